@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds and removes a lab: a switch namespace with a bridge, a client host and replicas, one veth each.
+
+Bench, demo and tests call `with Lab(tag, replicas=2) as lab:`. The order of removal is processes, links,
+namespaces, files; each step finds its work by the lab's tag and not by what this python remembers, so that the
+same code removes what a killed run left.
+"""
+
+import contextlib
+import os
+
+from pyroute2 import IPRoute, NetlinkError
+
+from deploy.lab import names, netns
+from deploy.lab import nat as container_nat
+from deploy.lab.host import UPLINK, Host
+from deploy.lab.registry import Registry
+from deploy.lab.uplink import Uplink
+
+_BRIDGE = "br0"
+_IFA_F_NODAD = 0x02
+
+
+class LabInUse(RuntimeError):
+    """Another living process owns a lab with this tag."""
+
+
+class Lab:
+    def __init__(self, tag: str, replicas: int = 2, *, inner: bool = False, nat: str | None = "auto",
+                 strict_rp_filter: bool = True, client_uplink: Uplink = Uplink(),
+                 replica_uplink: Uplink = Uplink()):
+        """`inner` adds a container behind the client host; `nat` says how it is hidden: `iptables` (Docker's
+        rule), `nft`, `auto` (the first of the two there is), or None for plain routing."""
+        if not 0 <= replicas <= len(names.REPLICAS):
+            raise ValueError(f"lab: {replicas} replicas, expected 0 to {len(names.REPLICAS)}")
+        self.tag = names.check_tag(tag)
+        self.registry = Registry(tag)
+        self.hosts: dict[str, Host] = {}
+        self._strict_rp_filter = strict_rp_filter
+        self._inner, self._nat = inner, nat
+        self._uplinks = {names.CLIENT: client_uplink}
+        self._add(names.CLIENT, names.CLIENT_IPV4, names.CLIENT_IPV6)
+        for name in names.REPLICAS[:replicas]:
+            self._uplinks[name] = replica_uplink
+            self._add(name, *names.replica_addresses(name))
+        if inner:
+            self._add(names.INNER, names.INNER_IPV4, names.INNER_IPV6)
+
+    def _add(self, name: str, ipv4: str, ipv6: str) -> None:
+        self.hosts[name] = Host(self.registry, name, ipv4, ipv6)
+
+    # -- the hosts -----------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Host:
+        return self.hosts[names.CLIENT]
+
+    @property
+    def inner(self) -> Host:
+        return self.hosts[names.INNER]
+
+    @property
+    def replicas(self) -> list[Host]:
+        return [host for name, host in self.hosts.items() if name in names.REPLICAS]
+
+    def replica(self, name: str) -> Host:
+        return self.hosts[name]
+
+    # -- life ----------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> "Lab":
+        return self.up()
+
+    def __exit__(self, *_exc) -> None:
+        self.down()
+
+    def up(self) -> "Lab":
+        if os.geteuid() != 0:
+            raise PermissionError("the lab makes network namespaces: run it as root")
+        if not self.registry.try_lock():
+            raise LabInUse(f"lab {self.tag!r} belongs to a living process; use another tag")
+        try:
+            _remove(self.registry)  # what a killed run left under this tag
+            self._build()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def down(self) -> None:
+        self.registry.kill_all()
+        for host in self.hosts.values():
+            host.reap()
+        _remove(self.registry)
+        self.registry.remove_files()
+        self.registry.unlock()
+
+    def keep(self) -> None:
+        """Lets go of the lab without removing it: it stays until the next `up` or `clean` of its tag."""
+        self.registry.unlock()
+
+    @classmethod
+    def clean(cls, tag: str) -> bool:
+        """Removes whatever a lab with this tag left; True when there was something. A lab whose owner is alive
+        is refused."""
+        registry = Registry(names.check_tag(tag))
+        found = registry.path.exists() or bool(netns.of_lab(tag))
+        if not registry.try_lock():
+            raise LabInUse(f"lab {tag!r} belongs to a living process")
+        registry.kill_all()
+        _remove(registry)
+        registry.remove_files()
+        registry.unlock()
+        return found
+
+    @classmethod
+    def attach(cls, tag: str) -> "Lab":
+        """A view of a lab that is up (kept, or another process's), without owning it."""
+        present = {names.host_of_netns(tag, name) for name in netns.of_lab(tag)}
+        if names.CLIENT not in present:
+            raise LookupError(f"no lab {tag!r} is up")
+        return cls(tag, replicas=len(present & set(names.REPLICAS)), inner=names.INNER in present)
+
+    # -- links ---------------------------------------------------------------------------------------------
+
+    def cut(self, host: str) -> None:
+        """Silently drops everything on the host's wire: the host keeps its carrier, as behind a dead switch."""
+        with self._switch_netlink() as route:
+            route.link("set", index=route.link_lookup(ifname=host)[0], master=0)
+
+    def heal(self, host: str) -> None:
+        with self._switch_netlink() as route:
+            port, bridge = (route.link_lookup(ifname=name)[0] for name in (host, _BRIDGE))
+            route.link("set", index=port, master=bridge)
+
+    def unplug(self, host: str) -> None:
+        """Deletes the host's uplink, as a driver that goes away does."""
+        with self._switch_netlink() as route:
+            route.link("del", index=route.link_lookup(ifname=host)[0])
+
+    def plug(self, host: str) -> None:
+        """A new uplink with the host's addresses, after `unplug`."""
+        self._wire(self.hosts[host])
+
+    @contextlib.contextmanager
+    def _switch_netlink(self):
+        with netns.entered(names.netns_name(self.tag, names.SWITCH)):
+            route = IPRoute()
+        with route:
+            yield route
+
+    # -- building ------------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        switch = names.netns_name(self.tag, names.SWITCH)
+        for name in [switch, *(host.netns for host in self.hosts.values())]:
+            netns.create(name)
+            _quiet_ipv6(name)
+        # Filtering bridged packets through netfilter is on in a new namespace and costs more than the bridge.
+        for key in ("iptables", "ip6tables", "arptables"):
+            netns.write_sysctl(switch, f"net/bridge/bridge-nf-call-{key}", 0, optional=True)
+        with self._switch_netlink() as route:
+            route.link("add", ifname=_BRIDGE, kind="bridge", br_stp_state=0, br_forward_delay=0,
+                       br_mcast_snooping=0)
+            route.link("set", index=route.link_lookup(ifname=_BRIDGE)[0], state="up")
+        for host in self.hosts.values():
+            self._configure(host)
+
+    def _configure(self, host: Host) -> None:
+        strict = int(self._strict_rp_filter and host.name in (names.CLIENT, names.INNER))
+        for scope in ("all", "default"):
+            host.sysctl(f"net/ipv4/conf/{scope}/rp_filter", strict)
+        with host.netlink() as route:
+            route.link("set", index=1, state="up")
+        if host.name == names.INNER:
+            container_nat.wire(self.client, host, self._nat)
+        else:
+            self._wire(host)
+
+    def _wire(self, host: Host) -> None:
+        options = self._uplinks[host.name]
+        with self._switch_netlink() as route:
+            route.link("add", ifname=host.name, kind="veth",
+                       peer={"ifname": UPLINK, "net_ns_fd": host.netns})
+            port, bridge = (route.link_lookup(ifname=name)[0] for name in (host.name, _BRIDGE))
+            # A bridge's MTU is its smallest port's unless the ports can carry whatever a host is set to.
+            route.link("set", index=port, master=bridge, state="up", mtu=max(1500, options.mtu))
+        with host.netlink() as route:
+            index = route.link_lookup(ifname=UPLINK)[0]
+            route.link("set", index=index, mtu=options.mtu, state="up")
+            add_addresses(route, index, host.ipv4, host.ipv6)
+            if self._inner and self._nat is None and host.name in names.REPLICAS:
+                route.route("add", dst=names.INNER_NET_IPV4, gateway=names.CLIENT_IPV4)
+                route.route("add", dst=names.INNER_NET_IPV6, gateway=names.CLIENT_IPV6)
+        if not options.tx_checksum:
+            host.set_tx_checksum(False)
+        if options.rate_kbit is not None or options.delay_ms is not None:
+            host.shape(rate_kbit=options.rate_kbit, delay_ms=options.delay_ms)
+
+
+def add_addresses(route: IPRoute, index: int, ipv4: str, ipv6: str) -> None:
+    route.addr("add", index=index, address=ipv4, prefixlen=names.PREFIX_IPV4)
+    route.addr("add", index=index, address=ipv6, prefixlen=names.PREFIX_IPV6, flags=_IFA_F_NODAD)
+
+
+def _quiet_ipv6(name: str) -> None:
+    """No duplicate address detection, which would hold an address back for a second, and no router hunting."""
+    for scope in ("all", "default"):
+        for key, value in (("accept_dad", 0), ("dad_transmits", 0), ("accept_ra", 0), ("router_solicitations", 0)):
+            netns.write_sysctl(name, f"net/ipv6/conf/{scope}/{key}", value)
+
+
+def _remove(registry: Registry) -> None:
+    registry.kill_all()
+    switch = names.netns_name(registry.tag, names.SWITCH)
+    found = netns.of_lab(registry.tag)
+    if switch in found:
+        # Freeing a namespace takes its links along, but later. Deleted here, they are gone when we return.
+        with netns.entered(switch):
+            route = IPRoute()
+        with route, contextlib.suppress(NetlinkError):
+            for link in route.get_links():
+                if link["index"] != 1 and link.get_attr("IFLA_IFNAME") != _BRIDGE:
+                    route.link("del", index=link["index"])
+    for name in found:
+        netns.remove(name)
