@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The C and C++ targets: hedgerow_cc_library, hedgerow_cc_binary, hedgerow_cc_test. Every component folder uses
+# these and nothing else, so that warnings, sanitizers and include paths are the same everywhere.
+# Sources are named relative to the calling folder; DEPS are target names of this project or of the libraries
+# that hedgerow_deps.cmake lists.
+
+# hedgerow_cc_library(NAME [SRCS a.cc...] [HDRS a.h...] [DEPS target...])
+# Without SRCS it is a header-only library.
+function(hedgerow_cc_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;HDRS;DEPS")
+  hedgerow_reject_unparsed(hedgerow_cc_library ${name} ${arg_UNPARSED_ARGUMENTS})
+  if(arg_SRCS)
+    add_library(${name} STATIC ${arg_SRCS} ${arg_HDRS})
+    target_link_libraries(${name} PUBLIC hedgerow_rules ${arg_DEPS} Threads::Threads)
+  else()
+    add_library(${name} INTERFACE ${arg_HDRS})
+    target_link_libraries(${name} INTERFACE hedgerow_rules ${arg_DEPS} Threads::Threads)
+  endif()
+endfunction()
+
+# hedgerow_cc_binary(NAME SRCS a.cc... [DEPS target...]) -> build/<preset>/bin/NAME
+function(hedgerow_cc_binary name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;HDRS;DEPS")
+  hedgerow_reject_unparsed(hedgerow_cc_binary ${name} ${arg_UNPARSED_ARGUMENTS})
+  add_executable(${name} ${arg_SRCS} ${arg_HDRS} ${HEDGEROW_SANITIZER_SOURCES})
+  target_link_libraries(${name} PRIVATE hedgerow_rules ${arg_DEPS} Threads::Threads ${CMAKE_DL_LIBS})
+endfunction()
+
+# hedgerow_cc_test(NAME SRCS a_test.cc... [DEPS target...] [DATA target...] [LABELS root] [TIMEOUT seconds])
+# One gtest binary; ctest sees each of its cases. The cases run in the project's root and find the build tree in
+# HEDGEROW_BUILD_DIR. The label `root` says that the cases need root and the kernel: they run one at a time.
+# DATA names targets (BPF objects, other binaries) that must be built before the test runs.
+function(hedgerow_cc_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SRCS;HDRS;DEPS;DATA;LABELS")
+  hedgerow_reject_unparsed(hedgerow_cc_test ${name} ${arg_UNPARSED_ARGUMENTS})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${arg_SRCS} ${arg_HDRS} ${HEDGEROW_SANITIZER_SOURCES})
+  target_link_libraries(${name} PRIVATE hedgerow_rules ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main
+                                        Threads::Threads ${CMAKE_DL_LIBS})
+  target_compile_definitions(${name} PRIVATE HEDGEROW_BUILD_DIR="${CMAKE_BINARY_DIR}"
+                                             HEDGEROW_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  if(arg_DATA)
+    add_dependencies(${name} ${arg_DATA})
+  endif()
+  set(properties TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "HEDGEROW_BUILD_DIR=${CMAKE_BINARY_DIR}")
+  if(arg_LABELS)
+    list(APPEND properties LABELS ${arg_LABELS})
+  endif()
+  if("root" IN_LIST arg_LABELS)
+    list(APPEND properties RESOURCE_LOCK hedgerow_kernel)
+  endif()
+  # Discovery at test time: a build never runs what it built, and a sanitizer's start-up cost is not paid by it.
+  gtest_discover_tests(${name} TEST_PREFIX "${name}:" WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
+                       DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
+endfunction()
+
+# A misspelt keyword would otherwise be swallowed silently.
+function(hedgerow_reject_unparsed function name)
+  if(ARGN)
+    message(FATAL_ERROR "${function}(${name}): does not know what '${ARGN}' is")
+  endif()
+endfunction()
+
+include(GoogleTest)

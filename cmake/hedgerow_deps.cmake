@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Finds the system's libraries once and gives each a name that is the same on every supported distribution
+# (Debian 12, Debian 13, Ubuntu 24.04), because their own CMake files differ in targets and completeness.
+# Component folders put these names into DEPS:
+#   hedgerow::bpf hedgerow::nl_route hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc
+# and use absl::* (absl::status, absl::strings, ...), GTest::gtest, GTest::gmock and benchmark::benchmark as
+# they are.
+
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+find_package(Protobuf 3.21 REQUIRED)
+find_package(absl CONFIG REQUIRED)
+find_package(GTest CONFIG REQUIRED)
+find_package(benchmark CONFIG REQUIRED)
+find_package(yaml-cpp CONFIG REQUIRED)
+
+function(hedgerow_alias alias)
+  add_library(${alias}_alias INTERFACE)
+  target_link_libraries(${alias}_alias INTERFACE ${ARGN})
+  string(REPLACE hedgerow_ hedgerow:: exported ${alias})
+  add_library(${exported} ALIAS ${alias}_alias)
+endfunction()
+
+# pkg-config is the one description of these that is complete on all three distributions.
+pkg_check_modules(libbpf REQUIRED IMPORTED_TARGET libbpf>=1.1 libelf zlib)
+pkg_check_modules(libnl_route REQUIRED IMPORTED_TARGET libnl-route-3.0 libnl-3.0)
+pkg_check_modules(grpcpp REQUIRED IMPORTED_TARGET grpc++>=1.51)
+pkg_check_modules(prometheus_pull REQUIRED IMPORTED_TARGET prometheus-cpp-pull prometheus-cpp-core)
+
+hedgerow_alias(hedgerow_bpf PkgConfig::libbpf)
+hedgerow_alias(hedgerow_nl_route PkgConfig::libnl_route)
+hedgerow_alias(hedgerow_protobuf protobuf::libprotobuf)
+hedgerow_alias(hedgerow_grpc PkgConfig::grpcpp protobuf::libprotobuf)
+hedgerow_alias(hedgerow_prometheus PkgConfig::prometheus_pull)
+if(TARGET yaml-cpp::yaml-cpp)
+  hedgerow_alias(hedgerow_yaml yaml-cpp::yaml-cpp)
+else()
+  hedgerow_alias(hedgerow_yaml yaml-cpp)
+endif()
+
+find_program(HEDGEROW_GRPC_PLUGIN grpc_cpp_plugin REQUIRED)
