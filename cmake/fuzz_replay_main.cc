@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A main for fuzz targets where libFuzzer is not linked (g++, or a preset without AddressSanitizer). It feeds the
-// target the empty input, every file of the corpus folders named as arguments, and a fixed number of seeded
+// A main for fuzz targets where libFuzzer is not linked (g++, or a preset without AddressSanitizer). It feeds
+// the target the empty input, every file of the corpus folders named as arguments, and a fixed number of seeded
 // mutations of each. hedgerow_fuzz.cmake links it; ctest runs it as NAME:replay.
 #include <cstddef>
 #include <cstdint>

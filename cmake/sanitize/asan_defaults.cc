@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options that AddressSanitizer and UndefinedBehaviorSanitizer start with in every binary of the asan preset, so
-// that they hold whoever starts it (ctest, pytest, a shell). Compiled into each executable by hedgerow_cc.cmake.
+// Options that AddressSanitizer and UndefinedBehaviorSanitizer start with in every binary of the asan preset,
+// so that they hold whoever starts it (ctest, pytest, a shell). Compiled into each executable by
+// hedgerow_cc.cmake.
 
 extern "C" const char* __asan_default_options() {
   // Container annotations need every user of a std::vector to be instrumented; the system's gRPC, protobuf and

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Options and suppressions that ThreadSanitizer starts with in every binary of the tsan preset. The system's gRPC,
-// protobuf and prometheus-cpp are not instrumented: ThreadSanitizer cannot see the atomics they synchronise with
-// and would report races inside them. Ours are never suppressed. Compiled in by hedgerow_cc.cmake.
+// Options and suppressions that ThreadSanitizer starts with in every binary of the tsan preset. The system's
+// gRPC, protobuf and prometheus-cpp are not instrumented: ThreadSanitizer cannot see the atomics they
+// synchronise with and would report races inside them. Ours are never suppressed. Compiled in by
+// hedgerow_cc.cmake.
 
 extern "C" const char* __tsan_default_options() { return "halt_on_error=1:second_deadlock_stack=1"; }
 
