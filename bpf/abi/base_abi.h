@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What every shared header stands on: fixed-width types that mean the same to clang -target bpf and to a
+ * C++20 compiler, the bounds of the data plane, and the address type. Everything under bpf/abi/ exists once
+ * and is compiled by both sides; sizes and offsets are asserted in both.
+ */
+#ifndef HEDGEROW_BPF_ABI_BASE_ABI_H_
+#define HEDGEROW_BPF_ABI_BASE_ABI_H_
+
+#include <linux/types.h>
+
+#ifdef __cplusplus
+#define HR_STATIC_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define HR_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+
+/* Raised whenever a map's layout changes; a daemon adopts pinned maps only of its own version. */
+#define HR_ABI_VERSION 1
+
+#define HR_MAX_SERVICES 64
+#define HR_MAX_BACKENDS_PER_SERVICE 8
+#define HR_MAX_BACKENDS (HR_MAX_SERVICES * HR_MAX_BACKENDS_PER_SERVICE)
+#define HR_MAX_ATTEMPTS 5
+#define HR_CORRELATION_BYTES 16
+#define HR_NO_BACKEND 0xff /* a service-local backend index that names nobody */
+
+/* An IPv6 address, or an IPv4 address mapped into ::ffff:0:0/96 (RFC 4291 section 2.5.5.2). Network order. */
+struct hr_address {
+  union {
+    __u8 bytes[16];
+    __u32 words[4];
+    __u64 halves[2];
+  };
+};
+HR_STATIC_ASSERT(sizeof(struct hr_address) == 16, "hr_address is 16 bytes");
+
+/* Key of the VIP map (-> service) and of the backend map (-> backend). Port in network order. */
+struct hr_endpoint {
+  struct hr_address address;
+  __u16 port_be;
+  __u16 pad[3];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_endpoint) == 24, "hr_endpoint is 24 bytes");
+
+#endif /* HEDGEROW_BPF_ABI_BASE_ABI_H_ */

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What user space tells the kernel programs: services, their profiles and their backends. Written by hedgerowd
+ * only (before attaching; `switches` also while running, one aligned word at a time through the mapped array).
+ */
+#ifndef HEDGEROW_BPF_ABI_CONFIG_ABI_H_
+#define HEDGEROW_BPF_ABI_CONFIG_ABI_H_
+
+#include "bpf/abi/base_abi.h"
+
+/* Where the correlation bytes stand in a UDP payload. length is 1..HR_CORRELATION_BYTES. */
+struct hr_field {
+  __u16 offset;
+  __u16 length;
+};
+
+/* One byte of a payload, tested as (byte & mask) == value. mask 0 is always true. */
+struct hr_byte_rule {
+  __u16 offset;
+  __u8 mask;
+  __u8 value;
+};
+
+enum hr_echo {
+  HR_ECHO_NONE = 0,         /* a reply proves nothing about the payload it answers */
+  HR_ECHO_DNS_QUESTION = 1, /* RFC 1035 section 4.1.2: a reply repeats the question; letters compared caselessly */
+};
+
+#define HR_NACK_RULES 4
+
+/* A protocol as data: which payloads are requests and replies, what pairs them, what says "not me". */
+struct hr_profile {
+  struct hr_field request_correlation;
+  struct hr_field reply_correlation;
+  struct hr_byte_rule request_rules[2]; /* both must hold, or the packet is an unknown operation */
+  struct hr_byte_rule reply_rules[2];   /* both must hold, or the packet is no reply of this protocol */
+  struct hr_byte_rule nack_rules[HR_NACK_RULES]; /* any of the first nack_rule_count */
+  __u8 nack_rule_count;
+  __u8 echo; /* enum hr_echo */
+  __u16 request_min_bytes; /* UDP payload */
+  __u16 reply_min_bytes;   /* UDP payload */
+  __u16 pad;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_profile) == 48, "hr_profile is 48 bytes");
+
+enum hr_switch {
+  HR_SWITCH_BYPASS = 1u << 0, /* hedging off, traffic flows */
+};
+
+/* Map `services`, index = service id. Durations in nanoseconds. */
+struct hr_service {
+  struct hr_address vip;
+  __u16 port_be;
+  __u8 backend_count; /* 1..HR_MAX_BACKENDS_PER_SERVICE */
+  __u8 attempts;      /* 1..HR_MAX_ATTEMPTS; 1 = never hedged */
+  __u32 switches;     /* enum hr_switch; the only word that changes while attached */
+  __u64 delay_ns;
+  __u64 deadline_ns;
+  __u64 linger_ns;
+  __u64 election_timeout_ns;
+  __u64 suspect_min_ns;
+  __u64 budget_ppm;          /* tokens earned per request, in millionths of a hedge */
+  __u64 budget_burst_micros; /* bucket size, in millionths of a hedge */
+  __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> backend id */
+  struct hr_profile profile;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_service) == 144, "hr_service is 144 bytes");
+
+/* Map `backends`, index = backend id. */
+struct hr_backend {
+  struct hr_address address;
+  __u16 port_be;
+  __u16 service; /* service id */
+  __u32 uplink_ifindex;
+  __u8 index; /* service-local index */
+  __u8 pad[7];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
+
+/* Map `backend_tuning`, index = backend id. Written by the daemon's merge of the histograms. */
+struct hr_backend_tuning {
+  __u64 p99_ns; /* of first-attempt answer times over the sliding window; 0 = fewer than 20 samples */
+};
+
+#endif /* HEDGEROW_BPF_ABI_CONFIG_ABI_H_ */

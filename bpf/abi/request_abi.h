@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The state the kernel programs keep: flows, fragments, the scoreboard (key -> request), the requests, the parked
+ * copies, the timing wheel with its clock, the leader map and what is known of each backend. Written by the kernel
+ * programs; user space reads, and changes the leader map only through the control program.
+ */
+#ifndef HEDGEROW_BPF_ABI_REQUEST_ABI_H_
+#define HEDGEROW_BPF_ABI_REQUEST_ABI_H_
+
+#include "bpf/abi/base_abi.h"
+
+/* Key of the scoreboard: what makes two packets the same request. */
+struct hr_request_key {
+  struct hr_address client;
+  __u8 correlation[HR_CORRELATION_BYTES]; /* zero-padded */
+  __u16 client_port_be;
+  __u16 service;
+  __u32 pad;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_request_key) == 40, "hr_request_key is 40 bytes");
+
+/* Value of the scoreboard. A reference is good while the request's word still carries this generation. */
+struct hr_request_ref {
+  __u32 request; /* index into `requests`; 0 is nobody */
+  __u32 generation;
+};
+
+enum hr_request_state {
+  HR_STATE_FREE = 0,
+  HR_STATE_PENDING = 1,
+  HR_STATE_ANSWERED = 2,
+  HR_STATE_NACKED = 3,
+  HR_STATE_EXPIRED = 4, /* past its deadline; its first late answer still reaches the client */
+  HR_STATE_SUPERSEDED = 5,
+  HR_STATE_REMOVING = 6, /* the clock is taking it out of the scoreboard */
+};
+
+/* A request's word: generation (32 bits) | winner (8) | flags (8) | state (8), changed by compare-and-swap only. */
+#define HR_WORD_STATE(word) ((__u8)((word) & 0xff))
+#define HR_WORD_DETACHED (1ull << 8) /* the scoreboard no longer refers to it: a newer request took the key */
+#define HR_WORD_WINNER(word) ((__u8)(((word) >> 16) & 0xff))
+#define HR_WORD_GENERATION(word) ((__u32)((word) >> 32))
+#define HR_WORD(generation, winner, flags, state) \
+  (((__u64)(generation) << 32) | ((__u64)(winner) << 16) | (flags) | (__u64)(state))
+
+enum hr_request_flags {
+  HR_REQUEST_KEY_REUSED = 1u << 0,  /* an older request had this key within its linger: check what replies echo */
+  HR_REQUEST_FIRST_HEALTHY = 1u << 1, /* the first send's backend was HEALTHY: its answer time is a fair sample */
+  HR_REQUEST_NO_BUDGET = 1u << 2,   /* a hedge was already refused for want of budget (counted once) */
+};
+
+/* Map `requests`, index 1.. ; one life of a tracked request. Masks are over service-local backend indices. */
+struct hr_request {
+  __u64 word;
+  struct hr_request_key key;
+  __u64 sent_ns;  /* when the splitter saw it; CLOCK_MONOTONIC, like all times here */
+  __u64 due_ns;   /* when the clock shall look again */
+  __u64 fire_ns;  /* what the rescue under way was due at, for the fire error */
+  __u64 done_ns;  /* when it left PENDING */
+  __u32 next;     /* link in a wheel slot */
+  __u32 armed;    /* fine slot + 1 whose `live` this request holds; 0 = none. Taken back by exchange. */
+  __u32 parked;   /* index into `pool`, 0 = none */
+  __u32 parked_bytes; /* of the layer 3 packet */
+  __u32 mark;     /* the client's skb mark */
+  __u32 attempts; /* sends claimed so far; claimed by compare-and-swap */
+  __u8 flags;     /* enum hr_request_flags; written before publication and by the clock */
+  __u8 first;     /* backend of the first send */
+  __u8 rechecks;  /* times the clock looked and did not send */
+  __u8 pad;
+  __u32 sent_mask;
+  __u32 answered_mask; /* backends that answered or refused */
+  __u32 failover_mask; /* backends reached by failover rather than by a hedge */
+  __u32 owed_mask;     /* backends that still owe a reply to an older request with this key */
+  __u32 pad2;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
+
+/* Map `pool`, index 1.. ; the bytes of a parked request. Layer 4 starts at a fixed place, so that checksums do. */
+#define HR_PARKED_L3_BYTES 40
+#define HR_PARKED_L4_BYTES 1496
+#define HR_PARKED_BYTES 1500 /* largest layer 3 packet that is parked */
+struct hr_parked {
+  __u8 l3[HR_PARKED_L3_BYTES]; /* IPv4 header (first 20 bytes) or IPv6 header, as the client sent it */
+  __u8 l4[HR_PARKED_L4_BYTES]; /* UDP header and payload, zero-padded to 4 bytes */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
+
+/* Key of the flow map (LRU). Two kinds share it: who may receive from a backend, and where a TCP connection goes. */
+enum hr_flow_kind {
+  HR_FLOW_REPLY = 0,      /* id = backend id -> value.id = service id */
+  HR_FLOW_CONNECTION = 1, /* id = service id -> value.id = backend id; TCP only */
+};
+struct hr_flow_key {
+  struct hr_address client;
+  __u16 client_port_be;
+  __u16 id;
+  __u8 protocol;
+  __u8 kind;
+  __u16 pad;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_flow_key) == 24, "hr_flow_key is 24 bytes");
+struct hr_flow {
+  __u64 seen_ns; /* last packet from the client */
+  __u32 id;
+  __u32 pad;
+};
+
+/* Key of the fragment map (LRU): RFC 791 / RFC 8200 identification of one fragmented datagram. */
+struct hr_fragment_key {
+  struct hr_address source;
+  struct hr_address destination;
+  __u32 id;
+  __u8 protocol;
+  __u8 pad[3];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_fragment_key) == 40, "hr_fragment_key is 40 bytes");
+enum hr_fragment_action {
+  HR_FRAGMENT_TO_BACKEND = 1, /* id = backend id */
+  HR_FRAGMENT_TO_CLIENT = 2,  /* id = service id */
+  HR_FRAGMENT_DROP = 3,       /* id = service id */
+};
+struct hr_fragment {
+  __u32 action;
+  __u32 id;
+};
+
+/* Map `backend_states`, index = backend id. */
+enum hr_health {
+  HR_HEALTHY = 0,
+  HR_SUSPECT = 1, /* silent while requests wait: both copies at once, for at most one election timeout */
+  HR_AWAY = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
+};
+struct hr_backend_state {
+  __u64 wait_since_ns;   /* first send since its last datagram; 0 = it owes nothing */
+  __u64 last_receive_ns; /* last datagram */
+  __u64 health_since_ns;
+  __u64 answer_ewma_ns; /* weight 1/8, first attempts */
+  __u32 health;         /* enum hr_health */
+  __u32 probe_counter;
+  __u64 sends; /* datagrams sent to it for this service */
+  __u64 wins;
+  __u64 pad;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
+
+/* Map `service_states`, index = service id. */
+struct hr_service_state {
+  __s64 budget_micros; /* tokens in the bucket, in millionths of a hedge */
+  __u64 pad[7];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
+
+/*
+ * The timing wheel. Fine slots of 2^15 ns (32.8 us), 8192 of them: 268 ms. Coarse slots of 2^23 ns (8.4 ms), 2048 of
+ * them: 17 s; what is due later is looked at again then. A slot is a stack of requests: pushed by compare-and-swap
+ * from any CPU, taken whole by the clock, so that no pointer can be reused under a reader.
+ */
+#define HR_FINE_SHIFT 15
+#define HR_FINE_SLOTS 8192
+#define HR_COARSE_SHIFT 23
+#define HR_COARSE_SLOTS 2048
+struct hr_fine_slot {
+  __u32 head; /* request index, 0 = empty */
+  __u32 live; /* unanswered requests in it: only they make the clock hurry */
+};
+/* Periods of the clock's classes, shortest first; see proxy/net/clock_qdisc.h. */
+#define HR_CLOCK_CLASSES 3
+#define HR_CLOCK_CLASS_BASE 10       /* class i is 1:(10 + i) */
+#define HR_CLOCK_HANDLE 0x00010000u  /* qdisc 1: ; as skb->priority: not held back */
+#define HR_CLOCK_FRAME_BYTES 60
+
+struct hr_wheel {
+  __u64 fine_cursor;   /* first fine tick not yet worked off */
+  __u64 coarse_cursor; /* first coarse tick not yet worked off */
+  __u64 last_lap_ns;
+  __u64 kick_ns; /* when the clock was last set going */
+  __u64 laps;
+  __u64 kicks;    /* starts from rest */
+  __u64 restarts; /* starts because a lap was overdue: the packet was lost */
+  __u64 visits;
+  __u32 running;  /* 0 = at rest */
+  __u32 epoch;    /* a lap with another epoch dies */
+  __u32 nodes;    /* requests in the wheel */
+  __u32 busy;     /* a lap is at work */
+  __u32 list;     /* requests taken from a slot and not yet looked at */
+  __u32 requests_made; /* high-water mark of `requests` */
+  __u32 pool_made;     /* high-water mark of `pool` */
+  __u32 pool_used;
+  __u64 laps_of_class[HR_CLOCK_CLASSES];
+  __u64 pad;
+  struct hr_fine_slot fine[HR_FINE_SLOTS];
+  __u32 coarse[HR_COARSE_SLOTS];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 128 + 8 * HR_FINE_SLOTS + 4 * HR_COARSE_SLOTS, "hr_wheel is packed");
+
+/* What skb->mark says on the clock's own link (and nowhere else): kind in the top byte. */
+#define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
+#define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
+#define HR_MARK_LAP 0x48000000u     /* value: epoch */
+#define HR_MARK_SEND 0x49000000u    /* a finished packet; value: backend id. Sent on as it is. */
+#define HR_MARK_RESCUE 0x4a000000u  /* a finished rescue; value: request. Sent on, and its fire error noted. */
+#define HR_MARK_RELEASE 0x4b000000u /* a spent nack; value: request. Becomes that request's next attempt. */
+#define HR_MAX_REQUESTS (1u << 20)
+
+/* Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. */
+struct hr_leader_view {
+  __u64 cluster_epoch;
+  __u64 term;
+  __u64 sequence;
+  __u64 updated_ns;
+  __u8 leader;    /* who requests go to: service-local index */
+  __u8 published; /* who was published last (at first: the configured primary) */
+  __u8 pinned;    /* 1 = an administrator chose `leader` */
+  __u8 pad[5];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_leader_view) == 40, "hr_leader_view is 40 bytes");
+
+/* What the control program is given, behind 14 bytes of Ethernet header, and its return values. */
+enum hr_control_operation {
+  HR_CONTROL_PUBLISH = 1, /* ordered by (cluster_epoch, term, sequence): only a higher one replaces */
+  HR_CONTROL_PIN = 2,
+  HR_CONTROL_UNPIN = 3,
+};
+struct hr_control_request {
+  __u32 operation;
+  __u32 service;
+  __u64 cluster_epoch;
+  __u64 term;
+  __u64 sequence;
+  __u32 leader;
+  __u32 pad;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_control_request) == 40, "hr_control_request is 40 bytes");
+enum hr_control_result {
+  HR_CONTROL_DONE = 100,
+  HR_CONTROL_STALE = 101,
+  HR_CONTROL_INVALID = 102,
+};
+
+#endif /* HEDGEROW_BPF_ABI_REQUEST_ABI_H_ */

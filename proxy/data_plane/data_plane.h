@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The data plane as the daemon sees it: plain structs in and out, no libbpf type. `DataPlane` is implemented by
+// KernelDataPlane (kernel_data_plane.h: loads the BPF object, fills its maps, reads its counters) and by a fake in
+// tests. All calls come from the daemon's one event-loop thread unless a method says otherwise. Times are
+// nanoseconds of CLOCK_MONOTONIC or durations; sizes are bytes; indices of backends are service-local.
+#ifndef HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
+#define HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bpf/abi/config_abi.h"
+#include "bpf/abi/request_abi.h"
+#include "bpf/abi/stats_abi.h"
+
+namespace hedgerow {
+
+// What the kernel programs need to know; built by the daemon from the configuration and from the links it made.
+struct BackendSpec {
+  std::string name;
+  std::string address;  // textual IPv4 or IPv6
+  uint16_t port = 0;    // host order
+  uint32_t uplink_ifindex = 0;
+};
+
+struct ServiceSpec {
+  std::string name;
+  std::string vip;    // textual
+  uint16_t port = 0;  // host order
+  hr_profile profile{};
+  uint64_t delay_ns = 0;
+  uint64_t deadline_ns = 0;
+  uint64_t linger_ns = 0;
+  uint64_t election_timeout_ns = 0;
+  uint64_t suspect_min_ns = 0;
+  uint32_t attempts = 2;
+  uint32_t budget_ppm = 50'000;
+  uint32_t budget_burst = 50;
+  uint32_t primary = 0;  // service-local index of the configured leader
+  std::vector<BackendSpec> backends;
+};
+
+struct DataPlaneSpec {
+  std::vector<ServiceSpec> services;
+  uint32_t max_requests = 131'072;
+  uint32_t max_parked = 16'384;
+  uint32_t max_flows = 65'536;
+  uint32_t max_fragments = 4'096;
+  uint32_t proxy_ifindex = 0;                // hr0
+  std::array<uint8_t, 6> proxy_mac{};        // hr0
+  uint32_t clock_out_ifindex = 0;            // the clock link's end that carries the qdisc
+  uint32_t clock_in_ifindex = 0;             // its other end, whose ingress runs the clock
+  std::array<uint64_t, HR_CLOCK_CLASSES> clock_period_ns{100'000, 1'000'000, 10'000'000};
+};
+
+// Built-in profiles, and `raw` from the user's offsets.
+hr_profile DnsProfile();
+hr_profile RawProfile(uint16_t request_offset, uint16_t request_length, uint16_t reply_offset, uint16_t reply_length);
+
+// A program of the object and where it belongs. The daemon attaches by these; see proxy/net/tc_attach.h.
+enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress };
+struct ProgramInfo {
+  std::string name;  // of the BPF program, at most 15 bytes as the kernel shows it
+  Hook hook;
+  int fd = -1;  // owned by the data plane
+  uint64_t run_count = 0;    // both 0 unless kernel.bpf_stats_enabled or EnableRunTimeStats()
+  uint64_t run_time_ns = 0;
+  uint32_t verified_instructions = 0;
+};
+
+// Durations merged over CPUs. bucket i starts at hr_histogram_lower_ns(i).
+struct Histogram {
+  std::array<uint64_t, HR_HISTOGRAM_BUCKETS> buckets{};
+  uint64_t sum_ns = 0;
+  uint64_t max_ns = 0;
+  uint64_t Count() const;
+  // Upper edge of the bucket that holds the q-quantile (0 < q <= 1), capped at max_ns; 0 when empty.
+  uint64_t QuantileNs(double q) const;
+  // What was added since `earlier` (a snapshot of the same histogram); max_ns is kept from this one.
+  Histogram Since(const Histogram& earlier) const;
+  void Add(const Histogram& other);
+};
+
+struct BackendSnapshot {
+  std::string name;
+  hr_health health = HR_HEALTHY;
+  uint64_t sends = 0;
+  uint64_t wins = 0;
+  uint64_t answer_ewma_ns = 0;
+  uint64_t last_receive_ns = 0;
+  uint64_t p99_ns = 0;  // as last written by SetBackendP99
+  Histogram answer_times;
+};
+
+struct ServiceSnapshot {
+  std::string name;
+  hr_stats stats{};  // summed over CPUs
+  uint64_t in_flight = 0;  // counted from the request map
+  double budget_tokens = 0;
+  bool bypass = false;
+  hr_leader_view leader{};
+  Histogram latency;
+  Histogram fire_error;
+  std::vector<BackendSnapshot> backends;
+};
+
+struct MapUse {
+  std::string name;
+  uint64_t used = 0;  // entries; 0 where the kernel cannot tell cheaply and `exact` is false
+  uint64_t size = 0;
+  uint64_t bytes = 0;
+  bool exact = true;
+};
+
+struct ClockSnapshot {
+  bool running = false;
+  uint64_t laps = 0;
+  uint64_t kicks = 0;
+  uint64_t restarts = 0;
+  uint64_t visits = 0;
+  uint64_t last_lap_ns = 0;
+  uint64_t nodes = 0;
+  std::array<uint64_t, HR_CLOCK_CLASSES> laps_of_class{};
+};
+
+struct Snapshot {
+  uint64_t taken_ns = 0;
+  std::vector<ServiceSnapshot> services;
+  hr_stats host{};  // what belongs to no service
+  ClockSnapshot clock;
+  std::vector<MapUse> maps;
+};
+
+class DataPlane {
+ public:
+  virtual ~DataPlane() = default;
+
+  // The programs to attach, in the order in which to attach them (replies before requests).
+  virtual std::vector<ProgramInfo> Programs() = 0;
+
+  // Everything that can be counted. `histograms` false leaves them empty (cheaper).
+  virtual absl::StatusOr<Snapshot> Read(bool histograms) = 0;
+
+  // Administrator's choice; kNotFound for an unknown service or backend.
+  virtual absl::Status PinLeader(const std::string& service, const std::string& backend) = 0;
+  virtual absl::Status UnpinLeader(const std::string& service) = 0;
+  virtual absl::Status SetBypass(const std::string& service, bool on) = 0;
+
+  // p99 of a backend's first-attempt answer times, 0 = unknown. Feeds SUSPECT.
+  virtual absl::Status SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) = 0;
+
+  // Restarts a clock whose packet was lost while nobody sends; false = it was fine.
+  virtual absl::StatusOr<bool> CheckClock() = 0;
+
+  // Pins every map and program below `folder` (on a bpffs) so that the kernel part outlives the process.
+  virtual absl::Status Pin(const std::string& folder) = 0;
+};
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
