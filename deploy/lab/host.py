@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -52,7 +53,8 @@ class Host:
             if log is not None:
                 output = stack.enter_context(open(log, "ab"))
                 options.setdefault("stdout", output)
-                options.setdefault("stderr", subprocess.STDOUT)
+            options.setdefault("stdout", subprocess.DEVNULL)
+            options.setdefault("stderr", subprocess.STDOUT)
             options.setdefault("stdin", subprocess.DEVNULL)
             environment = None if env is None else {**os.environ, **env}
             with self.entered():
@@ -63,19 +65,24 @@ class Host:
 
     def run(self, argv: Sequence[str | os.PathLike], *, check: bool = True, timeout: float = 30.0,
             stdin: str | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess:
-        """Runs a program to its end, with its output as text. A program over its time is killed with its
-        whole group, so that nothing it started holds the lab up."""
-        child = self.popen(argv, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                           stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
-        try:
-            out, err = child.communicate(stdin, timeout=timeout)
-        except BaseException:
-            self.stop(child, signal.SIGKILL)
-            raise
-        self._forget(child)
-        done = subprocess.CompletedProcess(child.args, child.returncode, out, err)
+        """Runs a program to its end, with its output as text. The output goes through files: a daemon the
+        program leaves behind may hold a pipe open for ever. A program over its time is killed with its whole
+        group, so that nothing it started holds the lab up."""
+        with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+            child = self.popen(argv, env=env, text=True, stdout=out, stderr=err,
+                               stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE)
+            try:
+                child.communicate(stdin, timeout=timeout)
+            except BaseException:
+                self.stop(child, signal.SIGKILL)
+                raise
+            self._forget(child)
+            out.seek(0)
+            err.seek(0)
+            done = subprocess.CompletedProcess(child.args, child.returncode, out.read(), err.read())
         if check and done.returncode != 0:
-            raise CommandFailed(f"{self.netns}: {' '.join(child.args)}: exit {done.returncode}\n{out}{err}")
+            raise CommandFailed(f"{self.netns}: {' '.join(child.args)}: exit {done.returncode}\n"
+                                f"{done.stdout}{done.stderr}")
         return done
 
     def stop(self, child: subprocess.Popen, sig: int = signal.SIGTERM, timeout: float = 5.0) -> int:

@@ -48,7 +48,7 @@ def _masquerade(client: Host, kind: str) -> None:
 
 def _nft_rules() -> str:
     def table(family: str, net: str) -> str:
-        return (f"table {family} lab {{ chain out {{ type nat hook postrouting priority 100; "
-                f'{family} saddr {net} oifname != "{_GATEWAY_LINK}" masquerade; }} }}\n')
+        return (f"table {family} lab {{\n chain out {{\n  type nat hook postrouting priority 100;\n"
+                f'  {family} saddr {net} oifname != "{_GATEWAY_LINK}" masquerade\n }}\n}}\n')
 
     return table("ip", names.INNER_NET_IPV4) + table("ip6", names.INNER_NET_IPV6)

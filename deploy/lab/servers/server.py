@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all servers of the lab share: start in the foreground, wait until it answers, stall, kill, stop.
+
+A server is a context manager. Its config, log and state live in the host's scratch folder, which goes with the
+lab. A signal goes to the whole process group: nsd answers from children, and a stall must stop them all.
+"""
+
+import os
+import secrets
+import signal
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+from deploy.lab.host import Host
+from deploy.lab.servers import zone
+
+A, TXT = 1, 16  # RFC 1035, section 3.2.2
+
+
+class ServerFailed(RuntimeError):
+    """A server ended or stayed silent; the message carries its log."""
+
+
+class Server:
+    """Subclasses say what to run and how one request is answered."""
+
+    name = ""
+    ready_timeout_s = 15.0
+
+    def __init__(self, host: Host, port: int):
+        self.host, self.port = host, port
+        self.folder: Path = host.scratch(f"{self.name}-{port}")
+        self.log = self.folder / "log"
+        self.process: subprocess.Popen | None = None
+
+    def command(self) -> list[str]:
+        """Writes the config and returns the command line that serves in the foreground."""
+        raise NotImplementedError
+
+    def answers(self, address: str) -> bool:
+        raise NotImplementedError
+
+    def start(self) -> "Server":
+        self.process = self.host.popen(self.command(), log=self.log)
+        try:
+            for address in (self.host.ipv4, self.host.ipv6):
+                self._wait_until_it_answers(address)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _wait_until_it_answers(self, address: str) -> None:
+        deadline = time.monotonic() + self.ready_timeout_s
+        while not self.answers(address):
+            if self.process.poll() is not None:
+                raise ServerFailed(f"{self.name} ended with {self.process.returncode}:\n{self._log_tail()}")
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{self.name} does not answer on {address} port {self.port}:\n{self._log_tail()}")
+            time.sleep(0.02)
+
+    def _log_tail(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else "(no log)"
+
+    def stall(self) -> None:
+        """SIGSTOP: the sockets stay open and swallow packets, the worst replica to have."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL: the port is closed from now on and the kernel answers with port unreachable."""
+        self.host.stop(self.process, signal.SIGKILL)
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.host.stop(self.process)
+
+    def __enter__(self) -> "Server":
+        return self.start()
+
+    def __exit__(self, *_exc) -> None:
+        self.stop()
+
+
+class DnsServer(Server):
+    """`identity` is what `whoami.example.test TXT` says; by default the host's name."""
+
+    def __init__(self, host: Host, port: int = 53, identity: str | None = None):
+        super().__init__(host, port)
+        self.identity = identity or host.name
+
+    def answers(self, address: str) -> bool:
+        # Asked by name: another server on the same port must not be taken for this one.
+        answer = ask(self.host, address, self.port, f"whoami.{zone.ORIGIN}", TXT)
+        return answer is not None and self.identity.encode() in answer
+
+
+def ask(host: Host, address: str, port: int = 53, name: str = f"www.{zone.ORIGIN}", kind: int = A,
+        timeout_s: float = 0.2) -> bytes | None:
+    """One DNS question from `host` by UDP: the answer, or None. Enough to see a server live; tests of DNS
+    itself use dig."""
+    query_id = secrets.token_bytes(2)
+    question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
+    query = query_id + bytes.fromhex("01000001000000000000") + question + struct.pack("!HH", kind, 1)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with host.socket(family) as sock:
+        sock.settimeout(timeout_s)
+        try:
+            sock.connect((address, port))
+            sock.send(query)
+            answer = sock.recv(4096)
+        except OSError:  # refused or silent: not up yet
+            return None
+    return answer if answer[:2] == query_id and answer[3] & 0x0F == 0 else None

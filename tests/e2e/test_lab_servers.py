@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers of the lab answer as the end-to-end tests assume, so that only the proxy is unknown there."""
+
+import re
+
+import pytest
+
+from deploy.lab import Lab
+from deploy.lab.servers import DNS_SERVERS, ServerFailed
+
+
+@pytest.fixture(scope="module")
+def lab():
+    with Lab("tsrv", replicas=1) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module", params=sorted(DNS_SERVERS))
+def server(request, lab):
+    with DNS_SERVERS[request.param](lab.replica("a"), identity=request.param) as server:
+        yield server
+
+
+def dig(lab, *words: str) -> str:
+    return lab.client.run(["dig", "+time=1", "+tries=1", *words], check=False).stdout
+
+
+@pytest.mark.parametrize("address", ["10.77.0.11", "fd77::b"])
+def test_serves_the_zone_by_udp_and_tcp(lab, server, address):
+    at = f"@{address}"
+    assert dig(lab, at, "+short", "www.example.test", "A").strip() == "192.0.2.1"
+    assert dig(lab, at, "+short", "www.example.test", "AAAA").strip() == "2001:db8::1"
+    assert dig(lab, at, "+short", "+tcp", "whoami.example.test", "TXT").strip() == f'"{server.identity}"'
+
+
+@pytest.mark.parametrize("address", ["10.77.0.11", "fd77::b"])
+def test_a_big_answer_is_truncated_at_512_and_fragmented_at_4096(lab, server, address):
+    small = dig(lab, f"@{address}", "+ignore", "+bufsize=512", "big.example.test", "TXT")
+    assert re.search(r"flags: [a-z ]*\btc\b", small)
+    table = "Ip6" if ":" in address else "Ip"
+    before = lab.replica("a").snmp(table)["FragCreates"]
+    big = dig(lab, f"@{address}", "+ignore", "+notcp", "+bufsize=4096", "big.example.test", "TXT")
+    assert not re.search(r"flags: [a-z ]*\btc\b", big)
+    assert 1500 < int(re.search(r"MSG SIZE  rcvd: (\d+)", big).group(1)) < 4096
+    assert lab.replica("a").snmp(table)["FragCreates"] >= before + 2
+
+
+def test_a_stalled_server_is_silent_and_resumes(lab, server):
+    server.stall()
+    assert "timed out" in dig(lab, "@10.77.0.11", "www.example.test")
+    server.resume()
+    assert dig(lab, "@10.77.0.11", "+short", "www.example.test").strip() == "192.0.2.1"
+
+
+def test_a_killed_server_leaves_a_closed_port_and_no_process(lab):
+    with DNS_SERVERS["nsd"](lab.replica("a"), port=5301) as server:
+        server.kill()
+        assert "refused" in dig(lab, "@10.77.0.11", "-p5301", "www.example.test")
+        assert not [pid for pid in lab.replica("a").pids() if pid == server.process.pid]
+
+
+def test_a_server_that_cannot_start_says_why(lab):
+    with DNS_SERVERS["knot"](lab.replica("a"), port=5302), pytest.raises(ServerFailed, match="(?s)nsd.*5302"):
+        DNS_SERVERS["nsd"](lab.replica("a"), port=5302, identity="second").start()
