@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The fixture of proxy/net's tests: every test body runs on a thread of its own in a fresh network namespace.
+// Without the privilege to make one the test is skipped and says so.
+#ifndef PROXY_NET_NAMESPACE_TEST_H_
+#define PROXY_NET_NAMESPACE_TEST_H_
+
+#include <cstdlib>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proxy/net/network_namespace.h"
+
+namespace hedgerow::net {
+
+MATCHER(IsOk, "is OK") {
+  *result_listener << "which is " << arg.ToString();
+  return arg.ok();
+}
+MATCHER_P2(FailsWith, code, text, "fails with the code and text") {
+  *result_listener << "which is " << arg.ToString();
+  return arg.code() == code && std::string(arg.message()).find(text) != std::string::npos;
+}
+
+class NamespaceTest : public ::testing::Test {
+ protected:
+  // Runs `body` in a new namespace. gtest assertions inside it work as usual: they are thread-safe on Linux.
+  void InNamespace(const std::function<void()>& body) {
+    const absl::Status status = RunInNewNetworkNamespace([&] {
+      body();
+      return absl::OkStatus();
+    });
+    if (absl::IsPermissionDenied(status)) GTEST_SKIP() << "needs root: " << status;
+    ASSERT_THAT(status, IsOk());
+  }
+
+  // A command of the system's own tools, in the calling thread's namespace: an independent witness and a
+  // foreign actor.
+  static int Shell(const std::string& command) { return std::system(command.c_str()); }
+};
+
+}  // namespace hedgerow::net
+
+#endif  // PROXY_NET_NAMESPACE_TEST_H_
