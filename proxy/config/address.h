@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the configuration asks of an IP address: that it is written plainly,
+// that it is one packets can be hedged to, and how it is joined with a port.
+// The address type itself is proxy/net's.
+
+#ifndef HEDGEROW_PROXY_CONFIG_ADDRESS_H_
+#define HEDGEROW_PROXY_CONFIG_ADDRESS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proxy/net/ip_address.h"
+
+namespace hedgerow::config {
+
+absl::StatusOr<net::IpAddress> ParseIp(absl::string_view text);
+
+// Why packets cannot be hedged to this address ("a loopback address"), or
+// empty.
+std::string WhyNotUnicast(const net::IpAddress& address);
+
+struct Endpoint {
+  net::IpAddress address;
+  uint16_t port = 0;
+};
+
+// "127.0.0.1:9464" or "[::1]:9464".
+std::optional<Endpoint> ParseEndpoint(absl::string_view text);
+std::string FormatEndpoint(const net::IpAddress& address, uint32_t port);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_ADDRESS_H_

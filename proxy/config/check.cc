@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Rules that span several configuration values; see the header.
+
+#include "proxy/config/check.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "proxy/config/address.h"
+#include "proxy/config/scalar.h"
+#include "proxy/config/schema.h"
+
+namespace hedgerow::config {
+namespace {
+
+// The path under which each value was first seen.
+using FirstSeen = absl::flat_hash_map<std::string, std::string>;
+
+std::string EndpointText(const std::string& address, uint32_t port) {
+  const absl::StatusOr<net::IpAddress> ip = ParseIp(address);
+  return ip.ok() ? FormatEndpoint(*ip, port) : "";
+}
+
+class Checker {
+ public:
+  Checker(const v1::Config& config, const Locations& locations, Diagnostics& errors)
+      : config_(config), locations_(locations), errors_(errors) {}
+
+  void Run() {
+    for (int i = 0; i < config_.services_size(); ++i) {
+      const std::string path = absl::StrCat("services[", i, "]");
+      const v1::Service& service = config_.services(i);
+      Identity(service, path);
+      Timing(service, path);
+      RawBlock(service, path);
+      Backends(service, path);
+    }
+    // Once all VIPs are known: a backend of one service may be another's VIP.
+    for (int i = 0; i < config_.services_size(); ++i) {
+      BackendsAgainstVips(config_.services(i), absl::StrCat("services[", i, "]"));
+    }
+  }
+
+ private:
+  void Add(const std::string& path, absl::string_view message) {
+    errors_.Add(locations_.Find(path), path, message);
+  }
+
+  void Identity(const v1::Service& service, const std::string& path) {
+    Unique(names_, service.name(), absl::StrCat(path, ".name"), "a name no other service has");
+    if (service.vip().empty()) return;
+    vips_.try_emplace(service.vip(), absl::StrCat(path, ".vip"));
+    if (service.port() == 0) return;
+    Unique(vip_ports_, EndpointText(service.vip(), service.port()), absl::StrCat(path, ".vip"),
+           "an address and port no other service has");
+  }
+
+  void Unique(FirstSeen& seen, const std::string& value, const std::string& path, absl::string_view expected) {
+    if (value.empty()) return;
+    const auto [entry, inserted] = seen.try_emplace(value, path);
+    if (inserted) return;
+    const Mark first = locations_.Find(entry->second);
+    Add(path, absl::StrCat("got ", Quote(value), ", expected ", expected, " (", entry->second, " in line ",
+                           first.line, " is the same)"));
+  }
+
+  void Timing(const v1::Service& service, const std::string& path) {
+    if (service.delay_ns() == 0 || service.deadline_ns() == 0) return;
+    if (service.delay_ns() < service.deadline_ns()) return;
+    // Said at the value that was written; both may have been.
+    const std::string delay = absl::StrCat(path, ".delay");
+    const std::string deadline = absl::StrCat(path, ".deadline");
+    if (locations_.Has(delay)) {
+      Add(delay,
+          absl::StrCat("got \"", FormatDurationNs(service.delay_ns()),
+                       "\", expected less than the deadline of ", FormatDurationNs(service.deadline_ns())));
+    } else {
+      Add(deadline, absl::StrCat("got \"", FormatDurationNs(service.deadline_ns()),
+                                 "\", expected more than the delay of ", FormatDurationNs(service.delay_ns())));
+    }
+  }
+
+  void RawBlock(const v1::Service& service, const std::string& path) {
+    const std::string raw_path = absl::StrCat(path, ".raw");
+    if (service.profile() == v1::PROFILE_RAW && !service.has_raw()) {
+      Add(absl::StrCat(path, ".profile"),
+          "got \"raw\" without a raw block, expected raw: {request_offset, "
+          "request_length, reply_offset, reply_length}");
+    }
+    if (service.profile() == v1::PROFILE_DNS && service.has_raw()) {
+      Add(raw_path, "got a raw block, expected one only with profile: raw");
+    }
+    const v1::RawProfile& raw = service.raw();
+    if (raw.request_length() != 0 && raw.reply_length() != 0 && raw.request_length() != raw.reply_length()) {
+      Add(absl::StrCat(raw_path, ".reply_length"),
+          absl::StrCat("got ", raw.reply_length(), ", expected request_length, which is ", raw.request_length(),
+                       " (a reply repeats the request's bytes)"));
+    }
+  }
+
+  void Backends(const v1::Service& service, const std::string& path) {
+    FirstSeen names;
+    FirstSeen endpoints;
+    std::vector<std::string> known;
+    for (int i = 0; i < service.backends_size(); ++i) {
+      const std::string backend_path = absl::StrCat(path, ".backends[", i, "]");
+      const v1::Backend& backend = service.backends(i);
+      known.push_back(backend.name());
+      Unique(names, backend.name(), absl::StrCat(backend_path, ".name"),
+             "a name no other backend of this service has");
+      Family(service, backend, absl::StrCat(backend_path, ".address"));
+      if (backend.address().empty() || backend.port() == 0) continue;
+      const std::string endpoint = EndpointText(backend.address(), backend.port());
+      const std::string address_path = absl::StrCat(backend_path, ".address");
+      if (endpoints.contains(endpoint)) {
+        Unique(endpoints, endpoint, address_path, "an address and port no other backend of this service has");
+      } else {
+        endpoints.emplace(endpoint, address_path);
+        SharedBackend(endpoint, address_path);
+      }
+    }
+    Primary(service, known, absl::StrCat(path, ".primary"));
+  }
+
+  // A reply is led back by (client address, client port, backend), so a client
+  // socket that uses two services on one backend would be ambiguous.
+  void SharedBackend(const std::string& endpoint, const std::string& path) {
+    const auto [entry, inserted] = backend_ports_.try_emplace(endpoint, path);
+    if (inserted) return;
+    Add(path, absl::StrCat("got ", Quote(endpoint), ", expected a backend that no other service uses (",
+                           entry->second, " in line ", locations_.Find(entry->second).line,
+                           " is the same): a client socket that uses both services "
+                           "could not be told which one a reply is for; give the "
+                           "backend a second port or address"));
+  }
+
+  void Family(const v1::Service& service, const v1::Backend& backend, const std::string& path) {
+    const auto vip = ParseIp(service.vip());
+    const auto address = ParseIp(backend.address());
+    if (!vip.ok() || !address.ok() || vip->is_v4() == address->is_v4()) return;
+    Add(path,
+        absl::StrCat("got ", Quote(backend.address()), ", expected an ", vip->is_v4() ? "IPv4" : "IPv6",
+                     " address like the service's vip ", service.vip(), " (dual stack takes two services)"));
+  }
+
+  void Primary(const v1::Service& service, const std::vector<std::string>& known, const std::string& path) {
+    if (service.primary().empty()) return;
+    for (const std::string& name : known) {
+      if (name == service.primary()) return;
+    }
+    const std::string guess = Suggest(service.primary(), known);
+    Add(path, absl::StrCat("got ", Quote(service.primary()), ", expected the name of a backend of this service",
+                           guess.empty() ? "" : absl::StrCat(", did you mean \"", guess, "\"?")));
+  }
+
+  void BackendsAgainstVips(const v1::Service& service, const std::string& path) {
+    for (int i = 0; i < service.backends_size(); ++i) {
+      const auto vip = vips_.find(service.backends(i).address());
+      if (vip == vips_.end()) continue;
+      Add(absl::StrCat(path, ".backends[", i, "].address"),
+          absl::StrCat("got ", Quote(service.backends(i).address()), ", expected an address that is no vip (",
+                       vip->second, " in line ", locations_.Find(vip->second).line,
+                       "): requests would come back to the proxy"));
+    }
+  }
+
+  const v1::Config& config_;
+  const Locations& locations_;
+  Diagnostics& errors_;
+  FirstSeen names_;
+  FirstSeen vips_;
+  FirstSeen vip_ports_;
+  FirstSeen backend_ports_;
+};
+
+}  // namespace
+
+void Check(const v1::Config& config, const Locations& locations, Diagnostics& errors) {
+  Checker(config, locations, errors).Run();
+}
+
+void Complete(v1::Config& config) {
+  for (v1::Service& service : *config.mutable_services()) {
+    if (service.primary().empty() && service.backends_size() > 0) {
+      service.set_primary(service.backends(0).name());
+    }
+  }
+}
+
+}  // namespace hedgerow::config

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules that span several values of a configuration: duplicates, families,
+// ambiguous backends, a delay that outlasts its deadline. Called by load.cc
+// after the decoder found every value sound by itself.
+
+#ifndef HEDGEROW_PROXY_CONFIG_CHECK_H_
+#define HEDGEROW_PROXY_CONFIG_CHECK_H_
+
+#include "proxy/api/config.pb.h"
+#include "proxy/config/decode.h"
+#include "proxy/config/diagnostics.h"
+
+namespace hedgerow::config {
+
+// Adds an error for each violated rule. Values that the decoder refused are
+// empty or zero here; rules skip those rather than report them twice.
+void Check(const v1::Config& config, const Locations& locations, Diagnostics& errors);
+
+// Fills what defaults to another value: a service's primary is its first
+// backend.
+void Complete(v1::Config& config);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_CHECK_H_

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The generic walk from YAML to protobuf; see the header.
+
+#include "proxy/config/decode.h"
+
+#include <optional>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proxy/config/address.h"
+#include "proxy/config/format.h"
+#include "proxy/config/scalar.h"
+#include "proxy/config/schema.h"
+
+namespace hedgerow::config {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::EnumValueDescriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+std::string Join(absl::string_view path, absl::string_view key) {
+  return path.empty() ? std::string(key) : absl::StrCat(path, ".", key);
+}
+
+class Decoder {
+ public:
+  Decoder(Locations& locations, Diagnostics& errors) : locations_(locations), errors_(errors) {}
+
+  void Map(const Tree& tree, Message& message, const std::string& path) {
+    locations_.Record(path, tree.mark);
+    const Descriptor& type = *message.GetDescriptor();
+    if (tree.kind != Tree::Kind::kMap) {
+      errors_.Add(tree.mark, path,
+                  absl::StrCat("got ", Describe(tree),
+                               ", expected a map with "
+                               "the keys ",
+                               absl::StrJoin(KeysOf(type), ", ")));
+      return;
+    }
+    absl::flat_hash_set<std::string> seen;
+    for (size_t i = 0; i < tree.keys.size(); ++i) {
+      const Tree& key = tree.keys[i];
+      const FieldDescriptor* field = Key(key, type, path, seen);
+      if (field != nullptr) Field(tree.items[i], *field, message, path);
+    }
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor& field = *type.field(i);
+      if (!seen.contains(KeyOf(field))) Absent(tree, field, message, path);
+    }
+  }
+
+ private:
+  // The field that a key names, or null and an error.
+  const FieldDescriptor* Key(const Tree& key, const Descriptor& type, const std::string& path,
+                             absl::flat_hash_set<std::string>& seen) {
+    if (key.kind != Tree::Kind::kScalar) {
+      errors_.Add(key.mark, path,
+                  absl::StrCat("got ", Describe(key),
+                               " as a key, expected one "
+                               "of ",
+                               absl::StrJoin(KeysOf(type), ", ")));
+      return nullptr;
+    }
+    const FieldDescriptor* field = FindKey(type, key.scalar);
+    if (field == nullptr) {
+      const std::string guess = Suggest(key.scalar, KeysOf(type));
+      errors_.Add(
+          key.mark, path,
+          absl::StrCat("unknown key ", Quote(key.scalar),
+                       guess.empty() ? absl::StrCat(", expected one of ", absl::StrJoin(KeysOf(type), ", "))
+                                     : absl::StrCat(", did you mean \"", guess, "\"?")));
+      return nullptr;
+    }
+    if (!seen.insert(key.scalar).second) {
+      errors_.Add(key.mark, Join(path, key.scalar), "the key is given twice, expected it once");
+      return nullptr;
+    }
+    return field;
+  }
+
+  void Field(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& parent) {
+    const std::string path = Join(parent, KeyOf(field));
+    locations_.Record(path, value.mark);
+    if (field.is_repeated()) {
+      List(value, field, message, path);
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      Map(value, *message.GetReflection()->MutableMessage(&message, &field), path);
+    } else {
+      Scalar(value, field, message, path);
+    }
+  }
+
+  void List(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& path) {
+    const v1::Rule& rule = RuleOf(field);
+    const std::string expected =
+        absl::StrCat("a list of ", rule.min_items(), " to ", rule.max_items(), " entries");
+    if (value.kind != Tree::Kind::kList) {
+      errors_.Add(value.mark, path, absl::StrCat("got ", Describe(value), ", expected ", expected));
+      return;
+    }
+    if (value.items.size() < rule.min_items() || value.items.size() > rule.max_items()) {
+      errors_.Add(value.mark, path, absl::StrCat("got ", value.items.size(), " entries, expected ", expected));
+      if (value.items.size() > rule.max_items()) return;
+    }
+    for (size_t i = 0; i < value.items.size(); ++i) {
+      Map(value.items[i], *message.GetReflection()->AddMessage(&message, &field),
+          absl::StrCat(path, "[", i, "]"));
+    }
+  }
+
+  // A key that was not written: its default, an error, or an empty block whose
+  // own keys then take their defaults.
+  void Absent(const Tree& map, const FieldDescriptor& field, Message& message, const std::string& parent) {
+    const v1::Rule& rule = RuleOf(field);
+    const std::string path = Join(parent, KeyOf(field));
+    if (rule.required()) {
+      errors_.Add(map.mark, path,
+                  absl::StrCat("the key is missing, expected ",
+                               field.is_repeated() ? absl::StrCat("a list of ", rule.min_items(), " to ",
+                                                                  rule.max_items(), " entries")
+                                                   : Expectation(field)));
+      return;
+    }
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (HasRequiredKeys(*field.message_type())) return;  // optional block
+      Tree empty;
+      empty.kind = Tree::Kind::kMap;
+      empty.mark = map.mark;
+      Map(empty, *message.GetReflection()->MutableMessage(&message, &field), path);
+      return;
+    }
+    if (rule.default_value().empty()) return;
+    Tree value;
+    value.kind = Tree::Kind::kScalar;
+    value.mark = map.mark;
+    value.scalar = rule.default_value();
+    Scalar(value, field, message, path);
+  }
+
+  static bool HasRequiredKeys(const Descriptor& type) {
+    for (int i = 0; i < type.field_count(); ++i) {
+      if (RuleOf(*type.field(i)).required()) return true;
+    }
+    return false;
+  }
+
+  void Scalar(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& path) {
+    if (value.kind != Tree::Kind::kScalar || !Set(value, field, message)) {
+      errors_.Add(value.mark, path,
+                  absl::StrCat("got ", Describe(value), ", expected ", WhatItTakes(value, field)));
+    }
+  }
+
+  // The expectation, with the reason where an address is of the wrong sort.
+  static std::string WhatItTakes(const Tree& value, const FieldDescriptor& field) {
+    std::string expected = Expectation(field);
+    if (value.kind != Tree::Kind::kScalar) return expected;
+    const std::string reason = WhyRefused(RuleOf(field).format(), value.scalar);
+    if (!reason.empty()) absl::StrAppend(&expected, " (", reason, ")");
+    return expected;
+  }
+
+  static bool Set(const Tree& value, const FieldDescriptor& field, Message& message) {
+    const Reflection& reflection = *message.GetReflection();
+    switch (field.cpp_type()) {
+      case FieldDescriptor::CPPTYPE_STRING: {
+        std::optional<std::string> text = Canonical(RuleOf(field).format(), value.scalar);
+        if (!text.has_value()) return false;
+        reflection.SetString(&message, &field, *std::move(text));
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_ENUM: {
+        const EnumValueDescriptor* word = FindEnumWord(*field.enum_type(), value.scalar);
+        if (word == nullptr) return false;
+        reflection.SetEnum(&message, &field, word);
+        return true;
+      }
+      case FieldDescriptor::CPPTYPE_INT64:
+      case FieldDescriptor::CPPTYPE_UINT32: {
+        const std::optional<int64_t> number = Number(value, field);
+        if (!number.has_value()) return false;
+        if (field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
+          reflection.SetInt64(&message, &field, *number);
+        } else {
+          reflection.SetUInt32(&message, &field, static_cast<uint32_t>(*number));
+        }
+        return true;
+      }
+      default:
+        return false;  // schema_test.cc: the schema has no other types
+    }
+  }
+
+  static std::optional<int64_t> Number(const Tree& value, const FieldDescriptor& field) {
+    const v1::Rule& rule = RuleOf(field);
+    std::optional<int64_t> number;
+    switch (rule.unit()) {
+      case v1::UNIT_DURATION:
+        number = ParseDurationNs(value.scalar);
+        break;
+      case v1::UNIT_PERCENT:
+        number = ParsePercentPpm(value.scalar);
+        break;
+      default:
+        if (!value.quoted) number = ParseWhole(value.scalar);
+    }
+    if (!number.has_value() || *number < rule.min() || *number > rule.max()) {
+      return std::nullopt;
+    }
+    return number;
+  }
+
+  Locations& locations_;
+  Diagnostics& errors_;
+};
+
+}  // namespace
+
+Mark Locations::Find(absl::string_view path) const {
+  while (true) {
+    const auto found = marks_.find(path);
+    if (found != marks_.end()) return found->second;
+    const size_t cut = path.find_last_of(".[");
+    if (cut == absl::string_view::npos) break;
+    path = path.substr(0, cut);
+  }
+  const auto root = marks_.find("");
+  return root == marks_.end() ? Mark{} : root->second;
+}
+
+void Decode(const Tree& tree, Message& message, Locations& locations, Diagnostics& errors) {
+  Decoder(locations, errors).Map(tree, message, "");
+}
+
+}  // namespace hedgerow::config

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writing a configuration as YAML; see the header.
+
+#include "proxy/config/emit.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "proxy/config/schema.h"
+
+namespace hedgerow::config {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// Double quotes, because a name such as "1e3" or "no" would change its type.
+// Socket paths may hold any character but a control character.
+std::string QuoteYaml(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+std::string ScalarText(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return QuoteYaml(reflection.GetString(message, &field));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumWord(*reflection.GetEnum(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64:
+      return InUnits(field, reflection.GetInt64(message, &field));
+    default:
+      return InUnits(field, reflection.GetUInt32(message, &field));
+  }
+}
+
+// `lead` replaces the indentation of the first line: "- " of a list's entry.
+void Emit(const Message& message, const std::string& indent, std::string lead, std::string& out) {
+  const Reflection& reflection = *message.GetReflection();
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    const std::string prefix = absl::StrCat(lead, KeyOf(field), ":");
+    if (field.is_repeated()) {
+      absl::StrAppend(&out, prefix, "\n");
+      for (int j = 0; j < reflection.FieldSize(message, &field); ++j) {
+        Emit(reflection.GetRepeatedMessage(message, &field, j), indent + "    ", indent + "  - ", out);
+      }
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (!reflection.HasField(message, &field)) continue;
+      absl::StrAppend(&out, prefix, "\n");
+      Emit(reflection.GetMessage(message, &field), indent + "  ", indent + "  ", out);
+    } else {
+      absl::StrAppend(&out, prefix, " ", ScalarText(message, field), "\n");
+    }
+    lead = indent;
+  }
+}
+
+}  // namespace
+
+std::string EmitYaml(const Message& config) {
+  std::string out;
+  Emit(config, "", "", out);
+  return out;
+}
+
+}  // namespace hedgerow::config

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Checking and normalising string values; see the header.
+
+#include "proxy/config/format.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "proxy/config/address.h"
+
+namespace hedgerow::config {
+namespace {
+
+bool IsLowerOrDigit(char c) {
+  return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+         absl::ascii_isdigit(static_cast<unsigned char>(c));
+}
+
+bool IsWord(absl::string_view text, size_t most) {
+  return !text.empty() && text.size() <= most &&
+         std::all_of(text.begin(), text.end(), [](char c) { return IsLowerOrDigit(c) || c == '-'; });
+}
+
+bool IsInterface(absl::string_view text) {
+  return !text.empty() && text.size() <= kMaxInterfaceBytes &&
+         absl::ascii_isalpha(static_cast<unsigned char>(text[0])) &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+         });
+}
+
+std::optional<std::string> CanonicalIp(absl::string_view text) {
+  const auto address = ParseIp(text);
+  if (!address.ok() || !WhyNotUnicast(*address).empty()) return std::nullopt;
+  return address->ToString();
+}
+
+std::optional<std::string> CanonicalListen(absl::string_view text) {
+  if (text.empty()) return "";
+  const std::optional<Endpoint> endpoint = ParseEndpoint(text);
+  if (!endpoint.has_value() || !endpoint->address.is_loopback()) {
+    return std::nullopt;
+  }
+  return FormatEndpoint(endpoint->address, endpoint->port);
+}
+
+}  // namespace
+
+std::optional<std::string> Canonical(v1::Format format, absl::string_view text) {
+  bool fits = true;
+  switch (format) {
+    case v1::FORMAT_IP:
+      return CanonicalIp(text);
+    case v1::FORMAT_LISTEN:
+      return CanonicalListen(text);
+    case v1::FORMAT_INSTANCE:
+      fits = IsWord(text, 15);
+      break;
+    case v1::FORMAT_NAME:
+      fits = IsWord(text, 31) && text[0] != '-';
+      break;
+    case v1::FORMAT_INTERFACE:
+      fits = IsInterface(text);
+      break;
+    case v1::FORMAT_SOCKET:
+      fits = text.size() > 1 && text[0] == '/' && text.back() != '/' && text.size() <= kMaxSocketPathBytes;
+      break;
+    default:
+      break;
+  }
+  if (!fits) return std::nullopt;
+  return std::string(text);
+}
+
+std::string WhyRefused(v1::Format format, absl::string_view text) {
+  if (format == v1::FORMAT_IP) {
+    const auto address = ParseIp(text);
+    return address.ok() ? absl::StrCat("this is ", WhyNotUnicast(*address)) : "";
+  }
+  if (format == v1::FORMAT_LISTEN) {
+    const std::optional<Endpoint> endpoint = ParseEndpoint(text);
+    return endpoint.has_value() && !endpoint->address.is_loopback() ? "metrics are served on this host only"
+                                                                    : "";
+  }
+  return "";
+}
+
+}  // namespace hedgerow::config

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The formats that strings in the configuration may have (rules.proto's
+// Format): is this text one, what is its canonical spelling, and if not, why
+// not. Called by the decoder for every string value.
+
+#ifndef HEDGEROW_PROXY_CONFIG_FORMAT_H_
+#define HEDGEROW_PROXY_CONFIG_FORMAT_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "proxy/api/rules.pb.h"
+
+namespace hedgerow::config {
+
+// sockaddr_un holds 108 bytes; some are kept for a temporary name beside it.
+inline constexpr size_t kMaxSocketPathBytes = 100;
+// IFNAMSIZ - 1, less the suffix "c0" of the clock's links.
+inline constexpr size_t kMaxInterfaceBytes = 13;
+
+// The text in its canonical spelling, or nothing where it has another format.
+std::optional<std::string> Canonical(v1::Format format, absl::string_view text);
+
+// A reason that adds to the expectation ("a loopback address"), or empty.
+std::string WhyRefused(v1::Format format, absl::string_view text);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_FORMAT_H_

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The steps from a file's bytes to a checked configuration; see the header.
+
+#include "proxy/config/load.h"
+
+#include <optional>
+
+#include "proxy/config/check.h"
+#include "proxy/config/decode.h"
+#include "proxy/config/source.h"
+#include "proxy/config/tree.h"
+
+namespace hedgerow::config {
+
+v1::Config LoadText(absl::string_view text, Diagnostics& errors) {
+  v1::Config config;
+  if (!CheckText(text, errors)) return config;
+  const std::optional<Tree> tree = ParseTree(text, errors);
+  if (!tree.has_value()) return config;
+  Locations locations;
+  Decode(*tree, config, locations, errors);
+  Check(config, locations, errors);
+  Complete(config);
+  return config;
+}
+
+v1::Config LoadFile(const std::string& path, Diagnostics& errors) {
+  const std::optional<std::string> text = ReadSource(path, errors);
+  return text.has_value() ? LoadText(*text, errors) : v1::Config();
+}
+
+absl::StatusOr<v1::Config> LoadText(absl::string_view text, absl::string_view file_name) {
+  Diagnostics errors(file_name);
+  v1::Config config = LoadText(text, errors);
+  if (!errors.empty()) return errors.ToStatus();
+  return config;
+}
+
+absl::StatusOr<v1::Config> LoadFile(const std::string& path) {
+  Diagnostics errors(path);
+  v1::Config config = LoadFile(path, errors);
+  if (!errors.empty()) return errors.ToStatus();
+  return config;
+}
+
+}  // namespace hedgerow::config

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A configuration file to a checked v1::Config: the only way the CLI and the
+// daemon obtain one. Pure but for reading the file; attaches nothing.
+
+#ifndef HEDGEROW_PROXY_CONFIG_LOAD_H_
+#define HEDGEROW_PROXY_CONFIG_LOAD_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proxy/api/config.pb.h"
+#include "proxy/config/diagnostics.h"
+
+namespace hedgerow::config {
+
+// InvalidArgument with one line for each error, every one starting with
+// FILE:LINE:COLUMN.
+absl::StatusOr<v1::Config> LoadFile(const std::string& path);
+absl::StatusOr<v1::Config> LoadText(absl::string_view text, absl::string_view file_name);
+
+// The same with the errors as data, for `validate --json`. The config is
+// complete only where `errors` stays empty.
+v1::Config LoadFile(const std::string& path, Diagnostics& errors);
+v1::Config LoadText(absl::string_view text, Diagnostics& errors);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_LOAD_H_

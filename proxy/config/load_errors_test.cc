@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One row for every way a configuration can be wrong: a sound file with one
+// line exchanged, and the whole error line that must come of it.
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "proxy/config/load.h"
+
+namespace hedgerow::config {
+namespace {
+
+// Line and column of each value matter below.
+constexpr char kSound[] = R"(instance: default
+interface: hr0
+attach: auto
+admin: {socket: /run/hedgerow/admin.sock}
+metrics: {listen: "127.0.0.1:9464"}
+limits: {requests: 131072}
+clock: {tolerance: 2ms}
+services:
+  - name: dns
+    vip: 10.99.0.53
+    port: 53
+    profile: dns
+    delay: 10ms
+    deadline: 2s
+    attempts: 2
+    budget: 5%
+    primary: a
+    backends:
+      - {name: a, address: 10.77.0.11, port: 53}
+      - {name: b, address: 10.77.0.12, port: 53}
+  - name: echo
+    vip: 10.99.0.1
+    port: 7
+    profile: raw
+    raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}
+    backends:
+      - {name: a, address: 10.77.0.11, port: 7}
+)";
+
+struct Row {
+  const char* name;
+  const char* line;      // of kSound, the first that matches
+  const char* replaced;  // by this
+  const char* error;     // all of it, less "c.yaml:"
+};
+
+// gtest would print the pointers.
+void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
+constexpr Row kRows[] = {
+    {"UnknownUnit", "delay: 10ms", "delay: 10 parsecs",
+     R"(13:12: services[0].delay: got "10 parsecs", expected a duration between 100us and 10s, such as 10ms)"},
+    {"NoUnit", "delay: 10ms", "delay: 10",
+     R"(13:12: services[0].delay: got "10", expected a duration between 100us and 10s, such as 10ms)"},
+    {"DelayTooSmall", "delay: 10ms", "delay: 99us",
+     R"(13:12: services[0].delay: got "99us", expected a duration between 100us and 10s, such as 10ms)"},
+    {"NegativeDelay", "delay: 10ms", "delay: -10ms",
+     R"(13:12: services[0].delay: got "-10ms", expected a duration between 100us and 10s, such as 10ms)"},
+    {"EmptyValue", "delay: 10ms", "delay:",
+     R"(13:5: services[0].delay: got nothing, expected a duration between 100us and 10s, such as 10ms)"},
+    {"ListForScalar", "delay: 10ms", "delay: [10ms]",
+     R"(13:12: services[0].delay: got a list, expected a duration between 100us and 10s, such as 10ms)"},
+    {"DelayNotBelowDeadline", "delay: 10ms", "delay: 2s",
+     R"(13:12: services[0].delay: got "2s", expected less than the deadline of 2s)"},
+    {"DeadlineTooLong", "deadline: 2s", "deadline: 61s",
+     R"(14:15: services[0].deadline: got "61s", expected a duration between 200us and 60s, such as 2s)"},
+    {"UnknownKeyWithGuess", "delay: 10ms", "dealy: 10ms",
+     R"(13:5: services[0]: unknown key "dealy", did you mean "delay"?)"},
+    {"UnknownTopKey", "attach: auto", "frobnicate: 1",
+     R"(3:1: unknown key "frobnicate", expected one of instance, interface, attach, tcx_order, admin, metrics, )"
+     R"(limits, clock, services)"},
+    {"DuplicateKey", "delay: 10ms", "deadline: 1s",
+     R"(14:5: services[0].deadline: the key is given twice, expected it once)"},
+    {"DuplicateTopKey", "attach: auto", "instance: other",
+     R"(3:1: instance: the key is given twice, expected it once)"},
+    {"AttemptsTooMany", "attempts: 2", "attempts: 6",
+     R"(15:15: services[0].attempts: got "6", expected a whole number between 1 and 5)"},
+    {"AttemptsFraction", "attempts: 2", "attempts: 2.5",
+     R"(15:15: services[0].attempts: got "2.5", expected a whole number between 1 and 5)"},
+    {"AttemptsQuoted", "attempts: 2", "attempts: \"2\"",
+     R"(15:15: services[0].attempts: got "2", expected a whole number between 1 and 5)"},
+    {"BudgetWithoutPercent", "budget: 5%", "budget: 0.05",
+     R"(16:13: services[0].budget: got "0.05", expected a percentage between 0% and 100%, such as 5%)"},
+    {"BudgetTooLarge", "budget: 5%", "budget: 101%",
+     R"(16:13: services[0].budget: got "101%", expected a percentage between 0% and 100%, such as 5%)"},
+    {"PortZero", "port: 53", "port: 0",
+     R"(11:11: services[0].port: got "0", expected a whole number between 1 and 65535)"},
+    {"PortHex", "port: 53", "port: 0x35",
+     R"(11:11: services[0].port: got "0x35", expected a whole number between 1 and 65535)"},
+    {"UnknownProfile", "profile: dns", "profile: ntp",
+     R"(12:14: services[0].profile: got "ntp", expected one of dns, raw)"},
+    {"MissingProfile", "profile: dns", "linger: 1s",
+     R"(9:5: services[0].profile: the key is missing, expected one of dns, raw)"},
+    {"UnknownAttach", "attach: auto", "attach: xdp",
+     R"(3:9: attach: got "xdp", expected one of auto, tcx, clsact)"},
+    {"UnspecifiedIsNoWord", "attach: auto", "attach: unspecified",
+     R"(3:9: attach: got "unspecified", expected one of auto, tcx, clsact)"},
+    {"LoopbackVip", "vip: 10.99.0.53", "vip: 127.0.0.53",
+     R"(10:10: services[0].vip: got "127.0.0.53", expected an IPv4 or IPv6 unicast address, such as 10.77.0.11 or )"
+     R"(fd77::b (this is a loopback address))"},
+    {"MulticastVip", "vip: 10.99.0.53", "vip: 224.0.0.251",
+     R"(10:10: services[0].vip: got "224.0.0.251", expected an IPv4 or IPv6 unicast address, such as 10.77.0.11 or )"
+     R"(fd77::b (this is a multicast address))"},
+    {"UnspecifiedVip", "vip: 10.99.0.53", "vip: 0.0.0.0",
+     R"(10:10: services[0].vip: got "0.0.0.0", expected an IPv4 or IPv6 unicast address, such as 10.77.0.11 or )"
+     R"(fd77::b (this is an unspecified address))"},
+    {"HostNameVip", "vip: 10.99.0.53", "vip: dns.example",
+     R"(10:10: services[0].vip: got "dns.example", expected an IPv4 or IPv6 unicast address, such as 10.77.0.11 or )"
+     R"(fd77::b)"},
+    {"FamilyMismatch", "{name: b, address: 10.77.0.12, port: 53}", "{name: b, address: fd77::c, port: 53}",
+     R"(20:28: services[0].backends[1].address: got "fd77::c", expected an IPv4 address like the service's vip )"
+     R"(10.99.0.53 (dual stack takes two services))"},
+    {"UnknownPrimary", "primary: a", "primary: aa",
+     R"(17:14: services[0].primary: got "aa", expected the name of a backend of this service, did you mean "a"?)"},
+    {"DuplicateBackendName", "{name: b, address: 10.77.0.12, port: 53}",
+     "{name: a, address: 10.77.0.12, port: 53}",
+     R"(20:16: services[0].backends[1].name: got "a", expected a name no other backend of this service has )"
+     R"((services[0].backends[0].name in line 19 is the same))"},
+    {"DuplicateBackendEndpoint", "{name: b, address: 10.77.0.12, port: 53}",
+     "{name: b, address: 10.77.0.11, port: 53}",
+     R"(20:28: services[0].backends[1].address: got "10.77.0.11:53", expected an address and port no other backend )"
+     R"(of this service has (services[0].backends[0].address in line 19 is the same))"},
+    {"DuplicateServiceName", "name: echo", "name: dns",
+     R"(21:11: services[1].name: got "dns", expected a name no other service has (services[0].name in line 9 is )"
+     R"(the same))"},
+    {"BackendOfTwoServices", "{name: a, address: 10.77.0.11, port: 7}",
+     "{name: a, address: 10.77.0.11, port: 53}",
+     R"(27:28: services[1].backends[0].address: got "10.77.0.11:53", expected a backend that no other service uses )"
+     R"((services[0].backends[0].address in line 19 is the same): a client socket that uses both services could )"
+     R"(not be told which one a reply is for; give the backend a second port or address)"},
+    {"BackendIsAVip", "{name: b, address: 10.77.0.12, port: 53}", "{name: b, address: 10.99.0.1, port: 53}",
+     R"(20:28: services[0].backends[1].address: got "10.99.0.1", expected an address that is no vip )"
+     R"((services[1].vip in line 22): requests would come back to the proxy)"},
+    {"RawWithoutBlock", "raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}",
+     "delay: 1ms",
+     R"(24:14: services[1].profile: got "raw" without a raw block, expected raw: {request_offset, request_length, )"
+     R"(reply_offset, reply_length})"},
+    {"DnsWithRawBlock", "profile: raw", "profile: dns",
+     R"(25:10: services[1].raw: got a raw block, expected one only with profile: raw)"},
+    {"RawLengthTooLong", "request_length: 4", "request_length: 17",
+     R"(25:46: services[1].raw.request_length: got "17", expected a whole number between 1 and 16)"},
+    {"RawOffsetTooLarge", "request_offset: 0", "request_offset: 1480",
+     R"(25:27: services[1].raw.request_offset: got "1480", expected a whole number between 0 and 1024)"},
+    {"RawLengthsDiffer", "reply_length: 4", "reply_length: 8",
+     R"(25:80: services[1].raw.reply_length: got 8, expected request_length, which is 4 (a reply repeats the )"
+     R"(request's bytes))"},
+    {"RawKeyMissing", "reply_offset: 0, ", "",
+     R"(25:10: services[1].raw.reply_offset: the key is missing, expected a whole number between 0 and 1024)"},
+    {"MetricsNotLoopback", "listen: \"127.0.0.1:9464\"", "listen: \"0.0.0.0:9464\"",
+     R"(5:19: metrics.listen: got "0.0.0.0:9464", expected a loopback address and port such as 127.0.0.1:9464 or )"
+     R"([::1]:9464, or "" for none (metrics are served on this host only))"},
+    {"MetricsWithoutPort", "listen: \"127.0.0.1:9464\"", "listen: localhost",
+     R"(5:19: metrics.listen: got "localhost", expected a loopback address and port such as 127.0.0.1:9464 or )"
+     R"([::1]:9464, or "" for none)"},
+    {"RelativeSocket", "socket: /run/hedgerow/admin.sock", "socket: admin.sock",
+     R"(4:17: admin.socket: got "admin.sock", expected an absolute path of at most 100 bytes)"},
+    {"InstanceWithSlash", "instance: default", "instance: a/b",
+     R"(1:11: instance: got "a/b", expected 1 to 15 of the characters a-z, 0-9 and -)"},
+    {"InterfaceTooLong", "interface: hr0", "interface: hedgerow-proxy0",
+     R"(2:12: interface: got "hedgerow-proxy0", expected an interface name of 1 to 13 letters, digits, - or _, )"
+     R"(starting with a letter)"},
+    {"ServiceNameInCapitals", "name: dns", "name: DNS",
+     R"(9:11: services[0].name: got "DNS", expected a name of 1 to 31 of the characters a-z, 0-9 and -, not )"
+     R"(starting with -)"},
+    {"LimitTooSmall", "requests: 131072", "requests: 3",
+     R"(6:20: limits.requests: got "3", expected a whole number between 16 and 1048576)"},
+    {"ToleranceTooLarge", "tolerance: 2ms", "tolerance: 2s",
+     R"(7:20: clock.tolerance: got "2s", expected a duration between 100us and 1s, such as 2ms)"},
+    {"ScalarForMap", "clock: {tolerance: 2ms}", "clock: fast",
+     R"(7:8: clock: got "fast", expected a map with the keys kind, tolerance)"},
+    {"ScalarForList", "- {name: a, address: 10.77.0.11, port: 7}", "nobody",
+     R"(27:7: services[1].backends: got "nobody", expected a list of 1 to 8 entries)"},
+    {"EmptyList", "    backends:\n      - {name: a, address: 10.77.0.11, port: 7}", "    backends: []",
+     R"(26:15: services[1].backends: got 0 entries, expected a list of 1 to 8 entries)"},
+    {"ListAsKey", "attach: auto", "[a, b]: auto",
+     R"(3:1: got a list as a key, expected one of instance, interface, attach, tcx_order, admin, metrics, limits, )"
+     R"(clock, services)"},
+    {"Anchor", "delay: 10ms", "delay: &d 10ms", R"(13:12: got the anchor "d", expected a plain value)"},
+    {"Tag", "delay: 10ms", "delay: !!int 10ms",
+     R"(13:12: got the tag "tag:yaml.org,2002:int", expected a plain value)"},
+};
+
+class ConfigError : public testing::TestWithParam<Row> {};
+
+TEST_P(ConfigError, IsReportedAtItsPlaceWithValueAndExpectation) {
+  const Row& row = GetParam();
+  std::string text = kSound;
+  const size_t at = text.find(row.line);
+  ASSERT_NE(at, std::string::npos);
+  text.replace(at, std::string(row.line).size(), row.replaced);
+  Diagnostics errors("c.yaml");
+  LoadText(text, errors);
+  EXPECT_THAT(errors.Lines(), testing::Contains(absl::StrCat("c.yaml:", row.error)));
+}
+
+INSTANTIATE_TEST_SUITE_P(EachRow, ConfigError, testing::ValuesIn(kRows),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(ConfigErrors, TheUnchangedFileIsSound) { EXPECT_TRUE(LoadText(kSound, "c.yaml").ok()); }
+
+TEST(ConfigErrors, OneMistakeIsOneError) {
+  for (const Row& row : kRows) {
+    std::string text = kSound;
+    text.replace(text.find(row.line), std::string(row.line).size(), row.replaced);
+    Diagnostics errors("c.yaml");
+    LoadText(text, errors);
+    EXPECT_LE(errors.Lines().size(), 2u) << row.name << ": " << testing::PrintToString(errors.Lines());
+  }
+}
+
+TEST(ConfigErrors, AllErrorsOfAFileAreReportedInItsOrder) {
+  const std::string text = absl::StrReplaceAll(
+      kSound,
+      {{"attempts: 2", "attempts: 9"}, {"instance: default", "instance: A"}, {"port: 7}", "port: seven}"}});
+  Diagnostics errors("c.yaml");
+  LoadText(text, errors);
+  EXPECT_THAT(
+      errors.Lines(),
+      testing::ElementsAre(testing::StartsWith("c.yaml:1:11: instance: got \"A\""),
+                           testing::StartsWith("c.yaml:15:15: services[0].attempts: got \"9\""),
+                           testing::StartsWith("c.yaml:27:46: services[1].backends[0].port: got \"seven\"")));
+}
+
+TEST(ConfigErrors, DuplicateVipAndPort) {
+  const std::string text =
+      absl::StrReplaceAll(kSound, {{"vip: 10.99.0.1\n    port: 7", "vip: 10.99.0.53\n    port: 53"}});
+  Diagnostics errors("c.yaml");
+  LoadText(text, errors);
+  EXPECT_THAT(
+      errors.Lines(),
+      testing::ElementsAre("c.yaml:22:10: services[1].vip: got \"10.99.0.53:53\", expected an address and port "
+                           "no other service has (services[0].vip in line 10 is the same)"));
+}
+
+TEST(ConfigErrors, TooManyErrorsAreCut) {
+  std::string text = "services:\n";
+  for (int i = 0; i < 60; ++i) absl::StrAppend(&text, "  - {a: 1, b: 2, c: 3}\n");
+  Diagnostics errors("c.yaml");
+  LoadText(text, errors);
+  EXPECT_EQ(errors.Lines().size(), Diagnostics::kMaxKept + 1);
+  EXPECT_THAT(errors.Lines().back(), testing::EndsWith("more errors"));
+}
+
+TEST(ConfigErrors, TooManyServicesAreRefusedByNumber) {
+  std::string text = "services:\n";
+  for (int i = 0; i < 65; ++i) absl::StrAppend(&text, "  - {}\n");
+  Diagnostics errors("c.yaml");
+  LoadText(text, errors);
+  EXPECT_THAT(errors.Lines(),
+              testing::ElementsAre("c.yaml:2:3: services: got 65 entries, expected a list of 1 to 64 "
+                                   "entries"));
+}
+
+}  // namespace
+}  // namespace hedgerow::config

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The text forms of quantities: durations ("10ms"), percentages ("5%") and
+// whole numbers, read strictly and exactly, and written back in the shortest
+// exact form. Used for configuration values and for what the CLI prints.
+
+#ifndef HEDGEROW_PROXY_CONFIG_SCALAR_H_
+#define HEDGEROW_PROXY_CONFIG_SCALAR_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace hedgerow::config {
+
+// "250us", "1.5ms", "2s"; units ns, us, ms, s. Nothing for any other text,
+// for fractions of a nanosecond and for more than 2^62 ns.
+std::optional<int64_t> ParseDurationNs(absl::string_view text);
+
+// "5%" or "0.25%" in parts per million; nothing below a millionth.
+std::optional<int64_t> ParsePercentPpm(absl::string_view text);
+
+// Decimal digits only, at most 18 of them; an optional leading minus.
+std::optional<int64_t> ParseWhole(absl::string_view text);
+
+// The exact inverse of ParseDurationNs with the largest unit that needs no
+// more than three decimals: 1500000 -> "1.5ms".
+std::string FormatDurationNs(int64_t ns);
+std::string FormatPercentPpm(int64_t ppm);
+
+// Three significant digits for people: 10183204 -> "10.2ms".
+std::string RoundedDurationNs(int64_t ns);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_SCALAR_H_

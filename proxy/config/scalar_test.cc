@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Durations, percentages and whole numbers: what is accepted, what is not, and
+// that printing is the inverse of parsing.
+
+#include "proxy/config/scalar.h"
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::config {
+namespace {
+
+TEST(ParseDurationNs, ReadsEveryUnitExactly) {
+  EXPECT_EQ(ParseDurationNs("250ns"), 250);
+  EXPECT_EQ(ParseDurationNs("100us"), 100'000);
+  EXPECT_EQ(ParseDurationNs("10ms"), 10'000'000);
+  EXPECT_EQ(ParseDurationNs("2s"), 2'000'000'000);
+  EXPECT_EQ(ParseDurationNs("0ms"), 0);
+}
+
+TEST(ParseDurationNs, ReadsDecimalsThatAreWholeNanoseconds) {
+  EXPECT_EQ(ParseDurationNs("1.5ms"), 1'500'000);
+  EXPECT_EQ(ParseDurationNs("0.25us"), 250);
+  EXPECT_EQ(ParseDurationNs("1.000000001s"), 1'000'000'001);
+  EXPECT_EQ(ParseDurationNs("1.500000000ms"), 1'500'000);
+}
+
+TEST(ParseDurationNs, RefusesEverythingElse) {
+  for (const char* text : {"",
+                           "10",
+                           "ms",
+                           " 10ms",
+                           "10 ms",
+                           "10ms ",
+                           "-1ms",
+                           "+1ms",
+                           "1e3ms",
+                           "1_000ms",
+                           ".5ms",
+                           "5.ms",
+                           "1.5.2ms",
+                           "10 parsecs",
+                           "10m",
+                           "10h",
+                           "10MS",
+                           "0x10ms",
+                           "1.5ns",
+                           "0.0001us",
+                           "nan s",
+                           "infs",
+                           "9999999999999999999s",
+                           "99999999999s",
+                           "1.0000000001s"}) {
+    EXPECT_EQ(ParseDurationNs(text), std::nullopt) << text;
+  }
+}
+
+TEST(ParsePercentPpm, ReadsDownToAMillionth) {
+  EXPECT_EQ(ParsePercentPpm("5%"), 50'000);
+  EXPECT_EQ(ParsePercentPpm("0%"), 0);
+  EXPECT_EQ(ParsePercentPpm("100%"), 1'000'000);
+  EXPECT_EQ(ParsePercentPpm("0.0001%"), 1);
+  for (const char* text : {"5", "%", "5 %", "-5%", "0.00001%", "5%%", "five%"}) {
+    EXPECT_EQ(ParsePercentPpm(text), std::nullopt) << text;
+  }
+}
+
+TEST(ParseWhole, ReadsPlainDecimalOnly) {
+  EXPECT_EQ(ParseWhole("0"), 0);
+  EXPECT_EQ(ParseWhole("65535"), 65535);
+  EXPECT_EQ(ParseWhole("-3"), -3);
+  for (const char* text : {"", "-", "0x35", "1e3", "5.0", "+5", " 5", "5 ", "1_000", "9999999999999999999"}) {
+    EXPECT_EQ(ParseWhole(text), std::nullopt) << text;
+  }
+}
+
+TEST(FormatDurationNs, IsTheInverseOfParsing) {
+  for (const int64_t ns : {int64_t{0}, int64_t{1}, int64_t{999}, int64_t{1'500}, int64_t{1'234'567},
+                           int64_t{10'000'000}, int64_t{1'500'000'000}, int64_t{60'000'000'001}}) {
+    EXPECT_EQ(ParseDurationNs(FormatDurationNs(ns)), ns) << FormatDurationNs(ns);
+  }
+  EXPECT_EQ(FormatDurationNs(10'000'000), "10ms");
+  EXPECT_EQ(FormatDurationNs(1'500'000), "1.5ms");
+  EXPECT_EQ(FormatPercentPpm(50'000), "5%");
+  EXPECT_EQ(FormatPercentPpm(1), "0.0001%");
+}
+
+TEST(RoundedDurationNs, ShowsThreeSignificantDigits) {
+  EXPECT_EQ(RoundedDurationNs(0), "0");
+  EXPECT_EQ(RoundedDurationNs(850), "850ns");
+  EXPECT_EQ(RoundedDurationNs(32'768), "32.8us");
+  EXPECT_EQ(RoundedDurationNs(10'183'204), "10.2ms");
+  EXPECT_EQ(RoundedDurationNs(999'960), "1.00ms");
+  EXPECT_EQ(RoundedDurationNs(401'000'000), "401ms");
+  EXPECT_EQ(RoundedDurationNs(2'000'000'000), "2.00s");
+}
+
+}  // namespace
+}  // namespace hedgerow::config

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading the schema's rules by reflection; see the header.
+
+#include "proxy/config/schema.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "proxy/config/scalar.h"
+
+namespace hedgerow::config {
+
+using google::protobuf::Descriptor;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::EnumValueDescriptor;
+using google::protobuf::FieldDescriptor;
+
+const v1::Rule& RuleOf(const FieldDescriptor& field) { return field.options().GetExtension(v1::rule); }
+
+std::string KeyOf(const FieldDescriptor& field) {
+  const std::string& key = RuleOf(field).key();
+  return key.empty() ? field.name() : key;
+}
+
+const FieldDescriptor* FindKey(const Descriptor& message, absl::string_view key) {
+  for (int i = 0; i < message.field_count(); ++i) {
+    if (KeyOf(*message.field(i)) == key) return message.field(i);
+  }
+  return nullptr;
+}
+
+std::vector<std::string> KeysOf(const Descriptor& message) {
+  std::vector<std::string> keys;
+  for (int i = 0; i < message.field_count(); ++i) {
+    keys.push_back(KeyOf(*message.field(i)));
+  }
+  return keys;
+}
+
+std::string EnumWord(const EnumValueDescriptor& value) {
+  // CLOCK_KIND_HTB less the prefix that the name of value 0 shows.
+  const std::string prefix(absl::StripSuffix(value.type()->FindValueByNumber(0)->name(), "UNSPECIFIED"));
+  return absl::AsciiStrToLower(absl::StripPrefix(value.name(), prefix));
+}
+
+std::vector<std::string> EnumWords(const EnumDescriptor& type) {
+  std::vector<std::string> words;
+  for (int i = 0; i < type.value_count(); ++i) {
+    if (type.value(i)->number() != 0) words.push_back(EnumWord(*type.value(i)));
+  }
+  return words;
+}
+
+const EnumValueDescriptor* FindEnumWord(const EnumDescriptor& type, absl::string_view word) {
+  for (int i = 0; i < type.value_count(); ++i) {
+    const EnumValueDescriptor* value = type.value(i);
+    if (value->number() != 0 && EnumWord(*value) == word) return value;
+  }
+  return nullptr;
+}
+
+std::string InUnits(const FieldDescriptor& field, int64_t value) {
+  switch (RuleOf(field).unit()) {
+    case v1::UNIT_DURATION:
+      return FormatDurationNs(value);
+    case v1::UNIT_PERCENT:
+      return FormatPercentPpm(value);
+    default:
+      return absl::StrCat(value);
+  }
+}
+
+namespace {
+
+std::string StringExpectation(v1::Format format) {
+  switch (format) {
+    case v1::FORMAT_INSTANCE:
+      return "1 to 15 of the characters a-z, 0-9 and -";
+    case v1::FORMAT_NAME:
+      return "a name of 1 to 31 of the characters a-z, 0-9 and -, not "
+             "starting with -";
+    case v1::FORMAT_INTERFACE:
+      return "an interface name of 1 to 13 letters, digits, - or _, starting "
+             "with a letter";
+    case v1::FORMAT_IP:
+      return "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b";
+    case v1::FORMAT_SOCKET:
+      return "an absolute path of at most 100 bytes";
+    case v1::FORMAT_LISTEN:
+      return "a loopback address and port such as 127.0.0.1:9464 or "
+             "[::1]:9464, or \"\" for none";
+    default:
+      return "a string";
+  }
+}
+
+std::string NumberExpectation(const FieldDescriptor& field) {
+  const v1::Rule& rule = RuleOf(field);
+  const absl::string_view noun = rule.unit() == v1::UNIT_DURATION  ? "a duration"
+                                 : rule.unit() == v1::UNIT_PERCENT ? "a percentage"
+                                                                   : "a whole number";
+  std::string text =
+      absl::StrCat(noun, " between ", InUnits(field, rule.min()), " and ", InUnits(field, rule.max()));
+  if (!rule.example().empty()) {
+    absl::StrAppend(&text, ", such as ", rule.example());
+  }
+  return text;
+}
+
+// The number of edits between two words: a character inserted, removed or
+// exchanged, or two neighbours swapped (optimal string alignment).
+size_t EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i) {
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        rows[i][j] = i + j;
+        continue;
+      }
+      rows[i][j] = std::min(
+          {rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return rows[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string Expectation(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return absl::StrCat("a map with the keys ", absl::StrJoin(KeysOf(*field.message_type()), ", "));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return absl::StrCat("one of ", absl::StrJoin(EnumWords(*field.enum_type()), ", "));
+    case FieldDescriptor::CPPTYPE_STRING:
+      return StringExpectation(RuleOf(field).format());
+    default:
+      return NumberExpectation(field);
+  }
+}
+
+std::string Suggest(absl::string_view word, const std::vector<std::string>& candidates) {
+  if (word.size() > 40) return "";
+  std::string best;
+  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = EditDistance(absl::AsciiStrToLower(word), candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+}  // namespace hedgerow::config

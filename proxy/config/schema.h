@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The configuration's schema as the YAML side sees it: keys, enum words,
+// expectations in words, and suggestions for misspelt keys, all read from the
+// options in proxy/api/rules.proto. Used by the decoder, the emitter and the
+// test that keeps docs/config.md true.
+
+#ifndef HEDGEROW_PROXY_CONFIG_SCHEMA_H_
+#define HEDGEROW_PROXY_CONFIG_SCHEMA_H_
+
+#include <string>
+#include <vector>
+
+#include <google/protobuf/descriptor.h>
+
+#include "absl/strings/string_view.h"
+#include "proxy/api/rules.pb.h"
+
+namespace hedgerow::config {
+
+const v1::Rule& RuleOf(const google::protobuf::FieldDescriptor& field);
+
+// The field's YAML key: `delay` for delay_ns.
+std::string KeyOf(const google::protobuf::FieldDescriptor& field);
+const google::protobuf::FieldDescriptor* FindKey(const google::protobuf::Descriptor& message,
+                                                 absl::string_view key);
+std::vector<std::string> KeysOf(const google::protobuf::Descriptor& message);
+
+// "clsact" for ATTACH_CLSACT. UNSPECIFIED values have no word.
+std::string EnumWord(const google::protobuf::EnumValueDescriptor& value);
+std::vector<std::string> EnumWords(const google::protobuf::EnumDescriptor& type);
+const google::protobuf::EnumValueDescriptor* FindEnumWord(const google::protobuf::EnumDescriptor& type,
+                                                          absl::string_view word);
+
+// What a value must be: "a duration between 100us and 10s, such as 10ms".
+std::string Expectation(const google::protobuf::FieldDescriptor& field);
+
+// A limit or a value in the field's own notation: "10ms", "5%", "65535".
+std::string InUnits(const google::protobuf::FieldDescriptor& field, int64_t value);
+
+// The candidate that `word` is probably a misspelling of, or empty.
+std::string Suggest(absl::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_SCHEMA_H_

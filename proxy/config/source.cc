@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reading the bytes of a configuration file; see the header.
+
+#include "proxy/config/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace hedgerow::config {
+namespace {
+
+// The length of the UTF-8 sequence at `text`, or 0 where there is none.
+// Overlong forms, surrogates and values above U+10FFFF are refused.
+size_t Utf8Length(absl::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  size_t length = 0;
+  uint32_t value = 0;
+  if (lead < 0x80) return 1;
+  if (lead >= 0xc2 && lead <= 0xdf) {
+    length = 2, value = lead & 0x1f;
+  } else if ((lead & 0xf0) == 0xe0) {
+    length = 3, value = lead & 0x0f;
+  } else if (lead >= 0xf0 && lead <= 0xf4) {
+    length = 4, value = lead & 0x07;
+  } else {
+    return 0;
+  }
+  if (text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    value = value << 6 | (byte(i) & 0x3f);
+  }
+  if (length == 3 && (value < 0x800 || (value >= 0xd800 && value <= 0xdfff))) {
+    return 0;
+  }
+  if (length == 4 && (value < 0x10000 || value > 0x10ffff)) return 0;
+  return length;
+}
+
+bool IsForbiddenControl(unsigned char c) {
+  return (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
+}
+
+}  // namespace
+
+bool CheckText(absl::string_view text, Diagnostics& errors) {
+  if (text.size() > kMaxFileBytes) {
+    errors.Add({}, "",
+               absl::StrCat("got more than ", kMaxFileBytes,
+                            " bytes, expected a configuration of at most "
+                            "1 MiB"));
+    return false;
+  }
+  Mark mark{1, 1};
+  for (size_t i = 0; i < text.size();) {
+    const size_t length = Utf8Length(text.substr(i));
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (length == 0 || IsForbiddenControl(c)) {
+      errors.Add(mark, "",
+                 absl::StrFormat("got the byte 0x%02x, expected YAML text in "
+                                 "UTF-8 without control characters (is this a "
+                                 "binary file?)",
+                                 c));
+      return false;
+    }
+    if (c == '\n') {
+      ++mark.line;
+      mark.column = 1;
+    } else {
+      ++mark.column;
+    }
+    i += length;
+  }
+  return true;
+}
+
+std::optional<std::string> ReadSource(const std::string& path, Diagnostics& errors) {
+  // O_NONBLOCK so that a FIFO cannot hang the open.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) {
+    errors.Add({}, "", absl::StrCat("cannot be opened: ", strerror(errno)));
+    return std::nullopt;
+  }
+  const auto closer = absl::MakeCleanup([fd] { close(fd); });
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    errors.Add({}, "", S_ISDIR(info.st_mode) ? "got a directory, expected a file" : "expected a regular file");
+    return std::nullopt;
+  }
+  std::string text;
+  char buffer[65536];
+  while (text.size() <= kMaxFileBytes) {
+    const ssize_t got = read(fd, buffer, sizeof(buffer));
+    if (got == 0) break;
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      errors.Add({}, "", absl::StrCat("cannot be read: ", strerror(errno)));
+      return std::nullopt;
+    }
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  if (!CheckText(text, errors)) return std::nullopt;
+  return text;
+}
+
+}  // namespace hedgerow::config
