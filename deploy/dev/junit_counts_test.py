@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The closing line of `./dev test` counts what the runners reported, and nothing that did not run looks green."""
+
+import pytest
+
+from deploy.dev import junit_counts
+
+CTEST = """<testsuite name="Linux">
+  <testcase name="a_test:A.Passes" classname="a_test:A.Passes" time="0.01" status="run"/>
+  <testcase name="a_test:A.Fails" classname="a_test:A.Fails" time="0.01" status="fail">
+    <failure message=""/><system-out>a.cc:3: Failure</system-out></testcase>
+  <testcase name="a_test:A.Skips" classname="a_test:A.Skips" time="0.01" status="notrun">
+    <skipped message="SKIP_REGULAR_EXPRESSION_MATCHED"/>
+    <system-out>a.cc:7: Skipped
+no such device
+[  SKIPPED ] A.Skips</system-out></testcase>
+  <testcase name="b_test_NOT_BUILT" classname="b_test_NOT_BUILT" status="notrun">
+    <skipped message="Unable to find executable"/></testcase>
+</testsuite>"""
+
+PYTEST = """<testsuites><testsuite name="pytest">
+  <testcase classname="tests.e2e.test_x" name="test_passes" time="0.1"/>
+  <testcase classname="tests.e2e.test_x" name="test_teardown" time="0.1"><error message="left a link">x</error></testcase>
+  <testcase classname="tests.e2e.test_x" name="test_skips"><skipped type="pytest.skip" message="no IPv6"/></testcase>
+</testsuite></testsuites>"""
+
+
+@pytest.fixture(name="run")
+def _run(tmp_path, capsys):
+    def run(reports, skips="# none\n"):
+        arguments = []
+        for label, text, status in reports:
+            path = tmp_path / f"{label}.xml"
+            if text is not None:
+                path.write_text(text)
+            arguments.append(f"{label}:{path}:{status}")
+        (tmp_path / "skips.txt").write_text(skips)
+        status = junit_counts.main(["--skips", str(tmp_path / "skips.txt"), *arguments])
+        return status, capsys.readouterr().out.splitlines()
+
+    return run
+
+
+def test_both_runners_are_counted_together(run):
+    status, lines = run([("ctest", CTEST, 8), ("pytest", PYTEST, 1)], "*Skips  why\n*test_skips  why\n")
+    assert (status, lines[-1]) == (1, "2 passed, 3 failed, 2 skipped")
+    assert "skipped ctest/a_test:A.Skips: no such device" in lines
+
+
+def test_an_unlisted_skip_is_a_failure(run):
+    skipped = PYTEST.replace("error", "skipped")
+    status, lines = run([("pytest", skipped, 0)], "pytest/*.test_skips  the host has no IPv6\n")
+    assert (status, lines[-1]) == (1, "1 passed, 1 failed, 1 skipped")
+    assert "FAILED pytest/tests.e2e.test_x.test_teardown" in lines
+
+
+def test_a_runner_without_a_report_is_a_failure(run):
+    assert run([("pytest", None, 137)])[0] == 1
+    assert run([("pytest", "<testsuites><testsu", 0)])[0] == 1
+
+
+def test_a_bad_status_without_a_failed_test_is_a_failure(run):
+    only_passes = '<testsuite><testcase name="a" classname="a" status="run"/></testsuite>'
+    assert run([("ctest", only_passes, 0)]) == (0, ["1 passed, 0 failed, 0 skipped"])
+    assert run([("ctest", only_passes, 124)])[1][-1] == "1 passed, 1 failed, 0 skipped"
+
+
+def test_no_test_at_all_is_a_failure(run):
+    assert run([("ctest", "<testsuite/>", 0)])[1][-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_a_skip_pattern_needs_a_reason(tmp_path):
+    (tmp_path / "skips.txt").write_text("pytest/*\n")
+    with pytest.raises(ValueError, match="skips.txt:1: 'pytest/\\*' has no reason"):
+        junit_counts.read_skips(tmp_path / "skips.txt")

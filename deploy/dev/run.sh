@@ -1,0 +1,52 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# `./dev demo`, `./dev bench NAME` and `./dev lab`: make the machine ready, then hand over to the Python program
+# that does the work, which talks to the terminal by itself.
+
+# ready_to_run WHAT: packages, a kernel that can do it, and the release build.
+ready_to_run() {
+  require_root "$1"
+  require_kernel_at_first_sight
+  ensure_packages build run server
+  require_kernel
+  build_preset release
+  export HEDGEROW_BUILD_DIR="$HEDGEROW_ROOT/build/release"
+}
+
+require_root() {
+  is_root || die "$1 needs root: it makes network namespaces and loads kernel programs. Try: sudo ./dev $1"
+}
+
+cmd_demo() {
+  [ -f bench/demo.py ] || die "the demo is not here yet (bench/demo.py)"
+  ready_to_run demo
+  "$PYTHON" -m bench.demo "$@"
+}
+
+cmd_bench() {
+  local name=${1:-} module
+  module=${name//-/_}
+  if [ -z "$name" ] || [[ ! "$module" =~ ^[a-z][a-z0-9_]*$ ]] || [ ! -f "bench/$module.py" ]; then
+    die "usage: ./dev bench NAME [ARGS]; names: $(bench_names)"
+  fi
+  shift
+  ready_to_run bench
+  "$PYTHON" -m "bench.$module" "$@"
+}
+
+# An experiment is a module of bench/ that can be run and is not the demo.
+bench_names() {
+  grep -lE '^if __name__ == .__main__.:' bench/*.py 2>/dev/null | sed 's|bench/||; s|\.py$||; s|_|-|g' |
+    grep -vxE 'demo|--main--' | paste -sd ' ' | grep . || echo "none yet"
+}
+
+cmd_lab() {
+  case "${1:-}" in
+    up | down | status | shell) ;;
+    *) die "usage: ./dev lab up|down|status|shell [ARGS]" ;;
+  esac
+  require_root lab
+  ensure_packages run server
+  "$PYTHON" -m deploy.lab "$@"
+}
