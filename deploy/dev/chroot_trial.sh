@@ -55,7 +55,8 @@ make_root() {
     tar -C "$ROOT" -xf "$tarball"
   fi
   # How this machine reaches its mirror (proxies, time-outs) is how the trial does.
-  (umask 077 && apt-config dump | grep '^Acquire::' >"$ROOT/etc/apt/apt.conf.d/00host" || true)
+  install -m 600 /dev/null "$ROOT/etc/apt/apt.conf.d/00host"
+  apt-config dump | sed -n '/^Acquire::/p' >"$ROOT/etc/apt/apt.conf.d/00host"
   cp -L /etc/resolv.conf "$ROOT/etc/resolv.conf"
   cp /etc/hosts "$ROOT/etc/hosts"
   git clone --quiet --no-hardlinks "$SOURCE" "$ROOT/root/hedgerow"
