@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hr-load: the UDP load generator. Closed loop (the published workload) or open loop (send times fixed ahead), raw or
+// dns requests, with or without application hedging (`--hedge_target`). Prints progress as JSON lines on stderr and the
+// report as JSON on stdout or into --out. Started by the runners in bench/*.py; docs/benchmarks.md explains the figures.
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "bench/load/engine.h"
+#include "bench/load/pacing.h"
+#include "bench/load/report.h"
+#include "bench/load/workload.h"
+
+ABSL_FLAG(std::string, target, "", "where requests go, address:port (IPv6: [address]:port)");
+ABSL_FLAG(std::string, hedge_target, "", "hedge in the application: send a second copy there after --hedge_delay");
+ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(10), "from the send to the hedge");
+ABSL_FLAG(std::string, loop, "closed", "closed or open");
+ABSL_FLAG(double, rate, 1000, "open loop: requests per second");
+ABSL_FLAG(double, seconds, 0, "open loop: how long, instead of --requests");
+ABSL_FLAG(uint64_t, requests, 5000, "measured requests");
+ABSL_FLAG(uint64_t, warmup, 200, "requests sent first and not measured");
+ABSL_FLAG(absl::Duration, pause, absl::Milliseconds(1), "closed loop: from an answer to the next request");
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(1), "when the client gives a request up");
+ABSL_FLAG(absl::Duration, linger, absl::Milliseconds(500), "how long to listen for late answers at the end");
+ABSL_FLAG(uint64_t, sockets, 1, "how many sockets (client ports) to send from");
+ABSL_FLAG(std::string, workload, "raw", "raw or dns");
+ABSL_FLAG(uint32_t, first_id, 0, "raw: id of the first request");
+ABSL_FLAG(uint32_t, request_bytes, 4, "raw: length of a request, the id included");
+ABSL_FLAG(std::string, names, "", "dns: names separated by commas, or @FILE with one per line");
+ABSL_FLAG(std::string, mode, "", "what the report calls this run");
+ABSL_FLAG(std::string, out, "", "file for the JSON report; standard output when empty");
+ABSL_FLAG(std::string, csv, "", "file for one line per measured request");
+ABSL_FLAG(bool, progress, false, "a JSON line per second on standard error");
+
+namespace hedgerow::bench {
+namespace {
+
+constexpr uint64_t kMaxRequests = 50'000'000;
+
+absl::StatusOr<std::vector<std::string>> Names() {
+  const std::string flag = absl::GetFlag(FLAGS_names);
+  if (flag.empty() || flag[0] != '@') return std::vector<std::string>(absl::StrSplit(flag, ',', absl::SkipEmpty()));
+  std::ifstream file(flag.substr(1));
+  if (!file) return absl::NotFoundError(absl::StrCat("cannot read the list of names '", flag.substr(1), "'"));
+  std::vector<std::string> names;
+  for (std::string line; std::getline(file, line);) {
+    const auto name = std::string(absl::StripAsciiWhitespace(line));
+    if (!name.empty()) names.push_back(name);
+  }
+  return names;
+}
+
+absl::StatusOr<std::unique_ptr<Workload>> WorkloadFromFlags() {
+  const std::string kind = absl::GetFlag(FLAGS_workload);
+  if (kind == "raw") return MakeRawWorkload(absl::GetFlag(FLAGS_first_id), absl::GetFlag(FLAGS_request_bytes));
+  if (kind != "dns") return absl::InvalidArgumentError(absl::StrCat("--workload is raw or dns, not '", kind, "'"));
+  absl::StatusOr<std::vector<std::string>> names = Names();
+  if (!names.ok()) return names.status();
+  return MakeDnsWorkload(*names, absl::GetFlag(FLAGS_sockets));
+}
+
+absl::StatusOr<LoadOptions> OptionsFromFlags() {
+  LoadOptions options;
+  const std::string loop = absl::GetFlag(FLAGS_loop);
+  if (loop != "closed" && loop != "open") {
+    return absl::InvalidArgumentError(absl::StrCat("--loop is closed or open, not '", loop, "'"));
+  }
+  options.loop = loop == "open" ? LoadOptions::Loop::kOpen : LoadOptions::Loop::kClosed;
+  absl::StatusOr<Address> target = ParseAddress(absl::GetFlag(FLAGS_target));
+  if (!target.ok()) return target.status();
+  options.target = *target;
+  if (!absl::GetFlag(FLAGS_hedge_target).empty()) {
+    absl::StatusOr<Address> hedge_target = ParseAddress(absl::GetFlag(FLAGS_hedge_target));
+    if (!hedge_target.ok()) return hedge_target.status();
+    options.hedge_target = *hedge_target;
+  }
+  options.hedge_delay_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hedge_delay));
+  options.rate_per_second = absl::GetFlag(FLAGS_rate);
+  const double seconds = absl::GetFlag(FLAGS_seconds);
+  options.requests = seconds > 0 ? Pacing::RequestsIn(seconds, options.rate_per_second) : absl::GetFlag(FLAGS_requests);
+  options.warmup = absl::GetFlag(FLAGS_warmup);
+  if (options.requests + options.warmup > kMaxRequests) {
+    return absl::InvalidArgumentError(absl::StrCat("at most ", kMaxRequests, " requests in a run"));
+  }
+  options.pause_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_pause));
+  options.timeout_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_timeout));
+  options.linger_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_linger));
+  options.flows = absl::GetFlag(FLAGS_sockets);
+  options.keep_records = !absl::GetFlag(FLAGS_csv).empty();
+  return options;
+}
+
+void PrintProgress(const LoadProgress& progress) {
+  absl::FPrintF(stderr,
+                R"({"sent":%d,"total":%d,"answered":%d,"timeouts":%d,"hedges":%d,"p50_ms":%.3f,"max_ms":%.3f})"
+                "\n",
+                progress.sent, progress.total, progress.answered, progress.timeouts, progress.hedges,
+                static_cast<double>(progress.window_p50_ns) / 1e6, static_cast<double>(progress.window_max_ns) / 1e6);
+}
+
+absl::Status Write(const std::string& path, const std::string& text) {
+  if (path.empty()) {
+    std::cout << text << std::flush;
+    return std::cout ? absl::OkStatus() : absl::DataLossError("cannot write the report to standard output");
+  }
+  std::ofstream file(path);
+  file << text << std::flush;
+  return file ? absl::OkStatus() : absl::DataLossError(absl::StrCat("cannot write '", path, "'"));
+}
+
+absl::Status RunFromFlags() {
+  absl::StatusOr<std::unique_ptr<Workload>> workload = WorkloadFromFlags();
+  if (!workload.ok()) return workload.status();
+  absl::StatusOr<LoadOptions> options = OptionsFromFlags();
+  if (!options.ok()) return options.status();
+  absl::StatusOr<LoadEngine> engine =
+      LoadEngine::Make(*options, workload->get(), absl::GetFlag(FLAGS_progress) ? PrintProgress : nullptr);
+  if (!engine.ok()) return engine.status();
+  const LoadResult result = engine->Run();
+  const std::string csv = absl::GetFlag(FLAGS_csv);
+  if (!csv.empty()) {
+    if (absl::Status status = Write(csv, RecordsCsv(result)); !status.ok()) return status;
+  }
+  std::string mode = absl::GetFlag(FLAGS_mode);
+  if (mode.empty()) mode = options->hedge_target.has_value() ? "app-cc" : "baseline";
+  return Write(absl::GetFlag(FLAGS_out), ReportJson(mode, *options, result));
+}
+
+}  // namespace
+}  // namespace hedgerow::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("UDP load generator: closed or open loop, with or without application hedging.");
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    std::cerr << "hr-load: does not know what '" << rest[1] << "' is\n";
+    return 2;
+  }
+  const absl::Status status = hedgerow::bench::RunFromFlags();
+  if (!status.ok()) std::cerr << "hr-load: " << status.message() << "\n";
+  return status.ok() ? 0 : 1;
+}

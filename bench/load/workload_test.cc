@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An answer finds its request, and only a right answer counts.
+#include "bench/load/workload.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace hedgerow::bench {
+namespace {
+
+using Buffer = std::array<uint8_t, kMaxRequestBytes>;
+
+std::vector<uint8_t> Encoded(const Workload& workload, uint64_t seq) {
+  Buffer buffer;
+  const size_t bytes = workload.Encode(seq, buffer);
+  return {buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(bytes)};
+}
+
+std::vector<uint8_t> DnsAnswer(const Workload& workload, uint64_t seq) {
+  std::vector<uint8_t> answer = Encoded(workload, seq);
+  answer[2] |= 0x80;
+  answer[7] = 1;
+  return answer;
+}
+
+TEST(RawWorkload, IdIsFourBytesLittleEndian) {
+  auto workload = MakeRawWorkload(0x01020304, 4).value();
+  EXPECT_EQ(Encoded(*workload, 1), (std::vector<uint8_t>{0x05, 0x03, 0x02, 0x01}));
+}
+
+TEST(RawWorkload, EchoIsTheAnswer) {
+  auto workload = MakeRawWorkload(4'000'000, 64).value();
+  const Decoded decoded = workload->Decode(Encoded(*workload, 17), 0, 20);
+  EXPECT_EQ(decoded.result, DecodeResult::kAnswer);
+  EXPECT_EQ(decoded.seq, 17u);
+}
+
+TEST(RawWorkload, IdsMayWrap) {
+  auto workload = MakeRawWorkload(UINT32_MAX - 1, 4).value();
+  const Decoded decoded = workload->Decode(Encoded(*workload, 5), 0, 6);
+  EXPECT_EQ(decoded.result, DecodeResult::kAnswer);
+  EXPECT_EQ(decoded.seq, 5u);
+}
+
+TEST(RawWorkload, ChangedOrShortenedEchoIsWrong) {
+  auto workload = MakeRawWorkload(0, 64).value();
+  std::vector<uint8_t> answer = Encoded(*workload, 3);
+  answer[40] ^= 1;
+  EXPECT_EQ(workload->Decode(answer, 0, 4).result, DecodeResult::kWrong);
+  EXPECT_EQ(workload->Decode(std::span(answer).first(10), 0, 4).result, DecodeResult::kWrong);
+}
+
+TEST(RawWorkload, NeverAskedIsStray) {
+  auto workload = MakeRawWorkload(100, 4).value();
+  EXPECT_EQ(workload->Decode(Encoded(*workload, 5), 0, 5).result, DecodeResult::kStray);
+  EXPECT_EQ(workload->Decode(Encoded(*workload, 0), 0, 0).result, DecodeResult::kStray);
+  EXPECT_EQ(workload->Decode(std::vector<uint8_t>{1, 2, 3}, 0, 5).result, DecodeResult::kStray);
+}
+
+TEST(RawWorkload, LengthIsChecked) {
+  EXPECT_FALSE(MakeRawWorkload(0, 3).ok());
+  EXPECT_FALSE(MakeRawWorkload(0, 1473).ok());
+}
+
+TEST(DnsWorkload, QueryIsWellFormed) {
+  auto workload = MakeDnsWorkload({"a.bc."}, 1).value();
+  EXPECT_EQ(Encoded(*workload, 0x1234),
+            (std::vector<uint8_t>{0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 'a', 2, 'b', 'c', 0, 0, 1, 0, 1}));
+}
+
+TEST(DnsWorkload, AnswersFindTheirRequestsOverSeveralSocketsAndIdWraps) {
+  constexpr uint64_t kFlows = 3;
+  auto workload = MakeDnsWorkload({"one.test", "two.test"}, kFlows).value();
+  for (uint64_t seq : {0ull, 1ull, 2ull, 65'536ull, 200'000ull, 1'000'003ull}) {
+    const Decoded decoded = workload->Decode(DnsAnswer(*workload, seq), seq % kFlows, seq + 100);
+    EXPECT_EQ(decoded.result, DecodeResult::kAnswer);
+    EXPECT_EQ(decoded.seq, seq);
+  }
+}
+
+TEST(DnsWorkload, QueryItselfIsNoAnswer) {
+  auto workload = MakeDnsWorkload({"one.test"}, 1).value();
+  EXPECT_EQ(workload->Decode(Encoded(*workload, 0), 0, 1).result, DecodeResult::kStray);
+}
+
+TEST(DnsWorkload, ServfailOtherQuestionAndEmptyAnswerAreWrong) {
+  auto workload = MakeDnsWorkload({"one.test"}, 1).value();
+  auto other = MakeDnsWorkload({"two.test"}, 1).value();
+  std::vector<uint8_t> servfail = DnsAnswer(*workload, 0);
+  servfail[3] |= 2;
+  std::vector<uint8_t> empty = DnsAnswer(*workload, 0);
+  empty[7] = 0;
+  std::vector<uint8_t> cut = DnsAnswer(*workload, 0);
+  cut.resize(14);
+  for (const auto& answer : {servfail, empty, cut, DnsAnswer(*other, 0)}) {
+    EXPECT_EQ(workload->Decode(answer, 0, 1).result, DecodeResult::kWrong);
+  }
+}
+
+TEST(DnsWorkload, TruncatedAnswerIsAnAnswer) {
+  auto workload = MakeDnsWorkload({"one.test"}, 1).value();
+  std::vector<uint8_t> answer = DnsAnswer(*workload, 0);
+  answer[7] = 0;
+  answer[2] |= 0x02;
+  EXPECT_EQ(workload->Decode(answer, 0, 1).result, DecodeResult::kAnswer);
+}
+
+TEST(DnsWorkload, BadNamesAreRefused) {
+  EXPECT_FALSE(MakeDnsWorkload({}, 1).ok());
+  EXPECT_FALSE(MakeDnsWorkload({"a..b"}, 1).ok());
+  EXPECT_FALSE(MakeDnsWorkload({std::string(64, 'x') + ".test"}, 1).ok());
+}
+
+}  // namespace
+}  // namespace hedgerow::bench
