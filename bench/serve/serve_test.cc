@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The parts of the bench servers: which ids stall, that an id stalls once across processes, that datagrams leave in
+// due order.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <limits>
+#include <string>
+
+#include "bench/serve/delay_queue.h"
+#include "bench/serve/seen_table.h"
+#include "bench/serve/stall_rule.h"
+
+namespace hedgerow::bench {
+namespace {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+TEST(StallRule, ModStallsThePublishedIds) {
+  const StallRule rule = StallRule::Make("mod", 0.02, 0).value();
+  for (uint32_t id = 0; id < 1'000; ++id) EXPECT_EQ(rule.Stalls(id), id % 100 < 2) << id;
+}
+
+TEST(StallRule, HashStallsItsFractionAndIsNotPeriodic) {
+  const StallRule rule = StallRule::Make("hash", 0.02, 42).value();
+  int stalled = 0;
+  std::array<int, 100> by_residue{};
+  for (uint32_t id = 0; id < 100'000; ++id) {
+    if (rule.Stalls(id)) {
+      ++stalled;
+      ++by_residue[id % 100];
+    }
+  }
+  EXPECT_NEAR(stalled, 2'000, 200);
+  for (int count : by_residue) EXPECT_LT(count, 60);
+}
+
+TEST(StallRule, SeedsDifferAndRepeat) {
+  const StallRule one = StallRule::Make("hash", 0.5, 1).value();
+  const StallRule again = StallRule::Make("hash", 0.5, 1).value();
+  const StallRule two = StallRule::Make("hash", 0.5, 2).value();
+  int differences = 0;
+  for (uint32_t id = 0; id < 1'000; ++id) {
+    EXPECT_EQ(one.Stalls(id), again.Stalls(id));
+    differences += one.Stalls(id) != two.Stalls(id);
+  }
+  EXPECT_GT(differences, 300);
+}
+
+TEST(StallRule, FractionsOfZeroAndOne) {
+  EXPECT_FALSE(StallRule::Make("hash", 0, 1).value().Stalls(7));
+  EXPECT_TRUE(StallRule::Make("hash", 1, 1).value().Stalls(7));
+  EXPECT_FALSE(StallRule::Make("hash", 1.1, 1).ok());
+  EXPECT_FALSE(StallRule::Make("other", 0.1, 1).ok());
+}
+
+TEST(SeenTable, SecondSightWithinTheLifeTimeIsKnown) {
+  SeenTable table = SeenTable::Open("", kSecondNs).value();
+  EXPECT_TRUE(table.IsFirstSight(5, 10 * kSecondNs));
+  EXPECT_FALSE(table.IsFirstSight(5, 10 * kSecondNs + 900'000'000));
+  EXPECT_TRUE(table.IsFirstSight(5, 11 * kSecondNs + 2'000'000)) << "the time counts from the first sight";
+  EXPECT_TRUE(table.IsFirstSight(0, 10 * kSecondNs)) << "id 0 is an id like any other";
+}
+
+TEST(SeenTable, ProcessesShareOneFile) {
+  const std::string path = testing::TempDir() + "seen_table." + std::to_string(getpid());
+  SeenTable table = SeenTable::Open(path, kSecondNs).value();
+  const pid_t child = fork();
+  if (child == 0) {
+    SeenTable other = SeenTable::Open(path, kSecondNs).value();
+    _exit(other.IsFirstSight(77, kSecondNs) ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(table.IsFirstSight(77, kSecondNs + 1'000'000));
+  std::remove(path.c_str());
+}
+
+TEST(SeenTable, UnusablePathIsAnError) { EXPECT_FALSE(SeenTable::Open("/nonexistent/table", kSecondNs).ok()); }
+
+std::string TextOf(const DelayQueue::Held* held) {
+  return held == nullptr ? "" : std::string(held->data, held->data + held->bytes);
+}
+
+bool PushText(DelayQueue& queue, int64_t due_ns, const std::string& text) {
+  return queue.Push(due_ns, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()), Address{});
+}
+
+TEST(DelayQueue, DatagramsLeaveInDueOrderAndTiesInArrivalOrder) {
+  DelayQueue queue(10);
+  for (const auto& [due_ns, text] : {std::pair{300, "d"}, {100, "a"}, {200, "b"}, {200, "c"}}) {
+    ASSERT_TRUE(PushText(queue, due_ns, text));
+  }
+  EXPECT_EQ(queue.NextDueNs(), 100);
+  EXPECT_EQ(queue.PopDue(99), nullptr);
+  std::string order;
+  while (const DelayQueue::Held* held = queue.PopDue(1'000)) order += TextOf(held);
+  EXPECT_EQ(order, "abcd");
+  EXPECT_EQ(queue.NextDueNs(), std::numeric_limits<int64_t>::max());
+}
+
+TEST(DelayQueue, FullQueueRefusesAndSlotsAreUsedAgain) {
+  DelayQueue queue(2);
+  EXPECT_TRUE(PushText(queue, 1, "a"));
+  EXPECT_TRUE(PushText(queue, 2, "b"));
+  EXPECT_FALSE(PushText(queue, 3, "c"));
+  EXPECT_EQ(TextOf(queue.PopDue(1)), "a");
+  EXPECT_TRUE(PushText(queue, 0, "d"));
+  EXPECT_EQ(TextOf(queue.PopDue(1)), "d");
+  EXPECT_EQ(queue.size(), 1u);
+}
+
+}  // namespace
+}  // namespace hedgerow::bench

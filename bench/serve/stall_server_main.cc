@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hr-stall-server: one replica of the published experiment. Echoes a request after its service time (2 ms); on the
+// first sight of certain ids, anywhere among the replicas, it stalls for 400 ms instead. Prints "ready", stops after
+// --seconds or on SIGTERM and then prints its counters as JSON. Started by bench/seed_hedge.py.
+#include <array>
+#include <iostream>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "bench/load/histogram.h"
+#include "bench/load/udp_socket.h"
+#include "bench/serve/delay_queue.h"
+#include "bench/serve/seen_table.h"
+#include "bench/serve/server_loop.h"
+#include "bench/serve/stall_rule.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port");
+ABSL_FLAG(absl::Duration, service, absl::Milliseconds(2), "service time of a request that does not stall");
+ABSL_FLAG(absl::Duration, stall, absl::Milliseconds(400), "service time of one that does");
+ABSL_FLAG(std::string, rule, "mod", "which ids stall: mod (id % 100 < 100 * fraction) or hash (seeded)");
+ABSL_FLAG(double, fraction, 0.02, "share of ids that stall");
+ABSL_FLAG(uint64_t, seed, 1, "hash: seed");
+ABSL_FLAG(absl::Duration, ttl, absl::Seconds(1), "how long an id counts as seen");
+ABSL_FLAG(std::string, shared, "", "file that replicas share to know which ids were seen; private when empty");
+ABSL_FLAG(double, seconds, 600, "stops by itself after this time");
+
+namespace hedgerow::bench {
+namespace {
+
+// At 100,000 requests/s and a stall of 400 ms 40,000 wait at once.
+constexpr size_t kMaxHeld = 200'000;
+constexpr size_t kIdBytes = 4;
+
+struct Counters {
+  uint64_t requests = 0;
+  uint64_t stalled = 0;
+  uint64_t spared = 0;  // Would have stalled, but had been seen.
+  uint64_t short_datagrams = 0;
+  uint64_t refused_full = 0;
+  Histogram answer_error;  // Really answered - due.
+};
+
+class StallServer {
+ public:
+  StallServer(UdpSocket socket, StallRule rule, SeenTable seen)
+      : socket_(std::move(socket)),
+        rule_(rule),
+        seen_(std::move(seen)),
+        service_ns_(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_service))),
+        stall_ns_(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_stall))) {}
+
+  const Counters& Run(int64_t end_ns) {
+    const std::array<int, 1> fds{socket_.fd()};
+    std::array<bool, 1> readable;
+    while (!MustStop(end_ns)) {
+      WaitReadable(fds, std::min(queue_.NextDueNs(), end_ns), readable);
+      // Requests first: their service time counts from here. Answers next, so that a busy socket cannot hold them up.
+      if (readable[0]) TakeRequests();
+      SendAnswers();
+    }
+    return counters_;
+  }
+
+ private:
+  void TakeRequests() {
+    socket_.Receive(requests_);
+    const int64_t now_ns = MonotonicNs();
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const auto bytes = requests_.Bytes(i);
+      ++counters_.requests;
+      if (bytes.size() < kIdBytes) {
+        ++counters_.short_datagrams;
+        continue;
+      }
+      const int64_t due_ns = now_ns + ServiceTimeNs(bytes, now_ns);
+      if (!queue_.Push(due_ns, bytes, requests_.Peer(i))) ++counters_.refused_full;
+    }
+  }
+
+  int64_t ServiceTimeNs(std::span<const uint8_t> bytes, int64_t now_ns) {
+    const uint32_t id = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<uint32_t>(bytes[3]) << 24;
+    if (!rule_.Stalls(id)) return service_ns_;
+    if (!seen_.IsFirstSight(id, now_ns)) {
+      ++counters_.spared;
+      return service_ns_;
+    }
+    ++counters_.stalled;
+    return stall_ns_;
+  }
+
+  void SendAnswers() {
+    const int64_t now_ns = MonotonicNs();
+    while (!answers_.full()) {
+      const int64_t due_ns = queue_.NextDueNs();
+      const DelayQueue::Held* held = queue_.PopDue(now_ns);
+      if (held == nullptr) break;
+      counters_.answer_error.Record(static_cast<uint64_t>(now_ns - due_ns));
+      std::copy_n(held->data, held->bytes, answers_.Next().begin());
+      answers_.Commit(held->bytes, held->peer);
+    }
+    socket_.Send(answers_);
+    answers_.clear();
+  }
+
+  UdpSocket socket_;
+  StallRule rule_;
+  SeenTable seen_;
+  int64_t service_ns_;
+  int64_t stall_ns_;
+  DelayQueue queue_{kMaxHeld};
+  Batch requests_;
+  Batch answers_;
+  Counters counters_;
+};
+
+absl::Status RunFromFlags() {
+  absl::StatusOr<Address> local = ParseAddress(absl::GetFlag(FLAGS_listen));
+  if (!local.ok()) return local.status();
+  absl::StatusOr<StallRule> rule =
+      StallRule::Make(absl::GetFlag(FLAGS_rule), absl::GetFlag(FLAGS_fraction), absl::GetFlag(FLAGS_seed));
+  if (!rule.ok()) return rule.status();
+  absl::StatusOr<SeenTable> seen =
+      SeenTable::Open(absl::GetFlag(FLAGS_shared), absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_ttl)));
+  if (!seen.ok()) return seen.status();
+  absl::StatusOr<UdpSocket> socket = UdpSocket::Listen(*local);
+  if (!socket.ok()) return socket.status();
+  StopOnSignals();
+  AskForExactTimers();
+  StallServer server(*std::move(socket), *rule, *std::move(seen));
+  SayReady();
+  const Counters& counters = server.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
+  absl::PrintF(R"({"requests":%d,"stalled":%d,"spared":%d,"short":%d,"refused_full":%d,"answer_error":%s})"
+               "\n",
+               counters.requests, counters.stalled, counters.spared, counters.short_datagrams, counters.refused_full,
+               counters.answer_error.ToJson());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace hedgerow::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("UDP echo server with deterministic stalls on first sight.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = hedgerow::bench::RunFromFlags();
+  if (!status.ok()) std::cerr << "hr-stall-server: " << status.message() << "\n";
+  return status.ok() ? 0 : 1;
+}
