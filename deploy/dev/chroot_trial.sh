@@ -62,17 +62,17 @@ make_root() {
   git clone --quiet --no-hardlinks "$SOURCE" "$ROOT/root/hedgerow"
 }
 
-# Runs in its own mount and process namespaces: $1 is the root, the rest the command.
+# Runs in its own mount and process namespaces: $1 is the root, $2 the folder of kept packages, the rest the command.
 inside() {
-  local root=$1
-  shift
+  local root=$1 archives=$2
+  shift 2
   mount --rbind /sys "$root/sys"
   mount --rbind /dev "$root/dev"
   # Pins made by the trial go with it.
   if [ -d "$root/sys/fs/bpf" ]; then mount -t bpf bpf "$root/sys/fs/bpf"; fi
   mount -t tmpfs tmpfs "$root/run"
   mount -t tmpfs tmpfs "$root/tmp"
-  mount --bind "$BASE/cache/archives-$SUITE" "$root/var/cache/apt/archives"
+  mount --bind "$archives" "$root/var/cache/apt/archives"
   env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
     TERM="${TERM:-dumb}" ${http_proxy:+http_proxy="$http_proxy"} ${https_proxy:+https_proxy="$https_proxy"} \
     ${CI:+CI="$CI"} chroot "$root" /bin/sh -c 'cd /root/hedgerow && exec "$@"' trial "$@"
@@ -92,10 +92,9 @@ take_down() {
 
 run_trial() {
   local status=0
-  export BASE SUITE
   # --kill-child: if this script dies, the namespace's first process does, and with it every other one in there.
   unshare --mount --propagation private --pid --fork --kill-child --mount-proc="$ROOT/proc" \
-    "$BASH" "${BASH_SOURCE[0]}" --inside "$ROOT" "$@" || status=$?
+    "$BASH" "${BASH_SOURCE[0]}" --inside "$ROOT" "$BASE/cache/archives-$SUITE" "$@" || status=$?
   return "$status"
 }
 
