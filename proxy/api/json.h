@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A protobuf message as JSON for the CLI's `--json`. Unlike protobuf's own
+// mapping, 64-bit integers are numbers (ours stay below 2^53), names keep
+// their snake_case, and every field is printed, zeros too: a reader never has
+// to guess a default.
+
+#ifndef HEDGEROW_PROXY_API_JSON_H_
+#define HEDGEROW_PROXY_API_JSON_H_
+
+#include <string>
+
+#include <google/protobuf/message.h>
+
+#include "absl/strings/string_view.h"
+
+namespace hedgerow {
+
+// Indented by two spaces, with a final newline.
+std::string ToJson(const google::protobuf::Message& message);
+
+std::string JsonQuote(absl::string_view text);
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_API_JSON_H_
