@@ -5,6 +5,10 @@
 #ifndef PROXY_NET_NAMESPACE_TEST_H_
 #define PROXY_NET_NAMESPACE_TEST_H_
 
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <cerrno>
 #include <cstdlib>
 #include <functional>
 #include <string>
@@ -29,7 +33,11 @@ class NamespaceTest : public ::testing::Test {
  protected:
   // Runs `body` in a new namespace. gtest assertions inside it work as usual: they are thread-safe on Linux.
   void InNamespace(const std::function<void()>& body) {
-    const absl::Status status = RunInNewNetworkNamespace([&] {
+    const absl::Status status = RunInNewNetworkNamespace([&]() -> absl::Status {
+      // Mounts made by a test that dies go with it, too.
+      if (unshare(CLONE_NEWNS) != 0 || mount("", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+        return absl::ErrnoToStatus(errno, "make a mount namespace");
+      }
       body();
       return absl::OkStatus();
     });
