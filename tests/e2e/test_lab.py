@@ -14,6 +14,8 @@ import pytest
 from deploy.lab import CommandFailed, Lab, LabInUse, Uplink, names, netns
 
 PROJECT = Path(__file__).resolve().parents[2]
+# With our pid, as in conftest.py: two runs on one machine do not meet, and a later run finds what we left.
+TLAB, TCRASH, TCLI = (f"self{os.getpid()}{letter}" for letter in "123")
 
 
 def leftovers(tag: str) -> list[str]:
@@ -32,25 +34,25 @@ def ping(host, address: str) -> bool:
 
 def test_comes_up_in_about_a_second_and_both_families_answer_at_once():
     started = time.monotonic()
-    with Lab("tlab", replicas=3) as lab:
+    with Lab(TLAB, replicas=3) as lab:
         up_s = time.monotonic() - started
         for replica in lab.replicas:
             assert ping(lab.client, replica.ipv4)
             assert ping(lab.client, replica.ipv6)
         assert lab.replica("b").ipv4 == "10.77.0.12" and lab.replica("b").ipv6 == "fd77::c"
     assert up_s < 3.0  # 0.15 s on an idle machine; the bound leaves room for a busy one
-    assert not leftovers("tlab")
+    assert not leftovers(TLAB)
 
 
 def test_bridged_packets_do_not_meet_netfilter_in_the_switch():
-    with Lab("tlab") as lab, netns.entered(names.netns_name("tlab", "sw")):
+    with Lab(TLAB) as lab, netns.entered(names.netns_name(TLAB, "sw")):
         for path in Path("/proc/sys/net/bridge").glob("bridge-nf-call-*"):
             assert path.read_text().strip() == "0", path
         assert lab.client.sysctl("net.ipv4.conf.all.rp_filter") == "1"
 
 
 def test_a_program_in_a_host_sees_that_hosts_network_and_the_machines_bpffs():
-    with Lab("tlab") as lab:
+    with Lab(TLAB) as lab:
         assert "10.77.0.1/24" in lab.client.run(["ip", "-br", "address"]).stdout
         mounts = lab.client.run(["cat", "/proc/self/mounts"]).stdout
         assert mounts == Path("/proc/self/mounts").read_text()
@@ -59,27 +61,27 @@ def test_a_program_in_a_host_sees_that_hosts_network_and_the_machines_bpffs():
 
 
 def test_a_command_over_its_time_is_killed_with_its_children():
-    with Lab("tlab") as lab:
+    with Lab(TLAB) as lab:
         with pytest.raises(subprocess.TimeoutExpired):
             lab.client.run(["sh", "-c", "sleep 60 & sleep 60; :"], timeout=0.3)
         assert not lab.client.pids()
 
 
 def test_processes_die_with_the_lab_also_those_that_detached_themselves():
-    with Lab("tlab") as lab:
+    with Lab(TLAB) as lab:
         child = lab.client.popen(["sleep", "60"])
         lab.client.run(["setsid", "--fork", "sleep", "61"])
         detached = [pid for pid in lab.client.pids() if pid != child.pid]
         assert len(detached) == 1
     assert child.poll() is not None
     assert not _alive(detached[0])
-    assert not leftovers("tlab")
+    assert not leftovers(TLAB)
 
 
 def test_a_process_outside_the_lab_survives_although_it_is_in_the_registry():
     stranger = subprocess.Popen(["sleep", "60"])
     try:
-        with Lab("tlab") as lab:
+        with Lab(TLAB) as lab:
             lab.registry.add(stranger.pid, "client", ["a pid that was used again"])
         assert stranger.poll() is None
     finally:
@@ -88,7 +90,7 @@ def test_a_process_outside_the_lab_survives_although_it_is_in_the_registry():
 
 
 def test_a_lab_whose_python_was_killed_is_replaced_by_the_next_and_removed_by_clean():
-    code = ("import os, signal\nfrom deploy.lab import Lab\nlab = Lab('tcrash', inner=True).up()\n"
+    code = (f"import os, signal\nfrom deploy.lab import Lab\nlab = Lab('{TCRASH}', inner=True).up()\n"
             "print(lab.client.popen(['sleep', '60'], log='/dev/null').pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n")
 
     def crash() -> int:
@@ -97,17 +99,17 @@ def test_a_lab_whose_python_was_killed_is_replaced_by_the_next_and_removed_by_cl
         return int(done.stdout)
 
     orphan = crash()
-    assert leftovers("tcrash") and Path(f"/proc/{orphan}").exists()  # the crash really left something to find
-    with Lab("tcrash") as lab:
+    assert leftovers(TCRASH) and Path(f"/proc/{orphan}").exists()  # the crash really left something to find
+    with Lab(TCRASH) as lab:
         assert not _alive(orphan)
         assert ping(lab.client, "10.77.0.11")
-        assert "hr-tcrash-inner" not in netns.of_lab("tcrash")
-    assert not leftovers("tcrash")
+        assert f"hr-{TCRASH}-inner" not in netns.of_lab(TCRASH)
+    assert not leftovers(TCRASH)
 
     orphan = crash()
-    assert Lab.clean("tcrash") is True
-    assert not _alive(orphan) and not leftovers("tcrash")
-    assert Lab.clean("tcrash") is False
+    assert Lab.clean(TCRASH) is True
+    assert not _alive(orphan) and not leftovers(TCRASH)
+    assert Lab.clean(TCRASH) is False
 
 
 def _alive(pid: int) -> bool:
@@ -119,23 +121,23 @@ def _alive(pid: int) -> bool:
 
 
 def test_a_lab_of_a_living_process_is_neither_replaced_nor_cleaned():
-    with Lab("tlab") as lab:
+    with Lab(TLAB) as lab:
         with pytest.raises(LabInUse):
-            Lab("tlab").up()
+            Lab(TLAB).up()
         with pytest.raises(LabInUse):
-            Lab.clean("tlab")
+            Lab.clean(TLAB)
         assert ping(lab.client, "10.77.0.11")
 
 
 def test_a_failure_while_building_leaves_nothing(monkeypatch):
     monkeypatch.setattr(Lab, "_configure", lambda *_: (_ for _ in ()).throw(OSError("planted")))
     with pytest.raises(OSError, match="planted"):
-        Lab("tlab").up()
-    assert not leftovers("tlab")
+        Lab(TLAB).up()
+    assert not leftovers(TLAB)
 
 
 def test_a_cut_wire_is_silent_and_heals_and_an_unplugged_uplink_is_gone_until_plugged():
-    with Lab("tlab") as lab:
+    with Lab(TLAB) as lab:
         lab.cut("a")
         assert not ping(lab.client, "10.77.0.11") and ping(lab.client, "10.77.0.12")
         assert lab.replica("a").run(["cat", "/proc/net/route"]).stdout.count("eth0")  # carrier and routes are kept
@@ -149,14 +151,14 @@ def test_a_cut_wire_is_silent_and_heals_and_an_unplugged_uplink_is_gone_until_pl
 
 
 def test_an_uplink_without_checksum_offload_says_so_and_works():
-    with Lab("tlab", client_uplink=Uplink(tx_checksum=False, mtu=1400)) as lab:
+    with Lab(TLAB, client_uplink=Uplink(tx_checksum=False, mtu=1400)) as lab:
         assert lab.client.tx_checksum() is False and lab.replica("a").tx_checksum() is True
         assert "mtu 1400" in lab.client.run(["ip", "link", "show", "eth0"]).stdout
         assert ping(lab.client, "10.77.0.11")
 
 
 def test_a_rate_slows_what_a_host_sends():
-    with Lab("tlab") as lab:
+    with Lab(TLAB) as lab:
         command = ["ping", "-c5", "-i0.001", "-s1400", "-W2", "10.77.0.11"]
         lab.replica("a").shape(rate_kbit=500)
         text = lab.client.run(command).stdout
@@ -168,7 +170,7 @@ def test_a_rate_slows_what_a_host_sends():
 
 @pytest.mark.parametrize("kind", ["iptables", "nft"])
 def test_a_container_reaches_the_replicas_behind_masquerade(kind):
-    with Lab("tlab", inner=True, nat=kind) as lab:
+    with Lab(TLAB, inner=True, nat=kind) as lab:
         for address in ("10.77.0.11", "fd77::b"):
             assert ping(lab.inner, address)
         # The replica has no route to the container's network: only a rewritten source can have been answered.
@@ -176,7 +178,7 @@ def test_a_container_reaches_the_replicas_behind_masquerade(kind):
 
 
 def test_a_container_without_nat_is_routed():
-    with Lab("tlab", inner=True, nat=None) as lab:
+    with Lab(TLAB, inner=True, nat=None) as lab:
         assert ping(lab.inner, "10.77.0.11") and ping(lab.inner, "fd77::b")
         assert ping(lab.replica("a"), lab.inner.ipv4)
 
@@ -189,16 +191,16 @@ def test_a_tag_that_could_name_something_else_is_refused(tag):
 
 def test_the_command_line_keeps_a_lab_until_down():
     def lab_command(*words: str) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, "-m", "deploy.lab", *words, "--tag", "tcli"], cwd=PROJECT,
+        return subprocess.run([sys.executable, "-m", "deploy.lab", *words, "--tag", TCLI], cwd=PROJECT,
                               capture_output=True, text=True, timeout=30, env={**os.environ, "SHELL": "/bin/sh"},
                               stdin=subprocess.DEVNULL)
 
     try:
         assert lab_command("status").returncode == 1
         up = lab_command("up", "--replicas", "1")
-        assert up.returncode == 0 and "lab tcli is up" in up.stdout
+        assert up.returncode == 0 and f"lab {TCLI} is up" in up.stdout
         assert "10.77.0.11" in lab_command("status").stdout
         assert lab_command("shell").returncode == 0
     finally:
         down = lab_command("down")
-    assert down.returncode == 0 and not leftovers("tcli")
+    assert down.returncode == 0 and not leftovers(TCLI)

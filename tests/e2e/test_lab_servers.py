@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers of the lab answer as the end-to-end tests assume, so that only the proxy is unknown there."""
 
+import os
 import re
 
 import pytest
@@ -11,7 +12,7 @@ from deploy.lab.servers import DNS_SERVERS, ServerFailed
 
 @pytest.fixture(scope="module")
 def lab():
-    with Lab("tsrv", replicas=1) as lab:
+    with Lab(f"self{os.getpid()}s", replicas=1) as lab:
         yield lab
 
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A UDP server that sends every datagram back, for the raw profile: payloads of any length and content.
+
+Run as a program it serves one port on several addresses; as a class it is a server of the lab like any other. A
+datagram that begins with TWICE is answered by two datagrams, as some protocols do.
+"""
+
+import selectors
+import socket
+import sys
+
+TWICE = b"2x"  # at offset 4, behind the correlation bytes
+
+
+def serve(port: int, addresses: list[str]) -> None:
+    selector = selectors.DefaultSelector()
+    for address in addresses:
+        sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        sock.bind((address, port))
+        selector.register(sock, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            payload, client = key.fileobj.recvfrom(65535)
+            for _ in range(2 if payload[4:6] == TWICE else 1):
+                key.fileobj.sendto(payload, client)
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), sys.argv[2:])
+else:
+    from deploy.lab.servers import Server
+    from harness.probe import udp_round_trip
+
+    class EchoServer(Server):
+        name = "echo"
+
+        def __init__(self, host, port: int = 4000):
+            super().__init__(host, port)
+
+        def command(self) -> list[str]:
+            return [sys.executable, __file__, str(self.port), self.host.ipv4, self.host.ipv6]
+
+        def answers(self, address: str) -> bool:
+            return udp_round_trip(self.host, address, self.port, b"hello") == b"hello"

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a machine looks like: everything the proxy could leave behind, taken before `up` and compared after `down`.
+
+Two parts: the network namespace the proxy works in (links, addresses, routes, rules, qdiscs, filters, TCX programs,
+offloads, sysctls, firewall, processes) and what is global (bpffs mounts, the instance's pins and run files,
+statistics switches). Global things of other instances are left out: others may use the machine.
+"""
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+
+from deploy.lab import Host
+
+# Counters that live among the settings.
+_VOLATILE_SYSCTLS = re.compile(r"net/netfilter/nf_conntrack_count$")
+_GLOBAL_SYSCTLS = ("kernel/bpf_stats_enabled", "kernel/unprivileged_bpf_disabled")
+
+Snapshot = dict[str, object]
+
+
+def take(host: Host, instance: str) -> Snapshot:
+    """Flat: a readable name for each fact, so that a difference reads as a sentence."""
+    facts: Snapshot = {}
+    links = _json(host, "ip", "-j", "-d", "link", "show")
+    for link in links:
+        facts[f"link {link['ifname']}"] = link
+    for entry in _json(host, "ip", "-j", "address", "show"):
+        for address in entry.get("addr_info", []):
+            text = f"address {address['local']}/{address['prefixlen']} on {entry['ifname']}"
+            facts[text] = address.get("scope")
+    for family in ("-4", "-6"):
+        for line in _text(host, "ip", family, "route", "show", "table", "all").splitlines():
+            facts[f"route {family} {line.strip()}"] = True
+        for line in _text(host, "ip", family, "rule", "show").splitlines():
+            facts[f"rule {family} {line.strip()}"] = True
+    for qdisc in _json(host, "tc", "-j", "qdisc", "show"):
+        facts[f"qdisc {qdisc['kind']} {qdisc['handle']} on {qdisc['dev']}"] = qdisc.get("options", {})
+    for link in links:
+        _add_link_facts(facts, host, link["ifname"])
+    facts["bpf on links"] = _json(host, "bpftool", "-j", "net", "show")
+    facts["firewall"] = _text(host, "nft", "list", "ruleset")
+    _add_sysctls(facts, host)
+    for pid in host.pids():
+        facts[f"process {pid} {_command(pid)}"] = True
+    _add_global_facts(facts, instance)
+    return facts
+
+
+def differences(before: Snapshot, after: Snapshot) -> list[str]:
+    found = [f"left behind: {key} ({after[key]})" for key in after.keys() - before.keys()]
+    found += [f"taken away: {key}" for key in before.keys() - after.keys()]
+    found += [f"changed: {key}: {before[key]} -> {after[key]}"
+              for key in before.keys() & after.keys() if before[key] != after[key]]
+    return sorted(found)
+
+
+def _add_link_facts(facts: Snapshot, host: Host, ifname: str) -> None:
+    for hook in ("ingress", "egress", "root"):
+        # A link without the qdisc has no such hook: an error is the same as nothing.
+        filters = host.run(["tc", "filter", "show", "dev", ifname, hook], check=False).stdout
+        # Hits and installation times of filters change by themselves.
+        facts[f"filters {hook} of {ifname}"] = [line for line in filters.splitlines() if "filter" in line]
+    offloads = host.run(["ethtool", "-k", ifname], check=False).stdout
+    facts[f"offloads of {ifname}"] = offloads
+
+
+def _add_sysctls(facts: Snapshot, host: Host) -> None:
+    with host.entered():
+        for folder, _folders, files in os.walk("/proc/sys/net"):
+            for name in files:
+                path = os.path.join(folder, name)
+                key = path.removeprefix("/proc/sys/")
+                if not _VOLATILE_SYSCTLS.search(key):
+                    with contextlib.suppress(OSError):  # some are for writing only
+                        facts[f"sysctl {key}"] = Path(path).read_text(encoding="utf-8", errors="replace").strip()
+
+
+def _add_global_facts(facts: Snapshot, instance: str) -> None:
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    bpffs = [fields[1] for fields in mounts if fields[2] == "bpf"]
+    for mount in bpffs:
+        facts[f"bpffs on {mount}"] = True
+        for path in Path(mount).rglob("*"):
+            if instance in path.relative_to(mount).parts:
+                facts[f"pin {path}"] = True
+    if Path("/run/hedgerow").is_dir():
+        for path in Path("/run/hedgerow").rglob("*"):
+            if re.search(rf"\b{re.escape(instance)}\b", path.name):
+                facts[f"run file {path}"] = True
+    for key in _GLOBAL_SYSCTLS:
+        with contextlib.suppress(OSError):
+            facts[f"sysctl {key}"] = Path("/proc/sys", key).read_text(encoding="ascii").strip()
+
+
+def bpf_objects(host: Host) -> set[tuple[str, int]]:
+    """Programs on the host's links, by id, and the maps they use: all must be gone some time after `down`."""
+    ids = {("prog", entry["id"] if "id" in entry else entry["prog_id"])
+           for hooks in _json(host, "bpftool", "-j", "net", "show")
+           for key in ("tc", "xdp") for entry in hooks.get(key, []) if "id" in entry or "prog_id" in entry}
+    for _, program in list(ids):
+        shown = _json(host, "bpftool", "-j", "prog", "show", "id", str(program))
+        ids |= {("map", map_id) for map_id in shown.get("map_ids", [])}
+    return ids
+
+
+def bpf_object_exists(kind: str, number: int) -> bool:
+    """By the kernel's own list and not by a name: other instances may run."""
+    import subprocess
+    return subprocess.run(["bpftool", "-j", kind, "show", "id", str(number)], capture_output=True,
+                          check=False, timeout=10).returncode == 0
+
+
+def _text(host: Host, *argv: str) -> str:
+    return host.run(argv).stdout
+
+
+def _json(host: Host, *argv: str):
+    return json.loads(_text(host, *argv) or "[]")
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").replace("\0", " ").strip()
+    return "(gone)"

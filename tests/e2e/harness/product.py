@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The product under test: its commands, run in the lab's client host, and the checks of what it leaves.
+
+`Product` writes a configuration, runs `hedgerow up`, `down`, `clean` and the rest as a user would, and compares the
+machine before `up` with the machine after `down`. The conftest fixture makes one for each test.
+"""
+
+import copy
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import yaml
+
+from deploy.lab import VIP_DNS, VIP_RAW, Lab
+from harness import identity, machine
+
+PROJECT = Path(__file__).resolve().parents[3]
+BIN = Path(os.environ.get("HEDGEROW_BIN", PROJECT / "build" / "release" / "bin"))
+
+DNS4, DNS6 = "dns4", "dns6"
+VIP4, VIP6 = VIP_DNS
+RAW4, RAW6 = VIP_RAW
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 5.0, what: str = "the condition"):
+    """Polls, and returns what the condition returned when it was true; fails the test when it never is."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s"
+        time.sleep(0.02)
+    return value
+
+
+class Product:
+    def __init__(self, lab: Lab, instance: str):
+        self.lab, self.instance = lab, instance
+        self.folder = lab.client.scratch("hedgerow")
+        self.socket = self.folder / "admin.sock"
+        self.before: machine.Snapshot | None = None
+        self.bpf_objects: set[tuple[str, int]] = set()
+        self.is_up = False
+
+    # -- configuration -------------------------------------------------------------------------------------
+
+    def config(self, *, services: list[dict] | None = None, **top) -> dict:
+        """A configuration for this lab: DNS on both families with the defaults of the product, and `top` over it."""
+        base = {
+            "instance": self.instance,
+            "interface": "hr0",
+            "admin": {"socket": str(self.socket)},
+            "services": services if services is not None else [self.service(DNS4), self.service(DNS6)],
+        }
+        return {**copy.deepcopy(base), **top}
+
+    def service(self, name: str, **changes) -> dict:
+        """A service by a name that ends with its family; its backends are the lab's replicas."""
+        six = name.endswith("6")
+        raw = name.startswith("raw")
+        service = {
+            "name": name,
+            "vip": (RAW6 if six else RAW4) if raw else (VIP6 if six else VIP4),
+            "port": 4000 if raw else 53,
+            "profile": "raw" if raw else "dns",
+            "primary": "a",
+            "backends": [{"name": host.name, "address": host.ipv6 if six else host.ipv4, "port": 4000 if raw else 53}
+                         for host in self.lab.replicas],
+        }
+        if raw:
+            service["raw"] = {"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4}
+        return {**service, **changes}
+
+    def write(self, config: dict | str, name: str = "hedgerow.yaml") -> Path:
+        path = self.folder / name
+        path.write_text(config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        return path
+
+    # -- commands ------------------------------------------------------------------------------------------
+
+    def run(self, *words: str | os.PathLike, check: bool = False, timeout: float = 30.0,
+            wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+        """`hedgerow WORDS` in the client host. `wrapper` is a command before it, such as setpriv."""
+        return self.lab.client.run([*wrapper, BIN / "hedgerow", *words], check=check, timeout=timeout)
+
+    def daemon(self, config: dict | str, *, wrapper: tuple[str, ...] = (), timeout: float = 30.0):
+        """`hedgerowd --config FILE` to its end: for what must be refused."""
+        return self.lab.client.run([*wrapper, BIN / "hedgerowd", "--config", self.write(config)], check=False,
+                                   timeout=timeout)
+
+    def admin(self, *words: str, check: bool = True) -> subprocess.CompletedProcess:
+        return self.run(*words, "--socket", self.socket, check=check)
+
+    def ask(self, *words: str) -> dict:
+        """An admin command with `--json`."""
+        return json.loads(self.admin(*words, "--json").stdout)
+
+    def up(self, config: dict | None = None, **top) -> "Product":
+        self.before = machine.take(self.lab.client, self.instance)
+        self.is_up = True  # from here on there may be something to sweep
+        self.run("up", "--config", self.write(config or self.config(**top)), check=True)
+        self.bpf_objects = machine.bpf_objects(self.lab.client)
+        assert self.bpf_objects, "the proxy is up, but no BPF program is on any link of the client host"
+        return self
+
+    def down(self) -> None:
+        self.admin("down")
+        self.is_up = False
+
+    def clean(self) -> subprocess.CompletedProcess:
+        return self.run("clean", "--instance", self.instance, check=True)
+
+    # -- what it says --------------------------------------------------------------------------------------
+
+    def status(self) -> dict:
+        return self.ask("status")
+
+    def service_status(self, name: str = DNS4) -> dict:
+        return next(service for service in self.status()["services"] if service["name"] == name)
+
+    def figure(self, key: str, service: str = DNS4) -> int:
+        """A figure of a service: a field of its status, a counter, or a reason."""
+        status = self.service_status(service)
+        for place in (status, status.get("counters", {}), status.get("reasons", {})):
+            if key in place:
+                return int(place[key])
+        return 0
+
+    @property
+    def pid(self) -> int:
+        return int(self.status()["pid"])
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def check_identity(self, timeout_s: float = 3.0) -> None:
+        """The books balance. Right after traffic a program may be between two counters; at rest it is not."""
+        deadline = time.monotonic() + timeout_s
+        while wrong := identity.violations(self.status()):
+            assert time.monotonic() < deadline, "\n".join(wrong)
+            time.sleep(0.1)
+
+    def check_nothing_left(self, timeout_s: float = 5.0) -> None:
+        """The machine is as before `up`, and the kernel has let go of the programs and maps (it does so late)."""
+        assert self.before is not None
+        deadline = time.monotonic() + timeout_s
+        while True:
+            wrong = machine.differences(self.before, machine.take(self.lab.client, self.instance))
+            wrong += [f"left behind: bpf {kind} {number}" for kind, number in sorted(self.bpf_objects)
+                      if machine.bpf_object_exists(kind, number)]
+            if not wrong:
+                return
+            assert time.monotonic() < deadline, "\n".join(wrong)
+            time.sleep(0.1)
+
+    def finish(self) -> None:
+        """What every test ends with: the identity at rest, `down`, and the machine as it was."""
+        if self.is_up:
+            self.check_identity()
+            self.down()
+            self.check_nothing_left()
+
+    def sweep(self) -> None:
+        """After a failure: no daemon, pin or link of this test may reach the next one."""
+        for pid in self.lab.client.pids():
+            if Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip().startswith("hedgerowd"):
+                os.kill(pid, signal.SIGKILL)
+        self.run("clean", "--instance", self.instance)

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replicas that stall, die or refuse: the client notices nothing while one of them lives, and is told when none does."""
+
+import time
+
+import pytest
+
+from harness.capture import Capture
+from harness.dns import UdpClient, dig, finish_dnsperf, parse, query, start_dnsperf, who_answers
+from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
+
+FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
+
+
+@FAMILIES
+def test_dnsperf_loses_no_query_while_the_leader_is_stopped_for_a_while(lab, servers, proxy, vip, service):
+    load = start_dnsperf(lab.client, vip, seconds=4, rate=400)
+    time.sleep(1)
+    servers["a"].stall()
+    time.sleep(1.5)
+    servers["a"].resume()
+    report = finish_dnsperf(load)
+    assert report.lost == 0, report.text
+    assert report.completed == report.sent
+    rescued = proxy.figure("won_by_rescue", service) + proxy.figure("won_by_failover", service)
+    assert rescued >= 300  # 1.5 s of 400/s, less what a busy machine did not send
+    # The stopped server's socket buffer holds the copies it was sent; it answers them when it wakes.
+    assert proxy.figure("losers_dropped", service) > 0
+
+
+@FAMILIES
+def test_dnsperf_loses_no_query_when_the_leader_is_killed(lab, servers, proxy, vip, service):
+    load = start_dnsperf(lab.client, vip, seconds=3, rate=400)
+    time.sleep(1)
+    servers["a"].kill()
+    report = finish_dnsperf(load)
+    assert report.lost == 0, report.text
+    assert proxy.figure("nacks_swallowed", service) > 0  # the kernel said "port unreachable", and nobody else heard it
+    assert proxy.figure("nacked", service) == 0
+
+
+def test_dnsperf_loses_no_query_when_the_standby_is_killed(lab, servers, proxy):
+    load = start_dnsperf(lab.client, VIP4, seconds=2, rate=400)
+    time.sleep(0.5)
+    servers["b"].kill()
+    report = finish_dnsperf(load)
+    assert report.lost == 0, report.text
+    assert proxy.figure("nacked") == 0
+
+
+@FAMILIES
+def test_a_stalled_leader_costs_one_question_the_delay_and_not_more(lab, servers, proxy, vip, service):
+    servers["a"].stall()
+    with UdpClient(lab.client, vip) as client:
+        started = time.monotonic()
+        assert client.ask(1, "n1.example.test", timeout_s=1) is not None
+        elapsed_ms = 1000 * (time.monotonic() - started)
+    assert 9.5 <= elapsed_ms < 200  # the delay is 10 ms; the upper bound leaves room for a busy machine
+    assert proxy.figure("won_by_rescue", service) + proxy.figure("won_by_failover", service) == 1
+    servers["a"].resume()
+
+
+@FAMILIES
+def test_a_late_loser_never_reaches_the_client(lab, servers, proxy, vip, service):
+    with Capture(lab.client, "eth0") as wire, Capture(lab.client, "hr0") as given:
+        servers["a"].stall()
+        with UdpClient(lab.client, vip) as client:
+            for number in range(20):
+                assert client.ask(number, f"n{number}.example.test") is not None
+            servers["a"].resume()
+            wait_until(lambda: proxy.figure("losers_dropped", service) > 0, what="the losers' arrival")
+            assert client.receive_all(quiet_s=0.3) == []
+        replies = [d for d in wire.datagrams() if d.source_port == 53 and not d.outgoing]
+        to_client = [d for d in given.datagrams() if d.source_port == 53]
+    # The losers really came by the wire, and the proxy interface showed each question one answer.
+    assert len(replies) > 20
+    assert sorted(parse(d.payload).id for d in to_client) == list(range(20))
+    assert {d.source for d in to_client} == {vip}
+    assert all(d.checksum_ok for d in to_client if d.checksum_complete)
+
+
+@FAMILIES
+def test_with_both_replicas_dead_the_client_is_told_at_once_in_the_vips_name(lab, servers, proxy, vip, service):
+    servers["a"].kill()
+    servers["b"].kill()
+    with UdpClient(lab.client, vip) as client:
+        client.send(query(7, "www.example.test"))
+        started = time.monotonic()
+        # A connected socket reports ICMP port unreachable only when the error names its own peer, the VIP.
+        with pytest.raises(ConnectionRefusedError):
+            client.receive(timeout_s=2)
+        assert time.monotonic() - started < 1
+    assert proxy.figure("nacked", service) == 1
+    assert proxy.figure("icmp_translated", service) == 1
+    assert "refused" in dig(lab.client, vip, "www.example.test").text
+
+
+@FAMILIES
+def test_with_both_replicas_stalled_the_client_times_out_and_the_books_say_so(lab, servers, product, vip, service):
+    product.up(services=[product.service(service, deadline="500ms", linger="200ms")])
+    servers["a"].stall()
+    servers["b"].stall()
+    with UdpClient(lab.client, vip) as client:
+        for number in range(10):
+            client.send(query(number, "www.example.test"))
+        assert client.receive(timeout_s=0.7) is None
+        wait_until(lambda: product.figure("unanswered", service) == 10, what="the deadline's counting")
+        assert product.figure("in_flight", service) == 0
+
+
+@FAMILIES
+def test_an_answer_after_the_deadline_still_reaches_the_client(lab, servers, product, vip, service):
+    product.up(services=[product.service(service, deadline="300ms", linger="5s")])
+    servers["a"].stall()
+    servers["b"].stall()
+    with UdpClient(lab.client, vip) as client:
+        client.send(query(9, "www.example.test"))
+        wait_until(lambda: product.figure("unanswered", service) == 1)
+        servers["b"].resume()
+        answer = client.receive(timeout_s=2)
+        assert answer is not None and parse(answer).id == 9
+        servers["a"].resume()
+        assert client.receive(timeout_s=0.3) is None  # the second late answer is a loser
+    assert product.figure("late_answers", service) == 1
+
+
+def test_a_long_dead_leader_is_left_alone_and_found_again_when_it_is_back(lab, servers, proxy):
+    servers["a"].stall()
+    load = start_dnsperf(lab.client, VIP4, seconds=3, rate=300)
+    time.sleep(2)  # several election timeouts (300 ms)
+    wait_until(lambda: proxy.service_status()["state"] in ("standby", "away"), what="steering to the standby")
+    report = finish_dnsperf(load)
+    assert report.lost == 0, report.text
+    servers["a"].resume()
+    wait_until(lambda: who_answers(lab.client, VIP4) == "a", timeout_s=10, what="the leader's return")
+    wait_until(lambda: proxy.service_status()["state"] == "healthy")
+
+
+def test_a_killed_leader_that_is_started_again_leads_again(lab, servers, proxy):
+    servers["a"].kill()
+    for _ in range(5):
+        assert who_answers(lab.client, VIP4) == "b"
+    servers["a"].start()
+    wait_until(lambda: who_answers(lab.client, VIP4) == "a", timeout_s=10, what="the leader's return")
+
+
+def test_a_cut_wire_to_the_leader_is_like_a_stalled_leader(lab, servers, proxy):
+    assert who_answers(lab.client, VIP4) == "a"
+    lab.cut("a")
+    report = finish_dnsperf(start_dnsperf(lab.client, VIP4, seconds=2, rate=200))
+    assert report.lost == 0, report.text
+    lab.heal("a")
+    wait_until(lambda: who_answers(lab.client, VIP4) == "a", timeout_s=15, what="the leader's return")
+
+
+@pytest.mark.servers(a="dnsmasq", b="unbound")
+def test_a_refusal_of_one_replica_is_replaced_by_the_answer_of_the_other(lab, servers, proxy):
+    # dnsmasq refuses what is outside its zone; unbound answers "localhost" by itself.
+    direct = [dig(lab.client, lab.replica(name).ipv4, "localhost.", "A") for name in "ab"]
+    assert direct[0].status == "REFUSED" and direct[1].status == "NOERROR"
+    answer = dig(lab.client, VIP4, "localhost.", "A")
+    assert answer.status == "NOERROR" and answer.records == ["127.0.0.1"]
+    assert proxy.figure("nacks_swallowed") == 1 and proxy.figure("won_by_failover") == 1
+    assert proxy.figure("hedges") == 0  # a refusal is failover: the budget is not for it
+
+
+def test_a_hedge_past_the_budget_is_not_made_and_counted(lab, servers, product):
+    product.up(services=[product.service(DNS4, budget="0%", budget_burst=3, suspect_min="10s", deadline="1s")])
+    servers["a"].stall()
+    with UdpClient(lab.client, VIP4) as client:
+        for number in range(10):
+            client.send(query(number, "www.example.test"))
+        answered = {parse(payload).id for payload in client.receive_all(quiet_s=0.4)}
+        assert len(answered) == 3
+        assert product.figure("hedges") == 3 and product.figure("no_budget") == 7
+        servers["a"].resume()  # the rest is the leader's, late but in time
+        assert len(client.receive_all(quiet_s=0.3)) == 7
+    assert product.figure("won_by_rescue") == 3 and product.figure("won_by_first") == 7

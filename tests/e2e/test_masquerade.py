@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client in a container: a namespace of its own whose gateway is this host, hidden by MASQUERADE as Docker does."""
+
+import pytest
+
+from harness.dns import UdpClient, dig, finish_dnsperf, start_dnsperf, who_answers
+from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
+
+FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
+pytestmark = pytest.mark.lab(inner=True)
+
+
+@FAMILIES
+def test_a_container_is_served_by_udp_and_tcp(lab, proxy, vip, service):
+    assert who_answers(lab.inner, vip) == "a"
+    assert who_answers(lab.inner, vip, "+tcp") == "a"
+    assert len(dig(lab.inner, vip, "big.example.test", "TXT", "+bufsize=4096", "+ignore").records) == 12
+    assert proxy.figure("won_by_first", service) == 2
+
+
+@FAMILIES
+def test_a_container_is_rescued_from_a_stalled_leader(lab, servers, proxy, vip, service):
+    servers["a"].stall()
+    with UdpClient(lab.inner, vip) as client:
+        for query_id in range(20):
+            answer = client.ask(query_id, f"n{query_id}.example.test")
+            assert answer is not None and answer.id == query_id
+        servers["a"].resume()
+        wait_until(lambda: proxy.figure("losers_dropped", service) > 0, what="the losers' arrival")
+        assert client.receive(0.3) is None
+    assert proxy.figure("won_by_rescue", service) + proxy.figure("won_by_failover", service) == 20
+
+
+@FAMILIES
+def test_a_container_and_its_host_use_the_same_port_and_ids_at_once(lab, proxy, vip, service):
+    with UdpClient(lab.client, vip, source_port=41000) as host, UdpClient(lab.inner, vip, source_port=41000) as inner:
+        for query_id in range(30):
+            mine, other = f"n{query_id}.example.test", f"n{query_id + 50}.example.test"
+            assert (host.ask(query_id, mine).question, inner.ask(query_id, other).question) == (mine, other)
+
+
+def test_dnsperf_in_a_container_loses_nothing_when_the_leader_is_killed(lab, servers, proxy):
+    load = start_dnsperf(lab.inner, VIP4, seconds=2, rate=300)
+    wait_until(lambda: proxy.figure("won_by_first") > 100, what="traffic")
+    servers["a"].kill()
+    report = finish_dnsperf(load)
+    assert report.lost == 0, report.text
+
+
+@FAMILIES
+def test_a_container_is_told_when_both_replicas_are_dead(lab, servers, proxy, vip, service):
+    servers["a"].kill()
+    servers["b"].kill()
+    with UdpClient(lab.inner, vip) as client:
+        with pytest.raises(ConnectionRefusedError):
+            client.ask(1, "www.example.test")
+    assert proxy.figure("icmp_translated", service) == 1
+
+
+@FAMILIES
+def test_a_container_may_ping_the_vip(lab, proxy, vip, service):
+    assert "3 received" in lab.inner.run(["ping", "-c3", "-i0.05", "-W1", vip]).stdout
+
+
+@pytest.mark.lab(inner=True, nat="nft")
+def test_a_masquerade_written_by_nft_is_the_same(lab, proxy):
+    assert who_answers(lab.inner, VIP4) == "a" and who_answers(lab.inner, VIP6) == "a"

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands an operator runs while traffic flows: leader, bypass, status, doctor, plan, metrics."""
+
+import json
+import re
+
+import pytest
+
+from harness import identity, machine
+from harness.dns import UdpClient, dig, parse, query, who_answers
+from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
+
+FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
+
+
+def leader_of(product, service: str) -> dict:
+    return next(entry for entry in product.ask("leader", "show")["leaders"] if entry["service"] == service)
+
+
+@FAMILIES
+def test_leader_set_moves_the_traffic_of_its_service_only_and_unset_gives_it_back(lab, proxy, vip, service):
+    other_vip, other = (VIP6, DNS6) if service == DNS4 else (VIP4, DNS4)
+    assert leader_of(proxy, service)["leader"] == "a" and not leader_of(proxy, service).get("pinned", False)
+    proxy.admin("leader", "set", service, "b")
+    assert who_answers(lab.client, vip) == "b" and who_answers(lab.client, other_vip) == "a"
+    assert leader_of(proxy, service)["leader"] == "b" and leader_of(proxy, service)["pinned"] is True
+    assert leader_of(proxy, other)["leader"] == "a"
+    proxy.admin("leader", "unset", service)
+    assert who_answers(lab.client, vip) == "a"
+    assert leader_of(proxy, service)["leader"] == "a" and not leader_of(proxy, service).get("pinned", False)
+
+
+def test_a_pinned_leader_that_stalls_is_still_hedged_by_the_other(lab, servers, proxy):
+    proxy.admin("leader", "set", DNS4, "b")
+    servers["b"].stall()
+    assert who_answers(lab.client, VIP4) == "a"
+    servers["b"].resume()
+
+
+@pytest.mark.parametrize("words, named", [
+    (["leader", "set", "nosuch", "a"], "nosuch"),
+    (["leader", "set", DNS4, "nosuch"], "nosuch"),
+    (["leader", "unset", "nosuch"], "nosuch"),
+    (["bypass", "nosuch", "on"], "nosuch"),
+    (["bypass", DNS4, "maybe"], "maybe"),
+])
+def test_a_command_about_something_unknown_fails_and_names_it(proxy, words, named):
+    done = proxy.admin(*words, check=False)
+    assert done.returncode != 0 and named in done.stdout + done.stderr
+
+
+@FAMILIES
+def test_bypass_switches_hedging_off_and_traffic_flows(lab, servers, proxy, vip, service):
+    proxy.admin("bypass", service, "on")
+    assert proxy.service_status(service)["bypass"] is True
+    assert who_answers(lab.client, vip) == "a"
+    servers["a"].stall()
+    with UdpClient(lab.client, vip) as client:
+        client.send(query(3, "www.example.test"))
+        assert client.receive(timeout_s=0.3) is None  # nobody hedged
+        servers["a"].resume()
+        assert parse(client.receive(timeout_s=2)).id == 3  # forwarded all the same
+    assert proxy.figure("bypass", service) is not None
+    assert proxy.figure("passed_through", service) == 2 and proxy.figure("hedges", service) == 0
+    proxy.admin("bypass", service, "off")
+    servers["a"].stall()
+    assert who_answers(lab.client, vip) == "b"
+    servers["a"].resume()
+
+
+def test_status_for_people_and_for_programs_say_the_same(lab, proxy):
+    for _ in range(3):
+        assert dig(lab.client, VIP4, "www.example.test").status == "NOERROR"
+    status = proxy.status()
+    assert status["instance"] == proxy.instance and status["interface"] == "hr0" and status["state"] == "running"
+    assert [service["name"] for service in status["services"]] == [DNS4, DNS6]
+    assert status["uplinks"][0]["name"] == "eth0"
+    text = proxy.admin("status").stdout
+    for word in (DNS4, DNS6, VIP4, VIP6, "eth0", proxy.instance):
+        assert word in text
+
+
+def test_metrics_are_served_on_loopback_and_agree_with_status(lab, proxy):
+    for _ in range(4):
+        dig(lab.client, VIP4, "www.example.test")
+
+    def metrics() -> str:
+        return lab.client.run(["/usr/bin/python3", "-c",
+                               "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9464/metrics', "
+                               "timeout=5).read().decode())"]).stdout
+
+    def requests() -> float:
+        return sum(float(value) for labels, value in re.findall(r"^hedgerow_requests_total\{([^}]*)\} (\S+)$",
+                                                                metrics(), re.M) if f'"{DNS4}"' in labels)
+
+    wait_until(lambda: requests() == 4, what="4 requests in the metrics")
+    text = metrics()
+    assert all(line.startswith(("hedgerow_", "#", "exposer_")) for line in text.splitlines() if line)
+    listening = lab.client.run(["ss", "-ltnH"]).stdout
+    assert "127.0.0.1:9464" in listening and "0.0.0.0:9464" not in listening
+
+
+def test_doctor_is_content_in_a_healthy_lab_and_speaks_json(lab, product, servers):
+    config = product.write(product.config())
+    done = product.run("doctor", "--config", config)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = product.run("doctor", "--config", config, "--json")
+    assert report.returncode == 0 and json.loads(report.stdout)
+
+
+def test_validate_and_plan_say_what_would_be_done_and_do_nothing(lab, product):
+    before = machine.take(lab.client, product.instance)
+    config = product.write(product.config())
+    validated = product.run("validate", "--config", config)
+    assert validated.returncode == 0, validated.stdout + validated.stderr
+    planned = product.run("plan", "--config", config)
+    assert planned.returncode == 0, planned.stdout + planned.stderr
+    for word in ("hr0", "eth0", VIP4, VIP6):
+        assert word in planned.stdout
+    for command in ("validate", "plan"):
+        assert json.loads(product.run(command, "--config", config, "--json").stdout)
+    assert machine.differences(before, machine.take(lab.client, product.instance)) == []
+
+
+def test_admin_commands_without_a_daemon_fail_and_name_the_socket(product):
+    for words in (["status"], ["down"], ["leader", "show"], ["bypass", DNS4, "on"]):
+        done = product.admin(*words, check=False)
+        assert done.returncode != 0 and str(product.socket) in done.stdout + done.stderr, words
+
+
+def test_the_admin_socket_is_its_owners_alone(proxy):
+    assert proxy.socket.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_books_balance_while_nothing_is_asked(proxy):
+    assert identity.violations(proxy.status()) == []
