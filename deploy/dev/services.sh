@@ -13,12 +13,18 @@ put_service_policy() {
   # A policy of the user's own stays untouched. One of ours can only be here because ./dev was killed.
   if [ -e "$POLICY_FILE" ] && ! grep -qF "$POLICY_MARK" "$POLICY_FILE"; then return 0; fi
   servers=$(packages_of server | paste -sd '|')
+  # invoke-rc.d calls it as [--quiet] NAME ACTION [RUNLEVEL], and puts ACTION in parentheses for a service that the
+  # present runlevel would not run: answering 0 to "(start)" starts it.
   cat >"$POLICY_FILE" <<POLICY
 #!/bin/sh
 # $POLICY_MARK
+[ "\$1" != --quiet ] || shift
 case "\$1:\$2" in
-  *:start) exit 101 ;;
-  ${servers//|/'*:*restart|'}*:*restart) exit 101 ;;
+  *:*restart*) ;;
+  *:*start*) exit 101 ;;
+esac
+case "\$1:\$2" in
+  ${servers//|/'*:*start*|'}*:*start*) exit 101 ;;
 esac
 exit 0
 POLICY
