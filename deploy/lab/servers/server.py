@@ -36,6 +36,11 @@ class Server:
         self.log = self.folder / "log"
         self.process: subprocess.Popen | None = None
 
+    @property
+    def addresses(self) -> list[str]:
+        """Where it must answer before `start` returns."""
+        return [self.host.ipv4, self.host.ipv6]
+
     def command(self) -> list[str]:
         """Writes the config and returns the command line that serves in the foreground."""
         raise NotImplementedError
@@ -46,7 +51,7 @@ class Server:
     def start(self) -> "Server":
         self.process = self.host.popen(self.command(), log=self.log)
         try:
-            for address in (self.host.ipv4, self.host.ipv6):
+            for address in self.addresses:
                 self._wait_until_it_answers(address)
         except BaseException:
             self.stop()
@@ -107,13 +112,17 @@ def ask(host: Host, address: str, port: int = 53, name: str = f"www.{zone.ORIGIN
     query_id = secrets.token_bytes(2)
     question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
     query = query_id + bytes.fromhex("01000001000000000000") + question + struct.pack("!HH", kind, 1)
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with host.socket(family) as sock:
+    answer = round_trip(host, address, port, query, timeout_s)
+    return answer if answer is not None and answer[:2] == query_id and answer[3] & 0x0F == 0 else None
+
+
+def round_trip(host: Host, address: str, port: int, payload: bytes, timeout_s: float = 0.2) -> bytes | None:
+    """One UDP datagram there and back; None when the port is closed or silent."""
+    with host.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as sock:
         sock.settimeout(timeout_s)
         try:
             sock.connect((address, port))
-            sock.send(query)
-            answer = sock.recv(4096)
-        except OSError:  # refused or silent: not up yet
+            sock.send(payload)
+            return sock.recv(65535)
+        except OSError:
             return None
-    return answer if answer[:2] == query_id and answer[3] & 0x0F == 0 else None

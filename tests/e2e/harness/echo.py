@@ -29,8 +29,7 @@ def serve(port: int, addresses: list[str]) -> None:
 if __name__ == "__main__":
     serve(int(sys.argv[1]), sys.argv[2:])
 else:
-    from deploy.lab.servers import Server
-    from harness.probe import udp_round_trip
+    from deploy.lab.servers import Server, round_trip
 
     class EchoServer(Server):
         name = "echo"
@@ -42,4 +41,4 @@ else:
             return [sys.executable, __file__, str(self.port), self.host.ipv4, self.host.ipv6]
 
         def answers(self, address: str) -> bool:
-            return udp_round_trip(self.host, address, self.port, b"hello") == b"hello"
+            return round_trip(self.host, address, self.port, b"hello") == b"hello"

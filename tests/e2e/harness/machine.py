@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 from deploy.lab import Host
@@ -108,7 +109,6 @@ def bpf_objects(host: Host) -> set[tuple[str, int]]:
 
 def bpf_object_exists(kind: str, number: int) -> bool:
     """By the kernel's own list and not by a name: other instances may run."""
-    import subprocess
     return subprocess.run(["bpftool", "-j", kind, "show", "id", str(number)], capture_output=True,
                           check=False, timeout=10).returncode == 0
 

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults around the proxy: what it can mend it mends and counts, what it cannot it says, with an exit code and nothing
+left behind."""
+
+import os
+import shutil
+import signal
+import time
+
+import pytest
+
+from deploy.lab import names
+from harness import machine
+from harness.dns import dig, who_answers
+from harness.product import BIN, DNS4, VIP4, VIP6, wait_until
+
+FAMILIES = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["ipv4", "ipv6"])
+
+
+def refused(product, config, *words: str, wrapper: tuple[str, ...] = ()) -> str:
+    """`up` and the daemon itself both refuse, both say all of `words`, and the machine is as it was."""
+    path = product.write(config, "refused.yaml")
+    before = machine.take(product.lab.client, product.instance)
+    texts = []
+    for done in (product.run("up", "--config", path, wrapper=wrapper), product.daemon(config, wrapper=wrapper)):
+        text = done.stdout + done.stderr
+        assert done.returncode > 0, f"exit {done.returncode}: {text}"
+        for word in words:
+            assert word in text, f"{word!r} is not in: {text}"
+        texts.append(text)
+    wait_until(lambda: machine.differences(before, machine.take(product.lab.client, product.instance)) == [],
+               what="the machine as it was: " + "; ".join(
+                   machine.differences(before, machine.take(product.lab.client, product.instance))))
+    return texts[-1]
+
+
+# -- while it runs ---------------------------------------------------------------------------------------------
+
+
+@FAMILIES
+def test_a_vip_route_taken_away_is_restored_and_counted(lab, proxy, vip):
+    family = "-6" if ":" in vip else "-4"
+    lab.client.run(["ip", family, "route", "del", vip, "dev", "hr0"])
+    wait_until(lambda: int(proxy.status()["routes_restored"]) >= 1, what="the route's return")
+    assert who_answers(lab.client, vip) == "a"
+
+
+def test_a_proxy_interface_set_down_is_restored_and_counted(lab, proxy):
+    lab.client.run(["ip", "link", "set", "hr0", "down"])
+    wait_until(lambda: int(proxy.status()["links_restored"]) >= 1, what="the link's return")
+    wait_until(lambda: who_answers(lab.client, VIP4) == "a" and who_answers(lab.client, VIP6) == "a")
+
+
+def test_an_uplinks_address_that_goes_and_comes_takes_the_vip_route_along_only_for_a_while(lab, proxy):
+    """Removing an address silently removes the routes that prefer it as their source."""
+    lab.client.run(["ip", "address", "del", f"{names.CLIENT_IPV4}/24", "dev", "eth0"])
+    time.sleep(0.2)
+    lab.client.run(["ip", "address", "add", f"{names.CLIENT_IPV4}/24", "dev", "eth0"])
+    wait_until(lambda: dig(lab.client, VIP4, "www.example.test", "A", timeout_s=1).status == "NOERROR", timeout_s=8,
+               what="service after the address came back")
+
+
+def test_an_uplink_that_vanishes_is_told_and_down_still_leaves_nothing(lab, servers, product):
+    product.up()
+    assert who_answers(lab.client, VIP4) == "a"
+    lab.unplug("client")
+    wait_until(lambda: product.status()["state"] == "degraded", what="status to notice")
+    assert any("eth0" in problem for problem in product.status()["problems"])
+    product.check_identity()
+    product.down()
+    left = [line for line in machine.differences(product.before, machine.take(lab.client, product.instance))
+            if line.startswith("left behind") or line.startswith("changed")]
+    assert [line for line in left if "hr0" in line or "pin" in line or "process" in line or "bpf" in line] == []
+
+
+def test_the_clock_packet_lost_with_its_qdisc_is_found_and_started_again(lab, servers, proxy):
+    """Somebody deletes the clock's qdisc and puts it back by setting the link down and up: the packet is gone."""
+    clock = "hr0c0"
+    assert lab.client.run(["ip", "link", "show", clock], check=False).returncode == 0
+    lab.client.run(["ip", "link", "set", clock, "down"])
+    time.sleep(0.1)
+    lab.client.run(["ip", "link", "set", clock, "up"])
+    servers["a"].stall()
+    wait_until(lambda: who_answers(lab.client, VIP4) == "b", timeout_s=8, what="a rescue after the clock was lost")
+    servers["a"].resume()
+
+
+def test_traffic_flows_on_while_the_daemon_is_stopped(lab, servers, proxy):
+    """The kernel does the work: a daemon that hangs costs nobody an answer."""
+    pid = proxy.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert who_answers(lab.client, VIP4) == "a"
+        servers["a"].stall()
+        assert who_answers(lab.client, VIP4) == "b"
+        servers["a"].resume()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+# -- at the start ----------------------------------------------------------------------------------------------
+
+
+def test_a_second_daemon_of_the_same_instance_is_refused_and_the_first_serves_on(lab, servers, proxy):
+    text = refused(proxy, proxy.config(), proxy.instance)
+    assert str(proxy.pid) in text or "running" in text
+    assert who_answers(lab.client, VIP4) == "a"
+
+
+def test_a_second_instance_on_the_same_interface_is_refused_and_the_first_serves_on(lab, servers, proxy):
+    config = proxy.config(instance=f"{proxy.instance}x", admin={"socket": str(proxy.folder / "other.sock")},
+                          metrics={"listen": ""})
+    refused(proxy, config, "hr0")
+    assert who_answers(lab.client, VIP4) == "a"
+
+
+def test_an_interface_name_taken_by_somebody_else_is_refused_and_left_alone(lab, servers, product):
+    lab.client.run(["ip", "link", "add", "hr0", "type", "bridge"])
+    refused(product, product.config(), "hr0")
+    assert "bridge" in lab.client.run(["ip", "-d", "link", "show", "hr0"]).stdout
+
+
+def test_a_vip_that_is_routed_by_somebody_else_is_refused_or_left_as_it_was(lab, servers, product):
+    """An exclusive conflict: two owners of one address's route."""
+    lab.client.run(["ip", "route", "add", f"{VIP4}/32", "dev", "eth0"])
+    refused(product, product.config(), VIP4)
+    assert "dev eth0" in lab.client.run(["ip", "route", "show", f"{VIP4}/32"]).stdout
+
+
+def test_a_vip_that_is_an_address_of_this_host_is_refused(lab, servers, product):
+    lab.client.run(["ip", "address", "add", f"{VIP4}/32", "dev", "lo"])
+    refused(product, product.config(), VIP4)
+
+
+@pytest.mark.parametrize("family", [0, 1], ids=["ipv4", "ipv6"])
+def test_a_backend_on_this_very_host_is_refused_with_the_reason(lab, servers, product, family):
+    address = (lab.client.ipv4, lab.client.ipv6)[family]
+    service = product.service((DNS4, "dns6")[family])
+    service["backends"][1]["address"] = address
+    text = refused(product, product.config(services=[service]), address)
+    assert "this host" in text or "same host" in text or "local" in text
+    doctor = product.run("doctor", "--config", product.write(product.config(services=[service])))
+    assert doctor.returncode != 0 and address in doctor.stdout + doctor.stderr
+
+
+def test_a_backend_nobody_has_a_route_to_is_refused(lab, servers, product):
+    service = product.service(DNS4)
+    service["backends"][1]["address"] = "203.0.113.7"
+    refused(product, product.config(services=[service]), "203.0.113.7")
+
+
+def test_an_ingress_qdisc_of_somebody_else_is_shared_or_refused_by_name(lab, servers, product):
+    """The old `ingress` qdisc sits where clsact would: an exclusive conflict for clsact, none for TCX."""
+    lab.client.run(["tc", "qdisc", "add", "dev", "eth0", "ingress"])
+    lab.client.run(["tc", "filter", "add", "dev", "eth0", "ingress", "bpf", "bytecode", "1,6 0 0 0,", "flowid", "1:1"])
+    config = product.config(attach="clsact")
+    done = product.run("up", "--config", product.write(config))
+    if done.returncode == 0:
+        product.is_up = True
+        product.before = None
+        assert who_answers(lab.client, VIP4) == "a"
+        product.check_identity()
+        product.down()
+    else:
+        assert "eth0" in done.stdout + done.stderr
+    assert "ingress" in lab.client.run(["tc", "qdisc", "show", "dev", "eth0"]).stdout
+    assert "bpf" in lab.client.run(["tc", "filter", "show", "dev", "eth0", "ingress"]).stdout
+
+
+@pytest.mark.parametrize("dropped", ["net_admin", "bpf"])
+def test_without_a_capability_the_message_names_it(lab, servers, product, dropped):
+    # CAP_SYS_ADMIN stands in for many others, so it goes as well.
+    gone = ",".join(f"-{name}" for name in sorted({dropped, "sys_admin"}))
+    wrapper = ("setpriv", f"--bounding-set={gone}", f"--inh-caps={gone}")
+    before = machine.take(lab.client, product.instance)
+    for command in (["hedgerowd", "--config", product.write(product.config())],
+                    ["hedgerow", "up", "--config", product.write(product.config())]):
+        done = lab.client.run([*wrapper, BIN / command[0], *command[1:]], check=False)
+        assert done.returncode > 0
+        assert f"CAP_{dropped.upper()}" in done.stdout + done.stderr
+    assert machine.differences(before, machine.take(lab.client, product.instance)) == []
+
+
+def test_a_user_without_any_privilege_is_told_what_is_missing(lab, servers, product, tmp_path_factory):
+    """As nobody, from copies nobody may read: the build's folder may be closed to others."""
+    folder = tmp_path_factory.mktemp("nobody")
+    for parent in (folder, *folder.parents[:2]):
+        if str(parent).startswith("/tmp/"):
+            parent.chmod(0o755)
+    program = folder / "hedgerowd"
+    shutil.copy2(BIN / "hedgerowd", program)
+    config = folder / "hedgerow.yaml"
+    config.write_text(product.write(product.config()).read_text(), encoding="utf-8")
+    done = lab.client.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, "--config", config],
+                          check=False)
+    text = done.stdout + done.stderr
+    assert done.returncode > 0 and "CAP_NET_ADMIN" in text and "CAP_BPF" in text
+
+
+def test_a_socket_path_that_cannot_be_made_is_named(lab, servers, product):
+    refused(product, product.config(admin={"socket": "/proc/no/admin.sock"}), "/proc/no/admin.sock")
+
+
+def test_a_metrics_port_in_use_is_named(lab, servers, product):
+    with lab.client.socket(kind=1) as taken:
+        taken.bind(("127.0.0.1", 9464))
+        taken.listen()
+        refused(product, product.config(), "127.0.0.1:9464")
+
+
+def test_a_clock_that_is_too_far_off_is_refused_with_both_figures(lab, servers, product):
+    """The smallest tolerance there is: what an htb clock really gives is measured at the start and is further off."""
+    done = product.run("up", "--config", product.write(product.config(clock={"tolerance": "100us"})))
+    if done.returncode == 0:  # a machine whose clock is that good
+        product.is_up, product.before = True, None
+        clock = product.status()["clock"]
+        assert abs(int(clock["measured_error_ns"])) <= 100_000
+        product.down()
+    else:
+        assert "100us" in done.stdout + done.stderr
