@@ -8,6 +8,7 @@
 #include <linux/pkt_cls.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
+#include <sys/socket.h>
 
 #include "absl/strings/str_cat.h"
 #include "proxy/net/netlink.h"
