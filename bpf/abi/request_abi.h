@@ -187,7 +187,8 @@ struct hr_wheel {
   __u32 pool_made;     /* high-water mark of `pool` */
   __u32 pool_used;
   __u64 laps_of_class[HR_CLOCK_CLASSES];
-  __u64 pad;
+  __u32 late; /* a push came behind the cursor: the next lap goes over the whole wheel */
+  __u32 pad;
   struct hr_fine_slot fine[HR_FINE_SLOTS];
   __u32 coarse[HR_COARSE_SLOTS];
 };

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * CONTROL: never attached; user space runs it by BPF_PROG_TEST_RUN. It changes the leader map under its lock (a plain
+ * update from user space would copy the whole element and undo what the kernel had just decided) and restarts a clock
+ * whose packet was lost while nobody sends. The frame is 14 bytes of Ethernet header and an hr_control_request.
+ */
+#include "bpf/lib/wheel.bpf.h"
+
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+
+/* Leader entries are ordered by (cluster_epoch, term, sequence); only a higher one replaces. */
+HR_INLINE int hr_is_newer(const struct hr_control_request *request, const struct hr_leader_view *view) {
+  if (request->cluster_epoch != view->cluster_epoch) return request->cluster_epoch > view->cluster_epoch;
+  if (request->term != view->term) return request->term > view->term;
+  return request->sequence > view->sequence;
+}
+
+SEC("tc")
+int hr_control(struct __sk_buff *skb) {
+  struct hr_control_request request;
+  struct hr_service *service;
+  struct hr_leader *leader;
+  __u64 now_ns = bpf_ktime_get_ns();
+  int result = HR_CONTROL_DONE;
+
+  if (bpf_skb_load_bytes(skb, ETH_HLEN, &request, sizeof(request))) return HR_CONTROL_INVALID;
+  leader = bpf_map_lookup_elem(&leaders, &request.service);
+  service = bpf_map_lookup_elem(&services, &request.service);
+  if (!leader || !service) return HR_CONTROL_INVALID;
+  if (request.operation != HR_CONTROL_UNPIN && request.leader >= service->backend_count) return HR_CONTROL_INVALID;
+
+  bpf_spin_lock(&leader->lock);
+  if (request.operation == HR_CONTROL_PUBLISH) {
+    if (hr_is_newer(&request, &leader->view)) {
+      leader->view.cluster_epoch = request.cluster_epoch;
+      leader->view.term = request.term;
+      leader->view.sequence = request.sequence;
+      leader->view.published = request.leader;
+      if (!leader->view.pinned) leader->view.leader = request.leader;
+      leader->view.updated_ns = now_ns;
+    } else {
+      result = HR_CONTROL_STALE;
+    }
+  } else if (request.operation == HR_CONTROL_PIN) {
+    leader->view.pinned = 1;
+    leader->view.leader = request.leader;
+    leader->view.updated_ns = now_ns;
+  } else if (request.operation == HR_CONTROL_UNPIN) {
+    leader->view.pinned = 0;
+    leader->view.leader = leader->view.published;
+    leader->view.updated_ns = now_ns;
+  } else {
+    result = HR_CONTROL_INVALID;
+  }
+  bpf_spin_unlock(&leader->lock);
+  return result;
+}
+
+/* Run by the daemon once a second: a clock that lost its packet while nobody sends has nobody else to restart it. */
+SEC("tc")
+int hr_watchdog(struct __sk_buff *skb) {
+  struct hr_wheel *wheel = hr_the_wheel();
+  __u64 restarts;
+
+  if (!wheel || !*(volatile __u32 *)&wheel->nodes) return HR_CONTROL_STALE;
+  restarts = wheel->restarts + wheel->kicks;
+  hr_clock_wake(skb, wheel, bpf_ktime_get_ns());
+  return wheel->restarts + wheel->kicks != restarts ? HR_CONTROL_DONE : HR_CONTROL_STALE;
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

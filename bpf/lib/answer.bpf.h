@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The life of a tracked request on the reply's side: what a datagram from a backend means for the request it names.
+ * Every change of state is one compare-and-swap on the request's word, so that two replies on two CPUs, or a reply
+ * and the clock, agree on one winner. Called by the reply program only.
+ */
+#ifndef HEDGEROW_BPF_LIB_ANSWER_BPF_H_
+#define HEDGEROW_BPF_LIB_ANSWER_BPF_H_
+
+#include "bpf/lib/profile.bpf.h"
+#include "bpf/lib/steer.bpf.h"
+#include "bpf/lib/wheel.bpf.h"
+
+enum hr_verdict {
+  HR_VERDICT_PASS,
+  HR_VERDICT_DROP,    /* `reason` says why */
+  HR_VERDICT_RELEASE, /* a swallowed nack: becomes the request's next attempt */
+};
+
+struct hr_answer {
+  __u32 verdict;
+  __u32 reason;
+  __u32 request;
+};
+
+/* What an answer is judged with. */
+struct hr_reply {
+  struct hr_request_ref reference;
+  struct hr_service *service;
+  struct hr_backend_state *backend_state;
+  struct hr_stats *service_stats;
+  __u64 now_ns;
+  __u32 service_id;
+  __u32 backend_id;
+  __u32 index; /* of the backend within the service */
+};
+
+HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, struct hr_request_ref *reference) {
+  struct hr_request_ref *found = bpf_map_lookup_elem(&scoreboard, key);
+  struct hr_request *request;
+
+  if (!found) return 0;
+  *reference = *found;
+  request = hr_request_at(reference->request);
+  if (!request || HR_WORD_GENERATION(request->word) != reference->generation) return 0;
+  return request;
+}
+
+#define HR_QUESTION_MAX_BYTES 259 /* RFC 1035: a name of 255, type and class */
+#define HR_DNS_HEADER_BYTES 12
+
+struct hr_question {
+  struct __sk_buff *skb;
+  struct hr_parked *parked;
+  __u32 reply_offset; /* of the question in the skb */
+  __u32 label_left;
+  __u32 tail_left; /* bytes of type and class still to compare; 0 while in the name */
+  __u32 different;
+};
+
+HR_INLINE __u8 hr_lower(__u8 byte) { return byte >= 'A' && byte <= 'Z' ? byte | 0x20 : byte; }
+
+static long hr_question_step(__u32 step, struct hr_question *question) {
+  __u64 offset = sizeof(struct udphdr) + HR_DNS_HEADER_BYTES + (__u64)step;
+  __u8 asked, echoed;
+
+  asm volatile("" : "+r"(offset));
+  question->different = 1;
+  if (offset >= HR_PARKED_L4_BYTES) return 1;
+  asked = question->parked->l4[offset];
+  if (bpf_skb_load_bytes(question->skb, question->reply_offset + step, &echoed, 1)) return 1;
+  if (question->tail_left) {
+    if (asked != echoed) return 1;
+    question->tail_left--;
+    question->different = 0;
+    return question->tail_left == 0;
+  }
+  if (question->label_left) {
+    if (hr_lower(asked) != hr_lower(echoed)) return 1;
+    question->label_left--;
+  } else {
+    if (asked != echoed) return 1;
+    question->label_left = asked;
+    if (asked == 0) question->tail_left = 4;
+  }
+  question->different = 0;
+  return 0;
+}
+
+/* Does the reply repeat the question of the parked request? A reply without a question (QDCOUNT 0) proves nothing. */
+HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request) {
+  struct hr_question question = {.skb = skb, .reply_offset = payload.offset + HR_DNS_HEADER_BYTES};
+  __u32 slot = request->parked;
+  __u16 count = 0;
+
+  if (!slot) return 1;
+  question.parked = bpf_map_lookup_elem(&pool, &slot);
+  if (!question.parked) return 1;
+  if (bpf_skb_load_bytes(skb, payload.offset + 4, &count, sizeof(count)) || !count) return 1;
+  bpf_loop(HR_QUESTION_MAX_BYTES, hr_question_step, &question, 0);
+  return !question.different;
+}
+
+/* Is this datagram owed to an older request with the same key? */
+HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
+                          const struct hr_reply *reply) {
+  __u32 bit = 1u << reply->index;
+
+  if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
+  if (reply->service->profile.echo == HR_ECHO_DNS_QUESTION) return !hr_echoes_question(skb, payload, request);
+  if (!(request->owed_mask & bit)) return 0;
+  return (__sync_fetch_and_and(&request->owed_mask, ~bit) & bit) != 0;
+}
+
+HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply *reply) {
+  __u64 took_ns = reply->now_ns - request->sent_ns;
+  __u64 ewma_ns = reply->backend_state->answer_ewma_ns;
+
+  if (reply->index != request->first || !(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
+  hr_record(&backend_histograms, reply->backend_id, took_ns);
+  /* A lost update between two CPUs costs one sample of an average. */
+  reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
+}
+
+HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_reply *reply) {
+  __u32 bit = 1u << reply->index;
+
+  if (request->failover_mask & bit)
+    hr_count(reply->service_stats, HR_WON_BY_FAILOVER);
+  else if (reply->index == request->first)
+    hr_count(reply->service_stats, HR_WON_BY_FIRST);
+  else
+    hr_count(reply->service_stats, HR_WON_BY_RESCUE);
+  hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
+  __sync_fetch_and_add(&reply->backend_state->wins, 1);
+}
+
+/* Tries to end PENDING with this backend as the winner. */
+HR_INLINE int hr_finish(struct hr_wheel *wheel, struct hr_request *request, __u64 word, const struct hr_reply *reply,
+                        __u32 state) {
+  request->done_ns = reply->now_ns; /* before the swap: the clock reads it as soon as the state has changed */
+  if (__sync_val_compare_and_swap(&request->word, word,
+                                  HR_WORD(HR_WORD_GENERATION(word), reply->index, word & HR_WORD_DETACHED, state)) !=
+      word)
+    return 0;
+  if (wheel) hr_disarm(wheel, request);
+  return 1;
+}
+
+/*
+ * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
+ * that was not asked. The last one goes to the client. `refused_mask` must already hold this backend.
+ */
+HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
+                                         const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = reply->reference.request};
+  __u32 everybody = (1u << reply->service->backend_count) - 1;
+  __u32 sent_mask = *(volatile __u32 *)&request->sent_mask;
+
+  if (sent_mask & ~request->answered_mask) {
+    answer.verdict = HR_VERDICT_DROP;
+  } else if (*(volatile __u32 *)&request->attempts < reply->service->attempts && (sent_mask & everybody) != everybody) {
+    answer.verdict = HR_VERDICT_RELEASE;
+  } else {
+    if (hr_finish(wheel, request, word, reply, HR_STATE_NACKED)) hr_count(reply->service_stats, HR_NACKED);
+    return answer;
+  }
+  answer.reason = HR_REASON_NACK;
+  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+  return answer;
+}
+
+/* A datagram for a request that is no longer pending: the winner's further datagrams pass, the loser's do not. */
+HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word, const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = reply->reference.request};
+  __u32 state = HR_WORD_STATE(word);
+  __u32 winner = HR_WORD_WINNER(word);
+
+  if (state == HR_STATE_EXPIRED && winner == HR_NO_BACKEND) {
+    __u64 won = HR_WORD(HR_WORD_GENERATION(word), reply->index, word & HR_WORD_DETACHED, HR_STATE_EXPIRED);
+
+    winner = reply->index;
+    if (__sync_val_compare_and_swap(&request->word, word, won) == word)
+      hr_count(reply->service_stats, HR_LATE_ANSWERS);
+    else
+      winner = HR_WORD_WINNER(request->word);
+  }
+  if (state == HR_STATE_ANSWERED || state == HR_STATE_NACKED || state == HR_STATE_EXPIRED) {
+    if (winner == reply->index) return answer;
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_LOSER;
+    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+    return answer;
+  }
+  answer.request = 0; /* superseded or on its way out: as if it were not known */
+  return answer;
+}
+
+HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
+                                    const struct hr_reply *reply, int is_nack) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = reply->reference.request};
+  __u32 bit = 1u << reply->index;
+  struct hr_wheel *wheel = hr_the_wheel();
+  __u64 word = *(volatile __u64 *)&request->word;
+  __u32 before;
+
+  if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_STALE;
+    hr_count(reply->service_stats, HR_STALE_DROPPED);
+    return answer;
+  }
+  before = __sync_fetch_and_or(&request->answered_mask, bit);
+  if (!(before & bit) && !is_nack) hr_sample(request, reply);
+  if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
+    if (is_nack) return hr_judge_nack(wheel, request, word, reply);
+    if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
+      hr_count_win(request, reply);
+      return answer;
+    }
+    word = *(volatile __u64 *)&request->word; /* another CPU was first */
+    if (HR_WORD_GENERATION(word) != reply->reference.generation) {
+      answer.request = 0;
+      return answer;
+    }
+  }
+  return hr_judge_late(request, word, reply);
+}
+
+#endif /* HEDGEROW_BPF_LIB_ANSWER_BPF_H_ */

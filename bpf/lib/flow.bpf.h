@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Flows and fragments: what lets a reply find its VIP, a TCP connection keep its backend, and a later fragment
+ * follow its first. Both maps are LRU and bounded; see maps.bpf.h for who loses when they are full.
+ */
+#ifndef HEDGEROW_BPF_LIB_FLOW_BPF_H_
+#define HEDGEROW_BPF_LIB_FLOW_BPF_H_
+
+#include "bpf/lib/parse.bpf.h"
+#include "bpf/lib/stats.bpf.h"
+
+/*
+ * A flow that has been silent for longer is no flow: its port may now belong to a socket that talks to the backend
+ * directly, and must not get its answers from a VIP. UDP: above the longest deadline. TCP: as conntrack's idle time
+ * is days, but a proxied DNS connection lives for seconds; two hours is the keep-alive interval (RFC 9293 3.8.4).
+ */
+#define HR_FLOW_UDP_NS 75000000000ull
+#define HR_FLOW_TCP_NS 7500000000000ull
+
+HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *client, __u16 client_port_be,
+                              __u8 protocol, __u8 kind, __u16 id) {
+  key->client = *client;
+  key->client_port_be = client_port_be;
+  key->id = id;
+  key->protocol = protocol;
+  key->kind = kind;
+  key->pad = 0;
+}
+
+HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 now_ns) {
+  struct hr_flow *flow = bpf_map_lookup_elem(&flows, key);
+  __u64 lifetime_ns = key->protocol == IPPROTO_TCP ? HR_FLOW_TCP_NS : HR_FLOW_UDP_NS;
+
+  if (!flow || now_ns > flow->seen_ns + lifetime_ns) return 0;
+  return flow;
+}
+
+/* Notes that the client may receive from the backend; cheap when the flow is known. */
+HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
+                            __u32 value, __u64 now_ns) {
+  struct hr_flow_key key;
+  struct hr_flow *known;
+  struct hr_flow fresh = {.seen_ns = now_ns, .id = value};
+
+  hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
+  known = bpf_map_lookup_elem(&flows, &key);
+  if (known && known->id == value) {
+    known->seen_ns = now_ns;
+    return;
+  }
+  if (bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY)) hr_host_reason(HR_REASON_FLOW_FAILED);
+}
+
+HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_packet *packet) {
+  __builtin_memset(key, 0, sizeof(*key));
+  key->source = packet->source;
+  key->destination = packet->destination;
+  key->id = packet->fragment_id;
+  key->protocol = packet->protocol;
+}
+
+/* Called with the packet as it came in, before any rewriting. */
+HR_INLINE void hr_fragment_note(const struct hr_packet *packet, __u32 action, __u32 id) {
+  struct hr_fragment fragment = {.action = action, .id = id};
+  struct hr_fragment_key key;
+
+  hr_fragment_key_of(&key, packet);
+  if (bpf_map_update_elem(&fragments, &key, &fragment, BPF_ANY)) hr_host_reason(HR_REASON_FRAGMENTS_FAILED);
+}
+
+HR_INLINE struct hr_fragment *hr_fragment_find(const struct hr_packet *packet) {
+  struct hr_fragment_key key;
+
+  hr_fragment_key_of(&key, packet);
+  return bpf_map_lookup_elem(&fragments, &key);
+}
+
+#endif /* HEDGEROW_BPF_LIB_FLOW_BPF_H_ */

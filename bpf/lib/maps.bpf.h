@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The maps of the data plane, with who writes each and why it has its size. The entry programs are compiled one by
+ * one and linked into one object, so every map is weak: the linker keeps one of each. Sizes written 1 here are set
+ * by the loader from the configuration's limits.
+ */
+#ifndef HEDGEROW_BPF_LIB_MAPS_BPF_H_
+#define HEDGEROW_BPF_LIB_MAPS_BPF_H_
+
+#include <linux/bpf.h>
+/* The order of these two matters: the helpers need the types. */
+#include <bpf/bpf_helpers.h>
+
+#include "bpf/abi/config_abi.h"
+#include "bpf/abi/request_abi.h"
+#include "bpf/abi/stats_abi.h"
+
+#define HR_INLINE static inline __attribute__((always_inline))
+
+/* ---- Written by user space -------------------------------------------------------------------------------------- */
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_MAX_SERVICES);
+  __uint(map_flags, BPF_F_MMAPABLE); /* `switches` changes while programs run: one aligned word */
+  __type(key, __u32);
+  __type(value, struct hr_service);
+} services SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_MAX_BACKENDS);
+  __type(key, __u32);
+  __type(value, struct hr_backend);
+} backends SEC(".maps") __weak;
+
+/* (VIP, port) -> service id. Fixed while attached. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HR_MAX_SERVICES);
+  __type(key, struct hr_endpoint);
+  __type(value, __u32);
+} vips SEC(".maps") __weak;
+
+/* (backend address, port) -> backend id. Fixed while attached. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HR_MAX_BACKENDS);
+  __type(key, struct hr_endpoint);
+  __type(value, __u32);
+} backend_ids SEC(".maps") __weak;
+
+/* VIP address alone -> 1: what may be pinged. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HR_MAX_SERVICES);
+  __type(key, struct hr_address);
+  __type(value, __u32);
+} vip_addresses SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_MAX_BACKENDS);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct hr_backend_tuning);
+} backend_tuning SEC(".maps") __weak;
+
+/* ---- Written by the control program, under its lock -------------------------------------------------------------- */
+
+struct hr_leader {
+  struct bpf_spin_lock lock;
+  __u32 pad;
+  struct hr_leader_view view;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_MAX_SERVICES);
+  __type(key, __u32);
+  __type(value, struct hr_leader);
+} leaders SEC(".maps") __weak;
+
+/* ---- Written by the kernel programs ------------------------------------------------------------------------------ */
+
+/*
+ * Key -> request. A plain hash, never an LRU: the clock's look-ups of old entries would mark them as referenced and
+ * the LRU would evict live ones. As many entries as there are requests, so it is never the first to be full.
+ */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, 1);
+  __type(key, struct hr_request_key);
+  __type(value, struct hr_request_ref);
+} scoreboard SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1); /* limits.requests + 1: index 0 is nobody */
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct hr_request);
+} requests SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_QUEUE);
+  __uint(max_entries, 1);
+  __type(value, __u32);
+} free_requests SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1); /* limits.parked + 1 */
+  __type(key, __u32);
+  __type(value, struct hr_parked);
+} pool SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_QUEUE);
+  __uint(max_entries, 1);
+  __type(value, __u32);
+} free_parked SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct hr_wheel);
+} wheels SEC(".maps") __weak;
+
+/*
+ * When full it forgets the flow that was silent longest; a reply to a forgotten flow reaches nobody (counted as
+ * no_flow). Size it above the number of client sockets that wait at one time, times backends.
+ */
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 1);
+  __type(key, struct hr_flow_key);
+  __type(value, struct hr_flow);
+} flows SEC(".maps") __weak;
+
+/* When full it forgets the oldest fragmented datagram; its later fragments then reach nobody (counted). */
+struct {
+  __uint(type, BPF_MAP_TYPE_LRU_HASH);
+  __uint(max_entries, 1);
+  __type(key, struct hr_fragment_key);
+  __type(value, struct hr_fragment);
+} fragments SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_MAX_BACKENDS);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct hr_backend_state);
+} backend_states SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_MAX_SERVICES);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct hr_service_state);
+} service_states SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, HR_MAX_SERVICES + 1);
+  __type(key, __u32);
+  __type(value, struct hr_stats);
+} stats SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1); /* services * HR_SERVICE_HISTOGRAMS */
+  __type(key, __u32);
+  __type(value, struct hr_histogram);
+} service_histograms SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1); /* backends */
+  __type(key, __u32);
+  __type(value, struct hr_histogram);
+} backend_histograms SEC(".maps") __weak;
+
+/* ---- Fixed at load ----------------------------------------------------------------------------------------------- */
+
+struct hr_load_config {
+  __u32 proxy_ifindex;
+  __u32 clock_out_ifindex; /* carries the qdisc */
+  __u32 clock_in_ifindex;  /* its ingress runs the clock */
+  __u32 max_requests;
+  __u32 max_parked;
+  __u8 proxy_mac[6];
+  __u16 pad;
+  __u64 clock_period_ns[HR_CLOCK_CLASSES];
+  __u64 min_delay_ns; /* smallest hedge delay of all services: bounds how long a lap may be */
+};
+const volatile struct hr_load_config load_config __weak = {};
+
+#endif /* HEDGEROW_BPF_LIB_MAPS_BPF_H_ */

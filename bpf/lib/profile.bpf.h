@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Reading a payload the way a profile describes it: is it a request, a reply, a nack, and which correlation bytes
+ * does it carry. Offsets come from the configuration and are checked against the payload at every read.
+ */
+#ifndef HEDGEROW_BPF_LIB_PROFILE_BPF_H_
+#define HEDGEROW_BPF_LIB_PROFILE_BPF_H_
+
+#include "bpf/lib/parse.bpf.h"
+
+/* A UDP payload within an skb. */
+struct hr_payload {
+  __u32 offset;
+  __u32 bytes;
+};
+
+HR_INLINE struct hr_payload hr_payload_of(const struct hr_packet *packet) {
+  struct hr_payload payload = {
+      .offset = packet->l4_offset + sizeof(struct udphdr),
+      .bytes = packet->payload_bytes,
+  };
+  return payload;
+}
+
+HR_INLINE int hr_rule_holds(struct __sk_buff *skb, struct hr_payload payload, const struct hr_byte_rule *rule) {
+  __u8 byte;
+
+  if (!rule->mask) return 1;
+  if (rule->offset >= payload.bytes) return 0;
+  if (bpf_skb_load_bytes(skb, payload.offset + rule->offset, &byte, 1)) return 0;
+  return (byte & rule->mask) == rule->value;
+}
+
+HR_INLINE int hr_is_request(struct __sk_buff *skb, struct hr_payload payload, const struct hr_profile *profile) {
+  return payload.bytes >= profile->request_min_bytes && hr_rule_holds(skb, payload, &profile->request_rules[0]) &&
+         hr_rule_holds(skb, payload, &profile->request_rules[1]);
+}
+
+HR_INLINE int hr_is_reply(struct __sk_buff *skb, struct hr_payload payload, const struct hr_profile *profile) {
+  return payload.bytes >= profile->reply_min_bytes && hr_rule_holds(skb, payload, &profile->reply_rules[0]) &&
+         hr_rule_holds(skb, payload, &profile->reply_rules[1]);
+}
+
+HR_INLINE int hr_is_nack(struct __sk_buff *skb, struct hr_payload payload, const struct hr_profile *profile) {
+  for (__u32 i = 0; i < HR_NACK_RULES; i++) {
+    if (i >= profile->nack_rule_count) return 0;
+    if (hr_rule_holds(skb, payload, &profile->nack_rules[i])) return 1;
+  }
+  return 0;
+}
+
+/* Correlation bytes into a zeroed key field; -1 when the payload does not reach that far. */
+HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload payload, const struct hr_field *field,
+                                  __u8 correlation[HR_CORRELATION_BYTES]) {
+  __u64 length = field->length;
+  __u32 offset = field->offset;
+
+  if (offset + length > payload.bytes) return -1;
+  asm volatile("" : "+r"(length)); /* keeps clang from comparing a copy, whose bound the verifier would not see */
+  if (length > HR_CORRELATION_BYTES || length == 0) return -1;
+  return bpf_skb_load_bytes(skb, payload.offset + offset, correlation, length) ? -1 : 0;
+}
+
+#endif /* HEDGEROW_BPF_LIB_PROFILE_BPF_H_ */

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who gets a request: the leader, around a silent leader, or a standby. A backend is SUSPECT when no datagram at all
+ * came from it for max(3 x p99, suspect_min) while something was sent to it: silence, never slowness. Failover is
+ * not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
+ */
+#ifndef HEDGEROW_BPF_LIB_STEER_BPF_H_
+#define HEDGEROW_BPF_LIB_STEER_BPF_H_
+
+#include "bpf/lib/stats.bpf.h"
+
+#define HR_PROBE_ONE_IN 16
+
+struct hr_steer {
+  __u8 first;    /* service-local index */
+  __u8 second;   /* HR_NO_BACKEND, or who gets a copy at once */
+  __u8 failover; /* mask of those reached by failover */
+  __u8 probe;    /* the second copy is a probe of a silent leader */
+};
+
+HR_INLINE __u32 hr_backend_id(const struct hr_service *service, __u32 index) {
+  return service->backends[index & (HR_MAX_BACKENDS_PER_SERVICE - 1)];
+}
+
+HR_INLINE __u8 hr_leader_of(__u32 service_id) {
+  struct hr_leader *leader = bpf_map_lookup_elem(&leaders, &service_id);
+
+  return leader ? leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1) : 0;
+}
+
+/* How long a backend may say nothing. Before 20 samples its p99 is unknown: the fixed delay stands in for it. */
+HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service *service, __u32 backend_id) {
+  struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
+  __u64 limit_ns = 3 * (tuning && tuning->p99_ns ? tuning->p99_ns : service->delay_ns);
+
+  return limit_ns > service->suspect_min_ns ? limit_ns : service->suspect_min_ns;
+}
+
+HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
+  if (__sync_val_compare_and_swap(&state->health, HR_HEALTHY, HR_SUSPECT) != HR_HEALTHY) return;
+  state->health_since_ns = now_ns;
+  hr_count(service_stats, HR_SUSPECTED);
+}
+
+/* A backend's health as of now. */
+HR_INLINE __u32 hr_health_of(const struct hr_service *service, __u32 backend_id, struct hr_stats *service_stats,
+                             __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  __u64 wait_since_ns;
+
+  if (!state) return HR_HEALTHY;
+  wait_since_ns = *(volatile __u64 *)&state->wait_since_ns;
+  if (state->health == HR_HEALTHY && wait_since_ns &&
+      now_ns > wait_since_ns + hr_silence_limit_ns(service, backend_id))
+    hr_suspect(state, service_stats, now_ns);
+  if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + service->election_timeout_ns)
+    __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_AWAY);
+  return state->health;
+}
+
+/*
+ * The healthy backend with the lowest answer time among those not in `exclude_mask`; else any of them; else
+ * HR_NO_BACKEND. A global function: the verifier looks at its loop once, not once per path of its callers.
+ */
+__weak __attribute__((noinline)) __u32 hr_pick_standby(__u32 service_id, __u32 exclude_mask) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_stats *service_stats = hr_stats_of(service_id);
+  __u64 now_ns = bpf_ktime_get_ns();
+  __u64 best_score = ~0ull;
+  __u32 best = HR_NO_BACKEND;
+
+  if (!service) return HR_NO_BACKEND;
+  for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
+    struct hr_backend_state *state;
+    __u32 backend_id;
+    __u64 score;
+
+    if (i >= service->backend_count || (exclude_mask & (1u << i))) continue;
+    backend_id = hr_backend_id(service, i);
+    state = bpf_map_lookup_elem(&backend_states, &backend_id);
+    if (!state) continue;
+    score = state->answer_ewma_ns;
+    if (hr_health_of(service, backend_id, service_stats, now_ns) != HR_HEALTHY) score |= 1ull << 62;
+    if (score >= best_score) continue;
+    best_score = score;
+    best = i;
+  }
+  return best;
+}
+
+HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 service_id, struct hr_stats *service_stats,
+                                   __u64 now_ns) {
+  struct hr_steer steer = {.second = HR_NO_BACKEND};
+  __u8 leader = hr_leader_of(service_id);
+  __u32 leader_id = hr_backend_id(service, leader);
+  struct hr_backend_state *state;
+  __u32 health;
+  __u32 standby;
+
+  steer.first = leader;
+  if (service->backend_count < 2) return steer;
+  health = hr_health_of(service, leader_id, service_stats, now_ns);
+  if (health == HR_HEALTHY) return steer;
+  standby = hr_pick_standby(service_id, 1u << leader);
+  if (standby >= HR_MAX_BACKENDS_PER_SERVICE) return steer;
+  steer.failover = 1u << standby;
+  if (health == HR_SUSPECT) {
+    steer.second = standby;
+    return steer;
+  }
+  steer.first = standby;
+  state = bpf_map_lookup_elem(&backend_states, &leader_id);
+  if (state && __sync_fetch_and_add(&state->probe_counter, 1) % HR_PROBE_ONE_IN == 0) {
+    steer.second = leader;
+    steer.failover |= 1u << leader;
+    steer.probe = 1;
+  }
+  return steer;
+}
+
+HR_INLINE void hr_note_send(__u32 backend_id, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+
+  if (!state) return;
+  if (!state->wait_since_ns) __sync_val_compare_and_swap(&state->wait_since_ns, 0, now_ns);
+  __sync_fetch_and_add(&state->sends, 1);
+}
+
+/* Any datagram proves that it lives. */
+HR_INLINE void hr_note_receive(struct hr_backend_state *state, __u64 now_ns) {
+  state->last_receive_ns = now_ns;
+  if (state->wait_since_ns) *(volatile __u64 *)&state->wait_since_ns = 0;
+  if (state->health != HR_HEALTHY) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
+}
+
+/* ---- The budget: a token bucket, earned per request, paid per hedge -------------------------------------------- */
+
+#define HR_MICROS_PER_HEDGE 1000000
+
+HR_INLINE void hr_budget_earn(const struct hr_service *service, __u32 service_id) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+
+  /* Two CPUs may both see room and overshoot by one earning each: harmless, and bounded by the number of CPUs. */
+  if (state && state->budget_micros < (__s64)service->budget_burst_micros)
+    __sync_fetch_and_add(&state->budget_micros, service->budget_ppm);
+}
+
+HR_INLINE int hr_budget_pay(__u32 service_id) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+
+  if (!state) return 0;
+  if (__sync_fetch_and_add(&state->budget_micros, -HR_MICROS_PER_HEDGE) >= HR_MICROS_PER_HEDGE) return 1;
+  __sync_fetch_and_add(&state->budget_micros, HR_MICROS_PER_HEDGE);
+  return 0;
+}
+
+#endif /* HEDGEROW_BPF_LIB_STEER_BPF_H_ */

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * REPLY: TC ingress of every uplink. Sees what backends send: lets the winner's datagrams through to the client in
+ * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP port unreachable as the
+ * nack it is. What is not from a backend, or to nobody who asked through the proxy, passes on untouched.
+ */
+#include "bpf/lib/answer.bpf.h"
+#include "bpf/lib/flow.bpf.h"
+#include "bpf/lib/icmp.bpf.h"
+#include "bpf/lib/rewrite.bpf.h"
+
+#include <linux/pkt_cls.h>
+
+/* In the VIP's name to the client; consumes the packet. */
+HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, struct hr_service *service,
+                         struct hr_stats *service_stats) {
+  struct hr_address vip = service->vip;
+  int verdict;
+
+  if (!hr_rewrite(skb, packet, HR_SOURCE, &vip, service->port_be)) {
+    verdict = hr_give_to_client(skb);
+    if (verdict >= 0) return verdict;
+  }
+  hr_reason(service_stats, HR_REASON_SEND_FAILED);
+  return TC_ACT_SHOT;
+}
+
+/* The spent nack goes round the clock's link, where it becomes the request's next attempt. */
+HR_INLINE int hr_release(struct __sk_buff *skb, __u32 request) {
+  skb->mark = HR_MARK_RELEASE | HR_MARK_VALUE(request);
+  skb->priority = HR_CLOCK_HANDLE;
+  return bpf_redirect(load_config.clock_out_ifindex, 0);
+}
+
+HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
+                     const struct hr_reply *reply) {
+  if (packet->fragment == HR_FIRST_FRAGMENT)
+    hr_fragment_note(packet, answer->verdict == HR_VERDICT_PASS ? HR_FRAGMENT_TO_CLIENT : HR_FRAGMENT_DROP,
+                     reply->service_id);
+  if (answer->verdict != HR_VERDICT_PASS) hr_reason(reply->service_stats, answer->reason);
+  if (answer->verdict == HR_VERDICT_DROP) return TC_ACT_SHOT;
+  if (answer->verdict == HR_VERDICT_RELEASE) return hr_release(skb, answer->request);
+  hr_count(reply->service_stats, HR_REPLIES);
+  if (!answer->request) hr_count(reply->service_stats, HR_REPLIES_UNTRACKED);
+  return hr_deliver(skb, packet, reply->service, reply->service_stats);
+}
+
+HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
+  struct hr_payload payload = hr_payload_of(packet);
+  struct hr_profile *profile = &reply->service->profile;
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  struct hr_request_key key = {};
+  struct hr_request *request;
+
+  hr_note_receive(reply->backend_state, reply->now_ns);
+  key.client = packet->destination;
+  key.client_port_be = packet->destination_port_be;
+  key.service = reply->service_id;
+  if (!hr_is_reply(skb, payload, profile) ||
+      hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
+    hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
+    return hr_act(skb, packet, &answer, reply);
+  }
+  request = hr_find_request(&key, &reply->reference);
+  if (request) answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, profile));
+  return hr_act(skb, packet, &answer, reply);
+}
+
+/* Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not through the proxy. */
+HR_INLINE int hr_recognise(struct hr_reply *reply, const struct hr_address *backend_address, __u16 backend_port_be,
+                           const struct hr_address *client, __u16 client_port_be, __u8 protocol) {
+  struct hr_endpoint endpoint = {.address = *backend_address, .port_be = backend_port_be};
+  struct hr_flow_key key;
+  struct hr_backend *backend;
+  struct hr_flow *flow;
+  __u32 *found = bpf_map_lookup_elem(&backend_ids, &endpoint);
+
+  if (!found) return -1;
+  reply->backend_id = *found;
+  backend = bpf_map_lookup_elem(&backends, &reply->backend_id);
+  if (!backend) return -1;
+  reply->now_ns = bpf_ktime_get_ns();
+  hr_flow_key_of(&key, client, client_port_be, protocol, HR_FLOW_REPLY, reply->backend_id);
+  flow = hr_flow_find(&key, reply->now_ns);
+  if (!flow) {
+    hr_host_reason(HR_REASON_NO_FLOW);
+    return -1;
+  }
+  reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  reply->service_id = flow->id;
+  reply->service = bpf_map_lookup_elem(&services, &reply->service_id);
+  reply->backend_state = bpf_map_lookup_elem(&backend_states, &reply->backend_id);
+  reply->service_stats = hr_stats_of(reply->service_id);
+  return reply->service && reply->backend_state ? 0 : -1;
+}
+
+/* A killed backend's host says so at once: a nack for the request it quotes, and a reason to suspect the backend. */
+HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const struct hr_packet *quoted,
+                                                struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  struct hr_payload payload = hr_payload_of(quoted);
+  struct hr_request_key key = {};
+  struct hr_request *request;
+  __u64 word;
+
+  key.client = quoted->source;
+  key.client_port_be = quoted->source_port_be;
+  key.service = reply->service_id;
+  if (hr_read_correlation(skb, payload, &reply->service->profile.request_correlation, key.correlation)) return answer;
+  request = hr_find_request(&key, &reply->reference);
+  if (!request) return answer;
+  word = *(volatile __u64 *)&request->word;
+  if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
+    /* About a copy that lost: the client has its answer. */
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_LOSER;
+    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+    return answer;
+  }
+  if (!(request->sent_mask & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
+  hr_suspect(reply->backend_state, reply->service_stats, reply->now_ns);
+  __sync_fetch_and_or(&request->answered_mask, 1u << reply->index);
+  return hr_judge_nack(hr_the_wheel(), request, word, reply);
+}
+
+HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  struct hr_icmp_error error = {};
+  struct hr_reply reply = {};
+  struct hr_address vip;
+  int verdict;
+
+  if (hr_parse_icmp_error(skb, packet, &error)) return TC_ACT_UNSPEC;
+  if (hr_recognise(&reply, &error.quoted.destination, error.quoted.destination_port_be, &error.quoted.source,
+                   error.quoted.source_port_be, error.quoted.protocol))
+    return TC_ACT_UNSPEC;
+  if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
+    answer = hr_judge_unreachable(skb, &error.quoted, &reply);
+  if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, &reply);
+  vip = reply.service->vip;
+  if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply.service->port_be)) {
+    hr_reason(reply.service_stats, HR_REASON_SEND_FAILED);
+    return TC_ACT_SHOT;
+  }
+  hr_count(reply.service_stats, HR_ICMP_TRANSLATED);
+  verdict = hr_give_to_client(skb);
+  return verdict < 0 ? TC_ACT_SHOT : verdict;
+}
+
+HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct hr_fragment *fragment = hr_fragment_find(packet);
+  struct hr_stats *service_stats;
+  struct hr_service *service;
+  __u32 service_id;
+
+  /* Most later fragments on an uplink are somebody else's: not even counted. */
+  if (!fragment || fragment->action == HR_FRAGMENT_TO_BACKEND) return TC_ACT_UNSPEC;
+  service_id = fragment->id;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  service_stats = hr_stats_of(service_id);
+  if (!service) return TC_ACT_UNSPEC;
+  hr_count(service_stats, HR_LATER_FRAGMENTS);
+  if (fragment->action == HR_FRAGMENT_DROP) {
+    hr_reason(service_stats, HR_REASON_LOSER_FRAGMENT);
+    return TC_ACT_SHOT;
+  }
+  return hr_deliver(skb, packet, service, service_stats);
+}
+
+SEC("tc")
+int hr_reply(struct __sk_buff *skb) {
+  struct hr_packet packet;
+  struct hr_reply reply = {};
+
+  if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
+  if (packet.fragment == HR_LATER_FRAGMENT) return hr_handle_later_fragment(skb, &packet);
+  if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, &packet);
+  if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
+  if (hr_recognise(&reply, &packet.source, packet.source_port_be, &packet.destination, packet.destination_port_be,
+                   packet.protocol))
+    return TC_ACT_UNSPEC;
+  if (packet.protocol == IPPROTO_UDP) return hr_handle_udp(skb, &packet, &reply);
+
+  hr_count(reply.service_stats, HR_TCP_PACKETS);
+  if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_note(&packet, HR_FRAGMENT_TO_CLIENT, reply.service_id);
+  return hr_deliver(skb, &packet, reply.service, reply.service_stats);
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * SPLITTER: TC egress of the proxy interface. Sees what clients send to a VIP: steers a request to the leader (or
+ * around it), parks a copy for the clock, and sends it out of the uplink; TCP goes to the leader, pings are answered
+ * here, later fragments follow their first. What is for no service passes on untouched (to the sink).
+ */
+#include "bpf/lib/flow.bpf.h"
+#include "bpf/lib/rewrite.bpf.h"
+#include "bpf/lib/steer.bpf.h"
+#include "bpf/lib/track.bpf.h"
+
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
+
+#define HR_ECHO_REQUEST_V4 8
+#define HR_ECHO_REQUEST_V6 128
+#define HR_ECHO_REPLY_V6 129
+
+/* Rewrites a packet to a backend and sends it out of that backend's uplink; consumes it. */
+HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id,
+                                 struct hr_stats *service_stats) {
+  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
+  struct hr_address address;
+
+  if (backend) {
+    address = backend->address;
+    if (!hr_rewrite(skb, packet, HR_DESTINATION, &address, backend->port_be))
+      return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
+  }
+  hr_reason(service_stats, HR_REASON_SEND_FAILED);
+  return TC_ACT_SHOT;
+}
+
+/* A second copy at once: rewritten, cloned round the clock's link, and the original left to be rewritten again. */
+HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id,
+                            const struct hr_steer *steer, struct hr_stats *service_stats, __u64 now_ns) {
+  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
+  struct hr_address address;
+  __u32 mark = skb->mark;
+
+  if (!backend) return;
+  address = backend->address;
+  if (hr_rewrite(skb, packet, HR_DESTINATION, &address, backend->port_be)) {
+    hr_reason(service_stats, HR_REASON_SEND_FAILED);
+    return;
+  }
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, backend->service,
+               now_ns);
+  hr_note_send(backend_id, now_ns);
+  hr_count(service_stats, HR_FAILOVER_SENDS);
+  if (steer->probe) hr_count(service_stats, HR_PROBES);
+  skb->mark = HR_MARK_SEND | HR_MARK_VALUE(backend_id);
+  if (bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
+    hr_reason(service_stats, HR_REASON_SEND_FAILED);
+  skb->mark = mark;
+}
+
+HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
+                           struct hr_service *service) {
+  struct hr_stats *service_stats = hr_stats_of(service_id);
+  __u64 now_ns = bpf_ktime_get_ns();
+  struct hr_steer steer = hr_steer(service, service_id, service_stats, now_ns);
+  __u32 first_id = hr_backend_id(service, steer.first);
+  struct hr_tracking tracking;
+
+  hr_count(service_stats, HR_REQUESTS);
+  hr_budget_earn(service, service_id);
+  tracking = hr_track(skb, packet, service_id, service, &steer,
+                      steer.second == HR_NO_BACKEND && !steer.failover, service_stats, now_ns);
+  if (!tracking.request) {
+    hr_count(service_stats, HR_PASSED_THROUGH);
+    hr_reason(service_stats, tracking.reason);
+    if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id);
+  } else if (steer.second != HR_NO_BACKEND) {
+    hr_send_copy(skb, packet, hr_backend_id(service, steer.second), &steer, service_stats, now_ns);
+  }
+  if (steer.failover & (1u << steer.first)) hr_count(service_stats, HR_FAILOVER_SENDS);
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id, now_ns);
+  hr_note_send(first_id, now_ns);
+  return hr_send_to_backend(skb, packet, first_id, service_stats);
+}
+
+/* TCP is never hedged. A connection keeps the backend that its first packet went to, whoever leads by then. */
+HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
+                           struct hr_service *service) {
+  struct hr_stats *service_stats = hr_stats_of(service_id);
+  __u64 now_ns = bpf_ktime_get_ns();
+  struct hr_flow_key key;
+  struct hr_flow *connection;
+  __u32 backend_id;
+  __u8 flags = 0;
+
+  hr_count(service_stats, HR_TCP_PACKETS);
+  if (bpf_skb_load_bytes(skb, packet->l4_offset + 13, &flags, 1)) return TC_ACT_UNSPEC;
+  hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id);
+  connection = hr_flow_find(&key, now_ns);
+  if (connection && (flags & 0x12) != 0x02 /* not a SYN */) {
+    backend_id = connection->id;
+    connection->seen_ns = now_ns;
+  } else {
+    struct hr_steer steer = hr_steer(service, service_id, service_stats, now_ns);
+
+    backend_id = hr_backend_id(service, steer.first);
+    hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
+                 now_ns);
+  }
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id, now_ns);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id);
+  return hr_send_to_backend(skb, packet, backend_id, service_stats);
+}
+
+HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct hr_fragment *fragment = hr_fragment_find(packet);
+  struct hr_stats *service_stats;
+  struct hr_backend *backend;
+  __u32 backend_id;
+
+  if (!fragment || fragment->action != HR_FRAGMENT_TO_BACKEND) {
+    hr_host_reason(HR_REASON_FRAGMENT_NO_FIRST);
+    return TC_ACT_UNSPEC;
+  }
+  backend_id = fragment->id;
+  backend = bpf_map_lookup_elem(&backends, &backend_id);
+  if (!backend) return TC_ACT_UNSPEC;
+  service_stats = hr_stats_of(backend->service);
+  hr_count(service_stats, HR_LATER_FRAGMENTS);
+  return hr_send_to_backend(skb, packet, backend_id, service_stats);
+}
+
+/* The proxy answers for the VIP: a backend's reachability is not a VIP's. */
+HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct hr_address vip = packet->destination;
+  struct hr_address client = packet->source;
+  __u8 type, reply;
+  int verdict;
+
+  if (packet->fragment != HR_WHOLE || !bpf_map_lookup_elem(&vip_addresses, &vip)) return TC_ACT_UNSPEC;
+  if (bpf_skb_load_bytes(skb, packet->l4_offset, &type, 1)) return TC_ACT_UNSPEC;
+  if (type != (packet->version == 4 ? HR_ECHO_REQUEST_V4 : HR_ECHO_REQUEST_V6)) return TC_ACT_UNSPEC;
+  reply = packet->version == 4 ? 0 : HR_ECHO_REPLY_V6;
+  /* Type is the high byte of the first word; swapping the addresses changes no sum. */
+  if (bpf_l4_csum_replace(skb, packet->l4_offset + 2, bpf_htons(type << 8), bpf_htons(reply << 8), 2) ||
+      bpf_skb_store_bytes(skb, packet->l4_offset, &reply, 1, 0))
+    return TC_ACT_UNSPEC;
+  if (packet->version == 4) {
+    bpf_skb_store_bytes(skb, packet->l3_offset + 12, &vip.words[3], 4, 0);
+    bpf_skb_store_bytes(skb, packet->l3_offset + 16, &client.words[3], 4, 0);
+  } else {
+    bpf_skb_store_bytes(skb, packet->l3_offset + 8, &vip, 16, 0);
+    bpf_skb_store_bytes(skb, packet->l3_offset + 24, &client, 16, 0);
+  }
+  hr_count(hr_stats_of(HR_MAX_SERVICES), HR_PINGS);
+  verdict = hr_give_to_client(skb);
+  return verdict < 0 ? TC_ACT_SHOT : verdict;
+}
+
+SEC("tc")
+int hr_splitter(struct __sk_buff *skb) {
+  struct hr_endpoint endpoint = {};
+  struct hr_packet packet;
+  struct hr_service *service;
+  __u32 *found;
+  __u32 service_id;
+
+  if (hr_parse(skb, &packet)) {
+    hr_host_reason(HR_REASON_MALFORMED);
+    return TC_ACT_UNSPEC;
+  }
+  if (packet.fragment == HR_LATER_FRAGMENT) return hr_split_later_fragment(skb, &packet);
+  if (packet.protocol == IPPROTO_ICMP || packet.protocol == HR_IPPROTO_ICMPV6) return hr_answer_ping(skb, &packet);
+  if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
+
+  endpoint.address = packet.destination;
+  endpoint.port_be = packet.destination_port_be;
+  found = bpf_map_lookup_elem(&vips, &endpoint);
+  if (!found) return TC_ACT_UNSPEC;
+  service_id = *found;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  if (!service) return TC_ACT_UNSPEC;
+  return packet.protocol == IPPROTO_UDP ? hr_split_udp(skb, &packet, service_id, service)
+                                        : hr_split_tcp(skb, &packet, service_id, service);
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/data_plane/kernel_data_plane.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <net/ethernet.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proxy/data_plane/endpoint.h"
+#include "proxy.skel.h"
+
+namespace hedgerow {
+namespace {
+
+constexpr uint64_t kMicrosPerHedge = 1'000'000;
+constexpr size_t kLogTailLines = 12;
+
+uint64_t MonotonicNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// libbpf reports through one global callback; the last lines become the error's text. Loading happens on one thread.
+std::vector<std::string>& LogTail() {
+  static auto* lines = new std::vector<std::string>();
+  return *lines;
+}
+
+__attribute__((format(printf, 2, 0))) int KeepLog(libbpf_print_level level, const char* format, va_list arguments) {
+  if (level == LIBBPF_DEBUG) return 0;
+  char buffer[2048];
+  vsnprintf(buffer, sizeof(buffer), format, arguments);
+  std::vector<std::string>& lines = LogTail();
+  lines.emplace_back(buffer);
+  if (lines.size() > kLogTailLines) lines.erase(lines.begin());
+  return 0;
+}
+
+absl::Status LoadError(int error) {
+  const std::string tail = absl::StrJoin(LogTail(), "");
+  const std::string text = absl::StrCat("the kernel refused the BPF object: ", strerror(error), "\n", tail);
+  if (error == EPERM || error == EACCES) return absl::PermissionDeniedError(text);
+  if (error == ENOMEM || error == E2BIG) return absl::ResourceExhaustedError(text);
+  return absl::InternalError(text);
+}
+
+// What the kernel says a map takes, from /proc/self/fdinfo; 0 when it does not say.
+uint64_t MapBytes(int fd) {
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", fd));
+  std::string key;
+  uint64_t value = 0;
+  while (info >> key) {
+    if (key == "memlock:" && info >> value) return value;
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const DataPlaneSpec& spec) {
+  if (spec.services.empty() || spec.services.size() > HR_MAX_SERVICES)
+    return absl::InvalidArgumentError(absl::StrCat("1 to ", HR_MAX_SERVICES, " services, not ", spec.services.size()));
+  if (spec.max_requests == 0 || spec.max_requests > HR_MAX_REQUESTS - 1)
+    return absl::InvalidArgumentError(absl::StrCat("limits.requests must be 1 to ", HR_MAX_REQUESTS - 1));
+  auto plane = std::unique_ptr<KernelDataPlane>(new KernelDataPlane(spec));
+  LogTail().clear();
+  libbpf_set_print(KeepLog);
+  libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
+  plane->skeleton_ = proxy_bpf__open();
+  if (plane->skeleton_ == nullptr) return LoadError(errno);
+  plane->SetSizes();
+  plane->SetLoadConfig();
+  if (const int error = proxy_bpf__load(plane->skeleton_); error != 0) return LoadError(-error);
+  if (absl::Status status = plane->Fill(); !status.ok()) return status;
+  return plane;
+}
+
+KernelDataPlane::~KernelDataPlane() {
+  if (stats_fd_ >= 0) close(stats_fd_);
+  proxy_bpf__destroy(skeleton_);
+}
+
+void KernelDataPlane::SetSizes() {
+  auto& maps = skeleton_->maps;
+  size_t backends = 0;
+  for (const ServiceSpec& service : spec_.services) backends += service.backends.size();
+  bpf_map__set_max_entries(maps.scoreboard, spec_.max_requests);
+  bpf_map__set_max_entries(maps.requests, spec_.max_requests + 1);
+  bpf_map__set_max_entries(maps.free_requests, spec_.max_requests);
+  bpf_map__set_max_entries(maps.pool, spec_.max_parked + 1);
+  bpf_map__set_max_entries(maps.free_parked, spec_.max_parked);
+  bpf_map__set_max_entries(maps.flows, spec_.max_flows);
+  bpf_map__set_max_entries(maps.fragments, spec_.max_fragments);
+  bpf_map__set_max_entries(maps.service_histograms, static_cast<uint32_t>(spec_.services.size()) * HR_SERVICE_HISTOGRAMS);
+  bpf_map__set_max_entries(maps.backend_histograms, std::max<uint32_t>(1, static_cast<uint32_t>(backends)));
+}
+
+void KernelDataPlane::SetLoadConfig() {
+  auto& config = skeleton_->rodata->load_config;
+  config.proxy_ifindex = spec_.proxy_ifindex;
+  config.clock_out_ifindex = spec_.clock_out_ifindex;
+  config.clock_in_ifindex = spec_.clock_in_ifindex;
+  config.max_requests = spec_.max_requests;
+  config.max_parked = spec_.max_parked;
+  for (size_t i = 0; i < spec_.proxy_mac.size(); ++i) config.proxy_mac[i] = spec_.proxy_mac[i];
+  config.min_delay_ns = ~0ull;
+  for (int i = 0; i < HR_CLOCK_CLASSES; ++i) config.clock_period_ns[i] = spec_.clock_period_ns[i];
+  for (const ServiceSpec& service : spec_.services)
+    config.min_delay_ns = std::min<uint64_t>(config.min_delay_ns, service.delay_ns);
+}
+
+absl::Status KernelDataPlane::Fill() {
+  uint32_t next_backend_id = 0;
+  for (uint32_t service_id = 0; service_id < spec_.services.size(); ++service_id) {
+    first_backend_ids_.push_back(next_backend_id);
+    if (absl::Status status = FillService(service_id, next_backend_id); !status.ok()) return status;
+    next_backend_id += static_cast<uint32_t>(spec_.services[service_id].backends.size());
+  }
+  struct {
+    bpf_map* map;
+    MappedArray* array;
+  } const mapped[] = {{skeleton_->maps.services, &services_},
+                      {skeleton_->maps.requests, &requests_},
+                      {skeleton_->maps.wheels, &wheel_},
+                      {skeleton_->maps.backend_states, &backend_states_},
+                      {skeleton_->maps.service_states, &service_states_},
+                      {skeleton_->maps.backend_tuning, &tuning_}};
+  for (const auto& [map, array] : mapped) {
+    auto opened = MappedArray::Open(map);
+    if (!opened.ok()) return opened.status();
+    *array = *std::move(opened);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::FillService(uint32_t service_id, uint32_t first_backend_id) {
+  const ServiceSpec& spec = spec_.services[service_id];
+  if (spec.backends.empty() || spec.backends.size() > HR_MAX_BACKENDS_PER_SERVICE || spec.primary >= spec.backends.size())
+    return absl::InvalidArgumentError(absl::StrCat("service ", spec.name, ": 1 to ", HR_MAX_BACKENDS_PER_SERVICE,
+                                                   " backends with a primary among them"));
+  auto vip = ParseEndpoint(spec.vip, spec.port);
+  if (!vip.ok()) return vip.status();
+  hr_service service{};
+  service.vip = vip->address;
+  service.port_be = vip->port_be;
+  service.backend_count = static_cast<uint8_t>(spec.backends.size());
+  service.attempts = static_cast<uint8_t>(spec.attempts);
+  service.delay_ns = spec.delay_ns;
+  service.deadline_ns = spec.deadline_ns;
+  service.linger_ns = spec.linger_ns;
+  service.election_timeout_ns = spec.election_timeout_ns;
+  service.suspect_min_ns = spec.suspect_min_ns;
+  service.budget_ppm = spec.budget_ppm;
+  service.budget_burst_micros = spec.budget_burst * kMicrosPerHedge;
+  service.profile = spec.profile;
+  const auto& maps = skeleton_->maps;
+  for (uint32_t i = 0; i < spec.backends.size(); ++i) {
+    const uint32_t backend_id = first_backend_id + i;
+    auto endpoint = ParseEndpoint(spec.backends[i].address, spec.backends[i].port);
+    if (!endpoint.ok()) return endpoint.status();
+    hr_backend backend{};
+    backend.address = endpoint->address;
+    backend.port_be = endpoint->port_be;
+    backend.service = static_cast<uint16_t>(service_id);
+    backend.uplink_ifindex = spec.backends[i].uplink_ifindex;
+    backend.index = static_cast<uint8_t>(i);
+    service.backends[i] = static_cast<uint16_t>(backend_id);
+    if (absl::Status status = UpdateElement(maps.backends, &backend_id, &backend); !status.ok()) return status;
+    if (absl::Status status = UpdateElement(maps.backend_ids, &*endpoint, &backend_id); !status.ok()) return status;
+  }
+  if (absl::Status status = UpdateElement(maps.services, &service_id, &service); !status.ok()) return status;
+  const uint32_t one = 1;
+  if (absl::Status status = UpdateElement(maps.vip_addresses, &vip->address, &one); !status.ok()) return status;
+  hr_control_request publish{};
+  publish.operation = HR_CONTROL_PUBLISH;
+  publish.service = service_id;
+  publish.sequence = 1;  // above the empty entry's (0, 0, 0); any cluster's announcement is above this
+  publish.leader = spec.primary;
+  auto result = Control(publish);
+  if (!result.ok()) return result.status();
+  if (*result != HR_CONTROL_DONE) return absl::InternalError("the control program refused the configured primary");
+  // Last: from here on the splitter finds the service.
+  return UpdateElement(maps.vips, &*vip, &service_id);
+}
+
+std::vector<ProgramInfo> KernelDataPlane::Programs() {
+  struct {
+    bpf_program* program;
+    Hook hook;
+  } const programs[] = {{skeleton_->progs.hr_reply, Hook::kUplinkIngress},
+                        {skeleton_->progs.hr_clock, Hook::kClockIngress},
+                        {skeleton_->progs.hr_sink, Hook::kProxyPeerIngress},
+                        {skeleton_->progs.hr_splitter, Hook::kProxyEgress}};
+  std::vector<ProgramInfo> result;
+  for (const auto& [program, hook] : programs) {
+    ProgramInfo info{.name = bpf_program__name(program), .hook = hook, .fd = bpf_program__fd(program)};
+    bpf_prog_info kernel{};
+    uint32_t bytes = sizeof(kernel);
+    if (bpf_obj_get_info_by_fd(info.fd, &kernel, &bytes) == 0) {
+      info.run_count = kernel.run_cnt;
+      info.run_time_ns = kernel.run_time_ns;
+      info.verified_instructions = kernel.verified_insns;
+    }
+    result.push_back(info);
+  }
+  return result;
+}
+
+absl::StatusOr<size_t> KernelDataPlane::FindService(const std::string& name) const {
+  for (size_t i = 0; i < spec_.services.size(); ++i)
+    if (spec_.services[i].name == name) return i;
+  return absl::NotFoundError(absl::StrCat("no service named \"", name, "\""));
+}
+
+absl::StatusOr<uint32_t> KernelDataPlane::Control(const hr_control_request& request) {
+  char frame[ETHER_HDR_LEN + sizeof(request)] = {};
+  memcpy(frame + ETHER_HDR_LEN, &request, sizeof(request));
+  LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = sizeof(frame));
+  if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.hr_control), &options) != 0)
+    return absl::ErrnoToStatus(errno, "cannot run the control program");
+  return options.retval;
+}
+
+absl::Status KernelDataPlane::PinLeader(const std::string& service, const std::string& backend) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  const auto& backends = spec_.services[*index].backends;
+  const auto found = std::find_if(backends.begin(), backends.end(), [&](const auto& b) { return b.name == backend; });
+  if (found == backends.end())
+    return absl::NotFoundError(absl::StrCat("service ", service, " has no backend named \"", backend, "\""));
+  hr_control_request request{};
+  request.operation = HR_CONTROL_PIN;
+  request.service = static_cast<uint32_t>(*index);
+  request.leader = static_cast<uint32_t>(found - backends.begin());
+  auto result = Control(request);
+  if (!result.ok()) return result.status();
+  return *result == HR_CONTROL_DONE ? absl::OkStatus() : absl::InternalError("the control program refused the leader");
+}
+
+absl::Status KernelDataPlane::UnpinLeader(const std::string& service) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  hr_control_request request{};
+  request.operation = HR_CONTROL_UNPIN;
+  request.service = static_cast<uint32_t>(*index);
+  auto result = Control(request);
+  if (!result.ok()) return result.status();
+  return *result == HR_CONTROL_DONE ? absl::OkStatus() : absl::InternalError("the control program refused");
+}
+
+absl::Status KernelDataPlane::SetBypass(const std::string& service, bool on) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  volatile hr_service* mapped = services_.At<hr_service>(static_cast<uint32_t>(*index));
+  mapped->switches = on ? (mapped->switches | HR_SWITCH_BYPASS) : (mapped->switches & ~uint32_t{HR_SWITCH_BYPASS});
+  return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  if (backend >= spec_.services[*index].backends.size()) return absl::NotFoundError("no such backend");
+  tuning_.At<hr_backend_tuning>(first_backend_ids_[*index] + static_cast<uint32_t>(backend))->p99_ns = p99_ns;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> KernelDataPlane::CheckClock() {
+  char frame[60] = {};
+  LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = sizeof(frame));
+  if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.hr_watchdog), &options) != 0)
+    return absl::ErrnoToStatus(errno, "cannot run the clock's watchdog");
+  return options.retval == HR_CONTROL_DONE;
+}
+
+absl::Status KernelDataPlane::EnableRunTimeStats() {
+  stats_fd_ = bpf_enable_stats(BPF_STATS_RUN_TIME);
+  if (stats_fd_ < 0) return absl::ErrnoToStatus(errno, "cannot enable BPF run-time statistics");
+  return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::Pin(const std::string& folder) {
+  if (bpf_object__pin_maps(skeleton_->obj, folder.c_str()) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot pin the maps below ", folder));
+  if (bpf_object__pin_programs(skeleton_->obj, folder.c_str()) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot pin the programs below ", folder));
+  return absl::OkStatus();
+}
+
+// Requests that wait for an answer, by service, counted from the map and not from any counter.
+std::vector<uint64_t> KernelDataPlane::CountInFlight() const {
+  std::vector<uint64_t> in_flight(spec_.services.size());
+  const uint32_t made = std::min(wheel_.At<hr_wheel>(0)->requests_made, spec_.max_requests);
+  for (uint32_t i = 1; i <= made; ++i) {
+    const volatile hr_request* request = requests_.At<hr_request>(i);
+    const uint32_t service = request->key.service;
+    if (HR_WORD_STATE(request->word) == HR_STATE_PENDING && service < in_flight.size()) in_flight[service]++;
+  }
+  return in_flight;
+}
+
+std::vector<MapUse> KernelDataPlane::ReadMapUse() const {
+  const volatile hr_wheel* wheel = wheel_.At<hr_wheel>(0);
+  const auto& maps = skeleton_->maps;
+  std::vector<MapUse> uses = {
+      {"requests", wheel->nodes, spec_.max_requests, MapBytes(bpf_map__fd(maps.requests)), true},
+      {"scoreboard", wheel->nodes, spec_.max_requests, MapBytes(bpf_map__fd(maps.scoreboard)), false},
+      {"parked", wheel->pool_used, spec_.max_parked, MapBytes(bpf_map__fd(maps.pool)), true},
+      {"flows", 0, spec_.max_flows, MapBytes(bpf_map__fd(maps.flows)), false},
+      {"fragments", 0, spec_.max_fragments, MapBytes(bpf_map__fd(maps.fragments)), false},
+  };
+  return uses;
+}
+
+absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, ServiceSnapshot& snapshot) {
+  const ServiceSpec& spec = spec_.services[service];
+  const auto id = static_cast<uint32_t>(service);
+  const auto& maps = skeleton_->maps;
+  snapshot.name = spec.name;
+  auto stats = SumStats(maps.stats, id);
+  if (!stats.ok()) return stats.status();
+  snapshot.stats = *stats;
+  snapshot.budget_tokens =
+      static_cast<double>(service_states_.At<hr_service_state>(id)->budget_micros) / static_cast<double>(kMicrosPerHedge);
+  snapshot.bypass = (services_.At<hr_service>(id)->switches & HR_SWITCH_BYPASS) != 0;
+  struct {
+    uint32_t lock;
+    uint32_t pad;
+    hr_leader_view view;
+  } leader{};
+  if (bpf_map_lookup_elem_flags(bpf_map__fd(maps.leaders), &id, &leader, BPF_F_LOCK) != 0)
+    return absl::ErrnoToStatus(errno, "cannot read the leader map");
+  snapshot.leader = leader.view;
+  if (histograms) {
+    for (auto [kind, into] : {std::pair(HR_HISTOGRAM_LATENCY, &snapshot.latency),
+                              std::pair(HR_HISTOGRAM_FIRE_ERROR, &snapshot.fire_error)}) {
+      auto histogram = SumHistogram(maps.service_histograms, id * HR_SERVICE_HISTOGRAMS + kind);
+      if (!histogram.ok()) return histogram.status();
+      *into = *histogram;
+    }
+  }
+  for (uint32_t i = 0; i < spec.backends.size(); ++i) {
+    const uint32_t backend_id = first_backend_ids_[service] + i;
+    const volatile hr_backend_state* state = backend_states_.At<hr_backend_state>(backend_id);
+    BackendSnapshot backend;
+    backend.name = spec.backends[i].name;
+    backend.health = static_cast<hr_health>(state->health);
+    backend.sends = state->sends;
+    backend.wins = state->wins;
+    backend.answer_ewma_ns = state->answer_ewma_ns;
+    backend.last_receive_ns = state->last_receive_ns;
+    backend.p99_ns = tuning_.At<hr_backend_tuning>(backend_id)->p99_ns;
+    if (histograms) {
+      auto histogram = SumHistogram(maps.backend_histograms, backend_id);
+      if (!histogram.ok()) return histogram.status();
+      backend.answer_times = *histogram;
+    }
+    snapshot.backends.push_back(std::move(backend));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Snapshot> KernelDataPlane::Read(bool histograms) {
+  Snapshot snapshot;
+  snapshot.taken_ns = MonotonicNs();
+  const std::vector<uint64_t> in_flight = CountInFlight();
+  for (size_t i = 0; i < spec_.services.size(); ++i) {
+    ServiceSnapshot service;
+    service.in_flight = in_flight[i];
+    if (absl::Status status = ReadService(i, histograms, service); !status.ok()) return status;
+    snapshot.services.push_back(std::move(service));
+  }
+  auto host = SumStats(skeleton_->maps.stats, HR_MAX_SERVICES);
+  if (!host.ok()) return host.status();
+  snapshot.host = *host;
+  const volatile hr_wheel* wheel = wheel_.At<hr_wheel>(0);
+  snapshot.clock = ClockSnapshot{.running = wheel->running != 0,
+                                 .laps = wheel->laps,
+                                 .kicks = wheel->kicks,
+                                 .restarts = wheel->restarts,
+                                 .visits = wheel->visits,
+                                 .last_lap_ns = wheel->last_lap_ns,
+                                 .nodes = wheel->nodes};
+  for (int i = 0; i < HR_CLOCK_CLASSES; ++i) snapshot.clock.laps_of_class[i] = wheel->laps_of_class[i];
+  snapshot.maps = ReadMapUse();
+  return snapshot;
+}
+
+}  // namespace hedgerow

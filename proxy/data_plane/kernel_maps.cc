@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/data_plane/kernel_maps.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow {
+namespace {
+
+absl::Status MapError(bpf_map* map, absl::string_view what) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("BPF map ", bpf_map__name(map), ": cannot ", what));
+}
+
+// An element of a per-CPU map, one T per possible CPU.
+template <typename T>
+absl::StatusOr<std::vector<T>> LookUpPerCpu(bpf_map* map, uint32_t index) {
+  static_assert(sizeof(T) % 8 == 0, "the kernel rounds per-CPU values up to 8 bytes");
+  const int cpus = libbpf_num_possible_cpus();
+  if (cpus < 1) return absl::InternalError("cannot tell the number of CPUs");
+  std::vector<T> values(cpus);
+  if (bpf_map_lookup_elem(bpf_map__fd(map), &index, values.data()) != 0) return MapError(map, "be read");
+  return values;
+}
+
+}  // namespace
+
+absl::Status UpdateElement(bpf_map* map, const void* key, const void* value) {
+  if (bpf_map_update_elem(bpf_map__fd(map), key, value, BPF_ANY) != 0) return MapError(map, "be written");
+  return absl::OkStatus();
+}
+
+absl::Status LookUpElement(bpf_map* map, const void* key, void* value) {
+  if (bpf_map_lookup_elem(bpf_map__fd(map), key, value) != 0) return MapError(map, "be read");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index) {
+  auto values = LookUpPerCpu<hr_stats>(map, index);
+  if (!values.ok()) return values.status();
+  hr_stats sum{};
+  for (const hr_stats& value : *values) {
+    for (int i = 0; i < HR_COUNTER_COUNT; ++i) sum.counters[i] += value.counters[i];
+    for (int i = 0; i < HR_REASON_COUNT; ++i) sum.reasons[i] += value.reasons[i];
+  }
+  return sum;
+}
+
+absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index) {
+  auto values = LookUpPerCpu<hr_histogram>(map, index);
+  if (!values.ok()) return values.status();
+  Histogram sum;
+  for (const hr_histogram& value : *values) {
+    for (uint32_t i = 0; i < HR_HISTOGRAM_BUCKETS; ++i) sum.buckets[i] += value.buckets[i];
+    sum.sum_ns += value.sum_ns;
+    sum.max_ns = std::max<uint64_t>(sum.max_ns, value.max_ns);
+  }
+  return sum;
+}
+
+MappedArray& MappedArray::operator=(MappedArray&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(stride_, other.stride_);
+  std::swap(entries_, other.entries_);
+  return *this;
+}
+
+MappedArray::~MappedArray() {
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+}
+
+absl::StatusOr<MappedArray> MappedArray::Open(bpf_map* map) {
+  MappedArray array;
+  array.entries_ = bpf_map__max_entries(map);
+  array.stride_ = (bpf_map__value_size(map) + 7) & ~size_t{7};
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  array.bytes_ = (array.stride_ * array.entries_ + page - 1) / page * page;
+  void* memory = mmap(nullptr, array.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
+  if (memory == MAP_FAILED) return MapError(map, "be mapped");
+  array.memory_ = memory;
+  return array;
+}
+
+}  // namespace hedgerow

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Thin, checked access to BPF maps by descriptor: element look-up and update, per-CPU sums, and the memory of a
+// mappable array. Used by KernelDataPlane and by packet tests. Every error names the map and errno.
+#ifndef HEDGEROW_PROXY_DATA_PLANE_KERNEL_MAPS_H_
+#define HEDGEROW_PROXY_DATA_PLANE_KERNEL_MAPS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bpf/abi/stats_abi.h"
+#include "proxy/data_plane/data_plane.h"
+
+struct bpf_map;
+
+namespace hedgerow {
+
+absl::Status UpdateElement(bpf_map* map, const void* key, const void* value);
+absl::Status LookUpElement(bpf_map* map, const void* key, void* value);
+
+// Sums of a per-CPU array's element over all possible CPUs.
+absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index);
+absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index);
+
+// The memory of a BPF_F_MMAPABLE array, shared with the kernel programs for as long as the object lives.
+class MappedArray {
+ public:
+  MappedArray() = default;
+  MappedArray(MappedArray&& other) noexcept { *this = std::move(other); }
+  MappedArray& operator=(MappedArray&& other) noexcept;
+  MappedArray(const MappedArray&) = delete;
+  MappedArray& operator=(const MappedArray&) = delete;
+  ~MappedArray();
+
+  static absl::StatusOr<MappedArray> Open(bpf_map* map);
+
+  // Element `index`; T must be the map's value type. Plain loads and stores of aligned words are atomic.
+  template <typename T>
+  volatile T* At(uint32_t index) const {
+    return reinterpret_cast<volatile T*>(static_cast<char*>(memory_) + size_t{index} * stride_);
+  }
+  uint32_t entries() const { return entries_; }
+
+ private:
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
+  size_t stride_ = 0;
+  uint32_t entries_ = 0;
+};
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DATA_PLANE_KERNEL_MAPS_H_
