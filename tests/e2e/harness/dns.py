@@ -120,9 +120,7 @@ class UdpClient:
         self.socket = host.socket(family)
         self.socket.bind(("::" if family == socket.AF_INET6 else "0.0.0.0", source_port))
         self._server = (server, port)
-        self._connected = connected
-        if connected:
-            self.socket.connect(self._server)
+        self._connected, self._has_connected = connected, False
 
     def __enter__(self) -> "UdpClient":
         return self
@@ -135,10 +133,14 @@ class UdpClient:
         return self.socket.getsockname()[1]
 
     def send(self, payload: bytes) -> None:
-        if self._connected:
-            self.socket.send(payload)
-        else:
+        if not self._connected:
             self.socket.sendto(payload, self._server)
+            return
+        # Connected as late as this: a client may be made before there is a route to the VIP.
+        if not self._has_connected:
+            self.socket.connect(self._server)
+            self._has_connected = True
+        self.socket.send(payload)
 
     def receive(self, timeout_s: float = 2.0) -> bytes | None:
         """The next datagram, or None. An ICMP error shows as ConnectionRefusedError on a connected socket."""
