@@ -203,6 +203,20 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 128 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 #define HR_MARK_RELEASE 0x4b000000u /* a spent nack; value: request. Becomes that request's next attempt. */
 #define HR_MAX_REQUESTS (1u << 20)
 
+/* Fixed at load, as read-only data of the programs. Interface indices are of the namespace they are attached in. */
+struct hr_load_config {
+  __u32 proxy_ifindex;
+  __u32 clock_out_ifindex; /* carries the qdisc */
+  __u32 clock_in_ifindex;  /* its ingress runs the clock */
+  __u32 max_requests;
+  __u32 max_parked;
+  __u8 proxy_mac[6];
+  __u16 pad;
+  __u64 clock_period_ns[HR_CLOCK_CLASSES];
+  __u64 min_delay_ns; /* smallest hedge delay of all services: bounds how long a lap may be */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 64, "hr_load_config is 64 bytes");
+
 /* Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. */
 struct hr_leader_view {
   __u64 cluster_epoch;

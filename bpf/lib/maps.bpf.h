@@ -186,17 +186,6 @@ struct {
 
 /* ---- Fixed at load ----------------------------------------------------------------------------------------------- */
 
-struct hr_load_config {
-  __u32 proxy_ifindex;
-  __u32 clock_out_ifindex; /* carries the qdisc */
-  __u32 clock_in_ifindex;  /* its ingress runs the clock */
-  __u32 max_requests;
-  __u32 max_parked;
-  __u8 proxy_mac[6];
-  __u16 pad;
-  __u64 clock_period_ns[HR_CLOCK_CLASSES];
-  __u64 min_delay_ns; /* smallest hedge delay of all services: bounds how long a lap may be */
-};
 const volatile struct hr_load_config load_config __weak = {};
 
 #endif /* HEDGEROW_BPF_LIB_MAPS_BPF_H_ */

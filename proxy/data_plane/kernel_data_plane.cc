@@ -300,7 +300,8 @@ absl::Status KernelDataPlane::Pin(const std::string& folder) {
 // Requests that wait for an answer, by service, counted from the map and not from any counter.
 std::vector<uint64_t> KernelDataPlane::CountInFlight() const {
   std::vector<uint64_t> in_flight(spec_.services.size());
-  const uint32_t made = std::min(wheel_.At<hr_wheel>(0)->requests_made, spec_.max_requests);
+  const uint32_t handed_out = wheel_.At<hr_wheel>(0)->requests_made;
+  const uint32_t made = std::min(handed_out, spec_.max_requests);
   for (uint32_t i = 1; i <= made; ++i) {
     const volatile hr_request* request = requests_.At<hr_request>(i);
     const uint32_t service = request->key.service;
