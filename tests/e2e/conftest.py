@@ -9,6 +9,8 @@ instance carry our pid, so that two runs on one machine do not meet.
 import contextlib
 import os
 import re
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,20 +25,35 @@ from deploy.lab.servers import DNS_SERVERS, DnsServer  # noqa: E402
 from harness.product import BIN, Product  # noqa: E402
 
 TAG = f"e2e{os.getpid()}"
+TEST_FAILED = pytest.StashKey[bool]()
 
 
 def pytest_configure(config):
+    # A polite kill unwinds the fixtures, as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     config.addinivalue_line("markers", "lab(**options): how the test's Lab is built")
     config.addinivalue_line("markers", "servers(a='nsd', b='knot'): which DNS server each replica runs")
 
 
 def pytest_sessionstart(session):
-    """A killed run left labs of other tags: take away those nobody owns."""
-    if os.geteuid() == 0 and names.RUN_DIR.is_dir():
-        for folder in names.RUN_DIR.iterdir():
-            if re.fullmatch(r"e2e\d+|self\d+[123s]", folder.name):
-                with contextlib.suppress(LabInUse):
-                    Lab.clean(folder.name)
+    """A killed run left labs of other tags, and perhaps pins: take away what nobody owns."""
+    if os.geteuid() != 0 or not names.RUN_DIR.is_dir():
+        return
+    for folder in names.RUN_DIR.iterdir():
+        if re.fullmatch(r"e2e\d+|self\d+[123s]", folder.name):
+            with contextlib.suppress(LabInUse):
+                Lab.clean(folder.name)
+                if (BIN / "hedgerow").exists():
+                    subprocess.run([BIN / "hedgerow", "clean", "--instance", folder.name], check=False,
+                                   capture_output=True, timeout=30)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Fixtures learn how their test went."""
+    report = (yield).get_result()
+    if report.when == "call":
+        item.stash[TEST_FAILED] = report.failed
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,7 +79,7 @@ def servers(request, lab) -> Iterator[dict[str, DnsServer]]:
 
 
 @pytest.fixture
-def product(lab) -> Iterator[Product]:
+def product(request, lab) -> Iterator[Product]:
     """Not up yet. However the test went, nothing of it is there for the next one; a test that passed so far must
     also balance its books and leave the machine as it was."""
     if not (BIN / "hedgerowd").exists():
@@ -70,7 +87,10 @@ def product(lab) -> Iterator[Product]:
     product = Product(lab, instance=TAG)
     try:
         yield product
-        product.finish()
+        if request.node.stash.get(TEST_FAILED, True):
+            print(product.describe())
+        else:
+            product.finish()
     finally:
         product.sweep()
 

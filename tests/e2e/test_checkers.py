@@ -53,7 +53,8 @@ FAULTS = {
     "root qdisc": (["tc", "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb"], "qdisc htb"),
     "offload": (["ethtool", "-K", "eth0", "tx", "off"], "changed: offloads of eth0"),
     "mtu": (["ip", "link", "set", "eth0", "mtu", "1400"], "changed: link eth0"),
-    "sysctl": (["sysctl", "-w", "net.ipv4.conf.all.rp_filter=2"], "changed: sysctl net/ipv4/conf/all/rp_filter: 1 -> 2"),
+    "sysctl": (["sysctl", "-w", "net.ipv4.conf.all.rp_filter=2"],
+               "changed: sysctl net/ipv4/conf/all/rp_filter: 1 -> 2"),
     "firewall": (["nft", "add", "table", "ip", "left"], "changed: firewall"),
     "process": (["setsid", "--fork", "sleep", "61"], "sleep 61"),
 }

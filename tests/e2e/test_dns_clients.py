@@ -59,7 +59,7 @@ def test_a_fragmented_answer_of_the_standby_arrives_whole_when_the_leader_stalls
 def test_ping_of_the_vip_is_answered(lab, proxy, vip, service):
     text = lab.client.run(["ping", "-c5", "-i0.05", "-W1", vip]).stdout
     assert "5 received" in text and f"from {vip}" in text
-    assert proxy.figure("pings", service) == 5
+    assert proxy.metric("hedgerow_pings_total") == 5
 
 
 @pytest.mark.servers()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replicas that stall, die or refuse: the client notices nothing while one of them lives, and is told when none does."""
+"""Replicas that stall, die or refuse: a client notices nothing while one of them lives, and is told when none does."""
 
 import time
 

@@ -91,7 +91,8 @@ def test_a_process_outside_the_lab_survives_although_it_is_in_the_registry():
 
 def test_a_lab_whose_python_was_killed_is_replaced_by_the_next_and_removed_by_clean():
     code = (f"import os, signal\nfrom deploy.lab import Lab\nlab = Lab('{TCRASH}', inner=True).up()\n"
-            "print(lab.client.popen(['sleep', '60'], log='/dev/null').pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n")
+            "print(lab.client.popen(['sleep', '60'], log='/dev/null').pid, flush=True)\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n")
 
     def crash() -> int:
         done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=30)

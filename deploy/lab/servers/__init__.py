@@ -10,5 +10,5 @@ from deploy.lab.servers.unbound import Unbound
 
 DNS_SERVERS = {"nsd": Nsd, "knot": Knot, "unbound": Unbound, "dnsmasq": Dnsmasq}
 
-__all__ = ["DNS_SERVERS", "DnsServer", "Dnsmasq", "EchoLoadServer", "Knot", "Nsd", "Server", "ServerFailed", "StallServer",
-           "Unbound", "round_trip"]
+__all__ = ["DNS_SERVERS", "DnsServer", "Dnsmasq", "EchoLoadServer", "Knot", "Nsd", "Server", "ServerFailed",
+           "StallServer", "Unbound", "round_trip"]

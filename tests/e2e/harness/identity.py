@@ -26,7 +26,8 @@ def violations(status: dict) -> list[str]:
         reasons = service.get("reasons", {})
         explained = sum(number(reasons, reason) for reason in FORWARDED)
         if parts["passed_through"] != explained:
-            found.append(f"{name}: {parts['passed_through']} passed through, but reasons explain {explained}: {reasons}")
+            found.append(f"{name}: {parts['passed_through']} passed through, but reasons explain {explained}: "
+                         f"{reasons}")
         if service.get("identity_ok", False) is not (requests == total):
             found.append(f"{name}: identity_ok says {service.get('identity_ok')}")
     return found

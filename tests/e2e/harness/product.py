@@ -5,9 +5,11 @@
 machine before `up` with the machine after `down`. The conftest fixture makes one for each test.
 """
 
+import contextlib
 import copy
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -76,7 +78,8 @@ class Product:
 
     def write(self, config: dict | str, name: str = "hedgerow.yaml") -> Path:
         path = self.folder / name
-        path.write_text(config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
+        text = config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=False)
+        path.write_text(text, encoding="utf-8")
         return path
 
     # -- commands ------------------------------------------------------------------------------------------
@@ -129,6 +132,17 @@ class Product:
                 return int(place[key])
         return 0
 
+    def metrics(self) -> str:
+        """The Prometheus page, as a scraper on the client host gets it."""
+        fetch = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=5).read().decode())"
+        return self.lab.client.run(["/usr/bin/python3", "-c", fetch, "http://127.0.0.1:9464/metrics"]).stdout
+
+    def metric(self, name: str, **labels: str) -> float:
+        """A metric, summed over the label sets that contain `labels`."""
+        found = re.findall(rf"^{name}(?:\{{([^}}]*)\}})? (\S+)$", self.metrics(), re.M)
+        wanted = {f'{key}="{value}"' for key, value in labels.items()}
+        return sum(float(value) for text, value in found if wanted <= set(text.split(",")))
+
     @property
     def pid(self) -> int:
         return int(self.status()["pid"])
@@ -162,9 +176,16 @@ class Product:
             self.down()
             self.check_nothing_left()
 
+    def describe(self) -> str:
+        """For the report of a test that failed: what the daemon says, and what it wrote."""
+        said = self.run("status", "--json", "--socket", self.socket)
+        logs = [f"{path}:\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(self.folder.glob("*.log"))]
+        return "\n".join([said.stdout, said.stderr, *logs])
+
     def sweep(self) -> None:
         """After a failure: no daemon, pin or link of this test may reach the next one."""
         for pid in self.lab.client.pids():
-            if Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip().startswith("hedgerowd"):
-                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(OSError):  # it may end while we look
+                if Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "hedgerowd":
+                    os.kill(pid, signal.SIGKILL)
         self.run("clean", "--instance", self.instance)
