@@ -7,7 +7,7 @@ import re
 import pytest
 
 from deploy.lab import Lab
-from deploy.lab.servers import DNS_SERVERS, ServerFailed
+from deploy.lab.servers import DNS_SERVERS, EchoLoadServer, ServerFailed, StallServer, round_trip
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +63,13 @@ def test_a_killed_server_leaves_a_closed_port_and_no_process(lab):
 def test_a_server_that_cannot_start_says_why(lab):
     with DNS_SERVERS["knot"](lab.replica("a"), port=5302), pytest.raises(ServerFailed, match="(?s)nsd.*5302"):
         DNS_SERVERS["nsd"](lab.replica("a"), port=5302, identity="second").start()
+
+
+@pytest.mark.parametrize("ipv6", [False, True], ids=["ipv4", "ipv6"])
+def test_the_benchmarks_servers_answer_and_the_stalling_one_stalls_as_told(lab, ipv6):
+    replica = lab.replica("a")
+    with EchoLoadServer(replica, 9001, ipv6=ipv6) as echo, StallServer(replica, 9002, ipv6=ipv6, stall="300ms") as stall:
+        assert round_trip(lab.client, echo.address, 9001, b"any bytes") == b"any bytes"
+        well, ill = (number.to_bytes(4, "little") for number in (50, 1))  # id % 100 < 2 stalls at first sight
+        assert round_trip(lab.client, stall.address, 9002, well, timeout_s=0.2) == well
+        assert round_trip(lab.client, stall.address, 9002, ill, timeout_s=0.2) is None
