@@ -8,6 +8,7 @@ receiver verify them; our own arithmetic looks at each packet as well.
 import os
 import socket
 import struct
+import time
 
 import pytest
 
@@ -53,6 +54,25 @@ def test_a_dns_server_finds_no_bad_checksum_first_sends_and_rescues_alike(lab, s
                 client.send(query(query_id, f"{'x' * (query_id + 1)}.example.test"))
                 assert client.receive(timeout_s=1) is not None
         servers["a"].resume()
+    table = "Udp6" if ":" in vip else "Udp"
+    assert [lab.replica(name).snmp(table)["InCsumErrors"] for name in "ab"] == [0, 0]
+
+
+@pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
+def test_copies_sent_at_once_around_a_suspect_leader_have_a_right_checksum(lab, servers, proxy, vip, service):
+    """A silent leader: both copies at once, then the standby alone, then probes. Each is made in another way."""
+    captures = {name: Capture(lab.replica(name), "eth0") for name in "ab"}
+    with captures["a"], captures["b"], UdpClient(lab.client, vip) as client:
+        servers["a"].stall()
+        for query_id in range(100):
+            assert client.ask(query_id, f"{'y' * (query_id % 50 + 1)}.example.test") is not None
+            time.sleep(0.005)
+        servers["a"].resume()
+        sent = {name: [d for d in capture.datagrams() if d.destination_port == 53 and not d.outgoing]
+                for name, capture in captures.items()}
+    assert proxy.figure("won_by_failover", service) > 50 and proxy.figure("probes", service) > 0
+    assert len(sent["a"]) > 5 and len(sent["b"]) >= 100
+    assert [d for copies in sent.values() for d in copies if not (d.checksum_complete and d.checksum_ok)] == []
     table = "Udp6" if ":" in vip else "Udp"
     assert [lab.replica(name).snmp(table)["InCsumErrors"] for name in "ab"] == [0, 0]
 

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets a kernel program meets rarely: options, segmentation offload, no checksum, nothing in them, wrong ports.
+
+None may be lost: what cannot be hedged is forwarded to the leader and counted under its reason.
+"""
+
+import socket
+import struct
+
+import pytest
+
+from deploy.lab import Uplink
+from harness.dns import UdpClient, dig
+from harness.echo import EchoServer
+from harness.product import DNS4, DNS6, RAW4, RAW6, VIP4, VIP6
+
+RAW = pytest.mark.parametrize("vip, service", [(RAW4, "raw4"), (RAW6, "raw6")], ids=["ipv4", "ipv6"])
+DNS = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
+CHECKSUMS_FINISHED = pytest.mark.lab(client_uplink=Uplink(tx_checksum=False))
+
+SOL_UDP, UDP_SEGMENT = 17, 103
+SO_NO_CHECK = 11
+
+
+@pytest.fixture
+def echoes(lab):
+    with EchoServer(lab.replica("a")) as a, EchoServer(lab.replica("b")) as b:
+        yield {"a": a, "b": b}
+
+
+@RAW
+@CHECKSUMS_FINISHED
+def test_a_burst_sent_by_segmentation_offload_comes_back_whole(lab, product, echoes, vip, service):
+    product.up(services=[product.service(service)])
+    burst = [struct.pack("!I", number) + bytes([number]) * 96 for number in range(8)]
+    with UdpClient(lab.client, vip, 4000) as client:
+        client.socket.setsockopt(SOL_UDP, UDP_SEGMENT, 100)
+        client.send(b"".join(burst))
+        assert sorted(client.receive_all(quiet_s=0.3)) == burst
+    for replica in "ab":
+        assert lab.replica(replica).snmp("Udp6" if ":" in vip else "Udp")["InCsumErrors"] == 0
+    # One packet to the program where the link segments late, eight where the stack did it before.
+    gso = product.figure("gso", service)
+    assert product.figure("requests", service) == (gso if gso else 8)
+
+
+@CHECKSUMS_FINISHED
+def test_a_request_with_ip_options_is_forwarded_unhedged(lab, product, echoes):
+    product.up(services=[product.service("raw4")])
+    with UdpClient(lab.client, RAW4, 4000) as client:
+        client.socket.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, b"\x01\x01\x01\x00")  # no-operation, end
+        client.send(b"\0\0\0\1options")
+        assert client.receive() == b"\0\0\0\1options"
+    assert product.figure("ip_options", "raw4") == 1
+
+
+@RAW
+@CHECKSUMS_FINISHED
+def test_a_request_without_a_checksum_is_served_and_rescued(lab, product, echoes, vip, service):
+    product.up(services=[product.service(service)])
+    with UdpClient(lab.client, vip, 4000) as client:
+        if service == "raw4":  # IPv6 knows no datagram without one
+            client.socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
+        for stall in (False, True):
+            if stall:
+                echoes["a"].stall()
+            payload = b"\0\0\0" + bytes([stall]) + b"no checksum"
+            client.send(payload)
+            assert client.receive() == payload
+        echoes["a"].resume()
+    for replica in "ab":
+        assert lab.replica(replica).snmp("Udp6" if ":" in vip else "Udp")["InCsumErrors"] == 0
+
+
+@RAW
+def test_an_empty_datagram_is_forwarded(lab, product, echoes, vip, service):
+    product.up(services=[product.service(service)])
+    with UdpClient(lab.client, vip, 4000) as client:
+        client.send(b"")
+        assert client.receive() == b""
+    assert product.figure("unknown_operation", service) == 1
+
+
+@DNS
+def test_an_operation_that_is_no_query_is_forwarded_once(lab, servers, proxy, vip, service):
+    answer = dig(lab.client, vip, "example.test", "SOA", "+opcode=notify")
+    assert answer.status is not None
+    servers["a"].stall()
+    assert dig(lab.client, vip, "example.test", "SOA", "+opcode=notify", timeout_s=1).status is None
+    servers["a"].resume()
+    assert proxy.figure("unknown_operation", service) == 2
+    assert proxy.figure("hedges", service) == 0
+
+
+@DNS
+def test_a_port_of_the_vip_without_a_service_leads_nowhere_and_is_counted(lab, proxy, vip, service):
+    assert "no servers could be reached" in dig(lab.client, vip, "www.example.test", "A", "-p5353", timeout_s=1).text
+    assert int(proxy.status()["reasons"]["sink"]) >= 1
+    assert proxy.figure("requests", service) == 0
+
+
+def test_strict_reverse_path_filtering_is_on_everywhere_and_drops_nothing(lab, servers, proxy):
+    for ifname in ("all", "eth0", "hr0"):
+        assert lab.client.sysctl(f"net/ipv4/conf/{ifname}/rp_filter") == "1"
+    servers["a"].stall()
+    for connected in (True, False):
+        with UdpClient(lab.client, VIP4, connected=connected) as client:
+            assert client.ask(1, "www.example.test") is not None
+    servers["a"].resume()
+    counters = lab.client.run(["nstat", "-asz", "TcpExtIPReversePathFilter"]).stdout
+    assert counters.split()[-2] == "0", counters
+
+
+def test_traffic_that_is_for_no_vip_never_meets_the_proxy(lab, servers, proxy):
+    assert dig(lab.client, lab.replica("b").ipv4, "www.example.test").status == "NOERROR"
+    assert dig(lab.client, lab.replica("b").ipv6, "www.example.test").status == "NOERROR"
+    assert proxy.figure("requests", DNS4) == proxy.figure("requests", DNS6) == 0
+
+
+def test_a_client_may_ask_the_vip_and_a_backend_itself_from_one_socket(lab, servers, proxy):
+    """The same source port towards both: each answer must come from whom it was asked of."""
+    with UdpClient(lab.client, VIP4, source_port=42000) as client:
+        assert client.ask(1, "n1.example.test") is not None
+    with UdpClient(lab.client, lab.replica("b").ipv4, source_port=42000) as client:
+        answer = client.ask(2, "n2.example.test")  # b was never asked through the VIP from this port
+        assert answer is not None and answer.question == "n2.example.test"
