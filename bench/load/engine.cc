@@ -92,7 +92,10 @@ LoadResult LoadEngine::Run() {
     TakeTimeouts();
     SendDue();
     WaitAndReceive();
-    if (const int64_t now_ns = MonotonicNs(); now_ns >= next_progress_ns_) ReportProgress(now_ns);
+    if (const int64_t now_ns = MonotonicNs(); now_ns >= next_progress_ns_) {
+      next_progress_ns_ = now_ns + kProgressNs;
+      ReportProgress(LoadProgress::Event::kTick);
+    }
   }
   return std::move(result_);
 }
@@ -238,6 +241,7 @@ void LoadEngine::Finish(const Request& request, bool answered, int64_t now_ns) {
 }
 
 void LoadEngine::StartMeasuring() {
+  ReportProgress(LoadProgress::Event::kMeasuring);
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   result_.cpu_user_ns = -CpuNs(usage.ru_utime);
@@ -251,12 +255,14 @@ void LoadEngine::StopMeasuring() {
   result_.cpu_user_ns += CpuNs(usage.ru_utime);
   result_.cpu_system_ns += CpuNs(usage.ru_stime);
   result_.wall_ns = MonotonicNs() - measured_since_ns_;
+  ReportProgress(LoadProgress::Event::kMeasured);
 }
 
-void LoadEngine::ReportProgress(int64_t now_ns) {
-  next_progress_ns_ = now_ns + kProgressNs;
+void LoadEngine::ReportProgress(LoadProgress::Event event) {
+  if (!progress_) return;
   const LoadCounters& counters = result_.counters;
-  progress_({.sent = window_.next_seq(),
+  progress_({.event = event,
+             .sent = window_.next_seq(),
              .total = total(),
              .answered = counters.answered,
              .timeouts = counters.timeouts,

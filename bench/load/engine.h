@@ -72,6 +72,10 @@ struct LoadResult {
 };
 
 struct LoadProgress {
+  // When the measured part begins and ends: the runner reads the machine's CPU counters at these two.
+  enum class Event { kMeasuring, kTick, kMeasured };
+
+  Event event = Event::kTick;
   uint64_t sent = 0;
   uint64_t total = 0;
   uint64_t answered = 0;
@@ -85,7 +89,8 @@ class LoadEngine {
  public:
   using ProgressHook = std::function<void(const LoadProgress&)>;
 
-  // `workload` outlives the engine. `progress`, when given, is called about once a second.
+  // `workload` outlives the engine. `progress`, when given, is called about once a second and when the
+  // measured part begins and ends.
   static absl::StatusOr<LoadEngine> Make(const LoadOptions& options, const Workload* workload, ProgressHook progress);
 
   // Runs to the end. Bounded: no request lives longer than its time-out.
@@ -110,7 +115,7 @@ class LoadEngine {
   void Finish(const Request& request, bool answered, int64_t now_ns);
   void StartMeasuring();
   void StopMeasuring();
-  void ReportProgress(int64_t now_ns);
+  void ReportProgress(LoadProgress::Event event);
 
   LoadOptions options_;
   const Workload* workload_;

@@ -102,11 +102,23 @@ absl::StatusOr<LoadOptions> OptionsFromFlags() {
   return options;
 }
 
+const char* EventName(LoadProgress::Event event) {
+  switch (event) {
+    case LoadProgress::Event::kMeasuring:
+      return "measuring";
+    case LoadProgress::Event::kTick:
+      return "tick";
+    case LoadProgress::Event::kMeasured:
+      return "measured";
+  }
+  return "unknown";
+}
+
 void PrintProgress(const LoadProgress& progress) {
   absl::FPrintF(stderr,
-                R"({"sent":%d,"total":%d,"answered":%d,"timeouts":%d,"hedges":%d,"p50_ms":%.3f,"max_ms":%.3f})"
+                R"({"event":"%s","sent":%d,"total":%d,"answered":%d,"timeouts":%d,"hedges":%d,"p50_ms":%.3f,"max_ms":%.3f})"
                 "\n",
-                progress.sent, progress.total, progress.answered, progress.timeouts, progress.hedges,
+                EventName(progress.event), progress.sent, progress.total, progress.answered, progress.timeouts, progress.hedges,
                 static_cast<double>(progress.window_p50_ns) / 1e6, static_cast<double>(progress.window_max_ns) / 1e6);
 }
 

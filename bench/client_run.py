@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run of a load client (hr-load or app-py) in a host of the lab, with the CPU time of its measured part.
+
+The clients print an event line when their measured part begins and ends and once a second between; the machine's
+CPU counters are read at the first two, so that neither start-up nor warm-up is charged. The modes differ here and
+nowhere else: in the program, in where it sends to, and in whether it hedges by itself.
+"""
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench import cpu_time
+from bench.manifest import ROOT, binary
+from deploy.lab import CommandFailed, Host, netns
+
+MODES = ("baseline", "app-cc", "app-py", "wheel")
+EventHook = Callable[[dict], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Destinations:
+    primary: str  # address:port
+    standby: str
+    vip: str
+
+
+@dataclasses.dataclass
+class ClientRun:
+    report: dict  # {"summary": .., "histograms": ..}
+    spent: cpu_time.Spent
+    argv: list[str]
+
+    @property
+    def summary(self) -> dict:
+        return self.report["summary"]
+
+
+def command(mode: str, to: Destinations, flags: Sequence[str], hedge_delay: str) -> list[str]:
+    if mode == "app-py":
+        argv = ["/usr/bin/python3", "-m", "bench.app_py"]
+    else:
+        argv = [str(binary("hr-load"))]
+    argv += [f"--target={to.vip if mode == 'wheel' else to.primary}", f"--mode={mode}", *flags]
+    if mode.startswith("app-"):
+        argv += [f"--hedge_target={to.standby}", f"--hedge_delay={hedge_delay}"]
+    return argv
+
+
+def run_client(host: Host, argv: Sequence[str], lab_netns: Sequence[str], *, stress: Sequence[int] = (),
+               on_event: EventHook | None = None) -> ClientRun:
+    """Runs the client to its end. `lab_netns` are the namespaces whose processes make up the experiment."""
+    samples: dict[str, cpu_time.Sample] = {}
+    with tempfile.TemporaryDirectory(prefix="hedgerow-bench-") as folder:
+        out = Path(folder, "report.json")
+        child = host.popen([*argv, f"--out={out}", "--progress"], stdout=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        other_lines = []
+        try:
+            for line in child.stderr:
+                event = _event(line)
+                if event is None:
+                    other_lines.append(line)
+                    continue
+                if event["event"] in ("measuring", "measured"):
+                    samples[event["event"]] = cpu_time.sample(_experiment(lab_netns, stress))
+                if on_event is not None:
+                    on_event(event)
+        except BaseException:
+            host.stop(child, signal.SIGKILL)
+            raise
+        child.stderr.close()
+        child.wait(30)
+        if host.stop(child) != 0 or not out.exists():
+            raise CommandFailed(f"{' '.join(argv)} failed:\n{''.join(other_lines)}")
+        sys.stderr.writelines(other_lines)
+        report = json.loads(out.read_text(encoding="ascii"))
+    return ClientRun(report, cpu_time.spent(samples["measuring"], samples["measured"]), list(argv))
+
+
+def _event(line: str) -> dict | None:
+    if not line.startswith("{"):
+        return None
+    event = json.loads(line)
+    return event if "event" in event else None
+
+
+def _experiment(lab_netns: Sequence[str], stress: Sequence[int]) -> list[int]:
+    inside = netns.pids_in({netns.identity(netns.path_of(name)) for name in lab_netns})
+    return [pid for pid in inside if pid not in stress]

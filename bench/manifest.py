@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a result was measured on: kernel, processor, commit, and the hash of every configuration used.
+
+A figure without these cannot be compared with another one, so every summary.json carries them.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def build_dir() -> Path:
+    return Path(os.environ.get("HEDGEROW_BUILD_DIR", ROOT / "build" / "release"))
+
+
+def binary(name: str) -> Path:
+    path = build_dir() / "bin" / name
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is not built: run ./dev build")
+    return path
+
+
+def config_hash(config: dict) -> str:
+    """Equal for equal settings, whatever their order."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def manifest(configs: dict[str, dict], **settings) -> dict:
+    """`configs` maps config_hash to the configuration itself."""
+    return {
+        "kernel": platform.release(),
+        "kernel_version": platform.version(),
+        "cpu": _cpu_model(),
+        "cpus": os.cpu_count(),
+        "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
+        "clocksource": _first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "commit": _git("rev-parse", "HEAD"),
+        "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "binaries": {name: _sha256(binary(name)) for name in ("hr-load",)},
+        "configs": configs,
+        **settings,
+    }
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").splitlines()[0]
+    except OSError:
+        return "unknown"
+
+
+def _git(*arguments: str) -> str:
+    # A root-run benchmark in somebody else's checkout is normal here; git would refuse to look at it.
+    command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where results go and whether they are good enough: results/NAME/summary.json, raw files, and the list of what the
+experiment must show, printed as a table at the end. The exit code of every experiment comes from here.
+"""
+
+import dataclasses
+import json
+import shutil
+import statistics
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from bench.manifest import ROOT
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    what: str
+    wanted: str
+    figure: str
+    met: bool
+
+
+def at_most(what: str, figure: float | None, limit: float, unit: str = "") -> Check:
+    """Met when the figure was measured and is not above the limit."""
+    text = "not measured" if figure is None else f"{figure:.6g} {unit}".strip()
+    return Check(what, f"<= {limit:.6g} {unit}".strip(), text, figure is not None and figure <= limit)
+
+
+def at_least(what: str, figure: float | None, limit: float, unit: str = "") -> Check:
+    text = "not measured" if figure is None else f"{figure:.6g} {unit}".strip()
+    return Check(what, f">= {limit:.6g} {unit}".strip(), text, figure is not None and figure >= limit)
+
+
+class Results:
+    """The folder of one experiment; a new run replaces what was there."""
+
+    def __init__(self, name: str, folder: Path | None = None):
+        self.name = name
+        self.folder = folder or ROOT / "results" / name
+        self.raw = self.folder / "raw"
+        shutil.rmtree(self.raw, ignore_errors=True)
+        self.raw.mkdir(parents=True)
+
+    def write_raw(self, name: str, content: Mapping) -> None:
+        (self.raw / f"{name}.json").write_text(json.dumps(content) + "\n", encoding="ascii")
+
+    def write_summary(self, manifest: Mapping, rows: list[dict], checks: Iterable[Check]) -> None:
+        summary = {"name": self.name, "manifest": manifest, "rows": rows,
+                   "checks": [dataclasses.asdict(check) for check in checks]}
+        (self.folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="ascii")
+
+
+def print_table(rows: Iterable[Mapping], columns: Mapping[str, str]) -> None:
+    """`columns` maps a field to its heading; numbers are right-aligned and shortened."""
+    cells = [list(columns.values())] + [[_cell(row.get(field)) for field in columns] for row in rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+    for number, line in enumerate(cells):
+        print("  " + "  ".join(text.rjust(width) if _is_number(text) or number == 0 and i > 2 else text.ljust(width)
+                               for i, (text, width) in enumerate(zip(line, widths, strict=True))).rstrip())
+
+
+def print_checks(checks: Iterable[Check]) -> bool:
+    """Prints the table of what must be shown; True when all of it is met."""
+    checks = list(checks)
+    width = max((len(check.what) for check in checks), default=0)
+    print("\nmust show:")
+    for check in checks:
+        print(f"  {'met   ' if check.met else 'MISSED'}  {check.what.ljust(width)}  {check.figure} (wanted "
+              f"{check.wanted})")
+    missed = sum(not check.met for check in checks)
+    print(f"  {len(checks) - missed} met, {missed} missed")
+    return missed == 0
+
+
+def median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1000 else f"{value:.0f}"
+    return str(value)
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).replace("-", "", 1).isdigit() or text == "-"

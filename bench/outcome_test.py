@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A limit is met only by a figure that was measured; rows are medians and sums; CPU time leaves strangers out."""
+
+import json
+
+from bench import cpu_time, outcome, seed_hedge
+
+
+def test_an_unmeasured_figure_never_meets_a_limit():
+    assert not outcome.at_most("p99", None, 12.6).met
+    assert not outcome.at_least("runs", None, 10).met
+
+
+def test_a_limit_that_could_not_be_computed_is_missed():
+    assert not outcome.at_most("p99", 1.0, float("nan")).met
+
+
+def test_limits_include_their_edge():
+    assert outcome.at_most("p99", 12.6, 12.6).met
+    assert not outcome.at_most("p99", 12.7, 12.6).met
+    assert outcome.at_least("n", 10_000, 10_000).met
+
+
+def test_print_checks_says_whether_all_are_met(capsys):
+    assert outcome.print_checks([outcome.at_most("a", 1, 2)])
+    assert not outcome.print_checks([outcome.at_most("a", 1, 2), outcome.at_most("b", 3, 2, "ms")])
+    assert "MISSED  b  3 ms (wanted <= 2 ms)" in capsys.readouterr().out
+
+
+def test_results_replace_the_raw_files_of_the_last_run(tmp_path):
+    outcome.Results("x", tmp_path).write_raw("old", {})
+    results = outcome.Results("x", tmp_path)
+    results.write_raw("new", {"a": 1})
+    results.write_summary({"kernel": "k"}, [{"n": 1}], [outcome.at_most("a", 1, 2)])
+    assert [path.name for path in results.raw.iterdir()] == ["new.json"]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["name"] == "x" and summary["rows"] == [{"n": 1}] and summary["checks"][0]["met"]
+
+
+def _run(p99_ms, hedges, lost=0):
+    times = {key: p99_ms for key in ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")}
+    return {"n": 100, "lost": lost, **times, "fire_error_p50_us": 1.0, "fire_error_p99_us": p99_ms,
+            "hedges": hedges, "extra_load": 0.02, "cpu_us_per_request": 5.0, "config_hash": "h"}
+
+
+def test_rows_are_medians_and_sums():
+    cell = seed_hedge.Cell("wheel", "closed", "idle", [_run(1.0, 2), _run(9.0, 3, lost=1), _run(2.0, 0)])
+    row = cell.row()
+    assert (row["runs"], row["n"], row["lost"], row["hedges"]) == (3, 300, 1, 5)
+    assert row["p99_ms"] == 2.0
+    assert row["fire_error_p99_us"] == 5.0, "a run without a hedge has no fire error"
+
+
+def test_row_has_exactly_the_agreed_fields():
+    assert list(seed_hedge.Cell("wheel", "closed", "idle", [_run(1.0, 2)]).row()) == [
+        "mode", "variant", "load", "runs", "n", "lost", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms",
+        "fire_error_p50_us", "fire_error_p99_us", "hedges", "extra_load", "cpu_us_per_request", "config_hash"]
+
+
+def test_experiment_time_is_its_processes_and_the_kernels_rest():
+    before = cpu_time.Sample(0, 0, 1_000, 0, {1: 100})
+    # One second on every CPU, half of it idle; tasks ran for 40 % of the machine, 10 % went to interrupts.
+    machine_us = 1_000_000 * cpu_time._CPUS
+    after = cpu_time.Sample(1_000_000, machine_us // 2, 1_000 + machine_us * 4 // 10, 0, {1: 30_100, 2: 5_000})
+    passed = cpu_time.spent(before, after)
+    assert passed.processes_us == 35_000
+    assert passed.kernel_us == machine_us // 10
+    assert passed.experiment_us == 35_000 + machine_us // 10

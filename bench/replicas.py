@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The bench's own servers as programs in lab hosts: stall server, echo server, delay relay, and the busy processes of
+runs under stress. Each says "ready" when its socket is open, stops by itself after a bounded time, and prints its
+counters as JSON when it is asked to stop.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+
+from bench.manifest import binary
+from deploy.lab import CommandFailed, Host
+
+MAX_SECONDS = 900  # No server outlives the longest run by much, whatever happens to its runner.
+
+
+class BenchServer:
+    """One running program of bench/serve."""
+
+    def __init__(self, host: Host, program: str, flags: Sequence[str]):
+        self.host = host
+        self.argv = [str(binary(program)), *flags]
+        self.counters: dict = {}
+
+    def __enter__(self) -> "BenchServer":
+        self._child = self.host.popen([*self.argv, f"--seconds={MAX_SECONDS}"], stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT, text=True)
+        first_line = self._child.stdout.readline()
+        if first_line.strip() != "ready":
+            self.host.stop(self._child, signal.SIGKILL)
+            raise CommandFailed(f"{' '.join(self.argv)}: {first_line}")
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self.host.stop(self._child)
+        with self._child.stdout:
+            lines = self._child.stdout.read().splitlines()
+        if lines and lines[-1].startswith("{"):
+            self.counters = json.loads(lines[-1])
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+
+@contextlib.contextmanager
+def stress(host: Host, per_cpu: int) -> Iterator[list[int]]:
+    """`per_cpu` busy processes for every CPU, of ordinary priority; their pids. They share CPUs, not the network."""
+    with contextlib.ExitStack() as stack:
+        count = per_cpu * (os.cpu_count() or 1)
+        yield [stack.enter_context(BenchServer(host, "hr-busy", [])).pid for _ in range(count)]
+
+
+def ip_packets_received(host: Host) -> int:
+    """IPv4 packets that reached the host so far: how the load on a replica is counted, whatever serves there."""
+    return host.snmp("Ip")["InReceives"]

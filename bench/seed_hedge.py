@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The published hedging experiment, rebuilt: two replicas that stall 2 % of all ids for 400 ms on first sight.
+
+Closed loop as published, and open loop at 1,000 and 10,000 requests/s, each on an idle machine and with two busy
+processes per core; without hedging, with hedging in the client (C++ and Python) and with Hedgerow. Run by
+`./dev bench seed-hedge`; writes results/seed-hedge/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+
+from bench import cpu_time, product
+from bench.client_run import MODES, ClientRun, Destinations, command, run_client
+from bench.manifest import config_hash, manifest
+from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
+from bench.replicas import BenchServer, ip_packets_received, stress
+from deploy.lab import VIP_RAW, Lab
+
+NAME = "seed-hedge"
+PORT = 9000
+DELAY = "10ms"
+WARMUP = 200
+LOADS = ("idle", "stress")
+STRESS_PER_CPU = 2
+# Quick ids are answered after 2 ms; 1 s is the published client's time-out.
+COMMON_FLAGS = ("--workload=raw", f"--warmup={WARMUP}", "--timeout=1s", "--linger=500ms")
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    name: str
+    client_flags: tuple[str, ...]
+    rule: str
+
+
+VARIANTS = {variant.name: variant for variant in (
+    Variant("closed", ("--loop=closed", "--requests=5000", "--pause=1ms"), "mod"),
+    # The published rule is periodic in the id and would be periodic in time at a fixed rate.
+    Variant("open1k", ("--loop=open", "--rate=1000", "--requests=10000"), "hash"),
+    Variant("open10k", ("--loop=open", "--rate=10000", "--requests=100000"), "hash"))}
+
+
+@dataclasses.dataclass
+class Cell:
+    """All runs of one mode, variant and load."""
+
+    mode: str
+    variant: str
+    load: str
+    runs: list[dict] = dataclasses.field(default_factory=list)
+
+    def row(self) -> dict:
+        """Percentiles and costs are medians over the runs; n, lost and hedges are sums."""
+        middle = lambda key: median(run[key] for run in self.runs)  # noqa: E731
+        total = lambda key: sum(run[key] for run in self.runs)  # noqa: E731
+        return {"mode": self.mode, "variant": self.variant, "load": self.load, "runs": len(self.runs),
+                "n": total("n"), "lost": total("lost"),
+                **{key: middle(key) for key in ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")},
+                "fire_error_p50_us": self._fire_error("fire_error_p50_us"),
+                "fire_error_p99_us": self._fire_error("fire_error_p99_us"),
+                "hedges": total("hedges"), "extra_load": middle("extra_load"),
+                "cpu_us_per_request": middle("cpu_us_per_request"), "config_hash": self.runs[0]["config_hash"]}
+
+    def _fire_error(self, key: str) -> float | None:
+        measured = [run[key] for run in self.runs if run["hedges"] > 0]
+        return median(measured) if measured else None
+
+
+class Experiment:
+    def __init__(self, lab: Lab, results: Results):
+        self.lab, self.results = lab, results
+        a, b = lab.replica("a"), lab.replica("b")
+        self.to = Destinations(f"{a.ipv4}:{PORT}", f"{b.ipv4}:{PORT}", f"{VIP_RAW[0]}:{PORT}")
+        self.service = product.service("raw", VIP_RAW[0], PORT, "raw", {"a": a.ipv4, "b": b.ipv4}, delay=DELAY)
+        self.configs: dict[str, dict] = {}
+
+    def run(self, mode: str, variant: Variant, load: str, round_number: int, stress_pids: list[int]) -> dict:
+        """One run: fresh servers, a fresh product, one client."""
+        # Every mode of a round meets the same stalls; every round others.
+        server_flags = [f"--rule={variant.rule}", "--fraction=0.02", f"--seed={round_number}", "--service=2ms",
+                        "--stall=400ms", "--ttl=1s"]
+        flags = [*COMMON_FLAGS, *variant.client_flags]
+        argv = command(mode, self.to, flags, DELAY)
+        shared = self.lab.client.scratch("seen") / f"{time.monotonic_ns()}"
+        replicas = [self.lab.replica("a"), self.lab.replica("b")]
+        with contextlib.ExitStack() as stack:
+            stack.callback(shared.unlink, missing_ok=True)
+            servers = [stack.enter_context(BenchServer(host, "hr-stall-server", [
+                f"--listen={host.ipv4}:{PORT}", f"--shared={shared}", *server_flags])) for host in replicas]
+            proxy = None
+            if mode == "wheel":
+                proxy = stack.enter_context(product.Product(self.lab.client, "bench-seed", [self.service]))
+            before = sum(ip_packets_received(host) for host in replicas)
+            client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()],
+                                stress=stress_pids)
+            received = sum(ip_packets_received(host) for host in replicas) - before
+            status = proxy.status_at_rest() if proxy else None
+        config = {"mode": mode, "variant": variant.name, "load": load, "client": argv[1:],
+                  "server": [flag for flag in server_flags if not flag.startswith("--seed")],
+                  "product": proxy.config["services"] if proxy else None}
+        record = _figures(mode, client, received, status, config_hash(config))
+        self.configs[record["config_hash"]] = config
+        self.results.write_raw(f"{variant.name}-{load}-{mode}-{round_number:02d}", {
+            **record, "mode": mode, "variant": variant.name, "load": load, "round": round_number, "argv": client.argv,
+            "client": client.report, "cpu": client.spent.as_json(), "replica_packets": received,
+            "servers": [server.counters for server in servers], "status": status})
+        return record
+
+
+def _figures(mode: str, client: ClientRun, received: int, status: dict | None, hashed: str) -> dict:
+    summary = client.summary
+    figures = {key: summary[key] for key in ("n", "lost", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms",
+                                             "fire_error_p50_us", "fire_error_p99_us", "hedges", "duplicates")}
+    if status is not None:
+        seen = product.service_figures(status, "raw")
+        figures.update({key: seen[key] for key in ("fire_error_p50_us", "fire_error_p99_us", "hedges", "identity_ok")})
+    sent = summary["n"] + summary["warmup"]
+    # What the replicas got beyond one request each: the same count for every mode, whoever hedges.
+    figures["extra_load"] = (received - sent) / sent
+    figures["cpu_us_per_request"] = client.spent.experiment_us / summary["n"]
+    figures["cpu_client_us_per_request"] = summary["cpu_us_per_request"]
+    figures["config_hash"] = hashed
+    return figures
+
+
+def must_show(rows: list[dict]) -> list:
+    found = {(row["mode"], row["variant"], row["load"]): row for row in rows}
+    checks = [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10)]
+    wheel = found.get(("wheel", "closed", "idle"), {})
+    baseline = found.get(("baseline", "closed", "idle"), {})
+    checks += [
+        at_least("closed, idle: baseline p99", baseline.get("p99_ms"), 390, "ms"),
+        at_most("closed, idle: wheel p99", wheel.get("p99_ms"), 12.6, "ms"),
+        at_most("closed, idle: wheel fire_error p99", wheel.get("fire_error_p99_us"), 250, "us"),
+        at_most("closed, idle: wheel lost", wheel.get("lost"), 0),
+        at_most("closed, idle: wheel extra_load", wheel.get("extra_load"), 0.025)]
+    for variant in VARIANTS:
+        wheel = found.get(("wheel", variant, "stress"), {})
+        app_cc = found.get(("app-cc", variant, "stress"), {})
+        limits = [(app_cc[key] * factor if app_cc.get(key) is not None else float("nan"))
+                  for key, factor in (("fire_error_p99_us", 0.1), ("p99_ms", 1.1))]
+        checks += [at_least(f"{variant}, stress: requests measured", wheel.get("n"), 10_000),
+                   at_most(f"{variant}, stress: wheel fire_error p99 (a tenth of app-cc's)",
+                           wheel.get("fire_error_p99_us"), limits[0], "us"),
+                   at_most(f"{variant}, stress: wheel p99 (1.1 of app-cc's)", wheel.get("p99_ms"), limits[1], "ms")]
+    return checks
+
+
+def measure(experiment: Experiment, arguments: argparse.Namespace) -> list[dict]:
+    cells = {(variant, load, mode): Cell(mode, variant, load)
+             for variant in arguments.variants for load in arguments.loads for mode in arguments.modes}
+    total, done, started = len(cells) * arguments.rounds, 0, time.monotonic()
+    for round_number in range(1, arguments.rounds + 1):
+        for variant in arguments.variants:
+            for load in arguments.loads:
+                # Another order in each round: no mode always runs after the same one.
+                shift = round_number % len(arguments.modes)
+                for mode in arguments.modes[shift:] + arguments.modes[:shift]:
+                    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+                    with stress(experiment.lab.client, STRESS_PER_CPU if load == "stress" else 0) as pids:
+                        record = experiment.run(mode, VARIANTS[variant], load, round_number, pids)
+                    cells[variant, load, mode].runs.append(record)
+                    done += 1
+                    left_s = (time.monotonic() - started) / done * (total - done)
+                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] round {round_number} {variant:7} {load:6} "
+                          f"{mode:8} p99 {record['p99_ms']:8.2f} ms  lost {record['lost']}  fire_error p99 "
+                          f"{record['fire_error_p99_us']:.0f} us  cpu {record['cpu_us_per_request']:.1f} us", flush=True)
+    return [cell.row() for cell in cells.values()]
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    names = lambda text: text.split(",")  # noqa: E731
+    parser = argparse.ArgumentParser(prog="bench seed-hedge", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--variants", type=names, default=list(VARIANTS))
+    parser.add_argument("--loads", type=names, default=list(LOADS))
+    parser.add_argument("--modes", type=names, default=list(MODES))
+    parser.add_argument("--quiet-wait", type=float, default=30.0,
+                        help="seconds to wait at most for an idle machine before each run")
+    arguments = parser.parse_args(argv)
+    for given, known in ((arguments.variants, VARIANTS), (arguments.loads, LOADS), (arguments.modes, MODES)):
+        for name in given:
+            if name not in known:
+                parser.error(f"'{name}' is none of {', '.join(known)}")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results = Results(NAME)
+    with Lab("benchseed", replicas=2) as lab:
+        experiment = Experiment(lab, results)
+        rows = measure(experiment, arguments)
+    checks = must_show(rows)
+    results.write_summary(manifest(experiment.configs, rounds=arguments.rounds, load_average=os.getloadavg()),
+                          rows, checks)
+    print_table(rows, {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost",
+                       "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms",
+                       "fire_error_p99_us": "fire p99 us", "extra_load": "extra load", "cpu_us_per_request": "cpu us"})
+    met = print_checks(checks)
+    from plots import seed_hedge as plot  # matplotlib is slow to load and not needed before
+    print(f"\nplot: {plot.draw(results.folder)}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One look for all plots: colours that colour-blind readers can tell apart (Okabe and Ito), a line style per mode, and
+axes that say their unit. Imported by the plot of each experiment, before pyplot, to choose the Agg backend.
+"""
+
+import json
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt  # noqa: E402  (the backend must be chosen first)
+
+MODES = {  # mode: (label, colour, line style, marker)
+    "baseline": ("no hedging", "#D55E00", ":", "o"),
+    "app-py": ("hedging in the client (Python)", "#CC79A7", "-.", "^"),
+    "app-cc": ("hedging in the client (C++)", "#0072B2", "--", "s"),
+    "wheel": ("Hedgerow", "#009E73", "-", "D"),
+    "none": ("Hedgerow, never hedging", "#E69F00", "--", "o"),
+}
+
+plt.rcParams.update({
+    "figure.dpi": 110, "savefig.dpi": 140, "font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold",
+    "axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.7, "axes.axisbelow": True,
+    "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False, "lines.linewidth": 1.8,
+})
+
+
+def load_summary(folder: Path) -> dict:
+    return json.loads((folder / "summary.json").read_text(encoding="ascii"))
+
+
+def load_raw(folder: Path, pattern: str = "*.json") -> list[dict]:
+    return [json.loads(path.read_text(encoding="ascii")) for path in sorted((folder / "raw").glob(pattern))]
+
+
+def modes_in(rows: list[dict]) -> list[str]:
+    """The modes that occur, in the order of MODES."""
+    present = {row["mode"] for row in rows}
+    return [mode for mode in MODES if mode in present]
+
+
+def footnote(figure, manifest: dict) -> None:
+    text = (f"{manifest['cpus']} x {manifest['cpu']}, Linux {manifest['kernel']}, commit {manifest['commit'][:10]}"
+            f"{' with changes' if manifest['uncommitted_changes'] else ''}, {manifest['finished'][:10]}")
+    figure.text(0.995, 0.004, text, ha="right", va="bottom", fontsize=7, color="#555555")
+
+
+def tail_axis(axis) -> None:
+    """Turns y into 'share of requests slower than x', logarithmic, labelled with percentiles."""
+    axis.set_yscale("log")
+    axis.set_ylim(5e-5, 1.0)
+    ticks = {1e-1: "p90", 1e-2: "p99", 1e-3: "p99.9", 1e-4: "p99.99"}
+    axis.set_yticks(list(ticks), list(ticks.values()))
+    axis.minorticks_off()
+
+
+def tail_points(histogram, unit_ns: float) -> tuple[list[float], list[float]]:
+    """A histogram as the share of values above x: from 1 down, ending at the maximum."""
+    points = histogram.cumulative()
+    x = [value / unit_ns for value, _ in points]
+    y = [1.0] + [max(1 - share, 1e-9) for _, share in points[:-1]]
+    return x, y
