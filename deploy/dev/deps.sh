@@ -107,10 +107,10 @@ announce_cost() {
     die "only $free_mb MB are free on /usr: $((disk_mb + fetch_mb + 500)) MB are needed"
 }
 
-# "Need to get 12.3 MB/200 MB of archives" -> 13
+# "Need to get 12.3 MB/200 MB of archives" -> 13; the part before the slash is what is still to be fetched.
 megabytes_after() {
-  sed -n "s/^$1\([0-9.,]*\) \([kMG]\?B\).*/\1 \2/p" <<<"${2//\/[0-9.,]* [kMG]B of/ of}" | tr -d , |
-    awk '{ f["kB"] = 0.001; f["MB"] = 1; f["GB"] = 1000; f["B"] = 0; print int($1 * f[$2] + 0.99); found = 1 }
+  sed -n "s/^$1\([0-9.,]*\) \([kMG]\?B\).*/\1 \2/p" <<<"$2" | tr -d , |
+    awk '{ f["kB"] = 0.001; f["MB"] = 1; f["GB"] = 1000; print int($1 * f[$2] + 0.99); found = 1 }
          END { if (!found) print 0 }'
 }
 
