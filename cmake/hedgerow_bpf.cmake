@@ -5,6 +5,12 @@
 # The sanitizers never apply: this code runs in the kernel. Header changes are followed through clang's depfile.
 find_program(HEDGEROW_BPF_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14 REQUIRED)
 
+# Ubuntu 24.04's /usr/sbin/bpftool is a script that refuses when the tools of exactly the running kernel are missing (in
+# a container or chroot they are). Any version generates skeletons, so the program behind it is preferred.
+file(GLOB bpftool_folders /usr/lib/linux-tools/* /usr/lib/linux-tools-*)
+list(SORT bpftool_folders COMPARE NATURAL ORDER DESCENDING)
+find_program(HEDGEROW_BPFTOOL NAMES bpftool HINTS ${bpftool_folders} PATHS /usr/sbin /sbin REQUIRED)
+
 set(HEDGEROW_BPF_DIR "${CMAKE_BINARY_DIR}/bpf")
 file(MAKE_DIRECTORY "${HEDGEROW_BPF_DIR}")
 

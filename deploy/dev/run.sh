@@ -10,8 +10,21 @@ ready_to_run() {
   require_kernel_at_first_sight
   ensure_packages build run server
   require_kernel
+  make_bpftool_work
   build_preset release
   export HEDGEROW_BUILD_DIR="$HEDGEROW_ROOT/build/release"
+}
+
+# Ubuntu 24.04's bpftool is a script that only works with the tools of exactly the running kernel; any version of the
+# program behind it does for looking at maps and programs.
+make_bpftool_work() {
+  local found
+  if bpftool version >/dev/null 2>&1; then return 0; fi
+  found=$(find /usr/lib/linux-tools* -name bpftool 2>/dev/null | sort -V | tail -n 1)
+  [ -n "$found" ] || return 0
+  mkdir -p build/tools
+  ln -sf "$found" build/tools/bpftool
+  export PATH="$HEDGEROW_ROOT/build/tools:$PATH"
 }
 
 require_root() {
