@@ -18,8 +18,8 @@
 namespace hedgerow::net {
 
 struct CleanReport {
-  std::vector<std::string> removed;   // one line each, in the order it happened
-  std::vector<std::string> failures;  // what could not be removed, and why; everything else was still tried
+  std::vector<std::string> removed{};   // one line each, in the order it happened
+  std::vector<std::string> failures{};  // what could not be removed, and why; everything else was still tried
 };
 
 // Idempotent: a second run removes nothing and fails at nothing. `bpffs` is also unmounted when it was ours and

@@ -34,7 +34,7 @@ struct ClsactFilter {
   Direction direction = Direction::kIngress;
   uint16_t priority = 0;  // lower runs earlier
   uint32_t handle = 0;    // identifies the filter within its priority
-  std::string name;       // "hedgerow:INSTANCE:ROLE" for ours
+  std::string name{};     // "hedgerow:INSTANCE:ROLE" for ours
   std::string kind = "bpf";
   uint32_t program_id = 0;  // 0 when the kernel does not tell
 };

@@ -25,9 +25,9 @@ using MacAddress = std::array<uint8_t, 6>;
 
 struct LinkInfo {
   int ifindex = 0;
-  std::string name;
-  std::string kind;   // "veth", "bridge", ...; "" for hardware and lo
-  std::string alias;  // IFLA_IFALIAS
+  std::string name{};
+  std::string kind{};   // "veth", "bridge", ...; "" for hardware and lo
+  std::string alias{};  // IFLA_IFALIAS
   MacAddress mac{};
   uint32_t mtu_bytes = 0;
   uint32_t flags = 0;          // IFF_*
@@ -50,9 +50,9 @@ absl::Status SetLinkDown(absl::string_view name);
 absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
 
 struct VethOptions {
-  std::string name;
-  std::string peer_name;
-  std::string instance;  // who owns the pair: tagged on both ends as OwnerTag(instance)
+  std::string name{};
+  std::string peer_name{};
+  std::string instance{};  // who owns the pair: tagged on both ends as OwnerTag(instance)
   uint32_t mtu_bytes = 1500;
   // Our veths carry packets we address ourselves: no ARP, no neighbour discovery, no link-local address. No
   // sysctl is written for it; the interface's own netlink attributes do.

@@ -32,18 +32,19 @@ enum class Reach {
 struct RouteLookup {
   Reach reach = Reach::kUnreachable;
   int ifindex = 0;  // kRouted: the uplink. kLocal: the interface that has the address, if known.
-  std::optional<IpAddress> gateway;  // empty: the destination itself is the neighbour
-  std::optional<IpAddress> source;   // the source the kernel would choose
-  std::string reason;                // kUnreachable only
+  std::optional<IpAddress> gateway{};  // empty: the destination itself is the neighbour
+  std::optional<IpAddress> source{};   // the source the kernel would choose
+  std::string reason{};                // kUnreachable only
 };
 
 // Asks the kernel as a local sender without a mark would.
 absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination);
 
 struct VipRoute {
-  IpAddress vip;
-  int ifindex = 0;   // the proxy interface
-  IpAddress source;  // `src`: the uplink's address, which clients on this host will use; same family as the VIP
+  IpAddress vip{};
+  int ifindex = 0;  // the proxy interface
+  IpAddress
+      source{};  // `src`: the uplink's address, which clients on this host will use; same family as the VIP
 
   friend bool operator==(const VipRoute&, const VipRoute&) = default;
 };
@@ -72,7 +73,7 @@ absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address);
 
 struct AddressInfo {
   int ifindex = 0;
-  IpAddress address;
+  IpAddress address{};
   uint8_t prefix_bits = 0;
 };
 // Every address of the namespace, or those of one interface.

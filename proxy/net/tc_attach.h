@@ -26,11 +26,11 @@ struct AttachSpec {
   Direction direction = Direction::kIngress;
   Order order = Order::kLast;
   Mechanism mechanism = Mechanism::kAuto;  // kAuto: TCX where the kernel has it
-  std::string instance;
-  std::string role;  // "splitter", "reply", ...: with the interface it names the pin, and the filter
+  std::string instance{};
+  std::string role{};  // "splitter", "reply", ...: with the interface it names the pin, and the filter
   // A folder on a bpffs (bpffs.h). "" attaches unpinned: a TCX link then ends with the process, and Release
   // fails.
-  std::string pin_dir;
+  std::string pin_dir{};
 };
 
 class Attachment {

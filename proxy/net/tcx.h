@@ -55,7 +55,7 @@ class TcxLink {
 struct TcxProgram {
   uint32_t program_id = 0;
   uint32_t link_id = 0;  // 0: attached without a link
-  std::string name;      // "" without CAP_SYS_ADMIN, which the kernel wants for a look-up by number
+  std::string name{};    // "" without CAP_SYS_ADMIN, which the kernel wants for a look-up by number
 };
 // What is attached to a hook, in the order the kernel runs it.
 absl::StatusOr<std::vector<TcxProgram>> ListTcx(int ifindex, Direction direction);
