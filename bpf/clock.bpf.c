@@ -26,133 +26,156 @@ struct hr_lap {
   __u32 done;
 };
 
-/* Puts a request back, and keeps it in hand for the next lap where other CPUs won every try. */
-HR_INLINE void hr_requeue(struct hr_wheel *wheel, struct hr_request *request, __u32 index, __u64 due_ns, int precise,
-                          __u64 now_ns) {
+/* A look at one request. `now_ns` is the lap's. */
+struct hr_visit {
+  struct __sk_buff *skb;
+  struct hr_wheel *wheel;
+  struct hr_request *request;
+  struct hr_service *service;
+  struct hr_stats *service_stats;
+  __u64 word;
+  __u64 now_ns;
+  __u32 index;
+  __u32 service_id;
+};
+
+/* Puts the request back, and keeps it in hand for the next lap where other CPUs won every try. */
+HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precise) {
+  struct hr_request *request = visit->request;
   int failed;
 
   request->due_ns = due_ns;
   if (precise)
-    failed = hr_push_due(wheel, request, index, now_ns);
+    failed = hr_push_due(visit->wheel, request, visit->index, visit->now_ns);
   else
-    failed = hr_push_coarse(wheel, request, index, due_ns, now_ns);
+    failed = hr_push_coarse(visit->wheel, request, visit->index, due_ns, visit->now_ns);
   if (!failed) {
     /* An answer may have come between looking and pushing: its disarm found nothing to take back then. */
-    if (HR_WORD_STATE(*(volatile __u64 *)&request->word) != HR_STATE_PENDING) hr_disarm(wheel, request);
+    if (HR_WORD_STATE(*(volatile __u64 *)&request->word) != HR_STATE_PENDING) hr_disarm(visit->wheel, request);
     return;
   }
-  request->next = wheel->list;
-  wheel->list = index;
+  request->next = visit->wheel->list;
+  visit->wheel->list = visit->index;
 }
 
 /* No longer pending: the bytes go back at once, the scoreboard entry after its linger. */
-HR_INLINE void hr_visit_done(struct hr_lap *lap, struct hr_request *request, __u32 index,
-                             const struct hr_service *service, __u64 word) {
-  hr_free_parked(lap->wheel, request);
-  if (lap->now_ns < request->done_ns + service->linger_ns) {
-    hr_requeue(lap->wheel, request, index, request->done_ns + service->linger_ns, 0, lap->now_ns);
+HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
+  struct hr_request *request = visit->request;
+  __u64 word = visit->word;
+
+  hr_free_parked(visit->wheel, request);
+  if (visit->now_ns < request->done_ns + visit->service->linger_ns) {
+    hr_requeue(visit, request->done_ns + visit->service->linger_ns, 0);
     return;
   }
   if (!(word & HR_WORD_DETACHED)) {
     __u64 removing = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), 0, HR_STATE_REMOVING);
 
     if (__sync_val_compare_and_swap(&request->word, word, removing) != word) {
-      hr_requeue(lap->wheel, request, index, lap->now_ns, 1, lap->now_ns);
+      hr_requeue(visit, visit->now_ns, 1);
       return;
     }
     bpf_map_delete_elem(&scoreboard, &request->key);
   }
-  hr_free_request(lap->wheel, request, index);
+  hr_free_request(visit->wheel, request, visit->index);
 }
 
-HR_INLINE void hr_expire(struct hr_lap *lap, struct hr_request *request, __u32 index,
-                         const struct hr_service *service, __u64 word, struct hr_stats *service_stats) {
+HR_INLINE void hr_expire(const struct hr_visit *visit) {
+  struct hr_request *request = visit->request;
+  __u64 word = visit->word;
+  __u64 expired = HR_WORD(HR_WORD_GENERATION(word), HR_NO_BACKEND, word & HR_WORD_DETACHED, HR_STATE_EXPIRED);
   __u32 first_bit = 1u << (request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
-  request->done_ns = lap->now_ns;
-  if (__sync_val_compare_and_swap(&request->word, word,
-                                  HR_WORD(HR_WORD_GENERATION(word), HR_NO_BACKEND, word & HR_WORD_DETACHED,
-                                          HR_STATE_EXPIRED)) == word) {
-    hr_count(service_stats, HR_UNANSWERED);
+  request->done_ns = visit->now_ns;
+  if (__sync_val_compare_and_swap(&request->word, word, expired) == word) {
+    hr_count(visit->service_stats, HR_UNANSWERED);
     /* Unanswered first attempts are samples too: they took at least the deadline. */
     if ((request->flags & HR_REQUEST_FIRST_HEALTHY) && !(request->answered_mask & first_bit))
-      hr_record(&backend_histograms, hr_backend_id(service, request->first), service->deadline_ns);
-    hr_free_parked(lap->wheel, request);
+      hr_record(&backend_histograms, hr_backend_id(visit->service, request->first), visit->service->deadline_ns);
+    hr_free_parked(visit->wheel, request);
   }
-  hr_requeue(lap->wheel, request, index, lap->now_ns + service->linger_ns, 0, lap->now_ns);
+  hr_requeue(visit, visit->now_ns + visit->service->linger_ns, 0);
 }
 
-/* When to look next at a request whose attempt n was just made: delay, 2 x delay, 4 x delay... but not past its end. */
-HR_INLINE __u64 hr_next_due(const struct hr_request *request, const struct hr_service *service, __u32 doublings,
-                            __u64 now_ns) {
-  __u64 deadline_ns = request->sent_ns + service->deadline_ns;
+/* When to look next: after delay, 2 x delay, 4 x delay... while attempts are left, and at the deadline. */
+HR_INLINE __u64 hr_next_due(const struct hr_visit *visit, __u32 doublings) {
+  __u64 deadline_ns = visit->request->sent_ns + visit->service->deadline_ns;
   __u64 due_ns;
 
-  if (request->attempts >= service->attempts) return deadline_ns;
-  due_ns = now_ns + (service->delay_ns << (doublings & 31));
+  if (visit->request->attempts >= visit->service->attempts) return deadline_ns;
+  due_ns = visit->now_ns + (visit->service->delay_ns << (doublings & 31));
   return due_ns < deadline_ns ? due_ns : deadline_ns;
 }
 
+/* Due, but no attempt can be made now. */
+HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
+  struct hr_request *request = visit->request;
+
+  if (reason == HR_REASON_NO_TARGET) {
+    hr_reason(visit->service_stats, HR_REASON_NO_TARGET);
+    hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
+    return;
+  }
+  if (reason == HR_REASON_NO_BUDGET && !(request->flags & HR_REQUEST_NO_BUDGET)) {
+    request->flags |= HR_REQUEST_NO_BUDGET;
+    hr_reason(visit->service_stats, HR_REASON_NO_BUDGET);
+  }
+  if (request->rechecks < 30) request->rechecks++;
+  hr_requeue(visit, hr_next_due(visit, request->rechecks), 1);
+}
+
 /* Due and unanswered: the next attempt, as a clone of the carrier that passes this program once more. */
-HR_INLINE void hr_fire(struct hr_lap *lap, struct hr_request *request, __u32 index, const struct hr_service *service,
-                       __u32 service_id, __u64 word, struct hr_stats *service_stats) {
+HR_INLINE void hr_fire(const struct hr_visit *visit) {
+  struct hr_request *request = visit->request;
   int refused = !(request->sent_mask & ~request->answered_mask);
-  struct hr_attempt attempt =
-      hr_claim_attempt(request, service, service_id, refused, service_stats, lap->now_ns);
+  struct hr_attempt attempt = hr_claim_attempt(request, visit->service, visit->service_id, refused,
+                                               visit->service_stats, visit->now_ns);
 
   if (attempt.index == HR_NO_BACKEND) {
-    if (attempt.reason == HR_REASON_NO_BUDGET && !(request->flags & HR_REQUEST_NO_BUDGET)) {
-      request->flags |= HR_REQUEST_NO_BUDGET;
-      hr_reason(service_stats, HR_REASON_NO_BUDGET);
-    }
-    if (attempt.reason == HR_REASON_NO_TARGET) {
-      hr_reason(service_stats, HR_REASON_NO_TARGET);
-      hr_requeue(lap->wheel, request, index, request->sent_ns + service->deadline_ns, 1, lap->now_ns);
-      return;
-    }
-    if (request->rechecks < 30) request->rechecks++;
-    hr_requeue(lap->wheel, request, index, hr_next_due(request, service, request->rechecks, lap->now_ns), 1,
-               lap->now_ns);
+    hr_put_off(visit, attempt.reason);
     return;
   }
   request->fire_ns = request->due_ns;
-  hr_note_attempt(request, &attempt, service_id, service_stats, lap->now_ns);
-  if (hr_build(lap->skb, index, attempt.backend_id)) {
-    hr_reason(service_stats, HR_REASON_RESCUE_FAILED);
-  } else if (*(volatile __u64 *)&request->word == word) {
-    lap->skb->mark = HR_MARK_RESCUE | HR_MARK_VALUE(index);
-    if (bpf_clone_redirect(lap->skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
-      hr_reason(service_stats, HR_REASON_RESCUE_FAILED);
+  hr_note_attempt(request, &attempt, visit->service_id, visit->service_stats, visit->now_ns);
+  if (hr_build(visit->skb, visit->index, attempt.backend_id)) {
+    hr_reason(visit->service_stats, HR_REASON_RESCUE_FAILED);
+  } else if (*(volatile __u64 *)&request->word == visit->word) {
+    visit->skb->mark = HR_MARK_RESCUE | HR_MARK_VALUE(visit->index);
+    if (bpf_clone_redirect(visit->skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
+      hr_reason(visit->service_stats, HR_REASON_RESCUE_FAILED);
   }
-  hr_requeue(lap->wheel, request, index, hr_next_due(request, service, request->attempts - 1, lap->now_ns), 1,
-             lap->now_ns);
+  hr_requeue(visit, hr_next_due(visit, request->attempts - 1), 1);
 }
 
-HR_INLINE void hr_visit(struct hr_lap *lap, __u32 index) {
+/* A global function: the verifier looks at a visit once, not once per step of the lap that makes it. */
+__weak __attribute__((noinline)) int hr_visit(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_stats *service_stats;
-  struct hr_service *service;
+  struct hr_visit visit = {.skb = skb, .wheel = hr_the_wheel(), .request = request, .index = index};
   __u32 service_id;
   __u64 word;
 
-  if (!request) return;
-  lap->wheel->list = request->next;
-  lap->wheel->visits++;
+  if (!request || !visit.wheel) return -1;
+  visit.wheel->list = request->next;
+  visit.wheel->visits++;
+  visit.now_ns = visit.wheel->last_lap_ns;
   service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  service_stats = hr_stats_of(service_id);
-  if (!service) return;
-  hr_disarm(lap->wheel, request);
+  visit.service_id = service_id;
+  visit.service = bpf_map_lookup_elem(&services, &service_id);
+  visit.service_stats = hr_stats_of(service_id);
+  if (!visit.service) return -1;
+  hr_disarm(visit.wheel, request);
   word = *(volatile __u64 *)&request->word;
+  visit.word = word;
   if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
-    hr_visit_done(lap, request, index, service, word);
-  } else if (lap->now_ns >= request->sent_ns + service->deadline_ns) {
-    hr_expire(lap, request, index, service, word, service_stats);
-  } else if (lap->now_ns < request->due_ns) {
-    hr_requeue(lap->wheel, request, index, request->due_ns, 1, lap->now_ns);
+    hr_visit_done(&visit);
+  } else if (visit.now_ns >= request->sent_ns + visit.service->deadline_ns) {
+    hr_expire(&visit);
+  } else if (visit.now_ns < request->due_ns) {
+    hr_requeue(&visit, request->due_ns, 1);
   } else {
-    hr_fire(lap, request, index, service, service_id, word, service_stats);
+    hr_fire(&visit);
   }
+  return 0;
 }
 
 /* One step: look at one request in hand, or take the next slot's. 1 = nothing left. */
@@ -162,7 +185,7 @@ static long hr_lap_step(__u32 step, struct hr_lap *lap) {
 
   (void)step;
   if (head) {
-    hr_visit(lap, head);
+    if (hr_visit(lap->skb, head)) wheel->list = 0;
     return 0;
   }
   for (__u32 i = 0; i < HR_SLOTS_PER_STEP; i++) {
