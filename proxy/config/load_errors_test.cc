@@ -171,7 +171,7 @@ constexpr Row kRows[] = {
      R"(9:11: services[0].name: got "DNS", expected a name of 1 to 31 of the characters a-z, 0-9 and -, not )"
      R"(starting with -)"},
     {"LimitTooSmall", "requests: 131072", "requests: 3",
-     R"(6:20: limits.requests: got "3", expected a whole number between 16 and 1048576)"},
+     R"(6:20: limits.requests: got "3", expected a whole number between 16 and 1048575)"},
     {"ToleranceTooLarge", "tolerance: 2ms", "tolerance: 2s",
      R"(7:20: clock.tolerance: got "2s", expected a duration between 100us and 1s, such as 2ms)"},
     {"ScalarForMap", "clock: {tolerance: 2ms}", "clock: fast",

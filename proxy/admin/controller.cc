@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Administration as plain calls; see the header.
+
+#include "proxy/admin/controller.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proxy/config/schema.h"
+
+namespace hedgerow {
+namespace {
+
+// "no service "dnss"; there are: dns, echo" and, where it helps, a guess.
+absl::Status NoSuch(absl::string_view kind, const std::string& name, const std::vector<std::string>& known) {
+  const std::string guess = config::Suggest(name, known);
+  return absl::NotFoundError(absl::StrCat("no ", kind, " \"", name, "\"",
+                                          guess.empty() ? "" : absl::StrCat(", did you mean \"", guess, "\"?"),
+                                          " (there are: ", absl::StrJoin(known, ", "), ")"));
+}
+
+}  // namespace
+
+absl::StatusOr<int> Controller::FindService(const std::string& name) const {
+  std::vector<std::string> known;
+  for (int i = 0; i < config_.services_size(); ++i) {
+    if (config_.services(i).name() == name) return i;
+    known.push_back(config_.services(i).name());
+  }
+  return NoSuch("service", name, known);
+}
+
+absl::StatusOr<v1::Status> Controller::Status() {
+  const absl::StatusOr<Snapshot> snapshot = data_plane_.Read(/*histograms=*/true);
+  if (!snapshot.ok()) return snapshot.status();
+  return BuildStatus(config_, facts_, *snapshot);
+}
+
+absl::StatusOr<v1::Leader> Controller::LeaderOf(int service) {
+  const absl::StatusOr<Snapshot> snapshot = data_plane_.Read(/*histograms=*/false);
+  if (!snapshot.ok()) return snapshot.status();
+  if (service >= static_cast<int>(snapshot->services.size())) {
+    return absl::InternalError("the data plane has fewer services than the configuration");
+  }
+  return BuildLeader(config_.services(service), snapshot->services[service], snapshot->taken_ns);
+}
+
+absl::StatusOr<v1::LeaderList> Controller::LeaderShow(const std::string& service) {
+  v1::LeaderList list;
+  if (!service.empty()) {
+    const absl::StatusOr<int> index = FindService(service);
+    if (!index.ok()) return index.status();
+    const absl::StatusOr<v1::Leader> leader = LeaderOf(*index);
+    if (!leader.ok()) return leader.status();
+    *list.add_leaders() = *leader;
+    return list;
+  }
+  for (int i = 0; i < config_.services_size(); ++i) {
+    const absl::StatusOr<v1::Leader> leader = LeaderOf(i);
+    if (!leader.ok()) return leader.status();
+    *list.add_leaders() = *leader;
+  }
+  return list;
+}
+
+absl::StatusOr<v1::Leader> Controller::LeaderSet(const std::string& service, const std::string& backend) {
+  const absl::StatusOr<int> index = FindService(service);
+  if (!index.ok()) return index.status();
+  std::vector<std::string> known;
+  for (const v1::Backend& candidate : config_.services(*index).backends()) known.push_back(candidate.name());
+  if (std::find(known.begin(), known.end(), backend) == known.end()) return NoSuch("backend", backend, known);
+  const absl::Status pinned = data_plane_.PinLeader(service, backend);
+  if (!pinned.ok()) return pinned;
+  return LeaderOf(*index);
+}
+
+absl::StatusOr<v1::Leader> Controller::LeaderUnset(const std::string& service) {
+  const absl::StatusOr<int> index = FindService(service);
+  if (!index.ok()) return index.status();
+  const absl::Status unpinned = data_plane_.UnpinLeader(service);
+  if (!unpinned.ok()) return unpinned;
+  return LeaderOf(*index);
+}
+
+absl::StatusOr<v1::BypassReply> Controller::Bypass(const std::string& service, bool on) {
+  const absl::StatusOr<int> index = FindService(service);
+  if (!index.ok()) return index.status();
+  const absl::Status set = data_plane_.SetBypass(service, on);
+  if (!set.ok()) return set;
+  v1::BypassReply reply;
+  reply.set_service(service);
+  reply.set_bypass(on);
+  return reply;
+}
+
+absl::StatusOr<v1::DownReply> Controller::Down() {
+  if (take_down_ == nullptr) return absl::FailedPreconditionError("the daemon is already going down");
+  const TakeDown take_down = std::exchange(take_down_, nullptr);
+  v1::DownReply reply;
+  reply.set_pid(getpid());
+  for (const std::string& problem : take_down()) reply.add_problems(problem);
+  return reply;
+}
+
+}  // namespace hedgerow

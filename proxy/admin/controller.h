@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the administration service may ask of a running daemon, as plain calls
+// on the event loop's thread. The gRPC service translates to it; the metrics
+// exporter reads through it.
+
+#ifndef HEDGEROW_PROXY_ADMIN_CONTROLLER_H_
+#define HEDGEROW_PROXY_ADMIN_CONTROLLER_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proxy/admin/status.h"
+#include "proxy/api/admin.pb.h"
+#include "proxy/api/config.pb.h"
+#include "proxy/data_plane/data_plane.h"
+
+namespace hedgerow {
+
+class Controller {
+ public:
+  // Takes everything down and returns what could not be removed; then ends the event loop. Called at most once.
+  using TakeDown = std::function<std::vector<std::string>()>;
+
+  Controller(const v1::Config& config, const DaemonFacts& facts, DataPlane& data_plane, TakeDown take_down)
+      : config_(config), facts_(facts), data_plane_(data_plane), take_down_(std::move(take_down)) {}
+
+  absl::StatusOr<v1::Status> Status();
+  absl::StatusOr<Snapshot> Read() { return data_plane_.Read(/*histograms=*/true); }
+  // An empty name: all services. NotFound names the services there are.
+  absl::StatusOr<v1::LeaderList> LeaderShow(const std::string& service);
+  absl::StatusOr<v1::Leader> LeaderSet(const std::string& service, const std::string& backend);
+  absl::StatusOr<v1::Leader> LeaderUnset(const std::string& service);
+  absl::StatusOr<v1::BypassReply> Bypass(const std::string& service, bool on);
+  absl::StatusOr<v1::DownReply> Down();
+
+  const v1::Config& config() const { return config_; }
+  const DaemonFacts& facts() const { return facts_; }
+
+ private:
+  absl::StatusOr<int> FindService(const std::string& name) const;
+  absl::StatusOr<v1::Leader> LeaderOf(int service);
+
+  const v1::Config& config_;
+  const DaemonFacts& facts_;
+  DataPlane& data_plane_;
+  TakeDown take_down_;
+};
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_ADMIN_CONTROLLER_H_

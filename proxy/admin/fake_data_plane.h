@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A data plane without a kernel, for tests of what stands on it: two services,
+// counters that satisfy the accounting identity, and a record of what it was
+// told.
+
+#ifndef HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_
+#define HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_
+
+#include <string>
+#include <vector>
+
+#include "proxy/config/load.h"
+#include "proxy/data_plane/data_plane.h"
+
+namespace hedgerow {
+
+inline v1::Config FakeConfig() {
+  constexpr char kText[] = R"(
+instance: test
+services:
+  - name: dns
+    vip: 10.99.0.53
+    port: 53
+    profile: dns
+    backends:
+      - {name: a, address: 10.77.0.11, port: 53}
+      - {name: b, address: 10.77.0.12, port: 53}
+  - name: echo
+    vip: fd99::1
+    port: 7
+    profile: raw
+    raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}
+    backends: [{name: only, address: "fd77::b", port: 7}]
+)";
+  return *config::LoadText(kText, "fake.yaml");
+}
+
+inline void Record(Histogram& histogram, uint64_t duration_ns, uint64_t times) {
+  histogram.buckets[hr_histogram_bucket(duration_ns)] += times;
+  histogram.sum_ns += duration_ns * times;
+  histogram.max_ns = std::max(histogram.max_ns, duration_ns);
+}
+
+class FakeDataPlane final : public DataPlane {
+ public:
+  FakeDataPlane() {
+    snapshot.taken_ns = 60'000'000'000;
+    ServiceSnapshot dns;
+    dns.name = "dns";
+    dns.stats.counters[HR_REQUESTS] = 1000;
+    dns.stats.counters[HR_WON_BY_FIRST] = 970;
+    dns.stats.counters[HR_WON_BY_RESCUE] = 19;
+    dns.stats.counters[HR_PASSED_THROUGH] = 4;
+    dns.stats.counters[HR_UNANSWERED] = 2;
+    dns.stats.counters[HR_HEDGES] = 21;
+    dns.stats.reasons[HR_REASON_RETRANSMISSION] = 4;
+    dns.in_flight = 5;
+    dns.budget_tokens = 12.5;
+    Record(dns.fire_error, 80'000, 20);
+    Record(dns.fire_error, 240'000, 1);
+    Record(dns.latency, 2'000'000, 970);
+    Record(dns.latency, 12'000'000, 19);
+    BackendSnapshot a;
+    a.name = "a";
+    a.sends = 1000;
+    a.wins = 970;
+    a.p99_ns = 3'000'000;
+    Record(a.answer_times, 2'000'000, 970);
+    BackendSnapshot b;
+    b.name = "b";
+    b.sends = 21;
+    b.wins = 19;
+    dns.backends = {a, b};
+    ServiceSnapshot echo;
+    echo.name = "echo";
+    BackendSnapshot only;
+    only.name = "only";
+    echo.backends = {only};
+    snapshot.services = {dns, echo};
+    snapshot.host.reasons[HR_REASON_MALFORMED] = 2;
+    snapshot.clock.running = true;
+    snapshot.clock.laps = 4321;
+    snapshot.maps = {{"requests", 5, 131072, 1 << 24, true}, {"flows", 0, 65536, 1 << 22, false}};
+  }
+
+  std::vector<ProgramInfo> Programs() override { return {}; }
+  absl::StatusOr<Snapshot> Read(bool histograms) override {
+    ++reads;
+    if (!read_error.ok()) return read_error;
+    Snapshot copy = snapshot;
+    if (!histograms) {
+      for (ServiceSnapshot& service : copy.services) service.latency = service.fire_error = Histogram();
+    }
+    return copy;
+  }
+  absl::Status PinLeader(const std::string& service, const std::string& backend) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      for (size_t i = 0; i < candidate.backends.size(); ++i) {
+        if (candidate.name != service || candidate.backends[i].name != backend) continue;
+        candidate.leader.leader = static_cast<uint8_t>(i);
+        candidate.leader.pinned = 1;
+        return absl::OkStatus();
+      }
+    }
+    return absl::NotFoundError("fake: no such backend");
+  }
+  absl::Status UnpinLeader(const std::string& service) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      if (candidate.name != service) continue;
+      candidate.leader.leader = candidate.leader.published;
+      candidate.leader.pinned = 0;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status SetBypass(const std::string& service, bool on) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      if (candidate.name == service) candidate.bypass = on;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      if (candidate.name == service) candidate.backends.at(backend).p99_ns = p99_ns;
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> CheckClock() override { return false; }
+  absl::Status Pin(const std::string&) override { return absl::OkStatus(); }
+
+  Snapshot snapshot;
+  absl::Status read_error;
+  int reads = 0;
+};
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_

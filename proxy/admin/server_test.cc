@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The administration service end to end in one process: real gRPC over a real
+// unix socket, a real event loop, a fake data plane.
+
+#include "proxy/admin/server.h"
+
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "proxy/admin/client.h"
+#include "proxy/admin/fake_data_plane.h"
+
+namespace hedgerow {
+namespace {
+
+using testing::HasSubstr;
+
+class AdminTest : public testing::Test {
+ protected:
+  AdminTest() {
+    char pattern[] = "/tmp/hedgerow-admin-test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    socket_ = folder_ + "/run/admin.sock";
+    loop_ = *EventLoop::Create();
+    controller_ = std::make_unique<Controller>(config_, facts_, fake_, [this] {
+      loop_->Stop();
+      return std::vector<std::string>{"link hr0 is busy"};
+    });
+    auto server = AdminServer::Start(socket_, *loop_, *controller_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    runner_ = std::thread([this] { loop_->Run(); });
+  }
+  ~AdminTest() override {
+    loop_->Stop();
+    runner_.join();
+    server_.reset();
+    rmdir((folder_ + "/run").c_str());
+    EXPECT_EQ(rmdir(folder_.c_str()), 0) << "something was left in " << folder_;
+  }
+  std::unique_ptr<AdminClient> Connect() {
+    auto client = AdminClient::Connect(socket_);
+    EXPECT_TRUE(client.ok()) << client.status();
+    return *std::move(client);
+  }
+
+  const v1::Config config_ = FakeConfig();
+  DaemonFacts facts_;
+  FakeDataPlane fake_;
+  std::string folder_;
+  std::string socket_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<Controller> controller_;
+  std::unique_ptr<AdminServer> server_;
+  std::thread runner_;
+};
+
+TEST_F(AdminTest, TheSocketIsForItsOwnerOnly) {
+  struct stat info {};
+  ASSERT_EQ(stat(socket_.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISSOCK(info.st_mode));
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(AdminTest, StatusCrossesTheSocket) {
+  const auto status = Connect()->GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->instance(), "test");
+  EXPECT_EQ(status->pid(), getpid());
+  ASSERT_EQ(status->services_size(), 2);
+  EXPECT_EQ(status->services(0).requests(), 1000u);
+  EXPECT_EQ(status->clock().laps(), 4321u);
+}
+
+TEST_F(AdminTest, ALeaderIsPinnedAndUnpinned) {
+  auto client = Connect();
+  auto leader = client->LeaderSet("dns", "b");
+  ASSERT_TRUE(leader.ok()) << leader.status();
+  EXPECT_EQ(leader->leader(), "b");
+  EXPECT_TRUE(leader->pinned());
+  auto list = client->LeaderShow("");
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ(list->leaders_size(), 2);
+  leader = client->LeaderUnset("dns");
+  ASSERT_TRUE(leader.ok());
+  EXPECT_EQ(leader->leader(), "a");
+  EXPECT_FALSE(leader->pinned());
+  list = client->LeaderShow("dns");
+  ASSERT_TRUE(list.ok());
+  EXPECT_EQ(list->leaders_size(), 1);
+}
+
+TEST_F(AdminTest, UnknownNamesAreAnsweredWithTheKnownOnes) {
+  auto client = Connect();
+  const absl::Status service = client->LeaderShow("dsn").status();
+  EXPECT_EQ(service.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(service.message()),
+              HasSubstr("no service \"dsn\", did you mean \"dns\"? (there are: dns, echo)"));
+  const absl::Status backend = client->LeaderSet("dns", "z").status();
+  EXPECT_EQ(backend.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(backend.message()), HasSubstr("(there are: a, b)"));
+  EXPECT_EQ(client->Bypass("", true).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(AdminTest, BypassReachesTheDataPlane) {
+  auto client = Connect();
+  ASSERT_TRUE(client->Bypass("dns", true).ok());
+  EXPECT_TRUE(client->GetStatus()->services(0).bypass());
+  EXPECT_FALSE(client->GetStatus()->services(1).bypass());
+  ASSERT_TRUE(client->Bypass("dns", false).ok());
+  EXPECT_FALSE(client->GetStatus()->services(0).bypass());
+}
+
+TEST_F(AdminTest, AnErrorOfTheDataPlaneReachesTheCaller) {
+  ASSERT_TRUE(Connect()->GetStatus().ok());
+  ASSERT_TRUE(loop_
+                  ->Call<int>(absl::Seconds(5),
+                              [this]() -> absl::StatusOr<int> {
+                                fake_.read_error = absl::InternalError("map is gone");
+                                return 0;
+                              })
+                  .ok());
+  const absl::Status status = Connect()->GetStatus().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "map is gone");
+}
+
+TEST_F(AdminTest, DownAnswersBeforeTheLoopEnds) {
+  const auto reply = Connect()->Down();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->pid(), getpid());
+  ASSERT_EQ(reply->problems_size(), 1);
+  EXPECT_EQ(reply->problems(0), "link hr0 is busy");
+}
+
+TEST_F(AdminTest, ASecondServerOnTheSameSocketIsRefused) {
+  const auto second = AdminServer::Start(socket_, *loop_, *controller_);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(Connect()->GetStatus().ok());  // the first one is unharmed
+}
+
+TEST_F(AdminTest, ADeadDaemonsSocketIsReplaced) {
+  const std::string stale = folder_ + "/stale.sock";
+  {
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strncpy(address.sun_path, stale.c_str(), sizeof(address.sun_path) - 1);
+    ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    close(fd);
+  }
+  EXPECT_EQ(AdminClient::Connect(stale).status().code(), absl::StatusCode::kUnavailable);
+  auto server = AdminServer::Start(stale, *loop_, *controller_);
+  EXPECT_TRUE(server.ok()) << server.status();
+}
+
+TEST_F(AdminTest, AFileIsNeverReplaced) {
+  const std::string file = folder_ + "/precious";
+  std::ofstream(file) << "data";
+  EXPECT_EQ(AdminServer::Start(file, *loop_, *controller_).status().code(), absl::StatusCode::kAlreadyExists);
+  struct stat info {};
+  EXPECT_EQ(stat(file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 4);
+  unlink(file.c_str());
+}
+
+TEST(AdminClient, NobodyThereIsUnavailable) {
+  const auto client = AdminClient::Connect("/tmp/hedgerow-no-such.sock");
+  EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("hedgerowd is not running"));
+}
+
+}  // namespace
+}  // namespace hedgerow

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Building the Status message; see the header.
+
+#include "proxy/admin/status.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "proxy/admin/version.h"
+#include "proxy/config/schema.h"
+#include "proxy/data_plane/names.h"
+
+namespace hedgerow {
+namespace {
+
+template <typename Enum>
+std::string Word(Enum value) {
+  const google::protobuf::EnumDescriptor* type = google::protobuf::GetEnumDescriptor<Enum>();
+  return config::EnumWord(*type->FindValueByNumber(value));
+}
+
+double Share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+template <typename Map>
+void NonZeroReasons(const hr_stats& stats, Map& reasons) {
+  for (int i = 0; i < HR_REASON_COUNT; ++i) {
+    const absl::string_view name = ReasonName(i);
+    if (!name.empty() && stats.reasons[i] > 0) reasons[std::string(name)] = stats.reasons[i];
+  }
+}
+
+void FillIdentity(const ServiceSnapshot& snapshot, v1::ServiceStatus& out) {
+  const auto& counters = snapshot.stats.counters;
+  out.set_requests(counters[HR_REQUESTS]);
+  out.set_won_by_first(counters[HR_WON_BY_FIRST]);
+  out.set_won_by_rescue(counters[HR_WON_BY_RESCUE]);
+  out.set_won_by_failover(counters[HR_WON_BY_FAILOVER]);
+  out.set_nacked(counters[HR_NACKED]);
+  out.set_unanswered(counters[HR_UNANSWERED]);
+  out.set_superseded(counters[HR_SUPERSEDED]);
+  out.set_evicted(counters[HR_EVICTED]);
+  out.set_passed_through(counters[HR_PASSED_THROUGH]);
+  out.set_in_flight(snapshot.in_flight);
+  out.set_identity_ok(IdentityHolds(snapshot));
+}
+
+v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& config,
+                               const BackendSnapshot& snapshot, bool leads) {
+  v1::BackendStatus out;
+  out.set_name(config.name());
+  out.set_address(config.address());
+  out.set_port(config.port());
+  out.set_role(leads ? "leader" : "standby");
+  out.set_health(HealthWord(snapshot.health));
+  out.set_sent(snapshot.sends);
+  out.set_won(snapshot.wins);
+  *out.mutable_answer_ns() = ToQuantiles(snapshot.answer_times);
+  out.set_suspect_after_ns(
+      std::max<int64_t>(3 * static_cast<int64_t>(snapshot.p99_ns), service.suspect_min_ns()));
+  return out;
+}
+
+v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns) {
+  v1::ServiceStatus out;
+  out.set_name(service.name());
+  out.set_vip(service.vip());
+  out.set_port(service.port());
+  out.set_profile(Word(service.profile()));
+  out.set_delay_ns(service.delay_ns());
+  const v1::Leader leader = BuildLeader(service, snapshot, now_ns);
+  out.set_leader(leader.leader());
+  out.set_state(leader.state());
+  out.set_pinned(leader.pinned());
+  out.set_bypass(snapshot.bypass);
+  FillIdentity(snapshot, out);
+  out.set_hedges(snapshot.stats.counters[HR_HEDGES]);
+  out.set_extra_load(Share(out.hedges(), out.requests()));
+  out.set_budget_tokens(snapshot.budget_tokens);
+  *out.mutable_fire_error_ns() = ToQuantiles(snapshot.fire_error);
+  *out.mutable_latency_ns() = ToQuantiles(snapshot.latency);
+  NonZeroReasons(snapshot.stats, *out.mutable_reasons());
+  for (int i = 0; i < HR_COUNTER_COUNT; ++i) {
+    const absl::string_view name = CounterName(i);
+    if (!name.empty()) (*out.mutable_counters())[std::string(name)] = snapshot.stats.counters[i];
+  }
+  const int backends = std::min<int>(service.backends_size(), static_cast<int>(snapshot.backends.size()));
+  for (int i = 0; i < backends; ++i) {
+    *out.add_backends() =
+        BuildBackend(service, service.backends(i), snapshot.backends[i], i == snapshot.leader.leader);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string HealthWord(hr_health health) {
+  switch (health) {
+    case HR_HEALTHY:
+      return "healthy";
+    case HR_SUSPECT:
+      return "suspect";
+    case HR_AWAY:
+      return "standby";
+  }
+  return "unknown";
+}
+
+bool IdentityHolds(const ServiceSnapshot& snapshot) {
+  const auto& counters = snapshot.stats.counters;
+  const uint64_t accounted = counters[HR_WON_BY_FIRST] + counters[HR_WON_BY_RESCUE] +
+                             counters[HR_WON_BY_FAILOVER] + counters[HR_NACKED] + counters[HR_UNANSWERED] +
+                             counters[HR_SUPERSEDED] + counters[HR_EVICTED] + counters[HR_PASSED_THROUGH] +
+                             snapshot.in_flight;
+  return counters[HR_REQUESTS] == accounted;
+}
+
+v1::Quantiles ToQuantiles(const Histogram& histogram) {
+  v1::Quantiles out;
+  out.set_count(histogram.Count());
+  if (out.count() == 0) return out;
+  out.set_p50(static_cast<int64_t>(histogram.QuantileNs(0.50)));
+  out.set_p99(static_cast<int64_t>(histogram.QuantileNs(0.99)));
+  out.set_max(static_cast<int64_t>(histogram.max_ns));
+  return out;
+}
+
+v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns) {
+  v1::Leader out;
+  out.set_service(service.name());
+  const size_t index = snapshot.leader.leader;
+  if (static_cast<int>(index) < service.backends_size()) {
+    out.set_leader(service.backends(static_cast<int>(index)).name());
+  }
+  if (index < snapshot.backends.size()) out.set_state(HealthWord(snapshot.backends[index].health));
+  out.set_pinned(snapshot.leader.pinned != 0);
+  out.set_cluster_epoch(snapshot.leader.cluster_epoch);
+  out.set_term(snapshot.leader.term);
+  out.set_sequence(snapshot.leader.sequence);
+  if (snapshot.leader.updated_ns != 0 && snapshot.leader.updated_ns <= now_ns) {
+    out.set_age_ns(static_cast<int64_t>(now_ns - snapshot.leader.updated_ns));
+  }
+  return out;
+}
+
+v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot) {
+  v1::Status out;
+  out.set_version(kVersion);
+  out.set_instance(config.instance());
+  out.set_state(facts.problems.empty() ? "running" : "degraded");
+  out.set_pid(getpid());
+  out.set_uptime_ns(static_cast<int64_t>(snapshot.taken_ns) - facts.started_ns);
+  out.set_kernel(facts.kernel);
+  out.set_engine("wheel");
+  out.set_interface(config.interface());
+  out.set_config_file(facts.config_file);
+  out.set_metrics(facts.metrics_address);
+  for (const std::string& problem : facts.problems) out.add_problems(problem);
+  v1::Clock& clock = *out.mutable_clock();
+  clock.set_running(snapshot.clock.running);
+  clock.set_kind(facts.clock_kind);
+  clock.set_laps(snapshot.clock.laps);
+  clock.set_restarts(snapshot.clock.restarts);
+  clock.set_starts_from_rest(snapshot.clock.kicks);
+  clock.set_measured_error_ns(facts.clock_measured_error_ns);
+  clock.set_tolerance_ns(config.clock().tolerance_ns());
+  for (const MapUse& map : snapshot.maps) {
+    v1::MapUse& use = (*out.mutable_maps())[map.name];
+    use.set_used(map.used);
+    use.set_size(map.size);
+    use.set_bytes(map.bytes);
+    use.set_exact(map.exact);
+  }
+  for (const UplinkFacts& uplink : facts.uplinks) {
+    v1::Uplink& link = *out.add_uplinks();
+    link.set_name(uplink.name);
+    link.set_ifindex(uplink.ifindex);
+    link.set_up(uplink.up);
+    link.set_attach(uplink.attach);
+  }
+  Histogram fire_error;
+  uint64_t requests = 0;
+  bool identity_ok = true;
+  const int services = std::min<int>(config.services_size(), static_cast<int>(snapshot.services.size()));
+  for (int i = 0; i < services; ++i) {
+    const ServiceSnapshot& service = snapshot.services[i];
+    *out.add_services() = BuildService(config.services(i), service, snapshot.taken_ns);
+    fire_error.Add(service.fire_error);
+    requests += service.stats.counters[HR_REQUESTS];
+    out.set_hedges(out.hedges() + service.stats.counters[HR_HEDGES]);
+    identity_ok = identity_ok && IdentityHolds(service);
+  }
+  *out.mutable_fire_error_ns() = ToQuantiles(fire_error);
+  out.set_extra_load(Share(out.hedges(), requests));
+  out.set_identity_ok(identity_ok);
+  out.set_routes_restored(facts.routes_restored);
+  out.set_links_restored(facts.links_restored);
+  NonZeroReasons(snapshot.host, *out.mutable_reasons());
+  return out;
+}
+
+}  // namespace hedgerow

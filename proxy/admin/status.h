@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From what the data plane counted and what the daemon knows to the Status
+// message that `hedgerow status` shows. Pure: the controller calls it with a
+// snapshot, tests with a made-up one.
+
+#ifndef HEDGEROW_PROXY_ADMIN_STATUS_H_
+#define HEDGEROW_PROXY_ADMIN_STATUS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proxy/api/admin.pb.h"
+#include "proxy/api/config.pb.h"
+#include "proxy/data_plane/data_plane.h"
+
+namespace hedgerow {
+
+struct UplinkFacts {
+  std::string name;
+  int ifindex = 0;
+  bool up = true;
+  std::string attach;  // tcx | clsact
+};
+
+// What only the daemon knows. Kept by it, read by each status call.
+struct DaemonFacts {
+  std::string config_file;
+  std::string kernel;
+  std::string metrics_address;  // empty: off
+  std::string clock_kind;
+  int64_t started_ns = 0;  // CLOCK_MONOTONIC
+  int64_t clock_measured_error_ns = 0;
+  uint64_t routes_restored = 0;
+  uint64_t links_restored = 0;
+  std::vector<UplinkFacts> uplinks;
+  std::vector<std::string> problems;  // what a person should know; state is "degraded" while there are any
+};
+
+v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot);
+
+// The leader entry of one service. `now_ns` is CLOCK_MONOTONIC.
+v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns);
+
+v1::Quantiles ToQuantiles(const Histogram& histogram);
+
+// requests = sum of where they went, for one service.
+bool IdentityHolds(const ServiceSnapshot& snapshot);
+
+// "healthy", "suspect", or "standby" while requests go to a standby.
+std::string HealthWord(hr_health health);
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_ADMIN_STATUS_H_

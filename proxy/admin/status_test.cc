@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What status says about a snapshot.
+
+#include "proxy/admin/status.h"
+
+#include <gtest/gtest.h>
+
+#include "proxy/admin/fake_data_plane.h"
+
+namespace hedgerow {
+namespace {
+
+DaemonFacts Facts() {
+  DaemonFacts facts;
+  facts.started_ns = 10'000'000'000;
+  facts.kernel = "6.1.0";
+  return facts;
+}
+
+TEST(BuildStatus, CarriesEveryTermOfTheAccountingIdentity) {
+  FakeDataPlane fake;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  const v1::ServiceStatus& dns = status.services(0);
+  EXPECT_EQ(dns.requests(), 1000u);
+  EXPECT_EQ(dns.requests(), dns.won_by_first() + dns.won_by_rescue() + dns.won_by_failover() + dns.nacked() +
+                                dns.unanswered() + dns.superseded() + dns.evicted() + dns.passed_through() +
+                                dns.in_flight());
+  EXPECT_TRUE(dns.identity_ok());
+  EXPECT_TRUE(status.identity_ok());
+}
+
+TEST(BuildStatus, SaysWhenTheIdentityIsBroken) {
+  FakeDataPlane fake;
+  fake.snapshot.services[0].in_flight = 4;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_FALSE(status.services(0).identity_ok());
+  EXPECT_TRUE(status.services(1).identity_ok());
+  EXPECT_FALSE(status.identity_ok());
+}
+
+TEST(BuildStatus, SharesAndTotals) {
+  FakeDataPlane fake;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.hedges(), 21u);
+  EXPECT_DOUBLE_EQ(status.extra_load(), 0.021);
+  EXPECT_DOUBLE_EQ(status.services(1).extra_load(), 0.0);  // no requests, no division
+  EXPECT_EQ(status.fire_error_ns().count(), 21u);
+  EXPECT_EQ(status.fire_error_ns().max(), 240'000);
+  EXPECT_EQ(status.uptime_ns(), 50'000'000'000);
+  EXPECT_EQ(status.maps().at("requests").used(), 5u);
+  EXPECT_EQ(status.maps().at("requests").size(), 131072u);
+}
+
+TEST(BuildStatus, NamesOnlyReasonsThatHappened) {
+  FakeDataPlane fake;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.services(0).reasons().size(), 1u);
+  EXPECT_EQ(status.services(0).reasons().at("retransmission"), 4u);
+  EXPECT_EQ(status.reasons().at("malformed"), 2u);
+  EXPECT_EQ(status.services(0).counters().at("hedges"), 21u);
+  EXPECT_TRUE(status.services(0).counters().contains("nacks_swallowed"));
+}
+
+TEST(BuildStatus, StateIsTheLeadersHealth) {
+  FakeDataPlane fake;
+  fake.snapshot.services[0].backends[1].health = HR_AWAY;
+  EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).state(), "healthy");
+  fake.snapshot.services[0].leader.leader = 1;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.services(0).leader(), "b");
+  EXPECT_EQ(status.services(0).state(), "standby");
+  EXPECT_EQ(status.services(0).backends(0).role(), "standby");
+  EXPECT_EQ(status.services(0).backends(1).role(), "leader");
+}
+
+TEST(BuildStatus, SuspectAfterIsThreeTimesP99ButAtLeastTheMinimum) {
+  FakeDataPlane fake;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.services(0).backends(0).suspect_after_ns(), 9'000'000);
+  EXPECT_EQ(status.services(0).backends(1).suspect_after_ns(), 5'000'000);
+}
+
+TEST(BuildStatus, AProblemDegradesIt) {
+  FakeDataPlane fake;
+  DaemonFacts facts = Facts();
+  EXPECT_EQ(BuildStatus(FakeConfig(), facts, fake.snapshot).state(), "running");
+  facts.problems = {"uplink eth1 is gone"};
+  EXPECT_EQ(BuildStatus(FakeConfig(), facts, fake.snapshot).state(), "degraded");
+}
+
+}  // namespace
+}  // namespace hedgerow

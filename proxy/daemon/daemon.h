@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The life of hedgerowd: checks, start, serving, end. Called by main.cc with
+// the configuration already loaded.
+
+#ifndef HEDGEROW_PROXY_DAEMON_DAEMON_H_
+#define HEDGEROW_PROXY_DAEMON_DAEMON_H_
+
+#include <string>
+
+#include "proxy/api/config.pb.h"
+#include "proxy/daemon/readiness.h"
+
+namespace hedgerow {
+
+// Returns the exit code. Everything made is removed by then, whatever it is.
+int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness);
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DAEMON_DAEMON_H_

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Repairs and periodic work; see the header.
+
+#include "proxy/daemon/guardian.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "proxy/daemon/log.h"
+#include "proxy/net/clock_qdisc.h"
+
+namespace hedgerow {
+namespace {
+
+// A lost clock packet costs hedges until it is found: looked for ten times a second, which reads a few words.
+constexpr absl::Duration kTick = absl::Milliseconds(100);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& config, const Topology& topology,
+                                                          ProxyInstance& instance, DaemonFacts& facts,
+                                                          EventLoop& loop,
+                                                          std::function<void(const std::string&)> give_up) {
+  std::unique_ptr<Guardian> guardian(new Guardian(config, topology, instance, facts, std::move(give_up)));
+  for (const v1::Service& service : config.services()) {
+    guardian->windows_.emplace_back(static_cast<size_t>(service.backends_size()));
+  }
+  absl::StatusOr<net::Watcher> watcher = guardian->MakeWatcher();
+  if (!watcher.ok()) return watcher.status();
+  guardian->watcher_ = std::make_unique<net::Watcher>(*std::move(watcher));
+  Guardian* self = guardian.get();
+  absl::Status status = loop.Watch(self->watcher_->fd(), [self] { self->OnEvents(); });
+  if (status.ok()) status = loop.Every(kTick, [self] { self->EveryTick(); });
+  if (status.ok()) status = loop.Every(absl::Seconds(1), [self] { self->EverySecond(); });
+  if (!status.ok()) return status;
+  return guardian;
+}
+
+absl::StatusOr<net::Watcher> Guardian::MakeWatcher() const {
+  net::WatchSpec spec;
+  const OwnLinks& links = instance_.links();
+  spec.ifindexes = {links.proxy.link.ifindex, links.proxy.peer.ifindex, links.clock.link.ifindex,
+                    links.clock.peer.ifindex};
+  spec.routes = instance_.routes();
+  for (const auto& [ifindex, link] : topology_.uplinks) {
+    spec.ifindexes.push_back(ifindex);
+    const auto addresses = net::ListAddresses(ifindex);
+    if (!addresses.ok()) return addresses.status();
+    for (const net::AddressInfo& address : *addresses) {
+      const bool used = std::any_of(spec.routes.begin(), spec.routes.end(),
+                                    [&](const auto& route) { return route.source == address.address; });
+      if (used) spec.addresses.push_back(address);
+    }
+  }
+  return net::Watcher::Start(spec);
+}
+
+void Guardian::OnEvents() {
+  const auto events = watcher_->Drain();
+  if (resting_) return;
+  if (!events.ok()) {
+    LogError("watching the network: ", std::string(events.status().message()));
+    return;
+  }
+  for (const net::WatchEvent& event : *events) OnEvent(event);
+  if (!events->empty()) {
+    Repair();
+    UpdateProblems();
+  }
+}
+
+void Guardian::OnEvent(const net::WatchEvent& event) {
+  LogWarning("network: ", event.ToString());
+  if (topology_.uplinks.contains(event.ifindex)) {
+    OnUplink(event);
+  } else if (event.kind == net::WatchKind::kLinkGone) {
+    give_up_(absl::StrCat("our own interface was removed by somebody else (", event.ToString(), ")"));
+  } else if (event.ifindex == instance_.links().clock.link.ifindex) {
+    RepairClock();
+  }
+}
+
+void Guardian::OnUplink(const net::WatchEvent& event) {
+  for (UplinkFacts& uplink : facts_.uplinks) {
+    if (uplink.ifindex != event.ifindex) continue;
+    if (event.kind == net::WatchKind::kLinkGone || event.kind == net::WatchKind::kLinkDown) uplink.up = false;
+    if (event.kind == net::WatchKind::kLinkUp) uplink.up = true;
+  }
+  if (event.kind == net::WatchKind::kLinkGone && gone_uplinks_.insert(event.ifindex).second) {
+    LogError("uplink ", topology_.uplinks.at(event.ifindex).name, " is gone: its backends cannot be reached");
+    if (gone_uplinks_.size() == topology_.uplinks.size()) {
+      LogError("no uplink is left; ending in ", absl::FormatDuration(kLastUplinkGrace));
+      last_uplink_gone_ = absl::Now();
+    }
+  }
+  // Our filter went with a clsact qdisc that somebody removed. TCX programs are not touched by that.
+  if (event.kind == net::WatchKind::kQdiscChanged) {
+    const absl::Status status = instance_.CheckAttachments();
+    if (!status.ok()) give_up_(std::string(status.message()));
+  }
+}
+
+void Guardian::Repair() {
+  const ProxyInstance::Restored restored = instance_.Restore();
+  facts_.links_restored += static_cast<uint64_t>(restored.links);
+  facts_.routes_restored += static_cast<uint64_t>(restored.routes);
+  if (restored.links + restored.routes > 0) {
+    LogInfo("restored ", restored.links, " links and ", restored.routes, " routes");
+  }
+  if (restored.problems != repair_problems_) {
+    for (const std::string& problem : restored.problems) LogError(problem);
+  }
+  repair_problems_ = restored.problems;
+}
+
+// Somebody replaced or removed the clock's queueing discipline. Its packet is lost with it; the watchdog sends
+// another.
+void Guardian::RepairClock() {
+  const int ifindex = instance_.links().clock.link.ifindex;
+  if (net::ListClockClasses(ifindex).ok()) return;
+  net::ClockQdiscOptions options;
+  const DataPlaneSpec defaults;
+  options.period_ns.assign(defaults.clock_period_ns.begin(), defaults.clock_period_ns.end());
+  const absl::Status status = net::InstallClockQdisc(ifindex, options);
+  if (status.ok()) {
+    LogInfo("restored the clock's queueing discipline");
+  } else {
+    give_up_(
+        absl::StrCat("the clock's queueing discipline cannot be restored: ", std::string(status.message())));
+  }
+}
+
+void Guardian::EveryTick() {
+  if (resting_) return;
+  const auto restarted = instance_.data_plane().CheckClock();
+  if (restarted.ok() && *restarted) LogWarning("the clock's packet was lost; sent another");
+}
+
+void Guardian::EverySecond() {
+  if (resting_) return;
+  if (absl::Now() - last_uplink_gone_ >= kLastUplinkGrace) {
+    last_uplink_gone_ = absl::InfiniteFuture();
+    give_up_("every uplink is gone; no backend can be reached");
+    return;
+  }
+  // What could not be repaired at the event (an address that comes back later) is tried again.
+  if (!repair_problems_.empty()) Repair();
+  const auto snapshot = instance_.data_plane().Read(/*histograms=*/true);
+  data_plane_problem_ = snapshot.ok() ? "" : std::string(snapshot.status().message());
+  if (snapshot.ok()) {
+    for (size_t i = 0; i < snapshot->services.size() && i < windows_.size(); ++i) {
+      const ServiceSnapshot& service = snapshot->services[i];
+      for (size_t j = 0; j < service.backends.size() && j < windows_[i].size(); ++j) {
+        const uint64_t p99_ns = windows_[i][j].P99Ns(snapshot->taken_ns, service.backends[j].answer_times);
+        const absl::Status status = instance_.data_plane().SetBackendP99(service.name, j, p99_ns);
+        if (!status.ok()) data_plane_problem_ = std::string(status.message());
+      }
+    }
+  }
+  UpdateProblems();
+}
+
+void Guardian::UpdateProblems() {
+  std::vector<std::string> problems;
+  for (const int ifindex : gone_uplinks_) {
+    problems.push_back(absl::StrCat("uplink ", topology_.uplinks.at(ifindex).name, " is gone"));
+  }
+  problems.insert(problems.end(), repair_problems_.begin(), repair_problems_.end());
+  if (!data_plane_problem_.empty()) problems.push_back(absl::StrCat("the data plane: ", data_plane_problem_));
+  facts_.problems = std::move(problems);
+}
+
+}  // namespace hedgerow

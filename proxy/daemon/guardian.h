@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Looks after a running proxy: repairs what somebody took away (routes, links,
+// the clock's queueing discipline), notices uplinks that vanish, and does the
+// periodic work (answer windows, clock watchdog). Lives on the event loop.
+//
+// Policy for uplinks: while others remain the daemon goes on, degraded, and
+// says so in status. When the last one is gone it waits kLastUplinkGrace, so
+// that `status` can tell what happened, and then ends with an error.
+
+#ifndef HEDGEROW_PROXY_DAEMON_GUARDIAN_H_
+#define HEDGEROW_PROXY_DAEMON_GUARDIAN_H_
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "proxy/admin/status.h"
+#include "proxy/api/config.pb.h"
+#include "proxy/daemon/answer_windows.h"
+#include "proxy/daemon/event_loop.h"
+#include "proxy/daemon/proxy_instance.h"
+#include "proxy/net/watch.h"
+
+namespace hedgerow {
+
+inline constexpr absl::Duration kLastUplinkGrace = absl::Seconds(10);
+
+class Guardian {
+ public:
+  // `give_up` is called, once, with what cannot be repaired. All references must outlive the guardian.
+  static absl::StatusOr<std::unique_ptr<Guardian>> Start(const v1::Config& config, const Topology& topology,
+                                                         ProxyInstance& instance, DaemonFacts& facts,
+                                                         EventLoop& loop,
+                                                         std::function<void(const std::string&)> give_up);
+
+  // No repairs from here on: the proxy is being taken down.
+  void Rest() { resting_ = true; }
+
+ private:
+  Guardian(const v1::Config& config, const Topology& topology, ProxyInstance& instance, DaemonFacts& facts,
+           std::function<void(const std::string&)> give_up)
+      : config_(config),
+        topology_(topology),
+        instance_(instance),
+        facts_(facts),
+        give_up_(std::move(give_up)) {}
+
+  absl::StatusOr<net::Watcher> MakeWatcher() const;
+  void OnEvents();
+  void OnEvent(const net::WatchEvent& event);
+  void OnUplink(const net::WatchEvent& event);
+  void Repair();
+  void RepairClock();
+  void EverySecond();
+  void EveryTick();
+  void UpdateProblems();
+
+  const v1::Config& config_;
+  const Topology& topology_;
+  ProxyInstance& instance_;
+  DaemonFacts& facts_;
+  std::function<void(const std::string&)> give_up_;
+  std::unique_ptr<net::Watcher> watcher_;
+  std::vector<std::vector<AnswerWindows>> windows_;  // by service, by backend
+  std::set<int> gone_uplinks_;
+  absl::Time last_uplink_gone_ = absl::InfiniteFuture();
+  std::vector<std::string> repair_problems_;
+  std::string data_plane_problem_;
+  bool resting_ = false;
+};
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DAEMON_GUARDIAN_H_

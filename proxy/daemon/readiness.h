@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a starting daemon tells whoever started it that it is ready, or why it
+// is not: `hedgerow up` passes a pipe, systemd a notification socket. One
+// message is sent, once.
+
+#ifndef HEDGEROW_PROXY_DAEMON_READINESS_H_
+#define HEDGEROW_PROXY_DAEMON_READINESS_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace hedgerow {
+
+// Exit codes of the daemon and the CLI (docs/cli.md).
+enum ExitCode {
+  kExitOk = 0,
+  kExitFailure = 1,
+  kExitUsage = 2,  // also: the configuration has errors
+  kExitNotRunning = 3,
+  kExitMissingCapability = 4,
+};
+
+struct StartReport {
+  bool ready = false;
+  int exit_code = kExitFailure;
+  std::string text;  // the error, empty when ready
+};
+
+class Readiness {
+ public:
+  // `fd` of a pipe's writing end, or -1. Closed by the report.
+  explicit Readiness(int fd) : fd_(fd) {}
+  Readiness(const Readiness&) = delete;
+  ~Readiness();
+
+  void Ready();
+  void Failed(int exit_code, absl::string_view text);
+  // For systemd only: the end has begun.
+  static void Stopping();
+
+ private:
+  void Send(const std::string& message);
+  int fd_;
+};
+
+// Reads the pipe's other end to its end. A daemon that died without a word is a failure too.
+StartReport ReadStartReport(int fd);
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DAEMON_READINESS_H_

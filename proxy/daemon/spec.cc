@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the data plane is told; see the header.
+
+#include "proxy/daemon/spec.h"
+
+namespace hedgerow {
+namespace {
+
+hr_profile MakeProfile(const v1::Service& service) {
+  if (service.profile() != v1::PROFILE_RAW) return DnsProfile();
+  const v1::RawProfile& raw = service.raw();
+  return RawProfile(static_cast<uint16_t>(raw.request_offset()), static_cast<uint16_t>(raw.request_length()),
+                    static_cast<uint16_t>(raw.reply_offset()), static_cast<uint16_t>(raw.reply_length()));
+}
+
+ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path) {
+  ServiceSpec spec;
+  spec.name = service.name();
+  spec.vip = service.vip();
+  spec.port = static_cast<uint16_t>(service.port());
+  spec.profile = MakeProfile(service);
+  spec.delay_ns = static_cast<uint64_t>(service.delay_ns());
+  spec.deadline_ns = static_cast<uint64_t>(service.deadline_ns());
+  spec.linger_ns = static_cast<uint64_t>(service.linger_ns());
+  spec.election_timeout_ns = static_cast<uint64_t>(service.election_timeout_ns());
+  spec.suspect_min_ns = static_cast<uint64_t>(service.suspect_min_ns());
+  spec.attempts = service.attempts();
+  spec.budget_ppm = service.budget_ppm();
+  spec.budget_burst = service.budget_burst();
+  for (int i = 0; i < service.backends_size(); ++i) {
+    const v1::Backend& backend = service.backends(i);
+    if (backend.name() == service.primary()) spec.primary = static_cast<uint32_t>(i);
+    spec.backends.push_back({backend.name(), backend.address(), static_cast<uint16_t>(backend.port()),
+                             static_cast<uint32_t>(path.uplinks.at(static_cast<size_t>(i)))});
+  }
+  return spec;
+}
+
+}  // namespace
+
+DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links) {
+  DataPlaneSpec spec;
+  for (int i = 0; i < config.services_size(); ++i) {
+    spec.services.push_back(MakeService(config.services(i), topology.services.at(static_cast<size_t>(i))));
+  }
+  spec.max_requests = config.limits().requests();
+  spec.max_parked = config.limits().parked();
+  spec.max_flows = config.limits().flows();
+  spec.max_fragments = config.limits().fragments();
+  spec.proxy_ifindex = static_cast<uint32_t>(links.proxy.link.ifindex);
+  spec.proxy_mac = links.proxy.link.mac;
+  spec.clock_out_ifindex = static_cast<uint32_t>(links.clock.link.ifindex);
+  spec.clock_in_ifindex = static_cast<uint32_t>(links.clock.peer.ifindex);
+  return spec;
+}
+
+}  // namespace hedgerow

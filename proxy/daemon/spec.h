@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Configuration and topology to what the data plane is told. Pure.
+
+#ifndef HEDGEROW_PROXY_DAEMON_SPEC_H_
+#define HEDGEROW_PROXY_DAEMON_SPEC_H_
+
+#include "proxy/api/config.pb.h"
+#include "proxy/daemon/topology.h"
+#include "proxy/data_plane/data_plane.h"
+
+namespace hedgerow {
+
+struct OwnLinks {
+  net::VethPair proxy;  // hr0 and its peer
+  net::VethPair clock;  // the end with the queueing discipline, and the end whose ingress runs the clock
+};
+
+DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links);
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DAEMON_SPEC_H_

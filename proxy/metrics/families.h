@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A data plane snapshot as Prometheus metric families. Pure; the exporter
+// calls it for every scrape. docs/metrics.md lists each family.
+
+#ifndef HEDGEROW_PROXY_METRICS_FAMILIES_H_
+#define HEDGEROW_PROXY_METRICS_FAMILIES_H_
+
+#include <vector>
+
+#include <prometheus/metric_family.h>
+
+#include "proxy/admin/status.h"
+#include "proxy/api/config.pb.h"
+#include "proxy/data_plane/data_plane.h"
+
+namespace hedgerow {
+
+std::vector<prometheus::MetricFamily> BuildFamilies(const v1::Config& config, const DaemonFacts& facts,
+                                                    const Snapshot& snapshot);
+
+// The kernel's 432 buckets merged into two an octave from 16 us to 34 s. The bounds are edges of the kernel's
+// own buckets, so that no count is split by guessing.
+prometheus::ClientMetric::Histogram ToPrometheus(const Histogram& histogram);
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_METRICS_FAMILIES_H_

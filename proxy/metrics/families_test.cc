@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Names, labels and histograms of the metrics.
+
+#include "proxy/metrics/families.h"
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proxy/admin/fake_data_plane.h"
+#include "proxy/data_plane/names.h"
+
+namespace hedgerow {
+namespace {
+
+std::vector<prometheus::MetricFamily> Families() {
+  FakeDataPlane fake;
+  return BuildFamilies(FakeConfig(), DaemonFacts(), fake.snapshot);
+}
+
+TEST(BuildFamilies, FollowsTheNamingRules) {
+  std::set<std::string> names;
+  for (const auto& family : Families()) {
+    EXPECT_TRUE(names.insert(family.name).second) << family.name << " twice";
+    EXPECT_TRUE(absl::StartsWith(family.name, "hedgerow_")) << family.name;
+    EXPECT_EQ(family.type == prometheus::MetricType::Counter, absl::EndsWith(family.name, "_total"))
+        << family.name;
+    EXPECT_EQ(family.type == prometheus::MetricType::Histogram,
+              absl::EndsWith(family.name, "_seconds") && family.name != "hedgerow_uptime_seconds")
+        << family.name;
+    EXPECT_FALSE(family.help.empty()) << family.name;
+  }
+  for (int i = 0; i < HR_COUNTER_COUNT; ++i) {
+    if (CounterName(i).empty()) continue;
+    EXPECT_TRUE(names.contains(absl::StrCat("hedgerow_", CounterName(i), "_total"))) << CounterName(i);
+  }
+}
+
+TEST(BuildFamilies, NoSeriesIsGivenTwice) {
+  for (const auto& family : Families()) {
+    std::set<std::vector<prometheus::ClientMetric::Label>> series;
+    for (const auto& metric : family.metric) {
+      auto labels = metric.label;
+      std::sort(labels.begin(), labels.end());
+      EXPECT_TRUE(series.insert(labels).second) << family.name;
+    }
+  }
+}
+
+TEST(BuildFamilies, EveryFamilyIsDocumented) {
+  std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/metrics.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const auto& family : Families()) {
+    EXPECT_TRUE(absl::StrContains(text.str(), absl::StrCat("`", family.name, "`"))) << family.name;
+  }
+}
+
+TEST(ToPrometheus, CountsEverySampleOnceAndInItsPlace) {
+  Histogram histogram;
+  uint64_t recorded = 0;
+  for (uint64_t ns = 100; ns < 100'000'000'000; ns = ns * 5 / 4) {
+    Record(histogram, ns, 1);
+    ++recorded;
+  }
+  const auto out = ToPrometheus(histogram);
+  EXPECT_EQ(out.sample_count, recorded);
+  EXPECT_EQ(out.bucket.back().cumulative_count, recorded);
+  double last_bound = 0;
+  uint64_t last_count = 0;
+  for (const auto& bucket : out.bucket) {
+    EXPECT_GT(bucket.upper_bound, last_bound);
+    EXPECT_GE(bucket.cumulative_count, last_count);
+    last_bound = bucket.upper_bound;
+    last_count = bucket.cumulative_count;
+    uint64_t below = 0;
+    for (uint64_t ns = 100; ns < 100'000'000'000; ns = ns * 5 / 4) {
+      if (static_cast<double>(ns) / 1e9 < bucket.upper_bound) ++below;
+    }
+    EXPECT_EQ(bucket.cumulative_count, below) << bucket.upper_bound;
+  }
+  EXPECT_LT(out.bucket.size(), 50u);
+}
+
+TEST(ToPrometheus, AnEmptyHistogramIsAllZeros) {
+  const auto out = ToPrometheus(Histogram());
+  EXPECT_EQ(out.sample_count, 0u);
+  EXPECT_EQ(out.sample_sum, 0);
+  for (const auto& bucket : out.bucket) EXPECT_EQ(bucket.cumulative_count, 0u);
+}
+
+}  // namespace
+}  // namespace hedgerow
