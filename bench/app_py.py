@@ -109,6 +109,7 @@ class Client:
         self.counters = collections.Counter()
         self.cpu_s, self.wall_ns = (0.0, 0.0), 0
         self.window: list[int] = []
+        self.records: list[str] = []
 
     # -- the loop ------------------------------------------------------------------------------------------
 
@@ -243,6 +244,10 @@ class Client:
             return
         self.counters["answered" if answered else "timeouts"] += 1
         self.latency.record(end_ns - request.intended_ns)
+        if self.flags.csv:
+            latency_us = (end_ns - request.intended_ns) / 1e3 if answered else ""
+            self.records.append(f"{request.seq},{(request.intended_ns - self.start_ns) / 1e3},"
+                                f"{(request.sent_ns - request.intended_ns) / 1e3},{latency_us},,")
         if answered and self.flags.progress:
             self.window.append(end_ns - request.intended_ns)
         if self.latency.count == self.flags.requests:
@@ -313,6 +318,7 @@ def parse_flags(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--names", type=lambda text: text.split(","), default=[])
     parser.add_argument("--mode", default="")
     parser.add_argument("--out", default="")
+    parser.add_argument("--csv", default="")
     parser.add_argument("--progress", action="store_true")
     flags = parser.parse_args(argv)
     if flags.seconds > 0:
@@ -328,6 +334,9 @@ def main(argv: list[str]) -> int:
     flags = parse_flags(argv)
     client = Client(flags)
     client.run()
+    if flags.csv:
+        with open(flags.csv, "w", encoding="ascii") as file:
+            file.write("\n".join(["seq,intended_us,send_lag_us,latency_us,fire_error_us,winner", *client.records, ""]))
     text = json.dumps(client.report()) + "\n"
     if flags.out:
         with open(flags.out, "w", encoding="ascii") as file:

@@ -17,7 +17,7 @@ from bench import cpu_time, product
 from bench.client_run import MODES, ClientRun, Destinations, command, run_client
 from bench.manifest import config_hash, manifest
 from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
-from bench.replicas import BenchServer, ip_packets_received, stress
+from bench.replicas import BenchServer, packets_received, stress
 from deploy.lab import VIP_RAW, Lab
 
 NAME = "seed-hedge"
@@ -94,10 +94,10 @@ class Experiment:
             proxy = None
             if mode == "wheel":
                 proxy = stack.enter_context(product.Product(self.lab.client, "bench-seed", [self.service]))
-            before = sum(ip_packets_received(host) for host in replicas)
+            before = sum(packets_received(host) for host in replicas)
             client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()],
                                 stress=stress_pids)
-            received = sum(ip_packets_received(host) for host in replicas) - before
+            received = sum(packets_received(host) for host in replicas) - before
             status = proxy.status_at_rest() if proxy else None
         config = {"mode": mode, "variant": variant.name, "load": load, "client": argv[1:],
                   "server": [flag for flag in server_flags if not flag.startswith("--seed")],

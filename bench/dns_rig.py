@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A DNS service of two real servers (nsd is the primary, knot the standby), clients of every mode, and a primary that
+is stopped for a second in every ten. Shared by the demo and by bench/dns_stall.py.
+"""
+
+import contextlib
+import dataclasses
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import product
+from bench.client_run import ClientRun, Destinations, command, run_client
+from bench.replicas import BenchServer, packets_received
+from deploy.lab import VIP_DNS, Lab
+from deploy.lab.servers import Knot, Nsd
+from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+
+DELAY = "10ms"
+PORT = 53
+_PORT_BEHIND_RELAY = 5300
+_NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
+# Twice the longest stall: a client that waits the stall out is answered, and only what was dropped is lost.
+_CLIENT_FLAGS = ("--workload=dns", f"--names={_NAMES}", "--loop=open", "--timeout=2s", "--linger=500ms", "--warmup=200")
+
+
+class Staller:
+    """Stops and wakes a server by the clock, in a thread. Started by the first measured request, so that every mode
+    meets the stalls at the same requests; a stopped server is always woken at the end."""
+
+    first_after_s = 3.0
+    every_s = 10.0
+    for_s = 1.0
+
+    def __init__(self, server: Nsd):
+        self.server = server
+        self.stopped = False
+        self.stalls = 0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def end(self) -> None:
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        wait_s = self.first_after_s
+        while not self._end.wait(wait_s):
+            self.server.stall()
+            self.stopped = True
+            self.stalls += 1
+            try:
+                self._end.wait(self.for_s)
+            finally:
+                self.server.resume()
+                self.stopped = False
+            wait_s = self.every_s - self.for_s
+
+
+@dataclasses.dataclass
+class DnsRun:
+    client: ClientRun
+    stalls: int
+    replica_packets: int
+    status: dict | None
+
+    def figures(self, mode: str) -> dict:
+        """What both experiments report of a run."""
+        summary = self.client.summary
+        figures = {key: summary[key] for key in (
+            "n", "lost", "timeouts", "wrong", "duplicates", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms",
+            "fire_error_p50_us", "fire_error_p99_us", "hedges")}
+        figures["suspected"] = 0
+        if self.status is not None:
+            seen = product.service_figures(self.status, "dns")
+            figures.update({key: seen[key] for key in ("fire_error_p50_us", "fire_error_p99_us", "hedges",
+                                                       "suspected", "failover_sends", "identity_ok")})
+        sent = summary["n"] + summary["warmup"]
+        return {"mode": mode, **figures, "stalls": self.stalls, "extra_load": (self.replica_packets - sent) / sent,
+                "cpu_us_per_request": self.client.spent.experiment_us / summary["n"]}
+
+
+class DnsRig:
+    """Servers are up inside the `with` block. With `answer_delay` every answer of both servers is held that long."""
+
+    def __init__(self, lab: Lab, instance: str, answer_delay: str = ""):
+        self.lab = lab
+        a, b = lab.replica("a"), lab.replica("b")
+        port = _PORT_BEHIND_RELAY if answer_delay else PORT
+        self.primary, self.standby = Nsd(a, port), Knot(b, port)
+        self.to = Destinations(f"{a.ipv4}:{PORT}", f"{b.ipv4}:{PORT}", f"{VIP_DNS[0]}:{PORT}")
+        self.service = product.service("dns", VIP_DNS[0], PORT, "dns", {"a": a.ipv4, "b": b.ipv4}, delay=DELAY)
+        self.answer_delay = answer_delay
+        self._instance = instance
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> "DnsRig":
+        with contextlib.ExitStack() as stack:
+            for server in (self.primary, self.standby):
+                stack.enter_context(server)
+                if self.answer_delay:
+                    stack.enter_context(BenchServer(server.host, "hr-delay-relay", [
+                        f"--listen={server.host.ipv4}:{PORT}", f"--server={server.host.ipv4}:{_PORT_BEHIND_RELAY}",
+                        f"--delay={self.answer_delay}"]))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._stack.__exit__(*exc)
+
+    def keep(self) -> None:
+        """Leaves the servers running when the block ends."""
+        self._stack.pop_all()
+
+    def hedgerow(self) -> product.Product:
+        return product.Product(self.lab.client, self._instance, [self.service])
+
+    def config(self, mode: str, rate: int, seconds: float, stall: bool) -> dict:
+        """The settings of a run, for the manifest."""
+        return {"mode": mode, "client": command(mode, self.to, self._flags(rate, seconds), DELAY)[1:],
+                "answer_delay": self.answer_delay, "product": [self.service] if mode == "wheel" else None,
+                "stall": [Staller.first_after_s, Staller.every_s, Staller.for_s] if stall else None,
+                "servers": [self.primary.name, self.standby.name]}
+
+    def run(self, mode: str, *, rate: int, seconds: float, stall: bool, csv: Path | None = None,
+            proxy: product.Product | None = None,
+            on_tick: Callable[[dict, Staller], None] | None = None) -> DnsRun:
+        """One client run; mode `wheel` needs `proxy`, which must be up."""
+        staller = Staller(self.primary)
+
+        def on_event(event: dict) -> None:
+            if event["event"] == "measuring" and stall:
+                staller.start()
+            if event["event"] == "measured":
+                staller.end()
+            if on_tick is not None:
+                on_tick(event, staller)
+
+        argv = command(mode, self.to, self._flags(rate, seconds), DELAY)
+        if csv is not None:
+            argv.append(f"--csv={csv}")
+        replicas = [self.primary.host, self.standby.host]
+        before = sum(packets_received(host) for host in replicas)
+        try:
+            client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()],
+                                on_event=on_event)
+        finally:
+            staller.end()
+        received = sum(packets_received(host) for host in replicas) - before
+        return DnsRun(client, staller.stalls, received, proxy.status_at_rest() if proxy is not None else None)
+
+    @staticmethod
+    def _flags(rate: int, seconds: float) -> list[str]:
+        return [*_CLIENT_FLAGS, f"--rate={rate}", f"--seconds={seconds}"]

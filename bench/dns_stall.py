@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real DNS service at 1,000 queries/s whose primary is stopped for one second in every ten; and, as the opposite
+case, a service whose two servers are both slower than the hedge delay, where hedging must keep to its budget.
+
+Run by `./dev bench dns-stall`; writes results/dns-stall/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+
+from bench import cpu_time
+from bench.client_run import MODES
+from bench.dns_rig import DnsRig
+from bench.manifest import config_hash, manifest
+from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
+from deploy.lab import Lab
+
+NAME = "dns-stall"
+RATE = 1000
+BUDGET, DELAY_MS = 0.05, 10.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    name: str
+    seconds: float
+    stall: bool
+    answer_delay: str
+    modes: tuple[str, ...]
+
+
+VARIANTS = {variant.name: variant for variant in (
+    Variant("stalled", 30, True, "", MODES),
+    # 1.5 times the delay: every request is slow enough to be hedged, and none of them is anybody's fault.
+    Variant("slow", 10, False, "15ms", ("baseline", "app-cc", "wheel")))}
+
+_MEDIANS = ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms", "extra_load", "cpu_us_per_request")
+_SUMS = ("n", "lost", "timeouts", "wrong", "duplicates", "hedges", "suspected", "stalls")
+
+
+def row_of(mode: str, variant: str, runs: list[dict]) -> dict:
+    """Percentiles and costs are medians over the runs; counts are sums; extra_load_max is the worst run's."""
+    fire_errors = [run["fire_error_p99_us"] for run in runs if run["hedges"] > 0]
+    return {"mode": mode, "variant": variant, "load": "idle", "runs": len(runs),
+            **{key: sum(run[key] for run in runs) for key in _SUMS},
+            **{key: median(run[key] for run in runs) for key in _MEDIANS},
+            "extra_load_max": max(run["extra_load"] for run in runs),
+            "fire_error_p50_us": median(run["fire_error_p50_us"] for run in runs if run["hedges"]) if fire_errors
+            else None,
+            "fire_error_p99_us": median(fire_errors) if fire_errors else None,
+            "config_hash": runs[0]["config_hash"]}
+
+
+def must_show(rows: list[dict]) -> list:
+    found = {(row["mode"], row["variant"]): row for row in rows}
+    stalled, slow = found.get(("wheel", "stalled"), {}), found.get(("wheel", "slow"), {})
+    return [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10),
+            at_least("stalled: stalls met by the wheel", stalled.get("stalls"), 1),
+            at_most("stalled: wheel p99 (delay + 2 ms)", stalled.get("p99_ms"), DELAY_MS + 2, "ms"),
+            at_most("stalled: wheel p99.9", stalled.get("p999_ms"), 25, "ms"),
+            at_most("stalled: wheel client time-outs", stalled.get("timeouts"), 0),
+            at_most("both slow: wheel extra_load, worst run (budget + 1 point)", slow.get("extra_load_max"),
+                    BUDGET + 0.01),
+            at_least("both slow: wheel hedges", slow.get("hedges"), 1),
+            at_most("both slow: times a backend was SUSPECT", slow.get("suspected"), 0)]
+
+
+def run_once(rig: DnsRig, mode: str, variant: Variant, round_number: int, results: Results,
+             configs: dict[str, dict]) -> dict:
+    with contextlib.ExitStack() as stack:
+        proxy = stack.enter_context(rig.hedgerow()) if mode == "wheel" else None
+        done = rig.run(mode, rate=RATE, seconds=variant.seconds, stall=variant.stall, proxy=proxy)
+    config = rig.config(mode, RATE, variant.seconds, variant.stall)
+    record = {**done.figures(mode), "config_hash": config_hash(config)}
+    configs[record["config_hash"]] = config
+    results.write_raw(f"{variant.name}-{mode}-{round_number:02d}", {
+        **record, "variant": variant.name, "round": round_number, "argv": done.client.argv,
+        "client": done.client.report, "cpu": done.client.spent.as_json(), "replica_packets": done.replica_packets,
+        "status": done.status})
+    return record
+
+
+def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+    cells = {(variant.name, mode): [] for name in arguments.variants for variant in [VARIANTS[name]]
+             for mode in variant.modes if mode in arguments.modes}
+    total, done, started = len(cells) * arguments.rounds, 0, time.monotonic()
+    for round_number in range(1, arguments.rounds + 1):
+        for name in arguments.variants:
+            variant = VARIANTS[name]
+            modes = [mode for mode in variant.modes if mode in arguments.modes]
+            shift = round_number % len(modes) if modes else 0
+            with DnsRig(lab, "bench-dns", variant.answer_delay) as rig:
+                for mode in modes[shift:] + modes[:shift]:
+                    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+                    record = run_once(rig, mode, variant, round_number, results, configs)
+                    cells[name, mode].append(record)
+                    done += 1
+                    left_s = (time.monotonic() - started) / done * (total - done)
+                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] round {round_number} {name:7} {mode:8} p99 "
+                          f"{record['p99_ms']:8.2f} ms  p99.9 {record['p999_ms']:8.2f} ms  time-outs "
+                          f"{record['timeouts']}  extra load {record['extra_load']:.4f}", flush=True)
+    return [row_of(mode, name, runs) for (name, mode), runs in cells.items()]
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    names = lambda text: text.split(",")  # noqa: E731
+    parser = argparse.ArgumentParser(prog="bench dns-stall", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--variants", type=names, default=list(VARIANTS))
+    parser.add_argument("--modes", type=names, default=list(MODES))
+    parser.add_argument("--quiet-wait", type=float, default=30.0,
+                        help="seconds to wait at most for an idle machine before each run")
+    arguments = parser.parse_args(argv)
+    for given, known in ((arguments.variants, VARIANTS), (arguments.modes, MODES)):
+        for name in given:
+            if name not in known:
+                parser.error(f"'{name}' is none of {', '.join(known)}")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results, configs = Results(NAME), {}
+    with Lab("benchdns", replicas=2) as lab:
+        rows = measure(lab, arguments, results, configs)
+    checks = must_show(rows)
+    results.write_summary(manifest(configs, rounds=arguments.rounds, load_average=os.getloadavg()), rows, checks)
+    print_table(rows, {"variant": "variant", "mode": "mode", "runs": "runs", "n": "n", "timeouts": "time-outs",
+                       "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms",
+                       "extra_load_max": "extra load", "suspected": "suspected", "cpu_us_per_request": "cpu us"})
+    met = print_checks(checks)
+    from plots import dns_stall as plot  # matplotlib is slow to load and not needed before
+    print(f"\nplot: {plot.draw(results.folder)}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
