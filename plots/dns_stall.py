@@ -52,18 +52,19 @@ def _tail(axis, runs: list[dict]) -> None:
 
 
 def _extra_load(axis, rows: list[dict]) -> None:
-    modes = [mode for mode in reversed(style.modes_in(rows))]
+    modes = style.modes_in(rows)[::-1]
+    limit = max(12, 118 * max(row["extra_load_max"] for row in rows))
     for place, mode in enumerate(modes):
         row = next(row for row in rows if row["mode"] == mode)
         label, colour, _, _ = MODES[mode]
         percent = 100 * row["extra_load_max"]
         axis.barh(place, percent, color=colour, height=0.6)
-        axis.text(percent + 1, place, f"{percent:.1f} %", va="center", fontsize=8)
+        axis.text(percent + 0.01 * limit, place, f"{percent:.1f} %", va="center", fontsize=8)
     axis.axvline(5, color="#555555", linewidth=1, linestyle=(0, (2, 2)))
     axis.set_yticks(range(len(modes)), [MODES[mode][0].replace("hedging in the client", "client") for mode in modes],
                     fontsize=8)
-    axis.set_xlim(0, max(12, 115 * max(row["extra_load_max"] for row in rows)))
-    axis.set_xlabel("extra load on the servers (% of requests, worst run; dotted: Hedgerow's budget)", fontsize=9)
+    axis.set_xlim(0, limit)
+    axis.set_xlabel("extra load (% of requests, worst run)\ndotted: the budget for hedges", fontsize=9)
     axis.grid(axis="y", visible=False)
 
 
