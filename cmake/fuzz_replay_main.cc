@@ -2,10 +2,16 @@
 //
 // A main for fuzz targets where libFuzzer is not linked (g++, or a preset without AddressSanitizer). It feeds
 // the target the empty input, every file of the corpus folders named as arguments, and a fixed number of seeded
-// mutations of each. hedgerow_fuzz.cmake links it; ctest runs it as NAME:replay.
+// mutations of each. An input that kills the target is kept in the current folder as crash-NAME, for the
+// corpus. hedgerow_fuzz.cmake links it; ctest runs it as NAME:replay.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -27,9 +33,37 @@ Bytes ReadFile(const std::filesystem::path& path) {
   return Bytes(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
 }
 
+// What the signal handler writes out: it may neither allocate nor format.
+const uint8_t* g_input_data = nullptr;
+size_t g_input_bytes = 0;
+char g_crash_path[256];
+
+void KeepInput(int signal_number) {
+  const int fd = open(g_crash_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (fd >= 0 && write(fd, g_input_data, g_input_bytes) == static_cast<ssize_t>(g_input_bytes)) {
+    constexpr char kSaid[] = "the input is kept in the current folder as ";
+    (void)!write(STDERR_FILENO, kSaid, sizeof(kSaid) - 1);
+    (void)!write(STDERR_FILENO, g_crash_path, std::strlen(g_crash_path));
+    (void)!write(STDERR_FILENO, "\n", 1);
+  }
+  raise(signal_number);  // SA_RESETHAND: now it ends the process as it would have.
+}
+
+void KeepInputOfCrash(const char* program) {
+  const char* slash = std::strrchr(program, '/');
+  std::snprintf(g_crash_path, sizeof(g_crash_path), "crash-%s", slash == nullptr ? program : slash + 1);
+  struct sigaction action = {};
+  action.sa_handler = KeepInput;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
+  for (const int number : {SIGILL, SIGTRAP, SIGABRT, SIGSEGV, SIGBUS, SIGFPE})
+    sigaction(number, &action, nullptr);
+}
+
 void Run(const Bytes& input) {
   // A copy of the exact size, so that a read one past the end meets the allocator's red zone, not slack.
   std::vector<uint8_t> exact(input.begin(), input.end());
+  g_input_data = exact.data();
+  g_input_bytes = exact.size();
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
 }
 
@@ -48,6 +82,7 @@ void Mutate(const Bytes& seed, std::mt19937_64& random) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  KeepInputOfCrash(argv[0]);
   std::vector<Bytes> inputs = {Bytes(), Bytes(kSyntheticInputBytes, 0), Bytes(kSyntheticInputBytes, 0xff)};
   for (int i = 1; i < argc; ++i) {
     if (!std::filesystem::is_directory(argv[i])) {

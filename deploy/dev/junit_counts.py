@@ -14,6 +14,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 OUTPUT_LINES = 40
+# When much fails it is for one reason, and the first few show it.
+SHOWN_FAILURES = 20
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
@@ -105,16 +107,22 @@ def judge_skips(outcomes: list[Outcome], allowed: list[tuple[str, str]]) -> list
 
 
 def print_outcomes(outcomes: list[Outcome]) -> None:
-    for outcome in outcomes:
-        if outcome.state == FAILED:
-            lines = outcome.text.splitlines()
-            print(f"FAILED {outcome.test}")
-            if len(lines) > OUTPUT_LINES:
-                print(f"  | ({len(lines) - OUTPUT_LINES} lines before these; build/log has all)")
-            print("\n".join(f"  | {line}" for line in lines[-OUTPUT_LINES:]))
+    failed = [outcome for outcome in outcomes if outcome.state == FAILED]
+    for index, outcome in enumerate(failed):
+        print(f"FAILED {outcome.test}")
+        if index < SHOWN_FAILURES:
+            print_output(outcome.text)
     for outcome in outcomes:
         if outcome.state == SKIPPED:
             print(f"skipped {outcome.test}: {outcome.text}")
+
+
+def print_output(text: str) -> None:
+    lines = text.splitlines()
+    if len(lines) > OUTPUT_LINES:
+        print(f"  | ({len(lines) - OUTPUT_LINES} lines before these; build/log has all)")
+    for line in lines[-OUTPUT_LINES:]:
+        print(f"  | {line}")
 
 
 def main(argv: list[str]) -> int:
