@@ -45,9 +45,12 @@ def _ms(value: float) -> str:
 def _timeline(axis, mode: str, path: Path, stall: list[float]) -> None:
     slots: dict[int, list[float]] = {}
     with open(path, encoding="ascii") as file:
-        for line in csv.DictReader(file):
-            latency_ms = float(line["latency_us"]) / 1e3 if line["latency_us"] else _GIVEN_UP_MS
-            slots.setdefault(int(float(line["intended_us"]) / 1e6 / _SLOT_S), []).append(latency_ms)
+        lines = list(csv.DictReader(file))
+    # The stalls count from the first measured request, which comes after the warm-up.
+    origin_us = min(float(line["intended_us"]) for line in lines)
+    for line in lines:
+        latency_ms = float(line["latency_us"]) / 1e3 if line["latency_us"] else _GIVEN_UP_MS
+        slots.setdefault(int((float(line["intended_us"]) - origin_us) / 1e6 / _SLOT_S), []).append(latency_ms)
     _, colour, _, _ = MODES[mode]
     x = [slot * _SLOT_S for slot in sorted(slots)]
     slowest = [max(slots[slot]) for slot in sorted(slots)]
@@ -57,11 +60,11 @@ def _timeline(axis, mode: str, path: Path, stall: list[float]) -> None:
     first_s, every_s, for_s = stall
     while first_s < x[-1]:
         axis.axvspan(first_s, first_s + for_s, color="#cccccc", alpha=0.6, linewidth=0)
-        axis.text(first_s + for_s / 2, 2200, "stopped", ha="center", va="top", fontsize=7, color="#444444")
+        axis.text(first_s + for_s / 2, 5500, "stopped", ha="center", va="top", fontsize=7, color="#444444")
         first_s += every_s
     axis.axhline(10, color="#999999", linewidth=0.8)
     axis.set_yscale("log")
-    axis.set_ylim(0.05, 3000)
+    axis.set_ylim(0.05, 7000)
     axis.set_yticks([0.1, 1, 10, 100, 1000], ["0.1", "1", "10", "100", "1000"])
     axis.minorticks_off()
     axis.set_xlim(0, x[-1] + _SLOT_S)

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What parking costs: the same service with every request parked (`wheel`, the default) and with none (`none`,
+attempts: 1), at 1,000/s, at 20,000/s and at the highest rate without loss.
+
+Answers come at once from an echo server, so parking and the clock are pure overhead. Time per run of each kernel
+program, CPU per request, laps of the clock. Run by `./dev bench parking`; writes results/parking/ and exits 1 when
+something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import os
+import sys
+import time
+
+from bench import bpf_stats, cpu_time, product
+from bench.client_run import ClientRun, Destinations, command, run_client
+from bench.manifest import config_hash, manifest
+from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
+from bench.replicas import BenchServer
+from deploy.lab import VIP_RAW, Lab
+
+NAME = "parking"
+PORT = 9000
+MODES = ("none", "wheel")
+RATES = {"1000": 1_000, "20000": 20_000}
+HIGHEST = "highest"
+PROGRAMS = ("hr_splitter", "hr_reply", "hr_clock")
+REST_S = 10.0
+# The client has a CPU of its own where there are two: the scheduler moving it about is not what is measured.
+_CLIENT_CPU, _SERVER_CPU = "0", "1"
+# From one trial to the next; the climb ends at the second trial in a row that fails.
+_CLIMB = 1.12
+_CLIMB_FROM = 25_000
+_TRIAL_S = 1.5
+_FAILURES_TO_STOP = 2
+
+
+class Rig:
+    def __init__(self, lab: Lab):
+        self.lab = lab
+        a, b = lab.replica("a"), lab.replica("b")
+        self.to = Destinations(f"{a.ipv4}:{PORT}", f"{b.ipv4}:{PORT}", f"{VIP_RAW[0]}:{PORT}")
+        self.backends = {"a": a.ipv4, "b": b.ipv4}
+
+    def service(self, mode: str) -> dict:
+        never = {"attempts": 1} if mode == "none" else {}
+        return product.service("raw", VIP_RAW[0], PORT, "raw", self.backends, **never)
+
+    def servers(self, stack: contextlib.ExitStack) -> None:
+        for host in self.lab.replicas:
+            server = stack.enter_context(BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{PORT}"]))
+            pin(server.pid, _SERVER_CPU)
+
+    def client(self, rate: float, seconds: float) -> ClientRun:
+        argv = command("wheel", self.to, ["--workload=raw", "--loop=open", f"--rate={rate}", f"--seconds={seconds}",
+                                          "--warmup=200", "--timeout=1s", "--linger=200ms"], "10ms")
+        if (os.cpu_count() or 1) > 1:
+            argv = ["taskset", "-c", _CLIENT_CPU, *argv]
+        return run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()])
+
+
+def pin(pid: int, cpu: str) -> None:
+    if (os.cpu_count() or 1) > 1:
+        os.sched_setaffinity(pid, {int(cpu)})
+
+
+def measure_at(rig: Rig, proxy: product.Product, rate: float, seconds: float) -> dict:
+    """One run: the client's report and what the kernel programs did meanwhile."""
+    before_status = proxy.status()
+    pid = int(before_status["pid"])
+    before, started = bpf_stats.programs_of(pid), time.monotonic()
+    client = rig.client(rate, seconds)
+    passed_s = time.monotonic() - started
+    programs = bpf_stats.between(before, bpf_stats.programs_of(pid))
+    status = proxy.status_at_rest()
+    laps = laps_of(status) - laps_of(before_status)
+    seen = product.service_figures(status, "raw")
+    summary = client.summary
+    return {"rate": rate, "n": summary["n"], "lost": summary["lost"], "send_lag_p99_us": summary["send_lag_p99_us"],
+            "achieved_rate": summary["rate_per_second"], "p50_ms": summary["p50_ms"], "p99_ms": summary["p99_ms"],
+            "programs": programs, "laps": laps, "laps_per_second": laps / passed_s,
+            "passed_through": seen["passed_through"], "identity_ok": seen["identity_ok"],
+            "cpu_us_per_request": client.spent.experiment_us / summary["n"],
+            "core_share": client.spent.experiment_us / client.spent.wall_us,
+            "kernel_core_share": client.spent.kernel_us / client.spent.wall_us,
+            "clock_program_share": programs.get("hr_clock", {}).get("total_ns", 0) / (passed_s * 1e9),
+            "cpu": client.spent.as_json(), "client": client.report}
+
+
+def laps_of(status: dict) -> int:
+    return product.number(status.get("clock", {}).get("laps"))
+
+
+def highest_without_loss(rig: Rig, proxy: product.Product) -> dict:
+    """Climbs until requests are lost or the generator itself cannot keep its times; the last good trial."""
+    rate, failures, best = float(_CLIMB_FROM), 0, None
+    while failures < _FAILURES_TO_STOP and rate < 2_000_000:
+        trial = measure_at(rig, proxy, round(rate), _TRIAL_S)
+        kept_up = trial["achieved_rate"] > 0.98 * trial["rate"]
+        if trial["lost"] == 0 and kept_up:
+            best, failures = trial, 0
+        else:
+            failures += 1
+        rate *= _CLIMB
+    if best is None:
+        raise RuntimeError(f"requests are lost even at {_CLIMB_FROM}/s")
+    return best
+
+
+def laps_at_rest(proxy: product.Product) -> int:
+    # Answered requests linger for a second in the wheel; then nothing is left to do.
+    deadline = time.monotonic() + 10
+    while (laps := laps_of(proxy.status())) is not None and time.monotonic() < deadline:
+        time.sleep(1.0)
+        if laps_of(proxy.status()) == laps:
+            break
+    before = laps_of(proxy.status())
+    time.sleep(REST_S)
+    return laps_of(proxy.status()) - before
+
+
+def row_of(mode: str, variant: str, runs: list[dict]) -> dict:
+    def middle(value) -> float | None:
+        found = [value(run) for run in runs]
+        found = [each for each in found if each is not None]
+        return median(found) if found else None
+
+    row = {"mode": mode, "variant": variant, "runs": len(runs), "rate": middle(lambda run: run["rate"]),
+           "n": sum(run["n"] for run in runs), "lost": sum(run["lost"] for run in runs)}
+    for program in PROGRAMS:
+        row[f"{program}_ns"] = middle(lambda run, p=program: run["programs"].get(p, {}).get("ns_per_run"))
+    for key in ("laps_per_second", "cpu_us_per_request", "core_share", "kernel_core_share", "clock_program_share",
+                "p50_ms", "p99_ms"):
+        row[key] = middle(lambda run, k=key: run[k])
+    rest = [run["laps_at_rest"] for run in runs if "laps_at_rest" in run]
+    row["laps_at_rest"] = max(rest) if rest else None
+    row["passed_through"] = sum(run["passed_through"] for run in runs)
+    row["config_hash"] = runs[0]["config_hash"]
+    return row
+
+
+def must_show(rows: list[dict]) -> list:
+    found = {(row["mode"], row["variant"]): row for row in rows}
+    checks = [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10)]
+    for variant in (*RATES, HIGHEST):
+        with_ns = found.get(("wheel", variant), {}).get("hr_splitter_ns")
+        without_ns = found.get(("none", variant), {}).get("hr_splitter_ns")
+        factor = with_ns / without_ns if with_ns and without_ns else None
+        checks.append(at_most(f"{variant}/s: splitter with parking / without", factor, 1.5))
+    # All that the machine spends more with the wheel than without: laps, and parking itself.
+    shares = [found.get((mode, "1000"), {}).get("core_share") for mode in ("wheel", "none")]
+    more = max(0.0, shares[0] - shares[1]) if None not in shares else None
+    slow = found.get(("wheel", "1000"), {})
+    checks += [at_most("1000/s: a core's time for clock and parking", more, 0.02),
+               at_most("1000/s: a core's time in the clock's program", slow.get("clock_program_share"), 0.02),
+               at_most("at rest: laps in 10 s, worst run", slow.get("laps_at_rest"), 0)]
+    return checks
+
+
+def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+    rig = Rig(lab)
+    cells: dict[tuple[str, str], list[dict]] = {}
+    with bpf_stats.enabled():
+        for round_number in range(1, arguments.rounds + 1):
+            for mode in MODES if round_number % 2 else MODES[::-1]:
+                for variant, run in one_round(rig, mode, arguments).items():
+                    config = {"mode": mode, "service": rig.service(mode), "rate": RATES.get(variant, variant)}
+                    run["config_hash"] = config_hash(config)
+                    configs[run["config_hash"]] = config
+                    cells.setdefault((mode, variant), []).append(run)
+                    results.write_raw(f"{variant}-{mode}-{round_number:02d}", {"mode": mode, "variant": variant,
+                                                                               "round": round_number, **run})
+                    splitter = run["programs"].get("hr_splitter", {}).get("ns_per_run") or 0
+                    print(f"round {round_number}/{arguments.rounds} {mode:5} {run['rate']:7.0f}/s  splitter "
+                          f"{splitter:5.0f} ns  {run['laps_per_second']:6.0f} laps/s  {run['cpu_us_per_request']:6.1f} "
+                          f"us CPU a request  lost {run['lost']}", flush=True)
+    return [row_of(mode, variant, cells[mode, variant]) for variant in (*RATES, HIGHEST) for mode in MODES]
+
+
+def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, dict]:
+    runs = {}
+    with contextlib.ExitStack() as stack:
+        rig.servers(stack)
+        proxy = stack.enter_context(product.Product(rig.lab.client, "bench-parking", [rig.service(mode)]))
+        for variant, rate in RATES.items():
+            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+            runs[variant] = measure_at(rig, proxy, rate, arguments.seconds)
+            if variant == "1000" and mode == "wheel":
+                runs[variant]["laps_at_rest"] = laps_at_rest(proxy)
+        runs[HIGHEST] = highest_without_loss(rig, proxy)
+    return runs
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench parking", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of the runs at a fixed rate")
+    parser.add_argument("--quiet-wait", type=float, default=30.0,
+                        help="seconds to wait at most for an idle machine before each run")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results, configs = Results(NAME), {}
+    with Lab("benchpark", replicas=2) as lab:
+        rows = measure(lab, arguments, results, configs)
+    checks = must_show(rows)
+    pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
+    results.write_summary(manifest(configs, rounds=arguments.rounds, pinned=pinned, program_statistics=True,
+                                   load_average=os.getloadavg()), rows, checks)
+    print_table(rows, {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
+                       "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
+                       "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
+                       "laps_at_rest": "laps at rest"})
+    met = print_checks(checks)
+    from plots import parking as plot  # matplotlib is slow to load and not needed before
+    print(f"\nplot: {plot.draw(results.folder)}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws results/parking: time per run of each kernel program, CPU per request and laps of the clock, with every
+request parked and with none. Bars are medians, whiskers the smallest and largest run. Called by bench/parking.py.
+"""
+
+import sys
+from pathlib import Path
+
+from plots import style
+from plots.style import MODES, plt
+
+_VARIANTS = {"1000": "1,000/s", "20000": "20,000/s", "highest": "highest\nwithout loss"}
+_PROGRAMS = {"hr_splitter": "splitter", "hr_reply": "reply", "hr_clock": "clock (a lap)"}
+_LABELS = {"none": "never parked (attempts: 1)", "wheel": "every request parked"}
+
+
+def draw(folder: Path) -> Path:
+    summary, runs = style.load_summary(folder), style.load_raw(folder)
+    figure, axes = plt.subplots(2, 3, figsize=(12.5, 7.2))
+    for axis, (program, name) in zip(axes[0], _PROGRAMS.items(), strict=True):
+        _bars(axis, runs, lambda run, p=program: run["programs"].get(p, {}).get("ns_per_run"))
+        axis.set_title(name)
+        axis.set_ylabel("ns per run")
+    for axis, key, title, unit in ((axes[1][0], "cpu_us_per_request", "CPU, client and servers included", "us per request"),
+                                   (axes[1][1], "laps_per_second", "the clock", "laps per second"),
+                                   (axes[1][2], "rate", "rate", "requests per second")):
+        _bars(axis, runs, lambda run, k=key: run[k])
+        axis.set_title(title)
+        axis.set_ylabel(unit)
+    axes[1][2].set_yscale("log")
+    handles = [plt.Rectangle((0, 0), 1, 1, color=MODES[mode][1]) for mode in _LABELS]
+    figure.suptitle("What parking costs when every answer comes at once", fontweight="bold", fontsize=12)
+    figure.legend(handles, list(_LABELS.values()), loc="lower center", ncols=2, bbox_to_anchor=(0.5, 0.01))
+    style.footnote(figure, summary["manifest"])
+    figure.tight_layout(rect=(0, 0.05, 1, 0.99))
+    path = folder / "parking.png"
+    figure.savefig(path)
+    plt.close(figure)
+    return path
+
+
+def _bars(axis, runs: list[dict], value) -> None:
+    for side, mode in ((-0.2, "none"), (0.2, "wheel")):
+        for place, variant in enumerate(_VARIANTS):
+            found = sorted(v for v in (value(run) for run in runs if run["mode"] == mode and run["variant"] == variant)
+                           if v is not None)
+            if not found:
+                continue
+            median = (found[(len(found) - 1) // 2] + found[len(found) // 2]) / 2
+            axis.bar(place + side, median, width=0.38, color=MODES[mode][1])
+            axis.vlines(place + side, found[0], found[-1], color="#222222", linewidth=1.2)
+            axis.annotate(f"{median:,.0f}" if median >= 10 else f"{median:.1f}", (place + side, found[-1]), ha="center",
+                          va="bottom", fontsize=8, xytext=(0, 2), textcoords="offset points")
+    axis.set_xticks(range(len(_VARIANTS)), list(_VARIANTS.values()))
+    axis.grid(axis="x", visible=False)
+    axis.margins(y=0.15)
+
+
+if __name__ == "__main__":
+    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/parking")))
