@@ -21,13 +21,17 @@ void Diagnostics::Add(Mark mark, absl::string_view path, absl::string_view messa
   kept_.push_back({mark, std::string(path), std::string(message)});
 }
 
-std::vector<std::string> Diagnostics::Lines() const {
+std::vector<Diagnostic> Diagnostics::InOrder() const {
   std::vector<Diagnostic> sorted = kept_;
   std::stable_sort(sorted.begin(), sorted.end(), [](const Diagnostic& a, const Diagnostic& b) {
     return std::tie(a.mark.line, a.mark.column) < std::tie(b.mark.line, b.mark.column);
   });
+  return sorted;
+}
+
+std::vector<std::string> Diagnostics::Lines() const {
   std::vector<std::string> lines;
-  for (const Diagnostic& error : sorted) {
+  for (const Diagnostic& error : InOrder()) {
     std::string line = file_name_;
     if (error.mark.line > 0) {
       absl::StrAppend(&line, ":", error.mark.line, ":", error.mark.column);

@@ -37,7 +37,8 @@ class Diagnostics {
   void Add(Mark mark, absl::string_view path, absl::string_view message);
 
   bool empty() const { return kept_.empty(); }
-  const std::vector<Diagnostic>& kept() const { return kept_; }
+  // Those that were kept, in the order of the file.
+  std::vector<Diagnostic> InOrder() const;
   const std::string& file_name() const { return file_name_; }
 
   // One line per error, in the order of the file.

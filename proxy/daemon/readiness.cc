@@ -92,7 +92,7 @@ StartReport ReadStartReport(int fd) {
     if (!absl::SimpleAtoi(rest.substr(0, line_end), &report.exit_code)) report.exit_code = kExitFailure;
     if (line_end != absl::string_view::npos) report.text = std::string(rest.substr(line_end + 1));
   } else {
-    report.text = "hedgerowd died while it was starting";
+    report.text = kDiedSilently;
   }
   return report;
 }

@@ -28,6 +28,8 @@ struct StartReport {
   std::string text;  // the error, empty when ready
 };
 
+inline constexpr char kDiedSilently[] = "hedgerowd died while it was starting";
+
 class Readiness {
  public:
   // `fd` of a pipe's writing end, or -1. Closed by the report.

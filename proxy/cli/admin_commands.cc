@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands that ask the running daemon: status, leader, bypass, down.
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "proxy/admin/client.h"
+#include "proxy/api/report.pb.h"
+#include "proxy/cli/command.h"
+#include "proxy/cli/status_text.h"
+#include "proxy/config/scalar.h"
+#include "proxy/net/unique_fd.h"
+
+namespace hedgerow::cli {
+namespace {
+
+absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const Arguments& arguments) {
+  const absl::StatusOr<std::string> socket = SocketPath(arguments);
+  if (!socket.ok()) return socket.status();
+  return AdminClient::Connect(*socket);
+}
+
+std::string LeaderLine(const v1::Leader& leader) {
+  return absl::StrFormat("%-16s %-12s %-8s %s\n", leader.service(), leader.leader(), leader.state(),
+                         leader.pinned() ? "pinned" : "");
+}
+
+// Until the process is gone, at most `patience`. True: it is.
+bool WaitForEnd(pid_t pid, absl::Duration patience) {
+  const net::UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.valid()) return errno == ESRCH;
+  pollfd end{.fd = process.get(), .events = POLLIN, .revents = 0};
+  return poll(&end, 1, static_cast<int>(absl::ToInt64Milliseconds(patience))) > 0;
+}
+
+}  // namespace
+
+int RunStatus(const Arguments& arguments) {
+  if (arguments.words.size() > 1) return UsageError(arguments, "status takes no words");
+  const auto client = Connect(arguments);
+  if (!client.ok()) return Fail(arguments, client.status());
+  const auto status = (*client)->GetStatus();
+  if (!status.ok()) return Fail(arguments, status.status());
+  return Print(arguments, *status, StatusText(*status));
+}
+
+int RunLeader(const Arguments& arguments) {
+  const std::vector<std::string>& words = arguments.words;
+  const std::string verb = words.size() > 1 ? words[1] : "";
+  const bool show = verb == "show" && words.size() <= 3;
+  const bool set = verb == "set" && words.size() == 4;
+  const bool unset = verb == "unset" && words.size() == 3;
+  if (!show && !set && !unset) return UsageError(arguments, "leader wants show, set or unset");
+  const auto client = Connect(arguments);
+  if (!client.ok()) return Fail(arguments, client.status());
+  if (show) {
+    const auto list = (*client)->LeaderShow(words.size() == 3 ? words[2] : "");
+    if (!list.ok()) return Fail(arguments, list.status());
+    std::string text;
+    for (const v1::Leader& leader : list->leaders()) text += LeaderLine(leader);
+    return Print(arguments, *list, text);
+  }
+  const auto leader = set ? (*client)->LeaderSet(words[2], words[3]) : (*client)->LeaderUnset(words[2]);
+  if (!leader.ok()) return Fail(arguments, leader.status());
+  return Print(arguments, *leader, LeaderLine(*leader));
+}
+
+int RunBypass(const Arguments& arguments) {
+  const std::vector<std::string>& words = arguments.words;
+  if (words.size() != 3) return UsageError(arguments, "bypass wants a service and on or off");
+  if (words[2] != "on" && words[2] != "off") {
+    return UsageError(arguments, absl::StrCat("got \"", words[2], "\", expected on or off"));
+  }
+  const auto client = Connect(arguments);
+  if (!client.ok()) return Fail(arguments, client.status());
+  const auto reply = (*client)->Bypass(words[1], words[2] == "on");
+  if (!reply.ok()) return Fail(arguments, reply.status());
+  return Print(
+      arguments, *reply,
+      absl::StrCat(reply->service(), ": ",
+                   reply->bypass() ? "hedging is off, traffic flows to the leader\n" : "hedging is on\n"));
+}
+
+int RunDown(const Arguments& arguments) {
+  if (arguments.words.size() > 1) return UsageError(arguments, "down takes no words");
+  const auto client = Connect(arguments);
+  if (!client.ok()) return Fail(arguments, client.status());
+  const auto reply = (*client)->Down();
+  if (!reply.ok()) return Fail(arguments, reply.status());
+  v1::DownReport report;
+  report.set_pid(reply->pid());
+  report.set_stopped(WaitForEnd(static_cast<pid_t>(reply->pid()), absl::Seconds(20)));
+  if (reply->problems_size() > 0) {
+    return Fail(arguments, kExitFailure,
+                absl::StrCat("down, but not everything could be removed (try `hedgerow clean`):\n",
+                             absl::StrJoin(reply->problems(), "\n")));
+  }
+  if (!report.stopped()) {
+    return Fail(arguments, kExitFailure,
+                absl::StrCat("everything is removed, but pid ", report.pid(), " still runs"));
+  }
+  return Print(arguments, report, absl::StrCat("down (pid ", report.pid(), " ended)\n"));
+}
+
+}  // namespace hedgerow::cli

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `hedgerow doctor`: what this machine, this user and this configuration lack.
+// It tries things in a network namespace of its own and changes nothing.
+
+#include <sys/stat.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "proxy/api/report.pb.h"
+#include "proxy/cli/command.h"
+#include "proxy/daemon/instance_lock.h"
+#include "proxy/daemon/topology.h"
+#include "proxy/net/bpffs.h"
+#include "proxy/net/capabilities.h"
+#include "proxy/net/clean.h"
+#include "proxy/net/kernel_probe.h"
+
+namespace hedgerow::cli {
+namespace {
+
+class Doctor {
+ public:
+  void Capabilities() {
+    const auto missing = net::MissingCapabilities(net::kCapabilitiesAlways);
+    if (!missing.ok()) return Add("capabilities", "warning", std::string(missing.status().message()));
+    if (missing->empty()) return Add("capabilities", "ok", "everything the daemon needs");
+    std::vector<std::string> words;
+    for (const net::Capability capability : *missing) {
+      words.push_back(
+          absl::StrCat(std::string(net::Name(capability)), " (", std::string(net::WhatFor(capability)), ")"));
+    }
+    Add("capabilities", "problem", absl::StrCat("missing: ", absl::StrJoin(words, ", ")));
+  }
+
+  void Kernel() {
+    for (const net::ProbeResult& probe : net::ProbeKernel()) {
+      const bool bad = probe.found == net::Found::kNo && probe.required;
+      const bool unsure = probe.found == net::Found::kUnknown && probe.required;
+      Add(absl::StrCat("kernel ", probe.name),
+          bad      ? "problem"
+          : unsure ? "warning"
+                   : "ok",
+          absl::StrCat(std::string(net::ToString(probe.found)), probe.detail.empty() ? "" : ", ", probe.detail,
+                       probe.offers.empty() ? "" : absl::StrCat(" (", probe.offers, ")")));
+    }
+  }
+
+  // Instances that left something behind and whose daemon is gone.
+  void Leftovers() {
+    const auto instances = net::FindInstances(net::kDefaultBpffs);
+    if (!instances.ok()) return Add("leftovers", "warning", std::string(instances.status().message()));
+    bool any = false;
+    for (const std::string& instance : *instances) {
+      struct stat info {};
+      // A live daemon has its lock file; taking the lock to be sure would get in a starting daemon's way.
+      if (stat(absl::StrCat(kRunFolder, "/", instance, ".lock").c_str(), &info) == 0) continue;
+      any = true;
+      Add("leftovers", "warning",
+          absl::StrCat("instance ", instance, " left something behind; `hedgerow clean --instance ", instance,
+                       "`"));
+    }
+    if (!any) Add("leftovers", "ok", "none");
+  }
+
+  void Configuration(const v1::Config& config) {
+    const Topology topology = Resolve(config, KernelNetworkView());
+    for (const std::string& problem : topology.problems) Add("configuration", "problem", problem);
+    std::vector<std::string> uplinks;
+    for (const auto& [ifindex, link] : topology.uplinks) {
+      uplinks.push_back(absl::StrCat(link.name, " (mtu ", link.mtu_bytes, ")"));
+      if (!link.up()) Add("configuration", "warning", absl::StrCat("uplink ", link.name, " is down"));
+    }
+    if (topology.problems.empty()) {
+      Add("configuration", "ok", absl::StrCat("every backend is reached, by ", absl::StrJoin(uplinks, ", ")));
+    }
+  }
+
+  v1::DoctorReport Take() {
+    report_.set_ok(true);
+    for (const v1::Finding& finding : report_.findings()) {
+      if (finding.result() == "problem") report_.set_ok(false);
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void Add(absl::string_view check, absl::string_view result, absl::string_view detail) {
+    v1::Finding& finding = *report_.add_findings();
+    finding.set_check(std::string(check));
+    finding.set_result(std::string(result));
+    finding.set_detail(std::string(detail));
+  }
+
+  v1::DoctorReport report_;
+};
+
+}  // namespace
+
+int RunDoctor(const Arguments& arguments) {
+  if (arguments.words.size() > 1) return UsageError(arguments, "doctor takes no words");
+  Doctor doctor;
+  if (arguments.options.contains("config")) {
+    const absl::StatusOr<v1::Config> config = RequireConfig(arguments);
+    if (!config.ok()) return Fail(arguments, config.status());
+    doctor.Configuration(*config);
+  }
+  doctor.Capabilities();
+  doctor.Kernel();
+  doctor.Leftovers();
+  const v1::DoctorReport report = doctor.Take();
+  std::string text;
+  for (const v1::Finding& finding : report.findings()) {
+    absl::StrAppendFormat(&text, "%-8s %-16s %s\n", finding.result(), finding.check(), finding.detail());
+  }
+  return Print(arguments, report, text, report.ok() ? kExitOk : kExitFailure);
+}
+
+}  // namespace hedgerow::cli

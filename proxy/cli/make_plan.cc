@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Building and printing a plan; see the header.
+
+#include "proxy/cli/make_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "bpf/abi/config_abi.h"
+#include "bpf/abi/request_abi.h"
+#include "bpf/abi/stats_abi.h"
+#include "proxy/config/emit.h"
+#include "proxy/config/scalar.h"
+#include "proxy/net/bpffs.h"
+
+namespace hedgerow::cli {
+namespace {
+
+// What the kernel's hash maps keep beside key and value, in bytes an entry (struct htab_elem and its bucket).
+constexpr uint64_t kHashOverheadBytes = 64;
+
+void Links(const v1::Config& config, v1::Plan& plan) {
+  const std::string& name = config.interface();
+  v1::PlannedLink& proxy = *plan.add_links();
+  proxy.set_name(name);
+  proxy.set_peer(absl::StrCat(name, "p"));
+  proxy.set_purpose("the VIPs are routed to it");
+  v1::PlannedLink& clock = *plan.add_links();
+  clock.set_name(absl::StrCat(name, "c0"));
+  clock.set_peer(absl::StrCat(name, "c1"));
+  clock.set_purpose("the kernel clock");
+}
+
+void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& plan) {
+  const auto add = [&plan](absl::string_view program, const std::string& device, absl::string_view hook) {
+    v1::PlannedAttachment& attachment = *plan.add_attachments();
+    attachment.set_program(std::string(program));
+    attachment.set_device(device);
+    attachment.set_hook(std::string(hook));
+  };
+  for (const auto& [ifindex, link] : topology.uplinks) add("reply", link.name, "ingress");
+  add("clock", absl::StrCat(config.interface(), "c1"), "ingress");
+  add("sink", absl::StrCat(config.interface(), "p"), "ingress");
+  add("splitter", config.interface(), "egress");
+}
+
+void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
+  const auto add = [&plan](absl::string_view name, uint64_t entries, uint64_t entry_bytes) {
+    v1::PlannedMap& map = *plan.add_maps();
+    map.set_name(std::string(name));
+    map.set_entries(entries);
+    map.set_bytes(entries * entry_bytes);
+    plan.set_map_bytes(plan.map_bytes() + map.bytes());
+  };
+  const auto per_cpu = static_cast<uint64_t>(cpus);
+  uint64_t backends = 0;
+  for (const v1::Service& service : config.services())
+    backends += static_cast<uint64_t>(service.backends_size());
+  const auto services = static_cast<uint64_t>(config.services_size());
+  const v1::Limits& limits = config.limits();
+  add("requests", limits.requests(), sizeof(hr_request));
+  add("scoreboard", limits.requests(), sizeof(hr_request_key) + sizeof(hr_request_ref) + kHashOverheadBytes);
+  add("parked", limits.parked(), sizeof(hr_parked));
+  add("flows", limits.flows(), sizeof(hr_flow_key) + sizeof(hr_flow) + kHashOverheadBytes);
+  add("fragments", limits.fragments(), sizeof(hr_fragment_key) + sizeof(hr_fragment) + kHashOverheadBytes);
+  add("wheel", 1, sizeof(hr_wheel));
+  add("stats", HR_MAX_SERVICES + 1, sizeof(hr_stats) * per_cpu);
+  add("service_histograms", services * HR_SERVICE_HISTOGRAMS, sizeof(hr_histogram) * per_cpu);
+  add("backend_histograms", backends, sizeof(hr_histogram) * per_cpu);
+}
+
+std::string Summary(const v1::Service& service) {
+  const std::string profile = service.profile() == v1::PROFILE_RAW ? "raw" : "dns";
+  return absl::StrCat(service.vip(), " port ", service.port(), ", ", profile, ", hedge after ",
+                      config::FormatDurationNs(service.delay_ns()), ", deadline ",
+                      config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(),
+                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()));
+}
+
+void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan) {
+  std::set<std::string> routed;
+  for (int i = 0; i < config.services_size(); ++i) {
+    const v1::Service& service = config.services(i);
+    const Topology::ServicePath& path = topology.services.at(static_cast<size_t>(i));
+    v1::PlannedService& out = *plan.add_services();
+    out.set_name(service.name());
+    out.set_summary(Summary(service));
+    out.set_leader(service.primary());
+    for (int j = 0; j < service.backends_size(); ++j) {
+      const v1::Backend& backend = service.backends(j);
+      const auto uplink = topology.uplinks.find(path.uplinks.at(static_cast<size_t>(j)));
+      const std::string via = uplink == topology.uplinks.end() ? "?" : uplink->second.name;
+      out.add_backends(
+          absl::StrCat(backend.name(), " ", backend.address(), " port ", backend.port(), " via ", via));
+      if (uplink != topology.uplinks.end() &&
+          std::find(out.uplinks().begin(), out.uplinks().end(), via) == out.uplinks().end()) {
+        out.add_uplinks(via);
+      }
+    }
+    if (!routed.insert(service.vip()).second) continue;
+    v1::PlannedRoute& route = *plan.add_routes();
+    route.set_destination(service.vip());
+    route.set_device(config.interface());
+    if (path.source.has_value()) route.set_source(path.source->ToString());
+  }
+}
+
+std::string Megabytes(uint64_t bytes) { return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6); }
+
+}  // namespace
+
+v1::Plan MakePlan(const v1::Config& config, const std::string& file, const Topology& topology, int cpus) {
+  v1::Plan plan;
+  plan.set_file(file);
+  plan.set_instance(config.instance());
+  plan.set_pins(net::PinDir(net::kDefaultBpffs, config.instance()));
+  Links(config, plan);
+  Attachments(config, topology, plan);
+  Maps(config, cpus, plan);
+  Services(config, topology, plan);
+  for (const std::string& problem : topology.problems) plan.add_problems(problem);
+  plan.set_config(config::EmitYaml(config));
+  return plan;
+}
+
+std::string PlanText(const v1::Plan& plan) {
+  std::string out =
+      absl::StrCat("instance ", plan.instance(), " of ", plan.file(), "; pins in ", plan.pins(), "\n");
+  absl::StrAppend(&out, "\nlinks\n");
+  for (const v1::PlannedLink& link : plan.links()) {
+    absl::StrAppend(&out, "  veth ", link.name(), " and ", link.peer(), ": ", link.purpose(), "\n");
+  }
+  absl::StrAppend(&out, "\nroutes\n");
+  for (const v1::PlannedRoute& route : plan.routes()) {
+    absl::StrAppend(&out, "  ", route.destination(), " dev ", route.device(),
+                    route.source().empty() ? "" : absl::StrCat(" src ", route.source()), "\n");
+  }
+  absl::StrAppend(&out, "\nprograms\n");
+  for (const v1::PlannedAttachment& attachment : plan.attachments()) {
+    absl::StrAppend(&out, "  ", attachment.program(), " on ", attachment.device(), " ", attachment.hook(),
+                    "\n");
+  }
+  absl::StrAppend(&out, "\nmaps, about ", Megabytes(plan.map_bytes()), " of kernel memory\n");
+  for (const v1::PlannedMap& map : plan.maps()) {
+    absl::StrAppendFormat(&out, "  %-20s %10d entries %10s\n", map.name(), map.entries(),
+                          Megabytes(map.bytes()));
+  }
+  absl::StrAppend(&out, "\nservices\n");
+  for (const v1::PlannedService& service : plan.services()) {
+    absl::StrAppend(&out, "  ", service.name(), ": ", service.summary(), "\n");
+    for (const std::string& backend : service.backends()) absl::StrAppend(&out, "    ", backend, "\n");
+    absl::StrAppend(&out, "    leader: ", service.leader(), "\n");
+  }
+  if (plan.problems_size() > 0) {
+    absl::StrAppend(&out, "\n`up` would fail here and now:\n  ", absl::StrJoin(plan.problems(), "\n  "), "\n");
+  }
+  return out;
+}
+
+}  // namespace hedgerow::cli

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Laying out the status; see the header. What is wrong comes first, what is
+// zero and dull is left out.
+
+#include "proxy/cli/status_text.h"
+
+#include <map>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "proxy/config/scalar.h"
+
+namespace hedgerow::cli {
+namespace {
+
+std::string Duration(int64_t ns) { return config::RoundedDurationNs(ns); }
+
+std::string P50P99(const v1::Quantiles& quantiles) {
+  if (quantiles.count() == 0) return "none yet";
+  return absl::StrCat("p50 ", Duration(quantiles.p50()), ", p99 ", Duration(quantiles.p99()), ", max ",
+                      Duration(quantiles.max()));
+}
+
+// "no_budget 12, retransmission 3", sorted by name.
+template <typename Map>
+std::string Reasons(const Map& reasons) {
+  const std::map<std::string, uint64_t> sorted(reasons.begin(), reasons.end());
+  std::vector<std::string> words;
+  for (const auto& [name, count] : sorted) words.push_back(absl::StrCat(name, " ", count));
+  return absl::StrJoin(words, ", ");
+}
+
+std::string Endpoint(const std::string& address, uint32_t port) {
+  return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port)
+                                         : absl::StrCat(address, ":", port);
+}
+
+// Only what happened: a line of zeros tells a tired person nothing.
+std::string Outcomes(const v1::ServiceStatus& service) {
+  std::vector<std::string> words;
+  const auto add = [&words](absl::string_view name, uint64_t count) {
+    if (count > 0) words.push_back(absl::StrCat(name, " ", count));
+  };
+  add("first", service.won_by_first());
+  add("rescue", service.won_by_rescue());
+  add("failover", service.won_by_failover());
+  add("refused", service.nacked());
+  add("unanswered", service.unanswered());
+  add("superseded", service.superseded());
+  add("evicted", service.evicted());
+  add("unhedged", service.passed_through());
+  add("in flight", service.in_flight());
+  return absl::StrJoin(words, ", ");
+}
+
+void Backends(const v1::ServiceStatus& service, std::string& out) {
+  absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
+                        "state", "sent", "won", "p50", "p99");
+  for (const v1::BackendStatus& backend : service.backends()) {
+    const bool seen = backend.answer_ns().count() > 0;
+    absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10d %10d %9s %9s\n", backend.name(),
+                          Endpoint(backend.address(), backend.port()), backend.role(), backend.health(),
+                          backend.sent(), backend.won(), seen ? Duration(backend.answer_ns().p50()) : "-",
+                          seen ? Duration(backend.answer_ns().p99()) : "-");
+  }
+}
+
+void Service(const v1::ServiceStatus& service, std::string& out) {
+  absl::StrAppend(&out, "\n", service.name(), "  ", Endpoint(service.vip(), service.port()), "  ",
+                  service.profile(), "  leader ", service.leader(), service.pinned() ? " (pinned)" : "", ", ",
+                  service.state(), service.bypass() ? ", BYPASSED: no hedging" : "", "\n");
+  absl::StrAppend(&out, "  requests     ", service.requests());
+  if (service.requests() > 0) absl::StrAppend(&out, ": ", Outcomes(service));
+  if (!service.identity_ok()) absl::StrAppend(&out, "  (not all accounted for; exact only at rest)");
+  absl::StrAppend(&out, "\n");
+  absl::StrAppendFormat(&out, "  hedges       %d, %.2f%% extra load, %.1f tokens left\n", service.hedges(),
+                        100 * service.extra_load(), service.budget_tokens());
+  absl::StrAppend(&out, "  latency      ", P50P99(service.latency_ns()), "\n");
+  absl::StrAppend(&out, "  fire error   ", P50P99(service.fire_error_ns()), "\n");
+  if (!service.reasons().empty()) absl::StrAppend(&out, "  reasons      ", Reasons(service.reasons()), "\n");
+  Backends(service, out);
+}
+
+}  // namespace
+
+std::string AgeText(int64_t ns) {
+  const int64_t seconds = ns / 1'000'000'000;
+  const int64_t minutes = seconds / 60;
+  const int64_t hours = minutes / 60;
+  if (hours >= 24) return absl::StrCat(hours / 24, "d ", hours % 24, "h");
+  if (hours > 0) return absl::StrCat(hours, "h ", minutes % 60, "m");
+  if (minutes > 0) return absl::StrCat(minutes, "m ", seconds % 60, "s");
+  return absl::StrCat(seconds, "s");
+}
+
+std::string StatusText(const v1::Status& status) {
+  std::string out =
+      absl::StrCat("hedgerow ", status.version(), "  instance ", status.instance(), "  ", status.state(),
+                   "  pid ", status.pid(), "  up ", AgeText(status.uptime_ns()), "\n");
+  for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
+  std::vector<std::string> uplinks;
+  for (const v1::Uplink& uplink : status.uplinks()) {
+    uplinks.push_back(absl::StrCat(uplink.name(), " (", uplink.attach(), uplink.up() ? "" : ", DOWN", ")"));
+  }
+  absl::StrAppend(&out, "  interface    ", status.interface(), ", uplinks ", absl::StrJoin(uplinks, ", "),
+                  "\n");
+  const v1::Clock& clock = status.clock();
+  absl::StrAppend(&out, "  clock        ", clock.kind(), ", ", clock.running() ? "running" : "at rest", ", ",
+                  clock.laps(), " laps, ", clock.restarts(), " restarts, off by ",
+                  Duration(clock.measured_error_ns()), " at start\n");
+  absl::StrAppend(&out, "  fire error   ", P50P99(status.fire_error_ns()), "\n");
+  if (!status.metrics().empty())
+    absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
+  if (status.routes_restored() + status.links_restored() > 0) {
+    absl::StrAppend(&out, "  restored     ", status.routes_restored(), " routes, ", status.links_restored(),
+                    " links that somebody removed\n");
+  }
+  if (!status.reasons().empty()) absl::StrAppend(&out, "  other packets: ", Reasons(status.reasons()), "\n");
+  for (const v1::ServiceStatus& service : status.services()) Service(service, out);
+  return out;
+}
+
+}  // namespace hedgerow::cli
