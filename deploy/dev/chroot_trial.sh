@@ -12,6 +12,8 @@ SOURCE=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 SUITE=""
 KEEP=""
 ROOT=""
+CONTAINED=""
+UNSHARE_OPTIONS=(--mount-proc)
 
 usage() {
   cat <<'TEXT'
@@ -48,8 +50,8 @@ make_root() {
   chmod 755 "$ROOT"
   if [ ! -f "$tarball" ]; then
     printf 'making a bare %s\n' "$SUITE"
-    debootstrap --variant=minbase --cache-dir="$BASE/cache/debs" "$SUITE" "$ROOT" "$mirror" >"$BASE/debootstrap.log" ||
-      fail "debootstrap failed; see $BASE/debootstrap.log"
+    contained debootstrap --variant=minbase --cache-dir="$BASE/cache/debs" "$SUITE" "$ROOT" "$mirror" \
+      >"$BASE/debootstrap.log" || fail "debootstrap failed; see $BASE/debootstrap.log"
     tar -C "$ROOT" --one-file-system -cf "$tarball.part" . && mv "$tarball.part" "$tarball"
   else
     tar -C "$ROOT" -xf "$tarball"
@@ -81,6 +83,10 @@ inside() {
 take_down() {
   local status=$?
   trap - EXIT INT TERM HUP
+  if [ -n "$CONTAINED" ]; then
+    kill -KILL "$CONTAINED" 2>/dev/null || true
+    wait "$CONTAINED" 2>/dev/null || true
+  fi
   if [ -z "$ROOT" ] || [ ! -d "$ROOT" ]; then exit "$status"; fi
   if [ -n "$KEEP" ]; then
     printf 'kept: %s (nothing is mounted in it; remove it with rm -rf --one-file-system %s)\n' "$ROOT" "$ROOT"
@@ -90,12 +96,20 @@ take_down() {
   exit "$status"
 }
 
-run_trial() {
+# Runs a command in mount and process namespaces of its own. It is waited for in a way that signals interrupt; killing
+# unshare kills the namespace's first process (--kill-child), and with it every other process and mount in there.
+contained() {
   local status=0
-  # --kill-child: if this script dies, the namespace's first process does, and with it every other one in there.
-  unshare --mount --propagation private --pid --fork --kill-child --mount-proc="$ROOT/proc" \
-    "$BASH" "${BASH_SOURCE[0]}" --inside "$ROOT" "$BASE/cache/archives-$SUITE" "$@" || status=$?
+  unshare --mount --propagation private --pid --fork --kill-child "${UNSHARE_OPTIONS[@]}" "$@" <&0 &
+  CONTAINED=$!
+  wait "$CONTAINED" || status=$?
+  CONTAINED=""
   return "$status"
+}
+
+run_trial() {
+  UNSHARE_OPTIONS=(--mount-proc="$ROOT/proc")
+  contained "$BASH" "${BASH_SOURCE[0]}" --inside "$ROOT" "$BASE/cache/archives-$SUITE" "$@"
 }
 
 main() {
