@@ -141,4 +141,5 @@ main() {
   fi
 }
 
-main "$@"
+# On one line with its end: bash reads a script as it goes, and this file may change (git pull) while it runs.
+main "$@"; exit
