@@ -58,13 +58,17 @@ HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precis
   visit->wheel->list = visit->index;
 }
 
-/* No longer pending: the bytes go back at once, the scoreboard entry after its linger. */
+/*
+ * No longer pending: the bytes go back at once. The scoreboard entry lingers only where somebody who was asked has
+ * not answered: his late answer must be recognised. Where nobody owes anything, an entry would only take up cache.
+ */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
+  int owed = (request->sent_mask & ~request->answered_mask) | request->owed_mask;
   __u64 word = visit->word;
 
-  hr_free_parked(visit->wheel, request);
-  if (visit->now_ns < request->done_ns + visit->service->linger_ns) {
+  hr_free_parked(request);
+  if (owed && visit->now_ns < request->done_ns + visit->service->linger_ns) {
     hr_requeue(visit, request->done_ns + visit->service->linger_ns, 0);
     return;
   }
@@ -92,7 +96,7 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
     /* Unanswered first attempts are samples too: they took at least the deadline. */
     if ((request->flags & HR_REQUEST_FIRST_HEALTHY) && !(request->answered_mask & first_bit))
       hr_record(&backend_histograms, hr_backend_id(visit->service, request->first), visit->service->deadline_ns);
-    hr_free_parked(visit->wheel, request);
+    hr_free_parked(request);
   }
   hr_requeue(visit, visit->now_ns + visit->service->linger_ns, 0);
 }

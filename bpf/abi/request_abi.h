@@ -169,30 +169,37 @@ struct hr_fine_slot {
 #define HR_CLOCK_HANDLE 0x00010000u  /* qdisc 1: ; as skb->priority: not held back */
 #define HR_CLOCK_FRAME_BYTES 60
 
+/* Parted by who writes, a cache line (pair) each: the lap's own, what every splitter reads, what every splitter writes. */
 struct hr_wheel {
   __u64 fine_cursor;   /* first fine tick not yet worked off */
   __u64 coarse_cursor; /* first coarse tick not yet worked off */
-  __u64 last_lap_ns;
-  __u64 kick_ns; /* when the clock was last set going */
   __u64 laps;
+  __u64 visits;
+  __u64 laps_of_class[HR_CLOCK_CLASSES];
+  __u32 list; /* requests taken from a slot and not yet looked at */
+  __u32 busy; /* a lap is at work */
+  __u64 lap_pad[8];
+
+  __u64 last_lap_ns;
+  __u64 kick_ns;  /* when the clock was last set going */
   __u64 kicks;    /* starts from rest */
   __u64 restarts; /* starts because a lap was overdue: the packet was lost */
-  __u64 visits;
   __u32 running;  /* 0 = at rest */
   __u32 epoch;    /* a lap with another epoch dies */
-  __u32 nodes;    /* requests in the wheel */
-  __u32 busy;     /* a lap is at work */
-  __u32 list;     /* requests taken from a slot and not yet looked at */
+  __u32 late;     /* a push came behind the cursor: the next lap goes over the whole wheel */
+  __u32 read_pad[1];
+  __u64 read_pad2[10];
+
+  __u32 nodes;         /* requests in the wheel */
   __u32 requests_made; /* high-water mark of `requests` */
   __u32 pool_made;     /* high-water mark of `pool` */
-  __u32 pool_used;
-  __u64 laps_of_class[HR_CLOCK_CLASSES];
-  __u32 late; /* a push came behind the cursor: the next lap goes over the whole wheel */
-  __u32 pad;
+  __u32 write_pad;
+  __u64 write_pad2[14];
+
   struct hr_fine_slot fine[HR_FINE_SLOTS];
   __u32 coarse[HR_COARSE_SLOTS];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 128 + 8 * HR_FINE_SLOTS + 4 * HR_COARSE_SLOTS, "hr_wheel is packed");
+HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COARSE_SLOTS, "hr_wheel is packed");
 
 /* What skb->mark says on the clock's own link (and nowhere else): kind in the top byte. */
 #define HR_MARK_KIND(mark) ((mark) & 0xff000000u)

@@ -19,6 +19,8 @@ struct hr_steer {
 };
 
 HR_INLINE __u32 hr_backend_id(const struct hr_service *service, __u32 index) {
+  /* Without the barrier clang drops the mask where it knows the range, and the verifier, after a spill, does not. */
+  asm volatile("" : "+r"(index));
   return service->backends[index & (HR_MAX_BACKENDS_PER_SERVICE - 1)];
 }
 

@@ -22,11 +22,11 @@ HR_INLINE __u32 hr_take(void *free_list, __u32 *made, __u32 limit) {
   return index <= limit ? index : 0;
 }
 
-HR_INLINE void hr_free_parked(struct hr_wheel *wheel, struct hr_request *request) {
-  __u32 parked = __sync_lock_test_and_set(&request->parked, 0);
+HR_INLINE void hr_free_parked(struct hr_request *request) {
+  __u32 parked = request->parked;
 
   if (!parked) return;
-  __sync_fetch_and_sub(&wheel->pool_used, 1);
+  request->parked = 0;
   bpf_map_push_elem(&free_parked, &parked, BPF_ANY);
 }
 
@@ -34,7 +34,7 @@ HR_INLINE void hr_free_parked(struct hr_wheel *wheel, struct hr_request *request
 HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *request, __u32 index) {
   __u32 generation = HR_WORD_GENERATION(request->word) + 1;
 
-  hr_free_parked(wheel, request);
+  hr_free_parked(request);
   *(volatile __u64 *)&request->word = HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_FREE);
   __sync_fetch_and_sub(&wheel->nodes, 1);
   bpf_map_push_elem(&free_requests, &index, BPF_ANY);
@@ -215,7 +215,6 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
     tracking.reason = HR_REASON_POOL_FULL;
     goto give_back;
   }
-  __sync_fetch_and_add(&wheel->pool_used, 1);
   request->parked = slot;
   if (hr_copy_packet(skb, packet, parked)) {
     tracking.reason = HR_REASON_COPY_FAILED;

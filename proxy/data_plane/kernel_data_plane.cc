@@ -297,26 +297,28 @@ absl::Status KernelDataPlane::Pin(const std::string& folder) {
   return absl::OkStatus();
 }
 
-// Requests that wait for an answer, by service, counted from the map and not from any counter.
-std::vector<uint64_t> KernelDataPlane::CountInFlight() const {
-  std::vector<uint64_t> in_flight(spec_.services.size());
+// What requests hold, counted from the map and not from any counter.
+KernelDataPlane::RequestUse KernelDataPlane::CountRequests() const {
+  RequestUse use{.in_flight = std::vector<uint64_t>(spec_.services.size())};
   const uint32_t handed_out = wheel_.At<hr_wheel>(0)->requests_made;
   const uint32_t made = std::min(handed_out, spec_.max_requests);
   for (uint32_t i = 1; i <= made; ++i) {
     const volatile hr_request* request = requests_.At<hr_request>(i);
+    const uint8_t state = HR_WORD_STATE(request->word);
     const uint32_t service = request->key.service;
-    if (HR_WORD_STATE(request->word) == HR_STATE_PENDING && service < in_flight.size()) in_flight[service]++;
+    if (state == HR_STATE_PENDING && service < use.in_flight.size()) use.in_flight[service]++;
+    if (state != HR_STATE_FREE && request->parked != 0) use.parked++;
   }
-  return in_flight;
+  return use;
 }
 
-std::vector<MapUse> KernelDataPlane::ReadMapUse() const {
+std::vector<MapUse> KernelDataPlane::ReadMapUse(uint64_t parked) const {
   const volatile hr_wheel* wheel = wheel_.At<hr_wheel>(0);
   const auto& maps = skeleton_->maps;
   std::vector<MapUse> uses = {
       {"requests", wheel->nodes, spec_.max_requests, MapBytes(bpf_map__fd(maps.requests)), true},
       {"scoreboard", wheel->nodes, spec_.max_requests, MapBytes(bpf_map__fd(maps.scoreboard)), false},
-      {"parked", wheel->pool_used, spec_.max_parked, MapBytes(bpf_map__fd(maps.pool)), true},
+      {"parked", parked, spec_.max_parked, MapBytes(bpf_map__fd(maps.pool)), true},
       {"flows", 0, spec_.max_flows, MapBytes(bpf_map__fd(maps.flows)), false},
       {"fragments", 0, spec_.max_fragments, MapBytes(bpf_map__fd(maps.fragments)), false},
   };
@@ -374,10 +376,10 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
 absl::StatusOr<Snapshot> KernelDataPlane::Read(bool histograms) {
   Snapshot snapshot;
   snapshot.taken_ns = MonotonicNs();
-  const std::vector<uint64_t> in_flight = CountInFlight();
+  const RequestUse use = CountRequests();
   for (size_t i = 0; i < spec_.services.size(); ++i) {
     ServiceSnapshot service;
-    service.in_flight = in_flight[i];
+    service.in_flight = use.in_flight[i];
     if (absl::Status status = ReadService(i, histograms, service); !status.ok()) return status;
     snapshot.services.push_back(std::move(service));
   }
@@ -393,7 +395,7 @@ absl::StatusOr<Snapshot> KernelDataPlane::Read(bool histograms) {
                                  .last_lap_ns = wheel->last_lap_ns,
                                  .nodes = wheel->nodes};
   for (int i = 0; i < HR_CLOCK_CLASSES; ++i) snapshot.clock.laps_of_class[i] = wheel->laps_of_class[i];
-  snapshot.maps = ReadMapUse();
+  snapshot.maps = ReadMapUse(use.parked);
   return snapshot;
 }
 

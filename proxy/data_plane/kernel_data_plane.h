@@ -53,8 +53,12 @@ class KernelDataPlane : public DataPlane {
   absl::StatusOr<size_t> FindService(const std::string& name) const;
   absl::StatusOr<uint32_t> Control(const hr_control_request& request);
   absl::Status ReadService(size_t service, bool histograms, ServiceSnapshot& snapshot);
-  std::vector<uint64_t> CountInFlight() const;
-  std::vector<MapUse> ReadMapUse() const;
+  struct RequestUse {
+    std::vector<uint64_t> in_flight;  // by service
+    uint64_t parked = 0;
+  };
+  RequestUse CountRequests() const;
+  std::vector<MapUse> ReadMapUse(uint64_t parked) const;
 
   DataPlaneSpec spec_;
   proxy_bpf* skeleton_ = nullptr;
