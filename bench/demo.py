@@ -112,8 +112,8 @@ def demo(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(TAG, replicas=2))
         rig = stack.enter_context(DnsRig(lab, INSTANCE))
-        print(f"lab up: a client, two DNS servers (nsd and knot); {arguments.seconds:g} s for each of {len(MODES)} ways "
-              "to ask\n", flush=True)
+        print(f"lab up: a client, two DNS servers (nsd and knot); {len(MODES)} ways to ask, {arguments.seconds:g} s "
+              "each\n", flush=True)
         proxy_of = stack.enter_context(contextlib.ExitStack())
         rows = run_modes(rig, results, arguments.seconds, proxy_of)
         configs = {row["config_hash"]: rig.config(row["mode"], RATE, arguments.seconds, True) for row in rows}

@@ -168,7 +168,8 @@ def measure(experiment: Experiment, arguments: argparse.Namespace) -> list[dict]
                     left_s = (time.monotonic() - started) / done * (total - done)
                     print(f"[{done}/{total}, {left_s / 60:.0f} min left] round {round_number} {variant:7} {load:6} "
                           f"{mode:8} p99 {record['p99_ms']:8.2f} ms  lost {record['lost']}  fire_error p99 "
-                          f"{record['fire_error_p99_us']:.0f} us  cpu {record['cpu_us_per_request']:.1f} us", flush=True)
+                          f"{record['fire_error_p99_us']:.0f} us  cpu {record['cpu_us_per_request']:.1f} us",
+                          flush=True)
     return [cell.row() for cell in cells.values()]
 
 

@@ -21,7 +21,7 @@ def draw(folder: Path) -> Path:
         _bars(axis, runs, lambda run, p=program: run["programs"].get(p, {}).get("ns_per_run"))
         axis.set_title(name)
         axis.set_ylabel("ns per run")
-    for axis, key, title, unit in ((axes[1][0], "cpu_us_per_request", "CPU, client and servers included", "us per request"),
+    for axis, key, title, unit in ((axes[1][0], "cpu_us_per_request", "CPU, servers included", "us per request"),
                                    (axes[1][1], "laps_per_second", "the clock", "laps per second"),
                                    (axes[1][2], "rate", "rate", "requests per second")):
         _bars(axis, runs, lambda run, k=key: run[k])

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The loop of the load engine. Order within a turn: read what has arrived (an answer already here saves its hedge),
-// fire hedges, give up, send what is due, wait.
+// The loop of the load engine. Order within a turn: read what has arrived (an answer already here saves its
+// hedge), fire hedges, give up, send what is due, wait.
 #include "bench/load/engine.h"
 
 #include <sys/resource.h>
@@ -23,18 +23,21 @@ constexpr int64_t kStartDelayNs = 5'000'000;
 
 size_t WindowCapacity(const LoadOptions& options) {
   if (options.loop == LoadOptions::Loop::kClosed) return 1024;
-  // Everything that can be pending, twice over: a generator that was held up sends what it owes in one burst, and a
-  // slot that is kept a little longer recognises more late answers.
+  // Everything that can be pending, twice over: a generator that was held up sends what it owes in one burst,
+  // and a slot that is kept a little longer recognises more late answers.
   const double pending = options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9;
   return static_cast<size_t>(2 * pending) + 4096;
 }
 
-int64_t CpuNs(const timeval& time) { return time.tv_sec * int64_t{1'000'000'000} + time.tv_usec * int64_t{1'000}; }
+int64_t CpuNs(const timeval& time) {
+  return time.tv_sec * int64_t{1'000'000'000} + time.tv_usec * int64_t{1'000};
+}
 
 absl::Status CheckOptions(const LoadOptions& options, const Workload& workload) {
   if (options.requests == 0) return absl::InvalidArgumentError("there must be at least one measured request");
   if (options.flows == 0 || options.flows > kMaxFlows) {
-    return absl::InvalidArgumentError(absl::StrCat("sockets must be 1 to ", kMaxFlows, ", not ", options.flows));
+    return absl::InvalidArgumentError(
+        absl::StrCat("sockets must be 1 to ", kMaxFlows, ", not ", options.flows));
   }
   if (options.timeout_ns <= 0) return absl::InvalidArgumentError("the time-out must be positive");
   if (options.hedge_target.has_value() && options.hedge_delay_ns <= 0) {
@@ -42,14 +45,16 @@ absl::Status CheckOptions(const LoadOptions& options, const Workload& workload) 
   }
   if (options.loop == LoadOptions::Loop::kClosed) return absl::OkStatus();
   if (!(options.rate_per_second > 0 && options.rate_per_second <= 10e6)) {
-    return absl::InvalidArgumentError(absl::StrCat("the rate must be 0 to 10,000,000/s, not ", options.rate_per_second));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the rate must be 0 to 10,000,000/s, not ", options.rate_per_second));
   }
-  const double pending_per_flow =
-      options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9 / static_cast<double>(options.flows);
+  const double pending_per_flow = options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9 /
+                                  static_cast<double>(options.flows);
   if (pending_per_flow > 0.9 * static_cast<double>(workload.IdsPerFlow())) {
-    return absl::InvalidArgumentError(absl::StrCat("up to ", static_cast<uint64_t>(pending_per_flow),
-                                                   " requests may be pending per socket, more than the protocol has "
-                                                   "ids for: use more sockets or a shorter time-out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("up to ", static_cast<uint64_t>(pending_per_flow),
+                     " requests may be pending per socket, more than the protocol has "
+                     "ids for: use more sockets or a shorter time-out"));
   }
   return absl::OkStatus();
 }
@@ -101,7 +106,8 @@ LoadResult LoadEngine::Run() {
 }
 
 bool LoadEngine::Finished(int64_t now_ns) const {
-  return window_.next_seq() == total() && window_.pending() == 0 && now_ns >= last_finish_ns_ + options_.linger_ns;
+  return window_.next_seq() == total() && window_.pending() == 0 &&
+         now_ns >= last_finish_ns_ + options_.linger_ns;
 }
 
 int64_t LoadEngine::NextSendNs() const {
@@ -131,7 +137,8 @@ void LoadEngine::ReceiveFrom(size_t flow) {
   }
 }
 
-void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, const Address& peer, int64_t now_ns) {
+void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, const Address& peer,
+                            int64_t now_ns) {
   LoadCounters& counters = result_.counters;
   uint8_t source = 0;
   if (!peer.SameAs(options_.target)) {
@@ -167,8 +174,8 @@ void LoadEngine::FireHedges() {
   while (Request* request = window_.TakeDueHedge(MonotonicNs())) {
     const size_t size = workload_->Encode(request->seq, bytes);
     const int64_t fired_ns = MonotonicNs();
-    const bool sent = sockets_[request->seq % options_.flows].SendOne(std::span(bytes).first(size),
-                                                                      *options_.hedge_target);
+    const bool sent =
+        sockets_[request->seq % options_.flows].SendOne(std::span(bytes).first(size), *options_.hedge_target);
     if (sent) window_.MarkHedged(*request, fired_ns);
     if (!IsMeasured(request->seq)) continue;
     if (!sent) {

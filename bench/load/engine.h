@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The load engine: one thread that sends requests at their times, reads answers, fires the application's hedges and
-// gives up at deadlines. Baseline, application hedging and a hedging proxy all run through this same loop; they
-// differ in the hedge policy and in the address, so that a comparison compares hedging and nothing else.
-// One thread, because the machines to be measured have two cores: a second thread would take one from the servers.
-// Sends never wait for answers: the loop waits only until the next send, hedge or deadline is due.
+// The load engine: one thread that sends requests at their times, reads answers, fires the application's hedges
+// and gives up at deadlines. Baseline, application hedging and a hedging proxy all run through this same loop;
+// they differ in the hedge policy and in the address, so that a comparison compares hedging and nothing else.
+// One thread, because the machines to be measured have two cores: a second thread would take one from the
+// servers. Sends never wait for answers: the loop waits only until the next send, hedge or deadline is due.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,16 @@ struct LoadOptions {
 
   Loop loop = Loop::kClosed;
   Address target;
-  std::optional<Address> hedge_target = std::nullopt;  // With it the client hedges by itself after `hedge_delay_ns`.
+  std::optional<Address> hedge_target =
+      std::nullopt;  // With it the client hedges by itself after `hedge_delay_ns`.
   int64_t hedge_delay_ns = 10'000'000;
-  uint64_t warmup = 0;            // Requests sent first and left out of all figures.
-  uint64_t requests = 0;          // Measured requests.
-  double rate_per_second = 0;     // Open loop.
-  int64_t pause_ns = 0;           // Closed loop: between an answer and the next request.
+  uint64_t warmup = 0;         // Requests sent first and left out of all figures.
+  uint64_t requests = 0;       // Measured requests.
+  double rate_per_second = 0;  // Open loop.
+  int64_t pause_ns = 0;        // Closed loop: between an answer and the next request.
   int64_t timeout_ns = 1'000'000'000;
-  int64_t linger_ns = 0;          // How long to listen on for late and duplicate answers after the last request.
-  uint64_t flows = 1;             // Sockets; request i uses socket i % flows.
+  int64_t linger_ns = 0;  // How long to listen on for late and duplicate answers after the last request.
+  uint64_t flows = 1;     // Sockets; request i uses socket i % flows.
   bool keep_records = false;
 };
 
@@ -50,14 +51,14 @@ struct RequestRecord {
 
 struct LoadCounters {
   uint64_t answered = 0;
-  uint64_t timeouts = 0;      // Given up at the deadline; with send_errors these are the lost requests.
-  uint64_t send_errors = 0;   // Refused by the local kernel; such a request also times out.
-  uint64_t hedges = 0;        // Sent by this client.
-  uint64_t losers = 0;        // Second answers explained by this client's own hedge.
-  uint64_t duplicates = 0;    // Second answers nobody asked for.
-  uint64_t late = 0;          // Answers after the deadline.
-  uint64_t wrong = 0;         // The right id with the wrong content.
-  uint64_t stray = 0;         // Anything else that arrived.
+  uint64_t timeouts = 0;     // Given up at the deadline; with send_errors these are the lost requests.
+  uint64_t send_errors = 0;  // Refused by the local kernel; such a request also times out.
+  uint64_t hedges = 0;       // Sent by this client.
+  uint64_t losers = 0;       // Second answers explained by this client's own hedge.
+  uint64_t duplicates = 0;   // Second answers nobody asked for.
+  uint64_t late = 0;         // Answers after the deadline.
+  uint64_t wrong = 0;        // The right id with the wrong content.
+  uint64_t stray = 0;        // Anything else that arrived.
 };
 
 struct LoadResult {
@@ -67,7 +68,7 @@ struct LoadResult {
   Histogram send_lag;    // Really sent - intended: how far the generator itself was behind.
   int64_t cpu_user_ns = 0;
   int64_t cpu_system_ns = 0;
-  int64_t wall_ns = 0;   // From the first measured request to the end of the last.
+  int64_t wall_ns = 0;  // From the first measured request to the end of the last.
   std::vector<RequestRecord> records;
 };
 
@@ -91,7 +92,8 @@ class LoadEngine {
 
   // `workload` outlives the engine. `progress`, when given, is called about once a second and when the
   // measured part begins and ends.
-  static absl::StatusOr<LoadEngine> Make(const LoadOptions& options, const Workload* workload, ProgressHook progress);
+  static absl::StatusOr<LoadEngine> Make(const LoadOptions& options, const Workload* workload,
+                                         ProgressHook progress);
 
   // Runs to the end. Bounded: no request lives longer than its time-out.
   LoadResult Run();

@@ -21,8 +21,7 @@ class TestServer {
   using Handler = std::function<void(UdpSocket&, std::span<uint8_t>, const Address&)>;
 
   explicit TestServer(Handler handle)
-      : socket_(UdpSocket::Listen(ParseAddress("127.0.0.1:0").value()).value()),
-        thread_([this, handle] {
+      : socket_(UdpSocket::Listen(ParseAddress("127.0.0.1:0").value()).value()), thread_([this, handle] {
           Batch batch;
           const std::array<int, 1> fds{socket_.fd()};
           std::array<bool, 1> readable;
@@ -45,7 +44,9 @@ class TestServer {
   std::thread thread_;
 };
 
-void Echo(UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) { socket.SendOne(datagram, peer); }
+void Echo(UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) {
+  socket.SendOne(datagram, peer);
+}
 void Silence(UdpSocket&, std::span<uint8_t>, const Address&) {}
 
 LoadResult RunRaw(const LoadOptions& options) {
@@ -55,12 +56,14 @@ LoadResult RunRaw(const LoadOptions& options) {
 
 TEST(LoadEngine, ClosedLoopMeasuresEveryRequestAfterTheWarmUp) {
   TestServer server(Echo);
-  const LoadResult result = RunRaw({.target = server.address(), .warmup = 10, .requests = 100, .keep_records = true});
+  const LoadResult result =
+      RunRaw({.target = server.address(), .warmup = 10, .requests = 100, .keep_records = true});
   EXPECT_EQ(result.counters.answered, 100u);
   EXPECT_EQ(result.latency.count(), 100u);
   EXPECT_EQ(result.records.size(), 100u);
   EXPECT_EQ(result.records.front().seq, 10u);
-  EXPECT_EQ(result.counters.duplicates + result.counters.late + result.counters.stray + result.counters.wrong, 0u);
+  EXPECT_EQ(result.counters.duplicates + result.counters.late + result.counters.stray + result.counters.wrong,
+            0u);
   EXPECT_GT(result.cpu_user_ns + result.cpu_system_ns, 0);
 }
 
@@ -94,8 +97,8 @@ TEST(LoadEngine, SilentServerLosesEveryRequestAtItsTimeout) {
 }
 
 TEST(LoadEngine, OpenLoopLatencyCountsFromTheIntendedTime) {
-  // The server answers nothing for the first 200 ms. A generator that waited would see one slow request; here the
-  // requests that were due meanwhile all show their share of the stall.
+  // The server answers nothing for the first 200 ms. A generator that waited would see one slow request; here
+  // the requests that were due meanwhile all show their share of the stall.
   const int64_t until_ns = MonotonicNs() + 200'000'000;
   TestServer server([until_ns](UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) {
     while (MonotonicNs() < until_ns) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -180,12 +183,11 @@ TEST(LoadEngine, RefusesWhatCannotWork) {
   EXPECT_FALSE(LoadEngine::Make({.target = target, .requests = 0}, workload.get(), nullptr).ok());
   EXPECT_FALSE(LoadEngine::Make({.target = target, .requests = 1, .flows = 65}, workload.get(), nullptr).ok());
   auto dns = MakeDnsWorkload({"a.test"}, 1).value();
-  const absl::Status too_many = LoadEngine::Make({.loop = LoadOptions::Loop::kOpen,
-                                                  .target = target,
-                                                  .requests = 1,
-                                                  .rate_per_second = 100'000},
-                                                 dns.get(), nullptr)
-                                    .status();
+  const absl::Status too_many =
+      LoadEngine::Make(
+          {.loop = LoadOptions::Loop::kOpen, .target = target, .requests = 1, .rate_per_second = 100'000},
+          dns.get(), nullptr)
+          .status();
   EXPECT_THAT(std::string(too_many.message()), ::testing::HasSubstr("more sockets"));
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The arithmetic of the log-linear histogram: which bucket a value falls into and how a percentile is read back.
+// The arithmetic of the log-linear histogram: which bucket a value falls into and how a percentile is read
+// back.
 #include "bench/load/histogram.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ namespace {
 
 constexpr uint64_t kSubBuckets = uint64_t{1} << Histogram::kSubBucketBits;
 
-// Values below 128 have a bucket each (one block); each of the 57 powers of two from 2^7 to 2^63 has a block of 128.
+// Values below 128 have a bucket each (one block); each of the 57 powers of two from 2^7 to 2^63 has a block of
+// 128.
 constexpr size_t kBuckets = (64 - Histogram::kSubBucketBits + 1) * kSubBuckets;
 
 }  // namespace
@@ -72,8 +74,8 @@ uint64_t Histogram::Quantile(double q) const {
 
 std::string Histogram::ToJson() const {
   std::string out = absl::StrFormat(
-      R"({"unit":"ns","sub_bucket_bits":%d,"count":%d,"min":%d,"max":%d,"sum":%.0f,"buckets":[)", kSubBucketBits,
-      count_, min(), max_, sum_);
+      R"({"unit":"ns","sub_bucket_bits":%d,"count":%d,"min":%d,"max":%d,"sum":%.0f,"buckets":[)",
+      kSubBucketBits, count_, min(), max_, sum_);
   const char* separator = "";
   for (size_t i = 0; i < kBuckets; ++i) {
     if (buckets_[i] == 0) continue;

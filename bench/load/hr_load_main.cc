@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-load: the UDP load generator. Closed loop (the published workload) or open loop (send times fixed ahead), raw or
-// dns requests, with or without application hedging (`--hedge_target`). Prints progress as JSON lines on stderr and the
-// report as JSON on stdout or into --out. Started by the runners in bench/*.py; docs/benchmarks.md explains the figures.
+// hr-load: the UDP load generator. Closed loop (the published workload) or open loop (send times fixed ahead),
+// raw or dns requests, with or without application hedging (`--hedge_target`). Prints progress as JSON lines on
+// stderr and the report as JSON on stdout or into --out. Started by the runners in bench/*.py;
+// docs/benchmarks.md explains the figures.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -24,7 +25,8 @@
 #include "bench/load/workload.h"
 
 ABSL_FLAG(std::string, target, "", "where requests go, address:port (IPv6: [address]:port)");
-ABSL_FLAG(std::string, hedge_target, "", "hedge in the application: send a second copy there after --hedge_delay");
+ABSL_FLAG(std::string, hedge_target, "",
+          "hedge in the application: send a second copy there after --hedge_delay");
 ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(10), "from the send to the hedge");
 ABSL_FLAG(std::string, loop, "closed", "closed or open");
 ABSL_FLAG(double, rate, 1000, "open loop: requests per second");
@@ -51,7 +53,8 @@ constexpr uint64_t kMaxRequests = 50'000'000;
 
 absl::StatusOr<std::vector<std::string>> Names() {
   const std::string flag = absl::GetFlag(FLAGS_names);
-  if (flag.empty() || flag[0] != '@') return std::vector<std::string>(absl::StrSplit(flag, ',', absl::SkipEmpty()));
+  if (flag.empty() || flag[0] != '@')
+    return std::vector<std::string>(absl::StrSplit(flag, ',', absl::SkipEmpty()));
   std::ifstream file(flag.substr(1));
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read the list of names '", flag.substr(1), "'"));
   std::vector<std::string> names;
@@ -65,7 +68,8 @@ absl::StatusOr<std::vector<std::string>> Names() {
 absl::StatusOr<std::unique_ptr<Workload>> WorkloadFromFlags() {
   const std::string kind = absl::GetFlag(FLAGS_workload);
   if (kind == "raw") return MakeRawWorkload(absl::GetFlag(FLAGS_first_id), absl::GetFlag(FLAGS_request_bytes));
-  if (kind != "dns") return absl::InvalidArgumentError(absl::StrCat("--workload is raw or dns, not '", kind, "'"));
+  if (kind != "dns")
+    return absl::InvalidArgumentError(absl::StrCat("--workload is raw or dns, not '", kind, "'"));
   absl::StatusOr<std::vector<std::string>> names = Names();
   if (!names.ok()) return names.status();
   return MakeDnsWorkload(*names, absl::GetFlag(FLAGS_sockets));
@@ -89,7 +93,8 @@ absl::StatusOr<LoadOptions> OptionsFromFlags() {
   options.hedge_delay_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hedge_delay));
   options.rate_per_second = absl::GetFlag(FLAGS_rate);
   const double seconds = absl::GetFlag(FLAGS_seconds);
-  options.requests = seconds > 0 ? Pacing::RequestsIn(seconds, options.rate_per_second) : absl::GetFlag(FLAGS_requests);
+  options.requests =
+      seconds > 0 ? Pacing::RequestsIn(seconds, options.rate_per_second) : absl::GetFlag(FLAGS_requests);
   options.warmup = absl::GetFlag(FLAGS_warmup);
   if (options.requests + options.warmup > kMaxRequests) {
     return absl::InvalidArgumentError(absl::StrCat("at most ", kMaxRequests, " requests in a run"));
@@ -115,11 +120,13 @@ const char* EventName(LoadProgress::Event event) {
 }
 
 void PrintProgress(const LoadProgress& progress) {
-  absl::FPrintF(stderr,
-                R"({"event":"%s","sent":%d,"total":%d,"answered":%d,"timeouts":%d,"hedges":%d,"p50_ms":%.3f,"max_ms":%.3f})"
-                "\n",
-                EventName(progress.event), progress.sent, progress.total, progress.answered, progress.timeouts, progress.hedges,
-                static_cast<double>(progress.window_p50_ns) / 1e6, static_cast<double>(progress.window_max_ns) / 1e6);
+  absl::FPrintF(
+      stderr,
+      R"({"event":"%s","sent":%d,"total":%d,"answered":%d,"timeouts":%d,"hedges":%d,"p50_ms":%.3f,"max_ms":%.3f})"
+      "\n",
+      EventName(progress.event), progress.sent, progress.total, progress.answered, progress.timeouts,
+      progress.hedges, static_cast<double>(progress.window_p50_ns) / 1e6,
+      static_cast<double>(progress.window_max_ns) / 1e6);
 }
 
 absl::Status Write(const std::string& path, const std::string& text) {

@@ -5,11 +5,11 @@
 
 #include <cmath>
 
-
 namespace hedgerow::bench {
 
 // A double holds integers up to 2^53 exactly: in nanoseconds that is 104 days, far beyond any bounded run.
-Pacing::Pacing(int64_t start_ns, double rate_per_second) : start_ns_(start_ns), interval_ns_(1e9 / rate_per_second) {}
+Pacing::Pacing(int64_t start_ns, double rate_per_second)
+    : start_ns_(start_ns), interval_ns_(1e9 / rate_per_second) {}
 
 int64_t Pacing::DueNs(uint64_t seq) const {
   return start_ns_ + static_cast<int64_t>(std::floor(static_cast<double>(seq) * interval_ns_));

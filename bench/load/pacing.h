@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// When each request of an open-loop run is meant to leave. The times are fixed before the first send and never move:
-// a generator that waits for answers before it sends again measures itself (coordinated omission), so latency is
-// counted from these times, however late the send really was. Used by the load engine.
+// When each request of an open-loop run is meant to leave. The times are fixed before the first send and never
+// move: a generator that waits for answers before it sends again measures itself (coordinated omission), so
+// latency is counted from these times, however late the send really was. Used by the load engine.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ class Pacing {
   // `rate_per_second` > 0. Request 0 is due at `start_ns`.
   Pacing(int64_t start_ns, double rate_per_second);
 
-  // When request `seq` is due. Computed from seq each time, not by adding intervals, so that rounding never adds up.
+  // When request `seq` is due. Computed from seq each time, not by adding intervals, so that rounding never
+  // adds up.
   int64_t DueNs(uint64_t seq) const;
 
   // How many requests are due by `now_ns` (those with DueNs(seq) <= now_ns).

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The requests that are under way, and the deadline logic of application hedging. Time comes in as an argument, no
-// socket and no clock are known here, so that every order of events can be tested.
-// A request has two ABSOLUTE times, both fixed when it is sent: when its hedge is due and when the client gives up.
-// Nothing that arrives moves them. (The published Python client restarts its receive time-out with every stray
-// datagram, so a late answer of an earlier request postpones the hedge; that is the fault not to repeat.)
-// Both delays are the same for all requests, so due times come in sending order and two cursors replace a heap.
-// Owned by the load engine.
+// The requests that are under way, and the deadline logic of application hedging. Time comes in as an argument,
+// no socket and no clock are known here, so that every order of events can be tested. A request has two
+// ABSOLUTE times, both fixed when it is sent: when its hedge is due and when the client gives up. Nothing that
+// arrives moves them. (The published Python client restarts its receive time-out with every stray datagram, so
+// a late answer of an earlier request postpones the hedge; that is the fault not to repeat.) Both delays are
+// the same for all requests, so due times come in sending order and two cursors replace a heap. Owned by the
+// load engine.
 #pragma once
 
 #include <cstddef>
@@ -46,26 +46,28 @@ enum class AnswerVerdict {
 
 class RequestWindow {
  public:
-  // `capacity` (rounded up to a power of two) must hold every request that can be pending at once: a slot may only be
-  // used again when its request is over.
+  // `capacity` (rounded up to a power of two) must hold every request that can be pending at once: a slot may
+  // only be used again when its request is over.
   RequestWindow(size_t capacity, HedgePolicy policy, int64_t timeout_ns);
 
-  // Requests are begun in the order 0, 1, 2, .. at times that never go back. False when the slot is still taken.
+  // Requests are begun in the order 0, 1, 2, .. at times that never go back. False when the slot is still
+  // taken.
   bool Begin(uint64_t seq, int64_t intended_ns, int64_t sent_ns);
 
-  // An answer to `seq` read at `now_ns`. An answer read after the deadline is late even when TakeTimeout() has not
-  // been asked yet: the deadline decides, not the order of polling.
+  // An answer to `seq` read at `now_ns`. An answer read after the deadline is late even when TakeTimeout() has
+  // not been asked yet: the deadline decides, not the order of polling.
   AnswerVerdict OnAnswer(uint64_t seq, uint8_t source, int64_t now_ns);
 
-  // The next request whose hedge is due and which is still unanswered, or nullptr. The caller sends it and notes
-  // hedge_sent_ns through MarkHedged().
+  // The next request whose hedge is due and which is still unanswered, or nullptr. The caller sends it and
+  // notes hedge_sent_ns through MarkHedged().
   Request* TakeDueHedge(int64_t now_ns);
   void MarkHedged(Request& request, int64_t sent_ns) { request.hedge_sent_ns = sent_ns; }
 
   // The next request whose deadline has passed without an answer, or nullptr. It counts as lost from now on.
   Request* TakeTimeout(int64_t now_ns);
 
-  // The next time at which TakeDueHedge() or TakeTimeout() may return something; kNeverNs when nothing is pending.
+  // The next time at which TakeDueHedge() or TakeTimeout() may return something; kNeverNs when nothing is
+  // pending.
   int64_t NextDueNs();
 
   // Null unless `seq` still has its slot.

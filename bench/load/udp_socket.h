@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A non-blocking UDP socket that receives and sends in batches, its address type, and the monotonic clock. Shared by
-// the load engine and the servers of bench/serve, so that both sides pay the same system calls per packet.
+// A non-blocking UDP socket that receives and sends in batches, its address type, and the monotonic clock.
+// Shared by the load engine and the servers of bench/serve, so that both sides pay the same system calls per
+// packet.
 #pragma once
 
 #include <netinet/in.h>
@@ -20,10 +21,9 @@ namespace hedgerow::bench {
 
 int64_t MonotonicNs();
 
-// Lets poll time-outs be exact: by default the kernel may delay a thread's timers by 50 us to batch wake-ups, which
-// would be charged to every user-space hedge.
+// Lets poll time-outs be exact: by default the kernel may delay a thread's timers by 50 us to batch wake-ups,
+// which would be charged to every user-space hedge.
 void AskForExactTimers();
-
 
 struct Address {
   sockaddr_storage storage{};
@@ -82,8 +82,8 @@ class UdpSocket {
   // Fills `batch` with what is waiting; its size says how many.
   void Receive(Batch& batch);
 
-  // Sends the whole batch and returns how many datagrams the kernel took (a full send buffer or an unreachable peer
-  // makes it fewer; nothing is tried again).
+  // Sends the whole batch and returns how many datagrams the kernel took (a full send buffer or an unreachable
+  // peer makes it fewer; nothing is tried again).
   size_t Send(Batch& batch);
   bool SendOne(std::span<const uint8_t> datagram, const Address& peer);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a request looks like on the wire and what counts as its answer. Two workloads: `raw` (the published one: a
-// 4-byte little-endian id, optionally padded, echoed back) and `dns` (A queries for the names of a list; QR bit, id,
-// question and answer checked). The load engine numbers requests 0, 1, 2, ..; a workload turns such a number into
-// bytes and an answer back into the number it belongs to, without a table that would have to be kept.
+// What a request looks like on the wire and what counts as its answer. Two workloads: `raw` (the published one:
+// a 4-byte little-endian id, optionally padded, echoed back) and `dns` (A queries for the names of a list; QR
+// bit, id, question and answer checked). The load engine numbers requests 0, 1, 2, ..; a workload turns such a
+// number into bytes and an answer back into the number it belongs to, without a table that would have to be
+// kept.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +38,8 @@ class Workload {
   // Writes request `seq` and returns its length, at most kMaxRequestBytes.
   virtual size_t Encode(uint64_t seq, std::span<uint8_t, kMaxRequestBytes> out) const = 0;
 
-  // Reads a datagram that arrived on socket `flow`. Request `seq` leaves through socket seq % flows, and requests
-  // below `next_seq` have been sent.
+  // Reads a datagram that arrived on socket `flow`. Request `seq` leaves through socket seq % flows, and
+  // requests below `next_seq` have been sent.
   virtual Decoded Decode(std::span<const uint8_t> datagram, uint64_t flow, uint64_t next_seq) const = 0;
 
   // How many requests may be pending per socket before two of them share an id.
@@ -48,7 +49,9 @@ class Workload {
 // Request ids are `first_id + seq`; `request_bytes` (4 to 1,472) includes the id, the rest is a fixed pattern.
 absl::StatusOr<std::unique_ptr<Workload>> MakeRawWorkload(uint32_t first_id, size_t request_bytes);
 
-// Names in turn; an id is the number of the request on its socket, modulo 2^16. `flows` is the number of sockets.
-absl::StatusOr<std::unique_ptr<Workload>> MakeDnsWorkload(const std::vector<std::string>& names, uint64_t flows);
+// Names in turn; an id is the number of the request on its socket, modulo 2^16. `flows` is the number of
+// sockets.
+absl::StatusOr<std::unique_ptr<Workload>> MakeDnsWorkload(const std::vector<std::string>& names,
+                                                          uint64_t flows);
 
 }  // namespace hedgerow::bench

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The raw workload: a 4-byte little-endian id, then a fixed pattern up to the wanted length; the answer is an echo.
+// The raw workload: a 4-byte little-endian id, then a fixed pattern up to the wanted length; the answer is an
+// echo.
 #include <algorithm>
 #include <cstring>
 
@@ -34,8 +35,9 @@ class RawWorkload final : public Workload {
     const auto age = static_cast<uint32_t>(static_cast<uint32_t>(first_id_ + newest) - id);
     if (age > newest) return {};
     const auto padding = datagram.subspan(kIdBytes);
-    const bool echoed = datagram.size() == request_bytes_ &&
-                        std::all_of(padding.begin(), padding.end(), [](uint8_t byte) { return byte == kPadding; });
+    const bool echoed =
+        datagram.size() == request_bytes_ &&
+        std::all_of(padding.begin(), padding.end(), [](uint8_t byte) { return byte == kPadding; });
     return {echoed ? DecodeResult::kAnswer : DecodeResult::kWrong, newest - age};
   }
 
@@ -50,8 +52,8 @@ class RawWorkload final : public Workload {
 
 absl::StatusOr<std::unique_ptr<Workload>> MakeRawWorkload(uint32_t first_id, size_t request_bytes) {
   if (request_bytes < kIdBytes || request_bytes > kMaxRequestBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a raw request is ", kIdBytes, " to ", kMaxRequestBytes, " bytes long, not ", request_bytes));
+    return absl::InvalidArgumentError(absl::StrCat("a raw request is ", kIdBytes, " to ", kMaxRequestBytes,
+                                                   " bytes long, not ", request_bytes));
   }
   return std::make_unique<RawWorkload>(first_id, request_bytes);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-busy: an ordinary process that computes without pause, for runs under stress. Bounded: it stops by itself after
-// --seconds (or on SIGTERM) and prints how much CPU time it got, which the runner takes off the machine's busy time.
+// hr-busy: an ordinary process that computes without pause, for runs under stress. Bounded: it stops by itself
+// after
+// --seconds (or on SIGTERM) and prints how much CPU time it got, which the runner takes off the machine's busy
+// time.
 #include <sys/resource.h>
 
 #include <cstdint>
@@ -43,6 +45,7 @@ int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   hedgerow::bench::StopOnSignals();
   hedgerow::bench::SayReady();
-  hedgerow::bench::Run(hedgerow::bench::MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
+  hedgerow::bench::Run(hedgerow::bench::MonotonicNs() +
+                       static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
   return 0;
 }

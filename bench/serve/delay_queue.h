@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Datagrams waiting for the time at which they are to be sent: the service time of the stall server and the wire
-// delay of the relay. Thousands wait at once without a thread each. Bounded: a full queue refuses, and the owner
-// counts it. Time comes in as an argument, which is how the tests drive it.
+// Datagrams waiting for the time at which they are to be sent: the service time of the stall server and the
+// wire delay of the relay. Thousands wait at once without a thread each. Bounded: a full queue refuses, and the
+// owner counts it. Time comes in as an argument, which is how the tests drive it.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class DelayQueue {
   // False when `capacity` datagrams are waiting already.
   bool Push(int64_t due_ns, std::span<const uint8_t> datagram, const Address& peer);
 
-  // The next datagram due at `now_ns` or nullptr; those of one due time leave in the order they came. It stays valid
-  // until the next Push().
+  // The next datagram due at `now_ns` or nullptr; those of one due time leave in the order they came. It stays
+  // valid until the next Push().
   const Held* PopDue(int64_t now_ns);
 
   // When the next one is due; INT64_MAX when none waits.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-delay-relay: stands in front of a real server and holds every answer for a fixed time, any number at once. It is
-// what `netem delay` would do to the server's link; many kernels (and the floor's cloud kernels) have no netem, and tbf
-// delays by rate, not by time. Each client address gets its own socket towards the server, as behind a NAT.
-// Prints "ready", stops after --seconds or on SIGTERM. Started by bench/dns_stall.py.
+// hr-delay-relay: stands in front of a real server and holds every answer for a fixed time, any number at once.
+// It is what `netem delay` would do to the server's link; many kernels (and the floor's cloud kernels) have no
+// netem, and tbf delays by rate, not by time. Each client address gets its own socket towards the server, as
+// behind a NAT. Prints "ready", stops after --seconds or on SIGTERM. Started by bench/dns_stall.py.
 #include <array>
 #include <iostream>
 #include <vector>
@@ -110,7 +110,8 @@ absl::Status RunFromFlags() {
   AskForExactTimers();
   DelayRelay relay(*std::move(front), *server, absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_delay)));
   SayReady();
-  const Counters& counters = relay.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
+  const Counters& counters =
+      relay.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
   absl::PrintF("{\"requests\":%d,\"answers\":%d,\"refused\":%d}\n", counters.requests, counters.answers,
                counters.refused);
   return absl::OkStatus();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-echo-server: echoes datagrams in batches as fast as it can (or after --service), for throughput runs. Prints
-// "ready", stops after --seconds or on SIGTERM, then prints its counters as JSON. Started by bench/parking.py.
+// hr-echo-server: echoes datagrams in batches as fast as it can (or after --service), for throughput runs.
+// Prints "ready", stops after --seconds or on SIGTERM, then prints its counters as JSON. Started by
+// bench/parking.py.
 #include <array>
 #include <iostream>
 

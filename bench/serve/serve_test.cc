@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The parts of the bench servers: which ids stall, that an id stalls once across processes, that datagrams leave in
-// due order.
+// The parts of the bench servers: which ids stall, that an id stalls once across processes, that datagrams
+// leave in due order.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>

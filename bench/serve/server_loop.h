@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the bench servers have in common: flags that bound a run, SIGTERM and SIGINT as a request to stop, and the line
-// on standard output that tells the runner that the socket is open. Used by the servers' main files only.
+// What the bench servers have in common: flags that bound a run, SIGTERM and SIGINT as a request to stop, and
+// the line on standard output that tells the runner that the socket is open. Used by the servers' main files
+// only.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-stall-server: one replica of the published experiment. Echoes a request after its service time (2 ms); on the
-// first sight of certain ids, anywhere among the replicas, it stalls for 400 ms instead. Prints "ready", stops after
+// hr-stall-server: one replica of the published experiment. Echoes a request after its service time (2 ms); on
+// the first sight of certain ids, anywhere among the replicas, it stalls for 400 ms instead. Prints "ready",
+// stops after
 // --seconds or on SIGTERM and then prints its counters as JSON. Started by bench/seed_hedge.py.
 #include <array>
 #include <iostream>
@@ -58,7 +59,8 @@ class StallServer {
     std::array<bool, 1> readable;
     while (!MustStop(end_ns)) {
       WaitReadable(fds, std::min(queue_.NextDueNs(), end_ns), readable);
-      // Requests first: their service time counts from here. Answers next, so that a busy socket cannot hold them up.
+      // Requests first: their service time counts from here. Answers next, so that a busy socket cannot hold
+      // them up.
       if (readable[0]) TakeRequests();
       SendAnswers();
     }
@@ -132,11 +134,12 @@ absl::Status RunFromFlags() {
   AskForExactTimers();
   StallServer server(*std::move(socket), *rule, *std::move(seen));
   SayReady();
-  const Counters& counters = server.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
+  const Counters& counters =
+      server.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
   absl::PrintF(R"({"requests":%d,"stalled":%d,"spared":%d,"short":%d,"refused_full":%d,"answer_error":%s})"
                "\n",
-               counters.requests, counters.stalled, counters.spared, counters.short_datagrams, counters.refused_full,
-               counters.answer_error.ToJson());
+               counters.requests, counters.stalled, counters.spared, counters.short_datagrams,
+               counters.refused_full, counters.answer_error.ToJson());
   return absl::OkStatus();
 }
 
