@@ -7,6 +7,7 @@
 
 #include <sched.h>
 #include <sys/mount.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -48,6 +49,16 @@ class NamespaceTest : public ::testing::Test {
   // A command of the system's own tools, in the calling thread's namespace: an independent witness and a
   // foreign actor.
   static int Shell(const std::string& command) { return std::system(command.c_str()); }
+
+  // Waits until `command` succeeds, at most five seconds. The kernel finishes IPv6 addresses and link states in
+  // workers of its own, some time after the command that asked for them.
+  static bool WaitFor(const std::string& command) {
+    for (int attempt = 0; attempt < 250; ++attempt) {
+      if (Shell(command) == 0) return true;
+      usleep(20'000);
+    }
+    return false;
+  }
 };
 
 }  // namespace hedgerow::net

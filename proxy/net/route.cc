@@ -149,6 +149,19 @@ absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination) {
     lookup.reach = Reach::kLoopback;
     return lookup;
   }
+  // The address table first: it knows which interface has the address, where a route look-up only answers `dev
+  // lo`; and it knows an IPv6 address at once, where the route to it appears a little later (its duplicate
+  // detection is a kernel worker's job, `nodad` or not; seen on 6.18 as a VIP equal to a fresh address that was
+  // taken for free).
+  const auto addresses = ListAddresses();
+  if (!addresses.ok()) return addresses.status();
+  const auto owner = std::find_if(addresses->begin(), addresses->end(),
+                                  [&](const AddressInfo& a) { return a.address == destination; });
+  if (owner != addresses->end()) {
+    lookup.reach = Reach::kLocal;
+    lookup.ifindex = owner->ifindex;
+    return lookup;
+  }
   rtmsg header{};
   header.rtm_family = static_cast<uint8_t>(destination.family());
   header.rtm_dst_len = static_cast<uint8_t>(destination.prefix_bits());
@@ -159,7 +172,6 @@ absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination) {
                    [&](const netlink::Message& message) {
                      const auto route = message.Header<rtmsg>();
                      const auto attributes = message.AttributesAfter<rtmsg>();
-                     lookup.ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0));
                      lookup.gateway = AddressAttribute(attributes, RTA_GATEWAY);
                      if (const auto via = attributes.Find(RTA_VIA); via && via->size() > sizeof(rtvia)) {
                        // An IPv4 route through an IPv6 neighbour.
@@ -169,6 +181,7 @@ absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination) {
                      lookup.source = AddressAttribute(attributes, RTA_PREFSRC);
                      if (route.rtm_type == RTN_UNICAST) {
                        lookup.reach = Reach::kRouted;
+                       lookup.ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0));
                      } else if (route.rtm_type == RTN_LOCAL) {
                        lookup.reach = Reach::kLocal;
                      } else {
@@ -182,15 +195,6 @@ absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination) {
     return lookup;
   }
   if (!status.ok()) return status;
-  if (lookup.reach == Reach::kLocal) {
-    // The look-up answers `dev lo`; the address table knows the real owner.
-    lookup.ifindex = 0;
-    const auto addresses = ListAddresses();
-    if (!addresses.ok()) return addresses.status();
-    const auto owner = std::find_if(addresses->begin(), addresses->end(),
-                                    [&](const AddressInfo& a) { return a.address == destination; });
-    if (owner != addresses->end()) lookup.ifindex = owner->ifindex;
-  }
   return lookup;
 }
 
@@ -215,7 +219,7 @@ absl::Status AddVipRoute(const VipRoute& route) {
   return absl::FailedPreconditionError(absl::StrCat(
       "the route ", ToString(route), " takes no effect: the kernel ",
       lookup->reach == Reach::kRouted ? absl::StrCat("still sends the VIP to ", InterfaceName(lookup->ifindex))
-                                      : absl::StrCat("refuses it (", lookup->reason, ")"),
+                                      : absl::StrCat("does not use it ", lookup->reason),
       "; look at `ip rule`, and whether the interface is up"));
 }
 

@@ -198,6 +198,7 @@ TEST_F(RouteTest, LosingTheUplinksAddressTakesTheVipRoute) {
 
 TEST_F(RouteTest, SourceAddressKeepsTheUplinksOwnEntriesWhenItGoes) {
   InHost([&] {
+    ASSERT_TRUE(WaitFor("test $(ip -6 route show table local | grep -c 'local fd') = 2"));
     const std::string snapshot =
         "(ip addr show dev eth0 | grep -v lft; ip route show; ip -6 route show; ip route show table local; "
         "ip -6 route show table local) | grep -vE 'hr0|fe80|ff00' | sort > ";
@@ -212,6 +213,7 @@ TEST_F(RouteTest, SourceAddressKeepsTheUplinksOwnEntriesWhenItGoes) {
     }
     EXPECT_EQ(LookUpRoute(Ip("10.77.0.11"))->ifindex, eth0_);
     EXPECT_EQ(LookUpRoute(Ip("fd77::11"))->ifindex, eth0_);
+    ASSERT_TRUE(WaitFor("ip -6 route show table local | grep -q 'fd77::1 dev hr0'"));
     ASSERT_EQ(Shell(snapshot + base + "/with"), 0);
     EXPECT_EQ(Shell("diff " + base + "/before " + base + "/with"), 0) << "only hr0's own entries may be new";
     for (const IpAddress& address : {Ip("10.77.0.1"), Ip("fd77::1")}) {
