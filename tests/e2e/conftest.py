@@ -21,8 +21,9 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT), str(Path(__file__).resolve().parent)]
 
 from deploy.lab import Lab, LabInUse, names  # noqa: E402 (the path comes first)
-from deploy.lab.servers import DNS_SERVERS, DnsServer  # noqa: E402
+from deploy.lab.servers import Server  # noqa: E402
 from harness.product import BIN, Product  # noqa: E402
+from harness.stack import Stack  # noqa: E402
 
 TAG = f"e2e{os.getpid()}"
 TEST_FAILED = pytest.StashKey[bool]()
@@ -32,7 +33,8 @@ def pytest_configure(config):
     # A polite kill unwinds the fixtures, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     config.addinivalue_line("markers", "lab(**options): how the test's Lab is built")
-    config.addinivalue_line("markers", "servers(a='nsd', b='knot'): which DNS server each replica runs")
+    config.addinivalue_line("markers", "servers(a='nsd', b='knot'): which server each replica runs")
+    config.addinivalue_line("markers", "own: a stack of the test's own, taken down and compared right after it")
 
 
 def pytest_sessionstart(session):
@@ -62,40 +64,79 @@ def pytest_runtest_setup(item):
         pytest.fail("the end-to-end tests need root: run `sudo ./dev test`", pytrace=False)
 
 
-@pytest.fixture
-def lab(request) -> Iterator[Lab]:
-    marker = request.node.get_closest_marker("lab")
-    with Lab(TAG, **(marker.kwargs if marker else {})) as lab:
-        yield lab
+class Stacks:
+    """The stack of the tests of one module; it is exchanged when a test wants another."""
+
+    def __init__(self):
+        self.current: Stack | None = None
+
+    def get(self, lab_options: dict, server_kinds: dict[str, str]) -> Stack:
+        if self.current is not None and self.current.key != (lab_options, server_kinds):
+            self.end(check=True)
+        if self.current is None:
+            self.current = Stack(TAG, lab_options, server_kinds)
+        return self.current
+
+    def end(self, *, check: bool) -> None:
+        stack, self.current = self.current, None
+        if stack is not None:
+            stack.throw_away(check=check)
+
+
+@pytest.fixture(scope="module")
+def stacks() -> Iterator[Stacks]:
+    stacks = Stacks()
+    yield stacks
+    stacks.end(check=True)
 
 
 @pytest.fixture
-def servers(request, lab) -> Iterator[dict[str, DnsServer]]:
-    """By replica: two different implementations, so that no test leans on one server's habits."""
-    marker = request.node.get_closest_marker("servers")
-    chosen = marker.kwargs if marker else {"a": "nsd", "b": "knot"}
-    with contextlib.ExitStack() as stack:
-        yield {name: stack.enter_context(DNS_SERVERS[kind](lab.replica(name))) for name, kind in chosen.items()}
+def stack(request, stacks) -> Iterator[Stack]:
+    """What the test runs on. Afterwards the books must balance, and with the mark `own`, or when the stack is
+    exchanged, `down` must leave the machine as it was before `up`."""
+    own = request.node.get_closest_marker("own") is not None
+    lab = request.node.get_closest_marker("lab")
+    servers = request.node.get_closest_marker("servers")
+    if own:
+        stacks.end(check=True)
+    stack = stacks.get(lab.kwargs if lab else {}, servers.kwargs if servers else {"a": "nsd", "b": "knot"})
+    yield stack
+    if request.node.stash.get(TEST_FAILED, True):
+        print(stack.product.describe())
+        stacks.end(check=False)
+        return
+    try:
+        if not own:
+            stack.put_in_order()
+        if stack.product.is_up:
+            stack.product.check_identity()
+    except BaseException:
+        stacks.end(check=False)
+        raise
+    if own:
+        stacks.end(check=True)
 
 
 @pytest.fixture
-def product(request, lab) -> Iterator[Product]:
-    """Not up yet. However the test went, nothing of it is there for the next one; a test that passed so far must
-    also balance its books and leave the machine as it was."""
+def lab(stack) -> Lab:
+    return stack.lab
+
+
+@pytest.fixture
+def servers(stack) -> dict[str, Server]:
+    """By replica. Two different implementations by default, so that no test leans on one server's habits."""
+    return stack.servers
+
+
+@pytest.fixture
+def product(stack) -> Product:
+    """Perhaps not up: a test brings it up with the configuration it wants."""
     if not (BIN / "hedgerowd").exists():
         pytest.fail(f"{BIN}/hedgerowd does not exist: run `./dev build` first", pytrace=False)
-    product = Product(lab, instance=TAG)
-    try:
-        yield product
-        if request.node.stash.get(TEST_FAILED, True):
-            print(product.describe())
-        else:
-            product.finish()
-    finally:
-        product.sweep()
+    return stack.product
 
 
 @pytest.fixture
-def proxy(product, servers) -> Product:
+def proxy(product) -> Product:
     """Up, with the default configuration, in front of running servers."""
     return product.up()

@@ -32,7 +32,7 @@ def check_answers(clients: list[UdpClient]) -> None:
 @FAMILIES
 @pytest.mark.parametrize("stalled", [False, True], ids=["leader well", "leader stalled"])
 def test_two_ports_with_the_same_ids_get_their_own_answers(lab, servers, product, vip, service, stalled):
-    product.up(services=[product.service(service, budget="100%", budget_burst=1000)])
+    product.up(services=product.services("dns", budget="100%", budget_burst=1000))
     with UdpClient(lab.client, vip) as one, UdpClient(lab.client, vip, connected=False) as two:
         if stalled:
             servers["a"].stall()

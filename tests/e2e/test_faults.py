@@ -14,6 +14,7 @@ from harness import machine
 from harness.dns import dig, who_answers
 from harness.product import BIN, DNS4, VIP4, VIP6, wait_until
 
+pytestmark = pytest.mark.own
 FAMILIES = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["ipv4", "ipv6"])
 
 
@@ -68,9 +69,36 @@ def test_an_uplink_that_vanishes_is_told_and_down_still_leaves_nothing(lab, serv
     assert any("eth0" in problem for problem in product.status()["problems"])
     product.check_identity()
     product.down()
-    left = [line for line in machine.differences(product.before, machine.take(lab.client, product.instance))
-            if line.startswith("left behind") or line.startswith("changed")]
-    assert [line for line in left if "hr0" in line or "pin" in line or "process" in line or "bpf" in line] == []
+    assert remains_of_the_proxy(product) == []
+
+
+def test_without_any_uplink_the_daemon_ends_by_itself_with_an_error_and_leaves_nothing(lab, servers, product):
+    config = product.write(product.config())
+    product.before = machine.take(lab.client, product.instance)
+    daemon = lab.client.popen([BIN / "hedgerowd", "--config", config], log=product.log)
+    wait_until(product.socket.exists, what="the daemon's socket")
+    lab.unplug("client")
+    assert daemon.wait(20) > 0
+    assert "eth0" in product.log.read_text()
+    assert remains_of_the_proxy(product) == []
+
+
+def test_a_proxy_interface_that_somebody_deletes_ends_the_daemon_with_an_error_and_leaves_nothing(lab, product):
+    config = product.write(product.config())
+    product.before = machine.take(lab.client, product.instance)
+    daemon = lab.client.popen([BIN / "hedgerowd", "--config", config], log=product.log)
+    wait_until(product.socket.exists, what="the daemon's socket")
+    lab.client.run(["ip", "link", "delete", "hr0"])
+    assert daemon.wait(10) > 0
+    assert "hr0" in product.log.read_text()
+    product.check_nothing_left()
+
+
+def remains_of_the_proxy(product) -> list[str]:
+    """Without the uplink, much of the machine is not as it was; but of the proxy nothing may be left."""
+    return [line for line in machine.differences(product.before, machine.take(product.lab.client, product.instance))
+            if not line.startswith("taken away")
+            and any(word in line for word in ("hr0", "pin ", "process", "bpf", "run file"))]
 
 
 def test_the_clock_packet_lost_with_its_qdisc_is_found_and_started_again(lab, servers, proxy):

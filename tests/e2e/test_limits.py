@@ -27,7 +27,7 @@ def ask_many_at_a_stalled_leader(lab, servers, vip) -> list[int]:
 @pytest.mark.parametrize("limits, reason", [({"requests": 16}, "requests_full"), ({"parked": 16}, "pool_full")],
                          ids=["scoreboard", "pool"])
 def test_a_full_map_lets_requests_through_unhedged(lab, servers, product, vip, service, limits, reason):
-    product.up(services=[product.service(service, **PATIENT)], limits=limits)
+    product.up(services=product.services("dns", **PATIENT), limits=limits)
     assert ask_many_at_a_stalled_leader(lab, servers, vip) == list(range(QUESTIONS))
     assert product.figure("requests", service) == QUESTIONS
     # A bound may be rounded up to what the kernel preallocates per CPU, but not away.
@@ -39,7 +39,7 @@ def test_a_full_map_lets_requests_through_unhedged(lab, servers, product, vip, s
 @FAMILIES
 @pytest.mark.parametrize("limits", [{"requests": 16}, {"parked": 16}], ids=["scoreboard", "pool"])
 def test_a_map_that_was_full_is_used_again_when_it_has_room(lab, servers, product, vip, service, limits):
-    product.up(services=[product.service(service, **PATIENT, linger="100ms")], limits=limits)
+    product.up(services=product.services("dns", **PATIENT, linger="100ms"), limits=limits)
     ask_many_at_a_stalled_leader(lab, servers, vip)
     wait_until(lambda: all(int(use.get("used", 0)) == 0 for name, use in product.status()["maps"].items()
                            if name in ("requests", "parked", "pool", "scoreboard")), what="the maps' emptying")
@@ -52,7 +52,7 @@ def test_a_map_that_was_full_is_used_again_when_it_has_room(lab, servers, produc
 
 @FAMILIES
 def test_a_small_flow_map_serves_many_more_clients_than_it_holds(lab, servers, product, vip, service):
-    product.up(services=[product.service(service)], limits={"flows": 16})
+    product.up(limits={"flows": 16})
     for port in range(300):
         with UdpClient(lab.client, vip) as client:
             answer = client.ask(port, "www.example.test", timeout_s=1)
@@ -62,7 +62,7 @@ def test_a_small_flow_map_serves_many_more_clients_than_it_holds(lab, servers, p
 
 @FAMILIES
 def test_a_small_fragment_map_serves_many_more_big_answers_than_it_holds(lab, servers, product, vip, service):
-    product.up(services=[product.service(service)], limits={"fragments": 16})
+    product.up(limits={"fragments": 16})
     with UdpClient(lab.client, vip) as client:
         for query_id in range(100):
             client.send(query(query_id, "big.example.test", 16, edns_bytes=4096))

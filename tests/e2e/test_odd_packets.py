@@ -11,27 +11,22 @@ import pytest
 
 from deploy.lab import Uplink
 from harness.dns import UdpClient, dig
-from harness.echo import EchoServer
 from harness.product import DNS4, DNS6, RAW4, RAW6, VIP4, VIP6
 
 RAW = pytest.mark.parametrize("vip, service", [(RAW4, "raw4"), (RAW6, "raw6")], ids=["ipv4", "ipv6"])
 DNS = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
 CHECKSUMS_FINISHED = pytest.mark.lab(client_uplink=Uplink(tx_checksum=False))
+ECHOES = pytest.mark.servers(a="echo", b="echo")
 
 SOL_UDP, UDP_SEGMENT = 17, 103
 SO_NO_CHECK = 11
 
 
-@pytest.fixture
-def echoes(lab):
-    with EchoServer(lab.replica("a")) as a, EchoServer(lab.replica("b")) as b:
-        yield {"a": a, "b": b}
-
-
 @RAW
 @CHECKSUMS_FINISHED
-def test_a_burst_sent_by_segmentation_offload_comes_back_whole(lab, product, echoes, vip, service):
-    product.up(services=[product.service(service)])
+@ECHOES
+def test_a_burst_sent_by_segmentation_offload_comes_back_whole(lab, product, servers, vip, service):
+    product.up(services=product.services("raw"))
     burst = [struct.pack("!I", number) + bytes([number]) * 96 for number in range(8)]
     with UdpClient(lab.client, vip, 4000) as client:
         client.socket.setsockopt(SOL_UDP, UDP_SEGMENT, 100)
@@ -45,8 +40,9 @@ def test_a_burst_sent_by_segmentation_offload_comes_back_whole(lab, product, ech
 
 
 @CHECKSUMS_FINISHED
-def test_a_request_with_ip_options_is_forwarded_unhedged(lab, product, echoes):
-    product.up(services=[product.service("raw4")])
+@ECHOES
+def test_a_request_with_ip_options_is_forwarded_unhedged(lab, product, servers):
+    product.up(services=product.services("raw"))
     with UdpClient(lab.client, RAW4, 4000) as client:
         client.socket.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, b"\x01\x01\x01\x00")  # no-operation, end
         client.send(b"\0\0\0\1options")
@@ -56,25 +52,28 @@ def test_a_request_with_ip_options_is_forwarded_unhedged(lab, product, echoes):
 
 @RAW
 @CHECKSUMS_FINISHED
-def test_a_request_without_a_checksum_is_served_and_rescued(lab, product, echoes, vip, service):
-    product.up(services=[product.service(service)])
+@ECHOES
+def test_a_request_without_a_checksum_is_served_and_rescued(lab, product, servers, vip, service):
+    product.up(services=product.services("raw"))
     with UdpClient(lab.client, vip, 4000) as client:
         if service == "raw4":  # IPv6 knows no datagram without one
             client.socket.setsockopt(socket.SOL_SOCKET, SO_NO_CHECK, 1)
         for stall in (False, True):
             if stall:
-                echoes["a"].stall()
+                servers["a"].stall()
             payload = b"\0\0\0" + bytes([stall]) + b"no checksum"
             client.send(payload)
             assert client.receive() == payload
-        echoes["a"].resume()
+        servers["a"].resume()
     for replica in "ab":
         assert lab.replica(replica).snmp("Udp6" if ":" in vip else "Udp")["InCsumErrors"] == 0
 
 
 @RAW
-def test_an_empty_datagram_is_forwarded(lab, product, echoes, vip, service):
-    product.up(services=[product.service(service)])
+@CHECKSUMS_FINISHED
+@ECHOES
+def test_an_empty_datagram_is_forwarded(lab, product, servers, vip, service):
+    product.up(services=product.services("raw"))
     with UdpClient(lab.client, vip, 4000) as client:
         client.send(b"")
         assert client.receive() == b""
@@ -95,7 +94,7 @@ def test_an_operation_that_is_no_query_is_forwarded_once(lab, servers, proxy, vi
 @DNS
 def test_a_port_of_the_vip_without_a_service_leads_nowhere_and_is_counted(lab, proxy, vip, service):
     assert "no servers could be reached" in dig(lab.client, vip, "www.example.test", "A", "-p5353", timeout_s=1).text
-    assert int(proxy.status()["reasons"]["sink"]) >= 1
+    assert int(proxy.status()["reasons"]["sink"]) >= 1  # no service's, so the host's
     assert proxy.figure("requests", service) == 0
 
 

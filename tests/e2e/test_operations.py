@@ -79,6 +79,7 @@ def test_status_for_people_and_for_programs_say_the_same(lab, proxy):
         assert word in text
 
 
+@pytest.mark.own  # metrics count from the start of the daemon
 def test_metrics_are_served_on_loopback_and_agree_with_status(lab, proxy):
     for _ in range(4):
         dig(lab.client, VIP4, "www.example.test")
@@ -94,6 +95,7 @@ def test_metrics_are_served_on_loopback_and_agree_with_status(lab, proxy):
     assert "127.0.0.1:9464" in listening and "0.0.0.0:9464" not in listening
 
 
+@pytest.mark.own
 def test_doctor_is_content_in_a_healthy_lab_and_speaks_json(lab, product, servers):
     config = product.write(product.config())
     done = product.run("doctor", "--config", config)
@@ -102,6 +104,7 @@ def test_doctor_is_content_in_a_healthy_lab_and_speaks_json(lab, product, server
     assert report.returncode == 0 and json.loads(report.stdout)
 
 
+@pytest.mark.own
 def test_validate_and_plan_say_what_would_be_done_and_do_nothing(lab, product):
     before = machine.take(lab.client, product.instance)
     config = product.write(product.config())
@@ -116,6 +119,7 @@ def test_validate_and_plan_say_what_would_be_done_and_do_nothing(lab, product):
     assert machine.differences(before, machine.take(lab.client, product.instance)) == []
 
 
+@pytest.mark.own
 def test_admin_commands_without_a_daemon_fail_and_name_the_socket(product):
     for words in (["status"], ["down"], ["leader", "show"], ["bypass", DNS4, "on"]):
         done = product.admin(*words, check=False)

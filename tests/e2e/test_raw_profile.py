@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The raw profile, with a server that echoes anything: what DNS cannot show, such as fragmented requests."""
 
-import contextlib
 import os
 import struct
 import time
@@ -9,16 +8,13 @@ import time
 import pytest
 
 from harness.dns import UdpClient
-from harness.echo import TWICE, EchoServer
+from harness.echo import TWICE
 from harness.product import RAW4, RAW6, wait_until
 
 FAMILIES = pytest.mark.parametrize("vip, service", [(RAW4, "raw4"), (RAW6, "raw6")], ids=["ipv4", "ipv6"])
 
 
-@pytest.fixture
-def echoes(lab):
-    with contextlib.ExitStack() as stack:
-        yield {host.name: stack.enter_context(EchoServer(host)) for host in lab.replicas}
+pytestmark = pytest.mark.servers(a="echo", b="echo")
 
 
 @pytest.fixture
@@ -28,8 +24,8 @@ def client(lab, vip):
 
 
 @FAMILIES
-def test_fragmented_requests_and_answers_pass_through_unhedged(product, echoes, client, service):
-    product.up(services=[product.service(service)])
+def test_fragmented_requests_and_answers_pass_through_unhedged(product, servers, client, service):
+    product.up(services=product.services("raw"))
     for number in range(5):
         payload = struct.pack("!I", number) + os.urandom(4000)
         client.send(payload)
@@ -39,50 +35,50 @@ def test_fragmented_requests_and_answers_pass_through_unhedged(product, echoes, 
 
 
 @FAMILIES
-def test_all_datagrams_of_the_winner_pass_and_none_of_the_losers(product, echoes, client, service):
-    product.up(services=[product.service(service)])
-    echoes["a"].stall()
+def test_all_datagrams_of_the_winner_pass_and_none_of_the_losers(product, servers, client, service):
+    product.up(services=product.services("raw"))
+    servers["a"].stall()
     payload = struct.pack("!I", 1) + TWICE
     client.send(payload)
     assert client.receive_all(quiet_s=0.2) == [payload, payload]
-    echoes["a"].resume()
+    servers["a"].resume()
     wait_until(lambda: product.figure("losers_dropped", service) == 2, what="both datagrams of the loser")
     assert client.receive(0.2) is None
 
 
 @FAMILIES
-def test_a_request_shorter_than_its_correlation_bytes_passes_untracked(product, echoes, client, service):
-    product.up(services=[product.service(service)])
+def test_a_request_shorter_than_its_correlation_bytes_passes_untracked(product, servers, client, service):
+    product.up(services=product.services("raw"))
     client.send(b"abc")
     assert client.receive() == b"abc"
     assert product.figure("unknown_operation", service) == 1
 
 
 @FAMILIES
-def test_a_reused_key_without_an_echo_drops_the_replies_still_owed(product, echoes, client, service):
+def test_a_reused_key_without_an_echo_drops_the_replies_still_owed(product, servers, client, service):
     """Nothing in a raw answer says which request it answers: the old one's are dropped by counting them first."""
-    product.up(services=[product.service(service, delay="1s", deadline="5s", suspect_min="10s")])
-    echoes["a"].stall()
+    product.up(services=product.services("raw", delay="1s", deadline="5s", suspect_min="10s"))
+    servers["a"].stall()
     client.send(struct.pack("!I", 9) + b"old")
     time.sleep(0.02)
     client.send(struct.pack("!I", 9) + b"new")
     time.sleep(0.02)
-    echoes["a"].resume()
+    servers["a"].resume()
     assert client.receive_all(quiet_s=0.4) == [struct.pack("!I", 9) + b"new"]
     assert product.figure("superseded", service) == 1
     assert product.figure("stale_dropped", service) == 1
 
 
 @pytest.mark.lab(replicas=3)
+@pytest.mark.servers(a="echo", b="echo", c="echo")
 @FAMILIES
-def test_with_three_attempts_the_third_replica_answers_when_two_stall(lab, product, echoes, client, service):
-    product.up(services=[product.service(service, attempts=3, delay="5ms", budget="100%", suspect_min="10s")])
-    echoes["a"].stall()
-    echoes["b"].stall()
+def test_with_three_attempts_the_third_replica_answers_when_two_stall(product, servers, client, service):
+    product.up(services=product.services("raw", attempts=3, delay="5ms", budget="100%", suspect_min="10s"))
+    servers["a"].stall()
+    servers["b"].stall()
     for number in range(10):
         payload = struct.pack("!I", number)
         client.send(payload)
         assert client.receive() == payload
-    won = {backend["name"]: int(backend.get("won", 0)) for backend in product.service_status(service)["backends"]}
-    assert won == {"a": 0, "b": 0, "c": 10}
+    assert product.won(service) == {"c": 10}
     assert product.figure("won_by_rescue", service) == 10

@@ -15,6 +15,8 @@ from harness import machine
 from harness.dns import dig, finish_dnsperf, start_dnsperf, who_answers
 from harness.product import DNS4, VIP4, VIP6, wait_until
 
+pytestmark = pytest.mark.own
+
 KERNEL = tuple(int(part) for part in platform.release().split(".")[:2])
 HAS_TCX = KERNEL >= (6, 6)
 BOTH_MODES = pytest.mark.parametrize("attach", ["tcx", "clsact"])

@@ -5,10 +5,10 @@ from deploy.lab.servers.dnsmasq import Dnsmasq
 from deploy.lab.servers.knot import Knot
 from deploy.lab.servers.load import EchoLoadServer, StallServer
 from deploy.lab.servers.nsd import Nsd
-from deploy.lab.servers.server import DnsServer, Server, ServerFailed, round_trip
+from deploy.lab.servers.server import DnsServer, Server, ServerFailed, ask, round_trip
 from deploy.lab.servers.unbound import Unbound
 
 DNS_SERVERS = {"nsd": Nsd, "knot": Knot, "unbound": Unbound, "dnsmasq": Dnsmasq}
 
 __all__ = ["DNS_SERVERS", "DnsServer", "Dnsmasq", "EchoLoadServer", "Knot", "Nsd", "Server", "ServerFailed",
-           "StallServer", "Unbound", "round_trip"]
+           "StallServer", "Unbound", "ask", "round_trip"]

@@ -41,7 +41,7 @@ def take(host: Host, instance: str) -> Snapshot:
         facts[f"qdisc {qdisc['kind']} {qdisc['handle']} on {qdisc['dev']}"] = qdisc.get("options", {})
     for link in links:
         _add_link_facts(facts, host, link["ifname"])
-    facts["bpf on links"] = _json(host, "bpftool", "-j", "net", "show")
+    facts["bpf on links"] = _json(host, "bpftool", "-j", "net", "show")  # shows TCX where bpftool knows it
     facts["firewall"] = _text(host, "nft", "list", "ruleset")
     _add_sysctls(facts, host)
     for pid in host.pids():
@@ -96,15 +96,17 @@ def _add_global_facts(facts: Snapshot, instance: str) -> None:
             facts[f"sysctl {key}"] = Path("/proc/sys", key).read_text(encoding="ascii").strip()
 
 
-def bpf_objects(host: Host) -> set[tuple[str, int]]:
-    """Programs on the host's links, by id, and the maps they use: all must be gone some time after `down`."""
-    ids = {("prog", entry["id"] if "id" in entry else entry["prog_id"])
-           for hooks in _json(host, "bpftool", "-j", "net", "show")
-           for key in ("tc", "xdp") for entry in hooks.get(key, []) if "id" in entry or "prog_id" in entry}
-    for _, program in list(ids):
-        shown = _json(host, "bpftool", "-j", "prog", "show", "id", str(program))
-        ids |= {("map", map_id) for map_id in shown.get("map_ids", [])}
-    return ids
+def bpf_objects(pid: int) -> set[tuple[str, int]]:
+    """Programs, maps and links a process holds, by the kernel's ids: some time after `down` none of them exists.
+    Read from its descriptors, because bpftool of the floor's age does not show what hangs on TCX."""
+    found = set()
+    for path in Path(f"/proc/{pid}/fdinfo").iterdir():
+        with contextlib.suppress(OSError):  # a descriptor may be closed while we look
+            for line in path.read_text(encoding="ascii").splitlines():
+                key, _, value = line.partition(":")
+                if key in ("prog_id", "map_id", "link_id"):
+                    found.add((key.removesuffix("_id"), int(value)))
+    return found
 
 
 def bpf_object_exists(kind: str, number: int) -> bool:

@@ -42,10 +42,12 @@ class Product:
     def __init__(self, lab: Lab, instance: str):
         self.lab, self.instance = lab, instance
         self.folder = lab.client.scratch("hedgerow")
-        self.socket = self.folder / "admin.sock"
+        self.socket, self.log = self.folder / "admin.sock", self.folder / "hedgerowd.log"
         self.before: machine.Snapshot | None = None
         self.bpf_objects: set[tuple[str, int]] = set()
         self.is_up = False
+        self._config_up: dict | None = None
+        self._baseline: dict = {}
 
     # -- configuration -------------------------------------------------------------------------------------
 
@@ -55,9 +57,13 @@ class Product:
             "instance": self.instance,
             "interface": "hr0",
             "admin": {"socket": str(self.socket)},
-            "services": services if services is not None else [self.service(DNS4), self.service(DNS6)],
+            "services": services if services is not None else self.services("dns"),
         }
         return {**copy.deepcopy(base), **top}
+
+    def services(self, kind: str, **changes) -> list[dict]:
+        """One service for each family, `dns` or `raw`, with the same changes."""
+        return [self.service(f"{kind}{family}", **changes) for family in (4, 6)]
 
     def service(self, name: str, **changes) -> dict:
         """A service by a name that ends with its family; its backends are the lab's replicas."""
@@ -102,12 +108,21 @@ class Product:
         return json.loads(self.admin(*words, "--json").stdout)
 
     def up(self, config: dict | None = None, **top) -> "Product":
-        self.before = machine.take(self.lab.client, self.instance)
-        self.is_up = True  # from here on there may be something to sweep
-        self.run("up", "--config", self.write(config or self.config(**top)), check=True)
-        self.bpf_objects = machine.bpf_objects(self.lab.client)
-        assert self.bpf_objects, "the proxy is up, but no BPF program is on any link of the client host"
+        """Up with this configuration. One that is up with it already stays; with another, it goes down first."""
+        config = config or self.config(**top)
+        if self.is_up and config != self._config_up:
+            self.finish()
+        if not self.is_up:
+            self._start(config)
+        self._baseline = self.status()
         return self
+
+    def _start(self, config: dict) -> None:
+        self.before = machine.take(self.lab.client, self.instance)
+        self._config_up, self.is_up = config, True  # from here on there may be something to sweep
+        self.run("up", "--config", self.write(config), "--log", self.log, check=True)
+        self.bpf_objects = machine.bpf_objects(self.pid)
+        assert self.bpf_objects, "the proxy is up, but its daemon holds no BPF object"
 
     def down(self) -> None:
         self.admin("down")
@@ -125,12 +140,25 @@ class Product:
         return next(service for service in self.status()["services"] if service["name"] == name)
 
     def figure(self, key: str, service: str = DNS4) -> int:
-        """A figure of a service: a field of its status, a counter, or a reason."""
-        status = self.service_status(service)
-        for place in (status, status.get("counters", {}), status.get("reasons", {})):
+        """A figure of a service, a field of its status, a counter or a reason: what was added since `up`."""
+        return self._figure(self.status(), key, service) - self._figure(self._baseline, key, service)
+
+    @staticmethod
+    def _figure(status: dict, key: str, service: str) -> int:
+        found = next(each for each in status["services"] if each["name"] == service)
+        for place in (found, found["counters"], found["reasons"]):
             if key in place:
                 return int(place[key])
         return 0
+
+    def won(self, service: str) -> dict[str, int]:
+        """Requests each backend won since `up`, those it won none left out."""
+        def by_backend(status: dict) -> dict[str, int]:
+            found = next(each for each in status["services"] if each["name"] == service)
+            return {backend["name"]: int(backend["won"]) for backend in found["backends"]}
+
+        before = by_backend(self._baseline)
+        return {name: won - before[name] for name, won in by_backend(self.status()).items() if won > before[name]}
 
     def metrics(self) -> str:
         """The Prometheus page, as a scraper on the client host gets it."""
@@ -177,10 +205,11 @@ class Product:
             self.check_nothing_left()
 
     def describe(self) -> str:
-        """For the report of a test that failed: what the daemon says, and what it wrote."""
+        """For the report of a test that failed: what the daemon says that is not zero, and what it wrote."""
         said = self.run("status", "--json", "--socket", self.socket)
+        lines = [line for line in said.stdout.splitlines() if not re.search(r'[\[{}\]],?$|: (0|""|false),?$', line)]
         logs = [f"{path}:\n{path.read_text(errors='replace')[-3000:]}" for path in sorted(self.folder.glob("*.log"))]
-        return "\n".join([said.stdout, said.stderr, *logs])
+        return "\n".join([*lines, said.stderr, *logs])
 
     def sweep(self) -> None:
         """After a failure: no daemon, pin or link of this test may reach the next one."""
