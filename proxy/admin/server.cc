@@ -115,7 +115,7 @@ absl::Status MakeFolder(const std::string& path) {
   std::filesystem::create_directories(folder, error);
   if (error) {
     return absl::FailedPreconditionError(
-        absl::StrCat("cannot make the admin socket's folder ", folder.string(), ": ", error.message()));
+        absl::StrCat("cannot make the folder of the admin socket ", path, ": ", error.message()));
   }
   return absl::OkStatus();
 }

@@ -22,6 +22,8 @@ namespace {
 
 // What the kernel's hash maps keep beside key and value, in bytes an entry (struct htab_elem and its bucket).
 constexpr uint64_t kHashOverheadBytes = 64;
+// Two places of 8 bytes for each request (bpf/abi/request_abi.h).
+constexpr uint64_t kScoreboardBytes = 16;
 
 void Links(const v1::Config& config, v1::Plan& plan) {
   const std::string& name = config.interface();
@@ -63,7 +65,7 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
   const auto services = static_cast<uint64_t>(config.services_size());
   const v1::Limits& limits = config.limits();
   add("requests", limits.requests(), sizeof(hr_request));
-  add("scoreboard", limits.requests(), sizeof(hr_request_key) + sizeof(hr_request_ref) + kHashOverheadBytes);
+  add("scoreboard", limits.requests(), kScoreboardBytes);
   add("parked", limits.parked(), sizeof(hr_parked));
   add("flows", limits.flows(), sizeof(hr_flow_key) + sizeof(hr_flow) + kHashOverheadBytes);
   add("fragments", limits.fragments(), sizeof(hr_fragment_key) + sizeof(hr_fragment) + kHashOverheadBytes);

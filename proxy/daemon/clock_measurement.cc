@@ -18,6 +18,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proxy/config/scalar.h"
 #include "proxy/net/clock_qdisc.h"
 #include "proxy/net/unique_fd.h"
@@ -55,19 +57,47 @@ absl::StatusOr<net::UniqueFd> PacketSocket(int ifindex) {
   return fd;
 }
 
-// When the next of our frames arrived, read at once so that no buffer hides its time. Nothing: none came in
-// time.
+// Arrival times by the kernel's stamp, because this process may be scheduled late on a busy machine. The stamps
+// are switched on by a work queue of the kernel, hence the pause.
+absl::Status StampArrivals(int fd) {
+  const int on = 1;
+  if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)) != 0) {
+    return absl::ErrnoToStatus(errno, "asking for time stamps");
+  }
+  absl::SleepFor(absl::Milliseconds(10));
+  return absl::OkStatus();
+}
+
+uint64_t StampOf(msghdr& message) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_TIMESTAMPNS) continue;
+    timespec stamp{};
+    memcpy(&stamp, CMSG_DATA(part), sizeof(stamp));
+    return static_cast<uint64_t>(stamp.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(stamp.tv_nsec);
+  }
+  return 0;
+}
+
+// When the next of our frames arrived. Nothing: none came in time.
 std::optional<uint64_t> Arrival(int fd) {
   const uint64_t deadline = NowNs() + kPatienceNs;
   while (NowNs() < deadline) {
     pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
     if (poll(&ready, 1, 50) <= 0) continue;
     sockaddr_ll from{};
-    socklen_t from_bytes = sizeof(from);
     char frame[256];
-    const ssize_t got =
-        recvfrom(fd, frame, sizeof(frame), MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&from), &from_bytes);
-    if (got >= 0 && from.sll_pkttype != PACKET_OUTGOING) return NowNs();
+    char control[256];
+    iovec data{frame, sizeof(frame)};
+    msghdr message{};
+    message.msg_name = &from;
+    message.msg_namelen = sizeof(from);
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    if (recvmsg(fd, &message, MSG_DONTWAIT) < 0 || from.sll_pkttype == PACKET_OUTGOING) continue;
+    const uint64_t stamp_ns = StampOf(message);
+    if (stamp_ns != 0) return stamp_ns;
   }
   return std::nullopt;
 }
@@ -140,6 +170,7 @@ absl::StatusOr<ClockMeasurement> MeasureClock(const net::VethPair& clock,
   if (!sender.ok()) return sender.status();
   const auto receiver = PacketSocket(clock.peer.ifindex);
   if (!receiver.ok()) return receiver.status();
+  if (const absl::Status status = StampArrivals(receiver->get()); !status.ok()) return status;
   ClockMeasurement measurement;
   for (uint32_t i = 0; i < period_ns.size(); ++i) {
     const auto period = MeasurePeriod(sender->get(), receiver->get(), i, period_ns[i]);

@@ -23,6 +23,8 @@ namespace {
 // A parked packet of 1,500 bytes passes the clock's links with room to spare.
 constexpr uint32_t kClockMtuBytes = 1600;
 
+constexpr int kClockMeasurements = 3;
+
 absl::Status Annotate(const absl::Status& status, absl::string_view what) {
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(what, ": ", std::string(status.message())));
@@ -115,10 +117,14 @@ absl::Status ProxyInstance::MakeClock(DaemonFacts& facts) {
   if (!status.ok()) return Annotate(status, "the clock's queueing discipline (htb)");
   undo_.Push("removing the clock's queueing discipline", [ifindex] { return net::RemoveClockQdisc(ifindex); });
   facts.clock_kind = "htb";
-  const auto measured = MeasureClock(links_.clock, options.period_ns);
-  if (!measured.ok()) return Annotate(measured.status(), "measuring the clock");
-  facts.clock_measured_error_ns = measured->WorstErrorNs();
-  return measured->Check(config_.clock().tolerance_ns());
+  // A busy moment of the machine is no broken clock: it has a few tries.
+  for (int turn = 1;; ++turn) {
+    const auto measured = MeasureClock(links_.clock, options.period_ns);
+    if (!measured.ok()) return Annotate(measured.status(), "measuring the clock");
+    facts.clock_measured_error_ns = measured->WorstErrorNs();
+    status = measured->Check(config_.clock().tolerance_ns());
+    if (status.ok() || turn == kClockMeasurements) return status;
+  }
 }
 
 absl::Status ProxyInstance::Load() {
