@@ -80,6 +80,8 @@ inside() {
     ${CI:+CI="$CI"} chroot "$root" /bin/sh -c 'cd /root/hedgerow && exec "$@"' trial "$@"
 }
 
+# Called by the traps.
+# shellcheck disable=SC2317
 take_down() {
   local status=$?
   trap - EXIT INT TERM HUP
