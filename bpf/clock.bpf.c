@@ -64,7 +64,7 @@ HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precis
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
-  int owed = (request->sent_mask & ~request->answered_mask) | request->owed_mask;
+  int owed = (HR_SENT(request->marks) & ~HR_ANSWERED(request->marks)) | request->owed;
   __u64 word = visit->word;
 
   hr_free_parked(request);
@@ -79,7 +79,8 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
       hr_requeue(visit, visit->now_ns, 1);
       return;
     }
-    bpf_map_delete_elem(&scoreboard, &request->key);
+    hr_scoreboard_remove(visit->wheel, request->set,
+                         HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
   }
   hr_free_request(visit->wheel, request, visit->index);
 }
@@ -94,7 +95,7 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
   if (__sync_val_compare_and_swap(&request->word, word, expired) == word) {
     hr_count(visit->service_stats, HR_UNANSWERED);
     /* Unanswered first attempts are samples too: they took at least the deadline. */
-    if ((request->flags & HR_REQUEST_FIRST_HEALTHY) && !(request->answered_mask & first_bit))
+    if ((request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED(request->marks) & first_bit))
       hr_record(&backend_histograms, hr_backend_id(visit->service, request->first), visit->service->deadline_ns);
     hr_free_parked(request);
   }
@@ -131,10 +132,15 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
 /* Due and unanswered: the next attempt, as a clone of the carrier that passes this program once more. */
 HR_INLINE void hr_fire(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
-  int refused = !(request->sent_mask & ~request->answered_mask);
-  struct hr_attempt attempt = hr_claim_attempt(request, visit->service, visit->service_id, refused,
-                                               visit->service_stats, visit->now_ns);
+  int refused = !(HR_SENT(request->marks) & ~HR_REFUSED(request->marks));
+  struct hr_attempt attempt;
 
+  if (request->attempts >= visit->service->attempts) { /* a nack's release was faster */
+    hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
+    return;
+  }
+  attempt = hr_claim_attempt(request, visit->service, visit->service_id, refused, visit->service_stats,
+                             visit->now_ns);
   if (attempt.index == HR_NO_BACKEND) {
     hr_put_off(visit, attempt.reason);
     return;
@@ -142,11 +148,11 @@ HR_INLINE void hr_fire(const struct hr_visit *visit) {
   request->fire_ns = request->due_ns;
   hr_note_attempt(request, &attempt, visit->service_id, visit->service_stats, visit->now_ns);
   if (hr_build(visit->skb, visit->index, attempt.backend_id)) {
-    hr_reason(visit->service_stats, HR_REASON_RESCUE_FAILED);
+    hr_undo_attempt(request, &attempt, visit->service_stats, HR_REASON_RESCUE_FAILED);
   } else if (*(volatile __u64 *)&request->word == visit->word) {
     visit->skb->mark = HR_MARK_RESCUE | HR_MARK_VALUE(visit->index);
     if (bpf_clone_redirect(visit->skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
-      hr_reason(visit->service_stats, HR_REASON_RESCUE_FAILED);
+      hr_undo_attempt(request, &attempt, visit->service_stats, HR_REASON_RESCUE_FAILED);
   }
   hr_requeue(visit, hr_next_due(visit, request->attempts - 1), 1);
 }
@@ -196,11 +202,10 @@ static long hr_lap_step(__u32 step, struct hr_lap *lap) {
     __u32 *slot;
 
     if (wheel->fine_cursor < lap->fine_end) {
-      slot = &wheel->fine[wheel->fine_cursor & (HR_FINE_SLOTS - 1)].head;
-      wheel->fine_cursor++;
+      /* Advanced by an atomic, a full barrier, before the slot is read: a push is seen here, or sees the cursor. */
+      slot = &wheel->fine[__sync_fetch_and_add(&wheel->fine_cursor, 1) & (HR_FINE_SLOTS - 1)].head;
     } else if (wheel->coarse_cursor < lap->coarse_end) {
-      slot = &wheel->coarse[wheel->coarse_cursor & (HR_COARSE_SLOTS - 1)];
-      wheel->coarse_cursor++;
+      slot = &wheel->coarse[__sync_fetch_and_add(&wheel->coarse_cursor, 1) & (HR_COARSE_SLOTS - 1)];
     } else {
       lap->done = 1;
       return 1;
@@ -259,7 +264,7 @@ HR_INLINE __u32 hr_choose_class(struct hr_wheel *wheel, const struct hr_lap *lap
  */
 HR_INLINE int hr_may_rest(struct hr_wheel *wheel) {
   if (*(volatile __u32 *)&wheel->nodes) return 0;
-  if (__sync_val_compare_and_swap(&wheel->running, 1, 0) != 1) return 0;
+  if (__sync_val_compare_and_swap(&wheel->running, 1, 0) != 1) return 1; /* a lap of an older epoch went to rest first */
   if (!__sync_fetch_and_add(&wheel->nodes, 0)) return 1;
   return __sync_val_compare_and_swap(&wheel->running, 0, 1) != 0; /* not 0: a splitter has started another */
 }
@@ -317,26 +322,20 @@ HR_INLINE int hr_release(struct __sk_buff *skb, __u32 index) {
   hr_note_attempt(request, &attempt, service_id, service_stats, now_ns);
   backend = bpf_map_lookup_elem(&backends, &attempt.backend_id);
   /* The bytes are the request's only as long as its word stands. */
-  if (!backend || hr_build(skb, index, attempt.backend_id) || *(volatile __u64 *)&request->word != word) {
-    hr_reason(service_stats, HR_REASON_RELEASE_FAILED);
+  if (!backend || hr_build(skb, index, attempt.backend_id)) {
+    hr_undo_attempt(request, &attempt, service_stats, HR_REASON_RELEASE_FAILED);
     return TC_ACT_SHOT;
   }
+  if (*(volatile __u64 *)&request->word != word) return TC_ACT_SHOT; /* answered meanwhile */
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }
 
 /* A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. */
-HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 backend_id, __u32 mark) {
-  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
-
-  if (!backend) return TC_ACT_SHOT;
-  skb->mark = mark;
-  return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
-}
-
-HR_INLINE int hr_send_rescue(struct __sk_buff *skb, __u32 index) {
+HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 index, int is_rescue) {
   struct hr_request *request = hr_request_at(index);
   struct hr_endpoint endpoint = {};
+  struct hr_backend *backend;
   struct hr_packet packet;
   __u64 now_ns = bpf_ktime_get_ns();
   __u32 *backend_id;
@@ -345,9 +344,11 @@ HR_INLINE int hr_send_rescue(struct __sk_buff *skb, __u32 index) {
   endpoint.address = packet.destination;
   endpoint.port_be = packet.destination_port_be;
   backend_id = bpf_map_lookup_elem(&backend_ids, &endpoint);
-  if (!backend_id) return TC_ACT_SHOT;
-  hr_record_service(request->key.service, HR_HISTOGRAM_FIRE_ERROR, now_ns - request->fire_ns);
-  return hr_send_finished(skb, *backend_id, request->mark);
+  backend = backend_id ? bpf_map_lookup_elem(&backends, backend_id) : 0;
+  if (!backend) return TC_ACT_SHOT;
+  if (is_rescue) hr_record_service(backend->service, HR_HISTOGRAM_FIRE_ERROR, now_ns - request->fire_ns);
+  skb->mark = request->mark;
+  return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }
 
 SEC("tc")
@@ -358,7 +359,7 @@ int hr_clock(struct __sk_buff *skb) {
     case HR_MARK_LAP:
       return hr_lap(skb, HR_MARK_VALUE(mark));
     case HR_MARK_RESCUE:
-      return hr_send_rescue(skb, HR_MARK_VALUE(mark));
+      return hr_send_finished(skb, HR_MARK_VALUE(mark), 1);
     case HR_MARK_SEND:
       return hr_send_finished(skb, HR_MARK_VALUE(mark), 0);
     case HR_MARK_RELEASE:

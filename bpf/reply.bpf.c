@@ -36,7 +36,7 @@ HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const stru
                      const struct hr_reply *reply) {
   if (packet->fragment == HR_FIRST_FRAGMENT)
     hr_fragment_note(packet, answer->verdict == HR_VERDICT_PASS ? HR_FRAGMENT_TO_CLIENT : HR_FRAGMENT_DROP,
-                     reply->service_id);
+                     reply->service_id, reply->now_ns);
   if (answer->verdict != HR_VERDICT_PASS) hr_reason(reply->service_stats, answer->reason);
   if (answer->verdict == HR_VERDICT_DROP) return TC_ACT_SHOT;
   if (answer->verdict == HR_VERDICT_RELEASE) return hr_release(skb, answer->request);
@@ -117,9 +117,8 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
     hr_count(reply->service_stats, HR_LOSERS_DROPPED);
     return answer;
   }
-  if (!(request->sent_mask & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
+  if (!(HR_SENT(request->marks) & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
   hr_suspect(reply->backend_state, reply->service_stats, reply->now_ns);
-  __sync_fetch_and_or(&request->answered_mask, 1u << reply->index);
   return hr_judge_nack(hr_the_wheel(), request, word, reply);
 }
 
@@ -143,12 +142,14 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet) {
     return TC_ACT_SHOT;
   }
   hr_count(reply.service_stats, HR_ICMP_TRANSLATED);
+  /* A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. */
+  if (!hr_same_address(&packet->source, &error.quoted.destination)) return TC_ACT_UNSPEC;
   verdict = hr_give_to_client(skb);
   return verdict < 0 ? TC_ACT_SHOT : verdict;
 }
 
 HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_fragment *fragment = hr_fragment_find(packet);
+  struct hr_fragment *fragment = hr_fragment_find(packet, bpf_ktime_get_ns());
   struct hr_stats *service_stats;
   struct hr_service *service;
   __u32 service_id;
@@ -177,12 +178,14 @@ int hr_reply(struct __sk_buff *skb) {
   if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, &packet);
   if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
   if (hr_recognise(&reply, &packet.source, packet.source_port_be, &packet.destination, packet.destination_port_be,
-                   packet.protocol))
+                   packet.protocol)) {
+    if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(&packet);
     return TC_ACT_UNSPEC;
+  }
   if (packet.protocol == IPPROTO_UDP) return hr_handle_udp(skb, &packet, &reply);
 
   hr_count(reply.service_stats, HR_TCP_PACKETS);
-  if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_note(&packet, HR_FRAGMENT_TO_CLIENT, reply.service_id);
+  if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_note(&packet, HR_FRAGMENT_TO_CLIENT, reply.service_id, reply.now_ns);
   return hr_deliver(skb, &packet, reply.service, reply.service_stats);
 }
 

@@ -32,7 +32,7 @@ HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet
 }
 
 /* A second copy at once: rewritten, cloned round the clock's link, and the original left to be rewritten again. */
-HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id,
+HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id, __u32 request,
                             const struct hr_steer *steer, struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
   struct hr_address address;
@@ -49,7 +49,7 @@ HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u
   hr_note_send(backend_id, now_ns);
   hr_count(service_stats, HR_FAILOVER_SENDS);
   if (steer->probe) hr_count(service_stats, HR_PROBES);
-  skb->mark = HR_MARK_SEND | HR_MARK_VALUE(backend_id);
+  skb->mark = HR_MARK_SEND | HR_MARK_VALUE(request);
   if (bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
     hr_reason(service_stats, HR_REASON_SEND_FAILED);
   skb->mark = mark;
@@ -70,9 +70,15 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   if (!tracking.request) {
     hr_count(service_stats, HR_PASSED_THROUGH);
     hr_reason(service_stats, tracking.reason);
-    if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id);
+    /* An untracked request has no copy. One that was to carry a probe is the probe itself. */
+    if (steer.probe) {
+      steer.first = steer.second;
+      first_id = hr_backend_id(service, steer.first);
+      hr_count(service_stats, HR_PROBES);
+    }
+    if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
   } else if (steer.second != HR_NO_BACKEND) {
-    hr_send_copy(skb, packet, hr_backend_id(service, steer.second), &steer, service_stats, now_ns);
+    hr_send_copy(skb, packet, hr_backend_id(service, steer.second), tracking.request, &steer, service_stats, now_ns);
   }
   if (steer.failover & (1u << steer.first)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id, now_ns);
@@ -100,17 +106,18 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   } else {
     struct hr_steer steer = hr_steer(service, service_id, service_stats, now_ns);
 
-    backend_id = hr_backend_id(service, steer.first);
+    backend_id = hr_backend_id(service, steer.probe ? steer.second : steer.first);
+    if (steer.probe) hr_count(service_stats, HR_PROBES);
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                  now_ns);
   }
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id, now_ns);
-  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
 
 HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_fragment *fragment = hr_fragment_find(packet);
+  struct hr_fragment *fragment = hr_fragment_find(packet, bpf_ktime_get_ns());
   struct hr_stats *service_stats;
   struct hr_backend *backend;
   __u32 backend_id;

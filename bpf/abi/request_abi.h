@@ -19,11 +19,34 @@ struct hr_request_key {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request_key) == 40, "hr_request_key is 40 bytes");
 
-/* Value of the scoreboard. A reference is good while the request's word still carries this generation. */
-struct hr_request_ref {
-  __u32 request; /* index into `requests`; 0 is nobody */
-  __u32 generation;
+/*
+ * The scoreboard: sets of 8 references, a cache line each; a key's hash picks the set. A reference (0 = empty) is
+ * generation (32 bits) | tag (12 bits of the hash) | request index (20 bits), changed by compare-and-swap only. It is
+ * good while the request's word still carries its generation. The first HR_HOT_SETS sets are tried first: they stay in
+ * cache, which a table for every request that could ever wait does not.
+ */
+#define HR_HOT_SETS 1024
+#define HR_SET_WAYS 8
+struct hr_scoreboard_set {
+  __u64 ways[HR_SET_WAYS];
 };
+#define HR_MAX_REQUESTS (1u << 20)
+#define HR_REFERENCE(generation, tag, request) \
+  (((__u64)(generation) << 32) | ((__u64)((tag) & 0xfff) << 20) | ((request) & (HR_MAX_REQUESTS - 1)))
+#define HR_REFERENCE_REQUEST(reference) ((__u32)(reference) & (HR_MAX_REQUESTS - 1))
+#define HR_REFERENCE_TAG(reference) ((__u32)((reference) >> 20) & 0xfff)
+#define HR_REFERENCE_GENERATION(reference) ((__u32)((reference) >> 32))
+
+/*
+ * A stack of free indices: the last one given back is the first one taken, since its memory is still in cache. The
+ * link is the element's own (`next`). The tag changes with every push and pop, so that a head that comes back with
+ * another element below it is noticed (no ABA).
+ */
+struct hr_free_list {
+  __u64 head; /* tag (32 bits) | index (32 bits); index 0 = empty */
+  __u64 pad[15];
+};
+enum hr_free_list_id { HR_FREE_REQUESTS = 0, HR_FREE_PARKED = 1, HR_FREE_LISTS = 2 };
 
 enum hr_request_state {
   HR_STATE_FREE = 0,
@@ -57,30 +80,43 @@ struct hr_request {
   __u64 due_ns;   /* when the clock shall look again */
   __u64 fire_ns;  /* what the rescue under way was due at, for the fire error */
   __u64 done_ns;  /* when it left PENDING */
-  __u32 next;     /* link in a wheel slot */
+  __u32 next;     /* link in a wheel slot, or in the free list */
   __u32 armed;    /* fine slot + 1 whose `live` this request holds; 0 = none. Taken back by exchange. */
   __u32 parked;   /* index into `pool`, 0 = none */
-  __u32 parked_bytes; /* of the layer 3 packet */
+  __u16 parked_bytes; /* of the layer 3 packet */
+  __u16 tag; /* of the key's hash, 12 bits */
+  __u32 set; /* its scoreboard set */
   __u32 mark;     /* the client's skb mark */
   __u32 attempts; /* sends claimed so far; claimed by compare-and-swap */
   __u8 flags;     /* enum hr_request_flags; written before publication and by the clock */
   __u8 first;     /* backend of the first send */
   __u8 rechecks;  /* times the clock looked and did not send */
-  __u8 pad;
-  __u32 sent_mask;
-  __u32 answered_mask; /* backends that answered or refused */
-  __u32 failover_mask; /* backends reached by failover rather than by a hedge */
-  __u32 owed_mask;     /* backends that still owe a reply to an older request with this key */
-  __u32 pad2;
+  __u8 l3_header_bytes; /* of the parked copy: 20 or 40 */
+  __u32 marks; /* four masks of 8 bits, see below; changed by atomic and/or */
+  __u32 owed;  /* mask of the backends that still owe a reply to an older request with this key */
+  __u32 pad[2];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
+
+/* hr_request.marks: which backends... */
+#define HR_MARKS_SENT(mask) ((__u32)(mask))           /* were sent it */
+#define HR_MARKS_ANSWERED(mask) ((__u32)(mask) << 8)  /* sent anything back, nacks included */
+#define HR_MARKS_REFUSED(mask) ((__u32)(mask) << 16)  /* refused it, by nack or ICMP */
+#define HR_MARKS_FAILOVER(mask) ((__u32)(mask) << 24) /* were reached by failover rather than by a hedge */
+#define HR_SENT(marks) ((marks) & 0xff)
+#define HR_ANSWERED(marks) (((marks) >> 8) & 0xff)
+#define HR_REFUSED(marks) (((marks) >> 16) & 0xff)
+#define HR_FAILOVER(marks) (((marks) >> 24) & 0xff)
 
 /* Map `pool`, index 1.. ; the bytes of a parked request. Layer 4 starts at a fixed place, so that checksums do. */
 #define HR_PARKED_L3_BYTES 40
 #define HR_PARKED_L4_BYTES 1496
 #define HR_PARKED_BYTES 1500 /* largest layer 3 packet that is parked */
 struct hr_parked {
-  __u8 l3[HR_PARKED_L3_BYTES]; /* IPv4 header (first 20 bytes) or IPv6 header, as the client sent it */
+  union {
+    __u8 l3[HR_PARKED_L3_BYTES]; /* IPv6 header, or 20 bytes of nothing and an IPv4 header; as the client sent it */
+    __u32 next;                  /* while it is free */
+  };
   __u8 l4[HR_PARKED_L4_BYTES]; /* UDP header and payload, zero-padded to 4 bytes */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
@@ -120,6 +156,7 @@ enum hr_fragment_action {
   HR_FRAGMENT_DROP = 3,       /* id = service id */
 };
 struct hr_fragment {
+  __u64 seen_ns;
   __u32 action;
   __u32 id;
 };
@@ -193,7 +230,7 @@ struct hr_wheel {
   __u32 nodes;         /* requests in the wheel */
   __u32 requests_made; /* high-water mark of `requests` */
   __u32 pool_made;     /* high-water mark of `pool` */
-  __u32 write_pad;
+  __u32 cold_used;     /* references behind the hot sets */
   __u64 write_pad2[14];
 
   struct hr_fine_slot fine[HR_FINE_SLOTS];
@@ -205,10 +242,9 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 #define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
 #define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
 #define HR_MARK_LAP 0x48000000u     /* value: epoch */
-#define HR_MARK_SEND 0x49000000u    /* a finished packet; value: backend id. Sent on as it is. */
+#define HR_MARK_SEND 0x49000000u    /* a finished copy; value: request. Sent on as it is. */
 #define HR_MARK_RESCUE 0x4a000000u  /* a finished rescue; value: request. Sent on, and its fire error noted. */
 #define HR_MARK_RELEASE 0x4b000000u /* a spent nack; value: request. Becomes that request's next attempt. */
-#define HR_MAX_REQUESTS (1u << 20)
 
 /* Fixed at load, as read-only data of the programs. Interface indices are of the namespace they are attached in. */
 struct hr_load_config {
@@ -217,12 +253,14 @@ struct hr_load_config {
   __u32 clock_in_ifindex;  /* its ingress runs the clock */
   __u32 max_requests;
   __u32 max_parked;
+  __u32 cold_mask;    /* scoreboard sets behind the hot ones, - 1 */
   __u8 proxy_mac[6];
   __u16 pad;
   __u64 clock_period_ns[HR_CLOCK_CLASSES];
+  __u64 hash_seed;    /* random, so that nobody can choose which keys share a set */
   __u64 min_delay_ns; /* smallest hedge delay of all services: bounds how long a lap may be */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 64, "hr_load_config is 64 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 72, "hr_load_config is 72 bytes");
 
 /* Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. */
 struct hr_leader_view {

@@ -51,11 +51,13 @@ enum hr_reason {
   HR_REASON_UNKNOWN_OPERATION = 6,
   HR_REASON_RETRANSMISSION = 7,
   HR_REASON_POOL_FULL = 8,
-  HR_REASON_REQUESTS_FULL = 9, /* the scoreboard */
+  HR_REASON_REQUESTS_FULL = 9,
   HR_REASON_KEY_BUSY = 10,     /* two packets raced for one key, or its entry was just being removed */
   HR_REASON_IP_OPTIONS = 11,
   HR_REASON_WHEEL_CONTENDED = 12,
   HR_REASON_COPY_FAILED = 13, /* the kernel could not read the packet's bytes */
+  HR_REASON_SCOREBOARD_FULL = 14, /* the 8 places that the key's hash allows are taken */
+  HR_REASON_TRAILING_BYTES = 15, /* the IP packet is longer than the UDP datagram in it */
   /* Why a hedge was not made. */
   HR_REASON_NO_BUDGET = 24,
   HR_REASON_NO_TARGET = 25,      /* every backend was tried */
@@ -78,6 +80,7 @@ enum hr_reason {
   HR_REASON_FLOW_FAILED = 56,
   HR_REASON_FRAGMENTS_FAILED = 57,
   HR_REASON_CLOCK_KICK_FAILED = 58,
+  HR_REASON_INDEX_LOST = 59, /* other CPUs won every try to give an index back; the table is one smaller */
   HR_REASON_COUNT = 64,
 };
 

@@ -8,6 +8,7 @@
 #define HEDGEROW_BPF_LIB_ANSWER_BPF_H_
 
 #include "bpf/lib/profile.bpf.h"
+#include "bpf/lib/scoreboard.bpf.h"
 #include "bpf/lib/steer.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
 
@@ -25,7 +26,7 @@ struct hr_answer {
 
 /* What an answer is judged with. */
 struct hr_reply {
-  struct hr_request_ref reference;
+  __u64 reference; /* of the request, as the scoreboard has it */
   struct hr_service *service;
   struct hr_backend_state *backend_state;
   struct hr_stats *service_stats;
@@ -35,15 +36,12 @@ struct hr_reply {
   __u32 index; /* of the backend within the service */
 };
 
-HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, struct hr_request_ref *reference) {
-  struct hr_request_ref *found = bpf_map_lookup_elem(&scoreboard, key);
-  struct hr_request *request;
+HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, __u64 *reference) {
+  struct hr_wheel *wheel = hr_the_wheel();
 
-  if (!found) return 0;
-  *reference = *found;
-  request = hr_request_at(reference->request);
-  if (!request || HR_WORD_GENERATION(request->word) != reference->generation) return 0;
-  return request;
+  if (!wheel) return 0;
+  *reference = hr_scoreboard_find(wheel, key, hr_key_hash(key), 0);
+  return hr_request_at(HR_REFERENCE_REQUEST(*reference));
 }
 
 #define HR_QUESTION_MAX_BYTES 259 /* RFC 1035: a name of 255, type and class */
@@ -97,6 +95,8 @@ HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payloa
   question.parked = bpf_map_lookup_elem(&pool, &slot);
   if (!question.parked) return 1;
   if (bpf_skb_load_bytes(skb, payload.offset + 4, &count, sizeof(count)) || !count) return 1;
+  /* A request without a question (RFC 7873 cookies) has nothing to echo. */
+  if (!question.parked->l4[sizeof(struct udphdr) + 4] && !question.parked->l4[sizeof(struct udphdr) + 5]) return 1;
   bpf_loop(HR_QUESTION_MAX_BYTES, hr_question_step, &question, 0);
   return !question.different;
 }
@@ -108,16 +108,19 @@ HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, stru
 
   if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
   if (reply->service->profile.echo == HR_ECHO_DNS_QUESTION) return !hr_echoes_question(skb, payload, request);
-  if (!(request->owed_mask & bit)) return 0;
-  return (__sync_fetch_and_and(&request->owed_mask, ~bit) & bit) != 0;
+  if (!(request->owed & bit)) return 0;
+  return (__sync_fetch_and_and(&request->owed, ~bit) & bit) != 0;
 }
 
 HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply *reply) {
-  __u64 took_ns = reply->now_ns - request->sent_ns;
   __u64 ewma_ns = reply->backend_state->answer_ewma_ns;
+  __u64 sent_ns = reply->index != request->first && request->fire_ns ? request->fire_ns : request->sent_ns;
+  __u64 took_ns = reply->now_ns - sent_ns;
 
-  if (reply->index != request->first || !(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
-  hr_record(&backend_histograms, reply->backend_id, took_ns);
+  if (reply->index == request->first) {
+    if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
+    hr_record(&backend_histograms, reply->backend_id, took_ns);
+  }
   /* A lost update between two CPUs costs one sample of an average. */
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
 }
@@ -125,7 +128,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_reply *reply) {
   __u32 bit = 1u << reply->index;
 
-  if (request->failover_mask & bit)
+  if (HR_FAILOVER(request->marks) & bit)
     hr_count(reply->service_stats, HR_WON_BY_FAILOVER);
   else if (reply->index == request->first)
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
@@ -147,32 +150,9 @@ HR_INLINE int hr_finish(struct hr_wheel *wheel, struct hr_request *request, __u6
   return 1;
 }
 
-/*
- * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
- * that was not asked. The last one goes to the client. `refused_mask` must already hold this backend.
- */
-HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
-                                         const struct hr_reply *reply) {
-  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = reply->reference.request};
-  __u32 everybody = (1u << reply->service->backend_count) - 1;
-  __u32 sent_mask = *(volatile __u32 *)&request->sent_mask;
-
-  if (sent_mask & ~request->answered_mask) {
-    answer.verdict = HR_VERDICT_DROP;
-  } else if (*(volatile __u32 *)&request->attempts < reply->service->attempts && (sent_mask & everybody) != everybody) {
-    answer.verdict = HR_VERDICT_RELEASE;
-  } else {
-    if (hr_finish(wheel, request, word, reply, HR_STATE_NACKED)) hr_count(reply->service_stats, HR_NACKED);
-    return answer;
-  }
-  answer.reason = HR_REASON_NACK;
-  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
-  return answer;
-}
-
 /* A datagram for a request that is no longer pending: the winner's further datagrams pass, the loser's do not. */
 HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word, const struct hr_reply *reply) {
-  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = reply->reference.request};
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 state = HR_WORD_STATE(word);
   __u32 winner = HR_WORD_WINNER(word);
 
@@ -196,30 +176,63 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
   return answer;
 }
 
+/*
+ * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
+ * that was not asked. The last one goes to the client. Only refusals count here, not answers: an answer on another CPU
+ * that has not yet ended PENDING must not look like one more refusal.
+ */
+HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
+                                         const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
+  __u32 bit = 1u << reply->index;
+  __u32 everybody = (1u << reply->service->backend_count) - 1;
+  __u32 marks = __sync_fetch_and_or(&request->marks, HR_MARKS_REFUSED(bit) | HR_MARKS_ANSWERED(bit)) |
+                HR_MARKS_REFUSED(bit);
+
+  if (HR_SENT(marks) & ~HR_REFUSED(marks)) {
+    answer.verdict = HR_VERDICT_DROP;
+  } else if (*(volatile __u32 *)&request->attempts < reply->service->attempts &&
+             (HR_SENT(marks) & everybody) != everybody) {
+    answer.verdict = HR_VERDICT_RELEASE;
+  } else {
+    if (!hr_finish(wheel, request, word, reply, HR_STATE_NACKED))
+      return hr_judge_late(request, *(volatile __u64 *)&request->word, reply);
+    hr_count(reply->service_stats, HR_NACKED);
+    return answer;
+  }
+  answer.reason = HR_REASON_NACK;
+  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+  return answer;
+}
+
 HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
                                     const struct hr_reply *reply, int is_nack) {
-  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = reply->reference.request};
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 word = *(volatile __u64 *)&request->word;
   __u32 before;
 
+  if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
+    answer.request = 0; /* freed since it was found */
+    return answer;
+  }
   if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
-  before = __sync_fetch_and_or(&request->answered_mask, bit);
-  if (!(before & bit) && !is_nack) hr_sample(request, reply);
+  if (is_nack && HR_WORD_STATE(word) == HR_STATE_PENDING) return hr_judge_nack(wheel, request, word, reply);
+  before = __sync_fetch_and_or(&request->marks, HR_MARKS_ANSWERED(bit));
+  if (!(HR_ANSWERED(before) & bit) && !is_nack) hr_sample(request, reply);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
-    if (is_nack) return hr_judge_nack(wheel, request, word, reply);
     if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
       hr_count_win(request, reply);
       return answer;
     }
     word = *(volatile __u64 *)&request->word; /* another CPU was first */
-    if (HR_WORD_GENERATION(word) != reply->reference.generation) {
+    if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
       answer.request = 0;
       return answer;
     }

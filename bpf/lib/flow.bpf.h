@@ -59,20 +59,33 @@ HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_p
   key->protocol = packet->protocol;
 }
 
+/* As long as Linux keeps an incomplete datagram (net.ipv4.ipfrag_time); identifications come round again. */
+#define HR_FRAGMENT_NS 30000000000ull
+
 /* Called with the packet as it came in, before any rewriting. */
-HR_INLINE void hr_fragment_note(const struct hr_packet *packet, __u32 action, __u32 id) {
-  struct hr_fragment fragment = {.action = action, .id = id};
+HR_INLINE void hr_fragment_note(const struct hr_packet *packet, __u32 action, __u32 id, __u64 now_ns) {
+  struct hr_fragment fragment = {.seen_ns = now_ns, .action = action, .id = id};
   struct hr_fragment_key key;
 
   hr_fragment_key_of(&key, packet);
   if (bpf_map_update_elem(&fragments, &key, &fragment, BPF_ANY)) hr_host_reason(HR_REASON_FRAGMENTS_FAILED);
 }
 
-HR_INLINE struct hr_fragment *hr_fragment_find(const struct hr_packet *packet) {
+HR_INLINE struct hr_fragment *hr_fragment_find(const struct hr_packet *packet, __u64 now_ns) {
+  struct hr_fragment_key key;
+  struct hr_fragment *fragment;
+
+  hr_fragment_key_of(&key, packet);
+  fragment = bpf_map_lookup_elem(&fragments, &key);
+  return fragment && now_ns < fragment->seen_ns + HR_FRAGMENT_NS ? fragment : 0;
+}
+
+/* A first fragment that is not ours: an older datagram of ours with this identification must not claim its rest. */
+HR_INLINE void hr_fragment_forget(const struct hr_packet *packet) {
   struct hr_fragment_key key;
 
   hr_fragment_key_of(&key, packet);
-  return bpf_map_lookup_elem(&fragments, &key);
+  bpf_map_delete_elem(&fragments, &key);
 }
 
 #endif /* HEDGEROW_BPF_LIB_FLOW_BPF_H_ */

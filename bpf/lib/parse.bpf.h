@@ -157,7 +157,7 @@ HR_INLINE int hr_parse(struct __sk_buff *skb, struct hr_packet *packet) {
   } else {
     return -1;
   }
-  if (!skb->gso_segs && packet->l3_bytes + ETH_HLEN > skb->len) return -1;
+  if (!skb->gso_size && packet->l3_bytes + ETH_HLEN > skb->len) return -1;
   if (packet->fragment == HR_LATER_FRAGMENT) return 0;
   if (packet->protocol != IPPROTO_UDP && packet->protocol != IPPROTO_TCP) return 0;
   return hr_parse_ports(skb, packet);

@@ -66,7 +66,7 @@ HR_INLINE int hr_store_ipv4(struct __sk_buff *skb, struct hr_parked *parked, __b
   struct iphdr header;
   __u16 protocol = bpf_htons(ETH_P_IP);
 
-  __builtin_memcpy(&header, parked->l3, sizeof(header));
+  __builtin_memcpy(&header, parked->l3 + HR_PARKED_L3_BYTES - sizeof(header), sizeof(header));
   header.daddr = destination;
   header.check = 0;
   header.check = hr_fold(bpf_csum_diff(0, 0, (__be32 *)&header, sizeof(header), 0));
@@ -100,7 +100,7 @@ __weak __attribute__((noinline)) int hr_build(struct __sk_buff *skb, __u32 reque
   parked = slot ? bpf_map_lookup_elem(&pool, &slot) : 0;
   if (!parked) return -1;
   destination = backend->address;
-  l3_bytes = parked->l3[0] >> 4 == 6 ? HR_IPV6_HEADER_BYTES : HR_IPV4_HEADER_BYTES;
+  l3_bytes = request->l3_header_bytes == HR_IPV6_HEADER_BYTES ? HR_IPV6_HEADER_BYTES : HR_IPV4_HEADER_BYTES;
   l4_bytes = request->parked_bytes - l3_bytes;
   asm volatile("" : "+r"(l4_bytes));
   if (l4_bytes < sizeof(struct udphdr) || l4_bytes > HR_PARKED_L4_BYTES - 8) return -1;
@@ -151,7 +151,7 @@ HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const s
                                              __u64 now_ns) {
   struct hr_attempt attempt = {.index = HR_NO_BACKEND, .reason = HR_REASON_NO_TARGET};
   __u32 attempts = *(volatile __u32 *)&request->attempts;
-  __u32 sent_mask = *(volatile __u32 *)&request->sent_mask;
+  __u32 sent_mask = HR_SENT(*(volatile __u32 *)&request->marks);
   __u32 target;
 
   if (attempts >= service->attempts) return attempt;
@@ -164,6 +164,7 @@ HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const s
     return attempt;
   }
   if (__sync_val_compare_and_swap(&request->attempts, attempts, attempts + 1) != attempts) {
+    if (!attempt.failover) hr_budget_refund(service_id);
     attempt.reason = HR_REASON_NONE; /* somebody else is making it */
     return attempt;
   }
@@ -178,12 +179,21 @@ HR_INLINE void hr_note_attempt(struct hr_request *request, const struct hr_attem
                                struct hr_stats *service_stats, __u64 now_ns) {
   __u32 bit = 1u << (attempt->index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
-  if (attempt->failover) __sync_fetch_and_or(&request->failover_mask, bit);
-  __sync_fetch_and_or(&request->sent_mask, bit);
+  __sync_fetch_and_or(&request->marks, HR_MARKS_SENT(bit) | (attempt->failover ? HR_MARKS_FAILOVER(bit) : 0));
   hr_count(service_stats, attempt->failover ? HR_FAILOVER_SENDS : HR_HEDGES);
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
                service_id, now_ns);
   hr_note_send(attempt->backend_id, now_ns);
+}
+
+/* The kernel would not build or send it: the attempt is open again, and nobody waits for that backend. */
+HR_INLINE void hr_undo_attempt(struct hr_request *request, const struct hr_attempt *attempt,
+                               struct hr_stats *service_stats, __u32 reason) {
+  __u32 bit = 1u << (attempt->index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
+
+  __sync_fetch_and_and(&request->marks, ~(HR_MARKS_SENT(bit) | HR_MARKS_FAILOVER(bit)));
+  __sync_fetch_and_sub(&request->attempts, 1);
+  hr_reason(service_stats, reason);
 }
 
 #endif /* HEDGEROW_BPF_LIB_RESCUE_BPF_H_ */

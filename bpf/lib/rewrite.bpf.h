@@ -43,10 +43,14 @@ HR_INLINE int hr_replace_ipv6(struct __sk_buff *skb, const struct hr_packet *pac
                               struct hr_address *from, struct hr_address *to, int has_l4) {
   __u32 field = side == HR_SOURCE ? 8 : 24;
 
-  if (has_l4) {
+  __s64 difference = bpf_csum_diff(from->words, sizeof(*from), to->words, sizeof(*to), 0);
+
+  if (!has_l4) {
+    /* A later fragment: nothing in it makes up for the address but CHECKSUM_COMPLETE's sum (else: refused, rightly). */
+    bpf_csum_update(skb, difference);
+  } else {
     __u64 flags = BPF_F_PSEUDO_HDR | hr_l4_checksum_flags(packet);
     __u32 offset = hr_l4_checksum_offset(packet);
-    __s64 difference = bpf_csum_diff(from->words, sizeof(*from), to->words, sizeof(*to), 0);
 
     if (bpf_l4_csum_replace(skb, offset, 0, difference, flags | HR_F_IPV6)) {
       if (bpf_l4_csum_replace(skb, offset, 0, difference, flags)) return -1;

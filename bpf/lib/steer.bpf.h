@@ -39,8 +39,9 @@ HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service *service, __u32 back
 }
 
 HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
+  if (state->health != HR_HEALTHY) return;
+  state->health_since_ns = now_ns; /* before the swap: who sees SUSPECT reads since when */
   if (__sync_val_compare_and_swap(&state->health, HR_HEALTHY, HR_SUSPECT) != HR_HEALTHY) return;
-  state->health_since_ns = now_ns;
   hr_count(service_stats, HR_SUSPECTED);
 }
 
@@ -145,6 +146,12 @@ HR_INLINE void hr_budget_earn(const struct hr_service *service, __u32 service_id
   /* Two CPUs may both see room and overshoot by one earning each: harmless, and bounded by the number of CPUs. */
   if (state && state->budget_micros < (__s64)service->budget_burst_micros)
     __sync_fetch_and_add(&state->budget_micros, service->budget_ppm);
+}
+
+HR_INLINE void hr_budget_refund(__u32 service_id) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+
+  if (state) __sync_fetch_and_add(&state->budget_micros, HR_MICROS_PER_HEDGE);
 }
 
 HR_INLINE int hr_budget_pay(__u32 service_id) {

@@ -8,26 +8,18 @@
 #define HEDGEROW_BPF_LIB_TRACK_BPF_H_
 
 #include "bpf/lib/flow.bpf.h"
+#include "bpf/lib/free_list.bpf.h"
 #include "bpf/lib/profile.bpf.h"
+#include "bpf/lib/scoreboard.bpf.h"
 #include "bpf/lib/steer.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
-
-/* An index from a free list, or one never used before; 0 when all are taken. */
-HR_INLINE __u32 hr_take(void *free_list, __u32 *made, __u32 limit) {
-  __u32 index;
-
-  if (bpf_map_pop_elem(free_list, &index) == 0) return index;
-  if (*(volatile __u32 *)made >= limit) return 0;
-  index = __sync_fetch_and_add(made, 1) + 1;
-  return index <= limit ? index : 0;
-}
 
 HR_INLINE void hr_free_parked(struct hr_request *request) {
   __u32 parked = request->parked;
 
   if (!parked) return;
   request->parked = 0;
-  bpf_map_push_elem(&free_parked, &parked, BPF_ANY);
+  hr_free_push(HR_FREE_PARKED, parked);
 }
 
 /* Ends a request's life: a reference of this generation is void from here on. */
@@ -37,22 +29,24 @@ HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *reques
   hr_free_parked(request);
   *(volatile __u64 *)&request->word = HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_FREE);
   __sync_fetch_and_sub(&wheel->nodes, 1);
-  bpf_map_push_elem(&free_requests, &index, BPF_ANY);
+  hr_free_push(HR_FREE_REQUESTS, index);
 }
 
 /* Copies a plain, whole UDP packet. Layer 4 is zero-padded: to 4 bytes for checksums, to 8 for comparisons. */
 HR_INLINE int hr_copy_packet(struct __sk_buff *skb, const struct hr_packet *packet, struct hr_parked *parked) {
-  __u64 l4_bytes = packet->l3_bytes - (packet->l4_offset - packet->l3_offset);
-  __u32 l4_offset = packet->l4_offset;
+  __u64 l3_bytes = packet->l3_bytes;
+  __u64 l4_bytes = l3_bytes - (packet->l4_offset - packet->l3_offset);
+  __u8 *bytes = (__u8 *)parked;
 
+  asm volatile("" : "+r"(l3_bytes));
+  if (l3_bytes < HR_IPV4_HEADER_BYTES + sizeof(struct udphdr) || l3_bytes > HR_PARKED_BYTES) return -1;
   if (packet->version == 4) {
-    if (bpf_skb_load_bytes(skb, packet->l3_offset, parked->l3, HR_IPV4_HEADER_BYTES)) return -1;
+    if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes + HR_PARKED_L3_BYTES - HR_IPV4_HEADER_BYTES, l3_bytes)) return -1;
   } else {
-    if (bpf_skb_load_bytes(skb, packet->l3_offset, parked->l3, HR_IPV6_HEADER_BYTES)) return -1;
+    if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes, l3_bytes)) return -1;
   }
   asm volatile("" : "+r"(l4_bytes));
-  if (l4_bytes < sizeof(struct udphdr) || l4_bytes > HR_PARKED_L4_BYTES - 8) return -1;
-  if (bpf_skb_load_bytes(skb, l4_offset, parked->l4, l4_bytes)) return -1;
+  if (l4_bytes > HR_PARKED_L4_BYTES - 8) return -1;
   __builtin_memset(parked->l4 + l4_bytes, 0, 8);
   return 0;
 }
@@ -93,15 +87,10 @@ __weak __attribute__((noinline)) int hr_same_payload(__u32 a, __u32 b, __u32 l4_
   return !compare.different;
 }
 
-HR_INLINE int hr_is_retransmission(struct hr_request *old, struct hr_request *fresh) {
-  struct hr_parked *parked;
-  __u32 slot = fresh->parked;
-
-  if (old->parked_bytes != fresh->parked_bytes || !old->parked) return 0;
-  parked = bpf_map_lookup_elem(&pool, &slot);
-  if (!parked) return 0;
-  return hr_same_payload(old->parked, slot,
-                         fresh->parked_bytes - (parked->l3[0] >> 4 == 6 ? HR_IPV6_HEADER_BYTES : HR_IPV4_HEADER_BYTES));
+HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr_request *fresh) {
+  if (old->parked_bytes != fresh->parked_bytes || old->l3_header_bytes != fresh->l3_header_bytes || !old->parked)
+    return 0;
+  return hr_same_payload(old->parked, fresh->parked, fresh->parked_bytes - fresh->l3_header_bytes);
 }
 
 /*
@@ -109,17 +98,15 @@ HR_INLINE int hr_is_retransmission(struct hr_request *old, struct hr_request *fr
  * takes the key over: the old one is detached by compare-and-swap, so that the clock, which removes a request from
  * the scoreboard only after its own compare-and-swap to REMOVING, never removes the newer one's entry.
  */
-HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, struct hr_request *fresh, struct hr_request_ref *reference,
+HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, struct hr_request *fresh, __u64 reference, __u64 known,
                                  struct hr_stats *service_stats, __u64 now_ns) {
-  struct hr_request_ref *known = bpf_map_lookup_elem(&scoreboard, &fresh->key);
-  struct hr_request *old;
+  struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
   __u64 word, detached;
 
-  if (!known) return HR_REASON_KEY_BUSY;
-  old = hr_request_at(known->request);
   if (!old) return HR_REASON_KEY_BUSY;
   word = *(volatile __u64 *)&old->word;
-  if (HR_WORD_GENERATION(word) != known->generation || (word & HR_WORD_DETACHED)) return HR_REASON_KEY_BUSY;
+  if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(known) || (word & HR_WORD_DETACHED))
+    return HR_REASON_KEY_BUSY;
   if (HR_WORD_STATE(word) == HR_STATE_REMOVING || HR_WORD_STATE(word) == HR_STATE_FREE) return HR_REASON_KEY_BUSY;
   detached = word | HR_WORD_DETACHED;
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
@@ -133,8 +120,24 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, struct hr_request *fres
     hr_count(service_stats, HR_SUPERSEDED);
   }
   fresh->flags |= HR_REQUEST_KEY_REUSED;
-  fresh->owed_mask = (old->sent_mask & ~old->answered_mask) | old->owed_mask;
-  return bpf_map_update_elem(&scoreboard, &fresh->key, reference, BPF_EXIST) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
+  fresh->owed = (HR_SENT(old->marks) & ~HR_ANSWERED(old->marks)) | old->owed;
+  fresh->set = old->set;
+  return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
+}
+
+/*
+ * Claims the key. Two CPUs that claim the same key at once may both find it free; each then looks again, and whoever
+ * sees another withdraws (perhaps both: their packets go on untracked).
+ */
+HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, struct hr_request *request, __u64 hash, __u64 reference,
+                             struct hr_stats *service_stats, __u64 now_ns) {
+  __u64 known = hr_scoreboard_find(wheel, &request->key, hash, 0);
+
+  if (known) return hr_take_key_over(wheel, request, reference, known, service_stats, now_ns);
+  if (hr_scoreboard_insert(wheel, request, hash, reference)) return HR_REASON_SCOREBOARD_FULL;
+  if (!hr_scoreboard_find(wheel, &request->key, hash, reference)) return HR_REASON_NONE;
+  hr_scoreboard_remove(wheel, request->set, reference);
+  return HR_REASON_KEY_BUSY;
 }
 
 HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
@@ -154,15 +157,14 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->flags = first_healthy ? HR_REQUEST_FIRST_HEALTHY : 0;
   request->first = steer->first;
   request->rechecks = 0;
-  request->sent_mask = 1u << steer->first;
+  request->l3_header_bytes = packet->version == 4 ? HR_IPV4_HEADER_BYTES : HR_IPV6_HEADER_BYTES;
+  request->marks = HR_MARKS_SENT(1u << steer->first) | HR_MARKS_FAILOVER(steer->failover);
   request->attempts = 1;
   if (steer->second != HR_NO_BACKEND) {
-    request->sent_mask |= 1u << steer->second;
+    request->marks |= HR_MARKS_SENT(1u << steer->second);
     request->attempts = 2;
   }
-  request->answered_mask = 0;
-  request->failover_mask = steer->failover;
-  request->owed_mask = 0;
+  request->owed = 0;
   /* With every attempt spent there is nothing to look at before the deadline. */
   if (request->attempts >= service->attempts) request->due_ns = now_ns + service->deadline_ns;
 }
@@ -173,11 +175,52 @@ HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *pa
   if (service->switches & HR_SWITCH_BYPASS) return HR_REASON_BYPASS;
   if (service->attempts < 2 || service->backend_count < 2) return HR_REASON_NOT_HEDGED;
   if (packet->fragment != HR_WHOLE) return HR_REASON_FRAGMENT;
-  if (skb->gso_segs > 1) return HR_REASON_GSO;
+  if (skb->gso_size) return HR_REASON_GSO;
   if (!packet->plain) return HR_REASON_IP_OPTIONS;
   if (packet->l3_bytes > HR_PARKED_BYTES) return HR_REASON_TOO_BIG;
-  if (!hr_is_request(skb, hr_payload_of(packet), &service->profile)) return HR_REASON_UNKNOWN_OPERATION;
+  if (packet->l4_offset - packet->l3_offset + sizeof(struct udphdr) + packet->payload_bytes != packet->l3_bytes)
+    return HR_REASON_TRAILING_BYTES;
   return HR_REASON_NONE;
+}
+
+/*
+ * The wheel would not take a published request. Ended here, unless an answer or a newer request has ended it already:
+ * then it was tracked and is accounted for. Either way nobody looks at it any more, and it may be freed.
+ */
+HR_INLINE __u32 hr_unpublish(struct hr_wheel *wheel, struct hr_request *request, __u64 pending, __u64 reference) {
+  __u64 removing = HR_WORD(HR_WORD_GENERATION(pending), HR_NO_BACKEND, 0, HR_STATE_REMOVING);
+  int ended = __sync_val_compare_and_swap(&request->word, pending, removing) != pending;
+
+  if (!(request->word & HR_WORD_DETACHED)) hr_scoreboard_remove(wheel, request->set, reference);
+  return ended ? HR_REASON_NONE : HR_REASON_WHEEL_CONTENDED;
+}
+
+/* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
+HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_service *service,
+                           struct hr_wheel *wheel, struct hr_request *request, struct hr_tracking *tracking,
+                           struct hr_stats *service_stats, __u64 now_ns) {
+  const struct hr_profile *profile = &service->profile;
+  __u32 slot = request->parked;
+  struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
+  __u32 generation = HR_WORD_GENERATION(request->word);
+  __u64 pending = HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_PENDING);
+  __u64 hash, reference;
+  __u32 reason;
+
+  if (!parked || hr_copy_packet(skb, packet, parked)) return HR_REASON_COPY_FAILED;
+  if (!hr_parked_is_request(parked, packet->payload_bytes, profile)) return HR_REASON_UNKNOWN_OPERATION;
+  if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation, request->key.correlation))
+    return HR_REASON_UNKNOWN_OPERATION;
+  hash = hr_key_hash(&request->key);
+  request->tag = hr_hash_tag(hash);
+  *(volatile __u64 *)&request->word = pending; /* before anybody can find it */
+  reference = HR_REFERENCE(generation, request->tag, tracking->request);
+  reason = hr_claim_key(wheel, request, hash, reference, service_stats, now_ns);
+  if (reason) return reason;
+  if (!hr_push_due(wheel, request, tracking->request, now_ns)) return HR_REASON_NONE;
+  reason = hr_unpublish(wheel, request, pending, reference);
+  if (!reason) hr_free_request(wheel, request, tracking->request);
+  return reason;
 }
 
 /* Tracks a request: afterwards a reply finds it and the clock will look at it. */
@@ -185,61 +228,30 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
                                       const struct hr_service *service, const struct hr_steer *steer,
                                       int first_healthy, struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, service)};
-  struct hr_request_ref reference = {};
   struct hr_wheel *wheel = hr_the_wheel();
   struct hr_request *request;
-  struct hr_parked *parked;
   __u32 slot;
-  long error;
 
   if (tracking.reason || !wheel) return tracking;
-  reference.request = hr_take(&free_requests, &wheel->requests_made, load_config.max_requests);
-  request = hr_request_at(reference.request);
+  tracking.request = hr_take_index(HR_FREE_REQUESTS, &wheel->requests_made, load_config.max_requests);
+  request = hr_request_at(tracking.request);
   if (!request) {
+    tracking.request = 0;
     tracking.reason = HR_REASON_REQUESTS_FULL;
     return tracking;
   }
   __sync_fetch_and_add(&wheel->nodes, 1);
-  reference.generation = HR_WORD_GENERATION(request->word);
-  hr_fill_request(request, skb, packet, service_id, service, steer, first_healthy, now_ns);
-  request->parked = 0;
-  __builtin_memset(request->key.correlation, 0, HR_CORRELATION_BYTES);
-  if (hr_read_correlation(skb, hr_payload_of(packet), &service->profile.request_correlation,
-                          request->key.correlation)) {
-    tracking.reason = HR_REASON_UNKNOWN_OPERATION;
-    goto give_back;
-  }
-  slot = hr_take(&free_parked, &wheel->pool_made, load_config.max_parked);
-  parked = slot ? bpf_map_lookup_elem(&pool, &slot) : 0;
-  if (!parked) {
-    tracking.reason = HR_REASON_POOL_FULL;
-    goto give_back;
-  }
+  slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
   request->parked = slot;
-  if (hr_copy_packet(skb, packet, parked)) {
-    tracking.reason = HR_REASON_COPY_FAILED;
-    goto give_back;
+  hr_fill_request(request, skb, packet, service_id, service, steer, first_healthy, now_ns);
+  tracking.reason = slot ? hr_publish(skb, packet, service, wheel, request, &tracking, service_stats, now_ns)
+                         : HR_REASON_POOL_FULL;
+  if (tracking.reason) {
+    hr_free_request(wheel, request, tracking.request);
+    tracking.request = 0;
+    return tracking;
   }
-  *(volatile __u64 *)&request->word = HR_WORD(reference.generation, HR_NO_BACKEND, 0, HR_STATE_PENDING);
-  error = bpf_map_update_elem(&scoreboard, &request->key, &reference, BPF_NOEXIST);
-  if (error == -17 /* EEXIST */) {
-    tracking.reason = hr_take_key_over(wheel, request, &reference, service_stats, now_ns);
-    if (tracking.reason) goto give_back;
-  } else if (error) {
-    tracking.reason = HR_REASON_REQUESTS_FULL;
-    goto give_back;
-  }
-  if (hr_push_due(wheel, request, reference.request, now_ns)) {
-    bpf_map_delete_elem(&scoreboard, &request->key);
-    tracking.reason = HR_REASON_WHEEL_CONTENDED;
-    goto give_back;
-  }
-  tracking.request = reference.request;
   hr_clock_wake(skb, wheel, now_ns);
-  return tracking;
-
-give_back:
-  hr_free_request(wheel, request, reference.request);
   return tracking;
 }
 

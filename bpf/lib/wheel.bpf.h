@@ -85,7 +85,8 @@ HR_INLINE int hr_push_due(struct hr_wheel *wheel, struct hr_request *request, __
   __u64 due_ns = request->due_ns;
 
   if (due_ns < now_ns + HR_FINE_HORIZON_NS) return hr_push_fine(wheel, request, index, due_ns, now_ns);
-  return hr_push_coarse(wheel, request, index, due_ns, now_ns);
+  /* Early enough for a lap of the longest class to put it into the fine wheel in time. */
+  return hr_push_coarse(wheel, request, index, due_ns - (2ull << HR_COARSE_SHIFT), now_ns);
 }
 
 /* ---- Setting the clock going ------------------------------------------------------------------------------------- */

@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -55,6 +57,9 @@ absl::Status LoadError(int error) {
   return absl::InternalError(text);
 }
 
+// Twice as many places as requests: at the limit a set of 8 holds 4 on average, and 2 % of them overflow.
+uint32_t ColdSets(uint32_t max_requests) { return std::max<uint32_t>(16, std::bit_ceil(max_requests * 2) / HR_SET_WAYS); }
+
 // What the kernel says a map takes, from /proc/self/fdinfo; 0 when it does not say.
 uint64_t MapBytes(int fd) {
   std::ifstream info(absl::StrCat("/proc/self/fdinfo/", fd));
@@ -71,6 +76,8 @@ uint64_t MapBytes(int fd) {
 absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const DataPlaneSpec& spec) {
   if (spec.services.empty() || spec.services.size() > HR_MAX_SERVICES)
     return absl::InvalidArgumentError(absl::StrCat("1 to ", HR_MAX_SERVICES, " services, not ", spec.services.size()));
+  if (spec.max_parked == 0 || spec.max_parked > HR_MAX_REQUESTS)
+    return absl::InvalidArgumentError(absl::StrCat("limits.parked must be 1 to ", HR_MAX_REQUESTS));
   if (spec.max_requests == 0 || spec.max_requests > HR_MAX_REQUESTS - 1)
     return absl::InvalidArgumentError(absl::StrCat("limits.requests must be 1 to ", HR_MAX_REQUESTS - 1));
   auto plane = std::unique_ptr<KernelDataPlane>(new KernelDataPlane(spec));
@@ -95,11 +102,9 @@ void KernelDataPlane::SetSizes() {
   auto& maps = skeleton_->maps;
   size_t backends = 0;
   for (const ServiceSpec& service : spec_.services) backends += service.backends.size();
-  bpf_map__set_max_entries(maps.scoreboard, spec_.max_requests);
+  bpf_map__set_max_entries(maps.scoreboard, HR_HOT_SETS + ColdSets(spec_.max_requests));
   bpf_map__set_max_entries(maps.requests, spec_.max_requests + 1);
-  bpf_map__set_max_entries(maps.free_requests, spec_.max_requests);
   bpf_map__set_max_entries(maps.pool, spec_.max_parked + 1);
-  bpf_map__set_max_entries(maps.free_parked, spec_.max_parked);
   bpf_map__set_max_entries(maps.flows, spec_.max_flows);
   bpf_map__set_max_entries(maps.fragments, spec_.max_fragments);
   bpf_map__set_max_entries(maps.service_histograms, static_cast<uint32_t>(spec_.services.size()) * HR_SERVICE_HISTOGRAMS);
@@ -114,6 +119,8 @@ void KernelDataPlane::SetLoadConfig() {
   config.max_requests = spec_.max_requests;
   config.max_parked = spec_.max_parked;
   for (size_t i = 0; i < spec_.proxy_mac.size(); ++i) config.proxy_mac[i] = spec_.proxy_mac[i];
+  config.cold_mask = ColdSets(spec_.max_requests) - 1;
+  config.hash_seed = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
   config.min_delay_ns = ~0ull;
   for (int i = 0; i < HR_CLOCK_CLASSES; ++i) config.clock_period_ns[i] = spec_.clock_period_ns[i];
   for (const ServiceSpec& service : spec_.services)

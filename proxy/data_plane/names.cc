@@ -56,6 +56,8 @@ constexpr std::array<Reason, HR_REASON_COUNT> kReasons = [] {
   reasons[HR_REASON_IP_OPTIONS] = {"ip_options", "forwarded"};
   reasons[HR_REASON_WHEEL_CONTENDED] = {"wheel_contended", "forwarded"};
   reasons[HR_REASON_COPY_FAILED] = {"copy_failed", "forwarded"};
+  reasons[HR_REASON_SCOREBOARD_FULL] = {"scoreboard_full", "forwarded"};
+  reasons[HR_REASON_TRAILING_BYTES] = {"trailing_bytes", "forwarded"};
   reasons[HR_REASON_NO_BUDGET] = {"no_budget", "not_hedged"};
   reasons[HR_REASON_NO_TARGET] = {"no_target", "not_hedged"};
   reasons[HR_REASON_RESCUE_FAILED] = {"rescue_failed", "not_hedged"};
@@ -74,6 +76,7 @@ constexpr std::array<Reason, HR_REASON_COUNT> kReasons = [] {
   reasons[HR_REASON_FLOW_FAILED] = {"flow_failed", "bound"};
   reasons[HR_REASON_FRAGMENTS_FAILED] = {"fragments_failed", "bound"};
   reasons[HR_REASON_CLOCK_KICK_FAILED] = {"clock_kick_failed", "bound"};
+  reasons[HR_REASON_INDEX_LOST] = {"index_lost", "bound"};
   return reasons;
 }();
 

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+#include "bpf/tests/kernel_fixture.h"
+
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/tests/test_links.h"
+#include "proxy.skel.h"
+#include "proxy/data_plane/endpoint.h"
+#include "proxy/data_plane/names.h"
+
+namespace hedgerow::packets {
+namespace {
+
+// A lap looks at 4096 slots or 256 requests; the whole wheel has 10240 slots, and coarse requests move to fine slots.
+constexpr int kLapsForTheWholeWheel = 6;
+
+ServiceSpec MakeService(const char* name, const char* vip, uint16_t port, const hr_profile& profile,
+                        std::vector<BackendSpec> backends) {
+  ServiceSpec service;
+  service.name = name;
+  service.vip = vip;
+  service.port = port;
+  service.profile = profile;
+  service.delay_ns = 200 * kMillisecond;
+  service.deadline_ns = 50 * kSecond;
+  service.linger_ns = 10 * kSecond;
+  service.election_timeout_ns = 40 * kSecond;
+  service.suspect_min_ns = 40 * kSecond;
+  service.attempts = 2;
+  service.budget_ppm = 1'000'000;  // every request earns one hedge
+  service.budget_burst = 1000;
+  service.backends = std::move(backends);
+  return service;
+}
+
+template <typename T>
+T Copy(volatile T* from) {
+  T copy;
+  memcpy(&copy, const_cast<T*>(from), sizeof(copy));
+  return copy;
+}
+
+// The indices of a free list, the next to be taken first. A circle ends after as many as there can be.
+std::vector<uint32_t> ReadFreeList(proxy_bpf* skeleton, hr_free_list_id id) {
+  const uint32_t key = id;
+  hr_free_list list{};
+  EXPECT_TRUE(LookUpElement(skeleton->maps.free_lists, &key, &list).ok());
+  bpf_map* elements = id == HR_FREE_REQUESTS ? skeleton->maps.requests : skeleton->maps.pool;
+  std::vector<uint32_t> values;
+  auto index = static_cast<uint32_t>(list.head);
+  while (index != 0 && values.size() <= bpf_map__max_entries(elements)) {
+    values.push_back(index);
+    if (id == HR_FREE_REQUESTS) {
+      hr_request request{};
+      EXPECT_TRUE(LookUpElement(elements, &index, &request).ok());
+      index = request.next;
+    } else {
+      hr_parked parked{};
+      EXPECT_TRUE(LookUpElement(elements, &index, &parked).ok());
+      index = parked.next;
+    }
+  }
+  return values;
+}
+
+MappedArray Open(bpf_map* map) {
+  auto opened = MappedArray::Open(map);
+  EXPECT_TRUE(opened.ok()) << opened.status();
+  return opened.ok() ? *std::move(opened) : MappedArray();
+}
+
+hr_flow_key FlowKey(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id) {
+  hr_flow_key key{};
+  key.client = ParseAddress(client).value();
+  key.client_port_be = htons(client_port);
+  key.id = id;
+  key.protocol = protocol;
+  key.kind = static_cast<uint8_t>(kind);
+  return key;
+}
+
+}  // namespace
+
+DataPlaneSpec PacketTest::Spec() {
+  DataPlaneSpec spec;
+  const uint32_t uplink = TestLinks::Get().uplink.ifindex;
+  auto backend = [&](const char* name, const char* address, uint16_t port) {
+    return BackendSpec{name, address, port, uplink};
+  };
+  spec.services = {
+      MakeService("dns4", kDns4, kDnsPort, DnsProfile(), {backend("a", kA4, 53), backend("b", kB4, 53)}),
+      MakeService("dns6", kDns6, kDnsPort, DnsProfile(),
+                  {backend("a", kA6, kBackendDnsPort6), backend("b", kB6, kBackendDnsPort6)}),
+      MakeService("raw4", kRaw4, kRawPort, RawProfile(0, 4, 0, 4),
+                  {backend("a", kA4, 9000), backend("b", kB4, 9000), backend("c", kC4, 9000)}),
+      MakeService("raw6", kRaw6, kRawPort, RawProfile(0, 4, 0, 4), {backend("a", kA6, 9000), backend("b", kB6, 9000)}),
+      MakeService("single", kSingle4, kRawPort, RawProfile(0, 4, 0, 4), {backend("a", kA4, 9100)}),
+      MakeService("once", kOnce4, kRawPort, RawProfile(0, 4, 0, 4), {backend("a", kA4, 9200), backend("b", kB4, 9200)}),
+  };
+  spec.services[kOnceService].attempts = 1;
+  spec.services[kRaw4Service].attempts = 3;
+  spec.max_requests = 8;
+  spec.max_parked = 6;
+  spec.max_flows = 1024;
+  spec.max_fragments = 256;
+  const TestLinks& links = TestLinks::Get();
+  spec.proxy_ifindex = links.proxy.ifindex;
+  std::copy(links.proxy.mac.begin(), links.proxy.mac.end(), spec.proxy_mac.begin());
+  spec.clock_out_ifindex = links.clock_out.ifindex;
+  spec.clock_in_ifindex = links.clock_in.ifindex;
+  return spec;
+}
+
+void PacketTest::SetUp() {
+  if (const std::string& problem = TestLinks::Get().problem; !problem.empty())
+    GTEST_SKIP() << "needs root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN): " << problem;
+}
+
+void PacketTest::Start(const DataPlaneSpec& spec) {
+  auto plane = KernelDataPlane::Load(spec);
+  ASSERT_TRUE(plane.ok()) << plane.status();
+  plane_ = *std::move(plane);
+  spec_ = spec;
+  const auto& maps = skeleton()->maps;
+  services_ = Open(maps.services);
+  requests_ = Open(maps.requests);
+  wheel_ = Open(maps.wheels);
+  backend_states_ = Open(maps.backend_states);
+  service_states_ = Open(maps.service_states);
+  clock_sniffer_ = Sniffer::Open(TestLinks::Get().clock_in.ifindex);
+  ASSERT_NE(clock_sniffer_, nullptr) << strerror(errno);
+}
+
+void PacketTest::TearDown() {
+  if (plane_ == nullptr) return;
+  EXPECT_THAT(BrokenInvariants(View()), IsEmpty());
+}
+
+proxy_bpf* PacketTest::skeleton() {
+  if (plane_ == nullptr) Start(Spec());
+  return plane_->skeleton();
+}
+
+uint64_t PacketTest::NowNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec);
+}
+
+Changes PacketTest::CountersByName() {
+  Changes counters;
+  auto add = [&](const std::string& owner, uint32_t index) {
+    const auto stats = SumStats(skeleton()->maps.stats, index);
+    ASSERT_TRUE(stats.ok()) << stats.status();
+    for (int i = 0; i < HR_COUNTER_COUNT; ++i)
+      if (stats->counters[i]) counters[absl::StrCat(owner, ".", CounterName(i))] = static_cast<int64_t>(stats->counters[i]);
+    for (int i = 0; i < HR_REASON_COUNT; ++i)
+      if (stats->reasons[i]) counters[absl::StrCat(owner, ":", ReasonName(i))] = static_cast<int64_t>(stats->reasons[i]);
+  };
+  for (uint32_t i = 0; i < spec_.services.size(); ++i) add(spec_.services[i].name, i);
+  add("host", HR_MAX_SERVICES);
+  return counters;
+}
+
+RunResult PacketTest::Run(bpf_program* program, const Bytes& packet, const RunContext& context) {
+  RunResult result;
+  result.packet.resize(packet.size() + 2048);
+  __sk_buff in{}, out{};
+  in.mark = context.mark;
+  in.priority = context.priority;
+  in.gso_segs = context.gso_segs;
+  in.gso_size = context.gso_size;
+  const Changes before = CountersByName();
+  LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = packet.data(), .data_out = result.packet.data(),
+              .data_size_in = static_cast<uint32_t>(packet.size()),
+              .data_size_out = static_cast<uint32_t>(result.packet.size()), .ctx_in = &in, .ctx_out = &out,
+              .ctx_size_in = sizeof(in), .ctx_size_out = sizeof(out));
+  const int error = bpf_prog_test_run_opts(bpf_program__fd(program), &options);
+  EXPECT_EQ(error, 0) << "BPF_PROG_TEST_RUN of " << bpf_program__name(program) << ": " << strerror(-error);
+  result.verdict = static_cast<int>(options.retval);
+  result.packet.resize(options.data_size_out);
+  result.mark = out.mark;
+  result.priority = out.priority;
+  for (const auto& [name, value] : CountersByName()) {
+    const auto known = before.find(name);
+    const int64_t change = value - (known == before.end() ? 0 : known->second);
+    if (change != 0) result.changes[name] = change;
+  }
+  return result;
+}
+
+RunResult PacketTest::Split(const Bytes& packet, const RunContext& context) {
+  return Run(skeleton()->progs.hr_splitter, packet, context);
+}
+RunResult PacketTest::Reply(const Bytes& packet, const RunContext& context) {
+  return Run(skeleton()->progs.hr_reply, packet, context);
+}
+RunResult PacketTest::Sink(const Bytes& packet) { return Run(skeleton()->progs.hr_sink, packet, {}); }
+RunResult PacketTest::Clock(const Bytes& packet, const RunContext& context) {
+  return Run(skeleton()->progs.hr_clock, packet, context);
+}
+RunResult PacketTest::Lap() {
+  skeleton();
+  return Clock(Bytes(HR_CLOCK_FRAME_BYTES), {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch)});
+}
+
+Changes PacketTest::VisitAll() {
+  const Changes before = CountersByName();
+  Wheel().late = 1;
+  for (int lap = 0; lap < kLapsForTheWholeWheel; ++lap) Lap();
+  Changes changes;
+  for (const auto& [name, value] : CountersByName()) {
+    const auto known = before.find(name);
+    if (known == before.end() || known->second != value)
+      changes[name] = value - (known == before.end() ? 0 : known->second);
+  }
+  return changes;
+}
+
+void PacketTest::MakeDue(uint32_t request) { Request(request).due_ns = NowNs() - 1; }
+void PacketTest::MakeExpired(uint32_t request) {
+  Request(request).sent_ns = NowNs() - ServiceConfig(Request(request).key.service).deadline_ns;
+}
+void PacketTest::MakeLingerOver(uint32_t request) {
+  Request(request).done_ns = NowNs() - ServiceConfig(Request(request).key.service).linger_ns;
+}
+Changes PacketTest::FireNow(uint32_t request) {
+  MakeDue(request);
+  return VisitAll();
+}
+
+hr_parked PacketTest::Parked(uint32_t request) {
+  hr_parked parked{};
+  const uint32_t slot = Request(request).parked;
+  EXPECT_NE(slot, 0u) << "nothing is parked for request " << request;
+  EXPECT_TRUE(LookUpElement(skeleton()->maps.pool, &slot, &parked).ok());
+  return parked;
+}
+
+uint32_t PacketTest::FindRequest(uint32_t service, const char* client, uint16_t client_port, const Bytes& correlation) {
+  hr_request_key key{};
+  key.client = ParseAddress(client).value();
+  std::copy(correlation.begin(), correlation.end(), key.correlation);
+  key.client_port_be = htons(client_port);
+  key.service = static_cast<uint16_t>(service);
+  const StateView view = View();
+  for (const auto& [set, reference] : view.scoreboard) {
+    const hr_request& request = view.requests.at(HR_REFERENCE_REQUEST(reference));
+    if (HR_WORD_GENERATION(request.word) == HR_REFERENCE_GENERATION(reference) &&
+        memcmp(&request.key, &key, sizeof(key)) == 0)
+      return HR_REFERENCE_REQUEST(reference);
+  }
+  return 0;
+}
+
+bool PacketTest::HasFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id) {
+  const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
+  hr_flow flow{};
+  return LookUpElement(skeleton()->maps.flows, &key, &flow).ok();
+}
+
+void PacketTest::AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
+                         uint64_t age_ns) {
+  const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
+  hr_flow flow{};
+  ASSERT_TRUE(LookUpElement(skeleton()->maps.flows, &key, &flow).ok());
+  flow.seen_ns = NowNs() - age_ns;
+  ASSERT_TRUE(UpdateElement(skeleton()->maps.flows, &key, &flow).ok());
+}
+
+std::vector<Captured> PacketTest::ClockLink(size_t expected) {
+  skeleton();
+  std::vector<Captured> captured = clock_sniffer_->Take(expected, expected == 0 ? 20 : 2000);
+  EXPECT_EQ(captured.size(), expected) << "packets on the clock's link";
+  return captured;
+}
+
+StateView PacketTest::View() {
+  StateView view;
+  const auto& maps = skeleton()->maps;
+  for (uint32_t i = 0; i < spec_.services.size(); ++i)
+    view.services.push_back({spec_.services[i].name, SumStats(maps.stats, i).value()});
+  view.wheel = Copy(wheel_.At<hr_wheel>(0));
+  for (uint32_t i = 0; i <= spec_.max_requests; ++i) view.requests.push_back(Copy(requests_.At<hr_request>(i)));
+  for (uint32_t set = 0; set < bpf_map__max_entries(maps.scoreboard); ++set) {
+    hr_scoreboard_set ways{};
+    EXPECT_TRUE(LookUpElement(maps.scoreboard, &set, &ways).ok());
+    for (const uint64_t reference : ways.ways)
+      if (reference != 0) view.scoreboard.emplace_back(set, reference);
+  }
+  view.free_requests = ReadFreeList(skeleton(), HR_FREE_REQUESTS);
+  view.free_parked = ReadFreeList(skeleton(), HR_FREE_PARKED);
+  return view;
+}
+
+Bytes PacketTest::DnsRequest4(uint16_t id, std::string_view name, uint16_t port) {
+  return PacketBuilder(kClient4, kDns4).Udp(port, kDnsPort, DnsQuery(id, name)).Build();
+}
+Bytes PacketTest::DnsReply4(uint16_t id, const char* backend, uint8_t rcode, std::string_view name, uint16_t port) {
+  return PacketBuilder(backend, kClient4).Udp(kDnsPort, port, DnsAnswer(DnsQuery(id, name), rcode)).Build();
+}
+
+}  // namespace hedgerow::packets

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What every packet test stands on: the real KernelDataPlane::Load in a network namespace of the test process, one
+// call that runs a program on a packet through BPF_PROG_TEST_RUN, and what came of it: verdict, packet, counters
+// that changed, and the clones that were really sent on the clock's link. Time-dependent state is set through the
+// mapped arrays, so that no test waits for a deadline. Every test ends with the checks of invariants.h.
+#ifndef HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
+#define HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/pkt_cls.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bpf/tests/invariants.h"
+#include "bpf/tests/packet.h"
+#include "bpf/tests/sniffer.h"
+#include "proxy/data_plane/kernel_data_plane.h"
+#include "proxy/data_plane/kernel_maps.h"
+#include "proxy/net/link.h"
+
+struct bpf_program;
+
+namespace hedgerow::packets {
+
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+inline constexpr uint64_t kMillisecond = 1'000'000;
+inline constexpr uint64_t kSecond = 1'000'000'000;
+
+inline constexpr int kUntouched = TC_ACT_UNSPEC;
+inline constexpr int kDropped = TC_ACT_SHOT;
+inline constexpr int kRedirected = TC_ACT_REDIRECT;
+
+// Counters that changed, by "service.counter", "service:reason" and "host:reason" (or "host.pings").
+using Changes = std::map<std::string, int64_t>;
+
+struct RunContext {
+  uint32_t mark = 0;
+  uint32_t priority = 0;
+  uint32_t gso_segs = 0;
+  uint32_t gso_size = 0;
+};
+
+struct RunResult {
+  int verdict = 0;
+  Bytes packet;
+  uint32_t mark = 0;
+  uint32_t priority = 0;
+  Changes changes;
+};
+
+// The addresses of the specification below.
+inline constexpr char kClient4[] = "10.77.0.1";
+inline constexpr char kClient6[] = "fd77::1";
+inline constexpr char kA4[] = "10.77.0.11", kB4[] = "10.77.0.12", kC4[] = "10.77.0.13";
+inline constexpr char kA6[] = "fd77::11", kB6[] = "fd77::12";
+inline constexpr char kDns4[] = "10.99.0.53", kDns6[] = "fd99::53";
+inline constexpr char kRaw4[] = "10.99.0.1", kRaw6[] = "fd99::1";
+inline constexpr char kSingle4[] = "10.99.0.2", kOnce4[] = "10.99.0.3";
+inline constexpr uint16_t kDnsPort = 53;
+inline constexpr uint16_t kBackendDnsPort6 = 5353;
+inline constexpr uint16_t kRawPort = 9000;
+inline constexpr uint16_t kClientPort = 40000;
+// Indices of its services and (global) numbers of its backends.
+enum Service : uint32_t { kDns4Service, kDns6Service, kRaw4Service, kRaw6Service, kSingleService, kOnceService };
+enum Backend : uint32_t { kDns4A, kDns4B, kDns6A, kDns6B, kRaw4A, kRaw4B, kRaw4C, kRaw6A, kRaw6B, kSingleA, kOnceA, kOnceB };
+
+class PacketTest : public ::testing::Test {
+ protected:
+  // Small limits, so that bounds can be reached; delays so long that nothing falls due while a test runs. Tests may
+  // change what it says before Start().
+  //   dns4  10.99.0.53:53 -> 10.77.0.11:53, .12:53        dns6  [fd99::53]:53 -> [fd77::11]:5353, [fd77::12]:5353
+  //   raw4  10.99.0.1:9000 -> .11, .12, .13 (port 9000)    raw6  [fd99::1]:9000 -> fd77::11, fd77::12 (port 9000)
+  //   single 10.99.0.2:9000 -> .11:9100 alone              once  10.99.0.3:9000 -> .11:9200, .12:9200; one attempt
+  static DataPlaneSpec Spec();
+
+  void SetUp() override;
+  void TearDown() override;
+  // Loads the programs. Called by the first Run, or by a test that wants another specification.
+  void Start(const DataPlaneSpec& spec);
+
+  RunResult Split(const Bytes& packet, const RunContext& context = {});
+  RunResult Reply(const Bytes& packet, const RunContext& context = {});
+  RunResult Sink(const Bytes& packet);
+  RunResult Clock(const Bytes& packet, const RunContext& context);
+  // One lap of the clock's own packet, of the current epoch.
+  RunResult Lap();
+  // Lets the clock look at every request whatever it is due at: each is then judged by its own times.
+  Changes VisitAll();
+
+  // Makes a request due, or past its deadline, or past its linger, at the next VisitAll().
+  void MakeDue(uint32_t request);
+  void MakeExpired(uint32_t request);
+  void MakeLingerOver(uint32_t request);
+  // Both in one: the clock visits it now because it is due.
+  Changes FireNow(uint32_t request);
+
+  volatile hr_wheel& Wheel() { return *wheel_.At<hr_wheel>(0); }
+  volatile hr_request& Request(uint32_t index) { return *requests_.At<hr_request>(index); }
+  uint8_t StateOf(uint32_t request) { return HR_WORD_STATE(Request(request).word); }
+  uint8_t WinnerOf(uint32_t request) { return HR_WORD_WINNER(Request(request).word); }
+  volatile hr_backend_state& BackendState(uint32_t id) { return *backend_states_.At<hr_backend_state>(id); }
+  volatile hr_service_state& ServiceState(uint32_t id) { return *service_states_.At<hr_service_state>(id); }
+  volatile hr_service& ServiceConfig(uint32_t id) { return *services_.At<hr_service>(id); }
+  hr_parked Parked(uint32_t request);
+  // Number of the request the scoreboard has for this client and these correlation bytes; 0 = none.
+  uint32_t FindRequest(uint32_t service, const char* client, uint16_t client_port, const Bytes& correlation);
+  uint32_t FindDns(uint16_t id, uint16_t client_port = kClientPort) {
+    return FindRequest(kDns4Service, kClient4, client_port, {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
+  }
+  bool HasFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id);
+  // Takes a flow away, or lets it look as old as `age_ns`.
+  void AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
+               uint64_t age_ns);
+
+  // What the clock's link got since the last look: clones sent round (out) and re-injected ones.
+  std::vector<Captured> ClockLink(size_t expected);
+
+  KernelDataPlane& plane() { return *plane_; }
+  proxy_bpf* skeleton();
+  RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
+  StateView View();
+  static uint64_t NowNs();
+
+  // Frames of the services, whole.
+  static Bytes DnsRequest4(uint16_t id, std::string_view name = "www.example.org", uint16_t port = kClientPort);
+  static Bytes DnsReply4(uint16_t id, const char* backend, uint8_t rcode = 0,
+                         std::string_view name = "www.example.org", uint16_t port = kClientPort);
+
+ private:
+  Changes CountersByName();
+
+  std::unique_ptr<KernelDataPlane> plane_;
+  MappedArray services_, requests_, wheel_, backend_states_, service_states_;
+  std::unique_ptr<Sniffer> clock_sniffer_;
+  DataPlaneSpec spec_;
+};
+
+}  // namespace hedgerow::packets
+
+#endif  // HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
