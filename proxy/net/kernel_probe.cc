@@ -107,18 +107,23 @@ ProbeResult ProbeTcx() {
   return result;
 }
 
-// Installs a qdisc without options at a veth's root. Only "unknown kind" (ENOENT) says that the kernel lacks
-// it: one that wants options refuses with another error.
+// Installs a qdisc without options at a veth's root, and takes it away again: the next trial must not meet it,
+// since a kind that differs from the present one's is refused before the kernel looks for it. Only "unknown
+// kind" (ENOENT) says that the kernel lacks it: one that wants options refuses with another error.
 absl::Status TryQdisc(int ifindex, const std::string& kind) {
   tcmsg header{};
   header.tcm_ifindex = ifindex;
   header.tcm_parent = TC_H_ROOT;
   header.tcm_handle = 0x10000;
-  netlink::Request request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_REPLACE, header);
+  netlink::Request request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, header);
   request.PutString(TCA_KIND, kind);
   const absl::Status status = netlink::Do(request, absl::StrCat("try a ", kind, " qdisc"));
+  if (status.ok()) {
+    netlink::Request removal(RTM_DELQDISC, 0, header);
+    return netlink::Do(removal, absl::StrCat("remove the ", kind, " qdisc of a trial"));
+  }
   if (absl::IsNotFound(status)) return absl::NotFoundError(absl::StrCat("the kernel has no sch_", kind));
-  return absl::IsPermissionDenied(status) ? status : absl::OkStatus();
+  return absl::IsPermissionDenied(status) || absl::IsAlreadyExists(status) ? status : absl::OkStatus();
 }
 
 absl::Status TryClsact(int ifindex) {

@@ -41,6 +41,8 @@ LinkInfo ParseLink(const netlink::Message& message) {
   link.alias = attributes.String(IFLA_IFALIAS);
   link.kind = attributes.Nested(IFLA_LINKINFO).String(IFLA_INFO_KIND);
   link.mtu_bytes = attributes.Value<uint32_t>(IFLA_MTU).value_or(0);
+  // Not IFF_RUNNING, which a kernel worker sets some time later.
+  link.carrier = attributes.Value<uint8_t>(IFLA_CARRIER).value_or(0) != 0;
   link.group = attributes.Value<uint32_t>(IFLA_GROUP).value_or(0);
   if (!attributes.Find(IFLA_LINK_NETNSID)) {
     link.peer_ifindex = static_cast<int>(attributes.Value<uint32_t>(IFLA_LINK).value_or(0));
@@ -135,7 +137,7 @@ absl::Status EthtoolIoctl(absl::string_view name, uint32_t command, uint32_t* va
 }  // namespace
 
 bool LinkInfo::up() const { return (flags & IFF_UP) != 0; }
-bool LinkInfo::has_carrier() const { return up() && (flags & IFF_RUNNING) != 0; }
+bool LinkInfo::has_carrier() const { return up() && carrier; }
 bool LinkInfo::loopback() const { return (flags & IFF_LOOPBACK) != 0; }
 bool LinkInfo::ethernet() const { return hardware_type == ARPHRD_ETHER; }
 

@@ -33,7 +33,8 @@ struct LinkInfo {
   uint32_t flags = 0;          // IFF_*
   uint16_t hardware_type = 0;  // ARPHRD_*
   uint32_t group = 0;          // IFLA_GROUP; our own links carry OwnerGroup()
-  int peer_ifindex = 0;        // a veth's other end, when it is in this namespace; 0 otherwise
+  bool carrier = false;
+  int peer_ifindex = 0;  // a veth's other end, when it is in this namespace; 0 otherwise
 
   bool up() const;
   bool has_carrier() const;  // up, and so is whatever is on its other end

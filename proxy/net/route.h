@@ -68,7 +68,8 @@ absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex = 0);
 // uplink's address, not only the route. OK when it is there already.
 absl::Status AddSourceAddress(int ifindex, const IpAddress& address);
 // OK when it is not there. Taking the last IPv4 address from an interface makes the kernel drop every IPv4
-// route through it, our VIPs' too: remove VIP routes first, or add them again afterwards.
+// route through it, our VIPs' too; and 6.1 (not 6.18) takes the `src` out of IPv6 routes. So remove VIP routes
+// first, or call AddVipRoute again afterwards, which mends both.
 absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address);
 
 struct AddressInfo {
