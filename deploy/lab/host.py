@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -97,8 +98,27 @@ class Host:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             code = child.wait(timeout)
+        self._wait_for_group(child.pid, timeout)
         self._forget(child)
         return code
+
+    def _wait_for_group(self, group: int, timeout: float) -> None:
+        """The leader's end is not its children's, and each of them may hold the sockets open for a while longer."""
+        def members() -> list[int]:
+            found = []
+            for pid in self.pids():
+                with contextlib.suppress(ProcessLookupError):
+                    if os.getpgid(pid) == group:
+                        found.append(pid)
+            return found
+
+        deadline = time.monotonic() + timeout
+        while left := members():
+            if time.monotonic() > deadline:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
+                raise RuntimeError(f"{self.netns}: processes {left} of group {group} do not end")
+            time.sleep(0.005)
 
     def _forget(self, child: subprocess.Popen) -> None:
         self._registry.discard(child.pid)

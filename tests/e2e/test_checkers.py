@@ -10,6 +10,8 @@ from harness import identity, machine
 from harness.capture import udp_checksum_ok
 from harness.dns import parse, query
 
+pytestmark = [pytest.mark.own, pytest.mark.servers()]
+
 GOOD = {"services": [{"name": "dns4", "requests": "10", "won_by_first": "6", "won_by_rescue": "1", "nacked": "1",
                       "passed_through": "2", "reasons": {"bypass": "1", "fragment": "1"}, "identity_ok": True}]}
 

@@ -58,7 +58,8 @@ def test_a_stalled_leader_costs_one_question_the_delay_and_not_more(lab, servers
         assert client.ask(1, "n1.example.test", timeout_s=1) is not None
         elapsed_ms = 1000 * (time.monotonic() - started)
     assert 9.5 <= elapsed_ms < 200  # the delay is 10 ms; the upper bound leaves room for a busy machine
-    assert proxy.figure("won_by_rescue", service) == 1 and proxy.figure("hedges", service) == 1
+    # A hedge, or failover where the leader's p99 is known already and it was silent for three times as long.
+    assert proxy.figure("won_by_rescue", service) + proxy.figure("won_by_failover", service) == 1
 
 
 @FAMILIES

@@ -19,6 +19,9 @@ from deploy.lab import Host
 _VOLATILE_SYSCTLS = re.compile(r"net/netfilter/nf_conntrack_count$")
 _GLOBAL_SYSCTLS = ("kernel/bpf_stats_enabled", "kernel/unprivileged_bpf_disabled")
 
+# A bpffs that holds somebody else's pins may come and go as they do.
+MOUNTED, IN_USE = "mounted", "in use by others"
+
 Snapshot = dict[str, object]
 
 
@@ -42,7 +45,7 @@ def take(host: Host, instance: str) -> Snapshot:
     for link in links:
         _add_link_facts(facts, host, link["ifname"])
     facts["bpf on links"] = _json(host, "bpftool", "-j", "net", "show")  # shows TCX where bpftool knows it
-    facts["firewall"] = _text(host, "nft", "list", "ruleset")
+    facts["firewall"] = _text(host, "nft", "-s", "list", "ruleset")
     _add_sysctls(facts, host)
     for pid in host.pids():
         facts[f"process {pid} {_command(pid)}"] = True
@@ -51,6 +54,8 @@ def take(host: Host, instance: str) -> Snapshot:
 
 
 def differences(before: Snapshot, after: Snapshot) -> list[str]:
+    before, after = ({key: value for key, value in facts.items() if IN_USE not in (before.get(key), after.get(key))}
+                     for facts in (before, after))
     found = [f"left behind: {key} ({after[key]})" for key in after.keys() - before.keys()]
     found += [f"taken away: {key}" for key in before.keys() - after.keys()]
     found += [f"changed: {key}: {before[key]} -> {after[key]}"
@@ -83,10 +88,13 @@ def _add_global_facts(facts: Snapshot, instance: str) -> None:
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     bpffs = [fields[1] for fields in mounts if fields[2] == "bpf"]
     for mount in bpffs:
-        facts[f"bpffs on {mount}"] = True
+        facts[f"bpffs on {mount}"] = MOUNTED
         for path in Path(mount).rglob("*"):
-            if instance in path.relative_to(mount).parts:
+            parts = path.relative_to(mount).parts
+            if instance in parts:
                 facts[f"pin {path}"] = True
+            elif parts != ("hedgerow",):
+                facts[f"bpffs on {mount}"] = IN_USE
     if Path("/run/hedgerow").is_dir():
         for path in Path("/run/hedgerow").rglob("*"):
             if re.search(rf"\b{re.escape(instance)}\b", path.name):
