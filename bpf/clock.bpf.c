@@ -9,8 +9,7 @@
 
 #include <linux/pkt_cls.h>
 
-#define HR_STEPS_PER_LAP 256
-#define HR_SLOTS_PER_STEP 16
+#define HR_STEPS_PER_LAP 4096 /* slots and requests looked at */
 /* A lap looks this far ahead (in fine ticks) for something that waits: a little more than the middle class's period. */
 #define HR_SHORT_AHEAD_TICKS 48
 #define HR_LONG_AHEAD_TICKS 384
@@ -59,16 +58,17 @@ HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precis
 }
 
 /*
- * No longer pending: the bytes go back at once. The scoreboard entry lingers only where somebody who was asked has
- * not answered: his late answer must be recognised. Where nobody owes anything, an entry would only take up cache.
+ * No longer pending: the bytes go back at once. The scoreboard entry lingers only where more than one was asked: what
+ * the losers still send must be recognised. For the others an entry would only take up cache.
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
-  int owed = (HR_SENT(request->marks) & ~HR_ANSWERED(request->marks)) | request->owed;
+  __u32 sent = HR_SENT(request->marks);
+  int others = (sent & (sent - 1)) || request->owed;
   __u64 word = visit->word;
 
   hr_free_parked(request);
-  if (owed && visit->now_ns < request->done_ns + visit->service->linger_ns) {
+  if (others && visit->now_ns < request->done_ns + visit->service->linger_ns) {
     hr_requeue(visit, request->done_ns + visit->service->linger_ns, 0);
     return;
   }
@@ -96,7 +96,7 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
     hr_count(visit->service_stats, HR_UNANSWERED);
     /* Unanswered first attempts are samples too: they took at least the deadline. */
     if ((request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED(request->marks) & first_bit))
-      hr_record(&backend_histograms, hr_backend_id(visit->service, request->first), visit->service->deadline_ns);
+      hr_record_backend(hr_backend_id(visit->service, request->first), visit->service->deadline_ns);
     hr_free_parked(request);
   }
   hr_requeue(visit, visit->now_ns + visit->service->linger_ns, 0);
@@ -139,8 +139,7 @@ HR_INLINE void hr_fire(const struct hr_visit *visit) {
     hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
     return;
   }
-  attempt = hr_claim_attempt(request, visit->service, visit->service_id, refused, visit->service_stats,
-                             visit->now_ns);
+  attempt = hr_claim_attempt(request, visit->service, visit->service_id, refused, visit->now_ns);
   if (attempt.index == HR_NO_BACKEND) {
     hr_put_off(visit, attempt.reason);
     return;
@@ -149,7 +148,8 @@ HR_INLINE void hr_fire(const struct hr_visit *visit) {
   hr_note_attempt(request, &attempt, visit->service_id, visit->service_stats, visit->now_ns);
   if (hr_build(visit->skb, visit->index, attempt.backend_id)) {
     hr_undo_attempt(request, &attempt, visit->service_stats, HR_REASON_RESCUE_FAILED);
-  } else if (*(volatile __u64 *)&request->word == visit->word) {
+  } else if (__sync_fetch_and_add(&request->word, 0) == visit->word) { /* a full barrier: after the bytes were read */
+    request->copy_to = attempt.backend_id;
     visit->skb->mark = HR_MARK_RESCUE | HR_MARK_VALUE(visit->index);
     if (bpf_clone_redirect(visit->skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
       hr_undo_attempt(request, &attempt, visit->service_stats, HR_REASON_RESCUE_FAILED);
@@ -167,16 +167,18 @@ __weak __attribute__((noinline)) int hr_visit(struct __sk_buff *skb, __u32 index
   if (!request || !visit.wheel) return -1;
   visit.wheel->list = request->next;
   visit.wheel->visits++;
-  visit.now_ns = visit.wheel->last_lap_ns;
+  visit.now_ns = visit.wheel->lap_ns;
   service_id = request->key.service;
   visit.service_id = service_id;
   visit.service = bpf_map_lookup_elem(&services, &service_id);
   visit.service_stats = hr_stats_of(service_id);
-  if (!visit.service) return -1;
+  if (!visit.service) return 0;
   hr_disarm(visit.wheel, request);
   word = *(volatile __u64 *)&request->word;
   visit.word = word;
-  if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
+  if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) {
+    hr_requeue(&visit, visit.now_ns + (1ull << HR_FINE_SHIFT), 1); /* its splitter was interrupted */
+  } else if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     hr_visit_done(&visit);
   } else if (visit.now_ns >= request->sent_ns + visit.service->deadline_ns) {
     hr_expire(&visit);
@@ -192,28 +194,22 @@ __weak __attribute__((noinline)) int hr_visit(struct __sk_buff *skb, __u32 index
 static long hr_lap_step(__u32 step, struct hr_lap *lap) {
   struct hr_wheel *wheel = lap->wheel;
   __u32 head = wheel->list;
+  __u32 *slot;
 
   (void)step;
   if (head) {
     if (hr_visit(lap->skb, head)) wheel->list = 0;
     return 0;
   }
-  for (__u32 i = 0; i < HR_SLOTS_PER_STEP; i++) {
-    __u32 *slot;
-
-    if (wheel->fine_cursor < lap->fine_end) {
-      /* Advanced by an atomic, a full barrier, before the slot is read: a push is seen here, or sees the cursor. */
-      slot = &wheel->fine[__sync_fetch_and_add(&wheel->fine_cursor, 1) & (HR_FINE_SLOTS - 1)].head;
-    } else if (wheel->coarse_cursor < lap->coarse_end) {
-      slot = &wheel->coarse[__sync_fetch_and_add(&wheel->coarse_cursor, 1) & (HR_COARSE_SLOTS - 1)];
-    } else {
-      lap->done = 1;
-      return 1;
-    }
-    if (!*(volatile __u32 *)slot) continue;
-    wheel->list = __sync_lock_test_and_set(slot, 0);
-    return 0;
+  if (wheel->fine_cursor < lap->fine_end) {
+    slot = &wheel->fine[wheel->fine_cursor++ & (HR_FINE_SLOTS - 1)].head;
+  } else if (wheel->coarse_cursor < lap->coarse_end) {
+    slot = &wheel->coarse[wheel->coarse_cursor++ & (HR_COARSE_SLOTS - 1)];
+  } else {
+    lap->done = 1;
+    return 1;
   }
+  if (*(volatile __u32 *)slot) wheel->list = __sync_lock_test_and_set(slot, 0);
   return 0;
 }
 
@@ -288,10 +284,14 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   }
   /* A lap of an older epoch may still be at work on another CPU; there is never more than one at the lists. */
   if (__sync_val_compare_and_swap(&wheel->busy, 0, 1)) return hr_send_round(skb, wheel, epoch, 0);
+  wheel->lap_ns = lap.now_ns;
   *(volatile __u64 *)&wheel->last_lap_ns = lap.now_ns;
   wheel->laps++;
   lap.fine_end = lap.now_ns >> HR_FINE_SHIFT;
   lap.coarse_end = (lap.now_ns >> HR_COARSE_SHIFT) + 1;
+  /* Published before a slot is read: a push is either seen by this lap, or sees that it came too late for it. */
+  __sync_lock_test_and_set(&wheel->fine_passed, lap.fine_end);
+  __sync_lock_test_and_set(&wheel->coarse_passed, lap.coarse_end);
   hr_set_cursors(wheel, &lap);
   bpf_loop(HR_STEPS_PER_LAP, hr_lap_step, &lap, 0);
   class = hr_choose_class(wheel, &lap);
@@ -300,8 +300,8 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   return hr_send_round(skb, wheel, epoch, class);
 }
 
-/* A spent nack: becomes the next attempt of its request, if nobody was faster. */
-HR_INLINE int hr_release(struct __sk_buff *skb, __u32 index) {
+/* A spent nack: becomes the next attempt of its request, if nobody was faster. Global: it has a stack of its own. */
+__weak __attribute__((noinline)) int hr_release(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
   struct hr_stats *service_stats;
   struct hr_attempt attempt;
@@ -317,7 +317,7 @@ HR_INLINE int hr_release(struct __sk_buff *skb, __u32 index) {
   service = bpf_map_lookup_elem(&services, &service_id);
   service_stats = hr_stats_of(service_id);
   if (!service || HR_WORD_STATE(word) != HR_STATE_PENDING) return TC_ACT_SHOT;
-  attempt = hr_claim_attempt(request, service, service_id, 1, service_stats, now_ns);
+  attempt = hr_claim_attempt(request, service, service_id, 1, now_ns);
   if (attempt.index == HR_NO_BACKEND) return TC_ACT_SHOT;
   hr_note_attempt(request, &attempt, service_id, service_stats, now_ns);
   backend = bpf_map_lookup_elem(&backends, &attempt.backend_id);
@@ -326,7 +326,7 @@ HR_INLINE int hr_release(struct __sk_buff *skb, __u32 index) {
     hr_undo_attempt(request, &attempt, service_stats, HR_REASON_RELEASE_FAILED);
     return TC_ACT_SHOT;
   }
-  if (*(volatile __u64 *)&request->word != word) return TC_ACT_SHOT; /* answered meanwhile */
+  if (__sync_fetch_and_add(&request->word, 0) != word) return TC_ACT_SHOT; /* answered meanwhile */
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }
@@ -334,19 +334,15 @@ HR_INLINE int hr_release(struct __sk_buff *skb, __u32 index) {
 /* A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. */
 HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 index, int is_rescue) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_endpoint endpoint = {};
   struct hr_backend *backend;
-  struct hr_packet packet;
-  __u64 now_ns = bpf_ktime_get_ns();
-  __u32 *backend_id;
+  __u32 backend_id;
 
-  if (!request || hr_parse(skb, &packet)) return TC_ACT_SHOT;
-  endpoint.address = packet.destination;
-  endpoint.port_be = packet.destination_port_be;
-  backend_id = bpf_map_lookup_elem(&backend_ids, &endpoint);
-  backend = backend_id ? bpf_map_lookup_elem(&backends, backend_id) : 0;
+  if (!request) return TC_ACT_SHOT;
+  backend_id = request->copy_to;
+  backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (!backend) return TC_ACT_SHOT;
-  if (is_rescue) hr_record_service(backend->service, HR_HISTOGRAM_FIRE_ERROR, now_ns - request->fire_ns);
+  if (is_rescue)
+    hr_record_service(backend->service, HR_HISTOGRAM_FIRE_ERROR, bpf_ktime_get_ns() - request->fire_ns);
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }

@@ -17,7 +17,7 @@ HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, struct
   struct hr_address vip = service->vip;
   int verdict;
 
-  if (!hr_rewrite(skb, packet, HR_SOURCE, &vip, service->port_be)) {
+  if (!hr_rewrite_source(skb, packet, &vip, service->port_be)) {
     verdict = hr_give_to_client(skb);
     if (verdict >= 0) return verdict;
   }
@@ -52,7 +52,8 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   struct hr_request_key key = {};
   struct hr_request *request;
 
-  hr_note_receive(reply->backend_state, reply->now_ns);
+  /* Several datagrams merged by GRO cannot be judged as one. */
+  if (skb->gso_size) return hr_act(skb, packet, &answer, reply);
   key.client = packet->destination;
   key.client_port_be = packet->destination_port_be;
   key.service = reply->service_id;
@@ -62,36 +63,47 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     return hr_act(skb, packet, &answer, reply);
   }
   request = hr_find_request(&key, &reply->reference);
-  if (request) answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, profile));
+  if (request) {
+    answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, profile));
+  } else if (!reply->untracked) {
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_LATE;
+    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+  }
   return hr_act(skb, packet, &answer, reply);
 }
 
 /* Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not through the proxy. */
-HR_INLINE int hr_recognise(struct hr_reply *reply, const struct hr_address *backend_address, __u16 backend_port_be,
+HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const struct hr_address *backend_address, __u16 backend_port_be,
                            const struct hr_address *client, __u16 client_port_be, __u8 protocol) {
   struct hr_endpoint endpoint = {.address = *backend_address, .port_be = backend_port_be};
   struct hr_flow_key key;
   struct hr_backend *backend;
   struct hr_flow *flow;
   __u32 *found = bpf_map_lookup_elem(&backend_ids, &endpoint);
+  __u64 lifetime_ns;
 
   if (!found) return -1;
   reply->backend_id = *found;
   backend = bpf_map_lookup_elem(&backends, &reply->backend_id);
-  if (!backend) return -1;
+  /* Only the way to the backend leads back from it; strict reverse-path filtering would say the same. */
+  if (!backend || backend->uplink_ifindex != skb->ifindex) return -1;
   reply->now_ns = bpf_ktime_get_ns();
+  reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  reply->service_id = backend->service;
+  reply->service = bpf_map_lookup_elem(&services, &reply->service_id);
+  reply->backend_state = bpf_map_lookup_elem(&backend_states, &reply->backend_id);
+  reply->service_stats = hr_stats_of(reply->service_id);
+  if (!reply->service || !reply->backend_state) return -1;
+  lifetime_ns = protocol == IPPROTO_TCP ? HR_FLOW_TCP_NS : hr_flow_udp_ns(reply->service);
   hr_flow_key_of(&key, client, client_port_be, protocol, HR_FLOW_REPLY, reply->backend_id);
-  flow = hr_flow_find(&key, reply->now_ns);
+  flow = hr_flow_find(&key, lifetime_ns, reply->now_ns);
   if (!flow) {
     hr_host_reason(HR_REASON_NO_FLOW);
     return -1;
   }
-  reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  reply->service_id = flow->id;
-  reply->service = bpf_map_lookup_elem(&services, &reply->service_id);
-  reply->backend_state = bpf_map_lookup_elem(&backend_states, &reply->backend_id);
-  reply->service_stats = hr_stats_of(reply->service_id);
-  return reply->service && reply->backend_state ? 0 : -1;
+  reply->untracked = flow->untracked_ns && reply->now_ns < flow->untracked_ns + HR_FLOW_STAMP_NS + lifetime_ns;
+  return 0;
 }
 
 /* A killed backend's host says so at once: a nack for the request it quotes, and a reason to suspect the backend. */
@@ -106,10 +118,18 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   key.client = quoted->source;
   key.client_port_be = quoted->source_port_be;
   key.service = reply->service_id;
-  if (hr_read_correlation(skb, payload, &reply->service->profile.request_correlation, key.correlation)) return answer;
+  if (hr_read_correlation(skb, payload, &reply->service->profile.request_correlation, key.correlation)) {
+    /* Too little is quoted to tell which request it is about (RFC 792 promises 8 bytes): the due time will tell. */
+    if (reply->untracked) return answer;
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_NACK;
+    hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+    return answer;
+  }
   request = hr_find_request(&key, &reply->reference);
   if (!request) return answer;
   word = *(volatile __u64 *)&request->word;
+  if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) return answer;
   if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     /* About a copy that lost: the client has its answer. */
     answer.verdict = HR_VERDICT_DROP;
@@ -130,7 +150,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet) {
   int verdict;
 
   if (hr_parse_icmp_error(skb, packet, &error)) return TC_ACT_UNSPEC;
-  if (hr_recognise(&reply, &error.quoted.destination, error.quoted.destination_port_be, &error.quoted.source,
+  if (hr_recognise(skb, &reply, &error.quoted.destination, error.quoted.destination_port_be, &error.quoted.source,
                    error.quoted.source_port_be, error.quoted.protocol))
     return TC_ACT_UNSPEC;
   if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
@@ -170,17 +190,19 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
 
 SEC("tc")
 int hr_reply(struct __sk_buff *skb) {
-  struct hr_packet packet;
+  struct hr_packet packet = {};
   struct hr_reply reply = {};
 
+  /* Another VLAN's frame, its tag taken off by the device, is not this interface's. */
+  if (skb->vlan_present) return TC_ACT_UNSPEC;
   if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
   if (packet.fragment == HR_LATER_FRAGMENT) return hr_handle_later_fragment(skb, &packet);
   if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, &packet);
   if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
-  if (hr_recognise(&reply, &packet.source, packet.source_port_be, &packet.destination, packet.destination_port_be,
+  if (hr_recognise(skb, &reply, &packet.source, packet.source_port_be, &packet.destination, packet.destination_port_be,
                    packet.protocol)) {
     if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(&packet);
-    return TC_ACT_UNSPEC;
+    return TC_ACT_UNSPEC; /* foreign */
   }
   if (packet.protocol == IPPROTO_UDP) return hr_handle_udp(skb, &packet, &reply);
 

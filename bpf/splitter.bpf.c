@@ -24,7 +24,7 @@ HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet
 
   if (backend) {
     address = backend->address;
-    if (!hr_rewrite(skb, packet, HR_DESTINATION, &address, backend->port_be))
+    if (!hr_rewrite_destination(skb, packet, &address, backend->port_be))
       return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
   }
   hr_reason(service_stats, HR_REASON_SEND_FAILED);
@@ -32,24 +32,26 @@ HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet
 }
 
 /* A second copy at once: rewritten, cloned round the clock's link, and the original left to be rewritten again. */
-HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id, __u32 request,
+HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id, __u32 index,
                             const struct hr_steer *steer, struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
   struct hr_address address;
+  struct hr_request *request = hr_request_at(index);
   __u32 mark = skb->mark;
 
-  if (!backend) return;
+  if (!backend || !request) return;
+  request->copy_to = backend_id;
   address = backend->address;
-  if (hr_rewrite(skb, packet, HR_DESTINATION, &address, backend->port_be)) {
+  if (hr_rewrite_destination(skb, packet, &address, backend->port_be)) {
     hr_reason(service_stats, HR_REASON_SEND_FAILED);
     return;
   }
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, backend->service,
-               now_ns);
+               0, now_ns);
   hr_note_send(backend_id, now_ns);
   hr_count(service_stats, HR_FAILOVER_SENDS);
   if (steer->probe) hr_count(service_stats, HR_PROBES);
-  skb->mark = HR_MARK_SEND | HR_MARK_VALUE(request);
+  skb->mark = HR_MARK_SEND | HR_MARK_VALUE(index);
   if (bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
     hr_reason(service_stats, HR_REASON_SEND_FAILED);
   skb->mark = mark;
@@ -59,7 +61,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
                            struct hr_service *service) {
   struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = bpf_ktime_get_ns();
-  struct hr_steer steer = hr_steer(service, service_id, service_stats, now_ns);
+  struct hr_steer steer = hr_steer(service, service_id, now_ns);
   __u32 first_id = hr_backend_id(service, steer.first);
   struct hr_tracking tracking;
 
@@ -81,8 +83,12 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     hr_send_copy(skb, packet, hr_backend_id(service, steer.second), tracking.request, &steer, service_stats, now_ns);
   }
   if (steer.failover & (1u << steer.first)) hr_count(service_stats, HR_FAILOVER_SENDS);
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id, now_ns);
-  hr_note_send(first_id, now_ns);
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
+               !tracking.request, now_ns);
+  if (tracking.request)
+    hr_note_send(first_id, now_ns);
+  else
+    hr_count_send(first_id);
   return hr_send_to_backend(skb, packet, first_id, service_stats);
 }
 
@@ -99,19 +105,20 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   hr_count(service_stats, HR_TCP_PACKETS);
   if (bpf_skb_load_bytes(skb, packet->l4_offset + 13, &flags, 1)) return TC_ACT_UNSPEC;
   hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id);
-  connection = hr_flow_find(&key, now_ns);
+  connection = hr_flow_find(&key, HR_FLOW_TCP_NS, now_ns);
   if (connection && (flags & 0x12) != 0x02 /* not a SYN */) {
     backend_id = connection->id;
     connection->seen_ns = now_ns;
   } else {
-    struct hr_steer steer = hr_steer(service, service_id, service_stats, now_ns);
+    struct hr_steer steer = hr_steer(service, service_id, now_ns);
 
     backend_id = hr_backend_id(service, steer.probe ? steer.second : steer.first);
     if (steer.probe) hr_count(service_stats, HR_PROBES);
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 now_ns);
+                 0, now_ns);
   }
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id, now_ns);
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
+               0, now_ns);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
@@ -164,7 +171,7 @@ HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
 SEC("tc")
 int hr_splitter(struct __sk_buff *skb) {
   struct hr_endpoint endpoint = {};
-  struct hr_packet packet;
+  struct hr_packet packet = {};
   struct hr_service *service;
   __u32 *found;
   __u32 service_id;

@@ -56,6 +56,7 @@ enum hr_request_state {
   HR_STATE_EXPIRED = 4, /* past its deadline; its first late answer still reaches the client */
   HR_STATE_SUPERSEDED = 5,
   HR_STATE_REMOVING = 6, /* the clock is taking it out of the scoreboard */
+  HR_STATE_CLAIMING = 7, /* a splitter is still publishing it: nobody else may change it */
 };
 
 /* A request's word: generation (32 bits) | winner (8) | flags (8) | state (8), changed by compare-and-swap only. */
@@ -94,7 +95,8 @@ struct hr_request {
   __u8 l3_header_bytes; /* of the parked copy: 20 or 40 */
   __u32 marks; /* four masks of 8 bits, see below; changed by atomic and/or */
   __u32 owed;  /* mask of the backends that still owe a reply to an older request with this key */
-  __u32 pad[2];
+  __u16 copy_to; /* backend id of the last clone made of it */
+  __u16 pad[3];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 
@@ -136,7 +138,8 @@ struct hr_flow_key {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_flow_key) == 24, "hr_flow_key is 24 bytes");
 struct hr_flow {
-  __u64 seen_ns; /* last packet from the client */
+  __u64 seen_ns;      /* last packet from the client, to within a second */
+  __u64 untracked_ns; /* last one that was forwarded untracked: an answer to it has no entry */
   __u32 id;
   __u32 pad;
 };
@@ -171,12 +174,10 @@ struct hr_backend_state {
   __u64 wait_since_ns;   /* first send since its last datagram; 0 = it owes nothing */
   __u64 last_receive_ns; /* last datagram */
   __u64 health_since_ns;
-  __u64 answer_ewma_ns; /* weight 1/8, first attempts */
+  __u64 answer_ewma_ns; /* weight 1/8 */
   __u32 health;         /* enum hr_health */
   __u32 probe_counter;
-  __u64 sends; /* datagrams sent to it for this service */
-  __u64 wins;
-  __u64 pad;
+  __u64 pad[3];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 
@@ -210,14 +211,17 @@ struct hr_fine_slot {
 struct hr_wheel {
   __u64 fine_cursor;   /* first fine tick not yet worked off */
   __u64 coarse_cursor; /* first coarse tick not yet worked off */
+  __u64 lap_ns;        /* when the lap under way began */
   __u64 laps;
   __u64 visits;
   __u64 laps_of_class[HR_CLOCK_CLASSES];
   __u32 list; /* requests taken from a slot and not yet looked at */
   __u32 busy; /* a lap is at work */
-  __u64 lap_pad[8];
+  __u64 lap_pad[7];
 
   __u64 last_lap_ns;
+  __u64 fine_passed;   /* ticks below are worked off, or about to be: a push there is too late for this turn */
+  __u64 coarse_passed;
   __u64 kick_ns;  /* when the clock was last set going */
   __u64 kicks;    /* starts from rest */
   __u64 restarts; /* starts because a lap was overdue: the packet was lost */
@@ -225,7 +229,7 @@ struct hr_wheel {
   __u32 epoch;    /* a lap with another epoch dies */
   __u32 late;     /* a push came behind the cursor: the next lap goes over the whole wheel */
   __u32 read_pad[1];
-  __u64 read_pad2[10];
+  __u64 read_pad2[8];
 
   __u32 nodes;         /* requests in the wheel */
   __u32 requests_made; /* high-water mark of `requests` */

@@ -70,6 +70,7 @@ enum hr_reason {
   HR_REASON_LOSER_FRAGMENT = 35,
   HR_REASON_SINK = 36,        /* reached the end of the proxy interface: to a VIP, but to no service */
   HR_REASON_CLOCK_STALE = 37, /* a lap of an older epoch, or a packet on the clock's link that is not ours */
+  HR_REASON_LATE = 39,        /* an answer to nothing that waits or lingers: a loser later than the linger */
   HR_REASON_SEND_FAILED = 38, /* a rewritten packet could not be sent on */
   /* Why a packet was left untouched. */
   HR_REASON_NO_FLOW = 48,           /* from a backend, but to nobody who asked through the proxy */
@@ -99,6 +100,12 @@ HR_STATIC_ASSERT(sizeof(struct hr_stats) == 704, "hr_stats is 704 bytes");
 #define HR_HISTOGRAM_SUB_SHIFT 4
 #define HR_HISTOGRAM_MAX_EXPONENT 29
 #define HR_HISTOGRAM_BUCKETS ((HR_HISTOGRAM_MAX_EXPONENT - HR_HISTOGRAM_SUB_SHIFT + 2) << HR_HISTOGRAM_SUB_SHIFT)
+
+/* Map `backend_stats`, per CPU; index = backend id. */
+struct hr_backend_stats {
+  __u64 sends; /* datagrams sent to it, copies included */
+  __u64 wins;
+};
 
 struct hr_histogram {
   __u64 buckets[HR_HISTOGRAM_BUCKETS];

@@ -34,6 +34,7 @@ struct hr_reply {
   __u32 service_id;
   __u32 backend_id;
   __u32 index; /* of the backend within the service */
+  __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
 };
 
 HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, __u64 *reference) {
@@ -119,7 +120,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 
   if (reply->index == request->first) {
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
-    hr_record(&backend_histograms, reply->backend_id, took_ns);
+    hr_record_backend(reply->backend_id, took_ns);
   }
   /* A lost update between two CPUs costs one sample of an average. */
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
@@ -135,7 +136,7 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
   else
     hr_count(reply->service_stats, HR_WON_BY_RESCUE);
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
-  __sync_fetch_and_add(&reply->backend_state->wins, 1);
+  hr_count_backend_win(reply->backend_id);
 }
 
 /* Tries to end PENDING with this backend as the winner. */
@@ -176,6 +177,14 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
   return answer;
 }
 
+/* Is there a backend worth asking that was not asked? A refusal in hand is better than a wait for a dead one. */
+HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask) {
+  __u32 standby = hr_pick_standby(reply->service_id, sent_mask);
+
+  if (standby >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
+  return hr_health_of(reply->service_id, hr_backend_id(reply->service, standby), reply->now_ns) == HR_HEALTHY;
+}
+
 /*
  * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
  * that was not asked. The last one goes to the client. Only refusals count here, not answers: an answer on another CPU
@@ -192,7 +201,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   if (HR_SENT(marks) & ~HR_REFUSED(marks)) {
     answer.verdict = HR_VERDICT_DROP;
   } else if (*(volatile __u32 *)&request->attempts < reply->service->attempts &&
-             (HR_SENT(marks) & everybody) != everybody) {
+             (HR_SENT(marks) & everybody) != everybody && hr_somebody_healthy(reply, HR_SENT(marks))) {
     answer.verdict = HR_VERDICT_RELEASE;
   } else {
     if (!hr_finish(wheel, request, word, reply, HR_STATE_NACKED))
@@ -217,6 +226,14 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     answer.request = 0; /* freed since it was found */
     return answer;
   }
+  if (!(HR_SENT(request->marks) & bit)) {
+    /* Nothing was sent there: forged, or meant for an older request with this key. It decides nothing. */
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_STALE;
+    hr_count(reply->service_stats, HR_STALE_DROPPED);
+    return answer;
+  }
+  hr_note_receive(reply->backend_state, reply->now_ns);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;

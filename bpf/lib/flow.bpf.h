@@ -11,11 +11,13 @@
 
 /*
  * A flow that has been silent for longer is no flow: its port may now belong to a socket that talks to the backend
- * directly, and must not get its answers from a VIP. UDP: above the longest deadline. TCP: as conntrack's idle time
- * is days, but a proxied DNS connection lives for seconds; two hours is the keep-alive interval (RFC 9293 3.8.4).
+ * directly, and must not get its answers from a VIP. UDP: the service's deadline and linger, at least 10 s, so that
+ * what a long-stalled backend sends at last does not reach the client either. TCP: above two hours, the keep-alive
+ * interval (RFC 9293 section 3.8.4).
  */
-#define HR_FLOW_UDP_NS 75000000000ull
+#define HR_FLOW_UDP_NS 10000000000ull
 #define HR_FLOW_TCP_NS 7500000000000ull
+#define HR_FLOW_STAMP_NS 1000000000ull /* how often a busy flow's time is written: both directions share its line */
 
 HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *client, __u16 client_port_be,
                               __u8 protocol, __u8 kind, __u16 id) {
@@ -27,25 +29,32 @@ HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *
   key->pad = 0;
 }
 
-HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 now_ns) {
-  struct hr_flow *flow = bpf_map_lookup_elem(&flows, key);
-  __u64 lifetime_ns = key->protocol == IPPROTO_TCP ? HR_FLOW_TCP_NS : HR_FLOW_UDP_NS;
+/* How long after the last packet from the client a backend may still have something to say. */
+HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service *service) {
+  __u64 lifetime_ns = service->deadline_ns + service->linger_ns;
 
-  if (!flow || now_ns > flow->seen_ns + lifetime_ns) return 0;
+  return lifetime_ns > HR_FLOW_UDP_NS ? lifetime_ns : HR_FLOW_UDP_NS;
+}
+
+HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_ns, __u64 now_ns) {
+  struct hr_flow *flow = bpf_map_lookup_elem(&flows, key);
+
+  if (!flow || now_ns > flow->seen_ns + HR_FLOW_STAMP_NS + lifetime_ns) return 0;
   return flow;
 }
 
 /* Notes that the client may receive from the backend; cheap when the flow is known. */
 HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
-                            __u32 value, __u64 now_ns) {
+                            __u32 value, int untracked, __u64 now_ns) {
   struct hr_flow_key key;
   struct hr_flow *known;
-  struct hr_flow fresh = {.seen_ns = now_ns, .id = value};
+  struct hr_flow fresh = {.seen_ns = now_ns, .untracked_ns = untracked ? now_ns : 0, .id = value};
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
   known = bpf_map_lookup_elem(&flows, &key);
   if (known && known->id == value) {
-    known->seen_ns = now_ns;
+    if (now_ns > known->seen_ns + HR_FLOW_STAMP_NS) known->seen_ns = now_ns;
+    if (untracked && now_ns > known->untracked_ns + HR_FLOW_STAMP_NS) known->untracked_ns = now_ns;
     return;
   }
   if (bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY)) hr_host_reason(HR_REASON_FLOW_FAILED);

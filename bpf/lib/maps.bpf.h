@@ -169,6 +169,13 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, HR_MAX_BACKENDS);
+  __type(key, __u32);
+  __type(value, struct hr_backend_stats);
+} backend_stats SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, 1); /* services * HR_SERVICE_HISTOGRAMS */
   __type(key, __u32);
   __type(value, struct hr_histogram);

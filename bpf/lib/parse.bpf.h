@@ -141,7 +141,7 @@ HR_INLINE int hr_parse_ports(struct __sk_buff *skb, struct hr_packet *packet) {
   return 0;
 }
 
-HR_INLINE int hr_parse_l3(struct __sk_buff *skb, __u32 l3_offset, __u8 version, struct hr_packet *packet) {
+HR_INLINE int hr_parse_l3(struct __sk_buff *skb, __u32 l3_offset, __u32 version, struct hr_packet *packet) {
   packet->l3_offset = l3_offset;
   packet->source_port_be = 0;
   packet->destination_port_be = 0;
@@ -149,7 +149,9 @@ HR_INLINE int hr_parse_l3(struct __sk_buff *skb, __u32 l3_offset, __u8 version, 
   return version == 4 ? hr_parse_ipv4(skb, packet) : hr_parse_ipv6(skb, packet);
 }
 
-HR_INLINE int hr_parse(struct __sk_buff *skb, struct hr_packet *packet) {
+/* A global function, like hr_parse_quoted: verified once. The packet must be zeroed (6.1 asks for initialised memory). */
+__weak __attribute__((noinline)) int hr_parse(struct __sk_buff *skb, struct hr_packet *packet) {
+  if (!packet) return -1;
   if (skb->protocol == bpf_htons(ETH_P_IP)) {
     if (hr_parse_l3(skb, ETH_HLEN, 4, packet)) return -1;
   } else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
@@ -167,10 +169,12 @@ HR_INLINE int hr_parse(struct __sk_buff *skb, struct hr_packet *packet) {
  * The packet quoted by an ICMP error: headers and as much payload as its sender cared to quote (RFC 792 promises 8
  * bytes of layer 4, Linux quotes up to 548). payload_bytes is what is really there.
  */
-HR_INLINE int hr_parse_quoted(struct __sk_buff *skb, __u32 l3_offset, __u8 version, struct hr_packet *quoted) {
+__weak __attribute__((noinline)) int hr_parse_quoted(struct __sk_buff *skb, __u32 l3_offset, __u32 version,
+                                                         struct hr_packet *quoted) {
   struct udphdr header;
   __u32 payload_offset;
 
+  if (!quoted) return -1;
   if (hr_parse_l3(skb, l3_offset, version, quoted)) return -1;
   if (quoted->fragment == HR_LATER_FRAGMENT) return -1;
   if (quoted->protocol != IPPROTO_UDP && quoted->protocol != IPPROTO_TCP) return -1;

@@ -14,6 +14,8 @@
 /* bpf_csum_diff takes at most 512 bytes at a time before kernel 6.13 (its scratch buffer). */
 #define HR_CHECKSUM_CHUNK 512
 #define HR_CHECKSUM_CHUNKS 3
+/* A spent nack may carry CHECKSUM_COMPLETE, which then has to follow what is written over it. */
+#define HR_STORE BPF_F_RECOMPUTE_CSUM
 
 /* Sum over the parked layer 4, which is zero-padded to 4 bytes. */
 HR_INLINE __s64 hr_sum_l4(struct hr_parked *parked, __u32 l4_bytes) {
@@ -70,15 +72,16 @@ HR_INLINE int hr_store_ipv4(struct __sk_buff *skb, struct hr_parked *parked, __b
   header.daddr = destination;
   header.check = 0;
   header.check = hr_fold(bpf_csum_diff(0, 0, (__be32 *)&header, sizeof(header), 0));
-  return bpf_skb_store_bytes(skb, 12, &protocol, 2, 0) || bpf_skb_store_bytes(skb, ETH_HLEN, &header, sizeof(header), 0);
+  return bpf_skb_store_bytes(skb, 12, &protocol, 2, HR_STORE) ||
+         bpf_skb_store_bytes(skb, ETH_HLEN, &header, sizeof(header), HR_STORE);
 }
 
 HR_INLINE int hr_store_ipv6(struct __sk_buff *skb, struct hr_parked *parked, const struct hr_address *destination) {
   __u16 protocol = bpf_htons(ETH_P_IPV6);
 
-  return bpf_skb_store_bytes(skb, 12, &protocol, 2, 0) ||
-         bpf_skb_store_bytes(skb, ETH_HLEN, parked->l3, HR_IPV6_HEADER_BYTES, 0) ||
-         bpf_skb_store_bytes(skb, ETH_HLEN + 24, destination, 16, 0);
+  return bpf_skb_store_bytes(skb, 12, &protocol, 2, HR_STORE) ||
+         bpf_skb_store_bytes(skb, ETH_HLEN, parked->l3, HR_IPV6_HEADER_BYTES, HR_STORE) ||
+         bpf_skb_store_bytes(skb, ETH_HLEN + 24, destination, 16, HR_STORE);
 }
 
 /*
@@ -119,8 +122,8 @@ __weak __attribute__((noinline)) int hr_build(struct __sk_buff *skb, __u32 reque
   } else {
     if (hr_store_ipv6(skb, parked, &destination)) return -1;
   }
-  return bpf_skb_store_bytes(skb, ETH_HLEN + l3_bytes, parked->l4, l4_bytes, 0) ||
-         bpf_skb_store_bytes(skb, ETH_HLEN + l3_bytes, &to, sizeof(to), 0);
+  return bpf_skb_store_bytes(skb, ETH_HLEN + l3_bytes, parked->l4, l4_bytes, HR_STORE) ||
+         bpf_skb_store_bytes(skb, ETH_HLEN + l3_bytes, &to, sizeof(to), HR_STORE);
 }
 
 struct hr_attempt {
@@ -131,12 +134,11 @@ struct hr_attempt {
 };
 
 /* Who gets the next attempt: the leader if it was not asked yet and is not silent, else a standby not asked yet. */
-HR_INLINE __u32 hr_next_target(const struct hr_service *service, __u32 service_id, __u32 sent_mask,
-                               struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE __u32 hr_next_target(const struct hr_service *service, __u32 service_id, __u32 sent_mask, __u64 now_ns) {
   __u32 leader = hr_leader_of(service_id);
 
   if (!(sent_mask & (1u << leader)) &&
-      hr_health_of(service, hr_backend_id(service, leader), service_stats, now_ns) == HR_HEALTHY)
+      hr_health_of(service_id, hr_backend_id(service, leader), now_ns) == HR_HEALTHY)
     return leader;
   return hr_pick_standby(service_id, sent_mask);
 }
@@ -147,18 +149,17 @@ HR_INLINE __u32 hr_next_target(const struct hr_service *service, __u32 service_i
  * and a nack's release never make the same attempt twice.
  */
 HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const struct hr_service *service,
-                                             __u32 service_id, int refused, struct hr_stats *service_stats,
-                                             __u64 now_ns) {
+                                             __u32 service_id, int refused, __u64 now_ns) {
   struct hr_attempt attempt = {.index = HR_NO_BACKEND, .reason = HR_REASON_NO_TARGET};
   __u32 attempts = *(volatile __u32 *)&request->attempts;
   __u32 sent_mask = HR_SENT(*(volatile __u32 *)&request->marks);
   __u32 target;
 
   if (attempts >= service->attempts) return attempt;
-  target = hr_next_target(service, service_id, sent_mask, service_stats, now_ns);
+  target = hr_next_target(service, service_id, sent_mask, now_ns);
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return attempt;
   attempt.failover =
-      refused || hr_health_of(service, hr_backend_id(service, request->first), service_stats, now_ns) != HR_HEALTHY;
+      refused || hr_health_of(service_id, hr_backend_id(service, request->first), now_ns) != HR_HEALTHY;
   if (!attempt.failover && !hr_budget_pay(service_id)) {
     attempt.reason = HR_REASON_NO_BUDGET;
     return attempt;
@@ -182,7 +183,7 @@ HR_INLINE void hr_note_attempt(struct hr_request *request, const struct hr_attem
   __sync_fetch_and_or(&request->marks, HR_MARKS_SENT(bit) | (attempt->failover ? HR_MARKS_FAILOVER(bit) : 0));
   hr_count(service_stats, attempt->failover ? HR_FAILOVER_SENDS : HR_HEDGES);
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
-               service_id, now_ns);
+               service_id, 0, now_ns);
   hr_note_send(attempt->backend_id, now_ns);
 }
 

@@ -88,6 +88,17 @@ HR_INLINE int hr_rewrite(struct __sk_buff *skb, struct hr_packet *packet, enum h
   return 0;
 }
 
+/* Global functions: verified once. */
+__weak __attribute__((noinline)) int hr_rewrite_source(struct __sk_buff *skb, struct hr_packet *packet,
+                                                           struct hr_address *address, __u32 port_be) {
+  return packet && address ? hr_rewrite(skb, packet, HR_SOURCE, address, port_be) : -1;
+}
+
+__weak __attribute__((noinline)) int hr_rewrite_destination(struct __sk_buff *skb, struct hr_packet *packet,
+                                                                struct hr_address *address, __u32 port_be) {
+  return packet && address ? hr_rewrite(skb, packet, HR_DESTINATION, address, port_be) : -1;
+}
+
 /*
  * Gives a packet to the proxy interface as if it had come in there, so that strict reverse-path filtering holds.
  * The MAC must be the interface's own: the redirect classifies the frame anew, and a foreign one is "other host".

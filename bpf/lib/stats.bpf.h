@@ -22,8 +22,7 @@ HR_INLINE void hr_reason(struct hr_stats *service_stats, __u32 reason) {
 /* A reason that belongs to no service. */
 HR_INLINE void hr_host_reason(__u32 reason) { hr_reason(hr_stats_of(HR_MAX_SERVICES), reason); }
 
-HR_INLINE void hr_record(void *histograms, __u32 index, __u64 duration_ns) {
-  struct hr_histogram *histogram = bpf_map_lookup_elem(histograms, &index);
+HR_INLINE void hr_record(struct hr_histogram *histogram, __u64 duration_ns) {
   __u32 bucket = hr_histogram_bucket(duration_ns);
 
   if (!histogram || bucket >= HR_HISTOGRAM_BUCKETS) return;
@@ -32,8 +31,29 @@ HR_INLINE void hr_record(void *histograms, __u32 index, __u64 duration_ns) {
   if (duration_ns > histogram->max_ns) histogram->max_ns = duration_ns;
 }
 
-HR_INLINE void hr_record_service(__u32 service, enum hr_service_histogram kind, __u64 duration_ns) {
-  hr_record(&service_histograms, service * HR_SERVICE_HISTOGRAMS + kind, duration_ns);
+/* Global functions: the search for the bucket is verified once. */
+__weak __attribute__((noinline)) int hr_record_service(__u32 service, __u32 kind, __u64 duration_ns) {
+  __u32 index = service * HR_SERVICE_HISTOGRAMS + kind;
+
+  hr_record(bpf_map_lookup_elem(&service_histograms, &index), duration_ns);
+  return 0;
+}
+
+__weak __attribute__((noinline)) int hr_record_backend(__u32 backend_id, __u64 duration_ns) {
+  hr_record(bpf_map_lookup_elem(&backend_histograms, &backend_id), duration_ns);
+  return 0;
+}
+
+HR_INLINE void hr_count_send(__u32 backend_id) {
+  struct hr_backend_stats *backend = bpf_map_lookup_elem(&backend_stats, &backend_id);
+
+  if (backend) backend->sends++;
+}
+
+HR_INLINE void hr_count_backend_win(__u32 backend_id) {
+  struct hr_backend_stats *backend = bpf_map_lookup_elem(&backend_stats, &backend_id);
+
+  if (backend) backend->wins++;
 }
 
 #endif /* HEDGEROW_BPF_LIB_STATS_BPF_H_ */

@@ -10,6 +10,8 @@
 #include "bpf/lib/stats.bpf.h"
 
 #define HR_PROBE_ONE_IN 16
+/* An unhealthy standby is tried again after this many election timeouts: nobody probes it otherwise. */
+#define HR_STANDBY_RETRY 8
 
 struct hr_steer {
   __u8 first;    /* service-local index */
@@ -45,17 +47,17 @@ HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *servi
   hr_count(service_stats, HR_SUSPECTED);
 }
 
-/* A backend's health as of now. */
-HR_INLINE __u32 hr_health_of(const struct hr_service *service, __u32 backend_id, struct hr_stats *service_stats,
-                             __u64 now_ns) {
+/* A backend's health as of now. A global function: verified once. */
+__weak __attribute__((noinline)) __u32 hr_health_of(__u32 service_id, __u32 backend_id, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   __u64 wait_since_ns;
 
-  if (!state) return HR_HEALTHY;
+  if (!state || !service) return HR_HEALTHY;
   wait_since_ns = *(volatile __u64 *)&state->wait_since_ns;
   if (state->health == HR_HEALTHY && wait_since_ns &&
       now_ns > wait_since_ns + hr_silence_limit_ns(service, backend_id))
-    hr_suspect(state, service_stats, now_ns);
+    hr_suspect(state, hr_stats_of(service_id), now_ns);
   if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + service->election_timeout_ns)
     __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_AWAY);
   return state->health;
@@ -67,7 +69,6 @@ HR_INLINE __u32 hr_health_of(const struct hr_service *service, __u32 backend_id,
  */
 __weak __attribute__((noinline)) __u32 hr_pick_standby(__u32 service_id, __u32 exclude_mask) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
-  struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = bpf_ktime_get_ns();
   __u64 best_score = ~0ull;
   __u32 best = HR_NO_BACKEND;
@@ -83,16 +84,26 @@ __weak __attribute__((noinline)) __u32 hr_pick_standby(__u32 service_id, __u32 e
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
     score = state->answer_ewma_ns;
-    if (hr_health_of(service, backend_id, service_stats, now_ns) != HR_HEALTHY) score |= 1ull << 62;
+    if (hr_health_of(service_id, backend_id, now_ns) != HR_HEALTHY &&
+        now_ns < state->health_since_ns + HR_STANDBY_RETRY * service->election_timeout_ns)
+      score |= 1ull << 62;
     if (score >= best_score) continue;
     best_score = score;
     best = i;
   }
+  if (best < HR_MAX_BACKENDS_PER_SERVICE) {
+    __u32 best_id = hr_backend_id(service, best);
+    struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &best_id);
+
+    /* Tried; not again before the time has passed once more. */
+    if (state && state->health != HR_HEALTHY &&
+        now_ns >= state->health_since_ns + HR_STANDBY_RETRY * service->election_timeout_ns)
+      state->health_since_ns = now_ns;
+  }
   return best;
 }
 
-HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 service_id, struct hr_stats *service_stats,
-                                   __u64 now_ns) {
+HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 service_id, __u64 now_ns) {
   struct hr_steer steer = {.second = HR_NO_BACKEND};
   __u8 leader = hr_leader_of(service_id);
   __u32 leader_id = hr_backend_id(service, leader);
@@ -102,7 +113,7 @@ HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 servi
 
   steer.first = leader;
   if (service->backend_count < 2) return steer;
-  health = hr_health_of(service, leader_id, service_stats, now_ns);
+  health = hr_health_of(service_id, leader_id, now_ns);
   if (health == HR_HEALTHY) return steer;
   standby = hr_pick_standby(service_id, 1u << leader);
   if (standby >= HR_MAX_BACKENDS_PER_SERVICE) return steer;
@@ -121,15 +132,15 @@ HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 servi
   return steer;
 }
 
+/* A tracked request was sent to it: from now on its silence means something. */
 HR_INLINE void hr_note_send(__u32 backend_id, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
 
-  if (!state) return;
-  if (!state->wait_since_ns) __sync_val_compare_and_swap(&state->wait_since_ns, 0, now_ns);
-  __sync_fetch_and_add(&state->sends, 1);
+  if (state && !state->wait_since_ns) __sync_val_compare_and_swap(&state->wait_since_ns, 0, now_ns);
+  hr_count_send(backend_id);
 }
 
-/* Any datagram proves that it lives. */
+/* Any datagram that answers something proves that it lives. */
 HR_INLINE void hr_note_receive(struct hr_backend_state *state, __u64 now_ns) {
   state->last_receive_ns = now_ns;
   if (state->wait_since_ns) *(volatile __u64 *)&state->wait_since_ns = 0;

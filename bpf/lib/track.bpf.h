@@ -107,10 +107,16 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, struct hr_request *fres
   word = *(volatile __u64 *)&old->word;
   if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(known) || (word & HR_WORD_DETACHED))
     return HR_REASON_KEY_BUSY;
-  if (HR_WORD_STATE(word) == HR_STATE_REMOVING || HR_WORD_STATE(word) == HR_STATE_FREE) return HR_REASON_KEY_BUSY;
+  if (HR_WORD_STATE(word) == HR_STATE_REMOVING || HR_WORD_STATE(word) == HR_STATE_CLAIMING ||
+      HR_WORD_STATE(word) == HR_STATE_FREE)
+    return HR_REASON_KEY_BUSY;
   detached = word | HR_WORD_DETACHED;
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
-    if (hr_is_retransmission(old, fresh)) return HR_REASON_RETRANSMISSION;
+    if (hr_is_retransmission(old, fresh)) {
+      /* It goes to whoever leads now: he may answer too. */
+      __sync_fetch_and_or(&old->marks, HR_MARKS_SENT(1u << fresh->first));
+      return HR_REASON_RETRANSMISSION;
+    }
     detached = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), HR_WORD_DETACHED, HR_STATE_SUPERSEDED);
     old->done_ns = now_ns;
   }
@@ -183,27 +189,14 @@ HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *pa
   return HR_REASON_NONE;
 }
 
-/*
- * The wheel would not take a published request. Ended here, unless an answer or a newer request has ended it already:
- * then it was tracked and is accounted for. Either way nobody looks at it any more, and it may be freed.
- */
-HR_INLINE __u32 hr_unpublish(struct hr_wheel *wheel, struct hr_request *request, __u64 pending, __u64 reference) {
-  __u64 removing = HR_WORD(HR_WORD_GENERATION(pending), HR_NO_BACKEND, 0, HR_STATE_REMOVING);
-  int ended = __sync_val_compare_and_swap(&request->word, pending, removing) != pending;
-
-  if (!(request->word & HR_WORD_DETACHED)) hr_scoreboard_remove(wheel, request->set, reference);
-  return ended ? HR_REASON_NONE : HR_REASON_WHEEL_CONTENDED;
-}
-
 /* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
 HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_service *service,
-                           struct hr_wheel *wheel, struct hr_request *request, struct hr_tracking *tracking,
+                           struct hr_wheel *wheel, struct hr_request *request, __u32 index,
                            struct hr_stats *service_stats, __u64 now_ns) {
   const struct hr_profile *profile = &service->profile;
   __u32 slot = request->parked;
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
   __u32 generation = HR_WORD_GENERATION(request->word);
-  __u64 pending = HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_PENDING);
   __u64 hash, reference;
   __u32 reason;
 
@@ -213,14 +206,17 @@ HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet
     return HR_REASON_UNKNOWN_OPERATION;
   hash = hr_key_hash(&request->key);
   request->tag = hr_hash_tag(hash);
-  *(volatile __u64 *)&request->word = pending; /* before anybody can find it */
-  reference = HR_REFERENCE(generation, request->tag, tracking->request);
+  reference = HR_REFERENCE(generation, request->tag, index);
+  /* Found from here on, but changed by nobody else before it is PENDING: it can still be withdrawn. */
+  *(volatile __u64 *)&request->word = HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING);
   reason = hr_claim_key(wheel, request, hash, reference, service_stats, now_ns);
   if (reason) return reason;
-  if (!hr_push_due(wheel, request, tracking->request, now_ns)) return HR_REASON_NONE;
-  reason = hr_unpublish(wheel, request, pending, reference);
-  if (!reason) hr_free_request(wheel, request, tracking->request);
-  return reason;
+  if (hr_push_due(wheel, request, index, now_ns)) {
+    hr_scoreboard_remove(wheel, request->set, reference);
+    return HR_REASON_WHEEL_CONTENDED;
+  }
+  __sync_lock_test_and_set(&request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_PENDING));
+  return HR_REASON_NONE;
 }
 
 /* Tracks a request: afterwards a reply finds it and the clock will look at it. */
@@ -244,7 +240,7 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
   request->parked = slot;
   hr_fill_request(request, skb, packet, service_id, service, steer, first_healthy, now_ns);
-  tracking.reason = slot ? hr_publish(skb, packet, service, wheel, request, &tracking, service_stats, now_ns)
+  tracking.reason = slot ? hr_publish(skb, packet, service, wheel, request, tracking.request, service_stats, now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {
     hr_free_request(wheel, request, tracking.request);

@@ -2,8 +2,9 @@
 /*
  * The timing wheel: where requests wait until the clock looks at them. Any CPU pushes, only the clock's lap takes.
  * A slot is a stack pushed by compare-and-swap and taken whole by exchange, so a link can never be read after its
- * request was reused (no ABA). A push into a slot that the lap has just passed is not lost: the pusher sees the
- * cursor beyond its slot and leaves word in `late`, and the next lap goes over the whole wheel again.
+ * request was reused (no ABA). A push into a slot that the lap has just passed is not lost: a lap publishes how far it
+ * goes (`passed`) before it reads a slot; a pusher that finds its slot passed leaves word in `late`, and the next lap
+ * goes over the whole wheel again.
  */
 #ifndef HEDGEROW_BPF_LIB_WHEEL_BPF_H_
 #define HEDGEROW_BPF_LIB_WHEEL_BPF_H_
@@ -54,7 +55,7 @@ HR_INLINE int hr_push_fine(struct hr_wheel *wheel, struct hr_request *request, _
 
   if (tick < now_tick) tick = now_tick;
   slot = tick & (HR_FINE_SLOTS - 1);
-  if (HR_WORD_STATE(request->word) == HR_STATE_PENDING) {
+  if (HR_WORD_STATE(request->word) == HR_STATE_PENDING || HR_WORD_STATE(request->word) == HR_STATE_CLAIMING) {
     __sync_fetch_and_add(&wheel->fine[slot].live, 1);
     __sync_lock_test_and_set(&request->armed, slot + 1);
   }
@@ -62,7 +63,7 @@ HR_INLINE int hr_push_fine(struct hr_wheel *wheel, struct hr_request *request, _
     hr_disarm(wheel, request);
     return -1;
   }
-  if (tick < *(volatile __u64 *)&wheel->fine_cursor) *(volatile __u32 *)&wheel->late = 1;
+  if (tick < *(volatile __u64 *)&wheel->fine_passed) *(volatile __u32 *)&wheel->late = 1;
   return 0;
 }
 
@@ -76,7 +77,7 @@ HR_INLINE int hr_push_coarse(struct hr_wheel *wheel, struct hr_request *request,
   tick = when_ns >> HR_COARSE_SHIFT;
   if (tick <= now_tick) tick = now_tick + 1;
   if (hr_push_head(&wheel->coarse[tick & (HR_COARSE_SLOTS - 1)], request, index)) return -1;
-  if (tick < *(volatile __u64 *)&wheel->coarse_cursor) *(volatile __u32 *)&wheel->late = 1;
+  if (tick < *(volatile __u64 *)&wheel->coarse_passed) *(volatile __u32 *)&wheel->late = 1;
   return 0;
 }
 
@@ -84,7 +85,11 @@ HR_INLINE int hr_push_coarse(struct hr_wheel *wheel, struct hr_request *request,
 HR_INLINE int hr_push_due(struct hr_wheel *wheel, struct hr_request *request, __u32 index, __u64 now_ns) {
   __u64 due_ns = request->due_ns;
 
-  if (due_ns < now_ns + HR_FINE_HORIZON_NS) return hr_push_fine(wheel, request, index, due_ns, now_ns);
+  if (due_ns < now_ns + HR_FINE_HORIZON_NS) {
+    /* A slot that other CPUs keep winning is not worth failing for: the next one is 33 us later. */
+    return hr_push_fine(wheel, request, index, due_ns, now_ns) &&
+           hr_push_fine(wheel, request, index, due_ns + (1ull << HR_FINE_SHIFT), now_ns);
+  }
   /* Early enough for a lap of the longest class to put it into the fine wheel in time. */
   return hr_push_coarse(wheel, request, index, due_ns - (2ull << HR_COARSE_SHIFT), now_ns);
 }

@@ -45,6 +45,7 @@ struct RunContext {
   uint32_t priority = 0;
   uint32_t gso_segs = 0;
   uint32_t gso_size = 0;
+  int ifindex = 0;  // where the packet is; 0 = the interface the program is attached to
 };
 
 struct RunResult {
@@ -71,6 +72,16 @@ inline constexpr uint16_t kClientPort = 40000;
 enum Service : uint32_t { kDns4Service, kDns6Service, kRaw4Service, kRaw6Service, kSingleService, kOnceService };
 enum Backend : uint32_t { kDns4A, kDns4B, kDns6A, kDns6B, kRaw4A, kRaw4B, kRaw4C, kRaw6A, kRaw6B, kSingleA, kOnceA, kOnceB };
 
+// A loaded data plane and its memory. Loading takes the verifier about a second, so that the tests of a process share
+// one, set back to its first state before each.
+struct LoadedPlane {
+  DataPlaneSpec spec;
+  std::unique_ptr<KernelDataPlane> plane;
+  MappedArray services, requests, wheel, backend_states, service_states, tuning;
+  std::vector<hr_service> first_services;
+  std::vector<hr_backend> first_backends;
+};
+
 class PacketTest : public ::testing::Test {
  protected:
   // Small limits, so that bounds can be reached; delays so long that nothing falls due while a test runs. Tests may
@@ -82,7 +93,7 @@ class PacketTest : public ::testing::Test {
 
   void SetUp() override;
   void TearDown() override;
-  // Loads the programs. Called by the first Run, or by a test that wants another specification.
+  // Loads the programs for this test alone, with another specification.
   void Start(const DataPlaneSpec& spec);
 
   RunResult Split(const Bytes& packet, const RunContext& context = {});
@@ -101,13 +112,15 @@ class PacketTest : public ::testing::Test {
   // Both in one: the clock visits it now because it is due.
   Changes FireNow(uint32_t request);
 
-  volatile hr_wheel& Wheel() { return *wheel_.At<hr_wheel>(0); }
-  volatile hr_request& Request(uint32_t index) { return *requests_.At<hr_request>(index); }
+  volatile hr_wheel& Wheel() { return *loaded_->wheel.At<hr_wheel>(0); }
+  volatile hr_request& Request(uint32_t index) { return *loaded_->requests.At<hr_request>(index); }
   uint8_t StateOf(uint32_t request) { return HR_WORD_STATE(Request(request).word); }
+  uint32_t SentTo(uint32_t request) { return HR_SENT(Request(request).marks); }
+  uint32_t Owes(uint32_t request) { return Request(request).owed; }
   uint8_t WinnerOf(uint32_t request) { return HR_WORD_WINNER(Request(request).word); }
-  volatile hr_backend_state& BackendState(uint32_t id) { return *backend_states_.At<hr_backend_state>(id); }
-  volatile hr_service_state& ServiceState(uint32_t id) { return *service_states_.At<hr_service_state>(id); }
-  volatile hr_service& ServiceConfig(uint32_t id) { return *services_.At<hr_service>(id); }
+  volatile hr_backend_state& BackendState(uint32_t id) { return *loaded_->backend_states.At<hr_backend_state>(id); }
+  volatile hr_service_state& ServiceState(uint32_t id) { return *loaded_->service_states.At<hr_service_state>(id); }
+  volatile hr_service& ServiceConfig(uint32_t id) { return *loaded_->services.At<hr_service>(id); }
   hr_parked Parked(uint32_t request);
   // Number of the request the scoreboard has for this client and these correlation bytes; 0 = none.
   uint32_t FindRequest(uint32_t service, const char* client, uint16_t client_port, const Bytes& correlation);
@@ -119,11 +132,11 @@ class PacketTest : public ::testing::Test {
   void AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
                uint64_t age_ns);
 
-  // What the clock's link got since the last look: clones sent round (out) and re-injected ones.
-  std::vector<Captured> ClockLink(size_t expected);
+  // The clones of one kind (HR_MARK_...) that the clock's link got since the last look. More or fewer is a failure.
+  std::vector<Captured> Clones(uint32_t kind, size_t expected);
 
-  KernelDataPlane& plane() { return *plane_; }
-  proxy_bpf* skeleton();
+  KernelDataPlane& plane() { return *loaded_->plane; }
+  proxy_bpf* skeleton() { return loaded_->plane->skeleton(); }
   RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
   StateView View();
   static uint64_t NowNs();
@@ -134,12 +147,11 @@ class PacketTest : public ::testing::Test {
                          std::string_view name = "www.example.org", uint16_t port = kClientPort);
 
  private:
+  void Use(std::shared_ptr<LoadedPlane> loaded);
+  void Reset();
   Changes CountersByName();
 
-  std::unique_ptr<KernelDataPlane> plane_;
-  MappedArray services_, requests_, wheel_, backend_states_, service_states_;
-  std::unique_ptr<Sniffer> clock_sniffer_;
-  DataPlaneSpec spec_;
+  std::shared_ptr<LoadedPlane> loaded_;
 };
 
 }  // namespace hedgerow::packets

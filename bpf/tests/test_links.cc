@@ -33,6 +33,8 @@ TestLinks Make() {
   if (status.ok()) status = net::SetTxChecksumOffload("hr0c0", false);
   if (status.ok()) status = net::SetTxChecksumOffload("up0", false);
   if (!status.ok()) links.problem = status.ToString();
+  if (status.ok() && (links.clock_sniffer = Sniffer::Open(links.clock_in.ifindex)) == nullptr)
+    links.problem = absl::StrCat("cannot open a packet socket: ", strerror(errno));
   return links;
 }
 

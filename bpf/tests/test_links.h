@@ -5,8 +5,10 @@
 #ifndef HEDGEROW_BPF_TESTS_TEST_LINKS_H_
 #define HEDGEROW_BPF_TESTS_TEST_LINKS_H_
 
+#include <memory>
 #include <string>
 
+#include "bpf/tests/sniffer.h"
 #include "proxy/net/link.h"
 
 namespace hedgerow::packets {
@@ -16,6 +18,7 @@ struct TestLinks {
   net::LinkInfo proxy, proxy_peer;
   net::LinkInfo clock_out, clock_in;
   net::LinkInfo uplink, wire;  // `wire` is the uplink's other end
+  std::unique_ptr<Sniffer> clock_sniffer;  // at the clock's inner end, where clones arrive
 
   static const TestLinks& Get();
 };

@@ -57,8 +57,8 @@ absl::Status LoadError(int error) {
   return absl::InternalError(text);
 }
 
-// Twice as many places as requests: at the limit a set of 8 holds 4 on average, and 2 % of them overflow.
-uint32_t ColdSets(uint32_t max_requests) { return std::max<uint32_t>(16, std::bit_ceil(max_requests * 2) / HR_SET_WAYS); }
+// Four times as many places as requests: at the limit a set of 8 holds 2 on average, and 2 in 10,000 overflow.
+uint32_t ColdSets(uint32_t max_requests) { return std::max<uint32_t>(16, std::bit_ceil(max_requests * 4) / HR_SET_WAYS); }
 
 // What the kernel says a map takes, from /proc/self/fdinfo; 0 when it does not say.
 uint64_t MapBytes(int fd) {
@@ -364,9 +364,11 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
     const volatile hr_backend_state* state = backend_states_.At<hr_backend_state>(backend_id);
     BackendSnapshot backend;
     backend.name = spec.backends[i].name;
+    auto counts = SumBackendStats(maps.backend_stats, backend_id);
+    if (!counts.ok()) return counts.status();
+    backend.sends = counts->sends;
+    backend.wins = counts->wins;
     backend.health = static_cast<hr_health>(state->health);
-    backend.sends = state->sends;
-    backend.wins = state->wins;
     backend.answer_ewma_ns = state->answer_ewma_ns;
     backend.last_receive_ns = state->last_receive_ns;
     backend.p99_ns = tuning_.At<hr_backend_tuning>(backend_id)->p99_ns;

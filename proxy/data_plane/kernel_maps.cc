@@ -53,6 +53,17 @@ absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index) {
   return sum;
 }
 
+absl::StatusOr<hr_backend_stats> SumBackendStats(bpf_map* map, uint32_t index) {
+  auto values = LookUpPerCpu<hr_backend_stats>(map, index);
+  if (!values.ok()) return values.status();
+  hr_backend_stats sum{};
+  for (const hr_backend_stats& value : *values) {
+    sum.sends += value.sends;
+    sum.wins += value.wins;
+  }
+  return sum;
+}
+
 absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index) {
   auto values = LookUpPerCpu<hr_histogram>(map, index);
   if (!values.ok()) return values.status();

@@ -25,6 +25,7 @@ absl::Status LookUpElement(bpf_map* map, const void* key, void* value);
 
 // Sums of a per-CPU array's element over all possible CPUs.
 absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index);
+absl::StatusOr<hr_backend_stats> SumBackendStats(bpf_map* map, uint32_t index);
 absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index);
 
 // The memory of a BPF_F_MMAPABLE array, shared with the kernel programs for as long as the object lives.

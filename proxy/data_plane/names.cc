@@ -68,6 +68,7 @@ constexpr std::array<Reason, HR_REASON_COUNT> kReasons = [] {
   reasons[HR_REASON_LOSER_FRAGMENT] = {"loser_fragment", "dropped"};
   reasons[HR_REASON_SINK] = {"sink", "dropped"};
   reasons[HR_REASON_CLOCK_STALE] = {"clock_stale", "dropped"};
+  reasons[HR_REASON_LATE] = {"late", "dropped"};
   reasons[HR_REASON_SEND_FAILED] = {"send_failed", "dropped"};
   reasons[HR_REASON_NO_FLOW] = {"no_flow", "untouched"};
   reasons[HR_REASON_FRAGMENT_NO_FIRST] = {"fragment_no_first", "untouched"};
