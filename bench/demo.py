@@ -9,12 +9,11 @@ takes everything down, after Ctrl-C too; with --keep it leaves the lab up and sa
 import argparse
 import contextlib
 import os
-import signal
 import sys
 import time
 from pathlib import Path
 
-from bench import product
+from bench import product, stopping
 from bench.client_run import MODES
 from bench.demo_progress import ProgressLine
 from bench.dns_rig import DnsRig, DnsRun, Staller
@@ -65,14 +64,19 @@ def what_worked(rows: list[dict]) -> list:
 
 
 def take_down() -> None:
-    """Everything a demo may have left, whoever started it and however it ended."""
-    with contextlib.suppress(LookupError):
-        client = Lab.attach(TAG).client
-        hedgerow = [binary("hedgerow")]
-        socket = client.scratch(f"hedgerow-{INSTANCE}") / "admin.sock"
-        if socket.exists():
-            client.run([*hedgerow, "down", "--socket", socket], check=False, timeout=60)
-        client.run([*hedgerow, "clean", "--instance", INSTANCE], check=False, timeout=60)
+    """Everything a demo may have left, whoever started it and however it ended; a running demo is left alone."""
+    registry = Lab(TAG).registry
+    if not registry.try_lock():
+        raise LabInUse(TAG)
+    try:
+        with contextlib.suppress(LookupError):
+            client = Lab.attach(TAG).client
+            socket = client.scratch(f"hedgerow-{INSTANCE}") / "admin.sock"
+            if socket.exists():
+                client.run([binary("hedgerow"), "down", "--socket", socket], check=False, timeout=60)
+            client.run([binary("hedgerow"), "clean", "--instance", INSTANCE], check=False, timeout=60)
+    finally:
+        registry.unlock()
     Lab.clean(TAG)
 
 
@@ -143,27 +147,26 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def _terminate(_signal: int, _frame: object) -> None:
-    raise SystemExit(143)
-
-
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    signal.signal(signal.SIGTERM, _terminate)
-    signal.signal(signal.SIGHUP, _terminate)
+    kept = False
     try:
         take_down()
         if arguments.down:
             print("the demo's lab is down")
             return 0
-        return demo(arguments)
+        code = demo(arguments)
+        kept = arguments.keep
+        return code
     except LabInUse:
         print("demo: another demo is running", file=sys.stderr)
+        kept = True  # It is that one's, not ours to take down.
         return 1
-    except KeyboardInterrupt:
-        print("\ninterrupted; everything was taken down", file=sys.stderr)
-        return 130
+    finally:
+        if not kept:
+            stopping.ignore_further_signals()
+            take_down()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    stopping.run(main)

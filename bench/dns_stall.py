@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import dataclasses
 import os
-import sys
 import time
 
 from bench import cpu_time
@@ -17,6 +16,7 @@ from bench.client_run import MODES
 from bench.dns_rig import DnsRig
 from bench.manifest import config_hash, manifest
 from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
+from bench.stopping import run
 from deploy.lab import Lab
 
 NAME = "dns-stall"
@@ -139,4 +139,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(main)

@@ -10,7 +10,6 @@ something it must show is missed.
 import argparse
 import contextlib
 import os
-import sys
 import time
 
 from bench import bpf_stats, cpu_time, product
@@ -18,6 +17,7 @@ from bench.client_run import ClientRun, Destinations, command, run_client
 from bench.manifest import config_hash, manifest
 from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
 from bench.replicas import BenchServer
+from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
 
 NAME = "parking"
@@ -222,4 +222,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(main)

@@ -8,11 +8,14 @@ benchmark never touches an installation on the same machine.
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import yaml
 
 from bench.manifest import binary
 from deploy.lab import CommandFailed, Host
+
+_PINS = Path("/sys/fs/bpf/hedgerow")
 
 
 def service(name: str, vip: str, port: int, profile: str, backends: Mapping[str, str], **settings) -> dict:
@@ -45,6 +48,8 @@ class Product:
         self.down()
 
     def up(self) -> None:
+        if (_PINS / self.config["instance"]).exists():
+            self.clean()  # A run that was killed left it.
         try:
             self.host.run([binary("hedgerow"), "up", "--config", self.file], timeout=60)
         except BaseException:

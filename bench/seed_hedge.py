@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import dataclasses
 import os
-import sys
 import time
 
 from bench import cpu_time, product
@@ -18,6 +17,7 @@ from bench.client_run import MODES, ClientRun, Destinations, command, run_client
 from bench.manifest import config_hash, manifest
 from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
 from bench.replicas import BenchServer, packets_received, stress
+from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
 
 NAME = "seed-hedge"
@@ -209,4 +209,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(main)
