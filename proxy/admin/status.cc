@@ -33,6 +33,14 @@ void NonZeroReasons(const hr_stats& stats, Map& reasons) {
   }
 }
 
+template <typename Map>
+void AllCounters(const hr_stats& stats, Map& counters) {
+  for (int i = 0; i < HR_COUNTER_COUNT; ++i) {
+    const absl::string_view name = CounterName(i);
+    if (!name.empty()) counters[std::string(name)] = stats.counters[i];
+  }
+}
+
 void FillIdentity(const ServiceSnapshot& snapshot, v1::ServiceStatus& out) {
   const auto& counters = snapshot.stats.counters;
   out.set_requests(counters[HR_REQUESTS]);
@@ -83,10 +91,7 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   *out.mutable_fire_error_ns() = ToQuantiles(snapshot.fire_error);
   *out.mutable_latency_ns() = ToQuantiles(snapshot.latency);
   NonZeroReasons(snapshot.stats, *out.mutable_reasons());
-  for (int i = 0; i < HR_COUNTER_COUNT; ++i) {
-    const absl::string_view name = CounterName(i);
-    if (!name.empty()) (*out.mutable_counters())[std::string(name)] = snapshot.stats.counters[i];
-  }
+  AllCounters(snapshot.stats, *out.mutable_counters());
   const int backends = std::min<int>(service.backends_size(), static_cast<int>(snapshot.backends.size()));
   for (int i = 0; i < backends; ++i) {
     *out.add_backends() =
@@ -199,6 +204,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_routes_restored(facts.routes_restored);
   out.set_links_restored(facts.links_restored);
   NonZeroReasons(snapshot.host, *out.mutable_reasons());
+  AllCounters(snapshot.host, *out.mutable_counters());
   return out;
 }
 

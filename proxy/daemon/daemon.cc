@@ -106,9 +106,9 @@ class Daemon {
   // Returns the exit code.
   int Run() {
     loop_->Run();
-    admin_.reset();
-    metrics_.reset();
     TakeDown();
+    metrics_.reset();
+    admin_.reset();
     return exit_code_;
   }
 

@@ -4,7 +4,12 @@
 
 #include "proxy/metrics/exporter.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstring>
 #include <exception>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,8 +17,11 @@
 #include <prometheus/exposer.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proxy/config/address.h"
 #include "proxy/metrics/families.h"
+#include "proxy/net/unique_fd.h"
 
 namespace hedgerow {
 namespace {
@@ -44,11 +52,43 @@ class RunningExporter final : public MetricsExporter {
   RunningExporter(std::unique_ptr<prometheus::Exposer> exposer, std::shared_ptr<Collector> collector,
                   std::string address)
       : collector_(std::move(collector)), exposer_(std::move(exposer)), address_(std::move(address)) {}
+  ~RunningExporter() override {
+    // civetweb's accepting thread looks for its end once in two seconds, or at the next connection: give it
+    // one.
+    std::thread stopper([this] { exposer_.reset(); });
+    absl::SleepFor(absl::Milliseconds(20));
+    Knock();
+    stopper.join();
+  }
   std::string address() const override { return address_; }
 
  private:
+  void Knock() const {
+    const auto endpoint = config::ParseEndpoint(address_);
+    if (!endpoint.has_value()) return;
+    sockaddr_storage storage{};
+    socklen_t bytes = 0;
+    const auto wire = endpoint->address.wire();
+    if (endpoint->address.is_v4()) {
+      auto* v4 = reinterpret_cast<sockaddr_in*>(&storage);
+      v4->sin_family = AF_INET;
+      v4->sin_port = htons(endpoint->port);
+      memcpy(&v4->sin_addr, wire.data(), wire.size());
+      bytes = sizeof(*v4);
+    } else {
+      auto* v6 = reinterpret_cast<sockaddr_in6*>(&storage);
+      v6->sin6_family = AF_INET6;
+      v6->sin6_port = htons(endpoint->port);
+      memcpy(&v6->sin6_addr, wire.data(), wire.size());
+      bytes = sizeof(*v6);
+    }
+    const net::UniqueFd fd(socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    // Refused when the server is faster than we are, which is as good.
+    [[maybe_unused]] const int result = connect(fd.get(), reinterpret_cast<const sockaddr*>(&storage), bytes);
+  }
+
   std::shared_ptr<Collector> collector_;
-  std::unique_ptr<prometheus::Exposer> exposer_;  // destroyed first: it stops the threads that collect
+  std::unique_ptr<prometheus::Exposer> exposer_;
   std::string address_;
 };
 

@@ -69,6 +69,8 @@ void Counters(const Snapshot& snapshot, Families& out) {
     for (const ServiceSnapshot& service : snapshot.services) {
       AddCounter(family, ServiceLabel(service), service.stats.counters[i]);
     }
+    // What belongs to no service: pings of a VIP, which several services may share.
+    AddCounter(family, {}, snapshot.host.counters[i]);
     out.push_back(std::move(family));
   }
 }

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is pure about a start: locks, undoing, the start's report, the data
+// plane's specification, the answer windows.
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "proxy/admin/fake_data_plane.h"
+#include "proxy/daemon/answer_windows.h"
+#include "proxy/daemon/instance_lock.h"
+#include "proxy/daemon/readiness.h"
+#include "proxy/daemon/spec.h"
+#include "proxy/daemon/undo_stack.h"
+
+namespace hedgerow {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class InstanceLockTest : public testing::Test {
+ protected:
+  InstanceLockTest() {
+    char pattern[] = "/tmp/hedgerow-lock-test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+  }
+  ~InstanceLockTest() override { EXPECT_EQ(rmdir(folder_.c_str()), 0) << "a lock file was left"; }
+  std::string folder_;
+};
+
+TEST_F(InstanceLockTest, ASecondOwnerIsRefusedWithTheFirstOnesPid) {
+  const auto first = InstanceLock::Acquire(folder_, "one");
+  ASSERT_TRUE(first.ok()) << first.status();
+  const auto second = InstanceLock::Acquire(folder_, "one");
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr(absl::StrCat("instance \"one\" is already running as pid ", getpid())));
+  EXPECT_TRUE(InstanceLock::Acquire(folder_, "two").ok());
+}
+
+TEST_F(InstanceLockTest, ADeadOwnersLockIsTakenOver) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto* leaked = new absl::StatusOr<InstanceLock>(InstanceLock::Acquire(folder_, "one"));
+    _exit(leaked->ok() ? 0 : 1);  // without any destructor, as a killed daemon
+  }
+  int state = 0;
+  waitpid(child, &state, 0);
+  ASSERT_EQ(state, 0);
+  struct stat info {};
+  ASSERT_EQ(stat((folder_ + "/one.lock").c_str(), &info), 0);
+  EXPECT_TRUE(InstanceLock::Acquire(folder_, "one").ok());
+}
+
+TEST_F(InstanceLockTest, OnlyOneOfManyRacersHoldsIt) {
+  // Owners come and go, each removing the file; at no time may two hold it.
+  std::atomic<int> holders = 0;
+  std::atomic<int> acquired = 0;
+  std::vector<std::thread> racers;
+  for (int i = 0; i < 4; ++i) {
+    racers.emplace_back([&] {
+      for (int turn = 0; turn < 300; ++turn) {
+        const auto lock = InstanceLock::Acquire(folder_, "one");
+        if (!lock.ok()) continue;
+        EXPECT_EQ(++holders, 1);
+        ++acquired;
+        --holders;
+      }
+    });
+  }
+  for (std::thread& racer : racers) racer.join();
+  EXPECT_GT(acquired, 0);
+}
+
+TEST(UndoStack, UndoesInReverseAndGoesOnAfterAFailure) {
+  std::vector<std::string> order;
+  UndoStack undo;
+  undo.Push("link", [&] {
+    order.push_back("link");
+    return absl::OkStatus();
+  });
+  undo.Push("route", [&] {
+    order.push_back("route");
+    return absl::InternalError("busy");
+  });
+  undo.Push("program", [&] {
+    order.push_back("program");
+    return absl::OkStatus();
+  });
+  EXPECT_THAT(undo.Unwind(), ElementsAre("route: busy"));
+  EXPECT_THAT(order, ElementsAre("program", "route", "link"));
+  EXPECT_THAT(undo.Unwind(), ElementsAre());
+  EXPECT_EQ(order.size(), 3u);
+}
+
+TEST(UndoStack, TheDestructorUndoesToo) {
+  int undone = 0;
+  {
+    UndoStack undo;
+    undo.Push("x", [&] {
+      ++undone;
+      return absl::OkStatus();
+    });
+  }
+  EXPECT_EQ(undone, 1);
+}
+
+StartReport Report(const std::function<void(Readiness&)>& daemon) {
+  int ends[2];
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  {
+    Readiness readiness(ends[1]);
+    daemon(readiness);
+  }
+  const StartReport report = ReadStartReport(ends[0]);
+  close(ends[0]);
+  return report;
+}
+
+TEST(Readiness, CarriesSuccessErrorAndSilence) {
+  EXPECT_TRUE(Report([](Readiness& r) { r.Ready(); }).ready);
+  const StartReport failed =
+      Report([](Readiness& r) { r.Failed(kExitMissingCapability, "line one\nline two"); });
+  EXPECT_FALSE(failed.ready);
+  EXPECT_EQ(failed.exit_code, 4);
+  EXPECT_EQ(failed.text, "line one\nline two");
+  const StartReport silent = Report([](Readiness&) {});
+  EXPECT_FALSE(silent.ready);
+  EXPECT_EQ(silent.exit_code, kExitFailure);
+  EXPECT_EQ(silent.text, kDiedSilently);
+}
+
+TEST(MakeSpec, CarriesEveryValueOfTheConfiguration) {
+  const v1::Config config = *config::LoadText(R"(
+limits: {requests: 64, parked: 32, flows: 128, fragments: 16}
+services:
+  - name: one
+    vip: 10.99.0.1
+    port: 7
+    profile: raw
+    raw: {request_offset: 1, request_length: 2, reply_offset: 3, reply_length: 2}
+    delay: 1ms
+    deadline: 3s
+    linger: 4s
+    attempts: 5
+    budget: 6%
+    budget_burst: 7
+    election_timeout: 8ms
+    suspect_min: 9ms
+    primary: b
+    backends: [{name: a, address: 10.77.0.11, port: 70}, {name: b, address: 10.77.0.12, port: 71}]
+)",
+                                              "spec.yaml");
+  Topology topology;
+  topology.services = {{{4, 5}, std::nullopt}};
+  OwnLinks links;
+  links.proxy.link.ifindex = 10;
+  links.proxy.link.mac = {1, 2, 3, 4, 5, 6};
+  links.clock.link.ifindex = 12;
+  links.clock.peer.ifindex = 13;
+  const DataPlaneSpec spec = MakeSpec(config, topology, links);
+  EXPECT_EQ(spec.max_requests, 64u);
+  EXPECT_EQ(spec.max_parked, 32u);
+  EXPECT_EQ(spec.max_flows, 128u);
+  EXPECT_EQ(spec.max_fragments, 16u);
+  EXPECT_EQ(spec.proxy_ifindex, 10u);
+  EXPECT_EQ(spec.proxy_mac[5], 6);
+  EXPECT_EQ(spec.clock_out_ifindex, 12u);
+  EXPECT_EQ(spec.clock_in_ifindex, 13u);
+  ASSERT_EQ(spec.services.size(), 1u);
+  const ServiceSpec& service = spec.services[0];
+  EXPECT_EQ(service.vip, "10.99.0.1");
+  EXPECT_EQ(service.port, 7);
+  EXPECT_EQ(service.profile.request_correlation.offset, 1);
+  EXPECT_EQ(service.profile.reply_correlation.offset, 3);
+  EXPECT_EQ(service.profile.reply_correlation.length, 2);
+  EXPECT_EQ(service.delay_ns, 1'000'000u);
+  EXPECT_EQ(service.deadline_ns, 3'000'000'000u);
+  EXPECT_EQ(service.linger_ns, 4'000'000'000u);
+  EXPECT_EQ(service.attempts, 5u);
+  EXPECT_EQ(service.budget_ppm, 60'000u);
+  EXPECT_EQ(service.budget_burst, 7u);
+  EXPECT_EQ(service.election_timeout_ns, 8'000'000u);
+  EXPECT_EQ(service.suspect_min_ns, 9'000'000u);
+  EXPECT_EQ(service.primary, 1u);
+  ASSERT_EQ(service.backends.size(), 2u);
+  EXPECT_EQ(service.backends[1].port, 71);
+  EXPECT_EQ(service.backends[1].uplink_ifindex, 5u);
+}
+
+TEST(AnswerWindows, KnowsNothingBeforeTwentySamples) {
+  AnswerWindows windows;
+  Histogram total;
+  Record(total, 1'000'000, 19);
+  EXPECT_EQ(windows.P99Ns(1'000'000'000, total), 0u);
+  Record(total, 1'000'000, 1);
+  EXPECT_NEAR(static_cast<double>(windows.P99Ns(2'000'000'000, total)), 1e6, 7e4);
+}
+
+TEST(AnswerWindows, ForgetsWhatIsOlderThanItsWindows) {
+  AnswerWindows windows;
+  Histogram total;
+  Record(total, 50'000'000, 100);  // a slow start
+  uint64_t now_ns = 1'000'000'000;
+  EXPECT_GT(windows.P99Ns(now_ns, total), 40'000'000u);
+  uint64_t p99_ns = 0;
+  for (int second = 0; second < 45; ++second) {
+    now_ns += 1'000'000'000;
+    Record(total, 1'000'000, 10);
+    p99_ns = windows.P99Ns(now_ns, total);
+    // A window is never shorter than 20 s once it has run that long.
+    if (second < 19) {
+      EXPECT_GT(p99_ns, 40'000'000u) << second;
+    }
+  }
+  EXPECT_LT(p99_ns, 2'000'000u);
+}
+
+}  // namespace
+}  // namespace hedgerow
