@@ -19,6 +19,8 @@ absl::string_view Name(Capability capability) {
   switch (capability) {
     case Capability::kNetAdmin:
       return "CAP_NET_ADMIN";
+    case Capability::kNetRaw:
+      return "CAP_NET_RAW";
     case Capability::kSysAdmin:
       return "CAP_SYS_ADMIN";
     case Capability::kPerfmon:
@@ -33,10 +35,12 @@ absl::string_view WhatFor(Capability capability) {
   switch (capability) {
     case Capability::kNetAdmin:
       return "interfaces, routes, qdiscs, attaching TC programs";
+    case Capability::kNetRaw:
+      return "measuring the clock with packets of its own";
     case Capability::kSysAdmin:
       return "mounting a bpffs, trying features in a namespace of their own";
     case Capability::kPerfmon:
-      return "programs that read kernel memory or trace";
+      return "programs that keep pointers on their stack";
     case Capability::kBpf:
       return "maps, loading programs";
   }

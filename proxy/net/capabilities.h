@@ -17,6 +17,7 @@ namespace hedgerow::net {
 
 enum class Capability {  // the kernel's numbers
   kNetAdmin = 12,
+  kNetRaw = 13,
   kSysAdmin = 21,
   kPerfmon = 38,
   kBpf = 39,
@@ -25,9 +26,14 @@ enum class Capability {  // the kernel's numbers
 absl::string_view Name(Capability capability);     // "CAP_NET_ADMIN"
 absl::string_view WhatFor(Capability capability);  // "interfaces, routes, attaching TC programs"
 
-// Measured by capabilities_test.cc: with exactly these everything in proxy/net works on a bpffs that is mounted
-// already.
-inline constexpr std::array kCapabilitiesAlways = {Capability::kBpf, Capability::kNetAdmin};
+// The daemon's. Without CAP_PERFMON the verifier refuses what clang makes of our programs ("attempt to corrupt
+// spilled pointer on stack", the splitter on 6.18), and would slow the rest by its measures against
+// speculation.
+inline constexpr std::array kCapabilitiesAlways = {Capability::kBpf, Capability::kNetAdmin, Capability::kNetRaw,
+                                                   Capability::kPerfmon};
+// To take everything down again. Measured by capabilities_test.cc: with these two everything in proxy/net
+// works, on a bpffs that is mounted already.
+inline constexpr std::array kCapabilitiesToClean = {Capability::kBpf, Capability::kNetAdmin};
 // Only to mount (and unmount) a bpffs where there is none, and to try features in a namespace of one's own
 // (doctor).
 inline constexpr std::array kCapabilitiesToMount = {Capability::kSysAdmin};

@@ -47,7 +47,7 @@ TEST_F(CapabilitiesTest, MissingOnesAreNamed) {
   });
 }
 
-TEST_F(CapabilitiesTest, TwoAreEnoughOnAMountedBpffs) {
+TEST_F(CapabilitiesTest, TwoAreEnoughForEverythingButTheProgramsOnAMountedBpffs) {
   for (const Mechanism mechanism : {Mechanism::kTcx, Mechanism::kClsact}) {
     char directory[] = "/tmp/hedgerow-caps-test-XXXXXX";
     ASSERT_NE(mkdtemp(directory), nullptr);
@@ -55,7 +55,7 @@ TEST_F(CapabilitiesTest, TwoAreEnoughOnAMountedBpffs) {
       // Mounted by the system, not by us: we could not unmount it without CAP_SYS_ADMIN.
       ASSERT_EQ(mount("bpf", directory, "bpf", 0, nullptr), 0);
       if (mechanism == Mechanism::kTcx && !*TcxSupported()) return;
-      KeepOnly(kCapabilitiesAlways);
+      KeepOnly(kCapabilitiesToClean);
       const auto pins = MakePinDir(directory, kInstance);
       ASSERT_THAT(pins.status(), IsOk());
       const auto pair = CreateVethPair({.name = "hr0", .peer_name = "hr0p", .instance = kInstance});
@@ -87,6 +87,24 @@ TEST_F(CapabilitiesTest, TwoAreEnoughOnAMountedBpffs) {
     });
     EXPECT_EQ(rmdir(directory), 0);
   }
+}
+
+TEST_F(CapabilitiesTest, StackSlotsOfPointersAreReusedOnlyWithPerfmon) {
+  // What clang does with a stack slot whose pointer is no longer needed, and the splitter's verifier log
+  // showed.
+  const std::vector<bpf_insn> code = {Store64(BPF_REG_10, BPF_REG_1, -8), MovImm(BPF_REG_2, 0),
+                                      Store32(BPF_REG_10, BPF_REG_2, -8), MovImm(BPF_REG_0, TC_ACT_UNSPEC),
+                                      Exit()};
+  InNamespace([&] {
+    const auto loads = [&] {
+      return UniqueFd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "reuse", "GPL", code.data(), code.size(), nullptr))
+          .valid();
+    };
+    KeepOnly(kCapabilitiesAlways);
+    EXPECT_TRUE(loads());
+    KeepOnly(kCapabilitiesToClean);
+    EXPECT_FALSE(loads());
+  });
 }
 
 TEST_F(CapabilitiesTest, WithoutNetAdminEverythingIsRefusedAndNothingStays) {
