@@ -26,4 +26,5 @@ def ignore_further_signals() -> None:
 
 
 def _unwind(number: int, _frame: object) -> None:
+    print(f"\nstopped by {signal.Signals(number).name}; taking everything down", file=sys.stderr)
     raise SystemExit(128 + number)
