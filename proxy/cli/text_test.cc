@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What people read: status and plan.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proxy/admin/fake_data_plane.h"
+#include "proxy/admin/status.h"
+#include "proxy/cli/make_plan.h"
+#include "proxy/cli/status_text.h"
+
+namespace hedgerow::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+v1::Status Sample() {
+  FakeDataPlane fake;
+  DaemonFacts facts;
+  facts.started_ns = 10'000'000'000;
+  facts.clock_kind = "htb";
+  facts.uplinks = {{"eth0", 2, true, "tcx"}};
+  return BuildStatus(FakeConfig(), facts, fake.snapshot);
+}
+
+TEST(StatusText, SaysWhoLeadsHowItGoesAndWhatItCosts) {
+  const std::string text = StatusText(Sample());
+  EXPECT_THAT(text, HasSubstr("instance test  running"));
+  EXPECT_THAT(text, HasSubstr("up 50s"));
+  EXPECT_THAT(text, HasSubstr("dns  10.99.0.53:53  dns  leader a, healthy"));
+  EXPECT_THAT(text, HasSubstr("echo  [fd99::1]:7  raw  leader only, healthy"));
+  EXPECT_THAT(text, HasSubstr("1000: first 970, rescue 19, unanswered 2, unhedged 4, in flight 5"));
+  EXPECT_THAT(text, HasSubstr("21, 2.10% extra load, 12.5 tokens left"));
+  EXPECT_THAT(text, HasSubstr("retransmission 4"));
+  EXPECT_THAT(text, HasSubstr("eth0 (tcx)"));
+}
+
+TEST(StatusText, LeavesOutWhatDidNotHappen) {
+  const std::string text = StatusText(Sample());
+  EXPECT_THAT(text, Not(HasSubstr("superseded")));
+  EXPECT_THAT(text, Not(HasSubstr("PROBLEM")));
+  EXPECT_THAT(text, Not(HasSubstr("restored")));
+  EXPECT_THAT(text, Not(HasSubstr("BYPASSED")));
+}
+
+TEST(StatusText, SaysWhatIsWrong) {
+  v1::Status status = Sample();
+  status.set_state("degraded");
+  status.add_problems("uplink eth1 is gone");
+  status.mutable_services(0)->set_state("suspect");
+  status.mutable_services(0)->set_bypass(true);
+  status.mutable_services(0)->set_pinned(true);
+  status.mutable_services(0)->set_identity_ok(false);
+  const std::string text = StatusText(status);
+  EXPECT_THAT(text, HasSubstr("PROBLEM: uplink eth1 is gone"));
+  EXPECT_THAT(text, HasSubstr("leader a (pinned), suspect, BYPASSED"));
+  EXPECT_THAT(text, HasSubstr("not all accounted for"));
+}
+
+TEST(AgeText, ShowsTwoUnits) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  EXPECT_EQ(AgeText(0), "0s");
+  EXPECT_EQ(AgeText(59 * kSecond), "59s");
+  EXPECT_EQ(AgeText(125 * kSecond), "2m 5s");
+  EXPECT_EQ(AgeText(3 * 3600 * kSecond + 60 * kSecond), "3h 1m");
+  EXPECT_EQ(AgeText(50 * 3600 * kSecond), "2d 2h");
+}
+
+TEST(MakePlan, ListsEverythingThatUpWouldMake) {
+  Topology topology;
+  net::LinkInfo eth0;
+  eth0.name = "eth0";
+  topology.uplinks[2] = eth0;
+  topology.services = {{{2, 2}, *net::IpAddress::Parse("10.77.0.1")}, {{2}, *net::IpAddress::Parse("fd77::1")}};
+  const v1::Plan plan = MakePlan(FakeConfig(), "f.yaml", topology, 2);
+  EXPECT_EQ(plan.links_size(), 2);
+  EXPECT_EQ(plan.routes_size(), 2);
+  EXPECT_EQ(plan.attachments_size(), 4);
+  EXPECT_EQ(plan.services_size(), 2);
+  uint64_t bytes = 0;
+  for (const v1::PlannedMap& map : plan.maps()) bytes += map.bytes();
+  EXPECT_EQ(plan.map_bytes(), bytes);
+  const std::string text = PlanText(plan);
+  EXPECT_THAT(text, HasSubstr("10.99.0.53 dev hr0 src 10.77.0.1"));
+  EXPECT_THAT(text, HasSubstr("splitter on hr0 egress"));
+  EXPECT_THAT(text, HasSubstr("reply on eth0 ingress"));
+  EXPECT_THAT(text, Not(HasSubstr("would fail")));
+}
+
+TEST(MakePlan, SaysWhatWouldMakeUpFail) {
+  Topology topology;
+  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  topology.problems = {"service dns: no route to backend a (10.77.0.11): no route"};
+  EXPECT_THAT(PlanText(MakePlan(FakeConfig(), "f.yaml", topology, 2)),
+              HasSubstr("would fail here and now:\n  service"));
+}
+
+}  // namespace
+}  // namespace hedgerow::cli
