@@ -47,7 +47,7 @@ const std::vector<Command>& Commands() {
       {"clean",
        "[--instance NAME]",
        "remove what a crashed daemon left, without a daemon",
-       {"instance", "config"},
+       {"instance", "config", "socket"},
        RunClean},
       {"doctor", "[--config FILE]", "what this machine lacks, and why", {"config"}, RunDoctor},
       {"version", "", "versions", {}, RunVersion},

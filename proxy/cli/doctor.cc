@@ -11,9 +11,9 @@
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
 #include "proxy/daemon/instance_lock.h"
-#include "proxy/daemon/privileges.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/net/bpffs.h"
+#include "proxy/net/capabilities.h"
 #include "proxy/net/clean.h"
 #include "proxy/net/kernel_probe.h"
 
@@ -23,10 +23,15 @@ namespace {
 class Doctor {
  public:
   void Capabilities() {
-    const auto missing = MissingPrivileges();
+    const auto missing = net::MissingCapabilities(net::kCapabilitiesAlways);
     if (!missing.ok()) return Add("capabilities", "warning", std::string(missing.status().message()));
     if (missing->empty()) return Add("capabilities", "ok", "everything the daemon needs");
-    Add("capabilities", "problem", absl::StrCat("missing: ", absl::StrJoin(*missing, ", ")));
+    std::vector<std::string> words;
+    for (const net::Capability capability : *missing) {
+      words.push_back(
+          absl::StrCat(std::string(net::Name(capability)), " (", std::string(net::WhatFor(capability)), ")"));
+    }
+    Add("capabilities", "problem", absl::StrCat("missing: ", absl::StrJoin(words, ", ")));
   }
 
   void Kernel() {

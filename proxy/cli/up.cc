@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
-#include "proxy/daemon/privileges.h"
+#include "proxy/net/capabilities.h"
 #include "proxy/net/unique_fd.h"
 
 namespace hedgerow::cli {
@@ -76,7 +76,7 @@ int RunUp(const Arguments& arguments) {
   const absl::StatusOr<v1::Config> config = RequireConfig(arguments);
   if (!config.ok()) return Fail(arguments, config.status());
   // Before a log file is opened, so that a user without privilege hears of that and nothing else.
-  absl::Status status = RequirePrivileges();
+  absl::Status status = net::RequireCapabilities(net::kCapabilitiesAlways);
   if (!status.ok()) return Fail(arguments, status);
   const absl::StatusOr<std::string> daemon = DaemonPath();
   if (!daemon.ok()) return Fail(arguments, daemon.status());

@@ -23,11 +23,11 @@
 #include "proxy/daemon/guardian.h"
 #include "proxy/daemon/instance_lock.h"
 #include "proxy/daemon/log.h"
-#include "proxy/daemon/privileges.h"
 #include "proxy/daemon/proxy_instance.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/metrics/exporter.h"
 #include "proxy/net/bpffs.h"
+#include "proxy/net/capabilities.h"
 #include "proxy/net/clean.h"
 #include "proxy/net/kernel_probe.h"
 #include "proxy/net/unique_fd.h"
@@ -114,7 +114,7 @@ class Daemon {
 
  private:
   absl::Status Checks() {
-    absl::Status status = RequirePrivileges();
+    absl::Status status = net::RequireCapabilities(net::kCapabilitiesAlways);
     if (!status.ok()) return status;
     absl::StatusOr<InstanceLock> lock = InstanceLock::Acquire(kRunFolder, config_.instance());
     if (!lock.ok()) return lock.status();

@@ -96,6 +96,10 @@ void Guardian::OnUplink(const net::WatchEvent& event) {
       last_uplink_gone_ = absl::Now();
     }
   }
+  if (event.kind == net::WatchKind::kMtuChanged) {
+    const absl::Status status = instance_.FollowMtu();
+    if (!status.ok()) LogError(std::string(status.message()));
+  }
   // Our filter went with a clsact qdisc that somebody removed. TCX programs are not touched by that.
   if (event.kind == net::WatchKind::kQdiscChanged) {
     const absl::Status status = instance_.CheckAttachments();

@@ -214,6 +214,21 @@ absl::Status ProxyInstance::AddRoutes() {
   return absl::OkStatus();
 }
 
+absl::Status ProxyInstance::FollowMtu() {
+  uint32_t smallest = 0;
+  for (const auto& [ifindex, link] : topology_.uplinks) {
+    const auto now = net::FindLink(ifindex);
+    if (!now.ok()) continue;  // gone; the others count
+    smallest = smallest == 0 ? now->mtu_bytes : std::min(smallest, now->mtu_bytes);
+  }
+  if (smallest == 0) return absl::OkStatus();
+  for (const net::LinkInfo* end : {&links_.proxy.link, &links_.proxy.peer}) {
+    const absl::Status status = net::SetLinkMtu(end->name, smallest);
+    if (!status.ok()) return Annotate(status, absl::StrCat("the MTU of ", end->name));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ProxyInstance::CheckAttachments() const {
   for (const auto& attachment : attachments_) {
     if (attachment->mechanism() != net::Mechanism::kClsact) continue;

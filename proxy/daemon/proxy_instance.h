@@ -43,6 +43,9 @@ class ProxyInstance {
   };
   Restored Restore();
 
+  // Gives our links the smallest MTU that the uplinks have now.
+  absl::Status FollowMtu();
+
   // FailedPrecondition when a clsact filter of ours is no longer there.
   absl::Status CheckAttachments() const;
 
