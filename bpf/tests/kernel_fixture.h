@@ -23,6 +23,7 @@
 #include "proxy/data_plane/kernel_maps.h"
 #include "proxy/net/link.h"
 
+struct bpf_map;
 struct bpf_program;
 
 namespace hedgerow::packets {
@@ -140,6 +141,7 @@ class PacketTest : public ::testing::Test {
   RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
   StateView View();
   static uint64_t NowNs();
+  static uint32_t StateMapEntries(bpf_map* map);
 
   // Frames of the services, whole.
   static Bytes DnsRequest4(uint16_t id, std::string_view name = "www.example.org", uint16_t port = kClientPort);
@@ -150,6 +152,8 @@ class PacketTest : public ::testing::Test {
   void Use(std::shared_ptr<LoadedPlane> loaded);
   void Reset();
   Changes CountersByName();
+  Changes Since(const Changes& before);
+  RunResult RunUncounted(bpf_program* program, const Bytes& packet, const RunContext& context);
 
   std::shared_ptr<LoadedPlane> loaded_;
 };

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// CLOCK: what a lap does with what is due (rescue, expiry, removal after the linger), who dies (stale epochs, unknown
+// marks), when it rests, and what it sends on. The bytes and checksums of rescues are in rescue_test.cc.
+#include <unistd.h>
+
+#include "bpf/tests/checksum.h"
+#include "bpf/tests/kernel_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Pair;
+
+class ClockTest : public PacketTest {
+ protected:
+  uint32_t Ask(uint16_t id) {
+    Split(DnsRequest4(id));
+    return FindDns(id);
+  }
+};
+
+TEST_F(ClockTest, ADueRequestIsRescued) {
+  Split(DnsRequest4(1), {.mark = 0x66});
+  const uint32_t request = FindDns(1);
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4.hedges", 1}}));
+  EXPECT_EQ(SentTo(request), 0b11u);
+  EXPECT_EQ(Request(request).attempts, 2u);
+  EXPECT_EQ(StateOf(request), HR_STATE_PENDING);
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 0) << "paid";
+  const std::vector<Captured> copies = Clones(HR_MARK_RESCUE, 1);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].mark, HR_MARK_RESCUE | request);
+  EXPECT_TRUE(copies[0].checksum_ready);
+  EXPECT_EQ(Layer3(copies[0].packet),
+            Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build()));
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, 17, HR_FLOW_REPLY, kDns4B)) << "its answer must find the VIP";
+
+  const RunResult sent = Clock(copies[0].packet, {.mark = copies[0].mark});
+  EXPECT_EQ(sent.verdict, kRedirected);
+  EXPECT_EQ(sent.packet, copies[0].packet);
+  EXPECT_EQ(sent.mark, 0x66u) << "the client's";
+  const auto snapshot = plane().Read(true);
+  ASSERT_TRUE(snapshot.ok());
+  EXPECT_EQ(snapshot->services[kDns4Service].fire_error.Count(), 1u);
+}
+
+TEST_F(ClockTest, ARequestFallsDueByItself) {
+  ServiceConfig(kDns4Service).delay_ns = 100 * kMillisecond;
+  const uint32_t request = Ask(1);
+  Lap();
+  EXPECT_EQ(SentTo(request), 0b01u) << "not before its time";
+  usleep(101'000);
+  for (int lap = 0; lap < 5; ++lap) Lap();
+  EXPECT_EQ(SentTo(request), 0b11u);
+  Clones(HR_MARK_RESCUE, 1);
+}
+
+TEST_F(ClockTest, WhatIsNotDueIsLeftAlone) {
+  const uint32_t request = Ask(1);
+  const uint64_t due_ns = Request(request).due_ns;
+  EXPECT_THAT(VisitAll(), IsEmpty());
+  EXPECT_EQ(Request(request).due_ns, due_ns);
+  EXPECT_EQ(Wheel().fine[(due_ns >> HR_FINE_SHIFT) & (HR_FINE_SLOTS - 1)].head, request);
+  Clones(HR_MARK_RESCUE, 0);
+}
+
+TEST_F(ClockTest, AnAnsweredRequestIsNotRescued) {
+  const uint32_t request = Ask(1);
+  Reply(DnsReply4(1, kA4));
+  EXPECT_THAT(FireNow(request), IsEmpty());
+  Clones(HR_MARK_RESCUE, 0);
+  EXPECT_EQ(Request(request).parked, 0u);
+}
+
+TEST_F(ClockTest, AttemptsAreSpacedTwiceAsFarEachTime) {
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
+  const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
+  ServiceState(kRaw4Service).budget_micros = 5'000'000;
+  FireNow(request);
+  Clones(HR_MARK_RESCUE, 1);
+  const uint64_t gap_ns = Request(request).due_ns - NowNs();
+  EXPECT_GT(gap_ns, 300 * kMillisecond);
+  EXPECT_LE(gap_ns, 400 * kMillisecond);
+  FireNow(request);
+  EXPECT_EQ(Request(request).due_ns, Request(request).sent_ns + ServiceConfig(kRaw4Service).deadline_ns)
+      << "the last attempt is made";
+  Clones(HR_MARK_RESCUE, 1);
+}
+
+TEST_F(ClockTest, ARequestExpiresAtItsDeadlineAndIsRemovedAfterItsLinger) {
+  const uint32_t request = Ask(1);
+  FireNow(request);
+  MakeExpired(request);
+  EXPECT_EQ(VisitAll(), (Changes{{"dns4.unanswered", 1}}));
+  EXPECT_EQ(StateOf(request), HR_STATE_EXPIRED);
+  EXPECT_EQ(Request(request).parked, 0u) << "the bytes went back at once";
+  EXPECT_EQ(FindDns(1), request) << "a late answer must still be recognised";
+  EXPECT_THAT(VisitAll(), IsEmpty());
+  EXPECT_EQ(FindDns(1), request);
+  const uint32_t generation = HR_WORD_GENERATION(Request(request).word);
+  MakeLingerOver(request);
+  EXPECT_THAT(VisitAll(), IsEmpty());
+  EXPECT_EQ(FindDns(1), 0u);
+  EXPECT_EQ(StateOf(request), HR_STATE_FREE);
+  EXPECT_EQ(HR_WORD_GENERATION(Request(request).word), generation + 1) << "old references are void";
+  EXPECT_EQ(Wheel().nodes, 0u);
+}
+
+TEST_F(ClockTest, ASupersededRequestIsRemovedWithoutTouchingItsSuccessor) {
+  Split(DnsRequest4(7, "old.example.org"));
+  const uint32_t old = FindDns(7);
+  Split(DnsRequest4(7, "new.example.org"));
+  const uint32_t fresh = FindDns(7);
+  MakeLingerOver(old);
+  VisitAll();
+  EXPECT_EQ(StateOf(old), HR_STATE_FREE);
+  EXPECT_EQ(FindDns(7), fresh);
+}
+
+TEST_F(ClockTest, FreedPlacesAreUsedAgain) {
+  // Far more requests than places, one after the other: nothing may leak.
+  for (uint16_t id = 1; id <= 200; ++id) {
+    ASSERT_EQ(Ask(id) != 0, true) << id;
+    Reply(DnsReply4(id, kA4));
+    if (id % 20 != 0) continue;
+    const StateView view = View();
+    for (uint32_t i = 1; i < view.requests.size(); ++i)
+      if (HR_WORD_STATE(view.requests[i].word) != HR_STATE_FREE) MakeLingerOver(i);
+    VisitAll();
+    ASSERT_EQ(Wheel().nodes, 0u);
+  }
+  EXPECT_LE(Wheel().requests_made, 20u);
+}
+
+TEST_F(ClockTest, ManyDueRequestsAreAllRescuedWithinAFewLaps) {
+  for (uint16_t id = 1; id <= 32; ++id) MakeDue(Ask(id));
+  EXPECT_EQ(VisitAll(), (Changes{{"dns4.hedges", 32}}));
+  Clones(HR_MARK_RESCUE, 32);
+}
+
+TEST_F(ClockTest, EveryAttemptNeedsATarget) {
+  ServiceConfig(kDns4Service).attempts = 5;
+  const uint32_t request = Ask(1);
+  FireNow(request);
+  Clones(HR_MARK_RESCUE, 1);
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4:no_target", 1}})) << "both were asked";
+  Clones(HR_MARK_RESCUE, 0);
+}
+
+TEST_F(ClockTest, ALapGoesRoundAgainWhileSomethingWaits) {
+  Ask(1);
+  const uint64_t laps = Wheel().laps;
+  const RunResult lap = Lap();
+  EXPECT_EQ(lap.verdict, kRedirected);
+  EXPECT_EQ(lap.mark, HR_MARK_LAP | Wheel().epoch);
+  EXPECT_EQ(lap.packet.size(), HR_CLOCK_FRAME_BYTES);
+  EXPECT_EQ(Wheel().laps, laps + 1);
+}
+
+TEST_F(ClockTest, TheLapIsShortOnlyWhileSomethingUnansweredIsDueSoon) {
+  ServiceConfig(kDns4Service).delay_ns = 250 * kMillisecond;
+  auto lap_class = [&] { return (Lap().priority & 0xffff) - HR_CLOCK_CLASS_BASE; };
+  Ask(1);
+  VisitAll();
+  EXPECT_EQ(lap_class(), 2u) << "due in 250 ms";
+  ServiceConfig(kDns4Service).delay_ns = 1'500'000;
+  Ask(2);
+  EXPECT_EQ(lap_class(), 0u) << "due in 1.5 ms";
+  Reply(DnsReply4(2, kA4));
+  EXPECT_EQ(lap_class(), 2u) << "answered";
+}
+
+TEST_F(ClockTest, ARescueOnTheCarrierLeavesALapOfTheRightSize) {
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(1472, 1)).Build());
+  MakeDue(1);
+  Wheel().late = 1;
+  for (int i = 0; i < 5; ++i) {
+    const RunResult lap = Lap();
+    EXPECT_EQ(lap.packet.size(), HR_CLOCK_FRAME_BYTES);
+    EXPECT_EQ(lap.mark, HR_MARK_LAP | Wheel().epoch);
+  }
+  Clones(HR_MARK_RESCUE, 1);
+}
+
+TEST_F(ClockTest, TheClockRestsWhenNothingIsLeft) {
+  const uint32_t request = Ask(1);
+  Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(Wheel().running, 1u);
+  MakeLingerOver(request);
+  VisitAll();
+  EXPECT_EQ(Lap().verdict, kDropped) << "0 laps at rest";
+  EXPECT_EQ(Wheel().running, 0u);
+  // The next request sets it going anew, with another epoch.
+  const uint32_t epoch = Wheel().epoch;
+  Ask(2);
+  EXPECT_EQ(Wheel().running, 1u);
+  EXPECT_EQ(Wheel().epoch, epoch + 1);
+}
+
+TEST_F(ClockTest, ALapOfAnOlderEpochDies) {
+  Ask(1);
+  const RunResult lap = Clock(Bytes(60), {.mark = HR_MARK_LAP | (Wheel().epoch - 1)});
+  EXPECT_EQ(lap.verdict, kDropped);
+  EXPECT_THAT(lap.changes, UnorderedElementsAre(Pair("host:clock_stale", 1)));
+}
+
+TEST_F(ClockTest, TwoLapsAreNeverAtWorkAtOnce) {
+  const uint32_t request = Ask(1);
+  MakeDue(request);
+  Wheel().late = 1;
+  Wheel().busy = 1;
+  const RunResult lap = Lap();
+  Wheel().busy = 0;
+  EXPECT_EQ(lap.verdict, kRedirected) << "it comes again";
+  EXPECT_EQ(SentTo(request), 0b01u);
+  VisitAll();
+  Clones(HR_MARK_RESCUE, 1);
+}
+
+TEST_F(ClockTest, WhatIsNotOursOnTheClocksLinkIsDropped) {
+  for (const uint32_t mark : {0u, 1u, 0x47000000u, 0x4c000001u, 0xffffffffu}) {
+    const RunResult run = Clock(DnsRequest4(1), {.mark = mark});
+    EXPECT_EQ(run.verdict, kDropped) << mark;
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host:clock_stale", 1)));
+  }
+  for (const uint32_t kind : {HR_MARK_SEND, HR_MARK_RESCUE})
+    EXPECT_EQ(Clock(DnsRequest4(1), {.mark = kind | 0xffffff}).verdict, kDropped) << "a request out of range";
+}
+
+TEST_F(ClockTest, AnOverdueClockIsReplacedByTheNextRequest) {
+  Ask(1);
+  const uint32_t epoch = Wheel().epoch;
+  Wheel().last_lap_ns = NowNs() - kSecond;  // its packet was lost
+  Ask(2);
+  EXPECT_EQ(Wheel().restarts, 1u);
+  EXPECT_EQ(Wheel().epoch, epoch + 1);
+  Ask(3);
+  EXPECT_EQ(Wheel().restarts, 1u) << "not again at once";
+  Clones(HR_MARK_LAP, 2);
+}
+
+TEST_F(ClockTest, ARescueThatCannotBeSentLeavesTheAttemptOpen) {
+  const uint32_t request = Ask(1);
+  ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
+  const Changes failed = FireNow(request);
+  ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
+  EXPECT_EQ(failed.at("dns4:rescue_failed"), 1);
+  EXPECT_EQ(SentTo(request), 0b01u);
+  EXPECT_EQ(Request(request).attempts, 1u);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// REPLY, ICMP errors about packets that went out in a VIP's name: a port unreachable is the fastest nack; whatever reaches
+// the client is about client -> VIP, with right checksums outside and inside.
+#include <netinet/in.h>
+
+#include "bpf/tests/checksum.h"
+#include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/test_links.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Pair;
+
+constexpr char kRouter4[] = "10.77.0.254";
+constexpr char kRouter6[] = "fd77::fe";
+
+// What is quoted of the request, as the uplink saw it (client -> backend); `limit` cuts it.
+Bytes Quote(PacketBuilder sent, size_t limit = 548) {
+  const Bytes l3 = Layer3(sent.Build());
+  return Bytes(l3.begin(), l3.begin() + static_cast<ptrdiff_t>(std::min(limit, l3.size())));
+}
+
+class IcmpTest : public PacketTest {
+ protected:
+  static PacketBuilder Sent4(const char* to, uint16_t id = 1) {
+    return PacketBuilder(kClient4, to).Udp(kClientPort, 53, DnsQuery(id, "www.example.org"));
+  }
+  static PacketBuilder Sent6(const char* to, uint16_t port, uint16_t id = 1) {
+    return PacketBuilder(kClient6, to).Udp(kClientPort, port, DnsQuery(id, "www.example.org"));
+  }
+  static Bytes Unreachable4(const char* from, Bytes quote) {
+    return PacketBuilder(from, kClient4).IcmpError(3, 3, quote).Build();
+  }
+  static Bytes Unreachable6(const char* from, Bytes quote) {
+    return PacketBuilder(from, kClient6).IcmpError(1, 4, quote).Build();
+  }
+};
+
+TEST_F(IcmpTest, PortUnreachableIsANackAndASuspicion) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  const RunResult nack = Reply(Unreachable4(kA4, Quote(Sent4(kA4))));
+  EXPECT_EQ(nack.verdict, kRedirected);
+  EXPECT_EQ(nack.mark, HR_MARK_RELEASE | request);
+  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("dns4.nacks_swallowed", 1), Pair("dns4:nack", 1),
+                                                 Pair("dns4.suspected", 1)));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
+  const RunResult sent = Clock(nack.packet, {.mark = nack.mark});
+  EXPECT_EQ(Layer3(sent.packet), Layer3(Sent4(kB4).Build())) << "the spent error became the next attempt";
+  EXPECT_EQ(ChecksumFault(sent.packet), "");
+}
+
+TEST_F(IcmpTest, PortUnreachableOverIpv6IsANackToo) {
+  Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  const RunResult nack = Reply(Unreachable6(kA6, Quote(Sent6(kA6, kBackendDnsPort6))));
+  EXPECT_EQ(nack.verdict, kRedirected);
+  EXPECT_EQ(HR_MARK_KIND(nack.mark), HR_MARK_RELEASE);
+  const RunResult sent = Clock(nack.packet, {.mark = nack.mark});
+  EXPECT_EQ(Layer3(sent.packet), Layer3(Sent6(kB6, kBackendDnsPort6).Build()));
+  EXPECT_EQ(ChecksumFault(sent.packet), "");
+}
+
+TEST_F(IcmpTest, TheLastPortUnreachableIsTranslatedForTheClient) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  const RunResult nack = Reply(Unreachable4(kA4, Quote(Sent4(kA4))));
+  Clock(nack.packet, {.mark = nack.mark});
+  const RunResult last = Reply(Unreachable4(kB4, Quote(Sent4(kB4))));
+  EXPECT_EQ(last.verdict, kRedirected);
+  EXPECT_EQ(StateOf(request), HR_STATE_NACKED);
+  EXPECT_THAT(last.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.icmp_translated", 1),
+                                                 Pair("dns4.suspected", 1)));
+  const PacketView view = Read(last.packet);
+  EXPECT_EQ(view.source, kDns4);
+  EXPECT_EQ(view.destination, kClient4);
+  EXPECT_EQ(view.destination_mac, TestLinks::Get().proxy.mac);
+  EXPECT_EQ(ChecksumFault(last.packet), "");
+  EXPECT_EQ(QuotedHeaderFault(view.payload), "");
+  Bytes inner(kEthernetBytes);
+  inner.insert(inner.end(), view.payload.begin(), view.payload.end());
+  EXPECT_EQ(Read(inner).source, kClient4);
+  EXPECT_EQ(Read(inner).destination, kDns4);
+  EXPECT_EQ(Read(inner).destination_port, kDnsPort);
+}
+
+TEST_F(IcmpTest, TheLastPortUnreachableOverIpv6IsTranslatedWithItsPort) {
+  Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  const RunResult nack = Reply(Unreachable6(kA6, Quote(Sent6(kA6, kBackendDnsPort6))));
+  Clock(nack.packet, {.mark = nack.mark});
+  const RunResult last = Reply(Unreachable6(kB6, Quote(Sent6(kB6, kBackendDnsPort6))));
+  EXPECT_EQ(last.verdict, kRedirected);
+  EXPECT_EQ(ChecksumFault(last.packet), "");
+  const PacketView view = Read(last.packet);
+  EXPECT_EQ(view.source, kDns6);
+  Bytes inner(kEthernetBytes);
+  inner.insert(inner.end(), view.payload.begin(), view.payload.end());
+  EXPECT_EQ(Read(inner).source, kClient6);
+  EXPECT_EQ(Read(inner).destination, kDns6);
+  EXPECT_EQ(Read(inner).destination_port, kDnsPort);
+}
+
+TEST_F(IcmpTest, AnErrorAboutACopyThatLostIsDropped) {
+  Split(DnsRequest4(1));
+  FireNow(FindDns(1));
+  Reply(DnsReply4(1, kB4));
+  const RunResult run = Reply(Unreachable4(kA4, Quote(Sent4(kA4))));
+  EXPECT_EQ(run.verdict, kDropped) << "the client has its answer";
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:loser", 1)));
+}
+
+TEST_F(IcmpTest, AQuotationTooShortForTheKeyEndsNothing) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  const RunResult run = Reply(Unreachable4(kA4, Quote(Sent4(kA4), 28)));  // RFC 792: 8 bytes of layer 4
+  EXPECT_EQ(StateOf(request), HR_STATE_PENDING);
+  EXPECT_EQ(run.verdict, kDropped) << "the client must not give up: a standby can still answer";
+}
+
+TEST_F(IcmpTest, AForgedErrorAboutAnotherIdEndsNothing) {
+  Split(DnsRequest4(1));
+  Reply(Unreachable4(kA4, Quote(Sent4(kA4, 2))));
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+}
+
+TEST_F(IcmpTest, OtherErrorsOfTheBackendAreTranslated) {
+  Split(DnsRequest4(1));
+  const RunResult run =
+      Reply(PacketBuilder(kA4, kClient4).IcmpError(3, 10, Quote(Sent4(kA4))).Build());  // prohibited
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.icmp_translated", 1)));
+  EXPECT_EQ(Read(run.packet).source, kDns4);
+  EXPECT_EQ(ChecksumFault(run.packet), "");
+  EXPECT_EQ(QuotedHeaderFault(Read(run.packet).payload), "");
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+}
+
+// A router's error keeps its source; no route leads there through the proxy interface, so that strict reverse-path
+// filtering would drop it there: it goes on where it came in.
+TEST_F(IcmpTest, ARoutersErrorIsTranslatedInPlace) {
+  Split(DnsRequest4(1));
+  const RunResult run4 =
+      Reply(PacketBuilder(kRouter4, kClient4).IcmpError(3, 4, Quote(Sent4(kA4)), 1400).Build());  // too big
+  EXPECT_EQ(run4.verdict, kUntouched);
+  EXPECT_EQ(ChecksumFault(run4.packet), "");
+  EXPECT_EQ(QuotedHeaderFault(Read(run4.packet).payload), "");
+  EXPECT_EQ(Read(run4.packet).source, kRouter4);
+  Bytes inner(kEthernetBytes);
+  const Bytes quoted = Read(run4.packet).payload;
+  inner.insert(inner.end(), quoted.begin(), quoted.end());
+  EXPECT_EQ(Read(inner).destination, kDns4);
+
+  Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  const RunResult run6 = Reply(
+      PacketBuilder(kRouter6, kClient6).IcmpError(2, 0, Quote(Sent6(kA6, kBackendDnsPort6)), 1280).Build());
+  EXPECT_EQ(run6.verdict, kUntouched);
+  EXPECT_EQ(ChecksumFault(run6.packet), "");
+  EXPECT_EQ(Read(run6.packet).source, kRouter6);
+}
+
+TEST_F(IcmpTest, AnErrorAboutTcpIsTranslated) {
+  Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
+  const Bytes quote = Quote(PacketBuilder(kClient4, kA4).Tcp(kClientPort, 53, kTcpSyn), 28);
+  const RunResult run = Reply(Unreachable4(kA4, quote));
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.icmp_translated", 1)));
+  EXPECT_EQ(ChecksumFault(run.packet), "");
+  EXPECT_EQ(QuotedHeaderFault(Read(run.packet).payload), "");
+}
+
+TEST_F(IcmpTest, ErrorsAboutOthersTrafficStayUntouched) {
+  Split(DnsRequest4(1));
+  struct {
+    const char* what;
+    Bytes packet;
+  } const cases[] = {
+      {"another client port",
+       Unreachable4(kA4, Quote(PacketBuilder(kClient4, kA4).Udp(40001, 53, DnsQuery(1, "www.example.org"))))},
+      {"no backend", Unreachable4("10.77.0.99", Quote(Sent4("10.77.0.99")))},
+      {"an echo request quoted", Unreachable4(kA4, Quote(PacketBuilder(kClient4, kA4).Echo(false, 1, Text("x"))))},
+      {"a quotation of 20 bytes", Unreachable4(kA4, Quote(Sent4(kA4), 20))},
+      {"no quotation", Unreachable4(kA4, {})},
+      {"an echo reply", PacketBuilder(kA4, kClient4).Echo(true, 1, Text("x")).Build()},
+      {"a redirect", PacketBuilder(kA4, kClient4).IcmpError(5, 1, Quote(Sent4(kA4))).Build()},
+  };
+  for (const auto& each : cases) {
+    SCOPED_TRACE(each.what);
+    const RunResult run = Reply(each.packet);
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_EQ(run.packet, each.packet);
+    EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::packets

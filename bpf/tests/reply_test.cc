@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// REPLY, answers: the first one wins and reaches the client in the VIP's name, the losers' are dropped, and what belongs
+// to nobody who asked through the proxy is untouched. Nacks are in nack_test.cc, ICMP in icmp_test.cc.
+#include <netinet/in.h>
+
+#include "bpf/tests/checksum.h"
+#include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/test_links.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+
+class ReplyTest : public PacketTest {
+ protected:
+  // A request to raw4 and a datagram from one of its backends with the same four bytes.
+  RunResult Ask(uint8_t id, uint16_t port = kClientPort) {
+    return Split(PacketBuilder(kClient4, kRaw4).Udp(port, kRawPort, {id, 0, 0, 0, 1}).Build());
+  }
+  uint32_t Find(uint8_t id, uint16_t port = kClientPort) {
+    return FindRequest(kRaw4Service, kClient4, port, {id, 0, 0, 0});
+  }
+  RunResult Answer(uint8_t id, const char* backend, Bytes more = {42}, uint16_t port = kClientPort) {
+    Bytes payload = {id, 0, 0, 0};
+    payload.insert(payload.end(), more.begin(), more.end());
+    return Reply(PacketBuilder(backend, kClient4).Udp(9000, port, payload).Build());
+  }
+  // Asked of a, and rescued by b.
+  uint32_t AskBoth(uint16_t id) {
+    Split(DnsRequest4(id));
+    const uint32_t request = FindDns(id);
+    FireNow(request);
+    EXPECT_EQ(SentTo(request), 0b11u);
+    return request;
+  }
+  void ExpectUntouched(const Bytes& packet, const Changes& changes, const RunContext& context = {}) {
+    const RunResult run = Reply(packet, context);
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_EQ(run.packet, packet);
+    EXPECT_EQ(run.changes, changes);
+  }
+};
+
+TEST_F(ReplyTest, TheFirstAnswerReachesTheClientFromTheVip) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  const RunResult run = Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns4, kClient4)
+                                           .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
+                                           .Build()));
+  EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac) << "else it is for another host";
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.won_by_first", 1), Pair("dns4.replies", 1)));
+  EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
+  EXPECT_EQ(WinnerOf(request), 0);
+}
+
+TEST_F(ReplyTest, TheFirstAnswerOverIpv6ComesFromTheVipsPort) {
+  Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build());
+  const RunResult run = Reply(
+      PacketBuilder(kA6, kClient6).Udp(kBackendDnsPort6, kClientPort, DnsAnswer(DnsQuery(1, "a.org"))).Build());
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns6, kClient6)
+                                           .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "a.org")))
+                                           .Build()));
+  EXPECT_EQ(ChecksumFault(run.packet), "");
+}
+
+TEST_F(ReplyTest, AnAnswerIsNoLongerLive) {
+  Split(DnsRequest4(1));
+  const uint32_t slot = Request(FindDns(1)).armed - 1;
+  EXPECT_EQ(Wheel().fine[slot].live, 1u);
+  Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(Wheel().fine[slot].live, 0u) << "the clock need not hurry for it";
+}
+
+TEST_F(ReplyTest, ARescueWinsAndTheLateLoserIsDropped) {
+  const uint32_t request = AskBoth(1);
+  const RunResult won = Reply(DnsReply4(1, kB4));
+  EXPECT_EQ(won.verdict, kRedirected);
+  EXPECT_THAT(won.changes, UnorderedElementsAre(Pair("dns4.won_by_rescue", 1), Pair("dns4.replies", 1)));
+  EXPECT_EQ(WinnerOf(request), 1);
+  const RunResult lost = Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(lost.verdict, kDropped);
+  EXPECT_THAT(lost.changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:loser", 1)));
+}
+
+TEST_F(ReplyTest, TheLoserIsDroppedAfterTheClockLookedToo) {
+  const uint32_t request = AskBoth(1);
+  Reply(DnsReply4(1, kB4));
+  VisitAll();
+  EXPECT_EQ(Request(request).parked, 0u) << "the bytes went back";
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped);
+}
+
+TEST_F(ReplyTest, ALoserAfterItsLingerIsStillNoAnswer) {
+  const uint32_t request = AskBoth(1);
+  Reply(DnsReply4(1, kB4));
+  MakeLingerOver(request);
+  VisitAll();
+  EXPECT_EQ(FindDns(1), 0u);
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped) << "a long-stalled backend's answer reaches nobody";
+}
+
+TEST_F(ReplyTest, AllDatagramsOfTheWinnerPass) {
+  AskBoth(1);
+  Reply(DnsReply4(1, kB4));
+  for (int i = 0; i < 3; ++i) {
+    const RunResult run = Reply(DnsReply4(1, kB4));
+    EXPECT_EQ(run.verdict, kRedirected);
+    EXPECT_EQ(Read(run.packet).source, kDns4);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.replies", 1)));
+  }
+}
+
+TEST_F(ReplyTest, FragmentsFollowTheirFirstToTheClient) {
+  for (const bool ipv6 : {false, true}) {
+    SCOPED_TRACE(ipv6 ? "IPv6" : "IPv4");
+    const char* client = ipv6 ? kClient6 : kClient4;
+    const char* vip = ipv6 ? kRaw6 : kRaw4;
+    Split(PacketBuilder(client, vip).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
+    Bytes payload = Pattern(3000, 1);
+    payload[0] = 1, payload[1] = payload[2] = payload[3] = 0;
+    const auto sent =
+        PacketBuilder(ipv6 ? kA6 : kA4, client).Udp(9000, kClientPort, payload).BuildFragments(1400, 0x777);
+    const auto wanted = PacketBuilder(vip, client).Udp(kRawPort, kClientPort, payload).BuildFragments(1400, 0x777);
+    for (size_t i = 0; i < sent.size(); ++i) {
+      const RunResult run = Reply(sent[i]);
+      EXPECT_EQ(run.verdict, kRedirected);
+      EXPECT_EQ(Layer3(run.packet), Layer3(wanted[i]));
+      EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac);
+      EXPECT_EQ(run.changes.count(ipv6 ? "raw6.later_fragments" : "raw4.later_fragments"), i == 0 ? 0u : 1u);
+    }
+  }
+}
+
+TEST_F(ReplyTest, TheLosersFragmentsAreDroppedWithTheirFirst) {
+  AskBoth(1);
+  Reply(DnsReply4(1, kB4));
+  Bytes answer = DnsAnswer(DnsQuery(1, "www.example.org"));
+  answer.resize(600);
+  const auto fragments = PacketBuilder(kA4, kClient4).Udp(53, kClientPort, answer).BuildFragments(256, 0x99);
+  EXPECT_EQ(Reply(fragments[0]).verdict, kDropped);
+  for (size_t i = 1; i < fragments.size(); ++i) {
+    const RunResult run = Reply(fragments[i]);
+    EXPECT_EQ(run.verdict, kDropped);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.later_fragments", 1), Pair("dns4:loser_fragment", 1)));
+  }
+}
+
+// A stale note must not touch what goes past the proxy: 16 bits of identification come again soon.
+TEST_F(ReplyTest, AForeignDatagramWithAnOldIdentificationStaysUntouched) {
+  Ask(1);
+  const auto ours = PacketBuilder(kA4, kClient4).Udp(9000, kClientPort, {1, 0, 0, 0, 5, 5, 5, 5, 6, 6}).BuildFragments(16, 7);
+  ASSERT_EQ(Reply(ours[0]).verdict, kRedirected);
+  const auto foreign = PacketBuilder(kA4, kClient4).Udp(2049, 700, Pattern(40, 1)).BuildFragments(16, 7);
+  for (const Bytes& fragment : foreign) {
+    const RunResult run = Reply(fragment);
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_EQ(run.packet, fragment);
+  }
+}
+
+TEST_F(ReplyTest, WithoutAFlowAnAnswerStaysUntouched) {
+  ExpectUntouched(DnsReply4(1, kA4), {{"host:no_flow", 1}});
+  Split(DnsRequest4(1));
+  ExpectUntouched(DnsReply4(1, kA4, 0, "www.example.org", 40001), {{"host:no_flow", 1}});
+  ExpectUntouched(DnsReply4(1, kB4), {{"host:no_flow", 1}});
+}
+
+TEST_F(ReplyTest, AnOldFlowIsNoFlow) {
+  Split(DnsRequest4(1));
+  AgeFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A, 120 * kSecond);
+  ExpectUntouched(DnsReply4(1, kA4), {{"host:no_flow", 1}});
+}
+
+TEST_F(ReplyTest, WhatDoesNotComeFromABackendStaysUntouched) {
+  Split(DnsRequest4(1));
+  ExpectUntouched(DnsReply4(1, "10.77.0.99"), {});
+  ExpectUntouched(PacketBuilder(kA4, kClient4).Udp(5353, kClientPort, Text("other port")).Build(), {});
+  ExpectUntouched(PacketBuilder(kA4, kClient4).Echo(true, 1, Text("pong")).Build(), {});
+}
+
+TEST_F(ReplyTest, WhatComesInByAnotherInterfaceStaysUntouched) {
+  Split(DnsRequest4(1));
+  ExpectUntouched(DnsReply4(1, kA4), {}, {.ifindex = TestLinks::Get().proxy_peer.ifindex});
+}
+
+TEST_F(ReplyTest, MalformedRepliesStayUntouched) {
+  Split(DnsRequest4(1));
+  const Bytes good = DnsReply4(1, kA4);
+  for (size_t bytes = kEthernetBytes + 20; bytes < good.size(); ++bytes) {
+    SCOPED_TRACE(bytes);
+    ExpectUntouched(CutTo(good, bytes), {});
+  }
+}
+
+TEST_F(ReplyTest, AnAnswerToAnUntrackedRequestReachesTheClient) {
+  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  Split(DnsRequest4(1));
+  const RunResult run = Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Read(run.packet).source, kDns4);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.replies", 1), Pair("dns4.replies_untracked", 1)));
+}
+
+TEST_F(ReplyTest, WhatIsNoReplyOfTheProfileIsPassedOnAndDecidesNothing) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  for (const Bytes& payload : {DnsQuery(1, "www.example.org"), CutTo(DnsAnswer(DnsQuery(1, "a.org")), 11), Bytes()}) {
+    const RunResult run = Reply(PacketBuilder(kA4, kClient4).Udp(53, kClientPort, payload).Build());
+    EXPECT_EQ(run.verdict, kRedirected);
+    EXPECT_EQ(Read(run.packet).source, kDns4);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.replies", 1), Pair("dns4.replies_untracked", 1),
+                                                  Pair("dns4:not_a_reply", 1)));
+    EXPECT_EQ(StateOf(request), HR_STATE_PENDING);
+  }
+}
+
+TEST_F(ReplyTest, ABackendThatWasNotAskedDecidesNothing) {
+  AskBoth(1);  // makes the flow of b known
+  Reply(DnsReply4(1, kB4));
+  Split(DnsRequest4(2));
+  const RunResult run = Reply(DnsReply4(2, kB4));  // forged, or for an older life of the key
+  EXPECT_EQ(run.verdict, kDropped);
+  EXPECT_EQ(StateOf(FindDns(2)), HR_STATE_PENDING);
+}
+
+TEST_F(ReplyTest, ALateAnswerAfterTheDeadlineStillReachesTheClientOnce) {
+  const uint32_t request = AskBoth(1);
+  MakeExpired(request);
+  EXPECT_EQ(VisitAll(), (Changes{{"dns4.unanswered", 1}}));
+  EXPECT_EQ(StateOf(request), HR_STATE_EXPIRED);
+  const RunResult late = Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(late.verdict, kRedirected);
+  EXPECT_THAT(late.changes, UnorderedElementsAre(Pair("dns4.late_answers", 1), Pair("dns4.replies", 1)));
+  EXPECT_EQ(Reply(DnsReply4(1, kB4)).verdict, kDropped) << "the other one's";
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected) << "its second datagram";
+}
+
+// DNS: the reply must echo the question of the newer request, in whatever case.
+TEST_F(ReplyTest, AnAnswerToTheOlderQuestionIsStale) {
+  Split(DnsRequest4(7, "old.example.org"));
+  Split(DnsRequest4(7, "new.example.org"));
+  const uint32_t fresh = FindDns(7);
+  const RunResult stale = Reply(DnsReply4(7, kA4, 0, "old.example.org"));
+  EXPECT_EQ(stale.verdict, kDropped);
+  EXPECT_THAT(stale.changes, UnorderedElementsAre(Pair("dns4.stale_dropped", 1), Pair("dns4:stale", 1)));
+  EXPECT_EQ(StateOf(fresh), HR_STATE_PENDING);
+  const RunResult good = Reply(DnsReply4(7, kA4, 0, "NeW.eXaMpLe.ORG"));
+  EXPECT_EQ(good.verdict, kRedirected);
+  EXPECT_THAT(good.changes, UnorderedElementsAre(Pair("dns4.won_by_first", 1), Pair("dns4.replies", 1)));
+}
+
+TEST_F(ReplyTest, TheEchoIsComparedToTheLastByte) {
+  Split(DnsRequest4(7, "old.example.org"));
+  Split(DnsRequest4(7, "new.example.org"));
+  Bytes answer = DnsAnswer(DnsQuery(7, "new.example.org"));
+  const size_t type = 12 + 17;  // behind the name
+  answer[type + 1] = 28;        // AAAA, not A
+  EXPECT_EQ(Reply(PacketBuilder(kA4, kClient4).Udp(53, kClientPort, answer).Build()).verdict, kDropped);
+  // Labels are compared with their lengths: "ne.wexample.org" has the same letters.
+  EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "ne.wexample.org")).verdict, kDropped);
+  EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "new.example.or")).verdict, kDropped);
+  EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "new.example.org")).verdict, kRedirected);
+}
+
+TEST_F(ReplyTest, WithoutKeyReuseTheEchoIsNotAskedFor) {
+  Split(DnsRequest4(7, "www.example.org"));
+  Bytes answer = CutTo(DnsAnswer(DnsQuery(7, "www.example.org"), 1), 12);  // FORMERR without a question
+  answer[4] = answer[5] = 0;
+  EXPECT_EQ(Reply(PacketBuilder(kA4, kClient4).Udp(53, kClientPort, answer).Build()).verdict, kRedirected);
+}
+
+// raw: nothing in a reply tells old from new, so that what is still owed is dropped first.
+TEST_F(ReplyTest, ARawReplyOwedToTheOlderRequestIsDroppedFirst) {
+  Ask(1);
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, 2}).Build());
+  const uint32_t fresh = Find(1);
+  EXPECT_EQ(Owes(fresh), 0b001u);
+  const RunResult stale = Answer(1, kA4);
+  EXPECT_EQ(stale.verdict, kDropped);
+  EXPECT_THAT(stale.changes, UnorderedElementsAre(Pair("raw4.stale_dropped", 1), Pair("raw4:stale", 1)));
+  EXPECT_EQ(Owes(fresh), 0u);
+  EXPECT_EQ(Answer(1, kA4).verdict, kRedirected);
+  EXPECT_EQ(StateOf(fresh), HR_STATE_ANSWERED);
+}
+
+TEST_F(ReplyTest, WhatTheOlderRequestsOwedIsHandedOn) {
+  Ask(1);
+  for (uint8_t i = 2; i < 5; ++i)
+    Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, i}).Build());
+  EXPECT_EQ(Owes(Find(1)), 0b001u);
+}
+
+TEST_F(ReplyTest, TcpGoesBackInTheVipsName) {
+  Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
+  const RunResult run = Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpSynAck).Build());
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build()));
+  EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.tcp_packets", 1)));
+}
+
+TEST_F(ReplyTest, TcpOfOthersStaysUntouched) {
+  ExpectUntouched(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpSynAck).Build(), {{"host:no_flow", 1}});
+}
+
+TEST_F(ReplyTest, EveryRewrittenChecksumIsRight) {
+  ServiceConfig(kRaw4Service).switches = HR_SWITCH_BYPASS;
+  ServiceConfig(kRaw6Service).switches = HR_SWITCH_BYPASS;
+  for (uint32_t i = 0; i < 300; ++i) {
+    const Bytes payload = Pattern(4 + i % 37, i);
+    const auto port = static_cast<uint16_t>(1024 + i * 97);
+    Split(PacketBuilder(kClient4, kRaw4).Udp(port, kRawPort, payload).Build());
+    const RunResult run4 = Reply(PacketBuilder(kA4, kClient4).Udp(9000, port, payload).Build());
+    EXPECT_EQ(run4.verdict, kRedirected);
+    EXPECT_EQ(ChecksumFault(run4.packet), "") << i;
+    Split(PacketBuilder(kClient6, kRaw6).Udp(port, kRawPort, payload).Build());
+    const RunResult run6 = Reply(PacketBuilder(kA6, kClient6).Udp(9000, port, payload).Build());
+    EXPECT_EQ(run6.verdict, kRedirected);
+    EXPECT_EQ(ChecksumFault(run6.packet), "") << i;
+  }
+}
+
+TEST_F(ReplyTest, AnswerTimesAreSampled) {
+  Split(DnsRequest4(1));
+  volatile hr_request& request = Request(FindDns(1));
+  request.sent_ns = request.sent_ns - 5 * kMillisecond;
+  Reply(DnsReply4(1, kA4));
+  EXPECT_GE(BackendState(kDns4A).answer_ewma_ns, 5 * kMillisecond);
+  const auto snapshot = plane().Read(true);
+  ASSERT_TRUE(snapshot.ok());
+  EXPECT_EQ(snapshot->services[kDns4Service].latency.Count(), 1u);
+  EXPECT_EQ(snapshot->services[kDns4Service].backends[0].answer_times.Count(), 1u);
+  EXPECT_EQ(snapshot->services[kDns4Service].backends[0].wins, 1u);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// SPLITTER, what it forwards without hedging: one test for each reason of bpf/abi/stats_abi.h. A packet so forwarded
+// still reaches the leader, with right checksums, and leaves no request and no parked copy behind (the fixture's
+// invariants look). Not reachable from one CPU by test_run: wheel_contended and index_lost (other CPUs must win 16 tries),
+// copy_failed (the parser has checked the length before), flow_failed and fragments_failed (an LRU makes room).
+#include <netinet/in.h>
+
+#include "bpf/tests/checksum.h"
+#include "bpf/tests/kernel_fixture.h"
+#include "proxy.skel.h"
+
+namespace hedgerow::packets {
+namespace {
+
+class SplitterReasonTest : public PacketTest {
+ protected:
+  static PacketBuilder Raw(Bytes payload) { return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload); }
+
+  // Forwarded to the leader of the service, untracked, for just this reason.
+  void ExpectForwarded(const RunResult& run, const std::string& service, const std::string& reason, const char* leader) {
+    EXPECT_EQ(run.verdict, kRedirected);
+    EXPECT_EQ(Read(run.packet).destination, leader);
+    EXPECT_EQ(ChecksumFault(run.packet), "");
+    EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair(service + ".requests", 1),
+                                                  std::pair(service + ".passed_through", 1),
+                                                  std::pair(service + ":" + reason, 1)));
+  }
+};
+
+TEST_F(SplitterReasonTest, Bypass) {
+  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ExpectForwarded(Split(DnsRequest4(1)), "dns4", "bypass", kA4);
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A)) << "its reply must find the VIP";
+  ASSERT_TRUE(plane().SetBypass("dns4", false).ok());
+  EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
+}
+
+TEST_F(SplitterReasonTest, NotHedgedWithOneBackend) {
+  ExpectForwarded(Split(PacketBuilder(kClient4, kSingle4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()), "single",
+                  "not_hedged", kA4);
+}
+
+TEST_F(SplitterReasonTest, NotHedgedWithOneAttempt) {
+  ExpectForwarded(Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()), "once",
+                  "not_hedged", kA4);
+}
+
+TEST_F(SplitterReasonTest, Fragment) {
+  const std::vector<Bytes> fragments = Raw(Pattern(100, 1)).BuildFragments(64, 0x4242);
+  const RunResult run = Split(fragments[0]);
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Read(run.packet).destination, kA4);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("raw4.requests", 1), std::pair("raw4.passed_through", 1),
+                                                std::pair("raw4:fragment", 1)));
+}
+
+TEST_F(SplitterReasonTest, Gso) {
+  const Bytes packet = Raw(Pattern(1200, 1)).Build();
+  ExpectForwarded(Split(packet, {.gso_segs = 3, .gso_size = 400}), "raw4", "gso", kA4);
+}
+
+TEST_F(SplitterReasonTest, GsoOfADeviceThatDoesNotCountSegments) {
+  // As virtio and tap hand it over: gso_size set, gso_segs 0.
+  ExpectForwarded(Split(Raw(Pattern(1200, 1)).Build(), {.gso_segs = 0, .gso_size = 400}), "raw4", "gso", kA4);
+}
+
+TEST_F(SplitterReasonTest, TooBig) {
+  ExpectForwarded(Split(Raw(Pattern(HR_PARKED_BYTES - 28 + 1, 1)).Build()), "raw4", "too_big", kA4);
+  EXPECT_THAT(Split(Raw(Pattern(HR_PARKED_BYTES - 28, 1)).Build()).changes,
+              UnorderedElementsAre(std::pair("raw4.requests", 1)))
+      << "1500 bytes are parked";
+}
+
+TEST_F(SplitterReasonTest, UnknownOperation) {
+  struct {
+    const char* what;
+    Bytes payload;
+  } const cases[] = {
+      {"a response (QR)", DnsQuery(1, "www.example.org", 0x8100)},
+      {"NOTIFY", DnsQuery(1, "www.example.org", 0x2000)},
+      {"UPDATE", DnsQuery(1, "www.example.org", 0x2800)},
+      {"shorter than a header", CutTo(DnsQuery(1, "www.example.org"), 11)},
+      {"empty", {}},
+  };
+  for (const auto& each : cases) {
+    SCOPED_TRACE(each.what);
+    ExpectForwarded(Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, each.payload).Build()), "dns4",
+                    "unknown_operation", kA4);
+  }
+  ExpectForwarded(Split(Raw({1, 2, 3}).Build()), "raw4", "unknown_operation", kA4);
+}
+
+TEST_F(SplitterReasonTest, Retransmission) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  const RunResult run = Split(DnsRequest4(1));
+  ExpectForwarded(run, "dns4", "retransmission", kA4);
+  EXPECT_EQ(FindDns(1), request) << "the first one goes on waiting";
+  EXPECT_EQ(StateOf(request), HR_STATE_PENDING);
+}
+
+TEST_F(SplitterReasonTest, RetransmissionWhoseChecksumIsInAnotherState) {
+  Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).With(Checksum::kNone).Build());
+  EXPECT_EQ(Split(DnsRequest4(1, "a.org")).changes.at("dns4:retransmission"), 1);
+}
+
+TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
+  // 32 copies may be parked: the 33rd request goes untracked.
+  for (uint16_t id = 1; id <= 32; ++id) ASSERT_EQ(Split(DnsRequest4(id)).changes.size(), 1u) << id;
+  ExpectForwarded(Split(DnsRequest4(33)), "dns4", "pool_full", kA4);
+  // All are rescued, and their deadlines pass: the copies go back, the requests linger, since two may still answer.
+  for (uint16_t id = 1; id <= 32; ++id) MakeDue(FindDns(id));
+  EXPECT_EQ(VisitAll(), (Changes{{"dns4.hedges", 32}}));
+  for (uint16_t id = 1; id <= 32; ++id) MakeExpired(FindDns(id));
+  EXPECT_EQ(VisitAll(), (Changes{{"dns4.unanswered", 32}}));
+  EXPECT_EQ(Wheel().nodes, 32u);
+  // 64 requests may be known: the 65th goes untracked.
+  for (uint16_t id = 101; id <= 132; ++id) ASSERT_EQ(Split(DnsRequest4(id)).changes.size(), 1u) << id;
+  ExpectForwarded(Split(DnsRequest4(133)), "dns4", "requests_full", kA4);
+  // When their linger is over the places are free again; the copies of the others are not.
+  for (uint16_t id = 1; id <= 32; ++id) MakeLingerOver(FindDns(id));
+  VisitAll();
+  EXPECT_EQ(Wheel().nodes, 32u);
+  ExpectForwarded(Split(DnsRequest4(134)), "dns4", "pool_full", kA4);
+}
+
+TEST_F(SplitterReasonTest, ScoreboardFull) {
+  // Every place is taken by a reference that names nobody's present life.
+  bpf_map* scoreboard = skeleton()->maps.scoreboard;
+  hr_scoreboard_set full{};
+  for (auto& way : full.ways) way = HR_REFERENCE(0xffffffff, 0, 1);
+  const uint32_t sets = StateMapEntries(scoreboard);
+  for (uint32_t i = 0; i < sets; ++i) ASSERT_TRUE(UpdateElement(scoreboard, &i, &full).ok());
+  ExpectForwarded(Split(DnsRequest4(1)), "dns4", "scoreboard_full", kA4);
+  for (auto& way : full.ways) way = 0;
+  for (uint32_t i = 0; i < sets; ++i) ASSERT_TRUE(UpdateElement(scoreboard, &i, &full).ok());
+  EXPECT_EQ(Split(DnsRequest4(1)).changes.size(), 1u);
+}
+
+TEST_F(SplitterReasonTest, KeyBusyWhileTheClockRemovesTheOldRequest) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  const uint64_t word = Request(request).word;
+  Request(request).word = HR_WORD(HR_WORD_GENERATION(word), HR_NO_BACKEND, 0, HR_STATE_REMOVING);
+  ExpectForwarded(Split(DnsRequest4(1, "other.org")), "dns4", "key_busy", kA4);
+  Request(request).word = word;
+}
+
+TEST_F(SplitterReasonTest, IpOptions) {
+  ExpectForwarded(Split(Raw(Pattern(8, 1)).Ipv4Options({7, 4, 4, 0}).Build()), "raw4", "ip_options", kA4);
+}
+
+TEST_F(SplitterReasonTest, IpOptionsIsAlsoAnAtomicIpv6Fragment) {
+  const RunResult run =
+      Split(PacketBuilder(kClient6, kRaw6).Udp(kClientPort, kRawPort, Pattern(8, 1)).AtomicFragment(77).Build());
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Read(run.packet).destination, kA6);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
+                                                std::pair("raw6:ip_options", 1)));
+}
+
+TEST_F(SplitterReasonTest, TrailingBytesBehindTheDatagram) {
+  // A rescued copy's checksum would have to end where the datagram ends, not where the packet does.
+  ExpectForwarded(Split(Raw(Pattern(8, 1)).TrailingBytes({1, 2, 3, 4}).Build()), "raw4", "trailing_bytes", kA4);
+}
+
+TEST_F(SplitterReasonTest, SendFailedDropsWithItsReason) {
+  ServiceConfig(kOnceService).backends[0] = 600;  // no such backend
+  const RunResult run = Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build());
+  EXPECT_EQ(run.verdict, kDropped);
+  EXPECT_EQ(run.changes.at("once:send_failed"), 1);
+}
+
+TEST_F(SplitterReasonTest, ClockKickFailedLeavesTheClockAtRestForTheNextRequest) {
+  ASSERT_TRUE(net::SetLinkDown("hr0c0").ok());
+  const RunResult run = Split(DnsRequest4(1));
+  ASSERT_TRUE(net::SetLinkUp("hr0c0").ok());
+  EXPECT_EQ(run.verdict, kRedirected) << "the request itself goes out";
+  EXPECT_THAT(run.changes,
+              UnorderedElementsAre(std::pair("dns4.requests", 1), std::pair("host:clock_kick_failed", 1)));
+  EXPECT_EQ(Wheel().running, 0u);
+  Split(DnsRequest4(2));
+  EXPECT_EQ(Wheel().running, 1u);
+  Clones(HR_MARK_LAP, 1);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets

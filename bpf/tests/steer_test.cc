@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Steering around a silent leader (HEALTHY, SUSPECT, AWAY), the choice of a standby, the leader map, and the hedging
+// budget. Times are set in the mapped state; nothing here waits.
+#include <netinet/in.h>
+
+#include "bpf/tests/checksum.h"
+#include "bpf/tests/kernel_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+
+class SteerTest : public PacketTest {
+ protected:
+  RunResult Ask(uint16_t id) { return Split(DnsRequest4(id)); }
+  // The leader was last heard before `ns`, and requests wait for it since then.
+  void Silence(uint32_t backend, uint64_t ns) { BackendState(backend).wait_since_ns = NowNs() - ns; }
+  void MakeAway(uint32_t backend) {
+    BackendState(backend).health = HR_AWAY;
+    BackendState(backend).health_since_ns = NowNs();
+  }
+};
+
+TEST_F(SteerTest, ALeaderThatOwesNothingIsHealthyHoweverLongItIsSilent) {
+  BackendState(kDns4A).last_receive_ns = 1;
+  EXPECT_THAT(Ask(1).changes, UnorderedElementsAre(Pair("dns4.requests", 1)));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+}
+
+TEST_F(SteerTest, ASilentLeaderIsSuspectedAndBothGetACopyAtOnce) {
+  Silence(kDns4A, 41 * kSecond);  // the limit is 40 s here
+  const RunResult run = Split(DnsRequest4(1), {.mark = 0x33});
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Read(run.packet).destination, kA4);
+  EXPECT_EQ(ChecksumFault(run.packet), "");
+  EXPECT_EQ(run.mark, 0x33u);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.requests", 1), Pair("dns4.suspected", 1),
+                                                Pair("dns4.failover_sends", 1)));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
+  const uint32_t request = FindDns(1);
+  EXPECT_EQ(SentTo(request), 0b11u);
+  EXPECT_EQ(Request(request).attempts, 2u);
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 1'000'000) << "failover costs no budget";
+
+  const std::vector<Captured> copies = Clones(HR_MARK_SEND, 1);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(Layer3(copies[0].packet),
+            Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build()));
+  const RunResult sent = Clock(copies[0].packet, {.mark = copies[0].mark});
+  EXPECT_EQ(sent.verdict, kRedirected);
+  EXPECT_EQ(sent.packet, copies[0].packet);
+  EXPECT_EQ(sent.mark, 0x33u) << "both copies leave with the client's mark";
+  EXPECT_EQ(Reply(DnsReply4(1, kB4)).changes.at("dns4.won_by_failover"), 1);
+}
+
+TEST_F(SteerTest, SlownessIsNoSilence) {
+  Silence(kDns4A, 39 * kSecond);
+  EXPECT_THAT(Ask(1).changes, UnorderedElementsAre(Pair("dns4.requests", 1)));
+}
+
+TEST_F(SteerTest, TheLimitOfSilenceIsThreeTimesTheP99) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  ASSERT_TRUE(plane().SetBackendP99("dns4", 0, 20 * kSecond).ok());
+  Silence(kDns4A, 59 * kSecond);
+  Ask(1);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+  Silence(kDns4A, 61 * kSecond);
+  Ask(2);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
+}
+
+TEST_F(SteerTest, AnyAnswerMakesItHealthyAgain) {
+  Silence(kDns4A, 41 * kSecond);
+  Ask(1);
+  Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+  EXPECT_EQ(BackendState(kDns4A).wait_since_ns, 0u);
+  EXPECT_THAT(Ask(2).changes, UnorderedElementsAre(Pair("dns4.requests", 1)));
+}
+
+TEST_F(SteerTest, ALosersAnswerMakesItHealthyToo) {
+  Silence(kDns4A, 41 * kSecond);
+  Ask(1);
+  Reply(DnsReply4(1, kB4));
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+}
+
+TEST_F(SteerTest, AfterAnElectionTimeoutItIsAway) {
+  Silence(kDns4A, 41 * kSecond);
+  Ask(1);
+  BackendState(kDns4A).health_since_ns = NowNs() - 41 * kSecond;
+  Ask(2);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_AWAY);
+}
+
+TEST_F(SteerTest, AwayMeansTheStandbyAloneAndOneProbeInSixteen) {
+  MakeAway(kDns4A);
+  uint32_t probes = 0;
+  for (uint16_t id = 1; id <= 32; ++id) {
+    const RunResult run = Ask(id);
+    EXPECT_EQ(Read(run.packet).destination, kB4);
+    EXPECT_EQ(run.changes.count("dns4.passed_through"), 0u);
+    const bool probe = run.changes.contains("dns4.probes");
+    probes += probe;
+    EXPECT_EQ(run.changes.at("dns4.failover_sends"), probe ? 2 : 1);
+    EXPECT_EQ(SentTo(FindDns(id)), probe ? 0b11u : 0b10u);
+  }
+  EXPECT_EQ(probes, 2u);
+  for (const Captured& copy : Clones(HR_MARK_SEND, 2)) EXPECT_EQ(Read(copy.packet).destination, kA4);
+}
+
+TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsAwayToo) {
+  for (const bool bypass : {false, true}) {
+    const char* vip = bypass ? kRaw4 : kOnce4;
+    ASSERT_TRUE(plane().SetBypass("raw4", bypass).ok());
+    MakeAway(bypass ? kRaw4A : kOnceA);
+    uint32_t to_leader = 0;
+    for (uint8_t i = 0; i < 32; ++i) {
+      const RunResult run = Split(PacketBuilder(kClient4, vip).Udp(kClientPort, kRawPort, {i, 0, 0, 0}).Build());
+      EXPECT_EQ(run.verdict, kRedirected);
+      to_leader += Read(run.packet).destination == kA4;
+    }
+    EXPECT_EQ(to_leader, 2u) << "else nobody ever hears that it is back";
+  }
+  Clones(HR_MARK_SEND, 0);
+}
+
+TEST_F(SteerTest, ALeaderThatIsAwayIsHedgedWithoutBudgetAndOnlyAsALastResort) {
+  MakeAway(kDns4A);
+  BackendState(kDns4A).probe_counter = 1;
+  Ask(1);
+  FireNow(FindDns(1));
+  EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "nobody else is left";
+  Clones(HR_MARK_RESCUE, 1);
+}
+
+TEST_F(SteerTest, TheStandbyWithTheLowestAnswerTimeIsTaken) {
+  BackendState(kRaw4B).answer_ewma_ns = 5 * kMillisecond;
+  BackendState(kRaw4C).answer_ewma_ns = 2 * kMillisecond;
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
+  const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
+  ServiceState(kRaw4Service).budget_micros = 5'000'000;
+  EXPECT_EQ(FireNow(request), (Changes{{"raw4.hedges", 1}}));
+  EXPECT_EQ(SentTo(request), 0b101u);
+  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  // The third attempt goes to whom is left, a fourth to nobody.
+  FireNow(request);
+  EXPECT_EQ(SentTo(request), 0b111u);
+  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  FireNow(request);
+  Clones(HR_MARK_RESCUE, 0);
+  EXPECT_EQ(Request(request).attempts, 3u);
+}
+
+TEST_F(SteerTest, AnUnhealthyStandbyIsTakenLast) {
+  BackendState(kRaw4B).answer_ewma_ns = 1 * kMillisecond;
+  BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;
+  MakeAway(kRaw4B);
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
+  FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0}));
+  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+}
+
+TEST_F(SteerTest, TheNextAttemptGoesToANewLeaderThatWasNotAsked) {
+  BackendState(kRaw4B).answer_ewma_ns = 1 * kMillisecond;
+  BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
+  ASSERT_TRUE(plane().PinLeader("raw4", "c").ok());
+  FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0}));
+  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+}
+
+TEST_F(SteerTest, PinAndUnpin) {
+  ASSERT_TRUE(plane().PinLeader("dns4", "b").ok());
+  EXPECT_EQ(Read(Ask(1).packet).destination, kB4);
+  EXPECT_EQ(Read(Split(DnsRequest4(1)).packet).destination, kB4) << "a retransmission goes to whoever leads now";
+  ASSERT_TRUE(plane().UnpinLeader("dns4").ok());
+  EXPECT_EQ(Read(Ask(2).packet).destination, kA4);
+  EXPECT_FALSE(plane().PinLeader("dns4", "nobody").ok());
+  EXPECT_FALSE(plane().PinLeader("nothing", "a").ok());
+}
+
+TEST_F(SteerTest, ARetransmissionToANewLeaderMayBeAnsweredByIt) {
+  Ask(1);
+  ASSERT_TRUE(plane().PinLeader("dns4", "b").ok());
+  EXPECT_THAT(Ask(1).changes, Contains(Pair("dns4:retransmission", 1)));
+  EXPECT_EQ(Reply(DnsReply4(1, kB4)).verdict, kRedirected);
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped);
+}
+
+// ---- The budget -----------------------------------------------------------------------------------------------------
+
+TEST_F(SteerTest, TheBudgetIsEarnedByRequestsAndBounded) {
+  ServiceConfig(kDns4Service).budget_ppm = 50'000;
+  ServiceConfig(kDns4Service).budget_burst_micros = 120'000;
+  Ask(1);
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 50'000);
+  Ask(2);
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 100'000);
+  Ask(3);
+  Ask(4);
+  Ask(5);
+  EXPECT_LE(ServiceState(kDns4Service).budget_micros, 120'000 + 50'000);
+}
+
+TEST_F(SteerTest, AHedgePaysOneTokenAndAnEmptyBucketRefuses) {
+  ServiceConfig(kDns4Service).budget_ppm = 0;
+  ServiceState(kDns4Service).budget_micros = 1'999'999;
+  for (uint16_t id = 1; id <= 3; ++id) Ask(id);
+  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.hedges", 1}}));
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 999'999);
+  Clones(HR_MARK_RESCUE, 1);
+  EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4:no_budget", 1}})) << "no minimum reserve";
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 999'999);
+  Clones(HR_MARK_RESCUE, 0);
+  EXPECT_EQ(FireNow(FindDns(2)), (Changes{})) << "counted once a request";
+  // With a token in the bucket it is hedged after all.
+  ServiceState(kDns4Service).budget_micros = 1'000'000;
+  EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4.hedges", 1}}));
+  Clones(HR_MARK_RESCUE, 1);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets
