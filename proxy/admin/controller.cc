@@ -24,6 +24,7 @@ absl::Status NoSuch(absl::string_view kind, const std::string& name, const std::
 }  // namespace
 
 absl::StatusOr<int> Controller::FindService(const std::string& name) const {
+  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   std::vector<std::string> known;
   for (int i = 0; i < config_.services_size(); ++i) {
     if (config_.services(i).name() == name) return i;
@@ -32,14 +33,19 @@ absl::StatusOr<int> Controller::FindService(const std::string& name) const {
   return NoSuch("service", name, known);
 }
 
+absl::StatusOr<Snapshot> Controller::Read(bool histograms) {
+  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  return data_plane_->Read(histograms);
+}
+
 absl::StatusOr<v1::Status> Controller::Status() {
-  const absl::StatusOr<Snapshot> snapshot = data_plane_.Read(/*histograms=*/true);
+  const absl::StatusOr<Snapshot> snapshot = Read();
   if (!snapshot.ok()) return snapshot.status();
   return BuildStatus(config_, facts_, *snapshot);
 }
 
 absl::StatusOr<v1::Leader> Controller::LeaderOf(int service) {
-  const absl::StatusOr<Snapshot> snapshot = data_plane_.Read(/*histograms=*/false);
+  const absl::StatusOr<Snapshot> snapshot = Read(/*histograms=*/false);
   if (!snapshot.ok()) return snapshot.status();
   if (service >= static_cast<int>(snapshot->services.size())) {
     return absl::InternalError("the data plane has fewer services than the configuration");
@@ -71,7 +77,7 @@ absl::StatusOr<v1::Leader> Controller::LeaderSet(const std::string& service, con
   std::vector<std::string> known;
   for (const v1::Backend& candidate : config_.services(*index).backends()) known.push_back(candidate.name());
   if (std::find(known.begin(), known.end(), backend) == known.end()) return NoSuch("backend", backend, known);
-  const absl::Status pinned = data_plane_.PinLeader(service, backend);
+  const absl::Status pinned = data_plane_->PinLeader(service, backend);
   if (!pinned.ok()) return pinned;
   return LeaderOf(*index);
 }
@@ -79,7 +85,7 @@ absl::StatusOr<v1::Leader> Controller::LeaderSet(const std::string& service, con
 absl::StatusOr<v1::Leader> Controller::LeaderUnset(const std::string& service) {
   const absl::StatusOr<int> index = FindService(service);
   if (!index.ok()) return index.status();
-  const absl::Status unpinned = data_plane_.UnpinLeader(service);
+  const absl::Status unpinned = data_plane_->UnpinLeader(service);
   if (!unpinned.ok()) return unpinned;
   return LeaderOf(*index);
 }
@@ -87,7 +93,7 @@ absl::StatusOr<v1::Leader> Controller::LeaderUnset(const std::string& service) {
 absl::StatusOr<v1::BypassReply> Controller::Bypass(const std::string& service, bool on) {
   const absl::StatusOr<int> index = FindService(service);
   if (!index.ok()) return index.status();
-  const absl::Status set = data_plane_.SetBypass(service, on);
+  const absl::Status set = data_plane_->SetBypass(service, on);
   if (!set.ok()) return set;
   v1::BypassReply reply;
   reply.set_service(service);
@@ -96,6 +102,7 @@ absl::StatusOr<v1::BypassReply> Controller::Bypass(const std::string& service, b
 }
 
 absl::StatusOr<v1::DownReply> Controller::Down() {
+  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   if (take_down_ == nullptr) return absl::FailedPreconditionError("the daemon is already going down");
   const TakeDown take_down = std::exchange(take_down_, nullptr);
   v1::DownReply reply;

@@ -25,11 +25,15 @@ class Controller {
   // Takes everything down and returns what could not be removed; then ends the event loop. Called at most once.
   using TakeDown = std::function<std::vector<std::string>()>;
 
-  Controller(const v1::Config& config, const DaemonFacts& facts, DataPlane& data_plane, TakeDown take_down)
-      : config_(config), facts_(facts), data_plane_(data_plane), take_down_(std::move(take_down)) {}
+  Controller(const v1::Config& config, const DaemonFacts& facts, TakeDown take_down)
+      : config_(config), facts_(facts), take_down_(std::move(take_down)) {}
+
+  // From here on questions can be answered; before, they are Unavailable. The servers are started first, so
+  // that a socket or port that is taken is found before anything is made.
+  void Serve(DataPlane& data_plane) { data_plane_ = &data_plane; }
 
   absl::StatusOr<v1::Status> Status();
-  absl::StatusOr<Snapshot> Read() { return data_plane_.Read(/*histograms=*/true); }
+  absl::StatusOr<Snapshot> Read(bool histograms = true);
   // An empty name: all services. NotFound names the services there are.
   absl::StatusOr<v1::LeaderList> LeaderShow(const std::string& service);
   absl::StatusOr<v1::Leader> LeaderSet(const std::string& service, const std::string& backend);
@@ -46,7 +50,7 @@ class Controller {
 
   const v1::Config& config_;
   const DaemonFacts& facts_;
-  DataPlane& data_plane_;
+  DataPlane* data_plane_ = nullptr;
   TakeDown take_down_;
 };
 

@@ -33,10 +33,11 @@ class AdminTest : public testing::Test {
     folder_ = mkdtemp(pattern);
     socket_ = folder_ + "/run/admin.sock";
     loop_ = *EventLoop::Create();
-    controller_ = std::make_unique<Controller>(config_, facts_, fake_, [this] {
+    controller_ = std::make_unique<Controller>(config_, facts_, [this] {
       loop_->Stop();
       return std::vector<std::string>{"link hr0 is busy"};
     });
+    controller_->Serve(fake_);
     auto server = AdminServer::Start(socket_, *loop_, *controller_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -173,6 +174,20 @@ TEST_F(AdminTest, AFileIsNeverReplaced) {
   EXPECT_EQ(stat(file.c_str(), &info), 0);
   EXPECT_EQ(info.st_size, 4);
   unlink(file.c_str());
+}
+
+TEST(Controller, IsUnavailableUntilThereIsADataPlane) {
+  const v1::Config config = FakeConfig();
+  const DaemonFacts facts;
+  Controller controller(config, facts, [] { return std::vector<std::string>(); });
+  EXPECT_EQ(controller.Status().status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(controller.LeaderSet("dns", "b").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(controller.Down().status().code(), absl::StatusCode::kUnavailable);
+  FakeDataPlane fake;
+  controller.Serve(fake);
+  EXPECT_TRUE(controller.Status().ok());
+  EXPECT_TRUE(controller.Down().ok());
+  EXPECT_EQ(controller.Down().status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(AdminClient, NobodyThereIsUnavailable) {

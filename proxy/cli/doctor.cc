@@ -37,7 +37,7 @@ class Doctor {
   void Kernel() {
     for (const net::ProbeResult& probe : net::ProbeKernel()) {
       const bool bad = probe.found == net::Found::kNo && probe.required;
-      const bool unsure = probe.found == net::Found::kUnknown && probe.required;
+      const bool unsure = probe.found == net::Found::kUnknown;
       Add(absl::StrCat("kernel ", probe.name),
           bad      ? "problem"
           : unsure ? "warning"

@@ -91,6 +91,7 @@ class Daemon {
     loop_ = *std::move(loop);
     topology_ = Resolve(config_, KernelNetworkView());
     if (status = topology_.ToStatus(); !status.ok()) return status;
+    if (status = StartServers(); !status.ok()) return status;
     absl::StatusOr<std::unique_ptr<ProxyInstance>> instance = ProxyInstance::Start(config_, topology_, facts_);
     if (!instance.ok()) return instance.status();
     instance_ = *std::move(instance);
@@ -98,9 +99,16 @@ class Daemon {
                                     [this](const std::string& why) { GiveUp(why); });
     if (!guardian.ok()) return guardian.status();
     guardian_ = *std::move(guardian);
-    status = loop_->Watch(signal_fd, [this, signal_fd] { OnSignal(signal_fd); });
-    if (!status.ok()) return status;
-    return Serve();
+    controller_->Serve(instance_->data_plane());
+    return loop_->Watch(signal_fd, [this, signal_fd] { OnSignal(signal_fd); });
+  }
+
+  // After a failed start: questions that came in meanwhile are answered, so that no handler keeps the servers
+  // from ending. The rest goes with the members.
+  void Abandon() {
+    if (loop_ == nullptr) return;
+    loop_->Stop();
+    loop_->Run();
   }
 
   // Returns the exit code.
@@ -123,8 +131,10 @@ class Daemon {
     return RemoveLeftovers(config_.instance());
   }
 
-  absl::Status Serve() {
-    controller_ = std::make_unique<Controller>(config_, facts_, instance_->data_plane(), [this] {
+  // Before anything is made: a taken port or socket is found early, and what gRPC does not survive (it aborts
+  // when it has no descriptors left) leaves nothing behind.
+  absl::Status StartServers() {
+    controller_ = std::make_unique<Controller>(config_, facts_, [this] {
       LogInfo("asked to go down");
       std::vector<std::string> problems = TakeDown();
       loop_->Stop();
@@ -193,6 +203,7 @@ int RunDaemon(const v1::Config& config, const std::string& config_file, Readines
     const bool privilege = absl::IsPermissionDenied(status);
     const int code = privilege ? kExitMissingCapability : kExitFailure;
     LogError(std::string(status.message()));
+    daemon.Abandon();
     readiness.Failed(code, std::string(status.message()));
     return code;
   }

@@ -6,6 +6,9 @@
 
 #include "proxy/daemon/proxy_instance.h"
 
+#include <errno.h>
+#include <fcntl.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +27,7 @@ namespace {
 constexpr uint32_t kClockMtuBytes = 1600;
 
 constexpr int kClockMeasurements = 3;
+constexpr int kReservedDescriptors = 8;
 
 absl::Status Annotate(const absl::Status& status, absl::string_view what) {
   if (status.ok()) return status;
@@ -47,7 +51,8 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Co
                                                                     const Topology& topology,
                                                                     DaemonFacts& facts) {
   std::unique_ptr<ProxyInstance> instance(new ProxyInstance(config, topology));
-  absl::Status status = instance->MakePins();
+  absl::Status status = instance->ReserveDescriptors();
+  if (status.ok()) status = instance->MakePins();
   if (status.ok()) status = instance->MakeLinks();
   if (status.ok()) status = instance->MakeClock(facts);
   if (status.ok()) status = instance->Load();
@@ -64,7 +69,19 @@ ProxyInstance::~ProxyInstance() {
   for (const std::string& problem : TakeDown()) LogError("while taking down: ", problem);
 }
 
-std::vector<std::string> ProxyInstance::TakeDown() { return undo_.Unwind(); }
+std::vector<std::string> ProxyInstance::TakeDown() {
+  reserve_.clear();
+  return undo_.Unwind();
+}
+
+// Undoing takes descriptors too. A start that failed for want of them could otherwise not be undone.
+absl::Status ProxyInstance::ReserveDescriptors() {
+  for (int i = 0; i < kReservedDescriptors; ++i) {
+    reserve_.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!reserve_.back().valid()) return absl::ErrnoToStatus(errno, "reserving descriptors");
+  }
+  return absl::OkStatus();
+}
 
 absl::Status ProxyInstance::MakePins() {
   const auto mounted = net::EnsureBpffs(net::kDefaultBpffs);

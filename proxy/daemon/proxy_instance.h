@@ -21,6 +21,7 @@
 #include "proxy/daemon/undo_stack.h"
 #include "proxy/data_plane/data_plane.h"
 #include "proxy/net/tc_attach.h"
+#include "proxy/net/unique_fd.h"
 
 namespace hedgerow {
 
@@ -55,6 +56,7 @@ class ProxyInstance {
  private:
   ProxyInstance(const v1::Config& config, const Topology& topology) : config_(config), topology_(topology) {}
 
+  absl::Status ReserveDescriptors();
   absl::Status MakePins();
   absl::Status MakeLinks();
   absl::Status MakeClock(DaemonFacts& facts);
@@ -70,6 +72,7 @@ class ProxyInstance {
   std::unique_ptr<DataPlane> data_plane_;
   std::vector<std::unique_ptr<net::Attachment>> attachments_;
   std::vector<net::VipRoute> routes_;
+  std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes
 };
 

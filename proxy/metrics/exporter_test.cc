@@ -62,7 +62,7 @@ std::map<std::string, double> ParsePage(const std::string& answer) {
 
 class ExporterTest : public testing::Test {
  protected:
-  ExporterTest() : runner_([this] { loop_->Run(); }) {}
+  ExporterTest() : runner_([this] { loop_->Run(); }) { controller_.Serve(fake_); }
   ~ExporterTest() override {
     loop_->Stop();
     runner_.join();
@@ -71,7 +71,7 @@ class ExporterTest : public testing::Test {
   DaemonFacts facts_;
   FakeDataPlane fake_;
   std::unique_ptr<EventLoop> loop_ = *EventLoop::Create();
-  Controller controller_{config_, facts_, fake_, nullptr};
+  Controller controller_{config_, facts_, nullptr};
   std::thread runner_;
 };
 
