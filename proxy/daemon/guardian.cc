@@ -96,6 +96,10 @@ void Guardian::OnUplink(const net::WatchEvent& event) {
       last_uplink_gone_ = absl::Now();
     }
   }
+  const std::string address =
+      absl::StrCat(event.address.ToString(), " of ", topology_.uplinks.at(event.ifindex).name);
+  if (event.kind == net::WatchKind::kAddressGone) lost_addresses_.insert(address);
+  if (event.kind == net::WatchKind::kAddressBack) lost_addresses_.erase(address);
   if (event.kind == net::WatchKind::kMtuChanged) {
     const absl::Status status = instance_.FollowMtu();
     if (!status.ok()) LogError(std::string(status.message()));
@@ -171,6 +175,9 @@ void Guardian::UpdateProblems() {
   std::vector<std::string> problems;
   for (const int ifindex : gone_uplinks_) {
     problems.push_back(absl::StrCat("uplink ", topology_.uplinks.at(ifindex).name, " is gone"));
+  }
+  for (const std::string& address : lost_addresses_) {
+    problems.push_back(absl::StrCat("the address ", address, " is gone: replies cannot find their way back"));
   }
   problems.insert(problems.end(), repair_problems_.begin(), repair_problems_.end());
   if (!data_plane_problem_.empty()) problems.push_back(absl::StrCat("the data plane: ", data_plane_problem_));

@@ -68,6 +68,7 @@ class Guardian {
   std::unique_ptr<net::Watcher> watcher_;
   std::vector<std::vector<AnswerWindows>> windows_;  // by service, by backend
   std::set<int> gone_uplinks_;
+  std::set<std::string> lost_addresses_;  // "10.77.0.1 of eth0": clients' packets carry it as their source
   absl::Time last_uplink_gone_ = absl::InfiniteFuture();
   std::vector<std::string> repair_problems_;
   std::string data_plane_problem_;
