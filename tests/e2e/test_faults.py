@@ -5,6 +5,7 @@ left behind."""
 import os
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from deploy.lab import names
 from harness import machine
 from harness.dns import dig, who_answers
-from harness.product import BIN, DNS4, VIP4, VIP6, wait_until
+from harness.product import BIN, DNS4, METRICS, VIP4, VIP6, wait_until
 
 pytestmark = pytest.mark.own
 FAMILIES = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["ipv4", "ipv6"])
@@ -195,7 +196,7 @@ def test_an_ingress_qdisc_of_somebody_else_is_shared_or_refused_by_name(lab, ser
     assert "bpf" in lab.client.run(["tc", "filter", "show", "dev", "eth0", "ingress"]).stdout
 
 
-@pytest.mark.parametrize("dropped", ["net_admin", "bpf"])
+@pytest.mark.parametrize("dropped", ["net_admin", "bpf", "perfmon"])
 def test_without_a_capability_the_message_names_it(lab, servers, product, dropped):
     # CAP_SYS_ADMIN stands in for many others, so it goes as well.
     gone = ",".join(f"-{name}" for name in sorted({dropped, "sys_admin"}))
@@ -233,7 +234,7 @@ def test_a_metrics_port_in_use_is_named(lab, servers, product):
     with lab.client.socket(kind=1) as taken:
         taken.bind(("127.0.0.1", 9464))
         taken.listen()
-        refused(product, product.config(), "127.0.0.1:9464")
+        refused(product, product.config(metrics=METRICS), "127.0.0.1:9464")
 
 
 def test_a_clock_that_is_too_far_off_is_refused_with_both_figures(lab, servers, product):
@@ -246,3 +247,32 @@ def test_a_clock_that_is_too_far_off_is_refused_with_both_figures(lab, servers, 
         product.down()
     else:
         assert "100us" in done.stdout + done.stderr
+
+
+@pytest.fixture
+def bpffs():
+    """A mounted BPF file system, as systemd provides one: mounting it is the only thing that takes CAP_SYS_ADMIN."""
+    if os.path.ismount("/sys/fs/bpf"):
+        yield
+        return
+    subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=True, timeout=10)
+    yield
+    # Another instance on this machine may have come to use it.
+    subprocess.run(["umount", "/sys/fs/bpf"], check=False, timeout=10, capture_output=True)
+
+
+def test_the_capabilities_it_names_are_enough(bpffs, lab, servers, product):
+    caps = "-all,+bpf,+net_admin,+net_raw,+perfmon"
+    wrapper = ["setpriv", f"--bounding-set={caps}", "--inh-caps=-all"]
+    config = product.write(product.config())
+    product.before = machine.take(lab.client, product.instance)
+    daemon = lab.client.popen([*wrapper, BIN / "hedgerowd", "--config", config], log=product.log)
+    wait_until(lambda: product.socket.exists() or daemon.poll() is not None, what="the daemon's start")
+    assert daemon.poll() is None, product.log.read_text()
+    assert who_answers(lab.client, VIP4) == "a"
+    servers["a"].stall()
+    assert who_answers(lab.client, VIP6) == "b"
+    servers["a"].resume()
+    product.admin("down")
+    assert daemon.wait(10) == 0
+    product.check_nothing_left()

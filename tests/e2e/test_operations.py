@@ -7,7 +7,7 @@ import pytest
 
 from harness import identity, machine
 from harness.dns import UdpClient, dig, parse, query, who_answers
-from harness.product import DNS4, DNS6, VIP4, VIP6
+from harness.product import DNS4, DNS6, METRICS, VIP4, VIP6
 
 FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
 
@@ -80,7 +80,8 @@ def test_status_for_people_and_for_programs_say_the_same(lab, proxy):
 
 
 @pytest.mark.own  # metrics count from the start of the daemon
-def test_metrics_are_served_on_loopback_and_agree_with_status(lab, proxy):
+def test_metrics_are_served_on_loopback_and_agree_with_status(lab, servers, product):
+    proxy = product.up(metrics=METRICS)
     for _ in range(4):
         dig(lab.client, VIP4, "www.example.test")
 

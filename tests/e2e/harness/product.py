@@ -25,6 +25,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 BIN = Path(os.environ.get("HEDGEROW_BIN", PROJECT / "build" / "release" / "bin"))
 
 DNS4, DNS6 = "dns4", "dns6"
+METRICS = {"listen": "127.0.0.1:9464"}
 VIP4, VIP6 = VIP_DNS
 RAW4, RAW6 = VIP_RAW
 
@@ -57,6 +58,7 @@ class Product:
             "instance": self.instance,
             "interface": "hr0",
             "admin": {"socket": str(self.socket)},
+            "metrics": {"listen": ""},  # its web server takes a second to stop; METRICS in the tests that want it
             "clock": {"tolerance": "100ms"},  # a machine that is busy with other tests is no reason to fail
             "services": services if services is not None else self.services("dns"),
         }
