@@ -145,14 +145,16 @@ HR_INLINE void hr_fire(const struct hr_visit *visit) {
     return;
   }
   request->fire_ns = request->due_ns;
-  hr_note_attempt(request, &attempt, visit->service_id, visit->service_stats, visit->now_ns);
+  hr_note_attempt(request, &attempt, visit->service, visit->service_id, visit->now_ns);
   if (hr_build(visit->skb, visit->index, attempt.backend_id)) {
-    hr_undo_attempt(request, &attempt, visit->service_stats, HR_REASON_RESCUE_FAILED);
+    hr_undo_attempt(request, &attempt, visit->service_id, visit->service_stats, HR_REASON_RESCUE_FAILED);
   } else if (__sync_fetch_and_add(&request->word, 0) == visit->word) { /* a full barrier: after the bytes were read */
     request->copy_to = attempt.backend_id;
     visit->skb->mark = HR_MARK_RESCUE | HR_MARK_VALUE(visit->index);
     if (bpf_clone_redirect(visit->skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
-      hr_undo_attempt(request, &attempt, visit->service_stats, HR_REASON_RESCUE_FAILED);
+      hr_undo_attempt(request, &attempt, visit->service_id, visit->service_stats, HR_REASON_RESCUE_FAILED);
+    else
+      hr_count_attempt(&attempt, visit->service_stats, visit->now_ns);
   }
   hr_requeue(visit, hr_next_due(visit, request->attempts - 1), 1);
 }
@@ -177,7 +179,11 @@ __weak __attribute__((noinline)) int hr_visit(struct __sk_buff *skb, __u32 index
   word = *(volatile __u64 *)&request->word;
   visit.word = word;
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) {
-    hr_requeue(&visit, visit.now_ns + (1ull << HR_FINE_SHIFT), 1); /* its splitter was interrupted */
+    /* Its splitter was interrupted. Soon again; what is due when is its own business. */
+    if (hr_push_fine(visit.wheel, request, index, visit.now_ns + (1ull << HR_FINE_SHIFT), visit.now_ns)) {
+      request->next = visit.wheel->list;
+      visit.wheel->list = index;
+    }
   } else if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     hr_visit_done(&visit);
   } else if (visit.now_ns >= request->sent_ns + visit.service->deadline_ns) {
@@ -319,14 +325,15 @@ __weak __attribute__((noinline)) int hr_release(struct __sk_buff *skb, __u32 ind
   if (!service || HR_WORD_STATE(word) != HR_STATE_PENDING) return TC_ACT_SHOT;
   attempt = hr_claim_attempt(request, service, service_id, 1, now_ns);
   if (attempt.index == HR_NO_BACKEND) return TC_ACT_SHOT;
-  hr_note_attempt(request, &attempt, service_id, service_stats, now_ns);
+  hr_note_attempt(request, &attempt, service, service_id, now_ns);
   backend = bpf_map_lookup_elem(&backends, &attempt.backend_id);
   /* The bytes are the request's only as long as its word stands. */
   if (!backend || hr_build(skb, index, attempt.backend_id)) {
-    hr_undo_attempt(request, &attempt, service_stats, HR_REASON_RELEASE_FAILED);
+    hr_undo_attempt(request, &attempt, service_id, service_stats, HR_REASON_RELEASE_FAILED);
     return TC_ACT_SHOT;
   }
   if (__sync_fetch_and_add(&request->word, 0) != word) return TC_ACT_SHOT; /* answered meanwhile */
+  hr_count_attempt(&attempt, service_stats, now_ns);
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }

@@ -65,7 +65,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   request = hr_find_request(&key, &reply->reference);
   if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, profile));
-  } else if (!reply->untracked) {
+  } else if (profile->one_datagram && reply->hedged && !reply->untracked) {
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_LATE;
     hr_count(reply->service_stats, HR_LOSERS_DROPPED);
@@ -102,7 +102,8 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
     hr_host_reason(HR_REASON_NO_FLOW);
     return -1;
   }
-  reply->untracked = flow->untracked_ns && reply->now_ns < flow->untracked_ns + HR_FLOW_STAMP_NS + lifetime_ns;
+  reply->untracked = hr_flow_lately(flow->untracked_ns, lifetime_ns, reply->now_ns);
+  reply->hedged = hr_flow_lately(flow->hedged_ns, lifetime_ns, reply->now_ns);
   return 0;
 }
 
@@ -129,6 +130,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   request = hr_find_request(&key, &reply->reference);
   if (!request) return answer;
   word = *(volatile __u64 *)&request->word;
+  if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) return answer;
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) return answer;
   if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     /* About a copy that lost: the client has its answer. */

@@ -47,7 +47,7 @@ HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u
     return;
   }
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, backend->service,
-               0, now_ns);
+               HR_FLOW_HEDGED, now_ns);
   hr_note_send(backend_id, now_ns);
   hr_count(service_stats, HR_FAILOVER_SENDS);
   if (steer->probe) hr_count(service_stats, HR_PROBES);
@@ -84,7 +84,10 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   }
   if (steer.failover & (1u << steer.first)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               !tracking.request, now_ns);
+               !tracking.request                   ? HR_FLOW_UNTRACKED
+               : steer.second != HR_NO_BACKEND ? HR_FLOW_HEDGED
+                                               : HR_FLOW_PLAIN,
+               now_ns);
   if (tracking.request)
     hr_note_send(first_id, now_ns);
   else
@@ -115,10 +118,10 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     backend_id = hr_backend_id(service, steer.probe ? steer.second : steer.first);
     if (steer.probe) hr_count(service_stats, HR_PROBES);
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 0, now_ns);
+                 HR_FLOW_PLAIN, now_ns);
   }
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
-               0, now_ns);
+               HR_FLOW_PLAIN, now_ns);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }

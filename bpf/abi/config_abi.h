@@ -39,7 +39,8 @@ struct hr_profile {
   __u8 echo; /* enum hr_echo */
   __u16 request_min_bytes; /* UDP payload */
   __u16 reply_min_bytes;   /* UDP payload */
-  __u16 pad;
+  __u8 one_datagram;       /* a reply is never more than one datagram */
+  __u8 pad;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_profile) == 48, "hr_profile is 48 bytes");
 

@@ -70,7 +70,7 @@ enum hr_reason {
   HR_REASON_LOSER_FRAGMENT = 35,
   HR_REASON_SINK = 36,        /* reached the end of the proxy interface: to a VIP, but to no service */
   HR_REASON_CLOCK_STALE = 37, /* a lap of an older epoch, or a packet on the clock's link that is not ours */
-  HR_REASON_LATE = 39,        /* an answer to nothing that waits or lingers: a loser later than the linger */
+  HR_REASON_LATE = 39,        /* an answer to nothing that waits or lingers: a loser, later than the linger */
   HR_REASON_SEND_FAILED = 38, /* a rewritten packet could not be sent on */
   /* Why a packet was left untouched. */
   HR_REASON_NO_FLOW = 48,           /* from a backend, but to nobody who asked through the proxy */

@@ -35,6 +35,7 @@ struct hr_reply {
   __u32 backend_id;
   __u32 index; /* of the backend within the service */
   __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
+  __u32 hedged;    /* and requests for which more than one backend was asked */
 };
 
 HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, __u64 *reference) {
@@ -227,6 +228,10 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     return answer;
   }
   if (!(HR_SENT(request->marks) & bit)) {
+    if (reply->untracked) { /* an untracked request with the same key went there */
+      answer.request = 0;
+      return answer;
+    }
     /* Nothing was sent there: forged, or meant for an older request with this key. It decides nothing. */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;

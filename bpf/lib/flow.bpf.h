@@ -43,20 +43,30 @@ HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_n
   return flow;
 }
 
+enum hr_flow_event { HR_FLOW_PLAIN, HR_FLOW_UNTRACKED, HR_FLOW_HEDGED };
+
+/* Has this happened on the flow so lately that an answer to it may still come? */
+HR_INLINE int hr_flow_lately(__u64 event_ns, __u64 lifetime_ns, __u64 now_ns) {
+  return event_ns && now_ns < event_ns + HR_FLOW_STAMP_NS + lifetime_ns;
+}
+
 /* Notes that the client may receive from the backend; cheap when the flow is known. */
 HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
-                            __u32 value, int untracked, __u64 now_ns) {
+                            __u32 value, enum hr_flow_event event, __u64 now_ns) {
   struct hr_flow_key key;
   struct hr_flow *known;
-  struct hr_flow fresh = {.seen_ns = now_ns, .untracked_ns = untracked ? now_ns : 0, .id = value};
+  struct hr_flow fresh = {.seen_ns = now_ns, .id = value};
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
   known = bpf_map_lookup_elem(&flows, &key);
   if (known && known->id == value) {
     if (now_ns > known->seen_ns + HR_FLOW_STAMP_NS) known->seen_ns = now_ns;
-    if (untracked && now_ns > known->untracked_ns + HR_FLOW_STAMP_NS) known->untracked_ns = now_ns;
+    if (event == HR_FLOW_UNTRACKED && now_ns > known->untracked_ns + HR_FLOW_STAMP_NS) known->untracked_ns = now_ns;
+    if (event == HR_FLOW_HEDGED && now_ns > known->hedged_ns + HR_FLOW_STAMP_NS) known->hedged_ns = now_ns;
     return;
   }
+  if (event == HR_FLOW_UNTRACKED) fresh.untracked_ns = now_ns;
+  if (event == HR_FLOW_HEDGED) fresh.hedged_ns = now_ns;
   if (bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY)) hr_host_reason(HR_REASON_FLOW_FAILED);
 }
 

@@ -176,24 +176,32 @@ HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const s
 }
 
 /* Notes an attempt before it is sent, so that its answer finds everything in place. */
-HR_INLINE void hr_note_attempt(struct hr_request *request, const struct hr_attempt *attempt, __u32 service_id,
-                               struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE void hr_note_attempt(struct hr_request *request, const struct hr_attempt *attempt,
+                               const struct hr_service *service, __u32 service_id, __u64 now_ns) {
   __u32 bit = 1u << (attempt->index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
   __sync_fetch_and_or(&request->marks, HR_MARKS_SENT(bit) | (attempt->failover ? HR_MARKS_FAILOVER(bit) : 0));
-  hr_count(service_stats, attempt->failover ? HR_FAILOVER_SENDS : HR_HEDGES);
+  /* Either may be the loser. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
-               service_id, 0, now_ns);
+               service_id, HR_FLOW_HEDGED, now_ns);
+  hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY,
+               hr_backend_id(service, request->first), service_id, HR_FLOW_HEDGED, now_ns);
+}
+
+/* It is on its way. */
+HR_INLINE void hr_count_attempt(const struct hr_attempt *attempt, struct hr_stats *service_stats, __u64 now_ns) {
+  hr_count(service_stats, attempt->failover ? HR_FAILOVER_SENDS : HR_HEDGES);
   hr_note_send(attempt->backend_id, now_ns);
 }
 
 /* The kernel would not build or send it: the attempt is open again, and nobody waits for that backend. */
-HR_INLINE void hr_undo_attempt(struct hr_request *request, const struct hr_attempt *attempt,
+HR_INLINE void hr_undo_attempt(struct hr_request *request, const struct hr_attempt *attempt, __u32 service_id,
                                struct hr_stats *service_stats, __u32 reason) {
   __u32 bit = 1u << (attempt->index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
   __sync_fetch_and_and(&request->marks, ~(HR_MARKS_SENT(bit) | HR_MARKS_FAILOVER(bit)));
   __sync_fetch_and_sub(&request->attempts, 1);
+  if (!attempt->failover) hr_budget_refund(service_id);
   hr_reason(service_stats, reason);
 }
 

@@ -139,6 +139,8 @@ class PacketTest : public ::testing::Test {
   KernelDataPlane& plane() { return *loaded_->plane; }
   proxy_bpf* skeleton() { return loaded_->plane->skeleton(); }
   RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
+  // Without looking at the counters; may be called from many threads.
+  RunResult RunUncounted(bpf_program* program, const Bytes& packet, const RunContext& context);
   StateView View();
   static uint64_t NowNs();
   static uint32_t StateMapEntries(bpf_map* map);
@@ -153,7 +155,6 @@ class PacketTest : public ::testing::Test {
   void Reset();
   Changes CountersByName();
   Changes Since(const Changes& before);
-  RunResult RunUncounted(bpf_program* program, const Bytes& packet, const RunContext& context);
 
   std::shared_ptr<LoadedPlane> loaded_;
 };

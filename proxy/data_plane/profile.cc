@@ -19,6 +19,7 @@ hr_profile DnsProfile() {
   profile.nack_rules[1] = {3, 0x0f, 5};  // REFUSED
   profile.nack_rule_count = 2;
   profile.echo = HR_ECHO_DNS_QUESTION;
+  profile.one_datagram = 1;
   profile.request_min_bytes = 12;
   profile.reply_min_bytes = 12;
   return profile;

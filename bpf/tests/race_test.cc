@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// All programs at once on all CPUs, over few keys, few places and short times, so that everything meets everything:
+// takeovers, retransmissions, nacks and their releases, expiry, laps. Afterwards nothing may be lost, twice, or counted
+// wrongly. The schedule is the machine's; a failure says with which seed the threads drew their steps.
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/test_links.h"
+#include "proxy.skel.h"
+
+namespace hedgerow::packets {
+namespace {
+
+constexpr int kThreads = 4;
+constexpr auto kDuration = std::chrono::milliseconds(1500);
+
+class RaceTest : public PacketTest {
+ protected:
+  void Step(std::mt19937& random) {
+    const auto id = static_cast<uint16_t>(random() % ids_);
+    const char* backend = random() % 2 ? kA4 : kB4;
+    const char* name = random() % 4 ? "www.example.org" : "other.example.org";
+    const TestLinks& links = TestLinks::Get();
+    const auto& programs = skeleton()->progs;
+    switch (random() % 8) {
+      case 0:
+      case 1:
+      case 2:
+        RunUncounted(programs.hr_splitter, DnsRequest4(id, name), {.ifindex = links.proxy.ifindex});
+        break;
+      case 3:
+      case 4:
+        RunUncounted(programs.hr_reply, DnsReply4(id, backend, 0, name), {.ifindex = links.uplink.ifindex});
+        break;
+      case 5: {
+        const RunResult nack = RunUncounted(programs.hr_reply, DnsReply4(id, backend, 2, name),
+                                            {.mark = 1, .ifindex = links.uplink.ifindex});
+        if (HR_MARK_KIND(nack.mark) == HR_MARK_RELEASE)
+          RunUncounted(programs.hr_clock, nack.packet, {.mark = nack.mark, .ifindex = links.clock_in.ifindex});
+        break;
+      }
+      default:
+        RunUncounted(programs.hr_clock, Bytes(60),
+                     {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
+    }
+  }
+
+  void RunAll(uint32_t seed) {
+    std::atomic<bool> stop = false;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i)
+      threads.emplace_back([&, i] {
+        std::mt19937 random(seed + static_cast<uint32_t>(i));
+        while (!stop) Step(random);
+      });
+    std::this_thread::sleep_for(kDuration);
+    stop = true;
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  // Deadlines and lingers pass, and nothing is left.
+  void ExpectRest() {
+    for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
+      usleep(5000);
+      VisitAll();
+    }
+    EXPECT_EQ(Wheel().nodes, 0u);
+  }
+
+  uint16_t ids_ = 48;
+};
+
+TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
+  volatile hr_service& service = ServiceConfig(kDns4Service);
+  service.delay_ns = 300'000;
+  service.deadline_ns = 3 * kMillisecond;
+  service.linger_ns = 2 * kMillisecond;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  RunAll(seed);
+  const StateView busy = View();
+  EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
+  // Every kind of end was met, or the test has tested nothing.
+  const hr_stats& stats = busy.services[kDns4Service].stats;
+  for (const int counter : {HR_WON_BY_FIRST, HR_WON_BY_RESCUE, HR_UNANSWERED, HR_SUPERSEDED, HR_PASSED_THROUGH})
+    EXPECT_GT(stats.counters[counter], 0u) << counter;
+  EXPECT_GT(stats.reasons[HR_REASON_RETRANSMISSION], 0u);
+  // At rest everything is free again.
+  ExpectRest();
+}
+
+TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {
+  ids_ = 2000;
+  volatile hr_service& service = ServiceConfig(kDns4Service);
+  service.delay_ns = 100'000;
+  service.deadline_ns = 2 * kMillisecond;
+  service.linger_ns = 1 * kMillisecond;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  RunAll(seed);
+  EXPECT_THAT(BrokenInvariants(View()), IsEmpty());
+  ExpectRest();
+}
+
+}  // namespace
+}  // namespace hedgerow::packets
