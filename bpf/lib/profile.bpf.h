@@ -51,8 +51,11 @@ HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload paylo
   __u32 offset = field->offset;
 
   if (offset + length > payload.bytes) return -1;
+  length--; /* one comparison for both bounds: 6.1's verifier learns nothing from `length == 0` */
   asm volatile("" : "+r"(length)); /* keeps clang from comparing a copy, whose bound the verifier would not see */
-  if (length > HR_CORRELATION_BYTES || length == 0) return -1;
+  if (length >= HR_CORRELATION_BYTES) return -1;
+  asm volatile("" : "+r"(length));
+  length++;
   return bpf_skb_load_bytes(skb, payload.offset + offset, correlation, length) ? -1 : 0;
 }
 

@@ -52,13 +52,12 @@ __weak __attribute__((noinline)) __u64 hr_find_in_set(const struct hr_request_ke
 }
 
 /* Replaces one reference of a set by another (0: any empty place; to 0: removal). -1 when it is not there. */
-HR_INLINE int hr_swap_in_set(__u32 set_index, __u64 from, __u64 to) {
+__weak __attribute__((noinline)) int hr_swap_in_set(__u32 set_index, __u64 from, __u64 to) {
   struct hr_scoreboard_set *set = bpf_map_lookup_elem(&scoreboard, &set_index);
 
   if (!set) return -1;
   for (__u32 i = 0; i < HR_SET_WAYS; i++) {
-    if (*(volatile __u64 *)&set->ways[i] != from) continue;
-    if (__sync_val_compare_and_swap(&set->ways[i], from, to) == from) return 0;
+    if (*(volatile __u64 *)&set->ways[i] == from && __sync_val_compare_and_swap(&set->ways[i], from, to) == from) return 0;
   }
   return -1;
 }
