@@ -38,8 +38,9 @@ struct hr_scoreboard_set {
 #define HR_REFERENCE_GENERATION(reference) ((__u32)((reference) >> 32))
 
 /*
- * A stack of free indices: the last one given back is the first one taken, since its memory is still in cache. The
- * link is the element's own (`next`). The tag changes with every push and pop, so that a head that comes back with
+ * A stack of free indices: the last one given back is the first one taken, since its memory is still in cache. A
+ * request's link is its own `next`; a pool slot's stands in `parked_links`, so that the clock's CPU, which gives slots
+ * back, does not take the slot's cache line away from the splitter's. The tag changes with every push and pop, so that a head that comes back with
  * another element below it is noticed (no ABA).
  */
 struct hr_free_list {
@@ -115,10 +116,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache line
 #define HR_PARKED_L4_BYTES 1496
 #define HR_PARKED_BYTES 1500 /* largest layer 3 packet that is parked */
 struct hr_parked {
-  union {
-    __u8 l3[HR_PARKED_L3_BYTES]; /* IPv6 header, or 20 bytes of nothing and an IPv4 header; as the client sent it */
-    __u32 next;                  /* while it is free */
-  };
+  __u8 l3[HR_PARKED_L3_BYTES]; /* IPv6 header, or 20 bytes of nothing and an IPv4 header; as the client sent it */
   __u8 l4[HR_PARKED_L4_BYTES]; /* UDP header and payload, zero-padded to 4 bytes */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");

@@ -15,8 +15,7 @@ HR_INLINE __u32 *hr_free_link(enum hr_free_list_id id, __u32 index) {
     struct hr_request *request = bpf_map_lookup_elem(&requests, &index);
     return request ? &request->next : 0;
   }
-  struct hr_parked *parked = bpf_map_lookup_elem(&pool, &index);
-  return parked ? &parked->next : 0;
+  return bpf_map_lookup_elem(&parked_links, &index);
 }
 
 HR_INLINE __u64 hr_free_head(__u64 old, __u32 index) { return (((old >> 32) + 1) << 32) | index; }

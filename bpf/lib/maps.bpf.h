@@ -119,6 +119,13 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1); /* limits.parked + 1 */
+  __type(key, __u32);
+  __type(value, __u32);
+} parked_links SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, 1);
   __uint(map_flags, BPF_F_MMAPABLE);
   __type(key, __u32);

@@ -105,6 +105,7 @@ void KernelDataPlane::SetSizes() {
   bpf_map__set_max_entries(maps.scoreboard, HR_HOT_SETS + ColdSets(spec_.max_requests));
   bpf_map__set_max_entries(maps.requests, spec_.max_requests + 1);
   bpf_map__set_max_entries(maps.pool, spec_.max_parked + 1);
+  bpf_map__set_max_entries(maps.parked_links, spec_.max_parked + 1);
   bpf_map__set_max_entries(maps.flows, spec_.max_flows);
   bpf_map__set_max_entries(maps.fragments, spec_.max_fragments);
   bpf_map__set_max_entries(maps.service_histograms, static_cast<uint32_t>(spec_.services.size()) * HR_SERVICE_HISTOGRAMS);
