@@ -63,9 +63,7 @@ std::vector<uint32_t> ReadFreeList(proxy_bpf* skeleton, hr_free_list_id id) {
       EXPECT_TRUE(LookUpElement(elements, &index, &request).ok());
       index = request.next;
     } else {
-      hr_parked parked{};
-      EXPECT_TRUE(LookUpElement(elements, &index, &parked).ok());
-      index = parked.next;
+      EXPECT_TRUE(LookUpElement(skeleton->maps.parked_links, &index, &index).ok());
     }
   }
   return values;

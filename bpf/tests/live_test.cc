@@ -270,7 +270,10 @@ TEST_F(LiveTest, ARoutersPathMtuReachesTheClientPastStrictFiltering) {
   client.Send(Pattern(1200, 1));
   const std::vector<Bytes> sent = Leaving(client.port(), 1);
   ASSERT_EQ(sent.size(), 1u);
-  ASSERT_TRUE(wire_->Send(PacketBuilder(kRouter4, kClient4).IcmpError(3, 4, Layer3(sent[0]), 1111).Build()));
+  Bytes error = PacketBuilder(kRouter4, kClient4).IcmpError(3, 4, Layer3(sent[0]), 1111).Build();
+  const net::MacAddress& mac = TestLinks::Get().uplink.mac;  // it stays on the uplink: it must be for this host
+  std::copy(mac.begin(), mac.end(), error.begin());
+  ASSERT_TRUE(wire_->Send(error));
   int mtu = 0;
   for (int i = 0; i < kPatienceMs / 10 && mtu != 1111; ++i) {
     usleep(10'000);

@@ -11,7 +11,6 @@
 namespace hedgerow::packets {
 namespace {
 
-using ::testing::Contains;
 using ::testing::Pair;
 
 class ReplyTest : public PacketTest {
@@ -114,6 +113,15 @@ TEST_F(ReplyTest, AllDatagramsOfTheWinnerPass) {
     EXPECT_EQ(Read(run.packet).source, kDns4);
     EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.replies", 1)));
   }
+}
+
+TEST_F(ReplyTest, TheOnlyBackendAskedMayAnswerInManyDatagramsAsLongAsItLikes) {
+  Ask(1);
+  EXPECT_EQ(Answer(1, kA4).verdict, kRedirected);
+  VisitAll();  // its due time comes: nobody else was asked, nobody can lose
+  const RunResult run = Answer(1, kA4, {43});
+  EXPECT_EQ(run.verdict, kRedirected) << "the winner's second datagram";
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("raw4.replies", 1), Pair("raw4.replies_untracked", 1)));
 }
 
 TEST_F(ReplyTest, FragmentsFollowTheirFirstToTheClient) {
@@ -227,6 +235,15 @@ TEST_F(ReplyTest, ABackendThatWasNotAskedDecidesNothing) {
   const RunResult run = Reply(DnsReply4(2, kB4));  // forged, or for an older life of the key
   EXPECT_EQ(run.verdict, kDropped);
   EXPECT_EQ(StateOf(FindDns(2)), HR_STATE_PENDING);
+}
+
+TEST_F(ReplyTest, AnUntrackedRequestsAnswerPassesAnOlderEntryOfItsKey) {
+  Split(DnsRequest4(1));
+  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().PinLeader("dns4", "b").ok());
+  Split(DnsRequest4(1, "other.example.org"));
+  EXPECT_EQ(Reply(DnsReply4(1, kB4, 0, "other.example.org")).verdict, kRedirected);
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING) << "it was not its answer";
 }
 
 TEST_F(ReplyTest, ALateAnswerAfterTheDeadlineStillReachesTheClientOnce) {

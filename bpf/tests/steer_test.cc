@@ -224,5 +224,18 @@ TEST_F(SteerTest, AHedgePaysOneTokenAndAnEmptyBucketRefuses) {
   Clones(HR_MARK_RESCUE, 1);
 }
 
+TEST_F(SteerTest, AHedgeThatFailsCostsNothing) {
+  Ask(1);
+  const uint32_t request = FindDns(1);
+  ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
+  const Changes failed = FireNow(request);
+  ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
+  EXPECT_EQ(failed, (Changes{{"dns4:rescue_failed", 1}})) << "no hedge is counted";
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 1'000'000) << "nothing was sent";
+  EXPECT_EQ(SentTo(request), 0b01u);
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4.hedges", 1}}));
+  Clones(HR_MARK_RESCUE, 1);
+}
+
 }  // namespace
 }  // namespace hedgerow::packets
