@@ -82,6 +82,22 @@ def test_a_late_loser_never_reaches_the_client(lab, servers, proxy, vip, service
 
 
 @FAMILIES
+def test_a_loser_later_than_the_linger_does_not_reach_the_client_either(lab, servers, product, vip, service):
+    """Nothing remembers the request any more; the flow remembers that more than one replica was asked."""
+    product.up(services=product.services("dns", linger="100ms"))
+    with Capture(lab.client, "eth0") as wire, UdpClient(lab.client, vip) as client:
+        servers["a"].stall()
+        for query_id in range(5):
+            assert client.ask(query_id, "www.example.test") is not None
+        wait_until(lambda: product.status()["maps"]["requests"]["used"] == 0, what="the linger's end")
+        servers["a"].resume()
+        assert client.receive_all(quiet_s=0.4) == []
+        leader = (lab.replica("a").ipv4, lab.replica("a").ipv6)
+        late = [d for d in wire.datagrams() if d.source in leader and d.source_port == 53 and not d.outgoing]
+    assert late  # they did come by the wire
+
+
+@FAMILIES
 def test_with_both_replicas_dead_the_client_is_told_at_once_in_the_vips_name(lab, servers, proxy, vip, service):
     servers["a"].kill()
     servers["b"].kill()

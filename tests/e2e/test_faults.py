@@ -36,6 +36,15 @@ def refused(product, config, *words: str, wrapper: tuple[str, ...] = ()) -> str:
     return texts[-1]
 
 
+def wait_until_ready(product, daemon) -> None:
+    """A daemon in the foreground: its socket is there early, it answers when it serves."""
+    def serves() -> bool:
+        assert daemon.poll() is None, product.log.read_text()
+        return product.admin("status", check=False).returncode == 0
+
+    wait_until(serves, timeout_s=15, what="the daemon's start")
+
+
 # -- while it runs ---------------------------------------------------------------------------------------------
 
 
@@ -77,7 +86,7 @@ def test_without_any_uplink_the_daemon_ends_by_itself_with_an_error_and_leaves_n
     config = product.write(product.config())
     product.before = machine.take(lab.client, product.instance)
     daemon = lab.client.popen([BIN / "hedgerowd", "--config", config], log=product.log)
-    wait_until(product.socket.exists, what="the daemon's socket")
+    wait_until_ready(product, daemon)
     lab.unplug("client")
     assert daemon.wait(20) > 0
     assert "eth0" in product.log.read_text()
@@ -88,7 +97,7 @@ def test_a_proxy_interface_that_somebody_deletes_ends_the_daemon_with_an_error_a
     config = product.write(product.config())
     product.before = machine.take(lab.client, product.instance)
     daemon = lab.client.popen([BIN / "hedgerowd", "--config", config], log=product.log)
-    wait_until(product.socket.exists, what="the daemon's socket")
+    wait_until_ready(product, daemon)
     lab.client.run(["ip", "link", "delete", "hr0"])
     assert daemon.wait(10) > 0
     assert "hr0" in product.log.read_text()
@@ -267,8 +276,7 @@ def test_the_capabilities_it_names_are_enough(bpffs, lab, servers, product):
     config = product.write(product.config())
     product.before = machine.take(lab.client, product.instance)
     daemon = lab.client.popen([*wrapper, BIN / "hedgerowd", "--config", config], log=product.log)
-    wait_until(lambda: product.socket.exists() or daemon.poll() is not None, what="the daemon's start")
-    assert daemon.poll() is None, product.log.read_text()
+    wait_until_ready(product, daemon)
     assert who_answers(lab.client, VIP4) == "a"
     servers["a"].stall()
     assert who_answers(lab.client, VIP6) == "b"

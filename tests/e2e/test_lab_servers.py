@@ -68,7 +68,8 @@ def test_a_server_that_cannot_start_says_why(lab):
 @pytest.mark.parametrize("ipv6", [False, True], ids=["ipv4", "ipv6"])
 def test_the_benchmarks_servers_answer_and_the_stalling_one_stalls_as_told(lab, ipv6):
     replica = lab.replica("a")
-    with EchoLoadServer(replica, 9001, ipv6=ipv6) as echo, StallServer(replica, 9002, ipv6=ipv6, stall="300ms") as stall:
+    with (EchoLoadServer(replica, 9001, ipv6=ipv6) as echo,
+          StallServer(replica, 9002, ipv6=ipv6, stall="300ms") as stall):
         assert round_trip(lab.client, echo.address, 9001, b"any bytes") == b"any bytes"
         well, ill = (number.to_bytes(4, "little") for number in (50, 1))  # id % 100 < 2 stalls at first sight
         assert round_trip(lab.client, stall.address, 9002, well, timeout_s=0.2) == well
