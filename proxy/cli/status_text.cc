@@ -57,13 +57,22 @@ std::string Outcomes(const v1::ServiceStatus& service) {
   return absl::StrJoin(words, ", ");
 }
 
+// The state "standby" (requests go to a standby) would read badly beside the role of the same name.
+std::string Health(const std::string& state) { return state == "standby" ? "silent" : state; }
+
+std::string LeaderState(const std::string& state) {
+  if (state == "suspect") return "SUSPECT (silent; requests go to both)";
+  if (state == "standby") return "SILENT (requests go to a standby)";
+  return state;
+}
+
 void Backends(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
                         "state", "sent", "won", "p50", "p99");
   for (const v1::BackendStatus& backend : service.backends()) {
     const bool seen = backend.answer_ns().count() > 0;
     absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10d %10d %9s %9s\n", backend.name(),
-                          Endpoint(backend.address(), backend.port()), backend.role(), backend.health(),
+                          Endpoint(backend.address(), backend.port()), backend.role(), Health(backend.health()),
                           backend.sent(), backend.won(), seen ? Duration(backend.answer_ns().p50()) : "-",
                           seen ? Duration(backend.answer_ns().p99()) : "-");
   }
@@ -72,7 +81,7 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
 void Service(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppend(&out, "\n", service.name(), "  ", Endpoint(service.vip(), service.port()), "  ",
                   service.profile(), "  leader ", service.leader(), service.pinned() ? " (pinned)" : "", ", ",
-                  service.state(), service.bypass() ? ", BYPASSED: no hedging" : "", "\n");
+                  LeaderState(service.state()), service.bypass() ? ", BYPASSED: no hedging" : "", "\n");
   absl::StrAppend(&out, "  requests     ", service.requests());
   if (service.requests() > 0) absl::StrAppend(&out, ": ", Outcomes(service));
   if (!service.identity_ok()) absl::StrAppend(&out, "  (not all accounted for; exact only at rest)");

@@ -55,8 +55,17 @@ TEST(StatusText, SaysWhatIsWrong) {
   status.mutable_services(0)->set_identity_ok(false);
   const std::string text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("PROBLEM: uplink eth1 is gone"));
-  EXPECT_THAT(text, HasSubstr("leader a (pinned), suspect, BYPASSED"));
+  EXPECT_THAT(text, HasSubstr("leader a (pinned), SUSPECT (silent; requests go to both), BYPASSED"));
   EXPECT_THAT(text, HasSubstr("not all accounted for"));
+}
+
+TEST(StatusText, ASilentLeaderIsNotCalledAStandby) {
+  v1::Status status = Sample();
+  status.mutable_services(0)->set_state("standby");
+  status.mutable_services(0)->mutable_backends(0)->set_health("standby");
+  const std::string text = StatusText(status);
+  EXPECT_THAT(text, HasSubstr("leader a, SILENT (requests go to a standby)"));
+  EXPECT_THAT(text, testing::ContainsRegex("10.77.0.11:53 +leader +silent"));
 }
 
 TEST(AgeText, ShowsTwoUnits) {
