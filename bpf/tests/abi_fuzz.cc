@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// libFuzzer target for what bpf/abi computes: histogram buckets, a request's word and the scoreboard's references. They
-// compile natively and for BPF alike; whatever goes in, they must be inverse to each other and stay in bounds.
+// libFuzzer target for what bpf/abi computes: histogram buckets, a request's word and the scoreboard's
+// references. They compile natively and for BPF alike; whatever goes in, they must be inverse to each other and
+// stay in bounds.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -46,8 +47,8 @@ void CheckReference(uint32_t generation, uint32_t tag, uint32_t request) {
 }
 
 void CheckMarks(uint8_t sent, uint8_t answered, uint8_t refused, uint8_t failover) {
-  const uint32_t marks =
-      HR_MARKS_SENT(sent) | HR_MARKS_ANSWERED(answered) | HR_MARKS_REFUSED(refused) | HR_MARKS_FAILOVER(failover);
+  const uint32_t marks = HR_MARKS_SENT(sent) | HR_MARKS_ANSWERED(answered) | HR_MARKS_REFUSED(refused) |
+                         HR_MARKS_FAILOVER(failover);
   Require(HR_SENT(marks) == sent && HR_ANSWERED(marks) == answered);
   Require(HR_REFUSED(marks) == refused && HR_FAILOVER(marks) == failover);
 }

@@ -2,7 +2,8 @@
 //
 // The Internet checksum (RFC 1071) as the packet tests need it: to build packets, and to judge what the kernel
 // programs made of them. Written independently of the code under test: whole packets are summed anew, byte by
-// byte, and nothing is updated incrementally. Called by packet.cc and by every test that looks at an output packet.
+// byte, and nothing is updated incrementally. Called by packet.cc and by every test that looks at an output
+// packet.
 #ifndef HEDGEROW_BPF_TESTS_CHECKSUM_H_
 #define HEDGEROW_BPF_TESTS_CHECKSUM_H_
 
@@ -21,8 +22,8 @@ uint32_t PseudoHeaderSum(std::span<const uint8_t> source, std::span<const uint8_
                          uint8_t protocol);
 
 // "" when every checksum of the frame is complete and right: the IPv4 header's and that of UDP, TCP, ICMP or
-// ICMPv6. Otherwise what is wrong, with both values. A UDP checksum of 0 means "none" and is right over IPv4 only.
-// Fragments are judged by their IPv4 header alone. What cannot be parsed is wrong.
+// ICMPv6. Otherwise what is wrong, with both values. A UDP checksum of 0 means "none" and is right over IPv4
+// only. Fragments are judged by their IPv4 header alone. What cannot be parsed is wrong.
 std::string ChecksumFault(std::span<const uint8_t> frame);
 
 // The same for the IPv4 header of a packet quoted by an ICMP error (the rest of a quotation may be cut off).

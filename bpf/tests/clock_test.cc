@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// CLOCK: what a lap does with what is due (rescue, expiry, removal after the linger), who dies (stale epochs, unknown
-// marks), when it rests, and what it sends on. The bytes and checksums of rescues are in rescue_test.cc.
+// CLOCK: what a lap does with what is due (rescue, expiry, removal after the linger), who dies (stale epochs,
+// unknown marks), when it rests, and what it sends on. The bytes and checksums of rescues are in
+// rescue_test.cc.
 #include <unistd.h>
 
 #include "bpf/tests/checksum.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// CONTROL and WATCHDOG: the leader map changes in the order (cluster epoch, term, sequence) and by nothing else, pins
-// survive publications, and a clock that lost its packet while nobody sends is started again.
+// CONTROL and WATCHDOG: the leader map changes in the order (cluster epoch, term, sequence) and by nothing
+// else, pins survive publications, and a clock that lost its packet while nobody sends is started again.
 #include <cstring>
 
 #include "bpf/tests/kernel_fixture.h"
@@ -92,8 +92,9 @@ TEST_F(ControlTest, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(Publish(0, 1, 1, 0, 63), HR_CONTROL_INVALID) << "no such service";
   EXPECT_EQ(Publish(0, 1, 1, 0, HR_MAX_SERVICES), HR_CONTROL_INVALID);
   EXPECT_EQ(Change(99, 0), HR_CONTROL_INVALID);
-  EXPECT_EQ(Run(skeleton()->progs.hr_control, Bytes(kEthernetBytes + sizeof(hr_control_request) - 1), {}).verdict,
-            HR_CONTROL_INVALID)
+  EXPECT_EQ(
+      Run(skeleton()->progs.hr_control, Bytes(kEthernetBytes + sizeof(hr_control_request) - 1), {}).verdict,
+      HR_CONTROL_INVALID)
       << "cut short";
   EXPECT_EQ(Leader().leader, 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// REPLY, ICMP errors about packets that went out in a VIP's name: a port unreachable is the fastest nack; whatever reaches
-// the client is about client -> VIP, with right checksums outside and inside.
+// REPLY, ICMP errors about packets that went out in a VIP's name: a port unreachable is the fastest nack;
+// whatever reaches the client is about client -> VIP, with right checksums outside and inside.
 #include <netinet/in.h>
 
 #include "bpf/tests/checksum.h"
@@ -137,8 +137,8 @@ TEST_F(IcmpTest, OtherErrorsOfTheBackendAreTranslated) {
   EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
 }
 
-// A router's error keeps its source; no route leads there through the proxy interface, so that strict reverse-path
-// filtering would drop it there: it goes on where it came in.
+// A router's error keeps its source; no route leads there through the proxy interface, so that strict
+// reverse-path filtering would drop it there: it goes on where it came in.
 TEST_F(IcmpTest, ARoutersErrorIsTranslatedInPlace) {
   Split(DnsRequest4(1));
   const RunResult run4 =
@@ -179,7 +179,8 @@ TEST_F(IcmpTest, ErrorsAboutOthersTrafficStayUntouched) {
       {"another client port",
        Unreachable4(kA4, Quote(PacketBuilder(kClient4, kA4).Udp(40001, 53, DnsQuery(1, "www.example.org"))))},
       {"no backend", Unreachable4("10.77.0.99", Quote(Sent4("10.77.0.99")))},
-      {"an echo request quoted", Unreachable4(kA4, Quote(PacketBuilder(kClient4, kA4).Echo(false, 1, Text("x"))))},
+      {"an echo request quoted",
+       Unreachable4(kA4, Quote(PacketBuilder(kClient4, kA4).Echo(false, 1, Text("x"))))},
       {"a quotation of 20 bytes", Unreachable4(kA4, Quote(Sent4(kA4), 20))},
       {"no quotation", Unreachable4(kA4, {})},
       {"an echo reply", PacketBuilder(kA4, kClient4).Echo(true, 1, Text("x")).Build()},

@@ -27,10 +27,12 @@ void CheckIdentity(const StateView& state, Faults& faults) {
       ended += stats.counters[counter];
     if (stats.counters[HR_REQUESTS] != ended)
       faults.push_back(absl::StrCat("identity: service ", state.services[i].name, " counted ",
-                                    stats.counters[HR_REQUESTS], " requests, but ", ended, " ended or are in flight"));
+                                    stats.counters[HR_REQUESTS], " requests, but ", ended,
+                                    " ended or are in flight"));
     // Every untracked request has exactly one reason.
     uint64_t reasons = 0;
-    for (int reason = HR_REASON_BYPASS; reason < HR_REASON_NO_BUDGET; ++reason) reasons += stats.reasons[reason];
+    for (int reason = HR_REASON_BYPASS; reason < HR_REASON_NO_BUDGET; ++reason)
+      reasons += stats.reasons[reason];
     if (stats.counters[HR_PASSED_THROUGH] != reasons)
       faults.push_back(absl::StrCat("reasons: service ", state.services[i].name, " passed ",
                                     stats.counters[HR_PASSED_THROUGH], " through for ", reasons, " reasons"));
@@ -38,8 +40,8 @@ void CheckIdentity(const StateView& state, Faults& faults) {
 }
 
 // Walks one stack of the wheel; every request of it is seen exactly once in all of them.
-void Walk(const StateView& state, uint32_t head, const std::string& place, std::map<uint32_t, std::string>& seen,
-          Faults& faults) {
+void Walk(const StateView& state, uint32_t head, const std::string& place,
+          std::map<uint32_t, std::string>& seen, Faults& faults) {
   while (head != 0) {
     if (head >= state.requests.size()) {
       faults.push_back(absl::StrCat("wheel: ", place, " names request ", head, ", which does not exist"));
@@ -70,7 +72,8 @@ void CheckWheel(const StateView& state, Faults& faults) {
     used += in_use;
     armed += in_use && state.requests[i].armed != 0;
     if (in_use != seen.contains(i))
-      faults.push_back(absl::StrCat("wheel: request ", i, in_use ? " is in use but nowhere" : " is free but in it"));
+      faults.push_back(
+          absl::StrCat("wheel: request ", i, in_use ? " is in use but nowhere" : " is free but in it"));
   }
   if (used != state.wheel.nodes)
     faults.push_back(absl::StrCat("nodes: ", state.wheel.nodes, ", but ", used, " requests are in use"));
@@ -79,12 +82,14 @@ void CheckWheel(const StateView& state, Faults& faults) {
 }
 
 // Indices 1..made are each either in use or in the free list, once.
-void CheckFreeList(const char* name, uint32_t made, const std::set<uint32_t>& used, const std::vector<uint32_t>& free,
-                   Faults& faults) {
+void CheckFreeList(const char* name, uint32_t made, const std::set<uint32_t>& used,
+                   const std::vector<uint32_t>& free, Faults& faults) {
   std::set<uint32_t> listed;
   for (const uint32_t index : free) {
-    if (!listed.insert(index).second) faults.push_back(absl::StrCat(name, ": ", index, " is twice in the free list"));
-    if (used.contains(index)) faults.push_back(absl::StrCat(name, ": ", index, " is in use and in the free list"));
+    if (!listed.insert(index).second)
+      faults.push_back(absl::StrCat(name, ": ", index, " is twice in the free list"));
+    if (used.contains(index))
+      faults.push_back(absl::StrCat(name, ": ", index, " is in use and in the free list"));
     if (index == 0 || index > made) faults.push_back(absl::StrCat(name, ": ", index, " was never made"));
   }
   for (uint32_t i = 1; i <= made; ++i)
@@ -115,7 +120,8 @@ void CheckScoreboard(const StateView& state, Faults& faults) {
       continue;
     }
     const hr_request& request = state.requests[index];
-    if (!referred.insert(index).second) faults.push_back(absl::StrCat("scoreboard: request ", index, " is in it twice"));
+    if (!referred.insert(index).second)
+      faults.push_back(absl::StrCat("scoreboard: request ", index, " is in it twice"));
     if (HR_WORD_GENERATION(request.word) != HR_REFERENCE_GENERATION(reference) ||
         HR_WORD_STATE(request.word) == HR_STATE_FREE || (request.word & HR_WORD_DETACHED))
       faults.push_back(absl::StrCat("scoreboard: an entry outlived request ", index));
@@ -125,7 +131,8 @@ void CheckScoreboard(const StateView& state, Faults& faults) {
   for (uint32_t i = 1; i < state.requests.size(); ++i) {
     const hr_request& request = state.requests[i];
     const bool should = HR_WORD_STATE(request.word) != HR_STATE_FREE && !(request.word & HR_WORD_DETACHED);
-    if (should && !referred.contains(i)) faults.push_back(absl::StrCat("scoreboard: request ", i, " cannot be found"));
+    if (should && !referred.contains(i))
+      faults.push_back(absl::StrCat("scoreboard: request ", i, " cannot be found"));
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What must hold of the data plane's state whenever no program is running: the accounting identity, and that every
-// request and every parked copy is in exactly one place (in use and in the wheel, or free and in the free list).
-// Every packet test ends with these checks; invariants_test.cc shows each of them fail.
+// What must hold of the data plane's state whenever no program is running: the accounting identity, and that
+// every request and every parked copy is in exactly one place (in use and in the wheel, or free and in the free
+// list). Every packet test ends with these checks; invariants_test.cc shows each of them fail.
 #ifndef HEDGEROW_BPF_TESTS_INVARIANTS_H_
 #define HEDGEROW_BPF_TESTS_INVARIANTS_H_
 
@@ -25,7 +25,7 @@ struct StateView {
   };
   std::vector<Service> services;
   hr_wheel wheel{};
-  std::vector<hr_request> requests;  // index 0 is nobody
+  std::vector<hr_request> requests;                       // index 0 is nobody
   std::vector<std::pair<uint32_t, uint64_t>> scoreboard;  // set, reference
   std::vector<uint32_t> free_requests;
   std::vector<uint32_t> free_parked;

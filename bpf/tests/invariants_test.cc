@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The checks that end every packet test, shown failing: each test plants one fault into a good state and wants it named.
+// The checks that end every packet test, shown failing: each test plants one fault into a good state and wants
+// it named.
 #include "bpf/tests/invariants.h"
 
 #include <gmock/gmock.h>
@@ -13,7 +14,8 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two services; requests 1 and 2 wait, 3 was answered and lingers, 4 is free; copies 1 and 2 are held, 3 is free.
+// Two services; requests 1 and 2 wait, 3 was answered and lingers, 4 is free; copies 1 and 2 are held, 3 is
+// free.
 StateView GoodState() {
   StateView state;
   state.services = {{"a", {}}, {"b", {}}};

@@ -19,7 +19,8 @@
 namespace hedgerow::packets {
 namespace {
 
-// A lap takes a few thousand steps; the wheel has 10240 slots. Far more laps than it takes: a bound, not a duration.
+// A lap takes a few thousand steps; the wheel has 10240 slots. Far more laps than it takes: a bound, not a
+// duration.
 constexpr int kLapsForTheWholeWheel = 100;
 
 ServiceSpec MakeService(const char* name, const char* vip, uint16_t port, const hr_profile& profile,
@@ -73,7 +74,8 @@ void ClearArray(bpf_map* map) {
   size_t bytes = (bpf_map__value_size(map) + 7) & ~size_t{7};
   if (bpf_map__type(map) == BPF_MAP_TYPE_PERCPU_ARRAY) bytes *= static_cast<size_t>(libbpf_num_possible_cpus());
   const std::vector<char> zeros(bytes);
-  for (uint32_t i = 0; i < bpf_map__max_entries(map); ++i) EXPECT_TRUE(UpdateElement(map, &i, zeros.data()).ok());
+  for (uint32_t i = 0; i < bpf_map__max_entries(map); ++i)
+    EXPECT_TRUE(UpdateElement(map, &i, zeros.data()).ok());
 }
 
 void ClearHash(bpf_map* map) {
@@ -100,7 +102,8 @@ MappedArray Open(bpf_map* map) {
   return opened.ok() ? *std::move(opened) : MappedArray();
 }
 
-hr_flow_key FlowKey(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id) {
+hr_flow_key FlowKey(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind,
+                    uint16_t id) {
   hr_flow_key key{};
   key.client = ParseAddress(client).value();
   key.client_port_be = htons(client_port);
@@ -124,9 +127,11 @@ DataPlaneSpec PacketTest::Spec() {
                   {backend("a", kA6, kBackendDnsPort6), backend("b", kB6, kBackendDnsPort6)}),
       MakeService("raw4", kRaw4, kRawPort, RawProfile(0, 4, 0, 4),
                   {backend("a", kA4, 9000), backend("b", kB4, 9000), backend("c", kC4, 9000)}),
-      MakeService("raw6", kRaw6, kRawPort, RawProfile(0, 4, 0, 4), {backend("a", kA6, 9000), backend("b", kB6, 9000)}),
+      MakeService("raw6", kRaw6, kRawPort, RawProfile(0, 4, 0, 4),
+                  {backend("a", kA6, 9000), backend("b", kB6, 9000)}),
       MakeService("single", kSingle4, kRawPort, RawProfile(0, 4, 0, 4), {backend("a", kA4, 9100)}),
-      MakeService("once", kOnce4, kRawPort, RawProfile(0, 4, 0, 4), {backend("a", kA4, 9200), backend("b", kB4, 9200)}),
+      MakeService("once", kOnce4, kRawPort, RawProfile(0, 4, 0, 4),
+                  {backend("a", kA4, 9200), backend("b", kB4, 9200)}),
   };
   spec.services[kOnceService].attempts = 1;
   spec.services[kRaw4Service].attempts = 3;
@@ -167,7 +172,8 @@ void PacketTest::Start(const DataPlaneSpec& spec) {
   loaded->backend_states = Open(maps.backend_states);
   loaded->service_states = Open(maps.service_states);
   loaded->tuning = Open(maps.backend_tuning);
-  for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i) loaded->first_services.push_back(Copy(loaded->services.At<hr_service>(i)));
+  for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i)
+    loaded->first_services.push_back(Copy(loaded->services.At<hr_service>(i)));
   for (uint32_t i = 0; i < HR_MAX_BACKENDS; ++i)
     ASSERT_TRUE(LookUpElement(maps.backends, &i, &loaded->first_backends.emplace_back()).ok());
   Use(std::move(loaded));
@@ -192,7 +198,8 @@ void PacketTest::Reset() {
   clear(loaded_->service_states, sizeof(hr_service_state));
   clear(loaded_->tuning, sizeof(hr_backend_tuning));
   for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i)
-    memcpy(const_cast<hr_service*>(loaded_->services.At<hr_service>(i)), &loaded_->first_services[i], sizeof(hr_service));
+    memcpy(const_cast<hr_service*>(loaded_->services.At<hr_service>(i)), &loaded_->first_services[i],
+           sizeof(hr_service));
   for (uint32_t i = 0; i < HR_MAX_BACKENDS; ++i)
     ASSERT_TRUE(UpdateElement(maps.backends, &i, &loaded_->first_backends[i]).ok());
   ClearArray(maps.scoreboard);
@@ -203,7 +210,8 @@ void PacketTest::Reset() {
   ClearArray(maps.backend_histograms);
   ClearHash(maps.flows);
   ClearHash(maps.fragments);
-  for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i) ResetLeader(maps.leaders, i, loaded_->spec.services[i].primary);
+  for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i)
+    ResetLeader(maps.leaders, i, loaded_->spec.services[i].primary);
 }
 
 void PacketTest::TearDown() {
@@ -223,9 +231,11 @@ Changes PacketTest::CountersByName() {
     const auto stats = SumStats(skeleton()->maps.stats, index);
     ASSERT_TRUE(stats.ok()) << stats.status();
     for (int i = 0; i < HR_COUNTER_COUNT; ++i)
-      if (stats->counters[i]) counters[absl::StrCat(owner, ".", CounterName(i))] = static_cast<int64_t>(stats->counters[i]);
+      if (stats->counters[i])
+        counters[absl::StrCat(owner, ".", CounterName(i))] = static_cast<int64_t>(stats->counters[i]);
     for (int i = 0; i < HR_REASON_COUNT; ++i)
-      if (stats->reasons[i]) counters[absl::StrCat(owner, ":", ReasonName(i))] = static_cast<int64_t>(stats->reasons[i]);
+      if (stats->reasons[i])
+        counters[absl::StrCat(owner, ":", ReasonName(i))] = static_cast<int64_t>(stats->reasons[i]);
   };
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i) add(loaded_->spec.services[i].name, i);
   add("host", HR_MAX_SERVICES);
@@ -271,6 +281,8 @@ RunResult PacketTest::Run(bpf_program* program, const Bytes& packet, const RunCo
   return result;
 }
 
+bpf_program* PacketTest::program_splitter() { return skeleton()->progs.hr_splitter; }
+
 RunResult PacketTest::Split(const Bytes& packet, const RunContext& context) {
   RunContext at = context;
   if (at.ifindex == 0) at.ifindex = TestLinks::Get().proxy.ifindex;
@@ -299,10 +311,12 @@ Changes PacketTest::VisitAll() {
   Wheel().kick_ns = 0;  // else slots of before the last start, where nothing can be overdue, are passed over
   int laps = 0;
   do {
-    RunUncounted(skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
-                 {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = TestLinks::Get().clock_in.ifindex});
-  } while (++laps < kLapsForTheWholeWheel && (Wheel().fine_cursor < Wheel().fine_passed ||
-                                              Wheel().coarse_cursor < Wheel().coarse_passed || Wheel().list != 0));
+    RunUncounted(
+        skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+        {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = TestLinks::Get().clock_in.ifindex});
+  } while (++laps < kLapsForTheWholeWheel &&
+           (Wheel().fine_cursor < Wheel().fine_passed || Wheel().coarse_cursor < Wheel().coarse_passed ||
+            Wheel().list != 0));
   EXPECT_LT(laps, kLapsForTheWholeWheel) << "the clock does not get through its wheel";
   return Since(before);
 }
@@ -328,7 +342,8 @@ hr_parked PacketTest::Parked(uint32_t request) {
   return parked;
 }
 
-uint32_t PacketTest::FindRequest(uint32_t service, const char* client, uint16_t client_port, const Bytes& correlation) {
+uint32_t PacketTest::FindRequest(uint32_t service, const char* client, uint16_t client_port,
+                                 const Bytes& correlation) {
   hr_request_key key{};
   key.client = ParseAddress(client).value();
   std::copy(correlation.begin(), correlation.end(), key.correlation);
@@ -344,14 +359,15 @@ uint32_t PacketTest::FindRequest(uint32_t service, const char* client, uint16_t 
   return 0;
 }
 
-bool PacketTest::HasFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id) {
+bool PacketTest::HasFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind,
+                         uint16_t id) {
   const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
   hr_flow flow{};
   return LookUpElement(skeleton()->maps.flows, &key, &flow).ok();
 }
 
-void PacketTest::AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
-                         uint64_t age_ns) {
+void PacketTest::AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind,
+                         uint16_t id, uint64_t age_ns) {
   const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
   hr_flow flow{};
   ASSERT_TRUE(LookUpElement(skeleton()->maps.flows, &key, &flow).ok());
@@ -376,7 +392,8 @@ StateView PacketTest::View() {
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i)
     view.services.push_back({loaded_->spec.services[i].name, SumStats(maps.stats, i).value()});
   view.wheel = Copy(loaded_->wheel.At<hr_wheel>(0));
-  for (uint32_t i = 0; i <= loaded_->spec.max_requests; ++i) view.requests.push_back(Copy(loaded_->requests.At<hr_request>(i)));
+  for (uint32_t i = 0; i <= loaded_->spec.max_requests; ++i)
+    view.requests.push_back(Copy(loaded_->requests.At<hr_request>(i)));
   for (uint32_t set = 0; set < bpf_map__max_entries(maps.scoreboard); ++set) {
     hr_scoreboard_set ways{};
     EXPECT_TRUE(LookUpElement(maps.scoreboard, &set, &ways).ok());
@@ -391,7 +408,8 @@ StateView PacketTest::View() {
 Bytes PacketTest::DnsRequest4(uint16_t id, std::string_view name, uint16_t port) {
   return PacketBuilder(kClient4, kDns4).Udp(port, kDnsPort, DnsQuery(id, name)).Build();
 }
-Bytes PacketTest::DnsReply4(uint16_t id, const char* backend, uint8_t rcode, std::string_view name, uint16_t port) {
+Bytes PacketTest::DnsReply4(uint16_t id, const char* backend, uint8_t rcode, std::string_view name,
+                            uint16_t port) {
   return PacketBuilder(backend, kClient4).Udp(kDnsPort, port, DnsAnswer(DnsQuery(id, name), rcode)).Build();
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What every packet test stands on: the real KernelDataPlane::Load in a network namespace of the test process, one
-// call that runs a program on a packet through BPF_PROG_TEST_RUN, and what came of it: verdict, packet, counters
-// that changed, and the clones that were really sent on the clock's link. Time-dependent state is set through the
-// mapped arrays, so that no test waits for a deadline. Every test ends with the checks of invariants.h.
+// What every packet test stands on: the real KernelDataPlane::Load in a network namespace of the test process,
+// one call that runs a program on a packet through BPF_PROG_TEST_RUN, and what came of it: verdict, packet,
+// counters that changed, and the clones that were really sent on the clock's link. Time-dependent state is set
+// through the mapped arrays, so that no test waits for a deadline. Every test ends with the checks of
+// invariants.h.
 #ifndef HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
 #define HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
 
@@ -70,11 +71,31 @@ inline constexpr uint16_t kBackendDnsPort6 = 5353;
 inline constexpr uint16_t kRawPort = 9000;
 inline constexpr uint16_t kClientPort = 40000;
 // Indices of its services and (global) numbers of its backends.
-enum Service : uint32_t { kDns4Service, kDns6Service, kRaw4Service, kRaw6Service, kSingleService, kOnceService };
-enum Backend : uint32_t { kDns4A, kDns4B, kDns6A, kDns6B, kRaw4A, kRaw4B, kRaw4C, kRaw6A, kRaw6B, kSingleA, kOnceA, kOnceB };
+enum Service : uint32_t {
+  kDns4Service,
+  kDns6Service,
+  kRaw4Service,
+  kRaw6Service,
+  kSingleService,
+  kOnceService
+};
+enum Backend : uint32_t {
+  kDns4A,
+  kDns4B,
+  kDns6A,
+  kDns6B,
+  kRaw4A,
+  kRaw4B,
+  kRaw4C,
+  kRaw6A,
+  kRaw6B,
+  kSingleA,
+  kOnceA,
+  kOnceB
+};
 
-// A loaded data plane and its memory. Loading takes the verifier about a second, so that the tests of a process share
-// one, set back to its first state before each.
+// A loaded data plane and its memory. Loading takes the verifier about a second, so that the tests of a process
+// share one, set back to its first state before each.
 struct LoadedPlane {
   DataPlaneSpec spec;
   std::unique_ptr<KernelDataPlane> plane;
@@ -85,11 +106,12 @@ struct LoadedPlane {
 
 class PacketTest : public ::testing::Test {
  protected:
-  // Small limits, so that bounds can be reached; delays so long that nothing falls due while a test runs. Tests may
-  // change what it says before Start().
-  //   dns4  10.99.0.53:53 -> 10.77.0.11:53, .12:53        dns6  [fd99::53]:53 -> [fd77::11]:5353, [fd77::12]:5353
-  //   raw4  10.99.0.1:9000 -> .11, .12, .13 (port 9000)    raw6  [fd99::1]:9000 -> fd77::11, fd77::12 (port 9000)
-  //   single 10.99.0.2:9000 -> .11:9100 alone              once  10.99.0.3:9000 -> .11:9200, .12:9200; one attempt
+  // Small limits, so that bounds can be reached; delays so long that nothing falls due while a test runs. Tests
+  // may change what it says before Start().
+  //   dns4  10.99.0.53:53 -> 10.77.0.11:53, .12:53        dns6  [fd99::53]:53 -> [fd77::11]:5353,
+  //   [fd77::12]:5353 raw4  10.99.0.1:9000 -> .11, .12, .13 (port 9000)    raw6  [fd99::1]:9000 -> fd77::11,
+  //   fd77::12 (port 9000) single 10.99.0.2:9000 -> .11:9100 alone              once  10.99.0.3:9000 ->
+  //   .11:9200, .12:9200; one attempt
   static DataPlaneSpec Spec();
 
   void SetUp() override;
@@ -119,26 +141,33 @@ class PacketTest : public ::testing::Test {
   uint32_t SentTo(uint32_t request) { return HR_SENT(Request(request).marks); }
   uint32_t Owes(uint32_t request) { return Request(request).owed; }
   uint8_t WinnerOf(uint32_t request) { return HR_WORD_WINNER(Request(request).word); }
-  volatile hr_backend_state& BackendState(uint32_t id) { return *loaded_->backend_states.At<hr_backend_state>(id); }
-  volatile hr_service_state& ServiceState(uint32_t id) { return *loaded_->service_states.At<hr_service_state>(id); }
+  volatile hr_backend_state& BackendState(uint32_t id) {
+    return *loaded_->backend_states.At<hr_backend_state>(id);
+  }
+  volatile hr_service_state& ServiceState(uint32_t id) {
+    return *loaded_->service_states.At<hr_service_state>(id);
+  }
   volatile hr_service& ServiceConfig(uint32_t id) { return *loaded_->services.At<hr_service>(id); }
   hr_parked Parked(uint32_t request);
   // Number of the request the scoreboard has for this client and these correlation bytes; 0 = none.
   uint32_t FindRequest(uint32_t service, const char* client, uint16_t client_port, const Bytes& correlation);
   uint32_t FindDns(uint16_t id, uint16_t client_port = kClientPort) {
-    return FindRequest(kDns4Service, kClient4, client_port, {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
+    return FindRequest(kDns4Service, kClient4, client_port,
+                       {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
   }
   bool HasFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id);
   // Takes a flow away, or lets it look as old as `age_ns`.
   void AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
                uint64_t age_ns);
 
-  // The clones of one kind (HR_MARK_...) that the clock's link got since the last look. More or fewer is a failure.
+  // The clones of one kind (HR_MARK_...) that the clock's link got since the last look. More or fewer is a
+  // failure.
   std::vector<Captured> Clones(uint32_t kind, size_t expected);
 
   KernelDataPlane& plane() { return *loaded_->plane; }
   proxy_bpf* skeleton() { return loaded_->plane->skeleton(); }
   RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
+  bpf_program* program_splitter();
   // Without looking at the counters; may be called from many threads.
   RunResult RunUncounted(bpf_program* program, const Bytes& packet, const RunContext& context);
   StateView View();

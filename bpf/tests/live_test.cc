@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What BPF_PROG_TEST_RUN cannot show: real sockets through attached programs. Packets of the local stack carry partial
-// checksums, redirects really happen, strict reverse-path filtering judges what comes back, and the clock's packet
-// circulates. The uplink finishes checksums as a plain device does (tx-checksum off), and its other end sees every byte.
+// What BPF_PROG_TEST_RUN cannot show: real sockets through attached programs. Packets of the local stack carry
+// partial checksums, redirects really happen, strict reverse-path filtering judges what comes back, and the
+// clock's packet circulates. The uplink finishes checksums as a plain device does (tx-checksum off), and its
+// other end sees every byte.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/ip_icmp.h>
@@ -117,10 +118,18 @@ class LiveTest : public PacketTest {
       spec.role = program.name;
       spec.direction = program.hook == Hook::kProxyEgress ? net::Direction::kEgress : net::Direction::kIngress;
       switch (program.hook) {
-        case Hook::kProxyEgress: spec.ifindex = links.proxy.ifindex; break;
-        case Hook::kProxyPeerIngress: spec.ifindex = links.proxy_peer.ifindex; break;
-        case Hook::kUplinkIngress: spec.ifindex = links.uplink.ifindex; break;
-        case Hook::kClockIngress: spec.ifindex = links.clock_in.ifindex; break;
+        case Hook::kProxyEgress:
+          spec.ifindex = links.proxy.ifindex;
+          break;
+        case Hook::kProxyPeerIngress:
+          spec.ifindex = links.proxy_peer.ifindex;
+          break;
+        case Hook::kUplinkIngress:
+          spec.ifindex = links.uplink.ifindex;
+          break;
+        case Hook::kClockIngress:
+          spec.ifindex = links.clock_in.ifindex;
+          break;
       }
       auto attached = net::Attachment::Attach(spec, program.fd);
       ASSERT_TRUE(attached.ok()) << program.name << ": " << attached.status();
@@ -216,8 +225,8 @@ TEST_F(LiveTest, ANackGoesRoundTheClocksLinkAndLeavesAsTheNextAttempt) {
   const Bytes query = DnsQuery(78, "www.example.org");
   client.Send(query);
   Leaving(client.port(), 1);
-  ASSERT_TRUE(wire_->Send(
-      PacketBuilder(kA4, kClient4).Udp(kDnsPort, client.port(), DnsAnswer(query, 2)).Build()));
+  ASSERT_TRUE(
+      wire_->Send(PacketBuilder(kA4, kClient4).Udp(kDnsPort, client.port(), DnsAnswer(query, 2)).Build()));
   const std::vector<Bytes> sent = Leaving(client.port(), 1, 900);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(Read(sent[0]).destination, kB4);
@@ -277,7 +286,8 @@ TEST_F(LiveTest, ARoutersPathMtuReachesTheClientPastStrictFiltering) {
   int mtu = 0;
   for (int i = 0; i < kPatienceMs / 10 && mtu != 1111; ++i) {
     usleep(10'000);
-    send(client.fd(), "once more", 9, 0);  // a new look-up of the route; or it fails, which tells the client just as well
+    send(client.fd(), "once more", 9,
+         0);  // a new look-up of the route; or it fails, which tells the client just as well
     socklen_t bytes = sizeof(mtu);
     ASSERT_EQ(getsockopt(client.fd(), IPPROTO_IP, IP_MTU, &mtu, &bytes), 0);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// REPLY and CLOCK, nacks (DNS SERVFAIL and REFUSED): swallowed while anything else can still answer, turned into the next
-// attempt at once, and only the last one given to the client. ICMP as a nack is in icmp_test.cc.
+// REPLY and CLOCK, nacks (DNS SERVFAIL and REFUSED): swallowed while anything else can still answer, turned
+// into the next attempt at once, and only the last one given to the client. ICMP as a nack is in icmp_test.cc.
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 
@@ -35,9 +35,9 @@ TEST_F(NackTest, ANackIsSwallowedAndReleasesTheParkedCopyAtOnce) {
 
     const RunResult sent = Release(nack);
     EXPECT_EQ(sent.verdict, kRedirected);
-    EXPECT_EQ(Layer3(sent.packet), Layer3(PacketBuilder(kClient4, kB4)
-                                              .Udp(kClientPort, 53, DnsQuery(id, "www.example.org"))
-                                              .Build()));
+    EXPECT_EQ(
+        Layer3(sent.packet),
+        Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, 53, DnsQuery(id, "www.example.org")).Build()));
     EXPECT_EQ(ChecksumFault(sent.packet), "");
     EXPECT_THAT(sent.changes, UnorderedElementsAre(Pair("dns4.failover_sends", 1))) << "free of the budget";
     EXPECT_EQ(SentTo(request), 0b11u);

@@ -26,7 +26,9 @@ void Put32(Bytes& bytes, uint32_t value) {
   Put16(bytes, static_cast<uint16_t>(value >> 16));
   Put16(bytes, static_cast<uint16_t>(value));
 }
-void PutAll(Bytes& bytes, std::span<const uint8_t> more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
+void PutAll(Bytes& bytes, std::span<const uint8_t> more) {
+  bytes.insert(bytes.end(), more.begin(), more.end());
+}
 void Set16(Bytes& bytes, size_t offset, uint16_t value) {
   bytes[offset] = static_cast<uint8_t>(value >> 8);
   bytes[offset + 1] = static_cast<uint8_t>(value);
@@ -81,7 +83,8 @@ PacketBuilder& PacketBuilder::Udp(uint16_t source_port, uint16_t destination_por
   return *this;
 }
 
-PacketBuilder& PacketBuilder::Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload) {
+PacketBuilder& PacketBuilder::Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags,
+                                  Bytes payload) {
   protocol_ = IPPROTO_TCP;
   l4_.clear();
   Put16(l4_, source_port);
@@ -218,8 +221,9 @@ std::vector<Bytes> PacketBuilder::BuildFragments(size_t l4_bytes, uint32_t id) c
   std::vector<Bytes> fragments;
   for (size_t at = 0; at < l4.size(); at += l4_bytes) {
     const size_t end = std::min(at + l4_bytes, l4.size());
-    fragments.push_back(Frame(Bytes(l4.begin() + static_cast<ptrdiff_t>(at), l4.begin() + static_cast<ptrdiff_t>(end)),
-                              true, at, end < l4.size(), id));
+    fragments.push_back(
+        Frame(Bytes(l4.begin() + static_cast<ptrdiff_t>(at), l4.begin() + static_cast<ptrdiff_t>(end)), true,
+              at, end < l4.size(), id));
   }
   return fragments;
 }

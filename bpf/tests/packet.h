@@ -27,8 +27,8 @@ enum class Checksum {
   kNone,     // UDP over IPv4: 0
 };
 
-// One packet between two addresses of one family ("10.0.0.1" or "fd00::1"). Methods return the builder, so that a
-// packet reads as one expression; Build() may be called any number of times.
+// One packet between two addresses of one family ("10.0.0.1" or "fd00::1"). Methods return the builder, so that
+// a packet reads as one expression; Build() may be called any number of times.
 class PacketBuilder {
  public:
   PacketBuilder(std::string_view source, std::string_view destination);
@@ -37,15 +37,16 @@ class PacketBuilder {
   PacketBuilder& Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload = {});
   // Echo request or reply of the family.
   PacketBuilder& Echo(bool reply, uint16_t id, Bytes payload);
-  // An ICMP error of the family; `quoted` is an IP packet without its Ethernet header. `rest`: bytes 4 to 7 (the MTU).
+  // An ICMP error of the family; `quoted` is an IP packet without its Ethernet header. `rest`: bytes 4 to 7
+  // (the MTU).
   PacketBuilder& IcmpError(uint8_t type, uint8_t code, Bytes quoted, uint32_t rest = 0);
 
   PacketBuilder& Ttl(uint8_t ttl);
   PacketBuilder& Id(uint16_t id);             // IPv4 identification
   PacketBuilder& Ipv4Options(Bytes options);  // padded to 4 bytes with end-of-list
   PacketBuilder& With(Checksum checksum);
-  PacketBuilder& UdpLength(uint16_t bytes);  // a lie about the UDP length
-  PacketBuilder& TrailingBytes(Bytes bytes);  // within the IP packet, behind the UDP datagram
+  PacketBuilder& UdpLength(uint16_t bytes);    // a lie about the UDP length
+  PacketBuilder& TrailingBytes(Bytes bytes);   // within the IP packet, behind the UDP datagram
   PacketBuilder& AtomicFragment(uint32_t id);  // IPv6: a fragment header on a whole packet (RFC 6946)
 
   Bytes Build() const;

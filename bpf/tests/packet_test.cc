@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The packet tests' own tools are tested first: the checksum checker against known packets, and against every single
-// flipped bit, since a checker that never complains would make every other test worthless.
+// The packet tests' own tools are tested first: the checksum checker against known packets, and against every
+// single flipped bit, since a checker that never complains would make every other test worthless.
 #include "bpf/tests/packet.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,8 @@ TEST(ChecksumTest, APartialChecksumIsNoChecksum) {
 }
 
 TEST(ChecksumTest, NoUdpChecksumIsRightOverIpv4Only) {
-  EXPECT_EQ(ChecksumFault(PacketBuilder("10.0.0.1", "10.0.0.2").Udp(1, 2, {}).With(Checksum::kNone).Build()), "");
+  EXPECT_EQ(ChecksumFault(PacketBuilder("10.0.0.1", "10.0.0.2").Udp(1, 2, {}).With(Checksum::kNone).Build()),
+            "");
   EXPECT_THAT(ChecksumFault(PacketBuilder("fd00::1", "fd00::2").Udp(1, 2, {}).With(Checksum::kNone).Build()),
               HasSubstr("IPv6 forbids"));
 }
@@ -112,7 +113,8 @@ TEST(PacketTest, FragmentsTogetherAreThePacket) {
       joined.insert(joined.end(), fragment.begin() + static_cast<ptrdiff_t>(header_bytes), fragment.end());
     }
     const Bytes whole = builder.Build();
-    EXPECT_EQ(joined, Bytes(whole.begin() + static_cast<ptrdiff_t>(kEthernetBytes + (ipv6 ? 40 : 20)), whole.end()));
+    EXPECT_EQ(joined,
+              Bytes(whole.begin() + static_cast<ptrdiff_t>(kEthernetBytes + (ipv6 ? 40 : 20)), whole.end()));
   }
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// All programs at once on all CPUs, over few keys, few places and short times, so that everything meets everything:
-// takeovers, retransmissions, nacks and their releases, expiry, laps. Afterwards nothing may be lost, twice, or counted
-// wrongly. The schedule is the machine's; a failure says with which seed the threads drew their steps.
+// All programs at once on all CPUs, over few keys, few places and short times, so that everything meets
+// everything: takeovers, retransmissions, nacks and their releases, expiry, laps. Afterwards nothing may be
+// lost, twice, or counted wrongly. The schedule is the machine's; a failure says with which seed the threads
+// drew their steps.
 #include <unistd.h>
 
 #include <atomic>

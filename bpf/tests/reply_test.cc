@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// REPLY, answers: the first one wins and reaches the client in the VIP's name, the losers' are dropped, and what belongs
-// to nobody who asked through the proxy is untouched. Nacks are in nack_test.cc, ICMP in icmp_test.cc.
+// REPLY, answers: the first one wins and reaches the client in the VIP's name, the losers' are dropped, and
+// what belongs to nobody who asked through the proxy is untouched. Nacks are in nack_test.cc, ICMP in
+// icmp_test.cc.
 #include <netinet/in.h>
 
 #include "bpf/tests/checksum.h"
@@ -48,9 +49,10 @@ TEST_F(ReplyTest, TheFirstAnswerReachesTheClientFromTheVip) {
   const uint32_t request = FindDns(1);
   const RunResult run = Reply(DnsReply4(1, kA4));
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns4, kClient4)
-                                           .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
-                                           .Build()));
+  EXPECT_EQ(Layer3(run.packet),
+            Layer3(PacketBuilder(kDns4, kClient4)
+                       .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
+                       .Build()));
   EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac) << "else it is for another host";
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.won_by_first", 1), Pair("dns4.replies", 1)));
   EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
@@ -62,9 +64,10 @@ TEST_F(ReplyTest, TheFirstAnswerOverIpv6ComesFromTheVipsPort) {
   const RunResult run = Reply(
       PacketBuilder(kA6, kClient6).Udp(kBackendDnsPort6, kClientPort, DnsAnswer(DnsQuery(1, "a.org"))).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns6, kClient6)
-                                           .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "a.org")))
-                                           .Build()));
+  EXPECT_EQ(
+      Layer3(run.packet),
+      Layer3(
+          PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "a.org"))).Build()));
   EXPECT_EQ(ChecksumFault(run.packet), "");
 }
 
@@ -134,7 +137,8 @@ TEST_F(ReplyTest, FragmentsFollowTheirFirstToTheClient) {
     payload[0] = 1, payload[1] = payload[2] = payload[3] = 0;
     const auto sent =
         PacketBuilder(ipv6 ? kA6 : kA4, client).Udp(9000, kClientPort, payload).BuildFragments(1400, 0x777);
-    const auto wanted = PacketBuilder(vip, client).Udp(kRawPort, kClientPort, payload).BuildFragments(1400, 0x777);
+    const auto wanted =
+        PacketBuilder(vip, client).Udp(kRawPort, kClientPort, payload).BuildFragments(1400, 0x777);
     for (size_t i = 0; i < sent.size(); ++i) {
       const RunResult run = Reply(sent[i]);
       EXPECT_EQ(run.verdict, kRedirected);
@@ -155,14 +159,16 @@ TEST_F(ReplyTest, TheLosersFragmentsAreDroppedWithTheirFirst) {
   for (size_t i = 1; i < fragments.size(); ++i) {
     const RunResult run = Reply(fragments[i]);
     EXPECT_EQ(run.verdict, kDropped);
-    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.later_fragments", 1), Pair("dns4:loser_fragment", 1)));
+    EXPECT_THAT(run.changes,
+                UnorderedElementsAre(Pair("dns4.later_fragments", 1), Pair("dns4:loser_fragment", 1)));
   }
 }
 
 // A stale note must not touch what goes past the proxy: 16 bits of identification come again soon.
 TEST_F(ReplyTest, AForeignDatagramWithAnOldIdentificationStaysUntouched) {
   Ask(1);
-  const auto ours = PacketBuilder(kA4, kClient4).Udp(9000, kClientPort, {1, 0, 0, 0, 5, 5, 5, 5, 6, 6}).BuildFragments(16, 7);
+  const auto ours =
+      PacketBuilder(kA4, kClient4).Udp(9000, kClientPort, {1, 0, 0, 0, 5, 5, 5, 5, 6, 6}).BuildFragments(16, 7);
   ASSERT_EQ(Reply(ours[0]).verdict, kRedirected);
   const auto foreign = PacketBuilder(kA4, kClient4).Udp(2049, 700, Pattern(40, 1)).BuildFragments(16, 7);
   for (const Bytes& fragment : foreign) {
@@ -183,6 +189,16 @@ TEST_F(ReplyTest, AnOldFlowIsNoFlow) {
   Split(DnsRequest4(1));
   AgeFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A, 120 * kSecond);
   ExpectUntouched(DnsReply4(1, kA4), {{"host:no_flow", 1}});
+}
+
+TEST_F(ReplyTest, WhenTheFlowMapIsFullTheOldestIsForgotten) {
+  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  Split(DnsRequest4(1, "www.example.org", 999));
+  for (uint32_t i = 0; i < 4096; ++i)  // four times as many as there are places
+    RunUncounted(program_splitter(), DnsRequest4(1, "www.example.org", static_cast<uint16_t>(10000 + i)),
+                 {.ifindex = TestLinks::Get().proxy.ifindex});
+  ExpectUntouched(DnsReply4(1, kA4, 0, "www.example.org", 999), {{"host:no_flow", 1}});
+  EXPECT_EQ(Reply(DnsReply4(1, kA4, 0, "www.example.org", 10000 + 4095)).verdict, kRedirected);
 }
 
 TEST_F(ReplyTest, WhatDoesNotComeFromABackendStaysUntouched) {
@@ -218,7 +234,8 @@ TEST_F(ReplyTest, AnAnswerToAnUntrackedRequestReachesTheClient) {
 TEST_F(ReplyTest, WhatIsNoReplyOfTheProfileIsPassedOnAndDecidesNothing) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
-  for (const Bytes& payload : {DnsQuery(1, "www.example.org"), CutTo(DnsAnswer(DnsQuery(1, "a.org")), 11), Bytes()}) {
+  for (const Bytes& payload :
+       {DnsQuery(1, "www.example.org"), CutTo(DnsAnswer(DnsQuery(1, "a.org")), 11), Bytes()}) {
     const RunResult run = Reply(PacketBuilder(kA4, kClient4).Udp(53, kClientPort, payload).Build());
     EXPECT_EQ(run.verdict, kRedirected);
     EXPECT_EQ(Read(run.packet).source, kDns4);
@@ -317,7 +334,8 @@ TEST_F(ReplyTest, TcpGoesBackInTheVipsName) {
   Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
   const RunResult run = Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpSynAck).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build()));
+  EXPECT_EQ(Layer3(run.packet),
+            Layer3(PacketBuilder(kDns4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build()));
   EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac);
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.tcp_packets", 1)));
 }

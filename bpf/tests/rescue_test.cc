@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// CLOCK, the bytes of a rescue: for every payload length from 0 to 1472, over IPv4 and IPv6, and whatever state the
-// client's checksum was in, the copy is the client's packet to another backend with a complete and right checksum.
+// CLOCK, the bytes of a rescue: for every payload length from 0 to 1472, over IPv4 and IPv6, and whatever state
+// the client's checksum was in, the copy is the client's packet to another backend with a complete and right
+// checksum.
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 
@@ -15,7 +16,7 @@ class RescueTest : public PacketTest {
   void SetUp() override {
     PacketTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
-    // An empty payload has no bytes to be known by: the correlation is the client's port alone (one byte where there is one).
+    // One byte is enough to be known by; the client's port tells the lengths apart.
     for (const uint32_t service : {kRaw4Service, kRaw6Service}) {
       ServiceConfig(service).profile.request_correlation.length = 1;
       ServiceConfig(service).profile.request_min_bytes = 1;
@@ -46,9 +47,10 @@ class RescueTest : public PacketTest {
         const uint16_t port = Read(copy.packet).source_port;
         ASSERT_TRUE(length_of_port.contains(port));
         const size_t length = length_of_port[port];
-        EXPECT_EQ(Layer3(copy.packet), Layer3(PacketBuilder(client, ipv6 ? kB6 : kB4)
-                                                  .Udp(port, 9000, Pattern(length, static_cast<uint32_t>(length)))
-                                                  .Build()))
+        EXPECT_EQ(Layer3(copy.packet),
+                  Layer3(PacketBuilder(client, ipv6 ? kB6 : kB4)
+                             .Udp(port, 9000, Pattern(length, static_cast<uint32_t>(length)))
+                             .Build()))
             << "payload of " << length << " bytes";
         EXPECT_EQ(ChecksumFault(copy.packet), "") << "payload of " << length << " bytes";
         EXPECT_NE(Read(copy.packet).udp_checksum, 0) << "never zeroed as a shortcut";
@@ -82,7 +84,8 @@ class RescueTest : public PacketTest {
   static std::vector<size_t> BorderLengths(size_t last) {
     std::vector<size_t> lengths;
     for (const size_t border : {size_t{8}, size_t{504}, size_t{1016}, last})
-      for (size_t length = border - 7; length <= std::min(border + 5, last); ++length) lengths.push_back(length);
+      for (size_t length = border - 7; length <= std::min(border + 5, last); ++length)
+        lengths.push_back(length);
     return lengths;
   }
 };
@@ -95,9 +98,10 @@ TEST_F(RescueTest, WhateverStateTheClientsChecksumIsIn) {
   ExpectRescued(BorderLengths(1472), false, Checksum::kNone);
   ExpectRescued(BorderLengths(1472), false, Checksum::kRight);
   ExpectRescued(BorderLengths(1452), true, Checksum::kRight);
+  ExpectRescued(BorderLengths(1452), true, Checksum::kNone);  // RFC 6936 tunnels send so
 }
 
-// A profile that asks for no byte lets an empty payload be hedged: its key is the client's socket.
+// The shortest of all lengths is never parked: every profile wants at least one byte of correlation.
 TEST_F(RescueTest, AnEmptyPayloadIsForwardedUnhedged) {
   const RunResult run = Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {}).Build());
   EXPECT_EQ(ChecksumFault(run.packet), "");
@@ -106,7 +110,8 @@ TEST_F(RescueTest, AnEmptyPayloadIsForwardedUnhedged) {
 
 TEST_F(RescueTest, ASumOfZeroIsSentAsAllOnes) {
   Bytes payload = {1, 0, 0, 1, 0, 0};
-  const uint16_t check = Read(PacketBuilder(kClient4, kB4).Udp(kClientPort, 9000, payload).Build()).udp_checksum;
+  const uint16_t check =
+      Read(PacketBuilder(kClient4, kB4).Udp(kClientPort, 9000, payload).Build()).udp_checksum;
   payload[4] = static_cast<uint8_t>(check >> 8);
   payload[5] = static_cast<uint8_t>(check);
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload).Build());
@@ -133,8 +138,9 @@ TEST_F(RescueTest, TheClientsHopLimitAndIdentificationStay) {
   Split(PacketBuilder(kClient4, kRaw4).Ttl(37).Id(0xbeef).Udp(kClientPort, kRawPort, {1, 2, 3, 4}).Build());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1}));
   for (const Captured& copy : Clones(HR_MARK_RESCUE, 1))
-    EXPECT_EQ(Layer3(copy.packet),
-              Layer3(PacketBuilder(kClient4, kB4).Ttl(37).Id(0xbeef).Udp(kClientPort, 9000, {1, 2, 3, 4}).Build()));
+    EXPECT_EQ(
+        Layer3(copy.packet),
+        Layer3(PacketBuilder(kClient4, kB4).Ttl(37).Id(0xbeef).Udp(kClientPort, 9000, {1, 2, 3, 4}).Build()));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Sees the packets that arrive at an interface, with their mark, and puts packets onto one: an AF_PACKET socket.
-// BPF_PROG_TEST_RUN does not carry out redirects, but bpf_clone_redirect really sends; this is where such clones
-// are caught. Also the other end of the live tests' uplink.
+// Sees the packets that arrive at an interface, with their mark, and puts packets onto one: an AF_PACKET
+// socket. BPF_PROG_TEST_RUN does not carry out redirects, but bpf_clone_redirect really sends; this is where
+// such clones are caught. Also the other end of the live tests' uplink.
 #ifndef HEDGEROW_BPF_TESTS_SNIFFER_H_
 #define HEDGEROW_BPF_TESTS_SNIFFER_H_
 
@@ -26,7 +26,8 @@ class Sniffer {
   // nullptr when there is no such interface or no privilege; errno says which.
   static std::unique_ptr<Sniffer> Open(int ifindex);
 
-  // Packets that came in at the interface. Waits up to `timeout_ms` for the first `expected`, then takes what is there.
+  // Packets that came in at the interface. Waits up to `timeout_ms` for the first `expected`, then takes what
+  // is there.
   std::vector<Captured> Take(size_t expected, int timeout_ms);
   bool Send(const Bytes& packet);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// SPLITTER and SINK, everything that is no hedged request: TCP, pings, later fragments, what is for no service, and what
-// cannot be parsed. "Untouched" means TC_ACT_UNSPEC and not one byte changed.
+// SPLITTER and SINK, everything that is no hedged request: TCP, pings, later fragments, what is for no service,
+// and what cannot be parsed. "Untouched" means TC_ACT_UNSPEC and not one byte changed.
 #include <netinet/in.h>
 
 #include "bpf/tests/checksum.h"
@@ -34,9 +34,11 @@ TEST_F(SplitterOtherTest, ATcpConnectionGoesToTheLeader) {
 }
 
 TEST_F(SplitterOtherTest, ATcpConnectionOverIpv6GoesToTheLeadersPort) {
-  const RunResult run = Split(PacketBuilder(kClient6, kDns6).Tcp(kClientPort, kDnsPort, kTcpSyn, Text("abc")).Build());
-  EXPECT_EQ(Layer3(run.packet),
-            Layer3(PacketBuilder(kClient6, kA6).Tcp(kClientPort, kBackendDnsPort6, kTcpSyn, Text("abc")).Build()));
+  const RunResult run =
+      Split(PacketBuilder(kClient6, kDns6).Tcp(kClientPort, kDnsPort, kTcpSyn, Text("abc")).Build());
+  EXPECT_EQ(
+      Layer3(run.packet),
+      Layer3(PacketBuilder(kClient6, kA6).Tcp(kClientPort, kBackendDnsPort6, kTcpSyn, Text("abc")).Build()));
 }
 
 TEST_F(SplitterOtherTest, ATcpConnectionKeepsItsBackendWhenTheLeaderChanges) {
@@ -53,7 +55,8 @@ TEST_F(SplitterOtherTest, AForgottenTcpConnectionGoesToTheLeader) {
 }
 
 TEST_F(SplitterOtherTest, ATcpSegmentOfManyIsRewrittenToo) {
-  const Bytes packet = PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpAck, Pattern(2400, 1)).Build();
+  const Bytes packet =
+      PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpAck, Pattern(2400, 1)).Build();
   const RunResult run = Split(packet, {.gso_segs = 2, .gso_size = 1200});
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_EQ(ChecksumFault(run.packet), "");
@@ -62,7 +65,8 @@ TEST_F(SplitterOtherTest, ATcpSegmentOfManyIsRewrittenToo) {
 TEST_F(SplitterOtherTest, AVipAnswersPing) {
   const RunResult run = Split(PacketBuilder(kClient4, kDns4).Echo(false, 77, Text("are you there?")).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns4, kClient4).Echo(true, 77, Text("are you there?")).Build()));
+  EXPECT_EQ(Layer3(run.packet),
+            Layer3(PacketBuilder(kDns4, kClient4).Echo(true, 77, Text("are you there?")).Build()));
   EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac);
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("host.pings", 1)));
 }
@@ -71,7 +75,8 @@ TEST_F(SplitterOtherTest, AVipAnswersPingOverIpv6) {
   for (size_t bytes : {0, 1, 56, 1400}) {
     const RunResult run = Split(PacketBuilder(kClient6, kDns6).Echo(false, 77, Pattern(bytes, 1)).Build());
     EXPECT_EQ(run.verdict, kRedirected);
-    EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns6, kClient6).Echo(true, 77, Pattern(bytes, 1)).Build()));
+    EXPECT_EQ(Layer3(run.packet),
+              Layer3(PacketBuilder(kDns6, kClient6).Echo(true, 77, Pattern(bytes, 1)).Build()));
     EXPECT_EQ(ChecksumFault(run.packet), "");
   }
 }
@@ -109,9 +114,20 @@ TEST_F(SplitterOtherTest, ALaterFragmentWithoutItsFirstStaysUntouched) {
   ExpectUntouched(fragments[1], {{"host:fragment_no_first", 1}});
 }
 
+TEST_F(SplitterOtherTest, WhenTheFragmentMapIsFullTheOldestDatagramIsForgotten) {
+  auto fragments = [](uint32_t id) {
+    return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(100, 1)).BuildFragments(64, id);
+  };
+  Split(fragments(1)[0]);
+  for (uint32_t id = 100; id < 1124; ++id) Split(fragments(id)[0]);  // four times as many as there are places
+  ExpectUntouched(fragments(1)[1], {{"host:fragment_no_first", 1}});
+  EXPECT_EQ(Split(fragments(1123)[1]).verdict, kRedirected);
+}
+
 TEST_F(SplitterOtherTest, WhatIsForNoServiceStaysUntouched) {
   ExpectUntouched(PacketBuilder(kClient4, kDns4).Udp(kClientPort, 54, Text("wrong port")).Build(), {});
-  ExpectUntouched(PacketBuilder(kClient4, "10.99.0.99").Udp(kClientPort, 53, Text("wrong address")).Build(), {});
+  ExpectUntouched(PacketBuilder(kClient4, "10.99.0.99").Udp(kClientPort, 53, Text("wrong address")).Build(),
+                  {});
   ExpectUntouched(PacketBuilder(kClient6, kDns6).Tcp(kClientPort, 54, kTcpSyn).Build(), {});
 }
 
@@ -123,7 +139,9 @@ TEST_F(SplitterOtherTest, WhatIsNotIpStaysUntouched) {
 }
 
 TEST_F(SplitterOtherTest, MalformedPacketsStayUntouched) {
-  const auto udp = [] { return PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")); };
+  const auto udp = [] {
+    return PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org"));
+  };
   auto changed = [&](size_t offset, uint8_t value) {
     Bytes packet = udp().Build();
     packet[kEthernetBytes + offset] = value;
@@ -151,10 +169,11 @@ TEST_F(SplitterOtherTest, MalformedPacketsStayUntouched) {
 
 // Cut off at every byte: a packet that lies about its length is never read beyond its end, and never changed.
 TEST_F(SplitterOtherTest, PacketsCutShortStayUntouched) {
-  for (const Bytes& whole : {PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build(),
-                             PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build(),
-                             PacketBuilder(kClient6, kDns6).Tcp(kClientPort, kDnsPort, kTcpSyn).Build(),
-                             PacketBuilder(kClient4, kDns4).Echo(false, 1, Text("ping")).Build()}) {
+  for (const Bytes& whole :
+       {PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build(),
+        PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build(),
+        PacketBuilder(kClient6, kDns6).Tcp(kClientPort, kDnsPort, kTcpSyn).Build(),
+        PacketBuilder(kClient4, kDns4).Echo(false, 1, Text("ping")).Build()}) {
     // Below the IP header the kernel refuses to run the program at all.
     for (size_t bytes = kEthernetBytes + 40; bytes < whole.size(); ++bytes) {
       const Bytes packet = CutTo(whole, bytes);

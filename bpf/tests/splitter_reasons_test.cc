@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// SPLITTER, what it forwards without hedging: one test for each reason of bpf/abi/stats_abi.h. A packet so forwarded
-// still reaches the leader, with right checksums, and leaves no request and no parked copy behind (the fixture's
-// invariants look). Not reachable from one CPU by test_run: wheel_contended and index_lost (other CPUs must win 16 tries),
-// copy_failed (the parser has checked the length before), flow_failed and fragments_failed (an LRU makes room).
+// SPLITTER, what it forwards without hedging: one test for each reason of bpf/abi/stats_abi.h. A packet so
+// forwarded still reaches the leader, with right checksums, and leaves no request and no parked copy behind
+// (the fixture's invariants look). Not reachable from one CPU by test_run: wheel_contended and index_lost
+// (other CPUs must win 16 tries), copy_failed (the parser has checked the length before), flow_failed and
+// fragments_failed (an LRU makes room).
 #include <netinet/in.h>
 
 #include "bpf/tests/checksum.h"
@@ -15,10 +16,13 @@ namespace {
 
 class SplitterReasonTest : public PacketTest {
  protected:
-  static PacketBuilder Raw(Bytes payload) { return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload); }
+  static PacketBuilder Raw(Bytes payload) {
+    return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload);
+  }
 
   // Forwarded to the leader of the service, untracked, for just this reason.
-  void ExpectForwarded(const RunResult& run, const std::string& service, const std::string& reason, const char* leader) {
+  void ExpectForwarded(const RunResult& run, const std::string& service, const std::string& reason,
+                       const char* leader) {
     EXPECT_EQ(run.verdict, kRedirected);
     EXPECT_EQ(Read(run.packet).destination, leader);
     EXPECT_EQ(ChecksumFault(run.packet), "");
@@ -31,19 +35,20 @@ class SplitterReasonTest : public PacketTest {
 TEST_F(SplitterReasonTest, Bypass) {
   ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
   ExpectForwarded(Split(DnsRequest4(1)), "dns4", "bypass", kA4);
-  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A)) << "its reply must find the VIP";
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A))
+      << "its reply must find the VIP";
   ASSERT_TRUE(plane().SetBypass("dns4", false).ok());
   EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
 }
 
 TEST_F(SplitterReasonTest, NotHedgedWithOneBackend) {
-  ExpectForwarded(Split(PacketBuilder(kClient4, kSingle4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()), "single",
-                  "not_hedged", kA4);
+  ExpectForwarded(Split(PacketBuilder(kClient4, kSingle4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()),
+                  "single", "not_hedged", kA4);
 }
 
 TEST_F(SplitterReasonTest, NotHedgedWithOneAttempt) {
-  ExpectForwarded(Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()), "once",
-                  "not_hedged", kA4);
+  ExpectForwarded(Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()),
+                  "once", "not_hedged", kA4);
 }
 
 TEST_F(SplitterReasonTest, Fragment) {
@@ -51,8 +56,9 @@ TEST_F(SplitterReasonTest, Fragment) {
   const RunResult run = Split(fragments[0]);
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_EQ(Read(run.packet).destination, kA4);
-  EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("raw4.requests", 1), std::pair("raw4.passed_through", 1),
-                                                std::pair("raw4:fragment", 1)));
+  EXPECT_THAT(run.changes,
+              UnorderedElementsAre(std::pair("raw4.requests", 1), std::pair("raw4.passed_through", 1),
+                                   std::pair("raw4:fragment", 1)));
 }
 
 TEST_F(SplitterReasonTest, Gso) {
@@ -85,8 +91,8 @@ TEST_F(SplitterReasonTest, UnknownOperation) {
   };
   for (const auto& each : cases) {
     SCOPED_TRACE(each.what);
-    ExpectForwarded(Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, each.payload).Build()), "dns4",
-                    "unknown_operation", kA4);
+    ExpectForwarded(Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, each.payload).Build()),
+                    "dns4", "unknown_operation", kA4);
   }
   ExpectForwarded(Split(Raw({1, 2, 3}).Build()), "raw4", "unknown_operation", kA4);
 }
@@ -101,7 +107,10 @@ TEST_F(SplitterReasonTest, Retransmission) {
 }
 
 TEST_F(SplitterReasonTest, RetransmissionWhoseChecksumIsInAnotherState) {
-  Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).With(Checksum::kNone).Build());
+  Split(PacketBuilder(kClient4, kDns4)
+            .Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org"))
+            .With(Checksum::kNone)
+            .Build());
   EXPECT_EQ(Split(DnsRequest4(1, "a.org")).changes.at("dns4:retransmission"), 1);
 }
 
@@ -109,7 +118,8 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
   // 32 copies may be parked: the 33rd request goes untracked.
   for (uint16_t id = 1; id <= 32; ++id) ASSERT_EQ(Split(DnsRequest4(id)).changes.size(), 1u) << id;
   ExpectForwarded(Split(DnsRequest4(33)), "dns4", "pool_full", kA4);
-  // All are rescued, and their deadlines pass: the copies go back, the requests linger, since two may still answer.
+  // All are rescued, and their deadlines pass: the copies go back, the requests linger, since two may still
+  // answer.
   for (uint16_t id = 1; id <= 32; ++id) MakeDue(FindDns(id));
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.hedges", 32}}));
   for (uint16_t id = 1; id <= 32; ++id) MakeExpired(FindDns(id));
@@ -152,12 +162,13 @@ TEST_F(SplitterReasonTest, IpOptions) {
 }
 
 TEST_F(SplitterReasonTest, IpOptionsIsAlsoAnAtomicIpv6Fragment) {
-  const RunResult run =
-      Split(PacketBuilder(kClient6, kRaw6).Udp(kClientPort, kRawPort, Pattern(8, 1)).AtomicFragment(77).Build());
+  const RunResult run = Split(
+      PacketBuilder(kClient6, kRaw6).Udp(kClientPort, kRawPort, Pattern(8, 1)).AtomicFragment(77).Build());
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_EQ(Read(run.packet).destination, kA6);
-  EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
-                                                std::pair("raw6:ip_options", 1)));
+  EXPECT_THAT(run.changes,
+              UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
+                                   std::pair("raw6:ip_options", 1)));
 }
 
 TEST_F(SplitterReasonTest, TrailingBytesBehindTheDatagram) {
@@ -167,7 +178,8 @@ TEST_F(SplitterReasonTest, TrailingBytesBehindTheDatagram) {
 
 TEST_F(SplitterReasonTest, SendFailedDropsWithItsReason) {
   ServiceConfig(kOnceService).backends[0] = 600;  // no such backend
-  const RunResult run = Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build());
+  const RunResult run =
+      Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build());
   EXPECT_EQ(run.verdict, kDropped);
   EXPECT_EQ(run.changes.at("once:send_failed"), 1);
 }

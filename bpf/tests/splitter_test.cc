@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// SPLITTER, what it does with what it hedges: the packet that leaves, the flow, the request, the parked bytes and the
-// wheel, and what a key that comes again means. Why it does not hedge is in splitter_reasons_test.cc; TCP, pings,
-// fragments and foreign packets are in splitter_other_test.cc.
+// SPLITTER, what it does with what it hedges: the packet that leaves, the flow, the request, the parked bytes
+// and the wheel, and what a key that comes again means. Why it does not hedge is in splitter_reasons_test.cc;
+// TCP, pings, fragments and foreign packets are in splitter_other_test.cc.
 #include <netinet/in.h>
 
 #include <cstring>
@@ -26,8 +26,9 @@ class SplitterTest : public PacketTest {
 TEST_F(SplitterTest, AnIpv4RequestGoesToTheLeader) {
   const RunResult run = Split(Query(0x1234).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet),
-            Layer3(PacketBuilder(kClient4, kA4).Udp(kClientPort, 53, DnsQuery(0x1234, "www.example.org")).Build()));
+  EXPECT_EQ(
+      Layer3(run.packet),
+      Layer3(PacketBuilder(kClient4, kA4).Udp(kClientPort, 53, DnsQuery(0x1234, "www.example.org")).Build()));
   EXPECT_EQ(ChecksumFault(run.packet), "");
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
   EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A));
@@ -38,9 +39,10 @@ TEST_F(SplitterTest, AnIpv4RequestGoesToTheLeader) {
 TEST_F(SplitterTest, AnIpv6RequestGoesToTheLeadersPort) {
   const RunResult run = Split(Query6(0x1234).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kClient6, kA6)
-                                           .Udp(kClientPort, kBackendDnsPort6, DnsQuery(0x1234, "www.example.org"))
-                                           .Build()));
+  EXPECT_EQ(Layer3(run.packet),
+            Layer3(PacketBuilder(kClient6, kA6)
+                       .Udp(kClientPort, kBackendDnsPort6, DnsQuery(0x1234, "www.example.org"))
+                       .Build()));
   EXPECT_EQ(ChecksumFault(run.packet), "");
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("dns6.requests", 1)));
   EXPECT_TRUE(HasFlow(kClient6, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns6A));
@@ -179,7 +181,8 @@ TEST_F(SplitterTest, TheSameKeyWithAnotherPayloadSupersedes) {
   const uint32_t old = FindDns(7);
   const RunResult run = Split(Query(7, "new.example.org").Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("dns4.requests", 1), std::pair("dns4.superseded", 1)));
+  EXPECT_THAT(run.changes,
+              UnorderedElementsAre(std::pair("dns4.requests", 1), std::pair("dns4.superseded", 1)));
   const uint32_t fresh = FindDns(7);
   EXPECT_NE(fresh, old);
   EXPECT_EQ(StateOf(old), HR_STATE_SUPERSEDED);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Steering around a silent leader (HEALTHY, SUSPECT, AWAY), the choice of a standby, the leader map, and the hedging
-// budget. Times are set in the mapped state; nothing here waits.
+// Steering around a silent leader (HEALTHY, SUSPECT, AWAY), the choice of a standby, the leader map, and the
+// hedging budget. Times are set in the mapped state; nothing here waits.
 #include <netinet/in.h>
 
 #include "bpf/tests/checksum.h"
@@ -120,7 +120,8 @@ TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsAwayToo) {
     MakeAway(bypass ? kRaw4A : kOnceA);
     uint32_t to_leader = 0;
     for (uint8_t i = 0; i < 32; ++i) {
-      const RunResult run = Split(PacketBuilder(kClient4, vip).Udp(kClientPort, kRawPort, {i, 0, 0, 0}).Build());
+      const RunResult run =
+          Split(PacketBuilder(kClient4, vip).Udp(kClientPort, kRawPort, {i, 0, 0, 0}).Build());
       EXPECT_EQ(run.verdict, kRedirected);
       to_leader += Read(run.packet).destination == kA4;
     }
@@ -177,7 +178,8 @@ TEST_F(SteerTest, TheNextAttemptGoesToANewLeaderThatWasNotAsked) {
 TEST_F(SteerTest, PinAndUnpin) {
   ASSERT_TRUE(plane().PinLeader("dns4", "b").ok());
   EXPECT_EQ(Read(Ask(1).packet).destination, kB4);
-  EXPECT_EQ(Read(Split(DnsRequest4(1)).packet).destination, kB4) << "a retransmission goes to whoever leads now";
+  EXPECT_EQ(Read(Split(DnsRequest4(1)).packet).destination, kB4)
+      << "a retransmission goes to whoever leads now";
   ASSERT_TRUE(plane().UnpinLeader("dns4").ok());
   EXPECT_EQ(Read(Ask(2).packet).destination, kA4);
   EXPECT_FALSE(plane().PinLeader("dns4", "nobody").ok());
@@ -192,7 +194,8 @@ TEST_F(SteerTest, ARetransmissionToANewLeaderMayBeAnsweredByIt) {
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped);
 }
 
-// ---- The budget -----------------------------------------------------------------------------------------------------
+// ---- The budget
+// -----------------------------------------------------------------------------------------------------
 
 TEST_F(SteerTest, TheBudgetIsEarnedByRequestsAndBounded) {
   ServiceConfig(kDns4Service).budget_ppm = 50'000;

@@ -29,7 +29,8 @@ TestLinks Make() {
   if (status.ok()) status = MakePair("hr0", "hr0p", links.proxy, links.proxy_peer);
   if (status.ok()) status = MakePair("hr0c0", "hr0c1", links.clock_out, links.clock_in);
   if (status.ok()) status = MakePair("up0", "wire0", links.uplink, links.wire);
-  // What is sent round arrives with a finished checksum; what leaves by the uplink is finished as by a plain device.
+  // What is sent round arrives with a finished checksum; what leaves by the uplink is finished as by a plain
+  // device.
   if (status.ok()) status = net::SetTxChecksumOffload("hr0c0", false);
   if (status.ok()) status = net::SetTxChecksumOffload("up0", false);
   if (!status.ok()) links.problem = status.ToString();
