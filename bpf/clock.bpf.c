@@ -58,6 +58,15 @@ HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precis
 }
 
 /*
+ * How long an ended request stays known. One that nobody has answered waits as long as its flow is believed: its only
+ * answer, however late, must not look like a loser's.
+ */
+HR_INLINE __u64 hr_linger_ns(const struct hr_service *service, __u64 word) {
+  if (HR_WORD_STATE(word) != HR_STATE_EXPIRED || HR_WORD_WINNER(word) != HR_NO_BACKEND) return service->linger_ns;
+  return service->linger_ns > HR_FLOW_UDP_NS ? service->linger_ns : HR_FLOW_UDP_NS;
+}
+
+/*
  * No longer pending: the bytes go back at once. The scoreboard entry lingers only where more than one was asked: what
  * the losers still send must be recognised. For the others an entry would only take up cache.
  */
@@ -68,8 +77,8 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   __u64 word = visit->word;
 
   hr_free_parked(request);
-  if (others && visit->now_ns < request->done_ns + visit->service->linger_ns) {
-    hr_requeue(visit, request->done_ns + visit->service->linger_ns, 0);
+  if (others && visit->now_ns < request->done_ns + hr_linger_ns(visit->service, word)) {
+    hr_requeue(visit, request->done_ns + hr_linger_ns(visit->service, word), 0);
     return;
   }
   if (!(word & HR_WORD_DETACHED)) {

@@ -11,6 +11,8 @@
 
 #include <linux/pkt_cls.h>
 
+#define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
+
 /* In the VIP's name to the client; consumes the packet. */
 HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, struct hr_service *service,
                          struct hr_stats *service_stats) {
@@ -195,8 +197,8 @@ int hr_reply(struct __sk_buff *skb) {
   struct hr_packet packet = {};
   struct hr_reply reply = {};
 
-  /* Another VLAN's frame, its tag taken off by the device, is not this interface's. */
-  if (skb->vlan_present) return TC_ACT_UNSPEC;
+  /* Another VLAN's frame, its tag taken off by the device, is not this interface's. VLAN 0 is a priority, no VLAN. */
+  if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
   if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
   if (packet.fragment == HR_LATER_FRAGMENT) return hr_handle_later_fragment(skb, &packet);
   if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, &packet);

@@ -121,6 +121,9 @@ struct hr_parked {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 
+/* Shortest time for which a silent UDP flow is believed, and an unanswered request stays known; see bpf/lib/flow.bpf.h. */
+#define HR_FLOW_UDP_NS 10000000000ull
+
 /* Key of the flow map (LRU). Two kinds share it: who may receive from a backend, and where a TCP connection goes. */
 enum hr_flow_kind {
   HR_FLOW_REPLY = 0,      /* id = backend id -> value.id = service id */

@@ -15,7 +15,6 @@
  * what a long-stalled backend sends at last does not reach the client either. TCP: above two hours, the keep-alive
  * interval (RFC 9293 section 3.8.4).
  */
-#define HR_FLOW_UDP_NS 10000000000ull
 #define HR_FLOW_TCP_NS 7500000000000ull
 #define HR_FLOW_STAMP_NS 1000000000ull /* how often a busy flow's time is written: both directions share its line */
 

@@ -165,10 +165,16 @@ TEST_F(ClockTest, TheLapIsShortOnlyWhileSomethingUnansweredIsDueSoon) {
   Ask(1);
   VisitAll();
   EXPECT_EQ(lap_class(), 2u) << "due in 250 ms";
-  ServiceConfig(kDns4Service).delay_ns = 1'500'000;
-  Ask(2);
-  EXPECT_EQ(lap_class(), 0u) << "due in 1.5 ms";
-  Reply(DnsReply4(2, kA4));
+  ServiceConfig(kDns4Service).delay_ns = 1'400'000;
+  // On a busy machine the test may lose its CPU for longer than that between asking and the lap: it asks again.
+  uint16_t id = 1;
+  uint32_t chosen = 2;
+  for (int i = 0; i < 20 && chosen != 0; ++i) {
+    Ask(++id);
+    chosen = lap_class();
+    Reply(DnsReply4(id, kA4));
+  }
+  EXPECT_EQ(chosen, 0u) << "due in 1.4 ms";
   EXPECT_EQ(lap_class(), 2u) << "answered";
 }
 

@@ -68,6 +68,11 @@ class RaceTest : public PacketTest {
   void ExpectRest() {
     for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
       usleep(5000);
+      // What nobody answered lingers for as long as its flow is believed: here that time passes at once.
+      for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
+        volatile hr_request& request = Request(index);
+        if (HR_WORD_STATE(request.word) == HR_STATE_EXPIRED) request.done_ns = 0;
+      }
       VisitAll();
     }
     EXPECT_EQ(Wheel().nodes, 0u);

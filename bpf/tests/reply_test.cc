@@ -275,6 +275,19 @@ TEST_F(ReplyTest, ALateAnswerAfterTheDeadlineStillReachesTheClientOnce) {
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected) << "its second datagram";
 }
 
+TEST_F(ReplyTest, ASlowOnlyAnswerIsNoLoser) {
+  ServiceConfig(kDns4Service).linger_ns = kSecond;
+  const uint32_t request = AskBoth(1);
+  MakeExpired(request);
+  VisitAll();
+  MakeLingerOver(request);  // a client's usual patience of 5 s is not over by far
+  VisitAll();
+  const RunResult late = Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(late.verdict, kRedirected) << "nobody has won, nobody can have lost";
+  EXPECT_EQ(late.changes.at("dns4.late_answers"), 1);
+  EXPECT_EQ(Reply(DnsReply4(1, kB4)).verdict, kDropped);
+}
+
 // DNS: the reply must echo the question of the newer request, in whatever case.
 TEST_F(ReplyTest, AnAnswerToTheOlderQuestionIsStale) {
   Split(DnsRequest4(7, "old.example.org"));
