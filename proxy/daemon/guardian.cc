@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
                                                           ProxyInstance& instance, DaemonFacts& facts,
                                                           EventLoop& loop,
                                                           std::function<void(const std::string&)> give_up) {
-  std::unique_ptr<Guardian> guardian(new Guardian(config, topology, instance, facts, std::move(give_up)));
+  std::unique_ptr<Guardian> guardian(new Guardian(topology, instance, facts, std::move(give_up)));
   for (const v1::Service& service : config.services()) {
     guardian->windows_.emplace_back(static_cast<size_t>(service.backends_size()));
   }

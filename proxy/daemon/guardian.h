@@ -42,13 +42,9 @@ class Guardian {
   void Rest() { resting_ = true; }
 
  private:
-  Guardian(const v1::Config& config, const Topology& topology, ProxyInstance& instance, DaemonFacts& facts,
+  Guardian(const Topology& topology, ProxyInstance& instance, DaemonFacts& facts,
            std::function<void(const std::string&)> give_up)
-      : config_(config),
-        topology_(topology),
-        instance_(instance),
-        facts_(facts),
-        give_up_(std::move(give_up)) {}
+      : topology_(topology), instance_(instance), facts_(facts), give_up_(std::move(give_up)) {}
 
   absl::StatusOr<net::Watcher> MakeWatcher() const;
   void OnEvents();
@@ -60,7 +56,6 @@ class Guardian {
   void EveryTick();
   void UpdateProblems();
 
-  const v1::Config& config_;
   const Topology& topology_;
   ProxyInstance& instance_;
   DaemonFacts& facts_;

@@ -164,7 +164,7 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
   if (!attachment.ok()) return Annotate(attachment.status(), absl::StrCat("attaching ", program.name));
   attachments_.push_back(std::make_unique<net::Attachment>(*std::move(attachment)));
   net::Attachment* made = attachments_.back().get();
-  undo_.Push(absl::StrCat("detaching ", made->ToString()), [made, this]() -> absl::Status {
+  undo_.Push(absl::StrCat("detaching ", made->ToString()), [made]() -> absl::Status {
     // An interface that is gone took its programs with it.
     if (!net::FindLink(made->spec().ifindex).ok()) {
       made->Detach().IgnoreError();
