@@ -96,6 +96,8 @@ class Product:
     def run(self, *words: str | os.PathLike, check: bool = False, timeout: float = 30.0,
             wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
         """`hedgerow WORDS` in the client host. `wrapper` is a command before it, such as setpriv."""
+        if words[0] == "up":
+            words = (*words, "--log", self.log)  # not where the logs of the machine's own instances are
         return self.lab.client.run([*wrapper, BIN / "hedgerow", *words], check=check, timeout=timeout)
 
     def daemon(self, config: dict | str, *, wrapper: tuple[str, ...] = (), timeout: float = 30.0):
@@ -123,7 +125,7 @@ class Product:
     def _start(self, config: dict) -> None:
         self.before = machine.take(self.lab.client, self.instance)
         self._config_up, self.is_up = config, True  # from here on there may be something to sweep
-        self.run("up", "--config", self.write(config), "--log", self.log, check=True)
+        self.run("up", "--config", self.write(config), check=True)
         self.bpf_objects = machine.bpf_objects(self.pid)
         assert self.bpf_objects, "the proxy is up, but its daemon holds no BPF object"
 
