@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -259,15 +260,19 @@ def test_a_clock_that_is_too_far_off_is_refused_with_both_figures(lab, servers, 
 
 
 @pytest.fixture
-def bpffs():
-    """A mounted BPF file system, as systemd provides one: mounting it is the only thing that takes CAP_SYS_ADMIN."""
-    if os.path.ismount("/sys/fs/bpf"):
-        yield
-        return
-    subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=True, timeout=10)
+def bpffs(product):
+    """A mounted BPF file system, as systemd provides one: mounting it is the only thing that takes CAP_SYS_ADMIN.
+    A folder of ours keeps another instance on this machine, which may have mounted it, from taking it away."""
+    mount = Path("/sys/fs/bpf")
+    mounted = mount.is_mount()
+    if not mounted:
+        subprocess.run(["mount", "-t", "bpf", "bpf", mount], check=True, timeout=10)
+    ours = mount / f"kept-{product.instance}"
+    ours.mkdir()
     yield
-    # Another instance on this machine may have come to use it.
-    subprocess.run(["umount", "/sys/fs/bpf"], check=False, timeout=10, capture_output=True)
+    ours.rmdir()
+    if not mounted and not any(path for path in mount.iterdir() if not path.name.endswith(".debug")):
+        subprocess.run(["umount", mount], check=False, timeout=10, capture_output=True)
 
 
 def test_the_capabilities_it_names_are_enough(bpffs, lab, servers, product):
