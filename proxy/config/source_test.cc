@@ -95,6 +95,15 @@ TEST(ParseTree, SyntaxErrorsCarryLineAndColumn) {
   EXPECT_THAT(ErrorsOf("a: b: c\n"), ElementsAre(testing::StartsWith("c.yaml:1:")));
 }
 
+TEST(ParseTree, NoMessageHoldsAControlCharacter) {
+  // yaml-cpp quotes its mark for the end of the input.
+  for (const char* text : {"a: \"\\", "a: \"b\\u0d00\\", "a: \"\\x", "%", "!<", "a: 'b"}) {
+    for (const std::string& line : ErrorsOf(text)) {
+      for (const char c : line) EXPECT_GE(static_cast<unsigned char>(c), 0x20) << testing::PrintToString(line);
+    }
+  }
+}
+
 TEST(ParseTree, AnEmptyFileIsNoConfiguration) {
   for (const char* text : {"", "\n\n", "# nothing\n", "---\n", "~"}) {
     EXPECT_THAT(ErrorsOf(text), ElementsAre(EndsWith("got an empty file, expected a configuration"))) << text;

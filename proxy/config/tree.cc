@@ -11,6 +11,7 @@
 
 #include <sstream>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace hedgerow::config {
@@ -149,7 +150,10 @@ std::optional<Tree> ParseTree(absl::string_view text, Diagnostics& errors) {
     while (builder.documents() < 2 && parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& e) {
-    errors.Add(e.mark.is_null() ? Mark{} : ToMark(e.mark), "", absl::StrCat("not valid YAML: ", e.msg));
+    // Some of its messages quote what it read, its own mark for the end of the file (a control character)
+    // included.
+    errors.Add(e.mark.is_null() ? Mark{} : ToMark(e.mark), "",
+               absl::StrCat("not valid YAML: ", absl::Utf8SafeCEscape(e.msg)));
     return std::nullopt;
   }
   if (builder.failed()) return std::nullopt;
