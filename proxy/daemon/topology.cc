@@ -50,7 +50,20 @@ class Resolver {
       path.uplinks.push_back(route.has_value() ? route->ifindex : 0);
       if (route.has_value() && backend.name() == service.primary()) path.source = route->source;
     }
+    CheckOneUplink(service, path);
     return path;
+  }
+
+  // A client's packet has one source address, that of the uplink towards the primary. A copy that leaves through
+  // another uplink is answered to the first one, where nobody may speak for that backend.
+  void CheckOneUplink(const v1::Service& service, const Topology::ServicePath& path) {
+    for (size_t i = 1; i < path.uplinks.size(); ++i) {
+      if (path.uplinks[i] == path.uplinks[0] || path.uplinks[i] == 0 || path.uplinks[0] == 0) continue;
+      Problem(service, absl::StrCat("backends ", service.backends(0).name(), " and ",
+                                    service.backends(static_cast<int>(i)).name(),
+                                    " are reached through different uplinks; a service's backends must be behind "
+                                    "one, since a request has one source address"));
+    }
   }
 
   // The route to a backend, or nothing and a problem.

@@ -63,16 +63,24 @@ struct FakeHost {
 
 TEST(Resolve, FindsUplinksSourcesAndTheSmallestMtu) {
   FakeHost host;
-  host.AddRoute("10.77.0.12", 3, "10.78.0.1");
+  host.AddRoute("fd77::b", 3, "fd78::1");
   const Topology topology = Resolve(FakeConfig(), host.View());
   EXPECT_THAT(topology.problems, IsEmpty());
   EXPECT_TRUE(topology.ToStatus().ok());
   ASSERT_EQ(topology.services.size(), 2u);
-  EXPECT_THAT(topology.services[0].uplinks, ElementsAre(2, 3));
+  EXPECT_THAT(topology.services[0].uplinks, ElementsAre(2, 2));
+  EXPECT_THAT(topology.services[1].uplinks, ElementsAre(3));
   EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1");  // towards the primary, a
-  EXPECT_EQ(topology.services[1].source->ToString(), "fd77::1");
+  EXPECT_EQ(topology.services[1].source->ToString(), "fd78::1");
   EXPECT_EQ(topology.uplinks.size(), 2u);
   EXPECT_EQ(topology.mtu_bytes, 1400u);
+}
+
+TEST(Resolve, BackendsOfOneServiceBehindDifferentUplinksAreRefused) {
+  FakeHost host;
+  host.AddRoute("10.77.0.12", 3, "10.78.0.1");
+  EXPECT_THAT(Resolve(FakeConfig(), host.View()).problems,
+              ElementsAre(HasSubstr("service dns: backends a and b are reached through different uplinks")));
 }
 
 TEST(Resolve, ABackendOnThisHostIsRefusedWithTheReason) {
