@@ -106,15 +106,15 @@ def main() -> int:
     missing = 0
     for index, (what, check) in enumerate(CHECKS):
         try:
-            print(f"ok\t{what}\t{check()}")
+            answer, text = "ok", check()
         except (OSError, ValueError) as error:
+            answer, text = "missing", getattr(error, "strerror", None) or str(error)
             missing += 1
-            text = getattr(error, "strerror", None) or str(error)
-            print(f"missing\t{what}\t{text}")
-            if check is check_namespace:
-                for rest, _ in CHECKS[index + 1:]:
-                    print(f"missing\t{rest}\tnot tried without a namespace of its own")
-                break
+        print(f"{answer}\t{what}\t{text}")
+        if answer == "missing" and check is check_namespace:
+            for rest, _ in CHECKS[index + 1:]:
+                print(f"missing\t{rest}\tnot tried without a namespace of its own")
+            break
     return 1 if missing else 0
 
 

@@ -40,7 +40,7 @@ cmd_demo() {
 cmd_bench() {
   local name=${1:-} module
   module=${name//-/_}
-  if [ -z "$name" ] || [[ ! "$module" =~ ^[a-z][a-z0-9_]*$ ]] || [ ! -f "bench/$module.py" ]; then
+  if [ -z "$name" ] || [[ " $(bench_names) " != *" $name "* ]]; then
     die "usage: ./dev bench NAME [ARGS]; names: $(bench_names)"
   fi
   shift
@@ -48,9 +48,9 @@ cmd_bench() {
   "$PYTHON" -m "bench.$module" "$@"
 }
 
-# An experiment is a module of bench/ that can be run and is not the demo.
+# An experiment is a module of bench/ that names its folder of results and is not the demo.
 bench_names() {
-  grep -lE '^if __name__ == .__main__.:' bench/*.py 2>/dev/null | sed 's|bench/||; s|\.py$||; s|_|-|g' |
+  grep -lE '^NAME\b.*=' bench/*.py 2>/dev/null | sed 's|bench/||; s|\.py$||; s|_|-|g' |
     grep -vxE 'demo|--main--' | paste -sd ' ' | grep . || echo "none yet"
 }
 
