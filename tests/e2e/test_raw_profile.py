@@ -83,5 +83,5 @@ def test_with_three_attempts_the_third_replica_answers_when_two_stall(product, s
         payload = struct.pack("!I", number)
         client.send(payload)
         assert client.receive() == payload
-    assert product.won(service) == {"a": 10, "c": 10}
+    assert product.won(service) == {"a": 40, "c": 10}
     assert product.figure("won_by_rescue", service) == 10
