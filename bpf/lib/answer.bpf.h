@@ -42,7 +42,7 @@ HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, _
   struct hr_wheel *wheel = hr_the_wheel();
 
   if (!wheel) return 0;
-  *reference = hr_scoreboard_find(wheel, key, hr_key_hash(key), 0);
+  *reference = hr_scoreboard_find(wheel, key, hr_key_hash(key));
   return hr_request_at(HR_REFERENCE_REQUEST(*reference));
 }
 

@@ -30,8 +30,11 @@ HR_INLINE __u32 hr_free_pop(enum hr_free_list_id id) {
     __u32 *link = hr_free_link(id, (__u32)old);
 
     if (!(__u32)old || !link) return 0;
-    /* The link may be another CPU's by now; then the tag has changed and the swap fails. */
-    if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, *(volatile __u32 *)link)) == old)
+    /*
+     * The link may be another CPU's by now; then the tag has changed and the swap fails. Read by an atomic, which fetches
+     * its line for writing at once: a request is filled next.
+     */
+    if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, __sync_fetch_and_add(link, 0))) == old)
       return (__u32)old;
   }
   return 0;

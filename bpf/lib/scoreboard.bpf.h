@@ -33,7 +33,10 @@ HR_INLINE int hr_same_key(const struct hr_request_key *a, const struct hr_reques
   return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3] && x[4] == y[4];
 }
 
-/* The reference of a key in one set, other than `except`; 0 when there is none. Global: its loop is verified once. */
+/*
+ * The reference of a key in one set, other than `except`; 0 when there is none. A request that is still being claimed is
+ * seen only by those who claim (`except` is theirs): to a reply it does not exist yet. Global: its loop is verified once.
+ */
 __weak __attribute__((noinline)) __u64 hr_find_in_set(const struct hr_request_key *key, __u32 set_index, __u32 tag,
                                                       __u64 except) {
   struct hr_scoreboard_set *set = bpf_map_lookup_elem(&scoreboard, &set_index);
@@ -42,20 +45,30 @@ __weak __attribute__((noinline)) __u64 hr_find_in_set(const struct hr_request_ke
   for (__u32 i = 0; i < HR_SET_WAYS; i++) {
     __u64 reference = *(volatile __u64 *)&set->ways[i];
     struct hr_request *request;
+    __u64 word;
 
     if (!reference || HR_REFERENCE_TAG(reference) != tag || reference == except) continue;
     request = hr_request_at(HR_REFERENCE_REQUEST(reference));
-    if (!request || HR_WORD_GENERATION(request->word) != HR_REFERENCE_GENERATION(reference)) continue;
+    if (!request) continue;
+    word = *(volatile __u64 *)&request->word;
+    if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reference)) continue;
+    if (!except && HR_WORD_STATE(word) == HR_STATE_CLAIMING) continue;
     if (hr_same_key(key, &request->key)) return reference;
   }
   return 0;
 }
 
-/* Replaces one reference of a set by another (0: any empty place; to 0: removal). -1 when it is not there. */
+/*
+ * Replaces one reference of a set by another (0: any empty place; to 0: removal). -1 when it is not there. The place that
+ * the tag prefers is swapped before anything is read: the line mostly comes from another CPU's cache, and a swap fetches
+ * it for writing at once, where a look first would fetch it twice.
+ */
 __weak __attribute__((noinline)) int hr_swap_in_set(__u32 set_index, __u64 from, __u64 to) {
   struct hr_scoreboard_set *set = bpf_map_lookup_elem(&scoreboard, &set_index);
+  __u32 preferred = HR_REFERENCE_TAG(from | to) & (HR_SET_WAYS - 1);
 
   if (!set) return -1;
+  if (__sync_val_compare_and_swap(&set->ways[preferred], from, to) == from) return 0;
   for (__u32 i = 0; i < HR_SET_WAYS; i++) {
     if (*(volatile __u64 *)&set->ways[i] == from && __sync_val_compare_and_swap(&set->ways[i], from, to) == from) return 0;
   }
@@ -63,14 +76,14 @@ __weak __attribute__((noinline)) int hr_swap_in_set(__u32 set_index, __u64 from,
 }
 
 /*
- * The reference of a key other than `except`. The sets behind the hot ones are looked at only while they hold anything,
- * which `cold_used` tells: it is raised before a reference goes there and lowered after it has gone.
+ * The reference of a key. The sets behind the hot ones are looked at only while they hold anything, which `cold_used`
+ * tells: it is raised before a reference goes there and lowered after it has gone.
  */
-HR_INLINE __u64 hr_scoreboard_find(struct hr_wheel *wheel, const struct hr_request_key *key, __u64 hash, __u64 except) {
-  __u64 reference = hr_find_in_set(key, hr_hot_set(hash), hr_hash_tag(hash), except);
+HR_INLINE __u64 hr_scoreboard_find(struct hr_wheel *wheel, const struct hr_request_key *key, __u64 hash) {
+  __u64 reference = hr_find_in_set(key, hr_hot_set(hash), hr_hash_tag(hash), 0);
 
   if (reference || !*(volatile __u32 *)&wheel->cold_used) return reference;
-  return hr_find_in_set(key, hr_cold_set(hash), hr_hash_tag(hash), except);
+  return hr_find_in_set(key, hr_cold_set(hash), hr_hash_tag(hash), 0);
 }
 
 /* Takes a reference out of the set it is in. */
@@ -79,15 +92,31 @@ HR_INLINE void hr_scoreboard_remove(struct hr_wheel *wheel, __u32 set_index, __u
   if (set_index >= HR_HOT_SETS) __sync_fetch_and_sub(&wheel->cold_used, 1);
 }
 
-/* Puts a reference into a free place; the set it went to is noted in the request. -1 when both sets are full. */
-HR_INLINE int hr_scoreboard_insert(struct hr_wheel *wheel, struct hr_request *request, __u64 hash, __u64 reference) {
+#define HR_SCOREBOARD_FULL (~0ull)
+
+/*
+ * Puts a claiming request's reference into a free place, and only then looks for another with its key: two CPUs that
+ * claim one key at once see each other. Returns 0 when it stands alone; else it is taken out again, and the result is
+ * the other's reference, or HR_SCOREBOARD_FULL. The set it went to is noted in the request.
+ */
+HR_INLINE __u64 hr_scoreboard_insert(struct hr_wheel *wheel, struct hr_request *request, __u64 hash, __u64 reference) {
+  __u32 tag = hr_hash_tag(hash);
+  __u64 other;
+
   request->set = hr_hot_set(hash);
-  if (!hr_swap_in_set(request->set, 0, reference)) return 0;
-  request->set = hr_cold_set(hash);
-  __sync_fetch_and_add(&wheel->cold_used, 1);
-  if (!hr_swap_in_set(request->set, 0, reference)) return 0;
-  __sync_fetch_and_sub(&wheel->cold_used, 1);
-  return -1;
+  if (hr_swap_in_set(request->set, 0, reference)) {
+    request->set = hr_cold_set(hash);
+    __sync_fetch_and_add(&wheel->cold_used, 1);
+    if (hr_swap_in_set(request->set, 0, reference)) {
+      __sync_fetch_and_sub(&wheel->cold_used, 1);
+      return HR_SCOREBOARD_FULL;
+    }
+  }
+  other = hr_find_in_set(&request->key, hr_hot_set(hash), tag, reference);
+  if (!other && *(volatile __u32 *)&wheel->cold_used)
+    other = hr_find_in_set(&request->key, hr_cold_set(hash), tag, reference);
+  if (other) hr_scoreboard_remove(wheel, request->set, reference);
+  return other;
 }
 
 #endif /* HEDGEROW_BPF_LIB_SCOREBOARD_BPF_H_ */

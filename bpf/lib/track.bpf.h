@@ -131,19 +131,14 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, struct hr_request *fres
   return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
 }
 
-/*
- * Claims the key. Two CPUs that claim the same key at once may both find it free; each then looks again, and whoever
- * sees another withdraws (perhaps both: their packets go on untracked).
- */
+/* Claims the key; the reason why not, otherwise. Two CPUs that claim one key at once may both have to give way. */
 HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, struct hr_request *request, __u64 hash, __u64 reference,
                              struct hr_stats *service_stats, __u64 now_ns) {
-  __u64 known = hr_scoreboard_find(wheel, &request->key, hash, 0);
+  __u64 other = hr_scoreboard_insert(wheel, request, hash, reference);
 
-  if (known) return hr_take_key_over(wheel, request, reference, known, service_stats, now_ns);
-  if (hr_scoreboard_insert(wheel, request, hash, reference)) return HR_REASON_SCOREBOARD_FULL;
-  if (!hr_scoreboard_find(wheel, &request->key, hash, reference)) return HR_REASON_NONE;
-  hr_scoreboard_remove(wheel, request->set, reference);
-  return HR_REASON_KEY_BUSY;
+  if (!other) return HR_REASON_NONE;
+  if (other == HR_SCOREBOARD_FULL) return HR_REASON_SCOREBOARD_FULL;
+  return hr_take_key_over(wheel, request, reference, other, service_stats, now_ns);
 }
 
 HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
