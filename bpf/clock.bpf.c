@@ -10,8 +10,12 @@
 #include <linux/pkt_cls.h>
 
 #define HR_STEPS_PER_LAP 4096 /* slots and requests looked at */
-/* A lap looks this far ahead (in fine ticks) for something that waits: a little more than the middle class's period. */
-#define HR_SHORT_AHEAD_TICKS 48
+/*
+ * A lap looks this far ahead (in fine ticks, 3.1 and 12.6 ms) for something that waits: the period of the lap that it is
+ * about to choose, and what such laps are late by. Of 14,337 laps of 1 ms on an idle virtual machine 203 took more than
+ * 1.1 ms, 24 more than 1.6 and 3 more than 3; with 1.6 ms of look-ahead one hedge in 100 was fired a millisecond late.
+ */
+#define HR_SHORT_AHEAD_TICKS 96
 #define HR_LONG_AHEAD_TICKS 384
 /* A request may be pushed this long before the clock is set going (its CPU may be taken away in between). */
 #define HR_WAKE_SLACK_TICKS 3072
