@@ -7,7 +7,7 @@ import pytest
 
 from harness.capture import Capture
 from harness.dns import UdpClient, dig, finish_dnsperf, parse, query, start_dnsperf, who_answers
-from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
+from harness.product import DNS4, DNS6, VIP4, VIP6, answer_every_port_unreachable, wait_until
 
 FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
 
@@ -99,6 +99,7 @@ def test_a_loser_later_than_the_linger_does_not_reach_the_client_either(lab, ser
 
 @FAMILIES
 def test_with_both_replicas_dead_the_client_is_told_at_once_in_the_vips_name(lab, servers, proxy, vip, service):
+    answer_every_port_unreachable(lab.replica("a"), lab.replica("b"))
     servers["a"].kill()
     servers["b"].kill()
     with UdpClient(lab.client, vip) as client:

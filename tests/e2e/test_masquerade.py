@@ -4,7 +4,7 @@
 import pytest
 
 from harness.dns import UdpClient, dig, finish_dnsperf, start_dnsperf, who_answers
-from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
+from harness.product import DNS4, DNS6, VIP4, VIP6, answer_every_port_unreachable, wait_until
 
 FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
 pytestmark = pytest.mark.lab(inner=True)
@@ -49,6 +49,7 @@ def test_dnsperf_in_a_container_loses_nothing_when_the_leader_is_killed(lab, ser
 
 @FAMILIES
 def test_a_container_is_told_when_both_replicas_are_dead(lab, servers, proxy, vip, service):
+    answer_every_port_unreachable(lab.replica("a"), lab.replica("b"))
     servers["a"].kill()
     servers["b"].kill()
     with UdpClient(lab.inner, vip) as client:

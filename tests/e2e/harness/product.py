@@ -223,3 +223,9 @@ class Product:
                 if Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "hedgerowd":
                     os.kill(pid, signal.SIGKILL)
         self.run("clean", "--instance", self.instance)
+
+
+def answer_every_port_unreachable(*hosts) -> None:
+    """Lifts the kernel's limit on ICMP errors (one a second and client), which earlier tests may have used up."""
+    for host in hosts:
+        host.run(["sysctl", "-qw", "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"])
