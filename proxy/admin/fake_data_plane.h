@@ -126,7 +126,6 @@ class FakeDataPlane final : public DataPlane {
     return absl::OkStatus();
   }
   absl::StatusOr<bool> CheckClock() override { return false; }
-  absl::Status Pin(const std::string&) override { return absl::OkStatus(); }
 
   Snapshot snapshot;
   absl::Status read_error;

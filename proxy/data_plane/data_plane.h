@@ -157,9 +157,6 @@ class DataPlane {
 
   // Restarts a clock whose packet was lost while nobody sends; false = it was fine.
   virtual absl::StatusOr<bool> CheckClock() = 0;
-
-  // Pins every map and program below `folder` (on a bpffs) so that the kernel part outlives the process.
-  virtual absl::Status Pin(const std::string& folder) = 0;
 };
 
 }  // namespace hedgerow

@@ -297,14 +297,6 @@ absl::Status KernelDataPlane::EnableRunTimeStats() {
   return absl::OkStatus();
 }
 
-absl::Status KernelDataPlane::Pin(const std::string& folder) {
-  if (bpf_object__pin_maps(skeleton_->obj, folder.c_str()) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot pin the maps below ", folder));
-  if (bpf_object__pin_programs(skeleton_->obj, folder.c_str()) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot pin the programs below ", folder));
-  return absl::OkStatus();
-}
-
 // What requests hold, counted from the map and not from any counter.
 KernelDataPlane::RequestUse KernelDataPlane::CountRequests() const {
   RequestUse use{.in_flight = std::vector<uint64_t>(spec_.services.size())};
