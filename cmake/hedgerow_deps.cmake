@@ -3,7 +3,7 @@
 # Finds the system's libraries once and gives each a name that is the same on every supported distribution
 # (Debian 12, Debian 13, Ubuntu 24.04), because their own CMake files differ in targets and completeness.
 # Component folders put these names into DEPS:
-#   hedgerow::bpf hedgerow::nl_route hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc
+#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc
 # and use absl::* (absl::status, absl::strings, ...), GTest::gtest, GTest::gmock and benchmark::benchmark as
 # they are.
 
@@ -24,7 +24,6 @@ endfunction()
 
 # pkg-config is the one description of these that is complete on all three distributions.
 pkg_check_modules(libbpf REQUIRED IMPORTED_TARGET libbpf>=1.1 libelf zlib)
-pkg_check_modules(libnl_route REQUIRED IMPORTED_TARGET libnl-route-3.0 libnl-3.0)
 pkg_check_modules(prometheus_pull REQUIRED IMPORTED_TARGET prometheus-cpp-pull prometheus-cpp-core)
 
 # gRPC's own description where it is whole: pkg-config's names every Abseil library several times, and looking each up
@@ -38,7 +37,6 @@ else()
 endif()
 
 hedgerow_alias(hedgerow_bpf PkgConfig::libbpf)
-hedgerow_alias(hedgerow_nl_route PkgConfig::libnl_route)
 hedgerow_alias(hedgerow_protobuf protobuf::libprotobuf)
 hedgerow_alias(hedgerow_prometheus PkgConfig::prometheus_pull)
 if(TARGET yaml-cpp::yaml-cpp)
