@@ -7,6 +7,8 @@
 
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/test_links.h"
+#include "proxy.skel.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -170,8 +172,12 @@ TEST_F(ClockTest, TheLapIsShortOnlyWhileSomethingUnansweredIsDueSoon) {
   uint16_t id = 1;
   uint32_t chosen = 2;
   for (int i = 0; i < 20 && chosen != 0; ++i) {
-    Ask(++id);
-    chosen = lap_class();
+    const TestLinks& links = TestLinks::Get();
+    RunUncounted(program_splitter(), DnsRequest4(++id), {.ifindex = links.proxy.ifindex});
+    const RunResult lap = RunUncounted(
+        skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+        {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
+    chosen = (lap.priority & 0xffff) - HR_CLOCK_CLASS_BASE;
     Reply(DnsReply4(id, kA4));
   }
   EXPECT_EQ(chosen, 0u) << "due in 1.4 ms";
