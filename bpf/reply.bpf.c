@@ -30,7 +30,7 @@ HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, struct
 /* The spent nack goes round the clock's link, where it becomes the request's next attempt. */
 HR_INLINE int hr_release(struct __sk_buff *skb, __u32 request) {
   skb->mark = HR_MARK_RELEASE | HR_MARK_VALUE(request);
-  skb->priority = HR_CLOCK_HANDLE;
+  skb->priority = hr_priority_unheld();
   return bpf_redirect(load_config.clock_out_ifindex, 0);
 }
 
@@ -54,8 +54,11 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   struct hr_request_key key = {};
   struct hr_request *request;
 
-  /* Several datagrams merged by GRO cannot be judged as one. */
-  if (skb->gso_size) return hr_act(skb, packet, &answer, reply);
+  /* Several datagrams merged by GRO cannot be judged as one: all of them pass. */
+  if (skb->gso_size) {
+    hr_reason(reply->service_stats, HR_REASON_MERGED);
+    return hr_act(skb, packet, &answer, reply);
+  }
   key.client = packet->destination;
   key.client_port_be = packet->destination_port_be;
   key.service = reply->service_id;

@@ -63,6 +63,7 @@ enum hr_reason {
   HR_REASON_NO_TARGET = 25,      /* every backend was tried */
   HR_REASON_RESCUE_FAILED = 26,  /* the kernel refused to build or send the copy */
   HR_REASON_RELEASE_FAILED = 27, /* a nack could not be turned into a rescue; the clock does it instead */
+  HR_REASON_DELAY_LINE_FULL = 28, /* engine qdisc: the queueing discipline took no more, or every htb leaf is in use */
   /* Why a packet was dropped. */
   HR_REASON_LOSER = 32,
   HR_REASON_NACK = 33,
@@ -77,6 +78,8 @@ enum hr_reason {
   HR_REASON_FRAGMENT_NO_FIRST = 49, /* a later fragment whose first was not seen */
   HR_REASON_MALFORMED = 50,
   HR_REASON_NOT_A_REPLY = 51, /* from a backend to a client of ours, but not this profile's reply: passed on */
+  /* Why a packet was given to the client without being judged. */
+  HR_REASON_MERGED = 52, /* several datagrams of a backend, merged by GRO */
   /* Bounds reached. */
   HR_REASON_FLOW_FAILED = 56,
   HR_REASON_FRAGMENTS_FAILED = 57,
