@@ -17,6 +17,8 @@
  */
 #define HR_SHORT_AHEAD_TICKS 96
 #define HR_LONG_AHEAD_TICKS 384
+/* With fq a lap can be exact; laps this far apart at least, or a busy service would have one for every tick. */
+#define HR_EXACT_WAIT_MIN_NS 50000
 /* A request may be pushed this long before the clock is set going (its CPU may be taken away in between). */
 #define HR_WAKE_SLACK_TICKS 3072
 
@@ -201,6 +203,8 @@ __weak __attribute__((noinline)) int hr_visit(struct __sk_buff *skb, __u32 index
     hr_visit_done(&visit);
   } else if (visit.now_ns >= request->sent_ns + visit.service->deadline_ns) {
     hr_expire(&visit);
+  } else if (hr_engine_is_qdisc()) {
+    hr_requeue(&visit, request->sent_ns + visit.service->deadline_ns, 0);
   } else if (visit.now_ns < request->due_ns) {
     hr_requeue(&visit, request->due_ns, 1);
   } else {
@@ -261,16 +265,42 @@ static long hr_look_step(__u32 step, struct hr_look_ahead *look) {
   return 1;
 }
 
-/* The lap's class: short only while something unanswered is due soon, long only where no hedge could be missed. */
-HR_INLINE __u32 hr_choose_class(struct hr_wheel *wheel, const struct hr_lap *lap) {
-  int long_allowed = load_config.clock_period_ns[2] <= load_config.min_delay_ns / 4;
-  struct hr_look_ahead look = {.wheel = wheel, .from = lap->fine_end, .found = ~0u};
+/* How long the clock packet is to wait: the class that comes closest, and with fq the very time. */
+struct hr_pause {
+  __u32 class;
+  __u32 wait_ns;
+};
 
-  if (!lap->done) return 0;
-  bpf_loop(long_allowed ? HR_LONG_AHEAD_TICKS : HR_SHORT_AHEAD_TICKS, hr_look_step, &look, 0);
-  if (look.found < HR_SHORT_AHEAD_TICKS) return 0;
-  if (long_allowed && look.found == ~0u) return 2;
-  return load_config.clock_period_ns[1] <= load_config.min_delay_ns / 2 ? 1 : 0;
+/* With fq: until the first tick that holds something has fully passed, or as long as a lap may be. */
+HR_INLINE __u32 hr_exact_wait(const struct hr_look_ahead *look, __u64 longest_ns, __u64 now_ns) {
+  __u64 due_ns;
+
+  if (look->found == ~0u) return longest_ns;
+  due_ns = (look->from + look->found + 1) << HR_FINE_SHIFT;
+  if (due_ns < now_ns + HR_EXACT_WAIT_MIN_NS) return HR_EXACT_WAIT_MIN_NS;
+  return due_ns - now_ns < longest_ns ? due_ns - now_ns : longest_ns;
+}
+
+/* The next lap: soon only while something unanswered is due soon, late only where no hedge could be missed. */
+HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct hr_lap *lap) {
+  const volatile __u64 *period_ns = load_config.clock_period_ns;
+  /* With engine qdisc the clock only keeps the books, and may take its time. */
+  int long_allowed = hr_engine_is_qdisc() || period_ns[2] <= load_config.min_delay_ns / 4;
+  int middle_allowed = period_ns[1] <= load_config.min_delay_ns / 2;
+  __u64 longest_ns = long_allowed ? period_ns[2] : middle_allowed ? period_ns[1] : period_ns[0];
+  struct hr_look_ahead look = {.wheel = wheel, .from = lap->fine_end, .found = ~0u};
+  struct hr_pause pause = {.class = long_allowed ? 2 : middle_allowed ? 1 : 0, .wait_ns = HR_EXACT_WAIT_MIN_NS};
+
+  if (lap->done) bpf_loop(long_allowed ? HR_LONG_AHEAD_TICKS : HR_SHORT_AHEAD_TICKS, hr_look_step, &look, 0);
+  if (load_config.clock_kind == HR_CLOCK_FQ) {
+    if (lap->done) pause.wait_ns = hr_exact_wait(&look, longest_ns, lap->now_ns);
+    pause.class = pause.wait_ns < period_ns[1] ? 0 : pause.wait_ns < period_ns[2] ? 1 : 2;
+  } else if (!lap->done || look.found < HR_SHORT_AHEAD_TICKS) {
+    pause.class = 0;
+  } else if (look.found != ~0u) {
+    pause.class = 1;
+  }
+  return pause;
 }
 
 /*
@@ -284,25 +314,25 @@ HR_INLINE int hr_may_rest(struct hr_wheel *wheel) {
   return __sync_val_compare_and_swap(&wheel->running, 0, 1) != 0; /* not 0: a splitter has started another */
 }
 
-HR_INLINE int hr_send_round(struct __sk_buff *skb, struct hr_wheel *wheel, __u32 epoch, __u32 class) {
+HR_INLINE int hr_send_round(struct __sk_buff *skb, struct hr_wheel *wheel, __u32 epoch, struct hr_pause pause) {
   bpf_skb_change_tail(skb, HR_CLOCK_FRAME_BYTES, 0);
-  if (class < HR_CLOCK_CLASSES) wheel->laps_of_class[class]++;
+  if (pause.class < HR_CLOCK_CLASSES) wheel->laps_of_class[pause.class]++;
   skb->mark = HR_MARK_LAP | epoch;
-  skb->priority = HR_CLOCK_HANDLE | (HR_CLOCK_CLASS_BASE + class);
+  skb->priority = hr_priority_of_lap(pause.class, pause.wait_ns);
   return bpf_redirect(load_config.clock_out_ifindex, 0);
 }
 
 HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   struct hr_wheel *wheel = hr_the_wheel();
   struct hr_lap lap = {.skb = skb, .wheel = wheel, .now_ns = bpf_ktime_get_ns()};
-  __u32 class;
+  struct hr_pause pause = {.class = 0, .wait_ns = HR_EXACT_WAIT_MIN_NS};
 
   if (!wheel || epoch != HR_MARK_VALUE(*(volatile __u32 *)&wheel->epoch)) {
     hr_host_reason(HR_REASON_CLOCK_STALE);
     return TC_ACT_SHOT;
   }
   /* A lap of an older epoch may still be at work on another CPU; there is never more than one at the lists. */
-  if (__sync_val_compare_and_swap(&wheel->busy, 0, 1)) return hr_send_round(skb, wheel, epoch, 0);
+  if (__sync_val_compare_and_swap(&wheel->busy, 0, 1)) return hr_send_round(skb, wheel, epoch, pause);
   wheel->lap_ns = lap.now_ns;
   *(volatile __u64 *)&wheel->last_lap_ns = lap.now_ns;
   wheel->laps++;
@@ -313,10 +343,10 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   __sync_lock_test_and_set(&wheel->coarse_passed, lap.coarse_end);
   hr_set_cursors(wheel, &lap);
   bpf_loop(HR_STEPS_PER_LAP, hr_lap_step, &lap, 0);
-  class = hr_choose_class(wheel, &lap);
+  pause = hr_choose_pause(wheel, &lap);
   __sync_lock_test_and_set(&wheel->busy, 0);
   if (hr_may_rest(wheel)) return TC_ACT_SHOT;
-  return hr_send_round(skb, wheel, epoch, class);
+  return hr_send_round(skb, wheel, epoch, pause);
 }
 
 /* A spent nack: becomes the next attempt of its request, if nobody was faster. Global: it has a stack of its own. */

@@ -79,7 +79,9 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
       hr_count(service_stats, HR_PROBES);
     }
     if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
-  } else if (steer.second != HR_NO_BACKEND) {
+  } else if (steer.second == HR_NO_BACKEND) {
+    if (hr_engine_is_qdisc()) hr_delay(skb, service, tracking.request, service_stats, now_ns);
+  } else {
     hr_send_copy(skb, packet, hr_backend_id(service, steer.second), tracking.request, &steer, service_stats, now_ns);
   }
   if (steer.failover & (1u << steer.first)) hr_count(service_stats, HR_FAILOVER_SENDS);

@@ -64,8 +64,10 @@ struct hr_service {
   __u64 budget_burst_micros; /* bucket size, in millionths of a hedge */
   __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> backend id */
   struct hr_profile profile;
+  __u32 delay_class; /* engine qdisc: which of the delay line's delays is this service's */
+  __u32 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service) == 144, "hr_service is 144 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_service) == 152, "hr_service is 152 bytes");
 
 /* Map `backends`, index = backend id. */
 struct hr_backend {

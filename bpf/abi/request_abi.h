@@ -203,10 +203,21 @@ struct hr_fine_slot {
   __u32 head; /* request index, 0 = empty */
   __u32 live; /* unanswered requests in it: only they make the clock hurry */
 };
-/* Periods of the clock's classes, shortest first; see proxy/net/clock_qdisc.h. */
+/*
+ * What holds the clock packet back between laps; see proxy/net/clock_qdisc.h. With htb and netem skb->priority names the
+ * class (of a fixed period) that it waits in; with fq it is the time to wait itself, in ns.
+ */
+enum hr_clock_kind {
+  HR_CLOCK_HTB = 0,
+  HR_CLOCK_NETEM = 1,
+  HR_CLOCK_FQ = 2,
+};
+/* Periods of the clock's classes, shortest first. */
 #define HR_CLOCK_CLASSES 3
-#define HR_CLOCK_CLASS_BASE 10       /* class i is 1:(10 + i) */
-#define HR_CLOCK_HANDLE 0x00010000u  /* qdisc 1: ; as skb->priority: not held back */
+#define HR_CLOCK_CLASS_BASE 10        /* class i is 1:(10 + i) */
+#define HR_CLOCK_HANDLE 0x00010000u   /* qdisc 1: ; as skb->priority with htb: not held back */
+#define HR_CLOCK_UNHELD 0x00010001u   /* with netem: class 1:1, which holds nothing back */
+#define HR_CLOCK_WAIT_MASK 0xfffffff0u /* with fq: its low bits would choose a band */
 #define HR_CLOCK_FRAME_BYTES 60
 
 /* Parted by who writes, a cache line (pair) each: the lap's own, what every splitter reads, what every splitter writes. */
@@ -244,12 +255,39 @@ struct hr_wheel {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COARSE_SLOTS, "hr_wheel is packed");
 
-/* What skb->mark says on the clock's own link (and nowhere else): kind in the top byte. */
+/*
+ * How a copy waits. With the wheel its bytes wait in `pool` until the clock sends them. With the others a clone of the
+ * request itself waits in a delay line, a queueing discipline on a link of its own; see proxy/net/delay_line.h. Both
+ * keep the same scoreboard and books.
+ */
+enum hr_engine {
+  HR_ENGINE_WHEEL = 0,
+  HR_ENGINE_NETEM = 1,
+  HR_ENGINE_FQ = 2,
+  HR_ENGINE_HTB = 3,
+};
+/*
+ * The delay line's qdisc 1: as skb->priority. netem: class 1:(1 + delay class). fq: the time to wait, as for the clock.
+ * htb: a leaf, HR_DELAY_LEAVES for each delay class. A leaf lets a packet of any size pass and then none for the delay,
+ * so a charger goes first and the clone behind it waits; then it needs as long again before the next may use it.
+ */
+#define HR_DELAY_LEAVES 1024
+#define HR_DELAY_LEAF_BASE 16
+#define HR_DELAY_CLASSES 8 /* of htb and netem: different delays of all services */
+
+/* Map `delay_leaves`, index = delay class * HR_DELAY_LEAVES + leaf: when it was last taken. */
+struct hr_delay_leaf {
+  __u64 taken_ns;
+};
+
+/* What skb->mark says on the clock's and the delay line's links (and nowhere else): kind in the top byte. */
 #define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
 #define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
 #define HR_MARK_LAP 0x48000000u     /* value: epoch */
 #define HR_MARK_SEND 0x49000000u    /* a finished copy; value: request. Sent on as it is. */
 #define HR_MARK_RESCUE 0x4a000000u  /* a finished rescue; value: request. Sent on, and its fire error noted. */
+#define HR_MARK_DELAYED 0x4c000000u /* a clone in the delay line; value: request */
+#define HR_MARK_CHARGE 0x4d000000u  /* a charger in the delay line: dropped at its end */
 #define HR_MARK_RELEASE 0x4b000000u /* a spent nack; value: request. Becomes that request's next attempt. */
 
 /* Fixed at load, as read-only data of the programs. Interface indices are of the namespace they are attached in. */
@@ -259,14 +297,16 @@ struct hr_load_config {
   __u32 clock_in_ifindex;  /* its ingress runs the clock */
   __u32 max_requests;
   __u32 max_parked;
+  __u32 delay_out_ifindex; /* engine qdisc: carries the delay line; its other end's ingress runs the rescuer */
+  __u32 engine;            /* enum hr_engine */
   __u32 cold_mask;    /* scoreboard sets behind the hot ones, - 1 */
   __u8 proxy_mac[6];
-  __u16 pad;
+  __u16 clock_kind; /* enum hr_clock_kind */
   __u64 clock_period_ns[HR_CLOCK_CLASSES];
   __u64 hash_seed;    /* random, so that nobody can choose which keys share a set */
   __u64 min_delay_ns; /* smallest hedge delay of all services: bounds how long a lap may be */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 72, "hr_load_config is 72 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 80, "hr_load_config is 80 bytes");
 
 /* Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. */
 struct hr_leader_view {

@@ -94,6 +94,20 @@ HR_INLINE int hr_push_due(struct hr_wheel *wheel, struct hr_request *request, __
   return hr_push_coarse(wheel, request, index, due_ns - (2ull << HR_COARSE_SHIFT), now_ns);
 }
 
+/* ---- What skb->priority says to the clock's queueing discipline -------------------------------------------------- */
+
+/* For a packet that is not to be held back. */
+HR_INLINE __u32 hr_priority_unheld(void) {
+  if (load_config.clock_kind == HR_CLOCK_FQ) return 0;
+  return load_config.clock_kind == HR_CLOCK_NETEM ? HR_CLOCK_UNHELD : HR_CLOCK_HANDLE;
+}
+
+/* For the clock packet: a lap of this class, or, with fq, after just this time. */
+HR_INLINE __u32 hr_priority_of_lap(__u32 class, __u64 wait_ns) {
+  if (load_config.clock_kind == HR_CLOCK_FQ) return (__u32)wait_ns & HR_CLOCK_WAIT_MASK;
+  return HR_CLOCK_HANDLE | (HR_CLOCK_CLASS_BASE + class);
+}
+
 /* ---- Setting the clock going ------------------------------------------------------------------------------------- */
 
 /* A lap takes at most 10 ms by its class; under load rare maxima of 5 to 30 ms were measured on top. */
@@ -109,7 +123,7 @@ HR_INLINE void hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
   __u32 priority = skb->priority;
 
   skb->mark = HR_MARK_LAP | HR_MARK_VALUE(epoch);
-  skb->priority = HR_CLOCK_HANDLE | HR_CLOCK_CLASS_BASE;
+  skb->priority = hr_priority_of_lap(0, 0);
   if (bpf_clone_redirect(skb, load_config.clock_out_ifindex, 0)) {
     hr_host_reason(HR_REASON_CLOCK_KICK_FAILED);
     __sync_lock_test_and_set(&wheel->running, 0);

@@ -271,6 +271,7 @@ RunResult PacketTest::RunUncounted(bpf_program* program, const Bytes& packet, co
   result.packet.resize(options.data_size_out);
   result.mark = out.mark;
   result.priority = out.priority;
+  result.departure_ns = out.tstamp;
   return result;
 }
 

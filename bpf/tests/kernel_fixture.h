@@ -55,6 +55,7 @@ struct RunResult {
   Bytes packet;
   uint32_t mark = 0;
   uint32_t priority = 0;
+  uint64_t departure_ns = 0;  // the skb's time stamp
   Changes changes;
 };
 

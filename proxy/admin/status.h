@@ -28,7 +28,8 @@ struct UplinkFacts {
 struct DaemonFacts {
   std::string config_file;
   std::string kernel;
-  std::string metrics_address;  // empty: off
+  std::string metrics_address;   // empty: off
+  std::string engine = "wheel";  // or qdisc-netem, qdisc-fq, qdisc-htb
   std::string clock_kind;
   int64_t started_ns = 0;  // CLOCK_MONOTONIC
   int64_t clock_measured_error_ns = 0;

@@ -10,6 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
+#include "proxy/config/scalar.h"
+#include "proxy/daemon/delay_measurement.h"
 #include "proxy/daemon/instance_lock.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/net/bpffs.h"
@@ -44,6 +46,37 @@ class Doctor {
                    : "ok",
           absl::StrCat(std::string(net::ToString(probe.found)), probe.detail.empty() ? "" : ", ", probe.detail,
                        probe.offers.empty() ? "" : absl::StrCat(" (", probe.offers, ")")));
+    }
+  }
+
+  // The delays that a queueing discipline really gave, or why it gave none.
+  void Measured(absl::string_view check, const absl::StatusOr<DelayMeasurement>& measured) {
+    if (!measured.ok()) {
+      const bool unsure = absl::IsPermissionDenied(measured.status());
+      return Add(check, unsure ? "warning" : "ok", std::string(measured.status().message()));
+    }
+    std::vector<std::string> periods;
+    for (const DelayMeasurement::Period& period : measured->periods) {
+      periods.push_back(absl::StrCat(config::FormatDurationNs(static_cast<int64_t>(period.nominal_ns)),
+                                     " took ",
+                                     config::RoundedDurationNs(static_cast<int64_t>(period.median_ns))));
+    }
+    Add(check, "ok", absl::StrJoin(periods, ", "));
+  }
+
+  // What each kind of clock and of delay line really does here. One that works is enough.
+  void Clocks() {
+    bool any = false, unsure = false;
+    for (const net::ClockKind kind : {net::ClockKind::kFq, net::ClockKind::kNetem, net::ClockKind::kHtb}) {
+      const absl::StatusOr<DelayMeasurement> measured = TryClockKind(kind);
+      any |= measured.ok();
+      unsure |= absl::IsPermissionDenied(measured.status());
+      Measured(absl::StrCat("clock ", std::string(net::ToString(kind))), measured);
+    }
+    if (!any && !unsure) Add("clock", "problem", "no kind of clock works on this kernel");
+    for (const net::DelayLineKind kind :
+         {net::DelayLineKind::kNetem, net::DelayLineKind::kFq, net::DelayLineKind::kHtb}) {
+      Measured(absl::StrCat("engine qdisc-", std::string(net::ToString(kind))), TryDelayLineKind(kind));
     }
   }
 
@@ -108,6 +141,7 @@ int RunDoctor(const Arguments& arguments) {
   }
   doctor.Capabilities();
   doctor.Kernel();
+  doctor.Clocks();
   doctor.Leftovers();
   const v1::DoctorReport report = doctor.Take();
   std::string text;

@@ -35,6 +35,12 @@ void Links(const v1::Config& config, v1::Plan& plan) {
   clock.set_name(absl::StrCat(name, "c0"));
   clock.set_peer(absl::StrCat(name, "c1"));
   clock.set_purpose("the kernel clock");
+  if (config.parking().engine() == v1::ENGINE_QDISC) {
+    v1::PlannedLink& delay = *plan.add_links();
+    delay.set_name(absl::StrCat(name, "d0"));
+    delay.set_peer(absl::StrCat(name, "d1"));
+    delay.set_purpose("the delay line");
+  }
 }
 
 void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& plan) {
@@ -46,6 +52,14 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
   };
   for (const auto& [ifindex, link] : topology.uplinks) add("reply", link.name, "ingress");
   add("clock", absl::StrCat(config.interface(), "c1"), "ingress");
+  // Whether an automatic clock becomes fq is known when it was tried.
+  if (config.clock().kind() == v1::CLOCK_KIND_FQ)
+    add("departure", absl::StrCat(config.interface(), "c0"), "egress");
+  if (config.parking().engine() == v1::ENGINE_QDISC) {
+    if (config.parking().line() == v1::DELAY_LINE_FQ)
+      add("departure", absl::StrCat(config.interface(), "d0"), "egress");
+    add("rescuer", absl::StrCat(config.interface(), "d1"), "ingress");
+  }
   add("sink", absl::StrCat(config.interface(), "p"), "ingress");
   add("splitter", config.interface(), "egress");
 }

@@ -52,6 +52,7 @@ class Guardian {
   void OnUplink(const net::WatchEvent& event);
   void Repair();
   void RepairClock();
+  void RepairDelayLine();
   void EverySecond();
   void EveryTick();
   void UpdateProblems();

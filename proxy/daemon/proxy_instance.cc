@@ -14,11 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "proxy/config/scalar.h"
-#include "proxy/daemon/clock_measurement.h"
+#include "proxy/daemon/delay_measurement.h"
 #include "proxy/daemon/log.h"
 #include "proxy/data_plane/kernel_data_plane.h"
 #include "proxy/net/bpffs.h"
-#include "proxy/net/clock_qdisc.h"
 
 namespace hedgerow {
 namespace {
@@ -26,7 +25,7 @@ namespace {
 // A parked packet of 1,500 bytes passes the clock's links with room to spare.
 constexpr uint32_t kClockMtuBytes = 1600;
 
-constexpr int kClockMeasurements = 3;
+constexpr int kDelayMeasurements = 3;
 constexpr int kReservedDescriptors = 8;
 
 absl::Status Annotate(const absl::Status& status, absl::string_view what) {
@@ -45,6 +44,58 @@ net::Mechanism MechanismOf(v1::Attach attach) {
   }
 }
 
+// What to try, best first: fq is exact, netem and htb have fixed periods, and htb is on every kernel.
+std::vector<net::ClockKind> ClockKindsOf(v1::ClockKind wanted) {
+  switch (wanted) {
+    case v1::CLOCK_KIND_HTB:
+      return {net::ClockKind::kHtb};
+    case v1::CLOCK_KIND_NETEM:
+      return {net::ClockKind::kNetem};
+    case v1::CLOCK_KIND_FQ:
+      return {net::ClockKind::kFq};
+    default:
+      return {net::ClockKind::kFq, net::ClockKind::kNetem, net::ClockKind::kHtb};
+  }
+}
+
+// Best first: netem is the published technique, htb is on every kernel.
+std::vector<net::DelayLineKind> LineKindsOf(v1::DelayLine wanted) {
+  switch (wanted) {
+    case v1::DELAY_LINE_NETEM:
+      return {net::DelayLineKind::kNetem};
+    case v1::DELAY_LINE_FQ:
+      return {net::DelayLineKind::kFq};
+    case v1::DELAY_LINE_HTB:
+      return {net::DelayLineKind::kHtb};
+    default:
+      return {net::DelayLineKind::kNetem, net::DelayLineKind::kFq, net::DelayLineKind::kHtb};
+  }
+}
+
+hr_engine AbiOf(net::DelayLineKind kind) {
+  switch (kind) {
+    case net::DelayLineKind::kNetem:
+      return HR_ENGINE_NETEM;
+    case net::DelayLineKind::kFq:
+      return HR_ENGINE_FQ;
+    case net::DelayLineKind::kHtb:
+      break;
+  }
+  return HR_ENGINE_HTB;
+}
+
+hr_clock_kind AbiOf(net::ClockKind kind) {
+  switch (kind) {
+    case net::ClockKind::kNetem:
+      return HR_CLOCK_NETEM;
+    case net::ClockKind::kFq:
+      return HR_CLOCK_FQ;
+    case net::ClockKind::kHtb:
+      break;
+  }
+  return HR_CLOCK_HTB;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Config& config,
@@ -55,6 +106,7 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Co
   if (status.ok()) status = instance->MakePins();
   if (status.ok()) status = instance->MakeLinks();
   if (status.ok()) status = instance->MakeClock(facts);
+  if (status.ok()) status = instance->MakeDelayLine(facts);
   if (status.ok()) status = instance->Load();
   if (status.ok()) status = instance->Attach(facts);
   if (status.ok()) status = instance->AddRoutes();
@@ -116,6 +168,11 @@ absl::Status ProxyInstance::MakeLinks() {
   status = make(absl::StrCat(name, "c0"), absl::StrCat(name, "c1"),
                 std::max(kClockMtuBytes, topology_.mtu_bytes), links_.clock);
   if (!status.ok()) return status;
+  if (has_delay_line()) {
+    status = make(absl::StrCat(name, "d0"), absl::StrCat(name, "d1"),
+                  std::max(kClockMtuBytes, topology_.mtu_bytes), links_.delay);
+    if (!status.ok()) return status;
+  }
   // A carrier that crossed a link without checksum offload leaves it with CHECKSUM_NONE, and so does its clone:
   // the rescuer's own, complete checksum then stands.
   for (const net::LinkInfo* end : {&links_.clock.link, &links_.clock.peer}) {
@@ -126,26 +183,77 @@ absl::Status ProxyInstance::MakeLinks() {
 }
 
 absl::Status ProxyInstance::MakeClock(DaemonFacts& facts) {
-  const int ifindex = links_.clock.link.ifindex;
   const DataPlaneSpec defaults;
-  net::ClockQdiscOptions options;
-  options.period_ns.assign(defaults.clock_period_ns.begin(), defaults.clock_period_ns.end());
-  absl::Status status = net::InstallClockQdisc(ifindex, options);
-  if (!status.ok()) return Annotate(status, "the clock's queueing discipline (htb)");
-  undo_.Push("removing the clock's queueing discipline", [ifindex] { return net::RemoveClockQdisc(ifindex); });
-  facts.clock_kind = "htb";
-  // A busy moment of the machine is no broken clock: it has a few tries.
-  for (int turn = 1;; ++turn) {
-    const auto measured = MeasureClock(links_.clock, options.period_ns);
-    if (!measured.ok()) return Annotate(measured.status(), "measuring the clock");
-    facts.clock_measured_error_ns = measured->WorstErrorNs();
-    status = measured->Check(config_.clock().tolerance_ns());
-    if (status.ok() || turn == kClockMeasurements) return status;
+  clock_.period_ns.assign(defaults.clock_period_ns.begin(), defaults.clock_period_ns.end());
+  absl::Status status;
+  for (const net::ClockKind kind : ClockKindsOf(config_.clock().kind())) {
+    clock_.kind = kind;
+    status = TryClock(facts);
+    if (status.ok()) return status;
+    LogInfo("no ", std::string(net::ToString(kind)), " clock: ", std::string(status.message()));
   }
+  return Annotate(
+      status, absl::StrCat("the clock's queueing discipline (", std::string(net::ToString(clock_.kind)), ")"));
+}
+
+// Installs and measures the clock as `clock_` says. On an error nothing of it is left.
+absl::Status ProxyInstance::TryClock(DaemonFacts& facts) {
+  const int ifindex = links_.clock.link.ifindex;
+  absl::Status status = net::InstallClockQdisc(ifindex, clock_);
+  if (!status.ok()) return status;
+  // A busy moment of the machine is no broken clock: it has a few tries.
+  for (int turn = 1; turn <= kDelayMeasurements; ++turn) {
+    const auto measured = MeasureClock(links_.clock, clock_);
+    status = measured.ok() ? measured->Check(config_.clock().tolerance_ns()) : measured.status();
+    if (!status.ok()) continue;
+    facts.clock_measured_error_ns = measured->WorstErrorNs();
+    facts.clock_kind = std::string(net::ToString(clock_.kind));
+    undo_.Push("removing the clock's queueing discipline",
+               [ifindex] { return net::RemoveClockQdisc(ifindex); });
+    return status;
+  }
+  net::RemoveClockQdisc(ifindex).IgnoreError();  // its link goes too
+  return status;
+}
+
+absl::Status ProxyInstance::MakeDelayLine(DaemonFacts& facts) {
+  facts.engine = "wheel";
+  if (!has_delay_line()) return absl::OkStatus();
+  line_.delay_ns = DelaysOf(config_);
+  absl::Status status;
+  for (const net::DelayLineKind kind : LineKindsOf(config_.parking().line())) {
+    line_.kind = kind;
+    status = TryDelayLine();
+    if (status.ok()) {
+      facts.engine = absl::StrCat("qdisc-", std::string(net::ToString(kind)));
+      return status;
+    }
+    LogInfo("no ", std::string(net::ToString(kind)), " delay line: ", std::string(status.message()));
+  }
+  return Annotate(status, absl::StrCat("the delay line (", std::string(net::ToString(line_.kind)), ")"));
+}
+
+// Installs and measures the delay line as `line_` says. On an error nothing of it is left.
+absl::Status ProxyInstance::TryDelayLine() {
+  const int ifindex = links_.delay.link.ifindex;
+  absl::Status status = net::InstallDelayLine(ifindex, line_);
+  if (!status.ok()) return status;
+  for (int turn = 1; turn <= kDelayMeasurements; ++turn) {
+    const auto measured = MeasureDelayLine(links_.delay, line_);
+    status = measured.ok() ? measured->Check(config_.clock().tolerance_ns(), "delay line") : measured.status();
+    if (!status.ok()) continue;
+    undo_.Push("removing the delay line", [ifindex] { return net::RemoveDelayLine(ifindex); });
+    return status;
+  }
+  net::RemoveDelayLine(ifindex).IgnoreError();  // its link goes too
+  return status;
 }
 
 absl::Status ProxyInstance::Load() {
-  auto loaded = KernelDataPlane::Load(MakeSpec(config_, topology_, links_));
+  DataPlaneSpec spec = MakeSpec(config_, topology_, links_);
+  spec.clock_kind = AbiOf(clock_.kind);
+  if (has_delay_line()) spec.engine = AbiOf(line_.kind);
+  auto loaded = KernelDataPlane::Load(spec);
   if (!loaded.ok()) return Annotate(loaded.status(), "loading the kernel programs");
   data_plane_ = *std::move(loaded);
   return absl::OkStatus();
@@ -177,27 +285,43 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
 
 absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
   for (const ProgramInfo& program : data_plane_->Programs()) {
-    absl::Status status;
-    switch (program.hook) {
-      case Hook::kProxyEgress:
-        status = AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
-        break;
-      case Hook::kProxyPeerIngress:
-        status = AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
-        break;
-      case Hook::kClockIngress:
-        status = AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kIngress);
-        break;
-      case Hook::kUplinkIngress:
-        for (const auto& [ifindex, link] : topology_.uplinks) {
-          status = AttachProgram(program, ifindex, net::Direction::kIngress);
-          if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
-          const bool tcx = attachments_.back()->mechanism() == net::Mechanism::kTcx;
-          facts.uplinks.push_back({link.name, ifindex, link.up(), tcx ? "tcx" : "clsact"});
-        }
-        break;
-    }
-    if (!status.ok()) return status;
+    if (const absl::Status status = AttachOne(program, facts); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::AttachOne(const ProgramInfo& program, DaemonFacts& facts) {
+  absl::Status status;
+  switch (program.hook) {
+    case Hook::kProxyEgress:
+      return AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
+    case Hook::kProxyPeerIngress:
+      return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
+    case Hook::kClockIngress:
+      return AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kIngress);
+    case Hook::kFqEgress:
+      if (clock_.kind == net::ClockKind::kFq) {
+        status = AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
+      }
+      if (status.ok() && has_delay_line() && line_.kind == net::DelayLineKind::kFq) {
+        status = AttachProgram(program, links_.delay.link.ifindex, net::Direction::kEgress);
+      }
+      return status;
+    case Hook::kDelayIngress:
+      if (!has_delay_line()) return status;
+      return AttachProgram(program, links_.delay.peer.ifindex, net::Direction::kIngress);
+    case Hook::kUplinkIngress:
+      return AttachToUplinks(program, facts);
+  }
+  return status;
+}
+
+absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, DaemonFacts& facts) {
+  for (const auto& [ifindex, link] : topology_.uplinks) {
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
+    const bool tcx = attachments_.back()->mechanism() == net::Mechanism::kTcx;
+    facts.uplinks.push_back({link.name, ifindex, link.up(), tcx ? "tcx" : "clsact"});
   }
   return absl::OkStatus();
 }
@@ -269,8 +393,10 @@ ProxyInstance::Restored ProxyInstance::Restore() {
     if (!status.ok()) restored.problems.push_back(absl::StrCat(what, ": ", std::string(status.message())));
     return status.ok();
   };
-  for (const net::LinkInfo* own :
-       {&links_.proxy.link, &links_.proxy.peer, &links_.clock.link, &links_.clock.peer}) {
+  std::vector<const net::LinkInfo*> own_links = {&links_.proxy.link, &links_.proxy.peer, &links_.clock.link,
+                                                 &links_.clock.peer};
+  if (has_delay_line()) own_links.insert(own_links.end(), {&links_.delay.link, &links_.delay.peer});
+  for (const net::LinkInfo* own : own_links) {
     const auto now = net::FindLink(own->ifindex);
     if (!keep(now.status(), absl::StrCat("our interface ", own->name)) || now->up()) continue;
     if (keep(net::SetLinkUp(own->name), absl::StrCat("setting ", own->name, " up"))) ++restored.links;

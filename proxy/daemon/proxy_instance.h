@@ -20,6 +20,8 @@
 #include "proxy/daemon/topology.h"
 #include "proxy/daemon/undo_stack.h"
 #include "proxy/data_plane/data_plane.h"
+#include "proxy/net/clock_qdisc.h"
+#include "proxy/net/delay_line.h"
 #include "proxy/net/tc_attach.h"
 #include "proxy/net/unique_fd.h"
 
@@ -34,6 +36,8 @@ class ProxyInstance {
 
   DataPlane& data_plane() { return *data_plane_; }
   const OwnLinks& links() const { return links_; }
+  const net::ClockQdiscOptions& clock() const { return clock_; }
+  const net::DelayLineOptions* delay_line() const { return has_delay_line() ? &line_ : nullptr; }
   const std::vector<net::VipRoute>& routes() const { return routes_; }
 
   // Puts back what is missing: own links up, source addresses, VIP routes. Returns how many of each it had to.
@@ -60,8 +64,14 @@ class ProxyInstance {
   absl::Status MakePins();
   absl::Status MakeLinks();
   absl::Status MakeClock(DaemonFacts& facts);
+  absl::Status TryClock(DaemonFacts& facts);
+  absl::Status MakeDelayLine(DaemonFacts& facts);
+  absl::Status TryDelayLine();
+  bool has_delay_line() const { return config_.parking().engine() == v1::ENGINE_QDISC; }
   absl::Status Load();
   absl::Status Attach(DaemonFacts& facts);
+  absl::Status AttachOne(const ProgramInfo& program, DaemonFacts& facts);
+  absl::Status AttachToUplinks(const ProgramInfo& program, DaemonFacts& facts);
   absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);
   absl::Status AddRoutes();
 
@@ -69,6 +79,8 @@ class ProxyInstance {
   const Topology& topology_;
   std::string pin_folder_;
   OwnLinks links_;
+  net::ClockQdiscOptions clock_;
+  net::DelayLineOptions line_;
   std::unique_ptr<DataPlane> data_plane_;
   std::vector<std::unique_ptr<net::Attachment>> attachments_;
   std::vector<net::VipRoute> routes_;

@@ -5,6 +5,9 @@
 #ifndef HEDGEROW_PROXY_DAEMON_SPEC_H_
 #define HEDGEROW_PROXY_DAEMON_SPEC_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "proxy/api/config.pb.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/data_plane/data_plane.h"
@@ -14,7 +17,11 @@ namespace hedgerow {
 struct OwnLinks {
   net::VethPair proxy;  // hr0 and its peer
   net::VethPair clock;  // the end with the queueing discipline, and the end whose ingress runs the clock
+  net::VethPair delay;  // engine qdisc: the same for the delay line; ifindex 0 otherwise
 };
+
+// The services' different delays, in order of appearance: the delay line's classes.
+std::vector<uint64_t> DelaysOf(const v1::Config& config);
 
 DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links);
 

@@ -43,6 +43,7 @@ struct ServiceSpec {
   uint32_t budget_ppm = 50'000;
   uint32_t budget_burst = 50;
   uint32_t primary = 0;  // service-local index of the configured leader
+  uint32_t delay_class = 0;  // engine qdisc: the place of its delay among the delay line's
   std::vector<BackendSpec> backends;
 };
 
@@ -56,6 +57,9 @@ struct DataPlaneSpec {
   std::array<uint8_t, 6> proxy_mac{};        // hr0
   uint32_t clock_out_ifindex = 0;            // the clock link's end that carries the qdisc
   uint32_t clock_in_ifindex = 0;             // its other end, whose ingress runs the clock
+  hr_clock_kind clock_kind = HR_CLOCK_HTB;   // what holds the clock packet back on that link
+  hr_engine engine = HR_ENGINE_WHEEL;
+  uint32_t delay_out_ifindex = 0;            // with another engine: the delay line's end that carries the qdisc
   std::array<uint64_t, HR_CLOCK_CLASSES> clock_period_ns{100'000, 1'000'000, 10'000'000};
 };
 
@@ -64,7 +68,8 @@ hr_profile DnsProfile();
 hr_profile RawProfile(uint16_t request_offset, uint16_t request_length, uint16_t reply_offset, uint16_t reply_length);
 
 // A program of the object and where it belongs. The daemon attaches by these; see proxy/net/tc_attach.h.
-enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress };
+// kFqEgress: of whichever links have an fq. kDelayIngress: with engine qdisc only.
+enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress, kFqEgress, kDelayIngress };
 struct ProgramInfo {
   std::string name;  // of the BPF program, at most 15 bytes as the kernel shows it
   Hook hook;

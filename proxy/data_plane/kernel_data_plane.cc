@@ -108,6 +108,7 @@ void KernelDataPlane::SetSizes() {
   bpf_map__set_max_entries(maps.parked_links, spec_.max_parked + 1);
   bpf_map__set_max_entries(maps.flows, spec_.max_flows);
   bpf_map__set_max_entries(maps.fragments, spec_.max_fragments);
+  if (spec_.engine == HR_ENGINE_HTB) bpf_map__set_max_entries(maps.delay_leaves, HR_DELAY_CLASSES * HR_DELAY_LEAVES);
   bpf_map__set_max_entries(maps.service_histograms, static_cast<uint32_t>(spec_.services.size()) * HR_SERVICE_HISTOGRAMS);
   bpf_map__set_max_entries(maps.backend_histograms, std::max<uint32_t>(1, static_cast<uint32_t>(backends)));
 }
@@ -123,6 +124,9 @@ void KernelDataPlane::SetLoadConfig() {
   config.cold_mask = ColdSets(spec_.max_requests) - 1;
   config.hash_seed = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
   config.min_delay_ns = ~0ull;
+  config.clock_kind = static_cast<uint16_t>(spec_.clock_kind);
+  config.engine = spec_.engine;
+  config.delay_out_ifindex = spec_.delay_out_ifindex;
   for (int i = 0; i < HR_CLOCK_CLASSES; ++i) config.clock_period_ns[i] = spec_.clock_period_ns[i];
   for (const ServiceSpec& service : spec_.services)
     config.min_delay_ns = std::min<uint64_t>(config.min_delay_ns, service.delay_ns);
@@ -172,6 +176,7 @@ absl::Status KernelDataPlane::FillService(uint32_t service_id, uint32_t first_ba
   service.budget_ppm = spec.budget_ppm;
   service.budget_burst_micros = spec.budget_burst * kMicrosPerHedge;
   service.profile = spec.profile;
+  service.delay_class = spec.delay_class;
   const auto& maps = skeleton_->maps;
   for (uint32_t i = 0; i < spec.backends.size(); ++i) {
     const uint32_t backend_id = first_backend_id + i;
@@ -208,6 +213,8 @@ std::vector<ProgramInfo> KernelDataPlane::Programs() {
     Hook hook;
   } const programs[] = {{skeleton_->progs.hr_reply, Hook::kUplinkIngress},
                         {skeleton_->progs.hr_clock, Hook::kClockIngress},
+                        {skeleton_->progs.hr_departure, Hook::kFqEgress},
+                        {skeleton_->progs.hr_rescuer, Hook::kDelayIngress},
                         {skeleton_->progs.hr_sink, Hook::kProxyPeerIngress},
                         {skeleton_->progs.hr_splitter, Hook::kProxyEgress}};
   std::vector<ProgramInfo> result;

@@ -138,9 +138,9 @@ absl::Status TryClsact(int ifindex) {
 std::vector<ProbeResult> ProbeQdiscs() {
   std::vector<ProbeResult> results = {
       {.name = "clsact", .required = false, .offers = "attaching where there is no TCX"},
-      {.name = "htb", .required = false, .offers = "the clock on every kernel, and a delay line"},
-      {.name = "netem", .required = false, .offers = "a delay line for the published technique"},
-      {.name = "fq", .required = false, .offers = "exact departure times"},
+      {.name = "htb", .required = false, .offers = "a clock on every kernel, and a delay line"},
+      {.name = "netem", .required = false, .offers = "a clock, and a delay line for the published technique"},
+      {.name = "fq", .required = false, .offers = "a clock that is exact"},
   };
   const absl::Status status = RunInNewNetworkNamespace([&]() -> absl::Status {
     const auto pair = CreateVethPair({.name = "probe0", .peer_name = "probe1", .instance = "probe"});

@@ -2,7 +2,7 @@
 //
 // Judging a measured clock.
 
-#include "proxy/daemon/clock_measurement.h"
+#include "proxy/daemon/delay_measurement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,15 +10,15 @@
 namespace hedgerow {
 namespace {
 
-TEST(ClockMeasurement, TheWorstErrorCountsWhateverItsSign) {
-  ClockMeasurement measured;
+TEST(DelayMeasurement, TheWorstErrorCountsWhateverItsSign) {
+  DelayMeasurement measured;
   EXPECT_EQ(measured.WorstErrorNs(), 0);
   measured.periods = {{100'000, 160'000, 5}, {1'000'000, 700'000, 5}, {10'000'000, 10'100'000, 5}};
   EXPECT_EQ(measured.WorstErrorNs(), -300'000);
 }
 
-TEST(ClockMeasurement, TheToleranceIsInclusiveAndBothFiguresAreNamed) {
-  ClockMeasurement measured;
+TEST(DelayMeasurement, TheToleranceIsInclusiveAndBothFiguresAreNamed) {
+  DelayMeasurement measured;
   measured.periods = {{1'000'000, 3'000'000, 5}};
   EXPECT_TRUE(measured.Check(2'000'000).ok());
   const absl::Status status = measured.Check(1'999'999);
