@@ -11,11 +11,11 @@ import dataclasses
 import os
 import time
 
-from bench import cpu_time
+from bench import cpu_time, experiment
 from bench.client_run import MODES
 from bench.dns_rig import DnsRig
 from bench.manifest import config_hash, manifest
-from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
+from bench.outcome import Results, at_least, at_most, median
 from bench.stopping import run
 from deploy.lab import Lab
 
@@ -107,19 +107,10 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    names = lambda text: text.split(",")  # noqa: E731
-    parser = argparse.ArgumentParser(prog="bench dns-stall", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--variants", type=names, default=list(VARIANTS))
-    parser.add_argument("--modes", type=names, default=list(MODES))
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before each run")
-    arguments = parser.parse_args(argv)
-    for given, known in ((arguments.variants, VARIANTS), (arguments.modes, MODES)):
-        for name in given:
-            if name not in known:
-                parser.error(f"'{name}' is none of {', '.join(known)}")
-    return arguments
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
+    return parser.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
@@ -127,15 +118,11 @@ def main(argv: list[str]) -> int:
     results, configs = Results(NAME), {}
     with Lab("benchdns", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
-    checks = must_show(rows)
-    results.write_summary(manifest(configs, rounds=arguments.rounds, load_average=os.getloadavg()), rows, checks)
-    print_table(rows, {"variant": "variant", "mode": "mode", "runs": "runs", "n": "n", "timeouts": "time-outs",
-                       "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms",
-                       "extra_load_max": "extra load", "suspected": "suspected", "cpu_us_per_request": "cpu us"})
-    met = print_checks(checks)
-    from plots import dns_stall as plot  # matplotlib is slow to load and not needed before
-    print(f"\nplot: {plot.draw(results.folder)}")
-    return 0 if met else 1
+    return experiment.conclude(
+        results, manifest(configs, rounds=arguments.rounds, load_average=os.getloadavg()), rows, must_show(rows),
+        {"variant": "variant", "mode": "mode", "runs": "runs", "n": "n", "timeouts": "time-outs", "p50_ms": "p50 ms",
+         "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load_max": "extra load",
+         "suspected": "suspected", "cpu_us_per_request": "cpu us"}, "dns_stall")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What parking costs: the same service with every request parked (`wheel`, the default) and with none (`none`,
-attempts: 1), at 1,000/s, at 20,000/s and at the highest rate without loss.
+"""What parking costs: the same service with every request parked (`wheel`, the default), with every request cloned
+into a queueing discipline (`qdisc-htb`, the published technique on a kernel without netem) and with none of it
+(`none`, attempts: 1), at 1,000/s, at 20,000/s and at the highest rate without loss.
 
 Answers come at once from an echo server, so parking and the clock are pure overhead. Time per run of each kernel
 program, CPU per request, laps of the clock. Run by `./dev bench parking`; writes results/parking/ and exits 1 when
@@ -12,20 +13,20 @@ import contextlib
 import os
 import time
 
-from bench import bpf_stats, cpu_time, product
+from bench import bpf_stats, cpu_time, experiment, product
 from bench.client_run import ClientRun, Destinations, command, run_client
 from bench.manifest import config_hash, manifest
-from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
+from bench.outcome import Results, at_least, at_most, median
 from bench.replicas import BenchServer
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
 
 NAME = "parking"
 PORT = 9000
-MODES = ("none", "wheel")
+MODES = ("none", "wheel", "qdisc-htb")
 RATES = {"1000": 1_000, "20000": 20_000}
 HIGHEST = "highest"
-PROGRAMS = ("hr_splitter", "hr_reply", "hr_clock")
+PROGRAMS = ("hr_splitter", "hr_reply", "hr_clock", "hr_rescuer")
 REST_S = 10.0
 # The client has a CPU of its own where there are two: the scheduler moving it about is not what is measured.
 _CLIENT_CPU, _SERVER_CPU = "0", "1"
@@ -81,7 +82,8 @@ def measure_at(rig: Rig, proxy: product.Product, rate: float, seconds: float) ->
     return {"rate": rate, "n": summary["n"], "lost": summary["lost"], "send_lag_p99_us": summary["send_lag_p99_us"],
             "achieved_rate": summary["rate_per_second"], "p50_ms": summary["p50_ms"], "p99_ms": summary["p99_ms"],
             "programs": programs, "laps": laps, "laps_per_second": laps / passed_s,
-            "passed_through": seen["passed_through"], "identity_ok": seen["identity_ok"],
+            "passed_through": seen["passed_through"], "delay_line_full": seen["delay_line_full"],
+            "identity_ok": seen["identity_ok"],
             "cpu_us_per_request": client.spent.experiment_us / summary["n"],
             "core_share": client.spent.experiment_us / client.spent.wall_us,
             "kernel_core_share": client.spent.kernel_us / client.spent.wall_us,
@@ -136,6 +138,7 @@ def row_of(mode: str, variant: str, runs: list[dict]) -> dict:
         row[key] = middle(lambda run, k=key: run[k])
     rest = [run["laps_at_rest"] for run in runs if "laps_at_rest" in run]
     row["laps_at_rest"] = max(rest) if rest else None
+    row["delay_line_full"] = sum(run["delay_line_full"] for run in runs)
     row["passed_through"] = sum(run["passed_through"] for run in runs)
     row["config_hash"] = runs[0]["config_hash"]
     return row
@@ -152,6 +155,11 @@ def must_show(rows: list[dict]) -> list:
     # All that the machine spends more with the wheel than without: laps, and parking itself.
     shares = [found.get((mode, "1000"), {}).get("core_share") for mode in ("wheel", "none")]
     more = max(0.0, shares[0] - shares[1]) if None not in shares else None
+    added = {mode: found[mode, "20000"]["cpu_us_per_request"] - found["none", "20000"]["cpu_us_per_request"]
+             for mode in MODES if (mode, "20000") in found and ("none", "20000") in found}
+    quarter = added["qdisc-htb"] / 4 if "qdisc-htb" in added else float("nan")
+    checks.append(at_most("20000/s: CPU that the wheel adds (a quarter of qdisc-htb's)", added.get("wheel"), quarter,
+                          "us per request"))
     slow = found.get(("wheel", "1000"), {})
     checks += [at_most("1000/s: a core's time for clock and parking", more, 0.02),
                at_most("1000/s: a core's time in the clock's program", slow.get("clock_program_share"), 0.02),
@@ -164,16 +172,18 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
     cells: dict[tuple[str, str], list[dict]] = {}
     with bpf_stats.enabled():
         for round_number in range(1, arguments.rounds + 1):
-            for mode in MODES if round_number % 2 else MODES[::-1]:
+            shift = round_number % len(MODES)
+            for mode in MODES[shift:] + MODES[:shift]:
                 for variant, run in one_round(rig, mode, arguments).items():
-                    config = {"mode": mode, "service": rig.service(mode), "rate": RATES.get(variant, variant)}
+                    config = {"mode": mode, "service": rig.service(mode), **product.ENGINES.get(mode, {}),
+                              "rate": RATES.get(variant, variant)}
                     run["config_hash"] = config_hash(config)
                     configs[run["config_hash"]] = config
                     cells.setdefault((mode, variant), []).append(run)
                     results.write_raw(f"{variant}-{mode}-{round_number:02d}", {"mode": mode, "variant": variant,
                                                                                "round": round_number, **run})
                     splitter = run["programs"].get("hr_splitter", {}).get("ns_per_run") or 0
-                    print(f"round {round_number}/{arguments.rounds} {mode:5} {run['rate']:7.0f}/s  splitter "
+                    print(f"round {round_number}/{arguments.rounds} {mode:9} {run['rate']:7.0f}/s  splitter "
                           f"{splitter:5.0f} ns  {run['laps_per_second']:6.0f} laps/s  {run['cpu_us_per_request']:6.1f} "
                           f"us CPU a request  lost {run['lost']}", flush=True)
     return [row_of(mode, variant, cells[mode, variant]) for variant in (*RATES, HIGHEST) for mode in MODES]
@@ -183,7 +193,8 @@ def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, d
     runs = {}
     with contextlib.ExitStack() as stack:
         rig.servers(stack)
-        proxy = stack.enter_context(product.Product(rig.lab.client, "bench-parking", [rig.service(mode)]))
+        proxy = stack.enter_context(product.Product(rig.lab.client, "bench-parking", [rig.service(mode)],
+                                                    **product.ENGINES.get(mode, {})))
         for variant, rate in RATES.items():
             cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
             runs[variant] = measure_at(rig, proxy, rate, arguments.seconds)
@@ -194,11 +205,8 @@ def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, d
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench parking", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser = experiment.parser(NAME, __doc__)
     parser.add_argument("--seconds", type=float, default=8.0, help="length of the runs at a fixed rate")
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before each run")
     return parser.parse_args(argv)
 
 
@@ -207,18 +215,14 @@ def main(argv: list[str]) -> int:
     results, configs = Results(NAME), {}
     with Lab("benchpark", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
-    checks = must_show(rows)
     pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
-    results.write_summary(manifest(configs, rounds=arguments.rounds, pinned=pinned, program_statistics=True,
-                                   load_average=os.getloadavg()), rows, checks)
-    print_table(rows, {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
-                       "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
-                       "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
-                       "laps_at_rest": "laps at rest"})
-    met = print_checks(checks)
-    from plots import parking as plot  # matplotlib is slow to load and not needed before
-    print(f"\nplot: {plot.draw(results.folder)}")
-    return 0 if met else 1
+    return experiment.conclude(
+        results, manifest(configs, rounds=arguments.rounds, pinned=pinned, program_statistics=True,
+                          load_average=os.getloadavg()), rows, must_show(rows),
+        {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
+         "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
+         "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
+         "laps_at_rest": "laps at rest", "delay_line_full": "line full"}, "parking")
 
 
 if __name__ == "__main__":

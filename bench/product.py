@@ -15,6 +15,10 @@ import yaml
 from bench.manifest import binary
 from deploy.lab import CommandFailed, Host
 
+# Ways to hedge in the kernel, by the name of their rows: what each adds to a configuration.
+ENGINES = {"wheel": {}, **{f"qdisc-{line}": {"parking": {"engine": "qdisc", "line": line}}
+                           for line in ("netem", "fq", "htb")}}
+
 _PINS = Path("/sys/fs/bpf/hedgerow")
 
 
@@ -100,4 +104,5 @@ def service_figures(status: Mapping, name: str) -> dict:
             "fire_error_max_us": number(fire_error.get("max")) / 1e3,
             "suspected": counters.get("suspected", 0), "failover_sends": counters.get("failover_sends", 0),
             "clock_laps": number(status.get("clock", {}).get("laps")),
+            "delay_line_full": number(entry.get("reasons", {}).get("delay_line_full")),
             "passed_through": number(entry.get("passed_through")), "state": entry.get("state", "")}

@@ -2,8 +2,12 @@
 """The published hedging experiment, rebuilt: two replicas that stall 2 % of all ids for 400 ms on first sight.
 
 Closed loop as published, and open loop at 1,000 and 10,000 requests/s, each on an idle machine and with two busy
-processes per core; without hedging, with hedging in the client (C++ and Python) and with Hedgerow. Run by
-`./dev bench seed-hedge`; writes results/seed-hedge/ and exits 1 when something it must show is missed.
+processes per core; without hedging, with hedging in the client (C++ and Python) and with Hedgerow: the wheel, and the
+published technique, a clone of every request in a queueing discipline. Run by `./dev bench seed-hedge`; writes
+results/seed-hedge/ and exits 1 when something it must show is missed.
+
+`--vm SERIES` runs it once in a machine with a stock kernel and virtual time (deploy/vm), closed loop and idle, and
+writes results/seed-hedge-vm-SERIES/.
 """
 
 import argparse
@@ -12,15 +16,18 @@ import dataclasses
 import os
 import time
 
-from bench import cpu_time, product
+from bench import cpu_time, experiment, product, vm_run
 from bench.client_run import MODES, ClientRun, Destinations, command, run_client
 from bench.manifest import config_hash, manifest
-from bench.outcome import Results, at_least, at_most, median, print_checks, print_table
+from bench.outcome import Results, at_least, at_most, median
 from bench.replicas import BenchServer, packets_received, stress
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
 
 NAME = "seed-hedge"
+# htb is the delay line that every kernel has; the others join in a machine of the lane.
+KNOWN_MODES = (*MODES, *(name for name in product.ENGINES if name not in MODES))
+NATIVE_MODES = (*MODES, "qdisc-htb")
 PORT = 9000
 DELAY = "10ms"
 WARMUP = 200
@@ -70,7 +77,7 @@ class Cell:
         return median(measured) if measured else None
 
 
-class Experiment:
+class Rig:
     def __init__(self, lab: Lab, results: Results):
         self.lab, self.results = lab, results
         a, b = lab.replica("a"), lab.replica("b")
@@ -92,8 +99,9 @@ class Experiment:
             servers = [stack.enter_context(BenchServer(host, "hr-stall-server", [
                 f"--listen={host.ipv4}:{PORT}", f"--shared={shared}", *server_flags])) for host in replicas]
             proxy = None
-            if mode == "wheel":
-                proxy = stack.enter_context(product.Product(self.lab.client, "bench-seed", [self.service]))
+            if mode in product.ENGINES:
+                proxy = stack.enter_context(product.Product(self.lab.client, "bench-seed", [self.service],
+                                                            **product.ENGINES[mode]))
             before = sum(packets_received(host) for host in replicas)
             client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()],
                                 stress=stress_pids)
@@ -101,7 +109,8 @@ class Experiment:
             status = proxy.status_at_rest() if proxy else None
         config = {"mode": mode, "variant": variant.name, "load": load, "client": argv[1:],
                   "server": [flag for flag in server_flags if not flag.startswith("--seed")],
-                  "product": proxy.config["services"] if proxy else None}
+                  "product": {key: proxy.config[key] for key in ("services", *product.ENGINES[mode])}
+                  if proxy else None}
         record = _figures(mode, client, received, status, config_hash(config))
         self.configs[record["config_hash"]] = config
         self.results.write_raw(f"{variant.name}-{load}-{mode}-{round_number:02d}", {
@@ -150,7 +159,17 @@ def must_show(rows: list[dict]) -> list:
     return checks
 
 
-def measure(experiment: Experiment, arguments: argparse.Namespace) -> list[dict]:
+def must_show_in_vm(rows: list[dict]) -> list:
+    """In virtual time: exact where the clock is, and no engine later than half a millisecond."""
+    found = {row["mode"]: row for row in rows}
+    return [at_least("baseline p99", found.get("baseline", {}).get("p99_ms"), 390, "ms"),
+            at_most("wheel fire_error p99", found.get("wheel", {}).get("fire_error_p99_us"), 50, "us"),
+            *(at_most(f"{mode} p99 (delay + service + 0.5 ms)", found.get(mode, {}).get("p99_ms"), 12.5, "ms")
+              for mode in product.ENGINES),
+            *(at_most(f"{mode} lost", found.get(mode, {}).get("lost"), 0) for mode in product.ENGINES)]
+
+
+def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
     cells = {(variant, load, mode): Cell(mode, variant, load)
              for variant in arguments.variants for load in arguments.loads for mode in arguments.modes}
     total, done, started = len(cells) * arguments.rounds, 0, time.monotonic()
@@ -161,8 +180,8 @@ def measure(experiment: Experiment, arguments: argparse.Namespace) -> list[dict]
                 shift = round_number % len(arguments.modes)
                 for mode in arguments.modes[shift:] + arguments.modes[:shift]:
                     cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-                    with stress(experiment.lab.client, STRESS_PER_CPU if load == "stress" else 0) as pids:
-                        record = experiment.run(mode, VARIANTS[variant], load, round_number, pids)
+                    with stress(rig.lab.client, STRESS_PER_CPU if load == "stress" else 0) as pids:
+                        record = rig.run(mode, VARIANTS[variant], load, round_number, pids)
                     cells[variant, load, mode].runs.append(record)
                     done += 1
                     left_s = (time.monotonic() - started) / done * (total - done)
@@ -174,38 +193,41 @@ def measure(experiment: Experiment, arguments: argparse.Namespace) -> list[dict]
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    names = lambda text: text.split(",")  # noqa: E731
-    parser = argparse.ArgumentParser(prog="bench seed-hedge", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--variants", type=names, default=list(VARIANTS))
-    parser.add_argument("--loads", type=names, default=list(LOADS))
-    parser.add_argument("--modes", type=names, default=list(MODES))
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before each run")
-    arguments = parser.parse_args(argv)
-    for given, known in ((arguments.variants, VARIANTS), (arguments.loads, LOADS), (arguments.modes, MODES)):
-        for name in given:
-            if name not in known:
-                parser.error(f"'{name}' is none of {', '.join(known)}")
-    return arguments
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS))
+    parser.add_argument("--modes", type=experiment.some_of(KNOWN_MODES), default=list(NATIVE_MODES))
+    parser.add_argument("--vm", metavar="SERIES", choices=list(vm_run.SERIES),
+                        help="in a machine with this stock kernel")
+    parser.add_argument("--inside-vm", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args(argv)
+
+
+def run_in_vm(series: str) -> int:
+    folder = vm_run.run(series, "seed_hedge", ["--inside-vm", "--rounds=1", "--variants=closed", "--loads=idle",
+                                               f"--modes=baseline,app-cc,{','.join(product.ENGINES)}"], NAME)
+    if folder is None:
+        return 1
+    from plots import seed_hedge as plot  # the machine has no matplotlib
+    print(f"\nplot: {plot.draw(folder)}")
+    return 0
 
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
+    if arguments.vm:
+        return run_in_vm(arguments.vm)
     results = Results(NAME)
     with Lab("benchseed", replicas=2) as lab:
-        experiment = Experiment(lab, results)
-        rows = measure(experiment, arguments)
-    checks = must_show(rows)
-    results.write_summary(manifest(experiment.configs, rounds=arguments.rounds, load_average=os.getloadavg()),
-                          rows, checks)
-    print_table(rows, {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost",
-                       "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms",
-                       "fire_error_p99_us": "fire p99 us", "extra_load": "extra load", "cpu_us_per_request": "cpu us"})
-    met = print_checks(checks)
-    from plots import seed_hedge as plot  # matplotlib is slow to load and not needed before
-    print(f"\nplot: {plot.draw(results.folder)}")
-    return 0 if met else 1
+        rig = Rig(lab, results)
+        rows = measure(rig, arguments)
+    return experiment.conclude(
+        results, manifest(rig.configs, rounds=arguments.rounds, load_average=os.getloadavg()), rows,
+        must_show_in_vm(rows) if arguments.inside_vm else must_show(rows),
+        {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
+         "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "fire_error_p99_us": "fire p99 us",
+         "extra_load": "extra load", "cpu_us_per_request": "cpu us"},
+        None if arguments.inside_vm else "seed_hedge")
 
 
 if __name__ == "__main__":

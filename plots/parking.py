@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws results/parking: time per run of each kernel program, CPU per request and laps of the clock, with every
-request parked and with none. Bars are medians, whiskers the smallest and largest run. Called by bench/parking.py.
+request parked, with every request cloned into a delay line, and with none of it. Bars are medians, whiskers the smallest and largest run. Called by bench/parking.py.
 """
 
 import sys
@@ -11,7 +11,8 @@ from plots.style import MODES, plt
 
 _VARIANTS = {"1000": "1,000/s", "20000": "20,000/s", "highest": "highest\nwithout loss"}
 _PROGRAMS = {"hr_splitter": "splitter", "hr_reply": "reply", "hr_clock": "clock (a lap)"}
-_LABELS = {"none": "never parked (attempts: 1)", "wheel": "every request parked"}
+_LABELS = {"none": "never parked (attempts: 1)", "wheel": "every request parked",
+           "qdisc-htb": "every request cloned into htb"}
 
 
 def draw(folder: Path) -> Path:
@@ -40,14 +41,14 @@ def draw(folder: Path) -> Path:
 
 
 def _bars(axis, runs: list[dict], value) -> None:
-    for side, mode in ((-0.2, "none"), (0.2, "wheel")):
+    for side, mode in ((-0.27, "none"), (0.0, "wheel"), (0.27, "qdisc-htb")):
         for place, variant in enumerate(_VARIANTS):
             found = sorted(v for v in (value(run) for run in runs if run["mode"] == mode and run["variant"] == variant)
                            if v is not None)
             if not found:
                 continue
             median = (found[(len(found) - 1) // 2] + found[len(found) // 2]) / 2
-            axis.bar(place + side, median, width=0.38, color=MODES[mode][1])
+            axis.bar(place + side, median, width=0.25, color=MODES[mode][1])
             axis.vlines(place + side, found[0], found[-1], color="#222222", linewidth=1.2)
             axis.annotate(f"{median:,.0f}" if median >= 10 else f"{median:.1f}", (place + side, found[-1]), ha="center",
                           va="bottom", fontsize=8, xytext=(0, 2), textcoords="offset points")

@@ -17,6 +17,9 @@ MODES = {  # mode: (label, colour, line style, marker)
     "app-py": ("hedging in the client (Python)", "#CC79A7", "-.", "^"),
     "app-cc": ("hedging in the client (C++)", "#0072B2", "--", "s"),
     "wheel": ("Hedgerow", "#009E73", "-", "D"),
+    "qdisc-netem": ("clones in netem", "#56B4E9", "-", "v"),
+    "qdisc-fq": ("clones in fq", "#8C6D31", "-.", "P"),
+    "qdisc-htb": ("clones in htb", "#666666", ":", "X"),
     "none": ("Hedgerow, never hedging", "#E69F00", "--", "o"),
 }
 

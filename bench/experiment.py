@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every experiment shares: its command line, and how it ends (summary, table, what it must show, plot)."""
+
+import argparse
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+
+from bench.outcome import Check, Results, print_checks, print_table
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog=f"bench {name}", description=description)
+    made.add_argument("--rounds", type=int, default=10)
+    made.add_argument("--quiet-wait", type=float, default=30.0,
+                      help="seconds to wait at most for an idle machine before each run")
+    return made
+
+
+def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """For an option's type: names with commas between them, each of which must be known."""
+    known = list(known)
+
+    def names(text: str) -> list[str]:
+        for name in text.split(","):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
+        return text.split(",")
+
+    return names
+
+
+def conclude(results: Results, manifest: Mapping, rows: list[dict], checks: list[Check], columns: Mapping[str, str],
+             plot: str | None) -> int:
+    """The exit status: 0 when everything that must be shown was. `plot` is the module of plots/ that draws it."""
+    results.write_summary(manifest, rows, checks)
+    print_table(rows, columns)
+    met = print_checks(checks)
+    if plot:
+        # matplotlib is slow to load and not needed before.
+        print(f"\nplot: {importlib.import_module(f'plots.{plot}').draw(results.folder)}")
+    return 0 if met else 1
