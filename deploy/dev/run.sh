@@ -1,14 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# `./dev demo`, `./dev bench NAME` and `./dev lab`: make the machine ready, then hand over to the Python program
-# that does the work, which talks to the terminal by itself.
+# `./dev demo`, `./dev bench NAME`, `./dev lab` and `./dev vm`: make the machine ready, then hand over to the Python
+# program that does the work, which talks to the terminal by itself.
 
 # ready_to_run WHAT: packages, a kernel that can do it, and the release build.
 ready_to_run() {
   require_root "$1"
   require_kernel_at_first_sight
-  ensure_packages build run server
+  if [ "$1" = test ]; then ensure_packages build run server vm; else ensure_packages build run server; fi
   require_kernel
   make_bpftool_work
   build_preset release
@@ -62,4 +62,16 @@ cmd_lab() {
   require_root lab
   ensure_packages run server
   "$PYTHON" -m deploy.lab "$@"
+}
+
+# Needs no root once everything is installed: the machines have their own.
+cmd_vm() {
+  case "${1:-}" in
+    fetch | image | run | shell | test) ;;
+    *) die "usage: ./dev vm fetch|image|run|shell|test [ARGS]; ./dev vm run --help says more" ;;
+  esac
+  ensure_packages build run server vm
+  if [ "$1" != fetch ]; then build_preset release; fi
+  export HEDGEROW_BUILD_DIR="$HEDGEROW_ROOT/build/release"
+  "$PYTHON" -m deploy.vm "$@"
 }

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # `./dev test [--long]`: both test runners, one count. ctest runs what is C++ (unit and packet tests), pytest what is
-# Python (end to end in the lab, and unit tests of the tools). Each writes JUnit XML into build/log, and
+# Python (end to end in the lab, and unit tests of the tools); the lane of stock kernels has a short part here. Each writes JUnit XML into build/log, and
 # junit_counts.py reads those: it prints what failed and the closing line, and decides the exit status.
 
 # Bounds far above what is expected: they only end a run that hangs. The target for all of it is 12 minutes.
 CTEST_LIMIT_S=900
 PYTEST_LIMIT_S=1800
+VM_LIMIT_S=600
 FUZZ_SECONDS=${HEDGEROW_FUZZ_SECONDS:-60}
 
 cmd_test() {
@@ -23,6 +24,7 @@ cmd_test() {
   rm -f "$LOG_DIR"/*.xml
   run_ctest release
   run_pytest
+  run_vm
   if [ -n "$long" ]; then
     run_sanitizer asan
     run_fuzzers
@@ -54,6 +56,18 @@ run_pytest() {
   # 5: pytest found no test.
   [ "$result" -ne 5 ] || result=0
   reports+=("pytest:$LOG_DIR/pytest.xml:$result")
+}
+
+# The short part of `./dev vm test`, on every stock kernel. One that cannot be had is a skip in its report.
+run_vm() {
+  local result=0 report
+  rm -rf "$LOG_DIR"/vm-*
+  run_step vm "stock kernels under emulation" \
+    timeout --foreground -s INT -k 30 "$VM_LIMIT_S" "$PYTHON" -m deploy.vm test --smoke --reports "$LOG_DIR" || result=$?
+  for report in "$LOG_DIR"/vm-*/part-*.xml "$LOG_DIR"/vm-*/lane.xml; do
+    [ ! -f "$report" ] || reports+=("$(basename "$(dirname "$report")"):$report:0")
+  done
+  [ "$result" -eq 0 ] || reports+=("vm::$result")
 }
 
 run_sanitizer() {

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of the lane, behind `./dev vm`."""
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from deploy.vm import image, kernels, lane, machine
+from deploy.vm.kernels import Unavailable
+
+_SKIPPED = 77  # as automake and meson have it: not run, for a reason that is no fault
+
+
+def _series(text: str) -> list[str]:
+    chosen = text.split(",")
+    for series in chosen:
+        if series not in kernels.SUITES:
+            raise argparse.ArgumentTypeError(f"'{series}' is none of {', '.join(kernels.SUITES)}")
+    return chosen
+
+
+def _build_dir() -> Path:
+    return Path(os.environ.get("HEDGEROW_BUILD_DIR", image.PROJECT / "build" / "release"))
+
+
+def _fetch(arguments: argparse.Namespace) -> int:
+    for series in arguments.kernel:
+        kernel = kernels.get(series)
+        print(f"{series}: {kernel.release} in {kernel.folder}")
+    return 0
+
+
+def _image(arguments: argparse.Namespace) -> int:
+    """Makes the image of a script at a place of the user's, to run it again exactly."""
+    image.build(kernels.get(arguments.kernel[0]), arguments.script, arguments.arguments, _build_dir(), arguments.out)
+    print(arguments.out / "image.cpio")
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    settings = machine.Settings(arguments.mode, arguments.seed, arguments.memory, arguments.cpus, arguments.timeout)
+    kernel = kernels.get(arguments.kernel[0])
+    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+        archive = arguments.image or image.build(kernel, arguments.script, arguments.arguments, _build_dir(),
+                                                 Path(scratch))
+        outcome = machine.run(kernel, archive, settings, arguments.out, lambda line: print(line, flush=True))
+    if outcome.status == machine.NO_END:
+        print(f"vm: {outcome.why_not()}", file=sys.stderr)
+    return outcome.status
+
+
+def _shell(arguments: argparse.Namespace) -> int:
+    kernel = kernels.get(arguments.kernel[0])
+    settings = machine.Settings("mt", arguments.seed, arguments.memory, arguments.cpus)
+    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+        return machine.shell(kernel, image.build(kernel, None, (), _build_dir(), Path(scratch)), settings)
+
+
+def _test(arguments: argparse.Namespace) -> int:
+    return lane.test(arguments.kernel, smoke=arguments.smoke, record=arguments.record, only=arguments.only,
+                     reports=arguments.reports, build_dir=_build_dir())
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="./dev vm", description="Stock Debian kernels under software emulation.")
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name, action, text, *, several=False):
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(action=action)
+        added.add_argument("--kernel", type=_series, default=list(kernels.SUITES) if several else ["6.12"],
+                           help=f"of {', '.join(kernels.SUITES)}" + ("; several with commas" if several else ""))
+        return added
+
+    def machine_options(added):
+        added.add_argument("--seed", type=int, default=1, help="of the machine's randomness (default 1)")
+        added.add_argument("--memory", type=int, default=2048, metavar="MIB")
+        added.add_argument("--cpus", type=int, default=2, help="of `mt`; `det` has one")
+        added.add_argument("--timeout", type=float, default=600, metavar="S", help="of the host's time")
+
+    command("fetch", _fetch, "fetch kernels into the cache", several=True)
+    added = command("image", _image, "make the image that runs SCRIPT, to run it again byte for byte")
+    added.add_argument("--out", type=Path, required=True, metavar="FOLDER")
+    added.add_argument("words", nargs="*", metavar="SCRIPT [ARGUMENTS]")
+    added = command("run", _run, "run SCRIPT as root in a machine; its output and exit status come back")
+    machine_options(added)
+    added.add_argument("--out", type=Path, metavar="FOLDER", help="where to put what SCRIPT leaves in /out")
+    added.add_argument("--image", type=Path, help="made by `image`, instead of SCRIPT")
+    added.add_argument("mode", choices=("det", "mt"), help="virtual time that repeats, or real concurrency")
+    added.add_argument("words", nargs="*", metavar="SCRIPT [ARGUMENTS]")
+    machine_options(command("shell", _shell, "a shell in a machine"))
+    added = command("test", _test, "run the lane", several=True)
+    added.add_argument("--smoke", action="store_true", help="the short part that ./dev test has")
+    added.add_argument("--only", type=lambda text: text.split(","), help="parts to run, with commas")
+    added.add_argument("--record", action="store_true", help="record the verified-instruction counts")
+    added.add_argument("--reports", type=Path, metavar="FOLDER", help="for the JUnit files (default: results/vm)")
+    return parser
+
+
+def _take_script(arguments: argparse.Namespace, words: list[str]) -> None:
+    image_given = getattr(arguments, "image", None) is not None
+    if image_given == bool(words):
+        parser().error("give a SCRIPT" + (", or an --image, and not both" if arguments.command == "run" else ""))
+    arguments.script, arguments.arguments = (Path(words[0]) if words else None), words[1:]
+    if words and not arguments.script.is_file():
+        parser().error(f"{arguments.script} is no file")
+
+
+def main(argv: list[str]) -> int:
+    os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"  # a user's may lack them
+    # argparse gives words that stand behind options to nobody: they are SCRIPT and its arguments.
+    arguments, rest = parser().parse_known_args(argv)
+    if unknown := [word for word in rest if word.startswith("-") or not hasattr(arguments, "words")]:
+        parser().error(f"unrecognized arguments: {' '.join(unknown)}")
+    if hasattr(arguments, "words"):
+        _take_script(arguments, arguments.words + rest)
+    if getattr(arguments, "out", None):
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    try:
+        return arguments.action(arguments)
+    except Unavailable as why:
+        print(f"vm: SKIPPED: {why}", file=sys.stderr)
+        return _SKIPPED
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

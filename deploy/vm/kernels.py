@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stock kernels of the lane: Debian's own cloud kernel packages, unpacked into a cache and never installed.
+
+The mirror is the one that this machine's apt uses for Debian; only the suite differs. Lists, downloads and the unpacked
+kernels live in the user's cache folder, so that a second run needs no network.
+"""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+# Where each kernel series comes from, best first: the suite whose own kernel it is, then backports to an older one.
+SUITES = {"6.1": ("bookworm",), "6.12": ("trixie", "bookworm-backports")}
+ARCHITECTURE = "amd64"
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+class Unavailable(Exception):
+    """The lane cannot run here, for a reason that is not a fault of what it tests."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    series: str   # "6.1"
+    folder: Path  # of the unpacked package
+
+    @property
+    def image(self) -> Path:
+        return next((self.folder / "boot").glob("vmlinuz-*"))
+
+    @property
+    def release(self) -> str:
+        """As `uname -r` says it."""
+        return self.image.name.removeprefix("vmlinuz-")
+
+    @property
+    def modules(self) -> Path:
+        return self.folder / "lib" / "modules" / self.release
+
+
+def cache_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hedgerow" / "vm"
+
+
+def get(series: str) -> Kernel:
+    """The kernel from the cache, fetched first when it is not there."""
+    folder = cache_folder() / "kernels" / series
+    if not (folder / "complete").exists():
+        _fetch(series, folder)
+    return Kernel(series, folder)
+
+
+def _fetch(series: str, folder: Path) -> None:
+    if os.uname().machine != "x86_64":
+        raise Unavailable(f"the kernels of the lane are for x86_64, this machine is {os.uname().machine}")
+    reasons = []
+    for suite in SUITES[series]:
+        try:
+            _fetch_from(suite, series, folder)
+            return
+        except Unavailable as why:
+            reasons.append(f"{suite}: {why}")
+    raise Unavailable(f"kernel {series} cannot be had: " + "; ".join(reasons))
+
+
+def _fetch_from(suite: str, series: str, folder: Path) -> None:
+    apt = _private_apt(suite)
+    if not (apt / "lists-complete").exists():
+        _apt(apt, "apt-get", "update")
+        (apt / "lists-complete").touch()
+    package = _newest_package(_apt(apt, "apt-cache", "pkgnames", f"linux-image-{series}"), series)
+    if not package:
+        raise Unavailable(f"no cloud kernel {series} among its packages")
+    print(f"fetching {package} from {suite} (about 30 MB)", flush=True)
+    for old in apt.glob("*.deb"):
+        old.unlink()
+    _apt(apt, "apt-get", "download", package)
+    fresh = folder.with_suffix(".part")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    for deb in apt.glob("*.deb"):
+        subprocess.run(["dpkg-deb", "--extract", deb, fresh], check=True)
+        deb.unlink()
+    # Debian 13 has its modules below /usr, and no /lib of its own in the package.
+    if not (fresh / "lib").exists():
+        (fresh / "lib").symlink_to("usr/lib")
+    subprocess.run(["depmod", "-b", fresh, next((fresh / "lib/modules").iterdir()).name], check=True)
+    (fresh / "complete").write_text(f"{package}\n", encoding="ascii")
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+
+
+def _newest_package(names: str, series: str) -> str:
+    """Of package names, the newest signed cloud kernel: the point releases and ABI numbers compared as numbers."""
+    wanted = re.compile(rf"linux-image-{re.escape(series)}(\.\d+|-\d+)[^ ]*-cloud-{ARCHITECTURE}")
+    found = [name for name in names.split() if wanted.fullmatch(name)]
+    return max(found, key=lambda name: [int(number) for number in re.findall(r"\d+", name)], default="")
+
+
+def _private_apt(suite: str) -> Path:
+    """A folder with an apt configuration of its own for one suite of this machine's Debian mirror."""
+    folder = cache_folder() / "apt" / suite
+    (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
+    (folder / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    signed = f" signed-by={_KEYRING}" if _KEYRING.exists() else ""
+    source = f"deb [arch={ARCHITECTURE}{signed}] {_mirror()} {suite} main\n"
+    sources = folder / "sources.list"
+    if not sources.exists() or sources.read_text(encoding="ascii") != source:
+        sources.write_text(source, encoding="ascii")
+        (folder / "lists-complete").unlink(missing_ok=True)
+    (folder / "status").touch()
+    return folder
+
+
+def _mirror() -> str:
+    """Where this machine's apt finds Debian's main archive; security and updates may be elsewhere."""
+    try:
+        done = subprocess.run(
+            ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)",
+             "Created-By: Packages"], check=True, capture_output=True, text=True)
+    except (FileNotFoundError, subprocess.CalledProcessError) as error:
+        raise Unavailable(f"apt does not answer here ({error})") from error
+    for line in done.stdout.splitlines():
+        uri, release, component, *origin = line.split()
+        if component == "main" and origin == ["Debian"] and re.fullmatch(r"[a-z]+", release):
+            return uri
+    raise Unavailable("no Debian archive is among this machine's apt sources")
+
+
+def _apt(folder: Path, program: str, *words: str) -> str:
+    options = {"Dir::Etc::sourcelist": folder / "sources.list", "Dir::Etc::sourceparts": "/dev/null",
+               "Dir::Etc::preferences": "/dev/null", "Dir::Etc::preferencesparts": "/dev/null",
+               "Dir::State::lists": folder / "lists", "Dir::State::status": folder / "status",
+               "Dir::Cache": folder, "Dir::Cache::archives": folder / "archives",
+               "Acquire::Languages": "none", "APT::Sandbox::User": "root", "APT::Architecture": ARCHITECTURE}
+    settings = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    done = subprocess.run([program, "--quiet=2", *settings, *words], cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, "LC_ALL": "C"}, check=False)
+    # `apt-get update` ends well even where it reached nothing; what it warns of is then the reason.
+    if done.returncode != 0 or (words[0] == "update" and "Failed to fetch" in done.stderr):
+        raise Unavailable(f"{program} {words[0]}: {' '.join(done.stderr.split())[:300]}")
+    return done.stdout

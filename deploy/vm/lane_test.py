@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lane's own parts, without booting anything: what it reads, what it compares, and that its images repeat."""
+
+import io
+import os
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from deploy.vm import image, kernels, lane, machine
+
+
+def test_the_newest_signed_cloud_kernel_of_the_series_is_taken():
+    names = ("linux-image-6.1.0-9-cloud-amd64 linux-image-6.1.0-40-cloud-amd64 linux-image-6.1.0-41-amd64 "
+             "linux-image-6.1.0-41-cloud-amd64-dbg linux-image-6.1.0-41-cloud-amd64-unsigned "
+             "linux-image-6.12-cloud-amd64 linux-image-6.1.0-39-rt-amd64")
+    assert kernels._newest_package(names, "6.1") == "linux-image-6.1.0-40-cloud-amd64"
+
+
+def test_a_series_is_not_mistaken_for_another_with_the_same_beginning():
+    names = "linux-image-6.12.43+deb12-cloud-amd64 linux-image-6.12.9+bpo-cloud-amd64"
+    assert kernels._newest_package(names, "6.1") == ""
+    assert kernels._newest_package(names, "6.12") == "linux-image-6.12.43+deb12-cloud-amd64"
+
+
+def test_only_what_the_script_printed_is_its_output():
+    console = "[    1.0] kernel\nhedgerow-vm: begin\none\ntwo\nhedgerow-vm: exit 3\n[    9.9] reboot: Power down\n"
+    outcome = machine._outcome(console, 1.0, False)
+    assert (outcome.status, outcome.output) == (3, "one\ntwo\n")
+
+
+def test_an_end_on_an_unended_line_counts():
+    outcome = machine._outcome("hedgerow-vm: begin\nno line feedhedgerow-vm: exit 0\n", 1.0, False)
+    assert (outcome.status, outcome.output) == (0, "no line feed")
+
+
+def test_a_machine_that_dies_has_no_status_and_says_its_last_lines():
+    outcome = machine._outcome("hedgerow-vm: begin\nKernel panic\n", 7.0, True)
+    assert outcome.status == machine.NO_END
+    assert "time-out" in outcome.why_not() and "Kernel panic" in outcome.why_not()
+
+
+def _tree(folder: Path, order: tuple[str, ...]) -> Path:
+    for name in order:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name, encoding="ascii")
+        os.utime(folder / name, (len(name), len(name)))
+    return folder
+
+
+def test_equal_files_give_equal_archives_whatever_their_order_and_times(tmp_path):
+    archives = []
+    for number, order in enumerate((("b", "sub/a", "c"), ("sub/a", "c", "b"))):
+        out = io.BytesIO()
+        image._archive(_tree(tmp_path / str(number), order), out)
+        archives.append(out.getvalue())
+        assert len(archives[-1]) % 512 == 0, "another archive could not follow"
+    assert archives[0] == archives[1]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run whose machine prints what the test wants, and whose records are the test's own."""
+    monkeypatch.setattr(lane, "VERIFIED", tmp_path)
+    monkeypatch.setattr(lane, "_compiler", lambda: "clang 14")
+    (tmp_path / "6.1.tsv").write_text("# clang 14\nhr_clock\t1000\n", encoding="ascii")
+    return lane.Run(kernels.Kernel("6.1", tmp_path), tmp_path, True, False, tmp_path, tmp_path)
+
+
+def _machine_that_finds(run: lane.Run, tmp_path: Path, monkeypatch, counts: str) -> str:
+    (tmp_path / "verified.tsv").write_text(counts, encoding="ascii")
+    ended = machine.Outcome(0, "", "", 1.0, False)
+    monkeypatch.setattr(lane.Run, "boot", lambda self, part, archive, seed=1, name="": (ended, tmp_path))
+    return lane._objects(run, lane.PARTS[0], Path("image"))
+
+
+@pytest.mark.parametrize("counts, complaint", [
+    ("hr_clock\t1100\n", ""),
+    ("hr_clock\t1101\n", "hr_clock: 1101 verified instructions, 1000 recorded"),
+    ("hr_clock\t10\nhr_new\t10\n", "hr_new is not in 6.1.tsv"),
+    ("", "hr_clock does not exist any more")])
+def test_a_program_that_grew_by_more_than_a_tenth_fails(run, tmp_path, monkeypatch, counts, complaint):
+    trouble = _machine_that_finds(run, tmp_path, monkeypatch, counts)
+    assert complaint in trouble and bool(complaint) == bool(trouble)
+
+
+def test_counts_of_another_compiler_are_not_compared(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lane, "_compiler", lambda: "clang 19")
+    assert _machine_that_finds(run, tmp_path, monkeypatch, "hr_clock\t5000\n") == ""
+    assert "not compared" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("outputs, complaint", [
+    (("stopped at 1 us\n", "stopped at 1 us\n", "stopped at 2 us\n"), ""),
+    (("stopped at 1 us\n", "stopped at 3 us\n", "stopped at 2 us\n"), "two runs of seed 1 differ"),
+    (("stopped at 1 us\n", "stopped at 1 us\n", "stopped at 1 us\n"), "only 1 different fault timings")])
+def test_replay_must_repeat_and_seeds_must_differ(run, monkeypatch, outputs, complaint):
+    ended = {name: machine.Outcome(0, output, output, 1.0, False)
+             for name, output in zip(("stalls-1-again", "stalls-1", "stalls-2"), outputs, strict=True)}
+    monkeypatch.setattr(lane.Run, "boot", lambda self, part, archive, seed=1, name="": (ended[name], Path()))
+    trouble = lane._stalls(run, lane.PARTS[-1], Path("image"))
+    assert complaint in trouble and bool(complaint) == bool(trouble)
+
+
+def test_a_console_full_of_control_characters_makes_a_readable_report(tmp_path):
+    lane._report(tmp_path / "report.xml", "packets", "failed", "\x1b[31mred\x00 \ufffe")
+    assert ElementTree.parse(tmp_path / "report.xml").getroot().find("testcase/failure").text
