@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/check.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace hedgerow {
+namespace {
+
+thread_local CheckFailureHandler failure_handler = nullptr;
+
+}  // namespace
+
+void SetCheckFailureHandler(CheckFailureHandler handler) { failure_handler = handler; }
+
+void CheckFailed(const char* file, int line, const char* condition) {
+  if (failure_handler != nullptr) failure_handler(file, line, condition);
+  fprintf(stderr, "%s:%d: broken invariant: %s\n", file, line, condition);
+  abort();
+}
+
+}  // namespace hedgerow

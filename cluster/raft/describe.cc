@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/describe.h"
+
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace hedgerow::raft {
+namespace {
+
+std::string EntryText(const Entry& entry) {
+  const std::string place = absl::StrCat(entry.index.value(), "/", entry.term.value(), " ");
+  if (entry.kind == EntryKind::kNoOp) return place + "no-op";
+  return absl::StrCat(place, "\"", std::string(entry.payload.view()), "\"");
+}
+
+std::string EntriesText(const std::vector<Entry>& entries) {
+  return absl::StrJoin(entries, ", ", [](std::string* out, const Entry& entry) { *out += EntryText(entry); });
+}
+
+struct BodyText {
+  std::string operator()(const VoteRequest& m) const {
+    return absl::StrCat(m.pre_vote ? "would you vote for me in term " : "vote for me in term ",
+                        m.asked_term.value(), "; my log ends at ", m.last_index.value(), "/", m.last_term.value(),
+                        m.waived_term > Term() ? absl::StrCat("; the leader of term ", m.waived_term.value(),
+                                                              " asked for it")
+                                               : "");
+  }
+  std::string operator()(const VoteReply& m) const {
+    return absl::StrCat(m.granted ? "yes" : "no", m.pre_vote ? ", I would" : ", a vote", " in term ",
+                        m.asked_term.value());
+  }
+  std::string operator()(const AppendRequest& m) const {
+    return absl::StrCat("append after ", m.prev_index.value(), "/", m.prev_term.value(), ": ",
+                        m.entries.empty() ? "nothing" : EntriesText(m.entries), "; commit ", m.commit.value());
+  }
+  std::string operator()(const AppendReply& m) const {
+    if (m.accepted) return absl::StrCat("I hold up to ", m.index.value());
+    if (m.conflict_index == LogIndex()) return "that term is over";
+    if (m.conflict_term == Term()) {
+      return absl::StrCat("not after ", m.index.value(), ": my log ends before ", m.conflict_index.value());
+    }
+    return absl::StrCat("not after ", m.index.value(), ": I have term ", m.conflict_term.value(), " there, from ",
+                        m.conflict_index.value());
+  }
+  std::string operator()(const Heartbeat& m) const {
+    return absl::StrCat("heartbeat ", m.round, "; commit ", m.commit.value());
+  }
+  std::string operator()(const HeartbeatReply& m) const { return absl::StrCat("heartbeat ", m.round, " heard"); }
+  std::string operator()(const ReadIndexRequest& m) const {
+    return absl::StrCat("question ", m.id.number, ": what must a read see?");
+  }
+  std::string operator()(const ReadIndexReply& m) const {
+    return absl::StrCat("question ", m.id.number, ": up to ", m.index.value());
+  }
+  std::string operator()(const TimeoutNow&) const { return "start an election now"; }
+};
+
+std::string PersistText(const Persist& persist) {
+  std::vector<std::string> parts;
+  if (persist.hard_state.has_value()) {
+    const HardState& state = *persist.hard_state;
+    parts.push_back(absl::StrCat("term ", state.term.value(), ", ",
+                                 state.voted_for.IsSet() ? absl::StrCat("vote for ", state.voted_for.value())
+                                                         : "no vote"));
+  }
+  if (persist.truncate_from.has_value()) {
+    parts.push_back(absl::StrCat("nothing from ", persist.truncate_from->value()));
+  }
+  if (!persist.entries.empty()) parts.push_back(EntriesText(persist.entries));
+  return absl::StrJoin(parts, "; ");
+}
+
+std::string ReasonText(RefusalReason reason) {
+  switch (reason) {
+    case RefusalReason::kNotLeader:
+      return "not the leader";
+    case RefusalReason::kTransferring:
+      return "leadership is being transferred";
+    case RefusalReason::kOverloaded:
+      return "overloaded";
+    case RefusalReason::kExpired:
+      return "too late";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string Describe(Role role) {
+  switch (role) {
+    case Role::kFollower:
+      return "follower";
+    case Role::kPreCandidate:
+      return "pre-candidate";
+    case Role::kCandidate:
+      return "candidate";
+    case Role::kLeader:
+      return "leader";
+  }
+  return "?";
+}
+
+std::string Describe(const Message& message) {
+  return absl::StrCat(message.from.value(), " -> ", message.to.value(), " (term ", message.term.value(), "): ",
+                      std::visit(BodyText(), message.body));
+}
+
+std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
+  const std::string self = absl::StrCat(node.value());
+  std::vector<std::string> lines;
+  if (outputs.role_change.has_value()) {
+    lines.push_back(absl::StrCat(self, " is ", Describe(outputs.role_change->role), " in term ",
+                                 outputs.role_change->term.value()));
+  }
+  if (outputs.publish_leader.has_value()) {
+    const PublishLeader& seen = *outputs.publish_leader;
+    lines.push_back(seen.leader.IsSet() ? absl::StrCat(self, " sees leader ", seen.leader.value(), " of term ",
+                                                       seen.term.value())
+                                        : absl::StrCat(self, " sees no leader"));
+  }
+  for (const AcceptedProposal& accepted : outputs.accepted) {
+    lines.push_back(absl::StrCat(self, " gives proposal ", accepted.tag, " the place ", accepted.index.value(), "/",
+                                 accepted.term.value()));
+  }
+  for (const Refusal& refusal : outputs.refused_proposals) {
+    lines.push_back(absl::StrCat(self, " refuses proposal ", refusal.tag, ": ", ReasonText(refusal.reason)));
+  }
+  if (outputs.persist.has_value()) lines.push_back(absl::StrCat(self, " writes ", PersistText(*outputs.persist)));
+  for (const Message& message : outputs.send) lines.push_back(Describe(message));
+  for (const Entry& entry : outputs.apply) lines.push_back(absl::StrCat(self, " applies ", EntryText(entry)));
+  for (const ReadReady& read : outputs.reads_ready) {
+    lines.push_back(absl::StrCat(self, " may answer read ", read.tag, " (", read.index.value(), " is applied)"));
+  }
+  for (const Refusal& refusal : outputs.refused_reads) {
+    lines.push_back(absl::StrCat(self, " refuses read ", refusal.tag, ": ", ReasonText(refusal.reason)));
+  }
+  return lines;
+}
+
+std::string Describe(NodeId id, const Raft& node) {
+  std::vector<uint64_t> terms;
+  for (LogIndex index(1); node.log().Has(index); index = index.Next()) {
+    terms.push_back(node.log().TermAt(index).value());
+  }
+  return absl::StrCat(id.value(), ": ", Describe(node.role()), " in term ", node.term().value(), ", leader ",
+                      node.leader().IsSet() ? absl::StrCat(node.leader().value()) : "unknown", ", log [",
+                      absl::StrJoin(terms, " "), "], commit ", node.commit().value());
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Replays every script in testdata/ and compares. With HEDGEROW_REWRITE=1 in the environment the scripts are
+// rewritten instead: look at the difference before you commit it.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "cluster/raft/script.h"
+
+namespace hedgerow::raft {
+namespace {
+
+std::vector<std::string> ScriptNames() {
+  std::vector<std::string> names;
+  for (const auto& file : std::filesystem::directory_iterator(HEDGEROW_SOURCE_DIR "/cluster/raft/testdata")) {
+    if (file.path().extension() == ".txt") names.push_back(file.path().stem());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class Golden : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Scripts, Golden, testing::ValuesIn(ScriptNames()),
+                         [](const auto& info) { return info.param; });
+
+TEST_P(Golden, StillTellsTheSame) {
+  const std::string path = HEDGEROW_SOURCE_DIR "/cluster/raft/testdata/" + GetParam() + ".txt";
+  std::ifstream file(path);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const auto told = RunScript(text);
+  ASSERT_TRUE(told.ok()) << path << ": " << told.status();
+  EXPECT_THAT(*told, testing::Not(testing::HasSubstr("VIOLATION")));
+  if (getenv("HEDGEROW_REWRITE") != nullptr) {
+    std::ofstream(path) << *told;
+  } else {
+    EXPECT_EQ(*told, text) << "HEDGEROW_REWRITE=1 rewrites " << path;
+  }
+}
+
+TEST(GoldenScript, AMistakeInAScriptIsNamedWithItsLine) {
+  const auto told = RunScript("nodes 3\n\nfly 1\n");
+  ASSERT_FALSE(told.ok());
+  EXPECT_TRUE(absl::StrContains(std::string(told.status().message()), "line 3")) << told.status();
+}
+
+}  // namespace
+}  // namespace hedgerow::raft

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/invariants.h"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <variant>
+
+namespace hedgerow::raft {
+namespace {
+
+uint64_t ContentOf(const Entry& entry) {
+  return std::hash<std::string_view>()(entry.payload.view()) * 2 + (entry.kind == EntryKind::kNoOp ? 1 : 0);
+}
+
+// Terms and indices of a run stay far below 2^32.
+uint64_t Key(LogIndex index, Term term) { return index.value() << 32 | term.value(); }
+
+}  // namespace
+
+void InvariantChecker::Started(const Raft& node, NodeId id) {
+  Node& seen = nodes_[id];
+  seen.log.clear();
+  seen.commit = seen.applied = LogIndex();
+  seen.leads = false;
+  seen.term = node.term();
+  if (node.term() < seen.promised_term) {
+    Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(), " after it promised in term ",
+         seen.promised_term.value());
+  }
+  for (LogIndex index(1); node.log().Has(index); index = index.Next()) Append(seen, id, node.log().At(index));
+}
+
+void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outputs) {
+  Node& seen = nodes_[id];
+  if (node.term() < seen.term) Fail("monotone terms: node ", id.value(), " went back to ", node.term().value());
+  seen.term = node.term();
+  if (outputs.persist.has_value()) LogChanged(seen, id, *outputs.persist);
+  if (LogIndex(seen.log.size()) != node.log().last_index()) {
+    Fail("node ", id.value(), " changed its log without persisting it");
+  }
+  for (const Message& message : outputs.send) Said(seen, id, message);
+  const bool led = seen.leads;
+  seen.leads = node.role() == Role::kLeader;
+  if (seen.leads && (!led || !leaders_.contains(node.term()))) BecameLeader(seen, id);
+  if (node.commit() != seen.commit) Committed(seen, id, node.commit());
+  Applied(seen, id, outputs.apply);
+}
+
+void InvariantChecker::LogChanged(Node& node, NodeId id, const Persist& persist) {
+  if (persist.truncate_from.has_value()) {
+    // Leader Append-Only (Raft section 5.3).
+    if (node.leads) Fail("Leader Append-Only: node ", id.value(), " truncates while it leads");
+    node.log.resize(std::min<size_t>(node.log.size(), persist.truncate_from->value() - 1));
+  }
+  for (const Entry& entry : persist.entries) Append(node, id, entry);
+}
+
+void InvariantChecker::Append(Node& node, NodeId id, const Entry& entry) {
+  if (entry.index != LogIndex(node.log.size() + 1)) {
+    Fail("node ", id.value(), " appends index ", entry.index.value(), " after ", node.log.size());
+    return;
+  }
+  const Term previous = node.log.empty() ? Term() : node.log.back().term;
+  const Identity identity{.term = entry.term, .content = ContentOf(entry)};
+  node.log.push_back(identity);
+  const auto [known, fresh] = entries_.try_emplace(Key(entry.index, entry.term), Fixed{identity.content, previous});
+  if (!fresh && (known->second.content != identity.content || known->second.previous != previous)) {
+    Fail("Log Matching: node ", id.value(), " has another entry ", entry.index.value(), " of term ",
+         entry.term.value(), " than was seen before");
+  }
+}
+
+void InvariantChecker::Committed(Node& node, NodeId id, LogIndex commit) {
+  if (commit < node.commit) {
+    Fail("monotone commit: node ", id.value(), " went from ", node.commit.value(), " to ", commit.value());
+    return;
+  }
+  if (commit.value() > node.log.size()) {
+    Fail("node ", id.value(), " commits ", commit.value(), " beyond its log");
+    return;
+  }
+  for (uint64_t i = node.commit.value(); i < commit.value(); ++i) {
+    if (i < committed_.size()) {
+      if (committed_[i] == node.log[i]) continue;
+      Fail("State Machine Safety: node ", id.value(), " commits at ", i + 1, " an entry of term ",
+           node.log[i].term.value(), ", but one of term ", committed_[i].term.value(), " was committed");
+      return;
+    }
+    committed_.push_back(node.log[i]);
+    for (const auto& [other, leader] : nodes_) {
+      if (leader.leads && leader.term >= node.term) LeaderHasCommitted(leader, other, i);
+    }
+  }
+  node.commit = commit;
+}
+
+void InvariantChecker::Applied(Node& node, NodeId id, const std::vector<Entry>& entries) {
+  for (const Entry& entry : entries) {
+    const uint64_t at = node.applied.value();
+    if (entry.index != node.applied.Next() || at >= committed_.size() ||
+        committed_[at] != Identity{.term = entry.term, .content = ContentOf(entry)}) {
+      Fail("State Machine Safety: node ", id.value(), " applies an entry at ", entry.index.value(),
+           " that is not the committed one");
+      return;
+    }
+    node.applied = entry.index;
+  }
+}
+
+void InvariantChecker::BecameLeader(Node& node, NodeId id) {
+  const auto [leader, fresh] = leaders_.try_emplace(node.term, id);
+  if (!fresh && leader->second != id) {
+    Fail("Election Safety: nodes ", leader->second.value(), " and ", id.value(), " both lead term ",
+         node.term.value());
+  }
+  if (!committed_.empty()) LeaderHasCommitted(node, id, committed_.size() - 1);
+}
+
+// Raft figure 3, Leader Completeness. With Log Matching, the last committed entry stands for all before it.
+void InvariantChecker::LeaderHasCommitted(const Node& leader, NodeId id, uint64_t from) {
+  if (from < leader.log.size() && leader.log[from] == committed_[from]) return;
+  // An old leader that has not heard of the newer term may lack what is committed in it.
+  if (committed_[from].term > leader.term) return;
+  Fail("Leader Completeness: node ", id.value(), " leads term ", leader.term.value(),
+       " without the committed entry ", from + 1, " of term ", committed_[from].term.value());
+}
+
+void InvariantChecker::Said(Node& node, NodeId id, const Message& message) {
+  if (const auto* reply = std::get_if<VoteReply>(&message.body)) {
+    if (reply->granted && !reply->pre_vote) Voted(node, id, reply->asked_term, message.to);
+  } else if (const auto* request = std::get_if<VoteRequest>(&message.body)) {
+    if (!request->pre_vote) Voted(node, id, request->asked_term, id);
+  } else if (const auto* append = std::get_if<AppendReply>(&message.body)) {
+    if (append->accepted) node.promised_term = std::max(node.promised_term, message.term);
+  }
+}
+
+void InvariantChecker::Voted(Node& node, NodeId id, Term term, NodeId candidate) {
+  node.promised_term = std::max(node.promised_term, term);
+  const auto [vote, fresh] = votes_.try_emplace({id, term}, candidate);
+  if (!fresh && vote->second != candidate) {
+    Fail("one vote a term: node ", id.value(), " voted for ", vote->second.value(), " and ", candidate.value(),
+         " in term ", term.value());
+  }
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The properties of Raft figure 3, checked over a whole cluster as it runs, from observations that share no code
+// with the core. Incremental: each observation costs time in proportion to what changed, so that it can follow
+// every simulated step. Used by the simulator and the core's own tests.
+
+#ifndef HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_
+#define HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/outputs.h"
+#include "cluster/raft/raft.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::raft {
+
+class InvariantChecker {
+ public:
+  // Empty while everything holds; else the first violation, in one line.
+  const std::string& violation() const { return violation_; }
+
+  // A node starts with what its disk holds.
+  void Started(const Raft& node, NodeId id);
+  // After every step of a node, with what the step put out.
+  void Stepped(const Raft& node, NodeId id, const Outputs& outputs);
+
+  // The number of entries known to be committed anywhere.
+  uint64_t committed() const { return committed_.size(); }
+
+ private:
+  // What identifies an entry: two that differ in content differ in this.
+  struct Identity {
+    Term term;
+    uint64_t content = 0;
+    bool operator==(const Identity&) const = default;
+  };
+  struct Node {
+    std::vector<Identity> log;
+    Term term;
+    Term promised_term;  // the largest that it voted or acknowledged in: never again below it
+    LogIndex commit;
+    LogIndex applied;
+    bool leads = false;
+  };
+
+  void LogChanged(Node& node, NodeId id, const Persist& persist);
+  void Append(Node& node, NodeId id, const Entry& entry);
+  void Committed(Node& node, NodeId id, LogIndex commit);
+  void Applied(Node& node, NodeId id, const std::vector<Entry>& entries);
+  void BecameLeader(Node& node, NodeId id);
+  void Said(Node& node, NodeId id, const Message& message);
+  void Voted(Node& node, NodeId id, Term term, NodeId candidate);
+  void LeaderHasCommitted(const Node& leader, NodeId id, uint64_t from);
+
+  template <typename... Parts>
+  void Fail(const Parts&... parts) {
+    if (violation_.empty()) violation_ = absl::StrCat(parts...);
+  }
+
+  std::map<NodeId, Node> nodes_;
+  std::map<Term, NodeId> leaders_;
+  std::map<std::pair<NodeId, Term>, NodeId> votes_;
+  // Log Matching by induction: an entry fixes its content and its predecessor's term.
+  struct Fixed {
+    uint64_t content;
+    Term previous;
+  };
+  std::unordered_map<uint64_t, Fixed> entries_;  // by index and term
+  std::vector<Identity> committed_;
+  std::string violation_;
+};
+
+}  // namespace hedgerow::raft
+
+#endif  // HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a node is set up. Every queue of the core has its bound here.
+
+#ifndef HEDGEROW_CLUSTER_RAFT_OPTIONS_H_
+#define HEDGEROW_CLUSTER_RAFT_OPTIONS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cluster/raft/types.h"
+
+namespace hedgerow::raft {
+
+struct Options {
+  NodeId self;
+  std::vector<NodeId> voters;  // with `self`; 1 to HR_RAFT_MAX_MEMBERS
+
+  // The election timeout T is this many round trips to the slowest member of the nearest majority, within the two
+  // bounds; a wait is drawn from [T, 2T) (Raft sections 5.2 and 5.6: broadcast time << election timeout).
+  uint64_t round_trips_per_election = 20;
+  uint64_t election_floor_ns = 20'000'000;
+  uint64_t election_cap_ns = 2'000'000'000;
+  uint64_t heartbeats_per_election = 5;  // heartbeats that may be lost in a row, plus one
+
+  // One append fits a datagram of an Ethernet frame unless a single entry is larger.
+  size_t append_max_entries = 64;
+  size_t append_max_bytes = 1200;
+  // In flight to one peer; more waits for an acknowledgement.
+  size_t inflight_max_appends = 32;
+  size_t inflight_max_bytes = 64 * 1024;
+  // Proposed and not yet committed; more is refused with kOverloaded.
+  size_t uncommitted_max_bytes = 4 * 1024 * 1024;
+  size_t reads_max = 4096;
+
+  // A leader that resigns: its i-th successor starts after i times this.
+  uint64_t resign_step_ns = 2'000'000;
+};
+
+}  // namespace hedgerow::raft
+
+#endif  // HEDGEROW_CLUSTER_RAFT_OPTIONS_H_

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One test for each rule of the paper that can be seen from outside, named after its section.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/raft/test_cluster.h"
+
+namespace hedgerow::raft {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+template <typename Body>
+int CountInFlight(const TestCluster& cluster) {
+  return static_cast<int>(std::count_if(cluster.network().begin(), cluster.network().end(), [](const Message& m) {
+    return std::holds_alternative<Body>(m.body);
+  }));
+}
+
+TEST(Raft_5_1_Terms, AnOlderTermIsRefusedAndItsSenderStepsDown) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Isolate(1);
+  cluster.Elect(2);
+  cluster.Heal();
+  ASSERT_EQ(cluster.At(1).role(), Role::kLeader) << "it cannot know yet";
+  cluster.Step(1, Tick{});
+  cluster.Deliver();
+  EXPECT_EQ(cluster.At(1).role(), Role::kFollower);
+  EXPECT_EQ(cluster.At(2).role(), Role::kLeader);
+  EXPECT_THAT(cluster.violation(), IsEmpty());
+}
+
+TEST(Raft_5_2_Election, AVoteIsGivenOncePerTerm) {
+  TestCluster cluster(3);
+  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .waived_term = {}};
+  for (const uint64_t candidate : {1, 2, 1}) {
+    cluster.Inject({.from = NodeId(candidate), .to = NodeId(3), .term = Term(5), .body = request});
+  }
+  cluster.DeliverOnce(1, 3);
+  const auto first = std::get<VoteReply>(cluster.network().back().body);
+  EXPECT_TRUE(first.granted);
+  cluster.DeliverOnce(2, 3);
+  EXPECT_FALSE(std::get<VoteReply>(cluster.network().back().body).granted);
+  EXPECT_EQ(cluster.At(3).voted_for(), NodeId(1));
+}
+
+TEST(Raft_5_2_Election, AVoteSurvivesARestart) {
+  TestCluster cluster(3);
+  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .waived_term = {}};
+  cluster.Inject({.from = NodeId(1), .to = NodeId(3), .term = Term(5), .body = request});
+  cluster.DeliverOnce(1, 3);
+  cluster.Crash(3);
+  cluster.Restart(3);
+  EXPECT_EQ(cluster.At(3).voted_for(), NodeId(1));
+  cluster.Inject({.from = NodeId(2), .to = NodeId(3), .term = Term(5), .body = request});
+  cluster.DeliverOnce(2, 3);
+  EXPECT_FALSE(std::get<VoteReply>(cluster.network().back().body).granted);
+  EXPECT_THAT(cluster.violation(), IsEmpty());
+}
+
+TEST(Raft_5_2_Election, AnEvenClusterNeedsMoreThanHalf) {
+  TestCluster cluster(4);
+  cluster.Isolate(3);
+  cluster.Isolate(4);
+  cluster.Wait(5'000'000'000);
+  cluster.Tick(1);
+  cluster.Deliver();
+  EXPECT_EQ(cluster.At(1).role(), Role::kPreCandidate);
+}
+
+TEST(Raft_5_2_Election, ASplitVoteIsTriedAgainInALaterTerm) {
+  TestCluster cluster(4);
+  // Both pairs elect their own.
+  cluster.Wait(5'000'000'000);
+  cluster.Tick(1);
+  cluster.Tick(2);
+  cluster.Deliver();
+  const bool first = cluster.At(1).role() == Role::kLeader;
+  const bool second = cluster.At(2).role() == Role::kLeader;
+  EXPECT_FALSE(first && second && cluster.At(1).term() == cluster.At(2).term());
+  if (!first && !second) cluster.Elect(1);
+  EXPECT_THAT(cluster.violation(), IsEmpty());
+}
+
+TEST(Raft_5_2_Election, ACandidateFollowsTheLeaderOfItsTerm) {
+  TestCluster cluster(3);
+  cluster.Wait(5'000'000'000);
+  cluster.Tick(1);
+  cluster.DeliverOnce(1, 2);
+  cluster.DeliverOnce(2, 1);
+  ASSERT_EQ(cluster.At(1).role(), Role::kCandidate);
+  cluster.DropAll();
+  cluster.Inject({.from = NodeId(3), .to = NodeId(1), .term = cluster.At(1).term(),
+                  .body = Heartbeat{.round = 1, .commit = {}, .election_timeout_ns = 1}});
+  cluster.DeliverOnce(3, 1);
+  EXPECT_EQ(cluster.At(1).role(), Role::kFollower);
+  EXPECT_EQ(cluster.At(1).leader(), NodeId(3));
+}
+
+TEST(Raft_5_3_Replication, AnEntryIsAppliedEverywhereOnceCommitted) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Propose(1, "a");
+  cluster.Propose(1, "b");
+  cluster.Deliver();
+  EXPECT_THAT(cluster.Applied(1), ElementsAre("a", "b"));
+  cluster.TickAtDeadline(1);
+  cluster.Deliver();
+  EXPECT_THAT(cluster.Applied(2), ElementsAre("a", "b"));
+  EXPECT_THAT(cluster.Applied(3), ElementsAre("a", "b"));
+}
+
+TEST(Raft_5_3_Replication, AnOldBatchThatArrivesLateTruncatesNothing) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Propose(1, "a");
+  std::vector<Message> copies(cluster.network().begin(), cluster.network().end());
+  cluster.Deliver();
+  cluster.Propose(1, "b");
+  cluster.Deliver();
+  for (Message& copy : copies) cluster.Inject(copy);
+  cluster.Deliver();
+  cluster.TickAtDeadline(1);
+  cluster.Deliver();
+  EXPECT_THAT(cluster.Applied(2), ElementsAre("a", "b"));
+  EXPECT_THAT(cluster.violation(), IsEmpty());
+}
+
+TEST(Raft_5_3_Replication, AcknowledgementsWaitForTheDisk) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.HoldDisk(2);
+  cluster.HoldDisk(3);
+  cluster.Propose(1, "a");
+  cluster.Deliver();
+  EXPECT_THAT(cluster.Applied(1), IsEmpty()) << "only the leader holds it";
+  cluster.ReleaseDisk(3);
+  cluster.Deliver();
+  EXPECT_THAT(cluster.Applied(1), ElementsAre("a"));
+}
+
+TEST(Raft_5_3_Replication, ARefusedFollowerIsRepairedWithOneRefusalPerTerm) {
+  TestCluster cluster(3);
+  cluster.SetLog(1, {.term = Term(9), .voted_for = {}}, {1, 1, 1, 4, 4, 5, 5, 6, 6, 6});
+  cluster.SetLog(2, {.term = Term(6), .voted_for = {}}, {1, 1, 1, 4});
+  cluster.SetLog(3, {.term = Term(3), .voted_for = {}}, {1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3});
+  int refusals = 0;
+  cluster.Observe([&refusals](NodeId, const Outputs& outputs) {
+    for (const Message& message : outputs.send) {
+      const auto* reply = std::get_if<AppendReply>(&message.body);
+      refusals += reply != nullptr && !reply->accepted;
+    }
+  });
+  cluster.Elect(1);
+  EXPECT_EQ(cluster.At(2).log().last_index(), cluster.At(1).log().last_index());
+  EXPECT_EQ(cluster.At(3).log().last_index(), cluster.At(1).log().last_index());
+  EXPECT_LE(refusals, 1 + 2);
+}
+
+TEST(Raft_5_4_1_ElectionRestriction, ACandidateWithAnOlderLogIsNotElected) {
+  TestCluster cluster(3);
+  cluster.SetLog(1, {.term = Term(4), .voted_for = {}}, {1, 1, 1, 1, 1});
+  cluster.SetLog(2, {.term = Term(4), .voted_for = {}}, {1, 4});
+  cluster.SetLog(3, {.term = Term(4), .voted_for = {}}, {1, 4});
+  cluster.Wait(5'000'000'000);
+  cluster.Tick(1);
+  cluster.Deliver();
+  EXPECT_EQ(cluster.At(1).role(), Role::kPreCandidate) << "longer, but of an older term";
+  cluster.Elect(2);
+  EXPECT_EQ(cluster.At(1).log().LastUpToTerm(Term(1)), LogIndex(1)) << "its uncommitted tail has gone";
+}
+
+// Raft figure 8: (a) node 1 leads term 2 and stores index 2 on nodes 1 and 2; (b) node 5 leads term 3 with an entry
+// of its own there; (c) node 1 leads term 4 and spreads its old entry to a majority. It must not count as committed,
+// because (d) node 5 can still overwrite it.
+TEST(Raft_5_4_2_OlderTerms, AnEntryOfAnOlderTermIsNotCommittedByCounting) {
+  Options options;
+  options.append_max_entries = 1;
+  TestCluster cluster(5, options);
+  cluster.SetLog(1, {.term = Term(3), .voted_for = {}}, {1, 2});
+  cluster.SetLog(2, {.term = Term(3), .voted_for = {}}, {1, 2});
+  cluster.SetLog(3, {.term = Term(3), .voted_for = {}}, {1});
+  cluster.SetLog(4, {.term = Term(3), .voted_for = {}}, {1});
+  cluster.SetLog(5, {.term = Term(3), .voted_for = {}}, {1, 3});
+  cluster.Isolate(4);
+  cluster.Isolate(5);
+  cluster.Wait(5'000'000'000);
+  cluster.Tick(1);
+  // Until node 3 holds index 2, but nobody has the no-op of term 4.
+  for (int i = 0; i < 10 && cluster.At(3).log().last_index() < LogIndex(2); ++i) {
+    cluster.DeliverOnce(1, 2);
+    cluster.DeliverOnce(1, 3);
+    cluster.DeliverOnce(2, 1);
+    cluster.DeliverOnce(3, 1);
+  }
+  ASSERT_EQ(cluster.At(1).role(), Role::kLeader);
+  ASSERT_EQ(cluster.At(3).log().TermAt(LogIndex(2)), Term(2));
+  cluster.DeliverOnce(3, 1);
+  EXPECT_EQ(cluster.At(1).commit(), LogIndex()) << "(c) stored on a majority, yet not committed";
+  cluster.Crash(1);
+  cluster.DropAll();
+  cluster.Heal();
+  cluster.Elect(5);
+  EXPECT_EQ(cluster.At(3).log().TermAt(LogIndex(2)), Term(3)) << "(d) overwritten";
+  EXPECT_THAT(cluster.violation(), IsEmpty());
+}
+
+TEST(Raft_5_4_2_OlderTerms, AnEntryOfTheOwnTermCommitsThemToo) {
+  TestCluster cluster(3);
+  cluster.SetLog(1, {.term = Term(2), .voted_for = {}}, {1, 2});
+  cluster.Elect(1);
+  EXPECT_EQ(cluster.At(1).commit(), LogIndex(3)) << "two old ones and the no-op";
+  EXPECT_THAT(cluster.Applied(1), ElementsAre("t1i1", "t2i2"));
+}
+
+TEST(Raft_5_5_Crashes, AFollowerThatWasDownCatchesUp) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Crash(3);
+  for (int i = 0; i < 200; ++i) cluster.Propose(1, std::to_string(i));
+  cluster.Deliver();
+  cluster.Restart(3);
+  for (int i = 0; i < 4; ++i) {
+    cluster.TickAtDeadline(1);
+    cluster.Deliver();
+  }
+  EXPECT_EQ(cluster.Applied(3).size(), 200u);
+}
+
+TEST(Raft_5_6_Timing, ATickBeforeTheDeadlineDoesNothing) {
+  TestCluster cluster(3);
+  cluster.Tick(1);
+  EXPECT_TRUE(cluster.network().empty());
+  EXPECT_EQ(cluster.At(1).role(), Role::kFollower);
+}
+
+TEST(Raft_5_6_Timing, TheElectionTimeoutFollowsTheRoundTrips) {
+  TestCluster cluster(3);
+  const uint64_t floor_ns = cluster.At(1).election_timeout_ns();
+  for (int i = 0; i < 50; ++i) {
+    cluster.Step(1, RoundTrip{.peer = NodeId(2), .duration_ns = 10'000'000});
+    cluster.Step(1, RoundTrip{.peer = NodeId(3), .duration_ns = 10'000'000});
+  }
+  EXPECT_GT(cluster.At(1).election_timeout_ns(), 5 * floor_ns);
+  EXPECT_GE(cluster.At(1).election_timeout_ns(), 200'000'000u);
+}
+
+TEST(Raft_8_Clients, ANewLeaderCommitsANoOpFirst) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  EXPECT_EQ(cluster.At(1).commit(), LogIndex(1));
+  EXPECT_THAT(cluster.Applied(1), IsEmpty());
+  EXPECT_EQ(cluster.At(1).log().At(LogIndex(1)).kind, EntryKind::kNoOp);
+}
+
+TEST(Raft_8_Clients, AFollowerRefusesProposals) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Propose(2, "a");
+  ASSERT_EQ(cluster.Last().refused_proposals.size(), 1u);
+  EXPECT_EQ(cluster.Last().refused_proposals[0].reason, RefusalReason::kNotLeader);
+}
+
+TEST(Raft_OneNode, ElectsItselfAndCommitsOnceItsDiskHasIt) {
+  TestCluster cluster(1);
+  cluster.Elect(1);
+  cluster.HoldDisk(1);
+  cluster.Propose(1, "a");
+  EXPECT_THAT(cluster.Applied(1), IsEmpty());
+  cluster.ReleaseDisk(1);
+  EXPECT_THAT(cluster.Applied(1), ElementsAre("a"));
+  cluster.Read(1);
+  EXPECT_EQ(cluster.Last().reads_ready.size(), 1u);
+}
+
+TEST(Raft_Bounds, WhatIsProposedAndNotCommittedHasABound) {
+  Options options;
+  options.uncommitted_max_bytes = 1000;
+  TestCluster cluster(3, options);
+  cluster.Elect(1);
+  cluster.Isolate(1);
+  size_t refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    cluster.Propose(1, std::string(100, 'x'));
+    refused += cluster.Last().refused_proposals.size();
+  }
+  EXPECT_GT(refused, 80u);
+  EXPECT_LT(CountInFlight<AppendRequest>(cluster), 100);
+}
+
+}  // namespace
+}  // namespace hedgerow::raft

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/progress.h"
+
+#include <algorithm>
+
+namespace hedgerow::raft {
+
+bool Progress::MaySend(const Options& options) const {
+  if (probing_) return inflight_.empty();
+  return inflight_.size() < options.inflight_max_appends && inflight_bytes_ < options.inflight_max_bytes;
+}
+
+void Progress::Sent(LogIndex last, size_t bytes, uint64_t now_ns) {
+  if (inflight_.empty()) waiting_since_ns_ = now_ns;
+  inflight_.push_back({last, bytes});
+  inflight_bytes_ += bytes;
+  if (!probing_) next_ = last.Next();
+}
+
+bool Progress::Accepted(LogIndex index, uint64_t now_ns) {
+  // Acknowledgements are cumulative.
+  while (!inflight_.empty() && inflight_.front().last <= index) {
+    inflight_bytes_ -= inflight_.front().bytes;
+    inflight_.pop_front();
+  }
+  waiting_since_ns_ = now_ns;
+  const bool moved = index > match_;
+  if (moved) match_ = index;
+  if (probing_ && index >= next_.Previous()) {
+    // The logs agree up to here: from now on, appends are pipelined.
+    probing_ = false;
+    inflight_.clear();
+    inflight_bytes_ = 0;
+  }
+  next_ = std::max(next_, match_.Next());
+  return moved;
+}
+
+bool Progress::IsCurrentRefusal(LogIndex prev) const {
+  // At or below `match` it is late: the follower has said since that it holds this, durably.
+  if (prev <= match_) return false;
+  return !probing_ || prev == next_.Previous();
+}
+
+void Progress::GoBackTo(LogIndex next) {
+  next_ = std::max(match_.Next(), std::min(next, next_));
+  probing_ = true;
+  inflight_.clear();
+  inflight_bytes_ = 0;
+}
+
+void Progress::ForgetLost(uint64_t now_ns, uint64_t patience_ns) {
+  if (inflight_.empty() || now_ns - waiting_since_ns_ < patience_ns) return;
+  GoBackTo(probing_ ? next_ : match_.Next());
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a leader knows of one follower's log, and how much it may send it now. Two modes (dissertation section
+// 10.2.1): while the place where the logs agree is unknown, one append at a time probes for it; then appends are
+// pipelined, each sent as if those before it had arrived, up to a bound in messages and in bytes.
+
+#ifndef HEDGEROW_CLUSTER_RAFT_PROGRESS_H_
+#define HEDGEROW_CLUSTER_RAFT_PROGRESS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include "cluster/raft/options.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::raft {
+
+class Progress {
+ public:
+  Progress(LogIndex leader_last, uint64_t now_ns) : next_(leader_last.Next()), contact_ns_(now_ns) {}
+
+  LogIndex match() const { return match_; }  // known to be durable there
+  LogIndex next() const { return next_; }    // where the next append begins
+  bool probing() const { return probing_; }
+
+  bool MaySend(const Options& options) const;
+  void Sent(LogIndex last, size_t bytes, uint64_t now_ns);
+
+  // True if `match` moved.
+  bool Accepted(LogIndex index, uint64_t now_ns);
+
+  // A refusal of the append after `prev`. False if it answers something older than what is known by now.
+  bool IsCurrentRefusal(LogIndex prev) const;
+  void GoBackTo(LogIndex next);
+
+  // Nothing was acknowledged for `patience_ns`: what is in flight counts as lost.
+  void ForgetLost(uint64_t now_ns, uint64_t patience_ns);
+
+  uint64_t contact_ns() const { return contact_ns_; }
+  void Contact(uint64_t now_ns) { contact_ns_ = now_ns; }
+  uint64_t round() const { return round_; }
+  void ConfirmRound(uint64_t round) { round_ = round > round_ ? round : round_; }
+
+ private:
+  struct Inflight {
+    LogIndex last;
+    size_t bytes;
+  };
+
+  LogIndex match_;
+  LogIndex next_;
+  bool probing_ = true;
+  std::deque<Inflight> inflight_;
+  size_t inflight_bytes_ = 0;
+  uint64_t waiting_since_ns_ = 0;  // since the last acknowledgement, or the first send after it
+  uint64_t contact_ns_;            // when anything of this term came from it
+  uint64_t round_ = 0;             // the last heartbeat round it answered
+};
+
+}  // namespace hedgerow::raft
+
+#endif  // HEDGEROW_CLUSTER_RAFT_PROGRESS_H_

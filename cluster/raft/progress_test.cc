@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/progress.h"
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::raft {
+namespace {
+
+TEST(Progress, ProbesWithOneAndPipelinesOnceTheLogsAgree) {
+  Options options;
+  options.inflight_max_appends = 3;
+  Progress progress(LogIndex(10), 0);
+  EXPECT_EQ(progress.next(), LogIndex(11));
+  progress.Sent(LogIndex(12), 100, 0);
+  EXPECT_FALSE(progress.MaySend(options));
+  EXPECT_TRUE(progress.Accepted(LogIndex(12), 1));
+  for (uint64_t last = 13; last <= 15; ++last) {
+    ASSERT_TRUE(progress.MaySend(options));
+    EXPECT_EQ(progress.next(), LogIndex(last));
+    progress.Sent(LogIndex(last), 100, 2);
+  }
+  EXPECT_FALSE(progress.MaySend(options));
+  progress.Accepted(LogIndex(14), 3);
+  EXPECT_TRUE(progress.MaySend(options)) << "acknowledgements are cumulative";
+}
+
+TEST(Progress, BytesInFlightAreBoundedToo) {
+  Options options;
+  options.inflight_max_bytes = 1000;
+  Progress progress(LogIndex(), 0);
+  progress.Sent(LogIndex(1), 10, 0);
+  progress.Accepted(LogIndex(1), 0);
+  progress.Sent(LogIndex(2), 1000, 0);
+  EXPECT_FALSE(progress.MaySend(options));
+}
+
+TEST(Progress, LateRefusalsAreToldFromCurrentOnes) {
+  Progress progress(LogIndex(10), 0);
+  EXPECT_TRUE(progress.IsCurrentRefusal(LogIndex(10)));
+  EXPECT_FALSE(progress.IsCurrentRefusal(LogIndex(9))) << "not what was probed";
+  progress.GoBackTo(LogIndex(5));
+  EXPECT_EQ(progress.next(), LogIndex(5));
+  EXPECT_FALSE(progress.IsCurrentRefusal(LogIndex(10)));
+  progress.Sent(LogIndex(8), 10, 0);
+  progress.Accepted(LogIndex(8), 0);
+  EXPECT_FALSE(progress.IsCurrentRefusal(LogIndex(7))) << "it has acknowledged more since";
+}
+
+TEST(Progress, WhatIsLostIsSentAgainAfterSomePatience) {
+  Options options;
+  Progress progress(LogIndex(), 0);
+  progress.Sent(LogIndex(1), 10, 0);
+  progress.Accepted(LogIndex(1), 0);
+  progress.Sent(LogIndex(2), 10, 100);
+  progress.Sent(LogIndex(3), 10, 150);
+  progress.ForgetLost(199, 100);
+  EXPECT_EQ(progress.next(), LogIndex(4));
+  progress.ForgetLost(200, 100);
+  EXPECT_EQ(progress.next(), LogIndex(2));
+  EXPECT_TRUE(progress.probing());
+  EXPECT_TRUE(progress.MaySend(options));
+}
+
+}  // namespace
+}  // namespace hedgerow::raft

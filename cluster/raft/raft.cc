@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Steps, terms, roles and what must be durable before it is said.
+#include "cluster/raft/raft.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/raft/check.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::raft {
+namespace {
+
+// Replies waiting for a slow disk. One that finds no room is lost, as on a network.
+constexpr size_t kHeldBackMax = 4096;
+
+}  // namespace
+
+Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t random)
+    : options_(std::move(options)),
+      term_(restored.hard_state.term),
+      voted_for_(restored.hard_state.voted_for),
+      log_(std::move(restored.entries)),
+      durable_index_(log_.last_index()),
+      round_trips_(options_.voters.size()),
+      asked_reads_(random) {
+  HEDGEROW_CHECK(!options_.voters.empty() && options_.voters.size() <= HR_RAFT_MAX_MEMBERS);
+  self_ = MemberOf(options_.self);
+  HEDGEROW_CHECK(self_ != kNoMember);
+  HEDGEROW_CHECK(log_.last_term() <= term_);
+  said_role_.term = said_leader_.term = term_;
+  const uint64_t timeout_ns = election_timeout_ns();
+  election_deadline_ns_ = now_ns + timeout_ns + random % timeout_ns;
+}
+
+void Raft::Step(const Event& event, Outputs& outputs) {
+  HEDGEROW_CHECK(!outputs.persist.has_value());
+  Context context{event.now_ns, event.random, outputs};
+  std::visit([this, &context](const auto& what) { On(context, what); }, event.what);
+}
+
+void Raft::On(Context& context, const Tick&) {
+  ExpireReads(context);
+  if (role_ == Role::kLeader) {
+    LeaderTick(context);
+    return;
+  }
+  if (context.now_ns >= election_deadline_ns_) {
+    if (role_ != Role::kFollower) ++failed_elections_;
+    StartPreVote(context);
+  } else if (asked_reads_.asking() && context.now_ns >= asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns()) {
+    AskLeader(context);
+  }
+}
+
+void Raft::On(Context& context, const Receive& receive) {
+  const Message& message = receive.message;
+  if (message.to != options_.self || message.from == options_.self || MemberOf(message.from) == kNoMember) return;
+  if (!AdoptTerm(context, message)) return;
+  std::visit([this, &context, &message](const auto& body) { Handle(context, message, body); }, message.body);
+}
+
+// Raft section 5.1: a newer term turns anyone into a follower, an older one is refused. Requests for votes have
+// rules of their own (dissertation sections 4.2.3 and 9.6), and a pre-vote may well come from an older term.
+bool Raft::AdoptTerm(Context& context, const Message& message) {
+  if (std::holds_alternative<VoteRequest>(message.body)) return true;
+  const bool append = std::holds_alternative<AppendRequest>(message.body);
+  const bool leads = append || std::holds_alternative<Heartbeat>(message.body);
+  if (message.term > term_) {
+    BecomeFollower(context, message.term, leads ? message.from : NodeId());
+    return true;
+  }
+  if (message.term == term_) return true;
+  const auto* vote = std::get_if<VoteReply>(&message.body);
+  if (vote != nullptr && (vote->pre_vote || SeededBug(Bug::kStaleVoteCounted))) return true;
+  // So that a leader whose term is over learns of it. It reads no more than the term.
+  if (append) Send(context, message.from, AppendReply{});
+  if (leads && !append) Send(context, message.from, HeartbeatReply{});
+  return false;
+}
+
+void Raft::On(Context& context, const Persisted& persisted) {
+  HEDGEROW_CHECK(persisted.sequence <= asked_sequence_);
+  durable_sequence_ = std::max(durable_sequence_, persisted.sequence);
+  while (!writes_.empty() && writes_.front().sequence <= durable_sequence_) {
+    durable_index_ = std::max(durable_index_, writes_.front().last);
+    writes_.pop_front();
+  }
+  while (!held_back_.empty() && held_back_.front().first <= durable_sequence_) {
+    context.out.send.push_back(std::move(held_back_.front().second));
+    held_back_.pop_front();
+  }
+  if (role_ == Role::kCandidate && durable_sequence_ >= own_vote_sequence_) CountVote(context, self_);
+  if (role_ == Role::kLeader) MaybeCommit(context);
+}
+
+void Raft::On(Context& context, const Applied& applied) {
+  HEDGEROW_CHECK(applied.index >= applied_ && applied.index <= handed_out_);
+  applied_ = applied.index;
+  ReleaseReads(context);
+}
+
+void Raft::On(Context&, const RoundTrip& round_trip) {
+  const size_t member = MemberOf(round_trip.peer);
+  if (member != kNoMember && member != self_) round_trips_.Add(member, round_trip.duration_ns);
+}
+
+void Raft::BecomeFollower(Context& context, Term term, NodeId leader) {
+  HEDGEROW_CHECK(term >= term_);  // R7
+  if (term > term_) {
+    term_ = term;
+    voted_for_ = NodeId();
+    PersistHardState(context);
+  }
+  const bool led = role_ == Role::kLeader;
+  SetRole(context, Role::kFollower, leader);
+  if (!led) return;
+  progress_.clear();
+  transfer_target_ = NodeId();
+  DrawElectionDeadline(context);
+}
+
+void Raft::SetRole(Context& context, Role role, NodeId leader) {
+  role_ = role;
+  leader_ = leader;
+  if (role != said_role_.role || (role != Role::kFollower && term_ != said_role_.term)) {
+    said_role_ = {.role = role, .term = term_};
+    context.out.role_change = said_role_;
+  }
+  if (leader == said_leader_.leader && term_ == said_leader_.term) return;
+  // What one leader's appends have shown says nothing about the next one's log. A term has but one.
+  if (term_ != said_leader_.term) verified_ = LogIndex();
+  const bool told = leader.IsSet() || said_leader_.leader.IsSet();
+  said_leader_ = {.leader = leader, .term = term_};
+  if (told) context.out.publish_leader = said_leader_;
+  LeaderChangedForReads(context);
+}
+
+Persist& Raft::ToPersist(Context& context) {
+  if (!context.out.persist.has_value()) {
+    context.out.persist.emplace().sequence = ++asked_sequence_;
+    writes_.push_back({.sequence = asked_sequence_, .last = log_.last_index()});
+  }
+  return *context.out.persist;
+}
+
+void Raft::PersistHardState(Context& context) {
+  ToPersist(context).hard_state = HardState{.term = term_, .voted_for = voted_for_};
+}
+
+void Raft::AppendToLog(Context& context, Entry entry) {
+  Persist& persist = ToPersist(context);
+  persist.entries.push_back(entry);
+  log_.Append(std::move(entry));
+  writes_.back().last = log_.last_index();
+}
+
+void Raft::TruncateLog(Context& context, LogIndex from) {
+  // Leader Completeness (Raft section 5.4): no leader contradicts a committed entry.
+  HEDGEROW_CHECK(from > commit_);
+  Persist& persist = ToPersist(context);
+  HEDGEROW_CHECK(persist.entries.empty() && !persist.truncate_from.has_value());
+  persist.truncate_from = from;
+  log_.TruncateFrom(from);
+  durable_index_ = std::min(durable_index_, from.Previous());
+  for (Write& write : writes_) write.last = std::min(write.last, from.Previous());
+}
+
+void Raft::AdvanceCommit(Context& context, LogIndex commit) {
+  if (commit <= commit_) return;
+  HEDGEROW_CHECK(log_.Has(commit));
+  commit_ = commit;
+  for (; handed_out_ < commit_; handed_out_ = handed_out_.Next()) {
+    const Entry& entry = log_.At(handed_out_.Next());
+    uncommitted_bytes_ -= std::min(uncommitted_bytes_, CostBytes(entry));
+    context.out.apply.push_back(entry);
+  }
+}
+
+void Raft::Send(Context& context, NodeId to, decltype(Message::body) body) {
+  context.out.send.push_back({.from = options_.self, .to = to, .term = term_, .body = std::move(body)});
+}
+
+// Raft figure 2: "persistent state ... updated on stable storage before responding to RPCs".
+void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body) {
+  const bool early = SeededBug(Bug::kAckBeforeWrite) && std::holds_alternative<AppendReply>(body);
+  if (durable_sequence_ == asked_sequence_ || early) {
+    Send(context, to, std::move(body));
+  } else if (held_back_.size() < kHeldBackMax) {
+    held_back_.emplace_back(asked_sequence_,
+                            Message{.from = options_.self, .to = to, .term = term_, .body = std::move(body)});
+  }
+}
+
+uint64_t Raft::election_timeout_ns() const {
+  const uint64_t timeout_ns = std::max(leader_timeout_ns_, round_trips_.ElectionTimeout_ns(options_, self_));
+  // Elections that fail twice in a row say that the estimate is too short. Three doublings bridge a floor of 20 ms
+  // to round trips of 100 ms; more would only delay the recovery from a long partition.
+  const uint32_t doublings = std::min(failed_elections_ / 2, uint32_t{3});
+  return std::min(timeout_ns << doublings, options_.election_cap_ns);
+}
+
+// Raft section 5.2: drawn anew for every wait, once, so that split votes do not repeat.
+void Raft::DrawElectionDeadline(Context& context) {
+  const uint64_t timeout_ns = election_timeout_ns();
+  election_deadline_ns_ = context.now_ns + timeout_ns + context.random % timeout_ns;
+}
+
+uint64_t Raft::HeartbeatInterval_ns() const { return election_timeout_ns() / options_.heartbeats_per_election; }
+
+uint64_t Raft::next_deadline_ns() const {
+  if (role_ == Role::kLeader) {
+    const uint64_t next_ns = std::min(heartbeat_due_ns_, QuorumContact_ns() + election_timeout_ns());
+    return transfer_target_.IsSet() ? std::min(next_ns, transfer_deadline_ns_) : next_ns;
+  }
+  if (!asked_reads_.asking() || !leader_.IsSet()) return election_deadline_ns_;
+  return std::min(election_deadline_ns_, asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns());
+}
+
+size_t Raft::MemberOf(NodeId node) const {
+  const auto found = std::find(options_.voters.begin(), options_.voters.end(), node);
+  return found == options_.voters.end() ? kNoMember : static_cast<size_t>(found - options_.voters.begin());
+}
+
+bool Raft::IsQuorum(uint32_t members) const {
+  if (SeededBug(Bug::kMinorityQuorum)) return hr_raft_count(members) >= options_.voters.size() / 2;
+  return hr_raft_is_quorum(members, VotersMask()) != 0;
+}
+
+uint64_t Raft::QuorumValue(const Reached& reached) const {
+  if (SeededBug(Bug::kMinorityQuorum)) {
+    Reached sorted = reached;
+    std::sort(sorted.rbegin(), sorted.rend());
+    return sorted[std::max<size_t>(options_.voters.size() / 2, 1) - 1];
+  }
+  return hr_raft_quorum_value(reached.data(), VotersMask());
+}
+
+hr_raft_state Raft::DecisionState() const {
+  return {.term = term_.value(),
+          .voted_for = voted_for_.value(),
+          .leader = leader_.value(),
+          .last_index = log_.last_index().value(),
+          .last_term = log_.last_term().value()};
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The Raft core: one node's part of the protocol as a function of events. It includes no socket, thread, clock or
+// disk; the loop around it (cluster/node, or the simulator) feeds events and carries out outputs in the order that
+// outputs.h states. "Raft section n" is Ongaro and Ousterhout, In Search of an Understandable Consensus Algorithm
+// (extended version); "dissertation section n" is Ongaro, Consensus: Bridging Theory and Practice.
+//
+// The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
+// raft_reads.cc.
+
+#ifndef HEDGEROW_CLUSTER_RAFT_RAFT_H_
+#define HEDGEROW_CLUSTER_RAFT_RAFT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "cluster/raft/decisions_abi.h"
+#include "cluster/raft/event.h"
+#include "cluster/raft/log.h"
+#include "cluster/raft/message.h"
+#include "cluster/raft/options.h"
+#include "cluster/raft/outputs.h"
+#include "cluster/raft/progress.h"
+#include "cluster/raft/reads.h"
+#include "cluster/raft/round_trips.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::raft {
+
+class Raft {
+ public:
+  // A node starts, or starts again, as a follower of nobody.
+  Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t random);
+
+  // Adds to `outputs`, which the caller clears between steps.
+  void Step(const Event& event, Outputs& outputs);
+
+  // When the next Tick is due at the latest.
+  uint64_t next_deadline_ns() const;
+
+  Role role() const { return role_; }
+  Term term() const { return term_; }
+  NodeId voted_for() const { return voted_for_; }
+  NodeId leader() const { return leader_; }
+  LogIndex commit() const { return commit_; }
+  LogIndex applied() const { return applied_; }
+  LogIndex durable() const { return durable_index_; }
+  const Log& log() const { return log_; }
+  uint64_t election_timeout_ns() const;
+
+ private:
+  static constexpr size_t kNoMember = HR_RAFT_MAX_MEMBERS;
+  using Reached = std::array<uint64_t, HR_RAFT_MAX_MEMBERS>;
+
+  // Lasts one step.
+  struct Context {
+    uint64_t now_ns;
+    uint64_t random;
+    Outputs& out;
+  };
+
+  // raft.cc
+  void On(Context& context, const Tick&);
+  void On(Context& context, const Receive& receive);
+  void On(Context& context, const Persisted& persisted);
+  void On(Context& context, const Applied& applied);
+  void On(Context& context, const RoundTrip& round_trip);
+  bool AdoptTerm(Context& context, const Message& message);
+  void BecomeFollower(Context& context, Term term, NodeId leader);
+  void SetRole(Context& context, Role role, NodeId leader);
+  Persist& ToPersist(Context& context);
+  void PersistHardState(Context& context);
+  void AppendToLog(Context& context, Entry entry);
+  void TruncateLog(Context& context, LogIndex from);
+  void AdvanceCommit(Context& context, LogIndex commit);
+  void Send(Context& context, NodeId to, decltype(Message::body) body);
+  void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body);
+  void DrawElectionDeadline(Context& context);
+  uint64_t HeartbeatInterval_ns() const;
+  size_t MemberOf(NodeId node) const;
+  uint32_t VotersMask() const { return (1u << options_.voters.size()) - 1; }
+  bool IsQuorum(uint32_t members) const;
+  uint64_t QuorumValue(const Reached& reached) const;
+  hr_raft_state DecisionState() const;
+
+  // raft_election.cc
+  void On(Context& context, const LeaderResigns& resigns);
+  void StartPreVote(Context& context);
+  void StartElection(Context& context);
+  VoteRequest VoteRequestFor(Term asked_term, bool pre_vote) const;
+  void CountVote(Context& context, size_t member);
+  void Handle(Context& context, const Message& message, const VoteRequest& request);
+  void Handle(Context& context, const Message& message, const VoteReply& reply);
+  void Handle(Context& context, const Message& message, const TimeoutNow&);
+  bool LeaderHeard(uint64_t now_ns) const;
+
+  // raft_follower.cc
+  void FollowLeader(Context& context, NodeId leader);
+  void Handle(Context& context, const Message& message, const AppendRequest& request);
+  void Handle(Context& context, const Message& message, const Heartbeat& heartbeat);
+  LogIndex StoreEntries(Context& context, const AppendRequest& request);
+  void RefuseAppend(Context& context, const Message& message, const AppendRequest& request, hr_raft_verdict why);
+
+  // raft_leader.cc
+  void On(Context& context, const Propose& propose);
+  void On(Context& context, const TransferLeadership& transfer);
+  void BecomeLeader(Context& context);
+  void LeaderTick(Context& context);
+  void StartHeartbeatRound(Context& context);
+  void Replicate(Context& context, size_t member);
+  void ReplicateToAll(Context& context);
+  void MaybeCommit(Context& context);
+  void MaybeTransfer(Context& context, size_t member);
+  void Handle(Context& context, const Message& message, const AppendReply& reply);
+  void Handle(Context& context, const Message& message, const HeartbeatReply& reply);
+  uint64_t QuorumContact_ns() const;
+
+  // raft_reads.cc
+  void On(Context& context, const Read& read);
+  void Handle(Context& context, const Message& message, const ReadIndexRequest& request);
+  void Handle(Context& context, const Message& message, const ReadIndexReply& reply);
+  void LeadReads(Context& context);
+  void ConfirmReads(Context& context);
+  void AskLeader(Context& context);
+  void LeaderChangedForReads(Context& context);
+  void AnswerWhenApplied(Context& context, LocalRead read, LogIndex index);
+  void ReleaseReads(Context& context);
+  void ExpireReads(Context& context);
+  size_t ReadCount() const;
+
+  Options options_;
+  size_t self_;  // position in options_.voters, as in every mask
+
+  // Raft figure 2.
+  Term term_;
+  NodeId voted_for_;
+  Log log_;
+  LogIndex commit_;
+  LogIndex applied_;     // said by the caller
+  LogIndex handed_out_;  // in Outputs::apply
+
+  Role role_ = Role::kFollower;
+  NodeId leader_;
+  RoleChange said_role_;
+  PublishLeader said_leader_;
+
+  // Durability: what was asked for and what was reported.
+  struct Write {
+    uint64_t sequence;
+    LogIndex last;  // of the log after it, as far as it still stands
+  };
+  uint64_t asked_sequence_ = 0;
+  uint64_t durable_sequence_ = 0;
+  LogIndex durable_index_;
+  std::deque<Write> writes_;
+  std::deque<std::pair<uint64_t, Message>> held_back_;
+
+  // Elections.
+  RoundTrips round_trips_;
+  uint64_t leader_timeout_ns_ = 0;  // what the last leader said
+  uint64_t election_deadline_ns_ = 0;
+  uint64_t leader_heard_ns_ = 0;
+  uint32_t failed_elections_ = 0;
+  uint32_t votes_ = 0;  // mask over members
+  uint64_t own_vote_sequence_ = 0;
+  Term waived_term_;  // its leader asked for an election
+
+  // Following.
+  LogIndex verified_;  // our log is known to equal the current leader's up to here
+
+  // Leading.
+  std::vector<Progress> progress_;
+  uint64_t heartbeat_due_ns_ = 0;
+  uint64_t round_ = 0;
+  uint64_t round_started_ns_ = 0;
+  LogIndex term_start_;  // the no-op
+  size_t uncommitted_bytes_ = 0;
+  NodeId transfer_target_;
+  uint64_t transfer_deadline_ns_ = 0;
+
+  // Reads.
+  LeaderReads led_reads_;
+  FollowerReads asked_reads_;
+  std::deque<std::pair<LogIndex, LocalRead>> unapplied_reads_;
+};
+
+}  // namespace hedgerow::raft
+
+#endif  // HEDGEROW_CLUSTER_RAFT_RAFT_H_

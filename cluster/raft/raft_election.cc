@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), and the two ways a leader asks for
+// one: transfer (dissertation section 3.10) and resignation.
+#include "cluster/raft/check.h"
+#include "cluster/raft/raft.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::raft {
+
+bool Raft::LeaderHeard(uint64_t now_ns) const {
+  if (role_ == Role::kLeader) return true;  // it steps down by itself when it hears no majority
+  return leader_.IsSet() && now_ns - leader_heard_ns_ < election_timeout_ns();
+}
+
+VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
+  return {.asked_term = asked_term,
+          .last_index = log_.last_index(),
+          .last_term = log_.last_term(),
+          .waived_term = waived_term_,
+          .pre_vote = pre_vote};
+}
+
+// Dissertation section 9.6: a node that could not win does not raise the term.
+void Raft::StartPreVote(Context& context) {
+  SetRole(context, Role::kPreCandidate, NodeId());
+  DrawElectionDeadline(context);
+  votes_ = 0;
+  for (const NodeId peer : options_.voters) {
+    if (peer != options_.self) Send(context, peer, VoteRequestFor(term_.Next(), true));
+  }
+  CountVote(context, self_);
+}
+
+// Raft section 5.2. Nobody is asked, and the own vote does not count, before both are durable: a node that forgets
+// that it voted for itself could vote again in this term.
+void Raft::StartElection(Context& context) {
+  term_ = term_.Next();
+  voted_for_ = options_.self;
+  PersistHardState(context);
+  own_vote_sequence_ = asked_sequence_;
+  SetRole(context, Role::kCandidate, NodeId());
+  DrawElectionDeadline(context);
+  votes_ = 0;
+  for (const NodeId peer : options_.voters) {
+    if (peer != options_.self) SendOnceDurable(context, peer, VoteRequestFor(term_, false));
+  }
+}
+
+void Raft::CountVote(Context& context, size_t member) {
+  votes_ |= 1u << member;
+  if (!IsQuorum(votes_)) return;
+  if (role_ == Role::kPreCandidate) {
+    StartElection(context);
+  } else {
+    BecomeLeader(context);
+  }
+}
+
+void Raft::Handle(Context& context, const Message& message, const VoteRequest& request) {
+  if (request.asked_term != (request.pre_vote ? message.term.Next() : message.term)) return;
+  hr_raft_vote_request asked{.term = request.asked_term.value(),
+                             .candidate = message.from.value(),
+                             .last_index = request.last_index.value(),
+                             .last_term = request.last_term.value(),
+                             .waived_term = request.waived_term.value()};
+  if (SeededBug(Bug::kVoteWithoutLogCheck)) asked.last_term = UINT64_MAX;
+  const bool heard = LeaderHeard(context.now_ns);
+  VoteReply reply{.asked_term = request.asked_term, .pre_vote = request.pre_vote};
+  if (request.pre_vote) {
+    const hr_raft_state state = DecisionState();
+    reply.granted = hr_raft_may_pre_vote(&state, &asked, heard) == HR_RAFT_YES;
+    Send(context, message.from, reply);
+    return;
+  }
+  hr_raft_state state = DecisionState();
+  hr_raft_verdict verdict = hr_raft_may_vote(&state, &asked, heard);
+  if (verdict == HR_RAFT_LEADER_ALIVE) return;
+  if (verdict == HR_RAFT_NEWER_TERM) {
+    BecomeFollower(context, request.asked_term, NodeId());
+    state = DecisionState();
+    verdict = hr_raft_may_vote(&state, &asked, heard);
+  }
+  if (verdict != HR_RAFT_YES) {
+    Send(context, message.from, reply);
+    return;
+  }
+  if (!voted_for_.IsSet()) {
+    voted_for_ = message.from;
+    PersistHardState(context);
+  }
+  // Raft section 5.2: who has given its vote gives the candidate time to win.
+  BecomeFollower(context, term_, leader_);
+  DrawElectionDeadline(context);
+  reply.granted = true;
+  SendOnceDurable(context, message.from, reply);
+}
+
+void Raft::Handle(Context& context, const Message& message, const VoteReply& reply) {
+  if (!reply.granted) return;
+  if (reply.pre_vote) {
+    if (role_ != Role::kPreCandidate || reply.asked_term != term_.Next()) return;
+  } else {
+    // R7: a vote counts only in the term it was given for.
+    if (role_ != Role::kCandidate) return;
+    if (reply.asked_term != term_ && !SeededBug(Bug::kStaleVoteCounted)) return;
+  }
+  CountVote(context, MemberOf(message.from));
+}
+
+// Dissertation section 3.10. No pre-vote: the leader itself has judged that this node can win.
+void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
+  if (role_ != Role::kFollower || leader_ != message.from) return;
+  waived_term_ = term_;
+  StartElection(context);
+}
+
+void Raft::On(Context& context, const LeaderResigns& resigns) {
+  if (role_ != Role::kFollower || resigns.term != term_ || resigns.leader != leader_) return;
+  waived_term_ = term_;
+  if (resigns.rank == 0) {
+    StartPreVote(context);
+    return;
+  }
+  SetRole(context, Role::kFollower, NodeId());
+  election_deadline_ns_ = context.now_ns + resigns.rank * options_.resign_step_ns;
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Following a leader: Raft section 5.3, the receiver's part.
+#include <algorithm>
+
+#include "cluster/raft/check.h"
+#include "cluster/raft/raft.h"
+
+namespace hedgerow::raft {
+namespace {
+
+// A leader's batch is contiguous and of its own or earlier terms. Anything else is no message of this protocol.
+bool IsWellFormed(const Message& message, const AppendRequest& request) {
+  LogIndex index = request.prev_index;
+  Term term = request.prev_term;
+  for (const Entry& entry : request.entries) {
+    if (entry.index != index.Next() || entry.term < term || entry.term > message.term) return false;
+    index = entry.index;
+    term = entry.term;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Raft::FollowLeader(Context& context, NodeId leader) {
+  // Election Safety (Raft section 5.2): at most one leader in a term.
+  HEDGEROW_CHECK(role_ != Role::kLeader);
+  HEDGEROW_CHECK(!leader_.IsSet() || leader_ == leader);
+  BecomeFollower(context, term_, leader);
+  leader_heard_ns_ = context.now_ns;
+  failed_elections_ = 0;
+  waived_term_ = Term();
+  DrawElectionDeadline(context);
+}
+
+void Raft::Handle(Context& context, const Message& message, const AppendRequest& request) {
+  if (!IsWellFormed(message, request)) return;
+  FollowLeader(context, message.from);
+  const hr_raft_state state = DecisionState();
+  const hr_raft_append append{.term = message.term.value(),
+                              .prev_index = request.prev_index.value(),
+                              .prev_term = request.prev_term.value()};
+  const Term our_term = log_.Has(request.prev_index) ? log_.TermAt(request.prev_index) : Term();
+  const hr_raft_verdict verdict = hr_raft_may_append(&state, &append, our_term.value());
+  if (verdict != HR_RAFT_YES) {
+    RefuseAppend(context, message, request, verdict);
+    return;
+  }
+  const LogIndex last = StoreEntries(context, request);
+  verified_ = std::max(verified_, last);
+  AdvanceCommit(context, std::min(request.commit, verified_));
+  SendOnceDurable(context, message.from, AppendReply{.accepted = true, .index = last});
+}
+
+// Steps 3 and 4 of AppendEntries: only a real conflict truncates, because an old batch may arrive late.
+LogIndex Raft::StoreEntries(Context& context, const AppendRequest& request) {
+  for (const Entry& entry : request.entries) {
+    if (log_.Has(entry.index)) {
+      if (log_.TermAt(entry.index) == entry.term) continue;
+      TruncateLog(context, entry.index);
+    }
+    AppendToLog(context, entry);
+  }
+  return request.prev_index + request.entries.size();
+}
+
+// End of Raft section 5.3: the hint lets the leader pass over a whole term at once.
+void Raft::RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
+                        hr_raft_verdict why) {
+  AppendReply reply{.accepted = false, .index = request.prev_index};
+  if (why == HR_RAFT_GAP) {
+    reply.conflict_index = log_.last_index().Next();
+  } else {
+    reply.conflict_term = log_.TermAt(request.prev_index);
+    reply.conflict_index = log_.FirstOfTermAt(request.prev_index);
+  }
+  Send(context, message.from, reply);
+}
+
+void Raft::Handle(Context& context, const Message& message, const Heartbeat& heartbeat) {
+  leader_timeout_ns_ = std::min(heartbeat.election_timeout_ns, options_.election_cap_ns);
+  FollowLeader(context, message.from);
+  // Only what is known to be the leader's may be committed on its word.
+  AdvanceCommit(context, std::min(heartbeat.commit, verified_));
+  Send(context, message.from, HeartbeatReply{.round = heartbeat.round, .verified = verified_});
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Leading: replication and commitment (Raft section 5.3 and 5.4), heartbeat rounds, the check that a majority still
+// listens (dissertation section 6.2), and leadership transfer (dissertation section 3.10).
+#include <algorithm>
+
+#include "cluster/raft/check.h"
+#include "cluster/raft/raft.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::raft {
+
+void Raft::BecomeLeader(Context& context) {
+  progress_.assign(options_.voters.size(), Progress(log_.last_index(), context.now_ns));
+  failed_elections_ = 0;
+  leader_timeout_ns_ = 0;  // else the longest timeout of any leader would be handed on for ever
+  uncommitted_bytes_ = 0;
+  transfer_target_ = NodeId();
+  term_start_ = log_.last_index().Next();
+  SetRole(context, Role::kLeader, options_.self);
+  // Raft section 8: the no-op commits what earlier terms left, and lets reads begin.
+  AppendToLog(context, {.term = term_, .index = term_start_, .kind = EntryKind::kNoOp, .payload = {}});
+  StartHeartbeatRound(context);
+  ReplicateToAll(context);
+}
+
+void Raft::On(Context& context, const Propose& propose) {
+  bool appended = false;
+  for (const Proposal& proposal : propose.proposals) {
+    if (role_ != Role::kLeader) {
+      context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kNotLeader});
+    } else if (transfer_target_.IsSet()) {
+      context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kTransferring});
+    } else if (uncommitted_bytes_ >= options_.uncommitted_max_bytes) {
+      context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kOverloaded});
+    } else {
+      Entry entry{.term = term_, .index = log_.last_index().Next(), .payload = proposal.payload};
+      uncommitted_bytes_ += CostBytes(entry);
+      context.out.accepted.push_back({.tag = proposal.tag, .index = entry.index, .term = term_});
+      AppendToLog(context, std::move(entry));
+      appended = true;
+    }
+  }
+  // Dissertation section 10.2.1: the followers may write it while the leader's own disk does.
+  if (appended) ReplicateToAll(context);
+}
+
+void Raft::ReplicateToAll(Context& context) {
+  for (size_t member = 0; member < progress_.size(); ++member) Replicate(context, member);
+}
+
+void Raft::Replicate(Context& context, size_t member) {
+  if (member == self_) return;
+  Progress& progress = progress_[member];
+  while (progress.MaySend(options_)) {
+    AppendRequest request{.prev_index = progress.next().Previous(),
+                          .prev_term = log_.TermAt(progress.next().Previous()),
+                          .commit = commit_,
+                          .entries = log_.Slice(progress.next(), options_.append_max_entries,
+                                                options_.append_max_bytes)};
+    if (request.entries.empty() && !progress.probing()) return;
+    size_t bytes = 0;
+    for (const Entry& entry : request.entries) bytes += CostBytes(entry);
+    progress.Sent(request.prev_index + request.entries.size(), bytes, context.now_ns);
+    Send(context, options_.voters[member], std::move(request));
+  }
+}
+
+void Raft::Handle(Context& context, const Message& message, const AppendReply& reply) {
+  if (role_ != Role::kLeader) return;
+  const size_t member = MemberOf(message.from);
+  Progress& progress = progress_[member];
+  progress.Contact(context.now_ns);
+  if (reply.accepted) {
+    if (!log_.Has(reply.index)) return;  // nobody can hold what was never sent
+    if (progress.Accepted(reply.index, context.now_ns)) MaybeCommit(context);
+    if (role_ == Role::kLeader) MaybeTransfer(context, member);
+  } else {
+    if (!progress.IsCurrentRefusal(reply.index)) return;
+    // End of Raft section 5.3: to the end of the conflicting term if we have it, else before its first entry.
+    const LogIndex same_term = log_.LastUpToTerm(reply.conflict_term);
+    const bool have_term = reply.conflict_term > Term() && log_.TermAt(same_term) == reply.conflict_term;
+    const LogIndex next = have_term ? same_term.Next() : reply.conflict_index;
+    progress.GoBackTo(std::min(next, reply.index));
+  }
+  Replicate(context, member);
+}
+
+void Raft::MaybeCommit(Context& context) {
+  Reached reached{};
+  for (size_t member = 0; member < progress_.size(); ++member) reached[member] = progress_[member].match().value();
+  // The leader counts itself like anyone else: only with what its own disk holds.
+  reached[self_] = durable_index_.value();
+  const LogIndex index(QuorumValue(reached));
+  if (index <= commit_) return;
+  const Term counted_term = SeededBug(Bug::kCommitOlderTerm) ? term_ : log_.TermAt(index);
+  if (!hr_raft_moves_commit(term_.value(), commit_.value(), index.value(), counted_term.value())) return;
+  AdvanceCommit(context, index);
+  LeadReads(context);
+}
+
+void Raft::StartHeartbeatRound(Context& context) {
+  ++round_;
+  heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
+  // Dissertation section 6.4 step 1: before an entry of its own term is committed, a leader does not know what is.
+  if (commit_ >= term_start_ || SeededBug(Bug::kReadBeforeOwnTermCommit)) led_reads_.StartRound(round_, commit_);
+  for (const NodeId peer : options_.voters) {
+    if (peer == options_.self) continue;
+    Send(context, peer,
+         Heartbeat{.round = round_, .commit = commit_, .election_timeout_ns = election_timeout_ns()});
+  }
+  ConfirmReads(context);
+}
+
+void Raft::Handle(Context& context, const Message& message, const HeartbeatReply& reply) {
+  if (role_ != Role::kLeader || reply.round > round_) return;
+  Progress& progress = progress_[MemberOf(message.from)];
+  progress.Contact(context.now_ns);
+  progress.ConfirmRound(reply.round);
+  ConfirmReads(context);
+  if (role_ != Role::kLeader || reply.verified >= progress.match()) return;
+  // It has started again and no longer knows that its log is ours; until told, it commits nothing.
+  progress.GoBackTo(progress.match().Next());
+  Replicate(context, MemberOf(message.from));
+}
+
+uint64_t Raft::QuorumContact_ns() const {
+  Reached reached{};
+  for (size_t member = 0; member < progress_.size(); ++member) reached[member] = progress_[member].contact_ns();
+  reached[self_] = UINT64_MAX;
+  const uint64_t contact_ns = QuorumValue(reached);
+  return std::min(contact_ns, UINT64_MAX / 2);  // a majority of one has no one to lose
+}
+
+void Raft::LeaderTick(Context& context) {
+  // Dissertation section 6.2: a leader that a majority no longer answers makes way, so that its clients look
+  // elsewhere. For availability only (R4).
+  if (context.now_ns >= QuorumContact_ns() + election_timeout_ns()) {
+    BecomeFollower(context, term_, NodeId());
+    return;
+  }
+  if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
+  if (context.now_ns < heartbeat_due_ns_) return;
+  StartHeartbeatRound(context);
+  for (Progress& progress : progress_) progress.ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
+  ReplicateToAll(context);
+  if (transfer_target_.IsSet()) MaybeTransfer(context, MemberOf(transfer_target_));
+}
+
+void Raft::On(Context& context, const TransferLeadership& transfer) {
+  const size_t member = MemberOf(transfer.target);
+  if (role_ != Role::kLeader || member == kNoMember || member == self_) return;
+  transfer_target_ = transfer.target;
+  // Dissertation section 3.10: a transfer that takes longer than an election timeout is given up.
+  transfer_deadline_ns_ = context.now_ns + election_timeout_ns();
+  MaybeTransfer(context, member);
+  Replicate(context, member);
+}
+
+void Raft::MaybeTransfer(Context& context, size_t member) {
+  if (!transfer_target_.IsSet() || options_.voters[member] != transfer_target_) return;
+  if (progress_[member].match() == log_.last_index()) Send(context, transfer_target_, TimeoutNow{});
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/reads.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::raft {
+
+void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<LocalRead>& expired) {
+  const auto late = std::stable_partition(reads.begin(), reads.end(),
+                                          [now_ns](const LocalRead& read) { return read.deadline_ns > now_ns; });
+  expired.insert(expired.end(), late, reads.end());
+  reads.erase(late, reads.end());
+}
+
+void LeaderReads::StartRound(uint64_t round, LogIndex commit) {
+  for (LedRead& read : waiting_) {
+    read.round = round;
+    read.index = commit;
+    confirming_.push_back(read);
+  }
+  waiting_.clear();
+}
+
+std::vector<LedRead> LeaderReads::TakeConfirmed(uint64_t quorum_round) {
+  std::vector<LedRead> confirmed;
+  while (!confirming_.empty() && confirming_.front().round <= quorum_round) {
+    confirmed.push_back(confirming_.front());
+    confirming_.pop_front();
+  }
+  return confirmed;
+}
+
+std::vector<LocalRead> LeaderReads::TakeLocal() {
+  std::vector<LocalRead> local;
+  for (const auto* reads : {&confirming_, &waiting_}) {
+    for (const LedRead& read : *reads) {
+      if (!read.origin.IsSet()) local.push_back(read.local);
+    }
+  }
+  confirming_.clear();
+  waiting_.clear();
+  return local;
+}
+
+ReadId FollowerReads::Ask(uint64_t now_ns) {
+  // R8: the reads that join a repeated question came after it was first asked. An answer to the first must not
+  // fit, because it may be older than they are.
+  if (!(SeededBug(Bug::kReadIndexIdReuse) && !asked_.empty())) ++number_;
+  asked_.insert(asked_.end(), waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  asked_ns_ = now_ns;
+  return {.life = life_, .number = number_};
+}
+
+void FollowerReads::Forget() {
+  waiting_.insert(waiting_.begin(), asked_.begin(), asked_.end());
+  asked_.clear();
+}
+
+std::vector<LocalRead> FollowerReads::TakeAnswered(ReadId id) {
+  std::vector<LocalRead> answered;
+  if (id != ReadId{.life = life_, .number = number_}) return answered;
+  answered.assign(asked_.begin(), asked_.end());
+  asked_.clear();
+  return answered;
+}
+
+std::vector<LocalRead> FollowerReads::TakeExpired(uint64_t now_ns) {
+  std::vector<LocalRead> expired;
+  MoveExpired(asked_, now_ns, expired);
+  MoveExpired(waiting_, now_ns, expired);
+  return expired;
+}
+
+std::vector<LocalRead> FollowerReads::TakeAll() {
+  Forget();
+  std::vector<LocalRead> all(waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  return all;
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/round_trips.h"
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::raft {
+namespace {
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+void AddMany(RoundTrips& round_trips, size_t member, uint64_t duration_ns) {
+  for (int i = 0; i < 100; ++i) round_trips.Add(member, duration_ns);
+}
+
+TEST(RoundTrips, StaysWithinFloorAndCap) {
+  const Options options;
+  RoundTrips round_trips(3);
+  EXPECT_EQ(round_trips.ElectionTimeout_ns(options, 0), options.election_floor_ns);
+  AddMany(round_trips, 1, 1000);
+  AddMany(round_trips, 2, 1000);
+  EXPECT_EQ(round_trips.ElectionTimeout_ns(options, 0), options.election_floor_ns);
+  AddMany(round_trips, 1, UINT64_MAX / 16);
+  AddMany(round_trips, 2, UINT64_MAX / 16);
+  EXPECT_EQ(round_trips.ElectionTimeout_ns(options, 0), options.election_cap_ns);
+}
+
+TEST(RoundTrips, AFarMinorityDoesNotCount) {
+  const Options options;
+  RoundTrips round_trips(5);
+  AddMany(round_trips, 1, 2 * kMillisecond);
+  AddMany(round_trips, 2, 3 * kMillisecond);
+  AddMany(round_trips, 3, 90 * kMillisecond);
+  AddMany(round_trips, 4, 90 * kMillisecond);
+  const uint64_t timeout_ns = round_trips.ElectionTimeout_ns(options, 0);
+  EXPECT_GE(timeout_ns, 60 * kMillisecond);
+  EXPECT_LE(timeout_ns, 80 * kMillisecond);
+}
+
+}  // namespace
+}  // namespace hedgerow::raft

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/script.h"
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "cluster/raft/describe.h"
+#include "cluster/raft/test_cluster.h"
+
+namespace hedgerow::raft {
+namespace {
+
+using Words = std::vector<std::string>;
+
+absl::Status Expected(absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat("expected: ", what));
+}
+
+class Script {
+ public:
+  Script();
+  absl::Status Run(const Words& words, std::vector<std::string>& lines);
+
+ private:
+  using Command = std::function<absl::Status(const Words&)>;
+
+  absl::Status Nodes(const Words& words);
+  absl::Status Log(const Words& words);
+  absl::Status Wait(const Words& words);
+  absl::Status Tick(const Words& words);
+  absl::Status Deliver(const Words& words);
+  absl::Status Drop(const Words& words);
+  absl::Status Propose(const Words& words);
+  absl::Status Transfer(const Words& words);
+  absl::Status Resign(const Words& words);
+  absl::Status Status();
+  // A command whose arguments are nodes, and nothing else.
+  Command OnNodes(size_t count, std::function<void(TestCluster&, const std::vector<uint64_t>&)> act);
+  absl::StatusOr<uint64_t> Node(const std::string& word) const;
+
+  std::map<std::string, Command> commands_;
+  std::unique_ptr<TestCluster> cluster_;
+  std::vector<std::string> lines_;
+};
+
+Script::Script() {
+  using Ids = std::vector<uint64_t>;
+  commands_["nodes"] = [this](const Words& words) { return Nodes(words); };
+  commands_["log"] = [this](const Words& words) { return Log(words); };
+  commands_["wait"] = [this](const Words& words) { return Wait(words); };
+  commands_["tick"] = [this](const Words& words) { return Tick(words); };
+  commands_["deliver"] = [this](const Words& words) { return Deliver(words); };
+  commands_["drop"] = [this](const Words& words) { return Drop(words); };
+  commands_["propose"] = [this](const Words& words) { return Propose(words); };
+  commands_["transfer"] = [this](const Words& words) { return Transfer(words); };
+  commands_["resign"] = [this](const Words& words) { return Resign(words); };
+  commands_["status"] = [this](const Words&) { return Status(); };
+  commands_["read"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Read(ids[0]); });
+  commands_["cut"] = OnNodes(2, [](TestCluster& cluster, const Ids& ids) { cluster.Cut(ids[0], ids[1]); });
+  commands_["isolate"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Isolate(ids[0]); });
+  commands_["heal"] = OnNodes(0, [](TestCluster& cluster, const Ids&) { cluster.Heal(); });
+  commands_["hold-disk"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.HoldDisk(ids[0]); });
+  commands_["sync"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.ReleaseDisk(ids[0]); });
+  commands_["crash"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Crash(ids[0]); });
+  commands_["restart"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Restart(ids[0]); });
+}
+
+absl::Status Script::Run(const Words& words, std::vector<std::string>& lines) {
+  const auto command = commands_.find(words[0]);
+  if (command == commands_.end()) return absl::InvalidArgumentError("no such command");
+  if (cluster_ == nullptr && words[0] != "nodes") return Expected("nodes COUNT first");
+  lines_.clear();
+  if (absl::Status status = command->second(words); !status.ok()) return status;
+  if (!cluster_->violation().empty()) lines_.push_back("VIOLATION " + cluster_->violation());
+  lines = lines_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> Script::Node(const std::string& word) const {
+  uint64_t id = 0;
+  if (!absl::SimpleAtoi(word, &id) || !cluster_->Has(NodeId(id))) return Expected("a node");
+  return id;
+}
+
+Script::Command Script::OnNodes(size_t count,
+                                std::function<void(TestCluster&, const std::vector<uint64_t>&)> act) {
+  return [this, count, act = std::move(act)](const Words& words) -> absl::Status {
+    if (words.size() != count + 1) return Expected(absl::StrCat(count, " nodes"));
+    std::vector<uint64_t> ids;
+    for (size_t i = 1; i < words.size(); ++i) {
+      const auto id = Node(words[i]);
+      if (!id.ok()) return id.status();
+      ids.push_back(*id);
+    }
+    act(*cluster_, ids);
+    return absl::OkStatus();
+  };
+}
+
+absl::Status Script::Nodes(const Words& words) {
+  uint64_t count = 0;
+  if (words.size() < 2 || !absl::SimpleAtoi(words[1], &count) || count == 0 || count > HR_RAFT_MAX_MEMBERS) {
+    return Expected("nodes COUNT [batch=ENTRIES] [inflight=APPENDS]");
+  }
+  Options options;
+  // Round figures read better than tuned ones.
+  options.election_floor_ns = 100'000'000;
+  for (size_t i = 2; i < words.size(); ++i) {
+    const std::pair<std::string, std::string> option = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
+    size_t* const value = option.first == "batch"      ? &options.append_max_entries
+                          : option.first == "inflight" ? &options.inflight_max_appends
+                                                       : nullptr;
+    if (value == nullptr || !absl::SimpleAtoi(option.second, value)) return Expected("batch=N or inflight=N");
+  }
+  cluster_ = std::make_unique<TestCluster>(count, options);
+  cluster_->Observe([this](NodeId node, const Outputs& outputs) {
+    for (std::string& line : Describe(node, outputs)) lines_.push_back(std::move(line));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status Script::Log(const Words& words) {
+  if (words.size() < 2) return Expected("log NODE TERM...");
+  const auto id = Node(words[1]);
+  if (!id.ok()) return id.status();
+  std::vector<uint64_t> terms;
+  for (size_t i = 2; i < words.size(); ++i) {
+    if (!absl::SimpleAtoi(words[i], &terms.emplace_back())) return Expected("terms");
+  }
+  cluster_->SetLog(*id, {.term = Term(terms.empty() ? 0 : terms.back()), .voted_for = {}}, terms);
+  return absl::OkStatus();
+}
+
+absl::Status Script::Wait(const Words& words) {
+  absl::Duration duration;
+  if (words.size() != 2 || !absl::ParseDuration(words[1], &duration)) return Expected("wait DURATION");
+  cluster_->Wait(static_cast<uint64_t>(absl::ToInt64Nanoseconds(duration)));
+  return absl::OkStatus();
+}
+
+absl::Status Script::Tick(const Words& words) {
+  if (words.size() < 2 || words.size() > 3) return Expected("tick NODE [DURATION]");
+  const auto id = Node(words[1]);
+  if (!id.ok()) return id.status();
+  if (words.size() == 3) {
+    if (absl::Status status = Wait({"wait", words[2]}); !status.ok()) return status;
+  }
+  cluster_->Tick(*id);
+  return absl::OkStatus();
+}
+
+absl::Status Script::Deliver(const Words& words) {
+  if (words.size() == 1) {
+    cluster_->Deliver();
+    return absl::OkStatus();
+  }
+  return OnNodes(2, [](TestCluster& cluster, const auto& ids) { cluster.DeliverOnce(ids[0], ids[1]); })(words);
+}
+
+absl::Status Script::Drop(const Words& words) {
+  if (words.size() == 1) {
+    cluster_->DropAll();
+    return absl::OkStatus();
+  }
+  return OnNodes(2, [](TestCluster& cluster, const auto& ids) { cluster.Drop(ids[0], ids[1]); })(words);
+}
+
+absl::Status Script::Propose(const Words& words) {
+  if (words.size() < 3) return Expected("propose NODE TEXT");
+  const auto id = Node(words[1]);
+  if (!id.ok()) return id.status();
+  cluster_->Propose(*id, absl::StrJoin(words.begin() + 2, words.end(), " "));
+  return absl::OkStatus();
+}
+
+absl::Status Script::Transfer(const Words& words) {
+  if (words.size() != 3) return Expected("transfer LEADER TARGET");
+  const auto leader = Node(words[1]);
+  const auto target = Node(words[2]);
+  if (!leader.ok() || !target.ok()) return Expected("transfer LEADER TARGET");
+  cluster_->Step(*leader, TransferLeadership{.target = NodeId(*target)});
+  return absl::OkStatus();
+}
+
+// resign LEADER TERM SUCCESSOR...: every successor gets the hint, with its rank.
+absl::Status Script::Resign(const Words& words) {
+  uint64_t term = 0;
+  if (words.size() < 4 || !absl::SimpleAtoi(words[2], &term)) return Expected("resign LEADER TERM SUCCESSOR...");
+  const auto leader = Node(words[1]);
+  if (!leader.ok()) return leader.status();
+  for (size_t i = 3; i < words.size(); ++i) {
+    const auto id = Node(words[i]);
+    if (!id.ok()) return id.status();
+    cluster_->Step(*id, LeaderResigns{.leader = NodeId(*leader), .term = Term(term),
+                                      .rank = static_cast<uint32_t>(i - 3)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Script::Status() {
+  for (const NodeId id : cluster_->ids()) {
+    lines_.push_back(cluster_->Runs(id) ? Describe(id, cluster_->At(id.value()))
+                                        : absl::StrCat(id.value(), ": down"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> RunScript(absl::string_view text) {
+  Script script;
+  std::string result;
+  int number = 0;
+  std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  if (!lines.empty() && lines.back().empty()) lines.pop_back();
+  for (const absl::string_view line : lines) {
+    ++number;
+    if (absl::StartsWith(line, "  ")) continue;  // an outcome of former times
+    absl::StrAppend(&result, line, "\n");
+    if (line.empty() || line[0] == '#') continue;
+    std::vector<std::string> outcome;
+    const absl::Status status = script.Run(absl::StrSplit(line, ' ', absl::SkipEmpty()), outcome);
+    if (!status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", number, ", \"", line, "\": ", std::string(status.message())));
+    }
+    for (const std::string& told : outcome) absl::StrAppend(&result, "  ", told, "\n");
+  }
+  return result;
+}
+
+}  // namespace hedgerow::raft

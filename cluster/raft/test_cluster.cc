@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/test_cluster.h"
+
+#include <algorithm>
+
+#include "cluster/raft/check.h"
+
+namespace hedgerow::raft {
+namespace {
+
+constexpr int kDeliveriesMax = 100'000;  // a storm of messages that never ends is a fault of the core
+
+}  // namespace
+
+TestCluster::TestCluster(uint64_t nodes, Options options) : options_(std::move(options)) {
+  options_.voters.clear();
+  for (uint64_t id = 1; id <= nodes; ++id) options_.voters.push_back(NodeId(id));
+  for (const NodeId id : options_.voters) {
+    nodes_[id];
+    Start(id);
+  }
+}
+
+std::vector<NodeId> TestCluster::ids() const { return options_.voters; }
+
+void TestCluster::Start(NodeId id) {
+  Options options = options_;
+  options.self = id;
+  Node& node = nodes_.at(id);
+  node.applied.clear();
+  // With 0 as every draw, a wait is exactly the election timeout. Read ids need distinct lives: time gives them.
+  node.raft = std::make_unique<Raft>(options, node.disk, now_ns_, now_ns_ << 8 | id.value());
+  checker_.Started(*node.raft, id);
+}
+
+void TestCluster::SetLog(uint64_t id, HardState hard_state, const std::vector<uint64_t>& terms) {
+  Node& node = nodes_.at(NodeId(id));
+  node.disk = {.hard_state = hard_state, .entries = {}};
+  for (const uint64_t term : terms) {
+    const LogIndex index(node.disk.entries.size() + 1);
+    const std::string payload = "t" + std::to_string(term) + "i" + std::to_string(index.value());
+    node.disk.entries.push_back({.term = Term(term), .index = index, .payload = Payload(payload)});
+  }
+  Start(NodeId(id));
+}
+
+void TestCluster::Step(uint64_t id, decltype(Event::what) what) {
+  Node& node = nodes_.at(NodeId(id));
+  if (node.raft == nullptr) return;
+  Outputs outputs;
+  node.raft->Step({.now_ns = now_ns_, .random = 0, .what = std::move(what)}, outputs);
+  checker_.Stepped(*node.raft, NodeId(id), outputs);
+  if (observer_) observer_(NodeId(id), outputs);
+  last_ = outputs;
+  Carry(NodeId(id), std::move(outputs));
+}
+
+void TestCluster::Carry(NodeId id, Outputs outputs) {
+  Node& node = nodes_.at(id);
+  for (Message& message : outputs.send) {
+    if (!cut_.contains({message.from, message.to})) network_.push_back(std::move(message));
+  }
+  LogIndex applied = node.raft->applied();
+  for (const Entry& entry : outputs.apply) {
+    applied = entry.index;
+    if (entry.kind == EntryKind::kCommand) node.applied.emplace_back(entry.payload.view());
+  }
+  if (outputs.persist.has_value()) node.unwritten.push_back(std::move(*outputs.persist));
+  if (applied != node.raft->applied()) Step(id.value(), hedgerow::raft::Applied{.index = applied});
+  if (!node.disk_held && !node.unwritten.empty()) ReleaseDisk(id.value());
+}
+
+void TestCluster::Write(RestoredState& disk, const Persist& persist) {
+  if (persist.hard_state.has_value()) disk.hard_state = *persist.hard_state;
+  if (persist.truncate_from.has_value()) {
+    disk.entries.resize(std::min<size_t>(disk.entries.size(), persist.truncate_from->value() - 1));
+  }
+  disk.entries.insert(disk.entries.end(), persist.entries.begin(), persist.entries.end());
+}
+
+void TestCluster::ReleaseDisk(uint64_t id) {
+  Node& node = nodes_.at(NodeId(id));
+  node.disk_held = false;
+  while (!node.unwritten.empty()) {
+    const Persist persist = std::move(node.unwritten.front());
+    node.unwritten.pop_front();
+    Write(node.disk, persist);
+    Step(id, Persisted{.sequence = persist.sequence});
+  }
+}
+
+void TestCluster::TickAtDeadline(uint64_t id) {
+  now_ns_ = std::max(now_ns_, At(id).next_deadline_ns());
+  Tick(id);
+}
+
+uint64_t TestCluster::Propose(uint64_t id, std::string payload) {
+  const uint64_t tag = next_tag_++;
+  Step(id, hedgerow::raft::Propose{.proposals = {{.tag = tag, .payload = Payload(std::move(payload))}}});
+  return tag;
+}
+
+uint64_t TestCluster::Read(uint64_t id) {
+  const uint64_t tag = next_tag_++;
+  Step(id, hedgerow::raft::Read{.tag = tag, .deadline_ns = now_ns_ + 1'000'000'000});
+  return tag;
+}
+
+void TestCluster::Deliver() {
+  for (int i = 0; !network_.empty(); ++i) {
+    HEDGEROW_CHECK(i < kDeliveriesMax);
+    Message message = std::move(network_.front());
+    network_.pop_front();
+    const uint64_t to = message.to.value();
+    Step(to, Receive{.message = std::move(message)});
+  }
+}
+
+void TestCluster::DeliverOnce(uint64_t from, uint64_t to) {
+  std::deque<Message> chosen;
+  std::deque<Message> rest;
+  for (Message& message : network_) {
+    const bool fits = message.from == NodeId(from) && message.to == NodeId(to);
+    (fits ? chosen : rest).push_back(std::move(message));
+  }
+  network_ = std::move(rest);
+  for (Message& message : chosen) Step(to, Receive{.message = std::move(message)});
+}
+
+void TestCluster::Drop(uint64_t from, uint64_t to) {
+  std::erase_if(network_, [=](const Message& message) {
+    return message.from == NodeId(from) && message.to == NodeId(to);
+  });
+}
+
+void TestCluster::Isolate(uint64_t id) {
+  for (const NodeId other : options_.voters) {
+    cut_.insert({NodeId(id), other});
+    cut_.insert({other, NodeId(id)});
+  }
+}
+
+void TestCluster::Crash(uint64_t id) {
+  Node& node = nodes_.at(NodeId(id));
+  node.raft.reset();
+  node.unwritten.clear();
+  node.disk_held = false;
+}
+
+void TestCluster::Restart(uint64_t id) { Start(NodeId(id)); }
+
+void TestCluster::Elect(uint64_t id) {
+  // Long enough that nobody clings to a former leader.
+  Wait(2 * options_.election_cap_ns);
+  Tick(id);
+  Deliver();
+  HEDGEROW_CHECK(At(id).role() == Role::kLeader);
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The numbers and records of the protocol. Terms, log indices and node ids are types of their own, because a
+// term passed where an index is meant compiles, runs, and loses data months later. Used by everything under
+// cluster/.
+
+#ifndef HEDGEROW_CLUSTER_RAFT_TYPES_H_
+#define HEDGEROW_CLUSTER_RAFT_TYPES_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace hedgerow::raft {
+
+// Raft section 5.1. Term 0 is before the first election.
+class Term {
+ public:
+  constexpr Term() = default;
+  constexpr explicit Term(uint64_t value) : value_(value) {}
+  constexpr uint64_t value() const { return value_; }
+  constexpr Term Next() const { return Term(value_ + 1); }
+  constexpr auto operator<=>(const Term&) const = default;
+
+ private:
+  uint64_t value_ = 0;
+};
+
+// Raft section 5.3. The first entry has index 1; 0 is before it.
+class LogIndex {
+ public:
+  constexpr LogIndex() = default;
+  constexpr explicit LogIndex(uint64_t value) : value_(value) {}
+  constexpr uint64_t value() const { return value_; }
+  constexpr LogIndex Next() const { return LogIndex(value_ + 1); }
+  constexpr LogIndex Previous() const { return LogIndex(value_ - 1); }
+  constexpr LogIndex operator+(uint64_t count) const { return LogIndex(value_ + count); }
+  constexpr auto operator<=>(const LogIndex&) const = default;
+
+ private:
+  uint64_t value_ = 0;
+};
+
+// 0 names nobody.
+class NodeId {
+ public:
+  constexpr NodeId() = default;
+  constexpr explicit NodeId(uint64_t value) : value_(value) {}
+  constexpr uint64_t value() const { return value_; }
+  constexpr bool IsSet() const { return value_ != 0; }
+  constexpr auto operator<=>(const NodeId&) const = default;
+
+ private:
+  uint64_t value_ = 0;
+};
+
+// The bytes of a command. One copy is shared by the log, the messages that carry it and the state machine.
+class Payload {
+ public:
+  Payload() = default;
+  explicit Payload(std::string bytes) : bytes_(std::make_shared<const std::string>(std::move(bytes))) {}
+  std::string_view view() const { return bytes_ ? std::string_view(*bytes_) : std::string_view(); }
+  size_t size_bytes() const { return view().size(); }
+  bool operator==(const Payload& other) const { return bytes_ == other.bytes_ || view() == other.view(); }
+
+ private:
+  std::shared_ptr<const std::string> bytes_;
+};
+
+enum class EntryKind : uint8_t {
+  kNoOp,  // starts a term (Raft section 8); the state machine ignores it
+  kCommand,
+};
+
+struct Entry {
+  Term term;
+  LogIndex index;
+  EntryKind kind = EntryKind::kCommand;
+  Payload payload;
+
+  bool operator==(const Entry&) const = default;
+};
+
+// What Raft figure 2 calls persistent state, besides the log.
+struct HardState {
+  Term term;
+  NodeId voted_for;
+
+  bool operator==(const HardState&) const = default;
+};
+
+// What a node finds on its disk when it starts. The commit index is not among it: it is learned again from the
+// next leader (dissertation section 3.8).
+struct RestoredState {
+  HardState hard_state;
+  std::vector<Entry> entries;  // from index 1, without gaps
+};
+
+enum class Role : uint8_t { kFollower, kPreCandidate, kCandidate, kLeader };
+
+}  // namespace hedgerow::raft
+
+#endif  // HEDGEROW_CLUSTER_RAFT_TYPES_H_
