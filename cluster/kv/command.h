@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the replicated store is asked to do, and what it says. Commands travel in the log as bytes; the encoding is
+// internal to the cluster (clients speak hkv, which the front end translates).
+
+#ifndef HEDGEROW_CLUSTER_KV_COMMAND_H_
+#define HEDGEROW_CLUSTER_KV_COMMAND_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace hedgerow::kv {
+
+constexpr size_t kKeyMax_bytes = 250;
+constexpr size_t kValueMax_bytes = 64 * 1024;
+constexpr size_t kOperationsMax = 64;
+
+enum class OperationKind : uint8_t { kPut = 1, kDelete = 2, kCompareAndSet = 3, kIncrement = 4 };
+
+struct Operation {
+  OperationKind kind = OperationKind::kPut;
+  std::string key;
+  std::string value;                    // put, compare-and-set
+  std::optional<std::string> expected;  // compare-and-set; nothing: the key must not exist
+  int64_t delta = 0;                    // increment; a key that does not exist counts as 0
+
+  bool operator==(const Operation&) const = default;
+};
+
+enum class CommandKind : uint8_t {
+  kOpen = 1,      // a session
+  kWrite = 2,     // in a session
+  kWindowed = 3,  // without one: known again for a while by what its client sends anyway
+};
+
+// What makes two commands the same request. `a`, `b`, `c` are the nonce; or session and seq; or client address,
+// frame id and fingerprint.
+struct RequestKey {
+  CommandKind kind = CommandKind::kWrite;
+  uint64_t a = 0;
+  uint64_t b = 0;
+  uint64_t c = 0;
+
+  auto operator<=>(const RequestKey&) const = default;
+};
+
+struct Command {
+  RequestKey key;
+  uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
+  // Committed time: what has passed on the leader's monotonic clock since its previous command of this term.
+  uint64_t elapsed_ns = 0;
+  std::vector<Operation> operations;  // all or none of them; none keeps the session alive
+
+  bool operator==(const Command&) const = default;
+};
+
+enum class ResultCode : uint8_t {
+  kOk = 0,
+  kMismatch = 1,        // compare-and-set found another value; nothing was done
+  kNotANumber = 2,      // increment of something that is none, or past 64 bits; nothing was done
+  kUnknownSession = 3,  // never opened, or expired; the client must not assume either outcome for what it sent
+  kBelowLowest = 4,     // the client has said that it has this answer
+  kOverloaded = 5,      // a bound of the tables is reached; nothing was done
+};
+
+struct Result {
+  ResultCode code = ResultCode::kOk;
+  uint64_t session = 0;             // kOpen
+  std::vector<std::string> values;  // one for each operation: an increment's new value, else empty
+
+  bool operator==(const Result&) const = default;
+};
+
+std::string Encode(const Command& command);
+// Nothing if the bytes are no command.
+std::optional<Command> Decode(std::string_view bytes);
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_COMMAND_H_

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// At most once within a window, for clients that have no session (DESIGN section 5, the memcached front end): a
+// request is known again by client address, frame id and fingerprint for a stated span of committed time. It is
+// weaker than a session, and whoever forwards copies must see to it that none is older than the window.
+
+#ifndef HEDGEROW_CLUSTER_KV_DEDUPE_WINDOW_H_
+#define HEDGEROW_CLUSTER_KV_DEDUPE_WINDOW_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "cluster/kv/command.h"
+
+namespace hedgerow::kv {
+
+struct WindowLimits {
+  uint64_t window_ns = 10'000'000'000;
+  size_t requests_max = 1'000'000;  // a full window refuses; to forget early would break the promise
+};
+
+class DedupeWindow {
+ public:
+  explicit DedupeWindow(WindowLimits limits) : limits_(limits) {}
+
+  bool full() const { return answers_.size() >= limits_.requests_max; }
+  const Result* Answer(const RequestKey& key) const;
+  void Record(const RequestKey& key, Result result, uint64_t now_ns);
+  void Expire(uint64_t now_ns);
+
+ private:
+  WindowLimits limits_;
+  std::map<RequestKey, Result> answers_;
+  std::deque<std::pair<uint64_t, RequestKey>> by_time_;
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_DEDUPE_WINDOW_H_

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kv/request_desk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::kv {
+namespace {
+
+Answer NotLeader(const Request& request, raft::NodeId hint) {
+  return {.reply_to = request.reply_to,
+          .kind = Answer::Kind::kNotLeader,
+          .result = {},
+          .value = {},
+          .leader_hint = hint};
+}
+
+Answer ResultAnswer(const Request& request, Result result) {
+  return {.reply_to = request.reply_to,
+          .kind = Answer::Kind::kResult,
+          .result = std::move(result),
+          .value = {},
+          .leader_hint = {}};
+}
+
+}  // namespace
+
+void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
+  if (!request.read_key.has_value()) {
+    if (std::optional<Result> known = state_.Known(request.command.key)) {
+      actions.push_back(ResultAnswer(request, std::move(*known)));
+      return;
+    }
+  }
+  if (waiting_.size() >= options_.waiting_max) {
+    actions.push_back(ResultAnswer(request, {.code = ResultCode::kOverloaded, .session = 0, .values = {}}));
+    return;
+  }
+  const uint64_t patience_ns = request.patience_ns - std::min(request.patience_ns, request.age_ns);
+  const uint64_t end_ns = arrived_ns + patience_ns;
+  if (end_ns <= now_ns && !SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return;  // nobody waits for an answer
+  const uint64_t tag = next_tag_++;
+  Waiting& waiting = waiting_[tag];
+  waiting.arrived_ns = arrived_ns;
+  waiting.hold_until_ns = arrived_ns + std::min(patience_ns, options_.hold_max_ns);
+  waiting.request = std::move(request);
+  if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) waiting.hold_until_ns = UINT64_MAX;
+  if (waiting.request.read_key.has_value()) {
+    waiting.placed = true;
+    EndAt(tag, end_ns);
+    actions.push_back(StartRead{.tag = tag, .deadline_ns = end_ns});
+    return;
+  }
+  by_key_[waiting.request.command.key].push_back(tag);
+  EndAt(tag, waiting.hold_until_ns);
+  Place(now_ns, tag, actions);
+}
+
+// A write that is not known to be applied goes to where it can be proposed.
+void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions) {
+  Waiting& waiting = waiting_.at(tag);
+  Request& request = waiting.request;
+  uint64_t age_ns = request.age_ns + (now_ns - waiting.arrived_ns);
+  if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) age_ns = 0;
+  if (!leader_.IsSet()) return;  // held
+  if (leader_ == self_ ? age_ns > options_.copy_age_max_ns : request.hops > 0) {
+    Refuse(tag, actions);
+    return;
+  }
+  waiting.placed = true;
+  // From now on it waits for the entry to be applied here, as long as its client does.
+  EndAt(tag, waiting.arrived_ns + request.patience_ns - std::min(request.patience_ns, request.age_ns));
+  if (leader_ == self_) {
+    actions.push_back(ProposeCommand{.tag = tag, .command = request.command});
+    return;
+  }
+  Forward forward{.to = leader_, .request = request};
+  forward.request.age_ns = age_ns;
+  forward.request.hops = request.hops + 1;
+  actions.push_back(std::move(forward));
+}
+
+void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vector<Action>& actions) {
+  leader_ = leader;
+  std::vector<uint64_t> tags;
+  for (auto& [tag, waiting] : waiting_) {
+    if (waiting.request.read_key.has_value()) continue;
+    // Whether the former leader got it into a log that counts, nobody knows. Once more does no harm: the tables see
+    // to it that it is applied once.
+    waiting.placed = false;
+    if (now_ns < waiting.hold_until_ns) tags.push_back(tag);
+  }
+  for (const uint64_t tag : tags) Place(now_ns, tag, actions);
+}
+
+void RequestDesk::ProposalRefused(uint64_t now_ns, uint64_t tag, raft::RefusalReason reason,
+                                  std::vector<Action>& actions) {
+  const auto found = waiting_.find(tag);
+  if (found == waiting_.end()) return;
+  if (reason == raft::RefusalReason::kOverloaded || now_ns >= found->second.hold_until_ns) {
+    Refuse(tag, actions);
+    return;
+  }
+  // Leadership is moving; LeaderChanged will place it.
+  found->second.placed = false;
+  EndAt(tag, found->second.hold_until_ns);
+}
+
+void RequestDesk::ReadReady(uint64_t tag, std::vector<Action>& actions) {
+  const auto found = waiting_.find(tag);
+  if (found == waiting_.end()) return;
+  const Request& request = found->second.request;
+  actions.push_back(Answer{.reply_to = request.reply_to,
+                           .kind = Answer::Kind::kValue,
+                           .result = {},
+                           .value = state_.Get(*request.read_key),
+                           .leader_hint = {}});
+  Remove(tag);
+}
+
+void RequestDesk::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
+  if (waiting_.contains(tag)) Refuse(tag, actions);
+}
+
+void RequestDesk::Applied(const RequestKey& key, const Result& result, std::vector<Action>& actions) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  const std::vector<uint64_t> tags = found->second;
+  for (const uint64_t tag : tags) {
+    actions.push_back(ResultAnswer(waiting_.at(tag).request, result));
+    Remove(tag);
+  }
+}
+
+void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
+  while (!by_end_.empty() && by_end_.begin()->first <= now_ns) {
+    const uint64_t tag = by_end_.begin()->second;
+    if (waiting_.at(tag).placed) {
+      Remove(tag);  // its client has given up
+    } else {
+      Refuse(tag, actions);
+    }
+  }
+}
+
+void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
+  actions.push_back(NotLeader(waiting_.at(tag).request, leader_ == self_ ? raft::NodeId() : leader_));
+  Remove(tag);
+}
+
+void RequestDesk::Remove(uint64_t tag) {
+  const auto found = waiting_.find(tag);
+  const Waiting& waiting = found->second;
+  by_end_.erase({waiting.end_ns, tag});
+  if (!waiting.request.read_key.has_value()) {
+    const auto same = by_key_.find(waiting.request.command.key);
+    std::erase(same->second, tag);
+    if (same->second.empty()) by_key_.erase(same);
+  }
+  waiting_.erase(found);
+}
+
+void RequestDesk::EndAt(uint64_t tag, uint64_t end_ns) {
+  Waiting& waiting = waiting_.at(tag);
+  by_end_.erase({waiting.end_ns, tag});
+  waiting.end_ns = end_ns;
+  by_end_.insert({end_ns, tag});
+}
+
+}  // namespace hedgerow::kv

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a node does with a client's request, whatever its role (DESIGN section 5, "What the standby does with a copy"):
+// a read is confirmed through the leader and answered here; a write is answered from the tables if it was applied
+// already, else proposed, else forwarded to the leader with its age and one hop at most, else held for a while until
+// there is a leader. NOT_LEADER is said only when none of these can be done. Like the Raft core it is a function of
+// events; the node's loop carries out its actions.
+
+#ifndef HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_
+#define HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cluster/kv/command.h"
+#include "cluster/kv/state_machine.h"
+#include "cluster/raft/outputs.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::kv {
+
+// Who to answer: meaningful to the transport only.
+struct ReplyTo {
+  uint64_t client = 0;
+  uint64_t request = 0;
+};
+
+struct Request {
+  ReplyTo reply_to;
+  std::optional<std::string> read_key;  // a read, else a write
+  Command command;
+  uint64_t patience_ns = 0;  // from the client's sending to when it no longer cares
+  uint64_t age_ns = 0;       // how long other nodes have held it
+  uint32_t hops = 0;
+};
+
+struct Answer {
+  enum class Kind : uint8_t { kResult, kValue, kNotLeader };
+  ReplyTo reply_to;
+  Kind kind = Kind::kResult;
+  Result result;
+  std::optional<std::string> value;
+  raft::NodeId leader_hint;
+};
+
+struct Forward {
+  raft::NodeId to;
+  Request request;
+};
+
+struct ProposeCommand {
+  uint64_t tag = 0;
+  Command command;  // without elapsed_ns, which the loop stamps
+};
+
+struct StartRead {
+  uint64_t tag = 0;
+  uint64_t deadline_ns = 0;
+};
+
+using Action = std::variant<Answer, Forward, ProposeCommand, StartRead>;
+
+struct DeskOptions {
+  uint64_t hold_max_ns = 1'000'000'000;
+  // A copy that nodes have held for longer is not proposed. Must stay below the dedupe window by more than a packet
+  // can be under way.
+  uint64_t copy_age_max_ns = 1'500'000'000;
+  size_t waiting_max = 16'384;  // more are refused with kOverloaded
+};
+
+class RequestDesk {
+ public:
+  RequestDesk(raft::NodeId self, const StateMachine& state, DeskOptions options)
+      : self_(self), state_(state), options_(options) {}
+
+  // `arrived_ns` is when the kernel received it: a node that stood still has old requests in its socket.
+  void Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions);
+
+  void LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vector<Action>& actions);
+  void ProposalRefused(uint64_t now_ns, uint64_t tag, raft::RefusalReason reason, std::vector<Action>& actions);
+  void ReadReady(uint64_t tag, std::vector<Action>& actions);
+  void ReadRefused(uint64_t tag, std::vector<Action>& actions);
+  // The state machine has applied this request, here.
+  void Applied(const RequestKey& key, const Result& result, std::vector<Action>& actions);
+  void Tick(uint64_t now_ns, std::vector<Action>& actions);
+
+  uint64_t next_deadline_ns() const { return by_end_.empty() ? UINT64_MAX : by_end_.begin()->first; }
+  size_t waiting() const { return waiting_.size(); }
+
+ private:
+  struct Waiting {
+    Request request;
+    uint64_t arrived_ns = 0;
+    uint64_t hold_until_ns = 0;  // proposed or forwarded no later
+    uint64_t end_ns = 0;
+    bool placed = false;  // proposed here, or forwarded to the present leader
+  };
+
+  void Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
+  void Refuse(uint64_t tag, std::vector<Action>& actions);
+  void Remove(uint64_t tag);
+  void EndAt(uint64_t tag, uint64_t end_ns);
+
+  raft::NodeId self_;
+  const StateMachine& state_;
+  DeskOptions options_;
+  raft::NodeId leader_;
+  uint64_t next_tag_ = 1;
+  std::map<uint64_t, Waiting> waiting_;                // by tag
+  std::map<RequestKey, std::vector<uint64_t>> by_key_;  // the writes among them
+  std::set<std::pair<uint64_t, uint64_t>> by_end_;     // (end, tag)
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exactly once, for clients with a session (dissertation section 6.3, sharpened by DESIGN section 5): a write is known
+// by (session, seq). Part of the replicated state: every replica makes the same changes in the same order, and time
+// is the committed time of the log, never a clock.
+//
+// The table keeps a *set* of answers per session, because a fast copy of 6 may be applied before 5; and a seq below
+// `lowest_unanswered` is never applied, because its answer may have been forgotten.
+
+#ifndef HEDGEROW_CLUSTER_KV_SESSION_TABLE_H_
+#define HEDGEROW_CLUSTER_KV_SESSION_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "cluster/kv/command.h"
+
+namespace hedgerow::kv {
+
+struct SessionLimits {
+  uint64_t timeout_ns = 3'600'000'000'000;
+  size_t sessions_max = 100'000;
+  size_t answers_max = 1024;  // per session: how far a client may run ahead of its oldest unanswered write
+};
+
+class SessionTable {
+ public:
+  enum class Standing : uint8_t {
+    kFresh,        // to be applied now
+    kAnswered,     // applied before; Answer() has what was said
+    kBelowLowest,  // perhaps applied before; must not be now
+    kUnknown,
+    kFull,
+  };
+
+  explicit SessionTable(SessionLimits limits) : limits_(limits) {}
+
+  // The session of this nonce, new as `id` if there is none. 0 if the table is full.
+  uint64_t Open(uint64_t nonce, uint64_t id, uint64_t now_ns);
+
+  // A write of the session has come: it lives on, and what its client has answers to is forgotten.
+  Standing Arrive(uint64_t session, uint64_t seq, uint64_t lowest_unanswered, uint64_t now_ns);
+
+  // Changes nothing: what Arrive would say, apart from what its lowest_unanswered would change.
+  Standing Look(uint64_t session, uint64_t seq) const;
+  const Result* Answer(uint64_t session, uint64_t seq) const;
+  const Result* OpenAnswer(uint64_t nonce) const;
+
+  void Record(uint64_t session, uint64_t seq, Result result);
+  void Expire(uint64_t now_ns);
+
+  size_t size() const { return sessions_.size(); }
+
+ private:
+  struct Session {
+    uint64_t nonce;
+    uint64_t lowest_unanswered = 0;
+    uint64_t active_ns;
+    std::map<uint64_t, Result> answers;
+    std::list<uint64_t>::iterator place;
+    Result opened;
+  };
+
+  Session& Create(uint64_t nonce, uint64_t id, uint64_t now_ns);
+  Standing Look(const Session& session, uint64_t seq) const;
+
+  SessionLimits limits_;
+  std::unordered_map<uint64_t, Session> sessions_;
+  std::unordered_map<uint64_t, uint64_t> by_nonce_;
+  std::list<uint64_t> by_activity_;  // the longest idle first
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_SESSION_TABLE_H_

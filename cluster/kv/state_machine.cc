@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kv/state_machine.h"
+
+#include <charconv>
+#include <utility>
+
+namespace hedgerow::kv {
+namespace {
+
+std::optional<int64_t> ParseNumber(const std::string& text) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+uint64_t MixWord(uint64_t hash, uint64_t word) {
+  hash ^= word;
+  hash *= 0x9e3779b97f4a7c15;
+  return hash ^ (hash >> 32);
+}
+
+}  // namespace
+
+Result StateMachine::Apply(uint64_t index, const Command& command) {
+  now_ns_ += command.elapsed_ns;
+  sessions_.Expire(now_ns_);
+  window_.Expire(now_ns_);
+  Result result;
+  switch (command.key.kind) {
+    case CommandKind::kOpen:
+      result.session = sessions_.Open(command.key.a, index, now_ns_);
+      if (result.session == 0) result.code = ResultCode::kOverloaded;
+      break;
+    case CommandKind::kWrite:
+      result = ApplyInSession(command);
+      break;
+    case CommandKind::kWindowed:
+      result = ApplyInWindow(command);
+      break;
+  }
+  Mix(result);
+  return result;
+}
+
+Result StateMachine::ApplyInSession(const Command& command) {
+  const uint64_t session = command.key.a;
+  const uint64_t seq = command.key.b;
+  switch (sessions_.Arrive(session, seq, command.lowest_unanswered, now_ns_)) {
+    case SessionTable::Standing::kUnknown:
+      return {.code = ResultCode::kUnknownSession, .session = 0, .values = {}};
+    case SessionTable::Standing::kBelowLowest:
+      return {.code = ResultCode::kBelowLowest, .session = 0, .values = {}};
+    case SessionTable::Standing::kFull:
+      return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+    case SessionTable::Standing::kAnswered:
+      return *sessions_.Answer(session, seq);
+    case SessionTable::Standing::kFresh:
+      break;
+  }
+  Result result = Execute(command.operations);
+  sessions_.Record(session, seq, result);
+  return result;
+}
+
+Result StateMachine::ApplyInWindow(const Command& command) {
+  if (const Result* known = window_.Answer(command.key)) return *known;
+  if (window_.full()) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+  Result result = Execute(command.operations);
+  window_.Record(command.key, result, now_ns_);
+  return result;
+}
+
+// All or nothing: changes are gathered, and made once nothing can fail any more. A later operation sees an earlier
+// one's change.
+Result StateMachine::Execute(const std::vector<Operation>& operations) {
+  Result result;
+  std::unordered_map<std::string, std::optional<std::string>> changes;
+  for (const Operation& operation : operations) {
+    const auto changed = changes.find(operation.key);
+    const std::optional<std::string> current = changed != changes.end() ? changed->second : Get(operation.key);
+    std::optional<std::string>& next = changes[operation.key];
+    std::string said;
+    switch (operation.kind) {
+      case OperationKind::kPut:
+        next = operation.value;
+        break;
+      case OperationKind::kDelete:
+        next.reset();
+        break;
+      case OperationKind::kCompareAndSet:
+        if (current != operation.expected) return {.code = ResultCode::kMismatch, .session = 0, .values = {}};
+        next = operation.value;
+        break;
+      case OperationKind::kIncrement: {
+        const std::optional<int64_t> number = current.has_value() ? ParseNumber(*current) : 0;
+        int64_t sum = 0;
+        if (!number.has_value() || __builtin_add_overflow(*number, operation.delta, &sum)) {
+          return {.code = ResultCode::kNotANumber, .session = 0, .values = {}};
+        }
+        next = said = std::to_string(sum);
+        break;
+      }
+    }
+    result.values.push_back(std::move(said));
+  }
+  for (auto& [key, value] : changes) {
+    if (value.has_value()) {
+      values_[key] = std::move(*value);
+    } else {
+      values_.erase(key);
+    }
+  }
+  return result;
+}
+
+std::optional<std::string> StateMachine::Get(const std::string& key) const {
+  const auto found = values_.find(key);
+  if (found == values_.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<Result> StateMachine::Known(const RequestKey& key) const {
+  const Result* result = nullptr;
+  switch (key.kind) {
+    case CommandKind::kOpen:
+      result = sessions_.OpenAnswer(key.a);
+      break;
+    case CommandKind::kWrite:
+      result = sessions_.Answer(key.a, key.b);
+      break;
+    case CommandKind::kWindowed:
+      result = window_.Answer(key);
+      break;
+  }
+  if (result == nullptr) return std::nullopt;
+  return *result;
+}
+
+void StateMachine::Mix(const Result& result) {
+  fingerprint_ = MixWord(fingerprint_, static_cast<uint64_t>(result.code) << 32 | result.values.size());
+  fingerprint_ = MixWord(fingerprint_, result.session);
+  for (const std::string& value : result.values) {
+    fingerprint_ = MixWord(fingerprint_, std::hash<std::string>()(value));
+  }
+  fingerprint_ = MixWord(fingerprint_, now_ns_);
+}
+
+}  // namespace hedgerow::kv

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The replicated store: keys, values, and the tables that make writes happen once. A function of the log and of
+// nothing else; in particular it reads no clock. Owned by a node's loop, which applies committed entries to it.
+
+#ifndef HEDGEROW_CLUSTER_KV_STATE_MACHINE_H_
+#define HEDGEROW_CLUSTER_KV_STATE_MACHINE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "cluster/kv/command.h"
+#include "cluster/kv/dedupe_window.h"
+#include "cluster/kv/session_table.h"
+
+namespace hedgerow::kv {
+
+class StateMachine {
+ public:
+  explicit StateMachine(SessionLimits sessions = {}, WindowLimits window = {})
+      : sessions_(sessions), window_(window) {}
+
+  // `index` is the entry's place in the log; it becomes the id of a session that the entry opens.
+  Result Apply(uint64_t index, const Command& command);
+
+  std::optional<std::string> Get(const std::string& key) const;
+
+  // What was said to this request, if it is known that it was applied; or that it never will be.
+  std::optional<Result> Known(const RequestKey& key) const;
+
+  uint64_t committed_time_ns() const { return now_ns_; }
+
+  // Of everything that was applied and said: two replicas that applied the same log have the same.
+  uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  Result ApplyInSession(const Command& command);
+  Result ApplyInWindow(const Command& command);
+  Result Execute(const std::vector<Operation>& operations);
+  void Mix(const Result& result);
+
+  std::unordered_map<std::string, std::string> values_;
+  SessionTable sessions_;
+  DedupeWindow window_;
+  uint64_t now_ns_ = 0;  // committed time
+  uint64_t fingerprint_ = 0;
+};
+
+// Stamps commands with committed time. One per node; the leader's is used.
+class CommittedClock {
+ public:
+  // A new term as leader: the time since some other leader's last command is not ours to tell. It is left out, so
+  // committed time may lag behind real time and never runs ahead of it.
+  void StartTerm() { last_ns_.reset(); }
+
+  uint64_t Elapsed_ns(uint64_t monotonic_now_ns) {
+    const uint64_t elapsed_ns = last_ns_.has_value() ? monotonic_now_ns - *last_ns_ : 0;
+    last_ns_ = monotonic_now_ns;
+    return elapsed_ns;
+  }
+
+ private:
+  std::optional<uint64_t> last_ns_;
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_STATE_MACHINE_H_
