@@ -24,9 +24,9 @@ enum class OperationKind : uint8_t { kPut = 1, kDelete = 2, kCompareAndSet = 3, 
 
 struct Operation {
   OperationKind kind = OperationKind::kPut;
-  std::string key;
-  std::string value;                    // put, compare-and-set
-  std::optional<std::string> expected;  // compare-and-set; nothing: the key must not exist
+  std::string key{};
+  std::string value{};                    // put, compare-and-set
+  std::optional<std::string> expected{};  // compare-and-set; nothing: the key must not exist
   int64_t delta = 0;                    // increment; a key that does not exist counts as 0
 
   bool operator==(const Operation&) const = default;
@@ -50,11 +50,11 @@ struct RequestKey {
 };
 
 struct Command {
-  RequestKey key;
+  RequestKey key{};
   uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
   // Committed time: what has passed on the leader's monotonic clock since its previous command of this term.
   uint64_t elapsed_ns = 0;
-  std::vector<Operation> operations;  // all or none of them; none keeps the session alive
+  std::vector<Operation> operations{};  // all or none of them; none keeps the session alive
 
   bool operator==(const Command&) const = default;
 };
@@ -71,7 +71,7 @@ enum class ResultCode : uint8_t {
 struct Result {
   ResultCode code = ResultCode::kOk;
   uint64_t session = 0;             // kOpen
-  std::vector<std::string> values;  // one for each operation: an increment's new value, else empty
+  std::vector<std::string> values{};  // one for each operation: an increment's new value, else empty
 
   bool operator==(const Result&) const = default;
 };

@@ -54,7 +54,6 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
     return;
   }
   by_key_[waiting.request.command.key].push_back(tag);
-  EndAt(tag, waiting.hold_until_ns);
   Place(now_ns, tag, actions);
 }
 
@@ -64,7 +63,10 @@ void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& acti
   Request& request = waiting.request;
   uint64_t age_ns = request.age_ns + (now_ns - waiting.arrived_ns);
   if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) age_ns = 0;
-  if (!leader_.IsSet()) return;  // held
+  if (!leader_.IsSet()) {
+    EndAt(tag, waiting.hold_until_ns);
+    return;
+  }
   if (leader_ == self_ ? age_ns > options_.copy_age_max_ns : request.hops > 0) {
     Refuse(tag, actions);
     return;

@@ -32,9 +32,9 @@ struct ReplyTo {
 };
 
 struct Request {
-  ReplyTo reply_to;
-  std::optional<std::string> read_key;  // a read, else a write
-  Command command;
+  ReplyTo reply_to{};
+  std::optional<std::string> read_key{};  // a read, else a write
+  Command command{};
   uint64_t patience_ns = 0;  // from the client's sending to when it no longer cares
   uint64_t age_ns = 0;       // how long other nodes have held it
   uint32_t hops = 0;
@@ -42,21 +42,21 @@ struct Request {
 
 struct Answer {
   enum class Kind : uint8_t { kResult, kValue, kNotLeader };
-  ReplyTo reply_to;
+  ReplyTo reply_to{};
   Kind kind = Kind::kResult;
-  Result result;
-  std::optional<std::string> value;
-  raft::NodeId leader_hint;
+  Result result{};
+  std::optional<std::string> value{};
+  raft::NodeId leader_hint{};
 };
 
 struct Forward {
-  raft::NodeId to;
-  Request request;
+  raft::NodeId to{};
+  Request request{};
 };
 
 struct ProposeCommand {
   uint64_t tag = 0;
-  Command command;  // without elapsed_ns, which the loop stamps
+  Command command{};  // without elapsed_ns, which the loop stamps
 };
 
 struct StartRead {

@@ -223,7 +223,13 @@ TEST(Dissertation_9_6_PreVote, AnIsolatedNodeKeepsItsTerm) {
   cluster.Elect(1);
   const Term term = cluster.At(3).term();
   cluster.Isolate(3);
-  for (int i = 0; i < 10; ++i) cluster.TickAtDeadline(3);
+  const uint64_t end_ns = cluster.now_ns() + 1'000 * kMillisecond;
+  while (cluster.now_ns() < end_ns) {
+    cluster.TickAtDeadline(1);
+    cluster.Tick(3);
+    cluster.Deliver();
+  }
+  EXPECT_EQ(cluster.At(3).role(), Role::kPreCandidate);
   EXPECT_EQ(cluster.At(3).term(), term);
   cluster.Heal();
   cluster.TickAtDeadline(1);

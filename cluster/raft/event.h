@@ -26,12 +26,12 @@ struct Receive {
 // `tag` is the caller's name for it in Outputs; the core only repeats it.
 struct Proposal {
   uint64_t tag = 0;
-  Payload payload;
+  Payload payload{};
 };
 
 // What has gathered since the last step: one write and one append for all of it (dissertation section 10.2.2).
 struct Propose {
-  std::vector<Proposal> proposals;
+  std::vector<Proposal> proposals{};
 };
 
 // Dropped, and said so, at the first tick after `deadline_ns` (the time line of Event::now_ns).
@@ -47,23 +47,23 @@ struct Persisted {
 
 // The state machine has applied every entry up to here.
 struct Applied {
-  LogIndex index;
+  LogIndex index{};
 };
 
 struct RoundTrip {
-  NodeId peer;
+  NodeId peer{};
   uint64_t duration_ns = 0;
 };
 
 struct TransferLeadership {
-  NodeId target;
+  NodeId target{};
 };
 
 // A hint from the leader's host that its process dies or stands still. `rank` is this node's place among the
 // successors. Only ever starts an election; safety does not depend on its being true.
 struct LeaderResigns {
-  NodeId leader;
-  Term term;
+  NodeId leader{};
+  Term term{};
   uint32_t rank = 0;
 };
 

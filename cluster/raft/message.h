@@ -16,45 +16,45 @@ namespace hedgerow::raft {
 
 // Raft section 5.2; with `pre_vote`, dissertation section 9.6.
 struct VoteRequest {
-  Term asked_term;  // what the vote is for: the sender's term, or the one after it in a pre-vote
-  LogIndex last_index;
-  Term last_term;
-  Term waived_term;  // the leader of this term asked for the election; term 0: nobody did
+  Term asked_term{};  // what the vote is for: the sender's term, or the one after it in a pre-vote
+  LogIndex last_index{};
+  Term last_term{};
+  Term waived_term{};  // the leader of this term asked for the election; term 0: nobody did
   bool pre_vote = false;
 };
 
 struct VoteReply {
-  Term asked_term;  // repeated from the request: an answer counts only for what was asked (R7)
+  Term asked_term{};  // repeated from the request: an answer counts only for what was asked (R7)
   bool pre_vote = false;
   bool granted = false;
 };
 
 // Raft section 5.3.
 struct AppendRequest {
-  LogIndex prev_index;
-  Term prev_term;
-  LogIndex commit;
-  std::vector<Entry> entries;
+  LogIndex prev_index{};
+  Term prev_term{};
+  LogIndex commit{};
+  std::vector<Entry> entries{};
 };
 
 struct AppendReply {
   bool accepted = false;
-  LogIndex index;  // accepted: the last index that is durable and equal; refused: the request's prev_index
+  LogIndex index{};  // accepted: the last index that is durable and equal; refused: the request's prev_index
   // Refused: where to go on (end of Raft section 5.3). Term 0: the follower's log ends before conflict_index.
-  Term conflict_term;
-  LogIndex conflict_index;
+  Term conflict_term{};
+  LogIndex conflict_index{};
 };
 
 // Dissertation section 6.4: a round proves that the sender was the leader after the round began.
 struct Heartbeat {
   uint64_t round = 0;
-  LogIndex commit;
+  LogIndex commit{};
   uint64_t election_timeout_ns = 0;  // the leader's: followers wait no shorter than it expects them to
 };
 
 struct HeartbeatReply {
   uint64_t round = 0;
-  LogIndex verified;  // the follower knows its log to equal this leader's up to here; 0 after a restart
+  LogIndex verified{};  // the follower knows its log to equal this leader's up to here; 0 after a restart
 };
 
 // R8: never used twice. `life` is drawn when a node starts, so that no answer to its former life fits.
@@ -67,21 +67,21 @@ struct ReadId {
 
 // Dissertation section 6.4, a follower's read.
 struct ReadIndexRequest {
-  ReadId id;
+  ReadId id{};
 };
 
 struct ReadIndexReply {
-  ReadId id;
-  LogIndex index;
+  ReadId id{};
+  LogIndex index{};
 };
 
 // Dissertation section 3.10.
 struct TimeoutNow {};
 
 struct Message {
-  NodeId from;
-  NodeId to;
-  Term term;
+  NodeId from{};
+  NodeId to{};
+  Term term{};
   std::variant<VoteRequest, VoteReply, AppendRequest, AppendReply, Heartbeat, HeartbeatReply, ReadIndexRequest,
                ReadIndexReply, TimeoutNow>
       body;

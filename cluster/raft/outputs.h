@@ -25,17 +25,17 @@ namespace hedgerow::raft {
 // that order.
 struct Persist {
   uint64_t sequence = 0;
-  std::optional<HardState> hard_state;
-  std::optional<LogIndex> truncate_from;  // this entry and all after it go
-  std::vector<Entry> entries;
+  std::optional<HardState> hard_state{};
+  std::optional<LogIndex> truncate_from{};  // this entry and all after it go
+  std::vector<Entry> entries{};
 };
 
 // The proposal has a place in the log. It is done when the entry (index, term) is applied, and will never be if
 // another term's entry is applied at that index.
 struct AcceptedProposal {
   uint64_t tag = 0;
-  LogIndex index;
-  Term term;
+  LogIndex index{};
+  Term term{};
 };
 
 enum class RefusalReason : uint8_t {
@@ -53,31 +53,31 @@ struct Refusal {
 // The state machine as it is now may answer the read.
 struct ReadReady {
   uint64_t tag = 0;
-  LogIndex index;
+  LogIndex index{};
 };
 
 struct RoleChange {
   Role role = Role::kFollower;
-  Term term;
+  Term term{};
 };
 
 // Whom clients should talk to; nobody while `leader` is not set.
 struct PublishLeader {
-  NodeId leader;
-  Term term;
+  NodeId leader{};
+  Term term{};
 };
 
 struct Outputs {
-  std::optional<Persist> persist;
-  std::vector<Message> send;
-  std::vector<Entry> apply;
+  std::optional<Persist> persist{};
+  std::vector<Message> send{};
+  std::vector<Entry> apply{};
 
-  std::vector<AcceptedProposal> accepted;
-  std::vector<Refusal> refused_proposals;
-  std::vector<ReadReady> reads_ready;
-  std::vector<Refusal> refused_reads;
-  std::optional<RoleChange> role_change;        // the last, if several
-  std::optional<PublishLeader> publish_leader;  // the last, if several
+  std::vector<AcceptedProposal> accepted{};
+  std::vector<Refusal> refused_proposals{};
+  std::vector<ReadReady> reads_ready{};
+  std::vector<Refusal> refused_reads{};
+  std::optional<RoleChange> role_change{};        // the last, if several
+  std::optional<PublishLeader> publish_leader{};  // the last, if several
 
   void Clear() {
     persist.reset();

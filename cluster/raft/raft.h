@@ -54,7 +54,7 @@ class Raft {
 
  private:
   static constexpr size_t kNoMember = HR_RAFT_MAX_MEMBERS;
-  using Reached = std::array<uint64_t, HR_RAFT_MAX_MEMBERS>;
+  using Reached = std::array<__u64, HR_RAFT_MAX_MEMBERS>;
 
   // Lasts one step.
   struct Context {

@@ -28,11 +28,11 @@ void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<Loca
 
 // A read the leader has taken on: its own (`origin` not set) or a follower's.
 struct LedRead {
-  NodeId origin;
-  LocalRead local;
-  ReadId id;
+  NodeId origin{};
+  LocalRead local{};
+  ReadId id{};
   uint64_t round = 0;
-  LogIndex index;  // what the state machine must have applied before it may answer
+  LogIndex index{};  // what the state machine must have applied before it may answer
 };
 
 class LeaderReads {

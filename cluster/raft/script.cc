@@ -69,6 +69,11 @@ Script::Script() {
   commands_["cut"] = OnNodes(2, [](TestCluster& cluster, const Ids& ids) { cluster.Cut(ids[0], ids[1]); });
   commands_["isolate"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Isolate(ids[0]); });
   commands_["heal"] = OnNodes(0, [](TestCluster& cluster, const Ids&) { cluster.Heal(); });
+  commands_["elect"] = [this](const Words& words) {
+    const absl::Status status = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Elect(ids[0]); })(words);
+    lines_.clear();  // election.txt tells how it goes
+    return status;
+  };
   commands_["hold-disk"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.HoldDisk(ids[0]); });
   commands_["sync"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.ReleaseDisk(ids[0]); });
   commands_["crash"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Crash(ids[0]); });

@@ -78,18 +78,18 @@ enum class EntryKind : uint8_t {
 };
 
 struct Entry {
-  Term term;
-  LogIndex index;
+  Term term{};
+  LogIndex index{};
   EntryKind kind = EntryKind::kCommand;
-  Payload payload;
+  Payload payload{};
 
   bool operator==(const Entry&) const = default;
 };
 
 // What Raft figure 2 calls persistent state, besides the log.
 struct HardState {
-  Term term;
-  NodeId voted_for;
+  Term term{};
+  NodeId voted_for{};
 
   bool operator==(const HardState&) const = default;
 };
@@ -97,8 +97,8 @@ struct HardState {
 // What a node finds on its disk when it starts. The commit index is not among it: it is learned again from the
 // next leader (dissertation section 3.8).
 struct RestoredState {
-  HardState hard_state;
-  std::vector<Entry> entries;  // from index 1, without gaps
+  HardState hard_state{};
+  std::vector<Entry> entries{};  // from index 1, without gaps
 };
 
 enum class Role : uint8_t { kFollower, kPreCandidate, kCandidate, kLeader };
