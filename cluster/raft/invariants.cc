@@ -35,13 +35,17 @@ void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outpu
   Node& seen = nodes_[id];
   if (node.term() < seen.term) Fail("monotone terms: node ", id.value(), " went back to ", node.term().value());
   seen.term = node.term();
+  const bool led = seen.leads;
+  seen.leads = node.role() == Role::kLeader;
+  // Leader Append-Only (Raft section 5.3).
+  if (led && seen.leads && outputs.persist.has_value() && outputs.persist->truncate_from.has_value()) {
+    Fail("Leader Append-Only: node ", id.value(), " truncates while it leads");
+  }
   if (outputs.persist.has_value()) LogChanged(seen, id, *outputs.persist);
   if (LogIndex(seen.log.size()) != node.log().last_index()) {
     Fail("node ", id.value(), " changed its log without persisting it");
   }
   for (const Message& message : outputs.send) Said(seen, id, message);
-  const bool led = seen.leads;
-  seen.leads = node.role() == Role::kLeader;
   if (seen.leads && (!led || !leaders_.contains(node.term()))) BecameLeader(seen, id);
   if (node.commit() != seen.commit) Committed(seen, id, node.commit());
   Applied(seen, id, outputs.apply);
@@ -49,8 +53,6 @@ void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outpu
 
 void InvariantChecker::LogChanged(Node& node, NodeId id, const Persist& persist) {
   if (persist.truncate_from.has_value()) {
-    // Leader Append-Only (Raft section 5.3).
-    if (node.leads) Fail("Leader Append-Only: node ", id.value(), " truncates while it leads");
     node.log.resize(std::min<size_t>(node.log.size(), persist.truncate_from->value() - 1));
   }
   for (const Entry& entry : persist.entries) Append(node, id, entry);

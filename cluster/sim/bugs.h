@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The planted mistakes by name.
+
+#ifndef HEDGEROW_CLUSTER_SIM_BUGS_H_
+#define HEDGEROW_CLUSTER_SIM_BUGS_H_
+
+#include <optional>
+#include <string_view>
+
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::sim {
+
+struct NamedBug {
+  std::string_view name;
+  Bug bug;
+};
+
+inline constexpr NamedBug kBugs[] = {
+    {"vote_without_log_check", Bug::kVoteWithoutLogCheck},
+    {"commit_older_term", Bug::kCommitOlderTerm},
+    {"latest_seq_only_dedupe", Bug::kLatestSeqOnlyDedupe},
+    {"apply_below_lowest_unanswered", Bug::kApplyBelowLowestUnanswered},
+    {"session_recreation", Bug::kSessionRecreation},
+    {"wall_clock_expiry", Bug::kWallClockExpiry},
+    {"held_copy_without_age_limit", Bug::kHeldCopyWithoutAgeLimit},
+    {"read_index_id_reuse", Bug::kReadIndexIdReuse},
+    {"read_before_own_term_commit", Bug::kReadBeforeOwnTermCommit},
+    {"ack_before_write", Bug::kAckBeforeWrite},
+    {"minority_quorum", Bug::kMinorityQuorum},
+    {"stale_vote_counted", Bug::kStaleVoteCounted},
+};
+
+inline std::optional<Bug> FindBug(std::string_view name) {
+  for (const NamedBug& known : kBugs) {
+    if (known.name == name) return known.bug;
+  }
+  return std::nullopt;
+}
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_BUGS_H_

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A simulator that finds nothing proves nothing: every planted mistake must be found.
+#include "cluster/sim/bugs.h"
+
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "cluster/sim/seeds.h"
+
+namespace hedgerow::sim {
+namespace {
+
+class PlantedBug : public testing::TestWithParam<NamedBug> {};
+INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBug, testing::ValuesIn(kBugs),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_P(PlantedBug, IsFound) {
+  const SeedTotals totals = RunSeeds({.first = 1,
+                                      .count = 400,
+                                      .seconds = 30,
+                                      .threads = std::max(1u, std::thread::hardware_concurrency()),
+                                      .stop_at_violation = true,
+                                      .bug = GetParam().bug},
+                                     [](const Report& report) {
+                                       if (report.violation.empty()) return;
+                                       printf("seed %llu after %.3f s: %s\n",
+                                              static_cast<unsigned long long>(report.seed), report.seconds,
+                                              report.violation.c_str());
+                                     });
+  EXPECT_GT(totals.violations, 0u) << GetParam().name << " was not found by " << totals.runs << " seeds";
+}
+
+}  // namespace
+}  // namespace hedgerow::sim

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A simulated client: sends each request to one node, perhaps a copy to another (as the proxy would), again when no
+// answer comes, and gives up in the end; what it saw goes into the history. With a session it writes exactly once;
+// a windowed client has none and is bound to the window's terms.
+
+#ifndef HEDGEROW_CLUSTER_SIM_CLIENT_H_
+#define HEDGEROW_CLUSTER_SIM_CLIENT_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "cluster/kv/request_desk.h"
+#include "cluster/sim/world.h"
+
+namespace hedgerow::sim {
+
+class Client {
+ public:
+  Client(World& world, uint64_t address, bool windowed)
+      : world_(world), address_(address), windowed_(windowed) {}
+
+  void Start();
+  void Stop() { stopped_ = true; }
+  bool idle() const { return operations_.empty(); }
+  void ArriveAnswer(const kv::Answer& answer);
+
+ private:
+  enum class Kind : uint8_t { kOpen, kIncrement, kReadCounter, kPut, kReadRegister, kReplace, kReadReplaced, kTransfer };
+
+  struct Operation {
+    Kind kind = Kind::kIncrement;
+    std::string key;
+    kv::Request request;
+    uint64_t invoked_ns = 0;
+    uint64_t give_up_ns = 0;
+    uint64_t resend_until_ns = 0;
+    size_t record = 0;   // in the history
+    uint64_t value = 0;  // written
+    uint64_t expected = 0;
+  };
+
+  void Act();
+  void Begin();
+  Kind DrawKind();
+  void Prepare(Operation& operation);
+  void Send(uint64_t request);
+  void SendAgainLater(uint64_t request, uint64_t delay_ns);
+  void Retry(uint64_t request);
+  void Complete(Operation& operation, const kv::Answer& answer);
+  void Succeeded(Operation& operation, const kv::Result& result);
+  void Read(Operation& operation, const kv::Answer& answer);
+  void SessionLost(const Operation& operation);
+  uint64_t LowestUnanswered() const;
+
+  World& world_;
+  uint64_t address_;
+  bool windowed_;
+  bool stopped_ = false;
+  bool asleep_ = false;
+  uint64_t next_request_ = 1;
+  uint64_t next_value_ = 1;
+  std::map<uint64_t, Operation> operations_;       // without an answer, by request
+  std::map<uint64_t, kv::Result> answered_;        // to compare with what else comes
+  std::map<std::string, uint64_t> known_;          // what replaced keys were last seen to hold
+
+  uint64_t session_ = 0;
+  bool opening_ = false;
+  uint64_t next_seq_ = 1;
+  uint64_t session_active_ns_ = 0;  // invocation of the last write that was answered
+};
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_CLIENT_H_

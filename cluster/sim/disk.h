@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A simulated disk with a log of writes. What is not synced when the node dies may be gone, may be there, or may be
+// there in part. One sync at a time covers everything written before it (group commit).
+
+#ifndef HEDGEROW_CLUSTER_SIM_DISK_H_
+#define HEDGEROW_CLUSTER_SIM_DISK_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+
+#include "cluster/raft/outputs.h"
+#include "cluster/raft/types.h"
+#include "cluster/sim/plan.h"
+#include "cluster/sim/random.h"
+#include "cluster/sim/virtual_time.h"
+
+namespace hedgerow::sim {
+
+class Disk {
+ public:
+  // `synced` hears the sequence number up to which everything is durable.
+  Disk(VirtualTime& time, Random& random, DiskPlan plan, std::function<void(uint64_t)> synced)
+      : time_(time), random_(random), plan_(plan), synced_(std::move(synced)) {}
+
+  void Write(raft::Persist persist);
+  const raft::RestoredState& durable() const { return durable_; }
+
+  void Crash();
+  void SetSlow(uint64_t extra_ns) { slow_ns_ = extra_ns; }
+  // Writes are refused and tried again until there is room.
+  void SetFull(bool full);
+
+ private:
+  void StartSync();
+  void FinishSync(size_t writes);
+  void Apply(const raft::Persist& persist);
+
+  VirtualTime& time_;
+  Random& random_;
+  DiskPlan plan_;
+  std::function<void(uint64_t)> synced_;
+  raft::RestoredState durable_;
+  std::deque<raft::Persist> unsynced_;
+  bool syncing_ = false;
+  bool full_ = false;
+  uint64_t slow_ns_ = 0;
+  uint64_t life_ = 0;  // syncs of a former life never finish
+};
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_DISK_H_

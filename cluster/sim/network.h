@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The simulated network: datagrams that are lost, doubled, delayed, reordered or damaged; links that are cut, each
+// way by itself, or slow. It knows addresses only: nodes are 1 to HR_RAFT_MAX_MEMBERS, clients come after.
+
+#ifndef HEDGEROW_CLUSTER_SIM_NETWORK_H_
+#define HEDGEROW_CLUSTER_SIM_NETWORK_H_
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "cluster/raft/decisions_abi.h"
+#include "cluster/sim/plan.h"
+#include "cluster/sim/random.h"
+#include "cluster/sim/virtual_time.h"
+
+namespace hedgerow::sim {
+
+constexpr uint64_t kFirstClient = HR_RAFT_MAX_MEMBERS + 1;
+
+class Network {
+ public:
+  Network(VirtualTime& time, Random& random, NetworkPlan plan) : time_(time), random_(random), plan_(plan) {}
+
+  // `delay_max_ns` bounds even the late ones.
+  void Send(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive) {
+    Link& link = At(from, to);
+    if (link.cut > 0 || random_.Chance(plan_.drop_ppm) || random_.Chance(plan_.corrupt_ppm)) {
+      ++lost_;
+      return;
+    }
+    const int copies = random_.Chance(plan_.duplicate_ppm) ? 2 : 1;
+    for (int i = 0; i < copies; ++i) {
+      uint64_t delay_ns = random_.Between(plan_.delay_min_ns, plan_.delay_max_ns);
+      if (random_.Chance(plan_.late_ppm)) delay_ns += random_.Below(plan_.late_max_ns);
+      if (link.slow_ns > 0) delay_ns += random_.Below(link.slow_ns);
+      ++sent_;
+      time_.After(std::min(delay_ns, delay_max_ns), arrive);
+    }
+  }
+
+  // Cuts add up, and each must be healed.
+  void Cut(uint64_t from, uint64_t to) { ++At(from, to).cut; }
+  void Heal(uint64_t from, uint64_t to) {
+    int& cut = At(from, to).cut;
+    if (cut > 0) --cut;
+  }
+  void Slow(uint64_t from, uint64_t to, uint64_t delay_ns) { At(from, to).slow_ns = delay_ns; }
+
+  // The weather clears for the end of the run.
+  void Calm() {
+    links_ = {};
+    plan_.drop_ppm = plan_.corrupt_ppm = plan_.late_ppm = 0;
+  }
+
+  uint64_t sent() const { return sent_; }
+  uint64_t lost() const { return lost_; }
+
+ private:
+  struct Link {
+    int cut = 0;
+    uint64_t slow_ns = 0;
+  };
+  static constexpr uint64_t kAddresses = 32;
+
+  Link& At(uint64_t from, uint64_t to) { return links_[from * kAddresses + to]; }
+
+  VirtualTime& time_;
+  Random& random_;
+  NetworkPlan plan_;
+  std::array<Link, kAddresses * kAddresses> links_{};
+  uint64_t sent_ = 0;
+  uint64_t lost_ = 0;
+};
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_NETWORK_H_

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/sim/plan.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::sim {
+namespace {
+
+NetworkPlan DrawNetwork(Random& random) {
+  NetworkPlan plan;
+  plan.delay_min_ns = random.Between(50, 500) * kMicrosecond;
+  plan.delay_max_ns = plan.delay_min_ns + random.Pick<uint64_t>({100, 500, 3000}) * kMicrosecond;
+  plan.drop_ppm = random.Pick<uint64_t>({0, 0, 5'000, 30'000, 150'000});
+  plan.duplicate_ppm = random.Pick<uint64_t>({0, 10'000, 100'000});
+  plan.corrupt_ppm = random.Pick<uint64_t>({0, 0, 10'000});
+  plan.late_ppm = random.Pick<uint64_t>({0, 10'000, 50'000, 200'000});
+  plan.late_max_ns = random.Pick<uint64_t>({30, 300, 2000, 10'000}) * kMillisecond;
+  return plan;
+}
+
+FaultPlan DrawFaults(Random& random) {
+  const auto coin = [&random] { return random.Chance(400'000); };
+  FaultPlan plan;
+  if (random.Chance(50'000)) return plan;  // fair weather
+  plan.mean_interval_ns = random.Pick<uint64_t>({150, 500, 1500}) * kMillisecond;
+  plan.duration_max_ns = random.Pick<uint64_t>({300, 1500, 8000}) * kMillisecond;
+  plan.on_leader_ppm = random.Pick<uint64_t>({200'000, 500'000, 800'000});
+  plan.crash_new_leader_ppm = random.Pick<uint64_t>({0, 0, 300'000, 600'000});
+  plan.partitions = coin();
+  plan.one_way = coin();
+  plan.slow_links = coin();
+  plan.crashes = coin();
+  plan.power_cuts = coin();
+  plan.pauses = coin();
+  plan.slow_disks = coin();
+  plan.full_disks = coin();
+  plan.clock_jumps = coin();
+  plan.transfers = coin();
+  plan.resignations = coin();
+  return plan;
+}
+
+}  // namespace
+
+Plan DrawPlan(Random& random) {
+  Plan plan;
+  plan.nodes = random.Pick<uint64_t>({3, 3, 3, 5, 5, 7});
+  plan.raft.election_floor_ns = random.Pick<uint64_t>({50, 100, 150}) * kMillisecond;
+  plan.raft.append_max_entries = random.Pick<size_t>({1, 2, 64});
+  plan.raft.inflight_max_appends = random.Pick<size_t>({1, 4, 32});
+  plan.sessions.timeout_ns = random.Pick<uint64_t>({3, 10, 60}) * kSecond;
+  plan.window.window_ns = 4 * kSecond;
+  plan.network = DrawNetwork(random);
+  plan.disk.sync_min_ns = random.Between(50, 300) * kMicrosecond;
+  plan.disk.sync_max_ns = plan.disk.sync_min_ns + random.Pick<uint64_t>({100, 2'000, 20'000}) * kMicrosecond;
+  plan.faults = DrawFaults(random);
+  plan.clients.session_clients = random.Between(2, 4);
+  plan.clients.windowed_clients = random.Between(1, 2);
+  plan.clients.think_max_ns = random.Pick<uint64_t>({20, 60, 200}) * kMillisecond;
+  plan.clients.outstanding_max = random.Pick<uint64_t>({1, 3, 6});
+  plan.clients.keys = random.Between(1, 2);
+  plan.clients.hedge_ppm = random.Pick<uint64_t>({100'000, 500'000, 900'000});
+  plan.clients.sleep_ppm = random.Pick<uint64_t>({0, 2'000, 10'000});
+  return plan;
+}
+
+std::string Describe(const Plan& plan) {
+  const FaultPlan& faults = plan.faults;
+  std::string text = absl::StrCat(
+      plan.nodes, " nodes, election floor ", plan.raft.election_floor_ns / kMillisecond, " ms, appends of ",
+      plan.raft.append_max_entries, ", network ", plan.network.delay_max_ns / kMicrosecond, " us, drop ",
+      plan.network.drop_ppm, " ppm, late ", plan.network.late_ppm, " ppm up to ",
+      plan.network.late_max_ns / kMillisecond, " ms, sync ", plan.disk.sync_max_ns / kMicrosecond,
+      " us, sessions ", plan.sessions.timeout_ns / kSecond, " s; a fault every ",
+      faults.mean_interval_ns / kMillisecond, " ms for up to ", faults.duration_max_ns / kMillisecond, " ms:");
+  const auto add = [&text](bool on, const char* name) {
+    if (on) absl::StrAppend(&text, " ", name);
+  };
+  add(faults.crash_new_leader_ppm > 0, "crash-new-leaders");
+  add(faults.partitions, "partitions");
+  add(faults.one_way, "one-way");
+  add(faults.slow_links, "slow-links");
+  add(faults.crashes, "crashes");
+  add(faults.power_cuts, "power-cuts");
+  add(faults.pauses, "pauses");
+  add(faults.slow_disks, "slow-disks");
+  add(faults.full_disks, "full-disks");
+  add(faults.clock_jumps, "clock-jumps");
+  add(faults.transfers, "transfers");
+  add(faults.resignations, "resignations");
+  return text;
+}
+
+}  // namespace hedgerow::sim

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What one seed simulates: the size of the cluster, its options, the weather. Each seed draws only some kinds of
+// faults and their strength (swarm testing, Groce et al., ISSTA 2012): a run in which everything fails all the time
+// rarely gets far enough for the deeper faults.
+
+#ifndef HEDGEROW_CLUSTER_SIM_PLAN_H_
+#define HEDGEROW_CLUSTER_SIM_PLAN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cluster/kv/request_desk.h"
+#include "cluster/kv/session_table.h"
+#include "cluster/raft/options.h"
+#include "cluster/sim/random.h"
+
+namespace hedgerow::sim {
+
+constexpr uint64_t kMicrosecond = 1'000;
+constexpr uint64_t kMillisecond = 1'000'000;
+constexpr uint64_t kSecond = 1'000'000'000;
+
+struct NetworkPlan {
+  uint64_t delay_min_ns = 0;
+  uint64_t delay_max_ns = 0;
+  uint64_t drop_ppm = 0;
+  uint64_t duplicate_ppm = 0;
+  uint64_t corrupt_ppm = 0;  // found by the checksum, so dropped
+  uint64_t late_ppm = 0;     // this many arrive after up to late_max_ns: reordering, and ghosts
+  uint64_t late_max_ns = 0;
+};
+
+struct DiskPlan {
+  uint64_t sync_min_ns = 0;
+  uint64_t sync_max_ns = 0;
+};
+
+struct FaultPlan {
+  uint64_t mean_interval_ns = 0;  // 0: none
+  uint64_t duration_max_ns = 0;
+  uint64_t on_leader_ppm = 0;
+  uint64_t crash_new_leader_ppm = 0;
+  bool partitions = false;
+  bool one_way = false;
+  bool slow_links = false;
+  bool crashes = false;
+  bool power_cuts = false;  // several nodes at one instant
+  bool pauses = false;
+  bool slow_disks = false;
+  bool full_disks = false;
+  bool clock_jumps = false;
+  bool transfers = false;
+  bool resignations = false;  // true ones and false alarms
+};
+
+struct ClientPlan {
+  uint64_t session_clients = 0;
+  uint64_t windowed_clients = 0;
+  uint64_t think_max_ns = 0;
+  uint64_t outstanding_max = 1;
+  uint64_t keys = 1;
+  uint64_t hedge_ppm = 0;
+  uint64_t sleep_ppm = 0;  // after an operation: silent for longer than a session lives
+};
+
+struct Plan {
+  uint64_t nodes = 3;
+  raft::Options raft;
+  kv::SessionLimits sessions;
+  kv::WindowLimits window;
+  kv::DeskOptions desk;
+  NetworkPlan network;
+  DiskPlan disk;
+  FaultPlan faults;
+  ClientPlan clients;
+};
+
+// No packet of a windowed client takes longer; DedupeWindow states that its users see to this.
+constexpr uint64_t kWindowedDelayMax_ns = 500 * kMillisecond;
+
+Plan DrawPlan(Random& random);
+std::string Describe(const Plan& plan);
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_PLAN_H_

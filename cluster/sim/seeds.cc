@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/sim/seeds.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cluster/raft/check.h"
+
+namespace hedgerow::sim {
+namespace {
+
+void Plant(Bug bug) {
+#ifdef HEDGEROW_SEEDED_BUGS
+  planted_bug = bug;
+#else
+  HEDGEROW_CHECK(bug == Bug::kNone);
+#endif
+}
+
+}  // namespace
+
+SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Report&)>& each) {
+  std::atomic<uint64_t> next{0};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  SeedTotals totals;
+  const auto work = [&] {
+    Plant(range.bug);
+    for (uint64_t i = next++; i < range.count && !stop; i = next++) {
+      const Report report = Simulate({.seed = range.first + i, .seconds = range.seconds, .trace = {}});
+      const std::lock_guard<std::mutex> lock(mutex);
+      ++totals.runs;
+      totals.violations += !report.violation.empty();
+      totals.committed += report.committed;
+      totals.elections += report.elections;
+      totals.crashes += report.crashes;
+      totals.operations += report.operations;
+      totals.answers += report.answers;
+      totals.seconds += report.seconds;
+      each(report);
+      if (range.stop_at_violation && !report.violation.empty()) stop = true;
+    }
+    Plant(Bug::kNone);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < range.threads; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  return totals;
+}
+
+}  // namespace hedgerow::sim

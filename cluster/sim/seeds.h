@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Many seeds, on several threads. Each simulation has its thread to itself and shares nothing.
+
+#ifndef HEDGEROW_CLUSTER_SIM_SEEDS_H_
+#define HEDGEROW_CLUSTER_SIM_SEEDS_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "cluster/raft/seeded_bugs.h"
+#include "cluster/sim/simulation.h"
+
+namespace hedgerow::sim {
+
+struct SeedRange {
+  uint64_t first = 1;
+  uint64_t count = 1;
+  uint64_t seconds = 30;
+  unsigned threads = 1;
+  bool stop_at_violation = false;
+  Bug bug = Bug::kNone;  // anything else only where HEDGEROW_SEEDED_BUGS is defined
+};
+
+struct SeedTotals {
+  uint64_t runs = 0;
+  uint64_t violations = 0;
+  uint64_t committed = 0;
+  uint64_t elections = 0;
+  uint64_t crashes = 0;
+  uint64_t operations = 0;
+  uint64_t answers = 0;
+  double seconds = 0;
+};
+
+// `each` is called once per run, never by two threads at once.
+SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Report&)>& each);
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_SEEDS_H_

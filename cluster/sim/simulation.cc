@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/sim/simulation.h"
+
+#include <charconv>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/check.h"
+#include "cluster/sim/client.h"
+#include "cluster/sim/plan.h"
+#include "cluster/sim/server.h"
+#include "cluster/sim/weather.h"
+#include "cluster/sim/world.h"
+
+namespace hedgerow::sim {
+
+World::World(uint64_t seed) : random(seed), plan(DrawPlan(random)), network(time, random, plan.network) {}
+World::~World() = default;
+
+namespace {
+
+// After the weather: long enough for the last client to give up and for the slowest to catch up.
+constexpr uint64_t kSettle_ns = 12 * kSecond;
+
+// A broken invariant inside the code under test ends the run, not the simulator.
+struct BrokenInvariant : std::exception {
+  explicit BrokenInvariant(std::string what) : text(std::move(what)) {}
+  const char* what() const noexcept override { return text.c_str(); }
+  std::string text;
+};
+
+[[noreturn]] void ThrowBrokenInvariant(const char* file, int line, const char* condition) {
+  throw BrokenInvariant(absl::StrCat("broken invariant at ", file, ":", line, ": ", condition));
+}
+
+class CheckFailuresAreThrown {
+ public:
+  CheckFailuresAreThrown() { SetCheckFailureHandler(ThrowBrokenInvariant); }
+  ~CheckFailuresAreThrown() { SetCheckFailureHandler(nullptr); }
+};
+
+void Populate(World& world) {
+  for (uint64_t id = 1; id <= world.plan.nodes; ++id) {
+    world.servers.push_back(std::make_unique<Server>(world, raft::NodeId(id)));
+  }
+  world.weather = std::make_unique<Weather>(world);
+  const uint64_t clients = world.plan.clients.session_clients + world.plan.clients.windowed_clients;
+  for (uint64_t i = 0; i < clients; ++i) {
+    world.clients.push_back(
+        std::make_unique<Client>(world, kFirstClient + i, i >= world.plan.clients.session_clients));
+  }
+  for (const auto& server : world.servers) server->Start();
+  for (const auto& client : world.clients) client->Start();
+  world.weather->Start();
+}
+
+bool Run(World& world, uint64_t end_ns) {
+  while (world.time.Step(end_ns)) {
+    if (!world.checker.violation().empty()) world.Fail(world.checker.violation());
+    if (!world.violation.empty()) return false;
+  }
+  return true;
+}
+
+// The cluster must come to rest by itself: one leader, everything applied everywhere.
+void CheckRest(World& world) {
+  const Server* leader = nullptr;
+  for (const auto& server : world.servers) {
+    if (server->raft().role() == raft::Role::kLeader) leader = server.get();
+  }
+  if (leader == nullptr) {
+    world.Fail("no leader ", kSettle_ns / kSecond, " s after the last fault");
+    return;
+  }
+  for (const auto& server : world.servers) {
+    if (server->raft().applied() == leader->raft().log().last_index()) continue;
+    world.Fail("node ", server->id().value(), " has applied ", server->raft().applied().value(), " of ",
+               leader->raft().log().last_index().value(), " entries ", kSettle_ns / kSecond,
+               " s after the last fault");
+  }
+}
+
+int64_t NumberAt(const kv::StateMachine& state, const std::string& key) {
+  const std::string text = state.Get(key).value_or("0");
+  int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+void CheckHistory(World& world) {
+  const kv::StateMachine& state = world.servers[0]->state();
+  const std::string why = world.history.Check([&state](const std::string& key) { return NumberAt(state, key); });
+  if (!why.empty()) world.Fail(why);
+  for (uint64_t i = 0; i < world.plan.clients.keys; ++i) {
+    const std::string number = std::to_string(i);
+    if (NumberAt(state, "from" + number) + NumberAt(state, "to" + number) != 0) {
+      world.Fail("a write of two keys was applied in part");
+    }
+  }
+}
+
+void RunToTheEnd(World& world, uint64_t seconds) {
+  Populate(world);
+  if (!Run(world, world.time.now_ns() + seconds * kSecond)) return;
+  world.Trace("the weather clears");
+  world.weather->Calm();
+  for (const auto& client : world.clients) client->Stop();
+  if (!Run(world, world.time.now_ns() + kSettle_ns)) return;
+  CheckRest(world);
+  if (world.violation.empty()) CheckHistory(world);
+}
+
+}  // namespace
+
+Report Simulate(const SimulationOptions& options) {
+  const CheckFailuresAreThrown handler;
+  World world(options.seed);
+  const uint64_t start_ns = world.time.now_ns();
+  if (options.trace) {
+    world.trace = [&world, &options, start_ns](const std::string& line) {
+      options.trace(absl::StrCat((world.time.now_ns() - start_ns) / kMicrosecond, " us  ", line));
+    };
+  }
+  Report report;
+  report.seed = options.seed;
+  report.plan = Describe(world.plan);
+  try {
+    RunToTheEnd(world, options.seconds);
+  } catch (const BrokenInvariant& broken) {
+    world.Fail(broken.text);
+  }
+  report.violation = world.violation;
+  report.seconds = static_cast<double>(world.time.now_ns() - start_ns) / static_cast<double>(kSecond);
+  report.happened = world.time.happened();
+  report.digest = world.random.Next();
+  report.committed = world.checker.committed();
+  report.elections = world.elections;
+  report.crashes = world.crashes;
+  report.operations = world.operations;
+  report.answers = world.answers;
+  return report;
+}
+
+}  // namespace hedgerow::sim

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One simulation from a seed: the same seed gives the same run, on any machine, at the same commit.
+
+#ifndef HEDGEROW_CLUSTER_SIM_SIMULATION_H_
+#define HEDGEROW_CLUSTER_SIM_SIMULATION_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace hedgerow::sim {
+
+struct SimulationOptions {
+  uint64_t seed = 1;
+  uint64_t seconds = 30;  // of weather; then the world settles
+  std::function<void(const std::string&)> trace;
+};
+
+struct Report {
+  uint64_t seed = 0;
+  std::string violation;  // empty: none
+  std::string plan;
+  double seconds = 0;  // simulated
+  uint64_t happened = 0;
+  uint64_t digest = 0;  // of the final state: equal for equal runs
+  uint64_t committed = 0;
+  uint64_t elections = 0;
+  uint64_t crashes = 0;
+  uint64_t operations = 0;
+  uint64_t answers = 0;
+};
+
+Report Simulate(const SimulationOptions& options);
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_SIMULATION_H_

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/sim/weather.h"
+
+#include <algorithm>
+
+#include "cluster/sim/server.h"
+
+namespace hedgerow::sim {
+
+void Weather::Start() {
+  const auto add = [this](bool on, Fault fault) {
+    if (on) faults_.push_back(fault);
+  };
+  add(plan_.partitions, &Weather::Partition);
+  add(plan_.one_way, &Weather::OneWay);
+  add(plan_.slow_links, &Weather::SlowLinks);
+  add(plan_.crashes, &Weather::Crash);
+  add(plan_.power_cuts, &Weather::PowerCut);
+  add(plan_.pauses, &Weather::Pause);
+  add(plan_.slow_disks, &Weather::SlowDisk);
+  add(plan_.full_disks, &Weather::FullDisk);
+  add(plan_.clock_jumps, &Weather::ClockJump);
+  add(plan_.transfers, &Weather::Transfer);
+  add(plan_.resignations, &Weather::Resignation);
+  if (plan_.mean_interval_ns > 0 && !faults_.empty()) Next();
+}
+
+void Weather::Next() {
+  world_.time.After(world_.random.Below(2 * plan_.mean_interval_ns), [this] {
+    if (calm_) return;
+    (this->*faults_[world_.random.Below(faults_.size())])(Duration_ns());
+    Next();
+  });
+}
+
+void Weather::Calm() {
+  calm_ = true;
+  world_.network.Calm();
+  for (const auto& server : world_.servers) {
+    server->disk().SetFull(false);
+    server->disk().SetSlow(0);
+    server->Resume();
+    server->Start();
+  }
+}
+
+// Most are short, because a cluster that is down shows little.
+uint64_t Weather::Duration_ns() {
+  const uint64_t max_ns = world_.random.Chance(700'000) ? std::min(plan_.duration_max_ns, 300 * kMillisecond)
+                                                        : plan_.duration_max_ns;
+  return 1 + world_.random.Below(max_ns);
+}
+
+Server& Weather::Target() {
+  if (world_.random.Chance(plan_.on_leader_ppm)) {
+    for (const auto& server : world_.servers) {
+      if (server->up() && server->raft().role() == raft::Role::kLeader) return *server;
+    }
+  }
+  return *world_.servers[world_.random.Below(world_.servers.size())];
+}
+
+void Weather::CutFor(uint64_t from, uint64_t to, uint64_t duration_ns) {
+  world_.network.Cut(from, to);
+  world_.time.After(duration_ns, [this, from, to] { world_.network.Heal(from, to); });
+}
+
+void Weather::CrashFor(Server& server, uint64_t duration_ns) {
+  server.Crash();
+  world_.time.After(duration_ns, [&server] { server.Start(); });
+}
+
+void Weather::Partition(uint64_t duration_ns) {
+  const uint64_t nodes = world_.plan.nodes;
+  uint64_t side = world_.random.Next() & ((1u << nodes) - 1);
+  if (world_.random.Chance(500'000)) side = 1u << (Target().id().value() - 1);
+  // Its clients may be cut off with a node, or not.
+  const bool clients_too = world_.random.Chance(300'000);
+  world_.Trace("partition ", side, " for ", duration_ns / kMillisecond, " ms");
+  for (uint64_t a = 1; a <= nodes; ++a) {
+    for (uint64_t b = 1; b <= nodes; ++b) {
+      if (((side >> (a - 1)) & 1) != ((side >> (b - 1)) & 1)) CutFor(a, b, duration_ns);
+    }
+    if (!clients_too || ((side >> (a - 1)) & 1) == 0) continue;
+    for (uint64_t client = kFirstClient; client < kFirstClient + world_.clients.size(); ++client) {
+      CutFor(a, client, duration_ns);
+      CutFor(client, a, duration_ns);
+    }
+  }
+}
+
+void Weather::OneWay(uint64_t duration_ns) {
+  const uint64_t node = Target().id().value();
+  const bool deaf = world_.random.Chance(500'000);
+  world_.Trace("node ", node, deaf ? " hears nobody for " : " is heard by nobody for ", duration_ns / kMillisecond,
+               " ms");
+  for (uint64_t other = 1; other <= world_.plan.nodes; ++other) {
+    if (other == node || world_.random.Chance(200'000)) continue;
+    CutFor(deaf ? other : node, deaf ? node : other, duration_ns);
+  }
+}
+
+void Weather::SlowLinks(uint64_t duration_ns) {
+  const uint64_t node = Target().id().value();
+  const uint64_t delay_ns = world_.random.Pick<uint64_t>({5, 50, 400}) * kMillisecond;
+  const bool both_ways = world_.random.Chance(500'000);
+  world_.Trace("links to node ", node, " take ", delay_ns / kMillisecond, " ms");
+  for (uint64_t other = 1; other <= world_.plan.nodes; ++other) {
+    world_.network.Slow(other, node, delay_ns);
+    if (both_ways) world_.network.Slow(node, other, delay_ns);
+  }
+  world_.time.After(duration_ns, [this, node] {
+    for (uint64_t other = 1; other <= world_.plan.nodes; ++other) {
+      world_.network.Slow(other, node, 0);
+      world_.network.Slow(node, other, 0);
+    }
+  });
+}
+
+void Weather::Crash(uint64_t duration_ns) { CrashFor(Target(), duration_ns); }
+
+void Weather::PowerCut(uint64_t duration_ns) {
+  for (const auto& server : world_.servers) {
+    if (world_.random.Chance(700'000)) CrashFor(*server, 1 + world_.random.Below(duration_ns));
+  }
+}
+
+void Weather::Pause(uint64_t duration_ns) {
+  Server& server = Target();
+  world_.Trace("node ", server.id().value(), " stands still for ", duration_ns / kMillisecond, " ms");
+  server.Pause();
+  world_.time.After(duration_ns, [&server] { server.Resume(); });
+}
+
+void Weather::SlowDisk(uint64_t duration_ns) {
+  Server& server = Target();
+  server.disk().SetSlow(world_.random.Pick<uint64_t>({5, 50, 500}) * kMillisecond);
+  world_.time.After(duration_ns, [&server] { server.disk().SetSlow(0); });
+}
+
+void Weather::FullDisk(uint64_t duration_ns) {
+  Server& server = Target();
+  world_.Trace("the disk of node ", server.id().value(), " is full");
+  server.disk().SetFull(true);
+  world_.time.After(duration_ns, [&server] { server.disk().SetFull(false); });
+}
+
+void Weather::ClockJump(uint64_t) {
+  const auto by_ns = static_cast<int64_t>(world_.random.Between(1, 100) * kSecond);
+  Target().JumpClock(world_.random.Chance(500'000) ? by_ns : -by_ns);
+}
+
+void Weather::Transfer(uint64_t) {
+  const raft::NodeId target(world_.random.Between(1, world_.plan.nodes));
+  for (const auto& server : world_.servers) {
+    if (server->up() && !server->paused()) server->Feed(raft::TransferLeadership{.target = target});
+  }
+}
+
+void Weather::Resignation(uint64_t duration_ns) {
+  for (const auto& leader : world_.servers) {
+    if (!leader->up() || leader->raft().role() != raft::Role::kLeader) continue;
+    const raft::LeaderResigns hint{.leader = leader->id(), .term = leader->raft().term(), .rank = 0};
+    if (world_.random.Chance(500'000)) CrashFor(*leader, duration_ns);  // else a false alarm
+    uint32_t rank = 0;
+    for (const auto& server : world_.servers) {
+      if (server == leader || !server->up() || server->paused()) continue;
+      raft::LeaderResigns ranked = hint;
+      ranked.rank = rank++;
+      server->Feed(ranked);
+    }
+    return;
+  }
+}
+
+void Weather::NewLeader(Server& server) {
+  if (calm_ || !world_.random.Chance(plan_.crash_new_leader_ppm)) return;
+  const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);
+  world_.time.After(world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 30}) * kMillisecond),
+                    [this, &server, down_ns] {
+                      if (!calm_) CrashFor(server, down_ns);
+                    });
+}
+
+}  // namespace hedgerow::sim

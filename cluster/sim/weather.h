@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What goes wrong, and when: draws faults as the plan says, and takes each back after a while.
+
+#ifndef HEDGEROW_CLUSTER_SIM_WEATHER_H_
+#define HEDGEROW_CLUSTER_SIM_WEATHER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cluster/sim/world.h"
+
+namespace hedgerow::sim {
+
+class Weather {
+ public:
+  explicit Weather(World& world) : world_(world), plan_(world.plan.faults) {}
+
+  void Start();
+  // From now on nothing fails, and what failed is repaired.
+  void Calm();
+  // The worst moment to die: nothing of the new term is committed yet.
+  void NewLeader(Server& server);
+
+ private:
+  using Fault = void (Weather::*)(uint64_t duration_ns);
+
+  void Next();
+  uint64_t Duration_ns();
+  Server& Target();
+
+  void Partition(uint64_t duration_ns);
+  void OneWay(uint64_t duration_ns);
+  void SlowLinks(uint64_t duration_ns);
+  void Crash(uint64_t duration_ns);
+  void PowerCut(uint64_t duration_ns);
+  void Pause(uint64_t duration_ns);
+  void SlowDisk(uint64_t duration_ns);
+  void FullDisk(uint64_t duration_ns);
+  void ClockJump(uint64_t duration_ns);
+  void Transfer(uint64_t duration_ns);
+  void Resignation(uint64_t duration_ns);
+
+  void CrashFor(Server& server, uint64_t duration_ns);
+  void CutFor(uint64_t from, uint64_t to, uint64_t duration_ns);
+
+  World& world_;
+  FaultPlan plan_;
+  std::vector<Fault> faults_;
+  bool calm_ = false;
+};
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_WEATHER_H_

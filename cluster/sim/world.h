@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything one simulation consists of. Servers, clients and weather hold a reference to it and find each other
+// through it; simulation.cc owns it and runs it.
+
+#ifndef HEDGEROW_CLUSTER_SIM_WORLD_H_
+#define HEDGEROW_CLUSTER_SIM_WORLD_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/invariants.h"
+#include "cluster/sim/history.h"
+#include "cluster/sim/network.h"
+#include "cluster/sim/plan.h"
+#include "cluster/sim/random.h"
+#include "cluster/sim/virtual_time.h"
+
+namespace hedgerow::sim {
+
+class Server;
+class Client;
+class Weather;
+
+struct World {
+  explicit World(uint64_t seed);
+  ~World();
+
+  template <typename... Parts>
+  void Fail(const Parts&... parts) {
+    if (violation.empty()) violation = absl::StrCat(parts...);
+  }
+  template <typename... Parts>
+  void Trace(const Parts&... parts) {
+    if (trace) trace(absl::StrCat(parts...));
+  }
+
+  Random random;
+  Plan plan;
+  VirtualTime time;
+  Network network;
+  raft::InvariantChecker checker;
+  History history;
+  std::vector<uint64_t> fingerprints;  // of the state after each log index, by whoever applied it first
+  std::vector<std::unique_ptr<Server>> servers;
+  std::vector<std::unique_ptr<Client>> clients;
+  std::unique_ptr<Weather> weather;
+  std::string violation;
+  std::function<void(const std::string&)> trace;
+
+  uint64_t elections = 0;
+  uint64_t crashes = 0;
+  uint64_t operations = 0;
+  uint64_t answers = 0;
+};
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_WORLD_H_
