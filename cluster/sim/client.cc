@@ -214,7 +214,8 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
       case kv::ResultCode::kMismatch:
         break;
     }
-    answered_[id] = answer.result;
+    // A session that has expired frees its nonce: a ghost of its OPEN opens another, which nobody uses.
+    if (operation.kind != Kind::kOpen) answered_[id] = answer.result;
     if (answered_.size() > kAnsweredMax) answered_.erase(answered_.begin());
     if (operation.kind != Kind::kOpen) session_active_ns_ = std::max(session_active_ns_, operation.invoked_ns);
     if (answer.result.code == kv::ResultCode::kOk) Succeeded(operation, answer.result);

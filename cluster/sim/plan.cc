@@ -26,6 +26,14 @@ FaultPlan DrawFaults(Random& random) {
   plan.duration_max_ns = random.Pick<uint64_t>({300, 1500, 8000}) * kMillisecond;
   plan.on_leader_ppm = random.Pick<uint64_t>({200'000, 500'000, 800'000});
   plan.crash_new_leader_ppm = random.Pick<uint64_t>({0, 0, 300'000, 600'000});
+  if (random.Chance(150'000)) {
+    // Elections without end: all that makes several nodes stand at once, and answers late.
+    plan.mean_interval_ns = 150 * kMillisecond;
+    plan.duration_max_ns = 300 * kMillisecond;
+    plan.slow_links = plan.transfers = plan.resignations = true;
+    plan.one_way = coin();
+    return plan;
+  }
   plan.partitions = coin();
   plan.one_way = coin();
   plan.slow_links = coin();
