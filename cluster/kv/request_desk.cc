@@ -57,6 +57,13 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   Place(now_ns, tag, actions);
 }
 
+bool RequestDesk::IsProposed(const RequestKey& key) const {
+  const auto same = by_key_.find(key);
+  return same != by_key_.end() && std::any_of(same->second.begin(), same->second.end(), [this](uint64_t tag) {
+           return waiting_.at(tag).proposed;
+         });
+}
+
 // A write that is not known to be applied goes to where it can be proposed.
 void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions) {
   Waiting& waiting = waiting_.at(tag);
@@ -75,6 +82,10 @@ void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& acti
   // From now on it waits for the entry to be applied here, as long as its client does.
   EndAt(tag, waiting.arrived_ns + request.patience_ns - std::min(request.patience_ns, request.age_ns));
   if (leader_ == self_) {
+    // A hedged copy of what is in the log already, and not yet applied, need not be there twice.
+    const bool again = IsProposed(request.command.key);
+    waiting.proposed = true;
+    if (again) return;
     actions.push_back(ProposeCommand{.tag = tag, .command = request.command});
     return;
   }
@@ -91,7 +102,7 @@ void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vecto
     if (waiting.request.read_key.has_value()) continue;
     // Whether the former leader got it into a log that counts, nobody knows. Once more does no harm: the tables see
     // to it that it is applied once.
-    waiting.placed = false;
+    waiting.placed = waiting.proposed = false;
     if (now_ns < waiting.hold_until_ns) tags.push_back(tag);
   }
   for (const uint64_t tag : tags) Place(now_ns, tag, actions);
@@ -106,7 +117,7 @@ void RequestDesk::ProposalRefused(uint64_t now_ns, uint64_t tag, raft::RefusalRe
     return;
   }
   // Leadership is moving; LeaderChanged will place it.
-  found->second.placed = false;
+  found->second.placed = found->second.proposed = false;
   EndAt(tag, found->second.hold_until_ns);
 }
 

@@ -99,9 +99,11 @@ class RequestDesk {
     uint64_t arrived_ns = 0;
     uint64_t hold_until_ns = 0;  // proposed or forwarded no later
     uint64_t end_ns = 0;
-    bool placed = false;  // proposed here, or forwarded to the present leader
+    bool placed = false;    // proposed here, or forwarded to the present leader
+    bool proposed = false;  // here, to the present leader
   };
 
+  bool IsProposed(const RequestKey& key) const;
   void Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
   void Refuse(uint64_t tag, std::vector<Action>& actions);
   void Remove(uint64_t tag);

@@ -26,14 +26,6 @@ FaultPlan DrawFaults(Random& random) {
   plan.duration_max_ns = random.Pick<uint64_t>({300, 1500, 8000}) * kMillisecond;
   plan.on_leader_ppm = random.Pick<uint64_t>({200'000, 500'000, 800'000});
   plan.crash_new_leader_ppm = random.Pick<uint64_t>({0, 0, 300'000, 600'000});
-  if (random.Chance(150'000)) {
-    // Elections without end: all that makes several nodes stand at once, and answers late.
-    plan.mean_interval_ns = 150 * kMillisecond;
-    plan.duration_max_ns = 300 * kMillisecond;
-    plan.slow_links = plan.transfers = plan.resignations = true;
-    plan.one_way = coin();
-    return plan;
-  }
   plan.partitions = coin();
   plan.one_way = coin();
   plan.slow_links = coin();
@@ -46,6 +38,25 @@ FaultPlan DrawFaults(Random& random) {
   plan.transfers = coin();
   plan.resignations = coin();
   return plan;
+}
+
+// Elections without end: false alarms make several nodes stand at once, slow disks keep them standing, and votes of
+// one election arrive in the next but one.
+void MakeElectionStorm(Random& random, Plan& plan) {
+  plan.nodes = 3;
+  plan.raft.election_floor_ns = 50 * kMillisecond;
+  plan.raft.append_max_entries = 64;
+  plan.raft.inflight_max_appends = 32;
+  plan.disk.sync_max_ns = 20 * kMillisecond;
+  plan.network.drop_ppm = 0;
+  plan.network.late_ppm = random.Pick<uint64_t>({200'000, 400'000});
+  plan.network.late_max_ns = random.Pick<uint64_t>({200, 500}) * kMillisecond;
+  plan.faults = {};
+  plan.faults.mean_interval_ns = random.Pick<uint64_t>({40, 80}) * kMillisecond;
+  plan.faults.duration_max_ns = 300 * kMillisecond;
+  plan.faults.resigns_truly_ppm = 0;
+  plan.faults.resignations = true;
+  plan.faults.transfers = random.Chance(300'000);
 }
 
 }  // namespace
@@ -69,6 +80,7 @@ Plan DrawPlan(Random& random) {
   plan.clients.keys = random.Between(1, 2);
   plan.clients.hedge_ppm = random.Pick<uint64_t>({100'000, 500'000, 900'000});
   plan.clients.sleep_ppm = random.Pick<uint64_t>({0, 2'000, 10'000});
+  if (random.Chance(150'000)) MakeElectionStorm(random, plan);
   return plan;
 }
 

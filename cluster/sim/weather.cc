@@ -160,7 +160,7 @@ void Weather::Resignation(uint64_t duration_ns) {
   for (const auto& leader : world_.servers) {
     if (!leader->up() || leader->raft().role() != raft::Role::kLeader) continue;
     const raft::LeaderResigns hint{.leader = leader->id(), .term = leader->raft().term(), .rank = 0};
-    if (world_.random.Chance(500'000)) CrashFor(*leader, duration_ns);  // else a false alarm
+    if (world_.random.Chance(plan_.resigns_truly_ppm)) CrashFor(*leader, duration_ns);
     // They may not agree on who is first: then several stand at once, and votes split.
     const uint32_t step = world_.random.Chance(500'000) ? 0 : 1;
     uint32_t rank = 0;
