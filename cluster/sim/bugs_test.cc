@@ -20,7 +20,7 @@ INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBug, testing::ValuesIn(kBugs),
 
 TEST_P(PlantedBug, IsFound) {
   const SeedTotals totals = RunSeeds({.first = 1,
-                                      .count = 400,
+                                      .count = 1000,
                                       .seconds = 30,
                                       .threads = std::max(1u, std::thread::hardware_concurrency()),
                                       .stop_at_violation = true,

@@ -26,7 +26,8 @@ class Network {
   Network(VirtualTime& time, Random& random, NetworkPlan plan) : time_(time), random_(random), plan_(plan) {}
 
   // `delay_max_ns` bounds even the late ones.
-  void Send(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive) {
+  void Send(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive,
+            bool is_vote = false) {
     Link& link = At(from, to);
     if (link.cut > 0 || random_.Chance(plan_.drop_ppm) || random_.Chance(plan_.corrupt_ppm)) {
       ++lost_;
@@ -36,6 +37,7 @@ class Network {
     for (int i = 0; i < copies; ++i) {
       uint64_t delay_ns = random_.Between(plan_.delay_min_ns, plan_.delay_max_ns);
       if (random_.Chance(plan_.late_ppm)) delay_ns += random_.Below(plan_.late_max_ns);
+      if (is_vote && random_.Chance(plan_.late_votes_ppm)) delay_ns += random_.Below(plan_.late_votes_max_ns);
       if (link.slow_ns > 0) delay_ns += random_.Below(link.slow_ns);
       ++sent_;
       time_.After(std::min(delay_ns, delay_max_ns), arrive);
@@ -53,7 +55,7 @@ class Network {
   // The weather clears for the end of the run.
   void Calm() {
     links_ = {};
-    plan_.drop_ppm = plan_.corrupt_ppm = plan_.late_ppm = 0;
+    plan_.drop_ppm = plan_.corrupt_ppm = plan_.late_ppm = plan_.late_votes_ppm = 0;
   }
 
   uint64_t sent() const { return sent_; }

@@ -49,10 +49,12 @@ void MakeElectionStorm(Random& random, Plan& plan) {
   plan.raft.inflight_max_appends = 32;
   plan.disk.sync_max_ns = 20 * kMillisecond;
   plan.network.drop_ppm = 0;
-  plan.network.late_ppm = random.Pick<uint64_t>({200'000, 400'000});
-  plan.network.late_max_ns = random.Pick<uint64_t>({200, 500}) * kMillisecond;
+  plan.network.late_ppm = 20'000;
+  plan.network.late_max_ns = 100 * kMillisecond;
+  plan.network.late_votes_ppm = random.Pick<uint64_t>({300'000, 600'000});
+  plan.network.late_votes_max_ns = random.Pick<uint64_t>({100, 300}) * kMillisecond;
   plan.faults = {};
-  plan.faults.mean_interval_ns = random.Pick<uint64_t>({40, 80}) * kMillisecond;
+  plan.faults.mean_interval_ns = random.Pick<uint64_t>({50, 100}) * kMillisecond;
   plan.faults.duration_max_ns = 300 * kMillisecond;
   plan.faults.resigns_truly_ppm = 0;
   plan.faults.resignations = true;

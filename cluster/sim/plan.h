@@ -29,6 +29,8 @@ struct NetworkPlan {
   uint64_t corrupt_ppm = 0;  // found by the checksum, so dropped
   uint64_t late_ppm = 0;     // this many arrive after up to late_max_ns: reordering, and ghosts
   uint64_t late_max_ns = 0;
+  uint64_t late_votes_ppm = 0;  // the same for votes: a network may be as unfair as it likes
+  uint64_t late_votes_max_ns = 0;
 };
 
 struct DiskPlan {

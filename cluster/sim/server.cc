@@ -149,8 +149,11 @@ void Server::SendToPeers(std::vector<raft::Message>& messages) {
       heartbeat_sent_ns_[heartbeat->round % heartbeat_sent_ns_.size()] = world_.time.now_ns();
     }
     Server* const to = world_.servers[message.to.value() - 1].get();
-    world_.network.Send(id_.value(), message.to.value(), UINT64_MAX,
-                        [to, message = std::move(message)] { to->ArriveFromPeer(message); });
+    const auto* vote = std::get_if<raft::VoteReply>(&message.body);
+    const bool is_vote = vote != nullptr && !vote->pre_vote;
+    world_.network.Send(
+        id_.value(), to->id().value(), UINT64_MAX,
+        [to, message = std::move(message)] { to->ArriveFromPeer(message); }, is_vote);
   }
 }
 
