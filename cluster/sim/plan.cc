@@ -61,6 +61,24 @@ void MakeElectionStorm(Random& random, Plan& plan) {
   plan.faults.transfers = random.Chance(300'000);
 }
 
+// Raft figure 8, again and again: leaders die within a few round trips of their election, so that logs end in entries
+// of many terms that only their leader holds, and one append carries one entry.
+void MakeFigureEight(Random& random, Plan& plan) {
+  plan.nodes = random.Pick<uint64_t>({3, 3, 5});
+  plan.raft.append_max_entries = 1;
+  plan.raft.inflight_max_appends = 1;
+  plan.raft.election_floor_ns = 50 * kMillisecond;
+  plan.disk = {.sync_min_ns = 50 * kMicrosecond, .sync_max_ns = 400 * kMicrosecond};
+  plan.network = {};
+  plan.network.delay_min_ns = 500 * kMicrosecond;
+  plan.network.delay_max_ns = random.Pick<uint64_t>({2'000, 5'000}) * kMicrosecond;
+  plan.faults = {};
+  plan.faults.mean_interval_ns = 1000 * kMillisecond;
+  plan.faults.duration_max_ns = 300 * kMillisecond;
+  plan.faults.crash_new_leader_ppm = random.Pick<uint64_t>({500'000, 800'000});
+  plan.faults.crashes = true;
+}
+
 }  // namespace
 
 Plan DrawPlan(Random& random) {
@@ -82,7 +100,11 @@ Plan DrawPlan(Random& random) {
   plan.clients.keys = random.Between(1, 2);
   plan.clients.hedge_ppm = random.Pick<uint64_t>({100'000, 500'000, 900'000});
   plan.clients.sleep_ppm = random.Pick<uint64_t>({0, 2'000, 10'000});
-  if (random.Chance(150'000)) MakeElectionStorm(random, plan);
+  if (random.Chance(150'000)) {
+    MakeElectionStorm(random, plan);
+  } else if (random.Chance(150'000)) {
+    MakeFigureEight(random, plan);
+  }
   return plan;
 }
 
