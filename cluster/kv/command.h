@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the replicated store is asked to do, and what it says. Commands travel in the log as bytes; the encoding is
-// internal to the cluster (clients speak hkv, which the front end translates).
+// What the replicated store is asked to do, and what it says. Commands travel in the log as bytes; the encoding
+// is internal to the cluster (clients speak hkv, which the front end translates).
 
 #ifndef HEDGEROW_CLUSTER_KV_COMMAND_H_
 #define HEDGEROW_CLUSTER_KV_COMMAND_H_
@@ -27,7 +27,7 @@ struct Operation {
   std::string key{};
   std::string value{};                    // put, compare-and-set
   std::optional<std::string> expected{};  // compare-and-set; nothing: the key must not exist
-  int64_t delta = 0;                    // increment; a key that does not exist counts as 0
+  int64_t delta = 0;                      // increment; a key that does not exist counts as 0
 
   bool operator==(const Operation&) const = default;
 };
@@ -70,7 +70,7 @@ enum class ResultCode : uint8_t {
 
 struct Result {
   ResultCode code = ResultCode::kOk;
-  uint64_t session = 0;             // kOpen
+  uint64_t session = 0;               // kOpen
   std::vector<std::string> values{};  // one for each operation: an increment's new value, else empty
 
   bool operator==(const Result&) const = default;

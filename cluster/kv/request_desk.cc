@@ -59,9 +59,8 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
 
 bool RequestDesk::IsProposed(const RequestKey& key) const {
   const auto same = by_key_.find(key);
-  return same != by_key_.end() && std::any_of(same->second.begin(), same->second.end(), [this](uint64_t tag) {
-           return waiting_.at(tag).proposed;
-         });
+  return same != by_key_.end() && std::any_of(same->second.begin(), same->second.end(),
+                                              [this](uint64_t tag) { return waiting_.at(tag).proposed; });
 }
 
 // A write that is not known to be applied goes to where it can be proposed.
@@ -100,8 +99,8 @@ void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vecto
   std::vector<uint64_t> tags;
   for (auto& [tag, waiting] : waiting_) {
     if (waiting.request.read_key.has_value()) continue;
-    // Whether the former leader got it into a log that counts, nobody knows. Once more does no harm: the tables see
-    // to it that it is applied once.
+    // Whether the former leader got it into a log that counts, nobody knows. Once more does no harm: the tables
+    // see to it that it is applied once.
     waiting.placed = waiting.proposed = false;
     if (now_ns < waiting.hold_until_ns) tags.push_back(tag);
   }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a node does with a client's request, whatever its role (DESIGN section 5, "What the standby does with a copy"):
-// a read is confirmed through the leader and answered here; a write is answered from the tables if it was applied
-// already, else proposed, else forwarded to the leader with its age and one hop at most, else held for a while until
-// there is a leader. NOT_LEADER is said only when none of these can be done. Like the Raft core it is a function of
-// events; the node's loop carries out its actions.
+// What a node does with a client's request, whatever its role (DESIGN section 5, "What the standby does with a
+// copy"): a read is confirmed through the leader and answered here; a write is answered from the tables if it
+// was applied already, else proposed, else forwarded to the leader with its age and one hop at most, else held
+// for a while until there is a leader. NOT_LEADER is said only when none of these can be done. Like the Raft
+// core it is a function of events; the node's loop carries out its actions.
 
 #ifndef HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_
 #define HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_
@@ -68,8 +68,8 @@ using Action = std::variant<Answer, Forward, ProposeCommand, StartRead>;
 
 struct DeskOptions {
   uint64_t hold_max_ns = 1'000'000'000;
-  // A copy that nodes have held for longer is not proposed. Must stay below the dedupe window by more than a packet
-  // can be under way.
+  // A copy that nodes have held for longer is not proposed. Must stay below the dedupe window by more than a
+  // packet can be under way.
   uint64_t copy_age_max_ns = 1'500'000'000;
   size_t waiting_max = 16'384;  // more are refused with kOverloaded
 };
@@ -114,9 +114,9 @@ class RequestDesk {
   DeskOptions options_;
   raft::NodeId leader_;
   uint64_t next_tag_ = 1;
-  std::map<uint64_t, Waiting> waiting_;                // by tag
+  std::map<uint64_t, Waiting> waiting_;                 // by tag
   std::map<RequestKey, std::vector<uint64_t>> by_key_;  // the writes among them
-  std::set<std::pair<uint64_t, uint64_t>> by_end_;     // (end, tag)
+  std::set<std::pair<uint64_t, uint64_t>> by_end_;      // (end, tag)
 };
 
 }  // namespace hedgerow::kv

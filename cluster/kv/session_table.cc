@@ -55,7 +55,8 @@ SessionTable::Standing SessionTable::Look(const Session& session, uint64_t seq) 
     return Standing::kBelowLowest;
   }
   if (session.answers.contains(seq)) return Standing::kAnswered;
-  if (SeededBug(Bug::kLatestSeqOnlyDedupe) && !session.answers.empty() && seq < session.answers.rbegin()->first) {
+  if (SeededBug(Bug::kLatestSeqOnlyDedupe) && !session.answers.empty() &&
+      seq < session.answers.rbegin()->first) {
     return Standing::kAnswered;
   }
   return session.answers.size() < limits_.answers_max ? Standing::kFresh : Standing::kFull;

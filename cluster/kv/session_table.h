@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exactly once, for clients with a session (dissertation section 6.3, sharpened by DESIGN section 5): a write is known
-// by (session, seq). Part of the replicated state: every replica makes the same changes in the same order, and time
-// is the committed time of the log, never a clock.
+// Exactly once, for clients with a session (dissertation section 6.3, sharpened by DESIGN section 5): a write
+// is known by (session, seq). Part of the replicated state: every replica makes the same changes in the same
+// order, and time is the committed time of the log, never a clock.
 //
-// The table keeps a *set* of answers per session, because a fast copy of 6 may be applied before 5; and a seq below
-// `lowest_unanswered` is never applied, because its answer may have been forgotten.
+// The table keeps a *set* of answers per session, because a fast copy of 6 may be applied before 5; and a seq
+// below `lowest_unanswered` is never applied, because its answer may have been forgotten.
 
 #ifndef HEDGEROW_CLUSTER_KV_SESSION_TABLE_H_
 #define HEDGEROW_CLUSTER_KV_SESSION_TABLE_H_

@@ -71,8 +71,8 @@ Result StateMachine::ApplyInWindow(const Command& command) {
   return result;
 }
 
-// All or nothing: changes are gathered, and made once nothing can fail any more. A later operation sees an earlier
-// one's change.
+// All or nothing: changes are gathered, and made once nothing can fail any more. A later operation sees an
+// earlier one's change.
 Result StateMachine::Execute(const std::vector<Operation>& operations) {
   Result result;
   std::unordered_map<std::string, std::optional<std::string>> changes;

@@ -53,8 +53,8 @@ class StateMachine {
 // Stamps commands with committed time. One per node; the leader's is used.
 class CommittedClock {
  public:
-  // A new term as leader: the time since some other leader's last command is not ours to tell. It is left out, so
-  // committed time may lag behind real time and never runs ahead of it.
+  // A new term as leader: the time since some other leader's last command is not ours to tell. It is left out,
+  // so committed time may lag behind real time and never runs ahead of it.
   void StartTerm() { last_ns_.reset(); }
 
   uint64_t Elapsed_ns(uint64_t monotonic_now_ns) {

@@ -11,14 +11,22 @@ using testing::ElementsAre;
 constexpr uint64_t kSecond = 1'000'000'000;
 
 Operation Put(std::string key, std::string value) {
-  return {.kind = OperationKind::kPut, .key = std::move(key), .value = std::move(value), .expected = {}, .delta = 0};
+  return {.kind = OperationKind::kPut,
+          .key = std::move(key),
+          .value = std::move(value),
+          .expected = {},
+          .delta = 0};
 }
 Operation Increment(std::string key, int64_t delta) {
-  return {.kind = OperationKind::kIncrement, .key = std::move(key), .value = {}, .expected = {}, .delta = delta};
+  return {
+      .kind = OperationKind::kIncrement, .key = std::move(key), .value = {}, .expected = {}, .delta = delta};
 }
 Operation CompareAndSet(std::string key, std::optional<std::string> expected, std::string value) {
-  return {.kind = OperationKind::kCompareAndSet, .key = std::move(key), .value = std::move(value),
-          .expected = std::move(expected), .delta = 0};
+  return {.kind = OperationKind::kCompareAndSet,
+          .key = std::move(key),
+          .value = std::move(value),
+          .expected = std::move(expected),
+          .delta = 0};
 }
 Operation Delete(std::string key) {
   return {.kind = OperationKind::kDelete, .key = std::move(key), .value = {}, .expected = {}, .delta = 0};
@@ -26,9 +34,7 @@ Operation Delete(std::string key) {
 
 class StateMachineTest : public testing::Test {
  protected:
-  StateMachineTest() {
-    state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 99}, .operations = {}});
-  }
+  StateMachineTest() { state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 99}, .operations = {}}); }
   Result Write(uint64_t seq, std::vector<Operation> operations, uint64_t elapsed_ns = 0) {
     return state_.Apply(++index_, {.key = {.kind = CommandKind::kWrite, .a = 1, .b = seq},
                                    .lowest_unanswered = 1,
@@ -76,7 +82,8 @@ TEST_F(StateMachineTest, ADuplicateIsAnsweredAndNotApplied) {
 TEST_F(StateMachineTest, AWindowedDuplicateIsKnownAsLongAsTheWindow) {
   EXPECT_THAT(Windowed(1, {Increment("n", 1)}).values, ElementsAre("1"));
   EXPECT_THAT(Windowed(1, {Increment("n", 1)}, 9 * kSecond).values, ElementsAre("1"));
-  EXPECT_THAT(Windowed(1, {Increment("n", 1)}, 2 * kSecond).values, ElementsAre("2")) << "the promise has ended";
+  EXPECT_THAT(Windowed(1, {Increment("n", 1)}, 2 * kSecond).values, ElementsAre("2"))
+      << "the promise has ended";
 }
 
 TEST_F(StateMachineTest, SessionsEndByCommittedTimeOnly) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The protocol's small decisions: may this vote be given, may this batch be appended, does this acknowledgement
- * move the commit index. Plain C without loops the verifier cannot bound, compiled twice: natively into the Raft
- * core, its tests and the simulator, and by clang for the kernel programs. Whoever decides, decides here. All
- * functions are pure; the caller holds whatever lock protects the state.
+ * move the commit index. Plain C without loops the verifier cannot bound, compiled twice: natively into the
+ * Raft core, its tests and the simulator, and by clang for the kernel programs. Whoever decides, decides here.
+ * All functions are pure; the caller holds whatever lock protects the state.
  */
 #ifndef HEDGEROW_CLUSTER_RAFT_DECISIONS_ABI_H_
 #define HEDGEROW_CLUSTER_RAFT_DECISIONS_ABI_H_
@@ -37,34 +37,34 @@ struct hr_raft_append {
 
 enum hr_raft_verdict {
   HR_RAFT_YES = 0,
-  HR_RAFT_STALE_TERM = 1,    /* of a term that is over */
-  HR_RAFT_NEWER_TERM = 2,    /* the caller must adopt the term first */
-  HR_RAFT_LEADER_ALIVE = 3,  /* a leader was heard lately: the request is ignored, its term too */
-  HR_RAFT_VOTE_TAKEN = 4,    /* another candidate has this term's vote, or the term has a leader */
-  HR_RAFT_LOG_BEHIND = 5,    /* the candidate's log is older than ours */
-  HR_RAFT_GAP = 6,           /* our log ends before the batch begins */
-  HR_RAFT_CONFLICT = 7,      /* our entry before the batch is of another term */
+  HR_RAFT_STALE_TERM = 1,   /* of a term that is over */
+  HR_RAFT_NEWER_TERM = 2,   /* the caller must adopt the term first */
+  HR_RAFT_LEADER_ALIVE = 3, /* a leader was heard lately: the request is ignored, its term too */
+  HR_RAFT_VOTE_TAKEN = 4,   /* another candidate has this term's vote, or the term has a leader */
+  HR_RAFT_LOG_BEHIND = 5,   /* the candidate's log is older than ours */
+  HR_RAFT_GAP = 6,          /* our log ends before the batch begins */
+  HR_RAFT_CONFLICT = 7,     /* our entry before the batch is of another term */
 };
 
 /* Raft section 5.4.1: the later last term wins; in the same term, the longer log. */
-static inline int hr_raft_log_up_to_date(const struct hr_raft_state *state, __u64 last_index, __u64 last_term) {
+static inline int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 last_index, __u64 last_term) {
   if (last_term != state->last_term) return last_term > state->last_term;
   return last_index >= state->last_index;
 }
 
 /*
  * Dissertation section 4.2.3: who has heard a leader within the smallest election timeout takes no part in an
- * election, unless that leader asked for it (transfer, section 3.10; or a leader that resigns). For availability
- * only: nothing safe depends on it.
+ * election, unless that leader asked for it (transfer, section 3.10; or a leader that resigns). For
+ * availability only: nothing safe depends on it.
  */
-static inline int hr_raft_sticky(const struct hr_raft_state *state, const struct hr_raft_vote_request *request,
+static inline int hr_raft_sticky(const struct hr_raft_state* state, const struct hr_raft_vote_request* request,
                                  int leader_heard) {
   return leader_heard && request->waived_term < state->term;
 }
 
 /* Dissertation section 9.6. Promises nothing and changes nothing, so it may be given to several. */
-static inline enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state *state,
-                                                        const struct hr_raft_vote_request *request,
+static inline enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state* state,
+                                                        const struct hr_raft_vote_request* request,
                                                         int leader_heard) {
   if (request->term <= state->term) return HR_RAFT_STALE_TERM;
   if (hr_raft_sticky(state, request, leader_heard)) return HR_RAFT_LEADER_ALIVE;
@@ -73,8 +73,9 @@ static inline enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_sta
 }
 
 /* Raft sections 5.2 and 5.4.1. Asked again after HR_RAFT_NEWER_TERM, once the term is adopted. */
-static inline enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state *state,
-                                                    const struct hr_raft_vote_request *request, int leader_heard) {
+static inline enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state* state,
+                                                    const struct hr_raft_vote_request* request,
+                                                    int leader_heard) {
   if (request->term < state->term) return HR_RAFT_STALE_TERM;
   if (request->term > state->term) {
     return hr_raft_sticky(state, request, leader_heard) ? HR_RAFT_LEADER_ALIVE : HR_RAFT_NEWER_TERM;
@@ -90,8 +91,9 @@ static inline enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state *
  * Raft section 5.3, AppendEntries steps 1 and 2. `our_prev_term` is the term of our entry at prev_index, and is
  * read only where we have one (prev_index 0 counts as had, with term 0).
  */
-static inline enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state *state,
-                                                      const struct hr_raft_append *append, __u64 our_prev_term) {
+static inline enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state* state,
+                                                      const struct hr_raft_append* append,
+                                                      __u64 our_prev_term) {
   if (append->term < state->term) return HR_RAFT_STALE_TERM;
   if (append->term > state->term) return HR_RAFT_NEWER_TERM;
   if (append->prev_index > state->last_index) return HR_RAFT_GAP;

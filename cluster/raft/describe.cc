@@ -21,15 +21,16 @@ std::string EntriesText(const std::vector<Entry>& entries) {
 
 struct BodyText {
   std::string operator()(const VoteRequest& m) const {
-    return absl::StrCat(m.pre_vote ? "would you vote for me in term " : "vote for me in term ",
-                        m.asked_term.value(), "; my log ends at ", m.last_index.value(), "/", m.last_term.value(),
-                        m.waived_term > Term() ? absl::StrCat("; the leader of term ", m.waived_term.value(),
-                                                              " asked for it")
-                                               : "");
+    return absl::StrCat(
+        m.pre_vote ? "would you vote for me in term " : "vote for me in term ", m.asked_term.value(),
+        "; my log ends at ", m.last_index.value(), "/", m.last_term.value(),
+        m.waived_term > Term() ? absl::StrCat("; the leader of term ", m.waived_term.value(), " asked for it")
+                               : "");
   }
   std::string operator()(const VoteReply& m) const {
-    return absl::StrCat(m.granted ? "yes" : "no", m.pre_vote ? ", I would" : ", a vote", " in term ",
-                        m.asked_term.value());
+    if (m.pre_vote)
+      return absl::StrCat(m.granted ? "yes, I would" : "no, I would not", ", in term ", m.asked_term.value());
+    return absl::StrCat(m.granted ? "my vote" : "no vote", " in term ", m.asked_term.value());
   }
   std::string operator()(const AppendRequest& m) const {
     return absl::StrCat("append after ", m.prev_index.value(), "/", m.prev_term.value(), ": ",
@@ -41,13 +42,15 @@ struct BodyText {
     if (m.conflict_term == Term()) {
       return absl::StrCat("not after ", m.index.value(), ": my log ends before ", m.conflict_index.value());
     }
-    return absl::StrCat("not after ", m.index.value(), ": I have term ", m.conflict_term.value(), " there, from ",
-                        m.conflict_index.value());
+    return absl::StrCat("not after ", m.index.value(), ": I have term ", m.conflict_term.value(),
+                        " there, from ", m.conflict_index.value());
   }
   std::string operator()(const Heartbeat& m) const {
     return absl::StrCat("heartbeat ", m.round, "; commit ", m.commit.value());
   }
-  std::string operator()(const HeartbeatReply& m) const { return absl::StrCat("heartbeat ", m.round, " heard"); }
+  std::string operator()(const HeartbeatReply& m) const {
+    return absl::StrCat("heartbeat ", m.round, " heard");
+  }
   std::string operator()(const ReadIndexRequest& m) const {
     return absl::StrCat("question ", m.id.number, ": what must a read see?");
   }
@@ -61,9 +64,9 @@ std::string PersistText(const Persist& persist) {
   std::vector<std::string> parts;
   if (persist.hard_state.has_value()) {
     const HardState& state = *persist.hard_state;
-    parts.push_back(absl::StrCat("term ", state.term.value(), ", ",
-                                 state.voted_for.IsSet() ? absl::StrCat("vote for ", state.voted_for.value())
-                                                         : "no vote"));
+    parts.push_back(
+        absl::StrCat("term ", state.term.value(), ", ",
+                     state.voted_for.IsSet() ? absl::StrCat("vote for ", state.voted_for.value()) : "no vote"));
   }
   if (persist.truncate_from.has_value()) {
     parts.push_back(absl::StrCat("nothing from ", persist.truncate_from->value()));
@@ -103,8 +106,8 @@ std::string Describe(Role role) {
 }
 
 std::string Describe(const Message& message) {
-  return absl::StrCat(message.from.value(), " -> ", message.to.value(), " (term ", message.term.value(), "): ",
-                      std::visit(BodyText(), message.body));
+  return absl::StrCat(message.from.value(), " -> ", message.to.value(), " (term ", message.term.value(),
+                      "): ", std::visit(BodyText(), message.body));
 }
 
 std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
@@ -121,17 +124,19 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
                                         : absl::StrCat(self, " sees no leader"));
   }
   for (const AcceptedProposal& accepted : outputs.accepted) {
-    lines.push_back(absl::StrCat(self, " gives proposal ", accepted.tag, " the place ", accepted.index.value(), "/",
-                                 accepted.term.value()));
+    lines.push_back(absl::StrCat(self, " gives proposal ", accepted.tag, " the place ", accepted.index.value(),
+                                 "/", accepted.term.value()));
   }
   for (const Refusal& refusal : outputs.refused_proposals) {
     lines.push_back(absl::StrCat(self, " refuses proposal ", refusal.tag, ": ", ReasonText(refusal.reason)));
   }
-  if (outputs.persist.has_value()) lines.push_back(absl::StrCat(self, " writes ", PersistText(*outputs.persist)));
+  if (outputs.persist.has_value())
+    lines.push_back(absl::StrCat(self, " writes ", PersistText(*outputs.persist)));
   for (const Message& message : outputs.send) lines.push_back(Describe(message));
   for (const Entry& entry : outputs.apply) lines.push_back(absl::StrCat(self, " applies ", EntryText(entry)));
   for (const ReadReady& read : outputs.reads_ready) {
-    lines.push_back(absl::StrCat(self, " may answer read ", read.tag, " (", read.index.value(), " is applied)"));
+    lines.push_back(
+        absl::StrCat(self, " may answer read ", read.tag, " (", read.index.value(), " is applied)"));
   }
   for (const Refusal& refusal : outputs.refused_reads) {
     lines.push_back(absl::StrCat(self, " refuses read ", refusal.tag, ": ", ReasonText(refusal.reason)));

@@ -25,8 +25,8 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   seen.leads = false;
   seen.term = node.term();
   if (node.term() < seen.promised_term) {
-    Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(), " after it promised in term ",
-         seen.promised_term.value());
+    Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
+         " after it promised in term ", seen.promised_term.value());
   }
   for (LogIndex index(1); node.log().Has(index); index = index.Next()) Append(seen, id, node.log().At(index));
 }
@@ -66,7 +66,8 @@ void InvariantChecker::Append(Node& node, NodeId id, const Entry& entry) {
   const Term previous = node.log.empty() ? Term() : node.log.back().term;
   const Identity identity{.term = entry.term, .content = ContentOf(entry)};
   node.log.push_back(identity);
-  const auto [known, fresh] = entries_.try_emplace(Key(entry.index, entry.term), Fixed{identity.content, previous});
+  const auto [known, fresh] =
+      entries_.try_emplace(Key(entry.index, entry.term), Fixed{identity.content, previous});
   if (!fresh && (known->second.content != identity.content || known->second.previous != previous)) {
     Fail("Log Matching: node ", id.value(), " has another entry ", entry.index.value(), " of term ",
          entry.term.value(), " than was seen before");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The properties of Raft figure 3, checked over a whole cluster as it runs, from observations that share no code
-// with the core. Incremental: each observation costs time in proportion to what changed, so that it can follow
-// every simulated step. Used by the simulator and the core's own tests.
+// The properties of Raft figure 3, checked over a whole cluster as it runs, from observations that share no
+// code with the core. Incremental: each observation costs time in proportion to what changed, so that it can
+// follow every simulated step. Used by the simulator and the core's own tests.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_
 #define HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_

@@ -20,7 +20,8 @@ Raft NodeWith(uint64_t id, uint64_t term, std::vector<Entry> entries) {
   Options options;
   options.self = NodeId(id);
   options.voters = {NodeId(1), NodeId(2), NodeId(3)};
-  return Raft(options, {.hard_state = {.term = Term(term), .voted_for = {}}, .entries = std::move(entries)}, 0, 0);
+  return Raft(options, {.hard_state = {.term = Term(term), .voted_for = {}}, .entries = std::move(entries)}, 0,
+              0);
 }
 
 TEST(Invariants, EqualLogsAreFine) {
@@ -50,7 +51,9 @@ TEST(Invariants, ASecondVoteInATermIsSeen) {
   checker.Started(node, NodeId(1));
   Outputs outputs;
   for (const uint64_t candidate : {2, 3}) {
-    outputs.send.push_back({.from = NodeId(1), .to = NodeId(candidate), .term = Term(4),
+    outputs.send.push_back({.from = NodeId(1),
+                            .to = NodeId(candidate),
+                            .term = Term(4),
                             .body = VoteReply{.asked_term = Term(4), .granted = true}});
   }
   checker.Stepped(node, NodeId(1), outputs);
@@ -62,7 +65,9 @@ TEST(Invariants, ATermThatWasPromisedAndForgottenIsSeen) {
   const Raft node = NodeWith(1, 4, {});
   checker.Started(node, NodeId(1));
   Outputs outputs;
-  outputs.send.push_back({.from = NodeId(1), .to = NodeId(2), .term = Term(4),
+  outputs.send.push_back({.from = NodeId(1),
+                          .to = NodeId(2),
+                          .term = Term(4),
                           .body = AppendReply{.accepted = true, .index = LogIndex()}});
   checker.Stepped(node, NodeId(1), outputs);
   checker.Started(NodeWith(1, 3, {}), NodeId(1));

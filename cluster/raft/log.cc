@@ -46,13 +46,14 @@ void Log::TruncateFrom(LogIndex index) {
 LogIndex Log::FirstOfTermAt(LogIndex index) const {
   const auto end = entries_.begin() + static_cast<ptrdiff_t>(index.value());
   const Term term = TermAt(index);
-  const auto first = std::partition_point(entries_.begin(), end, [term](const Entry& e) { return e.term < term; });
+  const auto first =
+      std::partition_point(entries_.begin(), end, [term](const Entry& e) { return e.term < term; });
   return LogIndex(static_cast<uint64_t>(first - entries_.begin()) + 1);
 }
 
 LogIndex Log::LastUpToTerm(Term term) const {
-  const auto after = std::partition_point(entries_.begin(), entries_.end(),
-                                          [term](const Entry& e) { return e.term <= term; });
+  const auto after =
+      std::partition_point(entries_.begin(), entries_.end(), [term](const Entry& e) { return e.term <= term; });
   return LogIndex(static_cast<uint64_t>(after - entries_.begin()));
 }
 

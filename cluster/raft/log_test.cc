@@ -11,7 +11,8 @@ namespace {
 Log LogOf(const std::vector<uint64_t>& terms, size_t payload_bytes = 0) {
   std::vector<Entry> entries;
   for (const uint64_t term : terms) {
-    entries.push_back({.term = Term(term), .index = LogIndex(entries.size() + 1),
+    entries.push_back({.term = Term(term),
+                       .index = LogIndex(entries.size() + 1),
                        .payload = Payload(std::string(payload_bytes, 'x'))});
   }
   return Log(std::move(entries));

@@ -2,8 +2,10 @@
 //
 // What a step asks its caller to do, in the order of the contract:
 //
-//   1. persist: hand `persist` to the disk, in order of `sequence`; say so with a Persisted event once it is durable.
-//   2. send: `send` may leave at once. What promises something (a vote, an acknowledgement, a request for votes) is
+//   1. persist: hand `persist` to the disk, in order of `sequence`; say so with a Persisted event once it is
+//   durable.
+//   2. send: `send` may leave at once. What promises something (a vote, an acknowledgement, a request for
+//   votes) is
 //      held back by the core until the Persisted event that covers it, so the caller cannot send it too early.
 //   3. apply: `apply`, in order, each entry once per life of the node; then an Applied event.
 //

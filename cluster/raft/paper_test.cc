@@ -14,9 +14,8 @@ using testing::IsEmpty;
 
 template <typename Body>
 int CountInFlight(const TestCluster& cluster) {
-  return static_cast<int>(std::count_if(cluster.network().begin(), cluster.network().end(), [](const Message& m) {
-    return std::holds_alternative<Body>(m.body);
-  }));
+  return static_cast<int>(std::count_if(cluster.network().begin(), cluster.network().end(),
+                                        [](const Message& m) { return std::holds_alternative<Body>(m.body); }));
 }
 
 TEST(Raft_5_1_Terms, AnOlderTermIsRefusedAndItsSenderStepsDown) {
@@ -93,7 +92,9 @@ TEST(Raft_5_2_Election, ACandidateFollowsTheLeaderOfItsTerm) {
   cluster.DeliverOnce(2, 1);
   ASSERT_EQ(cluster.At(1).role(), Role::kCandidate);
   cluster.DropAll();
-  cluster.Inject({.from = NodeId(3), .to = NodeId(1), .term = cluster.At(1).term(),
+  cluster.Inject({.from = NodeId(3),
+                  .to = NodeId(1),
+                  .term = cluster.At(1).term(),
                   .body = Heartbeat{.round = 1, .commit = {}, .election_timeout_ns = 1}});
   cluster.DeliverOnce(3, 1);
   EXPECT_EQ(cluster.At(1).role(), Role::kFollower);
@@ -173,9 +174,9 @@ TEST(Raft_5_4_1_ElectionRestriction, ACandidateWithAnOlderLogIsNotElected) {
   EXPECT_EQ(cluster.At(1).log().LastUpToTerm(Term(1)), LogIndex(1)) << "its uncommitted tail has gone";
 }
 
-// Raft figure 8: (a) node 1 leads term 2 and stores index 2 on nodes 1 and 2; (b) node 5 leads term 3 with an entry
-// of its own there; (c) node 1 leads term 4 and spreads its old entry to a majority. It must not count as committed,
-// because (d) node 5 can still overwrite it.
+// Raft figure 8: (a) node 1 leads term 2 and stores index 2 on nodes 1 and 2; (b) node 5 leads term 3 with an
+// entry of its own there; (c) node 1 leads term 4 and spreads its old entry to a majority. It must not count as
+// committed, because (d) node 5 can still overwrite it.
 TEST(Raft_5_4_2_OlderTerms, AnEntryOfAnOlderTermIsNotCommittedByCounting) {
   Options options;
   options.append_max_entries = 1;

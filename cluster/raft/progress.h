@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a leader knows of one follower's log, and how much it may send it now. Two modes (dissertation section
-// 10.2.1): while the place where the logs agree is unknown, one append at a time probes for it; then appends are
-// pipelined, each sent as if those before it had arrived, up to a bound in messages and in bytes.
+// 10.2.1): while the place where the logs agree is unknown, one append at a time probes for it; then appends
+// are pipelined, each sent as if those before it had arrived, up to a bound in messages and in bytes.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_PROGRESS_H_
 #define HEDGEROW_CLUSTER_RAFT_PROGRESS_H_

@@ -56,7 +56,8 @@ void Raft::On(Context& context, const Tick&) {
 
 void Raft::On(Context& context, const Receive& receive) {
   const Message& message = receive.message;
-  if (message.to != options_.self || message.from == options_.self || MemberOf(message.from) == kNoMember) return;
+  if (message.to != options_.self || message.from == options_.self || MemberOf(message.from) == kNoMember)
+    return;
   if (!AdoptTerm(context, message)) return;
   std::visit([this, &context, &message](const auto& body) { Handle(context, message, body); }, message.body);
 }
@@ -195,8 +196,8 @@ void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) 
 
 uint64_t Raft::election_timeout_ns() const {
   const uint64_t timeout_ns = std::max(leader_timeout_ns_, round_trips_.ElectionTimeout_ns(options_, self_));
-  // Elections that fail twice in a row say that the estimate is too short. Three doublings bridge a floor of 20 ms
-  // to round trips of 100 ms; more would only delay the recovery from a long partition.
+  // Elections that fail twice in a row say that the estimate is too short. Three doublings bridge a floor of 20
+  // ms to round trips of 100 ms; more would only delay the recovery from a long partition.
   const uint32_t doublings = std::min(failed_elections_ / 2, uint32_t{3});
   return std::min(timeout_ns << doublings, options_.election_cap_ns);
 }

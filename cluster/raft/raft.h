@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The Raft core: one node's part of the protocol as a function of events. It includes no socket, thread, clock or
-// disk; the loop around it (cluster/node, or the simulator) feeds events and carries out outputs in the order that
-// outputs.h states. "Raft section n" is Ongaro and Ousterhout, In Search of an Understandable Consensus Algorithm
-// (extended version); "dissertation section n" is Ongaro, Consensus: Bridging Theory and Practice.
+// The Raft core: one node's part of the protocol as a function of events. It includes no socket, thread, clock
+// or disk; the loop around it (cluster/node, or the simulator) feeds events and carries out outputs in the
+// order that outputs.h states. "Raft section n" is Ongaro and Ousterhout, In Search of an Understandable
+// Consensus Algorithm (extended version); "dissertation section n" is Ongaro, Consensus: Bridging Theory and
+// Practice.
 //
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
 // raft_reads.cc.
@@ -103,7 +104,8 @@ class Raft {
   void Handle(Context& context, const Message& message, const AppendRequest& request);
   void Handle(Context& context, const Message& message, const Heartbeat& heartbeat);
   LogIndex StoreEntries(Context& context, const AppendRequest& request);
-  void RefuseAppend(Context& context, const Message& message, const AppendRequest& request, hr_raft_verdict why);
+  void RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
+                    hr_raft_verdict why);
 
   // raft_leader.cc
   void On(Context& context, const Propose& propose);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), and the two ways a leader asks for
-// one: transfer (dissertation section 3.10) and resignation.
+// Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), and the two ways a leader asks
+// for one: transfer (dissertation section 3.10) and resignation.
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
 #include "cluster/raft/seeded_bugs.h"
@@ -32,8 +32,8 @@ void Raft::StartPreVote(Context& context) {
   CountVote(context, self_);
 }
 
-// Raft section 5.2. Nobody is asked, and the own vote does not count, before both are durable: a node that forgets
-// that it voted for itself could vote again in this term.
+// Raft section 5.2. Nobody is asked, and the own vote does not count, before both are durable: a node that
+// forgets that it voted for itself could vote again in this term.
 void Raft::StartElection(Context& context) {
   term_ = term_.Next();
   voted_for_ = options_.self;

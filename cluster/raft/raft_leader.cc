@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Leading: replication and commitment (Raft section 5.3 and 5.4), heartbeat rounds, the check that a majority still
-// listens (dissertation section 6.2), and leadership transfer (dissertation section 3.10).
+// Leading: replication and commitment (Raft section 5.3 and 5.4), heartbeat rounds, the check that a majority
+// still listens (dissertation section 6.2), and leadership transfer (dissertation section 3.10).
 #include <algorithm>
 
 #include "cluster/raft/check.h"
@@ -53,11 +53,11 @@ void Raft::Replicate(Context& context, size_t member) {
   if (member == self_) return;
   Progress& progress = progress_[member];
   while (progress.MaySend(options_)) {
-    AppendRequest request{.prev_index = progress.next().Previous(),
-                          .prev_term = log_.TermAt(progress.next().Previous()),
-                          .commit = commit_,
-                          .entries = log_.Slice(progress.next(), options_.append_max_entries,
-                                                options_.append_max_bytes)};
+    AppendRequest request{
+        .prev_index = progress.next().Previous(),
+        .prev_term = log_.TermAt(progress.next().Previous()),
+        .commit = commit_,
+        .entries = log_.Slice(progress.next(), options_.append_max_entries, options_.append_max_bytes)};
     if (request.entries.empty() && !progress.probing()) return;
     size_t bytes = 0;
     for (const Entry& entry : request.entries) bytes += CostBytes(entry);
@@ -88,7 +88,8 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
 
 void Raft::MaybeCommit(Context& context) {
   Reached reached{};
-  for (size_t member = 0; member < progress_.size(); ++member) reached[member] = progress_[member].match().value();
+  for (size_t member = 0; member < progress_.size(); ++member)
+    reached[member] = progress_[member].match().value();
   // The leader counts itself like anyone else: only with what its own disk holds.
   reached[self_] = durable_index_.value();
   const LogIndex index(QuorumValue(reached));
@@ -102,8 +103,10 @@ void Raft::MaybeCommit(Context& context) {
 void Raft::StartHeartbeatRound(Context& context) {
   ++round_;
   heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
-  // Dissertation section 6.4 step 1: before an entry of its own term is committed, a leader does not know what is.
-  if (commit_ >= term_start_ || SeededBug(Bug::kReadBeforeOwnTermCommit)) led_reads_.StartRound(round_, commit_);
+  // Dissertation section 6.4 step 1: before an entry of its own term is committed, a leader does not know what
+  // is.
+  if (commit_ >= term_start_ || SeededBug(Bug::kReadBeforeOwnTermCommit))
+    led_reads_.StartRound(round_, commit_);
   for (const NodeId peer : options_.voters) {
     if (peer == options_.self) continue;
     Send(context, peer,

@@ -38,8 +38,8 @@ void Raft::Handle(Context& context, const Message& message, const ReadIndexReque
   LeadReads(context);
 }
 
-// A round for reads that wait, unless one for earlier reads is under way: then they share the next. A round that is
-// lost is followed by the next heartbeat's.
+// A round for reads that wait, unless one for earlier reads is under way: then they share the next. A round
+// that is lost is followed by the next heartbeat's.
 void Raft::LeadReads(Context& context) {
   const bool own_term_committed = commit_ >= term_start_ || SeededBug(Bug::kReadBeforeOwnTermCommit);
   if (led_reads_.waiting() && !led_reads_.confirming() && own_term_committed) StartHeartbeatRound(context);
@@ -62,7 +62,8 @@ void Raft::ConfirmReads(Context& context) {
 // AdoptTerm has made sure that the term is ours; the question was to this leader, or it is forgotten.
 void Raft::Handle(Context& context, const Message& message, const ReadIndexReply& reply) {
   if (role_ != Role::kFollower || message.from != leader_) return;
-  for (const LocalRead& read : asked_reads_.TakeAnswered(reply.id)) AnswerWhenApplied(context, read, reply.index);
+  for (const LocalRead& read : asked_reads_.TakeAnswered(reply.id))
+    AnswerWhenApplied(context, read, reply.index);
   // The leader has committed this much; what we know to be equal to its log need not wait for a heartbeat.
   AdvanceCommit(context, std::min(reply.index, verified_));
   if (!asked_reads_.asking()) AskLeader(context);
@@ -70,7 +71,8 @@ void Raft::Handle(Context& context, const Message& message, const ReadIndexReply
 
 void Raft::LeaderChangedForReads(Context& context) {
   if (role_ == Role::kLeader) {
-    for (const LocalRead& read : asked_reads_.TakeAll()) led_reads_.Add({.origin = {}, .local = read, .id = {}});
+    for (const LocalRead& read : asked_reads_.TakeAll())
+      led_reads_.Add({.origin = {}, .local = read, .id = {}});
     return;
   }
   for (const LocalRead& read : led_reads_.TakeLocal()) asked_reads_.Add(read);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads that do not go through the log: ReadIndex, dissertation section 6.4, with the rules of R8. At the leader a
-// read waits for a heartbeat round that began after it came; at a follower it waits for the leader's answer to a
-// question that was asked after it came. Reads that come while a round or question is under way share the next.
+// Reads that do not go through the log: ReadIndex, dissertation section 6.4, with the rules of R8. At the
+// leader a read waits for a heartbeat round that began after it came; at a follower it waits for the leader's
+// answer to a question that was asked after it came. Reads that come while a round or question is under way
+// share the next.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_READS_H_
 #define HEDGEROW_CLUSTER_RAFT_READS_H_

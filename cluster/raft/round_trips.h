@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Smoothed round trips to the peers, and the election timeout that follows from them. Raft section 5.6 asks that
-// the broadcast time be an order of magnitude below the election timeout; a fixed figure is either slow on a fast
-// network or unstable on a slow one.
+// Smoothed round trips to the peers, and the election timeout that follows from them. Raft section 5.6 asks
+// that the broadcast time be an order of magnitude below the election timeout; a fixed figure is either slow on
+// a fast network or unstable on a slow one.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_ROUND_TRIPS_H_
 #define HEDGEROW_CLUSTER_RAFT_ROUND_TRIPS_H_

@@ -70,7 +70,8 @@ Script::Script() {
   commands_["isolate"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Isolate(ids[0]); });
   commands_["heal"] = OnNodes(0, [](TestCluster& cluster, const Ids&) { cluster.Heal(); });
   commands_["elect"] = [this](const Words& words) {
-    const absl::Status status = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Elect(ids[0]); })(words);
+    const absl::Status status =
+        OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Elect(ids[0]); })(words);
     lines_.clear();  // election.txt tells how it goes
     return status;
   };
@@ -200,14 +201,16 @@ absl::Status Script::Transfer(const Words& words) {
 // resign LEADER TERM SUCCESSOR...: every successor gets the hint, with its rank.
 absl::Status Script::Resign(const Words& words) {
   uint64_t term = 0;
-  if (words.size() < 4 || !absl::SimpleAtoi(words[2], &term)) return Expected("resign LEADER TERM SUCCESSOR...");
+  if (words.size() < 4 || !absl::SimpleAtoi(words[2], &term))
+    return Expected("resign LEADER TERM SUCCESSOR...");
   const auto leader = Node(words[1]);
   if (!leader.ok()) return leader.status();
   for (size_t i = 3; i < words.size(); ++i) {
     const auto id = Node(words[i]);
     if (!id.ok()) return id.status();
-    cluster_->Step(*id, LeaderResigns{.leader = NodeId(*leader), .term = Term(term),
-                                      .rank = static_cast<uint32_t>(i - 3)});
+    cluster_->Step(
+        *id,
+        LeaderResigns{.leader = NodeId(*leader), .term = Term(term), .rank = static_cast<uint32_t>(i - 3)});
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Golden scripts: a text of commands, each followed by what came of it, indented. Running a script gives the same
-// text with the outcomes of today. testdata/README.md lists the commands.
+// Golden scripts: a text of commands, each followed by what came of it, indented. Running a script gives the
+// same text with the outcomes of today. testdata/README.md lists the commands.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_SCRIPT_H_
 #define HEDGEROW_CLUSTER_RAFT_SCRIPT_H_

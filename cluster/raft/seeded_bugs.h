@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Known mistakes, planted so that the simulator can prove that it finds them. They exist only in objects compiled
-// with HEDGEROW_SEEDED_BUGS, which are linked into the simulator and its tests; in everything else SeededBug() is
-// the constant false and the compiler removes what depends on it.
+// Known mistakes, planted so that the simulator can prove that it finds them. They exist only in objects
+// compiled with HEDGEROW_SEEDED_BUGS, which are linked into the simulator and its tests; in everything else
+// SeededBug() is the constant false and the compiler removes what depends on it.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_SEEDED_BUGS_H_
 #define HEDGEROW_CLUSTER_RAFT_SEEDED_BUGS_H_

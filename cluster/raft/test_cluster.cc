@@ -28,7 +28,8 @@ void TestCluster::Start(NodeId id) {
   options.self = id;
   Node& node = nodes_.at(id);
   node.applied.clear();
-  // With 0 as every draw, a wait is exactly the election timeout. Read ids need distinct lives: time gives them.
+  // With 0 as every draw, a wait is exactly the election timeout. Read ids need distinct lives: time gives
+  // them.
   node.raft = std::make_unique<Raft>(options, node.disk, now_ns_, now_ns_ << 8 | id.value());
   checker_.Started(*node.raft, id);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A whole cluster in one hand: nothing moves unless the test says so. Time, delivery, disks and crashes are steps
-// of the test; the invariants are checked after each. Used by the golden scripts and the section tests. Random
-// faults are the simulator's business (cluster/sim).
+// A whole cluster in one hand: nothing moves unless the test says so. Time, delivery, disks and crashes are
+// steps of the test; the invariants are checked after each. Used by the golden scripts and the section tests.
+// Random faults are the simulator's business (cluster/sim).
 
 #ifndef HEDGEROW_CLUSTER_RAFT_TEST_CLUSTER_H_
 #define HEDGEROW_CLUSTER_RAFT_TEST_CLUSTER_H_

@@ -19,18 +19,18 @@ INSTANTIATE_TEST_SUITE_P(Bugs, PlantedBug, testing::ValuesIn(kBugs),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(PlantedBug, IsFound) {
-  const SeedTotals totals = RunSeeds({.first = 1,
-                                      .count = 1000,
-                                      .seconds = 30,
-                                      .threads = std::max(1u, std::thread::hardware_concurrency()),
-                                      .stop_at_violation = true,
-                                      .bug = GetParam().bug},
-                                     [](const Report& report) {
-                                       if (report.violation.empty()) return;
-                                       printf("seed %llu after %.3f s: %s\n",
-                                              static_cast<unsigned long long>(report.seed), report.seconds,
-                                              report.violation.c_str());
-                                     });
+  const SeedTotals totals =
+      RunSeeds({.first = 1,
+                .count = 1000,
+                .seconds = 30,
+                .threads = std::max(1u, std::thread::hardware_concurrency()),
+                .stop_at_violation = true,
+                .bug = GetParam().bug},
+               [](const Report& report) {
+                 if (report.violation.empty()) return;
+                 printf("seed %llu after %.3f s: %s\n", static_cast<unsigned long long>(report.seed),
+                        report.seconds, report.violation.c_str());
+               });
   EXPECT_GT(totals.violations, 0u) << GetParam().name << " was not found by " << totals.runs << " seeds";
 }
 

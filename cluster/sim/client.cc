@@ -67,8 +67,8 @@ void Client::Begin() {
 Client::Kind Client::DrawKind() {
   if (windowed_) return world_.random.Chance(700'000) ? Kind::kIncrement : Kind::kReadCounter;
   if (session_ == 0) return Kind::kOpen;
-  return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kPut, Kind::kReadRegister,
-                             Kind::kReplace, Kind::kReadReplaced, Kind::kTransfer});
+  return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kPut,
+                             Kind::kReadRegister, Kind::kReplace, Kind::kReadReplaced, Kind::kTransfer});
 }
 
 void Client::Prepare(Operation& operation) {
@@ -92,8 +92,7 @@ void Client::Prepare(Operation& operation) {
       break;
     case Kind::kPut:
       operation.key = "register" + number;
-      command.operations = {
-          Make(kv::OperationKind::kPut, operation.key, std::to_string(operation.value), 0)};
+      command.operations = {Make(kv::OperationKind::kPut, operation.key, std::to_string(operation.value), 0)};
       operation.record = world_.history.InvokeRegister(operation.key, now_ns, true, operation.value);
       break;
     case Kind::kReadRegister:
@@ -205,7 +204,8 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
         SessionLost(operation);
         return;
       case kv::ResultCode::kBelowLowest:
-        world_.Fail("client ", address_, " was told that it had the answer to request ", id, ", which it had not");
+        world_.Fail("client ", address_, " was told that it had the answer to request ", id,
+                    ", which it had not");
         return;
       case kv::ResultCode::kNotANumber:
         world_.Fail("client ", address_, ": an increment found no number");

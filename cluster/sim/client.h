@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated client: sends each request to one node, perhaps a copy to another (as the proxy would), again when no
-// answer comes, and gives up in the end; what it saw goes into the history. With a session it writes exactly once;
-// a windowed client has none and is bound to the window's terms.
+// A simulated client: sends each request to one node, perhaps a copy to another (as the proxy would), again
+// when no answer comes, and gives up in the end; what it saw goes into the history. With a session it writes
+// exactly once; a windowed client has none and is bound to the window's terms.
 
 #ifndef HEDGEROW_CLUSTER_SIM_CLIENT_H_
 #define HEDGEROW_CLUSTER_SIM_CLIENT_H_
@@ -27,7 +27,16 @@ class Client {
   void ArriveAnswer(const kv::Answer& answer);
 
  private:
-  enum class Kind : uint8_t { kOpen, kIncrement, kReadCounter, kPut, kReadRegister, kReplace, kReadReplaced, kTransfer };
+  enum class Kind : uint8_t {
+    kOpen,
+    kIncrement,
+    kReadCounter,
+    kPut,
+    kReadRegister,
+    kReplace,
+    kReadReplaced,
+    kTransfer
+  };
 
   struct Operation {
     Kind kind = Kind::kIncrement;
@@ -61,9 +70,9 @@ class Client {
   bool asleep_ = false;
   uint64_t next_request_ = 1;
   uint64_t next_value_ = 1;
-  std::map<uint64_t, Operation> operations_;       // without an answer, by request
-  std::map<uint64_t, kv::Result> answered_;        // to compare with what else comes
-  std::map<std::string, uint64_t> known_;          // what replaced keys were last seen to hold
+  std::map<uint64_t, Operation> operations_;  // without an answer, by request
+  std::map<uint64_t, kv::Result> answered_;   // to compare with what else comes
+  std::map<std::string, uint64_t> known_;     // what replaced keys were last seen to hold
 
   uint64_t session_ = 0;
   bool opening_ = false;

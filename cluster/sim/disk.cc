@@ -36,8 +36,8 @@ void Disk::FinishSync(size_t writes) {
 void Disk::Crash() {
   ++life_;
   syncing_ = false;
-  // The kernel had written some of it back, up to somewhere in the middle of a write: a torn tail. Checksums tell
-  // where the whole records end; outputs.h states the order within one write.
+  // The kernel had written some of it back, up to somewhere in the middle of a write: a torn tail. Checksums
+  // tell where the whole records end; outputs.h states the order within one write.
   const uint64_t kept = random_.Chance(500'000) ? 0 : random_.Below(unsynced_.size() + 1);
   for (uint64_t i = 0; i < kept; ++i) {
     Apply(unsynced_.front());

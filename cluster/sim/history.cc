@@ -9,9 +9,9 @@
 namespace hedgerow::sim {
 namespace {
 
-// Gibbons and Korach, Testing Shared Memories (SIAM J. Comput. 26, 1997), section 4.2: all operations on one value
-// form a zone. A forward zone is one in which some operation ended before another began: the value must have been
-// there in between. Otherwise there is an instant that lies in all of them, and the zone is backward.
+// Gibbons and Korach, Testing Shared Memories (SIAM J. Comput. 26, 1997), section 4.2: all operations on one
+// value form a zone. A forward zone is one in which some operation ended before another began: the value must
+// have been there in between. Otherwise there is an instant that lies in all of them, and the zone is backward.
 struct Zone {
   uint64_t first_end_ns = UINT64_MAX;
   uint64_t last_begin_ns = 0;
@@ -84,8 +84,9 @@ std::string CheckCounter(std::vector<CounterOperation> operations, int64_t final
       seen = std::max(seen, *by_end[ended].observed);
     }
     if (*operation.observed >= seen + (operation.increment ? 1 : 0)) continue;
-    return absl::StrCat(operation.increment ? "an increment" : "a stale read", " at ", operation.span.invoked_ns,
-                        " ns saw ", *operation.observed, " after ", seen, " had been seen");
+    return absl::StrCat(operation.increment ? "an increment" : "a stale read", " at ",
+                        operation.span.invoked_ns, " ns saw ", *operation.observed, " after ", seen,
+                        " had been seen");
   }
   return {};
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the clients saw, and whether a store that does one thing at a time could have shown it to them
-// (linearizability, Herlihy and Wing). Exact checks for the two kinds of keys whose values name the write that made
-// them: counters that only grow by one, and registers whose values are all different. An operation without an
-// answer stays open: it may take effect at any later time, or never.
+// (linearizability, Herlihy and Wing). Exact checks for the two kinds of keys whose values name the write that
+// made them: counters that only grow by one, and registers whose values are all different. An operation without
+// an answer stays open: it may take effect at any later time, or never.
 
 #ifndef HEDGEROW_CLUSTER_SIM_HISTORY_H_
 #define HEDGEROW_CLUSTER_SIM_HISTORY_H_

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hedgerow-sim: runs the simulated cluster. Exit status: 0 nothing was violated, 1 something was, 2 wrong usage. With
+// hedgerow-sim: runs the simulated cluster. Exit status: 0 nothing was violated, 1 something was, 2 wrong
+// usage. With
 // --bug it is the other way round: 0 if the planted mistake was found.
 #include <algorithm>
 #include <chrono>
@@ -40,17 +41,20 @@ int Trace(uint64_t seed, uint64_t seconds, Bug bug) {
 }
 
 void PrintViolation(const Report& report, const SeedRange& range, const std::string& bug) {
-  printf("seed %llu commit %s: VIOLATION after %.3f s: %s\n  %s\n  again: hedgerow-sim --seed %llu --seconds %llu%s%s\n",
-         static_cast<unsigned long long>(report.seed), HEDGEROW_COMMIT, report.seconds, report.violation.c_str(),
-         report.plan.c_str(), static_cast<unsigned long long>(report.seed),
-         static_cast<unsigned long long>(range.seconds), bug.empty() ? "" : " --bug ", bug.c_str());
+  printf(
+      "seed %llu commit %s: VIOLATION after %.3f s: %s\n  %s\n  again: hedgerow-sim --seed %llu --seconds "
+      "%llu%s%s\n",
+      static_cast<unsigned long long>(report.seed), HEDGEROW_COMMIT, report.seconds, report.violation.c_str(),
+      report.plan.c_str(), static_cast<unsigned long long>(report.seed),
+      static_cast<unsigned long long>(range.seconds), bug.empty() ? "" : " --bug ", bug.c_str());
   fflush(stdout);
 }
 
 int Main() {
   const std::string name = absl::GetFlag(FLAGS_bug);
   if (name == "list") {
-    for (const NamedBug& known : kBugs) printf("%.*s\n", static_cast<int>(known.name.size()), known.name.data());
+    for (const NamedBug& known : kBugs)
+      printf("%.*s\n", static_cast<int>(known.name.size()), known.name.data());
     return 0;
   }
   const std::optional<Bug> bug = name.empty() ? Bug::kNone : FindBug(name);
@@ -58,12 +62,13 @@ int Main() {
     fprintf(stderr, "no such bug: '%s'; --bug=list lists them\n", name.c_str());
     return 2;
   }
-  const SeedRange range{.first = absl::GetFlag(FLAGS_seed),
-                        .count = absl::GetFlag(FLAGS_seeds),
-                        .seconds = absl::GetFlag(FLAGS_seconds),
-                        .threads = static_cast<unsigned>(std::clamp<uint64_t>(absl::GetFlag(FLAGS_threads), 1, 64)),
-                        .stop_at_violation = *bug != Bug::kNone,
-                        .bug = *bug};
+  const SeedRange range{
+      .first = absl::GetFlag(FLAGS_seed),
+      .count = absl::GetFlag(FLAGS_seeds),
+      .seconds = absl::GetFlag(FLAGS_seconds),
+      .threads = static_cast<unsigned>(std::clamp<uint64_t>(absl::GetFlag(FLAGS_threads), 1, 64)),
+      .stop_at_violation = *bug != Bug::kNone,
+      .bug = *bug};
   if (absl::GetFlag(FLAGS_trace)) return Trace(range.first, range.seconds, *bug);
   printf("seeds %llu to %llu, %llu simulated seconds each, commit %s\n",
          static_cast<unsigned long long>(range.first),
@@ -74,13 +79,15 @@ int Main() {
     if (!report.violation.empty()) PrintViolation(report, range, name);
   });
   const double wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  printf("%llu runs, %llu violations; %llu operations, %llu answered; %llu entries committed; %llu elections, %llu "
-         "crashes\n%.0f simulated seconds in %.1f s: %.0f simulated seconds per second on %u threads\n",
-         static_cast<unsigned long long>(totals.runs), static_cast<unsigned long long>(totals.violations),
-         static_cast<unsigned long long>(totals.operations), static_cast<unsigned long long>(totals.answers),
-         static_cast<unsigned long long>(totals.committed), static_cast<unsigned long long>(totals.elections),
-         static_cast<unsigned long long>(totals.crashes), totals.seconds, wall_s, totals.seconds / wall_s,
-         range.threads);
+  printf(
+      "%llu runs, %llu violations; %llu operations, %llu answered; %llu entries committed; %llu elections, "
+      "%llu "
+      "crashes\n%.0f simulated seconds in %.1f s: %.0f simulated seconds per second on %u threads\n",
+      static_cast<unsigned long long>(totals.runs), static_cast<unsigned long long>(totals.violations),
+      static_cast<unsigned long long>(totals.operations), static_cast<unsigned long long>(totals.answers),
+      static_cast<unsigned long long>(totals.committed), static_cast<unsigned long long>(totals.elections),
+      static_cast<unsigned long long>(totals.crashes), totals.seconds, wall_s, totals.seconds / wall_s,
+      range.threads);
   const bool found = totals.violations > 0;
   if (*bug != Bug::kNone) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
   return found == (*bug != Bug::kNone) ? 0 : 1;
@@ -90,7 +97,8 @@ int Main() {
 }  // namespace hedgerow::sim
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("simulates a whole cluster in bad weather: hedgerow-sim --seed N [--seeds N] [--bug NAME]");
+  absl::SetProgramUsageMessage(
+      "simulates a whole cluster in bad weather: hedgerow-sim --seed N [--seeds N] [--bug NAME]");
   absl::ParseCommandLine(argc, argv);
   return hedgerow::sim::Main();
 }

@@ -40,8 +40,8 @@ FaultPlan DrawFaults(Random& random) {
   return plan;
 }
 
-// Elections without end: false alarms make several nodes stand at once, slow disks keep them standing, and votes of
-// one election arrive in the next but one.
+// Elections without end: false alarms make several nodes stand at once, slow disks keep them standing, and
+// votes of one election arrive in the next but one.
 void MakeElectionStorm(Random& random, Plan& plan) {
   plan.nodes = 3;
   plan.raft.election_floor_ns = 50 * kMillisecond;
@@ -61,8 +61,8 @@ void MakeElectionStorm(Random& random, Plan& plan) {
   plan.faults.transfers = random.Chance(300'000);
 }
 
-// Raft figure 8, again and again: leaders die within a few round trips of their election, so that logs end in entries
-// of many terms that only their leader holds, and one append carries one entry.
+// Raft figure 8, again and again: leaders die within a few round trips of their election, so that logs end in
+// entries of many terms that only their leader holds, and one append carries one entry.
 void MakeFigureEight(Random& random, Plan& plan) {
   plan.nodes = random.Pick<uint64_t>({3, 3, 5});
   plan.raft.append_max_entries = 1;

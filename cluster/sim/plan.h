@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one seed simulates: the size of the cluster, its options, the weather. Each seed draws only some kinds of
-// faults and their strength (swarm testing, Groce et al., ISSTA 2012): a run in which everything fails all the time
-// rarely gets far enough for the deeper faults.
+// What one seed simulates: the size of the cluster, its options, the weather. Each seed draws only some kinds
+// of faults and their strength (swarm testing, Groce et al., ISSTA 2012): a run in which everything fails all
+// the time rarely gets far enough for the deeper faults.
 
 #ifndef HEDGEROW_CLUSTER_SIM_PLAN_H_
 #define HEDGEROW_CLUSTER_SIM_PLAN_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The simulator's only source of chance: xoshiro256** seeded by splitmix64 (Blackman and Vigna), the same on every
-// platform, unlike the distributions of the standard library.
+// The simulator's only source of chance: xoshiro256** seeded by splitmix64 (Blackman and Vigna), the same on
+// every platform, unlike the distributions of the standard library.
 
 #ifndef HEDGEROW_CLUSTER_SIM_RANDOM_H_
 #define HEDGEROW_CLUSTER_SIM_RANDOM_H_

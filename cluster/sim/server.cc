@@ -84,7 +84,8 @@ void Server::ArriveFromPeer(raft::Message message) {
   Arrive([this, message = std::move(message)](uint64_t arrived_ns) {
     if (const auto* reply = std::get_if<raft::HeartbeatReply>(&message.body)) {
       const uint64_t sent_ns = heartbeat_sent_ns_[reply->round % heartbeat_sent_ns_.size()];
-      if (sent_ns < arrived_ns) Feed(raft::RoundTrip{.peer = message.from, .duration_ns = arrived_ns - sent_ns});
+      if (sent_ns < arrived_ns)
+        Feed(raft::RoundTrip{.peer = message.from, .duration_ns = arrived_ns - sent_ns});
     }
     Feed(raft::Receive{.message = message});
   });
@@ -171,7 +172,8 @@ void Server::Apply(const std::vector<raft::Entry>& entries) {
     if (world_.fingerprints.size() < entry.index.value()) {
       world_.fingerprints.push_back(life_->state.fingerprint());
     } else if (world_.fingerprints[entry.index.value() - 1] != life_->state.fingerprint()) {
-      world_.Fail("node ", id_.value(), " has another state after entry ", entry.index.value(), " than the first had");
+      world_.Fail("node ", id_.value(), " has another state after entry ", entry.index.value(),
+                  " than the first had");
     }
   }
   todo_.push_back(raft::Applied{.index = entries.back().index});
@@ -200,12 +202,11 @@ void Server::Act(kv::Forward& forward) {
 
 void Server::Act(kv::ProposeCommand& propose) {
   propose.command.elapsed_ns = life_->clock.Elapsed_ns(ClockOfStamps_ns());
-  Feed(raft::Propose{.proposals = {{.tag = propose.tag, .payload = raft::Payload(kv::Encode(propose.command))}}});
+  Feed(raft::Propose{
+      .proposals = {{.tag = propose.tag, .payload = raft::Payload(kv::Encode(propose.command))}}});
 }
 
-void Server::Act(kv::StartRead& read) {
-  Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns});
-}
+void Server::Act(kv::StartRead& read) { Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns}); }
 
 uint64_t Server::ClockOfStamps_ns() const {
   const uint64_t now_ns = world_.time.now_ns();
@@ -214,8 +215,8 @@ uint64_t Server::ClockOfStamps_ns() const {
 
 void Server::Rearm() {
   if (!up() || busy_) return;
-  const uint64_t due_ns = std::max(world_.time.now_ns(),
-                                   std::min(life_->raft.next_deadline_ns(), life_->desk.next_deadline_ns()));
+  const uint64_t due_ns =
+      std::max(world_.time.now_ns(), std::min(life_->raft.next_deadline_ns(), life_->desk.next_deadline_ns()));
   if (due_ns >= armed_ns_) return;
   armed_ns_ = due_ns;
   world_.time.At(due_ns, [this, life = lives_] { Wake(life); });

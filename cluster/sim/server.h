@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node: the real core, state machine and desk around a simulated disk, network and clock. What it does
-// with the core's outputs is what cluster/node must do.
+// A simulated node: the real core, state machine and desk around a simulated disk, network and clock. What it
+// does with the core's outputs is what cluster/node must do.
 
 #ifndef HEDGEROW_CLUSTER_SIM_SERVER_H_
 #define HEDGEROW_CLUSTER_SIM_SERVER_H_
@@ -38,7 +38,8 @@ class Server {
   void Resume();
   void JumpClock(int64_t by_ns) { wall_offset_ns_ += by_ns; }
 
-  // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its socket.
+  // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its
+  // socket.
   void ArriveFromPeer(raft::Message message);
   void ArriveRequest(kv::Request request);
   // From its own host: transfer, resignation.

@@ -21,8 +21,8 @@ World::~World() = default;
 
 namespace {
 
-// After the weather: long enough for the last client to give up, and for ghosts of its packets to come; and then as
-// long as the slowest node needs, within reason.
+// After the weather: long enough for the last client to give up, and for ghosts of its packets to come; and
+// then as long as the slowest node needs, within reason.
 constexpr uint64_t kSettleMin_ns = 6 * kSecond;
 constexpr uint64_t kSettleMax_ns = 60 * kSecond;
 
@@ -75,8 +75,8 @@ std::string Unrest(const World& world) {
   if (leader == nullptr) return "there is no leader";
   for (const auto& server : world.servers) {
     if (server->raft().applied() == leader->raft().log().last_index()) continue;
-    return absl::StrCat("node ", server->id().value(), " has applied ", server->raft().applied().value(), " of ",
-                        leader->raft().log().last_index().value(), " entries");
+    return absl::StrCat("node ", server->id().value(), " has applied ", server->raft().applied().value(),
+                        " of ", leader->raft().log().last_index().value(), " entries");
   }
   return {};
 }
@@ -90,7 +90,8 @@ int64_t NumberAt(const kv::StateMachine& state, const std::string& key) {
 
 void CheckHistory(World& world) {
   const kv::StateMachine& state = world.servers[0]->state();
-  const std::string why = world.history.Check([&state](const std::string& key) { return NumberAt(state, key); });
+  const std::string why =
+      world.history.Check([&state](const std::string& key) { return NumberAt(state, key); });
   if (!why.empty()) world.Fail(why);
   for (uint64_t i = 0; i < world.plan.clients.keys; ++i) {
     const std::string number = std::to_string(i);

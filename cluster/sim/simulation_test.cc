@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cluster in bad weather. A seed that fails is replayed with `hedgerow-sim --seed N --trace`, and once understood
-// it joins kRegressions.
+// The cluster in bad weather. A seed that fails is replayed with `hedgerow-sim --seed N --trace`, and once
+// understood it joins kRegressions.
 #include "cluster/sim/simulation.h"
 
 #include <chrono>

@@ -92,8 +92,8 @@ void Weather::Partition(uint64_t duration_ns) {
 void Weather::OneWay(uint64_t duration_ns) {
   const uint64_t node = Target().id().value();
   const bool deaf = world_.random.Chance(500'000);
-  world_.Trace("node ", node, deaf ? " hears nobody for " : " is heard by nobody for ", duration_ns / kMillisecond,
-               " ms");
+  world_.Trace("node ", node, deaf ? " hears nobody for " : " is heard by nobody for ",
+               duration_ns / kMillisecond, " ms");
   for (uint64_t other = 1; other <= world_.plan.nodes; ++other) {
     if (other == node || world_.random.Chance(200'000)) continue;
     CutFor(deaf ? other : node, deaf ? node : other, duration_ns);

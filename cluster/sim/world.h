@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything one simulation consists of. Servers, clients and weather hold a reference to it and find each other
-// through it; simulation.cc owns it and runs it.
+// Everything one simulation consists of. Servers, clients and weather hold a reference to it and find each
+// other through it; simulation.cc owns it and runs it.
 
 #ifndef HEDGEROW_CLUSTER_SIM_WORLD_H_
 #define HEDGEROW_CLUSTER_SIM_WORLD_H_
