@@ -114,9 +114,10 @@ std::string Describe(const Plan& plan) {
       plan.nodes, " nodes, election floor ", plan.raft.election_floor_ns / kMillisecond, " ms, appends of ",
       plan.raft.append_max_entries, ", network ", plan.network.delay_max_ns / kMicrosecond, " us, drop ",
       plan.network.drop_ppm, " ppm, late ", plan.network.late_ppm, " ppm up to ",
-      plan.network.late_max_ns / kMillisecond, " ms, sync ", plan.disk.sync_max_ns / kMicrosecond,
-      " us, sessions ", plan.sessions.timeout_ns / kSecond, " s; a fault every ",
-      faults.mean_interval_ns / kMillisecond, " ms for up to ", faults.duration_max_ns / kMillisecond, " ms:");
+      plan.network.late_max_ns / kMillisecond, " ms, late votes ", plan.network.late_votes_ppm, " ppm, sync ",
+      plan.disk.sync_max_ns / kMicrosecond, " us, sessions ", plan.sessions.timeout_ns / kSecond,
+      " s; a fault every ", faults.mean_interval_ns / kMillisecond, " ms for up to ",
+      faults.duration_max_ns / kMillisecond, " ms:");
   const auto add = [&text](bool on, const char* name) {
     if (on) absl::StrAppend(&text, " ", name);
   };

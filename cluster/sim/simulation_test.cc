@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cluster in bad weather. A seed that fails is replayed with `hedgerow-sim --seed N --trace`, and once
-// understood it joins kRegressions.
+// The cluster in bad weather. A seed that fails is replayed with `hedgerow-sim --seed N --trace`. A seed means the
+// same run only as long as nothing draws other numbers, so what it showed becomes a golden script or a test of the
+// core.
 #include "cluster/sim/simulation.h"
 
 #include <chrono>
