@@ -4,6 +4,7 @@
 #include "cluster/sim/bugs.h"
 
 #include <cstdio>
+#include <ostream>
 #include <string>
 #include <thread>
 
@@ -12,6 +13,10 @@
 #include "cluster/sim/seeds.h"
 
 namespace hedgerow::sim {
+
+// Part of the test's name in ctest: its bytes would differ from run to run.
+void PrintTo(const NamedBug& bug, std::ostream* out) { *out << bug.name; }
+
 namespace {
 
 class PlantedBug : public testing::TestWithParam<NamedBug> {};
