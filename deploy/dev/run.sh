@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# `./dev demo`, `./dev bench NAME`, `./dev lab` and `./dev vm`: make the machine ready, then hand over to the Python
+# `./dev demo`, `./dev bench NAME`, `./dev lab`, `./dev vm` and `./dev sim`: make the machine ready, then hand over to the Python
 # program that does the work, which talks to the terminal by itself.
 
 # ready_to_run WHAT: packages, a kernel that can do it, and the release build.
@@ -62,6 +62,13 @@ cmd_lab() {
   require_root lab
   ensure_packages run server
   "$PYTHON" -m deploy.lab "$@"
+}
+
+# No root: nothing but the processor is used.
+cmd_sim() {
+  ensure_packages build
+  build_preset release
+  build/release/bin/hedgerow-sim "$@"
 }
 
 # Needs no root once everything is installed: the machines have their own.
