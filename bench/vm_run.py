@@ -4,12 +4,13 @@
 Figures from there are a model: one emulated CPU, a nanosecond per instruction, no caches. They repeat exactly.
 """
 
+import json
 import shutil
 import sys
 import tempfile
 from pathlib import Path
 
-from bench.manifest import ROOT, build_dir
+from bench.manifest import ROOT, build_dir, commit
 from deploy.vm import image, kernels, machine
 
 SERIES = tuple(kernels.SUITES)
@@ -33,4 +34,8 @@ def run(series: str, module: str, arguments: list[str], name: str) -> Path | Non
         return None
     if outcome.status == machine.NO_END:
         print(f"bench: {outcome.why_not()}", file=sys.stderr)
+    if (summary := folder / "summary.json").exists():
+        content = json.loads(summary.read_text(encoding="ascii"))
+        content["manifest"].update(commit())  # the machine has no git
+        summary.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")
     return folder if outcome.status == 0 else None
