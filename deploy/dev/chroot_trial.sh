@@ -68,6 +68,8 @@ make_root() {
 inside() {
   local root=$1 archives=$2
   shift 2
+  # Tests make mount namespaces, and only a mount point can be made private: the folder becomes one.
+  mount --rbind "$root" "$root"
   mount --rbind /sys "$root/sys"
   mount --rbind /dev "$root/dev"
   # Pins made by the trial go with it.
