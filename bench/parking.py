@@ -96,18 +96,23 @@ def laps_of(status: dict) -> int:
 
 
 def highest_without_loss(rig: Rig, proxy: product.Product) -> dict:
-    """Climbs until requests are lost or the generator itself cannot keep its times; the last good trial."""
+    """Climbs until requests are lost or the generator itself cannot keep its times; the last good trial. Where already
+    the first rate is too high, it steps down to one that is not."""
     rate, failures, best = float(_CLIMB_FROM), 0, None
-    while failures < _FAILURES_TO_STOP and rate < 2_000_000:
+    while rate < 2_000_000:
         trial = measure_at(rig, proxy, round(rate), _TRIAL_S)
-        kept_up = trial["achieved_rate"] > 0.98 * trial["rate"]
-        if trial["lost"] == 0 and kept_up:
+        if trial["lost"] == 0 and trial["achieved_rate"] > 0.98 * trial["rate"]:
             best, failures = trial, 0
             rate *= _CLIMB
-        else:
-            failures += 1
-    if best is None:
-        raise RuntimeError(f"requests are lost even at {_CLIMB_FROM}/s")
+            continue
+        failures += 1
+        if failures < _FAILURES_TO_STOP:
+            continue
+        if best is not None:
+            return best
+        rate, failures = rate / _CLIMB, 0
+        if rate < min(RATES.values()):
+            raise RuntimeError(f"requests are lost even at {rate:.0f}/s")
     return best
 
 
@@ -172,8 +177,8 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
     cells: dict[tuple[str, str], list[dict]] = {}
     with bpf_stats.enabled():
         for round_number in range(1, arguments.rounds + 1):
-            shift = round_number % len(MODES)
-            for mode in MODES[shift:] + MODES[:shift]:
+            shift = round_number % len(arguments.modes)
+            for mode in arguments.modes[shift:] + arguments.modes[:shift]:
                 for variant, run in one_round(rig, mode, arguments).items():
                     config = {"mode": mode, "service": rig.service(mode), **product.ENGINES.get(mode, {}),
                               "rate": RATES.get(variant, variant)}
@@ -186,7 +191,8 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
                     print(f"round {round_number}/{arguments.rounds} {mode:9} {run['rate']:7.0f}/s  splitter "
                           f"{splitter:5.0f} ns  {run['laps_per_second']:6.0f} laps/s  {run['cpu_us_per_request']:6.1f} "
                           f"us CPU a request  lost {run['lost']}", flush=True)
-    return [row_of(mode, variant, cells[mode, variant]) for variant in (*RATES, HIGHEST) for mode in MODES]
+    return [row_of(mode, variant, cells[mode, variant]) for variant in (*RATES, HIGHEST)
+            for mode in arguments.modes]
 
 
 def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, dict]:
@@ -206,6 +212,7 @@ def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, d
 
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
     parser.add_argument("--seconds", type=float, default=8.0, help="length of the runs at a fixed rate")
     return parser.parse_args(argv)
 
