@@ -32,6 +32,9 @@ def run(series: str, module: str, arguments: list[str], name: str) -> Path | Non
     except kernels.Unavailable as why:
         print(f"bench: SKIPPED: {why}", file=sys.stderr)
         return None
+    except kernels.Broken as why:
+        print(f"bench: {why}", file=sys.stderr)
+        return None
     if outcome.status == machine.NO_END:
         print(f"bench: {outcome.why_not()}", file=sys.stderr)
     if (summary := folder / "summary.json").exists():

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from deploy.vm import image, kernels, lane, machine
-from deploy.vm.kernels import Unavailable
+from deploy.vm.kernels import Broken, Unavailable
 
 _SKIPPED = 77  # as automake and meson have it: not run, for a reason that is no fault
 
@@ -123,6 +123,9 @@ def main(argv: list[str]) -> int:
     except Unavailable as why:
         print(f"vm: SKIPPED: {why}", file=sys.stderr)
         return _SKIPPED
+    except Broken as why:
+        print(f"vm: {why}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-from deploy.vm.kernels import Kernel, Unavailable, cache_folder
+from deploy.vm.kernels import Broken, Kernel, cache_folder
 
 PROJECT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).parent / "parts"
@@ -111,7 +111,7 @@ def _base_sources() -> set[Path]:
         if found:
             programs.add(found)
         elif needed:
-            raise Unavailable(f"the image needs {name}, which is not installed (sudo ./dev deps)")
+            raise Broken(f"the image needs {name}, which is not installed (sudo ./dev deps)")
     python = _python_files()
     libraries = _libraries(programs | {path for path in python if path.suffix == ".so"})
     return programs | python | libraries | _data_files()
@@ -156,7 +156,7 @@ def _libraries(programs: Iterable[Path]) -> set[Path]:
     found = {_real(Path(path)) for path in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", done.stdout, re.MULTILINE)}
     missing = sorted(set(re.findall(r"^\s+(\S+) => not found", done.stdout, re.MULTILINE)))
     if missing:
-        raise Unavailable("libraries are missing on this host: " + ", ".join(missing))
+        raise Broken("libraries are missing on this host: " + ", ".join(missing))
     return found
 
 
@@ -246,7 +246,7 @@ def _put_project(root: Path, build_dir: Path, base: set[Path]) -> None:
     project = root / GUEST_PROJECT.relative_to("/")
     programs = [path for path in (build_dir / "bin").glob("*") if path.is_file() and os.access(path, os.X_OK)]
     if not programs:
-        raise Unavailable(f"{build_dir}/bin holds no programs: run ./dev build first")
+        raise Broken(f"{build_dir}/bin holds no programs: run ./dev build first")
     _copy(_libraries(programs) - base, root)
     target = project / "build" / "release"
     for program in programs:
@@ -288,4 +288,4 @@ def _archive(root: Path, out: BinaryIO) -> None:
 def _need(*programs: str) -> None:
     missing = [name for name in programs if not shutil.which(name)]
     if missing:
-        raise Unavailable(f"{', '.join(missing)}: not installed (sudo ./dev deps)")
+        raise Broken(f"{', '.join(missing)}: not installed (sudo ./dev deps)")

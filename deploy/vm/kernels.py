@@ -19,7 +19,11 @@ _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 class Unavailable(Exception):
-    """The lane cannot run here, for a reason that is not a fault of what it tests."""
+    """No such kernel can be had here: the lane is skipped, loudly."""
+
+
+class Broken(Exception):
+    """The lane could run and does not: a program or a library is missing, nothing is built."""
 
 
 @dataclasses.dataclass(frozen=True)

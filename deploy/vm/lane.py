@@ -24,7 +24,7 @@ from pathlib import Path
 
 from deploy.vm import image, kernels, machine, table
 from deploy.vm.guest import engines
-from deploy.vm.kernels import Kernel, Unavailable
+from deploy.vm.kernels import Broken, Kernel, Unavailable
 
 VERIFIED = Path(__file__).parent / "verified"
 # Growth of a program's verified instructions that needs somebody's word (--record).
@@ -40,6 +40,7 @@ _EXACT_US = 50
 _E2E = tuple(f"tests/e2e/test_{name}" for name in (
     "clock_kinds.py::test_a_hedge_leaves_when_it_is_due",
     "clock_kinds.py::test_a_nack_waits_for_no_lap",
+    "engines.py::test_every_hedge_is_a_clone_that_waited",
     "engines.py::test_dnsperf_loses_no_query_while_the_leader_is_stopped_for_a_while",
     "dns_clients.py::test_dig_gets_every_kind_of_record_from_the_leader",
     "dns_clients.py::test_dig_tcp_goes_to_the_leader",
@@ -121,6 +122,9 @@ def test(series: Iterable[str], *, smoke: bool, record: bool, only: list[str] | 
         except Unavailable as why:
             print(f"vm: SKIPPED: {each}: {why}", file=sys.stderr)
             _report(folder / "lane.xml", "lane", "skipped", str(why))
+        except Broken as why:
+            print(f"vm: {each}: {why}", file=sys.stderr)
+            _report(folder / "lane.xml", "lane", "failed", str(why))
         counted += [f"vm-{each}:{path}:0" for path in sorted(folder.rglob("*.xml"))]
     if reports:
         return 0  # The caller counts.

@@ -103,6 +103,16 @@ def test_replay_must_repeat_and_seeds_must_differ(run, monkeypatch, outputs, com
     assert complaint in trouble and bool(complaint) == bool(trouble)
 
 
+def test_a_kernel_that_cannot_be_had_is_a_skip_and_a_broken_lane_a_failure(tmp_path, monkeypatch):
+    for error, tag in ((kernels.Unavailable("no archive"), "skipped"), (kernels.Broken("no cpio"), "failure")):
+        def refuse(series, error=error):
+            raise error
+
+        monkeypatch.setattr(lane.kernels, "get", refuse)
+        lane.test(["6.1"], smoke=True, record=False, only=None, reports=tmp_path, build_dir=tmp_path)
+        assert ElementTree.parse(tmp_path / "vm-6.1" / "lane.xml").getroot().find(f"testcase/{tag}") is not None
+
+
 def test_a_console_full_of_control_characters_makes_a_readable_report(tmp_path):
     lane._report(tmp_path / "report.xml", "packets", "failed", "\x1b[31mred\x00 \ufffe")
     assert ElementTree.parse(tmp_path / "report.xml").getroot().find("testcase/failure").text

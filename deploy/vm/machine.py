@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deploy.vm.kernels import Kernel, Unavailable
+from deploy.vm.kernels import Broken, Kernel
 
 QEMU = "qemu-system-x86_64"
 # cmpxchg16b: QEMU 7.2 miscomputes it with several CPUs, and a 6.12 kernel double-faults.
@@ -98,7 +98,7 @@ def shell(kernel: Kernel, image: Path, settings: Settings) -> int:
 
 def _command(kernel: Kernel, image: Path, settings: Settings, archive: Path) -> list[str]:
     if not shutil.which(QEMU):
-        raise Unavailable(f"{QEMU} is not installed (sudo ./dev deps)")
+        raise Broken(f"{QEMU} is not installed (sudo ./dev deps)")
     return [QEMU, "-M", "pc", "-cpu", _CPU, *settings.words(), "-m", f"{settings.memory_mb}M", "-nodefaults",
             "-display", "none", "-no-reboot", "-kernel", str(kernel.image), "-initrd", str(image),
             "-serial", "stdio", "-serial", f"file:{archive}", "-append", _KERNEL_WORDS]

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.dns import UdpClient, finish_dnsperf, start_dnsperf
-from harness.product import DNS4, VIP4, VIP6, wait_until
+from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
 
 LINES = ("htb", "netem", "fq")
 lines = pytest.mark.parametrize("line", LINES)
@@ -19,17 +19,14 @@ lines = pytest.mark.parametrize("line", LINES)
 @pytest.fixture
 def cloning(product, servers, line):
     """Up with this delay line, or skipped where the kernel has none."""
-    findings = json.loads(product.run("doctor", "--json").stdout)["findings"]
-    found = next(finding["detail"] for finding in findings if finding["check"] == f"engine qdisc-{line}")
-    if "the kernel has no sch_" in found:
-        pytest.skip(found)
-    assert "took" in found, found
+    product.measured_by_doctor(f"engine qdisc-{line}")
     return product.up(parking={"engine": "qdisc", "line": line})
 
 
 @lines
 def test_a_stalled_leader_costs_the_delay_and_no_answer_is_lost(lab, servers, cloning, line):
     assert cloning.status()["engine"] == f"qdisc-{line}"
+    before = {service: cloning.fired(service) for service in (DNS4, DNS6)}
     for vip in (VIP4, VIP6):
         with UdpClient(lab.client, vip) as client:
             for query_id in range(100, 150):  # 5 % of 50 requests: two hedges
@@ -41,8 +38,23 @@ def test_a_stalled_leader_costs_the_delay_and_no_answer_is_lost(lab, servers, cl
             assert 9.5 <= elapsed_ms < 200  # the delay is 10 ms; the upper bound leaves room for a busy machine
             servers["a"].resume()
             time.sleep(0.05)
-    assert cloning.figure("hedges") + cloning.figure("failover_sends") >= 1
+    assert all(cloning.fired(service) > count for service, count in before.items()), "not by the delay line"
     wait_until(lambda: cloning.figure("losers_dropped") >= 1, what="the loser's answer")
+
+
+@lines
+def test_every_hedge_is_a_clone_that_waited(lab, servers, cloning, line):
+    """With nobody ever SUSPECT, only the delay line can have saved these."""
+    cloning.up(parking={"engine": "qdisc", "line": line},
+               services=cloning.services("dns", suspect_min="10s", budget="100%"))
+    before = cloning.fired()
+    servers["a"].stall()
+    with UdpClient(lab.client, VIP4) as client:
+        for query_id in range(20):
+            assert client.ask(query_id, "n1.example.test", timeout_s=1) is not None
+    servers["a"].resume()
+    assert cloning.figure("hedges") == cloning.figure("won_by_rescue") == cloning.fired() - before == 20
+    assert cloning.figure("failover_sends") == 0
 
 
 @lines

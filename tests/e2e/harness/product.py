@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import yaml
 
 from deploy.lab import VIP_DNS, VIP_RAW, Lab
@@ -112,6 +113,15 @@ class Product:
         """An admin command with `--json`."""
         return json.loads(self.admin(*words, "--json").stdout)
 
+    def measured_by_doctor(self, check: str) -> str:
+        """What `doctor` measured for a kind of clock or engine. A kernel that lacks it skips the test."""
+        findings = json.loads(self.run("doctor", "--json").stdout)["findings"]
+        found = next(finding["detail"] for finding in findings if finding["check"] == check)
+        if "the kernel has no sch_" in found:
+            pytest.skip(found)
+        assert "took" in found, found
+        return found
+
     def up(self, config: dict | None = None, **top) -> "Product":
         """Up with this configuration. One that is up with it already stays; with another, it goes down first."""
         config = config or self.config(**top)
@@ -155,6 +165,10 @@ class Product:
             if key in place:
                 return int(place[key])
         return 0
+
+    def fired(self, service: str = DNS4) -> int:
+        """Hedges and failovers sent by what waits for the delay (clock or delay line), each of which notes how late it was."""
+        return int(self.service_status(service)["fire_error_ns"]["count"])
 
     def won(self, service: str) -> dict[str, int]:
         """Requests each backend won since `up`, those it won none left out."""
