@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// At most once within a window, for clients that have no session (DESIGN section 5, the memcached front end): a
+// At most once within a window, for clients that have no session (memcached's protocol has none): a
 // request is known again by client address, frame id and fingerprint for a stated span of committed time. It is
 // weaker than a session, and whoever forwards copies must see to it that none is older than the window.
 

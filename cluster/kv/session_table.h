@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Exactly once, for clients with a session (dissertation section 6.3, sharpened by DESIGN section 5): a write
+// Exactly once, for clients with a session (dissertation section 6.3, sharpened: docs/SAFETY.md): a write
 // is known by (session, seq). Part of the replicated state: every replica makes the same changes in the same
 // order, and time is the committed time of the log, never a clock.
 //

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // hedgerow-sim: runs the simulated cluster. Exit status: 0 nothing was violated, 1 something was, 2 wrong
-// usage. With
-// --bug it is the other way round: 0 if the planted mistake was found.
+// usage. With --bug it is the other way round: 0 if the planted mistake was found.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
