@@ -88,7 +88,8 @@ void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& acti
     actions.push_back(ProposeCommand{.tag = tag, .command = request.command});
     return;
   }
-  Forward forward{.to = leader_, .request = request};
+  waiting.forwarded_to = leader_;
+  Forward forward{.tag = tag, .to = leader_, .request = request};
   forward.request.age_ns = age_ns;
   forward.request.hops = request.hops + 1;
   actions.push_back(std::move(forward));
@@ -102,6 +103,7 @@ void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vecto
     // Whether the former leader got it into a log that counts, nobody knows. Once more does no harm: the tables
     // see to it that it is applied once.
     waiting.placed = waiting.proposed = false;
+    waiting.forwarded_to = {};
     if (now_ns < waiting.hold_until_ns) tags.push_back(tag);
   }
   for (const uint64_t tag : tags) Place(now_ns, tag, actions);
@@ -118,6 +120,26 @@ void RequestDesk::ProposalRefused(uint64_t now_ns, uint64_t tag, raft::RefusalRe
   // Leadership is moving; LeaderChanged will place it.
   found->second.placed = found->second.proposed = false;
   EndAt(tag, found->second.hold_until_ns);
+}
+
+void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
+                                  std::vector<Action>& actions) {
+  const auto found = waiting_.find(tag);
+  if (found == waiting_.end() || found->second.forwarded_to != from) return;  // answered here, or placed anew
+  Waiting& waiting = found->second;
+  if (answer.kind == Answer::Kind::kResult) {
+    actions.push_back(ResultAnswer(waiting.request, answer.result));
+    Remove(tag);
+    return;
+  }
+  // It leads no more. LeaderChanged will say who does, if that is in time.
+  waiting.placed = false;
+  waiting.forwarded_to = {};
+  if (now_ns >= waiting.hold_until_ns) {
+    Refuse(tag, actions);
+  } else {
+    EndAt(tag, waiting.hold_until_ns);
+  }
 }
 
 void RequestDesk::ReadReady(uint64_t tag, std::vector<Action>& actions) {

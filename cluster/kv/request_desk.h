@@ -9,6 +9,7 @@
 #ifndef HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_
 #define HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -29,6 +30,7 @@ namespace hedgerow::kv {
 struct ReplyTo {
   uint64_t client = 0;
   uint64_t request = 0;
+  std::array<uint64_t, 3> way{};  // what else the transport needs to find back
 };
 
 struct Request {
@@ -49,7 +51,9 @@ struct Answer {
   raft::NodeId leader_hint{};
 };
 
+// The other node's answer comes back under `tag`: ForwardAnswered.
 struct Forward {
+  uint64_t tag = 0;
   raft::NodeId to{};
   Request request{};
 };
@@ -76,14 +80,19 @@ struct DeskOptions {
 
 class RequestDesk {
  public:
-  RequestDesk(raft::NodeId self, const StateMachine& state, DeskOptions options)
-      : self_(self), state_(state), options_(options) {}
+  // `first_tag` is drawn at random when the node starts: what another node still answers to a former life must
+  // not meet a request of this one (R8 says the same of reads).
+  RequestDesk(raft::NodeId self, const StateMachine& state, DeskOptions options, uint64_t first_tag)
+      : self_(self), state_(state), options_(options), next_tag_(first_tag) {}
 
   // `arrived_ns` is when the kernel received it: a node that stood still has old requests in its socket.
   void Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions);
 
   void LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vector<Action>& actions);
   void ProposalRefused(uint64_t now_ns, uint64_t tag, raft::RefusalReason reason, std::vector<Action>& actions);
+  // What the node that a request was forwarded to says. It has applied it, or can do nothing with it.
+  void ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
+                       std::vector<Action>& actions);
   void ReadReady(uint64_t tag, std::vector<Action>& actions);
   void ReadRefused(uint64_t tag, std::vector<Action>& actions);
   // The state machine has applied this request, here.
@@ -101,6 +110,7 @@ class RequestDesk {
     uint64_t end_ns = 0;
     bool placed = false;    // proposed here, or forwarded to the present leader
     bool proposed = false;  // here, to the present leader
+    raft::NodeId forwarded_to{};
   };
 
   bool IsProposed(const RequestKey& key) const;
@@ -113,7 +123,7 @@ class RequestDesk {
   const StateMachine& state_;
   DeskOptions options_;
   raft::NodeId leader_;
-  uint64_t next_tag_ = 1;
+  uint64_t next_tag_;
   std::map<uint64_t, Waiting> waiting_;                 // by tag
   std::map<RequestKey, std::vector<uint64_t>> by_key_;  // the writes among them
   std::set<std::pair<uint64_t, uint64_t>> by_end_;      // (end, tag)

@@ -26,7 +26,7 @@ class RequestDeskTest : public testing::Test {
   std::vector<Action> Take() { return std::move(actions_); }
 
   StateMachine state_;
-  RequestDesk desk_{kSelf, state_, {}};
+  RequestDesk desk_{kSelf, state_, {}, 100};
   std::vector<Action> actions_;
 };
 
@@ -45,6 +45,34 @@ TEST_F(RequestDeskTest, AStandbyForwardsWithAgeAndOneHop) {
   EXPECT_EQ(forward->to, kOther);
   EXPECT_EQ(forward->request.age_ns, 300 * kMillisecond);
   EXPECT_EQ(forward->request.hops, 1u);
+}
+
+TEST_F(RequestDeskTest, TheOtherNodesAnswerIsHandedOnOnce) {
+  desk_.LeaderChanged(0, kOther, actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  const uint64_t tag = std::get<Forward>(Take().at(0)).tag;
+  Answer answer;
+  answer.result.values = {"7"};
+  desk_.ForwardAnswered(0, tag + 1, kOther, answer, actions_);
+  desk_.ForwardAnswered(0, tag, raft::NodeId(3), answer, actions_);
+  EXPECT_TRUE(actions_.empty()) << "of another request, or from somebody who was not asked";
+  desk_.ForwardAnswered(0, tag, kOther, answer, actions_);
+  desk_.ForwardAnswered(0, tag, kOther, answer, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->reply_to.request, 1u);
+  EXPECT_EQ(Only<Answer>()->result.values[0], "7");
+}
+
+TEST_F(RequestDeskTest, WhatTheOtherNodeCouldNotDoIsHeldForTheNextLeader) {
+  desk_.LeaderChanged(0, kOther, actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  const uint64_t tag = std::get<Forward>(Take().at(0)).tag;
+  Answer answer;
+  answer.kind = Answer::Kind::kNotLeader;
+  desk_.ForwardAnswered(10 * kMillisecond, tag, kOther, answer, actions_);
+  EXPECT_TRUE(actions_.empty());
+  desk_.LeaderChanged(20 * kMillisecond, kSelf, actions_);
+  EXPECT_NE(Only<ProposeCommand>(), nullptr);
 }
 
 TEST_F(RequestDeskTest, AForwardedRequestIsNotForwardedAgain) {

@@ -25,6 +25,7 @@ enum class Bug : uint8_t {
   kAckBeforeWrite,
   kMinorityQuorum,
   kStaleVoteCounted,
+  kForwardTagReuse,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

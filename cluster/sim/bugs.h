@@ -30,6 +30,7 @@ inline constexpr NamedBug kBugs[] = {
     {"ack_before_write", Bug::kAckBeforeWrite},
     {"minority_quorum", Bug::kMinorityQuorum},
     {"stale_vote_counted", Bug::kStaleVoteCounted},
+    {"forward_tag_reuse", Bug::kForwardTagReuse},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

@@ -1,35 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node: the real core, state machine and desk around a simulated disk, network and clock. What it
-// does with the core's outputs is what cluster/node must do.
+// A simulated node: the real replica (core, store, desk) on a simulated disk, network and clock.
 
 #ifndef HEDGEROW_CLUSTER_SIM_SERVER_H_
 #define HEDGEROW_CLUSTER_SIM_SERVER_H_
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <optional>
-#include <vector>
+#include <utility>
 
-#include "cluster/kv/request_desk.h"
-#include "cluster/kv/state_machine.h"
-#include "cluster/raft/raft.h"
+#include "cluster/kv/replica.h"
 #include "cluster/sim/disk.h"
 #include "cluster/sim/world.h"
 
 namespace hedgerow::sim {
 
-class Server {
+class Server : public kv::ReplicaHost {
  public:
   Server(World& world, raft::NodeId id);
 
   raft::NodeId id() const { return id_; }
-  bool up() const { return life_.has_value(); }
+  bool up() const { return replica_.has_value(); }
   bool paused() const { return paused_; }
-  const raft::Raft& raft() const { return life_->raft; }
-  const kv::StateMachine& state() const { return life_->state; }
+  const raft::Raft& raft() const { return replica_->raft(); }
+  const kv::StateMachine& state() const { return replica_->state(); }
   Disk& disk() { return disk_; }
 
   void Start();
@@ -42,44 +38,39 @@ class Server {
   // socket.
   void ArriveFromPeer(raft::Message message);
   void ArriveRequest(kv::Request request);
+  void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
   // From its own host: transfer, resignation.
   void Feed(decltype(raft::Event::what) what);
 
  private:
-  // What a crash destroys.
-  struct Life {
-    Life(World& world, raft::NodeId id, raft::RestoredState restored);
-    raft::Raft raft;
-    kv::StateMachine state;
-    kv::CommittedClock clock;
-    kv::RequestDesk desk;
-  };
+  // kv::ReplicaHost
+  uint64_t Now_ns() override;
+  uint64_t StampClock_ns() override;
+  uint64_t Random() override;
+  void Persist(raft::Persist persist) override { disk_.Write(std::move(persist)); }
+  void Send(raft::Message message) override;
+  void Send(kv::Answer answer) override;
+  void Send(kv::Forward forward) override;
+  void BecameLeader() override;
+  void LeaderIs(raft::NodeId, raft::Term) override {}
+  void Stepped(const raft::Outputs& outputs) override;
+  void Applied(raft::LogIndex index, const kv::StateMachine& state) override;
 
   void Arrive(std::function<void(uint64_t arrived_ns)> handle);
-  void Carry(raft::Outputs& outputs);
-  void Apply(const std::vector<raft::Entry>& entries);
-  void SendToPeers(std::vector<raft::Message>& messages);
-  void Do(std::vector<kv::Action>& actions);
-  void Act(kv::Answer& answer);
-  void Act(kv::Forward& forward);
-  void Act(kv::ProposeCommand& propose);
-  void Act(kv::StartRead& read);
+  void Settle();
   void Rearm();
   void Wake(uint64_t life);
-  uint64_t ClockOfStamps_ns() const;
 
   World& world_;
   raft::NodeId id_;
   Disk disk_;
-  std::optional<Life> life_;
+  std::optional<kv::Replica> replica_;  // what a crash destroys
   uint64_t lives_ = 0;
   bool paused_ = false;
   std::deque<std::function<void()>> socket_;
-  std::deque<decltype(raft::Event::what)> todo_;
-  bool busy_ = false;
+  bool settling_ = false;
   uint64_t armed_ns_ = UINT64_MAX;
   int64_t wall_offset_ns_ = 0;
-  std::array<uint64_t, 64> heartbeat_sent_ns_{};  // by round
 };
 
 }  // namespace hedgerow::sim

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kv/replica.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "cluster/raft/check.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::kv {
+
+Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState restored)
+    : host_(host),
+      raft_(options.raft, std::move(restored), host.Now_ns(), host.Random()),
+      state_(options.sessions, options.window),
+      desk_(options.raft.self, state_, options.desk, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()) {}
+
+void Replica::ReceiveMessage(uint64_t arrived_ns, raft::Message message) {
+  if (const auto* reply = std::get_if<raft::HeartbeatReply>(&message.body)) {
+    const uint64_t sent_ns = heartbeat_sent_ns_[reply->round % heartbeat_sent_ns_.size()];
+    if (sent_ns != 0 && sent_ns < arrived_ns) {
+      Feed(raft::RoundTrip{.peer = message.from, .duration_ns = arrived_ns - sent_ns});
+    }
+  }
+  Feed(raft::Receive{.message = std::move(message)});
+}
+
+void Replica::ReceiveRequest(uint64_t arrived_ns, Request request) {
+  desk_.Receive(host_.Now_ns(), arrived_ns, std::move(request), actions_);
+  Act();
+}
+
+void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer& answer) {
+  desk_.ForwardAnswered(host_.Now_ns(), tag, from, answer, actions_);
+  Act();
+}
+
+void Replica::Tick() {
+  const uint64_t now_ns = host_.Now_ns();
+  if (now_ns >= desk_.next_deadline_ns()) {
+    desk_.Tick(now_ns, actions_);
+    Act();
+  }
+  if (now_ns >= raft_.next_deadline_ns()) Feed(raft::Tick{});
+}
+
+uint64_t Replica::next_deadline_ns() const {
+  return std::min(raft_.next_deadline_ns(), desk_.next_deadline_ns());
+}
+
+void Replica::Settle() {
+  while (!todo_.empty() || !proposals_.empty()) {
+    if (!todo_.empty()) {
+      decltype(raft::Event::what) what = std::move(todo_.front());
+      todo_.pop_front();
+      Step(std::move(what));
+    } else {
+      Step(TakeProposals());
+    }
+  }
+}
+
+void Replica::Step(decltype(raft::Event::what) what) {
+  outputs_.Clear();
+  raft_.Step({.now_ns = host_.Now_ns(), .random = host_.Random(), .what = std::move(what)}, outputs_);
+  host_.Stepped(outputs_);
+  Carry();
+}
+
+// In the order of the contract: outputs.h.
+void Replica::Carry() {
+  if (outputs_.persist.has_value()) host_.Persist(std::move(*outputs_.persist));
+  for (raft::Message& message : outputs_.send) SendMessage(std::move(message));
+  Apply();
+  const uint64_t now_ns = host_.Now_ns();
+  for (const raft::Refusal& refusal : outputs_.refused_proposals) {
+    desk_.ProposalRefused(now_ns, refusal.tag, refusal.reason, actions_);
+  }
+  for (const raft::ReadReady& read : outputs_.reads_ready) desk_.ReadReady(read.tag, actions_);
+  for (const raft::Refusal& refusal : outputs_.refused_reads) desk_.ReadRefused(refusal.tag, actions_);
+  if (outputs_.role_change.has_value() && outputs_.role_change->role == raft::Role::kLeader) {
+    clock_.StartTerm();
+    host_.BecameLeader();
+  }
+  if (outputs_.publish_leader.has_value()) {
+    host_.LeaderIs(outputs_.publish_leader->leader, outputs_.publish_leader->term);
+    desk_.LeaderChanged(now_ns, outputs_.publish_leader->leader, actions_);
+  }
+  Act();
+}
+
+void Replica::SendMessage(raft::Message message) {
+  if (const auto* heartbeat = std::get_if<raft::Heartbeat>(&message.body)) {
+    heartbeat_sent_ns_[heartbeat->round % heartbeat_sent_ns_.size()] = host_.Now_ns();
+  }
+  host_.Send(std::move(message));
+}
+
+void Replica::Apply() {
+  if (outputs_.apply.empty()) return;
+  for (const raft::Entry& entry : outputs_.apply) {
+    if (entry.kind == raft::EntryKind::kCommand) {
+      const std::optional<Command> command = Decode(entry.payload.view());
+      HEDGEROW_CHECK(
+          command.has_value());  // it was encoded here or by a peer of this version, and has a checksum
+      const Result result = state_.Apply(entry.index.value(), *command);
+      desk_.Applied(command->key, result, actions_);
+    }
+    host_.Applied(entry.index, state_);
+  }
+  Feed(raft::Applied{.index = outputs_.apply.back().index});
+}
+
+void Replica::Act() {
+  for (Action& action : actions_) {
+    std::visit([this](auto& what) { On(what); }, action);
+  }
+  actions_.clear();
+}
+
+// Stamped here and not before: between a request's coming and this step the node may have lost the lead and won
+// it again, and the time of somebody else's term is not this leader's to tell.
+raft::Propose Replica::TakeProposals() {
+  raft::Propose propose;
+  propose.proposals.reserve(proposals_.size());
+  for (ProposeCommand& proposal : proposals_) {
+    proposal.command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
+    propose.proposals.push_back({.tag = proposal.tag, .payload = raft::Payload(Encode(proposal.command))});
+  }
+  proposals_.clear();
+  return propose;
+}
+
+}  // namespace hedgerow::kv

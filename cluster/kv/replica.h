@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One replica: the Raft core, the store and the request desk, joined. It carries out the core's outputs in the
+// order that cluster/raft/outputs.h states (persist, send, apply) and is itself without sockets, threads,
+// clocks and disks: those are its host's, a node's loop or the simulator, so that what the simulator tries is
+// what nodes run.
+//
+// All calls come from one thread. Receive* and the like only take in; Settle() then works off everything that
+// follows, with all writes gathered since in one proposal (dissertation section 10.2.2). A host may call the
+// former, never the latter, from within its own methods.
+
+#ifndef HEDGEROW_CLUSTER_KV_REPLICA_H_
+#define HEDGEROW_CLUSTER_KV_REPLICA_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "cluster/kv/request_desk.h"
+#include "cluster/kv/state_machine.h"
+#include "cluster/raft/raft.h"
+
+namespace hedgerow::kv {
+
+class ReplicaHost {
+ public:
+  virtual ~ReplicaHost() = default;
+
+  virtual uint64_t Now_ns() = 0;         // monotonic
+  virtual uint64_t StampClock_ns() = 0;  // the same clock; stamps committed time
+  virtual uint64_t Random() = 0;
+
+  // Once it is durable: Replica::Feed(Persisted), at once or later, and never lost.
+  virtual void Persist(raft::Persist persist) = 0;
+  virtual void Send(raft::Message message) = 0;
+  virtual void Send(Answer answer) = 0;
+  // `reply_to` of the request is the client's: the other node answers this one, with the tag.
+  virtual void Send(Forward forward) = 0;
+
+  // This node leads from now on, or whom clients should talk to has changed (nobody: `leader` is not set).
+  virtual void BecameLeader() {}
+  virtual void LeaderIs(raft::NodeId leader, raft::Term term) = 0;
+
+  // For who looks on: after each step of the core and before its outputs are carried out; after each applied
+  // entry.
+  virtual void Stepped(const raft::Outputs&) {}
+  virtual void Applied(raft::LogIndex, const StateMachine&) {}
+};
+
+struct ReplicaOptions {
+  raft::Options raft;
+  SessionLimits sessions;
+  WindowLimits window;
+  DeskOptions desk;
+};
+
+class Replica {
+ public:
+  Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState restored);
+
+  void Feed(decltype(raft::Event::what) what) { todo_.push_back(std::move(what)); }
+  // `arrived_ns` is when the kernel received it, here and below.
+  void ReceiveMessage(uint64_t arrived_ns, raft::Message message);
+  void ReceiveRequest(uint64_t arrived_ns, Request request);
+  void ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer& answer);
+  // What time demands; needed no earlier than next_deadline_ns().
+  void Tick();
+  void Settle();
+
+  uint64_t next_deadline_ns() const;
+
+  const raft::Raft& raft() const { return raft_; }
+  const StateMachine& state() const { return state_; }
+  const RequestDesk& desk() const { return desk_; }
+
+ private:
+  void Step(decltype(raft::Event::what) what);
+  raft::Propose TakeProposals();
+  void SendMessage(raft::Message message);
+  void Carry();
+  void Apply();
+  void Act();
+  void On(Answer& answer) { host_.Send(std::move(answer)); }
+  void On(Forward& forward) { host_.Send(std::move(forward)); }
+  void On(ProposeCommand& propose) { proposals_.push_back(std::move(propose)); }
+  void On(StartRead& read) { Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns}); }
+
+  ReplicaHost& host_;
+  raft::Raft raft_;
+  StateMachine state_;
+  CommittedClock clock_;
+  RequestDesk desk_;
+
+  std::array<uint64_t, 64> heartbeat_sent_ns_{};  // by round
+  std::deque<decltype(raft::Event::what)> todo_;
+  std::vector<ProposeCommand> proposals_;  // not stamped yet
+  raft::Outputs outputs_;
+  std::vector<Action> actions_;
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_REPLICA_H_
