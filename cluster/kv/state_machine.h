@@ -6,6 +6,7 @@
 #ifndef HEDGEROW_CLUSTER_KV_STATE_MACHINE_H_
 #define HEDGEROW_CLUSTER_KV_STATE_MACHINE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ class StateMachine {
   // What was said to this request, if it is known that it was applied; or that it never will be.
   std::optional<Result> Known(const RequestKey& key) const;
 
+  size_t sessions() const { return sessions_.size(); }
   uint64_t committed_time_ns() const { return now_ns_; }
 
   // Of everything that was applied and said: two replicas that applied the same log have the same.

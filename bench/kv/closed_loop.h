@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A closed loop of clients of the store: each has a socket and a session of its own and one request under way.
+// Used by hr-kv-load for `./dev bench kv`; one thread.
+
+#ifndef HEDGEROW_BENCH_KV_CLOSED_LOOP_H_
+#define HEDGEROW_BENCH_KV_CLOSED_LOOP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "bench/load/histogram.h"
+
+namespace hedgerow::bench {
+
+enum class KvOperation : uint8_t { kPut, kGet };
+
+struct ClosedLoopOptions {
+  std::string server;
+  size_t clients = 1;
+  KvOperation operation = KvOperation::kPut;
+  size_t keys = 1000;  // of each client
+  size_t value_bytes = 64;
+  absl::Duration warm_up = absl::Seconds(1);
+  absl::Duration measured = absl::Seconds(5);
+  absl::Duration patience = absl::Seconds(1);
+};
+
+struct ClosedLoopReport {
+  Histogram latency_ns;
+  uint64_t answered = 0;  // in the measured part, with success
+  uint64_t failed = 0;    // answered with an error
+  uint64_t lost = 0;      // not answered within the patience
+  double seconds = 0;     // how long the measured part was
+};
+
+// `on_phase` is called when the measured part begins and when it has ended.
+absl::StatusOr<ClosedLoopReport> RunClosedLoop(const ClosedLoopOptions& options,
+                                               void (*on_phase)(const char* phase));
+
+}  // namespace hedgerow::bench
+
+#endif  // HEDGEROW_BENCH_KV_CLOSED_LOOP_H_

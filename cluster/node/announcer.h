@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Tells the proxies who leads while this node does: at once when it is elected, then with its heartbeats,
+// because an announcement may be lost and a proxy may be new. What it says is ordered by (term, sequence), so
+// nothing old can take a leader's place. On the loop's thread.
+
+#ifndef HEDGEROW_CLUSTER_NODE_ANNOUNCER_H_
+#define HEDGEROW_CLUSTER_NODE_ANNOUNCER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "cluster/node/net_address.h"
+#include "cluster/node/udp_socket.h"
+#include "cluster/raft/types.h"
+#include "cluster/wire/announce.h"
+
+namespace hedgerow::node {
+
+class Announcer {
+ public:
+  struct Proxy {
+    NetAddress address;
+    wire::Key key;
+  };
+
+  // Heartbeat rounds may come faster than this when reads ask for them; announcements do not.
+  static constexpr uint64_t kInterval_ns = 2'000'000;
+
+  Announcer(UdpSocket& socket, uint64_t cluster_id, const NetAddress& serve, std::vector<Proxy> proxies);
+
+  void Led(raft::Term term, uint64_t now_ns);  // this node leads from now on
+  void Lost() { leading_ = false; }            // it does not
+  void HeartbeatRound(uint64_t now_ns);
+
+  uint64_t sent() const { return sent_; }
+
+ private:
+  void Announce(uint64_t now_ns);
+
+  UdpSocket& socket_;
+  std::vector<Proxy> proxies_;
+  wire::Announcement announcement_;
+  bool leading_ = false;
+  uint64_t last_ns_ = 0;
+  uint64_t sent_ = 0;
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_ANNOUNCER_H_

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How other threads and signals wake the loop (eventfd(2)).
+
+#ifndef HEDGEROW_CLUSTER_NODE_EVENT_FD_H_
+#define HEDGEROW_CLUSTER_NODE_EVENT_FD_H_
+
+#include <cstdint>
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "cluster/raft/check.h"
+
+namespace hedgerow::node {
+
+class EventFd {
+ public:
+  EventFd() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { HEDGEROW_CHECK(fd_ >= 0); }
+  ~EventFd() { close(fd_); }
+  EventFd(const EventFd&) = delete;
+  EventFd& operator=(const EventFd&) = delete;
+
+  int fd() const { return fd_; }
+
+  // Any thread; also in a signal handler.
+  void Wake() const {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof(one));  // full: it will wake anyway
+  }
+  // The loop.
+  void Drain() const {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t taken = read(fd_, &count, sizeof(count));
+  }
+
+ private:
+  int fd_;
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_EVENT_FD_H_

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/front_end.h"
+
+#include <cstring>
+#include <utility>
+
+namespace hedgerow::node {
+namespace {
+
+// ReplyTo::way[2]: the port, the request's kind above it, and at the top whether it is a node's.
+constexpr int kKindShift = 16;
+constexpr uint64_t kOfNode = uint64_t{1} << 63;
+
+kv::ReplyTo ReplyToClient(const NetAddress& from, const wire::HkvRequest& request) {
+  kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = {}};
+  std::memcpy(reply_to.way.data(), from.bytes.data(), from.bytes.size());
+  reply_to.way[2] = from.port | static_cast<uint64_t>(request.kind) << kKindShift;
+  return reply_to;
+}
+
+}  // namespace
+
+kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag) {
+  return {.client = node.value(), .request = tag, .way = {0, 0, kOfNode}};
+}
+
+std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to) {
+  if ((reply_to.way[2] & kOfNode) == 0) return std::nullopt;
+  return raft::NodeId(reply_to.client);
+}
+
+std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
+  wire::HkvParse parsed = wire::ParseHkvRequest(datagram.bytes);
+  if (!parsed.request.has_value()) {
+    if (parsed.answer.has_value()) {
+      Send(datagram.from, *parsed.answer);
+    } else {
+      ++counters_.drops[static_cast<size_t>(parsed.drop)];
+    }
+    return std::nullopt;
+  }
+  ++counters_.requests;
+  wire::HkvRequest& asked = *parsed.request;
+  kv::Request request;
+  request.reply_to = ReplyToClient(datagram.from, asked);
+  request.patience_ns = wire::Patience_ns(asked);
+  switch (asked.kind) {
+    case wire::HkvKind::kOpen:
+      request.command.key = {.kind = kv::CommandKind::kOpen, .a = asked.seq, .b = 0, .c = 0};
+      break;
+    case wire::HkvKind::kWrite:
+      request.command.key = {.kind = kv::CommandKind::kWrite, .a = asked.client_id, .b = asked.seq, .c = 0};
+      request.command.lowest_unanswered = asked.lowest_unanswered;
+      request.command.operations = std::move(asked.operations);
+      break;
+    case wire::HkvKind::kGet:
+      request.read_key = std::move(asked.key);
+      break;
+  }
+  return request;
+}
+
+void FrontEnd::Answer(const kv::Answer& answer) {
+  NetAddress to;
+  std::memcpy(to.bytes.data(), answer.reply_to.way.data(), to.bytes.size());
+  to.port = static_cast<uint16_t>(answer.reply_to.way[2]);
+  wire::HkvAnswer said;
+  said.kind = static_cast<wire::HkvKind>(static_cast<uint8_t>(answer.reply_to.way[2] >> kKindShift));
+  said.client_id = answer.reply_to.client;
+  said.seq = answer.reply_to.request;
+  switch (answer.kind) {
+    case kv::Answer::Kind::kResult:
+      said.status = wire::StatusOf(answer.result.code);
+      said.session = answer.result.session;
+      said.values = answer.result.values;
+      break;
+    case kv::Answer::Kind::kValue:
+      said.status = answer.value.has_value() ? wire::HkvStatus::kOk : wire::HkvStatus::kNotFound;
+      said.value = answer.value.value_or("");
+      break;
+    case kv::Answer::Kind::kNotLeader:
+      said.status = wire::HkvStatus::kNotLeader;
+      said.hint = static_cast<uint32_t>(answer.leader_hint.value());
+      break;
+  }
+  Send(to, said);
+}
+
+void FrontEnd::Send(const NetAddress& to, const wire::HkvAnswer& answer) {
+  ++counters_.answers[static_cast<size_t>(answer.status)];
+  socket_.Send(to, wire::Encode(answer));
+}
+
+}  // namespace hedgerow::node

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hkv over UDP (docs/WIRE_FORMAT.md): datagrams of clients become requests for the replica, its answers become
+// datagrams. What cannot be understood is answered here, with an error; what does not even look like hkv is
+// dropped and counted. On the loop's thread.
+
+#ifndef HEDGEROW_CLUSTER_NODE_FRONT_END_H_
+#define HEDGEROW_CLUSTER_NODE_FRONT_END_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "cluster/kv/request_desk.h"
+#include "cluster/node/udp_socket.h"
+#include "cluster/raft/types.h"
+#include "cluster/wire/hkv.h"
+
+namespace hedgerow::node {
+
+class FrontEnd {
+ public:
+  struct Counters {
+    uint64_t requests = 0;
+    std::array<uint64_t, wire::kHkvDrops> drops{};       // by HkvDrop
+    std::array<uint64_t, wire::kHkvStatuses> answers{};  // by HkvStatus
+  };
+
+  explicit FrontEnd(UdpSocket& socket) : socket_(socket) {}
+
+  std::optional<kv::Request> Take(const Datagram& datagram);
+  void Answer(const kv::Answer& answer);
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  void Send(const NetAddress& to, const wire::HkvAnswer& answer);
+
+  UdpSocket& socket_;
+  Counters counters_;
+};
+
+// A forwarded request is answered to the node that forwarded it. In this folder only, a ReplyTo means either of
+// these.
+kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
+std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_FRONT_END_H_

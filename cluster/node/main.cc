@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hedgerow-node: one node of the cluster in the foreground, and the commands that ask a running one.
+// docs/cluster.md tells how to set it up.
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/node/admin_server.h"
+#include "cluster/node/commands.h"
+#include "cluster/node/config.h"
+#include "cluster/node/metrics.h"
+#include "cluster/node/node.h"
+
+namespace hedgerow::node {
+namespace {
+
+constexpr int kExitFailed = 1;
+constexpr int kExitUsage = 2;
+
+constexpr char kUsage[] =
+    "usage: hedgerow-node COMMAND [OPTIONS]\n"
+    "\n"
+    "  run --config FILE                  serves in the foreground until SIGTERM or SIGINT; logs to stderr\n"
+    "  validate --config FILE             says what is wrong with a configuration\n"
+    "  status [--json] [--socket PATH]    what a running node knows\n"
+    "  transfer [--to ID] [--socket PATH] hands leadership on, to the most advanced node unless told\n"
+    "  proxy-key --config FILE NAME       prints the key for the proxy of this name\n"
+    "  --version, --help\n";
+
+Node* running_node = nullptr;  // for the signal handler; set before it is installed
+
+void OnSignal(int) { running_node->RequestStop(); }
+
+int Fail(const absl::Status& status) {
+  fprintf(stderr, "hedgerow-node: %s\n", std::string(status.message()).c_str());
+  return kExitFailed;
+}
+
+int Run(const std::string& config_file) {
+  absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file);
+  if (!config.ok()) {
+    fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
+    return kExitFailed;
+  }
+  absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(*config);
+  if (!node.ok()) return Fail(node.status());
+  absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(config->admin_socket, **node);
+  if (!admin.ok()) return Fail(admin.status());
+  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Start(config->metrics_listen, **node);
+  if (!metrics.ok()) return Fail(metrics.status());
+
+  running_node = node->get();
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+  fprintf(stderr, "hedgerow-node: node %llu of cluster %llu serves on %s\n",
+          static_cast<unsigned long long>(config->self.value()),
+          static_cast<unsigned long long>(config->cluster_id), config->serve.ToString().c_str());
+  const absl::Status status = (*node)->Run();
+  return status.ok() ? 0 : Fail(status);
+}
+
+int Main(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    fputs(kUsage, stderr);
+    return kExitUsage;
+  }
+  const std::string& command = arguments[0];
+  if (command == "--help" || command == "-h") {
+    fputs(kUsage, stdout);
+    return 0;
+  }
+  if (command == "run" && arguments.size() == 3 && arguments[1] == "--config") return Run(arguments[2]);
+  return RunCommand(arguments);
+}
+
+}  // namespace
+}  // namespace hedgerow::node
+
+int main(int argc, char** argv) { return hedgerow::node::Main({argv + 1, argv + argc}); }

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/node.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <sys/epoll.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
+
+namespace hedgerow::node {
+namespace {
+
+constexpr size_t kSocketBuffer_bytes = 4 * 1024 * 1024;
+// Batches taken from one socket before others have their turn.
+constexpr int kBatchesPerTurn = 4;
+// Leadership is handed on within this, or the node stops with it: the others will then find out by themselves.
+constexpr uint64_t kHandOver_ns = 1'000'000'000;
+constexpr absl::Duration kControlTimeout = absl::Seconds(2);
+
+uint64_t Monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Election Safety does not depend on it, but lives, read ids and nonces must not repeat: the kernel's
+// generator.
+uint64_t Seed() {
+  std::random_device device;
+  return static_cast<uint64_t>(device()) << 32 | device();
+}
+
+uint64_t DrawLife() {
+  const uint64_t life = Seed();
+  return life == 0 ? 1 : life;
+}
+
+kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
+  kv::ReplicaOptions options;
+  options.raft.self = config.self;
+  options.raft.voters = config.voters();
+  options.raft.election_floor_ns = config.election_floor_ns;
+  options.raft.election_cap_ns = config.election_cap_ns;
+  options.sessions.timeout_ns = config.session_timeout_ns;
+  options.sessions.sessions_max = config.sessions_max;
+  return options;
+}
+
+std::vector<PeerState> OthersOf(const NodeConfig& config) {
+  std::vector<PeerState> others;
+  for (const MemberConfig& member : config.members) {
+    if (member.id != config.self) others.push_back({.id = member.id, .address = member.peer});
+  }
+  return others;
+}
+
+std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
+  std::vector<Announcer::Proxy> proxies;
+  for (const ProxyConfig& proxy : config.proxies) {
+    proxies.push_back(
+        {.address = proxy.address, .key = wire::DeriveProxyKey(*config.announce_key, proxy.name)});
+  }
+  return proxies;
+}
+
+void Watch(int epoll, int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  HEDGEROW_CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
+  storage::StorageOptions stored;
+  stored.path = config.data_dir;
+  stored.sync = config.durability == Durability::kDisk;
+  absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
+      storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self});
+  if (!storage.ok()) return storage.status();
+  absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
+      UdpSocket::Bind(config.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
+  if (!peers.ok()) return peers.status();
+  absl::StatusOr<std::unique_ptr<UdpSocket>> clients =
+      UdpSocket::Bind(config.serve, kSocketBuffer_bytes, 2 * wire::kHkvMax_bytes);
+  if (!clients.ok()) return clients.status();
+  return std::unique_ptr<Node>(
+      new Node(std::move(config), *std::move(storage), *std::move(peers), *std::move(clients)));
+}
+
+Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
+           std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket)
+    : config_(std::move(config)),
+      storage_(std::move(storage)),
+      peer_socket_(std::move(peer_socket)),
+      client_socket_(std::move(client_socket)),
+      random_(Seed()),
+      now_ns_(Monotonic_ns()),
+      started_ns_(now_ns_),
+      peers_(*peer_socket_,
+             {.cluster_id = config_.cluster_id,
+              .key = config_.cluster_key,
+              .self = config_.self,
+              .life = DrawLife()},
+             OthersOf(config_), [this] { return random_(); }),
+      front_end_(*client_socket_),
+      announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
+      replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored()),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+  HEDGEROW_CHECK(epoll_ >= 0);
+  for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()})
+    Watch(epoll_, fd);
+}
+
+Node::~Node() { close(epoll_); }
+
+absl::Status Node::Run() {
+  while (true) {
+    Turn();
+    // A full disk may have room again; whatever else is wrong with it does not go by itself.
+    if (absl::Status health = storage_->health(); !health.ok() && !absl::IsResourceExhausted(health))
+      return health;
+    if (stop_requested_.load(std::memory_order_relaxed) && MayStop()) break;
+    Wait();
+  }
+  peer_socket_->Flush();
+  client_socket_->Flush();
+  RunPosted();
+  return absl::OkStatus();
+}
+
+void Node::RequestStop() {
+  stop_requested_.store(true, std::memory_order_relaxed);
+  wake_.Wake();
+}
+
+// A leader that stops hands over first, so that clients need not wait for an election timeout.
+bool Node::MayStop() {
+  if (replica_.raft().role() != raft::Role::kLeader || config_.members.size() == 1) return true;
+  if (stop_by_ns_ == 0) {
+    stop_by_ns_ = now_ns_ + kHandOver_ns;
+    return !TransferNow(raft::NodeId()).ok();
+  }
+  return now_ns_ >= stop_by_ns_;
+}
+
+void Node::Turn() {
+  ++turns_;
+  now_ns_ = Monotonic_ns();
+  TakeFromPeers();
+  TakeDurable();
+  replica_.Settle();
+  peer_socket_->Flush();
+  TakeFromClients();
+  replica_.Tick();
+  RunPosted();
+  replica_.Settle();
+  peers_.SetTerm(replica_.raft().term());
+  peers_.Greet(now_ns_);
+  peer_socket_->Flush();
+  client_socket_->Flush();
+}
+
+void Node::TakeFromPeers() {
+  for (int i = 0; i < kBatchesPerTurn; ++i) {
+    const std::vector<Datagram>& batch = peer_socket_->Receive(now_ns_);
+    for (const Datagram& datagram : batch) peers_.Take(datagram, now_ns_, replica_);
+    if (batch.size() < UdpSocket::kBatch) break;
+  }
+}
+
+void Node::TakeFromClients() {
+  for (int i = 0; i < kBatchesPerTurn; ++i) {
+    const std::vector<Datagram>& batch = client_socket_->Receive(now_ns_);
+    for (const Datagram& datagram : batch) {
+      if (std::optional<kv::Request> request = front_end_.Take(datagram)) {
+        replica_.ReceiveRequest(datagram.arrived_ns, std::move(*request));
+      }
+    }
+    if (batch.size() < UdpSocket::kBatch) break;
+  }
+}
+
+void Node::Persist(raft::Persist persist) {
+  storage_->Write(std::move(persist));
+  TakeDurable();  // in memory mode it is done already
+}
+
+void Node::TakeDurable() {
+  const uint64_t durable = storage_->TakeDurable();
+  if (durable <= durable_) return;
+  durable_ = durable;
+  replica_.Feed(raft::Persisted{.sequence = durable});
+}
+
+void Node::Send(kv::Answer answer) {
+  if (const std::optional<raft::NodeId> node = NodeOf(answer.reply_to)) {
+    peers_.Answer(*node, answer);
+  } else {
+    front_end_.Answer(answer);
+  }
+}
+
+void Node::Stepped(const raft::Outputs& outputs) {
+  const bool round = std::any_of(outputs.send.begin(), outputs.send.end(), [](const raft::Message& message) {
+    return std::holds_alternative<raft::Heartbeat>(message.body);
+  });
+  if (round) announcer_.HeartbeatRound(now_ns_);
+}
+
+void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
+  if (leader != config_.self) {
+    announcer_.Lost();
+    return;
+  }
+  ++elections_won_;
+  announcer_.Led(term, now_ns_);
+}
+
+void Node::Wait() {
+  const uint64_t now_ns = Monotonic_ns();
+  uint64_t until_ns = std::min(replica_.next_deadline_ns(), peers_.next_greeting_ns());
+  if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
+  const uint64_t wait_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+  const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
+                         .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
+  std::array<epoll_event, 8> events;
+  const int ready =
+      epoll_pwait2(epoll_, events.data(), events.size(), until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
+  for (int i = 0; i < ready; ++i) {
+    if (events[static_cast<size_t>(i)].data.fd == wake_.fd()) wake_.Drain();
+  }
+}
+
+bool Node::Post(std::function<void()> what) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (posted_.size() >= kPostedMax) return false;
+    posted_.push_back(std::move(what));
+  }
+  wake_.Wake();
+  return true;
+}
+
+void Node::RunPosted() {
+  std::vector<std::function<void()>> posted;
+  {
+    absl::MutexLock lock(&mutex_);
+    posted.swap(posted_);
+  }
+  for (const std::function<void()>& what : posted) what();
+}
+
+// What is posted may outlive the caller's patience, so it owns what it writes to.
+template <typename Result>
+std::optional<Result> Node::Ask(std::function<Result()> question) {
+  struct Shared {
+    absl::Notification done;
+    Result result;
+  };
+  auto shared = std::make_shared<Shared>();
+  if (!Post([shared, question = std::move(question)] {
+        shared->result = question();
+        shared->done.Notify();
+      })) {
+    return std::nullopt;
+  }
+  if (!shared->done.WaitForNotificationWithTimeout(kControlTimeout)) return std::nullopt;
+  return std::move(shared->result);
+}
+
+absl::StatusOr<NodeStatus> Node::Status() {
+  std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
+  if (!status.has_value()) return absl::UnavailableError("the node's loop did not answer within 2 s");
+  return *std::move(status);
+}
+
+absl::Status Node::Transfer(raft::NodeId target) {
+  const std::optional<absl::Status> status = Ask<absl::Status>([this, target] { return TransferNow(target); });
+  return status.value_or(absl::UnavailableError("the node's loop did not answer within 2 s"));
+}
+
+absl::Status Node::TransferNow(raft::NodeId target) {
+  const raft::Raft& raft = replica_.raft();
+  if (raft.role() != raft::Role::kLeader) {
+    return absl::FailedPreconditionError(raft.leader().IsSet()
+                                             ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
+                                             : "nobody leads now");
+  }
+  const std::vector<raft::NodeId>& voters = raft.options().voters;
+  if (target == config_.self) return absl::InvalidArgumentError("this node leads already");
+  if (target.IsSet() && std::find(voters.begin(), voters.end(), target) == voters.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is no member"));
+  }
+  if (!target.IsSet()) {
+    raft::LogIndex best;
+    for (size_t i = 0; i < voters.size(); ++i) {
+      const raft::LogIndex match = raft.progress()[i].match();
+      if (voters[i] == config_.self || (target.IsSet() && match <= best)) continue;
+      target = voters[i];
+      best = match;
+    }
+  }
+  if (!target.IsSet()) return absl::FailedPreconditionError("there is no other member");
+  replica_.Feed(raft::TransferLeadership{.target = target});
+  replica_.Settle();
+  return absl::OkStatus();
+}
+
+}  // namespace hedgerow::node

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node of the cluster: the replica on real sockets, a real disk and the real clock. One thread (whoever calls
+// Run) owns everything; the storage's writer and the administration's threads reach it through event
+// descriptors. Memory and time are bounded by the options of the parts; whatever is refused or dropped is
+// counted in Status().
+//
+// One turn of the loop: take what has come from peers, then what is durable by now, then what clients ask, then
+// what time demands; settle the replica; flush the sockets.
+
+#ifndef HEDGEROW_CLUSTER_NODE_NODE_H_
+#define HEDGEROW_CLUSTER_NODE_NODE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "cluster/kv/replica.h"
+#include "cluster/node/announcer.h"
+#include "cluster/node/config.h"
+#include "cluster/node/event_fd.h"
+#include "cluster/node/front_end.h"
+#include "cluster/node/peers.h"
+#include "cluster/node/status.h"
+#include "cluster/node/udp_socket.h"
+#include "cluster/storage/log_storage.h"
+
+namespace hedgerow::node {
+
+class Node final : public NodeControl, private kv::ReplicaHost {
+ public:
+  // Opens the storage and the sockets. Nothing is sent before Run.
+  static absl::StatusOr<std::unique_ptr<Node>> Create(NodeConfig config);
+  ~Node() override;
+
+  // Until RequestStop: then hands leadership on if it has it, and returns. An error is one that a restart may
+  // mend.
+  absl::Status Run();
+  // Any thread, or a signal handler.
+  void RequestStop();
+
+  // NodeControl: any thread but the loop's.
+  absl::StatusOr<NodeStatus> Status() override;
+  absl::Status Transfer(raft::NodeId target) override;
+
+ private:
+  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<UdpSocket> peer_socket,
+       std::unique_ptr<UdpSocket> client_socket);
+
+  // kv::ReplicaHost
+  uint64_t Now_ns() override { return now_ns_; }
+  uint64_t StampClock_ns() override { return now_ns_; }
+  uint64_t Random() override { return random_(); }
+  void Persist(raft::Persist persist) override;
+  void Send(raft::Message message) override { peers_.Send(std::move(message)); }
+  void Send(kv::Answer answer) override;
+  void Send(kv::Forward forward) override { peers_.Send(forward); }
+  void LeaderIs(raft::NodeId leader, raft::Term term) override;
+  void Stepped(const raft::Outputs& outputs) override;
+
+  void Turn();
+  void TakeFromPeers();
+  void TakeFromClients();
+  void TakeDurable();
+  void RunPosted();
+  void Wait();
+  bool MayStop();
+  static constexpr size_t kPostedMax = 64;
+  bool Post(std::function<void()> what);
+  template <typename Result>
+  std::optional<Result> Ask(std::function<Result()> question);
+  NodeStatus StatusNow();
+  absl::Status TransferNow(raft::NodeId target);
+
+  NodeConfig config_;
+  std::unique_ptr<storage::LogStorage> storage_;
+  std::unique_ptr<UdpSocket> peer_socket_;
+  std::unique_ptr<UdpSocket> client_socket_;
+  std::mt19937_64 random_;
+  uint64_t now_ns_;
+  uint64_t started_ns_;
+  Peers peers_;
+  FrontEnd front_end_;
+  Announcer announcer_;
+  uint64_t durable_ = 0;  // the last sequence that was fed
+  kv::Replica replica_;
+  Readiness readiness_;
+  uint64_t elections_won_ = 0;
+  uint64_t turns_ = 0;
+  uint64_t stop_by_ns_ = 0;  // 0: nobody asked
+
+  EventFd wake_;
+  std::atomic<bool> stop_requested_ = false;
+  int epoll_ = -1;
+  absl::Mutex mutex_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_NODE_H_

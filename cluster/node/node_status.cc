@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a node tells about itself, gathered from its parts. Every bound and every drop has its counter here; the
+// names are documented in docs/metrics.md.
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "cluster/node/node.h"
+
+namespace hedgerow::node {
+namespace {
+
+void AddSocket(NodeStatus& status, const std::string& prefix, const UdpSocket::Counters& counters) {
+  status.counters.emplace_back(prefix + "_datagrams_received", counters.received);
+  status.counters.emplace_back(prefix + "_datagrams_sent", counters.sent);
+  status.counters.emplace_back(prefix + "_send_failed", counters.send_failed);
+  status.counters.emplace_back(prefix + "_truncated", counters.truncated);
+  status.counters.emplace_back(prefix + "_receive_overflow", counters.receive_overflow);
+}
+
+// An enum's reasons, but for the one that means none.
+template <typename Reason, size_t kCount>
+void AddReasons(NodeStatus& status, const std::string& name, const std::array<uint64_t, kCount>& counts,
+                size_t first) {
+  for (size_t i = first; i < kCount; ++i) {
+    status.counters.emplace_back(name, counts[i], std::string(Name(static_cast<Reason>(i))));
+  }
+}
+
+void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {
+  status.counters.emplace_back("storage_writes", statistics.writes);
+  status.counters.emplace_back("storage_batches", statistics.batches);
+  status.counters.emplace_back("storage_entries", statistics.entries);
+  status.counters.emplace_back("storage_bytes", statistics.bytes);
+  status.counters.emplace_back("storage_queue_over_bound", statistics.queue_over_bound);
+  status.counters.emplace_back("storage_full_disk_retries", statistics.full_disk_retries);
+  NodeHistogram sync{.name = "storage_sync"};
+  for (size_t i = 0; i < storage::StorageStatistics::kSyncBounds_seconds.size(); ++i) {
+    const double upper_ns = storage::StorageStatistics::kSyncBounds_seconds[i] * 1e9;
+    sync.buckets.push_back(
+        {.upper_ns = static_cast<uint64_t>(std::llround(upper_ns)), .count = statistics.sync_buckets[i]});
+  }
+  sync.above = statistics.sync_buckets.back();
+  sync.sum_ns = static_cast<uint64_t>(statistics.sync_seconds * 1e9);
+  status.histograms.push_back(std::move(sync));
+}
+
+}  // namespace
+
+NodeStatus Node::StatusNow() {
+  const raft::Raft& raft = replica_.raft();
+  NodeStatus status;
+  status.node = config_.self;
+  status.role = raft.role();
+  status.term = raft.term();
+  status.leader = raft.leader();
+  status.ready = readiness_.Observe(raft.leader(), raft.commit(), raft.applied());
+  status.commit = raft.commit();
+  status.applied = raft.applied();
+  status.last_index = raft.log().last_index();
+  status.durable_index = raft.durable();
+  status.election_timeout_ns = raft.election_timeout_ns();
+  status.sessions = replica_.state().sessions();
+  status.waiting = replica_.desk().waiting();
+  status.storage = std::string(storage_->health().message());
+  status.uptime_ns = now_ns_ - started_ns_;
+  const std::vector<raft::NodeId>& voters = raft.options().voters;
+  for (const PeerState& peer : peers_.states()) {
+    PeerStatus& said = status.peers.emplace_back();
+    said.id = peer.id;
+    said.address = peer.address;
+    said.life = peers_.LifeOf(peer.id);
+    if (peer.heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, peer.heard_ns);
+    for (size_t i = 0; i < voters.size(); ++i) {
+      if (voters[i] != peer.id) continue;
+      if (raft.round_trip_ns(i) != 0) said.round_trip_ns = raft.round_trip_ns(i);
+      if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[i].match();
+    }
+  }
+  status.counters.emplace_back("elections_won", elections_won_);
+  status.counters.emplace_back("loop_turns", turns_);
+  status.counters.emplace_back("announcements_sent", announcer_.sent());
+  status.counters.emplace_back("hkv_requests", front_end_.counters().requests);
+  AddReasons<wire::HkvDrop>(status, "hkv_dropped", front_end_.counters().drops, 1);
+  AddReasons<wire::HkvStatus>(status, "hkv_answers", front_end_.counters().answers, 0);
+  AddSocket(status, "client", client_socket_->counters());
+  AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
+  status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);
+  status.counters.emplace_back("peer_bad_commands", peers_.counters().bad_commands);
+  AddSocket(status, "peer", peer_socket_->counters());
+  AddStorage(status, storage_->statistics());
+  return status;
+}
+
+}  // namespace hedgerow::node

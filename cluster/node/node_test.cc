@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whole nodes in one process, on loopback sockets and real storage: what holds of the parts must hold of them
+// together.
+#include "cluster/node/node.h"
+
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <poll.h>
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::node {
+namespace {
+
+using namespace std::chrono_literals;
+
+uint64_t Now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+std::unique_ptr<UdpSocket> AnySocket() {
+  NetAddress address = NetAddress::Parse("127.0.0.1:1").value();
+  address.port = 0;
+  return UdpSocket::Bind(address, 1 << 20, 2048).value();
+}
+
+NetAddress FreeAddress() { return AnySocket()->LocalAddress().value(); }
+
+// A node with its thread.
+struct Running {
+  std::unique_ptr<Node> node;
+  std::thread thread;
+  absl::Status ended;
+
+  explicit Running(const NodeConfig& config) {
+    absl::StatusOr<std::unique_ptr<Node>> made = Node::Create(config);
+    EXPECT_TRUE(made.ok()) << made.status();
+    node = *std::move(made);
+    thread = std::thread([this] { ended = node->Run(); });
+  }
+  ~Running() {
+    node->RequestStop();
+    thread.join();
+    EXPECT_TRUE(ended.ok()) << ended;
+  }
+};
+
+class NodeTest : public testing::TestWithParam<Durability> {
+ protected:
+  void SetUp() override {
+    std::string made = testing::TempDir() + "hedgerow-node-test.XXXXXX";
+    ASSERT_NE(mkdtemp(made.data()), nullptr);
+    folder_ = made;
+    for (uint64_t id = 1; id <= 3; ++id) {
+      members_.push_back({.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()});
+    }
+    proxy_socket_ = AnySocket();
+    for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  }
+  void TearDown() override {
+    nodes_ = {};
+    std::filesystem::remove_all(folder_);
+  }
+
+  NodeConfig ConfigOf(uint64_t id) const {
+    NodeConfig config;
+    config.cluster_id = 7;
+    config.cluster_key.bytes.fill(0x11);
+    config.announce_key = wire::Key();
+    config.self = raft::NodeId(id);
+    config.durability = GetParam();
+    config.data_dir = folder_ + "/" + std::to_string(id);
+    config.members = members_;
+    config.serve = members_[id - 1].serve;
+    config.proxies = {{.name = "proxy", .address = proxy_socket_->LocalAddress().value()}};
+    return config;
+  }
+  void Start(uint64_t id) { nodes_[id - 1] = std::make_unique<Running>(ConfigOf(id)); }
+  void Stop(uint64_t id) { nodes_[id - 1].reset(); }
+
+  static bool Eventually(const std::function<bool()>& holds) {
+    for (int i = 0; i < 1000; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
+  // 0: the nodes that run do not agree on one of them.
+  uint64_t Leader() {
+    uint64_t leader = 0;
+    for (uint64_t id = 1; id <= 3; ++id) {
+      if (nodes_[id - 1] == nullptr) continue;
+      const NodeStatus status = StatusOf(id);
+      if (!status.ready || (leader != 0 && status.leader.value() != leader)) return 0;
+      leader = status.leader.value();
+    }
+    return leader != 0 && nodes_[leader - 1] != nullptr ? leader : 0;
+  }
+  uint64_t WaitForLeader() {
+    uint64_t leader = 0;
+    EXPECT_TRUE(Eventually([&] { return (leader = Leader()) != 0; }));
+    return leader;
+  }
+
+  // One datagram to one node, and its answer.
+  std::optional<wire::HkvAnswer> Ask(uint64_t node, wire::HkvRequest request) {
+    request.patience_us = 4'000'000;
+    const std::unique_ptr<UdpSocket> socket = AnySocket();
+    socket->Send(members_[node - 1].serve, wire::Encode(request));
+    socket->Flush();
+    pollfd ready{.fd = socket->fd(), .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, 5000) != 1) return std::nullopt;
+    const std::vector<Datagram>& received = socket->Receive(Now_ns());
+    if (received.size() != 1) return std::nullopt;
+    return wire::ParseHkvAnswer(received[0].bytes);
+  }
+  uint64_t Open(uint64_t node) {
+    const auto answer = Ask(node, {.kind = wire::HkvKind::kOpen, .seq = ++nonce_});
+    EXPECT_TRUE(answer.has_value());
+    return answer.has_value() ? answer->session : 0;
+  }
+  std::string Increment(uint64_t node, uint64_t session, uint64_t seq) {
+    const auto answer =
+        Ask(node, {.kind = wire::HkvKind::kWrite,
+                   .client_id = session,
+                   .seq = seq,
+                   .lowest_unanswered = seq,
+                   .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
+    if (!answer.has_value() || answer->values.size() != 1) return "no answer";
+    return answer->values[0];
+  }
+  std::string Get(uint64_t node, uint64_t seq) {
+    const auto answer = Ask(node, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = seq, .key = "n"});
+    return answer.has_value() ? answer->value : "no answer";
+  }
+
+  std::string folder_;
+  std::vector<MemberConfig> members_;
+  std::unique_ptr<UdpSocket> proxy_socket_;
+  std::array<std::unique_ptr<Running>, 3> nodes_;
+  uint64_t nonce_ = 100;
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, NodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(NodeTest, WhicheverNodeIsAskedDoesIt) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t other = leader % 3 + 1;
+  const uint64_t session = Open(other);
+  ASSERT_NE(session, 0u);
+  EXPECT_EQ(Increment(leader, session, 1), "1");
+  EXPECT_EQ(Increment(other, session, 2), "2") << "forwarded";
+  EXPECT_EQ(Increment(other, session, 2), "2") << "again: answered from the table";
+  EXPECT_EQ(Increment(leader % 3 + 1, session, 2), "2");
+  EXPECT_EQ(Get(leader, 1), "2");
+  EXPECT_EQ(Get(other, 2), "2") << "read index";
+}
+
+TEST_P(NodeTest, WhatWasAnsweredIsThereAfterTheLeaderIsGone) {
+  uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  for (uint64_t seq = 1; seq <= 5; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
+  const uint64_t former = leader;
+  Stop(former);
+  leader = WaitForLeader();
+  ASSERT_NE(leader, former);
+  EXPECT_EQ(Increment(leader, session, 5), "5") << "not a second time";
+  EXPECT_EQ(Increment(leader, session, 6), "6");
+  Start(former);
+  WaitForLeader();
+  EXPECT_EQ(Get(former, 1), "6");
+}
+
+TEST_P(NodeTest, EverythingIsThereAfterAllWereStopped) {
+  uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  EXPECT_EQ(Increment(leader, session, 1), "1");
+  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
+  for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, session, 1), "1");
+  EXPECT_EQ(Increment(leader, session, 2), "2");
+}
+
+TEST_P(NodeTest, AStoppedLeaderHandsOver) {
+  const uint64_t leader = WaitForLeader();
+  const auto begin = std::chrono::steady_clock::now();
+  Stop(leader);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 900ms) << "it waited for nobody";
+  EXPECT_NE(WaitForLeader(), leader);
+}
+
+TEST_P(NodeTest, LeadershipIsHandedToWhomItIsTold) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t target = leader % 3 + 1;
+  EXPECT_EQ(nodes_[target - 1]->node->Transfer(raft::NodeId(leader)).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(nodes_[leader - 1]->node->Transfer(raft::NodeId(9)).code(), absl::StatusCode::kInvalidArgument);
+  ASSERT_TRUE(nodes_[leader - 1]->node->Transfer(raft::NodeId(target)).ok());
+  EXPECT_TRUE(Eventually([&] { return Leader() == target; }));
+}
+
+TEST_P(NodeTest, TheLeaderAnnouncesItselfToTheProxy) {
+  const uint64_t leader = WaitForLeader();
+  const wire::Key key = wire::DeriveProxyKey(wire::Key(), "proxy");
+  std::optional<wire::Announcement> last;
+  EXPECT_TRUE(Eventually([&] {
+    for (const Datagram& datagram : proxy_socket_->Receive(Now_ns())) {
+      const auto announcement = wire::OpenAnnouncement(datagram.bytes, key);
+      EXPECT_TRUE(announcement.has_value());
+      EXPECT_TRUE(!last.has_value() || std::pair(last->term, last->sequence) <
+                                           std::pair(announcement->term, announcement->sequence));
+      last = announcement;
+    }
+    return last.has_value() && last->leader_port == members_[leader - 1].serve.port;
+  }));
+}
+
+TEST_P(NodeTest, WhatIsNoRequestIsAnsweredWithAnErrorOrDropped) {
+  const uint64_t leader = WaitForLeader();
+  const std::unique_ptr<UdpSocket> socket = AnySocket();
+  for (const std::string& bytes : {std::string(), std::string("x"), std::string(1400, '\xff'),
+                                   std::string("\x48\x01\x63\x00", 4), std::string("\x48\x09", 2)}) {
+    socket->Send(members_[leader - 1].serve, bytes);
+    socket->Send(members_[leader - 1].peer, bytes);
+  }
+  socket->Flush();
+  EXPECT_EQ(Open(leader) != 0, true) << "it lives on";
+  std::vector<wire::HkvStatus> statuses;
+  Eventually([&] {
+    for (const Datagram& datagram : socket->Receive(Now_ns()))
+      statuses.push_back(static_cast<wire::HkvStatus>(datagram.bytes[3]));
+    return statuses.size() >= 2;
+  });
+  ASSERT_EQ(statuses.size(), 2u);
+  EXPECT_EQ(statuses[0], wire::HkvStatus::kMalformed);
+  EXPECT_EQ(statuses[1], wire::HkvStatus::kUnknownVersion);
+}
+
+TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
+  const uint64_t leader = WaitForLeader();
+  wire::Key other_key;
+  wire::PeerCodec forger({.cluster_id = 7, .key = other_key, .self = raft::NodeId(leader % 3 + 1), .life = 3});
+  const std::unique_ptr<UdpSocket> socket = AnySocket();
+  const raft::Term term = StatusOf(leader).term;
+  for (int i = 0; i < 50; ++i) {
+    socket->Send(members_[leader - 1].peer, forger.Seal(raft::NodeId(leader), raft::Term(term.value() + 1000),
+                                                        raft::AppendReply{.accepted = false}));
+  }
+  socket->Flush();
+  EXPECT_TRUE(Eventually([&] {
+    for (const NodeCounter& counter : StatusOf(leader).counters) {
+      if (counter.name == "peer_dropped" && counter.reason == "tag") return counter.value == 50;
+    }
+    return false;
+  }));
+  EXPECT_EQ(StatusOf(leader).term, term);
+}
+
+}  // namespace
+}  // namespace hedgerow::node

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/peers.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "cluster/node/front_end.h"
+
+namespace hedgerow::node {
+namespace {
+
+std::vector<raft::NodeId> Ids(const std::vector<PeerState>& peers) {
+  std::vector<raft::NodeId> ids;
+  for (const PeerState& peer : peers) ids.push_back(peer.id);
+  return ids;
+}
+
+}  // namespace
+
+Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::vector<PeerState> others,
+             std::function<uint64_t()> draw)
+    : socket_(socket),
+      self_(identity.self),
+      others_(std::move(others)),
+      codec_(identity),
+      lives_(identity.self, Ids(others_), std::move(draw)) {}
+
+PeerState* Peers::Find(raft::NodeId id) {
+  const auto found =
+      std::find_if(others_.begin(), others_.end(), [id](const PeerState& peer) { return peer.id == id; });
+  return found == others_.end() ? nullptr : &*found;
+}
+
+void Peers::Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica) {
+  wire::Opened opened = codec_.Open(datagram.bytes);
+  const wire::DropReason reason = opened.ok() ? lives_.Admit(opened, now_ns) : opened.reason;
+  if (reason != wire::DropReason::kNone) {
+    ++counters_.drops[static_cast<size_t>(reason)];
+    return;
+  }
+  if (const auto* hello = std::get_if<wire::Hello>(&opened.body)) {
+    SendTo(opened.header.from, wire::HelloAck{.nonce = hello->nonce});
+    return;
+  }
+  if (PeerState* const peer = Find(opened.header.from)) peer->heard_ns = datagram.arrived_ns;
+  if (const auto* forward = std::get_if<wire::Forward>(&opened.body)) {
+    TakeForward(opened.header, *forward, datagram.arrived_ns, replica);
+  } else if (auto* answer = std::get_if<wire::ForwardAnswer>(&opened.body)) {
+    kv::Answer said;
+    said.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
+                                                                   : kv::Answer::Kind::kNotLeader;
+    said.result = std::move(answer->result);
+    replica.ReceiveForwardAnswer(answer->tag, opened.header.from, said);
+  } else if (std::optional<raft::Message> message = wire::TakeMessage(self_, opened)) {
+    replica.ReceiveMessage(datagram.arrived_ns, std::move(*message));
+  }
+}
+
+void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
+                        kv::Replica& replica) {
+  std::optional<kv::Command> command = kv::Decode(forward.command);
+  if (!command.has_value()) {
+    ++counters_.bad_commands;
+    return;
+  }
+  kv::Request request;
+  request.reply_to = ReplyToNode(header.from, forward.tag);
+  request.command = std::move(*command);
+  request.patience_ns = forward.patience_ns;
+  request.age_ns = forward.age_ns;
+  request.hops = forward.hops;
+  replica.ReceiveRequest(arrived_ns, std::move(request));
+}
+
+void Peers::Send(const raft::Message& message) { SendSealed(message.to, codec_.Seal(message)); }
+
+void Peers::Send(const kv::Forward& forward) {
+  SendTo(forward.to, wire::Forward{.tag = forward.tag,
+                                   .age_ns = forward.request.age_ns,
+                                   .patience_ns = forward.request.patience_ns,
+                                   .hops = static_cast<uint8_t>(forward.request.hops),
+                                   .command = kv::Encode(forward.request.command)});
+}
+
+void Peers::Answer(raft::NodeId node, const kv::Answer& answer) {
+  SendTo(node, wire::ForwardAnswer{.tag = answer.reply_to.request,
+                                   .kind = answer.kind == kv::Answer::Kind::kResult
+                                               ? wire::ForwardAnswer::Kind::kResult
+                                               : wire::ForwardAnswer::Kind::kNotLeader,
+                                   .result = answer.result});
+}
+
+void Peers::Greet(uint64_t now_ns) {
+  for (const PeerState& peer : others_) {
+    const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
+    if (nonce != 0) SendTo(peer.id, wire::Hello{.nonce = nonce});
+  }
+}
+
+void Peers::SendTo(raft::NodeId to, const wire::PeerBody& body) {
+  SendSealed(to, codec_.Seal(to, term_, body));
+}
+
+void Peers::SendSealed(raft::NodeId to, std::string bytes) {
+  const PeerState* const peer = Find(to);
+  if (bytes.empty() || peer == nullptr) {
+    ++counters_.too_large;
+    return;
+  }
+  socket_.Send(peer->address, std::move(bytes));
+}
+
+}  // namespace hedgerow::node

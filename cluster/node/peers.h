@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The other nodes, over UDP (docs/WIRE_FORMAT.md): seals what the replica sends them, opens what they send,
+// asks them for their lives, and counts what is not believed. A peer whose life is not known yet gets what is
+// sent to it all the same: whether it can believe this node is its own business. On the loop's thread.
+
+#ifndef HEDGEROW_CLUSTER_NODE_PEERS_H_
+#define HEDGEROW_CLUSTER_NODE_PEERS_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cluster/kv/replica.h"
+#include "cluster/node/net_address.h"
+#include "cluster/node/udp_socket.h"
+#include "cluster/raft/types.h"
+#include "cluster/wire/peer.h"
+#include "cluster/wire/peer_lives.h"
+
+namespace hedgerow::node {
+
+struct PeerState {
+  raft::NodeId id{};
+  NetAddress address{};
+  uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
+};
+
+class Peers {
+ public:
+  struct Counters {
+    std::array<uint64_t, wire::kDropReasons> drops{};  // by DropReason
+    uint64_t too_large = 0;                            // could not be sealed
+    uint64_t bad_commands = 0;                         // a forwarded command that is none
+  };
+
+  // `others`: the members without this node.
+  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::vector<PeerState> others,
+        std::function<uint64_t()> draw);
+
+  // Messages, forwarded requests and answers to forwarded ones go to the replica, which is not settled here.
+  void Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica);
+
+  void Send(const raft::Message& message);
+  void Send(const kv::Forward& forward);
+  void Answer(raft::NodeId node, const kv::Answer& answer);
+  void Greet(uint64_t now_ns);
+  uint64_t next_greeting_ns() const { return lives_.next_ask_ns(); }
+
+  void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
+  const std::vector<PeerState>& states() const { return others_; }
+  uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
+  const Counters& counters() const { return counters_; }
+
+ private:
+  PeerState* Find(raft::NodeId id);
+  void SendTo(raft::NodeId to, const wire::PeerBody& body);
+  void SendSealed(raft::NodeId to, std::string bytes);
+  void TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
+                   kv::Replica& replica);
+
+  UdpSocket& socket_;
+  raft::NodeId self_;
+  std::vector<PeerState> others_;
+  wire::PeerCodec codec_;
+  wire::PeerLives lives_;
+  raft::Term term_;
+  Counters counters_;
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_PEERS_H_

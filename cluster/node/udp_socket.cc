@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/udp_socket.h"
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::node {
+namespace {
+
+// A time stamp and the count of packets that found the buffer full.
+constexpr size_t kControl_bytes = CMSG_SPACE(sizeof(timespec)) + CMSG_SPACE(sizeof(uint32_t));
+
+uint64_t ToNs(const timespec& time) {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+uint64_t RealTime_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return ToNs(now);
+}
+
+absl::Status SystemError(const char* what, const NetAddress& address) {
+  return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", address.ToString()));
+}
+
+}  // namespace
+
+struct UdpSocket::Buffers {
+  explicit Buffers(size_t datagram_max_bytes)
+      : datagram_bytes(datagram_max_bytes), bytes(kBatch * datagram_max_bytes) {}
+
+  size_t datagram_bytes;
+  std::vector<char> bytes;
+  std::array<mmsghdr, kBatch> messages{};
+  std::array<iovec, kBatch> vectors{};
+  std::array<sockaddr_storage, kBatch> addresses{};
+  alignas(cmsghdr) std::array<std::array<char, kControl_bytes>, kBatch> controls{};
+};
+
+UdpSocket::UdpSocket(int fd, bool ipv6, size_t datagram_max_bytes)
+    : fd_(fd), ipv6_(ipv6), buffers_(std::make_unique<Buffers>(datagram_max_bytes)) {
+  received_.reserve(kBatch);
+  queue_.reserve(kBatch);
+}
+
+UdpSocket::~UdpSocket() {
+  Flush();
+  close(fd_);
+}
+
+absl::StatusOr<std::unique_ptr<UdpSocket>> UdpSocket::Bind(const NetAddress& address, size_t buffer_bytes,
+                                                           size_t datagram_max_bytes) {
+  sockaddr_storage to_bind;
+  const socklen_t length = address.ToSockaddr(to_bind);
+  const int fd = socket(to_bind.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return SystemError("cannot make a socket for", address);
+  auto result = std::unique_ptr<UdpSocket>(new UdpSocket(fd, !address.is_v4(), datagram_max_bytes));
+  const int on = 1;
+  const int buffer = static_cast<int>(buffer_bytes);
+  // Past net.core.rmem_max where the process may; else as much as that allows.
+  if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof(buffer)) != 0) {
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
+  }
+  if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof(buffer)) != 0) {
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+  }
+  if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)) != 0 ||
+      setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof(on)) != 0) {
+    return SystemError("cannot set up the socket of", address);
+  }
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&to_bind), length) != 0) {
+    return SystemError("cannot bind to", address);
+  }
+  return result;
+}
+
+absl::StatusOr<NetAddress> UdpSocket::LocalAddress() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  if (getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length) != 0) {
+    return absl::ErrnoToStatus(errno, "getsockname");
+  }
+  return NetAddress::FromSockaddr(address);
+}
+
+const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
+  received_.clear();
+  Buffers& buffers = *buffers_;
+  for (size_t i = 0; i < kBatch; ++i) {
+    buffers.vectors[i] = {buffers.bytes.data() + i * buffers.datagram_bytes, buffers.datagram_bytes};
+    msghdr& header = buffers.messages[i].msg_hdr;
+    header = {};
+    header.msg_name = &buffers.addresses[i];
+    header.msg_namelen = sizeof(buffers.addresses[i]);
+    header.msg_iov = &buffers.vectors[i];
+    header.msg_iovlen = 1;
+    header.msg_control = buffers.controls[i].data();
+    header.msg_controllen = kControl_bytes;
+  }
+  const int count = recvmmsg(fd_, buffers.messages.data(), kBatch, MSG_DONTWAIT, nullptr);
+  if (count <= 0)
+    return received_;  // EAGAIN; or an ICMP error that a UDP socket without connect() does not get
+  const uint64_t real_now_ns = RealTime_ns();
+  for (int i = 0; i < count; ++i) {
+    msghdr& header = buffers.messages[i].msg_hdr;
+    uint64_t waited_ns = 0;
+    for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
+         control = CMSG_NXTHDR(&header, control)) {
+      if (control->cmsg_level != SOL_SOCKET) continue;
+      if (control->cmsg_type == SCM_TIMESTAMPNS) {
+        timespec stamp{};
+        std::memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
+        const uint64_t stamp_ns = ToNs(stamp);
+        // The stamp is of the wall clock, which may have been set back meanwhile.
+        waited_ns = stamp_ns < real_now_ns ? real_now_ns - stamp_ns : 0;
+      } else if (control->cmsg_type == SO_RXQ_OVFL) {
+        uint32_t dropped = 0;
+        std::memcpy(&dropped, CMSG_DATA(control), sizeof(dropped));
+        counters_.receive_overflow = dropped;  // since the socket was made
+      }
+    }
+    if ((header.msg_flags & MSG_TRUNC) != 0) {
+      ++counters_.truncated;
+      continue;
+    }
+    ++counters_.received;
+    received_.push_back(
+        {.from = NetAddress::FromSockaddr(buffers.addresses[i]),
+         .bytes = std::string_view(buffers.bytes.data() + static_cast<size_t>(i) * buffers.datagram_bytes,
+                                   buffers.messages[i].msg_len),
+         .arrived_ns = waited_ns < now_ns ? now_ns - waited_ns : 0});
+  }
+  return received_;
+}
+
+void UdpSocket::Send(const NetAddress& to, std::string bytes) {
+  if (to.is_v4() == ipv6_) {
+    ++counters_.send_failed;
+    return;
+  }
+  queue_.push_back({.to = to, .bytes = std::move(bytes)});
+  if (queue_.size() >= kBatch) Flush();
+}
+
+void UdpSocket::Flush() {
+  if (queue_.empty()) return;
+  std::array<mmsghdr, kBatch> messages{};
+  std::array<iovec, kBatch> vectors{};
+  std::array<sockaddr_storage, kBatch> addresses;
+  const size_t count = queue_.size();
+  for (size_t i = 0; i < count; ++i) {
+    Queued& queued = queue_[i];
+    vectors[i] = {queued.bytes.data(), queued.bytes.size()};
+    messages[i].msg_hdr.msg_name = &addresses[i];
+    messages[i].msg_hdr.msg_namelen = queued.to.ToSockaddr(addresses[i]);
+    messages[i].msg_hdr.msg_iov = &vectors[i];
+    messages[i].msg_hdr.msg_iovlen = 1;
+  }
+  for (size_t done = 0; done < count;) {
+    const int sent = sendmmsg(fd_, messages.data() + done, static_cast<unsigned>(count - done), MSG_DONTWAIT);
+    if (sent > 0) {
+      counters_.sent += static_cast<uint64_t>(sent);
+      done += static_cast<size_t>(sent);
+    } else if (errno != EINTR) {
+      // The first one is refused (no route, a full device queue, an address that rejects): the others may pass.
+      ++counters_.send_failed;
+      ++done;
+    }
+  }
+  queue_.clear();
+}
+
+}  // namespace hedgerow::node

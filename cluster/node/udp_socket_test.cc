@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/udp_socket.h"
+
+#include <ctime>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::node {
+namespace {
+
+NetAddress Loopback(const std::string& text) { return NetAddress::Parse(text).value(); }
+
+uint64_t Now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Port 0 cannot be written in a configuration; tests take any free one.
+NetAddress AnyPort() {
+  NetAddress address = Loopback("127.0.0.1:1");
+  address.port = 0;
+  return address;
+}
+
+class UdpSocketTest : public testing::Test {
+ protected:
+  std::unique_ptr<UdpSocket> Bind(size_t datagram_max_bytes = 2048) {
+    return UdpSocket::Bind(AnyPort(), 1 << 20, datagram_max_bytes).value();
+  }
+  std::unique_ptr<UdpSocket> a_ = Bind();
+  std::unique_ptr<UdpSocket> b_ = Bind();
+  NetAddress to_a_ = a_->LocalAddress().value();
+  NetAddress to_b_ = b_->LocalAddress().value();
+};
+
+TEST_F(UdpSocketTest, WhatIsSentArrivesWithItsSenderAndTime) {
+  const uint64_t before_ns = Now_ns();
+  a_->Send(to_b_, "hello");
+  EXPECT_TRUE(b_->Receive(Now_ns()).empty()) << "before the flush";
+  a_->Flush();
+  const uint64_t after_ns = Now_ns();
+  const std::vector<Datagram>& received = b_->Receive(Now_ns());
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].bytes, "hello");
+  EXPECT_EQ(received[0].from, to_a_);
+  // The two clocks are read one after the other.
+  constexpr uint64_t kSlack_ns = 1'000'000;
+  EXPECT_GE(received[0].arrived_ns + kSlack_ns, before_ns);
+  EXPECT_LE(received[0].arrived_ns, after_ns + kSlack_ns);
+}
+
+TEST_F(UdpSocketTest, AFullBatchLeavesByItself) {
+  for (size_t i = 0; i < UdpSocket::kBatch; ++i) a_->Send(to_b_, std::to_string(i));
+  EXPECT_EQ(a_->counters().sent, UdpSocket::kBatch);
+  EXPECT_EQ(b_->Receive(Now_ns()).size(), UdpSocket::kBatch);
+}
+
+TEST_F(UdpSocketTest, WhatIsTooLongIsCountedAndDropped) {
+  const std::unique_ptr<UdpSocket> small = Bind(16);
+  a_->Send(small->LocalAddress().value(), std::string(17, 'x'));
+  a_->Send(small->LocalAddress().value(), std::string(16, 'y'));
+  a_->Flush();
+  ASSERT_EQ(small->Receive(Now_ns()).size(), 1u);
+  EXPECT_EQ(small->counters().truncated, 1u);
+}
+
+TEST_F(UdpSocketTest, OneThatCannotBeSentDoesNotStopTheOthers) {
+  a_->Send(to_b_, std::string(70'000, 'x'));  // no datagram is that long
+  a_->Send(Loopback("[::1]:9"), "from an IPv4 socket");
+  a_->Send(to_b_, "still");
+  a_->Flush();
+  EXPECT_EQ(a_->counters().send_failed, 2u);
+  ASSERT_EQ(b_->Receive(Now_ns()).size(), 1u);
+}
+
+TEST_F(UdpSocketTest, ATakenAddressIsSaidByName) {
+  const auto taken = UdpSocket::Bind(to_a_, 1 << 20, 2048);
+  ASSERT_FALSE(taken.ok());
+  EXPECT_NE(taken.status().message().find(to_a_.ToString()), std::string::npos) << taken.status();
+}
+
+TEST(NetAddressTest, IsReadAndWritten) {
+  for (const std::string text : {"10.0.0.1:4801", "[fd00::1]:4801"}) {
+    EXPECT_EQ(NetAddress::Parse(text).value().ToString(), text);
+  }
+  for (const std::string text :
+       {"10.0.0.1", "10.0.0.1:0", "10.0.0.1:65536", "fd00::1:80", "[10.0.0.1]:80", "a:1", ":1", ""}) {
+    EXPECT_FALSE(NetAddress::Parse(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::node
