@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What nodes say to each other, as bytes: the header that every peer datagram begins with, the kinds of bodies,
+ * and the reasons for which a datagram is not believed. docs/WIRE_FORMAT.md has the bodies.
+ * cluster/wire/peer.cc writes and reads it; kernel programs of a node will. All integers are little-endian.
+ */
+#ifndef HEDGEROW_BPF_ABI_PEER_ABI_H_
+#define HEDGEROW_BPF_ABI_PEER_ABI_H_
+
+#include "bpf/abi/base_abi.h"
+
+#define HR_PEER_MAGIC 0x31505248u /* "HRP1" */
+#define HR_PEER_VERSION 1
+#define HR_PEER_HEADER_BYTES 64
+#define HR_PEER_MAX_BYTES 65507 /* the largest UDP payload in IPv4: 65,535 less 20 and 8 */
+
+struct hr_peer_header {
+  __u32 magic;
+  __u8 version;
+  __u8 kind;   /* enum hr_peer_kind */
+  __u16 bytes; /* of the whole datagram */
+  __u64 tag;   /* SipHash-2-4 of the whole datagram with this field 0; see siphash_abi.h */
+  __u64 cluster_id;
+  __u64 from_life;     /* drawn when the sending process starts, never 0 */
+  __u64 packet_number; /* counts this sender's datagrams to whomever, from 1 */
+  __u32 from;
+  __u32 to; /* 0: every peer */
+  __u64 term;
+  __u32 config_epoch;
+  __u32 reserved;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_peer_header) == HR_PEER_HEADER_BYTES, "hr_peer_header is 64 bytes");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, kind) == 5, "kind");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, bytes) == 6, "bytes");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, tag) == 8, "tag");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, cluster_id) == 16, "cluster_id");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, from_life) == 24, "from_life");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, packet_number) == 32, "packet_number");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, from) == 40, "from");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, to) == 44, "to");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, term) == 48, "term");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, config_epoch) == 56, "config_epoch");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, reserved) == 60, "reserved");
+
+enum hr_peer_kind {
+  HR_PEER_HELLO = 1,
+  HR_PEER_HELLO_ACK = 2,
+  HR_PEER_VOTE_REQUEST = 3,
+  HR_PEER_VOTE_REPLY = 4,
+  HR_PEER_APPEND = 5,
+  HR_PEER_APPEND_REPLY = 6,
+  HR_PEER_HEARTBEAT = 7,
+  HR_PEER_HEARTBEAT_REPLY = 8,
+  HR_PEER_READ_INDEX = 9,
+  HR_PEER_READ_INDEX_REPLY = 10,
+  HR_PEER_TIMEOUT_NOW = 11,
+  HR_PEER_FORWARD = 12,
+  HR_PEER_FORWARD_ANSWER = 13,
+  HR_PEER_KINDS = 14, /* one past the last */
+};
+
+/* Why a peer datagram is not believed. The numbers stay for ever: never reused, never reordered. */
+enum hr_peer_drop {
+  HR_PEER_DROP_NONE = 0,
+  HR_PEER_DROP_TOO_SHORT = 1, /* less than a header */
+  HR_PEER_DROP_MAGIC = 2,     /* something else altogether */
+  HR_PEER_DROP_VERSION = 3,   /* a version that is not spoken here */
+  HR_PEER_DROP_LENGTH = 4,    /* not as long as its header says */
+  HR_PEER_DROP_OTHER_CLUSTER = 5,
+  HR_PEER_DROP_OTHER_NODE = 6, /* `to` names another node */
+  HR_PEER_DROP_TAG = 7,        /* made without the key, or damaged */
+  HR_PEER_DROP_CONFIG_EPOCH = 8,
+  HR_PEER_DROP_KIND = 9,          /* a kind that is not spoken here */
+  HR_PEER_DROP_MALFORMED = 10,    /* the tag is right, and yet the bytes are no such message */
+  HR_PEER_DROP_NO_MEMBER = 11,    /* from nobody of this cluster, or from this node itself */
+  HR_PEER_DROP_LIFE_UNKNOWN = 12, /* the sender has not yet answered a HELLO */
+  HR_PEER_DROP_OTHER_LIFE = 13,   /* of a former life of the sender, or of one that is not yet known */
+  HR_PEER_DROP_REPLAYED = 14,     /* its number was seen */
+  HR_PEER_DROP_TOO_OLD = 15,      /* its number lies behind the replay window */
+  HR_PEER_DROP_NONCE = 16,        /* a HELLO_ACK to no HELLO that waits for one */
+  HR_PEER_DROP_HELLO_LIMIT = 17,  /* more HELLOs a second than are answered */
+  HR_PEER_DROPS = 18,             /* one past the last */
+};
+
+#endif /* HEDGEROW_BPF_ABI_PEER_ABI_H_ */

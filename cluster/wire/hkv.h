@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The client's protocol, hkv version 1: requests and answers as datagrams (docs/WIRE_FORMAT.md). The node's
+// front end parses requests and encodes answers, clients the other way round. Nothing here is authenticated and
+// anything may arrive, so a request that is none is either answered with what is wrong or dropped, by rules
+// that never let a node answer a node. All functions are pure and may run in any thread.
+
+#ifndef HEDGEROW_CLUSTER_WIRE_HKV_H_
+#define HEDGEROW_CLUSTER_WIRE_HKV_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/kv/command.h"
+
+namespace hedgerow::wire {
+
+constexpr size_t kHkvMax_bytes = 1232;
+constexpr size_t kHkvHeader_bytes = 32;
+constexpr uint8_t kHkvMagic = 0x48;
+constexpr uint8_t kHkvVersion = 1;
+constexpr uint16_t kHkvPort = 4801;
+
+enum class HkvKind : uint8_t { kOpen = 1, kWrite = 2, kGet = 3 };
+
+enum class HkvStatus : uint8_t {
+  kOk = 0,
+  kNotFound = 1,        // GET: no such key
+  kMismatch = 2,        // compare-and-set found another value; nothing was done
+  kNotANumber = 3,      // increment of something that is none, or past 64 bits; nothing was done
+  kUnknownSession = 4,  // never opened, or expired: assume neither outcome for what was sent
+  kBelowLowest = 5,     // the client has said that it has this answer
+  kOverloaded = 6,      // a bound is reached; nothing was done by this copy
+  kNotLeader = 7,       // this node can do nothing with it now; ask `hint`
+  kMalformed = 8,       // the datagram is no request
+  kUnknownVersion = 9,  // `hint` is the highest version the node speaks
+  kTooLarge = 10,       // the answer would not fit a datagram
+};
+constexpr size_t kHkvStatuses = 11;
+
+struct HkvRequest {
+  HkvKind kind = HkvKind::kGet;
+  uint32_t patience_us = 0;                 // as on the wire; see Patience_ns
+  uint64_t client_id = 0;                   // OPEN: 0
+  uint64_t seq = 0;                         // OPEN: the nonce
+  uint64_t lowest_unanswered = 0;           // WRITE, else 0
+  std::string key{};                        // GET
+  std::vector<kv::Operation> operations{};  // WRITE
+
+  bool operator==(const HkvRequest&) const = default;
+};
+
+struct HkvAnswer {
+  HkvKind kind =
+      HkvKind::kGet;  // the request's; with kMalformed and kUnknownVersion it may be none of the three
+  HkvStatus status = HkvStatus::kOk;
+  uint32_t hint = 0;
+  uint64_t client_id = 0;
+  uint64_t seq = 0;
+  uint64_t session = 0;               // OPEN
+  std::string value{};                // GET with kOk
+  std::vector<std::string> values{};  // WRITE with kOk: one for each operation
+
+  bool operator==(const HkvAnswer&) const = default;
+};
+
+// Why a datagram at the clients' port gets no answer. The numbers are never reused.
+enum class HkvDrop : uint8_t {
+  kNone = 0,
+  kTooShort = 1,  // less than 2 bytes
+  kMagic = 2,     // something else altogether
+  kAnAnswer = 3,  // an answer: two nodes would send each other MALFORMED for ever
+};
+constexpr size_t kHkvDrops = 4;
+
+// Exactly one of the three: a request; or what to answer instead; or a reason to say nothing.
+struct HkvParse {
+  std::optional<HkvRequest> request{};
+  std::optional<HkvAnswer> answer{};
+  HkvDrop drop = HkvDrop::kNone;
+};
+HkvParse ParseHkvRequest(std::string_view datagram);
+
+// Nothing if it is no answer of version 1 to an OPEN, WRITE or GET.
+std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram);
+
+// Empty if the request passes 1,232 bytes, 64 operations, or a key's 250 bytes.
+std::string Encode(const HkvRequest& request);
+
+// Never longer than 1,232 bytes: what would be is said to be kTooLarge instead. Fields that the kind and status
+// do not have are left out.
+std::string Encode(const HkvAnswer& answer);
+
+// From the client's sending to when it no longer cares: 0 on the wire is a second, and a minute is the most.
+uint64_t Patience_ns(const HkvRequest& request);
+
+HkvStatus StatusOf(kv::ResultCode code);
+
+// For metrics and messages: "not_leader", "an_answer".
+std::string_view Name(HkvStatus status);
+std::string_view Name(HkvDrop drop);
+
+}  // namespace hedgerow::wire
+
+#endif  // HEDGEROW_CLUSTER_WIRE_HKV_H_

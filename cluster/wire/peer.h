@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What nodes say to each other as datagrams: bpf/abi/peer_abi.h and a body. PeerCodec seals what this process
+// sends and opens what it receives; opening checks everything that needs no memory of earlier datagrams, and
+// PeerLives (peer_lives.h) the rest. Used by the node's transport, in its loop's thread; not thread-safe.
+
+#ifndef HEDGEROW_CLUSTER_WIRE_PEER_H_
+#define HEDGEROW_CLUSTER_WIRE_PEER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "bpf/abi/peer_abi.h"
+#include "bpf/abi/siphash_abi.h"
+#include "cluster/kv/command.h"
+#include "cluster/raft/message.h"
+#include "cluster/raft/types.h"
+#include "cluster/wire/key.h"
+
+namespace hedgerow::wire {
+
+constexpr uint16_t kPeerPort = 4802;
+constexpr size_t kPeerHeader_bytes = HR_PEER_HEADER_BYTES;
+constexpr size_t kPeerMax_bytes = HR_PEER_MAX_BYTES;
+// What an APPEND takes besides its payloads: once, and for each entry.
+constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + 26;
+constexpr size_t kAppendEntryFixed_bytes = 21;
+
+struct Hello {
+  uint64_t nonce = 0;
+};
+
+struct HelloAck {
+  uint64_t nonce = 0;
+};
+
+// A client's write on its way to the leader.
+struct Forward {
+  uint64_t tag = 0;  // the sender's, repeated in the answer
+  uint64_t age_ns = 0;
+  uint64_t patience_ns = 0;
+  uint8_t hops = 0;
+  std::string command{};  // as it stands in the log: kv::Encode
+};
+
+struct ForwardAnswer {
+  enum class Kind : uint8_t { kResult = 0, kNotLeader = 1 };
+  uint64_t tag = 0;
+  Kind kind = Kind::kResult;
+  kv::Result result{};  // kResult
+};
+
+// In the order of enum hr_peer_kind.
+using PeerBody = std::variant<Hello, HelloAck, raft::VoteRequest, raft::VoteReply, raft::AppendRequest,
+                              raft::AppendReply, raft::Heartbeat, raft::HeartbeatReply, raft::ReadIndexRequest,
+                              raft::ReadIndexReply, raft::TimeoutNow, Forward, ForwardAnswer>;
+
+struct PeerHeader {
+  hr_peer_kind kind = HR_PEER_HELLO;
+  uint64_t from_life = 0;
+  uint64_t packet_number = 0;
+  raft::NodeId from{};
+  raft::NodeId to{};  // not set: every peer
+  raft::Term term{};
+};
+
+enum class DropReason : uint8_t {
+  kNone = HR_PEER_DROP_NONE,
+  kTooShort = HR_PEER_DROP_TOO_SHORT,
+  kMagic = HR_PEER_DROP_MAGIC,
+  kVersion = HR_PEER_DROP_VERSION,
+  kLength = HR_PEER_DROP_LENGTH,
+  kOtherCluster = HR_PEER_DROP_OTHER_CLUSTER,
+  kOtherNode = HR_PEER_DROP_OTHER_NODE,
+  kTag = HR_PEER_DROP_TAG,
+  kConfigEpoch = HR_PEER_DROP_CONFIG_EPOCH,
+  kKind = HR_PEER_DROP_KIND,
+  kMalformed = HR_PEER_DROP_MALFORMED,
+  kNoMember = HR_PEER_DROP_NO_MEMBER,
+  kLifeUnknown = HR_PEER_DROP_LIFE_UNKNOWN,
+  kOtherLife = HR_PEER_DROP_OTHER_LIFE,
+  kReplayed = HR_PEER_DROP_REPLAYED,
+  kTooOld = HR_PEER_DROP_TOO_OLD,
+  kNonce = HR_PEER_DROP_NONCE,
+  kHelloLimit = HR_PEER_DROP_HELLO_LIMIT,
+};
+constexpr size_t kDropReasons = HR_PEER_DROPS;
+
+// For metrics: "replayed". The caller counts what it drops, by reason.
+std::string_view Name(DropReason reason);
+
+struct Opened {
+  DropReason reason = DropReason::kNone;  // anything else: `header` and `body` mean nothing
+  PeerHeader header{};
+  PeerBody body{};
+
+  bool ok() const { return reason == DropReason::kNone; }
+};
+
+struct PeerIdentity {
+  uint64_t cluster_id = 0;
+  Key key{};
+  raft::NodeId self{};  // 1..2^32-1
+  uint64_t life = 0;    // drawn at random when the process starts, never 0
+  uint32_t config_epoch = 0;
+};
+
+class PeerCodec {
+ public:
+  explicit PeerCodec(const PeerIdentity& identity);
+
+  // The datagram, with the next packet number. `to` not set: for every peer. `term` is this node's.
+  // Empty, and no number is drawn, if it would pass kPeerMax_bytes or a count its field: only an append or a
+  // command beyond any bound of ours can be.
+  std::string Seal(raft::NodeId to, raft::Term term, const PeerBody& body);
+  // The same for a message of the core's, without a copy of its body.
+  std::string Seal(const raft::Message& message);
+
+  // What may be believed of a datagram before PeerLives::Admit has looked at it: nothing yet.
+  Opened Open(std::string_view datagram) const;
+
+  uint64_t life() const { return identity_.life; }
+  uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
+
+ private:
+  template <typename Body>
+  std::string SealBody(raft::NodeId to, raft::Term term, const Body& body);
+
+  PeerIdentity identity_;
+  hr_siphash_key key_;
+  uint64_t packet_number_ = 0;
+};
+
+// The core's message in an opened and admitted datagram, whose body moves out; nothing if it is none of the
+// core's (HELLO, HELLO_ACK, FORWARD, FORWARD_ANSWER). A datagram for every peer becomes one for `self`.
+std::optional<raft::Message> TakeMessage(raft::NodeId self, Opened& opened);
+
+}  // namespace hedgerow::wire
+
+#endif  // HEDGEROW_CLUSTER_WIRE_PEER_H_

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which life each peer is known to live, and which of its datagrams were seen. A life is learned by asking
+// only: a HELLO with a fresh nonce, which only the living can repeat. So what was recorded is worth nothing,
+// neither after its sender nor after its receiver started anew. The node's transport asks Admit about every
+// opened datagram, and NonceFor at each tick; all in the loop's thread. Not thread-safe. Times are of one
+// monotonic clock.
+
+#ifndef HEDGEROW_CLUSTER_WIRE_PEER_LIVES_H_
+#define HEDGEROW_CLUSTER_WIRE_PEER_LIVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "cluster/raft/types.h"
+#include "cluster/wire/peer.h"
+#include "cluster/wire/replay_window.h"
+
+namespace hedgerow::wire {
+
+class PeerLives {
+ public:
+  // HELLOs to one peer: the first at once and whenever it is seen to live another life; while it stays silent,
+  // the wait doubles from the floor to the cap. A nonce is repeated until it is answered, for at most its
+  // lifetime, so that round trips longer than the wait are no obstacle.
+  static constexpr uint64_t kAskFloor_ns = 10'000'000;
+  static constexpr uint64_t kAskCap_ns = 500'000'000;
+  static constexpr uint64_t kNonceLifetime_ns = 2'000'000'000;
+  // HELLOs answered, of all peers together: never more than 1,000 within a second.
+  static constexpr uint64_t kHelloBurst = 100;
+  static constexpr uint64_t kHellosPerSecond = 900;
+
+  // `members` may contain `self`, which is left out. `draw` gives 64 random bits.
+  PeerLives(raft::NodeId self, const std::vector<raft::NodeId>& members, std::function<uint64_t()> draw);
+
+  // Whether to believe an opened datagram, which counts as seen from now on.
+  // A HELLO is kNone if it is to be answered (with a HelloAck of its nonce); it changes nothing.
+  // A HELLO_ACK is kNone if its nonce waited for an answer: from now on the sender's life is known.
+  // Anything else is kNone if it is of the sender's known life and new.
+  DropReason Admit(const Opened& opened, uint64_t now_ns);
+
+  // The nonce of a HELLO that is to be sent to this peer now, or 0: its life is known, or it was asked just
+  // now.
+  uint64_t NonceFor(raft::NodeId peer, uint64_t now_ns);
+
+  // When NonceFor may have one to send, for whichever peer; UINT64_MAX: all lives are known.
+  uint64_t next_ask_ns() const;
+
+  // 0: not known yet, or no member.
+  uint64_t LifeOf(raft::NodeId peer) const;
+
+ private:
+  struct Peer {
+    raft::NodeId id{};
+    uint64_t life = 0;
+    ReplayWindow window{};
+    bool asking = true;
+    uint64_t nonce = 0;  // the last one sent, while it waits for its answer
+    uint64_t nonce_until_ns = 0;
+    uint64_t ask_at_ns = 0;
+    uint64_t asked_ns = 0;
+    uint64_t wait_ns = kAskFloor_ns;
+  };
+
+  Peer* Find(raft::NodeId id);
+  const Peer* Find(raft::NodeId id) const;
+  DropReason AdmitHello(Peer& peer, const PeerHeader& header, uint64_t now_ns);
+  DropReason Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns);
+  static void AskSoon(Peer& peer);
+
+  std::vector<Peer> peers_;
+  std::function<uint64_t()> draw_;
+  uint64_t hello_tokens_micros_ = kHelloBurst * 1'000'000;
+  uint64_t hello_refilled_ns_ = 0;
+};
+
+}  // namespace hedgerow::wire
+
+#endif  // HEDGEROW_CLUSTER_WIRE_PEER_LIVES_H_
