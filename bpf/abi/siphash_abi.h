@@ -80,8 +80,8 @@ HR_SIPHASH_INLINE __u64 hr_siphash_end(struct hr_siphash_state* state, __u64 res
 /*
  * For kernel programs. `max_bytes` is a constant and a multiple of 8, and that much of `data` may be read
  * whatever `size_bytes` is (a stack buffer, a map value, or a packet checked against data_end that far). More
- * than max_bytes counts as max_bytes. `zero_word` is the word that counts as 0: HR_SIPHASH_TAG_WORD or
- * HR_SIPHASH_NO_TAG_WORD.
+ * than max_bytes counts as max_bytes. `data` is aligned to 8. `zero_word` is the word that counts as 0:
+ * HR_SIPHASH_TAG_WORD or HR_SIPHASH_NO_TAG_WORD.
  */
 HR_SIPHASH_INLINE __u64 hr_siphash_bounded(const struct hr_siphash_key* key, const void* data, __u64 size_bytes,
                                            __u32 max_bytes, __u32 zero_word) {
@@ -93,8 +93,11 @@ HR_SIPHASH_INLINE __u64 hr_siphash_bounded(const struct hr_siphash_key* key, con
   hr_siphash_begin(&state, key);
   for (__u32 i = 0; i < max_bytes / 8; ++i) {
     const __u64 left = size_bytes - (__u64)i * 8; /* never below 0: the loop has ended by then */
-    __u64 word = i == zero_word ? 0 : HR_SIPHASH_LITTLE(words[i]);
+    __u64 word = 0;
 
+    /* A copy, since the bytes were written as something else; for BPF it is one load. */
+    if (i != zero_word) __builtin_memcpy(&word, &words[i], sizeof(word));
+    word = HR_SIPHASH_LITTLE(word);
     if (left < 8) {
       rest = word & ((1ull << (left * 8)) - 1);
       break;

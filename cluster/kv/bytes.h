@@ -14,6 +14,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "cluster/raft/check.h"
+
 namespace hedgerow {
 
 class ByteWriter {
@@ -38,7 +40,8 @@ class ByteWriter {
   // Over bytes that were written already.
   template <typename Number>
   void PutAt(size_t offset, Number number) {
-    Store(&bytes_.at(offset + sizeof(Number) - 1) - (sizeof(Number) - 1), number);
+    HEDGEROW_CHECK(offset + sizeof(Number) <= bytes_.size());
+    Store(bytes_.data() + offset, number);
   }
 
   std::string_view view() const { return bytes_; }
