@@ -35,7 +35,7 @@ class PeerLives {
   // `members` may contain `self`, which is left out. `draw` gives 64 random bits.
   PeerLives(raft::NodeId self, const std::vector<raft::NodeId>& members, std::function<uint64_t()> draw);
 
-  // Whether to believe an opened datagram, which counts as seen from now on.
+  // Whether to believe a datagram that PeerCodec has opened (`opened.ok()`), which counts as seen from now on.
   // A HELLO is kNone if it is to be answered (with a HelloAck of its nonce); it changes nothing.
   // A HELLO_ACK is kNone if its nonce waited for an answer: from now on the sender's life is known.
   // Anything else is kNone if it is of the sender's known life and new.
@@ -72,7 +72,7 @@ class PeerLives {
 
   std::vector<Peer> peers_;
   std::function<uint64_t()> draw_;
-  uint64_t hello_tokens_micros_ = kHelloBurst * 1'000'000;
+  uint64_t hello_tokens_;  // in billionths
   uint64_t hello_refilled_ns_ = 0;
 };
 

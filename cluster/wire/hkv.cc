@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/wire/hkv.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cluster/kv/bytes.h"
+
+namespace hedgerow::wire {
+namespace {
+
+constexpr uint8_t kAnswerBit = 0x80;
+constexpr size_t kKindOffset = 2;
+constexpr size_t kClientIdOffset = 8;
+constexpr size_t kSeqOffset = 16;
+
+constexpr uint32_t kPatienceDefault_us = 1'000'000;
+constexpr uint32_t kPatienceMax_us = 60'000'000;
+
+// By number.
+constexpr std::array<std::string_view, kHkvStatuses> kStatusNames = {
+    "ok",         "not_found",  "mismatch",  "not_a_number",    "unknown_session", "below_lowest",
+    "overloaded", "not_leader", "malformed", "unknown_version", "too_large"};
+constexpr std::array<std::string_view, kHkvDrops> kDropNames = {"none", "too_short", "magic", "an_answer"};
+
+bool IsKind(uint8_t kind) { return kind >= 1 && kind <= 3; }
+
+// The bytes that pair answer and request, as far as they are there.
+uint64_t NumberAt(std::string_view datagram, size_t offset) {
+  if (datagram.size() < offset + sizeof(uint64_t)) return 0;
+  return ByteReader(datagram.substr(offset)).Get<uint64_t>();
+}
+
+HkvParse Refuse(std::string_view datagram, HkvStatus status, uint32_t hint) {
+  HkvParse parse;
+  HkvAnswer& answer = parse.answer.emplace();
+  if (datagram.size() > kKindOffset) {
+    answer.kind = static_cast<HkvKind>(static_cast<uint8_t>(datagram[kKindOffset]));
+  } else {
+    answer.kind = HkvKind{};
+  }
+  answer.status = status;
+  answer.hint = hint;
+  answer.client_id = NumberAt(datagram, kClientIdOffset);
+  answer.seq = NumberAt(datagram, kSeqOffset);
+  return parse;
+}
+
+kv::Operation GetOperation(ByteReader& reader) {
+  kv::Operation operation;
+  const auto kind = reader.Get<uint8_t>();
+  operation.kind = static_cast<kv::OperationKind>(kind);
+  operation.key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
+  switch (operation.kind) {
+    case kv::OperationKind::kPut:
+      operation.value = reader.GetText<uint16_t>(kHkvMax_bytes);
+      return operation;
+    case kv::OperationKind::kDelete:
+      return operation;
+    case kv::OperationKind::kCompareAndSet: {
+      const bool has_expected = reader.GetBool();
+      operation.value = reader.GetText<uint16_t>(kHkvMax_bytes);
+      if (has_expected) operation.expected = reader.GetText<uint16_t>(kHkvMax_bytes);
+      return operation;
+    }
+    case kv::OperationKind::kIncrement:
+      operation.delta = reader.Get<int64_t>();
+      return operation;
+  }
+  reader.Fail();
+  return operation;
+}
+
+size_t Size_bytes(const kv::Operation& operation) {
+  const size_t size = 2 + operation.key.size();
+  switch (operation.kind) {
+    case kv::OperationKind::kPut:
+      return size + 2 + operation.value.size();
+    case kv::OperationKind::kDelete:
+      return size;
+    case kv::OperationKind::kCompareAndSet:
+      return size + 3 + operation.value.size() + (operation.expected ? 2 + operation.expected->size() : 0);
+    case kv::OperationKind::kIncrement:
+      return size + 8;
+  }
+  return size;
+}
+
+// What Encode writes; more than a datagram if it cannot be written.
+size_t Size_bytes(const HkvRequest& request) {
+  constexpr size_t kNever = kHkvMax_bytes + 1;
+  if (request.kind == HkvKind::kGet) {
+    return request.key.size() > kv::kKeyMax_bytes ? kNever : kHkvHeader_bytes + 1 + request.key.size();
+  }
+  if (request.kind != HkvKind::kWrite) return kHkvHeader_bytes;
+  if (request.operations.size() > kv::kOperationsMax) return kNever;
+  size_t size = kHkvHeader_bytes + 1;
+  for (const kv::Operation& operation : request.operations) {
+    if (operation.key.size() > kv::kKeyMax_bytes) return kNever;
+    size += Size_bytes(operation);
+  }
+  return size;
+}
+
+void PutOperation(ByteWriter& writer, const kv::Operation& operation) {
+  writer.Put(static_cast<uint8_t>(operation.kind));
+  writer.PutText<uint8_t>(operation.key);
+  switch (operation.kind) {
+    case kv::OperationKind::kPut:
+      writer.PutText<uint16_t>(operation.value);
+      break;
+    case kv::OperationKind::kDelete:
+      break;
+    case kv::OperationKind::kCompareAndSet:
+      writer.Put(static_cast<uint8_t>(operation.expected.has_value()));
+      writer.PutText<uint16_t>(operation.value);
+      if (operation.expected.has_value()) writer.PutText<uint16_t>(*operation.expected);
+      break;
+    case kv::OperationKind::kIncrement:
+      writer.Put(operation.delta);
+      break;
+  }
+}
+
+// From behind the version.
+std::optional<HkvRequest> GetRequest(ByteReader& reader) {
+  HkvRequest request;
+  const auto kind = reader.Get<uint8_t>();
+  const auto flags = reader.Get<uint8_t>();
+  if (!IsKind(kind) || flags != 0) return std::nullopt;
+  request.kind = static_cast<HkvKind>(kind);
+  request.patience_us = reader.Get<uint32_t>();
+  request.client_id = reader.Get<uint64_t>();
+  request.seq = reader.Get<uint64_t>();
+  request.lowest_unanswered = reader.Get<uint64_t>();
+  if (request.kind == HkvKind::kOpen && request.client_id != 0) return std::nullopt;
+  if (request.kind != HkvKind::kWrite && request.lowest_unanswered != 0) return std::nullopt;
+  if (request.kind == HkvKind::kGet) request.key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
+  if (request.kind == HkvKind::kWrite) {
+    const auto count = reader.Get<uint8_t>();
+    if (count > kv::kOperationsMax) return std::nullopt;
+    request.operations.reserve(count);
+    for (uint8_t i = 0; i < count && reader.ok(); ++i) request.operations.push_back(GetOperation(reader));
+  }
+  if (!reader.done()) return std::nullopt;
+  return request;
+}
+
+// What of an answer's optional fields its kind and status have.
+bool HasHint(const HkvAnswer& answer) {
+  return answer.status == HkvStatus::kNotLeader || answer.status == HkvStatus::kUnknownVersion;
+}
+bool Has(const HkvAnswer& answer, HkvKind kind) {
+  return answer.status == HkvStatus::kOk && answer.kind == kind;
+}
+
+// What Encode writes; more than a datagram if it cannot be written.
+size_t Size_bytes(const HkvAnswer& answer) {
+  size_t size = kHkvHeader_bytes;
+  if (Has(answer, HkvKind::kGet)) size += 2 + answer.value.size();
+  if (Has(answer, HkvKind::kWrite)) {
+    if (answer.values.size() > kv::kOperationsMax) return kHkvMax_bytes + 1;
+    size += 1;
+    for (const std::string& value : answer.values) size += 2 + value.size();
+  }
+  return size;
+}
+
+}  // namespace
+
+HkvParse ParseHkvRequest(std::string_view datagram) {
+  if (datagram.size() < 2) return {.drop = HkvDrop::kTooShort};
+  ByteReader reader(datagram);
+  if (reader.Get<uint8_t>() != kHkvMagic) return {.drop = HkvDrop::kMagic};
+  // In whatever version: an answer to an answer may be answered again.
+  if (datagram.size() > kKindOffset && (static_cast<uint8_t>(datagram[kKindOffset]) & kAnswerBit) != 0) {
+    return {.drop = HkvDrop::kAnAnswer};
+  }
+  if (reader.Get<uint8_t>() != kHkvVersion) return Refuse(datagram, HkvStatus::kUnknownVersion, kHkvVersion);
+  if (datagram.size() > kHkvMax_bytes) return Refuse(datagram, HkvStatus::kMalformed, 0);
+  HkvParse parse{.request = GetRequest(reader)};
+  if (!parse.request.has_value()) return Refuse(datagram, HkvStatus::kMalformed, 0);
+  return parse;
+}
+
+std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
+  if (datagram.size() > kHkvMax_bytes) return std::nullopt;
+  ByteReader reader(datagram);
+  HkvAnswer answer;
+  if (reader.Get<uint8_t>() != kHkvMagic || reader.Get<uint8_t>() != kHkvVersion) return std::nullopt;
+  const auto kind = reader.Get<uint8_t>();
+  if ((kind & kAnswerBit) == 0 || !IsKind(kind & ~kAnswerBit)) return std::nullopt;
+  answer.kind = static_cast<HkvKind>(kind & ~kAnswerBit);
+  const auto status = reader.Get<uint8_t>();
+  if (status >= kHkvStatuses) return std::nullopt;
+  answer.status = static_cast<HkvStatus>(status);
+  answer.hint = reader.Get<uint32_t>();
+  answer.client_id = reader.Get<uint64_t>();
+  answer.seq = reader.Get<uint64_t>();
+  answer.session = reader.Get<uint64_t>();
+  if (!HasHint(answer) && answer.hint != 0) return std::nullopt;
+  if (!Has(answer, HkvKind::kOpen) && answer.session != 0) return std::nullopt;
+  if (Has(answer, HkvKind::kGet)) answer.value = reader.GetText<uint16_t>(kHkvMax_bytes);
+  if (Has(answer, HkvKind::kWrite)) {
+    const auto count = reader.Get<uint8_t>();
+    if (count > kv::kOperationsMax) return std::nullopt;
+    answer.values.reserve(count);
+    for (uint8_t i = 0; i < count && reader.ok(); ++i) {
+      answer.values.emplace_back(reader.GetText<uint16_t>(kHkvMax_bytes));
+    }
+  }
+  if (!reader.done()) return std::nullopt;
+  return answer;
+}
+
+std::string Encode(const HkvRequest& request) {
+  const size_t size = Size_bytes(request);
+  if (size > kHkvMax_bytes) return {};
+  const bool is_write = request.kind == HkvKind::kWrite;
+  ByteWriter writer(size);
+  writer.Put(kHkvMagic);
+  writer.Put(kHkvVersion);
+  writer.Put(static_cast<uint8_t>(request.kind));
+  writer.Put(uint8_t{0});  // flags
+  writer.Put(request.patience_us);
+  writer.Put(request.kind == HkvKind::kOpen ? uint64_t{0} : request.client_id);
+  writer.Put(request.seq);
+  writer.Put(is_write ? request.lowest_unanswered : uint64_t{0});
+  if (request.kind == HkvKind::kGet) writer.PutText<uint8_t>(request.key);
+  if (is_write) {
+    writer.Put(static_cast<uint8_t>(request.operations.size()));
+    for (const kv::Operation& operation : request.operations) PutOperation(writer, operation);
+  }
+  return writer.Take();
+}
+
+std::string Encode(const HkvAnswer& answer) {
+  size_t size = Size_bytes(answer);
+  const bool fits = size <= kHkvMax_bytes;
+  if (!fits) size = kHkvHeader_bytes;
+  ByteWriter writer(size);
+  writer.Put(kHkvMagic);
+  writer.Put(kHkvVersion);
+  writer.Put(static_cast<uint8_t>(static_cast<uint8_t>(answer.kind) | kAnswerBit));
+  writer.Put(static_cast<uint8_t>(fits ? answer.status : HkvStatus::kTooLarge));
+  writer.Put(HasHint(answer) ? answer.hint : uint32_t{0});
+  writer.Put(answer.client_id);
+  writer.Put(answer.seq);
+  writer.Put(Has(answer, HkvKind::kOpen) ? answer.session : uint64_t{0});
+  if (!fits) return writer.Take();
+  if (Has(answer, HkvKind::kGet)) writer.PutText<uint16_t>(answer.value);
+  if (Has(answer, HkvKind::kWrite)) {
+    writer.Put(static_cast<uint8_t>(answer.values.size()));
+    for (const std::string& value : answer.values) writer.PutText<uint16_t>(value);
+  }
+  return writer.Take();
+}
+
+uint64_t Patience_ns(const HkvRequest& request) {
+  const uint32_t patience_us = request.patience_us == 0 ? kPatienceDefault_us : request.patience_us;
+  return uint64_t{std::min(patience_us, kPatienceMax_us)} * 1000;
+}
+
+HkvStatus StatusOf(kv::ResultCode code) {
+  switch (code) {
+    case kv::ResultCode::kOk:
+      return HkvStatus::kOk;
+    case kv::ResultCode::kMismatch:
+      return HkvStatus::kMismatch;
+    case kv::ResultCode::kNotANumber:
+      return HkvStatus::kNotANumber;
+    case kv::ResultCode::kUnknownSession:
+      return HkvStatus::kUnknownSession;
+    case kv::ResultCode::kBelowLowest:
+      return HkvStatus::kBelowLowest;
+    case kv::ResultCode::kOverloaded:
+      return HkvStatus::kOverloaded;
+  }
+  return HkvStatus::kOverloaded;
+}
+
+std::string_view Name(HkvStatus status) {
+  const auto index = static_cast<size_t>(status);
+  return index < kStatusNames.size() ? kStatusNames[index] : "unknown";
+}
+
+std::string_view Name(HkvDrop drop) {
+  const auto index = static_cast<size_t>(drop);
+  return index < kDropNames.size() ? kDropNames[index] : "unknown";
+}
+
+}  // namespace hedgerow::wire

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/wire/key.h"
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::wire {
+namespace {
+
+constexpr std::string_view kDigits = "0123456789abcdef";
+
+// -1: not a digit.
+int DigitOf(char character) {
+  if (character >= '0' && character <= '9') return character - '0';
+  if (character >= 'a' && character <= 'f') return character - 'a' + 10;
+  if (character >= 'A' && character <= 'F') return character - 'A' + 10;
+  return -1;
+}
+
+uint64_t LittleEndian(const uint8_t* bytes) {
+  uint64_t number = 0;
+  for (size_t i = 0; i < sizeof(number); ++i) number |= uint64_t{bytes[i]} << (8 * i);
+  return number;
+}
+
+}  // namespace
+
+absl::StatusOr<Key> ParseKey(std::string_view hex) {
+  Key key;
+  if (hex.size() != 2 * key.bytes.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a key is ", 2 * key.bytes.size(), " hexadecimal digits; this has ", hex.size(), " characters"));
+  }
+  for (size_t i = 0; i < hex.size(); ++i) {
+    const int digit = DigitOf(hex[i]);
+    if (digit < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a key is ", hex.size(), " hexadecimal digits; character ", i + 1, " is none"));
+    }
+    uint8_t& byte = key.bytes[i / 2];
+    byte = static_cast<uint8_t>(byte << 4 | digit);
+  }
+  return key;
+}
+
+std::string FormatKey(const Key& key) {
+  std::string hex;
+  hex.reserve(2 * key.bytes.size());
+  for (const uint8_t byte : key.bytes) {
+    hex.push_back(kDigits[byte >> 4]);
+    hex.push_back(kDigits[byte & 0xf]);
+  }
+  return hex;
+}
+
+hr_siphash_key SipHashKey(const Key& key) {
+  return {.k0 = LittleEndian(key.bytes.data()), .k1 = LittleEndian(key.bytes.data() + 8)};
+}
+
+}  // namespace hedgerow::wire

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/wire/key.h"
+
+#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+namespace hedgerow::wire {
+namespace {
+
+constexpr std::string_view kHex = "000102030405060708090a0b0c0d0e0f";
+
+TEST(Key, IsReadFromHexadecimalDigitsOfEitherCase) {
+  const auto key = ParseKey("000102030405060708090A0b0C0d0E0f");
+  ASSERT_TRUE(key.ok()) << key.status();
+  for (size_t i = 0; i < key->bytes.size(); ++i) EXPECT_EQ(key->bytes[i], i);
+  EXPECT_EQ(FormatKey(*key), kHex);
+}
+
+TEST(Key, IsTwoLittleEndianNumbersForSipHash) {
+  const hr_siphash_key key = SipHashKey(*ParseKey(kHex));
+  EXPECT_EQ(key.k0, 0x0706050403020100u);
+  EXPECT_EQ(key.k1, 0x0f0e0d0c0b0a0908u);
+}
+
+TEST(Key, OfAnotherLengthIsRefused) {
+  for (size_t size = 0; size <= 64; ++size) {
+    EXPECT_EQ(ParseKey(std::string(size, 'a')).ok(), size == 32) << size;
+  }
+}
+
+TEST(Key, WithAnythingElseInItIsRefused) {
+  for (const char wrong : {'g', 'G', ' ', '/', ':', '@', '`', '\0', '\n', '\xff'}) {
+    std::string hex(kHex);
+    hex[7] = wrong;
+    const auto key = ParseKey(hex);
+    EXPECT_FALSE(key.ok());
+    EXPECT_THAT(key.status().message(), testing::HasSubstr("character 8 "));
+  }
+}
+
+TEST(Key, IsNeverRepeatedInAnError) {
+  EXPECT_THAT(ParseKey("deadbeef").status().message(), testing::Not(testing::HasSubstr("dead")));
+  EXPECT_THAT(ParseKey("deadbeefdeadbeefdeadbeefdeadbeeg").status().message(),
+              testing::Not(testing::HasSubstr("dead")));
+}
+
+}  // namespace
+}  // namespace hedgerow::wire

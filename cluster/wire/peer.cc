@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/wire/peer.h"
+
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "cluster/kv/bytes.h"
+#include "cluster/raft/check.h"
+#include "cluster/wire/peer_body.h"
+
+namespace hedgerow::wire {
+namespace {
+
+constexpr size_t kTagOffset = offsetof(hr_peer_header, tag);
+
+// By number.
+constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
+    "none",         "too_short",  "magic",        "version", "length",    "other_cluster",
+    "other_node",   "tag",        "config_epoch", "kind",    "malformed", "no_member",
+    "life_unknown", "other_life", "replayed",     "too_old", "nonce",     "hello_limit"};
+
+template <typename Body, typename Variant>
+struct IsOneOf;
+template <typename Body, typename... Bodies>
+struct IsOneOf<Body, std::variant<Bodies...>> : std::disjunction<std::is_same<Body, Bodies>...> {};
+
+Opened Drop(DropReason reason) { return {.reason = reason}; }
+
+}  // namespace
+
+std::string_view Name(DropReason reason) {
+  const auto index = static_cast<size_t>(reason);
+  return index < kReasonNames.size() ? kReasonNames[index] : "unknown";
+}
+
+PeerCodec::PeerCodec(const PeerIdentity& identity) : identity_(identity), key_(SipHashKey(identity.key)) {
+  HEDGEROW_CHECK(identity.life != 0);
+  HEDGEROW_CHECK(identity.self.IsSet() && identity.self.value() <= std::numeric_limits<uint32_t>::max());
+}
+
+template <typename Body>
+std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& body) {
+  const size_t size = kPeerHeader_bytes + BodySize_bytes(body);
+  if (size > kPeerMax_bytes) return {};
+  ByteWriter writer(size);
+  writer.Put(uint32_t{HR_PEER_MAGIC});
+  writer.Put(uint8_t{HR_PEER_VERSION});
+  writer.Put(static_cast<uint8_t>(KindOf<Body>()));
+  writer.Put(static_cast<uint16_t>(size));
+  writer.Put(uint64_t{0});  // the tag, below
+  writer.Put(identity_.cluster_id);
+  writer.Put(identity_.life);
+  writer.Put(++packet_number_);
+  writer.Put(static_cast<uint32_t>(identity_.self.value()));
+  writer.Put(static_cast<uint32_t>(to.value()));
+  writer.Put(term.value());
+  writer.Put(identity_.config_epoch);
+  writer.Put(uint32_t{0});  // reserved
+  PutBody(writer, body);
+  HEDGEROW_CHECK(writer.view().size() == size);
+  writer.PutAt(kTagOffset, uint64_t{hr_siphash_sealed(&key_, writer.view().data(), size)});
+  return writer.Take();
+}
+
+std::string PeerCodec::Seal(raft::NodeId to, raft::Term term, const PeerBody& body) {
+  return std::visit([&](const auto& alternative) { return SealBody(to, term, alternative); }, body);
+}
+
+std::string PeerCodec::Seal(const raft::Message& message) {
+  return std::visit([&](const auto& alternative) { return SealBody(message.to, message.term, alternative); },
+                    message.body);
+}
+
+// What is cheap to see comes first; nothing but counters depends on what was not authenticated.
+Opened PeerCodec::Open(std::string_view datagram) const {
+  if (datagram.size() < kPeerHeader_bytes) return Drop(DropReason::kTooShort);
+  ByteReader reader(datagram);
+  if (reader.Get<uint32_t>() != HR_PEER_MAGIC) return Drop(DropReason::kMagic);
+  if (reader.Get<uint8_t>() != HR_PEER_VERSION) return Drop(DropReason::kVersion);
+  const auto kind = reader.Get<uint8_t>();
+  if (reader.Get<uint16_t>() != datagram.size()) return Drop(DropReason::kLength);
+  const auto tag = reader.Get<uint64_t>();
+  if (reader.Get<uint64_t>() != identity_.cluster_id) return Drop(DropReason::kOtherCluster);
+  Opened opened;
+  PeerHeader& header = opened.header;
+  header.kind = static_cast<hr_peer_kind>(kind);
+  header.from_life = reader.Get<uint64_t>();
+  header.packet_number = reader.Get<uint64_t>();
+  header.from = raft::NodeId(reader.Get<uint32_t>());
+  header.to = raft::NodeId(reader.Get<uint32_t>());
+  if (header.to.IsSet() && header.to != identity_.self) return Drop(DropReason::kOtherNode);
+  if (tag != hr_siphash_sealed(&key_, datagram.data(), datagram.size())) return Drop(DropReason::kTag);
+  header.term = raft::Term(reader.Get<uint64_t>());
+  if (reader.Get<uint32_t>() != identity_.config_epoch) return Drop(DropReason::kConfigEpoch);
+  if (!header.from.IsSet() || header.from == identity_.self) return Drop(DropReason::kNoMember);
+  if (kind == 0 || kind >= HR_PEER_KINDS) return Drop(DropReason::kKind);
+  const auto reserved = reader.Get<uint32_t>();
+  if (reserved != 0 || header.from_life == 0 || header.packet_number == 0) return Drop(DropReason::kMalformed);
+  opened.body = GetBody(reader, header.kind);
+  if (!reader.done()) return Drop(DropReason::kMalformed);
+  return opened;
+}
+
+std::optional<raft::Message> TakeMessage(raft::NodeId self, Opened& opened) {
+  return std::visit(
+      [&](auto& body) -> std::optional<raft::Message> {
+        using Body = std::remove_reference_t<decltype(body)>;
+        if constexpr (IsOneOf<Body, decltype(raft::Message::body)>::value) {
+          return raft::Message{
+              .from = opened.header.from, .to = self, .term = opened.header.term, .body = std::move(body)};
+        } else {
+          return std::nullopt;
+        }
+      },
+      opened.body);
+}
+
+}  // namespace hedgerow::wire

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/wire/peer_body.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace hedgerow::wire {
+namespace {
+
+constexpr size_t kForwardFixed_bytes = 29;
+constexpr size_t kForwardAnswerFixed_bytes = 19;
+
+void PutBool(ByteWriter& writer, bool value) { writer.Put(static_cast<uint8_t>(value)); }
+uint64_t GetNumber(ByteReader& reader) { return reader.Get<uint64_t>(); }
+raft::Term GetTerm(ByteReader& reader) { return raft::Term(GetNumber(reader)); }
+raft::LogIndex GetIndex(ByteReader& reader) { return raft::LogIndex(GetNumber(reader)); }
+
+void PutReadId(ByteWriter& writer, const raft::ReadId& id) {
+  writer.Put(id.life);
+  writer.Put(id.number);
+}
+
+// Braces evaluate from left to right, so the fields below are read in the order of the wire.
+raft::ReadId GetReadId(ByteReader& reader) { return {.life = GetNumber(reader), .number = GetNumber(reader)}; }
+
+raft::Entry GetEntry(ByteReader& reader) {
+  raft::Entry entry{.term = GetTerm(reader), .index = GetIndex(reader)};
+  entry.kind = reader.GetBool() ? raft::EntryKind::kCommand : raft::EntryKind::kNoOp;
+  const std::string_view payload = reader.GetText<uint32_t>(kPeerMax_bytes);
+  if (!payload.empty()) entry.payload = raft::Payload(std::string(payload));
+  return entry;
+}
+static_assert(static_cast<int>(raft::EntryKind::kNoOp) == 0 &&
+              static_cast<int>(raft::EntryKind::kCommand) == 1);
+
+raft::AppendRequest GetAppend(ByteReader& reader) {
+  raft::AppendRequest body{
+      .prev_index = GetIndex(reader), .prev_term = GetTerm(reader), .commit = GetIndex(reader)};
+  const size_t count = reader.Get<uint16_t>();
+  // No more memory than the bytes that are there can ask for.
+  if (count * kAppendEntryFixed_bytes > reader.left_bytes()) {
+    reader.Fail();
+    return body;
+  }
+  body.entries.reserve(count);
+  for (size_t i = 0; i < count && reader.ok(); ++i) body.entries.push_back(GetEntry(reader));
+  return body;
+}
+
+Forward GetForward(ByteReader& reader) {
+  Forward body{.tag = GetNumber(reader), .age_ns = GetNumber(reader), .patience_ns = GetNumber(reader)};
+  body.hops = reader.Get<uint8_t>();
+  body.command = reader.GetText<uint32_t>(kPeerMax_bytes);
+  return body;
+}
+
+ForwardAnswer GetForwardAnswer(ByteReader& reader) {
+  ForwardAnswer body{.tag = GetNumber(reader)};
+  body.kind = reader.GetBool() ? ForwardAnswer::Kind::kNotLeader : ForwardAnswer::Kind::kResult;
+  const auto code = reader.Get<uint8_t>();
+  body.result.code = static_cast<kv::ResultCode>(code);
+  body.result.session = GetNumber(reader);
+  const auto count = reader.Get<uint8_t>();
+  const bool is_result = body.kind == ForwardAnswer::Kind::kResult;
+  if (code > static_cast<uint8_t>(kv::ResultCode::kOverloaded) || count > kv::kOperationsMax ||
+      (!is_result && (code != 0 || body.result.session != 0 || count != 0))) {
+    reader.Fail();
+    return body;
+  }
+  body.result.values.reserve(count);
+  for (uint8_t i = 0; i < count && reader.ok(); ++i) {
+    body.result.values.emplace_back(reader.GetText<uint32_t>(kPeerMax_bytes));
+  }
+  return body;
+}
+
+}  // namespace
+
+size_t BodySize_bytes(const raft::AppendRequest& body) {
+  if (body.entries.size() > std::numeric_limits<uint16_t>::max()) return kNoSize;
+  size_t size = kAppendFixed_bytes - kPeerHeader_bytes + body.entries.size() * kAppendEntryFixed_bytes;
+  for (const raft::Entry& entry : body.entries) size += entry.payload.size_bytes();
+  return size;
+}
+
+size_t BodySize_bytes(const Forward& body) { return kForwardFixed_bytes + body.command.size(); }
+
+size_t BodySize_bytes(const ForwardAnswer& body) {
+  size_t size = kForwardAnswerFixed_bytes;
+  if (body.kind == ForwardAnswer::Kind::kNotLeader) return size;
+  if (body.result.values.size() > kv::kOperationsMax) return kNoSize;
+  for (const std::string& value : body.result.values) size += sizeof(uint32_t) + value.size();
+  return size;
+}
+
+void PutBody(ByteWriter& writer, const Hello& body) { writer.Put(body.nonce); }
+
+void PutBody(ByteWriter& writer, const HelloAck& body) { writer.Put(body.nonce); }
+
+void PutBody(ByteWriter& writer, const raft::VoteRequest& body) {
+  writer.Put(body.asked_term.value());
+  writer.Put(body.last_index.value());
+  writer.Put(body.last_term.value());
+  writer.Put(body.waived_term.value());
+  PutBool(writer, body.pre_vote);
+}
+
+void PutBody(ByteWriter& writer, const raft::VoteReply& body) {
+  writer.Put(body.asked_term.value());
+  PutBool(writer, body.pre_vote);
+  PutBool(writer, body.granted);
+}
+
+void PutBody(ByteWriter& writer, const raft::AppendRequest& body) {
+  writer.Put(body.prev_index.value());
+  writer.Put(body.prev_term.value());
+  writer.Put(body.commit.value());
+  writer.Put(static_cast<uint16_t>(body.entries.size()));
+  for (const raft::Entry& entry : body.entries) {
+    writer.Put(entry.term.value());
+    writer.Put(entry.index.value());
+    writer.Put(static_cast<uint8_t>(entry.kind));
+    writer.PutText<uint32_t>(entry.payload.view());
+  }
+}
+
+void PutBody(ByteWriter& writer, const raft::AppendReply& body) {
+  PutBool(writer, body.accepted);
+  writer.Put(body.index.value());
+  writer.Put(body.conflict_term.value());
+  writer.Put(body.conflict_index.value());
+}
+
+void PutBody(ByteWriter& writer, const raft::Heartbeat& body) {
+  writer.Put(body.round);
+  writer.Put(body.commit.value());
+  writer.Put(body.election_timeout_ns);
+}
+
+void PutBody(ByteWriter& writer, const raft::HeartbeatReply& body) {
+  writer.Put(body.round);
+  writer.Put(body.verified.value());
+}
+
+void PutBody(ByteWriter& writer, const raft::ReadIndexRequest& body) { PutReadId(writer, body.id); }
+
+void PutBody(ByteWriter& writer, const raft::ReadIndexReply& body) {
+  PutReadId(writer, body.id);
+  writer.Put(body.index.value());
+}
+
+void PutBody(ByteWriter&, const raft::TimeoutNow&) {}
+
+void PutBody(ByteWriter& writer, const Forward& body) {
+  writer.Put(body.tag);
+  writer.Put(body.age_ns);
+  writer.Put(body.patience_ns);
+  writer.Put(body.hops);
+  writer.PutText<uint32_t>(body.command);
+}
+
+void PutBody(ByteWriter& writer, const ForwardAnswer& body) {
+  const bool is_result = body.kind == ForwardAnswer::Kind::kResult;
+  writer.Put(body.tag);
+  writer.Put(static_cast<uint8_t>(body.kind));
+  writer.Put(is_result ? static_cast<uint8_t>(body.result.code) : uint8_t{0});
+  writer.Put(is_result ? body.result.session : uint64_t{0});
+  writer.Put(is_result ? static_cast<uint8_t>(body.result.values.size()) : uint8_t{0});
+  if (!is_result) return;
+  for (const std::string& value : body.result.values) writer.PutText<uint32_t>(value);
+}
+
+PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
+  switch (kind) {
+    case HR_PEER_HELLO:
+      return Hello{.nonce = GetNumber(reader)};
+    case HR_PEER_HELLO_ACK:
+      return HelloAck{.nonce = GetNumber(reader)};
+    case HR_PEER_VOTE_REQUEST:
+      return raft::VoteRequest{.asked_term = GetTerm(reader),
+                               .last_index = GetIndex(reader),
+                               .last_term = GetTerm(reader),
+                               .waived_term = GetTerm(reader),
+                               .pre_vote = reader.GetBool()};
+    case HR_PEER_VOTE_REPLY:
+      return raft::VoteReply{
+          .asked_term = GetTerm(reader), .pre_vote = reader.GetBool(), .granted = reader.GetBool()};
+    case HR_PEER_APPEND:
+      return GetAppend(reader);
+    case HR_PEER_APPEND_REPLY:
+      return raft::AppendReply{.accepted = reader.GetBool(),
+                               .index = GetIndex(reader),
+                               .conflict_term = GetTerm(reader),
+                               .conflict_index = GetIndex(reader)};
+    case HR_PEER_HEARTBEAT:
+      return raft::Heartbeat{
+          .round = GetNumber(reader), .commit = GetIndex(reader), .election_timeout_ns = GetNumber(reader)};
+    case HR_PEER_HEARTBEAT_REPLY:
+      return raft::HeartbeatReply{.round = GetNumber(reader), .verified = GetIndex(reader)};
+    case HR_PEER_READ_INDEX:
+      return raft::ReadIndexRequest{.id = GetReadId(reader)};
+    case HR_PEER_READ_INDEX_REPLY:
+      return raft::ReadIndexReply{.id = GetReadId(reader), .index = GetIndex(reader)};
+    case HR_PEER_TIMEOUT_NOW:
+      return raft::TimeoutNow{};
+    case HR_PEER_FORWARD:
+      return GetForward(reader);
+    case HR_PEER_FORWARD_ANSWER:
+      return GetForwardAnswer(reader);
+    case HR_PEER_KINDS:
+      break;
+  }
+  reader.Fail();
+  return {};
+}
+
+}  // namespace hedgerow::wire

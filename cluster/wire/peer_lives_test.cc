@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/wire/peer_lives.h"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::wire {
+namespace {
+
+using raft::NodeId;
+using raft::Term;
+
+const Key kKey = {.bytes = {1}};
+constexpr uint64_t kStart_ns = 1'000'000'000'000;
+constexpr uint64_t kMillisecond_ns = 1'000'000;
+constexpr uint64_t kSecond_ns = 1'000'000'000;
+const std::vector<NodeId> kMembers = {NodeId(1), NodeId(2), NodeId(3)};
+
+// A node with what it sends and what it believes. A new one with the same id is the node after a restart.
+struct Node {
+  Node(uint64_t id, uint64_t life)
+      : codec({.cluster_id = 7, .key = kKey, .self = NodeId(id), .life = life, .config_epoch = 0}),
+        lives(NodeId(id), kMembers, [this] { return random(); }),
+        random(life) {}
+  Node(const Node&) = delete;
+
+  DropReason Receive(const std::string& datagram, uint64_t now_ns = kStart_ns) {
+    const Opened opened = codec.Open(datagram);
+    return opened.ok() ? lives.Admit(opened, now_ns) : opened.reason;
+  }
+  std::string Heartbeat() { return codec.Seal(NodeId(), Term(1), raft::Heartbeat{.round = 1}); }
+  // Empty: none is due.
+  std::string AskHello(uint64_t peer, uint64_t now_ns = kStart_ns) {
+    const uint64_t nonce = lives.NonceFor(NodeId(peer), now_ns);
+    return nonce == 0 ? std::string() : codec.Seal(NodeId(peer), Term(1), Hello{.nonce = nonce});
+  }
+  std::string AckTo(uint64_t peer, const std::string& hello) {
+    const Opened opened = codec.Open(hello);
+    return codec.Seal(NodeId(peer), Term(1), HelloAck{.nonce = std::get<Hello>(opened.body).nonce});
+  }
+  // Learns the other's life, as it happens on the wire. The acknowledgement, for who records it.
+  std::string Meet(Node& other, uint64_t other_id, uint64_t id, uint64_t now_ns = kStart_ns) {
+    const std::string hello = AskHello(other_id, now_ns);
+    EXPECT_FALSE(hello.empty());
+    EXPECT_EQ(other.Receive(hello, now_ns), DropReason::kNone);
+    std::string ack = other.AckTo(id, hello);
+    EXPECT_EQ(Receive(ack, now_ns), DropReason::kNone);
+    return ack;
+  }
+
+  PeerCodec codec;
+  PeerLives lives;
+  std::mt19937_64 random;
+};
+
+TEST(PeerLives, NobodyIsBelievedBeforeItHasAnswered) {
+  Node a(1, 100);
+  Node b(2, 200);
+  EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kLifeUnknown);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 0u);
+  a.Meet(b, 2, 1);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 200u);
+  EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
+}
+
+TEST(PeerLives, WhoIsNoMemberIsNotBelieved) {
+  Node a(1, 100);
+  Node stranger(9, 900);
+  EXPECT_EQ(a.Receive(stranger.Heartbeat()), DropReason::kNoMember);
+  EXPECT_EQ(a.Receive(stranger.codec.Seal(NodeId(1), Term(1), Hello{.nonce = 1})), DropReason::kNoMember);
+  EXPECT_EQ(a.Receive(stranger.codec.Seal(NodeId(1), Term(1), HelloAck{.nonce = 1})), DropReason::kNoMember);
+  EXPECT_EQ(a.lives.NonceFor(NodeId(9), kStart_ns), 0u);
+  EXPECT_EQ(a.lives.NonceFor(NodeId(1), kStart_ns), 0u) << "itself";
+}
+
+TEST(PeerLives, EachDatagramIsBelievedOnce) {
+  Node a(1, 100);
+  Node b(2, 200);
+  a.Meet(b, 2, 1);
+  std::vector<std::string> sent;
+  for (int i = 0; i < 5000; ++i) sent.push_back(b.Heartbeat());
+  EXPECT_EQ(a.Receive(sent[1]), DropReason::kNone);
+  EXPECT_EQ(a.Receive(sent[0]), DropReason::kNone) << "overtaken";
+  EXPECT_EQ(a.Receive(sent[0]), DropReason::kReplayed);
+  EXPECT_EQ(a.Receive(sent[1]), DropReason::kReplayed);
+  EXPECT_EQ(a.Receive(sent[4999]), DropReason::kNone);
+  EXPECT_EQ(a.Receive(sent[4999 - 4096]), DropReason::kTooOld);
+  EXPECT_EQ(a.Receive(sent[4999 - 4095]), DropReason::kNone);
+}
+
+TEST(PeerLives, WhatWasSentBeforeTheAnswerIsOld) {
+  Node a(1, 100);
+  Node b(2, 200);
+  const std::string before = b.Heartbeat();
+  const std::string ack = a.Meet(b, 2, 1);
+  EXPECT_EQ(a.Receive(before), DropReason::kTooOld);
+  EXPECT_EQ(a.Receive(ack), DropReason::kNonce) << "the answer itself, again";
+}
+
+TEST(PeerLives, ARecordingIsWorthNothingAfterItsSenderStartedAnew) {
+  Node a(1, 100);
+  std::vector<std::string> recording;
+  {
+    Node b(2, 200);
+    recording.push_back(a.Meet(b, 2, 1));
+    recording.push_back(b.Heartbeat());
+    recording.push_back(b.Heartbeat());
+    ASSERT_EQ(a.Receive(recording[1]), DropReason::kNone);
+  }
+  Node b(2, 201);
+  EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kOtherLife);
+  a.Meet(b, 2, 1, kStart_ns + kSecond_ns);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 201u);
+  EXPECT_EQ(a.Receive(recording[0]), DropReason::kNonce);
+  EXPECT_EQ(a.Receive(recording[1]), DropReason::kOtherLife);
+  EXPECT_EQ(a.Receive(recording[2]), DropReason::kOtherLife) << "never delivered, and yet of a former life";
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 201u);
+  EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
+}
+
+TEST(PeerLives, ARecordingIsWorthNothingAfterItsReceiverStartedAnew) {
+  Node b(2, 200);
+  std::vector<std::string> recording;
+  {
+    Node a(1, 100);
+    recording.push_back(a.Meet(b, 2, 1));
+    recording.push_back(b.Heartbeat());
+    ASSERT_EQ(a.Receive(recording[1]), DropReason::kNone);
+  }
+  Node a(1, 101);
+  ASSERT_FALSE(a.AskHello(2).empty());
+  EXPECT_EQ(a.Receive(recording[0]), DropReason::kNonce) << "the answer to its former life's question";
+  EXPECT_EQ(a.Receive(recording[1]), DropReason::kLifeUnknown);
+  a.Meet(b, 2, 1, kStart_ns + kSecond_ns);
+  EXPECT_EQ(a.Receive(recording[1]), DropReason::kTooOld);
+}
+
+// Else one recorded datagram of a former life would open the way for all that were seen since.
+TEST(PeerLives, TheSameLifeLearnedAgainForgetsNothing) {
+  Node a(1, 100);
+  const std::string old = Node(2, 199).Heartbeat();
+  Node b(2, 200);
+  a.Meet(b, 2, 1);
+  ASSERT_EQ(a.Receive(old), DropReason::kOtherLife);
+  const std::string hello = a.AskHello(2, kStart_ns + kSecond_ns);
+  ASSERT_FALSE(hello.empty()) << "a datagram of another life is a reason to ask";
+  const std::string ack = b.AckTo(1, hello);
+  const std::string first = b.Heartbeat();
+  const std::string second = b.Heartbeat();
+  ASSERT_EQ(a.Receive(second), DropReason::kNone);
+  ASSERT_EQ(a.Receive(ack, kStart_ns + kSecond_ns), DropReason::kNone) << "overtaken by what was sent after it";
+  EXPECT_EQ(a.Receive(second), DropReason::kReplayed);
+  EXPECT_EQ(a.Receive(first), DropReason::kNone);
+}
+
+TEST(PeerLives, AnAnswerToNoQuestionTeachesNothing) {
+  Node a(1, 100);
+  Node b(2, 200);
+  EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), Term(1), HelloAck{.nonce = 0})), DropReason::kNonce);
+  EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), Term(1), HelloAck{.nonce = 1})), DropReason::kNonce);
+  const std::string hello = a.AskHello(2);
+  const uint64_t nonce = std::get<Hello>(b.codec.Open(hello).body).nonce;
+  EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), Term(1), HelloAck{.nonce = nonce + 1})), DropReason::kNonce);
+  Node c(3, 300);
+  EXPECT_EQ(a.Receive(c.codec.Seal(NodeId(1), Term(1), HelloAck{.nonce = nonce})), DropReason::kNonce)
+      << "asked of another";
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 0u);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(3)), 0u);
+}
+
+TEST(PeerLives, AQuestionIsRepeatedUntilItIsAnsweredEverMoreSeldom) {
+  Node a(1, 100);
+  std::vector<uint64_t> asked_ns;
+  std::vector<uint64_t> nonces;
+  for (uint64_t now_ns = kStart_ns; now_ns < kStart_ns + 10 * kSecond_ns; now_ns += kMillisecond_ns) {
+    if (const uint64_t nonce = a.lives.NonceFor(NodeId(2), now_ns)) {
+      asked_ns.push_back(now_ns);
+      nonces.push_back(nonce);
+    }
+  }
+  ASSERT_GT(asked_ns.size(), 20u);
+  ASSERT_LT(asked_ns.size(), 30u);
+  EXPECT_EQ(asked_ns[0], kStart_ns);
+  EXPECT_EQ(asked_ns[1], kStart_ns + PeerLives::kAskFloor_ns);
+  EXPECT_EQ(nonces[1], nonces[0]) << "an answer that takes longer than the wait still counts";
+  EXPECT_EQ(asked_ns.back() - asked_ns[asked_ns.size() - 2], PeerLives::kAskCap_ns);
+  EXPECT_NE(nonces.back(), nonces[0]) << "and yet not for ever";
+}
+
+TEST(PeerLives, AnAnswerThatTookTooLongTeachesNothing) {
+  Node a(1, 100);
+  Node b(2, 200);
+  const std::string hello = a.AskHello(2);
+  const std::string late = b.AckTo(1, hello);
+  EXPECT_EQ(a.Receive(late, kStart_ns + PeerLives::kNonceLifetime_ns), DropReason::kNonce);
+  EXPECT_EQ(a.Receive(late, kStart_ns + PeerLives::kNonceLifetime_ns - 1), DropReason::kNone);
+}
+
+TEST(PeerLives, APeerThatSpeaksIsAskedSoon) {
+  Node a(1, 100);
+  uint64_t now_ns = kStart_ns;
+  for (; now_ns < kStart_ns + 10 * kSecond_ns; now_ns += kMillisecond_ns) a.lives.NonceFor(NodeId(2), now_ns);
+  a.lives.NonceFor(NodeId(3), now_ns);
+  // A HELLO is no proof of a life, but a reason to ask.
+  Node b(2, 200);
+  const std::string hello = b.AskHello(1);
+  EXPECT_EQ(a.Receive(hello, now_ns), DropReason::kNone);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 0u);
+  EXPECT_LE(a.lives.next_ask_ns(), now_ns + PeerLives::kAskFloor_ns);
+  EXPECT_NE(a.lives.NonceFor(NodeId(2), now_ns + PeerLives::kAskFloor_ns), 0u);
+}
+
+// What was recorded may be sent at any rate: it must not make this node send as fast.
+TEST(PeerLives, RecordingsMakeNobodyAskMoreOftenThanTheFloor) {
+  Node a(1, 100);
+  Node b(2, 200);
+  a.Meet(b, 2, 1);
+  const std::string old = Node(2, 199).Heartbeat();
+  int asked = 0;
+  for (uint64_t now_ns = kStart_ns; now_ns < kStart_ns + kSecond_ns; now_ns += kMillisecond_ns / 10) {
+    ASSERT_EQ(a.Receive(old, now_ns), DropReason::kOtherLife);
+    asked += a.lives.NonceFor(NodeId(2), now_ns) != 0;
+  }
+  EXPECT_LE(asked, 100);
+  EXPECT_GE(asked, 90);
+  EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone) << "and it goes on believing the living";
+}
+
+TEST(PeerLives, WhoIsKnownIsNotAsked) {
+  Node a(1, 100);
+  Node b(2, 200);
+  Node c(3, 300);
+  EXPECT_LE(a.lives.next_ask_ns(), kStart_ns);
+  a.Meet(b, 2, 1);
+  EXPECT_EQ(a.lives.NonceFor(NodeId(2), kStart_ns + 100 * kSecond_ns), 0u);
+  EXPECT_LE(a.lives.next_ask_ns(), kStart_ns) << "the other is not known";
+  a.Meet(c, 3, 1);
+  EXPECT_EQ(a.lives.next_ask_ns(), UINT64_MAX);
+}
+
+TEST(PeerLives, AHelloIsAnsweredWhateverItsLifeAndNumber) {
+  Node a(1, 100);
+  Node b(2, 200);
+  a.Meet(b, 2, 1);
+  const std::string hello = Node(2, 199).AskHello(1);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(a.Receive(hello), DropReason::kNone);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 200u) << "it changes nothing";
+}
+
+TEST(PeerLives, NoMoreThanAThousandHellosAreAnsweredWithinASecond) {
+  Node a(1, 100);
+  Node b(2, 200);
+  const std::string hello = b.AskHello(1);
+  std::vector<uint64_t> answered_ns;
+  for (uint64_t i = 0; i < 30'000; ++i) {  // 10,000 a second, after a rest
+    const uint64_t now_ns = kStart_ns + i * kMillisecond_ns / 10;
+    const DropReason reason = a.Receive(hello, now_ns);
+    ASSERT_TRUE(reason == DropReason::kNone || reason == DropReason::kHelloLimit);
+    if (reason == DropReason::kNone) answered_ns.push_back(now_ns);
+  }
+  for (size_t i = 1000; i < answered_ns.size(); ++i) {
+    ASSERT_GE(answered_ns[i] - answered_ns[i - 1000], kSecond_ns);
+  }
+  EXPECT_GE(answered_ns.size(), 2790u) << "but nearly as many";
+  EXPECT_EQ(a.Receive(b.AskHello(3)), DropReason::kOtherNode) << "what is not for it takes nothing from them";
+}
+
+}  // namespace
+}  // namespace hedgerow::wire

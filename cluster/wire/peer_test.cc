@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/wire/peer.h"
+
+#include <cstring>
+#include <random>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "cluster/kv/bytes.h"
+#include "cluster/wire/peer_body.h"
+
+namespace hedgerow::wire {
+namespace {
+
+using raft::LogIndex;
+using raft::NodeId;
+using raft::Term;
+
+const Key kKey = {.bytes = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6}};
+constexpr uint64_t kCluster = 0x5152535455565758;
+constexpr uint64_t kLife = 0x6162636465666768;
+constexpr size_t kTagOffset = 8;
+
+PeerIdentity Identity(uint64_t node) {
+  return {.cluster_id = kCluster, .key = kKey, .self = NodeId(node), .life = kLife, .config_epoch = 3};
+}
+
+// Node 2 speaks to node 1.
+PeerCodec Sender() { return PeerCodec(Identity(2)); }
+PeerCodec Receiver() { return PeerCodec(Identity(1)); }
+
+raft::AppendRequest Append() {
+  const auto entry = [](uint64_t term, uint64_t index, raft::EntryKind kind, std::string payload) {
+    return raft::Entry{.term = Term(term),
+                       .index = LogIndex(index),
+                       .kind = kind,
+                       .payload = raft::Payload(std::move(payload))};
+  };
+  return {.prev_index = LogIndex(10),
+          .prev_term = Term(4),
+          .commit = LogIndex(9),
+          .entries = {entry(5, 11, raft::EntryKind::kNoOp, ""),
+                      entry(5, 12, raft::EntryKind::kCommand, std::string("com\0mand", 8)),
+                      entry(6, 13, raft::EntryKind::kCommand, std::string(3000, 'x'))}};
+}
+
+ForwardAnswer Result() {
+  ForwardAnswer answer{.tag = 71};
+  answer.result = {.code = kv::ResultCode::kOk, .session = 72, .values = {"", "-12", std::string(300, 'v')}};
+  return answer;
+}
+
+std::vector<PeerBody> Bodies() {
+  return {
+      Hello{.nonce = 1},
+      HelloAck{.nonce = 2},
+      raft::VoteRequest{.asked_term = Term(3),
+                        .last_index = LogIndex(4),
+                        .last_term = Term(5),
+                        .waived_term = Term(6),
+                        .pre_vote = true},
+      raft::VoteReply{.asked_term = Term(7), .pre_vote = false, .granted = true},
+      raft::VoteReply{.asked_term = Term(7), .pre_vote = true, .granted = false},
+      Append(),
+      raft::AppendRequest{},
+      raft::AppendReply{
+          .accepted = false, .index = LogIndex(8), .conflict_term = Term(9), .conflict_index = LogIndex(10)},
+      raft::AppendReply{.accepted = true, .index = LogIndex(8), .conflict_term = {}, .conflict_index = {}},
+      raft::Heartbeat{.round = 11, .commit = LogIndex(12), .election_timeout_ns = 13},
+      raft::HeartbeatReply{.round = 14, .verified = LogIndex(15)},
+      raft::ReadIndexRequest{.id = {.life = 16, .number = 17}},
+      raft::ReadIndexReply{.id = {.life = 18, .number = 19}, .index = LogIndex(20)},
+      raft::TimeoutNow{},
+      Forward{.tag = 21, .age_ns = 22, .patience_ns = 23, .hops = 1, .command = "command"},
+      Result(),
+      ForwardAnswer{.tag = 24, .kind = ForwardAnswer::Kind::kNotLeader, .result = {}},
+  };
+}
+
+// The datagram with a byte changed and the tag made anew: what only somebody with the key could send.
+std::string Forged(std::string datagram, size_t offset, uint8_t value) {
+  datagram[offset] = static_cast<char>(value);
+  const hr_siphash_key key = SipHashKey(kKey);
+  const uint64_t tag = hr_siphash_sealed(&key, datagram.data(), datagram.size());
+  for (size_t i = 0; i < 8; ++i) datagram[kTagOffset + i] = static_cast<char>(tag >> (8 * i));
+  return datagram;
+}
+
+TEST(PeerCodec, EveryKindSurvivesTheJourney) {
+  PeerCodec sender = Sender();
+  std::set<int> kinds;
+  for (const PeerBody& body : Bodies()) {
+    const std::string datagram = sender.Seal(NodeId(1), Term(42), body);
+    const Opened opened = Receiver().Open(datagram);
+    ASSERT_TRUE(opened.ok()) << Name(opened.reason) << " kind " << body.index() + 1;
+    EXPECT_EQ(opened.header.kind, static_cast<int>(body.index() + 1));
+    EXPECT_EQ(opened.header.from, NodeId(2));
+    EXPECT_EQ(opened.header.to, NodeId(1));
+    EXPECT_EQ(opened.header.from_life, kLife);
+    EXPECT_EQ(opened.header.packet_number, sender.packet_number());
+    EXPECT_EQ(opened.header.term, Term(42));
+    ASSERT_EQ(opened.body.index(), body.index());
+    // Sealed again it is the same, so nothing was lost on the way.
+    PeerCodec again = Sender();
+    while (again.packet_number() + 1 < opened.header.packet_number) again.Seal(NodeId(1), Term(), Hello{});
+    EXPECT_EQ(again.Seal(NodeId(1), Term(42), opened.body), datagram);
+    kinds.insert(opened.header.kind);
+  }
+  EXPECT_EQ(kinds.size(), size_t{HR_PEER_KINDS - 1}) << "a kind without a sample";
+}
+
+TEST(PeerCodec, AnAppendArrivesAsItWas) {
+  Opened opened = Receiver().Open(Sender().Seal(NodeId(1), Term(6), Append()));
+  ASSERT_TRUE(opened.ok());
+  const auto& append = std::get<raft::AppendRequest>(opened.body);
+  EXPECT_EQ(append.prev_index, LogIndex(10));
+  EXPECT_EQ(append.prev_term, Term(4));
+  EXPECT_EQ(append.commit, LogIndex(9));
+  EXPECT_EQ(append.entries, Append().entries);
+}
+
+TEST(PeerCodec, AnAnswerArrivesAsItWas) {
+  const Opened opened = Receiver().Open(Sender().Seal(NodeId(1), Term(6), Result()));
+  ASSERT_TRUE(opened.ok());
+  const auto& answer = std::get<ForwardAnswer>(opened.body);
+  EXPECT_EQ(answer.tag, 71u);
+  EXPECT_EQ(answer.kind, ForwardAnswer::Kind::kResult);
+  EXPECT_EQ(answer.result, Result().result);
+}
+
+TEST(PeerCodec, TheHeaderIsTheStructOfTheKernelPrograms) {
+  PeerCodec sender = Sender();
+  sender.Seal(NodeId(1), Term(), Hello{});
+  const std::string datagram = sender.Seal(NodeId(1), Term(0x7172737475767778), Hello{.nonce = 5});
+  ASSERT_EQ(datagram.size(), 72u);
+  hr_peer_header header;
+  std::memcpy(&header, datagram.data(), sizeof(header));
+  EXPECT_EQ(std::memcmp(datagram.data(), "HRP1", 4), 0);
+  EXPECT_EQ(header.magic, HR_PEER_MAGIC);
+  EXPECT_EQ(header.version, 1);
+  EXPECT_EQ(header.kind, HR_PEER_HELLO);
+  EXPECT_EQ(header.bytes, 72);
+  EXPECT_EQ(header.cluster_id, kCluster);
+  EXPECT_EQ(header.from_life, kLife);
+  EXPECT_EQ(header.packet_number, 2u);
+  EXPECT_EQ(header.from, 2u);
+  EXPECT_EQ(header.to, 1u);
+  EXPECT_EQ(header.term, 0x7172737475767778u);
+  EXPECT_EQ(header.config_epoch, 3u);
+  EXPECT_EQ(header.reserved, 0u);
+  const hr_siphash_key key = SipHashKey(kKey);
+  std::string untagged = datagram;
+  std::memset(untagged.data() + kTagOffset, 0, 8);
+  EXPECT_EQ(header.tag, hr_siphash(&key, untagged.data(), untagged.size()));
+}
+
+TEST(PeerCodec, BodiesAreAsLongAsThePageSays) {
+  PeerCodec sender = Sender();
+  const auto body_bytes = [&](const PeerBody& body) {
+    return sender.Seal(NodeId(1), Term(), body).size() - kPeerHeader_bytes;
+  };
+  EXPECT_EQ(body_bytes(Hello{}), 8u);
+  EXPECT_EQ(body_bytes(HelloAck{}), 8u);
+  EXPECT_EQ(body_bytes(raft::VoteRequest{}), 33u);
+  EXPECT_EQ(body_bytes(raft::VoteReply{}), 10u);
+  EXPECT_EQ(body_bytes(raft::AppendRequest{}), 26u);
+  EXPECT_EQ(body_bytes(Append()), 26u + 3 * 21 + 3008);
+  EXPECT_EQ(body_bytes(raft::AppendReply{}), 25u);
+  EXPECT_EQ(body_bytes(raft::Heartbeat{}), 24u);
+  EXPECT_EQ(body_bytes(raft::HeartbeatReply{}), 16u);
+  EXPECT_EQ(body_bytes(raft::ReadIndexRequest{}), 16u);
+  EXPECT_EQ(body_bytes(raft::ReadIndexReply{}), 24u);
+  EXPECT_EQ(body_bytes(raft::TimeoutNow{}), 0u);
+  EXPECT_EQ(body_bytes(Forward{}), 29u);
+  EXPECT_EQ(body_bytes(ForwardAnswer{}), 19u);
+  EXPECT_EQ(body_bytes(Result()), 19u + 3 * 4 + 303);
+}
+
+TEST(PeerCodec, EveryShorteningIsRefused) {
+  for (const PeerBody& body : Bodies()) {
+    const std::string datagram = Sender().Seal(NodeId(1), Term(42), body);
+    for (size_t size = 0; size < datagram.size(); ++size) {
+      const Opened opened = Receiver().Open(std::string_view(datagram).substr(0, size));
+      EXPECT_EQ(opened.reason, size < kPeerHeader_bytes ? DropReason::kTooShort : DropReason::kLength) << size;
+    }
+    EXPECT_EQ(Receiver().Open(datagram + '\0').reason, DropReason::kLength);
+  }
+}
+
+// Also by somebody who has the key: a body ends where it ends.
+TEST(PeerCodec, EveryShorteningWithTheRightTagIsMalformed) {
+  for (const PeerBody& body : Bodies()) {
+    std::string datagram = Sender().Seal(NodeId(1), Term(42), body);
+    for (size_t size = kPeerHeader_bytes; size <= datagram.size() + 1; ++size) {
+      std::string other = datagram.substr(0, size);
+      other.resize(size);
+      other[7] = static_cast<char>(size >> 8);
+      const Opened opened = Receiver().Open(Forged(other, 6, static_cast<uint8_t>(size)));
+      EXPECT_EQ(opened.reason, size == datagram.size() ? DropReason::kNone : DropReason::kMalformed) << size;
+    }
+  }
+}
+
+TEST(PeerCodec, EveryDamagedByteIsRefused) {
+  const PeerCodec receiver = Receiver();
+  std::mt19937_64 random(1);
+  for (const PeerBody& body : Bodies()) {
+    const std::string datagram = Sender().Seal(NodeId(1), Term(42), body);
+    std::string damaged = datagram;
+    for (size_t i = 0; i < datagram.size(); ++i) {
+      // All values in the header and the bodies of fixed length; of the 3,000 bytes of a command one each.
+      const int flips = i < 256 ? 255 : 1;
+      for (int flip = 1; flip <= flips; ++flip) {
+        const int by = flips == 1 ? static_cast<int>(1 + random() % 255) : flip;
+        damaged[i] = static_cast<char>(datagram[i] ^ by);
+        EXPECT_FALSE(receiver.Open(damaged).ok())
+            << "kind " << body.index() + 1 << " byte " << i << " by " << by;
+      }
+      damaged[i] = datagram[i];
+    }
+    EXPECT_TRUE(receiver.Open(damaged).ok());
+  }
+}
+
+TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
+  const std::string good = Sender().Seal(NodeId(1), Term(42), Hello{.nonce = 1});
+  const auto reason = [](const std::string& datagram) { return Receiver().Open(datagram).reason; };
+  EXPECT_EQ(reason(good), DropReason::kNone);
+  EXPECT_EQ(reason(""), DropReason::kTooShort);
+  EXPECT_EQ(reason(Forged(good, 3, '2')), DropReason::kMagic);
+  EXPECT_EQ(reason(Forged(good, 4, 2)), DropReason::kVersion);
+  EXPECT_EQ(reason(Forged(good, 6, 73)), DropReason::kLength);
+  EXPECT_EQ(reason(Forged(good, 16, 0)), DropReason::kOtherCluster);
+  EXPECT_EQ(reason(Forged(good, 44, 3)), DropReason::kOtherNode);
+  EXPECT_EQ(reason(Forged(good, 56, 4)), DropReason::kConfigEpoch);
+  EXPECT_EQ(reason(Forged(good, 40, 1)), DropReason::kNoMember) << "from itself";
+  EXPECT_EQ(reason(Forged(good, 40, 0)), DropReason::kNoMember) << "from nobody";
+  EXPECT_EQ(reason(Forged(good, 5, 0)), DropReason::kKind);
+  EXPECT_EQ(reason(Forged(good, 5, HR_PEER_KINDS)), DropReason::kKind);
+  EXPECT_EQ(reason(Forged(good, 60, 1)), DropReason::kMalformed) << "reserved";
+  EXPECT_EQ(reason(Forged(good, 32, 0)), DropReason::kMalformed) << "packet number 0";
+  PeerIdentity other = Identity(2);
+  other.key.bytes[0] ^= 1;
+  EXPECT_EQ(reason(PeerCodec(other).Seal(NodeId(1), Term(42), Hello{.nonce = 1})), DropReason::kTag);
+}
+
+TEST(PeerCodec, ALifeOfZeroIsMalformed) {
+  std::string datagram = Sender().Seal(NodeId(1), Term(42), Hello{});
+  std::memset(datagram.data() + 24, 0, 8);
+  EXPECT_EQ(Receiver().Open(Forged(datagram, 24, 0)).reason, DropReason::kMalformed);
+}
+
+TEST(PeerCodec, ForEveryPeerIsForEachOfThem) {
+  PeerCodec sender = Sender();
+  const std::string datagram = sender.Seal(NodeId(), Term(42), raft::Heartbeat{.round = 1});
+  for (const uint64_t node : {1u, 3u, 7u}) EXPECT_TRUE(PeerCodec(Identity(node)).Open(datagram).ok());
+  EXPECT_EQ(sender.Open(datagram).reason, DropReason::kNoMember) << "its own comes back";
+}
+
+// Raft's fields are numbers, but flags, kinds and codes have values that mean nothing.
+TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
+  const auto reason = [](const PeerBody& body, size_t offset, uint8_t value) {
+    const std::string datagram = Sender().Seal(NodeId(1), Term(42), body);
+    return Receiver().Open(Forged(datagram, kPeerHeader_bytes + offset, value)).reason;
+  };
+  EXPECT_EQ(reason(raft::VoteRequest{}, 32, 2), DropReason::kMalformed) << "pre_vote";
+  EXPECT_EQ(reason(raft::VoteReply{}, 8, 2), DropReason::kMalformed) << "pre_vote";
+  EXPECT_EQ(reason(raft::VoteReply{}, 9, 255), DropReason::kMalformed) << "granted";
+  EXPECT_EQ(reason(raft::AppendReply{}, 0, 2), DropReason::kMalformed) << "accepted";
+  EXPECT_EQ(reason(Append(), 26 + 16, 2), DropReason::kMalformed) << "entry kind";
+  EXPECT_EQ(reason(ForwardAnswer{}, 8, 2), DropReason::kMalformed) << "answer kind";
+  EXPECT_EQ(reason(ForwardAnswer{}, 9, 6), DropReason::kMalformed) << "code";
+  EXPECT_EQ(reason(ForwardAnswer{.kind = ForwardAnswer::Kind::kNotLeader}, 9, 1), DropReason::kMalformed);
+  EXPECT_EQ(reason(ForwardAnswer{.kind = ForwardAnswer::Kind::kNotLeader}, 10, 1), DropReason::kMalformed);
+}
+
+TEST(PeerCodec, NotLeaderCarriesNoResult) {
+  ForwardAnswer answer = Result();
+  answer.kind = ForwardAnswer::Kind::kNotLeader;
+  const Opened opened = Receiver().Open(Sender().Seal(NodeId(1), Term(42), answer));
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(std::get<ForwardAnswer>(opened.body).result, kv::Result{});
+}
+
+TEST(PeerCodec, NumbersItsDatagramsFromOneToWhomever) {
+  PeerCodec sender = Sender();
+  EXPECT_EQ(sender.packet_number(), 0u);
+  for (uint64_t number = 1; number <= 5; ++number) {
+    const uint64_t to = 3 + number % 2;
+    const Opened opened = PeerCodec(Identity(to)).Open(sender.Seal(NodeId(to), Term(1), Hello{}));
+    ASSERT_TRUE(opened.ok());
+    EXPECT_EQ(opened.header.packet_number, number);
+  }
+}
+
+TEST(PeerCodec, WhatDoesNotFitIsNotSealedAndTakesNoNumber) {
+  PeerCodec sender = Sender();
+  Forward forward;
+  forward.command = std::string(kPeerMax_bytes - kPeerHeader_bytes - 29, 'c');
+  const std::string largest = sender.Seal(NodeId(1), Term(1), forward);
+  EXPECT_EQ(largest.size(), kPeerMax_bytes);
+  EXPECT_TRUE(Receiver().Open(largest).ok());
+  forward.command += 'c';
+  EXPECT_TRUE(sender.Seal(NodeId(1), Term(1), forward).empty());
+  raft::AppendRequest append;
+  append.entries.resize(70'000);
+  EXPECT_TRUE(sender.Seal(NodeId(1), Term(1), append).empty());
+  ForwardAnswer answer;
+  answer.result.values.resize(65);
+  EXPECT_TRUE(sender.Seal(NodeId(1), Term(1), answer).empty());
+  EXPECT_EQ(sender.packet_number(), 1u);
+}
+
+TEST(PeerCodec, AnAppendTakesWhatItsConstantsSay) {
+  PeerCodec sender = Sender();
+  EXPECT_EQ(sender.Seal(NodeId(1), Term(1), Append()).size(),
+            kAppendFixed_bytes + 3 * kAppendEntryFixed_bytes + 3008);
+}
+
+// A count that promises more than there is must not take memory for it.
+TEST(PeerCodec, AnAppendsCountIsHeldAgainstItsBytes) {
+  const std::string datagram = Sender().Seal(NodeId(1), Term(1), raft::AppendRequest{});
+  EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 25, 0xff)).reason, DropReason::kMalformed);
+}
+
+TEST(TakeMessage, GivesTheCoresMessagesAndNoOthers) {
+  for (const PeerBody& body : Bodies()) {
+    Opened opened = Receiver().Open(Sender().Seal(NodeId(), Term(42), body));
+    ASSERT_TRUE(opened.ok());
+    const bool is_ours = std::holds_alternative<Hello>(body) || std::holds_alternative<HelloAck>(body) ||
+                         std::holds_alternative<Forward>(body) || std::holds_alternative<ForwardAnswer>(body);
+    const auto message = TakeMessage(NodeId(1), opened);
+    ASSERT_EQ(message.has_value(), !is_ours) << body.index();
+    if (!message.has_value()) continue;
+    EXPECT_EQ(message->from, NodeId(2));
+    EXPECT_EQ(message->to, NodeId(1));
+    EXPECT_EQ(message->term, Term(42));
+    // Sealing the core's message is sealing its body.
+    EXPECT_EQ(Sender().Seal(*message), Sender().Seal(NodeId(1), Term(42), body));
+  }
+}
+
+TEST(DropReason, HasANameOfItsOwn) {
+  std::set<std::string_view> names;
+  for (size_t reason = 0; reason < kDropReasons; ++reason) names.insert(Name(static_cast<DropReason>(reason)));
+  EXPECT_EQ(names.size(), kDropReasons);
+  EXPECT_EQ(Name(DropReason::kTooShort), "too_short");
+  EXPECT_EQ(Name(DropReason::kReplayed), "replayed");
+  EXPECT_EQ(Name(DropReason::kHelloLimit), "hello_limit");
+  EXPECT_EQ(Name(static_cast<DropReason>(200)), "unknown");
+}
+
+}  // namespace
+}  // namespace hedgerow::wire
