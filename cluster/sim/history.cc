@@ -48,7 +48,57 @@ std::map<uint64_t, Zone> ZonesOf(const std::vector<RegisterOperation>& operation
   return zones;
 }
 
+// When somebody was first told that the counter had come as far as `value`; UINT64_MAX: nobody was.
+class FirstSeen {
+ public:
+  explicit FirstSeen(const std::vector<CounterOperation>& operations) {
+    for (const CounterOperation& operation : operations) {
+      if (operation.observed.has_value()) seen_.emplace_back(*operation.observed, operation.span.answered_ns);
+    }
+    std::sort(seen_.begin(), seen_.end());
+    for (size_t i = seen_.size(); i-- > 1;) {
+      seen_[i - 1].second = std::min(seen_[i - 1].second, seen_[i].second);
+    }
+  }
+  uint64_t AsFarAs_ns(int64_t value) const {
+    const auto found = std::lower_bound(seen_.begin(), seen_.end(), std::pair<int64_t, uint64_t>(value, 0));
+    return found == seen_.end() ? UINT64_MAX : found->second;
+  }
+
+ private:
+  std::vector<std::pair<int64_t, uint64_t>> seen_;
+};
+
 }  // namespace
+
+// Each number up to the last was made by one increment. Those that no answer names were made by increments
+// without an answer, each of which had begun when the counter was first seen to have come that far. Both lists
+// are in order of time, so giving the earliest to the earliest leaves as few as possible without one.
+CounterFaults CountFaults(const std::vector<CounterOperation>& operations, int64_t final_value) {
+  CounterFaults faults;
+  std::set<int64_t> told;
+  std::vector<uint64_t> open;
+  for (const CounterOperation& operation : operations) {
+    if (!operation.increment) continue;
+    if (!operation.observed.has_value()) {
+      open.push_back(operation.span.invoked_ns);
+    } else if (!told.insert(*operation.observed).second || *operation.observed > final_value) {
+      ++faults.lost;
+    }
+  }
+  std::sort(open.begin(), open.end());
+  const FirstSeen first_seen(operations);
+  size_t used = 0;
+  for (int64_t value = 1; value <= final_value; ++value) {
+    if (told.contains(value)) continue;
+    if (used < open.size() && open[used] <= first_seen.AsFarAs_ns(value)) {
+      ++used;
+    } else {
+      ++faults.doubled;
+    }
+  }
+  return faults;
+}
 
 std::string CheckCounter(std::vector<CounterOperation> operations, int64_t final_value) {
   std::set<int64_t> values;
@@ -69,6 +119,16 @@ std::string CheckCounter(std::vector<CounterOperation> operations, int64_t final
   if (final_value > answered + open) {
     return absl::StrCat("an increment was applied twice: ", answered, " were answered and ", open,
                         " are open, the counter stands at ", final_value);
+  }
+  for (const CounterOperation& operation : operations) {
+    if (operation.observed.value_or(0) <= final_value) continue;
+    return absl::StrCat("the counter was read as ", *operation.observed, " and stands at ", final_value);
+  }
+  if (CountFaults(operations, final_value).doubled > 0) {
+    return absl::StrCat(
+        "an increment was applied twice: the counter was seen to have come further than increments had "
+        "begun by then; it stands at ",
+        final_value);
   }
   // Whoever begins after another has ended sees at least as much; an increment, more.
   std::erase_if(operations, [](const CounterOperation& operation) { return !operation.observed.has_value(); });

@@ -36,6 +36,14 @@ struct RegisterOperation {
   uint64_t value = 0;
 };
 
+// What is wrong with a counter in numbers: acknowledged increments that are missing from it, and steps that no
+// increment of a client explains, one for each: something was applied twice.
+struct CounterFaults {
+  uint64_t lost = 0;
+  uint64_t doubled = 0;
+};
+CounterFaults CountFaults(const std::vector<CounterOperation>& operations, int64_t final_value);
+
 // Empty if the history is linearizable, else why not. `final_value` is what the replicas hold at the end.
 std::string CheckCounter(std::vector<CounterOperation> operations, int64_t final_value);
 std::string CheckRegister(const std::vector<RegisterOperation>& operations);
