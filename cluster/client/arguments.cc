@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/client/arguments.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace hedgerow::client {
+namespace {
+
+constexpr absl::string_view kAnd = "and";
+
+// The words from one place on; asking past the end is an error that names what is missing.
+class Words {
+ public:
+  explicit Words(const std::vector<std::string>& words) : words_(words) {}
+
+  bool empty() const { return at_ == words_.size(); }
+  const std::string* peek() const { return empty() ? nullptr : &words_[at_]; }
+  const std::string& Take() { return words_[at_++]; }
+  absl::StatusOr<std::string> Take(absl::string_view command, absl::string_view what) {
+    if (empty()) return absl::InvalidArgumentError(absl::StrCat(command, " needs ", what));
+    return words_[at_++];
+  }
+
+ private:
+  const std::vector<std::string>& words_;
+  size_t at_ = 0;
+};
+
+absl::StatusOr<kv::Operation> TakeOperation(Words& words) {
+  const std::string command = words.Take();
+  kv::Operation operation;
+  if (command == "put" || command == "create") {
+    operation.kind = command == "put" ? kv::OperationKind::kPut : kv::OperationKind::kCompareAndSet;
+  } else if (command == "delete") {
+    operation.kind = kv::OperationKind::kDelete;
+  } else if (command == "cas") {
+    operation.kind = kv::OperationKind::kCompareAndSet;
+  } else if (command == "incr") {
+    operation.kind = kv::OperationKind::kIncrement;
+  } else {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", command, "' is no command: expected get, put, create, cas, delete or incr"));
+  }
+  absl::StatusOr<std::string> key = words.Take(command, "a key");
+  if (!key.ok()) return key.status();
+  operation.key = *std::move(key);
+  if (command == "cas") {
+    absl::StatusOr<std::string> expected = words.Take(command, "the value that is to be replaced");
+    if (!expected.ok()) return expected.status();
+    operation.expected = *std::move(expected);
+  }
+  if (command == "put" || command == "create" || command == "cas") {
+    absl::StatusOr<std::string> value = words.Take(command, "a value");
+    if (!value.ok()) return value.status();
+    operation.value = *std::move(value);
+  }
+  if (command == "incr") {
+    operation.delta = 1;
+    if (words.peek() != nullptr && *words.peek() != kAnd) {
+      const std::string& delta = words.Take();
+      if (!absl::SimpleAtoi(delta, &operation.delta)) {
+        return absl::InvalidArgumentError(absl::StrCat("'", delta, "' is no whole number of 64 bits"));
+      }
+    }
+  }
+  return operation;
+}
+
+absl::Status TakeCommands(Words& words, Arguments& arguments) {
+  if (words.empty()) return absl::InvalidArgumentError("a command is missing");
+  if (*words.peek() == "get") {
+    words.Take();
+    absl::StatusOr<std::string> key = words.Take("get", "a key");
+    if (!key.ok()) return key.status();
+    arguments.get = *std::move(key);
+    if (words.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("'", *words.peek(), "' is a word too many after get"));
+  }
+  while (true) {
+    if (words.empty()) return absl::InvalidArgumentError("'and' needs another operation after it");
+    absl::StatusOr<kv::Operation> operation = TakeOperation(words);
+    if (!operation.ok()) return operation.status();
+    arguments.operations.push_back(*std::move(operation));
+    if (words.empty()) return absl::OkStatus();
+    const std::string& between = words.Take();
+    if (between != kAnd) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", between, "' is a word too many; several operations have 'and' between them"));
+    }
+  }
+}
+
+}  // namespace
+
+const char kUsage[] =
+    R"(usage: hkv [--server ADDRESS:PORT] [--timeout 1s] COMMAND
+
+  get KEY             print the value
+  put KEY VALUE       write it
+  create KEY VALUE    write it if there is no such key
+  cas KEY OLD NEW     write NEW if the value is OLD
+  delete KEY
+  incr KEY [NUMBER]   add NUMBER (1) and print the sum; a key that does not exist counts as 0
+
+Several writes with the word "and" between them are done all or none: hkv incr sold and put last alice
+The server may stand in the environment as HKV_SERVER. Nothing is sent twice: without an answer within the time-out
+a write may have been done or not. After "--" no word is taken for an option.
+
+exit codes: 0 done, 1 error, 2 usage, 3 no such key or another value, 4 no answer in time
+)";
+
+absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words) {
+  Arguments arguments;
+  size_t at = 0;
+  for (; at < words.size() && absl::StartsWith(words[at], "-"); ++at) {
+    std::string option = words[at];
+    if (option == "--help" || option == "-h") {
+      arguments.help = true;
+      return arguments;
+    }
+    if (option == "--") {
+      ++at;
+      break;
+    }
+    std::string value;
+    if (const size_t equals = option.find('='); equals != std::string::npos) {
+      value = option.substr(equals + 1);
+      option.resize(equals);
+    } else if (option == "--server" || option == "--timeout") {
+      if (at + 1 == words.size()) return absl::InvalidArgumentError(absl::StrCat(option, " needs a value"));
+      value = words[++at];
+    }
+    if (option == "--server") {
+      arguments.server = value;
+    } else if (option == "--timeout") {
+      if (!absl::ParseDuration(value, &arguments.timeout) || arguments.timeout < absl::Milliseconds(1) ||
+          arguments.timeout > absl::Minutes(1)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--timeout ", value, ": expected 1ms to 1m, such as 500ms"));
+      }
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("does not know the option ", option));
+    }
+  }
+  const std::vector<std::string> rest(words.begin() + static_cast<ptrdiff_t>(at), words.end());
+  Words commands(rest);
+  if (absl::Status status = TakeCommands(commands, arguments); !status.ok()) return status;
+  return arguments;
+}
+
+}  // namespace hedgerow::client

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line of `hkv` as what it asks for. Strict: an option that it does not know is an error, and so is
+// a word too many. Pure, so that the tests need no server.
+
+#ifndef HEDGEROW_CLUSTER_CLIENT_ARGUMENTS_H_
+#define HEDGEROW_CLUSTER_CLIENT_ARGUMENTS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cluster/kv/command.h"
+
+namespace hedgerow::client {
+
+struct Arguments {
+  bool help = false;
+  std::string server{};  // empty: not given
+  absl::Duration timeout = absl::Seconds(1);
+  std::optional<std::string> get{};         // the key to read; else
+  std::vector<kv::Operation> operations{};  // what to write, all or none
+};
+
+extern const char kUsage[];
+
+// InvalidArgument says which word is wrong and what was expected.
+absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words);
+
+}  // namespace hedgerow::client
+
+#endif  // HEDGEROW_CLUSTER_CLIENT_ARGUMENTS_H_

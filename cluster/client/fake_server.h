@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A server for tests of clients: the real state machine behind one UDP socket on the loopback, alone, in a
+// thread, and as unreliable as a test wants it. No part of what ships.
+
+#ifndef HEDGEROW_CLUSTER_CLIENT_FAKE_SERVER_H_
+#define HEDGEROW_CLUSTER_CLIENT_FAKE_SERVER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "cluster/kv/state_machine.h"
+#include "cluster/wire/hkv.h"
+
+namespace hedgerow::client {
+
+// The state of a store that several fake servers share, as replicas would.
+class FakeStore {
+ public:
+  wire::HkvAnswer Serve(const wire::HkvRequest& request);
+
+ private:
+  std::mutex mutex_;
+  kv::StateMachine state_;
+  uint64_t index_ = 0;
+};
+
+class FakeServer {
+ public:
+  // What to do with a request: serve it, and send the answer `answers` times; or say `instead`.
+  struct Treatment {
+    int answers = 1;  // 0: done, and not said
+    bool lost = false;
+    std::optional<wire::HkvAnswer> instead{};
+  };
+  using Weather = std::function<Treatment(const wire::HkvRequest&)>;
+
+  // On a free port of 127.0.0.1. `weather` is called in the server's thread.
+  static absl::StatusOr<std::unique_ptr<FakeServer>> Start(std::shared_ptr<FakeStore> store,
+                                                           Weather weather = {});
+  ~FakeServer();
+
+  const std::string& address() const { return address_; }
+  uint64_t requests() const { return requests_; }
+
+ private:
+  FakeServer(int fd, std::string address, std::shared_ptr<FakeStore> store, Weather weather);
+  void Run();
+
+  int fd_;
+  std::string address_;
+  std::shared_ptr<FakeStore> store_;
+  Weather weather_;
+  std::atomic<bool> stopped_ = false;
+  std::atomic<uint64_t> requests_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace hedgerow::client
+
+#endif  // HEDGEROW_CLUSTER_CLIENT_FAKE_SERVER_H_

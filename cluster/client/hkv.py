@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client of the store in Python, standard library only: one UDP socket, connected to one address, no retry.
+
+It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md says what the bytes mean.
+
+    with hkv.Client("10.99.0.48", 4801) as client:
+        client.open()                      # a session, without which nothing can be written
+        client.put(b"name", b"alice")
+        print(client.get(b"name"), client.incr(b"visits"))
+
+Every call sends one datagram and waits for its answer until its time-out; then it raises NoAnswer, and a write may
+have been done or not. One thread per client.
+"""
+
+import secrets
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+MAGIC, VERSION = 0x48, 1
+OPEN, WRITE, GET = 1, 2, 3
+MAX_BYTES, MAX_OPERATIONS, MAX_KEY_BYTES = 1232, 64, 250
+_HEADER = struct.Struct("<BBBBIQQQ")
+
+STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
+            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE")
+OK, NOT_FOUND, MISMATCH = 0, 1, 2
+
+
+class HkvError(Exception):
+    """The cluster said no; `status` is its number and `hint` what came with it."""
+
+    def __init__(self, status: int, hint: int = 0):
+        name = STATUSES[status] if status < len(STATUSES) else f"status {status}"
+        super().__init__(name + (f", hint {hint}" if hint else ""))
+        self.status, self.hint = status, hint
+
+
+class NoAnswer(HkvError):
+    """Nothing came in time: a write may have been done or not."""
+
+    def __init__(self, timeout_s: float):
+        Exception.__init__(self, f"no answer within {timeout_s:g} s")
+        self.status, self.hint = None, 0
+
+
+# -- what goes into a write --------------------------------------------------------------------------------
+
+
+def put_operation(key: bytes, value: bytes) -> bytes:
+    return b"\x01" + _key(key) + _value(value)
+
+
+def delete_operation(key: bytes) -> bytes:
+    return b"\x02" + _key(key)
+
+
+def cas_operation(key: bytes, expected: bytes | None, value: bytes) -> bytes:
+    """`expected` None: the key must not exist."""
+    head = b"\x03" + _key(key)
+    if expected is None:
+        return head + b"\x00" + _value(value)
+    return head + b"\x01" + _value(value) + _value(expected)
+
+
+def incr_operation(key: bytes, delta: int = 1) -> bytes:
+    return b"\x04" + _key(key) + struct.pack("<q", delta)
+
+
+def _key(key: bytes) -> bytes:
+    if len(key) > MAX_KEY_BYTES:
+        raise ValueError(f"a key of {len(key)} bytes: at most {MAX_KEY_BYTES}")
+    return bytes([len(key)]) + key
+
+
+def _value(value: bytes) -> bytes:
+    if len(value) > MAX_BYTES:
+        raise ValueError(f"a value of {len(value)} bytes: the whole request has at most {MAX_BYTES}")
+    return struct.pack("<H", len(value)) + value
+
+
+# -- datagrams ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Answer:
+    kind: int  # the request's
+    status: int
+    hint: int
+    client_id: int
+    seq: int
+    session: int = 0
+    value: bytes = b""
+    values: list[bytes] = field(default_factory=list)
+
+
+def encode_request(kind: int, patience_us: int, client_id: int, seq: int, lowest_unanswered: int = 0,
+                   key: bytes = b"", operations: Sequence[bytes] = ()) -> bytes:
+    body = b""
+    if kind == GET:
+        body = _key(key)
+    elif kind == WRITE:
+        if len(operations) > MAX_OPERATIONS:
+            raise ValueError(f"{len(operations)} operations: at most {MAX_OPERATIONS}")
+        body = bytes([len(operations)]) + b"".join(operations)
+    datagram = _HEADER.pack(MAGIC, VERSION, kind, 0, patience_us, client_id, seq, lowest_unanswered) + body
+    if len(datagram) > MAX_BYTES:
+        raise ValueError(f"a request of {len(datagram)} bytes: at most {MAX_BYTES}")
+    return datagram
+
+
+def parse_answer(datagram: bytes) -> Answer | None:
+    """None if it is no answer of this version."""
+    if len(datagram) < _HEADER.size or len(datagram) > MAX_BYTES:
+        return None
+    magic, version, kind, status, hint, client_id, seq, session = _HEADER.unpack_from(datagram)
+    if magic != MAGIC or version != VERSION or not kind & 0x80:
+        return None
+    answer = Answer(kind & 0x7F, status, hint, client_id, seq, session)
+    body = datagram[_HEADER.size:]
+    if status == OK and answer.kind in (GET, WRITE):
+        values = _parse_values(body if answer.kind == WRITE else b"\x01" + body)
+        if values is None:
+            return None
+        if answer.kind == GET:
+            answer.value = values[0]
+        else:
+            answer.values = values
+        return answer
+    return answer if not body else None
+
+
+def _parse_values(body: bytes) -> list[bytes] | None:
+    """A count and that many values with their lengths, and nothing after them."""
+    if not body or body[0] > MAX_OPERATIONS:
+        return None
+    values, at = [], 1
+    for _ in range(body[0]):
+        if at + 2 > len(body):
+            return None
+        end = at + 2 + int.from_bytes(body[at:at + 2], "little")
+        if end > len(body):
+            return None
+        values.append(body[at + 2:end])
+        at = end
+    return values if at == len(body) else None
+
+
+# -- the client --------------------------------------------------------------------------------------------
+
+
+class Client:
+    def __init__(self, host: str, port: int = 4801, timeout_s: float = 1.0, sock: socket.socket | None = None):
+        """`sock`: a UDP socket to use instead of an own one, for instance from another network namespace."""
+        if sock is None:
+            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+            sock = socket.socket(family, kind, protocol)
+        else:
+            address = (host, port)
+        self._socket = sock
+        self._socket.connect(address)
+        self.timeout_s = timeout_s
+        self.session = 0
+        self.unpaired = 0  # datagrams that were no answer to what was asked: late, duplicate, foreign
+        self._reader_id = secrets.randbits(64)
+        self._next_seq = 1
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def open(self, timeout_s: float | None = None) -> None:
+        answer = self._ask(OPEN, 0, secrets.randbits(64), timeout_s)
+        if answer.status != OK:
+            raise HkvError(answer.status, answer.hint)
+        self.session = answer.session
+
+    def get(self, key: bytes, timeout_s: float | None = None) -> bytes | None:
+        """None: there is no such key."""
+        answer = self._ask(GET, self.session or self._reader_id, self._take_seq(), timeout_s, key=key)
+        if answer.status == NOT_FOUND:
+            return None
+        if answer.status != OK:
+            raise HkvError(answer.status, answer.hint)
+        return answer.value
+
+    def put(self, key: bytes, value: bytes, timeout_s: float | None = None) -> None:
+        self.write([put_operation(key, value)], timeout_s)
+
+    def delete(self, key: bytes, timeout_s: float | None = None) -> None:
+        self.write([delete_operation(key)], timeout_s)
+
+    def cas(self, key: bytes, expected: bytes | None, value: bytes, timeout_s: float | None = None) -> bool:
+        """False: the key held something else."""
+        try:
+            self.write([cas_operation(key, expected, value)], timeout_s)
+        except HkvError as error:
+            if error.status == MISMATCH:
+                return False
+            raise
+        return True
+
+    def incr(self, key: bytes, delta: int = 1, timeout_s: float | None = None) -> int:
+        return int(self.write([incr_operation(key, delta)], timeout_s)[0])
+
+    def write(self, operations: Sequence[bytes], timeout_s: float | None = None) -> list[bytes]:
+        """All of them or none; for each a value: an increment's number, else empty."""
+        if self.session == 0:
+            raise RuntimeError("a write needs a session: call open() first")
+        seq = self._take_seq()
+        # One request at a time: whatever came before it is answered or given up.
+        answer = self._ask(WRITE, self.session, seq, timeout_s, lowest_unanswered=seq, operations=operations)
+        if answer.status != OK:
+            raise HkvError(answer.status, answer.hint)
+        return answer.values
+
+    def _take_seq(self) -> int:
+        self._next_seq += 1
+        return self._next_seq - 1
+
+    def _ask(self, kind: int, client_id: int, seq: int, timeout_s: float | None, **body) -> Answer:
+        timeout_s = self.timeout_s if timeout_s is None else timeout_s
+        patience_us = max(1, min(int(timeout_s * 1e6), 2**32 - 1))
+        datagram = encode_request(kind, patience_us, client_id, seq, **body)
+        deadline = time.monotonic() + timeout_s
+        self._send(datagram)
+        while (left_s := deadline - time.monotonic()) > 0:
+            self._socket.settimeout(left_s)
+            try:
+                answer = parse_answer(self._socket.recv(MAX_BYTES + 1))
+            except TimeoutError:
+                break
+            except ConnectionRefusedError:
+                continue  # an ICMP error says nothing about what another server may still answer
+            if answer is not None and (answer.client_id, answer.seq) == (client_id, seq):
+                return answer
+            self.unpaired += 1
+        raise NoAnswer(timeout_s)
+
+    def _send(self, datagram: bytes) -> None:
+        try:
+            self._socket.send(datagram)
+        except ConnectionRefusedError:
+            self._socket.send(datagram)  # the error was an earlier datagram's, and this one has not left

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/client/hkv_client.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <ctime>
+#include <utility>
+
+#include <netdb.h>
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::client {
+namespace {
+
+constexpr int kReceiveBuffer_bytes = 1 << 20;
+
+uint64_t Now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t Patience_ns(absl::Duration patience) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(patience)));
+}
+
+absl::StatusOr<uint64_t> RandomNumber() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof(number), 0) != sizeof(number)) return absl::ErrnoToStatus(errno, "getrandom");
+  return number;
+}
+
+absl::Status BadServer(absl::string_view server, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", server, "' ", why, "; expected an address such as 10.0.0.1:4801, [fd00::1]:4801 or name:4801"));
+}
+
+absl::StatusOr<int> ConnectedSocket(absl::string_view server) {
+  const size_t colon = server.rfind(':');
+  if (colon == absl::string_view::npos || colon + 1 == server.size()) return BadServer(server, "has no port");
+  absl::string_view host = server.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != absl::string_view::npos) {
+    return BadServer(server, "is an IPv6 address without brackets");
+  }
+  if (host.empty()) return BadServer(server, "has no address");
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* found = nullptr;
+  const std::string port(server.substr(colon + 1));
+  if (const int error = getaddrinfo(std::string(host).c_str(), port.c_str(), &hints, &found); error != 0) {
+    return BadServer(server, absl::StrCat("cannot be resolved: ", gai_strerror(error)));
+  }
+  const int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int error = fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) != 0 ? errno : 0;
+  freeaddrinfo(found);
+  if (error == 0) {
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
+    return fd;
+  }
+  if (fd >= 0) close(fd);
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot connect to ", server));
+}
+
+kv::Operation Make(kv::OperationKind kind, std::string key) { return {.kind = kind, .key = std::move(key)}; }
+
+}  // namespace
+
+absl::Status ToStatus(const wire::HkvAnswer& answer) {
+  const std::string name(Name(answer.status));
+  switch (answer.status) {
+    case wire::HkvStatus::kOk:
+      return absl::OkStatus();
+    case wire::HkvStatus::kNotFound:
+      return absl::NotFoundError("no such key");
+    case wire::HkvStatus::kMismatch:
+      return absl::AbortedError("the key holds another value; nothing was done");
+    case wire::HkvStatus::kNotANumber:
+      return absl::FailedPreconditionError("the value is no number, or would pass 64 bits; nothing was done");
+    case wire::HkvStatus::kUnknownSession:
+      return absl::FailedPreconditionError("the cluster does not know the session, which may have expired");
+    case wire::HkvStatus::kOverloaded:
+      return absl::ResourceExhaustedError("the cluster is overloaded; this copy did nothing");
+    case wire::HkvStatus::kNotLeader:
+      return absl::UnavailableError(
+          answer.hint == 0 ? "the node is not the leader and knows of none"
+                           : absl::StrCat("the node is not the leader; node ", answer.hint, " is"));
+    case wire::HkvStatus::kMalformed:
+    case wire::HkvStatus::kTooLarge:
+      return absl::InvalidArgumentError(absl::StrCat("the node answered ", name));
+    case wire::HkvStatus::kUnknownVersion:
+      return absl::UnimplementedError(absl::StrCat("the node speaks versions up to ", answer.hint));
+    case wire::HkvStatus::kBelowLowest:
+      return absl::InternalError(absl::StrCat("the node answered ", name));
+  }
+  return absl::InternalError("the node answered with a status that this client does not know");
+}
+
+absl::StatusOr<std::unique_ptr<HkvClient>> HkvClient::Connect(absl::string_view server,
+                                                              size_t outstanding_max) {
+  const absl::StatusOr<uint64_t> reader_id = RandomNumber();
+  if (!reader_id.ok()) return reader_id.status();
+  const absl::StatusOr<int> fd = ConnectedSocket(server);
+  if (!fd.ok()) return fd.status();
+  return std::unique_ptr<HkvClient>(new HkvClient(*fd, *reader_id, outstanding_max));
+}
+
+HkvClient::HkvClient(int fd, uint64_t reader_id, size_t outstanding_max)
+    : fd_(fd), book_(reader_id, outstanding_max) {}
+
+HkvClient::~HkvClient() { close(fd_); }
+
+absl::StatusOr<uint64_t> HkvClient::SendOpen(absl::Duration patience) {
+  const absl::StatusOr<uint64_t> nonce = RandomNumber();
+  if (!nonce.ok()) return nonce.status();
+  return Send(book_.Open(*nonce, Now_ns(), Patience_ns(patience)));
+}
+
+absl::StatusOr<uint64_t> HkvClient::SendGet(std::string key, absl::Duration patience) {
+  return Send(book_.Get(std::move(key), Now_ns(), Patience_ns(patience)));
+}
+
+absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operations, absl::Duration patience) {
+  return Send(book_.Write(std::move(operations), Now_ns(), Patience_ns(patience)));
+}
+
+absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
+  if (!draft.ok()) return draft.status();
+  const std::string& datagram = draft->datagram;
+  ++counters_.sent;
+  ssize_t sent = send(fd_, datagram.data(), datagram.size(), 0);
+  // A connected socket reports the ICMP error of an earlier datagram here, and then this one has not left.
+  for (int i = 0; sent < 0 && (errno == ECONNREFUSED || errno == EINTR) && i < 2; ++i) {
+    if (errno == ECONNREFUSED) ++counters_.refused;
+    sent = send(fd_, datagram.data(), datagram.size(), 0);
+  }
+  if (sent < 0) ++counters_.send_failed;
+  return draft->request.seq;
+}
+
+void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
+  std::array<char, wire::kHkvMax_bytes + 1> bytes;
+  // Bounded by what can be outstanding, so that a flood cannot hold the caller for ever.
+  for (size_t i = 0; i < 4096; ++i) {
+    const ssize_t received = recv(fd_, bytes.data(), bytes.size(), 0);
+    if (received < 0) {
+      if (errno != ECONNREFUSED && errno != EINTR) break;
+      if (errno == ECONNREFUSED) ++counters_.refused;
+      continue;
+    }
+    std::optional<wire::HkvAnswer> answer = wire::ParseHkvAnswer({bytes.data(), static_cast<size_t>(received)});
+    if (!answer.has_value()) {
+      ++counters_.no_answers;
+      continue;
+    }
+    std::optional<Outcome> outcome = book_.Answer(*std::move(answer), now_ns);
+    if (outcome.has_value()) {
+      ++counters_.answered;
+      outcomes.push_back(*std::move(outcome));
+    } else {
+      ++counters_.unpaired;
+    }
+  }
+  while (std::optional<Outcome> outcome = book_.GiveUp(now_ns)) {
+    ++counters_.gave_up;
+    outcomes.push_back(*std::move(outcome));
+  }
+}
+
+std::vector<Outcome> HkvClient::Poll(absl::Duration wait) {
+  std::vector<Outcome> outcomes = std::exchange(kept_, {});
+  uint64_t now_ns = Now_ns();
+  const uint64_t until_ns = now_ns + Patience_ns(std::min(wait, absl::Hours(1)));
+  Collect(now_ns, outcomes);
+  while (outcomes.empty() && book_.outstanding() > 0 && now_ns < until_ns) {
+    const uint64_t sleep_ns = std::min(until_ns, book_.next_deadline_ns()) - now_ns;
+    const timespec timeout{static_cast<time_t>(sleep_ns / 1'000'000'000),
+                           static_cast<long>(sleep_ns % 1'000'000'000)};
+    pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
+    ppoll(&readable, 1, &timeout, nullptr);
+    now_ns = Now_ns();
+    Collect(now_ns, outcomes);
+  }
+  return outcomes;
+}
+
+// Ends by itself: the request has a deadline, and Poll wakes for it.
+absl::StatusOr<wire::HkvAnswer> HkvClient::Wait(absl::StatusOr<uint64_t> seq) {
+  if (!seq.ok()) return seq.status();
+  std::vector<Outcome> others = std::exchange(kept_, {});
+  while (true) {
+    std::optional<Outcome> mine;
+    for (Outcome& outcome : Poll(absl::Seconds(60))) {
+      if (outcome.seq == *seq && !mine.has_value()) {
+        mine = std::move(outcome);
+      } else {
+        others.push_back(std::move(outcome));
+      }
+    }
+    if (!mine.has_value()) continue;
+    kept_ = std::move(others);
+    if (!mine->answer.has_value()) return absl::DeadlineExceededError("no answer in time");
+    if (absl::Status status = ToStatus(*mine->answer); !status.ok()) return status;
+    return *std::move(mine->answer);
+  }
+}
+
+absl::Status HkvClient::Open(absl::Duration patience) { return Wait(SendOpen(patience)).status(); }
+
+absl::StatusOr<std::string> HkvClient::Get(std::string key, absl::Duration patience) {
+  absl::StatusOr<wire::HkvAnswer> answer = Wait(SendGet(std::move(key), patience));
+  if (!answer.ok()) return answer.status();
+  return std::move(answer->value);
+}
+
+absl::StatusOr<std::vector<std::string>> HkvClient::Write(std::vector<kv::Operation> operations,
+                                                          absl::Duration patience) {
+  const size_t count = operations.size();
+  absl::StatusOr<wire::HkvAnswer> answer = Wait(SendWrite(std::move(operations), patience));
+  if (!answer.ok()) return answer.status();
+  if (answer->values.size() != count)
+    return absl::InternalError("the answer has not a value for each operation");
+  return std::move(answer->values);
+}
+
+absl::Status HkvClient::Put(std::string key, std::string value, absl::Duration patience) {
+  kv::Operation put = Make(kv::OperationKind::kPut, std::move(key));
+  put.value = std::move(value);
+  return Write({std::move(put)}, patience).status();
+}
+
+absl::Status HkvClient::Delete(std::string key, absl::Duration patience) {
+  return Write({Make(kv::OperationKind::kDelete, std::move(key))}, patience).status();
+}
+
+absl::StatusOr<bool> HkvClient::CompareAndSet(std::string key, std::optional<std::string> expected,
+                                              std::string value, absl::Duration patience) {
+  kv::Operation set = Make(kv::OperationKind::kCompareAndSet, std::move(key));
+  set.value = std::move(value);
+  set.expected = std::move(expected);
+  const absl::Status status = Write({std::move(set)}, patience).status();
+  if (absl::IsAborted(status)) return false;
+  if (!status.ok()) return status;
+  return true;
+}
+
+absl::StatusOr<int64_t> HkvClient::Increment(std::string key, int64_t delta, absl::Duration patience) {
+  kv::Operation increment = Make(kv::OperationKind::kIncrement, std::move(key));
+  increment.delta = delta;
+  const absl::StatusOr<std::vector<std::string>> values = Write({std::move(increment)}, patience);
+  if (!values.ok()) return values.status();
+  const std::string& text = values->front();
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    return absl::InternalError(absl::StrCat("the increment was answered '", text, "', which is no number"));
+  }
+  return number;
+}
+
+}  // namespace hedgerow::client

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A client of the store, as an application would have it: one UDP socket, connected to one address, no retry.
+// What it does not have is the point: it knows no leader, no second server and no proxy; put one in front and
+// it lives through an election as it is. Requests go out at once (Send...) and their ends are collected by
+// Poll; the calls below them do one at a time. One owner thread. `hkv` is its command line; chaos/ and the
+// benchmarks measure with its parts.
+
+#ifndef HEDGEROW_CLUSTER_CLIENT_HKV_CLIENT_H_
+#define HEDGEROW_CLUSTER_CLIENT_HKV_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "cluster/client/request_book.h"
+
+namespace hedgerow::client {
+
+class HkvClient {
+ public:
+  struct Counters {
+    uint64_t sent = 0;
+    uint64_t answered = 0;
+    uint64_t gave_up = 0;      // no answer within the patience
+    uint64_t unpaired = 0;     // answers that no request waited for: late, duplicates, foreign
+    uint64_t no_answers = 0;   // datagrams that are no answer at all
+    uint64_t refused = 0;      // ICMP errors: nobody listens there
+    uint64_t send_failed = 0;  // the kernel would not take it; such a request runs into its patience
+  };
+
+  // "10.0.0.1:4801", "[fd00::1]:4801", "name:4801". Nothing is sent yet. `outstanding_max`: see RequestBook.
+  static absl::StatusOr<std::unique_ptr<HkvClient>> Connect(absl::string_view server,
+                                                            size_t outstanding_max = 1024);
+  ~HkvClient();
+  HkvClient(const HkvClient&) = delete;
+  HkvClient& operator=(const HkvClient&) = delete;
+
+  // Send one request and return its seq (an OPEN's nonce). Errors: RequestBook's.
+  absl::StatusOr<uint64_t> SendOpen(absl::Duration patience);
+  absl::StatusOr<uint64_t> SendGet(std::string key, absl::Duration patience);
+  absl::StatusOr<uint64_t> SendWrite(std::vector<kv::Operation> operations, absl::Duration patience);
+
+  // The requests that have ended, by an answer or because their patience ran out. Waits at most `wait` for the
+  // first; returns nothing earlier only if nothing is outstanding. Each request ends exactly once.
+  std::vector<Outcome> Poll(absl::Duration wait);
+
+  // One request and its end. DeadlineExceeded: no answer, and a write may have been done or not.
+  // FailedPrecondition: no session, or the cluster does not know it (any more), or an increment found no
+  // number. ResourceExhausted: overloaded. Unavailable: NOT_LEADER. InvalidArgument: too large, or malformed.
+  // NotFound: the key (Get). What else ends meanwhile is kept for Poll.
+  absl::Status Open(absl::Duration patience);
+  absl::StatusOr<std::string> Get(std::string key, absl::Duration patience);
+  absl::Status Put(std::string key, std::string value, absl::Duration patience);
+  absl::Status Delete(std::string key, absl::Duration patience);
+  // False: the key held something else. `expected` nothing: the key must not exist.
+  absl::StatusOr<bool> CompareAndSet(std::string key, std::optional<std::string> expected, std::string value,
+                                     absl::Duration patience);
+  // The number after it.
+  absl::StatusOr<int64_t> Increment(std::string key, int64_t delta, absl::Duration patience);
+  // All or none; for each operation a value (an increment's number, else empty). Aborted: a compare-and-set
+  // among them found something else.
+  absl::StatusOr<std::vector<std::string>> Write(std::vector<kv::Operation> operations,
+                                                 absl::Duration patience);
+
+  uint64_t session() const { return book_.session(); }
+  int fd() const { return fd_; }  // readable: Poll has something
+  const Counters& counters() const { return counters_; }
+
+ private:
+  HkvClient(int fd, uint64_t reader_id, size_t outstanding_max);
+
+  absl::StatusOr<uint64_t> Send(absl::StatusOr<Draft> draft);
+  void Collect(uint64_t now_ns, std::vector<Outcome>& outcomes);
+  absl::StatusOr<wire::HkvAnswer> Wait(absl::StatusOr<uint64_t> seq);
+
+  int fd_;
+  RequestBook book_;
+  std::vector<Outcome> kept_;  // ended during a call that waited for another
+  Counters counters_;
+};
+
+// What an answer means to a caller: OK, or the status that the calls above return for it.
+absl::Status ToStatus(const wire::HkvAnswer& answer);
+
+}  // namespace hedgerow::client
+
+#endif  // HEDGEROW_CLUSTER_CLIENT_HKV_CLIENT_H_

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/client/hkv_client.h"
+
+#include <atomic>
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/client/fake_server.h"
+
+namespace hedgerow::client {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kShort = absl::Milliseconds(40);
+
+class HkvClientTest : public testing::Test {
+ protected:
+  void Start(FakeServer::Weather weather = {}) {
+    auto server = FakeServer::Start(store_, std::move(weather));
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    auto client = HkvClient::Connect(server_->address());
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+  }
+
+  std::shared_ptr<FakeStore> store_ = std::make_shared<FakeStore>();
+  std::unique_ptr<FakeServer> server_;
+  std::unique_ptr<HkvClient> client_;
+};
+
+TEST_F(HkvClientTest, WritesInASessionAndReads) {
+  Start();
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  EXPECT_NE(client_->session(), 0u);
+  ASSERT_TRUE(client_->Put("a", "x", kPatience).ok());
+  EXPECT_EQ(client_->Get("a", kPatience).value(), "x");
+  EXPECT_EQ(client_->Increment("n", 5, kPatience).value(), 5);
+  EXPECT_EQ(client_->Increment("n", -2, kPatience).value(), 3);
+  EXPECT_TRUE(client_->CompareAndSet("a", "x", "y", kPatience).value());
+  EXPECT_FALSE(client_->CompareAndSet("a", "x", "z", kPatience).value());
+  EXPECT_FALSE(client_->CompareAndSet("a", std::nullopt, "z", kPatience).value());
+  ASSERT_TRUE(client_->Delete("a", kPatience).ok());
+  EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(client_->CompareAndSet("a", std::nullopt, "z", kPatience).value());
+}
+
+TEST_F(HkvClientTest, SeveralKeysAreWrittenAtOnceOrNotAtAll) {
+  Start();
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  const kv::Operation add{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 4};
+  const kv::Operation put{.kind = kv::OperationKind::kPut, .key = "a", .value = "x"};
+  EXPECT_THAT(client_->Write({add, put, add}, kPatience).value(), ElementsAre("4", "", "8"));
+  const kv::Operation absent{.kind = kv::OperationKind::kCompareAndSet, .key = "a", .value = "y"};
+  EXPECT_EQ(client_->Write({add, absent}, kPatience).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(client_->Get("n", kPatience).value(), "8");
+  EXPECT_TRUE(client_->Write({}, kPatience)->empty()) << "no operations keep the session alive";
+}
+
+TEST_F(HkvClientTest, WithoutAnAnswerTheCallEndsAtItsDeadlineAndIsNotSentAgain) {
+  Start([](const wire::HkvRequest&) { return FakeServer::Treatment{.lost = true}; });
+  const absl::Time before = absl::Now();
+  EXPECT_EQ(client_->Get("a", kShort).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_GE(absl::Now() - before, kShort);
+  EXPECT_EQ(server_->requests(), 1u);
+  EXPECT_EQ(client_->counters().gave_up, 1u);
+}
+
+TEST_F(HkvClientTest, ADuplicateAnswerIsCountedAndNothingElse) {
+  Start([](const wire::HkvRequest&) { return FakeServer::Treatment{.answers = 2}; });
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
+  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 2);
+  client_->Poll(absl::ZeroDuration());
+  EXPECT_GE(client_->counters().unpaired, 2u);
+  EXPECT_EQ(client_->counters().answered, 3u);
+}
+
+TEST_F(HkvClientTest, ErrorsSayWhatTheNodeSaid) {
+  std::atomic<wire::HkvStatus> status = wire::HkvStatus::kNotLeader;
+  Start([&status](const wire::HkvRequest& request) {
+    wire::HkvAnswer answer{
+        .kind = request.kind, .status = status, .client_id = request.client_id, .seq = request.seq};
+    if (answer.status == wire::HkvStatus::kNotLeader) answer.hint = 3;
+    return FakeServer::Treatment{.instead = answer};
+  });
+  const absl::Status not_leader = client_->Get("a", kPatience).status();
+  EXPECT_EQ(not_leader.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(not_leader.message()), HasSubstr("node 3"));
+  status = wire::HkvStatus::kOverloaded;
+  EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kResourceExhausted);
+  status = wire::HkvStatus::kUnknownSession;
+  EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(HkvClientTest, ManyRequestsAreUnderWayAtOnceAndEachEndsOnce) {
+  Start();
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  for (int i = 0; i < 100; ++i) {
+    const kv::Operation add{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1};
+    ASSERT_TRUE(client_->SendWrite({add}, kPatience).ok());
+  }
+  // A call in between takes its own answer and leaves the others.
+  EXPECT_EQ(client_->Get("none", kPatience).status().code(), absl::StatusCode::kNotFound);
+  size_t ended = 0;
+  while (true) {
+    const std::vector<Outcome> outcomes = client_->Poll(kPatience);
+    if (outcomes.empty()) break;
+    for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.answer.has_value());
+    ended += outcomes.size();
+  }
+  EXPECT_EQ(ended, 100u);
+  EXPECT_EQ(client_->Get("n", kPatience).value(), "100");
+}
+
+TEST_F(HkvClientTest, NobodyListeningIsCountedAndIsNoErrorOfTheRequest) {
+  Start();
+  server_.reset();
+  EXPECT_EQ(client_->Get("a", kShort).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(client_->Get("a", kShort).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(client_->counters().refused, 2u);
+  EXPECT_EQ(client_->counters().send_failed, 0u);
+}
+
+TEST(HkvClientAddressTest, BadAddressesAreNamed) {
+  for (const char* server : {"10.0.0.1", "10.0.0.1:", ":4801", "fd00::1:4801", "10.0.0.1:http"}) {
+    const absl::Status status = HkvClient::Connect(server).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << server;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(server));
+  }
+  EXPECT_TRUE(HkvClient::Connect("[::1]:4801").ok());
+  EXPECT_TRUE(HkvClient::Connect("localhost:4801").ok());
+}
+
+}  // namespace
+}  // namespace hedgerow::client

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python client against byte vectors of the format, and against a server in a thread."""
+
+import socket
+import struct
+import threading
+
+import pytest
+
+from cluster.client import hkv
+
+HEADER = "48 01 {kind} 00 40 42 0f 00 07 00 00 00 00 00 00 00 2a 00 00 00 00 00 00 00 {lowest} 00 00 00 00 00 00 00"
+
+
+def unhex(text: str) -> bytes:
+    return bytes.fromhex(text)
+
+
+def request(kind: int, **body) -> bytes:
+    return hkv.encode_request(kind, 1_000_000, 7, 42, **body)
+
+
+def answer_bytes(kind: int, status: int, body: bytes = b"", hint: int = 0, session: int = 0) -> bytes:
+    return struct.pack("<BBBBIQQQ", 0x48, 1, kind | 0x80, status, hint, 7, 42, session) + body
+
+
+# -- requests ----------------------------------------------------------------------------------------------
+
+
+def test_open_is_a_header_with_its_nonce_as_seq():
+    assert hkv.encode_request(hkv.OPEN, 0, 0, 0x0102030405060708) == unhex(
+        "48 01 01 00 00 00 00 00" "00 00 00 00 00 00 00 00" "08 07 06 05 04 03 02 01" "00 00 00 00 00 00 00 00")
+
+
+def test_get_carries_its_key():
+    assert request(hkv.GET, key=b"ab") == unhex(HEADER.format(kind="03", lowest="00") + "02 61 62")
+
+
+@pytest.mark.parametrize("operation, wire", [
+    (hkv.put_operation(b"k", b"xyz"), "01 01 6b 03 00 78 79 7a"),
+    (hkv.delete_operation(b"k"), "02 01 6b"),
+    (hkv.cas_operation(b"k", None, b"v"), "03 01 6b 00 01 00 76"),
+    (hkv.cas_operation(b"k", b"", b"v"), "03 01 6b 01 01 00 76 00 00"),
+    (hkv.cas_operation(b"k", b"old", b"v"), "03 01 6b 01 01 00 76 03 00 6f 6c 64"),
+    (hkv.incr_operation(b"k"), "04 01 6b 01 00 00 00 00 00 00 00"),
+    (hkv.incr_operation(b"k", -2), "04 01 6b fe ff ff ff ff ff ff ff"),
+])
+def test_operations_stand_after_their_count(operation, wire):
+    assert request(hkv.WRITE, lowest_unanswered=9, operations=[operation]) == unhex(
+        HEADER.format(kind="02", lowest="09") + "01" + wire)
+
+
+def test_a_write_without_operations_keeps_the_session_alive():
+    assert request(hkv.WRITE, lowest_unanswered=42) == unhex(HEADER.format(kind="02", lowest="2a") + "00")
+
+
+def test_what_fits_no_datagram_is_refused():
+    assert len(request(hkv.WRITE, operations=[hkv.put_operation(b"k", bytes(1232 - 32 - 1 - 5))])) == 1232
+    for too_much in ([hkv.put_operation(b"k", bytes(1232 - 32 - 1 - 4))], [hkv.delete_operation(b"k")] * 65):
+        with pytest.raises(ValueError):
+            request(hkv.WRITE, operations=too_much)
+    with pytest.raises(ValueError):
+        request(hkv.GET, key=bytes(251))
+
+
+# -- answers -----------------------------------------------------------------------------------------------
+
+
+def test_an_answer_to_open_carries_the_session():
+    answer = hkv.parse_answer(unhex(
+        "48 01 81 00 00 00 00 00" "00 00 00 00 00 00 00 00" "08 07 06 05 04 03 02 01" "15 00 00 00 00 00 00 00"))
+    assert (answer.kind, answer.status, answer.client_id, answer.seq, answer.session) == (
+        hkv.OPEN, hkv.OK, 0, 0x0102030405060708, 0x15)
+
+
+def test_answers_with_values():
+    assert hkv.parse_answer(answer_bytes(hkv.GET, hkv.OK, b"\x03\x00xyz")).value == b"xyz"
+    assert hkv.parse_answer(answer_bytes(hkv.GET, hkv.OK, b"\x00\x00")).value == b""
+    assert hkv.parse_answer(answer_bytes(hkv.WRITE, hkv.OK, b"\x02\x00\x00\x01\x005")).values == [b"", b"5"]
+    assert hkv.parse_answer(answer_bytes(hkv.WRITE, hkv.OK, b"\x00")).values == []
+    assert hkv.parse_answer(answer_bytes(hkv.WRITE, 7, hint=3)).hint == 3
+
+
+@pytest.mark.parametrize("datagram", [
+    b"", b"H", answer_bytes(hkv.GET, hkv.OK, b"\x00\x00")[:31], answer_bytes(hkv.GET, hkv.OK),
+    answer_bytes(hkv.GET, hkv.OK, b"\x03\x00xy"), answer_bytes(hkv.GET, hkv.OK, b"\x01\x00xy"),
+    answer_bytes(hkv.GET, hkv.NOT_FOUND, b"\x00"), answer_bytes(hkv.WRITE, hkv.OK),
+    answer_bytes(hkv.WRITE, hkv.OK, b"\x02\x00\x00"), answer_bytes(hkv.WRITE, hkv.OK, b"\x41" + bytes(130)),
+    b"\x47" + answer_bytes(hkv.OPEN, hkv.OK)[1:], b"\x48\x02" + answer_bytes(hkv.OPEN, hkv.OK)[2:],
+    request(hkv.GET, key=b"a"), answer_bytes(hkv.GET, hkv.OK, struct.pack("<H", 1199) + bytes(1199)),
+])
+def test_what_is_no_answer_is_none(datagram):
+    assert hkv.parse_answer(datagram) is None
+
+
+# -- the client --------------------------------------------------------------------------------------------
+
+
+class FakeServer(threading.Thread):
+    """Says to each request what `replies` gives: bytes, or several, or nothing."""
+
+    def __init__(self, replies):
+        super().__init__(daemon=True)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.replies, self.requests = replies, []
+
+    def run(self):
+        while True:
+            datagram, peer = self.socket.recvfrom(2048)
+            if datagram == b"end":
+                return
+            self.requests.append(datagram)
+            for reply in self.replies(datagram):
+                self.socket.sendto(reply, peer)
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_exc):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"end", ("127.0.0.1", self.port))
+        self.join()
+        self.socket.close()
+
+
+def reply_to(datagram: bytes, status: int = hkv.OK, body: bytes = b"", session: int = 0, hint: int = 0) -> bytes:
+    """An answer repeats bytes 8 to 23 of its request."""
+    return (bytes([0x48, 1, datagram[2] | 0x80, status]) + struct.pack("<I", hint) + datagram[8:24]
+            + struct.pack("<Q", session) + body)
+
+
+def counting_store():
+    """OPEN gives session 9, a write is an increment of the only counter, a GET finds it."""
+    total = 0
+
+    def replies(datagram: bytes) -> list[bytes]:
+        nonlocal total
+        if datagram[2] == hkv.OPEN:
+            return [reply_to(datagram, session=9)]
+        total += datagram[2] == hkv.WRITE
+        text = str(total).encode()
+        value = struct.pack("<H", len(text)) + text
+        return [reply_to(datagram, body=value if datagram[2] == hkv.GET else b"\x01" + value)]
+
+    return replies
+
+
+def test_a_session_its_numbers_and_its_answers():
+    with FakeServer(counting_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        with pytest.raises(RuntimeError, match="open"):
+            client.incr(b"n")
+        client.open()
+        assert client.session == 9
+        assert [client.incr(b"n"), client.incr(b"n")] == [1, 2]
+        assert client.get(b"n") == b"2"
+        headers = [struct.unpack_from("<BBBBIQQQ", datagram) for datagram in server.requests]
+    assert [(kind, client_id, seq, lowest) for _, _, kind, _, _, client_id, seq, lowest in headers[1:]] == [
+        (hkv.WRITE, 9, 1, 1), (hkv.WRITE, 9, 2, 2), (hkv.GET, 9, 3, 0)]
+    assert {patience for _, _, _, _, patience, _, _, _ in headers} == {20_000_000}
+
+
+def test_statuses_are_errors_but_for_those_that_are_results():
+    statuses = iter([1, 0, 2, 7])
+    replies = lambda datagram: [reply_to(datagram, status := next(statuses), hint=5 if status == 7 else 0,
+                                         session=1 if datagram[2] == hkv.OPEN else 0)]
+    with FakeServer(replies) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        assert client.get(b"a") is None
+        client.open()
+        assert client.cas(b"a", b"x", b"y") is False
+        with pytest.raises(hkv.HkvError, match="NOT_LEADER, hint 5"):
+            client.get(b"a")
+
+
+def test_an_answer_to_something_else_does_not_end_the_wait():
+    def replies(datagram: bytes) -> list[bytes]:
+        other = bytearray(datagram)
+        other[16] ^= 1
+        return [reply_to(bytes(other), hkv.NOT_FOUND), b"noise", reply_to(datagram, body=b"\x01\x00x")]
+
+    with FakeServer(replies) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        assert client.get(b"a") == b"x"
+        assert client.unpaired == 2
+
+
+def test_silence_ends_at_the_time_out_and_nothing_is_sent_again():
+    with FakeServer(lambda _datagram: []) as server, hkv.Client("127.0.0.1", server.port) as client:
+        with pytest.raises(hkv.NoAnswer, match="0.05 s"):
+            client.get(b"a", timeout_s=0.05)
+    assert len(server.requests) == 1
+
+
+def test_a_closed_port_is_silence_too():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    with hkv.Client("127.0.0.1", port, 0.05) as client:
+        for _ in range(2):
+            with pytest.raises(hkv.NoAnswer):
+                client.get(b"a")

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/client/request_book.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hedgerow::client {
+namespace {
+
+using wire::HkvAnswer;
+using wire::HkvKind;
+using wire::HkvStatus;
+
+constexpr uint64_t kPatience_ns = 1'000'000'000;
+
+kv::Operation Increment(std::string key) {
+  return {.kind = kv::OperationKind::kIncrement, .key = std::move(key), .delta = 1};
+}
+
+HkvAnswer AnswerTo(const wire::HkvRequest& request) {
+  return {.kind = request.kind, .client_id = request.client_id, .seq = request.seq};
+}
+
+class RequestBookTest : public testing::Test {
+ protected:
+  void OpenSession(uint64_t session) {
+    const absl::StatusOr<Draft> open = book_.Open(session + 1000, 1, kPatience_ns);
+    ASSERT_TRUE(open.ok());
+    HkvAnswer answer = AnswerTo(open->request);
+    answer.session = session;
+    ASSERT_TRUE(book_.Answer(answer, 2).has_value());
+    ASSERT_EQ(book_.session(), session);
+  }
+  wire::HkvRequest Write(uint64_t now_ns = 10) {
+    return book_.Write({Increment("a")}, now_ns, kPatience_ns).value().request;
+  }
+  wire::HkvRequest Get(uint64_t now_ns = 10) { return book_.Get("a", now_ns, kPatience_ns).value().request; }
+
+  RequestBook book_{77, 4};
+};
+
+TEST_F(RequestBookTest, AWriteNeedsASessionAndAReadDoesNot) {
+  EXPECT_EQ(book_.Write({Increment("a")}, 1, kPatience_ns).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Get().client_id, 77u);
+  OpenSession(5);
+  EXPECT_EQ(Get().client_id, 5u);
+  EXPECT_EQ(Write().client_id, 5u);
+}
+
+TEST_F(RequestBookTest, ReadsAndWritesShareOneCount) {
+  OpenSession(5);
+  EXPECT_EQ(Write().seq, 1u);
+  EXPECT_EQ(Get().seq, 2u);
+  EXPECT_EQ(Write().seq, 3u);
+}
+
+TEST_F(RequestBookTest, TheLowestUnansweredIsTheOldestWriteWithoutAnAnswer) {
+  OpenSession(5);
+  const wire::HkvRequest read = Get();
+  const wire::HkvRequest first = Write();
+  EXPECT_EQ(first.lowest_unanswered, 2u) << "a read holds nothing back";
+  const wire::HkvRequest second = Write();
+  EXPECT_EQ(second.lowest_unanswered, 2u);
+  ASSERT_TRUE(book_.Answer(AnswerTo(second), 20).has_value());
+  EXPECT_EQ(book_.lowest_unanswered(), 2u) << "the first is still open";
+  ASSERT_TRUE(book_.Answer(AnswerTo(first), 21).has_value());
+  EXPECT_EQ(book_.lowest_unanswered(), 4u) << "nothing is open: the next to be sent";
+  ASSERT_TRUE(book_.Answer(AnswerTo(read), 22).has_value());
+  EXPECT_EQ(Write().lowest_unanswered, 4u);
+}
+
+TEST_F(RequestBookTest, AWriteThatIsGivenUpHoldsNothingBack) {
+  OpenSession(5);
+  const wire::HkvRequest given_up = Write(10);
+  EXPECT_EQ(book_.next_deadline_ns(), 10 + kPatience_ns);
+  EXPECT_FALSE(book_.GiveUp(9 + kPatience_ns).has_value());
+  const std::optional<Outcome> outcome = book_.GiveUp(10 + kPatience_ns);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->seq, given_up.seq);
+  EXPECT_FALSE(outcome->answer.has_value());
+  EXPECT_EQ(Write().lowest_unanswered, given_up.seq + 1);
+  EXPECT_FALSE(book_.Answer(AnswerTo(given_up), 30).has_value()) << "its answer comes too late";
+}
+
+TEST_F(RequestBookTest, AnAnswerCountsOnce) {
+  OpenSession(5);
+  const wire::HkvRequest request = Write(10);
+  const std::optional<Outcome> outcome = book_.Answer(AnswerTo(request), 35);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->sent_ns, 10u);
+  EXPECT_EQ(outcome->ended_ns, 35u);
+  EXPECT_FALSE(book_.Answer(AnswerTo(request), 36).has_value());
+  EXPECT_EQ(book_.next_deadline_ns(), UINT64_MAX);
+}
+
+TEST_F(RequestBookTest, AnAnswerOfAnotherKindIsNotTaken) {
+  OpenSession(5);
+  HkvAnswer answer = AnswerTo(Write());
+  answer.kind = HkvKind::kGet;
+  EXPECT_FALSE(book_.Answer(answer, 20).has_value());
+  answer.status = HkvStatus::kMalformed;
+  EXPECT_TRUE(book_.Answer(answer, 20).has_value())
+      << "who did not understand the request cannot tell its kind";
+}
+
+TEST_F(RequestBookTest, ANewSessionStartsWithNothingOpen) {
+  OpenSession(5);
+  const wire::HkvRequest of_the_old = Write();
+  OpenSession(6);
+  const wire::HkvRequest of_the_new = Write();
+  EXPECT_EQ(of_the_new.client_id, 6u);
+  EXPECT_EQ(of_the_new.lowest_unanswered, of_the_new.seq);
+  ASSERT_TRUE(book_.Answer(AnswerTo(of_the_old), 20).has_value()) << "the old one's answer is still an answer";
+  EXPECT_EQ(book_.lowest_unanswered(), of_the_new.seq);
+}
+
+TEST_F(RequestBookTest, IsBounded) {
+  OpenSession(5);
+  for (int i = 0; i < 4; ++i) Write();
+  EXPECT_EQ(book_.Get("a", 10, kPatience_ns).status().code(), absl::StatusCode::kResourceExhausted);
+  ASSERT_TRUE(book_.GiveUp(UINT64_MAX - 1).has_value());
+  EXPECT_TRUE(book_.Get("a", 10, kPatience_ns).ok());
+}
+
+TEST_F(RequestBookTest, WhatFitsNoDatagramIsRefusedAndNotOutstanding) {
+  OpenSession(5);
+  const kv::Operation put{.kind = kv::OperationKind::kPut, .key = "a", .value = std::string(1300, 'x')};
+  EXPECT_EQ(book_.Write({put}, 10, kPatience_ns).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(book_.Get(std::string(251, 'k'), 10, kPatience_ns).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(book_.outstanding(), 0u);
+  EXPECT_EQ(Write().seq, 1u);
+}
+
+TEST_F(RequestBookTest, PatienceIsSaidInMicrosecondsAndNeverAsZero) {
+  EXPECT_EQ(book_.Get("a", 1, 5'000'000'000)->request.patience_us, 5'000'000u);
+  EXPECT_EQ(book_.Get("a", 1, 10)->request.patience_us, 1u);
+}
+
+}  // namespace
+}  // namespace hedgerow::client
