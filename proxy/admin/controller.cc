@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proxy/config/schema.h"
+#include "config/suggest.h"
 
 namespace hedgerow {
 namespace {

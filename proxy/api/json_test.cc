@@ -3,7 +3,7 @@
 // The JSON that scripts read: every field is there, numbers are numbers, keys
 // are sorted within maps, and protobuf's own parser understands it.
 
-#include "proxy/api/json.h"
+#include "config/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

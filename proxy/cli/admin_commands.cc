@@ -15,11 +15,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "config/scalar.h"
 #include "proxy/admin/client.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/status_text.h"
-#include "proxy/config/scalar.h"
 #include "proxy/net/unique_fd.h"
 
 namespace hedgerow::cli {

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "proxy/config/schema.h"
+#include "config/suggest.h"
 
 namespace hedgerow::cli {
 namespace {

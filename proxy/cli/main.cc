@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "config/suggest.h"
 #include "proxy/cli/command.h"
-#include "proxy/config/schema.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "bpf/abi/config_abi.h"
 #include "bpf/abi/request_abi.h"
 #include "bpf/abi/stats_abi.h"
+#include "config/scalar.h"
 #include "proxy/config/emit.h"
-#include "proxy/config/scalar.h"
 #include "proxy/net/bpffs.h"
 
 namespace hedgerow::cli {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "proxy/config/scalar.h"
+#include "config/scalar.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -96,20 +96,10 @@ void Service(const v1::ServiceStatus& service, std::string& out) {
 
 }  // namespace
 
-std::string AgeText(int64_t ns) {
-  const int64_t seconds = ns / 1'000'000'000;
-  const int64_t minutes = seconds / 60;
-  const int64_t hours = minutes / 60;
-  if (hours >= 24) return absl::StrCat(hours / 24, "d ", hours % 24, "h");
-  if (hours > 0) return absl::StrCat(hours, "h ", minutes % 60, "m");
-  if (minutes > 0) return absl::StrCat(minutes, "m ", seconds % 60, "s");
-  return absl::StrCat(seconds, "s");
-}
-
 std::string StatusText(const v1::Status& status) {
   std::string out =
       absl::StrCat("hedgerow ", status.version(), "  instance ", status.instance(), "  ", status.state(),
-                   "  pid ", status.pid(), "  up ", AgeText(status.uptime_ns()), "\n");
+                   "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
   for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
   std::vector<std::string> uplinks;
   for (const v1::Uplink& uplink : status.uplinks()) {

@@ -68,15 +68,6 @@ TEST(StatusText, ASilentLeaderIsNotCalledAStandby) {
   EXPECT_THAT(text, testing::ContainsRegex("10.77.0.11:53 +leader +silent"));
 }
 
-TEST(AgeText, ShowsTwoUnits) {
-  constexpr int64_t kSecond = 1'000'000'000;
-  EXPECT_EQ(AgeText(0), "0s");
-  EXPECT_EQ(AgeText(59 * kSecond), "59s");
-  EXPECT_EQ(AgeText(125 * kSecond), "2m 5s");
-  EXPECT_EQ(AgeText(3 * 3600 * kSecond + 60 * kSecond), "3h 1m");
-  EXPECT_EQ(AgeText(50 * 3600 * kSecond), "2d 2h");
-}
-
 TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   Topology topology;
   net::LinkInfo eth0;

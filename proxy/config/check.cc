@@ -10,8 +10,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "config/scalar.h"
+#include "config/suggest.h"
 #include "proxy/config/address.h"
-#include "proxy/config/scalar.h"
 #include "proxy/config/schema.h"
 
 namespace hedgerow::config {

@@ -7,9 +7,9 @@
 #ifndef HEDGEROW_PROXY_CONFIG_CHECK_H_
 #define HEDGEROW_PROXY_CONFIG_CHECK_H_
 
+#include "config/diagnostics.h"
 #include "proxy/api/config.pb.h"
 #include "proxy/config/decode.h"
-#include "proxy/config/diagnostics.h"
 
 namespace hedgerow::config {
 

@@ -9,9 +9,10 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "config/scalar.h"
+#include "config/suggest.h"
 #include "proxy/config/address.h"
 #include "proxy/config/format.h"
-#include "proxy/config/scalar.h"
 #include "proxy/config/schema.h"
 
 namespace hedgerow::config {
@@ -220,18 +221,6 @@ class Decoder {
 };
 
 }  // namespace
-
-Mark Locations::Find(absl::string_view path) const {
-  while (true) {
-    const auto found = marks_.find(path);
-    if (found != marks_.end()) return found->second;
-    const size_t cut = path.find_last_of(".[");
-    if (cut == absl::string_view::npos) break;
-    path = path.substr(0, cut);
-  }
-  const auto root = marks_.find("");
-  return root == marks_.end() ? Mark{} : root->second;
-}
 
 void Decode(const Tree& tree, Message& message, Locations& locations, Diagnostics& errors) {
   Decoder(locations, errors).Map(tree, message, "");

@@ -6,10 +6,10 @@
 
 #include <optional>
 
+#include "config/source.h"
+#include "config/tree.h"
 #include "proxy/config/check.h"
 #include "proxy/config/decode.h"
-#include "proxy/config/source.h"
-#include "proxy/config/tree.h"
 
 namespace hedgerow::config {
 

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "config/diagnostics.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/config/diagnostics.h"
 
 namespace hedgerow::config {
 

@@ -4,14 +4,12 @@
 
 #include "proxy/config/schema.h"
 
-#include <algorithm>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "proxy/config/scalar.h"
+#include "config/scalar.h"
 
 namespace hedgerow::config {
 
@@ -112,26 +110,6 @@ std::string NumberExpectation(const FieldDescriptor& field) {
   return text;
 }
 
-// The number of edits between two words: a character inserted, removed or
-// exchanged, or two neighbours swapped (optimal string alignment).
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<std::vector<size_t>> rows(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        rows[i][j] = i + j;
-        continue;
-      }
-      rows[i][j] = std::min(
-          {rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
-      }
-    }
-  }
-  return rows[a.size()][b.size()];
-}
-
 }  // namespace
 
 std::string Expectation(const FieldDescriptor& field) {
@@ -145,20 +123,6 @@ std::string Expectation(const FieldDescriptor& field) {
     default:
       return NumberExpectation(field);
   }
-}
-
-std::string Suggest(absl::string_view word, const std::vector<std::string>& candidates) {
-  if (word.size() > 40) return "";
-  std::string best;
-  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
-  for (const std::string& candidate : candidates) {
-    const size_t distance = EditDistance(absl::AsciiStrToLower(word), candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  return best;
 }
 
 }  // namespace hedgerow::config

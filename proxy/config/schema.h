@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration's schema as the YAML side sees it: keys, enum words,
-// expectations in words, and suggestions for misspelt keys, all read from the
-// options in proxy/api/rules.proto. Used by the decoder, the emitter and the
-// test that keeps docs/config.md true.
+// The configuration's schema as the YAML side sees it: keys, enum words and
+// expectations in words, all read from the options in proxy/api/rules.proto.
+// Used by the decoder, the emitter and the test that keeps docs/config.md true.
 
 #ifndef HEDGEROW_PROXY_CONFIG_SCHEMA_H_
 #define HEDGEROW_PROXY_CONFIG_SCHEMA_H_
@@ -37,9 +36,6 @@ std::string Expectation(const google::protobuf::FieldDescriptor& field);
 
 // A limit or a value in the field's own notation: "10ms", "5%", "65535".
 std::string InUnits(const google::protobuf::FieldDescriptor& field, int64_t value);
-
-// The candidate that `word` is probably a misspelling of, or empty.
-std::string Suggest(absl::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace hedgerow::config
 

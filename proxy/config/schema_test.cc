@@ -14,8 +14,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "config/scalar.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/config/scalar.h"
 
 namespace hedgerow::config {
 namespace {
@@ -102,15 +102,6 @@ TEST(Schema, EveryKeyIsDocumentedWithItsDefaultAndRange) {
       }
     }
   });
-}
-
-TEST(Suggest, FindsTheNearestWordOrNone) {
-  const std::vector<std::string> keys = {"delay", "deadline", "linger"};
-  EXPECT_EQ(Suggest("dealy", keys), "delay");
-  EXPECT_EQ(Suggest("dead-line", keys), "deadline");
-  EXPECT_EQ(Suggest("Delay", keys), "delay");
-  EXPECT_EQ(Suggest("timeout", keys), "");
-  EXPECT_EQ(Suggest(std::string(5000, 'x'), keys), "");
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // Files that are no configuration at all: missing, unreadable kinds, binary,
 // huge, empty, deeply nested, or built to explode.
 
-#include "proxy/config/source.h"
+#include "config/source.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

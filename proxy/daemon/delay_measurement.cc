@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "proxy/config/scalar.h"
+#include "config/scalar.h"
 #include "proxy/net/network_namespace.h"
 #include "proxy/net/unique_fd.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "proxy/config/scalar.h"
+#include "config/scalar.h"
 #include "proxy/daemon/delay_measurement.h"
 #include "proxy/daemon/log.h"
 #include "proxy/data_plane/kernel_data_plane.h"

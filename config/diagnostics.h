@@ -4,8 +4,8 @@
 // that is wrong with it. A file's errors are collected, never only the first,
 // so that one round of editing repairs them all.
 
-#ifndef HEDGEROW_PROXY_CONFIG_DIAGNOSTICS_H_
-#define HEDGEROW_PROXY_CONFIG_DIAGNOSTICS_H_
+#ifndef HEDGEROW_CONFIG_DIAGNOSTICS_H_
+#define HEDGEROW_CONFIG_DIAGNOSTICS_H_
 
 #include <string>
 #include <vector>
@@ -58,4 +58,4 @@ std::string Quote(absl::string_view text);
 
 }  // namespace hedgerow::config
 
-#endif  // HEDGEROW_PROXY_CONFIG_DIAGNOSTICS_H_
+#endif  // HEDGEROW_CONFIG_DIAGNOSTICS_H_

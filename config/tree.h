@@ -6,8 +6,8 @@
 // aliases; here aliases, anchors, tags, merge keys and second documents are
 // refused, so that the tree's size is bounded by the file's.
 
-#ifndef HEDGEROW_PROXY_CONFIG_TREE_H_
-#define HEDGEROW_PROXY_CONFIG_TREE_H_
+#ifndef HEDGEROW_CONFIG_TREE_H_
+#define HEDGEROW_CONFIG_TREE_H_
 
 #include <memory>
 #include <optional>
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "proxy/config/diagnostics.h"
+#include "config/diagnostics.h"
 
 namespace hedgerow::config {
 
@@ -43,4 +43,4 @@ std::optional<Tree> ParseTree(absl::string_view text, Diagnostics& errors);
 
 }  // namespace hedgerow::config
 
-#endif  // HEDGEROW_PROXY_CONFIG_TREE_H_
+#endif  // HEDGEROW_CONFIG_TREE_H_

@@ -4,14 +4,14 @@
 // unreadable, a directory or device, too large, or binary. Called by load.cc
 // before any parser sees the text.
 
-#ifndef HEDGEROW_PROXY_CONFIG_SOURCE_H_
-#define HEDGEROW_PROXY_CONFIG_SOURCE_H_
+#ifndef HEDGEROW_CONFIG_SOURCE_H_
+#define HEDGEROW_CONFIG_SOURCE_H_
 
 #include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "proxy/config/diagnostics.h"
+#include "config/diagnostics.h"
 
 namespace hedgerow::config {
 
@@ -27,4 +27,4 @@ bool CheckText(absl::string_view text, Diagnostics& errors);
 
 }  // namespace hedgerow::config
 
-#endif  // HEDGEROW_PROXY_CONFIG_SOURCE_H_
+#endif  // HEDGEROW_CONFIG_SOURCE_H_

@@ -4,8 +4,8 @@
 // whole numbers, read strictly and exactly, and written back in the shortest
 // exact form. Used for configuration values and for what the CLI prints.
 
-#ifndef HEDGEROW_PROXY_CONFIG_SCALAR_H_
-#define HEDGEROW_PROXY_CONFIG_SCALAR_H_
+#ifndef HEDGEROW_CONFIG_SCALAR_H_
+#define HEDGEROW_CONFIG_SCALAR_H_
 
 #include <cstdint>
 #include <optional>
@@ -33,6 +33,9 @@ std::string FormatPercentPpm(int64_t ppm);
 // Three significant digits for people: 10183204 -> "10.2ms".
 std::string RoundedDurationNs(int64_t ns);
 
+// "3d 4h", "12m 5s": two units, for ages.
+std::string AgeText(int64_t ns);
+
 }  // namespace hedgerow::config
 
-#endif  // HEDGEROW_PROXY_CONFIG_SCALAR_H_
+#endif  // HEDGEROW_CONFIG_SCALAR_H_

@@ -2,7 +2,7 @@
 //
 // YAML parse events to a tree with marks; see the header.
 
-#include "proxy/config/tree.h"
+#include "config/tree.h"
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>

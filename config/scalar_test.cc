@@ -3,7 +3,7 @@
 // Durations, percentages and whole numbers: what is accepted, what is not, and
 // that printing is the inverse of parsing.
 
-#include "proxy/config/scalar.h"
+#include "config/scalar.h"
 
 #include <gtest/gtest.h>
 
@@ -93,6 +93,15 @@ TEST(RoundedDurationNs, ShowsThreeSignificantDigits) {
   EXPECT_EQ(RoundedDurationNs(999'960), "1.00ms");
   EXPECT_EQ(RoundedDurationNs(401'000'000), "401ms");
   EXPECT_EQ(RoundedDurationNs(2'000'000'000), "2.00s");
+}
+
+TEST(AgeText, ShowsTwoUnits) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  EXPECT_EQ(AgeText(0), "0s");
+  EXPECT_EQ(AgeText(59 * kSecond), "59s");
+  EXPECT_EQ(AgeText(125 * kSecond), "2m 5s");
+  EXPECT_EQ(AgeText(3 * 3600 * kSecond + 60 * kSecond), "3h 1m");
+  EXPECT_EQ(AgeText(50 * 3600 * kSecond), "2d 2h");
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 //
 // Protobuf to JSON by reflection; see the header.
 
-#include "proxy/api/json.h"
+#include "config/json.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 //
 // Reading the bytes of a configuration file; see the header.
 
-#include "proxy/config/source.h"
+#include "config/source.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 //
 // Collecting and printing the errors of a configuration file; see the header.
 
-#include "proxy/config/diagnostics.h"
+#include "config/diagnostics.h"
 
 #include <algorithm>
 #include <tuple>

@@ -5,8 +5,8 @@
 // their snake_case, and every field is printed, zeros too: a reader never has
 // to guess a default.
 
-#ifndef HEDGEROW_PROXY_API_JSON_H_
-#define HEDGEROW_PROXY_API_JSON_H_
+#ifndef HEDGEROW_CONFIG_JSON_H_
+#define HEDGEROW_CONFIG_JSON_H_
 
 #include <string>
 
@@ -23,4 +23,4 @@ std::string JsonQuote(absl::string_view text);
 
 }  // namespace hedgerow
 
-#endif  // HEDGEROW_PROXY_API_JSON_H_
+#endif  // HEDGEROW_CONFIG_JSON_H_

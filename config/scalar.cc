@@ -2,7 +2,7 @@
 //
 // Durations, percentages and whole numbers as text; see the header.
 
-#include "proxy/config/scalar.h"
+#include "config/scalar.h"
 
 #include <algorithm>
 #include <cmath>
@@ -122,6 +122,16 @@ std::string RoundedDurationNs(int64_t ns) {
     return absl::StrCat(absl::StrFormat("%.*f", decimals, value), unit.suffix);
   }
   return absl::StrCat(ns, "ns");
+}
+
+std::string AgeText(int64_t ns) {
+  const int64_t seconds = ns / 1'000'000'000;
+  const int64_t minutes = seconds / 60;
+  const int64_t hours = minutes / 60;
+  if (hours >= 24) return absl::StrCat(hours / 24, "d ", hours % 24, "h");
+  if (hours > 0) return absl::StrCat(hours, "h ", minutes % 60, "m");
+  if (minutes > 0) return absl::StrCat(minutes, "m ", seconds % 60, "s");
+  return absl::StrCat(seconds, "s");
 }
 
 }  // namespace hedgerow::config

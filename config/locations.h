@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where each value of a decoded configuration was written, so that a rule that
+// spans several values can still name the line. Filled by the decoders, read
+// by the checks that follow them.
+
+#ifndef HEDGEROW_CONFIG_LOCATIONS_H_
+#define HEDGEROW_CONFIG_LOCATIONS_H_
+
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "config/diagnostics.h"
+
+namespace hedgerow::config {
+
+// "services[0].delay" -> line, column. Values that were not written (defaults)
+// point at the map they belong to.
+class Locations {
+ public:
+  void Record(absl::string_view path, Mark mark) { marks_.insert_or_assign(std::string(path), mark); }
+  // The mark of the path, or of the nearest enclosing one that has a mark.
+  Mark Find(absl::string_view path) const;
+  bool Has(absl::string_view path) const { return marks_.contains(path); }
+
+ private:
+  absl::flat_hash_map<std::string, Mark> marks_;
+};
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_CONFIG_LOCATIONS_H_

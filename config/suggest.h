@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// "did you mean ...?" for misspelt keys, names, commands and options. Used by
+// the decoders of configurations and by the command lines.
+
+#ifndef HEDGEROW_CONFIG_SUGGEST_H_
+#define HEDGEROW_CONFIG_SUGGEST_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace hedgerow::config {
+
+// The candidate that `word` is probably a misspelling of, or empty.
+std::string Suggest(absl::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_CONFIG_SUGGEST_H_
