@@ -169,6 +169,9 @@ TEST(PeerLives, AnAnswerToNoQuestionTeachesNothing) {
       << "asked of another";
   EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 0u);
   EXPECT_EQ(a.lives.LifeOf(NodeId(3)), 0u);
+  a.Meet(b, 2, 1, kStart_ns + PeerLives::kAskFloor_ns);
+  EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), Term(1), HelloAck{.nonce = 0})), DropReason::kNonce)
+      << "no question waits any more";
 }
 
 TEST(PeerLives, AQuestionIsRepeatedUntilItIsAnsweredEverMoreSeldom) {

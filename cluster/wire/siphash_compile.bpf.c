@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Compiles the tags, the announcement and the peers' header for BPF, so that a change which the kernel's compiler
-// refuses fails the build now and not with the first program that uses it. The program checks an announcement as
-// the proxy does, and may be loaded to see what a verifier says of it.
+// Compiles the tags, the announcement and the peers' header for BPF, so that a change which the kernel's
+// compiler refuses fails the build now and not with the first program that uses it. The program checks an
+// announcement as the proxy does, and may be loaded to see what a verifier says of it.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
@@ -22,8 +22,8 @@ SEC("tc") int check_announcement(struct __sk_buff* skb) {
 
   if (bpf_skb_load_bytes(skb, 0, &datagram, sizeof(datagram))) return -1;
   if (datagram.fields.magic != HR_ANNOUNCEMENT_MAGIC) return 0;
-  return datagram.fields.tag == hr_siphash_bounded(&proxy_key, datagram.words, sizeof(datagram), sizeof(datagram),
-                                                   HR_SIPHASH_TAG_WORD);
+  return datagram.fields.tag == hr_siphash_bounded(&proxy_key, datagram.words, sizeof(datagram),
+                                                   sizeof(datagram), HR_SIPHASH_TAG_WORD);
 }
 
 // The low half of the hash of a packet's first bytes, at most 104 of them, of which there may be fewer.
