@@ -19,40 +19,30 @@
 namespace hedgerow::node {
 namespace {
 
-constexpr int kExitFailed = 1;
-constexpr int kExitUsage = 2;
-
-constexpr char kUsage[] =
-    "usage: hedgerow-node COMMAND [OPTIONS]\n"
-    "\n"
-    "  run --config FILE                  serves in the foreground until SIGTERM or SIGINT; logs to stderr\n"
-    "  validate --config FILE             says what is wrong with a configuration\n"
-    "  status [--json] [--socket PATH]    what a running node knows\n"
-    "  transfer [--to ID] [--socket PATH] hands leadership on, to the most advanced node unless told\n"
-    "  proxy-key --config FILE NAME       prints the key for the proxy of this name\n"
-    "  --version, --help\n";
-
 Node* running_node = nullptr;  // for the signal handler; set before it is installed
 
 void OnSignal(int) { running_node->RequestStop(); }
 
 int Fail(const absl::Status& status) {
   fprintf(stderr, "hedgerow-node: %s\n", std::string(status.message()).c_str());
-  return kExitFailed;
+  return ExitCodeOf(status);
 }
 
 int Run(const std::string& config_file) {
   absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file);
   if (!config.ok()) {
     fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
-    return kExitFailed;
+    return kExitUsage;
   }
   absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(*config);
   if (!node.ok()) return Fail(node.status());
-  absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(config->admin_socket, **node);
-  if (!admin.ok()) return Fail(admin.status());
-  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics = MetricsServer::Start(config->metrics_listen, **node);
+  NodeFacts facts = FactsOf(*config);
+  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics =
+      MetricsServer::Start(config->metrics_listen, **node, facts);
   if (!metrics.ok()) return Fail(metrics.status());
+  if (*metrics != nullptr) facts.metrics = (*metrics)->address();
+  absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(config->admin_socket, **node, facts);
+  if (!admin.ok()) return Fail(admin.status());
 
   running_node = node->get();
   struct sigaction action {};
@@ -67,16 +57,7 @@ int Run(const std::string& config_file) {
 }
 
 int Main(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) {
-    fputs(kUsage, stderr);
-    return kExitUsage;
-  }
-  const std::string& command = arguments[0];
-  if (command == "--help" || command == "-h") {
-    fputs(kUsage, stdout);
-    return 0;
-  }
-  if (command == "run" && arguments.size() == 3 && arguments[1] == "--config") return Run(arguments[2]);
+  if (arguments.size() == 3 && arguments[0] == "run" && arguments[1] == "--config") return Run(arguments[2]);
   return RunCommand(arguments);
 }
 

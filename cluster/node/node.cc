@@ -146,9 +146,11 @@ void Node::RequestStop() {
 // A leader that stops hands over first, so that clients need not wait for an election timeout.
 bool Node::MayStop() {
   if (replica_.raft().role() != raft::Role::kLeader || config_.members.size() == 1) return true;
-  if (stop_by_ns_ == 0) {
-    stop_by_ns_ = now_ns_ + kHandOver_ns;
-    return !TransferNow(raft::NodeId()).ok();
+  if (stop_by_ns_ == 0) stop_by_ns_ = now_ns_ + kHandOver_ns;
+  if (now_ns_ >= hand_over_again_ns_) {
+    // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be now.
+    hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().election_timeout_ns();
+    if (!TransferNow(raft::NodeId()).ok()) return true;
   }
   return now_ns_ >= stop_by_ns_;
 }
@@ -289,6 +291,22 @@ absl::Status Node::Transfer(raft::NodeId target) {
   return status.value_or(absl::UnavailableError("the node's loop did not answer within 2 s"));
 }
 
+// Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.
+raft::NodeId Node::MostAdvanced() const {
+  const raft::Raft& raft = replica_.raft();
+  raft::NodeId best;
+  raft::LogIndex best_match;
+  for (size_t i = 0; i < raft.progress().size(); ++i) {
+    const raft::Progress& progress = raft.progress()[i];
+    const raft::NodeId voter = raft.options().voters[i];
+    if (voter == config_.self || progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
+    if (best.IsSet() && progress.match() <= best_match) continue;
+    best = voter;
+    best_match = progress.match();
+  }
+  return best;
+}
+
 absl::Status Node::TransferNow(raft::NodeId target) {
   const raft::Raft& raft = replica_.raft();
   if (raft.role() != raft::Role::kLeader) {
@@ -301,16 +319,8 @@ absl::Status Node::TransferNow(raft::NodeId target) {
   if (target.IsSet() && std::find(voters.begin(), voters.end(), target) == voters.end()) {
     return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is no member"));
   }
-  if (!target.IsSet()) {
-    raft::LogIndex best;
-    for (size_t i = 0; i < voters.size(); ++i) {
-      const raft::LogIndex match = raft.progress()[i].match();
-      if (voters[i] == config_.self || (target.IsSet() && match <= best)) continue;
-      target = voters[i];
-      best = match;
-    }
-  }
-  if (!target.IsSet()) return absl::FailedPreconditionError("there is no other member");
+  if (!target.IsSet()) target = MostAdvanced();
+  if (!target.IsSet()) return absl::FailedPreconditionError("no other member answers");
   replica_.Feed(raft::TransferLeadership{.target = target});
   replica_.Settle();
   return absl::OkStatus();

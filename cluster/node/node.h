@@ -79,6 +79,7 @@ class Node final : public NodeControl, private kv::ReplicaHost {
   std::optional<Result> Ask(std::function<Result()> question);
   NodeStatus StatusNow();
   absl::Status TransferNow(raft::NodeId target);
+  raft::NodeId MostAdvanced() const;
 
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
@@ -96,6 +97,7 @@ class Node final : public NodeControl, private kv::ReplicaHost {
   uint64_t elections_won_ = 0;
   uint64_t turns_ = 0;
   uint64_t stop_by_ns_ = 0;  // 0: nobody asked
+  uint64_t hand_over_again_ns_ = 0;
 
   EventFd wake_;
   std::atomic<bool> stop_requested_ = false;

@@ -203,6 +203,22 @@ TEST_P(NodeTest, AStoppedLeaderHandsOver) {
   EXPECT_NE(WaitForLeader(), leader);
 }
 
+TEST_P(NodeTest, LeadershipIsNotHandedToTheDead) {
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t leader = WaitForLeader();
+    // The lowest number but the leader's dies: of several equal ones it would be the first choice.
+    const uint64_t dead = leader == 1 ? 2 : 1;
+    Stop(dead);
+    const auto begin = std::chrono::steady_clock::now();
+    // As long as the dead one might still be heard of.
+    std::this_thread::sleep_for(100ms);
+    Stop(leader);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 900ms);
+    Start(dead);
+    Start(leader);
+  }
+}
+
 TEST_P(NodeTest, LeadershipIsHandedToWhomItIsTold) {
   const uint64_t leader = WaitForLeader();
   const uint64_t target = leader % 3 + 1;
