@@ -5,6 +5,7 @@
  * again. The same program sends on what other programs put on the link under a mark: finished copies, and spent
  * nacks that become the next attempt. Every packet here is ours; anything else is dropped and counted.
  */
+#include "bpf/lib/handover.bpf.h"
 #include "bpf/lib/rescue.bpf.h"
 
 #include <linux/pkt_cls.h>
@@ -29,6 +30,7 @@ struct hr_lap {
   __u64 fine_end;   /* first tick that has not fully passed */
   __u64 coarse_end; /* first coarse tick that has not begun */
   __u32 done;
+  __u32 handing_over; /* parked requests are on their way to a new leader: the next lap goes on with it */
 };
 
 /* A look at one request. `now_ns` is the lap's. */
@@ -291,6 +293,11 @@ HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct h
   struct hr_look_ahead look = {.wheel = wheel, .from = lap->fine_end, .found = ~0u};
   struct hr_pause pause = {.class = long_allowed ? 2 : middle_allowed ? 1 : 0, .wait_ns = HR_EXACT_WAIT_MIN_NS};
 
+  if (lap->handing_over) {
+    pause.class = 0;
+    pause.wait_ns = period_ns[0];
+    return pause;
+  }
   if (lap->done) bpf_loop(long_allowed ? HR_LONG_AHEAD_TICKS : HR_SHORT_AHEAD_TICKS, hr_look_step, &look, 0);
   if (load_config.clock_kind == HR_CLOCK_FQ) {
     if (lap->done) pause.wait_ns = hr_exact_wait(&look, longest_ns, lap->now_ns);
@@ -343,6 +350,8 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   __sync_lock_test_and_set(&wheel->coarse_passed, lap.coarse_end);
   hr_set_cursors(wheel, &lap);
   bpf_loop(HR_STEPS_PER_LAP, hr_lap_step, &lap, 0);
+  hr_hand_over(skb, wheel);
+  lap.handing_over = hr_handing_over(wheel);
   pause = hr_choose_pause(wheel, &lap);
   __sync_lock_test_and_set(&wheel->busy, 0);
   if (hr_may_rest(wheel)) return TC_ACT_SHOT;

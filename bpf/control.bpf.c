@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * CONTROL: never attached; user space runs it by BPF_PROG_TEST_RUN. It changes the leader map under its lock (a plain
- * update from user space would copy the whole element and undo what the kernel had just decided) and restarts a clock
+ * update from user space would copy the whole element and undo what an announcement had just decided) and restarts a clock
  * whose packet was lost while nobody sends. The frame is 14 bytes of Ethernet header and an hr_control_request.
  */
+#include "bpf/lib/leader.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
 
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 
-/* Leader entries are ordered by (cluster_epoch, term, sequence); only a higher one replaces. */
-HR_INLINE int hr_is_newer(const struct hr_control_request *request, const struct hr_leader_view *view) {
-  if (request->cluster_epoch != view->cluster_epoch) return request->cluster_epoch > view->cluster_epoch;
-  if (request->term != view->term) return request->term > view->term;
-  return request->sequence > view->sequence;
+HR_INLINE int hr_control_publish(struct hr_leader *leader, const struct hr_control_request *request, __u64 now_ns) {
+  struct hr_publication news = {
+      .cluster_epoch = request->cluster_epoch,
+      .term = request->term,
+      .sequence = request->sequence,
+      .now_ns = now_ns,
+      .leader = request->leader,
+  };
+
+  return hr_publish(leader, &news) ? HR_CONTROL_DONE : HR_CONTROL_STALE;
 }
 
 SEC("tc")
@@ -30,19 +36,9 @@ int hr_control(struct __sk_buff *skb) {
   if (!leader || !service) return HR_CONTROL_INVALID;
   if (request.operation != HR_CONTROL_UNPIN && request.leader >= service->backend_count) return HR_CONTROL_INVALID;
 
+  if (request.operation == HR_CONTROL_PUBLISH) return hr_control_publish(leader, &request, now_ns);
   bpf_spin_lock(&leader->lock);
-  if (request.operation == HR_CONTROL_PUBLISH) {
-    if (hr_is_newer(&request, &leader->view)) {
-      leader->view.cluster_epoch = request.cluster_epoch;
-      leader->view.term = request.term;
-      leader->view.sequence = request.sequence;
-      leader->view.published = request.leader;
-      if (!leader->view.pinned) leader->view.leader = request.leader;
-      leader->view.updated_ns = now_ns;
-    } else {
-      result = HR_CONTROL_STALE;
-    }
-  } else if (request.operation == HR_CONTROL_PIN) {
+  if (request.operation == HR_CONTROL_PIN) {
     leader->view.pinned = 1;
     leader->view.leader = request.leader;
     leader->view.updated_ns = now_ns;

@@ -2,8 +2,10 @@
 /*
  * REPLY: TC ingress of every uplink. Sees what backends send: lets the winner's datagrams through to the client in
  * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP port unreachable as the
- * nack it is. What is not from a backend, or to nobody who asked through the proxy, passes on untouched.
+ * nack it is. Takes the announcements of the services' clusters, too. What is not from a backend, or to nobody who asked
+ * through the proxy, passes on untouched.
  */
+#include "bpf/lib/announce.bpf.h"
 #include "bpf/lib/answer.bpf.h"
 #include "bpf/lib/flow.bpf.h"
 #include "bpf/lib/icmp.bpf.h"
@@ -206,6 +208,12 @@ int hr_reply(struct __sk_buff *skb) {
   if (packet.fragment == HR_LATER_FRAGMENT) return hr_handle_later_fragment(skb, &packet);
   if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, &packet);
   if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
+  if (packet.protocol == IPPROTO_UDP && packet.fragment == HR_WHOLE && hr_is_announce_port(packet.destination_port_be)) {
+    struct hr_payload payload = hr_payload_of(&packet);
+    int verdict = hr_announce(skb, payload.offset, payload.bytes);
+
+    if (verdict != TC_ACT_UNSPEC) return verdict;
+  }
   if (hr_recognise(skb, &reply, &packet.source, packet.source_port_be, &packet.destination, packet.destination_port_be,
                    packet.protocol)) {
     if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(&packet);

@@ -16,13 +16,14 @@
 #endif
 
 /* Raised whenever a map's layout changes; a daemon adopts pinned maps only of its own version. */
-#define HR_ABI_VERSION 1
+#define HR_ABI_VERSION 2
 
 #define HR_MAX_SERVICES 64
 #define HR_MAX_BACKENDS_PER_SERVICE 8
 #define HR_MAX_BACKENDS (HR_MAX_SERVICES * HR_MAX_BACKENDS_PER_SERVICE)
 #define HR_MAX_ATTEMPTS 5
 #define HR_CORRELATION_BYTES 16
+#define HR_ANNOUNCE_PORTS 4 /* different ports on which announcements are awaited */
 #define HR_NO_BACKEND 0xff /* a service-local backend index that names nobody */
 
 /* An IPv6 address, or an IPv4 address mapped into ::ffff:0:0/96 (RFC 4291 section 2.5.5.2). Network order. */

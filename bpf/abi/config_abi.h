@@ -7,6 +7,7 @@
 #define HEDGEROW_BPF_ABI_CONFIG_ABI_H_
 
 #include "bpf/abi/base_abi.h"
+#include "bpf/abi/siphash_abi.h"
 
 /* Where the correlation bytes stand in a UDP payload. length is 1..HR_CORRELATION_BYTES. */
 struct hr_field {
@@ -26,23 +27,27 @@ enum hr_echo {
   HR_ECHO_DNS_QUESTION = 1, /* RFC 1035 section 4.1.2: a reply repeats the question; letters compared caselessly */
 };
 
+#define HR_PROFILE_RULES 3
 #define HR_NACK_RULES 4
 
 /* A protocol as data: which payloads are requests and replies, what pairs them, what says "not me". */
 struct hr_profile {
   struct hr_field request_correlation;
   struct hr_field reply_correlation;
-  struct hr_byte_rule request_rules[2]; /* both must hold, or the packet is an unknown operation */
-  struct hr_byte_rule reply_rules[2];   /* both must hold, or the packet is no reply of this protocol */
+  struct hr_byte_rule request_rules[HR_PROFILE_RULES]; /* all must hold, or the packet is an unknown operation */
+  struct hr_byte_rule reply_rules[HR_PROFILE_RULES];   /* all must hold, or the packet is no reply of this protocol */
   struct hr_byte_rule nack_rules[HR_NACK_RULES]; /* any of the first nack_rule_count */
   __u8 nack_rule_count;
   __u8 echo; /* enum hr_echo */
   __u16 request_min_bytes; /* UDP payload */
   __u16 reply_min_bytes;   /* UDP payload */
   __u8 one_datagram;       /* a reply is never more than one datagram */
-  __u8 pad;
+  __u8 hint_bytes;         /* 4, or 0: this protocol's nacks name no leader */
+  struct hr_byte_rule hint_rule; /* which nacks name the leader */
+  __u16 hint_offset;       /* of the leader's node id in them, little-endian; 0 names nobody */
+  __u16 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_profile) == 48, "hr_profile is 48 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_profile) == 64, "hr_profile is 64 bytes");
 
 enum hr_switch {
   HR_SWITCH_BYPASS = 1u << 0, /* hedging off, traffic flows */
@@ -66,8 +71,18 @@ struct hr_service {
   struct hr_profile profile;
   __u32 delay_class; /* engine qdisc: which of the delay line's delays is this service's */
   __u32 pad;
+  __u64 cluster_id; /* whose announcements may move the leader; 0 = nobody's */
+  __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> node id in the cluster; 0 = not known */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service) == 152, "hr_service is 152 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_service) == 208, "hr_service is 208 bytes");
+
+/* Map `clusters`, key = cluster id: who may announce a leader to this proxy. Several services may be of one cluster. */
+struct hr_cluster {
+  struct hr_siphash_key key; /* this proxy's */
+  __u64 epoch; /* the cluster epoch that the administrator accepts */
+  __u64 pad;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_cluster) == 32, "hr_cluster is 32 bytes");
 
 /* Map `backends`, index = backend id. */
 struct hr_backend {

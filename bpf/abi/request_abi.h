@@ -7,6 +7,7 @@
 #ifndef HEDGEROW_BPF_ABI_REQUEST_ABI_H_
 #define HEDGEROW_BPF_ABI_REQUEST_ABI_H_
 
+#include "bpf/abi/announce_abi.h"
 #include "bpf/abi/base_abi.h"
 
 /* Key of the scoreboard: what makes two packets the same request. */
@@ -97,7 +98,8 @@ struct hr_request {
   __u32 marks; /* four masks of 8 bits, see below; changed by atomic and/or */
   __u32 owed;  /* mask of the backends that still owe a reply to an older request with this key */
   __u16 copy_to; /* backend id of the last clone made of it */
-  __u16 pad[3];
+  __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
+  __u8 pad[5];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 
@@ -230,7 +232,12 @@ struct hr_wheel {
   __u64 laps_of_class[HR_CLOCK_CLASSES];
   __u32 list; /* requests taken from a slot and not yet looked at */
   __u32 busy; /* a lap is at work */
-  __u64 lap_pad[7];
+  __u64 handover_services; /* services whose parked requests are being given to a new leader; 0 = none */
+  __u32 handover_cursor;   /* the request to look at next */
+  __u32 handover_end;      /* the last one */
+  __u32 handover_left;     /* how many may still be sent in this lap */
+  __u32 lap_pad[1];
+  __u64 lap_pad2[4];
 
   __u64 last_lap_ns;
   __u64 fine_passed;   /* ticks below are worked off, or about to be: a push there is too late for this turn */
@@ -242,7 +249,8 @@ struct hr_wheel {
   __u32 epoch;    /* a lap with another epoch dies */
   __u32 late;     /* a push came behind the cursor: the next lap goes over the whole wheel */
   __u32 read_pad[1];
-  __u64 read_pad2[8];
+  __u64 handover; /* services whose leader was newly announced, one bit each: the next lap takes them over */
+  __u64 read_pad2[7];
 
   __u32 nodes;         /* requests in the wheel */
   __u32 requests_made; /* high-water mark of `requests` */
@@ -280,6 +288,14 @@ struct hr_delay_leaf {
   __u64 taken_ns;
 };
 
+/*
+ * Giving parked requests to a newly announced leader is paced: this many in a lap, laps of 100 us meanwhile, so 160,000 a
+ * second, which is what one client host sends at most. A lap looks at this many requests for them; a table of 131,072 is
+ * gone through within 26 ms, the few thousand places that are really in use within one or two.
+ */
+#define HR_HANDOVER_PER_LAP 16
+#define HR_HANDOVER_LOOKS 512
+
 /* What skb->mark says on the clock's and the delay line's links (and nowhere else): kind in the top byte. */
 #define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
 #define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
@@ -305,21 +321,28 @@ struct hr_load_config {
   __u64 clock_period_ns[HR_CLOCK_CLASSES];
   __u64 hash_seed;    /* random, so that nobody can choose which keys share a set */
   __u64 min_delay_ns; /* smallest hedge delay of all services: bounds how long a lap may be */
+  __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 80, "hr_load_config is 80 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 88, "hr_load_config is 88 bytes");
 
-/* Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. */
+/*
+ * Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. Both are one
+ * cache line.
+ */
 struct hr_leader_view {
   __u64 cluster_epoch;
   __u64 term;
   __u64 sequence;
-  __u64 updated_ns;
+  __u64 updated_ns;   /* when anything here was last written */
+  __u64 announced_ns; /* the last announcement that was accepted; 0 = none ever */
+  __u64 since_ns;     /* when `leader` was newly announced: parked requests sent before go to it */
   __u8 leader;    /* who requests go to: service-local index */
   __u8 published; /* who was published last (at first: the configured primary) */
   __u8 pinned;    /* 1 = an administrator chose `leader` */
-  __u8 pad[5];
+  __u8 resigning; /* 1 = the last announcement was of a leader that is about to go */
+  __u8 pad[4];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_leader_view) == 40, "hr_leader_view is 40 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_leader_view) == 56, "hr_leader_view is 56 bytes");
 
 /* What the control program is given, behind 14 bytes of Ethernet header, and its return values. */
 enum hr_control_operation {

@@ -37,7 +37,10 @@ enum hr_counter {
   HR_PINGS = 20,           /* echo requests answered for the VIP */
   HR_ICMP_TRANSLATED = 21, /* ICMP errors handed to the client in the VIP's name */
   HR_LATE_ANSWERS = 22,    /* first answers that came after the deadline, given to the client */
-  HR_COUNTER_COUNT = 24,
+  HR_HANDED_OVER = 23,     /* of failover_sends, parked requests given to a newly announced leader */
+  HR_LEADER_CHANGES = 24,  /* announcements after which requests go to another backend */
+  HR_HINTED = 25,          /* attempts that went where a nack had said that the leader is */
+  HR_COUNTER_COUNT = 32,
 };
 
 enum hr_reason {
@@ -85,7 +88,18 @@ enum hr_reason {
   HR_REASON_FRAGMENTS_FAILED = 57,
   HR_REASON_CLOCK_KICK_FAILED = 58,
   HR_REASON_INDEX_LOST = 59, /* other CPUs won every try to give an index back; the table is one smaller */
-  HR_REASON_COUNT = 64,
+  /* Datagrams that say they are announcements, and are not provably for this proxy: left untouched. */
+  HR_REASON_ANNOUNCE_LENGTH = 64,
+  HR_REASON_ANNOUNCE_VERSION = 65,
+  HR_REASON_ANNOUNCE_CLUSTER = 66, /* of a cluster that no service here belongs to */
+  HR_REASON_ANNOUNCE_TAG = 67,     /* another key, or changed on its way */
+  /* Announcements that carry this proxy's tag: always consumed (dropped). */
+  HR_REASON_ANNOUNCE_ACCEPTED = 68, /* newer than what was known, and believed */
+  HR_REASON_ANNOUNCE_EPOCH = 69,    /* a cluster epoch that the administrator has not accepted, or no longer accepts */
+  HR_REASON_ANNOUNCE_ENDPOINT = 70, /* the leader's address and port are no backend of a service of that cluster */
+  HR_REASON_ANNOUNCE_STATE = 71,    /* neither leading nor resigning */
+  HR_REASON_ANNOUNCE_STALE = 72,    /* not newer than what is known: overtaken, repeated or replayed */
+  HR_REASON_COUNT = 96,
 };
 
 /* Map `stats`, per CPU; index = service id, and HR_MAX_SERVICES for what belongs to no service. */
@@ -93,7 +107,7 @@ struct hr_stats {
   __u64 counters[HR_COUNTER_COUNT];
   __u64 reasons[HR_REASON_COUNT];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_stats) == 704, "hr_stats is 704 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_stats) == 1024, "hr_stats is 1024 bytes");
 
 /*
  * Log-linear histogram of durations: unit 64 ns, 16 linear buckets an octave (6.25 % wide), up to 2^29 units

@@ -193,8 +193,9 @@ HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask)
 
 /*
  * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
- * that was not asked. The last one goes to the client. Only refusals count here, not answers: an answer on another CPU
- * that has not yet ended PENDING must not look like one more refusal.
+ * that was not asked and is healthy, or was named as the leader, whatever its health. The last one goes to the client.
+ * Only refusals count here, not answers: an answer on another CPU that has not yet ended PENDING must not look like one
+ * more refusal.
  */
 HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
                                          const struct hr_reply *reply) {
@@ -207,7 +208,9 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   if (HR_SENT(marks) & ~HR_REFUSED(marks)) {
     answer.verdict = HR_VERDICT_DROP;
   } else if (*(volatile __u32 *)&request->attempts < reply->service->attempts &&
-             (HR_SENT(marks) & everybody) != everybody && hr_somebody_healthy(reply, HR_SENT(marks))) {
+             (HR_SENT(marks) & everybody) != everybody &&
+             (hr_open_hint(request, HR_SENT(marks)) < HR_MAX_BACKENDS_PER_SERVICE ||
+              hr_somebody_healthy(reply, HR_SENT(marks)))) {
     answer.verdict = HR_VERDICT_RELEASE;
   } else {
     if (!hr_finish(wheel, request, word, reply, HR_STATE_NACKED))
@@ -250,7 +253,13 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
-  if (is_nack && HR_WORD_STATE(word) == HR_STATE_PENDING) return hr_judge_nack(wheel, request, word, reply);
+  if (is_nack && HR_WORD_STATE(word) == HR_STATE_PENDING) {
+    __u32 hint = hr_hinted_backend(skb, reply->service_id, payload.offset, payload.bytes);
+
+    /* Steers this request only, never the map: a refusal is nobody's announcement. */
+    if (hint) *(volatile __u8 *)&request->hint = hint;
+    return hr_judge_nack(wheel, request, word, reply);
+  }
   before = __sync_fetch_and_or(&request->marks, HR_MARKS_ANSWERED(bit));
   if (!(HR_ANSWERED(before) & bit) && !is_nack) hr_sample(request, reply);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {

@@ -50,6 +50,14 @@ struct {
   __type(value, __u32);
 } backend_ids SEC(".maps") __weak;
 
+/* Cluster id -> the key and epoch of its announcements. Fixed while attached. At most one for each service. */
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, HR_MAX_SERVICES);
+  __type(key, __u64);
+  __type(value, struct hr_cluster);
+} clusters SEC(".maps") __weak;
+
 /* VIP address alone -> 1: what may be pinged. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
@@ -66,7 +74,7 @@ struct {
   __type(value, struct hr_backend_tuning);
 } backend_tuning SEC(".maps") __weak;
 
-/* ---- Written by the control program, under its lock -------------------------------------------------------------- */
+/* ---- Written by the control and the reply program (announcements), under its lock --------------------------------- */
 
 struct hr_leader {
   struct bpf_spin_lock lock;

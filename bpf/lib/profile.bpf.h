@@ -33,13 +33,35 @@ HR_INLINE int hr_rule_holds(struct __sk_buff *skb, struct hr_payload payload, co
 
 HR_INLINE int hr_is_reply(struct __sk_buff *skb, struct hr_payload payload, const struct hr_profile *profile) {
   return payload.bytes >= profile->reply_min_bytes && hr_rule_holds(skb, payload, &profile->reply_rules[0]) &&
-         hr_rule_holds(skb, payload, &profile->reply_rules[1]);
+         hr_rule_holds(skb, payload, &profile->reply_rules[1]) &&
+         hr_rule_holds(skb, payload, &profile->reply_rules[2]);
 }
 
 HR_INLINE int hr_is_nack(struct __sk_buff *skb, struct hr_payload payload, const struct hr_profile *profile) {
   for (__u32 i = 0; i < HR_NACK_RULES; i++) {
     if (i >= profile->nack_rule_count) return 0;
     if (hr_rule_holds(skb, payload, &profile->nack_rules[i])) return 1;
+  }
+  return 0;
+}
+
+/*
+ * Whom a nack names as the leader: the service-local index of that node's backend + 1; 0 when it names nobody, or nobody
+ * who is configured. A global function: its loop is verified once.
+ */
+__weak __attribute__((noinline)) __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                                         __u32 payload_bytes) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
+  __u32 offset, node;
+
+  if (!service || service->profile.hint_bytes != sizeof(node)) return 0;
+  if (!hr_rule_holds(skb, payload, &service->profile.hint_rule)) return 0;
+  offset = service->profile.hint_offset;
+  if (offset + sizeof(node) > payload_bytes) return 0;
+  if (bpf_skb_load_bytes(skb, payload_offset + offset, &node, sizeof(node)) || !node) return 0;
+  for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
+    if (i < service->backend_count && service->nodes[i] == node) return i + 1;
   }
   return 0;
 }
@@ -77,7 +99,8 @@ HR_INLINE int hr_parked_is_request(const struct hr_parked *parked, __u32 payload
                                    const struct hr_profile *profile) {
   return payload_bytes >= profile->request_min_bytes &&
          hr_parked_rule_holds(parked, payload_bytes, &profile->request_rules[0]) &&
-         hr_parked_rule_holds(parked, payload_bytes, &profile->request_rules[1]);
+         hr_parked_rule_holds(parked, payload_bytes, &profile->request_rules[1]) &&
+         hr_parked_rule_holds(parked, payload_bytes, &profile->request_rules[2]);
 }
 
 /*

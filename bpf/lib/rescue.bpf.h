@@ -131,9 +131,10 @@ struct hr_attempt {
   __u8 index;    /* HR_NO_BACKEND: no attempt now, for `reason` */
   __u8 failover; /* unbudgeted */
   __u8 reason;
+  __u8 hinted; /* it goes where a nack said that the leader is */
 };
 
-/* Who gets the next attempt: the leader if it was not asked yet and is not silent, else a standby not asked yet. */
+/* Who gets the next attempt, if no nack named it: the leader, not asked yet and not silent, else a standby not asked yet. */
 HR_INLINE __u32 hr_next_target(const struct hr_service *service, __u32 service_id, __u32 sent_mask, __u64 now_ns) {
   __u32 leader = hr_leader_of(service_id);
 
@@ -156,7 +157,9 @@ HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const s
   __u32 target;
 
   if (attempts >= service->attempts) return attempt;
-  target = hr_next_target(service, service_id, sent_mask, now_ns);
+  target = hr_open_hint(request, sent_mask);
+  attempt.hinted = target < HR_MAX_BACKENDS_PER_SERVICE;
+  if (!attempt.hinted) target = hr_next_target(service, service_id, sent_mask, now_ns);
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return attempt;
   attempt.failover =
       refused || hr_health_of(service_id, hr_backend_id(service, request->first), now_ns) != HR_HEALTHY;
@@ -191,6 +194,7 @@ HR_INLINE void hr_note_attempt(struct hr_request *request, const struct hr_attem
 /* It is on its way. */
 HR_INLINE void hr_count_attempt(const struct hr_attempt *attempt, struct hr_stats *service_stats, __u64 now_ns) {
   hr_count(service_stats, attempt->failover ? HR_FAILOVER_SENDS : HR_HEDGES);
+  if (attempt->hinted) hr_count(service_stats, HR_HINTED);
   hr_note_send(attempt->backend_id, now_ns);
 }
 

@@ -103,6 +103,14 @@ __weak __attribute__((noinline)) __u32 hr_pick_standby(__u32 service_id, __u32 e
   return best;
 }
 
+/* Whom a refusal named as the leader, if that one was not asked yet: its index; else HR_NO_BACKEND. */
+HR_INLINE __u32 hr_open_hint(const struct hr_request *request, __u32 sent_mask) {
+  __u32 index = (__u32)*(const volatile __u8 *)&request->hint - 1;
+
+  if (index >= HR_MAX_BACKENDS_PER_SERVICE) return HR_NO_BACKEND;
+  return sent_mask & (1u << index) ? HR_NO_BACKEND : index;
+}
+
 HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 service_id, __u64 now_ns) {
   struct hr_steer steer = {.second = HR_NO_BACKEND};
   __u8 leader = hr_leader_of(service_id);
@@ -144,6 +152,12 @@ HR_INLINE void hr_note_send(__u32 backend_id, __u64 now_ns) {
 HR_INLINE void hr_note_receive(struct hr_backend_state *state, __u64 now_ns) {
   state->last_receive_ns = now_ns;
   if (state->wait_since_ns) *(volatile __u64 *)&state->wait_since_ns = 0;
+  if (state->health != HR_HEALTHY) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
+}
+
+/* Newly announced as the leader: whatever it was silent about before, it is tried at once. */
+HR_INLINE void hr_trust(struct hr_backend_state *state) {
+  *(volatile __u64 *)&state->wait_since_ns = 0;
   if (state->health != HR_HEALTHY) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
 }
 

@@ -155,4 +155,12 @@ HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u6
   hr_clock_send(skb, wheel);
 }
 
+/*
+ * Something waits that no due time stands for: a lap at once, however long the clock packet is still held back. That one
+ * then dies by its epoch, counted as clock_stale. At rest nothing waits at all, and nobody is hurried.
+ */
+HR_INLINE void hr_clock_hurry(struct __sk_buff *skb, struct hr_wheel *wheel) {
+  if (*(volatile __u32 *)&wheel->running) hr_clock_send(skb, wheel);
+}
+
 #endif /* HEDGEROW_BPF_LIB_WHEEL_BPF_H_ */

@@ -35,11 +35,7 @@ class ControlTest : public PacketTest {
     request.leader = leader;
     return Control(request);
   }
-  hr_leader_view Leader(uint32_t service = kRaw4Service) {
-    auto snapshot = plane().Read(false);
-    EXPECT_TRUE(snapshot.ok());
-    return snapshot->services[service].leader;
-  }
+  hr_leader_view Leader(uint32_t service = kRaw4Service) { return LeaderOf(service); }
   int Watchdog() { return Run(skeleton()->progs.hr_watchdog, Bytes(60), {}).verdict; }
 };
 

@@ -133,6 +133,18 @@ DataPlaneSpec PacketTest::Spec() {
       MakeService("once", kOnce4, kRawPort, RawProfile(0, 4, 0, 4),
                   {backend("a", kA4, 9200), backend("b", kB4, 9200)}),
   };
+  for (const bool ipv6 : {false, true}) {
+    std::vector<BackendSpec> nodes;
+    if (ipv6)
+      nodes = {backend("n1", kA6, kHkvPort), backend("n2", kB6, kHkvPort)};
+    else
+      nodes = {backend("n1", kA4, kHkvPort), backend("n2", kB4, kHkvPort), backend("n3", kC4, kHkvPort)};
+    for (size_t i = 0; i < nodes.size(); ++i) nodes[i].node = static_cast<uint32_t>(i + 1);
+    spec.services.push_back(
+        MakeService(ipv6 ? "hkv6" : "hkv4", ipv6 ? kHkv6 : kHkv4, kHkvPort, HkvProfile(), std::move(nodes)));
+    spec.services.back().cluster = ipv6 ? ClusterSpec{kCluster6, kKey6, kEpoch6, kAnnouncePort}
+                                        : ClusterSpec{kCluster4, kKey4, 0, kAnnouncePort};
+  }
   spec.services[kOnceService].attempts = 1;
   spec.services[kRaw4Service].attempts = 3;
   spec.max_requests = 64;
@@ -294,6 +306,20 @@ RunResult PacketTest::Reply(const Bytes& packet, const RunContext& context) {
   if (at.ifindex == 0) at.ifindex = TestLinks::Get().uplink.ifindex;
   return Run(skeleton()->progs.hr_reply, packet, at);
 }
+RunResult PacketTest::Announce(const Bytes& datagram, bool ipv6) {
+  return Reply(
+      PacketBuilder(ipv6 ? kB6 : kB4, ipv6 ? kClient6 : kClient4).Udp(4802, kAnnouncePort, datagram).Build());
+}
+void PacketTest::AnnounceLeader(const char* address, uint64_t term, uint64_t sequence) {
+  const RunResult run = Announce(Seal(Leading(kCluster4, address, kHkvPort, term, sequence), kKey4));
+  EXPECT_EQ(run.verdict, kDropped) << "consumed";
+  EXPECT_EQ(run.changes.count("hkv4:announce_accepted"), 1u);
+}
+hr_leader_view PacketTest::LeaderOf(uint32_t service) {
+  const auto snapshot = plane().Read(false);
+  EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+  return snapshot.ok() ? snapshot->services[service].leader : hr_leader_view{};
+}
 RunResult PacketTest::Sink(const Bytes& packet) {
   return Run(skeleton()->progs.hr_sink, packet, {.ifindex = TestLinks::Get().proxy_peer.ifindex});
 }
@@ -404,6 +430,17 @@ StateView PacketTest::View() {
   view.free_requests = ReadFreeList(skeleton(), HR_FREE_REQUESTS);
   view.free_parked = ReadFreeList(skeleton(), HR_FREE_PARKED);
   return view;
+}
+
+Bytes PacketTest::HkvRequest4(uint64_t seq, uint8_t kind) {
+  return PacketBuilder(kClient4, kHkv4)
+      .Udp(kClientPort, kHkvPort, HkvRequest(kind, kHkvSession, seq, Text("body")))
+      .Build();
+}
+Bytes PacketTest::HkvReply4(uint64_t seq, const char* backend, uint8_t status, uint32_t hint) {
+  return PacketBuilder(backend, kClient4)
+      .Udp(kHkvPort, kClientPort, HkvAnswer(HkvRequest(kHkvWrite, kHkvSession, seq), status, hint))
+      .Build();
 }
 
 Bytes PacketTest::DnsRequest4(uint16_t id, std::string_view name, uint16_t port) {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "bpf/tests/cluster_messages.h"
 #include "bpf/tests/invariants.h"
 #include "bpf/tests/packet.h"
 #include "bpf/tests/sniffer.h"
@@ -67,9 +68,12 @@ inline constexpr char kA6[] = "fd77::11", kB6[] = "fd77::12";
 inline constexpr char kDns4[] = "10.99.0.53", kDns6[] = "fd99::53";
 inline constexpr char kRaw4[] = "10.99.0.1", kRaw6[] = "fd99::1";
 inline constexpr char kSingle4[] = "10.99.0.2", kOnce4[] = "10.99.0.3";
+inline constexpr char kHkv4[] = "10.99.0.4", kHkv6[] = "fd99::4";
 inline constexpr uint16_t kDnsPort = 53;
 inline constexpr uint16_t kBackendDnsPort6 = 5353;
 inline constexpr uint16_t kRawPort = 9000;
+inline constexpr uint16_t kHkvPort = 4801;
+inline constexpr uint16_t kAnnouncePort = 4803;
 inline constexpr uint16_t kClientPort = 40000;
 // Indices of its services and (global) numbers of its backends.
 enum Service : uint32_t {
@@ -78,7 +82,9 @@ enum Service : uint32_t {
   kRaw4Service,
   kRaw6Service,
   kSingleService,
-  kOnceService
+  kOnceService,
+  kHkv4Service,
+  kHkv6Service
 };
 enum Backend : uint32_t {
   kDns4A,
@@ -92,8 +98,17 @@ enum Backend : uint32_t {
   kRaw6B,
   kSingleA,
   kOnceA,
-  kOnceB
+  kOnceB,
+  kHkv4A,
+  kHkv4B,
+  kHkv4C,
+  kHkv6A,
+  kHkv6B
 };
+// The clusters behind the two hkv services. kCluster6 is in its third cluster epoch.
+inline constexpr uint64_t kCluster4 = 7, kCluster6 = 8, kEpoch6 = 3;
+inline constexpr hr_siphash_key kKey4 = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+inline constexpr hr_siphash_key kKey6 = {0x1716151413121110, 0x1f1e1d1c1b1a1918};
 
 // A loaded data plane and its memory. Loading takes the verifier about a second, so that the tests of a process
 // share one, set back to its first state before each.
@@ -113,6 +128,8 @@ class PacketTest : public ::testing::Test {
   //   [fd77::12]:5353 raw4  10.99.0.1:9000 -> .11, .12, .13 (port 9000)    raw6  [fd99::1]:9000 -> fd77::11,
   //   fd77::12 (port 9000) single 10.99.0.2:9000 -> .11:9100 alone              once  10.99.0.3:9000 ->
   //   .11:9200, .12:9200; one attempt
+  //   hkv4  10.99.0.4:4801 -> .11, .12, .13 (port 4801), nodes 1, 2, 3 of kCluster4
+  //   hkv6  [fd99::4]:4801 -> fd77::11, fd77::12 (port 4801), nodes 1, 2 of kCluster6
   static DataPlaneSpec Spec();
 
   void SetUp() override;
@@ -123,6 +140,11 @@ class PacketTest : public ::testing::Test {
   RunResult Split(const Bytes& packet, const RunContext& context = {});
   RunResult Reply(const Bytes& packet, const RunContext& context = {});
   RunResult Sink(const Bytes& packet);
+  // A datagram that comes to the announce port, over IPv4 or IPv6.
+  RunResult Announce(const Bytes& datagram, bool ipv6 = false);
+  // hkv4's cluster says who leads; it must be believed.
+  void AnnounceLeader(const char* address, uint64_t term, uint64_t sequence = 1);
+  hr_leader_view LeaderOf(uint32_t service);
   RunResult Clock(const Bytes& packet, const RunContext& context);
   // One lap of the clock's own packet, of the current epoch.
   RunResult Lap();
@@ -176,6 +198,12 @@ class PacketTest : public ::testing::Test {
   static uint32_t StateMapEntries(bpf_map* map);
 
   // Frames of the services, whole.
+  static Bytes HkvRequest4(uint64_t seq, uint8_t kind = kHkvWrite);
+  static Bytes HkvReply4(uint64_t seq, const char* backend, uint8_t status = 0, uint32_t hint = 0);
+  uint32_t FindHkv(uint64_t seq) {
+    return FindRequest(kHkv4Service, kClient4, kClientPort, HkvCorrelation(kHkvSession, seq));
+  }
+  static constexpr uint64_t kHkvSession = 0x5e55101d;
   static Bytes DnsRequest4(uint16_t id, std::string_view name = "www.example.org", uint16_t port = kClientPort);
   static Bytes DnsReply4(uint16_t id, const char* backend, uint8_t rcode = 0,
                          std::string_view name = "www.example.org", uint16_t port = kClientPort);

@@ -43,7 +43,7 @@ void SetUpHost() {
   Shell("ip address add fd77::1/64 dev up0 nodad");
   for (const char* backend : {kA4, kB4, kC4, kRouter4, kA6, kB6})
     Shell(absl::StrCat("ip neigh replace ", backend, " lladdr ", net::ToString(links.wire.mac), " dev up0"));
-  for (const char* vip : {kDns4, kRaw4, kOnce4, kDns6, kRaw6}) {
+  for (const char* vip : {kDns4, kRaw4, kOnce4, kHkv4, kDns6, kRaw6, kHkv6}) {
     const bool ipv6 = std::string_view(vip).find(':') != std::string_view::npos;
     ASSERT_TRUE(net::AddVipRoute({.vip = net::IpAddress::Parse(vip).value(),
                                   .ifindex = links.proxy.ifindex,
@@ -106,6 +106,8 @@ class Client {
 
 class LiveTest : public PacketTest {
  protected:
+  explicit LiveTest(net::Mechanism mechanism = net::Mechanism::kAuto) : mechanism_(mechanism) {}
+
   void SetUp() override {
     PacketTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
@@ -118,6 +120,7 @@ class LiveTest : public PacketTest {
       net::AttachSpec spec;
       spec.instance = "packets";
       spec.role = program.name;
+      spec.mechanism = mechanism_;
       spec.direction = program.hook == Hook::kProxyEgress ? net::Direction::kEgress : net::Direction::kIngress;
       switch (program.hook) {
         case Hook::kProxyEgress:
@@ -142,7 +145,8 @@ class LiveTest : public PacketTest {
     }
     wire_ = Sniffer::Open(links.wire.ifindex);
     ASSERT_NE(wire_, nullptr);
-    for (const uint32_t service : {kDns4Service, kDns6Service, kRaw4Service, kRaw6Service}) {
+    for (const uint32_t service :
+         {kDns4Service, kDns6Service, kRaw4Service, kRaw6Service, kHkv4Service, kHkv6Service}) {
       ServiceConfig(service).delay_ns = 20 * kMillisecond;
       ServiceConfig(service).linger_ns = 100 * kMillisecond;
       ServiceConfig(service).deadline_ns = 2 * kSecond;
@@ -179,8 +183,42 @@ class LiveTest : public PacketTest {
 
   std::unique_ptr<Sniffer> wire_;
 
+  // A leader is announced while a request waits that went elsewhere: it gets that one at once, and all that
+  // follow.
+  void ExpectAnnouncementFollowed(bool ipv6) {
+    const uint32_t service = ipv6 ? kHkv6Service : kHkv4Service;
+    const char* elected = ipv6 ? kB6 : kC4;
+    ServiceConfig(service).delay_ns = kSecond;  // so that it is the announcement that sends it
+    Client client(ipv6 ? kHkv6 : kHkv4, kHkvPort);
+    const Bytes request = HkvRequest(kHkvWrite, 1, 1, Text("first"));
+    client.Send(request);
+    for (const Bytes& packet : Leaving(client.port(), 1)) EXPECT_EQ(Read(packet).destination, ipv6 ? kA6 : kA4);
+    hr_announcement news = Leading(ipv6 ? kCluster6 : kCluster4, elected, kHkvPort, 1, 1);
+    news.cluster_epoch = ipv6 ? kEpoch6 : 0;
+    ASSERT_TRUE(wire_->Send(PacketBuilder(elected, ipv6 ? kClient6 : kClient4)
+                                .Udp(4802, kAnnouncePort, Seal(news, ipv6 ? kKey6 : kKey4))
+                                .Build()));
+    for (const Bytes& packet : Leaving(client.port(), 1, 900)) {
+      EXPECT_EQ(Read(packet).destination, elected);
+      EXPECT_EQ(Read(packet).payload, request);
+    }
+    ASSERT_TRUE(wire_->Send(PacketBuilder(elected, ipv6 ? kClient6 : kClient4)
+                                .Udp(kHkvPort, client.port(), HkvAnswer(request))
+                                .Build()));
+    EXPECT_EQ(client.Receive(kPatienceMs), HkvAnswer(request));
+    client.Send(HkvRequest(kHkvWrite, 1, 2));
+    for (const Bytes& packet : Leaving(client.port(), 1)) EXPECT_EQ(Read(packet).destination, elected);
+  }
+
  private:
+  const net::Mechanism mechanism_;
   std::vector<net::Attachment> attached_;
+};
+
+// Where the kernel has TCX the others run on it; older kernels have this alone.
+class LiveClsactTest : public LiveTest {
+ protected:
+  LiveClsactTest() : LiveTest(net::Mechanism::kClsact) {}
 };
 
 TEST_F(LiveTest, ARequestLeavesAndItsAnswerComesBackPastStrictFiltering) {
@@ -297,6 +335,20 @@ TEST_F(LiveTest, ARoutersPathMtuReachesTheClientPastStrictFiltering) {
     ASSERT_EQ(getsockopt(client.fd(), IPPROTO_IP, IP_MTU, &mtu, &bytes), 0);
   }
   EXPECT_EQ(mtu, 1111);
+}
+
+TEST_F(LiveTest, AnAnnouncedLeaderGetsWhatWaitsAndWhatFollows) {
+  for (const bool ipv6 : {false, true}) {
+    SCOPED_TRACE(ipv6 ? "IPv6" : "IPv4");
+    ExpectAnnouncementFollowed(ipv6);
+  }
+}
+
+TEST_F(LiveClsactTest, AnAnnouncedLeaderGetsWhatWaitsAndWhatFollows) {
+  for (const bool ipv6 : {false, true}) {
+    SCOPED_TRACE(ipv6 ? "IPv6" : "IPv4");
+    ExpectAnnouncementFollowed(ipv6);
+  }
 }
 
 TEST_F(LiveTest, AVipAnswersPing) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,15 @@ struct BackendSpec {
   std::string address;  // textual IPv4 or IPv6
   uint16_t port = 0;    // host order
   uint32_t uplink_ifindex = 0;
+  uint32_t node = 0;  // its id in the cluster, by which a nack may name it as the leader; 0 = not known
+};
+
+// Who announces a service's leader. Services of one cluster say the same here.
+struct ClusterSpec {
+  uint64_t id = 0;
+  hr_siphash_key key{};        // this proxy's; never shown anywhere
+  uint64_t epoch = 0;          // the cluster epoch that is accepted
+  uint16_t announce_port = 0;  // host order
 };
 
 struct ServiceSpec {
@@ -44,6 +54,7 @@ struct ServiceSpec {
   uint32_t budget_burst = 50;
   uint32_t primary = 0;  // service-local index of the configured leader
   uint32_t delay_class = 0;  // engine qdisc: the place of its delay among the delay line's
+  std::optional<ClusterSpec> cluster;
   std::vector<BackendSpec> backends;
 };
 
@@ -65,6 +76,7 @@ struct DataPlaneSpec {
 
 // Built-in profiles, and `raw` from the user's offsets.
 hr_profile DnsProfile();
+hr_profile HkvProfile();
 hr_profile RawProfile(uint16_t request_offset, uint16_t request_length, uint16_t reply_offset, uint16_t reply_length);
 
 // A program of the object and where it belongs. The daemon attaches by these; see proxy/net/tc_attach.h.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/data_plane/kernel_data_plane.h"
 
+#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <net/ethernet.h>
@@ -15,6 +16,7 @@
 #include <ctime>
 #include <fstream>
 #include <random>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -60,6 +62,13 @@ absl::Status LoadError(int error) {
 // Four times as many places as requests: at the limit a set of 8 holds 2 on average, and 2 in 10,000 overflow.
 uint32_t ColdSets(uint32_t max_requests) { return std::max<uint32_t>(16, std::bit_ceil(max_requests * 4) / HR_SET_WAYS); }
 
+std::set<uint16_t> AnnouncePorts(const DataPlaneSpec& spec) {
+  std::set<uint16_t> ports;
+  for (const ServiceSpec& service : spec.services)
+    if (service.cluster.has_value()) ports.insert(service.cluster->announce_port);
+  return ports;
+}
+
 // What the kernel says a map takes, from /proc/self/fdinfo; 0 when it does not say.
 uint64_t MapBytes(int fd) {
   std::ifstream info(absl::StrCat("/proc/self/fdinfo/", fd));
@@ -80,6 +89,8 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const Dat
     return absl::InvalidArgumentError(absl::StrCat("limits.parked must be 1 to ", HR_MAX_REQUESTS));
   if (spec.max_requests == 0 || spec.max_requests > HR_MAX_REQUESTS - 1)
     return absl::InvalidArgumentError(absl::StrCat("limits.requests must be 1 to ", HR_MAX_REQUESTS - 1));
+  if (AnnouncePorts(spec).size() > HR_ANNOUNCE_PORTS)
+    return absl::InvalidArgumentError(absl::StrCat("at most ", HR_ANNOUNCE_PORTS, " different announce ports"));
   auto plane = std::unique_ptr<KernelDataPlane>(new KernelDataPlane(spec));
   LogTail().clear();
   libbpf_set_print(KeepLog);
@@ -130,81 +141,8 @@ void KernelDataPlane::SetLoadConfig() {
   for (int i = 0; i < HR_CLOCK_CLASSES; ++i) config.clock_period_ns[i] = spec_.clock_period_ns[i];
   for (const ServiceSpec& service : spec_.services)
     config.min_delay_ns = std::min<uint64_t>(config.min_delay_ns, service.delay_ns);
-}
-
-absl::Status KernelDataPlane::Fill() {
-  uint32_t next_backend_id = 0;
-  for (uint32_t service_id = 0; service_id < spec_.services.size(); ++service_id) {
-    first_backend_ids_.push_back(next_backend_id);
-    if (absl::Status status = FillService(service_id, next_backend_id); !status.ok()) return status;
-    next_backend_id += static_cast<uint32_t>(spec_.services[service_id].backends.size());
-  }
-  struct {
-    bpf_map* map;
-    MappedArray* array;
-  } const mapped[] = {{skeleton_->maps.services, &services_},
-                      {skeleton_->maps.requests, &requests_},
-                      {skeleton_->maps.wheels, &wheel_},
-                      {skeleton_->maps.backend_states, &backend_states_},
-                      {skeleton_->maps.service_states, &service_states_},
-                      {skeleton_->maps.backend_tuning, &tuning_}};
-  for (const auto& [map, array] : mapped) {
-    auto opened = MappedArray::Open(map);
-    if (!opened.ok()) return opened.status();
-    *array = *std::move(opened);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status KernelDataPlane::FillService(uint32_t service_id, uint32_t first_backend_id) {
-  const ServiceSpec& spec = spec_.services[service_id];
-  if (spec.backends.empty() || spec.backends.size() > HR_MAX_BACKENDS_PER_SERVICE || spec.primary >= spec.backends.size())
-    return absl::InvalidArgumentError(absl::StrCat("service ", spec.name, ": 1 to ", HR_MAX_BACKENDS_PER_SERVICE,
-                                                   " backends with a primary among them"));
-  auto vip = ParseEndpoint(spec.vip, spec.port);
-  if (!vip.ok()) return vip.status();
-  hr_service service{};
-  service.vip = vip->address;
-  service.port_be = vip->port_be;
-  service.backend_count = static_cast<uint8_t>(spec.backends.size());
-  service.attempts = static_cast<uint8_t>(spec.attempts);
-  service.delay_ns = spec.delay_ns;
-  service.deadline_ns = spec.deadline_ns;
-  service.linger_ns = spec.linger_ns;
-  service.election_timeout_ns = spec.election_timeout_ns;
-  service.suspect_min_ns = spec.suspect_min_ns;
-  service.budget_ppm = spec.budget_ppm;
-  service.budget_burst_micros = spec.budget_burst * kMicrosPerHedge;
-  service.profile = spec.profile;
-  service.delay_class = spec.delay_class;
-  const auto& maps = skeleton_->maps;
-  for (uint32_t i = 0; i < spec.backends.size(); ++i) {
-    const uint32_t backend_id = first_backend_id + i;
-    auto endpoint = ParseEndpoint(spec.backends[i].address, spec.backends[i].port);
-    if (!endpoint.ok()) return endpoint.status();
-    hr_backend backend{};
-    backend.address = endpoint->address;
-    backend.port_be = endpoint->port_be;
-    backend.service = static_cast<uint16_t>(service_id);
-    backend.uplink_ifindex = spec.backends[i].uplink_ifindex;
-    backend.index = static_cast<uint8_t>(i);
-    service.backends[i] = static_cast<uint16_t>(backend_id);
-    if (absl::Status status = UpdateElement(maps.backends, &backend_id, &backend); !status.ok()) return status;
-    if (absl::Status status = UpdateElement(maps.backend_ids, &*endpoint, &backend_id); !status.ok()) return status;
-  }
-  if (absl::Status status = UpdateElement(maps.services, &service_id, &service); !status.ok()) return status;
-  const uint32_t one = 1;
-  if (absl::Status status = UpdateElement(maps.vip_addresses, &vip->address, &one); !status.ok()) return status;
-  hr_control_request publish{};
-  publish.operation = HR_CONTROL_PUBLISH;
-  publish.service = service_id;
-  publish.sequence = 1;  // above the empty entry's (0, 0, 0); any cluster's announcement is above this
-  publish.leader = spec.primary;
-  auto result = Control(publish);
-  if (!result.ok()) return result.status();
-  if (*result != HR_CONTROL_DONE) return absl::InternalError("the control program refused the configured primary");
-  // Last: from here on the splitter finds the service.
-  return UpdateElement(maps.vips, &*vip, &service_id);
+  const std::set<uint16_t> ports = AnnouncePorts(spec_);
+  std::transform(ports.begin(), ports.end(), std::begin(config.announce_ports_be), [](uint16_t port) { return htons(port); });
 }
 
 std::vector<ProgramInfo> KernelDataPlane::Programs() {

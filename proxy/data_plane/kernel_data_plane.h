@@ -49,6 +49,8 @@ class KernelDataPlane : public DataPlane {
   void SetLoadConfig();
   absl::Status Fill();
   absl::Status FillService(uint32_t service_id, uint32_t first_backend_id);
+  absl::Status FillBackends(uint32_t service_id, uint32_t first_backend_id, hr_service& service);
+  absl::Status FillCluster(const ServiceSpec& spec);
   absl::StatusOr<size_t> FindService(const std::string& name) const;
   absl::StatusOr<uint32_t> Control(const hr_control_request& request);
   absl::Status ReadService(size_t service, bool histograms, ServiceSnapshot& snapshot);

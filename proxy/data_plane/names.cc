@@ -38,6 +38,9 @@ constexpr std::array<absl::string_view, HR_COUNTER_COUNT> kCounters = [] {
   names[HR_PINGS] = "pings";
   names[HR_ICMP_TRANSLATED] = "icmp_translated";
   names[HR_LATE_ANSWERS] = "late_answers";
+  names[HR_HANDED_OVER] = "handed_over";
+  names[HR_LEADER_CHANGES] = "leader_changes";
+  names[HR_HINTED] = "hinted";
   return names;
 }();
 
@@ -80,6 +83,15 @@ constexpr std::array<Reason, HR_REASON_COUNT> kReasons = [] {
   reasons[HR_REASON_FRAGMENTS_FAILED] = {"fragments_failed", "bound"};
   reasons[HR_REASON_CLOCK_KICK_FAILED] = {"clock_kick_failed", "bound"};
   reasons[HR_REASON_INDEX_LOST] = {"index_lost", "bound"};
+  reasons[HR_REASON_ANNOUNCE_LENGTH] = {"announce_length", "untouched"};
+  reasons[HR_REASON_ANNOUNCE_VERSION] = {"announce_version", "untouched"};
+  reasons[HR_REASON_ANNOUNCE_CLUSTER] = {"announce_cluster", "untouched"};
+  reasons[HR_REASON_ANNOUNCE_TAG] = {"announce_tag", "untouched"};
+  reasons[HR_REASON_ANNOUNCE_ACCEPTED] = {"announce_accepted", "dropped"};
+  reasons[HR_REASON_ANNOUNCE_EPOCH] = {"announce_epoch", "dropped"};
+  reasons[HR_REASON_ANNOUNCE_ENDPOINT] = {"announce_endpoint", "dropped"};
+  reasons[HR_REASON_ANNOUNCE_STATE] = {"announce_state", "dropped"};
+  reasons[HR_REASON_ANNOUNCE_STALE] = {"announce_stale", "dropped"};
   return reasons;
 }();
 

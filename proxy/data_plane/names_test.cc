@@ -17,7 +17,7 @@ TEST(NamesTest, NamesAreUniqueAndEveryNamedReasonHasAKind) {
       EXPECT_TRUE(seen.insert(name).second) << name;
     }
   }
-  EXPECT_EQ(seen.size(), HR_LATE_ANSWERS + 1u);
+  EXPECT_EQ(seen.size(), HR_HINTED + 1u);
   seen.clear();
   for (int i = 0; i < HR_REASON_COUNT; ++i) {
     const std::string name(ReasonName(i));

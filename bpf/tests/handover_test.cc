@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// CLOCK, a newly announced leader: it gets the parked requests whose earlier sends went elsewhere, once for
+// each term, outside the attempts and the budget, paced.
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "bpf/tests/checksum.h"
+#include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/test_links.h"
+#include "proxy.skel.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+
+constexpr int kThreads = 4;
+constexpr auto kDuration = std::chrono::milliseconds(1500);
+
+class HandoverTest : public PacketTest {
+ protected:
+  uint32_t Ask(uint64_t seq) {
+    Split(HkvRequest4(seq));
+    const uint32_t request = FindHkv(seq);
+    EXPECT_NE(request, 0u);
+    return request;
+  }
+  // Laps until nothing of it is left.
+  Changes HandOver() {
+    Changes sum;
+    for (int lap = 0; lap < 20 && (Wheel().handover != 0 || Wheel().handover_services != 0); ++lap)
+      for (const auto& [name, change] : Lap().changes) sum[name] += change;
+    EXPECT_EQ(Wheel().handover, 0u);
+    EXPECT_EQ(Wheel().handover_services, 0u);
+    return sum;
+  }
+};
+
+TEST_F(HandoverTest, ANewLeaderGetsWhatWentElsewhere) {
+  Split(HkvRequest4(1), {.mark = 0x66});
+  const uint32_t request = FindHkv(1);
+  AnnounceLeader(kC4, 5);
+  EXPECT_EQ(HandOver(), (Changes{{"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
+  EXPECT_EQ(SentTo(request), 0b101u);
+  EXPECT_EQ(Request(request).attempts, 1u) << "outside the attempts";
+  EXPECT_EQ(ServiceState(kHkv4Service).budget_micros, 1'000'000) << "and the budget";
+  const std::vector<Captured> copies = Clones(HR_MARK_SEND, 1);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].mark, HR_MARK_SEND | request);
+  EXPECT_TRUE(copies[0].checksum_ready);
+  EXPECT_EQ(Layer3(copies[0].packet),
+            Layer3(PacketBuilder(kClient4, kC4)
+                       .Udp(kClientPort, kHkvPort, HkvRequest(kHkvWrite, kHkvSession, 1, Text("body")))
+                       .Build()));
+  EXPECT_EQ(ChecksumFault(copies[0].packet), "");
+  const RunResult sent = Clock(copies[0].packet, {.mark = copies[0].mark});
+  EXPECT_EQ(sent.verdict, kRedirected);
+  EXPECT_EQ(sent.mark, 0x66u) << "the client's";
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, 17, HR_FLOW_REPLY, kHkv4C)) << "its answer must find the VIP";
+  EXPECT_THAT(Reply(HkvReply4(1, kC4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
+  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4:loser", 1)));
+}
+
+TEST_F(HandoverTest, AlsoWhatHasNoAttemptLeft) {
+  const uint32_t request = Ask(1);
+  FireNow(request);  // both attempts are made
+  Clones(HR_MARK_RESCUE, 1);
+  const uint64_t due_ns = Request(request).due_ns;
+  AnnounceLeader(kC4, 5);
+  HandOver();
+  Clones(HR_MARK_SEND, 1);
+  EXPECT_EQ(SentTo(request), 0b111u);
+  EXPECT_EQ(Request(request).attempts, 2u);
+  EXPECT_EQ(Request(request).due_ns, due_ns) << "its place in the wheel is as it was";
+}
+
+TEST_F(HandoverTest, WhatTheNewLeaderHasAlreadyIsNotSentAgain) {
+  const uint32_t request = Ask(1);
+  FireNow(request);
+  Clones(HR_MARK_RESCUE, 1);
+  ASSERT_EQ(SentTo(request), 0b11u);
+  AnnounceLeader(kB4, 5);
+  EXPECT_THAT(HandOver(), IsEmpty());
+  Clones(HR_MARK_SEND, 0);
+}
+
+TEST_F(HandoverTest, OnceForEachTerm) {
+  Ask(1);
+  AnnounceLeader(kC4, 5, 1);
+  HandOver();
+  Clones(HR_MARK_SEND, 1);
+  AnnounceLeader(kC4, 5, 2);
+  EXPECT_EQ(Wheel().handover, 0u) << "the same term";
+  AnnounceLeader(kC4, 6, 1);
+  EXPECT_THAT(HandOver(), IsEmpty()) << "another term, but it has it";
+  AnnounceLeader(kB4, 7, 1);
+  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
+  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+}
+
+TEST_F(HandoverTest, TheFirstAnnouncementOfTheConfiguredPrimaryCountsToo) {
+  AnnounceLeader(kC4, 5);
+  const uint32_t request = Ask(1);
+  ASSERT_EQ(SentTo(request), 0b100u);
+  AnnounceLeader(kA4, 6);
+  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
+  Clones(HR_MARK_SEND, 1);
+}
+
+TEST_F(HandoverTest, WhatItRefusedBeforeItLedItIsAskedAgain) {
+  ServiceConfig(kHkv4Service).attempts = 3;
+  const uint32_t request = Ask(1);
+  FireNow(request);  // a and b have it
+  Clones(HR_MARK_RESCUE, 1);
+  EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
+  AnnounceLeader(kB4, 5);
+  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
+  Clones(HR_MARK_SEND, 1);
+  EXPECT_EQ(HR_REFUSED(Request(request).marks), 0u);
+  EXPECT_EQ(Reply(HkvReply4(1, kA4, kHkvNotLeader)).verdict, kDropped) << "b is being asked";
+  EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
+}
+
+TEST_F(HandoverTest, OnlyWhatIsPendingAndOlderThanTheAnnouncement) {
+  const uint32_t answered = Ask(1);
+  Reply(HkvReply4(1, kA4));
+  const uint32_t expired = Ask(2);
+  MakeExpired(expired);
+  const uint32_t younger = Ask(3);
+  AnnounceLeader(kC4, 5);
+  Request(younger).sent_ns = LeaderOf(kHkv4Service).since_ns + 2 * kMillisecond;
+  EXPECT_EQ(HandOver().count("hkv4.handed_over"), 0u);
+  Clones(HR_MARK_SEND, 0);
+  EXPECT_EQ(SentTo(answered) | SentTo(expired) | SentTo(younger), 0b001u);
+}
+
+TEST_F(HandoverTest, OtherServicesRequestsStayWhereTheyAre) {
+  Split(DnsRequest4(1));
+  Ask(1);
+  AnnounceLeader(kC4, 5);
+  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
+  Clones(HR_MARK_SEND, 1);
+  EXPECT_EQ(SentTo(FindDns(1)), 0b01u);
+}
+
+TEST_F(HandoverTest, NothingGoesPastAPin) {
+  ASSERT_TRUE(plane().PinLeader("hkv4", "n2").ok());
+  const uint32_t request = Ask(1);
+  AnnounceLeader(kC4, 5);
+  EXPECT_EQ(Wheel().handover, 0u);
+  EXPECT_EQ(SentTo(request), 0b010u);
+  // Pinned between the announcement and the lap.
+  ASSERT_TRUE(plane().UnpinLeader("hkv4").ok());
+  AnnounceLeader(kA4, 6);
+  ASSERT_TRUE(plane().PinLeader("hkv4", "n3").ok());
+  EXPECT_THAT(HandOver(), IsEmpty());
+  Clones(HR_MARK_SEND, 0);
+}
+
+TEST_F(HandoverTest, ItIsPaced) {
+  constexpr uint32_t kRequests = 2 * HR_HANDOVER_PER_LAP;  // as many as may be parked
+  for (uint64_t seq = 1; seq <= kRequests; ++seq) Ask(seq);
+  AnnounceLeader(kC4, 5);
+  const RunResult first = Lap();
+  EXPECT_EQ(first.changes.at("hkv4.handed_over"), HR_HANDOVER_PER_LAP);
+  EXPECT_EQ((first.priority & 0xffff) - HR_CLOCK_CLASS_BASE, 0u) << "the next lap comes soon";
+  EXPECT_EQ(Lap().changes.at("hkv4.handed_over"), HR_HANDOVER_PER_LAP);
+  Clones(HR_MARK_SEND, kRequests);
+  Lap();
+  EXPECT_EQ(Wheel().handover_services, 0u);
+  for (uint64_t seq = 1; seq <= kRequests; ++seq) EXPECT_EQ(SentTo(FindHkv(seq)), 0b101u);
+}
+
+TEST_F(HandoverTest, TheClockIsHurriedByANewPacketAndTheOldOneDies) {
+  Ask(1);
+  Clones(HR_MARK_LAP, 1);
+  const uint32_t epoch = Wheel().epoch;
+  AnnounceLeader(kC4, 5, 1);
+  for (const Captured& lap : Clones(HR_MARK_LAP, 1)) EXPECT_EQ(HR_MARK_VALUE(lap.mark), epoch + 1);
+  const RunResult old = Clock(Bytes(HR_CLOCK_FRAME_BYTES), {.mark = HR_MARK_LAP | epoch});
+  EXPECT_EQ(old.verdict, kDropped);
+  EXPECT_THAT(old.changes, UnorderedElementsAre(Pair("host:clock_stale", 1)));
+  AnnounceLeader(kC4, 5, 2);
+  Clones(HR_MARK_LAP, 0);
+}
+
+TEST_F(HandoverTest, AtRestNobodyIsHurried) {
+  AnnounceLeader(kC4, 5);
+  Clones(HR_MARK_LAP, 0);
+  EXPECT_EQ(Wheel().running, 0u);
+  // What was asked for then does not come true for a request that is sent elsewhere much later.
+  BackendState(kHkv4C).health = HR_AWAY;
+  BackendState(kHkv4C).health_since_ns = NowNs();
+  BackendState(kHkv4C).probe_counter = 1;
+  usleep(2000);
+  const uint32_t request = Ask(1);
+  ASSERT_EQ(SentTo(request) & 0b100u, 0u);
+  EXPECT_THAT(HandOver(), IsEmpty());
+  Clones(HR_MARK_SEND, 0);
+}
+
+TEST_F(HandoverTest, ASendThatFailsIsUndoneAndCounted) {
+  const uint32_t request = Ask(1);
+  AnnounceLeader(kC4, 5);
+  ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
+  const Changes failed = HandOver();
+  ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
+  EXPECT_EQ(failed, (Changes{{"hkv4:rescue_failed", 1}}));
+  EXPECT_EQ(SentTo(request), 0b001u);
+  EXPECT_EQ(HR_FAILOVER(Request(request).marks), 0u);
+  EXPECT_THAT(FireNow(request), Contains(Pair("hkv4.hedges", 1))) << "its own next attempt goes there";
+  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+}
+
+// Under traffic from four threads. Afterwards nothing is lost, twice, or counted wrongly.
+TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
+  volatile hr_service& service = ServiceConfig(kHkv4Service);
+  service.delay_ns = 300'000;
+  service.deadline_ns = 3 * kMillisecond;
+  service.linger_ns = 2 * kMillisecond;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  const TestLinks& links = TestLinks::Get();
+  const auto& programs = skeleton()->progs;
+  std::atomic<bool> stop = false;
+  std::atomic<uint64_t> term = 1;
+  const auto step = [&](std::mt19937& random) {
+    const uint64_t seq = random() % 48;
+    const char* nodes[] = {kA4, kB4, kC4};
+    const char* node = nodes[random() % 3];
+    switch (random() % 8) {
+      case 0:
+      case 1:
+      case 2:
+        RunUncounted(programs.hr_splitter, HkvRequest4(seq), {.ifindex = links.proxy.ifindex});
+        break;
+      case 3:
+        RunUncounted(programs.hr_reply, HkvReply4(seq, node), {.ifindex = links.uplink.ifindex});
+        break;
+      case 4: {
+        const RunResult nack = RunUncounted(
+            programs.hr_reply, HkvReply4(seq, node, kHkvNotLeader, static_cast<uint32_t>(random() % 5)),
+            {.mark = 1, .ifindex = links.uplink.ifindex});
+        if (HR_MARK_KIND(nack.mark) == HR_MARK_RELEASE)
+          RunUncounted(programs.hr_clock, nack.packet, {.mark = nack.mark, .ifindex = links.clock_in.ifindex});
+        break;
+      }
+      case 5: {
+        hr_announcement news =
+            Leading(kCluster4, node, kHkvPort, random() % 2 ? ++term : term.load(), random() % 100);
+        if (random() % 8 == 0) news.state = HR_ANNOUNCEMENT_RESIGNING;
+        RunUncounted(programs.hr_reply,
+                     PacketBuilder(node, kClient4).Udp(4802, kAnnouncePort, Seal(news, kKey4)).Build(),
+                     {.ifindex = links.uplink.ifindex});
+        break;
+      }
+      default:
+        RunUncounted(programs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+                     {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([&, i] {
+      std::mt19937 random(seed + static_cast<uint32_t>(i));
+      while (!stop) step(random);
+    });
+  std::this_thread::sleep_for(kDuration);
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  const StateView busy = View();
+  EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
+  // Everything was met, or the test has tested nothing.
+  const hr_stats& stats = busy.services[kHkv4Service].stats;
+  for (const int counter :
+       {HR_WON_BY_FIRST, HR_WON_BY_FAILOVER, HR_UNANSWERED, HR_HANDED_OVER, HR_LEADER_CHANGES, HR_HINTED})
+    EXPECT_GT(stats.counters[counter], 0u) << counter;
+  EXPECT_GT(stats.reasons[HR_REASON_ANNOUNCE_STALE], 0u);
+  for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
+    usleep(5000);
+    // What nobody answered lingers for as long as its flow is believed: here that time passes at once.
+    for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
+      volatile hr_request& request = Request(index);
+      if (HR_WORD_STATE(request.word) == HR_STATE_EXPIRED) request.done_ns = 0;
+    }
+    VisitAll();
+  }
+  EXPECT_EQ(Wheel().nodes, 0u) << "at rest everything is free again";
+}
+
+}  // namespace
+}  // namespace hedgerow::packets
