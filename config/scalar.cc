@@ -93,7 +93,7 @@ std::optional<int64_t> ParseWhole(absl::string_view text) {
   absl::string_view digits = text;
   absl::ConsumePrefix(&digits, "-");
   int64_t value = 0;
-  if (!AllDigits(digits) || digits.size() > 18 || !absl::SimpleAtoi(text, &value)) {
+  if (!AllDigits(digits) || digits.size() > 19 || !absl::SimpleAtoi(text, &value)) {
     return std::nullopt;
   }
   return value;

@@ -22,7 +22,7 @@ std::optional<int64_t> ParseDurationNs(absl::string_view text);
 // "5%" or "0.25%" in parts per million; nothing below a millionth.
 std::optional<int64_t> ParsePercentPpm(absl::string_view text);
 
-// Decimal digits only, at most 18 of them; an optional leading minus.
+// Decimal digits only, at most 19 of them, within an int64_t; an optional leading minus.
 std::optional<int64_t> ParseWhole(absl::string_view text);
 
 // The exact inverse of ParseDurationNs with the largest unit that needs no

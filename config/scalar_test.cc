@@ -69,7 +69,9 @@ TEST(ParseWhole, ReadsPlainDecimalOnly) {
   EXPECT_EQ(ParseWhole("0"), 0);
   EXPECT_EQ(ParseWhole("65535"), 65535);
   EXPECT_EQ(ParseWhole("-3"), -3);
-  for (const char* text : {"", "-", "0x35", "1e3", "5.0", "+5", " 5", "5 ", "1_000", "9999999999999999999"}) {
+  EXPECT_EQ(ParseWhole("9223372036854775807"), INT64_MAX);
+  for (const char* text : {"", "-", "0x35", "1e3", "5.0", "+5", " 5", "5 ", "1_000", "9223372036854775808",
+                           "9999999999999999999", "00000000000000000001"}) {
     EXPECT_EQ(ParseWhole(text), std::nullopt) << text;
   }
 }

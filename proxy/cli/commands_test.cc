@@ -45,7 +45,7 @@ std::string Corpus(const char* name) { return absl::StrCat(HEDGEROW_SOURCE_DIR, 
 TEST(HedgerowProgram, ValidateAcceptsASoundFile) {
   const Outcome done = Hedgerow("validate --config " + Corpus("everything.yaml"));
   EXPECT_EQ(done.exit_code, kExitOk);
-  EXPECT_THAT(done.out, HasSubstr("sound (2 services, 3 backends)"));
+  EXPECT_THAT(done.out, HasSubstr("sound (4 services, 6 backends)"));
 }
 
 TEST(HedgerowProgram, ValidateRefusesWithCode2AndThePlace) {

@@ -13,6 +13,7 @@
 #include "config/scalar.h"
 #include "config/suggest.h"
 #include "proxy/config/address.h"
+#include "proxy/config/check_cluster.h"
 #include "proxy/config/schema.h"
 
 namespace hedgerow::config {
@@ -125,7 +126,8 @@ class Checker {
           "got \"raw\" without a raw block, expected raw: {request_offset, "
           "request_length, reply_offset, reply_length}");
     }
-    if (service.profile() == v1::PROFILE_DNS && service.has_raw()) {
+    if (service.profile() != v1::PROFILE_RAW && service.profile() != v1::PROFILE_UNSPECIFIED &&
+        service.has_raw()) {
       Add(raw_path, "got a raw block, expected one only with profile: raw");
     }
     const v1::RawProfile& raw = service.raw();
@@ -215,6 +217,7 @@ class Checker {
 
 void Check(const v1::Config& config, const Locations& locations, Diagnostics& errors) {
   Checker(config, locations, errors).Run();
+  CheckClusters(config, locations, errors);
 }
 
 void Complete(v1::Config& config) {

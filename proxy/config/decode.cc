@@ -153,8 +153,14 @@ class Decoder {
   void Scalar(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& path) {
     if (value.kind != Tree::Kind::kScalar || !Set(value, field, message)) {
       errors_.Add(value.mark, path,
-                  absl::StrCat("got ", Describe(value), ", expected ", WhatItTakes(value, field)));
+                  absl::StrCat("got ", WhatWasGiven(value, field), ", expected ", WhatItTakes(value, field)));
     }
+  }
+
+  // A secret that is one digit short is a secret all the same.
+  static std::string WhatWasGiven(const Tree& value, const FieldDescriptor& field) {
+    if (!RuleOf(field).secret() || value.kind != Tree::Kind::kScalar) return Describe(value);
+    return absl::StrCat(value.scalar.size(), " bytes that are not shown");
   }
 
   // The expectation, with the reason where an address is of the wrong sort.

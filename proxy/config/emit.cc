@@ -40,8 +40,15 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field) {
   }
 }
 
+// A string that was not given and has no default: written out, it would be an error.
+bool IsAbsent(const Message& message, const FieldDescriptor& field) {
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && RuleOf(field).default_value().empty() &&
+         message.GetReflection()->GetString(message, &field).empty();
+}
+
 // `lead` replaces the indentation of the first line: "- " of a list's entry.
-void Emit(const Message& message, const std::string& indent, std::string lead, std::string& out) {
+void Emit(const Message& message, const std::string& indent, std::string lead, Secrets secrets,
+          std::string& out) {
   const Reflection& reflection = *message.GetReflection();
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
@@ -49,14 +56,16 @@ void Emit(const Message& message, const std::string& indent, std::string lead, s
     if (field.is_repeated()) {
       absl::StrAppend(&out, prefix, "\n");
       for (int j = 0; j < reflection.FieldSize(message, &field); ++j) {
-        Emit(reflection.GetRepeatedMessage(message, &field, j), indent + "    ", indent + "  - ", out);
+        Emit(reflection.GetRepeatedMessage(message, &field, j), indent + "    ", indent + "  - ", secrets, out);
       }
     } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       if (!reflection.HasField(message, &field)) continue;
       absl::StrAppend(&out, prefix, "\n");
-      Emit(reflection.GetMessage(message, &field), indent + "  ", indent + "  ", out);
+      Emit(reflection.GetMessage(message, &field), indent + "  ", indent + "  ", secrets, out);
     } else {
-      absl::StrAppend(&out, prefix, " ", ScalarText(message, field), "\n");
+      if (IsAbsent(message, field)) continue;
+      const bool hidden = RuleOf(field).secret() && secrets == Secrets::kHidden;
+      absl::StrAppend(&out, prefix, " ", hidden ? "\"(hidden)\"" : ScalarText(message, field), "\n");
     }
     lead = indent;
   }
@@ -64,9 +73,9 @@ void Emit(const Message& message, const std::string& indent, std::string lead, s
 
 }  // namespace
 
-std::string EmitYaml(const Message& config) {
+std::string EmitYaml(const Message& config, Secrets secrets) {
   std::string out;
-  Emit(config, "", "", out);
+  Emit(config, "", "", secrets, out);
   return out;
 }
 

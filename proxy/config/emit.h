@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Protobuf message to YAML, the decoder's inverse: every key with its effective
-// value, defaults included. Shown by `hedgerow plan`; the round-trip test and
-// the fuzzer rely on it to prove that nothing is lost.
+// value, defaults included. Shown by `hedgerow plan`, less its secrets; the
+// round-trip test and the fuzzer rely on it to prove that nothing is lost.
 
 #ifndef HEDGEROW_PROXY_CONFIG_EMIT_H_
 #define HEDGEROW_PROXY_CONFIG_EMIT_H_
@@ -13,7 +13,9 @@
 
 namespace hedgerow::config {
 
-std::string EmitYaml(const google::protobuf::Message& config);
+enum class Secrets { kHidden, kShown };
+
+std::string EmitYaml(const google::protobuf::Message& config, Secrets secrets = Secrets::kHidden);
 
 }  // namespace hedgerow::config
 

@@ -46,6 +46,18 @@ std::optional<std::string> CanonicalListen(absl::string_view text) {
   return FormatEndpoint(endpoint->address, endpoint->port);
 }
 
+std::optional<std::string> CanonicalKey(absl::string_view text) {
+  const bool fits = text.size() == kKeyDigits && std::all_of(text.begin(), text.end(), [](char c) {
+                      return absl::ascii_isxdigit(static_cast<unsigned char>(c));
+                    });
+  if (!fits || text.find_first_not_of('0') == absl::string_view::npos) return std::nullopt;
+  return absl::AsciiStrToLower(text);
+}
+
+bool IsFile(absl::string_view text, size_t most) {
+  return text.size() > 1 && text[0] == '/' && text.back() != '/' && text.size() <= most;
+}
+
 }  // namespace
 
 std::optional<std::string> Canonical(v1::Format format, absl::string_view text) {
@@ -64,8 +76,13 @@ std::optional<std::string> Canonical(v1::Format format, absl::string_view text) 
     case v1::FORMAT_INTERFACE:
       fits = IsInterface(text);
       break;
+    case v1::FORMAT_KEY:
+      return CanonicalKey(text);
     case v1::FORMAT_SOCKET:
-      fits = text.size() > 1 && text[0] == '/' && text.back() != '/' && text.size() <= kMaxSocketPathBytes;
+      fits = IsFile(text, kMaxSocketPathBytes);
+      break;
+    case v1::FORMAT_FILE:
+      fits = IsFile(text, kMaxFilePathBytes);
       break;
     default:
       break;

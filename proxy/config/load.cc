@@ -10,10 +10,11 @@
 #include "config/tree.h"
 #include "proxy/config/check.h"
 #include "proxy/config/decode.h"
+#include "proxy/config/key_file.h"
 
 namespace hedgerow::config {
 
-v1::Config LoadText(absl::string_view text, Diagnostics& errors) {
+v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files) {
   v1::Config config;
   if (!CheckText(text, errors)) return config;
   const std::optional<Tree> tree = ParseTree(text, errors);
@@ -22,12 +23,13 @@ v1::Config LoadText(absl::string_view text, Diagnostics& errors) {
   Decode(*tree, config, locations, errors);
   Check(config, locations, errors);
   Complete(config);
+  if (key_files == KeyFiles::kRead) ReadKeyFiles(config, locations, errors);
   return config;
 }
 
-v1::Config LoadFile(const std::string& path, Diagnostics& errors) {
+v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_files) {
   const std::optional<std::string> text = ReadSource(path, errors);
-  return text.has_value() ? LoadText(*text, errors) : v1::Config();
+  return text.has_value() ? LoadText(*text, errors, key_files) : v1::Config();
 }
 
 absl::StatusOr<v1::Config> LoadText(absl::string_view text, absl::string_view file_name) {
@@ -37,9 +39,9 @@ absl::StatusOr<v1::Config> LoadText(absl::string_view text, absl::string_view fi
   return config;
 }
 
-absl::StatusOr<v1::Config> LoadFile(const std::string& path) {
+absl::StatusOr<v1::Config> LoadFile(const std::string& path, KeyFiles key_files) {
   Diagnostics errors(path);
-  v1::Config config = LoadFile(path, errors);
+  v1::Config config = LoadFile(path, errors, key_files);
   if (!errors.empty()) return errors.ToStatus();
   return config;
 }

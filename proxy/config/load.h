@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A configuration file to a checked v1::Config: the only way the CLI and the
-// daemon obtain one. Pure but for reading the file; attaches nothing.
+// daemon obtain one. Pure but for reading files; attaches nothing.
 
 #ifndef HEDGEROW_PROXY_CONFIG_LOAD_H_
 #define HEDGEROW_PROXY_CONFIG_LOAD_H_
@@ -15,15 +15,18 @@
 
 namespace hedgerow::config {
 
+// Whether the files that the configuration names are read as well (key_file.h).
+enum class KeyFiles { kLeave, kRead };
+
 // InvalidArgument with one line for each error, every one starting with
 // FILE:LINE:COLUMN.
-absl::StatusOr<v1::Config> LoadFile(const std::string& path);
+absl::StatusOr<v1::Config> LoadFile(const std::string& path, KeyFiles key_files = KeyFiles::kLeave);
 absl::StatusOr<v1::Config> LoadText(absl::string_view text, absl::string_view file_name);
 
 // The same with the errors as data, for `validate --json`. The config is
 // complete only where `errors` stays empty.
-v1::Config LoadFile(const std::string& path, Diagnostics& errors);
-v1::Config LoadText(absl::string_view text, Diagnostics& errors);
+v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_files = KeyFiles::kLeave);
+v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files = KeyFiles::kLeave);
 
 }  // namespace hedgerow::config
 

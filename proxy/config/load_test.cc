@@ -55,6 +55,14 @@ services:
     raw: {request_offset: 0, request_length: 4, reply_offset: 8, reply_length: 4}
     backends:
       - {name: only, address: 10.77.0.11, port: 7}
+  - name: kv
+    vip: 10.99.0.2
+    port: 4801
+    profile: hkv
+    cluster: {id: 9223372036854775807, key: ffeeddccbbaa99887766554433221100, epoch: 3, announce_port: 4800}
+    backends:
+      - {name: n1, address: 10.77.0.11, port: 4801, node: 1}
+      - {name: n2, address: 10.77.0.12, port: 4801, node: 4294967295}
 )";
 
 v1::Config Load(const char* text) {
@@ -81,6 +89,7 @@ TEST(LoadText, FillsTheDefaults) {
   EXPECT_EQ(service.budget_ppm(), 50'000u);
   EXPECT_EQ(service.primary(), "a");
   EXPECT_FALSE(service.has_raw());
+  EXPECT_FALSE(service.has_cluster());
 }
 
 TEST(LoadText, ReadsEveryKey) {
@@ -88,21 +97,24 @@ TEST(LoadText, ReadsEveryKey) {
   EXPECT_EQ(config.metrics().listen(), "");
   EXPECT_EQ(config.clock().kind(), v1::CLOCK_KIND_HTB);
   EXPECT_EQ(config.clock().tolerance_ns(), 1'500'000);
-  ASSERT_EQ(config.services_size(), 2);
+  ASSERT_EQ(config.services_size(), 3);
   EXPECT_EQ(config.services(0).vip(), "fd99::53");
   EXPECT_EQ(config.services(0).delay_ns(), 250'000);
   EXPECT_EQ(config.services(0).budget_ppm(), 25'000u);
   EXPECT_EQ(config.services(0).primary(), "b");
   EXPECT_EQ(config.services(1).raw().reply_offset(), 8u);
+  EXPECT_EQ(config.services(2).profile(), v1::PROFILE_HKV);
+  EXPECT_EQ(config.services(2).cluster().id(), INT64_MAX);
+  EXPECT_EQ(config.services(2).backends(1).node(), 4294967295u);
 }
 
 TEST(LoadText, TheEmittedConfigurationLoadsAsTheSame) {
   for (const char* text : {kSmallest, kEverything}) {
     const v1::Config config = Load(text);
-    const std::string emitted = EmitYaml(config);
+    const std::string emitted = EmitYaml(config, Secrets::kShown);
     const v1::Config again = Load(emitted.c_str());
     EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(config, again)) << emitted;
-    EXPECT_EQ(EmitYaml(again), emitted);
+    EXPECT_EQ(EmitYaml(again, Secrets::kShown), emitted);
   }
 }
 

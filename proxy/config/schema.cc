@@ -92,6 +92,10 @@ std::string StringExpectation(v1::Format format) {
     case v1::FORMAT_LISTEN:
       return "a loopback address and port such as 127.0.0.1:9464 or "
              "[::1]:9464, or \"\" for none";
+    case v1::FORMAT_KEY:
+      return "32 hexadecimal digits, not all of them 0";
+    case v1::FORMAT_FILE:
+      return "an absolute path of at most 255 bytes";
     default:
       return "a string";
   }

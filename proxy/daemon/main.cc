@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   if (arguments.config_file.empty()) return UsageError("--config FILE is missing");
 
   hedgerow::Readiness readiness(arguments.ready_fd);
-  const auto config = hedgerow::config::LoadFile(arguments.config_file);
+  const auto config = hedgerow::config::LoadFile(arguments.config_file, hedgerow::config::KeyFiles::kRead);
   if (!config.ok()) {
     const std::string text(config.status().message());
     fprintf(stderr, "%s\n", text.c_str());

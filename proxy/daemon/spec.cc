@@ -7,14 +7,30 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "proxy/config/format.h"
+
 namespace hedgerow {
 namespace {
 
 hr_profile MakeProfile(const v1::Service& service) {
-  if (service.profile() != v1::PROFILE_RAW) return DnsProfile();
+  if (service.profile() == v1::PROFILE_DNS) return DnsProfile();
+  if (service.profile() == v1::PROFILE_HKV) return HkvProfile();
   const v1::RawProfile& raw = service.raw();
   return RawProfile(static_cast<uint16_t>(raw.request_offset()), static_cast<uint16_t>(raw.request_length()),
                     static_cast<uint16_t>(raw.reply_offset()), static_cast<uint16_t>(raw.reply_length()));
+}
+
+// 16 key bytes, as hexadecimal digits, are k0 and k1, little-endian. A key that was not read is one of zeros,
+// which the data plane refuses.
+hr_siphash_key MakeKey(const std::string& digits) {
+  hr_siphash_key key{};
+  if (digits.size() != config::kKeyDigits) return key;
+  const std::string bytes = absl::HexStringToBytes(digits);
+  const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
+  key.k0 = hr_siphash_load(first);
+  key.k1 = hr_siphash_load(first + sizeof(key.k0));
+  return key;
 }
 
 ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path) {
@@ -31,11 +47,17 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.attempts = service.attempts();
   spec.budget_ppm = service.budget_ppm();
   spec.budget_burst = service.budget_burst();
+  if (service.has_cluster()) {
+    const v1::ClusterConfig& cluster = service.cluster();
+    spec.cluster =
+        ClusterSpec{static_cast<uint64_t>(cluster.id()), MakeKey(cluster.key()),
+                    static_cast<uint64_t>(cluster.epoch()), static_cast<uint16_t>(cluster.announce_port())};
+  }
   for (int i = 0; i < service.backends_size(); ++i) {
     const v1::Backend& backend = service.backends(i);
     if (backend.name() == service.primary()) spec.primary = static_cast<uint32_t>(i);
     spec.backends.push_back({backend.name(), backend.address(), static_cast<uint16_t>(backend.port()),
-                             static_cast<uint32_t>(path.uplinks.at(static_cast<size_t>(i)))});
+                             static_cast<uint32_t>(path.uplinks.at(static_cast<size_t>(i))), backend.node()});
   }
   return spec;
 }

@@ -159,10 +159,22 @@ services:
     suspect_min: 9ms
     primary: b
     backends: [{name: a, address: 10.77.0.11, port: 70}, {name: b, address: 10.77.0.12, port: 71}]
+  - name: two
+    vip: 10.99.0.2
+    port: 4801
+    profile: hkv
+    cluster: {id: 7, key: 000102030405060708090a0b0c0d0e0f, epoch: 3, announce_port: 4900}
+    backends: [{name: a, address: 10.77.0.11, port: 4801, node: 5}, {name: b, address: 10.77.0.12, port: 4801}]
+  - name: three
+    vip: 10.99.0.3
+    port: 4801
+    profile: hkv
+    cluster: {id: 8, key_file: /never/read}
+    backends: [{name: a, address: 10.77.0.13, port: 4801}]
 )",
                                               "spec.yaml");
   Topology topology;
-  topology.services = {{{4, 5}, std::nullopt}};
+  topology.services = {{{4, 5}, std::nullopt}, {{4, 5}, std::nullopt}, {{4}, std::nullopt}};
   OwnLinks links;
   links.proxy.link.ifindex = 10;
   links.proxy.link.mac = {1, 2, 3, 4, 5, 6};
@@ -177,7 +189,7 @@ services:
   EXPECT_EQ(spec.proxy_mac[5], 6);
   EXPECT_EQ(spec.clock_out_ifindex, 12u);
   EXPECT_EQ(spec.clock_in_ifindex, 13u);
-  ASSERT_EQ(spec.services.size(), 1u);
+  ASSERT_EQ(spec.services.size(), 3u);
   const ServiceSpec& service = spec.services[0];
   EXPECT_EQ(service.vip, "10.99.0.1");
   EXPECT_EQ(service.port, 7);
@@ -196,6 +208,21 @@ services:
   ASSERT_EQ(service.backends.size(), 2u);
   EXPECT_EQ(service.backends[1].port, 71);
   EXPECT_EQ(service.backends[1].uplink_ifindex, 5u);
+  EXPECT_EQ(service.backends[1].node, 0u);
+  EXPECT_FALSE(service.cluster.has_value());
+
+  const ServiceSpec& hkv = spec.services[1];
+  EXPECT_EQ(hkv.profile.hint_bytes, 4);
+  EXPECT_EQ(hkv.backends[0].node, 5u);
+  ASSERT_TRUE(hkv.cluster.has_value());
+  EXPECT_EQ(hkv.cluster->id, 7u);
+  EXPECT_EQ(hkv.cluster->key.k0, 0x0706050403020100u) << "little-endian";
+  EXPECT_EQ(hkv.cluster->key.k1, 0x0f0e0d0c0b0a0908u);
+  EXPECT_EQ(hkv.cluster->epoch, 3u);
+  EXPECT_EQ(hkv.cluster->announce_port, 4900);
+  ASSERT_TRUE(spec.services[2].cluster.has_value());
+  EXPECT_EQ(spec.services[2].cluster->key.k0 | spec.services[2].cluster->key.k1, 0u)
+      << "a key that was not read is none, which the data plane refuses";
 }
 
 TEST(AnswerWindows, KnowsNothingBeforeTwentySamples) {
