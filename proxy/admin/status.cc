@@ -25,6 +25,11 @@ double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
+// 0 for what never happened.
+int64_t AgeNs(uint64_t then_ns, uint64_t now_ns) {
+  return then_ns == 0 || then_ns > now_ns ? 0 : static_cast<int64_t>(now_ns - then_ns);
+}
+
 template <typename Map>
 void NonZeroReasons(const hr_stats& stats, Map& reasons) {
   for (int i = 0; i < HR_REASON_COUNT; ++i) {
@@ -83,6 +88,7 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_leader(leader.leader());
   out.set_state(leader.state());
   out.set_pinned(leader.pinned());
+  out.set_leader_source(leader.source());
   out.set_bypass(snapshot.bypass);
   FillIdentity(snapshot, out);
   out.set_hedges(snapshot.stats.counters[HR_HEDGES]);
@@ -145,9 +151,14 @@ v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapsh
   out.set_cluster_epoch(snapshot.leader.cluster_epoch);
   out.set_term(snapshot.leader.term);
   out.set_sequence(snapshot.leader.sequence);
-  if (snapshot.leader.updated_ns != 0 && snapshot.leader.updated_ns <= now_ns) {
-    out.set_age_ns(static_cast<int64_t>(now_ns - snapshot.leader.updated_ns));
-  }
+  out.set_age_ns(AgeNs(snapshot.leader.updated_ns, now_ns));
+  const bool announced = snapshot.leader.announced_ns != 0;
+  out.set_source(out.pinned() ? "pinned" : announced ? "announced" : "configured");
+  if (!announced) return out;
+  const int published = snapshot.leader.published;
+  if (published < service.backends_size()) out.set_announced(service.backends(published).name());
+  out.set_announced_age_ns(AgeNs(snapshot.leader.announced_ns, now_ns));
+  out.set_resigning(snapshot.leader.resigning != 0);
   return out;
 }
 

@@ -81,6 +81,43 @@ TEST(BuildStatus, SuspectAfterIsThreeTimesP99ButAtLeastTheMinimum) {
   EXPECT_EQ(status.services(0).backends(1).suspect_after_ns(), 5'000'000);
 }
 
+TEST(BuildLeader, SaysWhereItsWordIsFrom) {
+  FakeDataPlane fake;
+  const v1::Config config = FakeConfig();
+  ServiceSnapshot& service = fake.snapshot.services[0];
+  const uint64_t now_ns = 100'000'000'000;
+  v1::Leader leader = BuildLeader(config.services(0), service, now_ns);
+  EXPECT_EQ(leader.source(), "configured");
+  EXPECT_EQ(leader.announced(), "");
+  service.leader = {.cluster_epoch = 1,
+                    .term = 5,
+                    .sequence = 812,
+                    .updated_ns = now_ns - 1000,
+                    .announced_ns = now_ns - 43'000'000,
+                    .since_ns = 7,
+                    .leader = 1,
+                    .published = 1,
+                    .pinned = 0,
+                    .resigning = 1,
+                    .pad = {}};
+  leader = BuildLeader(config.services(0), service, now_ns);
+  EXPECT_EQ(leader.source(), "announced");
+  EXPECT_EQ(leader.leader(), "b");
+  EXPECT_EQ(leader.announced(), "b");
+  EXPECT_EQ(leader.cluster_epoch(), 1u);
+  EXPECT_EQ(leader.term(), 5u);
+  EXPECT_EQ(leader.sequence(), 812u);
+  EXPECT_EQ(leader.age_ns(), 1000);
+  EXPECT_EQ(leader.announced_age_ns(), 43'000'000);
+  EXPECT_TRUE(leader.resigning());
+  service.leader.pinned = 1;
+  service.leader.leader = 0;
+  leader = BuildLeader(config.services(0), service, now_ns);
+  EXPECT_EQ(leader.source(), "pinned");
+  EXPECT_EQ(leader.leader(), "a");
+  EXPECT_EQ(leader.announced(), "b") << "what the cluster says is shown all the same";
+}
+
 TEST(BuildStatus, AProblemDegradesIt) {
   FakeDataPlane fake;
   DaemonFacts facts = Facts();

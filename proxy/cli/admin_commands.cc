@@ -11,7 +11,6 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -29,11 +28,6 @@ absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const Arguments& arguments)
   const absl::StatusOr<std::string> socket = SocketPath(arguments);
   if (!socket.ok()) return socket.status();
   return AdminClient::Connect(*socket);
-}
-
-std::string LeaderLine(const v1::Leader& leader) {
-  return absl::StrFormat("%-16s %-12s %-8s %s\n", leader.service(), leader.leader(), leader.state(),
-                         leader.pinned() ? "pinned" : "");
 }
 
 // Until the process is gone, at most `patience`. True: it is.
@@ -68,12 +62,12 @@ int RunLeader(const Arguments& arguments) {
     const auto list = (*client)->LeaderShow(words.size() == 3 ? words[2] : "");
     if (!list.ok()) return Fail(arguments, list.status());
     std::string text;
-    for (const v1::Leader& leader : list->leaders()) text += LeaderLine(leader);
+    for (const v1::Leader& leader : list->leaders()) text += LeaderText(leader);
     return Print(arguments, *list, text);
   }
   const auto leader = set ? (*client)->LeaderSet(words[2], words[3]) : (*client)->LeaderUnset(words[2]);
   if (!leader.ok()) return Fail(arguments, leader.status());
-  return Print(arguments, *leader, LeaderLine(*leader));
+  return Print(arguments, *leader, LeaderText(*leader));
 }
 
 int RunBypass(const Arguments& arguments) {

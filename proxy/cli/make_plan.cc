@@ -15,6 +15,7 @@
 #include "bpf/abi/stats_abi.h"
 #include "config/scalar.h"
 #include "proxy/config/emit.h"
+#include "proxy/config/schema.h"
 #include "proxy/net/bpffs.h"
 
 namespace hedgerow::cli {
@@ -83,6 +84,7 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
   add("parked", limits.parked(), sizeof(hr_parked));
   add("flows", limits.flows(), sizeof(hr_flow_key) + sizeof(hr_flow) + kHashOverheadBytes);
   add("fragments", limits.fragments(), sizeof(hr_fragment_key) + sizeof(hr_fragment) + kHashOverheadBytes);
+  add("clusters", HR_MAX_SERVICES, sizeof(uint64_t) + sizeof(hr_cluster) + kHashOverheadBytes);
   add("wheel", 1, sizeof(hr_wheel));
   add("stats", HR_MAX_SERVICES + 1, sizeof(hr_stats) * per_cpu);
   add("service_histograms", services * HR_SERVICE_HISTOGRAMS, sizeof(hr_histogram) * per_cpu);
@@ -90,11 +92,16 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
 }
 
 std::string Summary(const v1::Service& service) {
-  const std::string profile = service.profile() == v1::PROFILE_RAW ? "raw" : "dns";
+  const google::protobuf::EnumDescriptor& profiles = *v1::Profile_descriptor();
+  const std::string profile = config::EnumWord(*profiles.FindValueByNumber(service.profile()));
+  const std::string cluster =
+      service.has_cluster() ? absl::StrCat(", cluster ", service.cluster().id(),
+                                           " announces its leader on port ", service.cluster().announce_port())
+                            : "";
   return absl::StrCat(service.vip(), " port ", service.port(), ", ", profile, ", hedge after ",
                       config::FormatDurationNs(service.delay_ns()), ", deadline ",
                       config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(),
-                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()));
+                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), cluster);
 }
 
 void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan) {

@@ -4,8 +4,10 @@
 
 #include <sys/sysinfo.h>
 
+#include "absl/strings/str_cat.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/make_plan.h"
+#include "proxy/config/key_file.h"
 #include "proxy/daemon/topology.h"
 
 namespace hedgerow::cli {
@@ -14,7 +16,14 @@ int RunPlan(const Arguments& arguments) {
   if (arguments.words.size() > 1) return UsageError(arguments, "plan takes no words");
   const absl::StatusOr<v1::Config> config = RequireConfig(arguments);
   if (!config.ok()) return Fail(arguments, config.status());
-  const Topology topology = Resolve(*config, KernelNetworkView());
+  Topology topology = Resolve(*config, KernelNetworkView());
+  for (const v1::Service& service : config->services()) {
+    const std::string& path = service.cluster().key_file();
+    const absl::Status key = path.empty() ? absl::OkStatus() : config::ReadKeyFile(path).status();
+    if (key.ok()) continue;
+    topology.problems.push_back(
+        absl::StrCat("service ", service.name(), ": the key file ", path, ": ", std::string(key.message())));
+  }
   const v1::Plan plan = MakePlan(*config, arguments.Get("config"), topology, get_nprocs_conf());
   return Print(arguments, plan, PlanText(plan), topology.problems.empty() ? kExitOk : kExitFailure);
 }

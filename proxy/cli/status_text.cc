@@ -66,6 +66,12 @@ std::string LeaderState(const std::string& state) {
   return state;
 }
 
+// That the configured primary leads where nobody said otherwise needs no word.
+std::string LeaderSource(const v1::ServiceStatus& service) {
+  if (service.pinned()) return " (pinned)";
+  return service.leader_source() == "announced" ? " (announced)" : "";
+}
+
 void Backends(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
                         "state", "sent", "won", "p50", "p99");
@@ -80,7 +86,7 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
 
 void Service(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppend(&out, "\n", service.name(), "  ", Endpoint(service.vip(), service.port()), "  ",
-                  service.profile(), "  leader ", service.leader(), service.pinned() ? " (pinned)" : "", ", ",
+                  service.profile(), "  leader ", service.leader(), LeaderSource(service), ", ",
                   LeaderState(service.state()), service.bypass() ? ", BYPASSED: no hedging" : "", "\n");
   absl::StrAppend(&out, "  requests     ", service.requests());
   if (service.requests() > 0) absl::StrAppend(&out, ": ", Outcomes(service));
@@ -95,6 +101,18 @@ void Service(const v1::ServiceStatus& service, std::string& out) {
 }
 
 }  // namespace
+
+std::string LeaderText(const v1::Leader& leader) {
+  std::string out = absl::StrFormat("%-16s %-12s %-8s %s", leader.service(), leader.leader(), leader.state(),
+                                    leader.source());
+  if (!leader.announced().empty()) {
+    if (leader.source() != "announced") absl::StrAppend(&out, "; announced is ", leader.announced());
+    absl::StrAppend(&out, ": cluster epoch ", leader.cluster_epoch(), ", term ", leader.term(), ", sequence ",
+                    leader.sequence(), ", ", Duration(leader.announced_age_ns()), " ago",
+                    leader.resigning() ? ", RESIGNING" : "");
+  }
+  return out + "\n";
+}
 
 std::string StatusText(const v1::Status& status) {
   std::string out =

@@ -13,6 +13,9 @@ namespace hedgerow::cli {
 
 std::string StatusText(const v1::Status& status);
 
+// One line, for `leader`: who leads, since what, and what its cluster last said.
+std::string LeaderText(const v1::Leader& leader);
+
 }  // namespace hedgerow::cli
 
 #endif  // HEDGEROW_PROXY_CLI_STATUS_TEXT_H_

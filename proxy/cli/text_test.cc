@@ -68,6 +68,52 @@ TEST(StatusText, ASilentLeaderIsNotCalledAStandby) {
   EXPECT_THAT(text, testing::ContainsRegex("10.77.0.11:53 +leader +silent"));
 }
 
+TEST(StatusText, SaysThatTheLeaderIsItsClustersWord) {
+  v1::Status status = Sample();
+  status.mutable_services(0)->set_leader_source("announced");
+  EXPECT_THAT(StatusText(status), HasSubstr("leader a (announced), healthy"));
+}
+
+v1::Leader Announced() {
+  v1::Leader leader;
+  leader.set_service("kv");
+  leader.set_leader("b");
+  leader.set_state("healthy");
+  leader.set_source("announced");
+  leader.set_announced("b");
+  leader.set_cluster_epoch(1);
+  leader.set_term(5);
+  leader.set_sequence(812);
+  leader.set_announced_age_ns(43'000'000);
+  return leader;
+}
+
+TEST(LeaderText, SaysWhatTheClusterAnnounced) {
+  EXPECT_EQ(
+      LeaderText(Announced()),
+      "kv               b            healthy  announced: cluster epoch 1, term 5, sequence 812, 43.0ms ago\n");
+  v1::Leader resigning = Announced();
+  resigning.set_resigning(true);
+  EXPECT_THAT(LeaderText(resigning), HasSubstr("ago, RESIGNING"));
+}
+
+TEST(LeaderText, SaysWhoIsAnnouncedBesideAPin) {
+  v1::Leader leader = Announced();
+  leader.set_leader("a");
+  leader.set_source("pinned");
+  EXPECT_THAT(LeaderText(leader),
+              HasSubstr("a            healthy  pinned; announced is b: cluster epoch 1, term 5"));
+}
+
+TEST(LeaderText, AConfiguredPrimaryHasNoTerm) {
+  v1::Leader leader;
+  leader.set_service("dns");
+  leader.set_leader("a");
+  leader.set_state("healthy");
+  leader.set_source("configured");
+  EXPECT_EQ(LeaderText(leader), "dns              a            healthy  configured\n");
+}
+
 TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   Topology topology;
   net::LinkInfo eth0;
@@ -87,6 +133,20 @@ TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   EXPECT_THAT(text, HasSubstr("splitter on hr0 egress"));
   EXPECT_THAT(text, HasSubstr("reply on eth0 ingress"));
   EXPECT_THAT(text, Not(HasSubstr("would fail")));
+}
+
+TEST(MakePlan, ShowsAClusterAndNotItsKey) {
+  v1::Config config = FakeConfig();
+  v1::ClusterConfig& cluster = *config.mutable_services(0)->mutable_cluster();
+  cluster.set_id(7);
+  cluster.set_key("00112233445566778899aabbccddeeff");
+  cluster.set_announce_port(4803);
+  Topology topology;
+  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  const v1::Plan plan = MakePlan(config, "f.yaml", topology, 2);
+  EXPECT_THAT(PlanText(plan), HasSubstr("cluster 7 announces its leader on port 4803"));
+  EXPECT_THAT(plan.config(), HasSubstr("key: \"(hidden)\""));
+  EXPECT_THAT(plan.DebugString(), Not(HasSubstr("2233445566")));
 }
 
 TEST(MakePlan, SaysWhatWouldMakeUpFail) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "proxy/admin/version.h"
 #include "proxy/data_plane/names.h"
 
@@ -92,12 +93,31 @@ void Reasons(const Snapshot& snapshot, Families& out) {
   out.push_back(std::move(family));
 }
 
+// The reasons of announcements once more, under a name of their own: what came to the announce ports and what
+// became of it. The result is the reason's name less "announce_". Which service it was for is known of those
+// that were opened.
+void Announcements(const Snapshot& snapshot, Families& out) {
+  MetricFamily family =
+      Family("announcements_total", "Announcements of leaders, by what became of them.", MetricType::Counter);
+  for (int i = HR_REASON_ANNOUNCE_LENGTH; i <= HR_REASON_ANNOUNCE_STALE; ++i) {
+    const std::string result(absl::StripPrefix(ReasonName(i), "announce_"));
+    for (const ServiceSnapshot& service : snapshot.services) {
+      AddCounter(family, {{"result", result}, {"service", service.name}}, service.stats.reasons[i]);
+    }
+    AddCounter(family, {{"result", result}}, snapshot.host.reasons[i]);
+  }
+  out.push_back(std::move(family));
+}
+
 void Services(const Snapshot& snapshot, Families& out) {
   MetricFamily in_flight = Family("in_flight", "Requests waiting for an answer.", MetricType::Gauge);
   MetricFamily tokens = Family("budget_tokens", "Hedges the budget allows now.", MetricType::Gauge);
   MetricFamily bypass = Family("bypass", "1 while hedging is switched off for the service.", MetricType::Gauge);
   MetricFamily identity =
       Family("identity_ok", "1 when every request is accounted for (exact only at rest).", MetricType::Gauge);
+  MetricFamily term =
+      Family("leader_term", "The term that the leader was announced for; 0 before the first announcement.",
+             MetricType::Gauge);
   MetricFamily latency =
       Family("latency_seconds", "Request seen to first answer given to the client.", MetricType::Histogram);
   MetricFamily fire =
@@ -107,10 +127,11 @@ void Services(const Snapshot& snapshot, Families& out) {
     AddGauge(tokens, ServiceLabel(service), service.budget_tokens);
     AddGauge(bypass, ServiceLabel(service), service.bypass ? 1 : 0);
     AddGauge(identity, ServiceLabel(service), IdentityHolds(service) ? 1 : 0);
+    AddGauge(term, ServiceLabel(service), static_cast<double>(service.leader.term));
     AddHistogram(latency, ServiceLabel(service), service.latency);
     AddHistogram(fire, ServiceLabel(service), service.fire_error);
   }
-  for (MetricFamily* family : {&in_flight, &tokens, &bypass, &identity, &latency, &fire}) {
+  for (MetricFamily* family : {&in_flight, &tokens, &bypass, &identity, &term, &latency, &fire}) {
     out.push_back(std::move(*family));
   }
 }
@@ -196,6 +217,7 @@ std::vector<MetricFamily> BuildFamilies(const v1::Config& config, const DaemonFa
   Families out;
   Counters(snapshot, out);
   Reasons(snapshot, out);
+  Announcements(snapshot, out);
   Services(snapshot, out);
   Backends(snapshot, out);
   Host(config, facts, snapshot, out);

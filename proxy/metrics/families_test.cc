@@ -5,6 +5,7 @@
 #include "proxy/metrics/families.h"
 
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -51,6 +52,24 @@ TEST(BuildFamilies, NoSeriesIsGivenTwice) {
       EXPECT_TRUE(series.insert(labels).second) << family.name;
     }
   }
+}
+
+TEST(BuildFamilies, AnnouncementsAreCountedByResult) {
+  FakeDataPlane fake;
+  fake.snapshot.services[0].stats.reasons[HR_REASON_ANNOUNCE_ACCEPTED] = 12;
+  fake.snapshot.host.reasons[HR_REASON_ANNOUNCE_TAG] = 3;
+  std::map<std::string, double> found;
+  for (const auto& family : BuildFamilies(FakeConfig(), DaemonFacts(), fake.snapshot)) {
+    if (family.name != "hedgerow_announcements_total") continue;
+    for (const auto& metric : family.metric) {
+      if (metric.counter.value == 0) continue;
+      std::string labels;
+      for (const auto& label : metric.label) absl::StrAppend(&labels, label.name, "=", label.value, " ");
+      found[labels] = metric.counter.value;
+    }
+  }
+  EXPECT_THAT(found, testing::UnorderedElementsAre(testing::Pair("result=accepted service=dns ", 12),
+                                                   testing::Pair("result=tag ", 3)));
 }
 
 TEST(BuildFamilies, EveryFamilyIsDocumented) {
