@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Hedging as a good application would do it by itself, to compare the proxy with: it knows all servers,
+// remembers the leader, follows NOT_LEADER, and sends a copy to another server when no answer has come after a
+// delay. All times are absolute and fixed when the request is sent; nothing that arrives moves them. Decides
+// only: HkvLoad sends. Time comes in as an argument. Server numbers count from 0.
+
+#ifndef HEDGEROW_CHAOS_LOAD_APP_HEDGING_H_
+#define HEDGEROW_CHAOS_LOAD_APP_HEDGING_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace hedgerow::chaos {
+
+struct AppHedgingOptions {
+  uint64_t delay_ns =
+      5'000'000;              // from the first send to the second; each further wait is twice the one before
+  uint32_t attempts_max = 5;  // by time; as many as the proxy's cap
+  uint32_t follow_max = 3;    // further ones because a server named the leader
+};
+
+// One request's.
+struct Attempts {
+  uint64_t first_sent_ns = 0;
+  uint64_t next_ns = UINT64_MAX;  // when the next copy is due
+  uint64_t wait_ns = 0;           // from the last send by time to the next
+  uint32_t by_time = 0;
+  uint32_t followed = 0;
+  uint32_t refused = 0;  // copies that came back as NOT_LEADER or OVERLOADED
+  size_t last_server = 0;
+
+  uint32_t total() const { return by_time + followed; }
+  // Another copy is under way, or will be.
+  bool hopeful() const { return refused < total() || next_ns != UINT64_MAX; }
+};
+
+class AppHedging {
+ public:
+  AppHedging(size_t servers, const AppHedgingOptions& options) : options_(options), heard_ns_(servers, 0) {}
+
+  // Where a new request goes.
+  size_t First(uint64_t now_ns, Attempts& attempts) const;
+
+  // The copy that is due has its time: where it goes. Only at or after `attempts.next_ns`.
+  size_t Next(Attempts& attempts) const;
+
+  // `from` has said anything at all.
+  void Heard(size_t from, uint64_t now_ns) { heard_ns_[from] = now_ns; }
+
+  // `from` is not the leader and perhaps knows who is: where to send at once, if anywhere.
+  std::optional<size_t> NotLeader(size_t from, std::optional<size_t> hint, Attempts& attempts);
+
+  // `from` has answered. Whoever was taken for the leader and has said nothing since the request left is one no
+  // more.
+  void Answered(size_t from, const Attempts& attempts);
+
+  size_t leader() const { return leader_; }
+
+ private:
+  AppHedgingOptions options_;
+  std::vector<uint64_t> heard_ns_;
+  size_t leader_ = 0;
+};
+
+}  // namespace hedgerow::chaos
+
+#endif  // HEDGEROW_CHAOS_LOAD_APP_HEDGING_H_

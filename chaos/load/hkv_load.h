@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The load of the chaos experiments on our own store: clients that each send a request every millisecond,
+// whatever became of those before (open loop), for as long as they are let. Two ways to send: once to one
+// address, as a client without any knowledge of a cluster does (also behind the proxy); or with hedging in the
+// application (AppHedging). Everything else is the same. One thread, one UDP socket for each client.
+//
+// A client has several sessions: a session's writes may run ahead of its oldest unanswered one by no more than
+// the cluster keeps answers for (1,024), and one lost write must not hold up for 5 s what has nothing to do
+// with it.
+
+#ifndef HEDGEROW_CHAOS_LOAD_HKV_LOAD_H_
+#define HEDGEROW_CHAOS_LOAD_HKV_LOAD_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bench/load/udp_socket.h"
+#include "chaos/load/app_hedging.h"
+#include "chaos/load/history_file.h"
+#include "chaos/load/operation_mix.h"
+#include "chaos/load/report.h"
+#include "cluster/client/request_book.h"
+
+namespace hedgerow::chaos {
+
+struct LoadOptions {
+  // Server i has node id i + 1. With one, and without `application`, nothing is ever sent elsewhere.
+  std::vector<bench::Address> servers;
+  bool application = false;
+  AppHedgingOptions hedging{};
+  MixOptions mix{};
+  uint32_t clients = 2;   // at most 64
+  uint32_t sessions = 8;  // of each client
+  uint64_t interval_ns = 1'000'000;
+  uint64_t timeout_ns = 5'000'000'000;
+  uint64_t run_max_ns = 0;  // sends nothing after that
+};
+
+class HkvLoad {
+ public:
+  static absl::StatusOr<HkvLoad> Make(const LoadOptions& options);
+
+  // Opens the sessions: up to 10 s, again and again. Unavailable: no answer.
+  absl::Status Open();
+
+  // Until `stop` or the end of the run, and then until nothing is outstanding any more.
+  void Run(const std::atomic<bool>& stop);
+
+  const std::vector<Record>& records() const { return records_; }
+  const LoadCounters& counters() const { return counters_; }
+
+ private:
+  struct Client {
+    bench::UdpSocket socket;
+    OperationMix mix;
+    AppHedging hedging;
+    std::vector<client::RequestBook> sessions;
+    std::map<uint64_t, size_t> session_of_id;   // the cluster's id -> place in `sessions`
+    std::vector<std::vector<size_t>> issued{};  // by session and seq - 1: which record
+    uint64_t next_send_ns = 0;
+    size_t next_session = 0;
+  };
+
+  // What the application keeps of a request, to send it again.
+  struct Kept {
+    size_t client;
+    size_t session;
+    wire::HkvRequest request;
+    Attempts attempts;
+    uint64_t deadline_ns;
+  };
+
+  explicit HkvLoad(const LoadOptions& options) : options_(options), receive_batch_() {}
+
+  absl::Status OpenSession(Client& client, client::RequestBook& book, size_t first_server);
+  void SendDue(uint64_t now_ns);
+  void Issue(size_t client, uint64_t intended_ns);
+  void Send(Client& client, size_t server, const std::string& datagram);
+  void SendCopy(Kept& kept, size_t record, size_t server, uint64_t now_ns);
+  void SendCopiesDue(uint64_t now_ns);
+  void GiveUp(uint64_t now_ns);
+  void Receive(size_t client, uint64_t now_ns);
+  void OnDatagram(size_t client, std::span<const uint8_t> bytes, const bench::Address& peer, uint64_t now_ns);
+  void OnAnswer(Client& client, size_t session, size_t server, wire::HkvAnswer answer, uint64_t now_ns);
+  // True: the answer is none yet, another copy may still bring one.
+  bool Follows(size_t record, size_t server, const wire::HkvAnswer& answer, uint64_t now_ns);
+  void End(size_t record, const client::Outcome& outcome);
+  void Forget(size_t record);
+  uint64_t NextDue_ns(bool sending) const;
+
+  LoadOptions options_;
+  std::vector<Client> clients_;
+  std::vector<Record> records_;
+  std::map<size_t, Kept> kept_;                       // by record
+  std::set<std::pair<uint64_t, size_t>> copies_due_;  // (when, record)
+  uint64_t end_ns_ = 0;
+  bench::Batch receive_batch_;
+  LoadCounters counters_;
+};
+
+}  // namespace hedgerow::chaos
+
+#endif  // HEDGEROW_CHAOS_LOAD_HKV_LOAD_H_

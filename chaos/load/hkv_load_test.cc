@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The load against fake servers on the loopback, and its history before the judge. Rates are low and bounds
+// wide: these tests must hold on a busy machine.
+#include "chaos/load/hkv_load.h"
+
+#include <algorithm>
+#include <memory>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "chaos/check/verdict.h"
+#include "chaos/load/final_read.h"
+#include "cluster/client/fake_server.h"
+
+namespace hedgerow::chaos {
+namespace {
+
+using client::FakeServer;
+using client::FakeStore;
+using testing::Each;
+using testing::Field;
+
+constexpr uint64_t kMs = 1'000'000;
+
+uint64_t Count(const std::vector<Record>& records, Ending ending) {
+  return static_cast<uint64_t>(std::count_if(records.begin(), records.end(),
+                                             [&](const Record& record) { return record.ending == ending; }));
+}
+
+class HkvLoadTest : public testing::Test {
+ protected:
+  // A server of the shared store; `weather` as FakeServer's.
+  void AddServer(FakeServer::Weather weather = {}) {
+    auto server = FakeServer::Start(store_, std::move(weather));
+    ASSERT_TRUE(server.ok()) << server.status();
+    addresses_.push_back((*server)->address());
+    options_.servers.push_back(bench::ParseAddress((*server)->address()).value());
+    servers_.push_back(*std::move(server));
+  }
+
+  // 150 operations of two clients.
+  void Run() {
+    options_.interval_ns = 4 * kMs;
+    options_.run_max_ns = 300 * kMs;
+    options_.sessions = 2;
+    auto load = HkvLoad::Make(options_);
+    ASSERT_TRUE(load.ok()) << load.status();
+    ASSERT_TRUE(load->Open().ok());
+    const std::atomic<bool> never = false;
+    load->Run(never);
+    records_ = load->records();
+    counters_ = load->counters();
+    EXPECT_GE(records_.size(), 50u);
+    EXPECT_EQ(Count(records_, Ending::kPending), 0u);
+    EXPECT_EQ(counters_.sent, records_.size());
+  }
+
+  Verdict JudgeIt() {
+    const auto final_reads = ReadFinalState({addresses_.back()}, options_.mix, absl::Seconds(10));
+    EXPECT_TRUE(final_reads.ok()) << final_reads.status();
+    return Judge(records_, *final_reads).value();
+  }
+
+  std::shared_ptr<FakeStore> store_ = std::make_shared<FakeStore>();
+  std::vector<std::unique_ptr<FakeServer>> servers_;
+  std::vector<std::string> addresses_;
+  LoadOptions options_;
+  std::vector<Record> records_;
+  LoadCounters counters_;
+};
+
+TEST_F(HkvLoadTest, EveryOperationIsAnsweredAndTheHistoryHolds) {
+  AddServer();
+  Run();
+  EXPECT_EQ(counters_.ok, records_.size());
+  EXPECT_EQ(counters_.duplicates, 0u);
+  EXPECT_THAT(records_, Each(Field(&Record::attempts, 1u)));
+  const Verdict verdict = JudgeIt();
+  EXPECT_TRUE(verdict.linearizable) << ToJson(verdict);
+  EXPECT_EQ(verdict.answered, records_.size());
+}
+
+TEST_F(HkvLoadTest, WhatIsLostIsGivenUpAndNeverSentAgain) {
+  options_.timeout_ns = 100 * kMs;
+  AddServer([n = 0](const wire::HkvRequest& request) mutable {
+    return FakeServer::Treatment{.lost = request.kind != wire::HkvKind::kOpen && ++n % 5 == 0};
+  });
+  Run();
+  EXPECT_GT(counters_.timed_out, 0u);
+  EXPECT_EQ(counters_.ok + counters_.timed_out, records_.size());
+  EXPECT_EQ(servers_[0]->requests(), records_.size() + 4) << "one for each operation and each session";
+}
+
+TEST_F(HkvLoadTest, DuplicateAnswersAreCounted) {
+  AddServer([](const wire::HkvRequest&) { return FakeServer::Treatment{.answers = 2}; });
+  Run();
+  EXPECT_EQ(counters_.ok, records_.size());
+  EXPECT_EQ(counters_.duplicates, records_.size());
+  EXPECT_EQ(counters_.losers, 0u);
+}
+
+TEST_F(HkvLoadTest, ANackEndsARequestOfAClientThatKnowsOneAddress) {
+  AddServer([](const wire::HkvRequest& request) {
+    FakeServer::Treatment treatment;
+    if (request.kind == wire::HkvKind::kGet) {
+      treatment.instead = wire::HkvAnswer{.kind = request.kind,
+                                          .status = wire::HkvStatus::kNotLeader,
+                                          .hint = 2,
+                                          .client_id = request.client_id,
+                                          .seq = request.seq};
+    }
+    return treatment;
+  });
+  Run();
+  EXPECT_EQ(counters_.errors["not_leader"], Count(records_, Ending::kError));
+  EXPECT_GT(counters_.errors["not_leader"], 0u);
+}
+
+TEST_F(HkvLoadTest, TheApplicationHedgesAndWritesAreDoneOnce) {
+  options_.application = true;
+  options_.hedging.delay_ns = 10 * kMs;
+  // The first server does everything and says nothing but to OPEN; the second knows the answer.
+  AddServer([](const wire::HkvRequest& request) {
+    return FakeServer::Treatment{.answers = request.kind == wire::HkvKind::kOpen ? 1 : 0};
+  });
+  AddServer();
+  Run();
+  EXPECT_EQ(counters_.ok, records_.size());
+  EXPECT_GT(counters_.hedges, 0u);
+  const Verdict verdict = JudgeIt();
+  EXPECT_TRUE(verdict.linearizable) << ToJson(verdict);
+  EXPECT_EQ(verdict.double_applied, 0u);
+  // A silent leader is left after the first hedges, not hedged for ever.
+  EXPECT_LT(counters_.hedges, records_.size() / 2);
+}
+
+TEST_F(HkvLoadTest, TheApplicationFollowsTheLeaderThatIsNamed) {
+  options_.application = true;
+  options_.hedging.delay_ns = 2000 * kMs;
+  AddServer([](const wire::HkvRequest& request) {
+    FakeServer::Treatment treatment;
+    treatment.instead = wire::HkvAnswer{.kind = request.kind,
+                                        .status = wire::HkvStatus::kNotLeader,
+                                        .hint = 2,
+                                        .client_id = request.client_id,
+                                        .seq = request.seq};
+    return treatment;
+  });
+  AddServer();
+  Run();
+  EXPECT_EQ(counters_.ok, records_.size());
+  EXPECT_GT(counters_.followed, 0u);
+  EXPECT_EQ(counters_.hedges, 0u);
+}
+
+TEST_F(HkvLoadTest, ItEndsEarlyWhenTold) {
+  AddServer();
+  options_.run_max_ns = 60'000 * kMs;
+  auto load = HkvLoad::Make(options_);
+  ASSERT_TRUE(load.ok()) << load.status();
+  ASSERT_TRUE(load->Open().ok());
+  std::atomic<bool> stop = false;
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    stop = true;
+  });
+  load->Run(stop);
+  stopper.join();
+  EXPECT_GT(load->records().size(), 0u);
+  EXPECT_EQ(Count(load->records(), Ending::kPending), 0u);
+}
+
+TEST_F(HkvLoadTest, WithoutAServerThereIsNoSession) {
+  options_.servers = {bench::ParseAddress("127.0.0.1:9").value()};
+  options_.clients = 0;
+  EXPECT_FALSE(HkvLoad::Make(options_).ok());
+  options_.clients = 1;
+  options_.servers.push_back(options_.servers[0]);
+  EXPECT_FALSE(HkvLoad::Make(options_).ok()) << "two addresses for a client that knows one";
+}
+
+}  // namespace
+}  // namespace hedgerow::chaos

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hr-kv-chaos: the load of the chaos experiments on our own store. Started by chaos/run.py; writes every
+// operation to
+// --history when it ends (at --seconds, or earlier at SIGTERM) and its counters as JSON to --report.
+// --mode=final reads what the store holds instead. The modes: `noproxy-noretry` and `hedgerow` send once to one
+// address, which is a server's or the proxy's; `noproxy-app` hedges by itself over all --servers.
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "chaos/load/final_read.h"
+#include "chaos/load/hkv_load.h"
+#include "chaos/load/report.h"
+#include "chaos/load/signals.h"
+
+ABSL_FLAG(std::string, mode, "", "hedgerow, noproxy-noretry, noproxy-app, or final");
+ABSL_FLAG(std::vector<std::string>, servers, {},
+          "address:port of each; several only for noproxy-app and final");
+ABSL_FLAG(std::string, history, "", "file for the records");
+ABSL_FLAG(std::string, report, "", "file for the counters");
+ABSL_FLAG(double, seconds, 60, "stop sending after this, if not told earlier");
+ABSL_FLAG(uint32_t, clients, 2, "sockets, each with a request every --interval");
+ABSL_FLAG(uint32_t, sessions, 8, "of each client");
+ABSL_FLAG(absl::Duration, interval, absl::Milliseconds(1), "between two requests of a client");
+ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "when a client gives a request up");
+ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(5), "noproxy-app: from the send to the first copy");
+ABSL_FLAG(uint32_t, attempts, 5,
+          "noproxy-app: sends of a request at most, but for those to a leader that was named");
+ABSL_FLAG(uint64_t, seed, 1, "of the operations");
+
+namespace hedgerow::chaos {
+namespace {
+
+constexpr double kSecondsMax = 3600;
+
+absl::StatusOr<LoadOptions> OptionsFromFlags(const std::string& mode, const MixOptions& mix) {
+  LoadOptions options;
+  for (const std::string& server : absl::GetFlag(FLAGS_servers)) {
+    const absl::StatusOr<bench::Address> address = bench::ParseAddress(server);
+    if (!address.ok()) return address.status();
+    options.servers.push_back(*address);
+  }
+  const double seconds = absl::GetFlag(FLAGS_seconds);
+  if (!(seconds > 0 && seconds <= kSecondsMax)) {
+    return absl::InvalidArgumentError(absl::StrCat("--seconds must be above 0 and at most ", kSecondsMax));
+  }
+  options.application = mode == "noproxy-app";
+  options.hedging.delay_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hedge_delay)));
+  options.hedging.attempts_max = absl::GetFlag(FLAGS_attempts);
+  options.mix = mix;
+  options.clients = absl::GetFlag(FLAGS_clients);
+  options.sessions = absl::GetFlag(FLAGS_sessions);
+  options.interval_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_interval)));
+  options.timeout_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_timeout)));
+  options.run_max_ns = static_cast<uint64_t>(seconds * 1e9);
+  return options;
+}
+
+absl::Status RunLoad(const std::string& mode, const MixOptions& mix) {
+  const absl::StatusOr<LoadOptions> options = OptionsFromFlags(mode, mix);
+  if (!options.ok()) return options.status();
+  absl::StatusOr<HkvLoad> load = HkvLoad::Make(*options);
+  if (!load.ok()) return load.status();
+  StopWhenAsked();
+  if (absl::Status status = load->Open(); !status.ok()) return status;
+  SayReady();
+  load->Run(stop_asked);
+  if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), load->records()); !status.ok())
+    return status;
+  return WriteReport(absl::GetFlag(FLAGS_report), mode, load->counters());
+}
+
+absl::Status RunFromFlags() {
+  const std::string mode = absl::GetFlag(FLAGS_mode);
+  if (absl::GetFlag(FLAGS_history).empty()) return absl::InvalidArgumentError("--history names no file");
+  const MixOptions mix{.seed = absl::GetFlag(FLAGS_seed)};
+  if (mode == "final") {
+    const absl::StatusOr<std::vector<Record>> records =
+        ReadFinalState(absl::GetFlag(FLAGS_servers), mix, absl::Seconds(10));
+    if (!records.ok()) return records.status();
+    return WriteHistory(absl::GetFlag(FLAGS_history), *records);
+  }
+  if (mode != "hedgerow" && mode != "noproxy-noretry" && mode != "noproxy-app") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--mode is hedgerow, noproxy-noretry, noproxy-app or final, not '", mode, "'"));
+  }
+  if (absl::GetFlag(FLAGS_report).empty()) return absl::InvalidArgumentError("--report names no file");
+  return RunLoad(mode, mix);
+}
+
+}  // namespace
+}  // namespace hedgerow::chaos
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("The load of the chaos experiments: open loop, every operation written down.");
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    std::cerr << "hr-kv-chaos: does not know what '" << rest[1] << "' is\n";
+    return 2;
+  }
+  const absl::Status status = hedgerow::chaos::RunFromFlags();
+  if (!status.ok()) std::cerr << "hr-kv-chaos: " << status.message() << "\n";
+  return status.ok() ? 0 : 1;
+}
