@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The steps from a file to a checked configuration; see the header. The table of keys is in config_keys.cc, the
+// rules that span several values are in config_check.cc.
+
+#include "cluster/node/config.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include <sys/stat.h>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/node/config_check.h"
+#include "cluster/node/config_keys.h"
+#include "cluster/node/config_reader.h"
+#include "cluster/node/key_file.h"
+#include "cluster/raft/check.h"
+#include "config/locations.h"
+#include "config/source.h"
+#include "config/tree.h"
+
+namespace hedgerow::node {
+namespace {
+
+using config::Tree;
+
+// Reads the key that `path` names, if it names one.
+void ReadKey(const std::string& path, absl::string_view name, const config::Locations& locations,
+             config::Diagnostics& errors, const std::function<void(const wire::Key&)>& take) {
+  if (path.empty()) return;
+  const absl::StatusOr<wire::Key> key = ReadKeyFile(path);
+  if (key.ok()) {
+    take(*key);
+  } else {
+    errors.Add(locations.Find(name), name,
+               absl::StrCat("the file ", config::Quote(path), " ", key.status().message()));
+  }
+}
+
+NodeConfig Parse(absl::string_view text, config::Locations& locations, config::Diagnostics& errors) {
+  NodeConfig config;
+  if (!config::CheckText(text, errors)) return config;
+  const std::optional<Tree> tree = config::ParseTree(text, errors);
+  if (!tree.has_value()) return config;
+  KeyFiles files;
+  ConfigReader(locations, errors).Map(*tree, "", KeysFor(config, files));
+  ReadKey(files.cluster_key, "cluster_key_file", locations, errors,
+          [&config](const wire::Key& key) { config.cluster_key = key; });
+  ReadKey(files.announce_key, "announce_key_file", locations, errors,
+          [&config](const wire::Key& key) { config.announce_key = key; });
+  CheckNodeConfig(config, locations, errors);
+  CompleteNodeConfig(config, locations);
+  return config;
+}
+
+void ListKeys(const std::vector<ConfigKey>& keys, const std::string& parent, std::vector<NodeConfigKey>& out) {
+  for (const ConfigKey& key : keys) {
+    const std::string path = JoinPath(parent, key.item ? key.name + "[]" : key.name);
+    out.push_back({path, key.expected, key.required});
+    ListKeys(key.item ? key.item(0) : key.block, path, out);
+  }
+}
+
+}  // namespace
+
+absl::string_view Name(Durability durability) { return durability == Durability::kDisk ? "disk" : "memory"; }
+
+const MemberConfig& NodeConfig::own() const {
+  const auto found =
+      std::find_if(members.begin(), members.end(), [this](const MemberConfig& m) { return m.id == self; });
+  HEDGEROW_CHECK(found != members.end());  // CheckNodeConfig refuses such a configuration
+  return *found;
+}
+
+std::vector<raft::NodeId> NodeConfig::voters() const {
+  std::vector<raft::NodeId> ids;
+  for (const MemberConfig& member : members) ids.push_back(member.id);
+  return ids;
+}
+
+NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors) {
+  config::Locations locations;
+  return Parse(text, locations, errors);
+}
+
+NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors) {
+  const std::optional<std::string> text = config::ReadSource(path, errors);
+  if (!text.has_value()) return NodeConfig();
+  config::Locations locations;
+  NodeConfig config = Parse(*text, locations, errors);
+  struct stat info {};
+  for (const char* key : {"cluster_key", "announce_key"}) {
+    if (!locations.Has(key) || stat(path.c_str(), &info) != 0) continue;
+    const std::string why = WhyNotSecret(info.st_mode);
+    if (!why.empty())
+      errors.Add(locations.Find(key), key, absl::StrCat("this file ", why, ", or the key in ", key, "_file"));
+  }
+  return config;
+}
+
+absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path) {
+  config::Diagnostics errors(path);
+  NodeConfig config = LoadNodeConfig(path, errors);
+  if (!errors.empty()) return errors.ToStatus();
+  return config;
+}
+
+std::vector<NodeConfigKey> NodeConfigKeys() {
+  NodeConfig config;
+  KeyFiles files;
+  std::vector<NodeConfigKey> out;
+  ListKeys(KeysFor(config, files), "", out);
+  return out;
+}
+
+}  // namespace hedgerow::node

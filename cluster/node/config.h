@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node's configuration: a YAML file to a checked NodeConfig, every error with its place, all at once. The
+// only way `hedgerow-node` obtains one. docs/cluster.md explains each key to users. Pure but for reading the
+// file and the key files that it names; opens no socket and makes nothing.
+
+#ifndef HEDGEROW_CLUSTER_NODE_CONFIG_H_
+#define HEDGEROW_CLUSTER_NODE_CONFIG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "cluster/node/net_address.h"
+#include "cluster/raft/types.h"
+#include "cluster/wire/key.h"
+#include "config/diagnostics.h"
+
+namespace hedgerow::node {
+
+constexpr size_t kMembersMax = 7;
+// An announcement goes to each of them with every heartbeat round.
+constexpr size_t kProxiesMax = 64;
+
+// What an acknowledgement promises; docs/cluster.md.
+enum class Durability : uint8_t {
+  kDisk,    // synced to the disk of a majority
+  kMemory,  // in the page cache of a majority: outlives the process, not the host
+};
+absl::string_view Name(Durability durability);  // "disk", "memory"
+
+struct MemberConfig {
+  raft::NodeId id{};
+  NetAddress peer{};   // where the other nodes reach it
+  NetAddress serve{};  // where clients reach it, and what announcements say
+};
+
+struct ProxyConfig {
+  std::string name{};
+  NetAddress address{};  // where its announcements are sent
+};
+
+struct NodeConfig {
+  uint64_t cluster_id = 0;  // 1 to 2^63 - 1
+  wire::Key cluster_key{};
+  std::optional<wire::Key> announce_key{};  // there if `proxies` has any
+  raft::NodeId self{};                      // one of `members`
+  Durability durability = Durability::kDisk;
+  std::string data_dir = "/var/lib/hedgerow-node";
+  NetAddress serve{};  // to bind: the own member's, or the unspecified address with its port
+  std::string admin_socket = "/run/hedgerow-node/admin.sock";
+  std::string metrics_listen = "127.0.0.1:9465";  // IPv4 loopback; empty: off
+  std::vector<MemberConfig> members{};            // in the order of their ids
+  std::vector<ProxyConfig> proxies{};
+  uint64_t election_floor_ns = 20'000'000;
+  uint64_t election_cap_ns = 2'000'000'000;
+  uint64_t session_timeout_ns = 3'600'000'000'000;
+  size_t sessions_max = 100'000;
+
+  // The entry of `members` that is this node.
+  const MemberConfig& own() const;
+  std::vector<raft::NodeId> voters() const;
+};
+
+// InvalidArgument with one line for each error, every one starting with FILE, and with LINE:COLUMN where it has
+// one. No error repeats any part of a key.
+absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path);
+
+// The same with the errors as data. The configuration means something only where `errors` stays empty. The
+// first also refuses a file that holds a key and that others may read.
+NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors);
+NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors);
+
+// Every key's path ("members[].peer") with what it takes in words,
+// for the test that keeps docs/cluster.md true.
+struct NodeConfigKey {
+  std::string path;
+  std::string expected;
+  bool required = false;
+};
+std::vector<NodeConfigKey> NodeConfigKeys();
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_CONFIG_H_

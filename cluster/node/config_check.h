@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules that span several values of a node's configuration: who is a member, what must differ, what must
+// agree. Called by config.cc once every value was found sound by itself.
+
+#ifndef HEDGEROW_CLUSTER_NODE_CONFIG_CHECK_H_
+#define HEDGEROW_CLUSTER_NODE_CONFIG_CHECK_H_
+
+#include "cluster/node/config.h"
+#include "config/diagnostics.h"
+#include "config/locations.h"
+
+namespace hedgerow::node {
+
+// Adds an error for each violated rule. Values that were refused are empty or zero here; rules skip those
+// rather than report them twice.
+void CheckNodeConfig(const NodeConfig& config, const config::Locations& locations, config::Diagnostics& errors);
+
+// Fills what defaults to another value, and brings the members into the order of their ids.
+void CompleteNodeConfig(NodeConfig& config, const config::Locations& locations);
+
+bool IsLoopback(const NetAddress& address);
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_CONFIG_CHECK_H_

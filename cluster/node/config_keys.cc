@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The keys, and how each kind of value is read; see the header.
+
+#include "cluster/node/config_keys.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "cluster/node/config_check.h"
+#include "cluster/node/key_file.h"
+#include "config/scalar.h"
+#include "config/tree.h"
+
+namespace hedgerow::node {
+namespace {
+
+using config::Tree;
+
+constexpr bool kRequired = true;
+constexpr bool kOptional = false;
+// A proxy's configuration names it too, as a signed number.
+constexpr uint64_t kClusterIdMax = INT64_MAX;
+constexpr uint64_t kNodeIdMax = UINT32_MAX;  // the wire format has 4 bytes for it
+// sockaddr_un holds 108 bytes with the final zero; the rest is for a temporary name beside it.
+constexpr size_t kSocketPathMax_bytes = 100;
+constexpr char kKeyExpected[] = "32 hexadecimal digits, not all 0, as `openssl rand -hex 16` prints";
+constexpr char kAddressExpected[] = "an address and port, such as 10.0.0.1:4802 or [fd00::1]:4802";
+
+bool AllOf(absl::string_view text, bool (*fits)(unsigned char)) {
+  return std::all_of(text.begin(), text.end(), [&](char c) { return fits(static_cast<unsigned char>(c)); });
+}
+
+ConfigKey Scalar(std::string name, bool required, std::string expected,
+                 std::function<bool(const std::string&)> take) {
+  ConfigKey key{.name = std::move(name), .required = required, .expected = std::move(expected)};
+  key.read = [take = std::move(take)](const Tree& tree) { return take(tree.scalar); };
+  return key;
+}
+
+ConfigKey Whole(std::string name, bool required, uint64_t min, uint64_t max,
+                std::function<void(uint64_t)> take) {
+  ConfigKey key{.name = std::move(name),
+                .required = required,
+                .expected = absl::StrCat("a whole number between ", min, " and ", max)};
+  key.read = [min, max, take = std::move(take)](const Tree& tree) {
+    uint64_t number = 0;
+    // SimpleAtoi alone would take a sign and white space.
+    if (tree.quoted || !AllOf(tree.scalar, absl::ascii_isdigit)) return false;
+    if (!absl::SimpleAtoi(tree.scalar, &number) || number < min || number > max) return false;
+    take(number);
+    return true;
+  };
+  return key;
+}
+
+// Besides the units of config/scalar.h, minutes and hours, which only sessions last.
+std::optional<int64_t> ParseLongDurationNs(absl::string_view text) {
+  constexpr int64_t kMinute_ns = 60'000'000'000;
+  for (const auto& [unit, scale] : {std::pair("min", kMinute_ns), std::pair("h", 60 * kMinute_ns)}) {
+    absl::string_view digits = text;
+    if (!absl::ConsumeSuffix(&digits, unit)) continue;
+    const std::optional<int64_t> count =
+        absl::StartsWith(digits, "-") ? std::nullopt : config::ParseWhole(digits);
+    int64_t ns = 0;
+    if (!count.has_value() || __builtin_mul_overflow(*count, scale, &ns)) return std::nullopt;
+    return ns;
+  }
+  return config::ParseDurationNs(text);
+}
+
+// `range` in words: "1ms and 10s, such as 20ms".
+ConfigKey Duration(std::string name, absl::string_view range, int64_t min_ns, int64_t max_ns, uint64_t& into) {
+  return Scalar(std::move(name), kOptional, absl::StrCat("a duration between ", range),
+                [min_ns, max_ns, &into](const std::string& text) {
+                  const std::optional<int64_t> ns = ParseLongDurationNs(text);
+                  if (!ns.has_value() || *ns < min_ns || *ns > max_ns) return false;
+                  into = static_cast<uint64_t>(*ns);
+                  return true;
+                });
+}
+
+ConfigKey Address(std::string name, bool required, NetAddress& into) {
+  return Scalar(std::move(name), required, kAddressExpected, [&into](const std::string& text) {
+    const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
+    if (!address.ok()) return false;
+    into = *address;
+    return true;
+  });
+}
+
+ConfigKey Path(std::string name, size_t max_bytes, std::string& into) {
+  return Scalar(std::move(name), kOptional, absl::StrCat("an absolute path of at most ", max_bytes, " bytes"),
+                [max_bytes, &into](const std::string& text) {
+                  if (text.size() < 2 || text.size() > max_bytes || text[0] != '/' || text.back() == '/')
+                    return false;
+                  into = text;
+                  return true;
+                });
+}
+
+ConfigKey Secret(std::string name, std::function<void(const wire::Key&)> take) {
+  ConfigKey key =
+      Scalar(std::move(name), kOptional, kKeyExpected, [take = std::move(take)](const std::string& text) {
+        const std::optional<wire::Key> parsed = ParseSecret(text);
+        if (parsed.has_value()) take(*parsed);
+        return parsed.has_value();
+      });
+  key.secret = true;
+  return key;
+}
+
+ConfigKey List(std::string name, bool required, size_t min, size_t max,
+               std::function<std::vector<ConfigKey>(size_t)> item) {
+  ConfigKey key{.name = std::move(name), .required = required};
+  key.items_min = min;
+  key.items_max = max;
+  key.item = std::move(item);
+  return key;
+}
+
+std::vector<ConfigKey> MemberKeys(MemberConfig& member) {
+  return {
+      Whole("id", kRequired, 1, kNodeIdMax, [&member](uint64_t id) { member.id = raft::NodeId(id); }),
+      Address("peer", kRequired, member.peer),
+      Address("serve", kRequired, member.serve),
+  };
+}
+
+bool IsProxyName(absl::string_view text) {
+  return !text.empty() && text.size() <= 31 && text[0] != '-' &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+                  absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-';
+         });
+}
+
+std::vector<ConfigKey> ProxyKeys(ProxyConfig& proxy) {
+  return {
+      Scalar("name", kRequired, "a name of 1 to 31 of the characters a-z, 0-9 and -, not starting with -",
+             [&proxy](const std::string& text) {
+               if (!IsProxyName(text)) return false;
+               proxy.name = text;
+               return true;
+             }),
+      Address("address", kRequired, proxy.address),
+  };
+}
+
+bool TakeDurability(const std::string& text, Durability& into) {
+  for (const Durability mode : {Durability::kDisk, Durability::kMemory}) {
+    if (text != Name(mode)) continue;
+    into = mode;
+    return true;
+  }
+  return false;
+}
+
+// Not IPv6: Debian 12's civetweb 1.15, which serves the metrics, is built without it.
+bool TakeMetricsListen(const std::string& text, std::string& into) {
+  const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
+  if (!text.empty() && (!address.ok() || !address->is_v4() || !IsLoopback(*address))) return false;
+  into = text;
+  return true;
+}
+
+}  // namespace
+
+std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
+  constexpr int64_t kSecond_ns = 1'000'000'000;
+  // The entries' keys point at them.
+  config.members.reserve(kMembersMax);
+  config.proxies.reserve(kProxiesMax);
+  ConfigKey election{.name = "election"};
+  election.block = {
+      Duration("floor", "1ms and 10s, such as 20ms", 1'000'000, 10 * kSecond_ns, config.election_floor_ns),
+      Duration("cap", "10ms and 60s, such as 2s", 10'000'000, 60 * kSecond_ns, config.election_cap_ns),
+  };
+  ConfigKey sessions{.name = "sessions"};
+  sessions.block = {
+      Duration("timeout", "10s and 168h, such as 1h", 10 * kSecond_ns, 168 * 3600 * kSecond_ns,
+               config.session_timeout_ns),
+      Whole("max", kOptional, 1, 1'000'000, [&config](uint64_t max) { config.sessions_max = max; }),
+  };
+  return {
+      Whole("cluster_id", kRequired, 1, kClusterIdMax, [&config](uint64_t id) { config.cluster_id = id; }),
+      Secret("cluster_key", [&config](const wire::Key& key) { config.cluster_key = key; }),
+      Path("cluster_key_file", 4095, files.cluster_key),
+      Secret("announce_key", [&config](const wire::Key& key) { config.announce_key = key; }),
+      Path("announce_key_file", 4095, files.announce_key),
+      Whole("node", kRequired, 1, kNodeIdMax, [&config](uint64_t id) { config.self = raft::NodeId(id); }),
+      Scalar("durability", kOptional, "one of disk, memory",
+             [&config](const std::string& text) { return TakeDurability(text, config.durability); }),
+      Path("data_dir", 4000, config.data_dir),
+      Address("serve", kOptional, config.serve),
+      Path("admin_socket", kSocketPathMax_bytes, config.admin_socket),
+      Scalar("metrics_listen", kOptional,
+             "an IPv4 loopback address and port, such as 127.0.0.1:9465, or \"\" for none",
+             [&config](const std::string& text) { return TakeMetricsListen(text, config.metrics_listen); }),
+      List("members", kRequired, 1, kMembersMax,
+           [&config](size_t) { return MemberKeys(config.members.emplace_back()); }),
+      List("proxies", kOptional, 0, kProxiesMax,
+           [&config](size_t) { return ProxyKeys(config.proxies.emplace_back()); }),
+      std::move(election),
+      std::move(sessions),
+  };
+}
+
+}  // namespace hedgerow::node

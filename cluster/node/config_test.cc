@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a sound configuration becomes, what is filled in, which files are refused for their mode, and that
+// docs/cluster.md explains every key.
+
+#include "cluster/node/config.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+
+namespace hedgerow::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr char kKeyDigits[] = "00112233445566778899aabbccddeeff";
+
+constexpr char kSmallest[] = R"(cluster_id: 7
+cluster_key: 00112233445566778899aabbccddeeff
+node: 1
+members: [{id: 1, peer: "10.0.0.1:4802", serve: "10.0.0.1:4801"}]
+)";
+
+NodeConfig Sound(absl::string_view text) {
+  config::Diagnostics errors("n.yaml");
+  NodeConfig config = ParseNodeConfig(text, errors);
+  EXPECT_THAT(errors.Lines(), IsEmpty());
+  return config;
+}
+
+TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
+  const NodeConfig config = Sound(kSmallest);
+  EXPECT_EQ(config.cluster_id, 7u);
+  EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
+  EXPECT_FALSE(config.announce_key.has_value());
+  EXPECT_EQ(config.self, raft::NodeId(1));
+  EXPECT_EQ(config.durability, Durability::kDisk);
+  EXPECT_EQ(config.data_dir, "/var/lib/hedgerow-node");
+  EXPECT_EQ(config.serve, *NetAddress::Parse("10.0.0.1:4801"));
+  EXPECT_EQ(config.admin_socket, "/run/hedgerow-node/admin.sock");
+  EXPECT_EQ(config.metrics_listen, "127.0.0.1:9465");
+  EXPECT_THAT(config.proxies, IsEmpty());
+  EXPECT_EQ(config.election_floor_ns, 20'000'000u);
+  EXPECT_EQ(config.election_cap_ns, 2'000'000'000u);
+  EXPECT_EQ(config.session_timeout_ns, 3'600'000'000'000u);
+  EXPECT_EQ(config.sessions_max, 100'000u);
+}
+
+TEST(NodeConfig, EveryKeyArrives) {
+  const NodeConfig config = Sound(R"(
+cluster_id: 9223372036854775807
+cluster_key: "00112233445566778899AABBCCDDEEFF"
+announce_key: ffeeddccbbaa99887766554433221100
+node: 4294967295
+durability: memory
+data_dir: /srv/node
+serve: "[::]:4801"
+admin_socket: /run/n/a.sock
+metrics_listen: ""
+members:
+  - {id: 4294967295, peer: "[fd00::3]:4802", serve: "[fd00::3]:4801"}
+  - {id: 2, peer: "[fd00::2]:4802", serve: "[fd00::2]:4801"}
+proxies: [{name: web-1, address: "10.0.0.9:4803"}, {name: "2", address: "[fd00::9]:4803"}]
+election: {floor: 5ms, cap: 0.5s}
+sessions: {timeout: 90min, max: 10}
+)");
+  EXPECT_EQ(config.cluster_id, uint64_t{INT64_MAX});
+  EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
+  ASSERT_TRUE(config.announce_key.has_value());
+  EXPECT_NE(*config.announce_key, config.cluster_key);
+  EXPECT_EQ(config.self, raft::NodeId(4294967295));
+  EXPECT_EQ(config.durability, Durability::kMemory);
+  EXPECT_EQ(config.data_dir, "/srv/node");
+  EXPECT_EQ(config.serve.ToString(), "[::]:4801");
+  EXPECT_EQ(config.admin_socket, "/run/n/a.sock");
+  EXPECT_EQ(config.metrics_listen, "");
+  EXPECT_THAT(config.voters(), ElementsAre(raft::NodeId(2), raft::NodeId(4294967295)));
+  EXPECT_EQ(config.own().peer.ToString(), "[fd00::3]:4802");
+  ASSERT_EQ(config.proxies.size(), 2u);
+  EXPECT_EQ(config.proxies[0].name, "web-1");
+  EXPECT_EQ(config.proxies[1].address.ToString(), "[fd00::9]:4803");
+  EXPECT_EQ(config.election_floor_ns, 5'000'000u);
+  EXPECT_EQ(config.election_cap_ns, 500'000'000u);
+  EXPECT_EQ(config.session_timeout_ns, 5'400'000'000'000u);
+  EXPECT_EQ(config.sessions_max, 10u);
+}
+
+TEST(NodeConfig, ThreeNodesOnOneHostAreSound) {
+  const NodeConfig config = Sound(absl::StrCat("cluster_id: 1\ncluster_key: ", kKeyDigits, R"(
+node: 2
+members:
+  - {id: 1, peer: "127.0.0.1:4811", serve: "127.0.0.1:4801"}
+  - {id: 2, peer: "127.0.0.1:4812", serve: "127.0.0.1:4802"}
+  - {id: 3, peer: "127.0.0.1:4813", serve: "127.0.0.1:4803"}
+)"));
+  EXPECT_EQ(config.serve.port, 4802);
+}
+
+class NodeConfigFileTest : public testing::Test {
+ protected:
+  NodeConfigFileTest() {
+    char pattern[] = "/tmp/hedgerow-node-config-test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+  }
+  ~NodeConfigFileTest() override {
+    for (const char* name : {"/n.yaml", "/key", "/announce"}) unlink((folder_ + name).c_str());
+    EXPECT_EQ(rmdir(folder_.c_str()), 0);
+  }
+  std::string Write(const std::string& name, const std::string& text, mode_t mode) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << text;
+    EXPECT_EQ(chmod(path.c_str(), mode), 0);
+    return path;
+  }
+  std::string WithKeyFiles() {
+    std::string text = kSmallest;
+    text.replace(
+        text.find("cluster_key: "), strlen("cluster_key: ") + strlen(kKeyDigits),
+        absl::StrCat("cluster_key_file: ", folder_, "/key\nannounce_key_file: ", folder_, "/announce"));
+    return text;
+  }
+  std::string folder_;
+};
+
+TEST_F(NodeConfigFileTest, AFileWithAKeyIsForItsOwnerAndGroupOnly) {
+  for (const mode_t mode : {0600, 0640, 0400, 0440}) {
+    EXPECT_TRUE(LoadNodeConfig(Write("n.yaml", kSmallest, mode)).ok()) << mode;
+  }
+  const std::string path = Write("n.yaml", kSmallest, 0644);
+  EXPECT_EQ(
+      LoadNodeConfig(path).status().message(),
+      absl::StrCat(path,
+                   ":2:14: cluster_key: this file can be read by everybody (mode 0644), expected mode 0600 "
+                   "or 0640, or the key in cluster_key_file"));
+  EXPECT_THAT(std::string(LoadNodeConfig(Write("n.yaml", kSmallest, 0660)).status().message()),
+              HasSubstr("can be changed by others than its owner (mode 0660)"));
+}
+
+TEST_F(NodeConfigFileTest, KeysMayStandInFilesOfTheirOwn) {
+  Write("key", absl::StrCat(kKeyDigits, "\n"), 0600);
+  Write("announce", "ffeeddccbbaa99887766554433221100\n", 0640);
+  // The configuration itself holds no secret then.
+  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(Write("n.yaml", WithKeyFiles(), 0644));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->cluster_key, *wire::ParseKey(kKeyDigits));
+  EXPECT_EQ(config->announce_key, *wire::ParseKey("ffeeddccbbaa99887766554433221100"));
+}
+
+TEST_F(NodeConfigFileTest, WhatIsWrongWithAKeyFileIsSaidAtItsKey) {
+  Write("key", absl::StrCat(kKeyDigits, "\n"), 0604);
+  const std::string path = Write("n.yaml", WithKeyFiles(), 0644);
+  EXPECT_EQ(LoadNodeConfig(path).status().message(),
+            absl::StrCat(path, ":2:19: cluster_key_file: the file \"", folder_,
+                         "/key\" can be read by everybody (mode ", "0604), expected mode 0600 or 0640\n", path,
+                         ":3:20: announce_key_file: the file \"", folder_,
+                         "/announce\" cannot be opened: No such file or directory"));
+}
+
+TEST_F(NodeConfigFileTest, AMissingFileSaysSo) {
+  EXPECT_EQ(LoadNodeConfig(folder_ + "/none").status().message(),
+            folder_ + "/none: cannot be opened: No such file or directory");
+}
+
+// The reference table has one row for each key, which starts with the path and says what the key takes.
+TEST(NodeConfigKeys, AreAllDocumented) {
+  std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/cluster.md");
+  ASSERT_TRUE(file.good());
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::vector<std::string> lines = absl::StrSplit(text.str(), '\n');
+  EXPECT_GT(NodeConfigKeys().size(), 20u);
+  for (const NodeConfigKey& key : NodeConfigKeys()) {
+    std::string row;
+    for (const std::string& line : lines) {
+      if (absl::StartsWith(line, absl::StrCat("| `", key.path, "` |"))) row = line;
+    }
+    ASSERT_FALSE(row.empty()) << "docs/cluster.md has no row for " << key.path;
+    EXPECT_EQ(absl::StrContains(row, "| required |"), key.required) << row;
+    // "a whole number between 1 and 7" stands as "1 to 7".
+    const size_t between = key.expected.find("between ");
+    if (between == std::string::npos) continue;
+    const std::string range = absl::StrReplaceAll(
+        key.expected.substr(between + 8, key.expected.find(',') - between - 8), {{" and ", " to "}});
+    EXPECT_TRUE(absl::StrContains(row, range)) << "\"" << range << "\" in " << row;
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::node
