@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line's side of a node's administration socket: one
+// short-lived connection per command. Any thread.
+
+#ifndef HEDGEROW_CLUSTER_NODE_ADMIN_CLIENT_H_
+#define HEDGEROW_CLUSTER_NODE_ADMIN_CLIENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cluster/api/node.pb.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::node {
+
+class AdminClient {
+ public:
+  // Longer than a node's own patience with its loop, so that the node's words arrive.
+  static constexpr absl::Duration kPatience = absl::Seconds(10);
+
+  // Unavailable, saying so in words, when no node answers on the socket; PermissionDenied when this user may
+  // not open it. A call that takes longer than `patience` is DeadlineExceeded.
+  static absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const std::string& socket_path,
+                                                              absl::Duration patience = kPatience);
+  virtual ~AdminClient() = default;
+
+  // Errors are those of NodeControl.
+  virtual absl::StatusOr<v1::NodeStatus> GetStatus() = 0;
+  virtual absl::Status Transfer(raft::NodeId target) = 0;
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_ADMIN_CLIENT_H_

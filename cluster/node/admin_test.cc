@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The administration service end to end in one process: real gRPC over a real unix socket, a fake node.
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/synchronization/notification.h"
+#include "cluster/node/admin_client.h"
+#include "cluster/node/admin_server.h"
+#include "cluster/node/fake_node_control.h"
+
+namespace hedgerow::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class NodeAdminTest : public testing::Test {
+ protected:
+  NodeAdminTest() {
+    char pattern[] = "/tmp/hedgerow-node-admin-test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    socket_ = folder_ + "/run/admin.sock";
+    auto server = AdminServer::Start(socket_, control_, FakeFacts());
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  ~NodeAdminTest() override {
+    server_.reset();
+    rmdir((folder_ + "/run").c_str());
+    EXPECT_EQ(rmdir(folder_.c_str()), 0) << "something was left in " << folder_;
+  }
+  std::unique_ptr<AdminClient> Connect() {
+    auto client = AdminClient::Connect(socket_);
+    EXPECT_TRUE(client.ok()) << client.status();
+    return *std::move(client);
+  }
+
+  FakeNodeControl control_;
+  std::string folder_;
+  std::string socket_;
+  std::unique_ptr<AdminServer> server_;
+};
+
+TEST_F(NodeAdminTest, TheSocketIsForItsOwnerOnly) {
+  struct stat info {};
+  ASSERT_EQ(stat(socket_.c_str(), &info), 0);
+  EXPECT_TRUE(S_ISSOCK(info.st_mode));
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(NodeAdminTest, StatusCrossesTheSocket) {
+  const auto status = Connect()->GetStatus();
+  ASSERT_TRUE(status.ok()) << status.status();
+  EXPECT_EQ(status->pid(), getpid());
+  EXPECT_EQ(status->term(), 4u);
+  EXPECT_EQ(status->peers_size(), 2);
+  EXPECT_EQ(status->counters().at("hkv_requests"), 1234u);
+}
+
+TEST_F(NodeAdminTest, ATransferReachesTheNodeWithItsTarget) {
+  auto client = Connect();
+  EXPECT_TRUE(client->Transfer(raft::NodeId(3)).ok());
+  EXPECT_TRUE(client->Transfer(raft::NodeId()).ok());
+  EXPECT_THAT(control_.targets(), ElementsAre(raft::NodeId(3), raft::NodeId()));
+}
+
+TEST_F(NodeAdminTest, TheNodesErrorsReachTheCaller) {
+  control_.FailTransfers(absl::FailedPreconditionError("node 2 leads; ask it"));
+  const absl::Status transfer = Connect()->Transfer(raft::NodeId());
+  EXPECT_EQ(transfer.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(transfer.message(), "node 2 leads; ask it");
+  control_.Set(absl::DeadlineExceededError("the loop does not answer"));
+  const absl::Status status = Connect()->GetStatus().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(status.message(), "the loop does not answer");
+}
+
+TEST_F(NodeAdminTest, ManyMayAskAtOnce) {
+  std::vector<std::thread> askers;
+  for (int i = 0; i < 16; ++i) {
+    askers.emplace_back([this] {
+      const auto client = AdminClient::Connect(socket_);
+      ASSERT_TRUE(client.ok()) << client.status();
+      for (int j = 0; j < 20; ++j) EXPECT_TRUE((*client)->GetStatus().ok());
+    });
+  }
+  for (std::thread& asker : askers) asker.join();
+}
+
+// Answers when told to.
+class SlowControl final : public NodeControl {
+ public:
+  absl::StatusOr<NodeStatus> Status() override {
+    released.WaitForNotification();
+    return FakeStatus();
+  }
+  absl::Status Transfer(raft::NodeId) override { return absl::OkStatus(); }
+  absl::Notification released;
+};
+
+TEST_F(NodeAdminTest, AClientWaitsNoLongerThanItsPatience) {
+  SlowControl slow;
+  const std::string path = folder_ + "/slow.sock";
+  auto server = AdminServer::Start(path, slow, FakeFacts());
+  ASSERT_TRUE(server.ok()) << server.status();
+  const auto client = AdminClient::Connect(path, absl::Milliseconds(100));
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_EQ((*client)->GetStatus().status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE((*client)->Transfer(raft::NodeId()).ok()) << "one stuck call does not stop others";
+  slow.released.Notify();
+}
+
+TEST_F(NodeAdminTest, ASecondServerOnTheSameSocketIsRefused) {
+  const auto second = AdminServer::Start(socket_, control_, FakeFacts());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_TRUE(Connect()->GetStatus().ok()) << "the first one is unharmed";
+}
+
+TEST_F(NodeAdminTest, ADeadNodesSocketIsReplaced) {
+  const std::string stale = folder_ + "/stale.sock";
+  {
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strncpy(address.sun_path, stale.c_str(), sizeof(address.sun_path) - 1);
+    ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    close(fd);
+  }
+  EXPECT_EQ(AdminClient::Connect(stale).status().code(), absl::StatusCode::kUnavailable);
+  const auto server = AdminServer::Start(stale, control_, FakeFacts());
+  EXPECT_TRUE(server.ok()) << server.status();
+}
+
+TEST_F(NodeAdminTest, AFileIsNeverReplaced) {
+  const std::string file = folder_ + "/precious";
+  std::ofstream(file) << "data";
+  EXPECT_EQ(AdminServer::Start(file, control_, FakeFacts()).status().code(), absl::StatusCode::kAlreadyExists);
+  struct stat info {};
+  EXPECT_EQ(stat(file.c_str(), &info), 0);
+  EXPECT_EQ(info.st_size, 4);
+  unlink(file.c_str());
+}
+
+TEST(NodeAdminClient, NobodyThereIsUnavailable) {
+  const auto client = AdminClient::Connect("/tmp/hedgerow-no-such-node.sock");
+  EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(client.status().message()), HasSubstr("hedgerow-node is not running"));
+}
+
+TEST(NodeAdminClient, APathThatFitsNoSocketIsAnError) {
+  EXPECT_EQ(AdminClient::Connect("/tmp/" + std::string(200, 'x')).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace hedgerow::node

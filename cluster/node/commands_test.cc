@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands as a user runs them: exit codes, where messages go, JSON also on failure.
+
+#include "cluster/node/commands.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cluster/node/admin_server.h"
+#include "cluster/node/fake_node_control.h"
+#include "cluster/wire/announce.h"
+
+namespace hedgerow::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+struct Outcome {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+Outcome Node(const std::vector<std::string>& argv) {
+  std::ostringstream out;
+  std::ostringstream err;
+  const int exit_code = RunCommand(argv, {out, err});
+  return {exit_code, out.str(), err.str()};
+}
+
+constexpr char kSound[] = "/cluster/node/testdata/config/everything.yaml";
+
+class NodeCommandsTest : public testing::Test {
+ protected:
+  NodeCommandsTest() {
+    char pattern[] = "/tmp/hedgerow-node-commands-test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    socket_ = folder_ + "/admin.sock";
+    config_ = folder_ + "/n.yaml";
+    std::ifstream source(std::string(HEDGEROW_SOURCE_DIR) + kSound);
+    std::stringstream text;
+    text << source.rdbuf();
+    WriteConfig(text.str());
+  }
+  ~NodeCommandsTest() override {
+    server_.reset();
+    unlink(config_.c_str());
+    EXPECT_EQ(rmdir(folder_.c_str()), 0) << "something was left in " << folder_;
+  }
+  void WriteConfig(const std::string& text) {
+    std::ofstream(config_) << text;
+    ASSERT_EQ(chmod(config_.c_str(), 0600), 0);
+  }
+  void Serve() {
+    auto server = AdminServer::Start(socket_, control_, FakeFacts());
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  FakeNodeControl control_;
+  std::string folder_;
+  std::string socket_;
+  std::string config_;
+  std::unique_ptr<AdminServer> server_;
+};
+
+TEST_F(NodeCommandsTest, StatusIsTextOrJson) {
+  Serve();
+  const Outcome text = Node({"status", "--socket", socket_});
+  EXPECT_EQ(text.exit_code, kExitOk);
+  EXPECT_THAT(text.out, StartsWith("hedgerow-node "));
+  EXPECT_THAT(text.out, HasSubstr("this node leads"));
+  const Outcome json = Node({"status", "--json", "--socket=" + socket_});
+  EXPECT_EQ(json.exit_code, kExitOk);
+  EXPECT_THAT(json.out, HasSubstr("\"role\": \"leader\""));
+}
+
+TEST_F(NodeCommandsTest, TransferWaitsUntilAnotherLeads) {
+  Serve();
+  const Outcome named = Node({"transfer", "--socket", socket_, "--to", "3"});
+  EXPECT_EQ(named.exit_code, kExitOk) << named.err;
+  EXPECT_EQ(named.out, "node 3 leads in term 5\n");
+  control_.Set(FakeStatus());
+  const Outcome any = Node({"transfer", "--socket", socket_, "--json"});
+  EXPECT_EQ(any.exit_code, kExitOk);
+  EXPECT_EQ(any.out, "{\n  \"from\": 1,\n  \"leader\": 2,\n  \"term\": 5\n}\n");
+  EXPECT_THAT(control_.targets(), ElementsAre(raft::NodeId(3), raft::NodeId()));
+}
+
+TEST_F(NodeCommandsTest, ATransferThatTheNodeRefusesFails) {
+  Serve();
+  control_.FailTransfers(absl::FailedPreconditionError("node 2 leads; ask it"));
+  const Outcome refused = Node({"transfer", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_EQ(refused.err, "node 2 leads; ask it\n");
+}
+
+TEST_F(NodeCommandsTest, ATransferThatNobodyTakesUpFailsAfterAWhile) {
+  Serve();
+  control_.Stay();
+  std::ostringstream out;
+  std::ostringstream err;
+  const absl::StatusOr<Arguments> arguments = ParseArguments({"transfer", "--socket", socket_});
+  EXPECT_EQ(RunTransfer(*arguments, {out, err}, absl::Milliseconds(100)), kExitFailure);
+  EXPECT_THAT(out.str(), IsEmpty());
+  EXPECT_THAT(err.str(), HasSubstr("nobody has taken over from node 1 within 100ms"));
+}
+
+TEST_F(NodeCommandsTest, ANodeThatDoesNotRunIsCode3) {
+  const Outcome text = Node({"status", "--socket", socket_});
+  EXPECT_EQ(text.exit_code, kExitNotRunning);
+  EXPECT_THAT(text.out, IsEmpty());
+  EXPECT_THAT(text.err, HasSubstr("hedgerow-node is not running"));
+  const Outcome json = Node({"status", "--socket", socket_, "--json"});
+  EXPECT_EQ(json.exit_code, kExitNotRunning);
+  EXPECT_THAT(json.out, HasSubstr("\"exit_code\": 3"));
+  EXPECT_THAT(json.err, IsEmpty());
+}
+
+TEST_F(NodeCommandsTest, TheConfigurationNamesTheSocket) {
+  WriteConfig(absl::StrCat(
+      "cluster_id: 7\ncluster_key: 00112233445566778899aabbccddeeff\nnode: 1\nadmin_socket: ", socket_,
+      "\nmembers: [{id: 1, peer: \"10.0.0.1:4802\", serve: \"10.0.0.1:4801\"}]\n"));
+  Serve();
+  EXPECT_EQ(Node({"status", "--config", config_}).exit_code, kExitOk);
+}
+
+TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
+  const Outcome done = Node({"validate", "--config", config_});
+  EXPECT_EQ(done.exit_code, kExitOk) << done.err;
+  EXPECT_EQ(done.out, config_ + ": sound (node 1 of 3, 1 proxy)\n");
+  EXPECT_THAT(Node({"validate", "--json", "--config", config_}).out, HasSubstr("\"ok\": true"));
+}
+
+TEST_F(NodeCommandsTest, ValidateRefusesWithCode2AndThePlace) {
+  WriteConfig("cluster_id: x\nnode: 1\n");
+  const Outcome text = Node({"validate", "--config", config_});
+  EXPECT_EQ(text.exit_code, kExitUsage);
+  EXPECT_THAT(text.err, HasSubstr(config_ + ":1:13: cluster_id: got \"x\""));
+  EXPECT_THAT(text.err, HasSubstr("members: the key is missing"));
+  const Outcome json = Node({"validate", "--json", "--config", config_});
+  EXPECT_EQ(json.exit_code, kExitUsage);
+  EXPECT_THAT(json.out, HasSubstr("\"ok\": false"));
+  EXPECT_THAT(json.out, HasSubstr("\"column\": 13"));
+}
+
+TEST_F(NodeCommandsTest, ProxyKeyPrintsTheDerivedKeyAlone) {
+  const std::string key =
+      wire::FormatKey(wire::DeriveProxyKey(*wire::ParseKey("ffeeddccbbaa99887766554433221100"), "web1"));
+  const Outcome text = Node({"proxy-key", "--config", config_, "web1"});
+  EXPECT_EQ(text.exit_code, kExitOk) << text.err;
+  EXPECT_EQ(text.out, key + "\n");
+  EXPECT_THAT(Node({"proxy-key", "web1", "--config", config_, "--json"}).out,
+              HasSubstr("\"key\": \"" + key + "\""));
+}
+
+TEST_F(NodeCommandsTest, ProxyKeyRefusesANameThatNobodyAnnouncesTo) {
+  const Outcome done = Node({"proxy-key", "--config", config_, "web"});
+  EXPECT_EQ(done.exit_code, kExitFailure);
+  EXPECT_THAT(done.out, IsEmpty());
+  EXPECT_THAT(done.err, HasSubstr("no proxy \"web\""));
+  EXPECT_THAT(done.err, HasSubstr("did you mean \"web1\"? (there are: web1)"));
+}
+
+TEST(NodeCommands, MisuseIsCode2WithAHint) {
+  for (const auto& [argv, hint] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, "which command?"},
+           {{"statsu"}, "did you mean status?"},
+           {{"status", "now"}, "status takes no words"},
+           {{"status", "--to", "1"}, "status takes no --to"},
+           {{"transfer", "3"}, "transfer takes no words; --to names a member"},
+           {{"transfer", "--to", "x"}, "--to: got \"x\", expected the id of a member"},
+           {{"transfer", "--to", "0"}, "--to: got \"0\""},
+           {{"proxy-key"}, "proxy-key wants the name of one proxy"},
+           {{"proxy-key", "web1"}, "--config FILE is missing"},
+           {{"validate"}, "--config FILE is missing"},
+           {{"validate", "--config"}, "--config wants a value"},
+           {{"validate", "--config", "a", "--config", "b"}, "--config is given twice"},
+           {{"--confg", "x"}, "did you mean --config?"},
+           {{"status", "-x"}, "unknown option -x"},
+           {{"run"}, "run wants --config FILE and nothing else"},
+           {{"help", "nothing"}, "no command nothing"},
+       }) {
+    const Outcome done = Node(argv);
+    EXPECT_EQ(done.exit_code, kExitUsage) << hint;
+    EXPECT_THAT(done.out, IsEmpty()) << hint;
+    EXPECT_THAT(done.err, HasSubstr(hint));
+  }
+}
+
+TEST(NodeCommands, HelpListsEveryCommandAndTheDocumentationNamesThem) {
+  const Outcome help = Node({"help"});
+  EXPECT_EQ(help.exit_code, kExitOk);
+  std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/cli.md");
+  std::stringstream docs;
+  docs << file.rdbuf();
+  for (const Command& command : Commands()) {
+    EXPECT_THAT(help.out, HasSubstr("  " + command.name)) << command.name;
+    EXPECT_TRUE(absl::StrContains(docs.str(), "| `hedgerow-node " + command.name)) << command.name;
+    EXPECT_THAT(Node({command.name, "--help"}).out, StartsWith("usage: hedgerow-node " + command.name))
+        << command.name;
+  }
+  EXPECT_EQ(Node({"--help"}).out, help.out);
+}
+
+TEST(NodeCommands, VersionsAgree) {
+  EXPECT_THAT(Node({"version"}).out, StartsWith("hedgerow-node "));
+  EXPECT_EQ(Node({"--version"}).out, Node({"version"}).out);
+  EXPECT_THAT(Node({"version", "--json"}).out, HasSubstr("\"version\""));
+}
+
+}  // namespace
+}  // namespace hedgerow::node

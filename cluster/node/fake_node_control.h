@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node that tests can put into any state: what it says is what they
+// set, and transfers are noted. Thread-safe.
+
+#ifndef HEDGEROW_CLUSTER_NODE_FAKE_NODE_CONTROL_H_
+#define HEDGEROW_CLUSTER_NODE_FAKE_NODE_CONTROL_H_
+
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "cluster/node/status.h"
+#include "cluster/node/status_message.h"
+
+namespace hedgerow::node {
+
+// Node 1 of three, leading since a while; node 3 has never been heard.
+inline NodeStatus FakeStatus() {
+  NodeStatus status;
+  status.node = raft::NodeId(1);
+  status.role = raft::Role::kLeader;
+  status.term = raft::Term(4);
+  status.leader = raft::NodeId(1);
+  status.ready = true;
+  status.commit = raft::LogIndex(1042);
+  status.applied = raft::LogIndex(1042);
+  status.last_index = raft::LogIndex(1043);
+  status.durable_index = raft::LogIndex(1042);
+  status.election_timeout_ns = 20'000'000;
+  status.sessions = 12;
+  status.waiting = 3;
+  status.uptime_ns = 3'720'000'000'000;
+  status.peers.push_back({.id = raft::NodeId(2),
+                          .address = *NetAddress::Parse("10.0.0.2:4802"),
+                          .life = 0x0123456789abcdef,
+                          .heard_ago_ns = 3'100'000,
+                          .round_trip_ns = 210'000,
+                          .match = raft::LogIndex(1040)});
+  status.peers.push_back({.id = raft::NodeId(3), .address = *NetAddress::Parse("10.0.0.3:4802")});
+  status.counters.emplace_back("hkv_requests", 1234);
+  status.counters.emplace_back("peer_dropped", 5, "replayed");
+  status.counters.emplace_back("peer_dropped", 0, "tag");
+  status.counters.emplace_back("peer_sent", 77, "", raft::NodeId(2));
+  status.histograms.push_back(
+      {.name = "storage_sync", .buckets = {{1'000'000, 10}, {2'000'000, 5}}, .above = 1, .sum_ns = 30'000'000});
+  return status;
+}
+
+inline NodeFacts FakeFacts() {
+  return {.cluster_id = 7,
+          .durability = Durability::kDisk,
+          .serve = *NetAddress::Parse("10.0.0.1:4801"),
+          .metrics = "127.0.0.1:9465"};
+}
+
+class FakeNodeControl final : public NodeControl {
+ public:
+  absl::StatusOr<NodeStatus> Status() override {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+  // Hands over at once, unless told to fail or to stay.
+  absl::Status Transfer(raft::NodeId target) override {
+    absl::MutexLock lock(&mutex_);
+    targets_.push_back(target);
+    if (!transfer_.ok() || stays_ || !status_.ok()) return transfer_;
+    status_->leader = target.IsSet() ? target : raft::NodeId(2);
+    status_->role = raft::Role::kFollower;
+    status_->term = status_->term.Next();
+    return transfer_;
+  }
+
+  void Set(absl::StatusOr<NodeStatus> status) {
+    absl::MutexLock lock(&mutex_);
+    status_ = std::move(status);
+  }
+  void FailTransfers(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    transfer_ = std::move(status);
+  }
+  void Stay() {
+    absl::MutexLock lock(&mutex_);
+    stays_ = true;
+  }
+  std::vector<raft::NodeId> targets() const {
+    absl::MutexLock lock(&mutex_);
+    return targets_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::StatusOr<NodeStatus> status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
+  absl::Status transfer_ ABSL_GUARDED_BY(mutex_);
+  bool stays_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<raft::NodeId> targets_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_FAKE_NODE_CONTROL_H_

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node's status as metric families; see metrics.h. A family that exists for some peers or reasons only is
+// absent until there is a sample.
+
+#include "cluster/node/metrics.h"
+
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace hedgerow::node {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+using Families = std::vector<MetricFamily>;
+
+double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+MetricFamily Family(absl::string_view name, absl::string_view help, MetricType type) {
+  MetricFamily family;
+  family.name = absl::StrCat("hedgerow_node_", name);
+  family.help = std::string(help);
+  family.type = type;
+  return family;
+}
+
+void AddGauge(MetricFamily& family, Labels labels, double value) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  metric.gauge.value = value;
+  family.metric.push_back(std::move(metric));
+}
+
+std::string Text(raft::NodeId id) { return absl::StrCat(id.value()); }
+
+void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
+  const auto gauge = [&out](absl::string_view name, absl::string_view help, double value) {
+    MetricFamily family = Family(name, help, MetricType::Gauge);
+    AddGauge(family, {}, value);
+    out.push_back(std::move(family));
+  };
+  const auto index = [](raft::LogIndex i) { return static_cast<double>(i.value()); };
+  MetricFamily role = Family("role", "1 for the role the node is in.", MetricType::Gauge);
+  for (const raft::Role word :
+       {raft::Role::kFollower, raft::Role::kPreCandidate, raft::Role::kCandidate, raft::Role::kLeader}) {
+    AddGauge(role, {{"role", std::string(RoleWord(word))}}, status.role == word ? 1 : 0);
+  }
+  out.push_back(std::move(role));
+  gauge("ready", "1 when a leader is known and what was committed at the start is applied.",
+        status.ready ? 1 : 0);
+  gauge("term", "The node's term.", static_cast<double>(status.term.value()));
+  gauge("leader_id", "The node that leads as this one knows; 0: none.",
+        static_cast<double>(status.leader.value()));
+  gauge("commit_index", "The last log index known to be committed.", index(status.commit));
+  gauge("applied_index", "The last log index that was applied here.", index(status.applied));
+  gauge("last_index", "The last log index here.", index(status.last_index));
+  gauge("durable_index", "The last log index that storage has reported durable here.",
+        index(status.durable_index));
+  gauge("election_timeout_seconds",
+        "Silence of the leader after which an election begins; a wait is up to twice this.",
+        Seconds(status.election_timeout_ns));
+  gauge("sessions", "Open client sessions.", static_cast<double>(status.sessions));
+  gauge("requests_waiting", "Requests that wait for an outcome.", static_cast<double>(status.waiting));
+  gauge("storage_ok", "0 while storage has a problem; `hedgerow-node status` says which.",
+        status.storage.empty() ? 1 : 0);
+  gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
+  MetricFamily info = Family("build_info", "Always 1; the labels say what runs.", MetricType::Gauge);
+  AddGauge(info,
+           {{"cluster", absl::StrCat(facts.cluster_id)},
+            {"durability", std::string(Name(facts.durability))},
+            {"node", Text(status.node)},
+            {"version", std::string(Version())}},
+           1);
+  out.push_back(std::move(info));
+}
+
+void Peers(const NodeStatus& status, Families& out) {
+  MetricFamily known =
+      Family("peer_life_known", "1 when what the peer says can be believed.", MetricType::Gauge);
+  MetricFamily heard =
+      Family("peer_last_heard_seconds",
+             "Since the peer's last believed datagram; absent before the first. Followers have nothing "
+             "to say to each other.",
+             MetricType::Gauge);
+  MetricFamily round_trip =
+      Family("peer_round_trip_seconds", "Smoothed round trip; absent until measured.", MetricType::Gauge);
+  MetricFamily match =
+      Family("peer_match_index", "What the peer's log is known to hold; only while this node leads.",
+             MetricType::Gauge);
+  for (const PeerStatus& peer : status.peers) {
+    const Labels labels = {{"peer", Text(peer.id)}};
+    AddGauge(known, labels, peer.life != 0 ? 1 : 0);
+    if (peer.heard_ago_ns.has_value()) AddGauge(heard, labels, Seconds(*peer.heard_ago_ns));
+    if (peer.round_trip_ns.has_value()) AddGauge(round_trip, labels, Seconds(*peer.round_trip_ns));
+    if (peer.match.has_value()) AddGauge(match, labels, static_cast<double>(peer.match->value()));
+  }
+  for (MetricFamily* family : {&known, &heard, &round_trip, &match}) {
+    if (!family->metric.empty()) out.push_back(std::move(*family));
+  }
+}
+
+void Counters(const NodeStatus& status, Families& out) {
+  std::map<std::string, MetricFamily> families;
+  for (const NodeCounter& counter : status.counters) {
+    const auto [entry, inserted] = families.try_emplace(counter.name);
+    if (inserted) {
+      entry->second = Family(absl::StrCat(counter.name, "_total"),
+                             absl::StrCat("Counter ", counter.name, " of the node."), MetricType::Counter);
+    }
+    ClientMetric metric;
+    if (counter.peer.IsSet()) metric.label.push_back({"peer", Text(counter.peer)});
+    if (!counter.reason.empty()) metric.label.push_back({"reason", counter.reason});
+    metric.counter.value = static_cast<double>(counter.value);
+    entry->second.metric.push_back(std::move(metric));
+  }
+  for (auto& [name, family] : families) out.push_back(std::move(family));
+}
+
+void Histograms(const NodeStatus& status, Families& out) {
+  for (const NodeHistogram& histogram : status.histograms) {
+    MetricFamily family = Family(absl::StrCat(histogram.name, "_seconds"),
+                                 absl::StrCat("How long ", histogram.name, " took."), MetricType::Histogram);
+    ClientMetric metric;
+    uint64_t cumulative = 0;
+    for (const NodeHistogram::Bucket& bucket : histogram.buckets) {
+      cumulative += bucket.count;
+      metric.histogram.bucket.push_back({cumulative, Seconds(bucket.upper_ns)});
+    }
+    cumulative += histogram.above;
+    metric.histogram.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});
+    metric.histogram.sample_count = cumulative;
+    metric.histogram.sample_sum = Seconds(histogram.sum_ns);
+    family.metric.push_back(std::move(metric));
+    out.push_back(std::move(family));
+  }
+}
+
+}  // namespace
+
+std::vector<MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFacts& facts) {
+  Families out;
+  Node(status, facts, out);
+  Peers(status, out);
+  Counters(status, out);
+  Histograms(status, out);
+  return out;
+}
+
+}  // namespace hedgerow::node

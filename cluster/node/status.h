@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a node tells about itself, and what it can be told. The loop fills a NodeStatus; the administration
+// service, the command line and the metrics show it, each in its own form (status_message.h, status_text.h,
+// metrics.h). docs/cluster.md and docs/metrics.md say what the numbers mean to an operator.
+
+#ifndef HEDGEROW_CLUSTER_NODE_STATUS_H_
+#define HEDGEROW_CLUSTER_NODE_STATUS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/node/net_address.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::node {
+
+struct PeerStatus {
+  raft::NodeId id{};
+  NetAddress address{};
+  uint64_t life = 0;                        // 0: not known yet, so nothing it says is believed
+  std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
+  std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
+  std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
+};
+
+// Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
+// one name counts several kinds of a thing, `reason` tells them apart ("peer_dropped", "replayed"), and `peer`
+// does for what is counted by peer. The same (name, reason, peer) twice is a mistake.
+struct NodeCounter {
+  NodeCounter(std::string name, uint64_t value, std::string reason = "", raft::NodeId peer = raft::NodeId())
+      : name(std::move(name)), value(value), reason(std::move(reason)), peer(peer) {}
+
+  std::string name;
+  uint64_t value;
+  std::string reason;
+  raft::NodeId peer;
+};
+
+// How long something took, from the process's start on. Named like a
+// counter, without "_seconds" ("storage_sync").
+struct NodeHistogram {
+  struct Bucket {
+    uint64_t upper_ns = 0;  // its samples are at most this; ascending
+    uint64_t count = 0;     // in this bucket alone
+  };
+  std::string name{};
+  std::vector<Bucket> buckets{};
+  uint64_t above = 0;  // samples beyond the last bucket
+  uint64_t sum_ns = 0;
+};
+
+struct NodeStatus {
+  raft::NodeId node{};
+  raft::Role role = raft::Role::kFollower;
+  raft::Term term{};
+  raft::NodeId leader{};  // not set: nobody is known to lead
+  // A leader is known, and everything is applied that was known to be
+  // committed when the first one was (Readiness).
+  bool ready = false;
+
+  raft::LogIndex commit{};
+  raft::LogIndex applied{};
+  raft::LogIndex last_index{};
+  raft::LogIndex durable_index{};
+  uint64_t election_timeout_ns = 0;
+
+  uint64_t sessions = 0;     // open
+  uint64_t waiting = 0;      // requests that wait for an outcome
+  std::string storage = "";  // a sentence about what is wrong; empty: nothing is
+  uint64_t uptime_ns = 0;
+
+  std::vector<PeerStatus> peers{};  // the other members
+  std::vector<NodeCounter> counters{};
+  std::vector<NodeHistogram> histograms{};
+};
+
+// Implemented by the loop; by a fake in tests. Both functions may be called from any thread but the loop's own,
+// at any time between the start and the end of the administration server and the metrics exporter, which must
+// end first. They return within a few seconds, whatever the loop does.
+class NodeControl {
+ public:
+  virtual ~NodeControl() = default;
+
+  // Of one moment. DeadlineExceeded if the loop does not answer in time.
+  virtual absl::StatusOr<NodeStatus> Status() = 0;
+
+  // Begins to hand leadership to `target`, or to the most advanced member if that is not set; Ok does not mean
+  // that it has come to pass: Status() will tell. FailedPrecondition if this node does not lead,
+  // InvalidArgument if the target is no other member.
+  virtual absl::Status Transfer(raft::NodeId target) = 0;
+};
+
+// Decides NodeStatus::ready. Fed by the loop whenever it looks at its
+// status or more often; one per process life.
+class Readiness {
+ public:
+  bool Observe(raft::NodeId leader, raft::LogIndex commit, raft::LogIndex applied) {
+    if (!leader.IsSet()) return false;
+    // A log that has just been opened knows of no commit (dissertation section 3.8); the leader tells.
+    if (!target_.has_value() && commit > raft::LogIndex()) target_ = commit;
+    return target_.has_value() && applied >= *target_;
+  }
+
+ private:
+  std::optional<raft::LogIndex> target_;
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_STATUS_H_

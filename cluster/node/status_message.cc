@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Status to message; see the header.
+
+#include "cluster/node/status_message.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "config/scalar.h"
+
+#ifndef HEDGEROW_VERSION
+#error "HEDGEROW_VERSION comes from cluster/node/admin.cmake"
+#endif
+
+namespace hedgerow::node {
+namespace {
+
+// A node that starts greets all members at once and again after a
+// lost datagram; later than this something is wrong.
+constexpr uint64_t kGreetingPatience_ns = 5'000'000'000;
+// Silence that an operator may like to know of, however short elections are.
+constexpr uint64_t kSilenceMin_ns = 1'000'000'000;
+
+std::string CounterKey(const NodeCounter& counter) {
+  std::string key = counter.name;
+  if (!counter.reason.empty()) absl::StrAppend(&key, ".", counter.reason);
+  if (counter.peer.IsSet()) absl::StrAppend(&key, "@", counter.peer.value());
+  return key;
+}
+
+std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
+  const std::string name = absl::StrCat("node ", peer.id.value(), " (", peer.address.ToString(), ")");
+  if (!peer.heard_ago_ns.has_value()) {
+    if (status.uptime_ns < kGreetingPatience_ns) return "";
+    return absl::StrCat("nothing that can be believed has come from ", name,
+                        " yet: does it run, and has it the same cluster_id and cluster key?");
+  }
+  // Followers have nothing to say to each other.
+  if (status.role != raft::Role::kLeader) return "";
+  if (*peer.heard_ago_ns <= std::max(kSilenceMin_ns, status.election_timeout_ns)) return "";
+  return absl::StrCat(name, " is silent for ",
+                      config::RoundedDurationNs(static_cast<int64_t>(*peer.heard_ago_ns)));
+}
+
+}  // namespace
+
+NodeFacts FactsOf(const NodeConfig& config) {
+  return {.cluster_id = config.cluster_id,
+          .durability = config.durability,
+          .serve = config.own().serve,
+          .metrics = config.metrics_listen};
+}
+
+absl::string_view RoleWord(raft::Role role) {
+  switch (role) {
+    case raft::Role::kFollower:
+      return "follower";
+    case raft::Role::kPreCandidate:
+      return "pre_candidate";
+    case raft::Role::kCandidate:
+      return "candidate";
+    case raft::Role::kLeader:
+      return "leader";
+  }
+  return "unknown";
+}
+
+absl::string_view Version() { return HEDGEROW_VERSION; }
+
+v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
+  v1::NodeStatus out;
+  out.set_version(std::string(Version()));
+  out.set_cluster_id(absl::StrCat(facts.cluster_id));
+  out.set_node(status.node.value());
+  out.set_role(std::string(RoleWord(status.role)));
+  out.set_ready(status.ready);
+  out.set_term(status.term.value());
+  out.set_leader(status.leader.value());
+  if (!status.storage.empty()) out.add_problems(absl::StrCat("storage: ", status.storage));
+  out.set_commit(status.commit.value());
+  out.set_applied(status.applied.value());
+  out.set_last_index(status.last_index.value());
+  out.set_durable_index(status.durable_index.value());
+  out.set_election_timeout_ns(static_cast<int64_t>(status.election_timeout_ns));
+  out.set_sessions(status.sessions);
+  out.set_waiting(status.waiting);
+  out.set_durability(std::string(Name(facts.durability)));
+  out.set_serve(facts.serve.ToString());
+  out.set_metrics(facts.metrics);
+  out.set_pid(getpid());
+  out.set_uptime_ns(static_cast<int64_t>(status.uptime_ns));
+  for (const PeerStatus& peer : status.peers) {
+    v1::Peer& message = *out.add_peers();
+    message.set_id(peer.id.value());
+    message.set_address(peer.address.ToString());
+    if (peer.life != 0) message.set_life(absl::StrFormat("%016x", peer.life));
+    message.set_heard_ago_ns(peer.heard_ago_ns.has_value() ? static_cast<int64_t>(*peer.heard_ago_ns) : -1);
+    message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
+    message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
+    if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
+  }
+  for (const NodeCounter& counter : status.counters)
+    (*out.mutable_counters())[CounterKey(counter)] = counter.value;
+  return out;
+}
+
+}  // namespace hedgerow::node

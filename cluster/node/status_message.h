@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node's status as the message that crosses the administration socket, with what
+// the loop need not know: how the node is configured, and what is worth an operator's
+// attention. Pure but for the process id. Called by the administration server.
+
+#ifndef HEDGEROW_CLUSTER_NODE_STATUS_MESSAGE_H_
+#define HEDGEROW_CLUSTER_NODE_STATUS_MESSAGE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "cluster/api/node.pb.h"
+#include "cluster/node/config.h"
+#include "cluster/node/status.h"
+
+namespace hedgerow::node {
+
+// What does not change while the process lives.
+struct NodeFacts {
+  uint64_t cluster_id = 0;
+  Durability durability = Durability::kDisk;
+  NetAddress serve{};     // where clients reach it
+  std::string metrics{};  // where the exporter really listens; empty: nowhere
+};
+NodeFacts FactsOf(const NodeConfig& config);
+
+v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts);
+
+// "follower", "pre_candidate", "candidate", "leader".
+absl::string_view RoleWord(raft::Role role);
+
+// The project's version, as the build was told.
+absl::string_view Version();
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_STATUS_MESSAGE_H_

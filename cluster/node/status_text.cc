@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Laying out a node's status; see the header. What is wrong comes first, counters that are zero are left out.
+
+#include "cluster/node/status_text.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "config/scalar.h"
+
+namespace hedgerow::node {
+namespace {
+
+std::string LeaderText(const v1::NodeStatus& status) {
+  if (status.leader() == 0) return "nobody is known to lead";
+  if (status.leader() == status.node()) return "this node leads";
+  return absl::StrCat("node ", status.leader(), " leads");
+}
+
+// The role is told by the leader's line, unless an election is under way.
+std::string RoleText(const v1::NodeStatus& status) {
+  return status.role() == "pre_candidate" ? "candidate (asking whether it may stand)" : status.role();
+}
+
+std::string MatchText(const v1::NodeStatus& status, const v1::Peer& peer) {
+  if (status.role() != "leader") return "-";
+  if (peer.match_index() >= status.last_index()) return absl::StrCat(peer.match_index());
+  return absl::StrCat(peer.match_index(), " (", status.last_index() - peer.match_index(), " behind)");
+}
+
+void Peers(const v1::NodeStatus& status, std::string& out) {
+  if (status.peers().empty()) {
+    absl::StrAppend(&out, "  peers        none: this node is the whole cluster\n");
+    return;
+  }
+  absl::StrAppendFormat(&out, "\n  %-6s %-28s %-16s %-12s %-10s %s\n", "node", "address", "life", "last heard",
+                        "round trip", "log");
+  for (const v1::Peer& peer : status.peers()) {
+    const std::string heard = peer.heard_ago_ns() < 0
+                                  ? "never"
+                                  : absl::StrCat(config::RoundedDurationNs(peer.heard_ago_ns()), " ago");
+    absl::StrAppendFormat(&out, "  %-6d %-28s %-16s %-12s %-10s %s\n", peer.id(), peer.address(),
+                          peer.life().empty() ? "unknown" : peer.life(), heard,
+                          peer.round_trip_ns() < 0 ? "-" : config::RoundedDurationNs(peer.round_trip_ns()),
+                          MatchText(status, peer));
+  }
+}
+
+void Counters(const v1::NodeStatus& status, std::string& out) {
+  const std::map<std::string, uint64_t> sorted(status.counters().begin(), status.counters().end());
+  bool any = false;
+  for (const auto& [name, value] : sorted) {
+    if (value == 0) continue;
+    if (!any) absl::StrAppend(&out, "\n");
+    any = true;
+    absl::StrAppendFormat(&out, "  %-36s %14d\n", name, value);
+  }
+}
+
+}  // namespace
+
+std::string StatusText(const v1::NodeStatus& status) {
+  std::string out =
+      absl::StrCat("hedgerow-node ", status.version(), "  cluster ", status.cluster_id(), "  node ",
+                   status.node(), "  ", RoleText(status), "  ", status.ready() ? "ready" : "NOT READY",
+                   "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
+  for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
+  absl::StrAppend(&out, "  term         ", status.term(), ", ", LeaderText(status), ", election timeout ",
+                  config::RoundedDurationNs(status.election_timeout_ns()), "\n");
+  absl::StrAppend(&out, "  log          last ", status.last_index(), ", durable here ", status.durable_index(),
+                  ", committed ", status.commit(), ", applied ", status.applied(), "\n");
+  absl::StrAppend(&out, "  durability   ", status.durability(), "\n");
+  absl::StrAppend(&out, "  clients      ", status.serve(), ", ", status.sessions(), " sessions, ",
+                  status.waiting(), " requests waiting\n");
+  if (!status.metrics().empty())
+    absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
+  Peers(status, out);
+  Counters(status, out);
+  return out;
+}
+
+}  // namespace hedgerow::node
