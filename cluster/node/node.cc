@@ -282,13 +282,13 @@ std::optional<Result> Node::Ask(std::function<Result()> question) {
 
 absl::StatusOr<NodeStatus> Node::Status() {
   std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
-  if (!status.has_value()) return absl::UnavailableError("the node's loop did not answer within 2 s");
+  if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   return *std::move(status);
 }
 
 absl::Status Node::Transfer(raft::NodeId target) {
   const std::optional<absl::Status> status = Ask<absl::Status>([this, target] { return TransferNow(target); });
-  return status.value_or(absl::UnavailableError("the node's loop did not answer within 2 s"));
+  return status.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
 // Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.
