@@ -7,7 +7,7 @@ Tests, the demo and the benchmarks import `Lab` from here; `./dev lab` reaches t
 
 from deploy.lab.host import CommandFailed, Host
 from deploy.lab.lab import Lab, LabInUse
-from deploy.lab.names import VIP_DNS, VIP_RAW
+from deploy.lab.names import VIP_DNS, VIP_KV, VIP_RAW
 from deploy.lab.uplink import Uplink
 
-__all__ = ["CommandFailed", "Host", "Lab", "LabInUse", "Uplink", "VIP_DNS", "VIP_RAW"]
+__all__ = ["CommandFailed", "Host", "Lab", "LabInUse", "Uplink", "VIP_DNS", "VIP_KV", "VIP_RAW"]

@@ -8,6 +8,7 @@ same code removes what a killed run left.
 
 import contextlib
 import os
+import subprocess
 
 from pyroute2 import IPRoute, NetlinkError
 
@@ -38,6 +39,7 @@ class Lab:
         self.hosts: dict[str, Host] = {}
         self._strict_rp_filter = strict_rp_filter
         self._inner, self._nat = inner, nat
+        self._cut_one_way: set[str] = set()
         self._uplinks = {names.CLIENT: client_uplink}
         self._add(names.CLIENT, names.CLIENT_IPV4, names.CLIENT_IPV6)
         for name in names.REPLICAS[:replicas]:
@@ -123,15 +125,34 @@ class Lab:
 
     # -- links ---------------------------------------------------------------------------------------------
 
-    def cut(self, host: str) -> None:
-        """Silently drops everything on the host's wire: the host keeps its carrier, as behind a dead switch."""
-        with self._switch_netlink() as route:
-            route.link("set", index=route.link_lookup(ifname=host)[0], master=0)
+    def cut(self, host: str, direction: str = "both") -> None:
+        """Silently drops everything on the host's wire, or only what it sends (`out`) or what is sent to it (`in`): the
+        host keeps its carrier, as behind a dead switch."""
+        if direction == "both":
+            with self._switch_netlink() as route:
+                route.link("set", index=route.link_lookup(ifname=host)[0], master=0)
+            return
+        # Seen from the switch, what a host sends comes in by its port.
+        hook = {"out": "ingress", "in": "egress"}[direction]
+        self._switch_nft(f"""table netdev cut_{host} {{
+            chain wire {{ type filter hook {hook} device "{host}" priority 0; policy drop; }}
+        }}""")
+        self._cut_one_way.add(host)
 
     def heal(self, host: str) -> None:
+        """Takes back any cut."""
+        if host in self._cut_one_way:
+            self._switch_nft(f"delete table netdev cut_{host}")
+            self._cut_one_way.discard(host)
         with self._switch_netlink() as route:
             port, bridge = (route.link_lookup(ifname=name)[0] for name in (host, _BRIDGE))
             route.link("set", index=port, master=bridge)
+
+    def _switch_nft(self, rules: str) -> None:
+        with netns.entered(names.netns_name(self.tag, names.SWITCH)):
+            done = subprocess.run(["nft", "-f", "-"], input=rules, text=True, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"nft in the switch: {done.stderr}")
 
     def unplug(self, host: str) -> None:
         """Deletes the host's uplink, as a driver that goes away does."""

@@ -27,6 +27,7 @@ INNER_NET_IPV4, INNER_NET_IPV6 = "10.78.0.0/24", "fd78::/64"
 # Virtual addresses of the services: (IPv4, IPv6).
 VIP_DNS = ("10.99.0.53", "fd99::53")
 VIP_RAW = ("10.99.0.1", "fd99::1")
+VIP_KV = ("10.99.0.48", "fd99::48")
 
 _TAG = re.compile(r"[a-z0-9]{1,12}")
 _HOST = re.compile(r"[a-z0-9]{1,10}")

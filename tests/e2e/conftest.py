@@ -21,6 +21,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT), str(Path(__file__).resolve().parent)]
 
 from deploy.lab import Lab, LabInUse, names  # noqa: E402 (the path comes first)
+from deploy.lab.data_dirs import MODES, DataDirs  # noqa: E402
 from deploy.lab.servers import Server  # noqa: E402
 from harness.product import BIN, Product  # noqa: E402
 from harness.stack import Stack  # noqa: E402
@@ -42,9 +43,11 @@ def pytest_sessionstart(session):
     if os.geteuid() != 0 or not names.RUN_DIR.is_dir():
         return
     for folder in names.RUN_DIR.iterdir():
-        if re.fullmatch(r"e2e\d+|self\d+[123s]", folder.name):
+        if re.fullmatch(r"e2e\d+|self\d+[1234s]", folder.name):
             with contextlib.suppress(LabInUse):
                 Lab.clean(folder.name)
+                for mode in MODES:
+                    DataDirs(folder.name, mode).remove()
                 if (BIN / "hedgerow").exists():
                     subprocess.run([BIN / "hedgerow", "clean", "--instance", folder.name], check=False,
                                    capture_output=True, timeout=30)

@@ -151,6 +151,29 @@ def test_a_cut_wire_is_silent_and_heals_and_an_unplugged_uplink_is_gone_until_pl
         assert ping(lab.client, "fd77::b")
 
 
+def passes(source, destination) -> bool:
+    """One datagram, one way."""
+    with destination.socket() as receiver, source.socket() as sender:
+        receiver.bind((destination.ipv4, 7000))
+        receiver.settimeout(0.3)
+        sender.sendto(b"x", (destination.ipv4, 7000))
+        try:
+            return receiver.recv(16) == b"x"
+        except TimeoutError:
+            return False
+
+
+@pytest.mark.parametrize("direction, out, into", [("both", False, False), ("out", False, True), ("in", True, False)])
+def test_a_wire_can_be_cut_in_one_direction(direction, out, into):
+    with Lab(TLAB) as lab:
+        a, b = lab.replica("a"), lab.replica("b")
+        assert ping(a, b.ipv4)
+        lab.cut("a", direction)
+        assert (passes(a, b), passes(b, a)) == (out, into)
+        lab.heal("a")
+        assert passes(a, b) and passes(b, a)
+
+
 def test_an_uplink_without_checksum_offload_says_so_and_works():
     with Lab(TLAB, client_uplink=Uplink(tx_checksum=False, mtu=1400)) as lab:
         assert lab.client.tx_checksum() is False and lab.replica("a").tx_checksum() is True

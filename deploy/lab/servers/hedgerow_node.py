@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A node of our own store: `hedgerow-node` with a configuration made for it, asked by its own status command."""
+
+import dataclasses
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from deploy.lab.host import Host
+from deploy.lab.servers.load import binary
+from deploy.lab.servers.store_node import NodeState, StoreNode
+
+SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeSettings:
+    """What all nodes of a cluster have in common. The keys are for a lab that lives for minutes."""
+
+    durability: str = "memory"
+    cluster_id: int = 77
+    cluster_key: str = "6865646765726f772d6c61622d6e6f64"
+    announce_key: str = "6865646765726f772d6c61622d707879"
+    proxies: tuple[tuple[str, str], ...] = ()  # name, address without port
+    election: tuple[str, str] | None = None  # floor, cap; None: the node's own defaults
+
+
+class HedgerowNode(StoreNode):
+    name = "hedgerow-node"
+
+    def __init__(self, host: Host, number: int, members: Sequence[Host], data_dir: Path,
+                 settings: NodeSettings = NodeSettings()):
+        super().__init__(host, SERVE_PORT, number, data_dir)
+        self.socket = self.folder / "admin.sock"
+        self.file = self.folder / "node.yaml"
+        self.config = self._config(members, settings)
+
+    def _config(self, members: Sequence[Host], settings: NodeSettings) -> dict:
+        config = {"cluster_id": settings.cluster_id, "cluster_key": settings.cluster_key, "node": self.number,
+                  "durability": settings.durability, "data_dir": str(self.data_dir), "serve": self.endpoint,
+                  "admin_socket": str(self.socket), "metrics_listen": "",
+                  "members": [{"id": number, "peer": f"{member.ipv4}:{PEER_PORT}",
+                               "serve": f"{member.ipv4}:{SERVE_PORT}"}
+                              for number, member in enumerate(members, start=1)]}
+        if settings.proxies:
+            config["announce_key"] = settings.announce_key
+            config["proxies"] = [{"name": name, "address": f"{address}:{ANNOUNCE_PORT}"}
+                                 for name, address in settings.proxies]
+        if settings.election:
+            config["election"] = dict(zip(("floor", "cap"), settings.election, strict=True))
+        return config
+
+    def write_config(self) -> None:
+        self.file.touch(mode=0o600)  # it holds keys, and the node refuses a file that others may read
+        self.file.write_text(yaml.safe_dump(self.config, sort_keys=False), encoding="ascii")
+
+    def command(self) -> list[str]:
+        self.write_config()
+        return [str(binary("hedgerow-node")), "run", "--config", str(self.file)]
+
+    def proxy_key(self, proxy: str) -> str:
+        self.write_config()
+        done = subprocess.run([binary("hedgerow-node"), "proxy-key", "--config", self.file, proxy],
+                              capture_output=True, text=True, check=True, timeout=10)
+        return done.stdout.strip()
+
+    def status(self) -> dict | None:
+        """Of `hedgerow-node status --json`; the socket is a file, so it can be asked from anywhere."""
+        try:
+            done = subprocess.run([binary("hedgerow-node"), "status", "--json", "--socket", self.socket],
+                                  capture_output=True, text=True, check=False, timeout=3)
+        except subprocess.TimeoutExpired:
+            return None
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def state(self) -> NodeState | None:
+        status = self.status() if self.running else None
+        if status is None:
+            return None
+        counters = {name: int(value) for name, value in status.get("counters", {}).items()}
+        return NodeState(leads=status["role"] == "leader", ready=bool(status["ready"]), leader=int(status["leader"]),
+                         term=int(status["term"]), life=int(status["pid"]), counters=counters)

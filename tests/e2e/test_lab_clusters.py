@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replicated stores as lab hosts: ready, killed, stopped, cut off, started again; ours and etcd through one interface."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.client import hkv
+from deploy.lab import Lab
+from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
+from deploy.lab.data_dirs import DataDirs, file_system
+from deploy.lab.servers.hedgerow_node import NodeSettings
+
+TAG = f"self{os.getpid()}4"
+STORES = {"hedgerow": hedgerow_cluster, "etcd": etcd_cluster}
+
+
+def another_leads(cluster: Cluster, former: int, within_s: float = 15.0) -> int:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        leader = cluster.leader()
+        if leader is not None and leader.number != former:
+            return leader.number
+        time.sleep(0.05)
+    raise AssertionError(f"node {former} is not replaced: {cluster.states()}")
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_killed_leader_is_replaced_and_comes_back(store):
+    with Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data, STORES[store](lab, data.path) as cluster:
+        leader = cluster.wait_ready()
+        leader.kill_at_once()
+        assert not leader.running and leader.number not in cluster.states()
+        another_leads(cluster, leader.number)
+        leader.start()
+        assert cluster.wait_ready().running
+        assert len(cluster.states()) == 3
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("fault", ["pause", "both", "out", "in"])
+def test_a_leader_that_is_stopped_or_cut_off_is_replaced_and_follows_afterwards(store, fault):
+    with Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data, STORES[store](lab, data.path) as cluster:
+        leader = cluster.wait_ready()
+        begin, end = _fault(lab, leader, fault)
+        begin()
+        # Of the others: who is cut off, and still taken for the leader by itself, has the lower term.
+        another_leads(cluster, leader.number)
+        end()
+        cluster.wait_ready()
+
+
+def _fault(lab: Lab, node, fault: str) -> tuple[Callable[[], None], Callable[[], None]]:
+    if fault == "pause":
+        return node.stall, node.resume
+    return (lambda: lab.cut(node.host.name, fault)), (lambda: lab.heal(node.host.name))
+
+
+@pytest.mark.parametrize("mode", ["memory", "disk"])
+def test_what_was_written_is_there_after_every_node_was_killed(mode):
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, mode) as data,
+          hedgerow_cluster(lab, data.path, NodeSettings(durability=mode)) as cluster):
+        leader = cluster.wait_ready()
+        with hkv.Client(leader.host.ipv4, leader.port, 5.0, lab.client.socket()) as client:
+            client.open()
+            assert [client.incr(b"n") for _ in range(3)] == [1, 2, 3]
+        for node in cluster.nodes:
+            node.kill_at_once()
+        for node in cluster.nodes:
+            node.start()
+        for node in [cluster.wait_ready(), *cluster.nodes]:
+            with hkv.Client(node.host.ipv4, node.port, 5.0, lab.client.socket()) as client:
+                assert client.get(b"n") == b"3"
+
+
+def test_five_replicas_are_ready_too():
+    with Lab(TAG, replicas=5) as lab, DataDirs(TAG, "memory") as data, hedgerow_cluster(lab, data.path) as cluster:
+        assert cluster.wait_ready().state().leads
+        assert len(cluster.states()) == 5
+
+
+def test_data_directories_are_where_the_mode_says_and_go():
+    with DataDirs(TAG, "memory") as memory, DataDirs(TAG, "disk") as disk:
+        assert file_system(memory.path) == "tmpfs" and file_system(disk.path) != "tmpfs"
+        paths = [memory.path, disk.path]
+        (memory.path / "log").write_text("x", encoding="ascii")
+    assert not any(path.exists() for path in paths)
+
+
+def test_what_a_killed_run_left_goes_with_the_next():
+    left = DataDirs(TAG, "memory")
+    left.__enter__()
+    with DataDirs(TAG, "memory") as data:
+        assert not left.path.exists()
+        assert list(data.parent.glob(f"hedgerow-lab-{TAG}-*")) == [data.path]
+
+
+def test_the_file_system_of_a_path_is_that_of_the_longest_mount():
+    assert file_system(Path("/proc/self")) == "proc"
+    assert file_system(Path("/dev/shm")) == "tmpfs"
