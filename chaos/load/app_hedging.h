@@ -16,10 +16,12 @@
 namespace hedgerow::chaos {
 
 struct AppHedgingOptions {
-  uint64_t delay_ns =
-      5'000'000;              // from the first send to the second; each further wait is twice the one before
+  // From the first send to the second; each further wait is twice the one before.
+  uint64_t delay_ns = 5'000'000;
   uint32_t attempts_max = 5;  // by time; as many as the proxy's cap
   uint32_t follow_max = 3;    // further ones because a server named the leader
+  // When all copies were refused, the next is due after this, again and again until the deadline.
+  uint64_t again_ns = 20'000'000;
 };
 
 // One request's.
@@ -33,8 +35,8 @@ struct Attempts {
   size_t last_server = 0;
 
   uint32_t total() const { return by_time + followed; }
-  // Another copy is under way, or will be.
-  bool hopeful() const { return refused < total() || next_ns != UINT64_MAX; }
+  // No copy is under way that may still be answered, and none is due.
+  bool stranded() const { return refused >= total() && next_ns == UINT64_MAX; }
 };
 
 class AppHedging {
@@ -46,6 +48,9 @@ class AppHedging {
 
   // The copy that is due has its time: where it goes. Only at or after `attempts.next_ns`.
   size_t Next(Attempts& attempts) const;
+
+  // For a stranded request: its next copy is due in a while.
+  void Again(uint64_t now_ns, Attempts& attempts) const { attempts.next_ns = now_ns + options_.again_ns; }
 
   // `from` has said anything at all.
   void Heard(size_t from, uint64_t now_ns) { heard_ns_[from] = now_ns; }

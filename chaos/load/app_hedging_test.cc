@@ -45,16 +45,20 @@ TEST(AppHedging, AServerThatKnowsNoLeaderIsNotAskedFirstAgain) {
   EXPECT_EQ(hedging.leader(), 2u);
 }
 
-TEST(AppHedging, ARequestIsOverOnlyWhenEveryCopyWasRefusedAndNoneIsDue) {
-  AppHedging hedging(3, {.attempts_max = 2});
+TEST(AppHedging, ARequestWhoseCopiesWereAllRefusedIsSentAgainInAWhile) {
+  AppHedging hedging(3, {.attempts_max = 2, .again_ns = 7});
   Attempts attempts;
   hedging.First(1, attempts);
   attempts.refused = 1;
-  EXPECT_TRUE(attempts.hopeful()) << "a copy is due";
-  hedging.Next(attempts);
-  EXPECT_TRUE(attempts.hopeful()) << "it is under way";
+  EXPECT_FALSE(attempts.stranded()) << "a copy is due";
+  EXPECT_EQ(hedging.Next(attempts), 1u);
+  EXPECT_FALSE(attempts.stranded()) << "it is under way";
   attempts.refused = 2;
-  EXPECT_FALSE(attempts.hopeful());
+  EXPECT_TRUE(attempts.stranded());
+  hedging.Again(100, attempts);
+  EXPECT_EQ(attempts.next_ns, 107u);
+  EXPECT_EQ(hedging.Next(attempts), 2u);
+  EXPECT_EQ(attempts.next_ns, UINT64_MAX) << "and not once more, unless it is refused, too";
 }
 
 TEST(AppHedging, ALeaderThatIsSilentSinceTheRequestLeftIsReplaced) {

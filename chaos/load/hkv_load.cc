@@ -125,6 +125,7 @@ absl::Status HkvLoad::OpenSession(Client& client, client::RequestBook& book, siz
   std::string last = "no answer";
   for (size_t turn = first_server; Now_ns() < start_ns + kOpenWithin_ns; ++turn) {
     client.socket.SendOne(AsBytes(draft->datagram), options_.servers[turn % options_.servers.size()]);
+    ++counters_.opens;
     const uint64_t until_ns = Now_ns() + kOpenAgainAfter_ns;
     while (book.session() == 0 && Now_ns() < until_ns) {
       const int fd = client.socket.fd();
@@ -298,7 +299,7 @@ void HkvLoad::OnAnswer(Client& client, size_t session, size_t server, wire::HkvA
     ++(record.attempts > 1 ? counters_.losers : counters_.duplicates);
     return;
   }
-  if (options_.application && Follows(place, server, answer, now_ns)) return;
+  if (options_.application && Refused(place, server, answer, now_ns)) return;
   std::optional<client::Outcome> outcome = client.sessions[session].Answer(std::move(answer), now_ns);
   if (!outcome.has_value()) {
     ++counters_.stray;  // another kind than was asked
@@ -308,21 +309,26 @@ void HkvLoad::OnAnswer(Client& client, size_t session, size_t server, wire::HkvA
   End(place, *outcome);
 }
 
-bool HkvLoad::Follows(size_t place, size_t server, const wire::HkvAnswer& answer, uint64_t now_ns) {
-  const bool overloaded = answer.status == wire::HkvStatus::kOverloaded;
-  if (answer.status != wire::HkvStatus::kNotLeader && !overloaded) return false;
+bool HkvLoad::Refused(size_t place, size_t server, const wire::HkvAnswer& answer, uint64_t now_ns) {
+  const bool not_leader = answer.status == wire::HkvStatus::kNotLeader;
+  if (!not_leader && answer.status != wire::HkvStatus::kOverloaded) return false;
   Kept& kept = kept_.at(place);
+  AppHedging& hedging = clients_[kept.client].hedging;
   ++kept.attempts.refused;
-  // "Nothing was done by this copy": another one may fare better.
-  if (overloaded) return kept.attempts.hopeful();
-  std::optional<size_t> hint;
-  if (answer.hint > 0) hint = answer.hint - 1;
-  const std::optional<size_t> next = clients_[kept.client].hedging.NotLeader(server, hint, kept.attempts);
-  if (next.has_value()) {
-    ++counters_.followed;
-    SendCopy(kept, place, *next, now_ns);
+  if (not_leader) {
+    std::optional<size_t> hint;
+    if (answer.hint > 0) hint = answer.hint - 1;
+    const std::optional<size_t> next = hedging.NotLeader(server, hint, kept.attempts);
+    if (next.has_value()) {
+      ++counters_.followed;
+      SendCopy(kept, place, *next, now_ns);
+    }
   }
-  return kept.attempts.hopeful();
+  if (kept.attempts.stranded()) {
+    hedging.Again(now_ns, kept.attempts);
+    copies_due_.emplace(kept.attempts.next_ns, place);
+  }
+  return true;
 }
 
 void HkvLoad::End(size_t place, const client::Outcome& outcome) {

@@ -90,8 +90,8 @@ class HkvLoad {
   void Receive(size_t client, uint64_t now_ns);
   void OnDatagram(size_t client, std::span<const uint8_t> bytes, const bench::Address& peer, uint64_t now_ns);
   void OnAnswer(Client& client, size_t session, size_t server, wire::HkvAnswer answer, uint64_t now_ns);
-  // True: the answer is none yet, another copy may still bring one.
-  bool Follows(size_t record, size_t server, const wire::HkvAnswer& answer, uint64_t now_ns);
+  // An answer that is none, while another copy may bring one: what the application does about it.
+  bool Refused(size_t record, size_t server, const wire::HkvAnswer& answer, uint64_t now_ns);
   void End(size_t record, const client::Outcome& outcome);
   void Forget(size_t record);
   uint64_t NextDue_ns(bool sending) const;

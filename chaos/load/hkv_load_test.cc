@@ -5,6 +5,7 @@
 #include "chaos/load/hkv_load.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <thread>
 
@@ -154,6 +155,30 @@ TEST_F(HkvLoadTest, TheApplicationFollowsTheLeaderThatIsNamed) {
   EXPECT_EQ(counters_.ok, records_.size());
   EXPECT_GT(counters_.followed, 0u);
   EXPECT_EQ(counters_.hedges, 0u);
+}
+
+TEST_F(HkvLoadTest, TheApplicationAsksAgainUntilItsDeadlineWhenAllRefuse) {
+  options_.application = true;
+  options_.hedging = {.delay_ns = 5 * kMs, .attempts_max = 2, .again_ns = 5 * kMs};
+  const auto refusal = [](const wire::HkvRequest& request) {
+    return wire::HkvAnswer{.kind = request.kind,
+                           .status = wire::HkvStatus::kNotLeader,
+                           .client_id = request.client_id,
+                           .seq = request.seq};
+  };
+  // Each request is refused six times.
+  AddServer([&, n = std::map<uint64_t, int>()](const wire::HkvRequest& request) mutable {
+    FakeServer::Treatment treatment;
+    if (request.kind != wire::HkvKind::kOpen && ++n[request.client_id << 32 | request.seq] <= 6) {
+      treatment.instead = refusal(request);
+    }
+    return treatment;
+  });
+  Run();
+  EXPECT_EQ(counters_.ok, records_.size());
+  const auto willing = FakeServer::Start(store_).value();
+  addresses_ = {willing->address()};
+  EXPECT_TRUE(JudgeIt().linearizable);
 }
 
 TEST_F(HkvLoadTest, ItEndsEarlyWhenTold) {

@@ -14,7 +14,8 @@
 namespace hedgerow::chaos {
 
 struct LoadCounters {
-  uint64_t sent = 0;  // operations
+  uint64_t opens = 0;  // datagrams that opened sessions, before the first operation
+  uint64_t sent = 0;   // operations
   uint64_t ok = 0;
   uint64_t timed_out = 0;
   std::map<std::string, uint64_t> errors{};  // by what the answer said
