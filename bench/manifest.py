@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -31,8 +32,8 @@ def config_hash(config: dict) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def manifest(configs: dict[str, dict], **settings) -> dict:
-    """`configs` maps config_hash to the configuration itself."""
+def manifest(configs: dict[str, dict], programs: Sequence[str] = ("hr-load",), **settings) -> dict:
+    """`configs` maps config_hash to the configuration itself; `programs` are those of ours that were measured."""
     return {
         "kernel": platform.release(),
         "kernel_version": platform.version(),
@@ -42,7 +43,7 @@ def manifest(configs: dict[str, dict], **settings) -> dict:
         "clocksource": _first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         **commit(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "binaries": {name: _sha256(binary(name)) for name in ("hr-load",)},
+        "binaries": {name: _sha256(binary(name)) for name in programs},
         "configs": configs,
         **settings,
     }

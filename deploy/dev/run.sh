@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# `./dev demo`, `./dev bench NAME`, `./dev lab`, `./dev vm` and `./dev sim`: make the machine ready, then hand over to the Python
+# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev lab`, `./dev vm` and `./dev sim`: make the machine ready, then hand over to the Python
 # program that does the work, which talks to the terminal by itself.
 
 # ready_to_run WHAT: packages, a kernel that can do it, and the release build.
@@ -52,6 +52,16 @@ cmd_bench() {
 bench_names() {
   grep -lE '^NAME\b.*=' bench/*.py 2>/dev/null | sed 's|bench/||; s|\.py$||; s|_|-|g' |
     grep -vxE 'demo|--main--' | paste -sd ' ' | grep . || echo "none yet"
+}
+
+cmd_chaos() {
+  local names
+  names=$(cd chaos/scenarios && printf '%s ' *.toml | sed 's/\.toml//g')
+  if [ $# -eq 0 ] || [[ " $names" != *" $1 "* ]]; then
+    die "usage: ./dev chaos NAME [--kills N] [--mode memory|disk] [--replicas 3|5|7] [--systems A,B]; names: $names"
+  fi
+  ready_to_run chaos
+  "$PYTHON" -m chaos.run "$@"
 }
 
 cmd_lab() {

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One block of an experiment: a fresh store, its load, a number of faults one after the other, the final read, the
+verdict. Called by run.py for each system in turn. Everything in it is bounded.
+"""
+
+import contextlib
+import dataclasses
+import json
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bench.manifest import binary
+from chaos import unavailable
+from chaos.faults import Fault
+from chaos.scenario import Scenario
+from chaos.systems import CLIENT_TIMEOUT_S, Settings, running
+from deploy.lab import CommandFailed, Lab
+from deploy.lab.cluster import READY_WITHIN_S, Cluster
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.servers.store_node import NodeState
+
+_WARM_UP_S = 1.0
+_AFTER_ASKING_S = 0.1
+_CHECK_WITHIN_S = 120.0
+
+
+@dataclasses.dataclass
+class Block:
+    events: list[dict]
+    costs: list[unavailable.Cost]
+    report: dict  # the load's counters
+    verdict: dict
+    copies_arrived: int | None  # requests that reached nodes beyond one for each operation
+    proxy: dict | None  # status of the proxy
+    config: dict
+    argv: list[str]
+
+
+class Arrivals:
+    """How many requests reached the nodes, whose counters die with them: read before each fault, summed over lives. What
+    a node received between the last reading and its death is not counted."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], int] = {}  # by node and life
+
+    def observe(self, states: Mapping[int, NodeState]) -> None:
+        for number, state in states.items():
+            if "hkv_requests" in state.counters:
+                self._seen[number, state.life] = state.counters["hkv_requests"]
+
+    def total(self) -> int | None:
+        """None: such nodes do not count."""
+        return sum(self._seen.values()) if self._seen else None
+
+
+def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, events: int, seed: int,
+              history: Path) -> Block:
+    """`history` is written: every operation of the block."""
+    with contextlib.ExitStack() as stack:
+        data = stack.enter_context(DataDirs(lab.tag, settings.mode))
+        up = stack.enter_context(running(system, lab, data.path, settings))
+        folder = lab.client.scratch("load")
+        report_file, final = folder / "report.json", folder / "final.csv"
+        argv = [*up.load, f"--seed={seed}", f"--seconds={_bound_s(scenario, events):g}", f"--history={history}",
+                f"--report={report_file}"]
+        arrivals = Arrivals()
+        with _load(lab, argv, folder / "load.log") as load:
+            time.sleep(_WARM_UP_S)
+            happened = _faults(lab, up.cluster, scenario, events, random.Random(seed), arrivals, load)
+        arrivals.observe(up.cluster.states())
+        proxy = up.proxy.status_at_rest() if up.proxy else None
+        lab.client.run([*up.final, f"--history={final}"], timeout=60)
+        report = json.loads(report_file.read_text(encoding="ascii"))
+        costs = unavailable.costs(unavailable.read_history(history),
+                                  [unavailable.Event(event["begin_ns"], event["end_ns"]) for event in happened],
+                                  int(CLIENT_TIMEOUT_S * 1e9))
+        arrived = arrivals.total()
+        copies = None if arrived is None else max(0, arrived - report["opens"] - report["sent"])
+        return Block(happened, costs, report, judge(history, final), copies, proxy, up.config, argv)
+
+
+def _bound_s(scenario: Scenario, events: int) -> float:
+    """No load outlives what its faults can take at most."""
+    return 10 + events * (scenario.lasts_s + scenario.pause_s[1] + READY_WITHIN_S)
+
+
+@contextlib.contextmanager
+def _load(lab: Lab, argv: list[str], log: Path) -> Iterator[subprocess.Popen]:
+    """Sending inside the block; at its end it is asked to stop, waits for what is outstanding, and has written."""
+    with open(log, "wb") as errors:
+        child = lab.client.popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True)
+    try:
+        # Bounded by the program: it ends, and with it its output, when it gets no session within 10 s.
+        if child.stdout.readline().strip() != "ready":
+            raise CommandFailed(f"{' '.join(argv)} did not begin:\n{log.read_text(errors='replace')}")
+        yield child
+        child.send_signal(signal.SIGTERM)
+        if child.wait(CLIENT_TIMEOUT_S + 30) != 0:
+            raise CommandFailed(f"{' '.join(argv)}: exit {child.returncode}\n{log.read_text(errors='replace')}")
+    finally:
+        lab.client.stop(child, signal.SIGKILL)
+        child.stdout.close()
+
+
+def _faults(lab: Lab, cluster: Cluster, scenario: Scenario, count: int, rng: random.Random, arrivals: Arrivals,
+            load: subprocess.Popen) -> list[dict]:
+    happened = []
+    for number in range(1, count + 1):
+        cluster.wait_ready()
+        time.sleep(rng.uniform(*scenario.pause_s))
+        states = cluster.states()
+        arrivals.observe(states)
+        leader = cluster.leader(states) or cluster.wait_ready()
+        time.sleep(_AFTER_ASKING_S)
+        fault = Fault(lab, scenario, leader)
+        try:
+            begin_ns = fault.begin()
+            time.sleep(scenario.lasts_s)
+        finally:
+            end_ns = fault.end()
+        happened.append({"number": number, "node": leader.number, "begin_ns": begin_ns, "end_ns": end_ns})
+        if load.poll() is not None:
+            raise CommandFailed(f"the load ended with {load.returncode} during event {number}")
+        # Asking how the nodes are costs processor time, which nobody may have to share with what is measured.
+        time.sleep(unavailable.AFTER_NS / 1e9)
+    cluster.wait_ready()
+    return happened
+
+
+def judge(history: Path, final: Path) -> dict:
+    done = subprocess.run([binary("hr-kv-check"), history, final], capture_output=True, text=True, check=False,
+                          timeout=_CHECK_WITHIN_S)
+    if done.returncode not in (0, 1):
+        raise CommandFailed(f"hr-kv-check {history} {final}: {done.stderr}")
+    return json.loads(done.stdout)

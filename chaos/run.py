@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What clients see when a leader dies: our store behind the proxy and without it, and etcd, under the same load and the
+same faults, in turns. Run by `./dev chaos NAME`; writes results/chaos-NAME/ and exits 1 when something it must show is
+missed. README.md says what the figures mean.
+"""
+
+import argparse
+import dataclasses
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import cpu_time, experiment
+from bench.manifest import config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most
+from bench.stopping import run
+from chaos import scenario as scenarios
+from chaos.block import Block, run_block
+from chaos.scenario import Scenario
+from chaos.systems import SYSTEMS, Settings, is_etcd
+from chaos.unavailable import percentile
+from deploy.lab import Lab, LabInUse
+
+TAG = "chaos"
+EVENTS_OF_A_BLOCK = 10
+MODES, REPLICAS = ("memory", "disk"), (3, 5, 7)
+_PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", "hr-kv-check")
+
+
+@dataclasses.dataclass
+class Cell:
+    """What has been measured of one system in one mode so far."""
+
+    system: str
+    settings: Settings
+    blocks: list[Block] = dataclasses.field(default_factory=list)
+
+    def row(self, scenario: Scenario) -> dict:
+        blocks = self.blocks
+        costs = [cost for block in blocks for cost in block.costs]
+        waits, outages = [cost.unavailable_ms for cost in costs], [cost.outage_ms for cost in costs]
+        copies = [block.copies_arrived for block in blocks]
+        return {"system": self.system, "mode": self.settings.mode, "scenario": scenario.name, "events": len(costs),
+                "client_errors": sum(errors_of(block.report) for block in blocks),
+                **_percentiles("unavailable", waits), **_percentiles("outage", outages),
+                "duplicates_arrived": None if None in copies else sum(copies),
+                "acked_lost": sum(block.verdict["acked_lost"] for block in blocks),
+                "double_applied": sum(block.verdict["double_applied"] for block in blocks),
+                "linearizable": all(block.verdict["linearizable"] for block in blocks),
+                "replicas": self.settings.replicas, "operations": sum(block.report["sent"] for block in blocks),
+                "duplicate_answers": sum(block.report["duplicates"] for block in blocks),
+                "hedge_delay": None if is_etcd(self.system) else self.settings.hedge_delay,
+                "config_hash": config_hash(blocks[0].config)}
+
+
+def _percentiles(name: str, values: list[float]) -> dict:
+    return {f"{name}_p50_ms": percentile(values, 0.5), f"{name}_p99_ms": percentile(values, 0.99),
+            f"{name}_max_ms": max(values)}
+
+
+def errors_of(report: dict) -> int:
+    """Operations that the client was not answered as it asked, and those that its kernel did not take."""
+    return report["timed_out"] + sum(report["errors"].values()) + report["send_failed"]
+
+
+def must_show(rows: list[dict], kills: int, hedge_delay: str) -> list[Check]:
+    checks = []
+    for row in rows:
+        if row["system"] != "hedgerow":
+            continue
+        others = {other["system"]: other for other in rows if other["mode"] == row["mode"]}
+        mode = row["mode"]
+        checks += [at_least(f"{mode}: events", row["events"], kills),
+                   at_most(f"{mode}: client errors", row["client_errors"], 0),
+                   at_most(f"{mode}: acknowledged writes lost", row["acked_lost"], 0),
+                   at_most(f"{mode}: increments applied twice", row["double_applied"], 0),
+                   at_least(f"{mode}: linearizable", int(row["linearizable"]), 1),
+                   at_most(f"{mode}: answers that came twice", row["duplicate_answers"], 0),
+                   at_most(f"{mode}: unavailable p50", row["unavailable_p50_ms"], 60, "ms")]
+        if "etcd-default" in others:
+            # The kinder of its two figures: a write that etcd lost with its leader has waited its whole time-out.
+            etcd = min(others["etcd-default"][f"{name}_p50_ms"] for name in ("unavailable", "outage"))
+            checks.append(at_most(f"{mode}: unavailable p50, a tenth of etcd-default's (its kinder figure)",
+                                  row["unavailable_p50_ms"], etcd / 10, "ms"))
+        if "noproxy-app" in others:
+            checks.append(at_most(f"{mode}: unavailable p50, no worse than the application's (5 % for noise)",
+                                  row["unavailable_p50_ms"], 1.05 * others["noproxy-app"]["unavailable_p50_ms"], "ms"))
+        if hedge_delay == "0.5ms":
+            checks.append(at_least(f"{mode}: duplicates arrived per 100 events",
+                                   100 * (row["duplicates_arrived"] or 0) / row["events"], 10_000))
+    return checks
+
+
+def measure(arguments: argparse.Namespace, scenario: Scenario, results: Results) -> list[Cell]:
+    cells = [Cell(system, Settings(mode, arguments.replicas, arguments.hedge_delay))
+             for mode in arguments.mode for system in arguments.systems]
+    sizes = block_sizes(arguments.kills)
+    done, total, started = 0, len(sizes) * len(cells), time.monotonic()
+    with Lab(TAG, replicas=arguments.replicas) as lab:
+        for number, events in enumerate(sizes, start=1):
+            shift = number % len(cells)
+            for cell in cells[shift:] + cells[:shift]:
+                cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+                block = one_block(lab, cell, scenario, events, arguments.seed + number, number, results)
+                cell.blocks.append(block)
+                done += 1
+                left_s = (time.monotonic() - started) / done * (total - done)
+                print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(cell, block)}", flush=True)
+    return cells
+
+
+def block_sizes(events: int) -> list[int]:
+    full, rest = divmod(events, EVENTS_OF_A_BLOCK)
+    return [EVENTS_OF_A_BLOCK] * full + ([rest] if rest else [])
+
+
+def one_block(lab: Lab, cell: Cell, scenario: Scenario, events: int, seed: int, number: int,
+              results: Results) -> Block:
+    name = f"{cell.settings.mode}-{cell.system}-{number:02d}"
+    with tempfile.TemporaryDirectory(prefix="hedgerow-chaos-") as folder:
+        history = Path(folder, "history.csv")
+        block = run_block(lab, cell.system, scenario, cell.settings, events=events, seed=seed, history=history)
+        with open(history, "rb") as plain, gzip.open(results.raw / f"{name}.csv.gz", "wb", compresslevel=1) as packed:
+            shutil.copyfileobj(plain, packed)
+    results.write_raw(name, {"system": cell.system, "mode": cell.settings.mode, "round": number, "seed": seed,
+                             **dataclasses.asdict(block), "config_hash": config_hash(block.config)})
+    return block
+
+
+def _line(cell: Cell, block: Block) -> str:
+    waits = [cost.unavailable_ms for cost in block.costs]
+    outages = [cost.outage_ms for cost in block.costs]
+    verdict = block.verdict
+    sound = verdict["linearizable"] and not verdict["acked_lost"] and not verdict["double_applied"]
+    return (f"{cell.settings.mode:6} {cell.system:15} unavailable p50 {percentile(waits, 0.5):7.1f} max "
+            f"{max(waits):7.1f} ms, outage p50 {percentile(outages, 0.5):7.1f} ms, errors "
+            f"{errors_of(block.report):5}, copies {block.copies_arrived if block.copies_arrived is not None else '-'}, "
+            f"{'sound' if sound else 'UNSOUND: ' + '; '.join(verdict['violations'])}")
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
+    parser.add_argument("scenario", choices=scenarios.names())
+    parser.add_argument("--kills", "--events", type=int, default=100, metavar="N", help="faults of each system")
+    parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
+    parser.add_argument("--replicas", type=int, choices=REPLICAS, default=3)
+    parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--hedge-delay", default="5ms", help="of the proxy and of the application alike")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quiet-wait", type=float, default=30.0,
+                        help="seconds to wait at most for an idle machine before each block")
+    parser.add_argument("--as", dest="name", help="write results/chaos-AS instead of results/chaos-SCENARIO")
+    arguments = parser.parse_args(argv)
+    if not 1 <= arguments.kills <= 1000:
+        parser.error("--kills must be 1 to 1000")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    scenario = scenarios.load(arguments.scenario)
+    print(f"{scenario.name}: {scenario.what}\n", flush=True)
+    results = Results(f"chaos-{arguments.name or scenario.name}")
+    try:
+        cells = measure(arguments, scenario, results)
+    except LabInUse:
+        print("chaos: another run is under way", file=sys.stderr)
+        return 1
+    rows = [cell.row(scenario) for cell in cells]
+    configs = {row["config_hash"]: cell.blocks[0].config for row, cell in zip(rows, cells, strict=True)}
+    return experiment.conclude(
+        results, manifest(configs, _PROGRAMS, events=arguments.kills, seed=arguments.seed, etcd=_etcd_version(),
+                          scenario=dataclasses.asdict(scenario), load_average=os.getloadavg()),
+        rows, must_show(rows, arguments.kills, arguments.hedge_delay),
+        {"mode": "mode", "system": "system", "events": "events", "client_errors": "errors",
+         "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms",
+         "outage_p50_ms": "outage p50", "duplicates_arrived": "copies", "acked_lost": "lost",
+         "double_applied": "twice", "linearizable": "linearizable"}, "chaos")
+
+
+def _etcd_version() -> str:
+    done = subprocess.run(["/usr/bin/etcd", "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "none"
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The systems under test: which store runs, what stands in front of it, and how its load is started. They differ here
+and nowhere else.
+
+| system | store | client |
+|---|---|---|
+| `hedgerow` | ours | one socket, one address (the proxy's), no retry |
+| `noproxy-noretry` | ours | the same, the address of one node |
+| `noproxy-app` | ours | hedges by itself: all addresses, deadline, leader cache |
+| `etcd-default`, `etcd-tuned` | etcd, its default timing or 10/100 ms | all addresses, as etcd's own client |
+"""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import product
+from bench.manifest import binary
+from deploy.lab import VIP_KV, Lab
+from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
+from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT, NodeSettings
+
+SYSTEMS = ("hedgerow", "noproxy-noretry", "noproxy-app", "etcd-default", "etcd-tuned")
+CLIENT_TIMEOUT_S = 5.0
+INSTANCE = "chaos"
+_PROXY_NAME = "lab"
+_ETCD_TIMING_MS = {"etcd-default": None, "etcd-tuned": (10, 100)}
+_ANNOUNCED_WITHIN_S = 5.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    mode: str = "memory"  # memory | disk
+    replicas: int = 3
+    hedge_delay: str = "5ms"  # of the proxy and of the application alike
+
+
+@dataclasses.dataclass
+class Running:
+    cluster: Cluster
+    load: list[str]  # without the files and the duration
+    final: list[str]  # reads what the store holds in the end
+    config: dict  # all that defines the system, for the manifest
+    proxy: product.Product | None = None
+
+
+def is_etcd(system: str) -> bool:
+    return system in _ETCD_TIMING_MS
+
+
+@contextlib.contextmanager
+def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[Running]:
+    """The store is ready, the proxy knows its leader, and nothing has been asked yet."""
+    with contextlib.ExitStack() as stack:
+        if is_etcd(system):
+            cluster = stack.enter_context(etcd_cluster(lab, data, _ETCD_TIMING_MS[system]))
+            program, mode, servers = "hr-etcd-chaos", "etcd", cluster.endpoints
+        else:
+            proxies = ((_PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
+            cluster = stack.enter_context(
+                hedgerow_cluster(lab, data, NodeSettings(durability=settings.mode, proxies=proxies)))
+            program, mode = "hr-kv-chaos", system
+            servers = {"hedgerow": [f"{VIP_KV[0]}:{SERVE_PORT}"], "noproxy-noretry": cluster.endpoints[:1],
+                       "noproxy-app": cluster.endpoints}[system]
+        cluster.wait_ready()
+        load = [str(binary(program)), f"--mode={mode}", f"--servers={','.join(servers)}",
+                f"--timeout={CLIENT_TIMEOUT_S:g}s"]
+        if system == "noproxy-app":
+            load.append(f"--hedge_delay={settings.hedge_delay}")
+        final = [str(binary(program)), "--mode=final", f"--servers={','.join(cluster.endpoints)}"]
+        proxy = None
+        if system == "hedgerow":
+            proxy = stack.enter_context(
+                product.Product(lab.client, INSTANCE, [kv_service(lab, cluster, settings.hedge_delay)]))
+            _wait_until_announced(proxy)
+        yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy)
+
+
+def kv_service(lab: Lab, cluster: Cluster, delay: str) -> dict:
+    service = product.service("kv", VIP_KV[0], SERVE_PORT, "hkv", {host.name: host.ipv4 for host in lab.replicas},
+                              delay=delay, deadline=f"{CLIENT_TIMEOUT_S:g}s",
+                              cluster={"id": cluster.nodes[0].config["cluster_id"],
+                                       "key": cluster.nodes[0].proxy_key(_PROXY_NAME),
+                                       "announce_port": ANNOUNCE_PORT})
+    for number, backend in enumerate(service["backends"], start=1):
+        backend["node"] = number
+    return service
+
+
+def _wait_until_announced(proxy: product.Product) -> None:
+    deadline = time.monotonic() + _ANNOUNCED_WITHIN_S
+    while (status := proxy.status())["services"][0].get("leader_source") != "announced":
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"no announcement has reached the proxy: {status}")
+        time.sleep(0.02)
+
+
+def _config(system: str, cluster: Cluster, load: list[str], proxy: product.Product | None,
+            settings: Settings) -> dict:
+    """Without paths that differ from run to run, and without keys."""
+    volatile = {"data_dir", "admin_socket", "cluster_key", "announce_key"}
+    node = cluster.nodes[0]
+    if is_etcd(system):
+        described = {"timing_ms": _ETCD_TIMING_MS[system], "options": "as packaged"}
+    else:
+        described = {key: value for key, value in node.config.items() if key not in volatile}
+    services = [{**service, "cluster": "with its key"} for service in proxy.config["services"]] if proxy else None
+    return {"system": system, **dataclasses.asdict(settings), "node": described, "services": services,
+            "load": [Path(load[0]).name, *load[1:]]}
