@@ -3,9 +3,9 @@
 # Finds the system's libraries once and gives each a name that is the same on every supported distribution
 # (Debian 12, Debian 13, Ubuntu 24.04), because their own CMake files differ in targets and completeness.
 # Component folders put these names into DEPS:
-#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc
-# and use absl::* (absl::status, absl::strings, ...), GTest::gtest, GTest::gmock and benchmark::benchmark as
-# they are.
+#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc hedgerow::rocksdb
+# and use absl::* (absl::status, absl::strings, ...), GTest::gtest, GTest::gmock, benchmark::benchmark and ZLIB::ZLIB
+# as they are.
 
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -14,6 +14,7 @@ find_package(absl CONFIG REQUIRED)
 find_package(GTest CONFIG REQUIRED)
 find_package(benchmark CONFIG REQUIRED)
 find_package(yaml-cpp CONFIG REQUIRED)
+find_package(ZLIB REQUIRED)
 
 function(hedgerow_alias alias)
   add_library(${alias}_alias INTERFACE)
@@ -25,6 +26,8 @@ endfunction()
 # pkg-config is the one description of these that is complete on all three distributions.
 pkg_check_modules(libbpf REQUIRED IMPORTED_TARGET libbpf>=1.1 libelf zlib)
 pkg_check_modules(prometheus_pull REQUIRED IMPORTED_TARGET prometheus-cpp-pull prometheus-cpp-core)
+# RocksDB's own CMake file finds all its codecs first, though only the static library needs them.
+pkg_check_modules(rocksdb REQUIRED IMPORTED_TARGET rocksdb>=7.8)
 
 # gRPC's own description where it is whole: pkg-config's names every Abseil library several times, and looking each up
 # takes CMake 10 seconds.
@@ -39,6 +42,7 @@ endif()
 hedgerow_alias(hedgerow_bpf PkgConfig::libbpf)
 hedgerow_alias(hedgerow_protobuf protobuf::libprotobuf)
 hedgerow_alias(hedgerow_prometheus PkgConfig::prometheus_pull)
+hedgerow_alias(hedgerow_rocksdb PkgConfig::rocksdb)
 if(TARGET yaml-cpp::yaml-cpp)
   hedgerow_alias(hedgerow_yaml yaml-cpp::yaml-cpp)
 else()
