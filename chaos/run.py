@@ -150,7 +150,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
     parser.add_argument("--replicas", type=int, choices=REPLICAS, default=3)
     parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
-    parser.add_argument("--hedge-delay", default="5ms", help="of the proxy and of the application alike")
+    parser.add_argument("--hedge-delay", default="10ms", help="of the proxy and of the application alike")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quiet-wait", type=float, default=30.0,
                         help="seconds to wait at most for an idle machine before each block")

@@ -12,7 +12,7 @@ ROW = {"system": "hedgerow", "mode": "memory", "events": 100, "client_errors": 0
        "duplicate_answers": 0}
 
 
-def missed(*rows: dict, kills: int = 100, hedge_delay: str = "5ms") -> list[str]:
+def missed(*rows: dict, kills: int = 100, hedge_delay: str = "10ms") -> list[str]:
     return [check.what for check in run.must_show(list(rows), kills, hedge_delay) if not check.met]
 
 

@@ -34,7 +34,7 @@ _ANNOUNCED_WITHIN_S = 5.0
 class Settings:
     mode: str = "memory"  # memory | disk
     replicas: int = 3
-    hedge_delay: str = "5ms"  # of the proxy and of the application alike
+    hedge_delay: str = "10ms"  # of the proxy and of the application alike
 
 
 @dataclasses.dataclass
