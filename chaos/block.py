@@ -10,18 +10,18 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench.manifest import binary
 from chaos import unavailable
+from chaos.arrivals import counted
 from chaos.faults import Fault
 from chaos.scenario import Scenario
-from chaos.systems import CLIENT_TIMEOUT_S, Settings, running
+from chaos.systems import CLIENT_TIMEOUT_S, Settings, is_etcd, running
 from deploy.lab import CommandFailed, Lab
 from deploy.lab.cluster import READY_WITHIN_S, Cluster
 from deploy.lab.data_dirs import DataDirs
-from deploy.lab.servers.store_node import NodeState
 
 _WARM_UP_S = 1.0
 _AFTER_ASKING_S = 0.1
@@ -40,23 +40,6 @@ class Block:
     argv: list[str]
 
 
-class Arrivals:
-    """How many requests reached the nodes, whose counters die with them: read before each fault, summed over lives. What
-    a node received between the last reading and its death is not counted."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[int, int], int] = {}  # by node and life
-
-    def observe(self, states: Mapping[int, NodeState]) -> None:
-        for number, state in states.items():
-            if "hkv_requests" in state.counters:
-                self._seen[number, state.life] = state.counters["hkv_requests"]
-
-    def total(self) -> int | None:
-        """None: such nodes do not count."""
-        return sum(self._seen.values()) if self._seen else None
-
-
 def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, events: int, seed: int,
               history: Path) -> Block:
     """`history` is written: every operation of the block."""
@@ -67,18 +50,18 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
         report_file, final = folder / "report.json", folder / "final.csv"
         argv = [*up.load, f"--seed={seed}", f"--seconds={_bound_s(scenario, events):g}", f"--history={history}",
                 f"--report={report_file}"]
-        arrivals = Arrivals()
+        # Not for etcd, whose requests do not come as datagrams.
+        arrivals = None if is_etcd(system) else stack.enter_context(counted(lab.replicas, up.cluster.nodes[0].port))
         with _load(lab, argv, folder / "load.log") as load:
             time.sleep(_WARM_UP_S)
-            happened = _faults(lab, up.cluster, scenario, events, random.Random(seed), arrivals, load)
-        arrivals.observe(up.cluster.states())
+            happened = _faults(lab, up.cluster, scenario, events, random.Random(seed), load)
+        arrived = None if arrivals is None else arrivals.total()
         proxy = up.proxy.status_at_rest() if up.proxy else None
         lab.client.run([*up.final, f"--history={final}"], timeout=60)
         report = json.loads(report_file.read_text(encoding="ascii"))
         costs = unavailable.costs(unavailable.read_history(history),
                                   [unavailable.Event(event["begin_ns"], event["end_ns"]) for event in happened],
                                   int(CLIENT_TIMEOUT_S * 1e9))
-        arrived = arrivals.total()
         copies = None if arrived is None else max(0, arrived - report["opens"] - report["sent"])
         return Block(happened, costs, report, judge(history, final), copies, proxy, up.config, argv)
 
@@ -106,15 +89,13 @@ def _load(lab: Lab, argv: list[str], log: Path) -> Iterator[subprocess.Popen]:
         child.stdout.close()
 
 
-def _faults(lab: Lab, cluster: Cluster, scenario: Scenario, count: int, rng: random.Random, arrivals: Arrivals,
+def _faults(lab: Lab, cluster: Cluster, scenario: Scenario, count: int, rng: random.Random,
             load: subprocess.Popen) -> list[dict]:
     happened = []
     for number in range(1, count + 1):
         cluster.wait_ready()
         time.sleep(rng.uniform(*scenario.pause_s))
-        states = cluster.states()
-        arrivals.observe(states)
-        leader = cluster.leader(states) or cluster.wait_ready()
+        leader = cluster.leader() or cluster.wait_ready()
         time.sleep(_AFTER_ASKING_S)
         fault = Fault(lab, scenario, leader)
         try:

@@ -4,8 +4,6 @@
 import pytest
 
 from chaos import run
-from chaos.block import Arrivals
-from deploy.lab.servers.store_node import NodeState
 
 ROW = {"system": "hedgerow", "mode": "memory", "events": 100, "client_errors": 0, "unavailable_p50_ms": 40.0,
        "outage_p50_ms": 40.0, "duplicates_arrived": 12_000, "acked_lost": 0, "double_applied": 0, "linearizable": True,
@@ -67,18 +65,3 @@ def test_the_command_line():
                   ["leader-kill", "--systems", "paxos"]):
         with pytest.raises(SystemExit):
             run.parse(wrong)
-
-
-def state(life: int, requests: int | None) -> NodeState:
-    return NodeState(False, True, 1, 1, life, {} if requests is None else {"hkv_requests": requests})
-
-
-def test_arrivals_are_summed_over_the_lives_of_a_node():
-    arrivals = Arrivals()
-    assert arrivals.total() is None
-    arrivals.observe({1: state(10, 100), 2: state(20, 50)})
-    arrivals.observe({2: state(20, 60)})  # node 1 is dead
-    arrivals.observe({1: state(11, 105), 2: state(20, 70)})
-    assert arrivals.total() == 100 + 105 + 70
-    arrivals.observe({1: state(0, None)})
-    assert arrivals.total() == 275

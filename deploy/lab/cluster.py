@@ -54,10 +54,9 @@ class Cluster:
         found = {node.number: node.state() for node in self.nodes}
         return {number: state for number, state in found.items() if state is not None}
 
-    def leader(self, states: dict[int, NodeState] | None = None) -> StoreNode | None:
+    def leader(self) -> StoreNode | None:
         """Who says so itself; of several, the one with the highest term: the others do not know yet."""
-        states = self.states() if states is None else states
-        leading = {number: state for number, state in states.items() if state.leads}
+        leading = {number: state for number, state in self.states().items() if state.leads}
         if not leading:
             return None
         return self.nodes[max(leading, key=lambda number: leading[number].term) - 1]

@@ -80,6 +80,5 @@ class HedgerowNode(StoreNode):
         status = self.status() if self.running else None
         if status is None:
             return None
-        counters = {name: int(value) for name, value in status.get("counters", {}).items()}
         return NodeState(leads=status["role"] == "leader", ready=bool(status["ready"]), leader=int(status["leader"]),
-                         term=int(status["term"]), life=int(status["pid"]), counters=counters)
+                         term=int(status["term"]))

@@ -22,8 +22,6 @@ class NodeState:
     ready: bool  # it knows a leader and has caught up
     leader: int  # the id of the node that leads, as it knows; 0: none
     term: int
-    life: int = 0  # differs between the lives of a node
-    counters: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 class StoreNode(Server):
