@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A file descriptor that is closed with its owner. For the files and events of cluster/storage.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_DESCRIPTOR_H_
+#define HEDGEROW_CLUSTER_STORAGE_DESCRIPTOR_H_
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace hedgerow::storage {
+
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  int get() const { return fd_; }
+  bool ok() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_DESCRIPTOR_H_

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/errors.h"
+
+#include <sys/statvfs.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::storage {
+namespace {
+
+std::string FreeSpace(const std::string& path) {
+  struct statvfs space {};
+  if (statvfs(path.c_str(), &space) != 0) return "";
+  return absl::StrCat(" (", uint64_t{space.f_bavail} * space.f_frsize / 1024, " KiB free)");
+}
+
+}  // namespace
+
+absl::Status DamagedError(const std::string& path, const std::string& what) {
+  return absl::DataLossError(absl::StrCat(
+      "the log in ", path, " is damaged: ", what,
+      ". Leave this node stopped; the others go on while they are a majority. Do not empty the folder to get "
+      "the node "
+      "started: it would forget votes and entries that it has acknowledged, and the cluster could lose writes. "
+      "Look for "
+      "the cause (dmesg, smartctl), and put the folder back only from a copy made after the node last ran"));
+}
+
+absl::Status FullDiskError(const std::string& path, const std::string& what) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("no space left for the log in ", path, FreeSpace(path), ": ", what,
+                   ". Nothing is lost, but nothing new is acknowledged: free some space, or raise the quota. "
+                   "It is tried again by itself"));
+}
+
+absl::Status FromErrno(const std::string& path, const std::string& doing, int error_number) {
+  const std::string text = absl::StrCat("cannot ", doing, " ", path, ": ", std::strerror(error_number));
+  if (error_number == ENOSPC || error_number == EDQUOT) return FullDiskError(path, text);
+  return absl::InternalError(text);
+}
+
+absl::Status FromRocks(const std::string& path, const std::string& doing, const rocksdb::Status& status) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string text = absl::StrCat("RocksDB cannot ", doing, " it: ", status.ToString());
+  // It has no code of its own for a quota, only the system's text.
+  if (status.IsNoSpace() || absl::StrContains(text, std::strerror(EDQUOT))) return FullDiskError(path, text);
+  if (status.IsCorruption() || status.IsPathNotFound() || status.IsNotFound()) return DamagedError(path, text);
+  if (status.IsIncomplete()) return absl::UnavailableError(text);
+  return absl::InternalError(absl::StrCat("the log in ", path, ": ", text));
+}
+
+}  // namespace hedgerow::storage

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The errors of the log, each saying what was found and what to do. Codes: DataLoss, something durable is
+// damaged or missing; ResourceExhausted, no space, which can pass; FailedPrecondition, somebody else's log, or
+// one that this node may not use any more; Unavailable, it is in use; Internal, the operating system refused
+// something.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_ERRORS_H_
+#define HEDGEROW_CLUSTER_STORAGE_ERRORS_H_
+
+#include <string>
+
+#include <rocksdb/status.h>
+
+#include "absl/status/status.h"
+
+namespace hedgerow::storage {
+
+absl::Status DamagedError(const std::string& path, const std::string& what);
+absl::Status FullDiskError(const std::string& path, const std::string& what);
+// `doing`: "open", "write".
+absl::Status FromErrno(const std::string& path, const std::string& doing, int error_number);
+absl::Status FromRocks(const std::string& path, const std::string& doing, const rocksdb::Status& status);
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_ERRORS_H_

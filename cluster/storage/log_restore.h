@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads a log out of its database and checks that it is one: whose it is, every record's checksum, indices from
+// 1 without gaps, each entry linked to the term of the one before, no term above the hard state's, and the end
+// where the state record says. Called by RocksLog when it opens.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
+#define HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
+
+#include <string>
+
+#include <rocksdb/db.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/raft/types.h"
+#include "cluster/storage/records.h"
+
+namespace hedgerow::storage {
+
+struct RestoredLog {
+  StateRecord state{};
+  raft::RestoredState raft{};
+};
+
+// `path` is for the errors. True: the database holds nothing yet. FailedPrecondition: another's log or another
+// format.
+absl::StatusOr<bool> CheckIdentity(rocksdb::DB& db, const std::string& path, const StoredIdentity& expected);
+absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path);
+absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path);
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/log_storage.h"
+
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstddef>
+#include <utility>
+
+#include "cluster/raft/check.h"
+#include "cluster/raft/log.h"
+#include "cluster/storage/errors.h"
+
+namespace hedgerow::storage {
+namespace {
+
+// A term or a vote weighs something, too.
+constexpr uint64_t kPersist_bytes = 64;
+
+uint64_t Bytes(const raft::Persist& persist) {
+  uint64_t bytes = kPersist_bytes;
+  for (const raft::Entry& entry : persist.entries) bytes += raft::CostBytes(entry);
+  return bytes;
+}
+
+uint64_t Now_ns() {
+  return static_cast<uint64_t>(
+      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOptions& options,
+                                                             const StoredIdentity& expected) {
+  absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, expected);
+  if (!log.ok()) return log.status();
+  Descriptor event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!event.ok()) return FromErrno(options.path, "make an eventfd for", errno);
+  return std::unique_ptr<LogStorage>(new LogStorage(options, *std::move(log), std::move(event)));
+}
+
+LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, Descriptor event)
+    : options_(options),
+      event_(std::move(event)),
+      log_(std::move(log)),
+      restored_(log_->TakeRestored()),
+      thread_([this] { Run(); }) {}
+
+LogStorage::~LogStorage() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+raft::RestoredState LogStorage::TakeRestored() { return std::exchange(restored_, {}); }
+
+void LogStorage::Write(raft::Persist persist) {
+  HEDGEROW_CHECK(persist.sequence > asked_sequence_);
+  asked_sequence_ = persist.sequence;
+  {
+    absl::MutexLock lock(&mutex_);
+    ++statistics_.queue_length;
+    statistics_.queue_bytes += Bytes(persist);
+    if (statistics_.queue_bytes > options_.queue_max_bytes) ++statistics_.queue_over_bound;
+    if (failed_) return;  // nobody will come for it
+    if (options_.sync || committing_ || !queue_.empty()) {
+      queue_.push_back(std::move(persist));
+      return;
+    }
+    committing_ = true;
+  }
+  std::vector<raft::Persist> batch;
+  batch.push_back(std::move(persist));
+  const uint64_t start_ns = Now_ns();
+  log_->Gather(batch.front());
+  const absl::Status status = log_->Commit(RocksLog::Patience::kDoNotWait);
+  absl::MutexLock lock(&mutex_);
+  if (status.ok()) {
+    Account(batch, Now_ns() - start_ns);
+    committing_ = false;
+  } else {
+    left_over_ = std::move(batch);
+  }
+}
+
+uint64_t LogStorage::TakeDurable() {
+  eventfd_t ignored = 0;
+  (void)eventfd_read(event_.get(), &ignored);
+  absl::MutexLock lock(&mutex_);
+  return durable_sequence_;
+}
+
+absl::Status LogStorage::health() const {
+  absl::MutexLock lock(&mutex_);
+  return health_;
+}
+
+bool LogStorage::congested() const {
+  absl::MutexLock lock(&mutex_);
+  return statistics_.queue_bytes > options_.queue_max_bytes;
+}
+
+StorageStatistics LogStorage::statistics() const {
+  absl::MutexLock lock(&mutex_);
+  return statistics_;
+}
+
+bool LogStorage::SomethingToDo() const {
+  return stopping_ || !left_over_.empty() || (!queue_.empty() && !committing_);
+}
+
+void LogStorage::Run() {
+  while (true) {
+    std::vector<raft::Persist> batch;
+    bool gathered = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(this, &LogStorage::SomethingToDo));
+      gathered = !left_over_.empty();
+      if (!gathered && queue_.empty()) return;
+      committing_ = true;
+      batch = gathered ? std::exchange(left_over_, {}) : NextBatch();
+    }
+    if (!gathered) {
+      for (const raft::Persist& persist : batch) log_->Gather(persist);
+    }
+    uint64_t duration_ns = 0;
+    const absl::Status status = CommitPatiently(duration_ns);
+    {
+      absl::MutexLock lock(&mutex_);
+      health_ = status;
+      if (status.ok()) {
+        Account(batch, duration_ns);
+        committing_ = false;
+      } else {
+        failed_ = true;
+        queue_.clear();
+      }
+    }
+    Signal();
+    if (!status.ok()) return;
+  }
+}
+
+std::vector<raft::Persist> LogStorage::NextBatch() {
+  std::vector<raft::Persist> batch;
+  uint64_t bytes = 0;
+  while (!queue_.empty()) {
+    bytes += Bytes(queue_.front());
+    if (!batch.empty() && bytes > options_.batch_max_bytes) break;
+    batch.push_back(std::move(queue_.front()));
+    queue_.pop_front();
+  }
+  return batch;
+}
+
+absl::Status LogStorage::CommitPatiently(uint64_t& duration_ns) {
+  while (true) {
+    const uint64_t start_ns = Now_ns();
+    const absl::Status status = log_->Commit(RocksLog::Patience::kWait);
+    duration_ns = Now_ns() - start_ns;
+    absl::MutexLock lock(&mutex_);
+    statistics_.reopened = log_->reopened();
+    if (!absl::IsResourceExhausted(status)) return status;
+    ++statistics_.full_disk_retries;
+    if (health_.ok()) Signal();
+    health_ = status;
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), options_.retry_interval)) {
+      return absl::AbortedError("the node stopped while the disk was full");
+    }
+  }
+}
+
+void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t duration_ns) {
+  StorageStatistics& statistics = statistics_;
+  for (const raft::Persist& persist : batch) {
+    const uint64_t bytes = Bytes(persist);
+    ++statistics.writes;
+    statistics.entries += persist.entries.size();
+    statistics.bytes += bytes;
+    statistics.hard_states += persist.hard_state.has_value();
+    statistics.truncations += persist.truncate_from.has_value();
+    --statistics.queue_length;
+    statistics.queue_bytes -= bytes;
+  }
+  ++statistics.batches;
+  statistics.largest_batch = std::max<uint64_t>(statistics.largest_batch, batch.size());
+
+  const double seconds = static_cast<double>(duration_ns) * 1e-9;
+  const auto& bounds = StorageStatistics::kSyncBounds_seconds;
+  const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin();
+  ++statistics.sync_buckets[static_cast<size_t>(bucket)];
+  statistics.sync_seconds += seconds;
+  durable_sequence_ = batch.back().sequence;
+}
+
+void LogStorage::Signal() const {
+  (void)eventfd_write(event_.get(), 1);  // it fails only at its upper bound, and is readable then
+}
+
+}  // namespace hedgerow::storage

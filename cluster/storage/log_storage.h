@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The durable log and hard state of a node, as cluster/node uses it: writes go in, the highest durable sequence
+// comes out, and an eventfd tells when. One thread writes; what gathers while it syncs becomes the next batch,
+// so a sync is shared by everything that waited for it (group commit). In memory mode Write does the work
+// itself.
+//
+// A full disk delays: writes wait in order and are tried again, and health() says so. Any other failed write is
+// final: nothing is reported durable any more, and the node must end, because what a disk holds after a failed
+// sync can only be learned by reading it again.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_STORAGE_H_
+#define HEDGEROW_CLUSTER_STORAGE_LOG_STORAGE_H_
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "cluster/raft/outputs.h"
+#include "cluster/raft/types.h"
+#include "cluster/storage/descriptor.h"
+#include "cluster/storage/rocks_log.h"
+#include "cluster/storage/storage_options.h"
+
+namespace hedgerow::storage {
+
+class LogStorage {
+ public:
+  // Reads the whole log, so it takes its time. Its errors say what to do; errors.h lists their codes.
+  static absl::StatusOr<std::unique_ptr<LogStorage>> Open(const StorageOptions& options,
+                                                          const StoredIdentity& expected);
+  // Writes what waits, unless the disk is full: what was not reported durable may then be missing.
+  ~LogStorage();
+  LogStorage(const LogStorage&) = delete;
+  LogStorage& operator=(const LogStorage&) = delete;
+
+  // The owner's thread: the four below, and no other thread.
+  //
+  // What was found at Open; empty when called again.
+  raft::RestoredState TakeRestored();
+  // Never refuses and, with sync, never waits for the disk. Sequences must grow. Without sync it is durable on
+  // return, as a rule: RocksDB being busy, or a full disk, sends it to the thread.
+  void Write(raft::Persist persist);
+  // The highest sequence up to which everything is durable; 0 is none yet. Quiets event_fd().
+  uint64_t TakeDurable();
+  // Readable when TakeDurable() has something new that a Write did not leave behind on return, or health() has
+  // changed.
+  int event_fd() const { return event_.get(); }
+
+  // Any thread.
+  //
+  // OK; ResourceExhausted while the disk is full; anything else is final.
+  absl::Status health() const;
+  // More waits than queue_max_bytes: the node should take no new proposals.
+  bool congested() const;
+  StorageStatistics statistics() const;
+
+ private:
+  LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, Descriptor event);
+
+  void Run();
+  bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  std::vector<raft::Persist> NextBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tries again while the disk is full; gives the duration of the attempt that ended it.
+  absl::Status CommitPatiently(uint64_t& duration_ns) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Account(const std::vector<raft::Persist>& batch, uint64_t duration_ns)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Signal() const;
+
+  const StorageOptions options_;
+  const Descriptor event_;
+  // Belongs to whoever has set committing_, and before the thread starts to nobody.
+  const std::unique_ptr<RocksLog> log_;
+  raft::RestoredState restored_;  // the owner's thread, like the next one
+  uint64_t asked_sequence_ = 0;
+
+  mutable absl::Mutex mutex_;
+  bool committing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool failed_ ABSL_GUARDED_BY(mutex_) = false;  // for good; the thread has ended
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<raft::Persist> queue_ ABSL_GUARDED_BY(mutex_);
+  // What Write has gathered and could not commit without waiting. committing_ stays set for it.
+  std::vector<raft::Persist> left_over_ ABSL_GUARDED_BY(mutex_);
+  uint64_t durable_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status health_ ABSL_GUARDED_BY(mutex_);
+  StorageStatistics statistics_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread thread_;
+};
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_STORAGE_H_

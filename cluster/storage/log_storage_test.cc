@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The log as cluster/node sees it, where nothing goes wrong with the disk.
+
+#include "cluster/storage/log_storage.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "cluster/storage/storage_story.h"
+
+namespace hedgerow::storage {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Status OpenError(const StorageOptions& options,
+                       StoredIdentity identity = {.cluster_id = kTestCluster, .node = kTestNode}) {
+  return LogStorage::Open(options, identity).status();
+}
+
+bool Readable(int fd) {
+  pollfd event = {.fd = fd, .events = POLLIN, .revents = 0};
+  return poll(&event, 1, 0) == 1;
+}
+
+// Both modes.
+class LogStorageTest : public ::testing::TestWithParam<bool> {
+ protected:
+  StorageOptions options() const { return TestOptions(folder_, GetParam()); }
+  TestFolder folder_;
+};
+INSTANTIATE_TEST_SUITE_P(Modes, LogStorageTest, ::testing::Bool(),
+                         [](const auto& mode) { return mode.param ? "Disk" : "Memory"; });
+
+TEST_P(LogStorageTest, ANewLogIsEmpty) {
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+  EXPECT_TRUE(Same(storage->TakeRestored(), {}));
+  EXPECT_EQ(storage->TakeDurable(), 0u);
+  EXPECT_TRUE(storage->health().ok());
+  EXPECT_FALSE(storage->congested());
+}
+
+TEST_P(LogStorageTest, ARestartRestoresWhatWasWritten) {
+  raft::RestoredState expected;
+  for (uint64_t life = 0; life < 5; ++life) {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+    raft::RestoredState restored = storage->TakeRestored();
+    ASSERT_TRUE(Same(restored, expected))
+        << "life " << life << ": " << Describe(restored) << " instead of " << Describe(expected);
+    Story story(life, std::move(restored));
+    raft::Persist persist;
+    for (int i = 0; i < 500; ++i) {
+      persist = story.Next();
+      storage->Write(persist);
+    }
+    ASSERT_TRUE(AwaitDurable(*storage, persist.sequence));
+    expected = story.state();
+  }
+}
+
+TEST_P(LogStorageTest, AStopWritesWhatWaits) {
+  raft::RestoredState expected;
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+    Story story(1, {});
+    for (int i = 0; i < 300; ++i) storage->Write(story.Next());
+    expected = story.state();
+  }
+  EXPECT_TRUE(Same(OpenOrDie(options())->TakeRestored(), expected));
+}
+
+TEST_P(LogStorageTest, TheDurableSequenceGrowsInOrderAndNoFurtherThanWhatWasWritten) {
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+  Story story(2, {});
+  uint64_t last = 0;
+  for (uint64_t i = 1; i <= 2000; ++i) {
+    storage->Write(story.Next());
+    const uint64_t durable = storage->TakeDurable();
+    ASSERT_GE(durable, last);
+    ASSERT_LE(durable, i);
+    last = durable;
+  }
+  EXPECT_TRUE(AwaitDurable(*storage, 2000));
+}
+
+TEST_P(LogStorageTest, SequencesMayLeaveGaps) {
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+  for (const uint64_t sequence : {5, 17, 400}) {
+    storage->Write({.sequence = sequence, .hard_state = raft::HardState{.term = raft::Term(sequence)}});
+  }
+  EXPECT_TRUE(AwaitDurable(*storage, 400));
+  EXPECT_EQ(storage->TakeDurable(), 400u);
+}
+
+TEST_P(LogStorageTest, ATruncationIsDurableWithWhatReplacesIt) {
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+    storage->Write({.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1)}});
+    raft::Persist first = {.sequence = 2};
+    for (uint64_t i = 1; i <= 10; ++i) first.entries.push_back(TestEntry(i, 1, "old"));
+    storage->Write(first);
+    storage->Write({.sequence = 3,
+                    .hard_state = raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3)},
+                    .truncate_from = raft::LogIndex(4),
+                    .entries = {TestEntry(4, 2, "new"), TestEntry(5, 2, "")}});
+    ASSERT_TRUE(AwaitDurable(*storage, 3));
+  }
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+    const raft::RestoredState state = storage->TakeRestored();
+    EXPECT_EQ(state.hard_state, (raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3)}));
+    ASSERT_EQ(state.entries.size(), 5u);
+    EXPECT_EQ(state.entries[2], TestEntry(3, 1, "old"));
+    EXPECT_EQ(state.entries[3], TestEntry(4, 2, "new"));
+    EXPECT_EQ(state.entries[4], TestEntry(5, 2, ""));
+    // Of what another life wrote, and all of it.
+    storage->Write({.sequence = 1, .truncate_from = raft::LogIndex(1)});
+    ASSERT_TRUE(AwaitDurable(*storage, 1));
+  }
+  const raft::RestoredState state = OpenOrDie(options())->TakeRestored();
+  EXPECT_EQ(state.hard_state.term, raft::Term(2));
+  EXPECT_TRUE(state.entries.empty());
+}
+
+TEST_P(LogStorageTest, AnothersLogIsRefused) {
+  OpenOrDie(options());
+  const absl::Status cluster = OpenError(options(), {.cluster_id = 8, .node = kTestNode});
+  EXPECT_EQ(cluster.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(cluster.message()),
+              HasSubstr("belongs to node 2 of cluster 7, and this is node 2 of cluster 8: correct data_dir"));
+  const absl::Status node = OpenError(options(), {.cluster_id = kTestCluster, .node = raft::NodeId(1)});
+  EXPECT_EQ(node.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(node.message()), HasSubstr("this is node 1 of cluster 7"));
+  OpenOrDie(options());
+}
+
+TEST_P(LogStorageTest, ALogThatIsInUseIsRefused) {
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+  const absl::Status status = OpenError(options());
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("in use by another process"));
+}
+
+TEST_P(LogStorageTest, AFolderThatCannotBeMadeIsNamed) {
+  StorageOptions options = this->options();
+  options.path = folder_.path() + "/not/there";
+  EXPECT_THAT(std::string(OpenError(options).message()), HasSubstr("/not/there"));
+}
+
+TEST_P(LogStorageTest, ModesMayChangeBetweenRuns) {
+  raft::RestoredState expected;
+  for (int life = 0; life < 4; ++life) {
+    StorageOptions options = this->options();
+    options.sync = options.sync != (life % 2 == 1);
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
+    raft::RestoredState restored = storage->TakeRestored();
+    ASSERT_TRUE(Same(restored, expected));
+    Story story(static_cast<uint64_t>(life), std::move(restored));
+    raft::Persist persist;
+    for (int i = 0; i < 50; ++i) {
+      persist = story.Next();
+      storage->Write(persist);
+    }
+    ASSERT_TRUE(AwaitDurable(*storage, persist.sequence));
+    expected = story.state();
+  }
+}
+
+TEST_P(LogStorageTest, StatisticsAddUp) {
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+  Story story(3, {});
+  uint64_t entries = 0;
+  uint64_t truncations = 0;
+  for (int i = 0; i < 1000; ++i) {
+    raft::Persist persist = story.Next();
+    entries += persist.entries.size();
+    truncations += persist.truncate_from.has_value();
+    storage->Write(std::move(persist));
+  }
+  ASSERT_TRUE(AwaitDurable(*storage, 1000));
+  const StorageStatistics statistics = storage->statistics();
+  EXPECT_EQ(statistics.writes, 1000u);
+  EXPECT_EQ(statistics.entries, entries);
+  EXPECT_EQ(statistics.truncations, truncations);
+  EXPECT_GT(statistics.bytes, entries * 100);
+  EXPECT_EQ(statistics.queue_length, 0u);
+  EXPECT_EQ(statistics.queue_bytes, 0u);
+  EXPECT_EQ(statistics.queue_over_bound, 0u);
+  EXPECT_EQ(std::accumulate(statistics.sync_buckets.begin(), statistics.sync_buckets.end(), uint64_t{0}),
+            statistics.batches);
+  EXPECT_GT(statistics.sync_seconds, 0);
+}
+
+// A file may not grow any more: an error that is no full disk.
+TEST_P(LogStorageTest, AnyOtherFailedWriteIsFinalAndNothingMoreIsReported) {
+  const auto limit_files = [](rlim_t bytes) {
+    const rlimit limit = {.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  };
+  signal(SIGXFSZ, SIG_IGN);
+  uint64_t durable = 0;
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+    Story story(8, {});
+    for (int i = 0; i < 20; ++i) storage->Write(story.Next());
+    ASSERT_TRUE(AwaitDurable(*storage, 20));
+    limit_files(100'000);
+    for (int i = 0; i < 1000 && storage->health().ok(); ++i) {
+      storage->Write(story.Next());
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    EXPECT_EQ(storage->health().code(), absl::StatusCode::kInternal) << storage->health();
+    EXPECT_THAT(std::string(storage->health().message()), HasSubstr("File too large"));
+    EXPECT_TRUE(Readable(storage->event_fd()));
+    durable = storage->TakeDurable();
+    limit_files(RLIM_INFINITY);
+    for (int i = 0; i < 100; ++i) storage->Write(story.Next());
+    absl::SleepFor(absl::Milliseconds(100));
+    EXPECT_EQ(storage->TakeDurable(), durable);
+  }
+  const raft::RestoredState found = OpenOrDie(options())->TakeRestored();
+  Story story(8, {});
+  uint64_t told = 0;
+  while (told < durable) told = story.Next().sequence;
+  while (!Same(story.state(), found) && told < durable + 1000) told = story.Next().sequence;
+  EXPECT_TRUE(Same(story.state(), found)) << Describe(found);
+}
+
+TEST(LogStorageModesTest, OnDiskWhatWaitsForASyncSharesTheNext) {
+  const TestFolder folder;
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(TestOptions(folder, true));
+  Story story(4, {});
+  for (int i = 0; i < 2000; ++i) storage->Write(story.Next());
+  ASSERT_TRUE(AwaitDurable(*storage, 2000));
+  const StorageStatistics statistics = storage->statistics();
+  EXPECT_LT(statistics.batches, 1000u);
+  EXPECT_GT(statistics.largest_batch, 2u);
+}
+
+TEST(LogStorageModesTest, ABatchIsBounded) {
+  const TestFolder folder;
+  StorageOptions options = TestOptions(folder, true);
+  options.batch_max_bytes = 1;
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
+  Story story(5, {});
+  for (int i = 0; i < 50; ++i) storage->Write(story.Next());
+  ASSERT_TRUE(AwaitDurable(*storage, 50));
+  EXPECT_EQ(storage->statistics().batches, 50u);
+}
+
+TEST(LogStorageModesTest, BeyondItsBoundTheQueueIsCongestedAndTakesEverything) {
+  const TestFolder folder;
+  StorageOptions options = TestOptions(folder, true);
+  options.queue_max_bytes = 1;
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
+  Story story(6, {});
+  bool congested = false;
+  for (int i = 0; i < 50; ++i) {
+    storage->Write(story.Next());
+    congested |= storage->congested();
+  }
+  ASSERT_TRUE(AwaitDurable(*storage, 50));
+  EXPECT_TRUE(congested);
+  EXPECT_FALSE(storage->congested());
+  EXPECT_EQ(storage->statistics().queue_over_bound, 50u);
+}
+
+TEST(LogStorageModesTest, OnDiskTheEventTellsAndTakingQuiets) {
+  const TestFolder folder;
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(TestOptions(folder, true));
+  EXPECT_FALSE(Readable(storage->event_fd()));
+  storage->Write({.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1)}});
+  ASSERT_TRUE(AwaitDurable(*storage, 1));
+  EXPECT_EQ(storage->TakeDurable(), 1u);
+  EXPECT_FALSE(Readable(storage->event_fd()));
+}
+
+TEST(LogStorageModesTest, InMemoryAWriteIsDurableWhenItReturns) {
+  const TestFolder folder;
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(TestOptions(folder, false));
+  Story story(7, {});
+  for (uint64_t i = 1; i <= 20; ++i) {
+    storage->Write(story.Next());
+    EXPECT_EQ(storage->TakeDurable(), i);
+  }
+  EXPECT_EQ(storage->statistics().batches, 20u);
+}
+
+TEST(LogStorageModesTest, AMemoryLogEndsWithItsHostUnlessItWasStopped) {
+  const TestFolder folder;
+  StorageOptions options = TestOptions(folder, false);
+  options.boot_id = "first";
+  OpenOrDie(options)->Write({.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1)}});
+  options.boot_id = "second";  // stopped in order: everything was synced
+  EXPECT_EQ(OpenOrDie(options)->TakeRestored().hard_state.term, raft::Term(1));
+
+  std::string running;  // the watermark of a log that is being written
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
+    running = ReadFile(folder.log() + "/watermark");
+  }
+  WriteFile(folder.log() + "/watermark", running);
+  options.boot_id = "third";
+  const absl::Status status = OpenError(options);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("was written in memory mode and this host has restarted since"));
+  options.sync = true;
+  EXPECT_EQ(OpenError(options).code(), absl::StatusCode::kFailedPrecondition);
+  options.boot_id = "second";  // the process alone had died
+  OpenOrDie(options);
+}
+
+}  // namespace
+}  // namespace hedgerow::storage

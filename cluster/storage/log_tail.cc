@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/log_tail.h"
+
+#include "cluster/raft/check.h"
+
+namespace hedgerow::storage {
+namespace {
+
+void Check(const rocksdb::Status& status) { HEDGEROW_CHECK(status.ok()); }  // a batch in memory cannot fail
+
+}  // namespace
+
+void LogTail::Restore(const StateRecord& state, const std::vector<raft::Entry>& entries) {
+  state_ = StateRecord{.batch = state.batch, .hard_state = state.hard_state};
+  terms_.clear();
+  for (const raft::Entry& entry : entries) Append(entry);
+  HEDGEROW_CHECK(state_ == state);
+}
+
+void LogTail::Apply(const raft::Persist& persist, rocksdb::WriteBatch& batch) {
+  if (persist.hard_state.has_value()) {
+    HEDGEROW_CHECK(persist.hard_state->term >= state_.hard_state.term);
+    state_.hard_state = *persist.hard_state;
+  }
+  if (persist.truncate_from.has_value()) TruncateFrom(*persist.truncate_from, batch);
+  for (const raft::Entry& entry : persist.entries) {
+    const raft::Term previous_term = state_.last_term;
+    Append(entry);
+    Check(batch.Put(EntryKey(entry.index), EncodeEntry(entry, previous_term)));
+  }
+}
+
+void LogTail::Finish(rocksdb::WriteBatch& batch) {
+  ++state_.batch;
+  Check(batch.Put(rocksdb::Slice(kStateKey.data(), kStateKey.size()), EncodeState(state_)));
+}
+
+// One deletion for each entry: only what is not committed is ever truncated, and that is bounded. RocksDB's
+// range deletions would make every later reading of the log depend on a much rarer piece of its code.
+void LogTail::TruncateFrom(raft::LogIndex index, rocksdb::WriteBatch& batch) {
+  HEDGEROW_CHECK(index > raft::LogIndex());
+  for (raft::LogIndex gone = index; gone <= state_.last_index; gone = gone.Next()) {
+    Check(batch.Delete(EntryKey(gone)));
+  }
+  if (index > state_.last_index) return;
+  while (!terms_.empty() && terms_.back().first >= index) terms_.pop_back();
+  state_.last_index = index.Previous();
+  state_.last_term = terms_.empty() ? raft::Term() : terms_.back().term;
+}
+
+void LogTail::Append(const raft::Entry& entry) {
+  HEDGEROW_CHECK(entry.index == state_.last_index.Next());
+  HEDGEROW_CHECK(entry.term >= state_.last_term && entry.term <= state_.hard_state.term);
+  if (terms_.empty() || entry.term > state_.last_term)
+    terms_.push_back({.term = entry.term, .first = entry.index});
+  state_.last_index = entry.index;
+  state_.last_term = entry.term;
+}
+
+}  // namespace hedgerow::storage

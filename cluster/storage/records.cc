@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/records.h"
+
+#include <zlib.h>
+
+#include "cluster/storage/record_bytes.h"
+
+namespace hedgerow::storage {
+namespace {
+
+constexpr size_t kChecksum_bytes = 4;
+
+std::string Seal(std::string_view key, std::string_view body) {
+  std::string record;
+  record.reserve(kChecksum_bytes + body.size());
+  AppendNumber(record, Checksum(key, body), kChecksum_bytes);
+  record.append(body);
+  return record;
+}
+
+// The body, if it is what was sealed under this key.
+std::optional<std::string_view> Unseal(std::string_view key, std::string_view record) {
+  RecordReader reader(record);
+  const uint64_t checksum = reader.Number(kChecksum_bytes);
+  if (record.size() < kChecksum_bytes) return std::nullopt;
+  const std::string_view body = reader.Rest();
+  if (checksum != Checksum(key, body)) return std::nullopt;
+  return body;
+}
+
+}  // namespace
+
+uint32_t Checksum(std::string_view key, std::string_view body) {
+  uLong checksum = crc32_z(0, nullptr, 0);
+  checksum = crc32_z(checksum, reinterpret_cast<const Bytef*>(key.data()), key.size());
+  checksum = crc32_z(checksum, reinterpret_cast<const Bytef*>(body.data()), body.size());
+  return static_cast<uint32_t>(checksum);
+}
+
+// Big-endian, so that the order of the keys is the order of the log.
+std::string EntryKey(raft::LogIndex index) {
+  std::string key(kEntryPrefix);
+  for (int shift = 56; shift >= 0; shift -= 8) key.push_back(static_cast<char>(index.value() >> shift & 0xff));
+  return key;
+}
+
+std::string EncodeEntry(const raft::Entry& entry, raft::Term previous_term) {
+  std::string body;
+  body.reserve(17 + entry.payload.size_bytes());
+  AppendNumber(body, static_cast<uint64_t>(entry.kind), 1);
+  AppendNumber(body, entry.term.value(), 8);
+  AppendNumber(body, previous_term.value(), 8);
+  body.append(entry.payload.view());
+  return Seal(EntryKey(entry.index), body);
+}
+
+std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view value) {
+  if (key.size() != kEntryPrefix.size() + 8 || key.substr(0, kEntryPrefix.size()) != kEntryPrefix)
+    return std::nullopt;
+  uint64_t index = 0;
+  for (const char byte : key.substr(kEntryPrefix.size())) index = index << 8 | static_cast<unsigned char>(byte);
+  const std::optional<std::string_view> body = Unseal(key, value);
+  if (!body.has_value()) return std::nullopt;
+
+  RecordReader reader(*body);
+  const uint64_t kind = reader.Number(1);
+  StoredEntry stored;
+  stored.entry.index = raft::LogIndex(index);
+  stored.entry.term = raft::Term(reader.Number(8));
+  stored.previous_term = raft::Term(reader.Number(8));
+  const std::string_view payload = reader.Rest();
+  if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kCommand)) return std::nullopt;
+  stored.entry.kind = static_cast<raft::EntryKind>(kind);
+  if (!payload.empty()) stored.entry.payload = raft::Payload(std::string(payload));
+  return stored;
+}
+
+std::string EncodeState(const StateRecord& state) {
+  std::string body;
+  for (const uint64_t value : {state.batch, state.hard_state.term.value(), state.hard_state.voted_for.value(),
+                               state.last_index.value(), state.last_term.value()}) {
+    AppendNumber(body, value, 8);
+  }
+  return Seal(kStateKey, body);
+}
+
+std::optional<StateRecord> ParseState(std::string_view value) {
+  const std::optional<std::string_view> body = Unseal(kStateKey, value);
+  if (!body.has_value()) return std::nullopt;
+  RecordReader reader(*body);
+  StateRecord state;
+  state.batch = reader.Number(8);
+  state.hard_state.term = raft::Term(reader.Number(8));
+  state.hard_state.voted_for = raft::NodeId(reader.Number(8));
+  state.last_index = raft::LogIndex(reader.Number(8));
+  state.last_term = raft::Term(reader.Number(8));
+  if (!reader.Complete()) return std::nullopt;
+  return state;
+}
+
+std::string EncodeIdentity(const IdentityRecord& identity) {
+  std::string body;
+  AppendNumber(body, identity.format_version, 4);
+  AppendNumber(body, identity.identity.cluster_id, 8);
+  AppendNumber(body, identity.identity.node.value(), 8);
+  return Seal(kIdentityKey, body);
+}
+
+std::optional<IdentityRecord> ParseIdentity(std::string_view value) {
+  const std::optional<std::string_view> body = Unseal(kIdentityKey, value);
+  if (!body.has_value()) return std::nullopt;
+  RecordReader reader(*body);
+  IdentityRecord identity;
+  identity.format_version = static_cast<uint32_t>(reader.Number(4));
+  if (identity.format_version != kFormatVersion) return identity;
+  identity.identity.cluster_id = reader.Number(8);
+  identity.identity.node = raft::NodeId(reader.Number(8));
+  if (!reader.Complete()) return std::nullopt;
+  return identity;
+}
+
+}  // namespace hedgerow::storage

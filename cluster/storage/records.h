@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What stands in the log's database, as bytes. Three kinds of record, each under a CRC-32 of its own that
+// covers key and value, so that a record in the wrong place is as recognisable as a flipped bit:
+//
+//   "e" index  an entry, with the term of the entry before it
+//   "i"        whose log this is, and the format's version
+//   "s"        the state: hard state, the log's last entry, and the number of the batch that wrote it
+//
+// Every batch writes the state anew. (index, term) names an entry in a cluster once and for all (Raft's Log
+// Matching), so a log whose terms link up to the state's last term is the log that the batch left: a batch that
+// is missing in the middle shows. "e" sorts before the others: otherwise every table would overlap every other,
+// and compaction would rewrite the whole log each time.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_RECORDS_H_
+#define HEDGEROW_CLUSTER_STORAGE_RECORDS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "cluster/raft/types.h"
+#include "cluster/storage/storage_options.h"
+
+namespace hedgerow::storage {
+
+// Raised when an older program could misread what a newer one writes.
+inline constexpr uint32_t kFormatVersion = 1;
+
+inline constexpr std::string_view kEntryPrefix = "e";
+inline constexpr std::string_view kIdentityKey = "i";
+inline constexpr std::string_view kStateKey = "s";
+
+struct StateRecord {
+  uint64_t batch = 0;  // counts from 1, without gaps
+  raft::HardState hard_state{};
+  raft::LogIndex last_index{};
+  raft::Term last_term{};
+
+  bool operator==(const StateRecord&) const = default;
+};
+
+struct StoredEntry {
+  raft::Entry entry{};
+  raft::Term previous_term{};
+};
+
+struct IdentityRecord {
+  uint32_t format_version = kFormatVersion;
+  StoredIdentity identity{};
+};
+
+std::string EntryKey(raft::LogIndex index);
+std::string EncodeEntry(const raft::Entry& entry, raft::Term previous_term);
+std::string EncodeState(const StateRecord& state);
+std::string EncodeIdentity(const IdentityRecord& identity);
+
+// Nothing where the checksum or the length is wrong. Of an identity of another version, only the version is
+// set.
+std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view value);
+std::optional<StateRecord> ParseState(std::string_view value);
+std::optional<IdentityRecord> ParseIdentity(std::string_view value);
+
+// CRC-32 (zlib's) of `key`, then `body`.
+uint32_t Checksum(std::string_view key, std::string_view body);
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_RECORDS_H_

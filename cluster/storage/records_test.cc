@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The records on disk, byte by byte.
+
+#include "cluster/storage/records.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "cluster/storage/storage_story.h"
+
+namespace hedgerow::storage {
+namespace {
+
+TEST(RecordsTest, AnEntryComesBackAsItWas) {
+  for (const std::string& payload : {std::string(), std::string("x"), std::string(100'000, '\0')}) {
+    raft::Entry entry = TestEntry(uint64_t{1} << 40, 9, payload);
+    for (const raft::EntryKind kind : {raft::EntryKind::kCommand, raft::EntryKind::kNoOp}) {
+      entry.kind = kind;
+      const std::optional<StoredEntry> back =
+          ParseEntry(EntryKey(entry.index), EncodeEntry(entry, raft::Term(8)));
+      ASSERT_TRUE(back.has_value());
+      EXPECT_EQ(back->entry, entry);
+      EXPECT_EQ(back->previous_term, raft::Term(8));
+    }
+  }
+}
+
+TEST(RecordsTest, TheOrderOfTheKeysIsTheOrderOfTheLog) {
+  EXPECT_LT(EntryKey(raft::LogIndex(255)), EntryKey(raft::LogIndex(256)));
+  EXPECT_LT(EntryKey(raft::LogIndex(1)), EntryKey(raft::LogIndex(uint64_t{1} << 63)));
+  EXPECT_LT(EntryKey(raft::LogIndex(~uint64_t{0})), kIdentityKey);
+  EXPECT_LT(kIdentityKey, kStateKey);
+}
+
+TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
+  const StateRecord state = {.batch = 77,
+                             .hard_state = {.term = raft::Term(5), .voted_for = raft::NodeId(3)},
+                             .last_index = raft::LogIndex(12),
+                             .last_term = raft::Term(4)};
+  EXPECT_EQ(ParseState(EncodeState(state)), state);
+  const IdentityRecord identity = {.identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)}};
+  const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(identity));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->identity, identity.identity);
+  EXPECT_EQ(back->format_version, kFormatVersion);
+}
+
+TEST(RecordsTest, OfAnotherFormatOnlyTheVersionIsRead) {
+  const std::optional<IdentityRecord> back = ParseIdentity(
+      EncodeIdentity({.format_version = 2, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}}));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->format_version, 2u);
+  EXPECT_EQ(back->identity, StoredIdentity{});
+}
+
+TEST(RecordsTest, AnyFlippedBitIsSeen) {
+  const raft::Entry entry = TestEntry(3, 2, "payload");
+  const std::string key = EntryKey(entry.index);
+  const std::string value = EncodeEntry(entry, raft::Term(1));
+  for (size_t bit = 0; bit < 8 * value.size(); ++bit) {
+    std::string flipped = value;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(ParseEntry(key, flipped).has_value()) << bit;
+  }
+  const std::string state = EncodeState({.batch = 1});
+  for (size_t bit = 0; bit < 8 * state.size(); ++bit) {
+    std::string flipped = state;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(ParseState(flipped).has_value()) << bit;
+  }
+}
+
+TEST(RecordsTest, AnEntryUnderAnothersKeyIsSeen) {
+  const std::string value = EncodeEntry(TestEntry(3, 2, "payload"), raft::Term(1));
+  EXPECT_FALSE(ParseEntry(EntryKey(raft::LogIndex(4)), value).has_value());
+  EXPECT_FALSE(ParseEntry("e", value).has_value());
+}
+
+TEST(RecordsTest, AnythingCutShortIsSeen) {
+  const std::string key = EntryKey(raft::LogIndex(3));
+  const std::string entry = EncodeEntry(TestEntry(3, 2, "payload"), raft::Term(1));
+  const std::string state = EncodeState({.batch = 1});
+  const std::string identity = EncodeIdentity({});
+  for (size_t size = 0; size < entry.size(); ++size)
+    EXPECT_FALSE(ParseEntry(key, entry.substr(0, size)).has_value());
+  for (size_t size = 0; size < state.size(); ++size)
+    EXPECT_FALSE(ParseState(state.substr(0, size)).has_value());
+  for (size_t size = 0; size < identity.size(); ++size)
+    EXPECT_FALSE(ParseIdentity(identity.substr(0, size)).has_value());
+}
+
+}  // namespace
+}  // namespace hedgerow::storage

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/rocks_log.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include <rocksdb/slice.h>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/check.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/log_restore.h"
+#include "cluster/storage/records.h"
+#include "cluster/storage/rocks_messages.h"
+#include "cluster/storage/rocks_options.h"
+#include "cluster/storage/wal_inspector.h"
+
+namespace hedgerow::storage {
+namespace {
+
+constexpr uint64_t kReserve_bytes = 1024 * 1024;
+
+absl::Status MakeFolder(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0)
+    return errno == EEXIST ? absl::OkStatus() : FromErrno(path, "make", errno);
+  const std::string parent = std::filesystem::absolute(path).parent_path();
+  const Descriptor folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.ok() || fsync(folder.get()) != 0) return FromErrno(parent, "sync the folder", errno);
+  return absl::OkStatus();
+}
+
+std::string KernelBootId() {
+  std::string boot_id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
+  return boot_id;
+}
+
+}  // namespace
+
+RocksLog::RocksLog(StorageOptions options, Watermark watermark)
+    : options_(std::move(options)),
+      watermark_(std::move(watermark)),
+      database_options_(RocksOptions(options_, std::make_shared<RocksMessages>(options_.path))) {}
+
+absl::StatusOr<std::unique_ptr<RocksLog>> RocksLog::Open(const StorageOptions& given,
+                                                         const StoredIdentity& identity) {
+  StorageOptions options = given;
+  if (options.boot_id.empty()) options.boot_id = KernelBootId();
+  if (absl::Status status = MakeFolder(options.path); !status.ok()) return status;
+
+  const std::string database = options.path + "/rocksdb";
+  const bool exists = access((database + "/CURRENT").c_str(), F_OK) == 0;
+  absl::StatusOr<Watermark> watermark = Watermark::Open(options.path, /*must_exist=*/exists);
+  if (!watermark.ok()) return watermark.status();
+  const Watermark::Value mark = watermark->value();
+  if (!exists && mark.batch > 0) {
+    return DamagedError(options.path,
+                        absl::StrCat("the folder `rocksdb` is missing or has no file CURRENT, though ",
+                                     mark.batch, " batches were durable in it"));
+  }
+  if (mark.unsynced && mark.boot_id != options.boot_id) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the log in ", options.path,
+                     " was written in memory mode and this host has restarted since: votes and entries that "
+                     "were acknowledged may be "
+                     "gone. This node must not go on under its identity; the others go on while they are a "
+                     "majority. Only a cluster "
+                     "that begins anew, without its data, may empty the folder"));
+  }
+
+  std::unique_ptr<RocksLog> log(new RocksLog(std::move(options), *std::move(watermark)));
+  uint64_t last_batch_in_wal = 0;
+  if (exists) {
+    const absl::StatusOr<WalContents> wal = InspectWal(database, log->database_options_);
+    if (!wal.ok()) return wal.status();
+    if (!wal->damage.empty()) return DamagedError(given.path, wal->damage);
+    last_batch_in_wal = wal->last_batch;
+  }
+  log->database_options_.create_if_missing = !exists;
+  if (absl::Status status = log->OpenDatabase(); !status.ok()) return status;
+  log->database_options_.create_if_missing = false;
+  if (absl::Status status = log->Restore(identity, last_batch_in_wal); !status.ok()) return status;
+  if (absl::Status status = log->MakeDurable(); !status.ok()) return status;
+  log->committed_batch_ = log->tail_.state().batch;
+  for (const absl::Status& status : {log->WriteWatermark(), log->watermark_.Sync()}) {
+    if (!status.ok()) return status;
+  }
+  return log;
+}
+
+RocksLog::~RocksLog() {
+  if (db_ == nullptr || !final_error_.ok()) return;
+  // An error here costs the log's validity after a restart of the host in memory mode, which nobody was
+  // promised.
+  if (!options_.sync && committed_batch_ > 0 && db_->SyncWAL().ok()) {
+    (void)watermark_.Write({.batch = committed_batch_, .unsynced = false, .boot_id = options_.boot_id});
+  }
+  (void)watermark_.Sync();
+}
+
+absl::Status RocksLog::OpenDatabase() {
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = rocksdb::DB::Open(database_options_, database_path(), &db);
+  db_.reset(db);
+  return FromRocks(options_.path, "open", status);
+}
+
+absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_batch_in_wal) {
+  absl::StatusOr<bool> empty = CheckIdentity(*db_, options_.path, identity);
+  if (!empty.ok()) return empty.status();
+  if (*empty) {
+    if (watermark_.value().batch == 0) return Begin(identity);
+    return DamagedError(options_.path, absl::StrCat("nothing is in it, though ", watermark_.value().batch,
+                                                    " batches were durable"));
+  }
+  absl::StatusOr<RestoredLog> log = RestoreLog(*db_, options_.path);
+  if (!log.ok()) return log.status();
+  const uint64_t found = log->state.batch;
+  if (found < watermark_.value().batch || found < last_batch_in_wal) {
+    return DamagedError(options_.path,
+                        absl::StrCat("it ends with batch ", found, ", though batch ",
+                                     std::max(watermark_.value().batch, last_batch_in_wal), " was durable"));
+  }
+  tail_.Restore(log->state, log->raft.entries);
+  restored_ = std::move(log->raft);
+  return absl::OkStatus();
+}
+
+// A new log. Its first batch says whose it is.
+absl::Status RocksLog::Begin(const StoredIdentity& identity) {
+  rocksdb::WriteBatch batch;
+  const rocksdb::Status put = batch.Put(rocksdb::Slice(kIdentityKey.data(), kIdentityKey.size()),
+                                        EncodeIdentity({.identity = identity}));
+  HEDGEROW_CHECK(put.ok());
+  tail_.Finish(batch);
+  rocksdb::WriteOptions write;
+  write.sync = true;
+  return FromRocks(options_.path, "write", db_->Write(write, &batch));
+}
+
+// What was found may be in the page cache only: the process died between a write and its sync, or memory mode.
+// And a log file with a torn end must not be followed by another. A flush ends both: everything is in a synced
+// table.
+absl::Status RocksLog::MakeDurable() {
+  return FromRocks(options_.path, "flush", db_->Flush(rocksdb::FlushOptions()));
+}
+
+void RocksLog::Gather(const raft::Persist& persist) {
+  HEDGEROW_CHECK(!finished_);
+  tail_.Apply(persist, batch_);
+}
+
+absl::Status RocksLog::Commit(Patience patience) {
+  if (!final_error_.ok()) return final_error_;
+  absl::Status status = TryCommit(patience);
+  if (!status.ok() && !absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) final_error_ = status;
+  return status;
+}
+
+absl::Status RocksLog::TryCommit(Patience patience) {
+  if (db_ == nullptr) {
+    if (absl::Status status = Reopen(); !status.ok()) return status;
+  }
+  if (!finished_) tail_.Finish(batch_);
+  finished_ = true;
+
+  rocksdb::WriteOptions write;
+  write.sync = options_.sync;
+  write.no_slowdown = patience == Patience::kDoNotWait;
+  const rocksdb::Status written = db_->Write(write, &batch_);
+  if (!written.ok()) {
+    const absl::Status status = FromRocks(options_.path, "write", written);
+    if (absl::IsResourceExhausted(status)) db_.reset();
+    return status;
+  }
+  committed_batch_ = tail_.state().batch;
+  // Full here and not there: the batch is written again, with the same number.
+  if (absl::Status status = WriteWatermark(); !status.ok()) return status;
+  batch_.Clear();
+  finished_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status RocksLog::WriteWatermark() {
+  return watermark_.Write({.batch = committed_batch_, .unsynced = !options_.sync, .boot_id = options_.boot_id});
+}
+
+absl::Status RocksLog::Reopen() {
+  if (absl::Status status = ProbeSpace(); !status.ok()) return status;
+  ++reopened_;
+  absl::Status status = OpenDatabase();
+  if (status.ok()) status = MakeDurable();
+  if (status.ok()) {
+    const absl::StatusOr<StateRecord> state = ReadState(*db_, options_.path);
+    if (!state.ok()) {
+      status = state.status();
+    } else if (state->batch != committed_batch_ && state->batch != committed_batch_ + 1) {
+      status = DamagedError(options_.path, absl::StrCat("opened again it ends with batch ", state->batch,
+                                                        ", though batch ", committed_batch_, " was durable"));
+    }
+  }
+  if (!status.ok()) db_.reset();
+  return status;
+}
+
+// Room for the batch, for what recovery moves into a table, and for a new manifest. To open the database on a
+// disk that is still full leaves one more empty file behind each time (7.8.3, seen). The file that is asked for
+// has no name, so a crash leaves nothing.
+absl::Status RocksLog::ProbeSpace() const {
+  const Descriptor file(open(options_.path.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  const uint64_t needed = 2 * options_.write_buffer_bytes + 2 * batch_.GetDataSize() + kReserve_bytes;
+  if (file.ok() && fallocate(file.get(), 0, 0, static_cast<off_t>(needed)) == 0) return absl::OkStatus();
+  if (errno != ENOSPC && errno != EDQUOT) return absl::OkStatus();  // the file system cannot say
+  return FullDiskError(options_.path, absl::StrCat("writing goes on once ", needed / 1024, " KiB are free"));
+}
+
+}  // namespace hedgerow::storage

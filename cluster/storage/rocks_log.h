@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One node's log and hard state in a RocksDB database, without threads: it gathers what is to be persisted into
+// a batch and commits that. What RocksDB leaves to its user is done here: which end of a write-ahead log may be
+// missing, whose log it is, whether it links up, and going on after a full disk. LogStorage calls it, one
+// thread at a time.
+//
+// A handle on which a write has failed is thrown away, and the database is opened again, which is what happens
+// after a crash, too. DB::Resume is not used: if the memtable was empty, the next write after it ends the
+// process with a failed assertion (Debian's 7.8.3, seen) or fails for good, because the log file keeps its
+// error; and it does not know of quotas.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_ROCKS_LOG_H_
+#define HEDGEROW_CLUSTER_STORAGE_ROCKS_LOG_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+#include <rocksdb/write_batch.h>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/raft/outputs.h"
+#include "cluster/raft/types.h"
+#include "cluster/storage/log_tail.h"
+#include "cluster/storage/storage_options.h"
+#include "cluster/storage/watermark.h"
+
+namespace hedgerow::storage {
+
+class RocksLog {
+ public:
+  // Errors as in errors.h. What it restores is durable when it returns, whatever mode it was written in.
+  static absl::StatusOr<std::unique_ptr<RocksLog>> Open(const StorageOptions& options,
+                                                        const StoredIdentity& identity);
+  // In memory mode it syncs what was written, so that the log survives a restart of the host.
+  ~RocksLog();
+  RocksLog(const RocksLog&) = delete;
+  RocksLog& operator=(const RocksLog&) = delete;
+
+  raft::RestoredState TakeRestored() { return std::move(restored_); }
+
+  // Adds to the batch being gathered. Not between a commit that failed and one that succeeds.
+  void Gather(const raft::Persist& persist);
+
+  enum class Patience { kWait, kDoNotWait };
+  // Writes the batch as one, durably as the options say. Unavailable (only with kDoNotWait: RocksDB would make
+  // the caller wait) and ResourceExhausted (the disk is full): nothing is lost, call it again. Any other error
+  // is final.
+  absl::Status Commit(Patience patience);
+
+  uint64_t reopened() const { return reopened_; }
+
+ private:
+  RocksLog(StorageOptions options, Watermark watermark);
+
+  std::string database_path() const { return options_.path + "/rocksdb"; }
+  absl::Status OpenDatabase();
+  absl::Status Restore(const StoredIdentity& identity, uint64_t last_batch_in_wal);
+  absl::Status TryCommit(Patience patience);
+  absl::Status Begin(const StoredIdentity& identity);
+  absl::Status MakeDurable();
+  absl::Status Reopen();
+  absl::Status ProbeSpace() const;
+  absl::Status WriteWatermark();
+
+  const StorageOptions options_;
+  Watermark watermark_;
+  rocksdb::Options database_options_;
+  std::unique_ptr<rocksdb::DB> db_;  // null between a write that failed and the next attempt
+  raft::RestoredState restored_;
+
+  LogTail tail_;  // with the batch being gathered
+  rocksdb::WriteBatch batch_;
+  bool finished_ = false;  // batch_ has its state record
+  absl::Status final_error_;
+  uint64_t committed_batch_ = 0;
+  uint64_t reopened_ = 0;
+};
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_ROCKS_LOG_H_

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a node's log is kept, whose log it is, and what the log counts. Plain data: cluster/node fills the first
+// two from its configuration and shows the third in its status and metrics.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_STORAGE_OPTIONS_H_
+#define HEDGEROW_CLUSTER_STORAGE_STORAGE_OPTIONS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::storage {
+
+struct StorageOptions {
+  // The folder; it is made if its parent exists. It holds `watermark` and `rocksdb/`, and belongs to one
+  // process.
+  std::string path;
+  // True: durable means fdatasync'ed. False (memory mode): durable means in the page cache, which survives the
+  // death of the process and not that of the host.
+  bool sync = true;
+
+  // What RocksDB gathers in memory before it writes a table; its write-ahead log is bounded by three times
+  // this.
+  size_t write_buffer_bytes = 8 * 1024 * 1024;
+  // One batch takes no more than this, but for a single larger write.
+  size_t batch_max_bytes = 4 * 1024 * 1024;
+  // More than this waiting is `congested()`. The core's own bounds (raft::Options: uncommitted and in-flight
+  // bytes) keep far below it; a write that comes nevertheless is taken and counted, because the core has
+  // already built on it.
+  size_t queue_max_bytes = 64 * 1024 * 1024;
+  // While the disk is full.
+  absl::Duration retry_interval = absl::Milliseconds(250);
+  // Names the host's present run; empty is the kernel's boot id.
+  std::string boot_id;
+};
+
+// A log that is not this one's is refused.
+struct StoredIdentity {
+  uint64_t cluster_id = 0;
+  raft::NodeId node{};
+
+  bool operator==(const StoredIdentity&) const = default;
+};
+
+struct StorageStatistics {
+  // Upper bounds of the histogram's buckets in seconds; the last bucket, one more, is what took longer.
+  static constexpr std::array<double, 15> kSyncBounds_seconds = {0.00001, 0.000025, 0.00005, 0.0001, 0.00025,
+                                                                 0.0005,  0.001,    0.0025,  0.005,  0.01,
+                                                                 0.025,   0.05,     0.1,     0.25,   1.0};
+
+  uint64_t writes = 0;       // Persists that are durable
+  uint64_t batches = 0;      // what they were gathered in: one sync each
+  uint64_t entries = 0;      // log entries that are durable
+  uint64_t bytes = 0;        // of them, with their headers
+  uint64_t hard_states = 0;  // terms and votes
+  uint64_t truncations = 0;
+  uint64_t largest_batch = 0;  // Persists in one batch
+
+  // How long batches took, write and sync together. Not cumulative.
+  std::array<uint64_t, kSyncBounds_seconds.size() + 1> sync_buckets{};
+  double sync_seconds = 0;
+
+  uint64_t queue_length = 0;  // Persists taken and not durable yet
+  uint64_t queue_bytes = 0;
+  uint64_t queue_over_bound = 0;  // Persists taken beyond queue_max_bytes
+  uint64_t full_disk_retries = 0;
+  uint64_t reopened = 0;  // times that RocksDB was closed and opened again after a write had failed
+};
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_STORAGE_OPTIONS_H_

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For the tests of the log: a folder that goes away, a story of what a core could ask to persist (drawn from a
+// seed, so that two processes tell the same one), the plain model of what a disk must then hold, and waiting.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_STORAGE_STORY_H_
+#define HEDGEROW_CLUSTER_STORAGE_STORAGE_STORY_H_
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cluster/raft/outputs.h"
+#include "cluster/raft/types.h"
+#include "cluster/storage/log_storage.h"
+
+namespace hedgerow::storage {
+
+class TestFolder {
+ public:
+  TestFolder();  // in TMPDIR, or /tmp
+  explicit TestFolder(std::string path) : path_(std::move(path)), kept_(true) {}
+  ~TestFolder();
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string log() const { return path_ + "/log"; }  // where the storage is
+  std::string rocksdb() const { return log() + "/rocksdb"; }
+  // The write-ahead log or the table with the highest number: ".log", ".sst". Empty if there is none.
+  std::string Newest(const std::string& extension) const;
+
+ private:
+  std::string path_;
+  bool kept_ = false;
+};
+
+std::string ReadFile(const std::string& path);
+void WriteFile(const std::string& path, const std::string& bytes);
+
+// The simulator's disk, without its faults.
+void ApplyToModel(raft::RestoredState& state, const raft::Persist& persist);
+bool Same(const raft::RestoredState& a, const raft::RestoredState& b);
+// Short, for messages.
+std::string Describe(const raft::RestoredState& state);
+
+// Terms and votes, entries of 0 to 300 bytes and some of 50 KB, truncations followed by another term's entries,
+// and truncations alone.
+class Story {
+ public:
+  Story(uint64_t seed, raft::RestoredState start) : random_(seed), state_(std::move(start)) {}
+  raft::Persist Next();
+  const raft::RestoredState& state() const { return state_; }  // after the last one
+
+ private:
+  uint64_t Below(uint64_t bound) { return random_() % bound; }
+  void NewTerm(raft::Persist& persist);
+  void Append(raft::Persist& persist, uint64_t count);
+
+  std::mt19937_64 random_;
+  raft::RestoredState state_;
+  uint64_t sequence_ = 0;
+};
+
+inline constexpr uint64_t kTestCluster = 7;
+inline constexpr raft::NodeId kTestNode = raft::NodeId(2);
+
+StorageOptions TestOptions(const TestFolder& folder, bool sync);
+// Ends the test if it fails.
+std::unique_ptr<LogStorage> OpenOrDie(const StorageOptions& options);
+// False: not in time.
+bool AwaitDurable(LogStorage& storage, uint64_t sequence, absl::Duration timeout = absl::Seconds(30));
+
+raft::Entry TestEntry(uint64_t index, uint64_t term, std::string payload);
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_STORAGE_STORY_H_

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/wal_inspector.h"
+
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <rocksdb/db.h>
+#include <rocksdb/wal_filter.h>
+#include <rocksdb/write_batch.h>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/records.h"
+
+namespace hedgerow::storage {
+namespace {
+
+// The state record of one batch.
+class StateFinder : public rocksdb::WriteBatch::Handler {
+ public:
+  rocksdb::Status PutCF(uint32_t, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
+    if (std::string_view(key.data(), key.size()) == kStateKey) state = ParseState({value.data(), value.size()});
+    return rocksdb::Status::OK();
+  }
+  rocksdb::Status DeleteCF(uint32_t, const rocksdb::Slice&) override { return rocksdb::Status::OK(); }
+
+  std::optional<StateRecord> state;
+};
+
+// Sees every whole record of the logs in order, also those after a broken one, and lets none into the database.
+class Inspector : public rocksdb::WalFilter {
+ public:
+  explicit Inspector(WalContents& contents) : contents_(contents) {}
+
+  WalProcessingOption LogRecordFound(unsigned long long, const std::string& file,
+                                     const rocksdb::WriteBatch& batch, rocksdb::WriteBatch*, bool*) override {
+    // RocksDB's own: after a torn end it begins the next log with an empty batch.
+    if (batch.Count() == 0) return WalProcessingOption::kIgnoreCurrentRecord;
+    StateFinder finder;
+    const rocksdb::Status status = batch.Iterate(&finder);
+    if (!status.ok() || !finder.state.has_value()) {
+      Damage(absl::StrCat("a record in ", file, " after batch ", contents_.last_batch,
+                          " is no batch of this log"));
+      return WalProcessingOption::kIgnoreCurrentRecord;
+    }
+    const uint64_t number = finder.state->batch;
+    if (contents_.batches == 0) contents_.first_batch = number;
+    // The same number twice: its write failed, and it was written again.
+    if (contents_.batches > 0 && number != contents_.last_batch && number != contents_.last_batch + 1) {
+      Damage(absl::StrCat(file, " holds batch ", number, " right after batch ", contents_.last_batch,
+                          "; what stood between them was durable and cannot be read any more"));
+    }
+    contents_.last_batch = number;
+    ++contents_.batches;
+    return WalProcessingOption::kIgnoreCurrentRecord;
+  }
+  const char* Name() const override { return "hedgerow.wal_inspector"; }
+
+ private:
+  void Damage(std::string what) {
+    if (contents_.damage.empty()) contents_.damage = std::move(what);
+  }
+
+  WalContents& contents_;
+};
+
+// Opening for a look does not touch RocksDB's own log of messages.
+class Silence : public rocksdb::Logger {
+ public:
+  using rocksdb::Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
+}  // namespace
+
+absl::StatusOr<WalContents> InspectWal(const std::string& folder, const rocksdb::Options& options) {
+  WalContents contents;
+  Inspector inspector(contents);
+  rocksdb::Options inspection = options;
+  inspection.create_if_missing = false;
+  inspection.wal_recovery_mode = rocksdb::WALRecoveryMode::kSkipAnyCorruptedRecords;
+  inspection.wal_filter = &inspector;
+  inspection.info_log = std::make_shared<Silence>();
+
+  const std::vector<rocksdb::ColumnFamilyDescriptor> families = {
+      {rocksdb::kDefaultColumnFamilyName, rocksdb::ColumnFamilyOptions(inspection)}};
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  rocksdb::DB* db = nullptr;
+  const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(inspection, folder, families, &handles, &db);
+  const std::unique_ptr<rocksdb::DB> owned(db);
+  for (rocksdb::ColumnFamilyHandle* handle : handles) (void)owned->DestroyColumnFamilyHandle(handle);
+  if (!status.ok()) return FromRocks(folder, "read", status);
+  return contents;
+}
+
+}  // namespace hedgerow::storage
