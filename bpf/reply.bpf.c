@@ -151,26 +151,26 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   return hr_judge_nack(hr_the_wheel(), request, word, reply);
 }
 
-HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet) {
+/* `reply` is the caller's: one more would not fit, see docs/STATUS.md on 6.1's 512 bytes of stack along the deepest calls. */
+HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_icmp_error error = {};
-  struct hr_reply reply = {};
   struct hr_address vip;
   int verdict;
 
   if (hr_parse_icmp_error(skb, packet, &error)) return TC_ACT_UNSPEC;
-  if (hr_recognise(skb, &reply, &error.quoted.destination, error.quoted.destination_port_be, &error.quoted.source,
+  if (hr_recognise(skb, reply, &error.quoted.destination, error.quoted.destination_port_be, &error.quoted.source,
                    error.quoted.source_port_be, error.quoted.protocol))
     return TC_ACT_UNSPEC;
   if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
-    answer = hr_judge_unreachable(skb, &error.quoted, &reply);
-  if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, &reply);
-  vip = reply.service->vip;
-  if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply.service->port_be)) {
-    hr_reason(reply.service_stats, HR_REASON_SEND_FAILED);
+    answer = hr_judge_unreachable(skb, &error.quoted, reply);
+  if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
+  vip = reply->service->vip;
+  if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply->service->port_be)) {
+    hr_reason(reply->service_stats, HR_REASON_SEND_FAILED);
     return TC_ACT_SHOT;
   }
-  hr_count(reply.service_stats, HR_ICMP_TRANSLATED);
+  hr_count(reply->service_stats, HR_ICMP_TRANSLATED);
   /* A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. */
   if (!hr_same_address(&packet->source, &error.quoted.destination)) return TC_ACT_UNSPEC;
   verdict = hr_give_to_client(skb);
@@ -206,7 +206,8 @@ int hr_reply(struct __sk_buff *skb) {
   if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
   if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
   if (packet.fragment == HR_LATER_FRAGMENT) return hr_handle_later_fragment(skb, &packet);
-  if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, &packet);
+  if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6))
+    return hr_handle_icmp(skb, &packet, &reply);
   if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
   if (packet.protocol == IPPROTO_UDP && packet.fragment == HR_WHOLE && hr_is_announce_port(packet.destination_port_be)) {
     struct hr_payload payload = hr_payload_of(&packet);

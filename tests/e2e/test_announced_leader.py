@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster announces its leader to the proxy, and its nodes name the leader when they refuse."""
+
+import itertools
+import time
+
+import pytest
+
+from harness import node
+from harness.dns import UdpClient
+from harness.product import METRICS, RAW4, RAW6, wait_until
+
+CLUSTER, EPOCH = 7, 3
+KEY = bytes(range(100, 116))
+OTHER_KEY = bytes(range(16))
+FAMILIES = pytest.mark.parametrize("service", ["kv4", "kv6"], ids=["ipv4", "ipv6"])
+# Tests of this file share a proxy, whose leaders only ever move to a higher term.
+TERMS = itertools.count(1)
+
+pytestmark = [pytest.mark.lab(replicas=3), pytest.mark.servers(a="node", b="node", c="node")]
+
+
+class Cluster:
+    """One service of the proxy, seen from a client and from the nodes."""
+
+    def __init__(self, lab, product, service: str):
+        self.lab, self.product, self.service = lab, product, service
+        self.six = service.endswith("6")
+        self._seqs = itertools.count(1)
+
+    def up(self, **changes) -> None:
+        """Both families' services, of one cluster, with its key in a file."""
+        key_file = self.product.folder / "announce.key"
+        key_file.touch(mode=0o600)
+        key_file.write_text(KEY.hex() + "\n", encoding="ascii")
+        cluster = {"id": CLUSTER, "key_file": str(key_file), "epoch": EPOCH}
+        self.product.up(metrics=METRICS, services=[{
+            "name": name, "vip": vip, "port": node.PORT, "profile": "hkv", "primary": "a", "cluster": {**cluster},
+            "backends": [{"name": host.name, "address": host.ipv6 if name == "kv6" else host.ipv4, "port": node.PORT,
+                          "node": number} for number, host in enumerate(self.lab.replicas, 1)], **changes}
+            for name, vip in (("kv4", RAW4), ("kv6", RAW6))])
+
+    def client(self) -> UdpClient:
+        return UdpClient(self.lab.client, RAW6 if self.six else RAW4, node.PORT)
+
+    def ask(self, key: bytes = b"who", timeout_s: float = 3.0) -> str:
+        """Who answers."""
+        with self.client() as client:
+            client.send(node.get(1, next(self._seqs), key))
+            status, _, value = node.answer_of(client.receive(timeout_s))
+            assert status == node.OK
+            return value.decode()
+
+    def say(self, leader: str, *, key: bytes = KEY, **fields) -> bytes:
+        """The announcement that this replica leads, sent by it to the proxy's host."""
+        host = self.lab.replica(leader)
+        fields = {"epoch": EPOCH, "term": next(TERMS), **fields}
+        datagram = node.announcement(key, cluster=CLUSTER, address=host.ipv6 if self.six else host.ipv4, **fields)
+        self.send(leader, datagram)
+        return datagram
+
+    def send(self, replica: str, datagram: bytes) -> None:
+        proxy = self.lab.client.ipv6 if self.six else self.lab.client.ipv4
+        with UdpClient(self.lab.replica(replica), proxy, node.ANNOUNCE_PORT, connected=False) as sender:
+            sender.send(datagram)
+
+    def leader(self) -> dict:
+        return next(each for each in self.product.ask("leader", "show")["leaders"] if each["service"] == self.service)
+
+    def await_leader(self, name: str) -> None:
+        wait_until(lambda: self.leader()["leader"] == name, what=f"{name} as the leader")
+
+    def figure(self, key: str) -> int:
+        return self.product.figure(key, self.service)
+
+
+@pytest.fixture
+def cluster(lab, product, service):
+    return Cluster(lab, product, service)
+
+
+def test_the_key_hash_is_the_papers():
+    """Appendix A of the SipHash paper: key 00..0f, message 00..0e."""
+    assert node.siphash(bytes(range(16)), bytes(range(15))) == 0xA129CA6149BE45E5
+
+
+@pytest.mark.own
+@FAMILIES
+def test_the_leader_follows_its_cluster(cluster):
+    cluster.up()
+    assert cluster.ask() == "a" and cluster.leader()["source"] == "configured"
+    old = cluster.say("b", term=1_000, sequence=7)
+    cluster.await_leader("b")
+    assert cluster.ask() == "b"
+    said = cluster.leader()
+    assert (said["source"], said["announced"], said["resigning"]) == ("announced", "b", False)
+    assert [int(said[name]) for name in ("cluster_epoch", "term", "sequence")] == [EPOCH, 1_000, 7]
+    assert "announced: cluster epoch 3, term 1000, sequence 7, " in cluster.product.admin("leader", "show").stdout
+    cluster.say("c", term=1_001)
+    cluster.await_leader("c")
+    cluster.send("b", old)
+    wait_until(lambda: cluster.figure("announce_stale") == 1, what="the replay")
+    assert cluster.ask() == "c"
+    counted = {result: cluster.product.metric("hedgerow_announcements_total", result=result, service=cluster.service)
+               for result in ("accepted", "stale")}
+    assert counted == {"accepted": 2, "stale": 1}
+
+
+@FAMILIES
+def test_what_its_cluster_has_not_sealed_moves_nobody(cluster):
+    cluster.up()
+    cluster.say("a")
+    cluster.await_leader("a")
+    cluster.say("b", key=OTHER_KEY)
+    cluster.say("b", epoch=EPOCH + 1)
+    cluster.say("b", port=node.PORT + 1)
+    reasons = wait_until(lambda: (found := cluster.product.status()["reasons"]).get("announce_endpoint") and found)
+    assert {"announce_tag", "announce_epoch", "announce_endpoint"} <= reasons.keys()
+    assert cluster.ask() == "a"
+
+
+@FAMILIES
+def test_what_waits_for_a_dead_leader_goes_to_the_new_one_at_once(cluster, servers):
+    cluster.up(delay="1s", deadline="5s", suspect_min="10s")
+    cluster.say("a")
+    cluster.await_leader("a")
+    servers["a"].stall()
+    with cluster.client() as client:
+        client.send(node.get(1, 1_000_000, b"who"))
+        time.sleep(0.05)
+        said = time.monotonic()
+        cluster.say("c")
+        status, _, value = node.answer_of(client.receive(3))
+        assert time.monotonic() - said < 0.5, "the delay of a hedge was waited for"
+        assert (status, value) == (node.OK, b"c")
+        servers["a"].resume()
+        assert client.receive(0.2) is None, "the former leader's answer is a loser's"
+    assert cluster.figure("handed_over") == 1 and cluster.figure("won_by_failover") == 1
+    assert cluster.figure("hedges") == 0
+
+
+@FAMILIES
+def test_a_refusal_that_names_the_leader_sends_its_request_there(cluster):
+    cluster.up(delay="1s", deadline="5s", suspect_min="10s")
+    cluster.say("a")
+    cluster.await_leader("a")
+    assert cluster.ask(node.REFUSE + b"a3", timeout_s=0.5) == "c"
+    assert cluster.ask(node.REFUSE + b"a2", timeout_s=0.5) == "b"
+    assert cluster.figure("hinted") == 2
+    assert cluster.ask() == "a", "the map is the cluster's"
+
+
+@FAMILIES
+def test_a_pinned_leader_stays_and_unpinning_follows_the_cluster(cluster):
+    cluster.up()
+    cluster.product.admin("leader", "set", cluster.service, "b")
+    cluster.say("c")
+    wait_until(lambda: cluster.leader()["announced"] == "c", what="the announcement")
+    assert cluster.leader()["source"] == "pinned" and cluster.ask() == "b"
+    cluster.product.admin("leader", "unset", cluster.service)
+    assert cluster.ask() == "c"
+
+
+def test_a_key_is_shown_nowhere(lab, product):
+    service = {"name": "kv4", "vip": RAW4, "port": node.PORT, "profile": "hkv", "cluster": {"id": 1, "key": KEY.hex()},
+               "backends": [{"name": "a", "address": lab.replica("a").ipv4, "port": node.PORT}]}
+    product.up(metrics=METRICS, services=[service])
+    config = product.write(product.config(services=[service]))
+    shown = [product.run("plan", "--config", config, "--json").stdout, product.run("plan", "--config", config).stdout,
+             product.admin("status", "--json").stdout, product.admin("leader", "show", "--json").stdout,
+             product.metrics(), product.log.read_text(encoding="utf-8")]
+    assert "(hidden)" in shown[0]
+    assert not [text for text in shown if KEY.hex() in text.lower()]
+
+
+def test_a_key_file_that_every_user_may_open_is_refused_at_its_place(lab, product):
+    key_file = product.folder / "open.key"
+    key_file.write_text(KEY.hex(), encoding="ascii")
+    key_file.chmod(0o644)
+    done = product.daemon(f"""services:
+  - name: kv4
+    vip: {RAW4}
+    port: 4801
+    profile: hkv
+    cluster: {{id: 1, key_file: {key_file}}}
+    backends: [{{name: a, address: {lab.replica("a").ipv4}, port: 4801}}]
+""")
+    assert done.returncode == 2
+    assert f'hedgerow.yaml:6:32: services[0].cluster.key_file: got "{key_file}"'[:60] in done.stderr
+    assert "every user may open it" in done.stderr
