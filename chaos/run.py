@@ -9,7 +9,6 @@ import dataclasses
 import gzip
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +21,7 @@ from bench.stopping import run
 from chaos import scenario as scenarios
 from chaos.block import Block, run_block
 from chaos.scenario import Scenario
-from chaos.systems import SYSTEMS, Settings, is_etcd
+from chaos.systems import SYSTEMS, Settings, etcd_version, is_etcd
 from chaos.unavailable import percentile
 from deploy.lab import Lab, LabInUse
 
@@ -174,18 +173,13 @@ def main(argv: list[str]) -> int:
     rows = [cell.row(scenario) for cell in cells]
     configs = {row["config_hash"]: cell.blocks[0].config for row, cell in zip(rows, cells, strict=True)}
     return experiment.conclude(
-        results, manifest(configs, _PROGRAMS, events=arguments.kills, seed=arguments.seed, etcd=_etcd_version(),
+        results, manifest(configs, _PROGRAMS, events=arguments.kills, seed=arguments.seed, etcd=etcd_version(),
                           scenario=dataclasses.asdict(scenario), load_average=os.getloadavg()),
         rows, must_show(rows, arguments.kills, arguments.hedge_delay),
         {"mode": "mode", "system": "system", "events": "events", "client_errors": "errors",
          "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms",
          "outage_p50_ms": "outage p50", "duplicates_arrived": "copies", "acked_lost": "lost",
          "double_applied": "twice", "linearizable": "linearizable"}, "chaos")
-
-
-def _etcd_version() -> str:
-    done = subprocess.run(["/usr/bin/etcd", "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "none"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ and nowhere else.
 
 import contextlib
 import dataclasses
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,8 +52,9 @@ def is_etcd(system: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[Running]:
-    """The store is ready, the proxy knows its leader, and nothing has been asked yet."""
+def running(system: str, lab: Lab, data: Path, settings: Settings, instance: str = INSTANCE) -> Iterator[Running]:
+    """The store is ready, the proxy knows its leader, and nothing has been asked yet. `instance` is the proxy's name on
+    this machine, where no other may have it."""
     with contextlib.ExitStack() as stack:
         if is_etcd(system):
             cluster = stack.enter_context(etcd_cluster(lab, data, _ETCD_TIMING_MS[system]))
@@ -73,7 +75,7 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
         proxy = None
         if system == "hedgerow":
             proxy = stack.enter_context(
-                product.Product(lab.client, INSTANCE, [kv_service(lab, cluster, settings.hedge_delay)]))
+                product.Product(lab.client, instance, [kv_service(lab, cluster, settings.hedge_delay)]))
             _wait_until_announced(proxy)
         yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy)
 
@@ -109,3 +111,8 @@ def _config(system: str, cluster: Cluster, load: list[str], proxy: product.Produ
     services = [{**service, "cluster": "with its key"} for service in proxy.config["services"]] if proxy else None
     return {"system": system, **dataclasses.asdict(settings), "node": described, "services": services,
             "load": [Path(load[0]).name, *load[1:]]}
+
+
+def etcd_version() -> str:
+    done = subprocess.run(["/usr/bin/etcd", "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "none"

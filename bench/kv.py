@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast the replicated store is, beside etcd: put and get by 1, 16 and 64 clients that each wait for an answer before
+they ask again, 3, 5 and 7 replicas, logs in memory and on disk. Clients talk to the leader directly; rows of
+`hedgerow-proxy` go through the proxy. Systems take turns within each round.
+
+Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from bench import cpu_time, experiment
+from bench.histogram import Histogram
+from bench.manifest import binary, config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most, median
+from bench.stopping import run
+from chaos.systems import Settings, etcd_version, running
+from deploy.lab import VIP_KV, CommandFailed, Lab, netns
+from deploy.lab.cluster import Cluster
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.servers.hedgerow_node import SERVE_PORT
+
+NAME = "kv"
+TAG, INSTANCE = "benchkv", "bench-kv"
+SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-proxy": "hedgerow"}  # as chaos names them
+REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1", "16", "64"), ("put", "get")
+PATIENCE_NS = 1_000_000_000  # of hr-kv-load and hr-etcd-load: what is lost has waited that long
+KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
+# A leader that changes in the middle makes a run one of errors. On a busy machine that happens.
+_TRIES = 3
+_MEDIANS = ("p50_us", "p99_us", "ops_per_s", "cpu_us_per_op", "client_cpu_us_per_op")
+_SUMS = ("n", "failed", "lost", "repeated")
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Cell:
+    """What a row is about."""
+
+    replicas: int
+    mode: str
+    system: str
+    clients: int
+    operation: str
+
+
+def row_of(cell: Cell, runs: list[dict]) -> dict:
+    """Percentiles, rates and costs are medians over the runs; counts are sums."""
+    return {**dataclasses.asdict(cell), "runs": len(runs), **{key: sum(run[key] for run in runs) for key in _SUMS},
+            **{key: median(run[key] for run in runs) for key in _MEDIANS}, "config_hash": runs[0]["config_hash"]}
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    def figure(name: str, **wanted) -> float | None:
+        return next((row[name] for row in rows if all(row[key] == value for key, value in wanted.items())), None)
+
+    put = {"replicas": 3, "mode": "memory", "operation": "put"}
+    etcd = figure("ops_per_s", system="etcd", clients=64, **put)
+    ours = figure("ops_per_s", system="hedgerow", clients=64, **put)
+    own = [row for row in rows if row["system"] != "etcd"]
+    return [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10),
+            at_most("memory, 3 replicas, 1 client: put p50", figure("p50_us", system="hedgerow", clients=1, **put), 200,
+                    "us"),
+            at_least("memory, 3 replicas, 64 clients: put", ours, 18_000, "/s"),
+            at_least("memory, 3 replicas, 64 clients: put, times etcd's", ours / etcd if ours and etcd else None, 2.5),
+            at_most("ours: requests without an answer or with an error", sum(row["failed"] + row["lost"] for row in own),
+                    0)]
+
+
+def figures(report: dict, others_us: int) -> dict:
+    """Of one run; what is lost has waited its whole patience. `others_us`: processor time of all but the load."""
+    latency = Histogram.from_json(report["latency"])
+    for _ in range(report["lost"]):
+        latency.record(PATIENCE_NS)
+    answered = max(1, report["answered"])
+    return {"n": report["answered"], "failed": report["failed"], "lost": report["lost"],
+            "p50_us": latency.quantile(0.5) / 1e3, "p99_us": latency.quantile(0.99) / 1e3,
+            "ops_per_s": report["answered"] / report["seconds"], "cpu_us_per_op": (others_us + report["cpu_us"]) / answered,
+            "client_cpu_us_per_op": report["cpu_us"] / answered}
+
+
+def load_command(cell: Cell, server: str, arguments: argparse.Namespace) -> list[str]:
+    program = "hr-etcd-load" if cell.system == "etcd" else "hr-kv-load"
+    command = [str(binary(program)), f"--server={server}", f"--clients={cell.clients}",
+               f"--operation={cell.operation}", f"--keys={KEYS}", f"--warm_up={arguments.warm_up:g}s",
+               f"--measured={arguments.seconds:g}s"]
+    return command + ([f"--connections={arguments.etcd_connections}"] if cell.system == "etcd" else [])
+
+
+def run_load(lab: Lab, argv: list[str]) -> dict:
+    """One run of a load to its end, with the processor time of its measured part."""
+    samples: dict[str, cpu_time.Sample] = {}
+    identities = {netns.identity(netns.path_of(host.netns)) for host in lab.hosts.values()}
+    with tempfile.TemporaryFile("w+", encoding="ascii") as out:
+        child = lab.client.popen(argv, stdout=out, stderr=subprocess.PIPE, text=True)
+        said = []
+        try:
+            for line in child.stderr:  # ends with the load, which bounds itself
+                if line.startswith('{"event"'):
+                    others = [pid for pid in netns.pids_in(identities) if pid != child.pid]
+                    samples[json.loads(line)["event"]] = cpu_time.sample(others)
+                else:
+                    said.append(line)
+        except BaseException:
+            lab.client.stop(child, signal.SIGKILL)
+            raise
+        child.stderr.close()
+        child.wait(30)
+        if lab.client.stop(child) != 0:
+            raise CommandFailed(f"{' '.join(argv)} failed:\n{''.join(said)}")
+        out.seek(0)
+        report = json.load(out)
+    spent = cpu_time.spent(samples["measuring"], samples["measured"])
+    return {**figures(report, spent.experiment_us), "argv": argv, "report": report, "cpu": spent.as_json()}
+
+
+def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace) -> dict:
+    for repeated in range(_TRIES):
+        leader = cluster.wait_ready()
+        term = leader.state().term
+        server = f"{VIP_KV[0]}:{SERVE_PORT}" if cell.system == "hedgerow-proxy" else leader.endpoint
+        result = run_load(lab, load_command(cell, server, arguments))
+        now = leader.state()
+        if now is not None and now.leads and now.term == term:
+            break
+    return {**result, "repeated": repeated}
+
+
+def cells_of(arguments: argparse.Namespace) -> list[Cell]:
+    """Through the proxy: puts, and only in the first mode and size that were asked for."""
+    first = (int(arguments.replicas[0]), arguments.modes[0])
+    return [Cell(replicas, mode, system, clients, operation)
+            for replicas in map(int, arguments.replicas) for mode in arguments.modes for system in arguments.systems
+            for clients in map(int, arguments.clients) for operation in OPERATIONS
+            if system != "hedgerow-proxy" or ((replicas, mode) == first and operation == "put")]
+
+
+def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+    found: dict[Cell, list[dict]] = {cell: [] for cell in cells_of(arguments)}
+    done, total, started = 0, len(found) * arguments.rounds, time.monotonic()
+    for number in range(1, arguments.rounds + 1):
+        shift = number % len(arguments.systems)
+        for replicas in map(int, arguments.replicas):
+            with Lab(TAG, replicas=replicas) as lab:
+                for mode in arguments.modes:
+                    for system in arguments.systems[shift:] + arguments.systems[:shift]:
+                        cells = [cell for cell in found if (cell.replicas, cell.mode, cell.system) ==
+                                 (replicas, mode, system)]
+                        for cell, result in one_system(lab, cells, arguments, configs):
+                            found[cell].append(result)
+                            results.write_raw("-".join(map(str, (*dataclasses.astuple(cell), f"{number:02d}"))),
+                                              {**dataclasses.asdict(cell), "round": number, **result})
+                            done += 1
+                            left_s = (time.monotonic() - started) / done * (total - done)
+                            print(f"[{done}/{total}, {left_s / 60:.0f} min left] {replicas} replicas {mode:6} "
+                                  f"{system:14} {cell.clients:2} x {cell.operation}  p50 {result['p50_us']:7.0f}  p99 "
+                                  f"{result['p99_us']:7.0f} us  {result['ops_per_s']:7.0f}/s  "
+                                  f"{result['cpu_us_per_op']:5.0f} us CPU  failed {result['failed']} lost "
+                                  f"{result['lost']}", flush=True)
+    return [row_of(cell, runs) for cell, runs in found.items()]
+
+
+def one_system(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, configs: dict[str, dict]):
+    """A fresh store for all that is measured of one system in a round; yields (cell, run)."""
+    if not cells:
+        return
+    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+    cell = cells[0]
+    with (DataDirs(TAG, cell.mode) as data,
+          running(SYSTEMS[cell.system], lab, data.path, Settings(cell.mode, cell.replicas), INSTANCE) as up):
+        for cell in cells:
+            result = measure_cell(lab, up.cluster, cell, arguments)
+            # Not who leads, which differs from run to run.
+            load = [Path(result["argv"][0]).name, *(part for part in result["argv"][1:] if "--server" not in part)]
+            config = {**up.config, "load": load}
+            result["config_hash"] = config_hash(config)
+            configs[result["config_hash"]] = config
+            yield cell, result
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=["3"], help="3,5,7 for the long run")
+    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
+    parser.add_argument("--clients", type=experiment.some_of(CLIENTS), default=list(CLIENTS))
+    parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--seconds", type=float, default=3.0, help="measured part of each run")
+    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before it")
+    parser.add_argument("--etcd-connections", type=int, default=1,
+                        help="that etcd's clients share, as the callers of one etcd client do; 0: one for each")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results, configs = Results(NAME), {}
+    rows = measure(arguments, results, configs)
+    return experiment.conclude(
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load", "hr-etcd-load"),
+                          rounds=arguments.rounds, etcd=etcd_version(), load_average=os.getloadavg()),
+        rows, must_show(rows),
+        {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op",
+         "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",
+         "client_cpu_us_per_op": "client's", "failed": "failed", "lost": "lost", "repeated": "repeated"},
+        None)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/kv/load_main.h"
+
+#include <cstdio>
+#include <ctime>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+
+ABSL_FLAG(std::string, server, "", "address:port of the node, or of the proxy's service");
+ABSL_FLAG(uint32_t, clients, 1, "clients, each with one request under way; at most 10000");
+ABSL_FLAG(std::string, operation, "put", "put or get");
+ABSL_FLAG(uint32_t, keys, 1000, "keys of each client");
+ABSL_FLAG(uint32_t, value_bytes, 64, "length of what is put; at most 1024");
+ABSL_FLAG(absl::Duration, warm_up, absl::Seconds(1), "not measured");
+ABSL_FLAG(absl::Duration, measured, absl::Seconds(5), "measured; at most 10 minutes");
+
+namespace hedgerow::bench {
+namespace {
+
+// The load's own processor time, of all its threads: who watches from outside may come when it has ended.
+int64_t CpuTime_us() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<int64_t>(used.tv_sec) * 1'000'000 + used.tv_nsec / 1000;
+}
+
+int64_t measured_cpu_us = 0;
+
+// The phases come in turn: "measuring", then "measured".
+void Say(const char* phase) {
+  measured_cpu_us = CpuTime_us() - measured_cpu_us;
+  fprintf(stderr, "{\"event\":\"%s\"}\n", phase);
+}
+
+absl::StatusOr<ClosedLoopOptions> OptionsFromFlags() {
+  ClosedLoopOptions options;
+  options.server = absl::GetFlag(FLAGS_server);
+  options.clients = absl::GetFlag(FLAGS_clients);
+  options.keys = absl::GetFlag(FLAGS_keys);
+  options.value_bytes = absl::GetFlag(FLAGS_value_bytes);
+  options.warm_up = absl::GetFlag(FLAGS_warm_up);
+  options.measured = absl::GetFlag(FLAGS_measured);
+  const std::string operation = absl::GetFlag(FLAGS_operation);
+  if (operation != "put" && operation != "get") {
+    return absl::InvalidArgumentError(absl::StrCat("--operation is put or get, not '", operation, "'"));
+  }
+  options.operation = operation == "put" ? KvOperation::kPut : KvOperation::kGet;
+  if (options.clients < 1 || options.clients > 10'000) {
+    return absl::InvalidArgumentError("--clients is 1 to 10000");
+  }
+  if (options.keys < 1) return absl::InvalidArgumentError("--keys is at least 1");
+  if (options.value_bytes > 1024) return absl::InvalidArgumentError("--value_bytes is at most 1024");
+  if (options.measured > absl::Minutes(10)) {
+    return absl::InvalidArgumentError("--measured is at most 10 minutes");
+  }
+  return options;
+}
+
+}  // namespace
+
+int LoadMain(
+    const char* program, int argc, char** argv,
+    absl::FunctionRef<absl::StatusOr<ClosedLoopReport>(const ClosedLoopOptions&, void (*)(const char*))> loop) {
+  absl::SetProgramUsageMessage("closed-loop clients of a replicated store");
+  absl::ParseCommandLine(argc, argv);
+  const absl::StatusOr<ClosedLoopOptions> options = OptionsFromFlags();
+  if (!options.ok()) {
+    fprintf(stderr, "%s: %s\n", program, std::string(options.status().message()).c_str());
+    return 2;
+  }
+  const absl::StatusOr<ClosedLoopReport> report = loop(*options, Say);
+  if (!report.ok()) {
+    fprintf(stderr, "%s: %s\n", program, std::string(report.status().message()).c_str());
+    return 1;
+  }
+  printf("{\"answered\":%llu,\"failed\":%llu,\"lost\":%llu,\"seconds\":%.6f,\"cpu_us\":%lld,\"latency\":%s}\n",
+         static_cast<unsigned long long>(report->answered), static_cast<unsigned long long>(report->failed),
+         static_cast<unsigned long long>(report->lost), report->seconds,
+         static_cast<long long>(measured_cpu_us), report->latency_ns.ToJson().c_str());
+  return 0;
+}
+
+}  // namespace hedgerow::bench

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of `bench kv` are medians and sums, what is lost has waited, and limits are met by the right rows only."""
+
+import pytest
+
+from bench import kv
+from bench.histogram import Histogram
+
+_PUT_64 = kv.Cell(3, "memory", "hedgerow", 64, "put")
+
+
+def _run(ops_per_s: float, lost: int = 0) -> dict:
+    return {"p50_us": 150.0, "p99_us": 300.0, "ops_per_s": ops_per_s, "cpu_us_per_op": 30.0, "client_cpu_us_per_op": 5.0,
+            "n": 100, "failed": 0, "lost": lost, "repeated": 0, "config_hash": "h"}
+
+
+def _rows(ours: float, etcd: float, runs: int = 10) -> list[dict]:
+    cells = {_PUT_64: ours, kv.Cell(3, "memory", "etcd", 64, "put"): etcd,
+             kv.Cell(3, "memory", "hedgerow", 1, "put"): 6_000.0}
+    return [kv.row_of(cell, [_run(rate)] * runs) for cell, rate in cells.items()]
+
+
+def _missed(rows: list[dict]) -> list[str]:
+    return [check.what for check in kv.must_show(rows) if not check.met]
+
+
+def _report(latencies_us: list[int], lost: int = 0) -> dict:
+    histogram = Histogram()
+    for latency_us in latencies_us:
+        histogram.record(latency_us * 1000)
+    return {"answered": len(latencies_us), "failed": 0, "lost": lost, "seconds": 2.0, "cpu_us": 40,
+            "latency": histogram.to_json()}
+
+
+def test_row_is_medians_and_sums():
+    row = kv.row_of(_PUT_64, [_run(10.0), _run(90.0, lost=1), _run(20.0)])
+    assert (row["runs"], row["n"], row["lost"], row["ops_per_s"]) == (3, 300, 1, 20.0)
+    assert (row["replicas"], row["mode"], row["system"], row["clients"], row["operation"]) == (3, "memory", "hedgerow",
+                                                                                               64, "put")
+
+
+def test_lost_request_counts_as_its_whole_patience():
+    assert kv.figures(_report([100] * 50), 0)["p99_us"] == pytest.approx(100, rel=0.01)
+    assert kv.figures(_report([100] * 50, lost=1), 0)["p99_us"] == pytest.approx(1_000_000, rel=0.01)
+
+
+def test_costs_are_those_of_load_and_servers_together():
+    figures = kv.figures(_report([100] * 10), 60)
+    assert (figures["ops_per_s"], figures["cpu_us_per_op"], figures["client_cpu_us_per_op"]) == (5.0, 10.0, 4.0)
+
+
+def test_limits_are_met_by_ten_rounds_that_are_fast_enough():
+    assert _missed(_rows(18_000, 7_200)) == []
+    assert _missed(_rows(18_000, 7_200, runs=9)) == ["runs of each row"]
+
+
+def test_etcd_must_be_beaten_by_the_factor():
+    assert _missed(_rows(18_000, 7_201)) == ["memory, 3 replicas, 64 clients: put, times etcd's"]
+
+
+def test_limits_whose_rows_were_left_out_are_missed():
+    rows = [row for row in _rows(18_000, 7_200) if row["system"] == "etcd"]
+    assert len(_missed(rows)) == 3
+
+
+def test_lost_requests_of_ours_are_a_miss_and_etcds_are_not():
+    lost = {system: [kv.row_of(kv.Cell(5, "disk", system, 1, "get"), [_run(1.0, lost=1)] * 10)]
+            for system in ("hedgerow", "etcd")}
+    assert _missed(_rows(18_000, 7_200) + lost["etcd"]) == []
+    assert _missed(_rows(18_000, 7_200) + lost["hedgerow"]) == ["ours: requests without an answer or with an error"]
+
+
+def test_proxy_rows_are_puts_of_the_first_size_and_mode():
+    cells = [cell for cell in kv.cells_of(kv.parse(["--replicas", "5,3", "--modes", "disk,memory"]))
+             if cell.system == "hedgerow-proxy"]
+    assert {(cell.replicas, cell.mode, cell.operation) for cell in cells} == {(5, "disk", "put")}
+    assert [cell.clients for cell in cells] == [1, 16, 64]
+
+
+def test_every_size_mode_and_number_of_clients_is_measured():
+    cells = kv.cells_of(kv.parse(["--replicas", "3,5,7", "--systems", "hedgerow,etcd"]))
+    assert len(cells) == len(set(cells)) == 3 * 2 * 2 * 3 * 2
