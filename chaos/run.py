@@ -25,7 +25,6 @@ from chaos.systems import SYSTEMS, Settings, etcd_version, is_etcd
 from chaos.unavailable import percentile
 from deploy.lab import Lab, LabInUse
 
-TAG = "chaos"
 EVENTS_OF_A_BLOCK = 10
 MODES, REPLICAS = ("memory", "disk"), (3, 5, 7)
 _PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", "hr-kv-check")
@@ -100,7 +99,7 @@ def measure(arguments: argparse.Namespace, scenario: Scenario, results: Results)
              for mode in arguments.mode for system in arguments.systems]
     sizes = block_sizes(arguments.kills)
     done, total, started = 0, len(sizes) * len(cells), time.monotonic()
-    with Lab(TAG, replicas=arguments.replicas) as lab:
+    with Lab(arguments.lab, replicas=arguments.replicas) as lab:
         for number, events in enumerate(sizes, start=1):
             shift = number % len(cells)
             for cell in cells[shift:] + cells[:shift]:
@@ -153,7 +152,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quiet-wait", type=float, default=30.0,
                         help="seconds to wait at most for an idle machine before each block")
-    parser.add_argument("--as", dest="name", help="write results/chaos-AS instead of results/chaos-SCENARIO")
+    parser.add_argument("--as", dest="name", metavar="NAME", help="write results/chaos-NAME, not results/chaos-SCENARIO")
+    parser.add_argument("--lab", default="chaos", help="tag of the lab and instance of the proxy (default: chaos)")
     arguments = parser.parse_args(argv)
     if not 1 <= arguments.kills <= 1000:
         parser.error("--kills must be 1 to 1000")

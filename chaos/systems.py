@@ -25,7 +25,6 @@ from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT, NodeSett
 
 SYSTEMS = ("hedgerow", "noproxy-noretry", "noproxy-app", "etcd-default", "etcd-tuned")
 CLIENT_TIMEOUT_S = 5.0
-INSTANCE = "chaos"
 _PROXY_NAME = "lab"
 _ETCD_TIMING_MS = {"etcd-default": None, "etcd-tuned": (10, 100)}
 _ANNOUNCED_WITHIN_S = 5.0
@@ -52,9 +51,9 @@ def is_etcd(system: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(system: str, lab: Lab, data: Path, settings: Settings, instance: str = INSTANCE) -> Iterator[Running]:
-    """The store is ready, the proxy knows its leader, and nothing has been asked yet. `instance` is the proxy's name on
-    this machine, where no other may have it."""
+def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[Running]:
+    """The store is ready, the proxy knows its leader, and nothing has been asked yet. The proxy's name on this machine
+    is the lab's tag."""
     with contextlib.ExitStack() as stack:
         if is_etcd(system):
             cluster = stack.enter_context(etcd_cluster(lab, data, _ETCD_TIMING_MS[system]))
@@ -75,7 +74,7 @@ def running(system: str, lab: Lab, data: Path, settings: Settings, instance: str
         proxy = None
         if system == "hedgerow":
             proxy = stack.enter_context(
-                product.Product(lab.client, instance, [kv_service(lab, cluster, settings.hedge_delay)]))
+                product.Product(lab.client, lab.tag, [kv_service(lab, cluster, settings.hedge_delay)]))
             _wait_until_announced(proxy)
         yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy)
 

@@ -43,7 +43,7 @@ def pytest_sessionstart(session):
     if os.geteuid() != 0 or not names.RUN_DIR.is_dir():
         return
     for folder in names.RUN_DIR.iterdir():
-        if re.fullmatch(r"e2e\d+|self\d+[1234s]", folder.name):
+        if re.fullmatch(r"e2e\d+|self\d+[12345s]", folder.name):
             with contextlib.suppress(LabInUse):
                 Lab.clean(folder.name)
                 for mode in MODES:

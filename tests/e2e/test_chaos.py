@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chaos runner: one fault of each kind, judged; and nothing of it stays when it is interrupted. How long clients
+waited is measured by `./dev chaos`, on a quiet machine; here it only counts that nothing was lost or done twice.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from chaos import scenario
+from chaos.block import run_block
+from chaos.systems import Settings
+from deploy.lab import Lab, names, netns
+from deploy.lab.data_dirs import MODES, DataDirs
+
+PROJECT = Path(__file__).resolve().parents[2]
+TAG = f"self{os.getpid()}5"
+
+
+def sound(verdict: dict) -> bool:
+    return verdict["linearizable"] and verdict["acked_lost"] == verdict["double_applied"] == 0
+
+
+@pytest.mark.parametrize("name", ["leader-kill", "leader-pause", "leader-partition-out"])
+def test_a_client_without_retry_lives_through_a_dying_leader_behind_the_proxy(name, tmp_path):
+    with Lab(TAG, replicas=3) as lab:
+        block = run_block(lab, "hedgerow", scenario.load(name), Settings(), events=1, seed=1,
+                          history=tmp_path / "history.csv")
+    assert sound(block.verdict), block.verdict
+    assert block.report["duplicates"] == 0
+    assert block.report["sent"] > 1000 and block.verdict["operations"] == block.report["sent"]
+    assert block.proxy["services"][0]["identity_ok"]
+
+
+@pytest.mark.parametrize("system", ["noproxy-app", "etcd-tuned"])
+def test_the_systems_beside_it_are_judged_by_the_same_rules(system, tmp_path):
+    with Lab(TAG, replicas=3) as lab:
+        block = run_block(lab, system, scenario.load("leader-kill"), Settings(), events=1, seed=1,
+                          history=tmp_path / "history.csv")
+    assert sound(block.verdict), block.verdict
+    assert block.verdict["keys"] == 24 and block.report["ok"] > 1000
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    code = ["-m", "chaos.run", "leader-kill", "--kills", "1", "--systems", "hedgerow", "--quiet-wait", "0", "--lab", TAG,
+            "--as", f"interrupted-{os.getpid()}"]
+    child = subprocess.Popen([sys.executable, *code], cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                             text=True, start_new_session=True)
+    try:
+        _wait_for_the_load()
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 128 + signal.SIGTERM, child.stderr.read()
+    finally:
+        child.kill()
+        child.stderr.close()
+        subprocess.run(["rm", "-rf", PROJECT / "results" / f"chaos-interrupted-{os.getpid()}"], check=True)
+    assert not netns.of_lab(TAG)
+    assert not names.run_dir(TAG).exists()
+    assert not Path("/sys/fs/bpf/hedgerow", TAG).exists()
+    assert not [path for mode in MODES for path in DataDirs(TAG, mode).parent.glob(f"hedgerow-lab-{TAG}-*")]
+
+
+def _wait_for_the_load(within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    log = names.run_dir(TAG) / "client-load" / "load.log"
+    while not log.exists():
+        assert time.monotonic() < deadline, "the load does not begin"
+        time.sleep(0.1)
+    time.sleep(2)
