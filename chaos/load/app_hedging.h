@@ -22,6 +22,8 @@ struct AppHedgingOptions {
   uint32_t follow_max = 3;    // further ones because a server named the leader
   // When all copies were refused, the next is due after this, again and again until the deadline.
   uint64_t again_ns = 20'000'000;
+  size_t first_leader =
+      0;  // who is taken for the leader until something else is known; below the number of servers
 };
 
 // One request's.
@@ -41,7 +43,8 @@ struct Attempts {
 
 class AppHedging {
  public:
-  AppHedging(size_t servers, const AppHedgingOptions& options) : options_(options), heard_ns_(servers, 0) {}
+  AppHedging(size_t servers, const AppHedgingOptions& options)
+      : options_(options), heard_ns_(servers, 0), leader_(options.first_leader) {}
 
   // Where a new request goes.
   size_t First(uint64_t now_ns, Attempts& attempts) const;
@@ -67,7 +70,7 @@ class AppHedging {
  private:
   AppHedgingOptions options_;
   std::vector<uint64_t> heard_ns_;
-  size_t leader_ = 0;
+  size_t leader_;
 };
 
 }  // namespace hedgerow::chaos

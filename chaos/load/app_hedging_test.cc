@@ -35,6 +35,13 @@ TEST(AppHedging, TheLeaderThatIsNamedIsFollowedAndRemembered) {
   EXPECT_EQ(attempts.total(), 3u);
 }
 
+TEST(AppHedging, TheFirstLeaderIsAskedFirst) {
+  AppHedging hedging(3, {.attempts_max = 2, .first_leader = 2});
+  Attempts attempts;
+  EXPECT_EQ(hedging.First(1, attempts), 2u);
+  EXPECT_EQ(hedging.Next(attempts), 0u);
+}
+
 TEST(AppHedging, AServerThatKnowsNoLeaderIsNotAskedFirstAgain) {
   AppHedging hedging(3, {});
   Attempts attempts;

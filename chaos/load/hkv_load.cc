@@ -71,6 +71,9 @@ absl::Status CheckOptions(const LoadOptions& options) {
     return absl::InvalidArgumentError(absl::StrCat("a client that sends to one address was given ",
                                                    options.servers.size(), "; hedging needs at least one"));
   }
+  if (options.hedging.first_leader >= options.servers.size()) {
+    return absl::InvalidArgumentError("the first leader is none of the servers");
+  }
   if (options.clients == 0 || options.clients > kClientsMax || options.sessions == 0) {
     return absl::InvalidArgumentError(absl::StrCat("1 to ", kClientsMax, " clients, each with a session"));
   }

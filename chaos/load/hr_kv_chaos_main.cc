@@ -33,7 +33,11 @@ ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "when a client gives a requ
 ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(5), "noproxy-app: from the send to the first copy");
 ABSL_FLAG(uint32_t, attempts, 5,
           "noproxy-app: sends of a request at most, but for those to a leader that was named");
+ABSL_FLAG(uint32_t, first_leader, 0,
+          "noproxy-app: which of --servers, from 0, is taken for the leader until something else is known");
 ABSL_FLAG(uint64_t, seed, 1, "of the operations");
+ABSL_FLAG(uint32_t, increments_percent, 30, "of the operations");
+ABSL_FLAG(uint32_t, puts_percent, 35, "of the operations; the rest are gets");
 
 namespace hedgerow::chaos {
 namespace {
@@ -54,6 +58,7 @@ absl::StatusOr<LoadOptions> OptionsFromFlags(const std::string& mode, const MixO
   options.application = mode == "noproxy-app";
   options.hedging.delay_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hedge_delay)));
   options.hedging.attempts_max = absl::GetFlag(FLAGS_attempts);
+  options.hedging.first_leader = absl::GetFlag(FLAGS_first_leader);
   options.mix = mix;
   options.clients = absl::GetFlag(FLAGS_clients);
   options.sessions = absl::GetFlag(FLAGS_sessions);
@@ -80,7 +85,12 @@ absl::Status RunLoad(const std::string& mode, const MixOptions& mix) {
 absl::Status RunFromFlags() {
   const std::string mode = absl::GetFlag(FLAGS_mode);
   if (absl::GetFlag(FLAGS_history).empty()) return absl::InvalidArgumentError("--history names no file");
-  const MixOptions mix{.seed = absl::GetFlag(FLAGS_seed)};
+  const MixOptions mix{.seed = absl::GetFlag(FLAGS_seed),
+                       .increments_percent = absl::GetFlag(FLAGS_increments_percent),
+                       .puts_percent = absl::GetFlag(FLAGS_puts_percent)};
+  if (mix.increments_percent > 100 || mix.puts_percent > 100 - mix.increments_percent) {
+    return absl::InvalidArgumentError("--increments_percent and --puts_percent are at most 100 together");
+  }
   if (mode == "final") {
     const absl::StatusOr<std::vector<Record>> records =
         ReadFinalState(absl::GetFlag(FLAGS_servers), mix, absl::Seconds(10));

@@ -8,7 +8,9 @@ same code removes what a killed run left.
 
 import contextlib
 import os
+import re
 import subprocess
+from collections.abc import Callable, Iterator
 
 from pyroute2 import IPRoute, NetlinkError
 
@@ -148,11 +150,33 @@ class Lab:
             port, bridge = (route.link_lookup(ifname=name)[0] for name in (host, _BRIDGE))
             route.link("set", index=port, master=bridge)
 
-    def _switch_nft(self, rules: str) -> None:
+    @contextlib.contextmanager
+    def losing(self, host: str, other: str, share: float) -> Iterator[Callable[[], int]]:
+        """Inside the block each packet between the two is lost with the probability `share`, in each direction; what the
+        host exchanges with everybody else passes. Yields a call that says how many packets were lost so far."""
+        if not 0 <= share <= 1:
+            raise ValueError(f"lab: cannot lose a share of {share}")
+        table, peer = f"netdev lose_{host}", self.hosts[other]
+        # Seen from the switch again: what the host sends comes in by its port.
+        chains = "".join(f"""
+            chain {hook} {{
+                type filter hook {hook} device "{host}" priority 0
+                ip {field} {peer.ipv4} numgen random mod 1000000 < {round(share * 1e6)} counter drop
+                ip6 {field} {peer.ipv6} numgen random mod 1000000 < {round(share * 1e6)} counter drop
+            }}""" for hook, field in (("ingress", "daddr"), ("egress", "saddr")))
+        self._switch_nft(f"table {table} {{{chains}\n}}")
+        try:
+            yield lambda: sum(int(count) for count in re.findall(r"counter packets (\d+)",
+                                                                 self._switch_nft(f"list table {table}")))
+        finally:
+            self._switch_nft(f"delete table {table}")
+
+    def _switch_nft(self, commands: str) -> str:
         with netns.entered(names.netns_name(self.tag, names.SWITCH)):
-            done = subprocess.run(["nft", "-f", "-"], input=rules, text=True, capture_output=True, check=False)
+            done = subprocess.run(["nft", "-f", "-"], input=commands, text=True, capture_output=True, check=False)
         if done.returncode != 0:
             raise RuntimeError(f"nft in the switch: {done.stderr}")
+        return done.stdout
 
     def unplug(self, host: str) -> None:
         """Deletes the host's uplink, as a driver that goes away does."""

@@ -76,6 +76,12 @@ class HedgerowNode(StoreNode):
             return None
         return json.loads(done.stdout) if done.returncode == 0 else None
 
+    def transfer(self, number: int) -> bool:
+        """Hands leadership, which this node has, to that one; False: it could not."""
+        done = subprocess.run([binary("hedgerow-node"), "transfer", "--socket", self.socket, "--to", str(number)],
+                              capture_output=True, text=True, check=False, timeout=15)
+        return done.returncode == 0
+
     def state(self) -> NodeState | None:
         status = self.status() if self.running else None
         if status is None:

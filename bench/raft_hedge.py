@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hedging does for a replicated store whose leader falters without dying: the leader stops for 400 ms in every 5 s;
+or 2 % of the packets between the client and the leader are lost, and no others. Gets and puts, 2,000/s in an open loop,
+by a client that does not hedge (`baseline`), one that does (`app-cc`), and one that does not, behind the proxy
+(`wheel`).
+
+Run by `./dev bench raft-hedge`; writes results/raft-hedge/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench import cpu_time, experiment, product
+from bench.histogram import Histogram
+from bench.manifest import config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most, median
+from bench.stopping import run
+from chaos import unavailable
+from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, running
+from chaos.unavailable import Event, Request
+from deploy.lab import CommandFailed, Lab
+from deploy.lab.cluster import Cluster
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.servers.hedgerow_node import HedgerowNode
+from deploy.lab.servers.store_node import StoreNode
+
+NAME = "raft-hedge"
+TAG, INSTANCE = "rafthedge", "raft-hedge"
+VARIANTS, OPERATIONS = ("stall", "loss"), ("get", "put")
+MODES = {"baseline": "noproxy-app", "app-cc": "noproxy-app", "wheel": "hedgerow"}  # as chaos names them
+DELAY_MS = 10.0  # the shipped default
+STALL_S, EVERY_S, LOSS = 0.4, 5.0, 0.02
+REPLICAS = 3
+_FIRST_STALL_S, _HAND_BACK_BEFORE_S = 2.5, 1.5
+# On a busy machine a leader changes by itself; such a run is done again, and counted if it was the last try.
+_TRIES = 3
+_MEDIANS = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "extra_load")
+_SUMS = ("n", "lost", "errors", "duplicates", "stalls", "packets_lost", "repeated", "strayed")
+
+
+@dataclasses.dataclass(frozen=True)
+class Disturbance:
+    """What was done to the leader during a run."""
+
+    stalls: list[Event]
+    packets_lost: int = 0
+    strayed: bool = False  # the leader changed by itself, so that not all losses were the leader's
+
+
+def row_of(mode: str, variant: str, operation: str, runs: list[dict]) -> dict:
+    """Percentiles and extra load are medians over the runs; counts are sums. What a run counts for both operations
+    together (extra_load, errors, duplicates, stalls, packets_lost) is in both rows."""
+    merged = [{**run, **run["operations"][operation]} for run in runs]
+    return {"mode": mode, "variant": variant, "operation": operation, "runs": len(runs),
+            **{key: sum(run[key] for run in merged) for key in _SUMS},
+            **{key: median(run[key] for run in merged) for key in _MEDIANS}, "config_hash": runs[0]["config_hash"]}
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    def p99_ms(mode: str, variant: str, operation: str) -> float | None:
+        return next((row["p99_ms"] for row in rows if (row["mode"], row["variant"], row["operation"]) ==
+                     (mode, variant, operation)), None)
+
+    checks = [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10)]
+    for operation in OPERATIONS:
+        checks += [at_most(f"loss: wheel {operation} p99 (delay + 2 ms)", p99_ms("wheel", "loss", operation),
+                           DELAY_MS + 2, "ms"),
+                   at_least(f"stall: baseline {operation} p99", p99_ms("baseline", "stall", operation), 300, "ms"),
+                   at_most(f"stall: wheel {operation} p99", p99_ms("wheel", "stall", operation), 80, "ms")]
+    wheel = [row for row in rows if row["mode"] == "wheel"]
+    checks.append(at_most("loss: runs in which the leader changed by itself", sum(row["strayed"] for row in rows), 0))
+    checks.append(at_most("wheel: requests without an answer or with an error",
+                          sum(row["lost"] for row in wheel) if wheel else None, 0))
+    return checks
+
+
+def figures(requests: list[Request]) -> dict[str, dict]:
+    """By operation. A request without an answer, or with an error, has waited its whole time-out."""
+    found = {}
+    for operation in OPERATIONS:
+        histogram, lost = Histogram(), 0
+        for request in requests:
+            if request.write == (operation == "put"):
+                lost += not request.ok
+                histogram.record(request.ended_ns - request.intended_ns if request.ok else int(CLIENT_TIMEOUT_S * 1e9))
+        found[operation] = {"n": histogram.count, "lost": lost,
+                            **{f"{name}_ms": histogram.quantile(share) / 1e6
+                               for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))},
+                            "latency": histogram.to_json()}
+    return found
+
+
+def load_command(up: Running, leader: StoreNode, mode: str, seconds: float, seed: int, folder: Path) -> list[str]:
+    # The proxy finds the leader by itself; a client that has none is told, and where a follower would pass requests on,
+    # talks to it directly. Not hedging is one send by time.
+    direct = [] if mode == "wheel" else [f"--first_leader={leader.number - 1}"]
+    hedging = ["--attempts=1"] if mode == "baseline" else []
+    return [*up.load, *direct, *hedging, "--increments_percent=0", "--puts_percent=50", f"--seconds={seconds:g}",
+            f"--seed={seed}", f"--history={folder / 'history.csv'}", f"--report={folder / 'report.json'}"]
+
+
+def stall_leader(cluster: Cluster, node: HedgerowNode, seconds: float, check: Callable[[], None]) -> list[Event]:
+    """SIGSTOP for `node` at fixed times from now on. Each time another one takes over, so leadership is handed back well
+    before the next: the client's leader is the one that stops, in every mode."""
+    begun, stalls, at_s = time.monotonic(), [], _FIRST_STALL_S
+    while at_s + STALL_S < seconds:
+        _sleep_until(begun + at_s - _HAND_BACK_BEFORE_S)
+        leader = cluster.leader()
+        if leader is not None and leader is not node:
+            leader.transfer(node.number)
+        _sleep_until(begun + at_s)
+        check()
+        node.stall()
+        try:
+            begin_ns = time.monotonic_ns()
+            time.sleep(STALL_S)
+        finally:
+            node.resume()
+        stalls.append(Event(begin_ns, time.monotonic_ns()))
+        at_s += EVERY_S
+    return stalls
+
+
+def _sleep_until(at_s: float) -> None:
+    time.sleep(max(0.0, at_s - time.monotonic()))
+
+
+@contextlib.contextmanager
+def loading(lab: Lab, argv: list[str], seconds: float, log: Path) -> Iterator[Callable[[], None]]:
+    """Sending when the block begins, ended and written when it is over. Yields a check that the load still runs."""
+    with open(log, "wb") as errors:
+        child = lab.client.popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True)
+
+    def check() -> None:
+        if child.poll() not in (None, 0):
+            raise CommandFailed(f"{' '.join(argv)}: exit {child.returncode}\n{log.read_text(errors='replace')}")
+
+    try:
+        # Bounded by the program: it ends, and with it its output, when it gets no session within 10 s.
+        if child.stdout.readline().strip() != "ready":
+            raise CommandFailed(f"{' '.join(argv)} did not begin:\n{log.read_text(errors='replace')}")
+        yield check
+        child.wait(seconds + CLIENT_TIMEOUT_S + 30)
+        check()
+    finally:
+        lab.client.stop(child, signal.SIGKILL)
+        child.stdout.close()
+
+
+def disturb(lab: Lab, cluster: Cluster, leader: HedgerowNode, variant: str, seconds: float, argv: list[str],
+            log: Path) -> Disturbance:
+    """One run of the load."""
+    if variant == "stall":
+        with loading(lab, argv, seconds, log) as check:
+            return Disturbance(stall_leader(cluster, leader, seconds, check))
+    term = leader.state().term
+    with lab.losing(leader.host.name, lab.client.name, LOSS) as lost:
+        with loading(lab, argv, seconds, log):
+            pass
+        state = leader.state()
+        return Disturbance([], lost(), strayed=state is None or not state.leads or state.term != term)
+
+
+def run_once(lab: Lab, up: Running, mode: str, variant: str, arguments: argparse.Namespace, seed: int) -> dict:
+    folder = lab.client.scratch("load")
+    for repeated in range(_TRIES):
+        leader, before = up.cluster.wait_ready(), arrived(up.cluster)
+        argv = load_command(up, leader, mode, arguments.seconds, seed, folder)
+        done = disturb(lab, up.cluster, leader, variant, arguments.seconds, argv, folder / "load.log")
+        if not done.strayed:
+            break
+    up.cluster.wait_ready()
+    reached = arrived(up.cluster) - before
+    report = json.loads((folder / "report.json").read_text(encoding="ascii"))
+    requests = unavailable.read_history(folder / "history.csv")
+    costs = unavailable.costs(requests, done.stalls, int(CLIENT_TIMEOUT_S * 1e9))
+    status = up.proxy.status_at_rest() if up.proxy else None
+    return {"operations": figures(requests), "errors": sum(report["errors"].values()), "repeated": repeated,
+            "duplicates": report["duplicates"], "extra_load": (reached - report["opens"]) / report["sent"] - 1,
+            "stalls": len(done.stalls), "packets_lost": done.packets_lost, "strayed": int(done.strayed),
+            "costs": [dataclasses.asdict(cost) for cost in costs], "report": report, "argv": argv,
+            "proxy": product.service_figures(status, "kv") if status else None, "status": status}
+
+
+def arrived(cluster: Cluster) -> int:
+    """Requests that reached the nodes so far."""
+    return sum(state.counters.get("hkv_requests", 0) for state in cluster.states().values())
+
+
+def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+    cells: dict[tuple[str, str], list[dict]] = {(variant, mode): [] for variant in arguments.variants
+                                                for mode in arguments.modes}
+    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    with Lab(TAG, replicas=REPLICAS) as lab:
+        for number in range(1, arguments.rounds + 1):
+            shift = number % len(arguments.modes)
+            for mode in arguments.modes[shift:] + arguments.modes[:shift]:
+                for variant in arguments.variants:
+                    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+                    settings = Settings("memory", REPLICAS, f"{DELAY_MS:g}ms")
+                    # A fresh store for each: its log is not cut yet.
+                    with (DataDirs(TAG, settings.mode) as data,
+                          running(MODES[mode], lab, data.path, settings, INSTANCE) as up):
+                        record = run_once(lab, up, mode, variant, arguments, number)
+                    config = {**up.config, "mode": mode, "variant": variant, "seconds": arguments.seconds,
+                              "stall": [STALL_S, EVERY_S] if variant == "stall" else None,
+                              "loss": LOSS if variant == "loss" else None}
+                    record["config_hash"] = config_hash(config)
+                    configs[record["config_hash"]] = config
+                    cells[variant, mode].append(record)
+                    results.write_raw(f"{variant}-{mode}-{number:02d}",
+                                      {"variant": variant, "mode": mode, "round": number, **record})
+                    done += 1
+                    left_s = (time.monotonic() - started) / done * (total - done)
+                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(variant, mode, record)}", flush=True)
+    return [row_of(mode, variant, operation, runs) for (variant, mode), runs in cells.items()
+            for operation in OPERATIONS]
+
+
+def _line(variant: str, mode: str, record: dict) -> str:
+    parts = [f"{name} p50 {of['p50_ms']:6.2f} p99 {of['p99_ms']:7.2f} max {of['max_ms']:7.1f} ms lost {of['lost']}"
+             for name, of in record["operations"].items()]
+    return f"{variant:5} {mode:8} {'  '.join(parts)}  extra load {record['extra_load']:.3f}"
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
+    parser.add_argument("--seconds", type=float, default=20.0, help="length of each run")
+    arguments = parser.parse_args(argv)
+    if not _FIRST_STALL_S + STALL_S < arguments.seconds <= 600:
+        parser.error(f"--seconds must be above {_FIRST_STALL_S + STALL_S:g} and at most 600")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results, configs = Results(NAME), {}
+    rows = measure(arguments, results, configs)
+    return experiment.conclude(
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos"), rounds=arguments.rounds,
+                          load_average=os.getloadavg()),
+        rows, must_show(rows),
+        {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost",
+         "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load",
+         "duplicates": "twice", "packets_lost": "packets lost", "repeated": "repeated",
+         "strayed": "strayed"}, None)
+
+
+if __name__ == "__main__":
+    run(main)
