@@ -28,7 +28,7 @@ from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import SERVE_PORT
 
 NAME = "kv"
-TAG, INSTANCE = "benchkv", "bench-kv"
+TAG = "benchkv"
 SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-proxy": "hedgerow"}  # as chaos names them
 REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1", "16", "64"), ("put", "get")
 PATIENCE_NS = 1_000_000_000  # of hr-kv-load and hr-etcd-load: what is lost has waited that long
@@ -173,7 +173,7 @@ def one_system(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, confi
     cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
     cell = cells[0]
     with (DataDirs(TAG, cell.mode) as data,
-          running(SYSTEMS[cell.system], lab, data.path, Settings(cell.mode, cell.replicas), INSTANCE) as up):
+          running(SYSTEMS[cell.system], lab, data.path, Settings(cell.mode, cell.replicas)) as up):
         for cell in cells:
             result = measure_cell(lab, up.cluster, cell, arguments)
             # Not who leads, which differs from run to run.

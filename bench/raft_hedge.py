@@ -33,7 +33,7 @@ from deploy.lab.servers.hedgerow_node import HedgerowNode
 from deploy.lab.servers.store_node import StoreNode
 
 NAME = "raft-hedge"
-TAG, INSTANCE = "rafthedge", "raft-hedge"
+TAG = "rafthedge"
 VARIANTS, OPERATIONS = ("stall", "loss"), ("get", "put")
 MODES = {"baseline": "noproxy-app", "app-cc": "noproxy-app", "wheel": "hedgerow"}  # as chaos names them
 DELAY_MS = 10.0  # the shipped default
@@ -208,7 +208,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                     settings = Settings("memory", REPLICAS, f"{DELAY_MS:g}ms")
                     # A fresh store for each: its log is not cut yet.
                     with (DataDirs(TAG, settings.mode) as data,
-                          running(MODES[mode], lab, data.path, settings, INSTANCE) as up):
+                          running(MODES[mode], lab, data.path, settings) as up):
                         record = run_once(lab, up, mode, variant, arguments, number)
                     config = {**up.config, "mode": mode, "variant": variant, "seconds": arguments.seconds,
                               "stall": [STALL_S, EVERY_S] if variant == "stall" else None,

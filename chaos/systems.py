@@ -44,6 +44,11 @@ class Running:
     final: list[str]  # reads what the store holds in the end
     config: dict  # all that defines the system, for the manifest
     proxy: product.Product | None = None
+    stack: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
+
+    def keep(self) -> None:
+        """Leaves store and proxy running when the block ends."""
+        self.stack.pop_all()
 
 
 def is_etcd(system: str) -> bool:
@@ -76,7 +81,7 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             proxy = stack.enter_context(
                 product.Product(lab.client, lab.tag, [kv_service(lab, cluster, settings.hedge_delay)]))
             _wait_until_announced(proxy)
-        yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy)
+        yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy, stack)
 
 
 def kv_service(lab: Lab, cluster: Cluster, delay: str) -> dict:

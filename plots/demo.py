@@ -1,35 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws results/demo: for each mode the slowest and the median answer in every tenth of a second, over the run, with
-the stops of the primary shaded. Called by bench/demo.py, or by hand: `/usr/bin/python3 -m plots.demo [FOLDER]`.
+"""Draws results/demo: every operation as a point, at the time it was sent and as high as its answer took, with the kills
+marked; one panel for each way of asking. Called by demo/kv.py, or by hand: `/usr/bin/python3 -m plots.demo [FOLDER]`.
 """
 
 import csv
+import json
 import sys
 from pathlib import Path
 
 from plots import style
-from plots.style import MODES, plt
+from plots.chaos import SYSTEMS
+from plots.style import plt
 
-_SLOT_S = 0.1
-_GIVEN_UP_MS = 2000.0  # The client's time-out in bench/dns_rig.py.
+_NO_ANSWER_MS = 5000.0  # The client's time-out in chaos/systems.py.
+_FAILED = "#B00020"
 
 
 def draw(folder: Path) -> Path:
     summary = style.load_summary(folder)
-    rows = {row["mode"]: row for row in summary["rows"]}
-    modes = style.modes_in(summary["rows"])
-    figure, axes = plt.subplots(len(modes), 1, figsize=(9.5, 1.75 * len(modes) + 1.0), sharex=True, sharey=True,
+    rows = summary["rows"]
+    figure, axes = plt.subplots(len(rows), 1, figsize=(9.5, 2.5 * len(rows) + 1.0), sharex=True, sharey=True,
                                 squeeze=False)
-    for mode, axis in zip(modes, axes[:, 0], strict=True):
-        config = summary["manifest"]["configs"][rows[mode]["config_hash"]]
-        _timeline(axis, mode, folder / "raw" / f"{mode}.csv", config["stall"])
-        row = rows[mode]
-        lost = f", {row['lost']} lost" if row["lost"] else ""
-        axis.set_title(f"{MODES[mode][0]}: p99 {_ms(row['p99_ms'])}, slowest {_ms(row['max_ms'])}{lost}", loc="left")
-    axes[-1][0].set_xlabel("time (s)")
-    figure.supylabel("answer time (ms, logarithmic)", fontsize=10)
-    figure.suptitle("DNS while a server stops: slowest (line) and median (band's edge) answer per 0.1 s",
-                    fontweight="bold", fontsize=12)
+    for row, axis in zip(rows, axes[:, 0], strict=True):
+        run = json.loads((folder / "raw" / f"{row['system']}.json").read_text(encoding="ascii"))
+        _panel(axis, row, run, folder / "raw" / f"{row['system']}.csv")
+    axes[-1][0].set_xlabel("operation sent at (s)")
+    figure.supylabel("wait for the answer (logarithmic)", fontsize=10)
+    figure.suptitle("A replicated store whose leader is killed three times: every operation a point,\n"
+                    "grey while the killed server is away", fontweight="bold", fontsize=12)
     style.footnote(figure, summary["manifest"])
     figure.tight_layout(rect=(0.01, 0.02, 1, 0.99))
     path = folder / "demo.png"
@@ -38,36 +36,43 @@ def draw(folder: Path) -> Path:
     return path
 
 
-def _ms(value: float) -> str:
-    return f"{value:,.0f} ms" if value >= 100 else f"{value:.1f} ms"
-
-
-def _timeline(axis, mode: str, path: Path, stall: list[float]) -> None:
-    slots: dict[int, list[float]] = {}
-    with open(path, encoding="ascii") as file:
-        lines = list(csv.DictReader(file))
-    # The stalls count from the first measured request, which comes after the warm-up.
-    origin_us = min(float(line["intended_us"]) for line in lines)
-    for line in lines:
-        latency_ms = float(line["latency_us"]) / 1e3 if line["latency_us"] else _GIVEN_UP_MS
-        slots.setdefault(int((float(line["intended_us"]) - origin_us) / 1e6 / _SLOT_S), []).append(latency_ms)
-    _, colour, _, _ = MODES[mode]
-    x = [slot * _SLOT_S for slot in sorted(slots)]
-    slowest = [max(slots[slot]) for slot in sorted(slots)]
-    median = [sorted(slots[slot])[len(slots[slot]) // 2] for slot in sorted(slots)]
-    axis.fill_between(x, median, slowest, color=colour, alpha=0.25, step="post", linewidth=0)
-    axis.step(x, slowest, color=colour, where="post", linewidth=1.4)
-    first_s, every_s, for_s = stall
-    while first_s < x[-1]:
-        axis.axvspan(first_s, first_s + for_s, color="#cccccc", alpha=0.6, linewidth=0)
-        axis.text(first_s + for_s / 2, 5500, "stopped", ha="center", va="top", fontsize=7, color="#444444")
-        first_s += every_s
-    axis.axhline(10, color="#999999", linewidth=0.8)
+def _panel(axis, row: dict, run: dict, history: Path) -> None:
+    answered, failed = _points(history, run["start_ns"])
+    colour = SYSTEMS[row["system"]][1]
+    for kill in run["kills"]:
+        begin_s, end_s = ((kill[at] - run["start_ns"]) / 1e9 for at in ("begin_ns", "end_ns"))
+        axis.axvspan(begin_s, end_s, color="#cccccc", alpha=0.5, linewidth=0)
+        axis.axvline(begin_s, color="#222222", linewidth=1.0)
+        axis.text(begin_s + 0.08, 0.027, f"leader {kill['server']} killed", fontsize=7.5, color="#222222", va="bottom")
+    axis.scatter(*answered, s=2.0, color=colour, alpha=0.35, linewidths=0, rasterized=True)
+    if failed[0]:
+        axis.scatter(*failed, s=14, marker="x", color=_FAILED, linewidths=0.8, alpha=0.5)
+    axis.set_title(f"{row['label']}: {_what_happened(row)}", loc="left")
     axis.set_yscale("log")
-    axis.set_ylim(0.05, 7000)
-    axis.set_yticks([0.1, 1, 10, 100, 1000], ["0.1", "1", "10", "100", "1000"])
+    axis.set_ylim(0.02, 12000)
+    axis.set_yticks([0.1, 1, 10, 100, 1000, _NO_ANSWER_MS], ["0.1 ms", "1 ms", "10 ms", "100 ms", "1 s", "no answer"])
     axis.minorticks_off()
-    axis.set_xlim(0, x[-1] + _SLOT_S)
+    axis.set_xlim(0, max(answered[0] + failed[0]) + 0.1)
+
+
+def _points(history: Path, start_ns: int) -> tuple[tuple[list, list], tuple[list, list]]:
+    """When each was meant to leave (s) and how long it took (ms): the answered, and the failed."""
+    answered, failed = ([], []), ([], [])
+    with open(history, encoding="ascii", newline="") as file:
+        for line in csv.DictReader(file):
+            at_s = (int(line["intended_ns"]) - start_ns) / 1e9
+            ok = line["ending"] == "ok"
+            wait_ms = (int(line["ended_ns"]) - int(line["intended_ns"])) / 1e6 if ok else _NO_ANSWER_MS
+            points = answered if ok else failed
+            points[0].append(at_s)
+            points[1].append(wait_ms)
+    return answered, failed
+
+
+def _what_happened(row: dict) -> str:
+    if row["client_errors"]:
+        return f"{row['client_errors']:,} operations failed"
+    return f"no error, longest wait {row['longest_ms']:,.0f} ms"
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ constexpr size_t kClientsMax = 64;
 constexpr uint64_t kOperationsMax = 20'000'000;
 constexpr uint64_t kOpenWithin_ns = 10'000'000'000;
 constexpr uint64_t kOpenAgainAfter_ns = 250'000'000;
+constexpr uint64_t kTickEvery_ns = 250'000'000;
 // How long to listen on for duplicates when everything has ended.
 constexpr uint64_t kLinger_ns = 200'000'000;
 
@@ -148,7 +149,7 @@ absl::Status HkvLoad::OpenSession(Client& client, client::RequestBook& book, siz
   return absl::UnavailableError(absl::StrCat("no session within 10 s: ", last));
 }
 
-void HkvLoad::Run(const std::atomic<bool>& stop) {
+void HkvLoad::Run(const std::atomic<bool>& stop, const std::function<void(const LoadTick&)>& on_tick) {
   bench::AskForExactTimers();
   const uint64_t start_ns = Now_ns() + 5'000'000;
   end_ns_ = start_ns + options_.run_max_ns;
@@ -159,12 +160,17 @@ void HkvLoad::Run(const std::atomic<bool>& stop) {
   }
   std::array<bool, kClientsMax> readable;
   uint64_t quiet_until_ns = UINT64_MAX;
+  uint64_t tick_ns = on_tick ? start_ns + kTickEvery_ns : UINT64_MAX;
   while (Now_ns() < quiet_until_ns) {
     uint64_t now_ns = Now_ns();
     SendCopiesDue(now_ns);
     GiveUp(now_ns);
     const bool sending = !stop && now_ns < end_ns_;
     if (sending) SendDue(now_ns);
+    if (now_ns >= tick_ns) {
+      on_tick(Tick(now_ns));
+      tick_ns = now_ns + kTickEvery_ns;
+    }
     uint64_t due_ns = NextDue_ns(sending);
     if (!sending && due_ns == UINT64_MAX && quiet_until_ns == UINT64_MAX) quiet_until_ns = now_ns + kLinger_ns;
     // A tenth of a second at most: `stop` wakes nobody.
@@ -184,6 +190,22 @@ uint64_t HkvLoad::NextDue_ns(bool sending) const {
     for (const client::RequestBook& book : client.sessions) due_ns = std::min(due_ns, book.next_deadline_ns());
   }
   return due_ns;
+}
+
+LoadTick HkvLoad::Tick(uint64_t now_ns) {
+  uint64_t longest_ns = std::exchange(longest_ended_ns_, 0);
+  for (const Client& client : clients_) {
+    for (const client::RequestBook& book : client.sessions) {
+      // All have the same time-out, so the first deadline is that of the one that waits longest.
+      if (book.outstanding() == 0) continue;
+      const uint64_t sent_ns = book.next_deadline_ns() - options_.timeout_ns;
+      longest_ns = std::max(longest_ns, now_ns > sent_ns ? now_ns - sent_ns : 0);
+    }
+  }
+  uint64_t failed = counters_.timed_out;
+  for (const auto& [status, count] : counters_.errors) failed += count;
+  return {
+      .at_ns = now_ns, .sent = counters_.sent, .ok = counters_.ok, .failed = failed, .longest_ns = longest_ns};
 }
 
 void HkvLoad::SendDue(uint64_t now_ns) {
@@ -337,6 +359,7 @@ bool HkvLoad::Refused(size_t place, size_t server, const wire::HkvAnswer& answer
 void HkvLoad::End(size_t place, const client::Outcome& outcome) {
   Record& record = records_[place];
   record.ended_ns = outcome.ended_ns;
+  longest_ended_ns_ = std::max(longest_ended_ns_, outcome.ended_ns - record.intended_ns);
   if (!outcome.answer.has_value()) {
     record.ending = Ending::kTimedOut;
     ++counters_.timed_out;

@@ -44,6 +44,16 @@ struct LoadOptions {
   uint64_t run_max_ns = 0;  // sends nothing after that
 };
 
+// How a load is doing, for whoever watches it: totals since the beginning, and the longest wait since the last
+// tick.
+struct LoadTick {
+  uint64_t at_ns = 0;  // CLOCK_MONOTONIC
+  uint64_t sent = 0;
+  uint64_t ok = 0;
+  uint64_t failed = 0;      // timed out, or answered with an error
+  uint64_t longest_ns = 0;  // of the requests that ended since the last tick, and of those that still wait
+};
+
 class HkvLoad {
  public:
   static absl::StatusOr<HkvLoad> Make(const LoadOptions& options);
@@ -51,8 +61,9 @@ class HkvLoad {
   // Opens the sessions: up to 10 s, again and again. Unavailable: no answer.
   absl::Status Open();
 
-  // Until `stop` or the end of the run, and then until nothing is outstanding any more.
-  void Run(const std::atomic<bool>& stop);
+  // Until `stop` or the end of the run, and then until nothing is outstanding any more. `on_tick`, if there is
+  // one, is called four times a second by the thread that sends, so it may not block.
+  void Run(const std::atomic<bool>& stop, const std::function<void(const LoadTick&)>& on_tick = nullptr);
 
   const std::vector<Record>& records() const { return records_; }
   const LoadCounters& counters() const { return counters_; }
@@ -95,6 +106,7 @@ class HkvLoad {
   void End(size_t record, const client::Outcome& outcome);
   void Forget(size_t record);
   uint64_t NextDue_ns(bool sending) const;
+  LoadTick Tick(uint64_t now_ns);
 
   LoadOptions options_;
   std::vector<Client> clients_;
@@ -102,6 +114,7 @@ class HkvLoad {
   std::map<size_t, Kept> kept_;                       // by record
   std::set<std::pair<uint64_t, size_t>> copies_due_;  // (when, record)
   uint64_t end_ns_ = 0;
+  uint64_t longest_ended_ns_ = 0;  // since the last tick
   bench::Batch receive_batch_;
   LoadCounters counters_;
 };

@@ -5,6 +5,8 @@
 // --history when it ends (at --seconds, or earlier at SIGTERM) and its counters as JSON to --report.
 // --mode=final reads what the store holds instead. The modes: `noproxy-noretry` and `hedgerow` send once to one
 // address, which is a server's or the proxy's; `noproxy-app` hedges by itself over all --servers.
+#include <cinttypes>
+#include <cstdio>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -35,6 +37,8 @@ ABSL_FLAG(uint32_t, attempts, 5,
           "noproxy-app: sends of a request at most, but for those to a leader that was named");
 ABSL_FLAG(uint32_t, first_leader, 0,
           "noproxy-app: which of --servers, from 0, is taken for the leader until something else is known");
+ABSL_FLAG(bool, progress, false,
+          "print how it is doing, four JSON lines a second, after the line that says ready");
 ABSL_FLAG(uint64_t, seed, 1, "of the operations");
 ABSL_FLAG(uint32_t, increments_percent, 30, "of the operations");
 ABSL_FLAG(uint32_t, puts_percent, 35, "of the operations; the rest are gets");
@@ -68,6 +72,15 @@ absl::StatusOr<LoadOptions> OptionsFromFlags(const std::string& mode, const MixO
   return options;
 }
 
+// A reader who does not read holds the load up: only those who do ask for it.
+void SayTick(const LoadTick& tick) {
+  std::printf(R"({"at_ns":%)" PRIu64 R"(,"sent":%)" PRIu64 R"(,"ok":%)" PRIu64 R"(,"failed":%)" PRIu64
+              R"(,"longest_ms":%.3f})"
+              "\n",
+              tick.at_ns, tick.sent, tick.ok, tick.failed, static_cast<double>(tick.longest_ns) / 1e6);
+  std::fflush(stdout);
+}
+
 absl::Status RunLoad(const std::string& mode, const MixOptions& mix) {
   const absl::StatusOr<LoadOptions> options = OptionsFromFlags(mode, mix);
   if (!options.ok()) return options.status();
@@ -76,7 +89,7 @@ absl::Status RunLoad(const std::string& mode, const MixOptions& mix) {
   StopWhenAsked();
   if (absl::Status status = load->Open(); !status.ok()) return status;
   SayReady();
-  load->Run(stop_asked);
+  load->Run(stop_asked, absl::GetFlag(FLAGS_progress) ? SayTick : nullptr);
   if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), load->records()); !status.ok())
     return status;
   return WriteReport(absl::GetFlag(FLAGS_report), mode, load->counters());

@@ -32,9 +32,13 @@ require_root() {
 }
 
 cmd_demo() {
-  [ -f bench/demo.py ] || die "the demo is not here yet (bench/demo.py)"
+  local module=demo.kv
+  if [ "${1:-}" = dns ]; then
+    module=demo.dns
+    shift
+  fi
   ready_to_run demo
-  "$PYTHON" -m bench.demo "$@"
+  "$PYTHON" -m "$module" "$@"
 }
 
 cmd_bench() {
@@ -48,10 +52,10 @@ cmd_bench() {
   "$PYTHON" -m "bench.$module" "$@"
 }
 
-# An experiment is a module of bench/ that names its folder of results and is not the demo.
+# An experiment is a module of bench/ that names its folder of results.
 bench_names() {
   grep -lE '^NAME\b.*=' bench/*.py 2>/dev/null | sed 's|bench/||; s|\.py$||; s|_|-|g' |
-    grep -vxE 'demo|--main--' | paste -sd ' ' | grep . || echo "none yet"
+    grep -vxE -- '--main--' | paste -sd ' ' | grep . || echo "none yet"
 }
 
 cmd_chaos() {

@@ -1,31 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo: a DNS service whose primary stops for a second now and then, queried without hedging, with hedging in the
-client (C++, Python), and by an unmodified client through Hedgerow. `./dev demo` calls it.
+client (C++, Python), and by an unmodified client through Hedgerow. `./dev demo dns` calls it.
 
-Shows progress while it runs, a table at the end, and draws results/demo/demo.png. Exits 0 only when it worked, and
+Shows progress while it runs, a table at the end, and draws results/demo-dns/demo-dns.png. Exits 0 only when it worked, and
 takes everything down, after Ctrl-C too; with --keep it leaves the lab up and says how to look around.
 """
 
 import argparse
 import contextlib
 import os
-import sys
 import time
-from pathlib import Path
 
 from bench import product, stopping
 from bench.client_run import MODES
-from bench.demo_progress import ProgressLine
 from bench.dns_rig import DnsRig, DnsRun, Staller
 from bench.manifest import ROOT, binary, config_hash, manifest
 from bench.outcome import Results, at_least, at_most, print_checks, print_table
-from deploy.lab import Lab, LabInUse
-from deploy.lab import netns as lab_netns
+from demo import stage
+from demo.dns_progress import ProgressLine
+from deploy.lab import Lab
 
-NAME = TAG = INSTANCE = "demo"
+NAME = "demo-dns"
+STAGE = stage.Stage(tag="demodns", instance="demo-dns")
 RATE = 1000
 SECONDS = 20
-_PINS = Path("/sys/fs/bpf/hedgerow") / INSTANCE
 _LABELS = {"baseline": "no hedging", "app-cc": "hedging in the client, C++", "app-py": "hedging in the client, Python",
            "wheel": "Hedgerow, client unchanged"}
 _SHORT_LABELS = {"baseline": "no hedging", "app-cc": "in C++", "app-py": "in Python", "wheel": "Hedgerow"}
@@ -63,27 +61,6 @@ def what_worked(rows: list[dict]) -> list:
             at_least("Hedgerow: every request accounted for", int(wheel.get("identity_ok", False)), 1)]
 
 
-def take_down() -> None:
-    """Everything a demo may have left, whoever started it and however it ended; a running demo is left alone."""
-    registry = Lab(TAG).registry
-    if not registry.try_lock():
-        raise LabInUse(TAG)
-    try:
-        with contextlib.suppress(LookupError):
-            client = Lab.attach(TAG).client
-            socket = client.scratch(f"hedgerow-{INSTANCE}") / "admin.sock"
-            if socket.exists():
-                client.run([binary("hedgerow"), "down", "--socket", socket], check=False, timeout=60)
-            client.run([binary("hedgerow"), "clean", "--instance", INSTANCE], check=False, timeout=60)
-    finally:
-        registry.unlock()
-    Lab.clean(TAG)
-
-
-def leftovers() -> list[str]:
-    return [*lab_netns.of_lab(TAG), *([str(_PINS)] if _PINS.exists() else [])]
-
-
 def show(rows: list[dict], results: Results, rig_configs: dict) -> bool:
     checks = what_worked(rows)
     results.write_summary(manifest(rig_configs, load_average=os.getloadavg()), rows, checks)
@@ -93,7 +70,7 @@ def show(rows: list[dict], results: Results, rig_configs: dict) -> bool:
                        "p999_ms": "p99.9", "max_ms": "slowest", "hedges": "hedges", "extra_load": "extra load",
                        "cpu_us_per_request": "CPU us/query"})
     worked = print_checks(checks)
-    from plots import demo as plot  # matplotlib is slow to load and not needed before
+    from plots import demo_dns as plot  # matplotlib is slow to load and not needed before
     print(f"\nplot: {plot.draw(results.folder).relative_to(ROOT)}")
     return worked
 
@@ -106,16 +83,16 @@ the lab is still up: client 10.77.0.1, servers a ({rig.to.primary}) and b ({rig.
   ask:        sudo ip netns exec {client} dig @{vip} www.example.test +short
   look:       sudo {hedgerow} status --socket {proxy.socket}
   stall a:    sudo kill -STOP -{rig.primary.process.pid}     wake it: sudo kill -CONT -{rig.primary.process.pid}
-  a shell:    sudo /usr/bin/python3 -m deploy.lab shell --tag {TAG}
-  take down:  sudo ./dev demo --down""")
+  a shell:    sudo /usr/bin/python3 -m deploy.lab shell --tag {STAGE.tag}
+  take down:  sudo ./dev demo dns --down""")
 
 
 def demo(arguments: argparse.Namespace) -> int:
     results = Results(NAME)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        lab = stack.enter_context(Lab(TAG, replicas=2))
-        rig = stack.enter_context(DnsRig(lab, INSTANCE))
+        lab = stack.enter_context(Lab(STAGE.tag, replicas=2))
+        rig = stack.enter_context(DnsRig(lab, STAGE.instance))
         print(f"lab up: a client, two DNS servers (nsd and knot); {len(MODES)} ways to ask, {arguments.seconds:g} s "
               "each\n", flush=True)
         proxy_of = stack.enter_context(contextlib.ExitStack())
@@ -130,16 +107,12 @@ def demo(arguments: argparse.Namespace) -> int:
             lab.keep()
             say_how_to_look_around(rig, proxy)
             return 0 if worked else 1
-    left = leftovers()
-    print(f"took everything down; {time.monotonic() - started:.0f} s in all" if not left
-          else f"LEFT BEHIND: {', '.join(left)}")
-    return 0 if worked and not left else 1
+    gone = STAGE.say_it_is_gone(started)
+    return 0 if worked and gone else 1
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="demo", description="Hedge a real DNS service while a server stalls.")
-    parser.add_argument("--keep", action="store_true", help="leave the lab up and say how to look around")
-    parser.add_argument("--down", action="store_true", help="take down what --keep left, and do nothing else")
+    parser = stage.parser("demo dns", "Hedge a real DNS service while a server stalls.")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each way of asking is measured")
     arguments = parser.parse_args(argv)
     if not 5 <= arguments.seconds <= 600:
@@ -147,26 +120,5 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    kept = False
-    try:
-        take_down()
-        if arguments.down:
-            print("the demo's lab is down")
-            return 0
-        code = demo(arguments)
-        kept = arguments.keep
-        return code
-    except LabInUse:
-        print("demo: another demo is running", file=sys.stderr)
-        kept = True  # It is that one's, not ours to take down.
-        return 1
-    finally:
-        if not kept:
-            stopping.ignore_further_signals()
-            take_down()
-
-
 if __name__ == "__main__":
-    stopping.run(main)
+    stopping.run(lambda argv: stage.main(STAGE, parse(argv), demo))

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main demo, `./dev demo`: a replicated store of three servers whose leader is killed three times while clients write
+and read, 2,000 operations a second. First without anything, then with hedging in the application, then with the first
+clients again, unchanged, behind Hedgerow.
+
+Says what happens while it happens, ends with a table, and draws results/demo/demo.png. Exits 0 only when it worked, and
+takes everything down, after Ctrl-C too; with --keep it leaves the last cluster up and says how to look around.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import subprocess
+import time
+
+from bench import product, stopping
+from bench.manifest import ROOT, binary, config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most, print_checks, print_table
+from chaos.run import errors_of
+from chaos.systems import Running, Settings, running
+from deploy.lab import VIP_KV, Lab
+from deploy.lab.servers.hedgerow_node import SERVE_PORT
+from demo import kv_run, stage
+from demo.kv_progress import Progress
+
+NAME = "demo"
+STAGE = stage.Stage(tag="demo", instance="demo", durability="memory")
+SETTINGS = Settings(mode="memory", replicas=3, hedge_delay="10ms")
+_PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", "hr-kv-check")
+# A bound for a machine that somebody works on; docs/benchmarks.md has what an idle one shows.
+_LONGEST_WAIT_MS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    system: str  # of chaos/systems.py
+    label: str
+    what: str
+
+
+WAYS = (Way("noproxy-noretry", "no proxy, no retry", "The client knows one server, the first leader, and asks it once."),
+        Way("noproxy-app", "hedging in the application",
+            "The client knows all three servers, and asks another one when an answer takes 10 ms."),
+        Way("hedgerow", "Hedgerow, client unchanged",
+            "The first client again, asking once; the one address it knows is now Hedgerow's."))
+
+
+def run_ways(lab: Lab, results: Results, keep: bool) -> tuple[list[dict], dict, Running]:
+    """Rows, their configurations, and what ran last, which is left running to be kept."""
+    rows, configs = [], {}
+    for number, way in enumerate(WAYS, start=1):
+        print(f"{number} of {len(WAYS)}: {way.label}. {way.what}")
+        progress = Progress()
+        progress.preparing("starting three servers")
+        with contextlib.ExitStack() as stack:
+            data = stack.enter_context(STAGE.data)
+            up = stack.enter_context(running(way.system, lab, data.path, SETTINGS))
+            if way.system == "noproxy-noretry":
+                lead_where_the_client_asks(up)
+            done = kv_run.run(lab, up, results.raw / f"{way.system}.csv", progress)
+            row = row_of(way, up, done)
+            progress.finish(row)
+            results.write_raw(way.system, {**row, **dataclasses.asdict(done)})
+            rows.append(row)
+            configs[row["config_hash"]] = up.config
+            if keep and way is WAYS[-1]:
+                up.keep()
+                stack.pop_all()
+    return rows, configs, up
+
+
+def lead_where_the_client_asks(up: Running) -> None:
+    """A client that knows one server knows the one that leads, as long as nothing has happened: else chance would say
+    whether a kill ever hits it."""
+    known = up.cluster.nodes[0]
+    if (leader := up.cluster.wait_ready()) is not known:
+        subprocess.run([binary("hedgerow-node"), "transfer", "--socket", leader.socket, "--to", str(known.number)],
+                       check=True, capture_output=True, timeout=20)
+
+
+def row_of(way: Way, up: Running, done: kv_run.KvRun) -> dict:
+    waits = [cost.unavailable_ms for cost in done.costs]
+    verdict = done.verdict
+    sound = verdict["linearizable"] and not verdict["acked_lost"] and not verdict["double_applied"]
+    status = done.proxy["services"][0] if done.proxy else {}
+    return {"system": way.system, "label": way.label, "operations": done.report["sent"],
+            "client_errors": errors_of(done.report), "unavailable_ms": waits, "longest_ms": done.longest_ms,
+            "acked_lost": verdict["acked_lost"], "double_applied": verdict["double_applied"],
+            "linearizable": verdict["linearizable"], "sound": sound,
+            "duplicate_answers": done.report["duplicates"], "identity_ok": status.get("identity_ok"),
+            "hedges": product.number(status.get("hedges")) if status else done.report["hedges"],
+            "config_hash": config_hash(up.config)}
+
+
+def what_worked(rows: list[dict]) -> list[Check]:
+    """The demo shows something only if kills hurt without Hedgerow, and do not with it."""
+    found = {row["system"]: row for row in rows}
+    hedgerow, bare = found["hedgerow"], found["noproxy-noretry"]
+    return [at_least("no proxy, no retry: operations that failed", bare["client_errors"], 1),
+            at_least("every way: kills", min(len(row["unavailable_ms"]) for row in rows), len(kv_run.KILLS_AT_S)),
+            at_most("Hedgerow: operations that failed", hedgerow["client_errors"], 0),
+            at_most("Hedgerow: acknowledged writes lost", hedgerow["acked_lost"], 0),
+            at_most("Hedgerow: writes applied twice", hedgerow["double_applied"], 0),
+            at_least("Hedgerow: linearizable", int(hedgerow["linearizable"]), 1),
+            at_most("Hedgerow: second answers that reached the client", hedgerow["duplicate_answers"], 0),
+            at_least("Hedgerow: every request accounted for", int(bool(hedgerow["identity_ok"])), 1),
+            at_most("Hedgerow: longest wait", hedgerow["longest_ms"], _LONGEST_WAIT_MS, "ms"),
+            at_least("the other ways: nothing acknowledged lost, nothing twice, linearizable",
+                     int(all(row["sound"] for row in rows)), 1)]
+
+
+def show(rows: list[dict], configs: dict, results: Results) -> bool:
+    checks = what_worked(rows)
+    results.write_summary(manifest(configs, _PROGRAMS, load_average=os.getloadavg()), rows, checks)
+    print("wait: the longest around that kill, in ms; 5000: no answer, the client has given up. lost: writes that were\n"
+          "acknowledged and are not there. doubled: writes that were done twice.\n")
+    print_table([_cells(row) for row in rows],
+                {"label": "", "operations": "operations", "client_errors": "errors", "wait1": "wait, kill 1",
+                 "wait2": "kill 2", "wait3": "kill 3", "acked_lost": "lost", "double_applied": "doubled",
+                 "consistent": "linearizable"})
+    worked = print_checks(checks)
+    from plots import demo as plot  # matplotlib is slow to load and not needed before
+    print(f"\npicture: {plot.draw(results.folder).relative_to(ROOT)}")
+    return worked
+
+
+def _cells(row: dict) -> dict:
+    waits = {f"wait{number}": round(wait) for number, wait in enumerate(row["unavailable_ms"], start=1)}
+    return {**row, **waits, "consistent": "yes" if row["linearizable"] else "NO"}
+
+
+def say_how_to_look_around(lab: Lab, up: Running) -> None:
+    enter = f"sudo ip netns exec {lab.client.netns}"
+    hkv = f"{enter} {_short('hkv')} --server {VIP_KV[0]}:{SERVE_PORT}"
+    nodes = " ".join(str(node.socket) for node in up.cluster.nodes)
+    print(f"""
+the last cluster is still up: servers {', '.join(f'{node.host.name} ({node.endpoint})' for node in up.cluster.nodes)},
+client host {lab.client.ipv4}, and Hedgerow's address {VIP_KV[0]}:{SERVE_PORT}
+  write, read: {hkv} put greeting hello
+               {hkv} get greeting
+  Hedgerow:    sudo {_short('hedgerow')} status --socket {up.proxy.socket}
+  the servers: for s in {nodes}; do sudo {_short('hedgerow-node')} status --socket $s; done
+  kill the leader, and start it again after 2 s:
+               sudo ./dev demo --kill-leader
+  a shell:     sudo /usr/bin/python3 -m deploy.lab shell --tag {STAGE.tag}
+  take down:   sudo ./dev demo --down""")
+
+
+def _short(program: str) -> str:
+    return os.path.relpath(binary(program), ROOT)
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    results = Results(NAME)
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        lab = stack.enter_context(Lab(STAGE.tag, replicas=SETTINGS.replicas))
+        print("Three servers keep one store (Raft): one of them leads and takes the writes. Clients write and read, 2,000\n"
+              f"operations a second, for {kv_run.SECONDS:.0f} s; {len(kv_run.KILLS_AT_S)} times the leader is killed, and "
+              f"comes back 2 s later. {len(WAYS)} ways to ask:\n", flush=True)
+        rows, configs, up = run_ways(lab, results, arguments.keep)
+        worked = show(rows, configs, results)
+        if arguments.keep:
+            stack.pop_all()
+            lab.keep()
+            say_how_to_look_around(lab, up)
+            return 0 if worked else 1
+    gone = STAGE.say_it_is_gone(started)
+    return 0 if worked and gone else 1
+
+
+if __name__ == "__main__":
+    stopping.run(lambda argv: stage.main(
+        STAGE, stage.parser("demo", "Kill the leaders of a replicated store under load.").parse_args(argv), demo))
