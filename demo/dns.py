@@ -2,8 +2,8 @@
 """The demo: a DNS service whose primary stops for a second now and then, queried without hedging, with hedging in the
 client (C++, Python), and by an unmodified client through Hedgerow. `./dev demo dns` calls it.
 
-Shows progress while it runs, a table at the end, and draws results/demo-dns/demo-dns.png. Exits 0 only when it worked, and
-takes everything down, after Ctrl-C too; with --keep it leaves the lab up and says how to look around.
+Shows progress while it runs, a table at the end, and draws results/demo-dns/demo-dns.png. Exits 0 only when it worked,
+and takes everything down, after Ctrl-C too; with --keep it leaves the lab up and says how to look around.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DNS demo's progress: one line per mode that updates itself on a terminal, plain lines every few seconds elsewhere."""
+"""The DNS demo's progress: one line per mode that updates itself on a terminal, plain lines now and then elsewhere."""
 
 from bench.dns_rig import Staller
 from demo.terminal import Live

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main demo, `./dev demo`: a replicated store of three servers whose leader is killed three times while clients write
-and read, 2,000 operations a second. First without anything, then with hedging in the application, then with the first
-clients again, unchanged, behind Hedgerow.
+"""The main demo, `./dev demo`: a replicated store of three servers whose leader is killed three times while clients
+write and read, 2,000 operations a second. First without anything, then with hedging in the application, then with the
+first clients again, unchanged, behind Hedgerow.
 
 Says what happens while it happens, ends with a table, and draws results/demo/demo.png. Exits 0 only when it worked, and
 takes everything down, after Ctrl-C too; with --keep it leaves the last cluster up and says how to look around.
@@ -19,9 +19,8 @@ from bench.manifest import ROOT, binary, config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, print_checks, print_table
 from chaos.run import errors_of
 from chaos.systems import Running, Settings, running
-from deploy.lab import VIP_KV, Lab
-from deploy.lab.servers.hedgerow_node import SERVE_PORT
-from demo import kv_run, stage
+from deploy.lab import Lab
+from demo import kv_kept, kv_run, stage
 from demo.kv_progress import Progress
 
 NAME = "demo"
@@ -39,7 +38,8 @@ class Way:
     what: str
 
 
-WAYS = (Way("noproxy-noretry", "no proxy, no retry", "The client knows one server, the first leader, and asks it once."),
+WAYS = (Way("noproxy-noretry", "no proxy, no retry",
+            "The client knows one server, the first leader, and asks it once."),
         Way("noproxy-app", "hedging in the application",
             "The client knows all three servers, and asks another one when an answer takes 10 ms."),
         Way("hedgerow", "Hedgerow, client unchanged",
@@ -50,7 +50,7 @@ def run_ways(lab: Lab, results: Results, keep: bool) -> tuple[list[dict], dict, 
     """Rows, their configurations, and what ran last, which is left running to be kept."""
     rows, configs = [], {}
     for number, way in enumerate(WAYS, start=1):
-        print(f"{number} of {len(WAYS)}: {way.label}. {way.what}")
+        print(f"{number} of {len(WAYS)}: {way.label}\n           {way.what}")
         progress = Progress()
         progress.preparing("starting three servers")
         with contextlib.ExitStack() as stack:
@@ -106,15 +106,15 @@ def what_worked(rows: list[dict]) -> list[Check]:
             at_most("Hedgerow: second answers that reached the client", hedgerow["duplicate_answers"], 0),
             at_least("Hedgerow: every request accounted for", int(bool(hedgerow["identity_ok"])), 1),
             at_most("Hedgerow: longest wait", hedgerow["longest_ms"], _LONGEST_WAIT_MS, "ms"),
-            at_least("the other ways: nothing acknowledged lost, nothing twice, linearizable",
+            at_least("every way: nothing acknowledged lost, nothing twice, linearizable",
                      int(all(row["sound"] for row in rows)), 1)]
 
 
 def show(rows: list[dict], configs: dict, results: Results) -> bool:
     checks = what_worked(rows)
     results.write_summary(manifest(configs, _PROGRAMS, load_average=os.getloadavg()), rows, checks)
-    print("wait: the longest around that kill, in ms; 5000: no answer, the client has given up. lost: writes that were\n"
-          "acknowledged and are not there. doubled: writes that were done twice.\n")
+    print("wait: the longest around that kill, in ms; 5000: no answer, the client has given up.\n"
+          "lost: writes that were acknowledged and are not there. doubled: writes that were done twice.\n")
     print_table([_cells(row) for row in rows],
                 {"label": "", "operations": "operations", "client_errors": "errors", "wait1": "wait, kill 1",
                  "wait2": "kill 2", "wait3": "kill 3", "acked_lost": "lost", "double_applied": "doubled",
@@ -130,46 +130,36 @@ def _cells(row: dict) -> dict:
     return {**row, **waits, "consistent": "yes" if row["linearizable"] else "NO"}
 
 
-def say_how_to_look_around(lab: Lab, up: Running) -> None:
-    enter = f"sudo ip netns exec {lab.client.netns}"
-    hkv = f"{enter} {_short('hkv')} --server {VIP_KV[0]}:{SERVE_PORT}"
-    nodes = " ".join(str(node.socket) for node in up.cluster.nodes)
-    print(f"""
-the last cluster is still up: servers {', '.join(f'{node.host.name} ({node.endpoint})' for node in up.cluster.nodes)},
-client host {lab.client.ipv4}, and Hedgerow's address {VIP_KV[0]}:{SERVE_PORT}
-  write, read: {hkv} put greeting hello
-               {hkv} get greeting
-  Hedgerow:    sudo {_short('hedgerow')} status --socket {up.proxy.socket}
-  the servers: for s in {nodes}; do sudo {_short('hedgerow-node')} status --socket $s; done
-  kill the leader, and start it again after 2 s:
-               sudo ./dev demo --kill-leader
-  a shell:     sudo /usr/bin/python3 -m deploy.lab shell --tag {STAGE.tag}
-  take down:   sudo ./dev demo --down""")
-
-
-def _short(program: str) -> str:
-    return os.path.relpath(binary(program), ROOT)
-
-
 def demo(arguments: argparse.Namespace) -> int:
     results = Results(NAME)
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(STAGE.tag, replicas=SETTINGS.replicas))
-        print("Three servers keep one store (Raft): one of them leads and takes the writes. Clients write and read, 2,000\n"
-              f"operations a second, for {kv_run.SECONDS:.0f} s; {len(kv_run.KILLS_AT_S)} times the leader is killed, and "
-              f"comes back 2 s later. {len(WAYS)} ways to ask:\n", flush=True)
+        print("Three servers keep one store (Raft): one of them leads and takes the writes. Clients write and read,\n"
+              f"2,000 operations a second, for {kv_run.SECONDS:.0f} s. Three times the leader is killed, and comes back "
+              "2 s later.\nThree ways to ask, one after the other:\n", flush=True)
         rows, configs, up = run_ways(lab, results, arguments.keep)
         worked = show(rows, configs, results)
         if arguments.keep:
             stack.pop_all()
             lab.keep()
-            say_how_to_look_around(lab, up)
+            kv_kept.say_how_to_look_around(lab, up)
             return 0 if worked else 1
     gone = STAGE.say_it_is_gone(started)
     return 0 if worked and gone else 1
 
 
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = stage.parser("demo", "Kill the leaders of a replicated store under load.")
+    parser.add_argument("--kill-leader", action="store_true",
+                        help="in the lab that --keep left: kill the leader, start it again after 2 s, and nothing else")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    return kv_kept.kill_leader(STAGE.tag) if arguments.kill_leader else stage.main(STAGE, arguments, demo)
+
+
 if __name__ == "__main__":
-    stopping.run(lambda argv: stage.main(
-        STAGE, stage.parser("demo", "Kill the leaders of a replicated store under load.").parse_args(argv), demo))
+    stopping.run(main)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo says while a cluster loses its leaders: each thing that happens as a line that stays, and below them how
-the client is doing at this moment. Ticks come from the load's reader thread, everything else from the runner.
+"""What the demo says while a cluster loses its leaders: each thing that happens as a line that stays, and below them
+how the clients are doing at this moment. Ticks come from the load's reader thread, everything else from the runner.
 """
 
 import time
@@ -51,8 +51,8 @@ class Progress:
 
     def finish(self, row: dict) -> None:
         sound = "every acknowledged write is there, once" if row["sound"] else "THE HISTORY IS UNSOUND"
-        self._screen.stay(f"    done   {row['operations']:,} operations, {row['client_errors']:,} errors, longest wait "
-                          f"{_ms(row['longest_ms'])}; {sound}\n")
+        self._screen.stay(f"    done   {row['operations']:,} operations, {count(row['client_errors'], 'error')}, "
+                          f"longest wait {_ms(row['longest_ms'])}; {sound}\n")
 
     def on_tick(self, tick: dict) -> None:
         self._waiting_ms = tick["longest_ms"]
@@ -70,6 +70,10 @@ class Progress:
     def _happened(self, text: str, at_ns: int | None = None) -> None:
         at_s = self._start_s() if at_ns is None else (at_ns - self._start_ns) / 1e9
         self._screen.stay(f"{at_s:6.1f} s   {text}")
+
+
+def count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def _ms(value: float) -> str:

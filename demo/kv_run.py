@@ -56,8 +56,8 @@ def run(lab: Lab, up: Running, history: Path, progress: Progress) -> KvRun:
     events = [unavailable.Event(kill["begin_ns"], kill["end_ns"]) for kill in kills]
     requests, timeout_ns = unavailable.read_history(history), int(CLIENT_TIMEOUT_S * 1e9)
     longest_ns = max(request.ended_ns - request.intended_ns if request.ok else timeout_ns for request in requests)
-    return KvRun(start_ns, kills, unavailable.costs(requests, events, timeout_ns), longest_ns / 1e6, json.loads(report_file.read_text(encoding="ascii")), judge(history, final),
-                 proxy, argv)
+    return KvRun(start_ns, kills, unavailable.costs(requests, events, timeout_ns), longest_ns / 1e6,
+                 json.loads(report_file.read_text(encoding="ascii")), judge(history, final), proxy, argv)
 
 
 def _kill(lab: Lab, up: Running, progress: Progress, load: subprocess.Popen, start_ns: int, number: int) -> dict:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws results/demo: every operation as a point, at the time it was sent and as high as its answer took, with the kills
-marked; one panel for each way of asking. Called by demo/kv.py, or by hand: `/usr/bin/python3 -m plots.demo [FOLDER]`.
+"""Draws results/demo: every operation as a point, at the time it was sent and as high as its answer took, with the
+kills marked; one panel for each way of asking. Called by demo/kv.py, or by hand: `/usr/bin/python3 -m plots.demo [FOLDER]`.
 """
 
 import csv
@@ -46,7 +46,7 @@ def _panel(axis, row: dict, run: dict, history: Path) -> None:
         axis.text(begin_s + 0.08, 0.027, f"leader {kill['server']} killed", fontsize=7.5, color="#222222", va="bottom")
     axis.scatter(*answered, s=2.0, color=colour, alpha=0.35, linewidths=0, rasterized=True)
     if failed[0]:
-        axis.scatter(*failed, s=14, marker="x", color=_FAILED, linewidths=0.8, alpha=0.5)
+        axis.scatter(*failed, s=18, marker="x", color=_FAILED, linewidths=1.0)
     axis.set_title(f"{row['label']}: {_what_happened(row)}", loc="left")
     axis.set_yscale("log")
     axis.set_ylim(0.02, 12000)
@@ -71,7 +71,7 @@ def _points(history: Path, start_ns: int) -> tuple[tuple[list, list], tuple[list
 
 def _what_happened(row: dict) -> str:
     if row["client_errors"]:
-        return f"{row['client_errors']:,} operations failed"
+        return f"{row['client_errors']:,} operation{'s' if row['client_errors'] > 1 else ''} failed"
     return f"no error, longest wait {row['longest_ms']:,.0f} ms"
 
 

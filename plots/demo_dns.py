@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws results/demo-dns: for each mode the slowest and the median answer in every tenth of a second, over the run, with
-the stops of the primary shaded. Called by demo/dns.py, or by hand: `/usr/bin/python3 -m plots.demo_dns [FOLDER]`.
+"""Draws results/demo-dns: for each mode the slowest and the median answer in every tenth of a second, over the run,
+with the stops of the primary shaded. Called by demo/dns.py, or by hand: `/usr/bin/python3 -m plots.demo_dns [FOLDER]`.
 """
 
 import csv

@@ -51,7 +51,7 @@ class HkvLoadTest : public testing::Test {
     ASSERT_TRUE(load.ok()) << load.status();
     ASSERT_TRUE(load->Open().ok());
     const std::atomic<bool> never = false;
-    load->Run(never);
+    load->Run(never, [this](const LoadTick& tick) { ticks_.push_back(tick); });
     records_ = load->records();
     counters_ = load->counters();
     EXPECT_GE(records_.size(), 50u);
@@ -71,6 +71,7 @@ class HkvLoadTest : public testing::Test {
   LoadOptions options_;
   std::vector<Record> records_;
   LoadCounters counters_;
+  std::vector<LoadTick> ticks_;
 };
 
 TEST_F(HkvLoadTest, EveryOperationIsAnsweredAndTheHistoryHolds) {
@@ -93,6 +94,20 @@ TEST_F(HkvLoadTest, WhatIsLostIsGivenUpAndNeverSentAgain) {
   EXPECT_GT(counters_.timed_out, 0u);
   EXPECT_EQ(counters_.ok + counters_.timed_out, records_.size());
   EXPECT_EQ(servers_[0]->requests(), records_.size() + 4) << "one for each operation and each session";
+}
+
+TEST_F(HkvLoadTest, TicksSayHowItGoesAndHowLongTheLongestWaits) {
+  options_.timeout_ns = 400 * kMs;
+  AddServer([n = 0](const wire::HkvRequest& request) mutable {
+    return FakeServer::Treatment{.lost = request.kind != wire::HkvKind::kOpen && ++n == 1};
+  });
+  Run();
+  ASSERT_GE(ticks_.size(), 2u) << "one while the first request waits, one after it was given up";
+  EXPECT_GE(ticks_.front().longest_ns, 200 * kMs);
+  EXPECT_EQ(ticks_.front().failed, 0u);
+  EXPECT_GT(ticks_.front().ok, 0u);
+  EXPECT_EQ(ticks_.back().failed, 1u);
+  EXPECT_EQ(ticks_.back().sent, records_.size());
 }
 
 TEST_F(HkvLoadTest, DuplicateAnswersAreCounted) {

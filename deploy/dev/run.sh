@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev lab`, `./dev vm` and `./dev sim`: make the machine ready, then hand over to the Python
-# program that does the work, which talks to the terminal by itself.
+# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev lab`, `./dev vm` and `./dev sim`: make the machine ready, then
+# hand over to the program that does the work, which talks to the terminal by itself.
 
 # ready_to_run WHAT: packages, a kernel that can do it, and the release build.
 ready_to_run() {

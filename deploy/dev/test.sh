@@ -47,7 +47,7 @@ run_ctest() {
 
 run_pytest() {
   local result=0 folders=() folder
-  for folder in tests bench chaos cluster deploy plots proxy; do
+  for folder in tests bench chaos cluster demo deploy plots proxy; do
     [ ! -d "$folder" ] || folders+=("$folder")
   done
   run_step pytest "Python and end-to-end tests" \
