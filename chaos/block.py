@@ -7,16 +7,15 @@ import contextlib
 import dataclasses
 import json
 import random
-import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from bench.manifest import binary
 from chaos import unavailable
 from chaos.arrivals import counted
 from chaos.faults import Fault
+from chaos.load_process import sending
 from chaos.scenario import Scenario
 from chaos.systems import CLIENT_TIMEOUT_S, Settings, is_etcd, running
 from deploy.lab import CommandFailed, Lab
@@ -52,7 +51,7 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
                 f"--report={report_file}"]
         # Not for etcd, whose requests do not come as datagrams.
         arrivals = None if is_etcd(system) else stack.enter_context(counted(lab.replicas, up.cluster.nodes[0].port))
-        with _load(lab, argv, folder / "load.log") as load:
+        with sending(lab, argv, folder / "load.log") as load:
             time.sleep(_WARM_UP_S)
             happened = _faults(lab, up.cluster, scenario, events, random.Random(seed), load)
         arrived = None if arrivals is None else arrivals.total()
@@ -69,24 +68,6 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
 def _bound_s(scenario: Scenario, events: int) -> float:
     """No load outlives what its faults can take at most."""
     return 10 + events * (scenario.lasts_s + scenario.pause_s[1] + READY_WITHIN_S)
-
-
-@contextlib.contextmanager
-def _load(lab: Lab, argv: list[str], log: Path) -> Iterator[subprocess.Popen]:
-    """Sending inside the block; at its end it is asked to stop, waits for what is outstanding, and has written."""
-    with open(log, "wb") as errors:
-        child = lab.client.popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True)
-    try:
-        # Bounded by the program: it ends, and with it its output, when it gets no session within 10 s.
-        if child.stdout.readline().strip() != "ready":
-            raise CommandFailed(f"{' '.join(argv)} did not begin:\n{log.read_text(errors='replace')}")
-        yield child
-        child.send_signal(signal.SIGTERM)
-        if child.wait(CLIENT_TIMEOUT_S + 30) != 0:
-            raise CommandFailed(f"{' '.join(argv)}: exit {child.returncode}\n{log.read_text(errors='replace')}")
-    finally:
-        lab.client.stop(child, signal.SIGKILL)
-        child.stdout.close()
 
 
 def _faults(lab: Lab, cluster: Cluster, scenario: Scenario, count: int, rng: random.Random,
