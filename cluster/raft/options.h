@@ -17,8 +17,9 @@ struct Options {
   NodeId self;
   std::vector<NodeId> voters;  // with `self`; 1 to HR_RAFT_MAX_MEMBERS
 
-  // The election timeout T is this many round trips to the slowest member of the nearest majority, within the
-  // two bounds; a wait is drawn from [T, 2T) (Raft sections 5.2 and 5.6: broadcast time << election timeout).
+  // The election timeout T is this many round trips to the slowest member of the nearest majority and what hosts
+  // add to one of them lately, within the two bounds; a wait is drawn from [T, 2T) (Raft sections 5.2 and 5.6:
+  // broadcast time << election timeout).
   uint64_t round_trips_per_election = 20;
   uint64_t election_floor_ns = 20'000'000;
   uint64_t election_cap_ns = 2'000'000'000;

@@ -117,6 +117,7 @@ void Raft::BecomeFollower(Context& context, Term term, NodeId leader) {
   const bool led = role_ == Role::kLeader;
   SetRole(context, Role::kFollower, leader);
   if (!led) return;
+  round_trips_.ForgetDelays();
   progress_.clear();
   transfer_target_ = NodeId();
   DrawElectionDeadline(context);

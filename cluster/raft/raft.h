@@ -56,7 +56,7 @@ class Raft {
   // What a leader knows of the voters, in the order of Options::voters; means nothing in other roles.
   const std::vector<Progress>& progress() const { return progress_; }
   // To a voter, by its place in Options::voters; 0: not measured yet.
-  uint64_t round_trip_ns(size_t member) const { return round_trips_.Estimate_ns(member); }
+  uint64_t round_trip_ns(size_t member) const { return round_trips_.Mean_ns(member); }
 
  private:
   static constexpr size_t kNoMember = HR_RAFT_MAX_MEMBERS;

@@ -13,6 +13,7 @@ namespace hedgerow::raft {
 void Raft::BecomeLeader(Context& context) {
   progress_.assign(options_.voters.size(), Progress(log_.last_index(), context.now_ns));
   failed_elections_ = 0;
+  round_trips_.ForgetDelays();
   leader_timeout_ns_ = 0;  // else the longest timeout of any leader would be handed on for ever
   uncommitted_bytes_ = 0;
   transfer_target_ = NodeId();

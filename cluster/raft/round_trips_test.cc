@@ -36,5 +36,40 @@ TEST(RoundTrips, AFarMinorityDoesNotCount) {
   EXPECT_LE(timeout_ns, 80 * kMillisecond);
 }
 
+TEST(RoundTrips, HiccupsOfAHostAreAddedAndForgotten) {
+  const Options options;
+  RoundTrips round_trips(3);
+  AddMany(round_trips, 1, kMillisecond / 10);
+  AddMany(round_trips, 2, kMillisecond / 10);
+  for (int i = 0; i < 5; ++i) {
+    for (const size_t member : {1, 2}) {
+      for (int k = 0; k < 3; ++k) round_trips.Add(member, kMillisecond / 10);
+      round_trips.Add(member, 40 * kMillisecond);
+    }
+  }
+  EXPECT_GE(round_trips.ElectionTimeout_ns(options, 0), 40 * kMillisecond) << "one more must not elect anybody";
+  EXPECT_LE(round_trips.ElectionTimeout_ns(options, 0), 120 * kMillisecond);
+  RoundTrips later = round_trips;
+  for (int i = 0; i < 20; ++i) {
+    later.Add(1, kMillisecond / 10);
+    later.Add(2, kMillisecond / 10);
+  }
+  EXPECT_LE(later.ElectionTimeout_ns(options, 0), 30 * kMillisecond);
+  round_trips.ForgetDelays();
+  EXPECT_LE(round_trips.ElectionTimeout_ns(options, 0), 60 * kMillisecond);
+}
+
+TEST(RoundTrips, ASlowerNetworkIsNoticed) {
+  const Options options;
+  RoundTrips round_trips(3);
+  AddMany(round_trips, 1, kMillisecond);
+  AddMany(round_trips, 2, kMillisecond);
+  for (int i = 0; i < 5; ++i) {
+    AddMany(round_trips, 1, 20 * kMillisecond);
+    AddMany(round_trips, 2, 20 * kMillisecond);
+  }
+  EXPECT_GE(round_trips.ElectionTimeout_ns(options, 0), 380 * kMillisecond);
+}
+
 }  // namespace
 }  // namespace hedgerow::raft
