@@ -94,21 +94,20 @@ def must_show(rows: list[dict], kills: int, hedge_delay: str) -> list[Check]:
     return checks
 
 
-def measure(arguments: argparse.Namespace, scenario: Scenario, results: Results) -> list[Cell]:
+def measure(lab: Lab, arguments: argparse.Namespace, scenario: Scenario, results: Results) -> list[Cell]:
     cells = [Cell(system, Settings(mode, arguments.replicas, arguments.hedge_delay))
              for mode in arguments.mode for system in arguments.systems]
     sizes = block_sizes(arguments.kills)
     done, total, started = 0, len(sizes) * len(cells), time.monotonic()
-    with Lab(arguments.lab, replicas=arguments.replicas) as lab:
-        for number, events in enumerate(sizes, start=1):
-            shift = number % len(cells)
-            for cell in cells[shift:] + cells[:shift]:
-                cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-                block = one_block(lab, cell, scenario, events, arguments.seed + number, number, results)
-                cell.blocks.append(block)
-                done += 1
-                left_s = (time.monotonic() - started) / done * (total - done)
-                print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(cell, block)}", flush=True)
+    for number, events in enumerate(sizes, start=1):
+        shift = number % len(cells)
+        for cell in cells[shift:] + cells[:shift]:
+            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+            block = one_block(lab, cell, scenario, events, arguments.seed + number, number, results)
+            cell.blocks.append(block)
+            done += 1
+            left_s = (time.monotonic() - started) / done * (total - done)
+            print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(cell, block)}", flush=True)
     return cells
 
 
@@ -164,9 +163,11 @@ def main(argv: list[str]) -> int:
     arguments = parse(argv)
     scenario = scenarios.load(arguments.scenario)
     print(f"{scenario.name}: {scenario.what}\n", flush=True)
-    results = Results(f"chaos-{arguments.name or scenario.name}")
     try:
-        cells = measure(arguments, scenario, results)
+        with Lab(arguments.lab, replicas=arguments.replicas) as lab:
+            # Only now: whoever has the lab may be writing there.
+            results = Results(f"chaos-{arguments.name or scenario.name}")
+            cells = measure(lab, arguments, scenario, results)
     except LabInUse:
         print("chaos: another run is under way", file=sys.stderr)
         return 1
