@@ -196,9 +196,14 @@ HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask)
  * that was not asked and is healthy, or was named as the leader, whatever its health. The last one goes to the client.
  * Only refusals count here, not answers: an answer on another CPU that has not yet ended PENDING must not look like one
  * more refusal.
+ *
+ * With a cluster, `leaderless` says that the refusal is about leadership (its process is gone, or it does not lead): then
+ * the next leader will answer, who gets the request when it is announced (handover.bpf.h), and until the deadline nothing is
+ * lost. The other members are asked whatever their health: while there is no leader they hold what they get, and that
+ * looks like silence.
  */
 HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
-                                         const struct hr_reply *reply) {
+                                         const struct hr_reply *reply, __u32 leaderless) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
   __u32 everybody = (1u << reply->service->backend_count) - 1;
@@ -209,9 +214,11 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
     answer.verdict = HR_VERDICT_DROP;
   } else if (*(volatile __u32 *)&request->attempts < reply->service->attempts &&
              (HR_SENT(marks) & everybody) != everybody &&
-             (hr_open_hint(request, HR_SENT(marks)) < HR_MAX_BACKENDS_PER_SERVICE ||
+             (leaderless || hr_open_hint(request, HR_SENT(marks)) < HR_MAX_BACKENDS_PER_SERVICE ||
               hr_somebody_healthy(reply, HR_SENT(marks)))) {
     answer.verdict = HR_VERDICT_RELEASE;
+  } else if (leaderless) {
+    answer.verdict = HR_VERDICT_DROP;
   } else {
     if (!hr_finish(wheel, request, word, reply, HR_STATE_NACKED))
       return hr_judge_late(request, *(volatile __u64 *)&request->word, reply);
@@ -258,7 +265,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
 
     /* Steers this request only, never the map: a refusal is nobody's announcement. */
     if (hint) *(volatile __u8 *)&request->hint = hint;
-    return hr_judge_nack(wheel, request, word, reply);
+    return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->service));
   }
   before = __sync_fetch_and_or(&request->marks, HR_MARKS_ANSWERED(bit));
   if (!(HR_ANSWERED(before) & bit) && !is_nack) hr_sample(request, reply);

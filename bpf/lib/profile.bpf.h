@@ -66,6 +66,11 @@ __weak __attribute__((noinline)) __u32 hr_hinted_backend(struct __sk_buff *skb, 
   return 0;
 }
 
+/* Does this nack of a service with a cluster say only that its sender does not lead? Those are the ones that can name who does. */
+HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service *service) {
+  return service->cluster_id && service->profile.hint_bytes && hr_rule_holds(skb, payload, &service->profile.hint_rule);
+}
+
 /* Correlation bytes into a zeroed key field; -1 when the payload does not reach that far. */
 HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload payload, const struct hr_field *field,
                                   __u8 correlation[HR_CORRELATION_BYTES]) {

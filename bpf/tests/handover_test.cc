@@ -126,6 +126,18 @@ TEST_F(HandoverTest, WhatItRefusedBeforeItLedItIsAskedAgain) {
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
 }
 
+TEST_F(HandoverTest, WhatEverybodyRefusedWaitsForTheNextLeader) {
+  const uint32_t request = Ask(1);
+  FireNow(request);  // both attempts are made
+  Clones(HR_MARK_RESCUE, 1);
+  EXPECT_EQ(Reply(HkvReply4(1, kA4, kHkvNotLeader)).verdict, kDropped);
+  EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
+  AnnounceLeader(kC4, 5);
+  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
+  Clones(HR_MARK_SEND, 1);
+  EXPECT_THAT(Reply(HkvReply4(1, kC4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
+}
+
 TEST_F(HandoverTest, OnlyWhatIsPendingAndOlderThanTheAnnouncement) {
   const uint32_t answered = Ask(1);
   Reply(HkvReply4(1, kA4));

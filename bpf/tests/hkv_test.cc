@@ -123,11 +123,27 @@ TEST_F(HkvTest, OnlyNotLeaderAndOverloadedAreRefusals) {
 TEST_F(HkvTest, TheLastRefusalGoesToTheClient) {
   ServiceConfig(kHkv4Service).attempts = 2;
   Ask(1);
-  EXPECT_EQ(Release(Reply(HkvReply4(1, kA4, kHkvOverloaded))), kB4);
-  const RunResult last = Reply(HkvReply4(1, kB4, kHkvNotLeader, 3));
+  EXPECT_EQ(Release(Reply(HkvReply4(1, kA4, kHkvNotLeader))), kB4);
+  const RunResult last = Reply(HkvReply4(1, kB4, kHkvOverloaded));
   EXPECT_EQ(last.verdict, kRedirected);
-  EXPECT_THAT(last.changes, UnorderedElementsAre(Pair("hkv4.nacked", 1), Pair("hkv4.replies", 1)))
-      << "the hint does not add an attempt";
+  EXPECT_THAT(last.changes, UnorderedElementsAre(Pair("hkv4.nacked", 1), Pair("hkv4.replies", 1)));
+}
+
+TEST_F(HkvTest, ARefusalOfLeadershipIsNeverTheLastWhereAnotherLeaderWillCome) {
+  Ask(1);
+  EXPECT_EQ(Release(Reply(HkvReply4(1, kA4, kHkvNotLeader))), kB4);
+  const RunResult last = Reply(HkvReply4(1, kB4, kHkvNotLeader, 3));
+  EXPECT_EQ(last.verdict, kDropped);
+  EXPECT_THAT(last.changes, Contains(Pair("hkv4.nacks_swallowed", 1)));
+  EXPECT_EQ(StateOf(FindHkv(1)), HR_STATE_PENDING) << "handover_test.cc: the next leader gets it";
+  EXPECT_EQ(Request(FindHkv(1)).attempts, 2u) << "the hint does not add an attempt";
+}
+
+TEST_F(HkvTest, WithoutAClusterTheLastRefusalIsTheClients) {
+  ServiceConfig(kHkv4Service).cluster_id = 0;
+  Ask(1);
+  Release(Reply(HkvReply4(1, kA4, kHkvNotLeader)));
+  EXPECT_THAT(Reply(HkvReply4(1, kB4, kHkvNotLeader)).changes, Contains(Pair("hkv4.nacked", 1)));
 }
 
 TEST_F(HkvTest, ARefusalThatNamesTheLeaderSendsTheCopyThere) {
@@ -173,10 +189,18 @@ TEST_F(HkvTest, AHintIsFollowedWhateverThatBackendsHealth) {
   MakeAway(kHkv4B);
   MakeAway(kHkv4C);
   Ask(1);
-  EXPECT_THAT(Reply(HkvReply4(1, kA4, kHkvNotLeader, 0)).changes, Contains(Pair("hkv4.nacked", 1)))
-      << "without a hint a refusal in hand is better than a wait for the silent";
+  EXPECT_THAT(Reply(HkvReply4(1, kA4, kHkvOverloaded)).changes, Contains(Pair("hkv4.nacked", 1)))
+      << "such a refusal in hand is better than a wait for the silent";
   Ask(2);
   EXPECT_EQ(Release(Reply(HkvReply4(2, kA4, kHkvNotLeader, 3))), kC4);
+}
+
+TEST_F(HkvTest, WhoeverHoldsRequestsWhileNobodyLeadsIsNotTakenForDead) {
+  MakeAway(kHkv4B);
+  MakeAway(kHkv4C);
+  Ask(1);
+  Release(Reply(HkvReply4(1, kA4, kHkvNotLeader, 0)));
+  EXPECT_EQ(Request(FindHkv(1)).attempts, 2u);
 }
 
 TEST_F(HkvTest, TheClocksAttemptFollowsTheHintToo) {
