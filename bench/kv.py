@@ -207,8 +207,7 @@ def main(argv: list[str]) -> int:
         rows, must_show(rows),
         {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op",
          "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",
-         "client_cpu_us_per_op": "client's", "failed": "failed", "lost": "lost", "repeated": "repeated"},
-        None)
+         "client_cpu_us_per_op": "client's", "failed": "failed", "lost": "lost", "repeated": "repeated"}, "kv")
 
 
 if __name__ == "__main__":

@@ -187,7 +187,8 @@ def run_once(lab: Lab, up: Running, mode: str, variant: str, arguments: argparse
             "duplicates": report["duplicates"], "extra_load": (reached - report["opens"]) / report["sent"] - 1,
             "stalls": len(done.stalls), "packets_lost": done.packets_lost, "strayed": int(done.strayed),
             "costs": [dataclasses.asdict(cost) for cost in costs], "report": report, "argv": argv,
-            "proxy": product.service_figures(status, "kv") if status else None, "status": status}
+            "proxy": product.service_figures(status, "kv") if status else None, "status": status,
+            "nodes": {node.number: node.status() for node in up.cluster.nodes}}
 
 
 def arrived(cluster: Cluster) -> int:
@@ -253,7 +254,7 @@ def main(argv: list[str]) -> int:
         {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost",
          "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load",
          "duplicates": "twice", "packets_lost": "packets lost", "repeated": "repeated",
-         "strayed": "strayed"}, None)
+         "strayed": "strayed"}, "raft_hedge")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Both closed loops against stores of a few lines on the loopback: no client asks again before it has its
+// answer, and what is counted is what was served. Bounds are wide: these tests must hold on a busy machine.
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "bench/kv/etcd_loop.h"
+#include "chaos/etcd/kv.grpc.pb.h"
+#include "cluster/client/fake_server.h"
+
+namespace hedgerow::bench {
+namespace {
+
+ClosedLoopOptions Options(const std::string& server, KvOperation operation) {
+  return {.server = server,
+          .clients = 3,
+          .operation = operation,
+          .keys = 2,
+          .warm_up = absl::Milliseconds(20),
+          .measured = absl::Milliseconds(200)};
+}
+
+void Ignore(const char*) {}
+
+// Every fifth request fails.
+class FakeEtcd final : public etcdserverpb::KV::Service {
+ public:
+  grpc::Status Range(grpc::ServerContext*, const etcdserverpb::RangeRequest*,
+                     etcdserverpb::RangeResponse*) override {
+    return Serve();
+  }
+  grpc::Status Put(grpc::ServerContext*, const etcdserverpb::PutRequest*, etcdserverpb::PutResponse*) override {
+    ++puts;
+    return Serve();
+  }
+
+  std::atomic<int> puts = 0;
+  std::atomic<int> served = 0;
+  std::atomic<int> together_max = 0;
+
+ private:
+  grpc::Status Serve() {
+    const int together = ++together_;
+    int highest = together_max;
+    while (together > highest && !together_max.compare_exchange_weak(highest, together)) {
+    }
+    const bool fails = ++served % 5 == 0;
+    --together_;
+    return fails ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "planted") : grpc::Status::OK;
+  }
+
+  std::atomic<int> together_ = 0;
+};
+
+class EtcdClosedLoop : public testing::TestWithParam<KvOperation> {
+ protected:
+  EtcdClosedLoop() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&etcd_);
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~EtcdClosedLoop() override { server_->Shutdown(); }
+
+  FakeEtcd etcd_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+TEST_P(EtcdClosedLoop, WhatIsCountedIsWhatWasServed) {
+  for (const size_t connections : {1, 0}) {
+    etcd_.served = 0;
+    const auto report = RunEtcdClosedLoop(Options(address_, GetParam()), connections, Ignore);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_GT(report->answered, 0u);
+    EXPECT_GT(report->failed, 0u);
+    EXPECT_EQ(report->lost, 0u);
+    EXPECT_LE(report->answered + report->failed, static_cast<uint64_t>(etcd_.served));
+    EXPECT_EQ(report->latency_ns.count(), report->answered) << "errors have no latency";
+    EXPECT_GE(report->seconds, 0.2);
+  }
+  EXPECT_LE(etcd_.together_max, 3) << "a client has one request under way";
+  EXPECT_EQ(etcd_.puts > 0, GetParam() == KvOperation::kPut);
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations, EtcdClosedLoop, testing::Values(KvOperation::kPut, KvOperation::kGet));
+
+TEST(HkvClosedLoop, WhatIsCountedIsWhatWasServed) {
+  std::atomic<int> requests = 0;
+  const auto server = client::FakeServer::Start(
+      std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
+        client::FakeServer::Treatment treatment;
+        if (request.kind != wire::HkvKind::kOpen && ++requests % 5 == 0) {
+          treatment.instead = wire::HkvAnswer{.kind = request.kind,
+                                              .status = wire::HkvStatus::kOverloaded,
+                                              .client_id = request.client_id,
+                                              .seq = request.seq};
+        }
+        return treatment;
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  for (const KvOperation operation : {KvOperation::kPut, KvOperation::kGet}) {
+    requests = 0;
+    const auto report = RunClosedLoop(Options((*server)->address(), operation), Ignore);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_GT(report->answered, 0u);
+    EXPECT_GT(report->failed, 0u);
+    EXPECT_LE(report->answered + report->failed, static_cast<uint64_t>(requests));
+    EXPECT_EQ(report->latency_ns.count(), report->answered);
+  }
+}
+
+TEST(HkvClosedLoop, WhatIsNotAnsweredIsLostAndTheClientGoesOn) {
+  std::atomic<int> requests = 0;
+  const auto server = client::FakeServer::Start(
+      std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
+        client::FakeServer::Treatment treatment;
+        treatment.lost = request.kind != wire::HkvKind::kOpen && ++requests % 5 == 0;
+        return treatment;
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  ClosedLoopOptions options = Options((*server)->address(), KvOperation::kPut);
+  options.patience = absl::Milliseconds(20);
+  options.measured = absl::Milliseconds(500);
+  const auto report = RunClosedLoop(options, Ignore);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_GT(report->lost, 0u);
+  EXPECT_GT(report->answered, report->lost) << "a lost request ends by its patience, and the next one leaves";
+}
+
+}  // namespace
+}  // namespace hedgerow::bench

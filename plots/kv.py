@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws results/kv: how long one request takes and how many are answered in a second, by the number of clients, for each
+size of cluster and place of the logs. Points are medians of the runs, bars the smallest and largest. Called by
+bench/kv.py, or by hand: `/usr/bin/python3 -m plots.kv [FOLDER]`.
+"""
+
+import statistics
+import sys
+from pathlib import Path
+
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from plots import style
+from plots.style import plt
+
+SYSTEMS = {  # system: (label, colour, marker)
+    "hedgerow": ("Hedgerow's store", "#009E73", "D"),
+    "hedgerow-proxy": ("the same through the proxy (puts only)", "#0072B2", "s"),
+    "etcd": ("etcd, defaults", "#666666", "o"),
+}
+_FIGURES = (("p50_us", "half of the requests are faster than (us)"), ("ops_per_s", "answers per second"))
+
+
+def draw(folder: Path) -> Path:
+    summary, runs = style.load_summary(folder), style.load_raw(folder)
+    places = sorted({(row["mode"], row["replicas"]) for row in summary["rows"]}, key=lambda place: (place[0] != "memory",
+                                                                                                   place[1]))
+    figure, axes = plt.subplots(2 * len(places), 2, figsize=(10.5, 6.6 * len(places) + 1.0), squeeze=False)
+    for number, (mode, replicas) in enumerate(places):
+        here = [run for run in runs if (run["mode"], run["replicas"]) == (mode, replicas)]
+        for row, operation in enumerate(("put", "get")):
+            for column, (key, unit) in enumerate(_FIGURES):
+                axis = axes[2 * number + row][column]
+                _panel(axis, [run for run in here if run["operation"] == operation], key)
+                axis.set_title(f"{operation}, {replicas} replicas, {mode}")
+                axis.set_ylabel(unit)
+    found = {}
+    for axis in axes.flat:
+        found.update(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
+    figure.suptitle("Put and get of the replicated store, clients that wait for each answer", fontweight="bold",
+                    fontsize=12)
+    figure.legend(found.values(), found.keys(), loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.03 / len(places)))
+    style.footnote(figure, summary["manifest"])
+    figure.tight_layout(rect=(0, 0.07 / len(places), 1, 1 - 0.01 / len(places)))
+    path = folder / "kv.png"
+    figure.savefig(path)
+    plt.close(figure)
+    return path
+
+
+def _panel(axis, runs: list[dict], key: str) -> None:
+    clients = sorted({run["clients"] for run in runs})
+    for side, (system, (label, colour, marker)) in zip((-0.06, 0.0, 0.06), SYSTEMS.items(), strict=True):
+        points = []
+        for place, count in enumerate(clients):
+            values = [run[key] for run in runs if (run["system"], run["clients"]) == (system, count)]
+            if values:
+                points.append((place + side, statistics.median(values)))
+                axis.vlines(place + side, min(values), max(values), color=colour, linewidth=1.2)
+        if points:
+            axis.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, label=label)
+        for place, value in points:
+            # Above the highest, below the lowest: lines never cross their labels where systems are far apart.
+            axis.annotate(_short(value), (place, value), xytext=(7, 4), textcoords="offset points", fontsize=8,
+                          color=colour)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_xticks(range(len(clients)), [f"{count} client{'s' if count > 1 else ''}" for count in clients])
+    axis.margins(x=0.18, y=0.18)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value < 10_000 else f"{value / 1000:,.1f}k"
+
+
+if __name__ == "__main__":
+    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/kv")))
