@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws results/parking: time per run of each kernel program, CPU per request and laps of the clock, with every
-request parked, with every request cloned into a delay line, and with none of it. Bars are medians, whiskers the smallest and largest run. Called by bench/parking.py.
+request parked, with every request cloned into a delay line, and with none of it. Bars are medians, whiskers the smallest
+and largest run. Called by bench/parking.py.
 """
 
 import sys
@@ -31,13 +32,20 @@ def draw(folder: Path) -> Path:
     axes[1][2].set_yscale("log")
     handles = [plt.Rectangle((0, 0), 1, 1, color=MODES[mode][1]) for mode in _LABELS]
     figure.suptitle("What parking costs when every answer comes at once", fontweight="bold", fontsize=12)
-    figure.legend(handles, list(_LABELS.values()), loc="lower center", ncols=2, bbox_to_anchor=(0.5, 0.01))
+    figure.legend(handles, list(_LABELS.values()), loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.01))
     style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.05, 1, 0.99))
+    figure.tight_layout(rect=(0, 0.06, 1, 0.99))
     path = folder / "parking.png"
     figure.savefig(path)
     plt.close(figure)
     return path
+
+
+def _short(value: float) -> str:
+    """Three digits are as many as fit over a bar."""
+    if value >= 10_000:
+        return f"{value / 1000:,.0f}k"
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
 
 
 def _bars(axis, runs: list[dict], value) -> None:
@@ -50,7 +58,7 @@ def _bars(axis, runs: list[dict], value) -> None:
             median = (found[(len(found) - 1) // 2] + found[len(found) // 2]) / 2
             axis.bar(place + side, median, width=0.25, color=MODES[mode][1])
             axis.vlines(place + side, found[0], found[-1], color="#222222", linewidth=1.2)
-            axis.annotate(f"{median:,.0f}" if median >= 10 else f"{median:.1f}", (place + side, found[-1]), ha="center",
+            axis.annotate(_short(median), (place + side, found[-1]), ha="center",
                           va="bottom", fontsize=8, xytext=(0, 2), textcoords="offset points")
     axis.set_xticks(range(len(_VARIANTS)), list(_VARIANTS.values()))
     axis.grid(axis="x", visible=False)
