@@ -39,7 +39,7 @@ def draw(folder: Path) -> Path:
         found.update(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
     figure.suptitle("Put and get of the replicated store, clients that wait for each answer", fontweight="bold",
                     fontsize=12)
-    figure.legend(found.values(), found.keys(), loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.03 / len(places)))
+    figure.legend(list(found.values()), list(found), loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.03 / len(places)))
     style.footnote(figure, summary["manifest"])
     figure.tight_layout(rect=(0, 0.07 / len(places), 1, 1 - 0.01 / len(places)))
     path = folder / "kv.png"
@@ -60,7 +60,6 @@ def _panel(axis, runs: list[dict], key: str) -> None:
         if points:
             axis.plot(*zip(*points, strict=True), color=colour, marker=marker, markersize=5, label=label)
         for place, value in points:
-            # Above the highest, below the lowest: lines never cross their labels where systems are far apart.
             axis.annotate(_short(value), (place, value), xytext=(7, 4), textcoords="offset points", fontsize=8,
                           color=colour)
     axis.set_yscale("log")
