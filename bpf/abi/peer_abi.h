@@ -2,7 +2,8 @@
 /*
  * What nodes say to each other, as bytes: the header that every peer datagram begins with, the kinds of bodies,
  * and the reasons for which a datagram is not believed. docs/WIRE_FORMAT.md has the bodies.
- * cluster/wire/peer.cc writes and reads it; kernel programs of a node will. All integers are little-endian.
+ * cluster/wire/peer.cc and the kernel programs of a node (bpf/raft) write and read it. All integers are little-endian, and
+ * stand at multiples of their size in whatever a kernel program reads or writes.
  */
 #ifndef HEDGEROW_BPF_ABI_PEER_ABI_H_
 #define HEDGEROW_BPF_ABI_PEER_ABI_H_
@@ -10,7 +11,7 @@
 #include "bpf/abi/base_abi.h"
 
 #define HR_PEER_MAGIC 0x31505248u /* "HRP1" */
-#define HR_PEER_VERSION 1
+#define HR_PEER_VERSION 2
 #define HR_PEER_HEADER_BYTES 64
 #define HR_PEER_MAX_BYTES 65507 /* the largest UDP payload in IPv4: 65,535 less 20 and 8 */
 
@@ -56,8 +57,74 @@ enum hr_peer_kind {
   HR_PEER_TIMEOUT_NOW = 11,
   HR_PEER_FORWARD = 12,
   HR_PEER_FORWARD_ANSWER = 13,
-  HR_PEER_KINDS = 14, /* one past the last */
+  HR_PEER_RESIGN = 14, /* only a hint (DESIGN: a dying leader); for the whole cluster */
+  HR_PEER_KINDS = 15,  /* one past the last */
 };
+
+/* The bodies that kernel programs read or write. Those of the other kinds: docs/WIRE_FORMAT.md. */
+struct hr_peer_vote_request {
+  __u64 asked_term;
+  __u64 last_index;
+  __u64 last_term;
+  __u64 waived_term;
+  __u32 pre_vote; /* 0 or 1 */
+  __u32 reserved;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_peer_vote_request) == 40, "hr_peer_vote_request");
+
+struct hr_peer_vote_reply {
+  __u64 asked_term;
+  __u32 pre_vote; /* 0 or 1 */
+  __u32 granted;  /* 0 or 1 */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_peer_vote_reply) == 16, "hr_peer_vote_reply");
+
+/* The entries follow: term (8), index (8), kind (1), payload_bytes (4), payload; nothing is aligned there. */
+struct hr_peer_append {
+  __u64 prev_index;
+  __u64 prev_term;
+  __u64 commit;
+  __u64 batch_term; /* the term of every entry; 0: there are none, or of several terms */
+  __u32 count;
+  __u32 reserved;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_peer_append) == 40, "hr_peer_append");
+
+struct hr_peer_append_reply {
+  __u64 index;
+  __u64 conflict_term;
+  __u64 conflict_index;
+  __u64 loop_seq; /* how often the sender's loop has turned: an answer of the kernel's alone is no progress */
+  __u32 accepted; /* 0 or 1 */
+  __u32 reserved;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_peer_append_reply) == 40, "hr_peer_append_reply");
+
+struct hr_peer_heartbeat {
+  __u64 round;
+  __u64 commit;
+  __u64 election_timeout_ns;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat) == 24, "hr_peer_heartbeat");
+
+struct hr_peer_heartbeat_reply {
+  __u64 round;
+  __u64 verified;
+  __u64 loop_seq; /* as in hr_peer_append_reply */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat_reply) == 24, "hr_peer_heartbeat_reply");
+
+/* The first of `successors` starts an election at once, the i-th after i times 2 ms; 0: no more. The term is the header's. */
+#define HR_PEER_SUCCESSORS 8
+struct hr_peer_resign {
+  __u64 incarnation; /* of the leader that resigns; the header's from_life, unless somebody else speaks for it */
+  __u32 leader;
+  __u32 reserved;
+  __u32 successors[HR_PEER_SUCCESSORS];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_peer_resign) == 48, "hr_peer_resign");
+
+#define HR_PEER_REPLY_MAX_BYTES 104 /* header and the largest body that a kernel program answers with */
 
 /* Why a peer datagram is not believed. The numbers stay for ever: never reused, never reordered. */
 enum hr_peer_drop {

@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/raft/decisions_abi.h"
+#include "bpf/raft/decisions_abi.h"
 #include "cluster/raft/event.h"
 #include "cluster/raft/log.h"
 #include "cluster/raft/message.h"

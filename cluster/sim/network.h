@@ -12,7 +12,7 @@
 #include <functional>
 #include <utility>
 
-#include "cluster/raft/decisions_abi.h"
+#include "bpf/raft/decisions_abi.h"
 #include "cluster/sim/plan.h"
 #include "cluster/sim/random.h"
 #include "cluster/sim/virtual_time.h"

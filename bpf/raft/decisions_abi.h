@@ -5,8 +5,8 @@
  * Raft core, its tests and the simulator, and by clang for the kernel programs. Whoever decides, decides here.
  * All functions are pure; the caller holds whatever lock protects the state.
  */
-#ifndef HEDGEROW_CLUSTER_RAFT_DECISIONS_ABI_H_
-#define HEDGEROW_CLUSTER_RAFT_DECISIONS_ABI_H_
+#ifndef HEDGEROW_BPF_RAFT_DECISIONS_ABI_H_
+#define HEDGEROW_BPF_RAFT_DECISIONS_ABI_H_
 
 #include <linux/types.h>
 
@@ -134,4 +134,4 @@ static inline int hr_raft_moves_commit(__u64 term, __u64 commit, __u64 quorum_in
   return quorum_index > commit && quorum_index_term == term;
 }
 
-#endif /* HEDGEROW_CLUSTER_RAFT_DECISIONS_ABI_H_ */
+#endif /* HEDGEROW_BPF_RAFT_DECISIONS_ABI_H_ */
