@@ -2,6 +2,7 @@
 #include "cluster/wire/peer.h"
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <type_traits>
@@ -41,6 +42,12 @@ PeerCodec::PeerCodec(const PeerIdentity& identity) : identity_(identity), key_(S
   HEDGEROW_CHECK(identity.self.IsSet() && identity.self.value() <= std::numeric_limits<uint32_t>::max());
 }
 
+uint64_t PeerCodec::DrawNumber() {
+  packet_number_ = shared_number_ == nullptr ? packet_number_ + 1
+                                             : std::atomic_ref<uint64_t>(*shared_number_).fetch_add(1) + 1;
+  return packet_number_;
+}
+
 template <typename Body>
 std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& body) {
   const size_t size = kPeerHeader_bytes + BodySize_bytes(body);
@@ -53,7 +60,7 @@ std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& bo
   writer.Put(uint64_t{0});  // the tag, below
   writer.Put(identity_.cluster_id);
   writer.Put(identity_.life);
-  writer.Put(++packet_number_);
+  writer.Put(DrawNumber());
   writer.Put(static_cast<uint32_t>(identity_.self.value()));
   writer.Put(static_cast<uint32_t>(to.value()));
   writer.Put(term.value());

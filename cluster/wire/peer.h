@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "bpf/abi/peer_abi.h"
 #include "bpf/abi/siphash_abi.h"
@@ -27,7 +28,7 @@ constexpr uint16_t kPeerPort = 4802;
 constexpr size_t kPeerHeader_bytes = HR_PEER_HEADER_BYTES;
 constexpr size_t kPeerMax_bytes = HR_PEER_MAX_BYTES;
 // What an APPEND takes besides its payloads: once, and for each entry.
-constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + 26;
+constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + sizeof(hr_peer_append);
 constexpr size_t kAppendEntryFixed_bytes = 21;
 
 struct Hello {
@@ -54,10 +55,17 @@ struct ForwardAnswer {
   kv::Result result{};  // kResult
 };
 
+// A dying leader's last word, said by its kernel: who should stand for election at once, and who after whom.
+struct Resign {
+  uint64_t incarnation = 0;  // the life of the leader that resigns
+  raft::NodeId leader{};
+  std::vector<raft::NodeId> successors{};  // at most HR_PEER_SUCCESSORS
+};
+
 // In the order of enum hr_peer_kind.
 using PeerBody = std::variant<Hello, HelloAck, raft::VoteRequest, raft::VoteReply, raft::AppendRequest,
                               raft::AppendReply, raft::Heartbeat, raft::HeartbeatReply, raft::ReadIndexRequest,
-                              raft::ReadIndexReply, raft::TimeoutNow, Forward, ForwardAnswer>;
+                              raft::ReadIndexReply, raft::TimeoutNow, Forward, ForwardAnswer, Resign>;
 
 struct PeerHeader {
   hr_peer_kind kind = HR_PEER_HELLO;
@@ -126,17 +134,23 @@ class PeerCodec {
   uint64_t life() const { return identity_.life; }
   uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
 
+  // From now on numbers come from `shared`, which others (a node's kernel programs) draw from at the same time;
+  // each adds one atomically. It must outlive the codec.
+  void DrawFrom(uint64_t* shared) { shared_number_ = shared; }
+
  private:
   template <typename Body>
   std::string SealBody(raft::NodeId to, raft::Term term, const Body& body);
+  uint64_t DrawNumber();
 
   PeerIdentity identity_;
   hr_siphash_key key_;
   uint64_t packet_number_ = 0;
+  uint64_t* shared_number_ = nullptr;
 };
 
 // The core's message in an opened and admitted datagram, whose body moves out; nothing if it is none of the
-// core's (HELLO, HELLO_ACK, FORWARD, FORWARD_ANSWER). A datagram for every peer becomes one for `self`.
+// core's (HELLO, HELLO_ACK, FORWARD, FORWARD_ANSWER, RESIGN). A datagram for every peer becomes one for `self`.
 std::optional<raft::Message> TakeMessage(raft::NodeId self, Opened& opened);
 
 }  // namespace hedgerow::wire

@@ -2,7 +2,6 @@
 #include "cluster/wire/peer_body.h"
 
 #include <algorithm>
-#include <limits>
 #include <string>
 
 namespace hedgerow::wire {
@@ -11,7 +10,30 @@ namespace {
 constexpr size_t kForwardFixed_bytes = 29;
 constexpr size_t kForwardAnswerFixed_bytes = 19;
 
-void PutBool(ByteWriter& writer, bool value) { writer.Put(static_cast<uint8_t>(value)); }
+// A flag that a kernel program reads or writes takes a word.
+void PutFlag(ByteWriter& writer, bool value) { writer.Put(static_cast<uint32_t>(value)); }
+
+bool GetFlag(ByteReader& reader) {
+  const auto value = reader.Get<uint32_t>();
+  if (value > 1) reader.Fail();
+  return value == 1;
+}
+
+void PutReserved(ByteWriter& writer) { writer.Put(uint32_t{0}); }
+
+// Like every field that is not used: anything but 0 is no message of this version.
+void GetReserved(ByteReader& reader) {
+  if (reader.Get<uint32_t>() != 0) reader.Fail();
+}
+
+// The term of all entries; 0: there are none, or of several terms.
+raft::Term BatchTerm(const raft::AppendRequest& body) {
+  const auto as_first = [&body](const raft::Entry& entry) { return entry.term == body.entries.front().term; };
+  const bool one_term =
+      !body.entries.empty() && std::all_of(body.entries.begin(), body.entries.end(), as_first);
+  return one_term ? body.entries.front().term : raft::Term();
+}
+
 uint64_t GetNumber(ByteReader& reader) { return reader.Get<uint64_t>(); }
 raft::Term GetTerm(ByteReader& reader) { return raft::Term(GetNumber(reader)); }
 raft::LogIndex GetIndex(ByteReader& reader) { return raft::LogIndex(GetNumber(reader)); }
@@ -37,7 +59,9 @@ static_assert(static_cast<int>(raft::EntryKind::kNoOp) == 0 &&
 raft::AppendRequest GetAppend(ByteReader& reader) {
   raft::AppendRequest body{
       .prev_index = GetIndex(reader), .prev_term = GetTerm(reader), .commit = GetIndex(reader)};
-  const size_t count = reader.Get<uint16_t>();
+  const raft::Term batch_term = GetTerm(reader);
+  const size_t count = reader.Get<uint32_t>();
+  GetReserved(reader);
   // No more memory than the bytes that are there can ask for.
   if (count * kAppendEntryFixed_bytes > reader.left_bytes()) {
     reader.Fail();
@@ -45,6 +69,41 @@ raft::AppendRequest GetAppend(ByteReader& reader) {
   }
   body.entries.reserve(count);
   for (size_t i = 0; i < count && reader.ok(); ++i) body.entries.push_back(GetEntry(reader));
+  // Whoever believes the batch term does not look at the entries.
+  if (batch_term != BatchTerm(body)) reader.Fail();
+  return body;
+}
+
+raft::VoteRequest GetVoteRequest(ByteReader& reader) {
+  raft::VoteRequest body{.asked_term = GetTerm(reader),
+                         .last_index = GetIndex(reader),
+                         .last_term = GetTerm(reader),
+                         .waived_term = GetTerm(reader),
+                         .pre_vote = GetFlag(reader)};
+  GetReserved(reader);
+  return body;
+}
+
+raft::AppendReply GetAppendReply(ByteReader& reader) {
+  raft::AppendReply body{
+      .index = GetIndex(reader), .conflict_term = GetTerm(reader), .conflict_index = GetIndex(reader)};
+  body.loop_seq = GetNumber(reader);
+  body.accepted = GetFlag(reader);
+  GetReserved(reader);
+  return body;
+}
+
+// Successors stand before the first 0; what follows it is 0.
+Resign GetResign(ByteReader& reader) {
+  Resign body{.incarnation = GetNumber(reader), .leader = raft::NodeId(reader.Get<uint32_t>())};
+  GetReserved(reader);
+  bool ended = false;
+  for (size_t i = 0; i < HR_PEER_SUCCESSORS; ++i) {
+    const raft::NodeId successor(reader.Get<uint32_t>());
+    if (ended && successor.IsSet()) reader.Fail();
+    if (!successor.IsSet()) ended = true;
+    if (!ended) body.successors.push_back(successor);
+  }
   return body;
 }
 
@@ -78,7 +137,6 @@ ForwardAnswer GetForwardAnswer(ByteReader& reader) {
 }  // namespace
 
 size_t BodySize_bytes(const raft::AppendRequest& body) {
-  if (body.entries.size() > std::numeric_limits<uint16_t>::max()) return kNoSize;
   size_t size = kAppendFixed_bytes - kPeerHeader_bytes + body.entries.size() * kAppendEntryFixed_bytes;
   for (const raft::Entry& entry : body.entries) size += entry.payload.size_bytes();
   return size;
@@ -103,20 +161,23 @@ void PutBody(ByteWriter& writer, const raft::VoteRequest& body) {
   writer.Put(body.last_index.value());
   writer.Put(body.last_term.value());
   writer.Put(body.waived_term.value());
-  PutBool(writer, body.pre_vote);
+  PutFlag(writer, body.pre_vote);
+  PutReserved(writer);
 }
 
 void PutBody(ByteWriter& writer, const raft::VoteReply& body) {
   writer.Put(body.asked_term.value());
-  PutBool(writer, body.pre_vote);
-  PutBool(writer, body.granted);
+  PutFlag(writer, body.pre_vote);
+  PutFlag(writer, body.granted);
 }
 
 void PutBody(ByteWriter& writer, const raft::AppendRequest& body) {
   writer.Put(body.prev_index.value());
   writer.Put(body.prev_term.value());
   writer.Put(body.commit.value());
-  writer.Put(static_cast<uint16_t>(body.entries.size()));
+  writer.Put(BatchTerm(body).value());
+  writer.Put(static_cast<uint32_t>(body.entries.size()));
+  PutReserved(writer);
   for (const raft::Entry& entry : body.entries) {
     writer.Put(entry.term.value());
     writer.Put(entry.index.value());
@@ -126,10 +187,12 @@ void PutBody(ByteWriter& writer, const raft::AppendRequest& body) {
 }
 
 void PutBody(ByteWriter& writer, const raft::AppendReply& body) {
-  PutBool(writer, body.accepted);
   writer.Put(body.index.value());
   writer.Put(body.conflict_term.value());
   writer.Put(body.conflict_index.value());
+  writer.Put(body.loop_seq);
+  PutFlag(writer, body.accepted);
+  PutReserved(writer);
 }
 
 void PutBody(ByteWriter& writer, const raft::Heartbeat& body) {
@@ -141,6 +204,7 @@ void PutBody(ByteWriter& writer, const raft::Heartbeat& body) {
 void PutBody(ByteWriter& writer, const raft::HeartbeatReply& body) {
   writer.Put(body.round);
   writer.Put(body.verified.value());
+  writer.Put(body.loop_seq);
 }
 
 void PutBody(ByteWriter& writer, const raft::ReadIndexRequest& body) { PutReadId(writer, body.id); }
@@ -151,6 +215,15 @@ void PutBody(ByteWriter& writer, const raft::ReadIndexReply& body) {
 }
 
 void PutBody(ByteWriter&, const raft::TimeoutNow&) {}
+
+void PutBody(ByteWriter& writer, const Resign& body) {
+  writer.Put(body.incarnation);
+  writer.Put(static_cast<uint32_t>(body.leader.value()));
+  PutReserved(writer);
+  for (size_t i = 0; i < HR_PEER_SUCCESSORS; ++i) {
+    writer.Put(i < body.successors.size() ? static_cast<uint32_t>(body.successors[i].value()) : uint32_t{0});
+  }
+}
 
 void PutBody(ByteWriter& writer, const Forward& body) {
   writer.Put(body.tag);
@@ -178,26 +251,20 @@ PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
     case HR_PEER_HELLO_ACK:
       return HelloAck{.nonce = GetNumber(reader)};
     case HR_PEER_VOTE_REQUEST:
-      return raft::VoteRequest{.asked_term = GetTerm(reader),
-                               .last_index = GetIndex(reader),
-                               .last_term = GetTerm(reader),
-                               .waived_term = GetTerm(reader),
-                               .pre_vote = reader.GetBool()};
+      return GetVoteRequest(reader);
     case HR_PEER_VOTE_REPLY:
       return raft::VoteReply{
-          .asked_term = GetTerm(reader), .pre_vote = reader.GetBool(), .granted = reader.GetBool()};
+          .asked_term = GetTerm(reader), .pre_vote = GetFlag(reader), .granted = GetFlag(reader)};
     case HR_PEER_APPEND:
       return GetAppend(reader);
     case HR_PEER_APPEND_REPLY:
-      return raft::AppendReply{.accepted = reader.GetBool(),
-                               .index = GetIndex(reader),
-                               .conflict_term = GetTerm(reader),
-                               .conflict_index = GetIndex(reader)};
+      return GetAppendReply(reader);
     case HR_PEER_HEARTBEAT:
       return raft::Heartbeat{
           .round = GetNumber(reader), .commit = GetIndex(reader), .election_timeout_ns = GetNumber(reader)};
     case HR_PEER_HEARTBEAT_REPLY:
-      return raft::HeartbeatReply{.round = GetNumber(reader), .verified = GetIndex(reader)};
+      return raft::HeartbeatReply{
+          .round = GetNumber(reader), .verified = GetIndex(reader), .loop_seq = GetNumber(reader)};
     case HR_PEER_READ_INDEX:
       return raft::ReadIndexRequest{.id = GetReadId(reader)};
     case HR_PEER_READ_INDEX_REPLY:
@@ -208,6 +275,8 @@ PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
       return GetForward(reader);
     case HR_PEER_FORWARD_ANSWER:
       return GetForwardAnswer(reader);
+    case HR_PEER_RESIGN:
+      return GetResign(reader);
     case HR_PEER_KINDS:
       break;
   }

@@ -27,19 +27,22 @@ inline constexpr size_t kFixed_bytes<Hello> = 8;
 template <>
 inline constexpr size_t kFixed_bytes<HelloAck> = 8;
 template <>
-inline constexpr size_t kFixed_bytes<raft::VoteRequest> = 33;
+inline constexpr size_t kFixed_bytes<raft::VoteRequest> = sizeof(hr_peer_vote_request);
 template <>
-inline constexpr size_t kFixed_bytes<raft::VoteReply> = 10;
+inline constexpr size_t kFixed_bytes<raft::VoteReply> = sizeof(hr_peer_vote_reply);
 template <>
-inline constexpr size_t kFixed_bytes<raft::AppendReply> = 25;
+inline constexpr size_t kFixed_bytes<raft::AppendReply> = sizeof(hr_peer_append_reply);
 template <>
-inline constexpr size_t kFixed_bytes<raft::Heartbeat> = 24;
+inline constexpr size_t kFixed_bytes<raft::Heartbeat> = sizeof(hr_peer_heartbeat);
 template <>
-inline constexpr size_t kFixed_bytes<raft::HeartbeatReply> = 16;
+inline constexpr size_t kFixed_bytes<raft::HeartbeatReply> = sizeof(hr_peer_heartbeat_reply);
 template <>
 inline constexpr size_t kFixed_bytes<raft::ReadIndexRequest> = 16;
 template <>
 inline constexpr size_t kFixed_bytes<raft::ReadIndexReply> = 24;
+
+template <>
+inline constexpr size_t kFixed_bytes<Resign> = sizeof(hr_peer_resign);
 
 template <typename Body>
 size_t BodySize_bytes(const Body&) {
@@ -63,6 +66,7 @@ void PutBody(ByteWriter& writer, const raft::ReadIndexReply& body);
 void PutBody(ByteWriter& writer, const raft::TimeoutNow& body);
 void PutBody(ByteWriter& writer, const Forward& body);
 void PutBody(ByteWriter& writer, const ForwardAnswer& body);
+void PutBody(ByteWriter& writer, const Resign& body);
 
 // The body of a known kind. The reader is done() afterwards exactly if the bytes were one.
 PeerBody GetBody(ByteReader& reader, hr_peer_kind kind);
@@ -90,6 +94,7 @@ static_assert(KindOf<raft::ReadIndexReply>() == HR_PEER_READ_INDEX_REPLY);
 static_assert(KindOf<raft::TimeoutNow>() == HR_PEER_TIMEOUT_NOW);
 static_assert(KindOf<Forward>() == HR_PEER_FORWARD);
 static_assert(KindOf<ForwardAnswer>() == HR_PEER_FORWARD_ANSWER);
+static_assert(KindOf<Resign>() == HR_PEER_RESIGN);
 
 }  // namespace hedgerow::wire
 

@@ -64,17 +64,21 @@ std::vector<PeerBody> Bodies() {
       raft::VoteReply{.asked_term = Term(7), .pre_vote = true, .granted = false},
       Append(),
       raft::AppendRequest{},
-      raft::AppendReply{
-          .accepted = false, .index = LogIndex(8), .conflict_term = Term(9), .conflict_index = LogIndex(10)},
+      raft::AppendReply{.accepted = false,
+                        .index = LogIndex(8),
+                        .conflict_term = Term(9),
+                        .conflict_index = LogIndex(10),
+                        .loop_seq = 99},
       raft::AppendReply{.accepted = true, .index = LogIndex(8), .conflict_term = {}, .conflict_index = {}},
       raft::Heartbeat{.round = 11, .commit = LogIndex(12), .election_timeout_ns = 13},
-      raft::HeartbeatReply{.round = 14, .verified = LogIndex(15)},
+      raft::HeartbeatReply{.round = 14, .verified = LogIndex(15), .loop_seq = 98},
       raft::ReadIndexRequest{.id = {.life = 16, .number = 17}},
       raft::ReadIndexReply{.id = {.life = 18, .number = 19}, .index = LogIndex(20)},
       raft::TimeoutNow{},
       Forward{.tag = 21, .age_ns = 22, .patience_ns = 23, .hops = 1, .command = "command"},
       Result(),
       ForwardAnswer{.tag = 24, .kind = ForwardAnswer::Kind::kNotLeader, .result = {}},
+      Resign{.incarnation = 25, .leader = NodeId(2), .successors = {NodeId(3), NodeId(1)}},
   };
 }
 
@@ -138,7 +142,7 @@ TEST(PeerCodec, TheHeaderIsTheStructOfTheKernelPrograms) {
   std::memcpy(&header, datagram.data(), sizeof(header));
   EXPECT_EQ(std::memcmp(datagram.data(), "HRP1", 4), 0);
   EXPECT_EQ(header.magic, HR_PEER_MAGIC);
-  EXPECT_EQ(header.version, 1);
+  EXPECT_EQ(header.version, 2);
   EXPECT_EQ(header.kind, HR_PEER_HELLO);
   EXPECT_EQ(header.bytes, 72);
   EXPECT_EQ(header.cluster_id, kCluster);
@@ -162,19 +166,20 @@ TEST(PeerCodec, BodiesAreAsLongAsThePageSays) {
   };
   EXPECT_EQ(body_bytes(Hello{}), 8u);
   EXPECT_EQ(body_bytes(HelloAck{}), 8u);
-  EXPECT_EQ(body_bytes(raft::VoteRequest{}), 33u);
-  EXPECT_EQ(body_bytes(raft::VoteReply{}), 10u);
-  EXPECT_EQ(body_bytes(raft::AppendRequest{}), 26u);
-  EXPECT_EQ(body_bytes(Append()), 26u + 3 * 21 + 3008);
-  EXPECT_EQ(body_bytes(raft::AppendReply{}), 25u);
+  EXPECT_EQ(body_bytes(raft::VoteRequest{}), 40u);
+  EXPECT_EQ(body_bytes(raft::VoteReply{}), 16u);
+  EXPECT_EQ(body_bytes(raft::AppendRequest{}), 40u);
+  EXPECT_EQ(body_bytes(Append()), 40u + 3 * 21 + 3008);
+  EXPECT_EQ(body_bytes(raft::AppendReply{}), 40u);
   EXPECT_EQ(body_bytes(raft::Heartbeat{}), 24u);
-  EXPECT_EQ(body_bytes(raft::HeartbeatReply{}), 16u);
+  EXPECT_EQ(body_bytes(raft::HeartbeatReply{}), 24u);
   EXPECT_EQ(body_bytes(raft::ReadIndexRequest{}), 16u);
   EXPECT_EQ(body_bytes(raft::ReadIndexReply{}), 24u);
   EXPECT_EQ(body_bytes(raft::TimeoutNow{}), 0u);
   EXPECT_EQ(body_bytes(Forward{}), 29u);
   EXPECT_EQ(body_bytes(ForwardAnswer{}), 19u);
   EXPECT_EQ(body_bytes(Result()), 19u + 3 * 4 + 303);
+  EXPECT_EQ(body_bytes(Resign{}), 48u);
 }
 
 TEST(PeerCodec, EveryShorteningIsRefused) {
@@ -229,7 +234,7 @@ TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
   EXPECT_EQ(reason(good), DropReason::kNone);
   EXPECT_EQ(reason(""), DropReason::kTooShort);
   EXPECT_EQ(reason(Forged(good, 3, '2')), DropReason::kMagic);
-  EXPECT_EQ(reason(Forged(good, 4, 2)), DropReason::kVersion);
+  EXPECT_EQ(reason(Forged(good, 4, 1)), DropReason::kVersion);
   EXPECT_EQ(reason(Forged(good, 6, 73)), DropReason::kLength);
   EXPECT_EQ(reason(Forged(good, 16, 0)), DropReason::kOtherCluster);
   EXPECT_EQ(reason(Forged(good, 44, 3)), DropReason::kOtherNode);
@@ -266,9 +271,13 @@ TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
   };
   EXPECT_EQ(reason(raft::VoteRequest{}, 32, 2), DropReason::kMalformed) << "pre_vote";
   EXPECT_EQ(reason(raft::VoteReply{}, 8, 2), DropReason::kMalformed) << "pre_vote";
-  EXPECT_EQ(reason(raft::VoteReply{}, 9, 255), DropReason::kMalformed) << "granted";
-  EXPECT_EQ(reason(raft::AppendReply{}, 0, 2), DropReason::kMalformed) << "accepted";
-  EXPECT_EQ(reason(Append(), 26 + 16, 2), DropReason::kMalformed) << "entry kind";
+  EXPECT_EQ(reason(raft::VoteReply{}, 12, 255), DropReason::kMalformed) << "granted";
+  EXPECT_EQ(reason(raft::AppendReply{}, 32, 2), DropReason::kMalformed) << "accepted";
+  EXPECT_EQ(reason(raft::AppendReply{}, 36, 1), DropReason::kMalformed) << "reserved";
+  EXPECT_EQ(reason(raft::VoteRequest{}, 36, 1), DropReason::kMalformed) << "reserved";
+  EXPECT_EQ(reason(Append(), 36, 1), DropReason::kMalformed) << "reserved";
+  EXPECT_EQ(reason(Append(), 24, 5), DropReason::kMalformed) << "a batch term that is not every entry's";
+  EXPECT_EQ(reason(Append(), 40 + 16, 2), DropReason::kMalformed) << "entry kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 8, 2), DropReason::kMalformed) << "answer kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 9, 6), DropReason::kMalformed) << "code";
   EXPECT_EQ(reason(ForwardAnswer{.kind = ForwardAnswer::Kind::kNotLeader}, 9, 1), DropReason::kMalformed);
@@ -318,10 +327,43 @@ TEST(PeerCodec, AnAppendTakesWhatItsConstantsSay) {
             kAppendFixed_bytes + 3 * kAppendEntryFixed_bytes + 3008);
 }
 
+// By it a kernel program knows a batch without looking at its entries.
+TEST(PeerCodec, AnAppendSaysTheTermThatAllItsEntriesHave) {
+  const auto batch_term = [](const raft::AppendRequest& append) {
+    const std::string datagram = Sender().Seal(NodeId(1), Term(9), append);
+    hr_peer_append fixed;
+    std::memcpy(&fixed, datagram.data() + kPeerHeader_bytes, sizeof(fixed));
+    EXPECT_EQ(fixed.count, append.entries.size());
+    return fixed.batch_term;
+  };
+  raft::AppendRequest append = Append();
+  EXPECT_EQ(batch_term(append), 0u) << "of two terms";
+  append.entries.pop_back();
+  EXPECT_EQ(batch_term(append), 5u);
+  append.entries.clear();
+  EXPECT_EQ(batch_term(append), 0u);
+}
+
+TEST(PeerCodec, ASuccessorAfterTheLastIsMalformed) {
+  const std::string datagram = Sender().Seal(NodeId(1), Term(1), Resign{.successors = {NodeId(4)}});
+  EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 24, 5)).reason, DropReason::kMalformed);
+}
+
+// A node's process and its kernel programs number their datagrams together.
+TEST(PeerCodec, DrawsItsNumbersFromACounterThatOthersShare) {
+  PeerCodec sender = Sender();
+  uint64_t shared = 100;
+  sender.DrawFrom(&shared);
+  EXPECT_EQ(Receiver().Open(sender.Seal(NodeId(1), Term(1), Hello{})).header.packet_number, 101u);
+  shared = 200;
+  EXPECT_EQ(Receiver().Open(sender.Seal(NodeId(1), Term(1), Hello{})).header.packet_number, 201u);
+  EXPECT_EQ(shared, 201u);
+}
+
 // A count that promises more than there is must not take memory for it.
 TEST(PeerCodec, AnAppendsCountIsHeldAgainstItsBytes) {
   const std::string datagram = Sender().Seal(NodeId(1), Term(1), raft::AppendRequest{});
-  EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 25, 0xff)).reason, DropReason::kMalformed);
+  EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 35, 0xff)).reason, DropReason::kMalformed);
 }
 
 TEST(TakeMessage, GivesTheCoresMessagesAndNoOthers) {
@@ -329,7 +371,8 @@ TEST(TakeMessage, GivesTheCoresMessagesAndNoOthers) {
     Opened opened = Receiver().Open(Sender().Seal(NodeId(), Term(42), body));
     ASSERT_TRUE(opened.ok());
     const bool is_ours = std::holds_alternative<Hello>(body) || std::holds_alternative<HelloAck>(body) ||
-                         std::holds_alternative<Forward>(body) || std::holds_alternative<ForwardAnswer>(body);
+                         std::holds_alternative<Forward>(body) || std::holds_alternative<ForwardAnswer>(body) ||
+                         std::holds_alternative<Resign>(body);
     const auto message = TakeMessage(NodeId(1), opened);
     ASSERT_EQ(message.has_value(), !is_ours) << body.index();
     if (!message.has_value()) continue;
