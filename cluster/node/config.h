@@ -44,6 +44,23 @@ struct ProxyConfig {
   NetAddress address{};  // where its announcements are sent
 };
 
+// How XDP programs are attached; docs/cluster.md.
+enum class XdpMode : uint8_t { kAuto, kNative, kGeneric };
+
+// What the kernel may do for the node (cluster/offload). Each is off, with its reason in the status, where the
+// kernel or the durability mode does not allow it.
+struct OffloadsConfig {
+  bool heartbeat = true;
+  bool vote = true;
+  bool append = true;  // memory mode only
+  bool quorum = true;
+  bool broadcast = true;
+  bool watchdog = true;
+  XdpMode xdp = XdpMode::kAuto;
+
+  bool any() const { return heartbeat || vote || append || quorum || broadcast || watchdog; }
+};
+
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
   wire::Key cluster_key{};
@@ -58,6 +75,8 @@ struct NodeConfig {
   std::vector<ProxyConfig> proxies{};
   uint64_t election_floor_ns = 20'000'000;
   uint64_t election_cap_ns = 2'000'000'000;
+  OffloadsConfig offloads{};
+  uint64_t spin_ns = 50'000;  // how long the loop looks for more work before it sleeps
   uint64_t session_timeout_ns = 3'600'000'000'000;
   size_t sessions_max = 100'000;
 

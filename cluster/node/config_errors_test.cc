@@ -40,6 +40,8 @@ proxies:
   - {name: web2, address: "10.0.0.10:4803"}
 election: {floor: 20ms, cap: 2s}
 sessions: {timeout: 1h, max: 100000}
+offloads: {vote: off, xdp: auto}
+spin: 50us
 )";
 
 struct Row {
@@ -142,7 +144,7 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
      R"(announce_key_file, node, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
-     R"(election, sessions)"},
+     R"(election, sessions, offloads, spin)"},
     {"KeyTwice", "durability: disk", "cluster_id: 8",
      R"(5:1: cluster_id: the key is given twice, expected it once)"},
     {"ProxyNameTwice", "name: web2", "name: web1",
@@ -156,6 +158,14 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
      R"(with -)"},
     {"FloorWithoutUnit", "floor: 20ms", "floor: 20",
      R"(17:19: election.floor: got "20", expected a duration between 1ms and 10s, such as 20ms)"},
+    {"OffloadNeitherOnNorOff", "vote: off", "vote: true",
+     R"(19:18: offloads.vote: got "true", expected on or off)"},
+    {"OffloadUnknown", "vote: off", "votes: off",
+     R"(19:12: offloads: unknown key "votes", did you mean "vote"?)"},
+    {"XdpUnknown", "xdp: auto", "xdp: skb",
+     R"(19:28: offloads.xdp: got "skb", expected one of auto, native, generic)"},
+    {"SpinTooLong", "spin: 50us", "spin: 1s",
+     R"(20:7: spin: got "1s", expected a duration between 0us and 10ms, such as 50us)"},
     {"CapBelowFloor", "cap: 2s", "cap: 20ms",
      R"(17:30: election.cap: got "20ms", expected more than the floor of 20ms)"},
     {"FloorAboveTheDefaultCap", "floor: 20ms, cap: 2s", "floor: 3s",

@@ -164,6 +164,40 @@ bool TakeDurability(const std::string& text, Durability& into) {
   return false;
 }
 
+ConfigKey Switch(std::string name, bool& into) {
+  return Scalar(std::move(name), kOptional, "on or off", [&into](const std::string& text) {
+    if (text != "on" && text != "off") return false;
+    into = text == "on";
+    return true;
+  });
+}
+
+ConfigKey Xdp(XdpMode& into) {
+  return Scalar("xdp", kOptional, "one of auto, native, generic", [&into](const std::string& text) {
+    for (const auto& [word, mode] : {std::pair("auto", XdpMode::kAuto), std::pair("native", XdpMode::kNative),
+                                     std::pair("generic", XdpMode::kGeneric)}) {
+      if (text != word) continue;
+      into = mode;
+      return true;
+    }
+    return false;
+  });
+}
+
+ConfigKey Offloads(OffloadsConfig& offloads) {
+  ConfigKey block{.name = "offloads"};
+  block.block = {
+      Switch("heartbeat", offloads.heartbeat),
+      Switch("vote", offloads.vote),
+      Switch("append", offloads.append),
+      Switch("quorum", offloads.quorum),
+      Switch("broadcast", offloads.broadcast),
+      Switch("watchdog", offloads.watchdog),
+      Xdp(offloads.xdp),
+  };
+  return block;
+}
+
 // Not IPv6: Debian 12's civetweb 1.15, which serves the metrics, is built without it.
 bool TakeMetricsListen(const std::string& text, std::string& into) {
   const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
@@ -211,6 +245,8 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
            [&config](size_t) { return ProxyKeys(config.proxies.emplace_back()); }),
       std::move(election),
       std::move(sessions),
+      Offloads(config.offloads),
+      Duration("spin", "0us and 10ms, such as 50us", 0, 10'000'000, config.spin_ns),
   };
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include <sched.h>
 #include <sys/epoll.h>
 
 #include "absl/strings/str_cat.h"
@@ -132,7 +133,7 @@ absl::Status Node::Run() {
     if (stop_requested_.load(std::memory_order_relaxed) && MayStop()) break;
     Wait();
   }
-  peer_socket_->Flush();
+  FlushPeers();
   client_socket_->Flush();
   RunPosted();
   return absl::OkStatus();
@@ -148,7 +149,8 @@ bool Node::MayStop() {
   if (replica_.raft().role() != raft::Role::kLeader || config_.members.size() == 1) return true;
   if (stop_by_ns_ == 0) stop_by_ns_ = now_ns_ + kHandOver_ns;
   if (now_ns_ >= hand_over_again_ns_) {
-    // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be now.
+    // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be
+    // now.
     hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().election_timeout_ns();
     if (!TransferNow(raft::NodeId()).ok()) return true;
   }
@@ -161,21 +163,27 @@ void Node::Turn() {
   TakeFromPeers();
   TakeDurable();
   replica_.Settle();
-  peer_socket_->Flush();
+  FlushPeers();
   TakeFromClients();
   replica_.Tick();
   RunPosted();
   replica_.Settle();
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
-  peer_socket_->Flush();
+  FlushPeers();
   client_socket_->Flush();
+}
+
+void Node::FlushPeers() {
+  peers_.Flush();
+  peer_socket_->Flush();
 }
 
 void Node::TakeFromPeers() {
   for (int i = 0; i < kBatchesPerTurn; ++i) {
     const std::vector<Datagram>& batch = peer_socket_->Receive(now_ns_);
     for (const Datagram& datagram : batch) peers_.Take(datagram, now_ns_, replica_);
+    if (!batch.empty()) worked_ns_ = now_ns_;
     if (batch.size() < UdpSocket::kBatch) break;
   }
 }
@@ -188,6 +196,7 @@ void Node::TakeFromClients() {
         replica_.ReceiveRequest(datagram.arrived_ns, std::move(*request));
       }
     }
+    if (!batch.empty()) worked_ns_ = now_ns_;
     if (batch.size() < UdpSocket::kBatch) break;
   }
 }
@@ -228,6 +237,20 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
   announcer_.Led(term, now_ns_);
 }
 
+// A leader that has just worked will soon be needed again, and waking it would take longer than its work. It
+// gives way to whoever else wants its core. Returns what epoll_wait has found.
+int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size) {
+  if (config_.spin_ns == 0 || replica_.raft().role() != raft::Role::kLeader) return 0;
+  const uint64_t stop_ns = std::min(until_ns, worked_ns_ + config_.spin_ns);
+  while (now_ns < stop_ns) {
+    const int ready = epoll_wait(epoll_, events, size, 0);
+    if (ready != 0) return ready;
+    sched_yield();
+    now_ns = Monotonic_ns();
+  }
+  return 0;
+}
+
 void Node::Wait() {
   const uint64_t now_ns = Monotonic_ns();
   uint64_t until_ns = std::min(replica_.next_deadline_ns(), peers_.next_greeting_ns());
@@ -236,8 +259,11 @@ void Node::Wait() {
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
   std::array<epoll_event, 8> events;
-  const int ready =
-      epoll_pwait2(epoll_, events.data(), events.size(), until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
+  int ready = Spin(now_ns, until_ns, events.data(), events.size());
+  if (ready == 0) {
+    ready = epoll_pwait2(epoll_, events.data(), events.size(), until_ns == UINT64_MAX ? nullptr : &timeout,
+                         nullptr);
+  }
   for (int i = 0; i < ready; ++i) {
     if (events[static_cast<size_t>(i)].data.fd == wake_.fd()) wake_.Drain();
   }

@@ -19,6 +19,8 @@
 #include <random>
 #include <vector>
 
+#include <sys/epoll.h>
+
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -67,10 +69,12 @@ class Node final : public NodeControl, private kv::ReplicaHost {
   void Stepped(const raft::Outputs& outputs) override;
 
   void Turn();
+  void FlushPeers();
   void TakeFromPeers();
   void TakeFromClients();
   void TakeDurable();
   void RunPosted();
+  int Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size);
   void Wait();
   bool MayStop();
   static constexpr size_t kPostedMax = 64;
@@ -96,6 +100,7 @@ class Node final : public NodeControl, private kv::ReplicaHost {
   Readiness readiness_;
   uint64_t elections_won_ = 0;
   uint64_t turns_ = 0;
+  uint64_t worked_ns_ = 0;   // when a datagram last came
   uint64_t stop_by_ns_ = 0;  // 0: nobody asked
   uint64_t hand_over_again_ns_ = 0;
 

@@ -17,6 +17,26 @@ std::vector<raft::NodeId> Ids(const std::vector<PeerState>& peers) {
   return ids;
 }
 
+// Whether both would be the same bytes if they named no receiver. Appends of one leader and term that begin and
+// end alike are alike.
+bool SameForAll(const raft::Message& a, const raft::Message& b) {
+  if (a.term != b.term || a.body.index() != b.body.index()) return false;
+  if (const auto* append = std::get_if<raft::AppendRequest>(&a.body)) {
+    const auto& other = std::get<raft::AppendRequest>(b.body);
+    return append->prev_index == other.prev_index && append->commit == other.commit &&
+           append->entries.size() == other.entries.size();
+  }
+  if (const auto* heartbeat = std::get_if<raft::Heartbeat>(&a.body)) {
+    const auto& other = std::get<raft::Heartbeat>(b.body);
+    return heartbeat->round == other.round && heartbeat->commit == other.commit;
+  }
+  if (const auto* vote = std::get_if<raft::VoteRequest>(&a.body)) {
+    const auto& other = std::get<raft::VoteRequest>(b.body);
+    return vote->asked_term == other.asked_term && vote->pre_vote == other.pre_vote;
+  }
+  return false;
+}
+
 }  // namespace
 
 Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::vector<PeerState> others,
@@ -53,6 +73,8 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica
                                                                    : kv::Answer::Kind::kNotLeader;
     said.result = std::move(answer->result);
     replica.ReceiveForwardAnswer(answer->tag, opened.header.from, said);
+  } else if (const auto* resign = std::get_if<wire::Resign>(&opened.body)) {
+    TakeResign(opened.header, *resign, replica);
   } else if (std::optional<raft::Message> message = wire::TakeMessage(self_, opened)) {
     replica.ReceiveMessage(datagram.arrived_ns, std::move(*message));
   }
@@ -74,7 +96,65 @@ void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& for
   replica.ReceiveRequest(arrived_ns, std::move(request));
 }
 
-void Peers::Send(const raft::Message& message) { SendSealed(message.to, codec_.Seal(message)); }
+// Who is not named is not to stand at once; the others, or its own timeout, will find a leader.
+void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, kv::Replica& replica) {
+  const auto place = std::find(resign.successors.begin(), resign.successors.end(), self_);
+  if (place == resign.successors.end() || resign.leader != header.from ||
+      resign.incarnation != header.from_life)
+    return;
+  replica.Feed(raft::LeaderResigns{.leader = resign.leader,
+                                   .term = header.term,
+                                   .rank = static_cast<uint32_t>(place - resign.successors.begin())});
+}
+
+uint32_t Peers::PlaceBit(raft::NodeId id) const {
+  for (size_t place = 0; place < others_.size(); ++place) {
+    if (others_[place].id == id) return 1u << place;
+  }
+  return 0;
+}
+
+// The peers to whom the same goes as in pending_[first], as a mask; their messages are taken out of the queue
+// (their `to` is unset). A message is never sent ahead of an earlier one to the same peer.
+uint32_t Peers::TakeGroup(size_t first) {
+  const uint32_t own = PlaceBit(pending_[first].to);
+  uint32_t group = own;
+  uint32_t earlier = own;  // peers with a message between the first and this one
+  for (size_t i = first + 1; i < pending_.size(); ++i) {
+    raft::Message& message = pending_[i];
+    const uint32_t peer = message.to.IsSet() ? PlaceBit(message.to) : 0;
+    if (peer == 0) continue;
+    if ((peer & broadcast_reachable_ & ~earlier) != 0 && SameForAll(pending_[first], message)) {
+      group |= peer;
+      message.to = raft::NodeId();
+    }
+    earlier |= peer;
+  }
+  return group;
+}
+
+void Peers::Flush() {
+  for (size_t i = 0; i < pending_.size(); ++i) {
+    raft::Message& message = pending_[i];
+    if (!message.to.IsSet()) continue;
+    const uint32_t own = PlaceBit(message.to);
+    const uint32_t group = (own & broadcast_reachable_) != 0 ? TakeGroup(i) : own;
+    if (group == own) {
+      SendSealed(message.to, codec_.Seal(message));
+      continue;
+    }
+    ++counters_.broadcasts;
+    const PeerState* const peer = Find(message.to);
+    message.to = raft::NodeId();
+    std::string bytes = codec_.Seal(message);
+    if (bytes.empty()) {
+      ++counters_.too_large;
+    } else {
+      socket_.Send(peer->address, std::move(bytes), broadcast_mark_ | group);
+    }
+  }
+  pending_.clear();
+}
 
 void Peers::Send(const kv::Forward& forward) {
   SendTo(forward.to, wire::Forward{.tag = forward.tag,

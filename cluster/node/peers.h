@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "cluster/kv/replica.h"
@@ -33,6 +34,7 @@ class Peers {
     std::array<uint64_t, wire::kDropReasons> drops{};  // by DropReason
     uint64_t too_large = 0;                            // could not be sealed
     uint64_t bad_commands = 0;                         // a forwarded command that is none
+    uint64_t broadcasts = 0;                           // datagrams that the kernel copies to several peers
   };
 
   // `others`: the members without this node.
@@ -42,11 +44,22 @@ class Peers {
   // Messages, forwarded requests and answers to forwarded ones go to the replica, which is not settled here.
   void Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica);
 
-  void Send(const raft::Message& message);
+  // Leaves with the next Flush.
+  void Send(raft::Message message) { pending_.push_back(std::move(message)); }
+  // Seals what was sent since the last one. What is the same for several peers leaves once, if the kernel
+  // copies it.
+  void Flush();
   void Send(const kv::Forward& forward);
   void Answer(raft::NodeId node, const kv::Answer& answer);
   void Greet(uint64_t now_ns);
   uint64_t next_greeting_ns() const { return lives_.next_ask_ns(); }
+
+  // The kernel copies a datagram whose mark is `mark_base` and a mask of peers, by their place among `others`,
+  // to all of them; `reachable` are those whose link address it knows. Mask 0: it copies nothing.
+  void SetBroadcast(uint32_t mark_base, uint32_t reachable) {
+    broadcast_mark_ = mark_base;
+    broadcast_reachable_ = reachable;
+  }
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
   const std::vector<PeerState>& states() const { return others_; }
@@ -55,10 +68,13 @@ class Peers {
 
  private:
   PeerState* Find(raft::NodeId id);
+  uint32_t PlaceBit(raft::NodeId id) const;
+  uint32_t TakeGroup(size_t first);
   void SendTo(raft::NodeId to, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);
   void TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
                    kv::Replica& replica);
+  void TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, kv::Replica& replica);
 
   UdpSocket& socket_;
   raft::NodeId self_;
@@ -66,6 +82,9 @@ class Peers {
   wire::PeerCodec codec_;
   wire::PeerLives lives_;
   raft::Term term_;
+  std::vector<raft::Message> pending_;
+  uint32_t broadcast_mark_ = 0;
+  uint32_t broadcast_reachable_ = 0;
   Counters counters_;
 };
 

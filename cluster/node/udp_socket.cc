@@ -29,6 +29,18 @@ uint64_t RealTime_ns() {
   return ToNs(now);
 }
 
+constexpr size_t kMark_bytes = CMSG_SPACE(sizeof(uint32_t));
+
+void SetMark(msghdr& header, char* control, uint32_t mark) {
+  header.msg_control = control;
+  header.msg_controllen = kMark_bytes;
+  cmsghdr* const message = CMSG_FIRSTHDR(&header);
+  message->cmsg_level = SOL_SOCKET;
+  message->cmsg_type = SO_MARK;
+  message->cmsg_len = CMSG_LEN(sizeof(mark));
+  std::memcpy(CMSG_DATA(message), &mark, sizeof(mark));
+}
+
 absl::Status SystemError(const char* what, const NetAddress& address) {
   return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", address.ToString()));
 }
@@ -143,12 +155,12 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
   return received_;
 }
 
-void UdpSocket::Send(const NetAddress& to, std::string bytes) {
+void UdpSocket::Send(const NetAddress& to, std::string bytes, uint32_t mark) {
   if (to.is_v4() == ipv6_) {
     ++counters_.send_failed;
     return;
   }
-  queue_.push_back({.to = to, .bytes = std::move(bytes)});
+  queue_.push_back({.to = to, .bytes = std::move(bytes), .mark = mark});
   if (queue_.size() >= kBatch) Flush();
 }
 
@@ -157,6 +169,7 @@ void UdpSocket::Flush() {
   std::array<mmsghdr, kBatch> messages{};
   std::array<iovec, kBatch> vectors{};
   std::array<sockaddr_storage, kBatch> addresses;
+  alignas(cmsghdr) std::array<std::array<char, kMark_bytes>, kBatch> marks;
   const size_t count = queue_.size();
   for (size_t i = 0; i < count; ++i) {
     Queued& queued = queue_[i];
@@ -165,6 +178,7 @@ void UdpSocket::Flush() {
     messages[i].msg_hdr.msg_namelen = queued.to.ToSockaddr(addresses[i]);
     messages[i].msg_hdr.msg_iov = &vectors[i];
     messages[i].msg_hdr.msg_iovlen = 1;
+    if (queued.mark != 0) SetMark(messages[i].msg_hdr, marks[i].data(), queued.mark);
   }
   for (size_t done = 0; done < count;) {
     const int sent = sendmmsg(fd_, messages.data() + done, static_cast<unsigned>(count - done), MSG_DONTWAIT);

@@ -53,8 +53,9 @@ class UdpSocket {
   // Up to kBatch datagrams; fewer than that means that the socket is empty for now.
   const std::vector<Datagram>& Receive(uint64_t now_ns);
 
-  // Leaves with the next Flush, or at once if kBatch wait.
-  void Send(const NetAddress& to, std::string bytes);
+  // Leaves with the next Flush, or at once if kBatch wait. `mark` not 0: the packet's mark (SO_MARK; needs
+  // CAP_NET_ADMIN), by which programs of ours recognise it.
+  void Send(const NetAddress& to, std::string bytes, uint32_t mark = 0);
   void Flush();
 
   const Counters& counters() const { return counters_; }
@@ -63,6 +64,7 @@ class UdpSocket {
   struct Queued {
     NetAddress to;
     std::string bytes;
+    uint32_t mark;
   };
   struct Buffers;
 
