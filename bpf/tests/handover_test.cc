@@ -297,17 +297,21 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
       std::mt19937 random(seed + static_cast<uint32_t>(i));
       while (!stop) step(random);
     });
+  // Everything is to be met, or the test has tested nothing; an emulated machine takes longer.
+  const auto unmet = [this] {
+    const hr_stats stats = View().services[kHkv4Service].stats;
+    std::vector<int> counters = {HR_WON_BY_FIRST, HR_WON_BY_FAILOVER, HR_UNANSWERED,
+                                 HR_HANDED_OVER,  HR_LEADER_CHANGES,  HR_HINTED};
+    std::erase_if(counters, [&stats](int counter) { return stats.counters[counter] > 0; });
+    if (stats.reasons[HR_REASON_ANNOUNCE_STALE] == 0) counters.push_back(-1);
+    return counters;
+  };
   std::this_thread::sleep_for(kDuration);
+  for (int i = 0; i < 20 && !unmet().empty(); ++i) std::this_thread::sleep_for(kDuration);
   stop = true;
   for (std::thread& thread : threads) thread.join();
-  const StateView busy = View();
-  EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
-  // Everything was met, or the test has tested nothing.
-  const hr_stats& stats = busy.services[kHkv4Service].stats;
-  for (const int counter :
-       {HR_WON_BY_FIRST, HR_WON_BY_FAILOVER, HR_UNANSWERED, HR_HANDED_OVER, HR_LEADER_CHANGES, HR_HINTED})
-    EXPECT_GT(stats.counters[counter], 0u) << counter;
-  EXPECT_GT(stats.reasons[HR_REASON_ANNOUNCE_STALE], 0u);
+  EXPECT_THAT(BrokenInvariants(View()), IsEmpty());
+  EXPECT_THAT(unmet(), IsEmpty());
   for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
     usleep(5000);
     // What nobody answered lingers for as long as its flow is believed: here that time passes at once.
