@@ -106,6 +106,15 @@ void Peers(const NodeStatus& status, Families& out) {
   }
 }
 
+void Offloads(const NodeStatus& status, Families& out) {
+  if (status.offloads.empty()) return;
+  MetricFamily family = Family("offload_on", "1 while the kernel does this for the node; status says why not.",
+                               MetricType::Gauge);
+  for (const OffloadStatus& offload : status.offloads)
+    AddGauge(family, {{"offload", offload.name}}, offload.on ? 1 : 0);
+  out.push_back(std::move(family));
+}
+
 void Counters(const NodeStatus& status, Families& out) {
   std::map<std::string, MetricFamily> families;
   for (const NodeCounter& counter : status.counters) {
@@ -148,6 +157,7 @@ std::vector<MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFact
   Families out;
   Node(status, facts, out);
   Peers(status, out);
+  Offloads(status, out);
   Counters(status, out);
   Histograms(status, out);
   return out;

@@ -107,22 +107,21 @@ void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resig
                                    .rank = static_cast<uint32_t>(place - resign.successors.begin())});
 }
 
-uint32_t Peers::PlaceBit(raft::NodeId id) const {
-  for (size_t place = 0; place < others_.size(); ++place) {
-    if (others_[place].id == id) return 1u << place;
-  }
-  return 0;
+uint32_t Peers::PositionBit(raft::NodeId id) const {
+  const auto before =
+      std::count_if(others_.begin(), others_.end(), [id](const PeerState& p) { return p.id < id; });
+  return 1u << (before + (self_ < id ? 1 : 0));
 }
 
 // The peers to whom the same goes as in pending_[first], as a mask; their messages are taken out of the queue
 // (their `to` is unset). A message is never sent ahead of an earlier one to the same peer.
 uint32_t Peers::TakeGroup(size_t first) {
-  const uint32_t own = PlaceBit(pending_[first].to);
+  const uint32_t own = PositionBit(pending_[first].to);
   uint32_t group = own;
   uint32_t earlier = own;  // peers with a message between the first and this one
   for (size_t i = first + 1; i < pending_.size(); ++i) {
     raft::Message& message = pending_[i];
-    const uint32_t peer = message.to.IsSet() ? PlaceBit(message.to) : 0;
+    const uint32_t peer = message.to.IsSet() ? PositionBit(message.to) : 0;
     if (peer == 0) continue;
     if ((peer & broadcast_reachable_ & ~earlier) != 0 && SameForAll(pending_[first], message)) {
       group |= peer;
@@ -137,7 +136,7 @@ void Peers::Flush() {
   for (size_t i = 0; i < pending_.size(); ++i) {
     raft::Message& message = pending_[i];
     if (!message.to.IsSet()) continue;
-    const uint32_t own = PlaceBit(message.to);
+    const uint32_t own = PositionBit(message.to);
     const uint32_t group = (own & broadcast_reachable_) != 0 ? TakeGroup(i) : own;
     if (group == own) {
       SendSealed(message.to, codec_.Seal(message));

@@ -54,10 +54,10 @@ class Peers {
   void Greet(uint64_t now_ns);
   uint64_t next_greeting_ns() const { return lives_.next_ask_ns(); }
 
-  // The kernel copies a datagram whose mark is `mark_base` and a mask of peers, by their place among `others`,
-  // to all of them; `reachable` are those whose link address it knows. Mask 0: it copies nothing.
-  void SetBroadcast(uint32_t mark_base, uint32_t reachable) {
-    broadcast_mark_ = mark_base;
+  // The kernel copies a datagram whose mark is `mark` and a mask of voters, by their positions, to all of
+  // those; `reachable` are the ones whose link address it knows. Mask 0, as at the start: it copies nothing.
+  void SetBroadcast(uint32_t mark, uint32_t reachable) {
+    broadcast_mark_ = mark;
     broadcast_reachable_ = reachable;
   }
 
@@ -68,7 +68,7 @@ class Peers {
 
  private:
   PeerState* Find(raft::NodeId id);
-  uint32_t PlaceBit(raft::NodeId id) const;
+  uint32_t PositionBit(raft::NodeId id) const;
   uint32_t TakeGroup(size_t first);
   void SendTo(raft::NodeId to, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);

@@ -103,6 +103,12 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
     if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
   }
+  for (const OffloadStatus& offload : status.offloads) {
+    v1::Offload& message = *out.add_offloads();
+    message.set_name(offload.name);
+    message.set_on(offload.on);
+    message.set_detail(offload.detail);
+  }
   for (const NodeCounter& counter : status.counters)
     (*out.mutable_counters())[CounterKey(counter)] = counter.value;
   return out;
