@@ -1,35 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps of a node's kernel programs, with who writes each. The entry programs are compiled one by one and linked
- * into one object, so every map is weak. `node`, `windows`, `numbers`, `ring` and `about` are pinned in memory mode and
- * outlive the process; the rest is made anew with the programs.
+ * The maps of a node's kernel programs, with who writes each; `node` and `numbers` are in state.bpf.h. The entry programs
+ * are compiled one by one and linked into one object, so every map is weak. `node`, `windows`, `numbers`, `ring` and
+ * `about` are pinned in memory mode and outlive the process; the rest is made anew with the programs.
  */
 #ifndef HEDGEROW_BPF_NODE_MAPS_BPF_H_
 #define HEDGEROW_BPF_NODE_MAPS_BPF_H_
 
-#include <linux/bpf.h>
-/* The order of these two matters: the helpers need the types. */
-#include <bpf/bpf_helpers.h>
-
+#include "bpf/node/state.bpf.h"
 #include "bpf/raft/datagram.h"
 #include "bpf/raft/window.h"
 
 #define HR_INLINE static inline __attribute__((always_inline))
 /* A global function is verified once, by itself. Not inlined even where it has one caller. */
 #define HR_GLOBAL __weak __attribute__((noinline))
-
-/* Of rule R0: changed by the XDP program, and for the process by the control program. Never by an update. */
-struct hr_node {
-  struct bpf_spin_lock lock;
-  __u32 pad;
-  struct hr_node_view view;
-};
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_node);
-} node SEC(".maps") __weak;
 
 /* By position of the sender. Changed as `node` is. */
 struct hr_node_locked_window {
@@ -43,15 +27,6 @@ struct {
   __type(key, __u32);
   __type(value, struct hr_node_locked_window);
 } windows SEC(".maps") __weak;
-
-/* Drawn from by atomic additions of programs and process. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __uint(map_flags, BPF_F_MMAPABLE);
-  __type(key, __u32);
-  __type(value, struct hr_node_numbers);
-} numbers SEC(".maps") __weak;
 
 /* What was accepted. 8 MiB: at 2 KiB a datagram the process may be away for 4,000 of them. */
 struct {
