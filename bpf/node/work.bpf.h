@@ -92,7 +92,7 @@ HR_GLOBAL int hr_node_work_vote(struct hr_node_scratch *in) {
     bytes = in->bytes;                                                                                \
     in->taken.event = HR_NODE_EVENT_PASSED_SIZE;                                                      \
     if (bytes < HR_PEER_HEADER_BYTES || bytes > (size)-HR_NODE_RECORD_HEAD_BYTES ||                   \
-        bpf_xdp_load_bytes(ctx, in->payload_offset, record->datagram, bytes)) {                       \
+        bpf_xdp_load_bytes(ctx, in->payload_offset, record + 1, bytes)) {                              \
       bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);                                                  \
       return HR_NODE_PASS;                                                                            \
     }                                                                                                 \

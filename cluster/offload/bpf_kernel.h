@@ -79,8 +79,8 @@ class BpfKernel : public Kernel {
   // As the kernel says now: a program that was taken off by hand is off.
   HookStatus Xdp();
   HookStatus Broadcast();
-  // Answers that a veth has lost since it was made, because its other end has no XDP program or is down; they were
-  // decided and stored, and look to peers like datagrams lost. 0 on other interfaces.
+  // Answers that a veth has lost since native XDP was attached, because its other end has no XDP program or is down; they
+  // were decided and stored, and look to peers like datagrams lost. Attach with kAuto then changes to generic XDP.
   uint64_t LostAnswers() const;
 
   // Kernel.
@@ -145,6 +145,9 @@ class BpfKernel : public Kernel {
   int ifindex_ = 0;
   std::string interface_{};
   net::UniqueFd xdp_link_{};
+  bool xdp_native_ = false;
+  bool xdp_lost_ = false;  // native XDP was tried, and its answers were lost
+  uint64_t lost_at_attach_ = 0;
   std::string xdp_detail_ = "not attached";
   std::optional<net::Attachment> broadcast_{};
   std::string broadcast_detail_ = "not attached";
