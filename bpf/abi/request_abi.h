@@ -206,7 +206,7 @@ struct hr_fine_slot {
   __u32 live; /* unanswered requests in it: only they make the clock hurry */
 };
 /*
- * What holds the clock packet back between laps; see proxy/net/clock_qdisc.h. With htb and netem skb->priority names the
+ * What holds the clock packet back between laps; see net/clock_qdisc.h. With htb and netem skb->priority names the
  * class (of a fixed period) that it waits in; with fq it is the time to wait itself, in ns.
  */
 enum hr_clock_kind {
@@ -265,7 +265,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 
 /*
  * How a copy waits. With the wheel its bytes wait in `pool` until the clock sends them. With the others a clone of the
- * request itself waits in a delay line, a queueing discipline on a link of its own; see proxy/net/delay_line.h. Both
+ * request itself waits in a delay line, a queueing discipline on a link of its own; see net/delay_line.h. Both
  * keep the same scoreboard and books.
  */
 enum hr_engine {

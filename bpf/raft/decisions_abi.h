@@ -112,6 +112,12 @@ static inline int hr_raft_is_quorum(__u32 members, __u32 voters) {
   return hr_raft_count(members & voters) > hr_raft_count(voters) / 2;
 }
 
+/* 1: a >= b. Written without a branch: a verifier follows both sides of each, and there are 64 of them below. */
+static inline __u32 hr_raft_at_least(__u64 a, __u64 b) {
+  const __u64 less = (~a & b) | (~(a ^ b) & (a - b));
+  return (__u32)(less >> 63) ^ 1;
+}
+
 /*
  * The largest value that a majority of the voters has reached: the k-th largest of `reached`. Repeating an
  * acknowledgement changes nothing. Serves match indices, heartbeat rounds and times of contact alike.
@@ -122,7 +128,7 @@ static inline __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS
     __u32 at_least = 0;
     if (!((voters >> i) & 1)) continue;
     for (__u32 j = 0; j < HR_RAFT_MAX_MEMBERS; ++j) {
-      if (reached[j] >= reached[i]) at_least |= 1u << j;
+      at_least |= hr_raft_at_least(reached[j], reached[i]) << j;
     }
     if (reached[i] > best && hr_raft_is_quorum(at_least, voters)) best = reached[i];
   }

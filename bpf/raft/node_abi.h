@@ -110,7 +110,7 @@ struct hr_node_record {
   __u64 arrived_ns;
   __u32 bytes; /* of the datagram; 0 for a vote */
   __u32 reserved;
-  __u8 datagram[];
+  /* The datagram follows. */
 };
 #define HR_NODE_RECORD_HEAD_BYTES 48
 HR_STATIC_ASSERT(sizeof(struct hr_node_record) == HR_NODE_RECORD_HEAD_BYTES, "hr_node_record");
@@ -182,7 +182,10 @@ enum hr_node_event {
   HR_NODE_EVENT_BROADCAST_COPIES = 28,
   HR_NODE_EVENT_BROADCAST_FAILED = 29, /* copies that could not be sent */
   HR_NODE_EVENT_RESIGNED = 30, /* RESIGNs sent by the clock */
-  HR_NODE_EVENT_COUNT = 32,
+  HR_NODE_EVENT_PASSED_EPOCH = 31, /* of another configuration */
+  HR_NODE_EVENT_PASSED_SOURCE = 32, /* not from where its member is known to be */
+  HR_NODE_EVENT_ANSWER_FAILED = 33, /* decided, but the answer could not be sent: as if it were lost on the way */
+  HR_NODE_EVENT_COUNT = 40,
 };
 
 struct hr_node_stats {

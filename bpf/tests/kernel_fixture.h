@@ -23,7 +23,7 @@
 #include "bpf/tests/sniffer.h"
 #include "proxy/data_plane/kernel_data_plane.h"
 #include "proxy/data_plane/kernel_maps.h"
-#include "proxy/net/link.h"
+#include "net/link.h"
 
 struct bpf_map;
 struct bpf_program;

@@ -19,9 +19,9 @@
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "bpf/tests/test_links.h"
-#include "proxy/net/clock_qdisc.h"
-#include "proxy/net/route.h"
-#include "proxy/net/tc_attach.h"
+#include "net/clock_qdisc.h"
+#include "net/route.h"
+#include "net/tc_attach.h"
 
 namespace hedgerow::packets {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "bpf/tests/packet.h"
-#include "proxy/net/unique_fd.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::packets {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "bpf/tests/sniffer.h"
-#include "proxy/net/link.h"
+#include "net/link.h"
 
 namespace hedgerow::packets {
 

@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "proxy/admin/grpc_status.h"
 #include "proxy/api/admin.grpc.pb.h"
-#include "proxy/net/unique_fd.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 namespace {

@@ -19,7 +19,7 @@
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/status_text.h"
-#include "proxy/net/unique_fd.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -12,9 +12,9 @@
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
 #include "proxy/daemon/instance_lock.h"
-#include "proxy/net/bpffs.h"
-#include "proxy/net/capabilities.h"
-#include "proxy/net/clean.h"
+#include "net/bpffs.h"
+#include "net/capabilities.h"
+#include "net/clean.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -14,10 +14,10 @@
 #include "proxy/daemon/delay_measurement.h"
 #include "proxy/daemon/instance_lock.h"
 #include "proxy/daemon/topology.h"
-#include "proxy/net/bpffs.h"
-#include "proxy/net/capabilities.h"
-#include "proxy/net/clean.h"
-#include "proxy/net/kernel_probe.h"
+#include "net/bpffs.h"
+#include "net/capabilities.h"
+#include "net/clean.h"
+#include "net/kernel_probe.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "config/scalar.h"
 #include "proxy/config/emit.h"
 #include "proxy/config/schema.h"
-#include "proxy/net/bpffs.h"
+#include "net/bpffs.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -17,8 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
-#include "proxy/net/capabilities.h"
-#include "proxy/net/unique_fd.h"
+#include "net/capabilities.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -2,7 +2,7 @@
 //
 // What the configuration asks of an IP address: that it is written plainly,
 // that it is one packets can be hedged to, and how it is joined with a port.
-// The address type itself is proxy/net's.
+// The address type itself is net's.
 
 #ifndef HEDGEROW_PROXY_CONFIG_ADDRESS_H_
 #define HEDGEROW_PROXY_CONFIG_ADDRESS_H_
@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proxy/net/ip_address.h"
+#include "net/ip_address.h"
 
 namespace hedgerow::config {
 

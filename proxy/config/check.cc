@@ -22,7 +22,7 @@ namespace {
 // The path under which each value was first seen.
 using FirstSeen = absl::flat_hash_map<std::string, std::string>;
 
-// Of proxy/net/delay_line.h.
+// Of net/delay_line.h.
 constexpr int64_t kFqDelayMaxNs = 4'000'000'000;
 constexpr size_t kDelaysMax = 8;
 

@@ -26,11 +26,11 @@
 #include "proxy/daemon/proxy_instance.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/metrics/exporter.h"
-#include "proxy/net/bpffs.h"
-#include "proxy/net/capabilities.h"
-#include "proxy/net/clean.h"
-#include "proxy/net/kernel_probe.h"
-#include "proxy/net/unique_fd.h"
+#include "net/bpffs.h"
+#include "net/capabilities.h"
+#include "net/clean.h"
+#include "net/kernel_probe.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 namespace {

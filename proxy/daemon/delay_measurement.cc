@@ -23,8 +23,8 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "config/scalar.h"
-#include "proxy/net/network_namespace.h"
-#include "proxy/net/unique_fd.h"
+#include "net/network_namespace.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 namespace {

@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "proxy/net/clock_qdisc.h"
-#include "proxy/net/delay_line.h"
-#include "proxy/net/link.h"
+#include "net/clock_qdisc.h"
+#include "net/delay_line.h"
+#include "net/link.h"
 
 namespace hedgerow {
 

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "proxy/net/unique_fd.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "proxy/daemon/log.h"
-#include "proxy/net/clock_qdisc.h"
+#include "net/clock_qdisc.h"
 
 namespace hedgerow {
 namespace {

@@ -24,7 +24,7 @@
 #include "proxy/daemon/answer_windows.h"
 #include "proxy/daemon/event_loop.h"
 #include "proxy/daemon/proxy_instance.h"
-#include "proxy/net/watch.h"
+#include "net/watch.h"
 
 namespace hedgerow {
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "proxy/net/unique_fd.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 

@@ -17,7 +17,7 @@
 #include "proxy/daemon/delay_measurement.h"
 #include "proxy/daemon/log.h"
 #include "proxy/data_plane/kernel_data_plane.h"
-#include "proxy/net/bpffs.h"
+#include "net/bpffs.h"
 
 namespace hedgerow {
 namespace {

@@ -20,10 +20,10 @@
 #include "proxy/daemon/topology.h"
 #include "proxy/daemon/undo_stack.h"
 #include "proxy/data_plane/data_plane.h"
-#include "proxy/net/clock_qdisc.h"
-#include "proxy/net/delay_line.h"
-#include "proxy/net/tc_attach.h"
-#include "proxy/net/unique_fd.h"
+#include "net/clock_qdisc.h"
+#include "net/delay_line.h"
+#include "net/tc_attach.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 

@@ -18,8 +18,8 @@
 
 #include "absl/status/statusor.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/net/link.h"
-#include "proxy/net/route.h"
+#include "net/link.h"
+#include "net/route.h"
 
 namespace hedgerow {
 

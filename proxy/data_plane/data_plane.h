@@ -79,7 +79,7 @@ hr_profile DnsProfile();
 hr_profile HkvProfile();
 hr_profile RawProfile(uint16_t request_offset, uint16_t request_length, uint16_t reply_offset, uint16_t reply_length);
 
-// A program of the object and where it belongs. The daemon attaches by these; see proxy/net/tc_attach.h.
+// A program of the object and where it belongs. The daemon attaches by these; see net/tc_attach.h.
 // kFqEgress: of whichever links have an fq. kDelayIngress: with engine qdisc only.
 enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress, kFqEgress, kDelayIngress };
 struct ProgramInfo {

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -19,7 +18,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "net/bpf_log.h"
 #include "proxy/data_plane/endpoint.h"
 #include "proxy.skel.h"
 
@@ -27,36 +26,11 @@ namespace hedgerow {
 namespace {
 
 constexpr uint64_t kMicrosPerHedge = 1'000'000;
-constexpr size_t kLogTailLines = 12;
 
 uint64_t MonotonicNs() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-// libbpf reports through one global callback; the last lines become the error's text. Loading happens on one thread.
-std::vector<std::string>& LogTail() {
-  static auto* lines = new std::vector<std::string>();
-  return *lines;
-}
-
-__attribute__((format(printf, 2, 0))) int KeepLog(libbpf_print_level level, const char* format, va_list arguments) {
-  if (level == LIBBPF_DEBUG) return 0;
-  char buffer[2048];
-  vsnprintf(buffer, sizeof(buffer), format, arguments);
-  std::vector<std::string>& lines = LogTail();
-  lines.emplace_back(buffer);
-  if (lines.size() > kLogTailLines) lines.erase(lines.begin());
-  return 0;
-}
-
-absl::Status LoadError(int error) {
-  const std::string tail = absl::StrJoin(LogTail(), "");
-  const std::string text = absl::StrCat("the kernel refused the BPF object: ", strerror(error), "\n", tail);
-  if (error == EPERM || error == EACCES) return absl::PermissionDeniedError(text);
-  if (error == ENOMEM || error == E2BIG) return absl::ResourceExhaustedError(text);
-  return absl::InternalError(text);
 }
 
 // Four times as many places as requests: at the limit a set of 8 holds 2 on average, and 2 in 10,000 overflow.
@@ -92,14 +66,12 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const Dat
   if (AnnouncePorts(spec).size() > HR_ANNOUNCE_PORTS)
     return absl::InvalidArgumentError(absl::StrCat("at most ", HR_ANNOUNCE_PORTS, " different announce ports"));
   auto plane = std::unique_ptr<KernelDataPlane>(new KernelDataPlane(spec));
-  LogTail().clear();
-  libbpf_set_print(KeepLog);
-  libbpf_set_strict_mode(LIBBPF_STRICT_ALL);
+  net::KeepBpfLog();
   plane->skeleton_ = proxy_bpf__open();
-  if (plane->skeleton_ == nullptr) return LoadError(errno);
+  if (plane->skeleton_ == nullptr) return net::BpfLoadError(errno);
   plane->SetSizes();
   plane->SetLoadConfig();
-  if (const int error = proxy_bpf__load(plane->skeleton_); error != 0) return LoadError(-error);
+  if (const int error = proxy_bpf__load(plane->skeleton_); error != 0) return net::BpfLoadError(-error);
   if (absl::Status status = plane->Fill(); !status.ok()) return status;
   return plane;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The data plane in the kernel: loads the embedded BPF object, fills its maps from a DataPlaneSpec, and reads them
-// back. It attaches nothing (proxy/net does) and owns every descriptor: programs that are not attached or pinned are
+// back. It attaches nothing (net does) and owns every descriptor: programs that are not attached or pinned are
 // gone with it. One owner thread.
 #ifndef HEDGEROW_PROXY_DATA_PLANE_KERNEL_DATA_PLANE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_KERNEL_DATA_PLANE_H_

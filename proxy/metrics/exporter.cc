@@ -21,7 +21,7 @@
 #include "absl/time/time.h"
 #include "proxy/config/address.h"
 #include "proxy/metrics/families.h"
-#include "proxy/net/unique_fd.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 namespace {

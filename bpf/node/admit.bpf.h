@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Who speaks, and may it be believed: the member by its id, its known life, the tag over the whole datagram, and whether
+ * its number is new. Only what has passed all of it reaches the node's state (xdp.bpf.c).
+ */
+#ifndef HEDGEROW_BPF_NODE_ADMIT_BPF_H_
+#define HEDGEROW_BPF_NODE_ADMIT_BPF_H_
+
+#include "bpf/node/parse.bpf.h"
+
+/* The position of a member; HR_NODE_NO_MEMBER: none. `here` says whether it is where the datagram came from. */
+HR_INLINE __u32 hr_node_position(__u32 node_id, const struct hr_node_frame *frame, int *here) {
+  for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) {
+    __u32 position = i;
+    struct hr_node_peer *peer = bpf_map_lookup_elem(&members, &position);
+
+    if (!peer || peer->node != node_id) continue;
+    *here = peer->port_be == frame->source_port_be && peer->address.halves[0] == frame->source.halves[0] &&
+            peer->address.halves[1] == frame->source.halves[1];
+    return i;
+  }
+  return HR_NODE_NO_MEMBER;
+}
+
+/* 1: the datagram was made with the cluster's key. */
+HR_GLOBAL int hr_node_tag_is_right(struct hr_node_scratch *in) {
+  const struct hr_siphash_key key = {.k0 = node_config.key.k0, .k1 = node_config.key.k1};
+
+  if (!in) return 0;
+  return in->datagram.header.tag ==
+         hr_siphash_bounded(&key, in->words, in->bytes, sizeof(in->words), HR_SIPHASH_TAG_WORD);
+}
+
+/* An unlocked look: the window's own check, under its lock, decides. It spares strangers the tag's cost. */
+HR_INLINE int hr_node_knows_life(__u32 position, __u64 life) {
+  struct hr_node_locked_window *slot = bpf_map_lookup_elem(&windows, &position);
+
+  return slot && *(volatile __u64 *)&slot->window.life == life;
+}
+
+/* enum hr_node_window_verdict. */
+HR_GLOBAL int hr_node_take_number(struct hr_node_scratch *in) {
+  struct hr_node_locked_window *slot;
+  enum hr_node_window_verdict verdict;
+  __u64 number, life;
+  __u32 position;
+
+  if (!in) return HR_NODE_WINDOW_OTHER_LIFE;
+  number = in->datagram.header.packet_number;
+  life = in->datagram.header.from_life;
+  position = in->taken.position;
+  slot = bpf_map_lookup_elem(&windows, &position);
+  if (!slot) return HR_NODE_WINDOW_OTHER_LIFE;
+  bpf_spin_lock(&slot->lock);
+  verdict = hr_node_window_take(&slot->window, life, number);
+  bpf_spin_unlock(&slot->lock);
+  return verdict;
+}
+
+#endif /* HEDGEROW_BPF_NODE_ADMIT_BPF_H_ */

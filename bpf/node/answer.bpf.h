@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The answer to the datagram in hand, sent back over the interface it came by (XDP_TX): a new frame in the place of the
+ * old, with addresses swapped, a packet number of its own, tag, and whole checksums, since nobody finishes them later. No
+ * answer is longer than its question, so the frame only ever shrinks.
+ */
+#ifndef HEDGEROW_BPF_NODE_ANSWER_BPF_H_
+#define HEDGEROW_BPF_NODE_ANSWER_BPF_H_
+
+#include "bpf/node/parse.bpf.h"
+
+#define HR_NODE_TTL 64
+
+HR_INLINE __u16 hr_node_fold(__u64 sum) {
+  sum = (sum & 0xffffffff) + (sum >> 32);
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum = (sum & 0xffff) + (sum >> 16);
+  sum = (sum & 0xffff) + (sum >> 16);
+  return ~sum & 0xffff;
+}
+
+/* Of UDP: pseudo header, header, and the whole answer (what is behind its end is zero). RFC 768: 0 is sent as 0xffff. */
+HR_INLINE void hr_node_udp_checksum(struct hr_node_scratch *in, struct udphdr *udp, void *addresses, __u32 address_bytes) {
+  __s64 sum;
+  __u16 check;
+
+  udp->check = 0;
+  sum = bpf_csum_diff(NULL, 0, addresses, address_bytes, bpf_htons(IPPROTO_UDP) + udp->len);
+  sum = bpf_csum_diff(NULL, 0, (void *)udp, sizeof(*udp), sum);
+  sum = bpf_csum_diff(NULL, 0, (void *)&in->answer, sizeof(in->answer), sum);
+  check = hr_node_fold((__u64)sum & 0xffffffff);
+  udp->check = check ? check : 0xffff;
+}
+
+HR_INLINE void hr_node_head_udp(struct hr_node_scratch *in, const struct udphdr *asked, __u32 bytes) {
+  struct udphdr *udp = (void *)in->head + HR_NODE_HEAD_BYTES - sizeof(*udp);
+
+  udp->source = asked->dest;
+  udp->dest = asked->source;
+  udp->len = bpf_htons(bytes + sizeof(*udp));
+}
+
+HR_INLINE void hr_node_head_ethernet(void *head, const struct ethhdr *asked) {
+  struct ethhdr *ethernet = head;
+
+  __builtin_memcpy(ethernet->h_dest, asked->h_source, ETH_ALEN);
+  __builtin_memcpy(ethernet->h_source, asked->h_dest, ETH_ALEN);
+  ethernet->h_proto = asked->h_proto;
+}
+
+/* Where the frame begins within `head`; -1: the frame in hand has changed under us. */
+HR_INLINE int hr_node_head_ipv4(struct xdp_md *ctx, struct hr_node_scratch *in, __u32 bytes) {
+  void *data = (void *)(long)ctx->data;
+  struct iphdr *asked = data + ETH_HLEN;
+  struct udphdr *udp = (void *)in->head + HR_NODE_HEAD_BYTES - sizeof(*udp);
+  struct iphdr *ip = (void *)udp - sizeof(*ip);
+
+  if (data + HR_NODE_UDP4_OFFSET + sizeof(*udp) > (void *)(long)ctx->data_end) return -1;
+  hr_node_head_ethernet((void *)ip - ETH_HLEN, data);
+  hr_node_head_udp(in, data + HR_NODE_UDP4_OFFSET, bytes);
+  *(__u8 *)ip = HR_NODE_IPV4_PLAIN;
+  ip->tos = 0;
+  ip->tot_len = bpf_htons(bytes + sizeof(*udp) + sizeof(*ip));
+  ip->id = 0; /* RFC 6864: means nothing with "do not fragment" */
+  ip->frag_off = bpf_htons(0x4000);
+  ip->ttl = HR_NODE_TTL;
+  ip->protocol = IPPROTO_UDP;
+  ip->check = 0;
+  ip->saddr = asked->daddr;
+  ip->daddr = asked->saddr;
+  ip->check = hr_node_fold((__u64)bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0) & 0xffffffff);
+  hr_node_udp_checksum(in, udp, &ip->saddr, 8);
+  return HR_NODE_HEAD_BYTES - HR_NODE_UDP4_OFFSET - (int)sizeof(*udp);
+}
+
+HR_INLINE int hr_node_head_ipv6(struct xdp_md *ctx, struct hr_node_scratch *in, __u32 bytes) {
+  void *data = (void *)(long)ctx->data;
+  struct ipv6hdr *asked = data + ETH_HLEN;
+  struct udphdr *udp = (void *)in->head + HR_NODE_HEAD_BYTES - sizeof(*udp);
+  struct ipv6hdr *ip = (void *)udp - sizeof(*ip);
+
+  if (data + HR_NODE_UDP6_OFFSET + sizeof(*udp) > (void *)(long)ctx->data_end) return -1;
+  hr_node_head_ethernet((void *)ip - ETH_HLEN, data);
+  hr_node_head_udp(in, data + HR_NODE_UDP6_OFFSET, bytes);
+  *(__be32 *)ip = bpf_htonl(0x60000000);
+  ip->payload_len = bpf_htons(bytes + sizeof(*udp));
+  ip->nexthdr = IPPROTO_UDP;
+  ip->hop_limit = HR_NODE_TTL;
+  __builtin_memcpy(&ip->saddr, &asked->daddr, 16);
+  __builtin_memcpy(&ip->daddr, &asked->saddr, 16);
+  hr_node_udp_checksum(in, udp, &ip->saddr, 32);
+  return HR_NODE_HEAD_BYTES - HR_NODE_UDP6_OFFSET - (int)sizeof(*udp);
+}
+
+/* Header and tag around the body that was decided on. */
+HR_INLINE int hr_node_seal(struct hr_node_scratch *in, __u32 bytes) {
+  const struct hr_siphash_key key = {.k0 = node_config.key.k0, .k1 = node_config.key.k1};
+  struct hr_peer_header *header = &in->answer.header;
+  __u32 zero = 0;
+  struct hr_node_numbers *drawn = bpf_map_lookup_elem(&numbers, &zero);
+
+  if (!drawn || !in->spoken.incarnation) return 0;
+  header->magic = HR_PEER_MAGIC;
+  header->version = HR_PEER_VERSION;
+  header->kind = hr_node_answer_kind(in->kind);
+  header->bytes = bytes;
+  header->tag = 0;
+  header->cluster_id = node_config.cluster_id;
+  header->from_life = in->spoken.incarnation;
+  header->packet_number = __sync_fetch_and_add(&drawn->packet_number, 1) + 1;
+  header->from = node_config.self;
+  header->to = in->taken.from;
+  header->term = in->spoken.term;
+  header->config_epoch = in->spoken.config_epoch;
+  header->reserved = 0;
+  header->tag = hr_siphash_bounded(&key, &in->answer, bytes, sizeof(in->answer), HR_SIPHASH_TAG_WORD);
+  return 1;
+}
+
+/*
+ * The XDP action. Where it fails before the frame is touched, the process gets the datagram, and answers it: whatever was
+ * decided may be decided twice. The rest of the answer's body was set to zero before the decision.
+ */
+HR_GLOBAL int hr_node_send_answer(struct xdp_md *ctx, struct hr_node_scratch *in) {
+  __u32 bytes, answer_bytes;
+  int begin;
+
+  if (!in) return XDP_PASS;
+  bytes = hr_node_answer_bytes(in->kind);
+  if (!hr_node_seal(in, bytes)) return XDP_PASS;
+  begin = in->ipv6 ? hr_node_head_ipv6(ctx, in, bytes) : hr_node_head_ipv4(ctx, in, bytes);
+  if (begin < 0) return XDP_PASS;
+  answer_bytes = HR_NODE_HEAD_BYTES - begin + bytes;
+  if (answer_bytes > in->frame_bytes || bpf_xdp_adjust_tail(ctx, (int)(answer_bytes - in->frame_bytes))) return XDP_PASS;
+  if (begin == HR_NODE_HEAD_BYTES - HR_NODE_UDP4_OFFSET - 8)
+    return bpf_xdp_store_bytes(ctx, 0, in->head + HR_NODE_HEAD_BYTES - HR_NODE_UDP4_OFFSET - 8, answer_bytes) ? XDP_DROP : XDP_TX;
+  return bpf_xdp_store_bytes(ctx, 0, in->head + HR_NODE_HEAD_BYTES - HR_NODE_UDP6_OFFSET - 8, answer_bytes) ? XDP_DROP : XDP_TX;
+}
+
+#endif /* HEDGEROW_BPF_NODE_ANSWER_BPF_H_ */

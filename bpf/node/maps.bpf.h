@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The maps of a node's kernel programs, with who writes each; `node` and `numbers` are in state.bpf.h. The entry programs
+ * are compiled one by one and linked into one object, so every map is weak. `node`, `windows`, `numbers`, `ring` and
+ * `about` are pinned in memory mode and outlive the process; the rest is made anew with the programs.
+ */
+#ifndef HEDGEROW_BPF_NODE_MAPS_BPF_H_
+#define HEDGEROW_BPF_NODE_MAPS_BPF_H_
+
+#include "bpf/node/state.bpf.h"
+#include "bpf/raft/datagram.h"
+#include "bpf/raft/window.h"
+
+#define HR_INLINE static inline __attribute__((always_inline))
+/* A global function is verified once, by itself. Not inlined even where it has one caller. */
+#define HR_GLOBAL __weak __attribute__((noinline))
+
+/* By position of the sender. Changed as `node` is. */
+struct hr_node_locked_window {
+  struct bpf_spin_lock lock;
+  __u32 pad;
+  struct hr_node_window window;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_NODE_MEMBERS);
+  __type(key, __u32);
+  __type(value, struct hr_node_locked_window);
+} windows SEC(".maps") __weak;
+
+/* What was accepted. 8 MiB: at 2 KiB a datagram the process may be away for 4,000 of them. */
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, HR_NODE_RING_BYTES);
+} ring SEC(".maps") __weak;
+
+/* Written once, by the process that made the pinned maps. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct hr_node_about);
+} about SEC(".maps") __weak;
+
+/* By position. Written by the process, in step with configuration and neighbours. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_NODE_MEMBERS);
+  __type(key, __u32);
+  __type(value, struct hr_node_peer);
+} members SEC(".maps") __weak;
+
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct hr_node_stats);
+} node_stats SEC(".maps") __weak;
+
+/* Ethernet, IPv6 and UDP headers take 62 bytes: they end where the answer begins, which so stands at a multiple of 8. */
+#define HR_NODE_HEAD_BYTES 64
+
+/* The datagram in hand, and its answer. The XDP program's alone: it is not interrupted by itself. */
+struct hr_node_scratch {
+  __u8 head[HR_NODE_HEAD_BYTES];
+  struct {
+    struct hr_peer_header header;
+    union hr_node_reply body;
+  } answer;
+  struct hr_node_taken taken;
+  struct hr_node_spoken spoken;
+  __u32 frame_bytes;
+  __u32 payload_offset;
+  __u32 bytes; /* of the datagram */
+  __u32 ipv6;
+  __u32 kind;
+  __u32 pad;
+  union {
+    struct hr_node_datagram datagram;
+    __u64 words[HR_NODE_DATAGRAM_MAX_BYTES / 8 + 1];
+  };
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct hr_node_scratch);
+} scratch SEC(".maps") __weak;
+
+const volatile struct hr_node_config node_config __weak = {};
+
+HR_INLINE void hr_node_count(__u32 event) {
+  __u32 zero = 0;
+  struct hr_node_stats *stats = bpf_map_lookup_elem(&node_stats, &zero);
+
+  if (stats && event < HR_NODE_EVENT_COUNT) stats->events[event]++;
+}
+
+#endif /* HEDGEROW_BPF_NODE_MAPS_BPF_H_ */

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Loading, the pinned maps, and everything that goes through the maps; the hooks are in bpf_kernel_hooks.cc.
+#include "cluster/offload/bpf_kernel.h"
+
+#include <arpa/inet.h>
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <net/ethernet.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/check.h"
+#include "net/bpf_log.h"
+#include "net/bpffs.h"
+#include "node.skel.h"
+
+namespace hedgerow::offload {
+namespace {
+
+constexpr int kControlAttempts = 1000;
+
+struct PinnedMap {
+  const char* name;
+  bpf_map* map;
+};
+
+// Without `about`, which is pinned last: it says that the others are whole.
+std::array<PinnedMap, 4> StateMaps(node_bpf* skeleton) {
+  return {{{"node", skeleton->maps.node},
+           {"windows", skeleton->maps.windows},
+           {"numbers", skeleton->maps.numbers},
+           {"ring", skeleton->maps.ring}}};
+}
+
+std::string PinPath(const std::string& folder, const char* name) { return absl::StrCat(folder, "/", name); }
+
+// Runs a control program on `request`, which becomes the answer. A request that is not carried out would break the safety
+// contract (a fence that does not hold), so nobody may go on after it.
+template <typename Request>
+void RunControl(bpf_program* program, Request& request) {
+  char frame[ETHER_HDR_LEN + sizeof(request)] = {};
+  char answer[sizeof(frame)];
+  memcpy(frame + ETHER_HDR_LEN, &request, sizeof(request));
+  int error = -1;
+  for (int attempt = 0; attempt < kControlAttempts && error != 0; ++attempt) {
+    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_out = answer, .data_size_in = sizeof(frame),
+                .data_size_out = sizeof(answer));
+    error = bpf_prog_test_run_opts(bpf_program__fd(program), &options);
+    if (error == 0) error = static_cast<int>(options.retval);
+    const bool again = errno == EINTR || errno == EAGAIN || errno == ENOMEM;  // memory for the frame
+    HEDGEROW_CHECK(error == 0 || again);
+  }
+  HEDGEROW_CHECK(error == 0);
+  memcpy(&request, answer + ETHER_HDR_LEN, sizeof(request));
+}
+
+uint64_t AddOne(volatile __u64* counter) {
+  return __atomic_add_fetch(const_cast<__u64*>(counter), 1, __ATOMIC_RELAXED);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BpfKernel>> BpfKernel::Open(const BpfKernelOptions& options) {
+  auto kernel = std::unique_ptr<BpfKernel>(new BpfKernel(options));
+  if (absl::Status status = kernel->Load(); !status.ok()) return status;
+  return kernel;
+}
+
+BpfKernel::~BpfKernel() {
+  Detach();
+  if (skeleton_ != nullptr) node_bpf__destroy(skeleton_);
+  if (mounted_bpffs_) net::ReleaseBpffs(options_.bpffs).IgnoreError();  // not while anything is pinned
+}
+
+absl::Status BpfKernel::RemovePins(const std::string& bpffs, const std::string& instance) {
+  return net::RemovePinDir(bpffs, instance);
+}
+
+absl::Status BpfKernel::Load() {
+  net::KeepBpfLog();
+  skeleton_ = node_bpf__open();
+  if (skeleton_ == nullptr) return net::BpfLoadError(errno);
+  hr_node_config& config = skeleton_->rodata->node_config;
+  config.key = options_.key;
+  config.cluster_id = options_.cluster_id;
+  config.address = options_.address;
+  config.self = options_.self;
+  config.port_be = htons(options_.port);
+  if (options_.pin) {
+    const auto adopted = AdoptPins();
+    if (!adopted.ok()) return adopted.status();
+    adopted_ = *adopted;
+  }
+  if (const int error = node_bpf__load(skeleton_); error != 0) return net::BpfLoadError(-error);
+  if (options_.pin && !adopted_) {
+    if (absl::Status status = MakePins(); !status.ok()) return status;
+  }
+  auto ring = RingReader::Open(bpf_map__fd(skeleton_->maps.ring), HR_NODE_RING_BYTES);
+  if (!ring.ok()) return ring.status();
+  ring_ = *std::move(ring);
+  auto numbers = Mapped<hr_node_numbers>::Open(numbers_map(), 1);
+  if (!numbers.ok()) return numbers.status();
+  numbers_ = *std::move(numbers);
+  return absl::OkStatus();
+}
+
+// False: there are none. Maps without `about` are of a process that died while it made them; nothing was accepted then.
+absl::StatusOr<bool> BpfKernel::AdoptPins() {
+  const auto mounted = net::EnsureBpffs(options_.bpffs);
+  if (!mounted.ok()) return mounted.status();
+  mounted_bpffs_ = *mounted;
+  const auto folder = net::MakePinDir(options_.bpffs, options_.instance);
+  if (!folder.ok()) return folder.status();
+  pin_dir_ = *folder;
+  const net::UniqueFd about(bpf_obj_get(PinPath(pin_dir_, "about").c_str()));
+  if (!about.valid() && errno != ENOENT) return absl::ErrnoToStatus(errno, absl::StrCat("open ", pin_dir_, "/about"));
+  if (!about.valid()) {
+    if (absl::Status status = net::RemovePinDir(options_.bpffs, options_.instance); !status.ok()) return status;
+    if (const auto made = net::MakePinDir(options_.bpffs, options_.instance); !made.ok()) return made.status();
+    return false;
+  }
+  if (absl::Status status = CheckAbout(about.get()); !status.ok()) return status;
+  for (const auto& [name, map] : StateMaps(skeleton_)) {
+    const std::string path = PinPath(pin_dir_, name);
+    const net::UniqueFd pinned(bpf_obj_get(path.c_str()));
+    if (!pinned.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("open the pinned map ", path));
+    if (bpf_map__reuse_fd(map, pinned.get()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("adopt ", path));
+  }
+  return true;
+}
+
+absl::Status BpfKernel::CheckAbout(int about_fd) const {
+  const std::string remedy = absl::StrCat("start what made them once more, or remove the folder ", pin_dir_,
+                                          " with what only it holds");
+  bpf_map_info info{};
+  uint32_t info_bytes = sizeof(info);
+  hr_node_about about{};
+  const uint32_t zero = 0;
+  if (bpf_obj_get_info_by_fd(about_fd, &info, &info_bytes) != 0) return absl::ErrnoToStatus(errno, "describe a pinned map");
+  if (info.value_size != sizeof(about) || bpf_map_lookup_elem(about_fd, &zero, &about) != 0)
+    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of an unknown layout: ", remedy));
+  if (about.abi_version != HR_NODE_ABI_VERSION)
+    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of layout ", about.abi_version, ", wanted ",
+                                                      HR_NODE_ABI_VERSION, ": ", remedy));
+  if (about.self != options_.self || about.cluster_id != options_.cluster_id)
+    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of node ", about.self, " of cluster ",
+                                                      about.cluster_id, ": ", remedy));
+  return absl::OkStatus();
+}
+
+absl::Status BpfKernel::MakePins() {
+  for (const auto& [name, map] : StateMaps(skeleton_)) {
+    const std::string path = PinPath(pin_dir_, name);
+    if (bpf_obj_pin(bpf_map__fd(map), path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("pin ", path));
+  }
+  const hr_node_about about = {
+      .abi_version = HR_NODE_ABI_VERSION, .self = options_.self, .cluster_id = options_.cluster_id};
+  const int about_fd = bpf_map__fd(skeleton_->maps.about);
+  const std::string path = PinPath(pin_dir_, "about");
+  const uint32_t zero = 0;
+  if (bpf_map_update_elem(about_fd, &zero, &about, BPF_ANY) != 0 || bpf_obj_pin(about_fd, path.c_str()) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("pin ", path));
+  return absl::OkStatus();
+}
+
+void BpfKernel::Control(hr_node_control& request) { RunControl(skeleton_->progs.hr_node_control, request); }
+
+int BpfKernel::wake_fd() const { return bpf_map__fd(skeleton_->maps.ring); }
+int BpfKernel::state_map() const { return bpf_map__fd(skeleton_->maps.node); }
+int BpfKernel::numbers_map() const { return bpf_map__fd(skeleton_->maps.numbers); }
+
+void BpfKernel::SetLife(uint32_t position, uint64_t life, uint64_t floor) {
+  hr_node_window_control request{};
+  request.position = position;
+  request.life = life;
+  request.floor = floor;
+  RunControl(skeleton_->progs.hr_node_window, request);
+  HEDGEROW_CHECK(request.result == HR_NODE_DONE);
+}
+
+hr_node_window BpfKernel::ReadWindow(uint32_t position) const {
+  struct {
+    uint32_t lock, pad;
+    hr_node_window window;
+  } slot{};
+  HEDGEROW_CHECK(bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.windows), &position, &slot) == 0);
+  return slot.window;
+}
+
+void BpfKernel::SetMember(uint32_t position, const hr_node_peer& peer) {
+  const int fd = bpf_map__fd(skeleton_->maps.members);
+  HEDGEROW_CHECK(position < HR_NODE_MEMBERS && bpf_map_update_elem(fd, &position, &peer, BPF_ANY) == 0);
+  const bool reachable = peer.node != 0 && peer.node != options_.self && (peer.flags & HR_NODE_PEER_MAC) != 0;
+  reachable_ = reachable ? reachable_ | 1u << position : reachable_ & ~(1u << position);
+}
+
+hr_node_peer BpfKernel::Member(uint32_t position) const {
+  hr_node_peer peer{};
+  HEDGEROW_CHECK(bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.members), &position, &peer) == 0);
+  return peer;
+}
+
+uint64_t BpfKernel::DrawPacketNumber() { return AddOne(&numbers_->packet_number); }
+uint64_t BpfKernel::DrawAnnounceSequence() { return AddOne(&numbers_->announce_sequence); }
+
+hr_node_stats BpfKernel::Counters() const {
+  const int cpus = libbpf_num_possible_cpus();
+  HEDGEROW_CHECK(cpus > 0);
+  std::vector<hr_node_stats> values(static_cast<size_t>(cpus));
+  const uint32_t zero = 0;
+  HEDGEROW_CHECK(bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.node_stats), &zero, values.data()) == 0);
+  hr_node_stats sum{};
+  for (const hr_node_stats& value : values)
+    for (int i = 0; i < HR_NODE_EVENT_COUNT; ++i) sum.events[i] += value.events[i];
+  return sum;
+}
+
+}  // namespace hedgerow::offload

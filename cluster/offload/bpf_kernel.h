@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node's kernel part for real: loads the kernel programs (bpf/node), makes or adopts the pinned maps that outlive a
+// process in memory mode, and attaches to the node's interface. Everything that changes the shared state goes through the
+// control programs. One owner: the loop's thread; DrawPacketNumber may be called from any.
+//
+// Order at start: Open; Control(ADOPT); Take all of the ring; SetMember and SetLife as they become known; Attach;
+// Control(OPEN). The programs that are attached go with this object or its process; the pins stay (RemovePins).
+
+#ifndef HEDGEROW_CLUSTER_OFFLOAD_BPF_KERNEL_H_
+#define HEDGEROW_CLUSTER_OFFLOAD_BPF_KERNEL_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bpf/raft/node_maps_abi.h"
+#include "cluster/offload/kernel.h"
+#include "cluster/offload/mapped.h"
+#include "cluster/offload/ring_reader.h"
+#include "net/tc_attach.h"
+#include "net/unique_fd.h"
+
+struct bpf_program;
+struct node_bpf;
+
+namespace hedgerow::offload {
+
+struct BpfKernelOptions {
+  uint64_t cluster_id = 0;
+  hr_siphash_key key{};
+  uint32_t self = 0;      // node id
+  hr_address address{};   // where the peers send to, v4-mapped
+  uint16_t port = 0;      // host order
+  std::string instance{};  // one of a kind on this host, and the same in the node's next life
+  bool pin = false;        // memory mode: the maps outlive the process
+  std::string bpffs = "/sys/fs/bpf";
+};
+
+enum class XdpChoice : uint8_t { kAuto, kNative, kGeneric };  // kAuto: native, and where that fails generic
+
+struct AttachOptions {
+  std::string interface{};  // "": the one that has the node's address
+  bool xdp = true;
+  bool broadcast = true;
+  XdpChoice mode = XdpChoice::kAuto;
+  net::Mechanism tc = net::Mechanism::kAuto;  // of the broadcast
+};
+
+// One hook, for the node's status.
+struct HookStatus {
+  bool on = false;
+  std::string detail{};  // on: "native XDP on eth0"; off: why
+};
+
+class BpfKernel : public Kernel {
+ public:
+  // FailedPrecondition: pinned maps of another layout, node or cluster, which the message says how to get rid of;
+  // PermissionDenied: capabilities; Internal, with the tail of the verifier's log: the kernel refused a program.
+  static absl::StatusOr<std::unique_ptr<BpfKernel>> Open(const BpfKernelOptions& options);
+  ~BpfKernel() override;
+  BpfKernel(const BpfKernel&) = delete;
+  BpfKernel& operator=(const BpfKernel&) = delete;
+
+  // Removes what an instance has pinned. What it held is lost with it.
+  static absl::Status RemovePins(const std::string& bpffs, const std::string& instance);
+
+  bool adopted() const { return adopted_; }  // from an earlier life; otherwise the state is all zero
+
+  // Each hook by itself: what fails is off and says why. May be called again: what is on stays on, what is off or was
+  // taken off by somebody is tried again.
+  void Attach(const AttachOptions& options);
+  void Detach();
+  // As the kernel says now: a program that was taken off by hand is off.
+  HookStatus Xdp();
+  HookStatus Broadcast();
+  // Answers that a veth has lost since native XDP was attached, because its other end has no XDP program or is down; they
+  // were decided and stored, and look to peers like datagrams lost. Attach with kAuto then changes to generic XDP.
+  uint64_t LostAnswers() const;
+
+  // Kernel.
+  void Control(hr_node_control& request) override;
+  uint64_t ProducerPosition() override { return ring_.ProducerPosition(); }
+  uint64_t Take(uint64_t until, bool wait, std::vector<RingRecord>& records) override {
+    return ring_.Take(until, wait, records);
+  }
+  void Release(uint64_t position) override { ring_.Release(position); }
+
+  // Becomes readable when a vote was given, which cannot wait for the loop's next turn. To be watched with EPOLLET: by
+  // level it stays readable until everything is released.
+  int wake_fd() const;
+
+  // The member at this position now lives this life, and all its numbers up to `floor` are old. Life 0: unknown, its
+  // datagrams are left to the process.
+  void SetLife(uint32_t position, uint64_t life, uint64_t floor);
+  // A copy, for tests and status; not of one moment.
+  hr_node_window ReadWindow(uint32_t position) const;
+
+  // A member by its position (the bit of hr_node_view.voters). `peer.node` 0: nobody.
+  void SetMember(uint32_t position, const hr_node_peer& peer);
+  hr_node_peer Member(uint32_t position) const;
+  // Mask of the positions that the broadcast can reach: HR_NODE_MARK_BROADCAST | mask is the mark to send with.
+  uint32_t Reachable() const { return reachable_; }
+
+  // From the counter that the programs draw from too. Never 0.
+  uint64_t DrawPacketNumber();
+  uint64_t DrawAnnounceSequence();
+
+  hr_node_stats Counters() const;  // sums over all CPUs
+
+  // For the node's other kernel programs (Watch), which share them.
+  int state_map() const;
+  int numbers_map() const;
+
+  // For packet tests: programs and maps as they are.
+  node_bpf* skeleton() { return skeleton_; }
+
+ private:
+  explicit BpfKernel(const BpfKernelOptions& options) : options_(options) {}
+
+  absl::Status Load();
+  absl::Status MakePins();
+  absl::StatusOr<bool> AdoptPins();
+  absl::Status CheckAbout(int about_fd) const;
+  absl::Status FindInterface(const std::string& name);
+  absl::Status AttachXdp(XdpChoice choice);
+  absl::Status AttachBroadcast(net::Mechanism mechanism);
+  bool XdpAttached() const;
+  bool BroadcastAttached() const;
+
+  BpfKernelOptions options_;
+  node_bpf* skeleton_ = nullptr;
+  bool adopted_ = false;
+  bool mounted_bpffs_ = false;
+  std::string pin_dir_{};
+  RingReader ring_{};
+  Mapped<hr_node_numbers> numbers_{};
+  uint32_t reachable_ = 0;
+
+  int ifindex_ = 0;
+  std::string interface_{};
+  net::UniqueFd xdp_link_{};
+  bool xdp_native_ = false;
+  bool xdp_lost_ = false;  // native XDP was tried, and its answers were lost
+  uint64_t lost_at_attach_ = 0;
+  std::string xdp_detail_ = "not attached";
+  std::optional<net::Attachment> broadcast_{};
+  std::string broadcast_detail_ = "not attached";
+};
+
+}  // namespace hedgerow::offload
+
+#endif  // HEDGEROW_CLUSTER_OFFLOAD_BPF_KERNEL_H_

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Mounting and unmounting the BPF file system, and the folders on it.
+#include "net/bpffs.h"
+
+#include <linux/magic.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace hedgerow::net {
+namespace {
+
+constexpr char kMountSource[] = "hedgerow";
+constexpr char kParent[] = "hedgerow";
+
+absl::StatusOr<bool> IsBpffs(const std::string& path) {
+  struct statfs info {};
+  if (statfs(path.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("look at ", path));
+  return static_cast<uint32_t>(info.f_type) == BPF_FS_MAGIC;
+}
+
+// The source of the topmost mount at `path`; "" when it is no mount point. A line of mountinfo reads
+// "36 35 98:0 /root /mount/point options... - type source superoptions".
+std::string MountSource(const std::string& path) {
+  char resolved[PATH_MAX];
+  if (realpath(path.c_str(), resolved) == nullptr) return "";
+  std::ifstream mounts("/proc/thread-self/mountinfo");
+  std::string source;
+  for (std::string line; std::getline(mounts, line);) {
+    const std::vector<std::string> halves = absl::StrSplit(line, absl::MaxSplits(" - ", 1));
+    const std::vector<std::string> left = absl::StrSplit(halves[0], ' ');
+    if (halves.size() != 2 || left.size() < 5 || left[4] != resolved) continue;
+    const std::vector<std::string> right = absl::StrSplit(halves[1], ' ');
+    source = right.size() > 1 ? right[1] : "";
+  }
+  return source;
+}
+
+// A fresh bpffs is not empty: kernels with CONFIG_BPF_PRELOAD put two iterators there.
+bool HasOnlyTheKernelsOwnPins(const std::string& path) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name != "progs.debug" && name != "maps.debug") return false;
+  }
+  return !error;
+}
+
+absl::Status CheckInstance(const std::string& instance) {
+  const bool bad = instance.empty() || instance[0] == '.' || instance.find('/') != std::string::npos;
+  if (!bad) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("'", instance, "' is no instance name"));
+}
+
+absl::Status MakeDir(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
+}
+
+}  // namespace
+
+absl::StatusOr<bool> EnsureBpffs(const std::string& path) {
+  const auto mounted = IsBpffs(path);
+  if (!mounted.ok()) return mounted.status();
+  if (*mounted) return false;
+  if (mount(kMountSource, path.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("mount a bpffs at ", path, " (needs CAP_SYS_ADMIN)"));
+  }
+  return true;
+}
+
+absl::StatusOr<bool> ReleaseBpffs(const std::string& path) {
+  const auto mounted = IsBpffs(path);
+  if (absl::IsNotFound(mounted.status())) return false;
+  if (!mounted.ok()) return mounted.status();
+  if (!*mounted || MountSource(path) != kMountSource) return false;
+  if (!HasOnlyTheKernelsOwnPins(path)) return false;
+  if (umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0) return true;
+  if (errno == EBUSY) return false;  // Somebody is looking around in it.
+  return absl::ErrnoToStatus(errno, absl::StrCat("unmount ", path));
+}
+
+std::string PinDir(const std::string& bpffs, const std::string& instance) {
+  return absl::StrCat(bpffs, "/", kParent, "/", instance);
+}
+
+absl::StatusOr<std::string> MakePinDir(const std::string& bpffs, const std::string& instance) {
+  if (absl::Status status = CheckInstance(instance); !status.ok()) return status;
+  if (absl::Status status = MakeDir(absl::StrCat(bpffs, "/", kParent)); !status.ok()) return status;
+  const std::string path = PinDir(bpffs, instance);
+  if (absl::Status status = MakeDir(path); !status.ok()) return status;
+  return path;
+}
+
+absl::Status RemovePinDir(const std::string& bpffs, const std::string& instance) {
+  if (absl::Status status = CheckInstance(instance); !status.ok()) return status;
+  const std::string path = PinDir(bpffs, instance);
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("remove ", path));
+  }
+  // The parent goes with the last instance; while another is there this fails, and shall.
+  rmdir(absl::StrCat(bpffs, "/", kParent).c_str());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> ListPinnedInstances(const std::string& bpffs) {
+  std::vector<std::string> instances;
+  std::error_code error;
+  std::filesystem::directory_iterator entries(absl::StrCat(bpffs, "/", kParent), error);
+  if (error == std::errc::no_such_file_or_directory) return instances;
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("list the instances below ", bpffs));
+  for (const auto& entry : entries) {
+    if (entry.is_directory(error)) instances.push_back(entry.path().filename().string());
+  }
+  return instances;
+}
+
+}  // namespace hedgerow::net

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The order: programs leave the hooks first, so that no packet meets half a machine; then routes, interfaces,
+// and at last the pins, by which everything else is found again if this run dies half-way.
+#include "net/clean.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "net/bpffs.h"
+#include "net/clsact.h"
+#include "net/link.h"
+#include "net/route.h"
+#include "net/tc_attach.h"
+#include "net/tcx.h"
+
+namespace hedgerow::net {
+namespace {
+
+class Cleaner {
+ public:
+  Cleaner(const std::string& instance, const std::string& bpffs) : instance_(instance), bpffs_(bpffs) {}
+
+  CleanReport Run() {
+    const auto links = ListLinks();
+    if (links.ok()) {
+      links_ = *links;
+    } else {
+      report_.failures.push_back(links.status().ToString());
+    }
+    DetachTcxLinks();
+    RemoveFilters();
+    RemoveMarkedQdiscs();
+    for (const LinkInfo& link : links_) {
+      if (BelongsTo(link, instance_)) RemoveRoutes(link);
+    }
+    RemoveLinks();
+    RemovePins();
+    return std::move(report_);
+  }
+
+ private:
+  // Records the outcome of removing one thing.
+  void Note(const absl::Status& status, const std::string& what) {
+    if (status.ok()) {
+      report_.removed.push_back(what);
+    } else {
+      report_.failures.push_back(absl::StrCat(what, ": ", status.message()));
+    }
+  }
+  std::string LinkName(int ifindex) const {
+    const auto found =
+        std::find_if(links_.begin(), links_.end(), [&](const LinkInfo& l) { return l.ifindex == ifindex; });
+    return found != links_.end() ? found->name : absl::StrCat("interface number ", ifindex);
+  }
+
+  void DetachTcxLinks() {
+    std::error_code error;
+    std::filesystem::recursive_directory_iterator pins(PinDir(bpffs_, instance_), error);
+    for (; !error && pins != std::filesystem::recursive_directory_iterator(); pins.increment(error)) {
+      if (pins->is_directory()) continue;
+      const auto link = TcxLink::OpenPinned(pins->path().string());
+      if (!link.ok()) continue;  // A map or a program.
+      const auto info = link->Info();
+      if (!info.ok() || info->ifindex == 0) continue;  // Its interface is gone: only the pin is left.
+      Note(link->Detach(), absl::StrCat("program ", ProgramName(info->program_id), " at tcx ",
+                                        ToString(info->direction), " of ", LinkName(info->ifindex)));
+    }
+  }
+
+  void RemoveFilters() {
+    for (const LinkInfo& link : links_) {
+      for (const Direction direction : {Direction::kIngress, Direction::kEgress}) {
+        const auto filters = ListClsactFilters(link.ifindex, direction);
+        if (!filters.ok()) {
+          report_.failures.push_back(absl::StrCat("filters of ", link.name, ": ", filters.status().message()));
+          continue;
+        }
+        for (const ClsactFilter& filter : *filters) {
+          if (!absl::StartsWith(filter.name, FilterNamePrefix(instance_))) continue;
+          Note(DeleteClsactFilter(filter),
+               absl::StrCat("filter ", filter.name, " at clsact ", ToString(direction), " of ", link.name));
+        }
+      }
+    }
+  }
+
+  void RemoveMarkedQdiscs() {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(PinDir(bpffs_, instance_), error)) {
+      const auto ifindex = ClsactMarkerIfindex(entry.path().filename().string());
+      if (!ifindex) continue;
+      const auto removed = DeleteClsactIfUnused(*ifindex);
+      if (!removed.ok()) {
+        Note(removed.status(), absl::StrCat("clsact qdisc of ", LinkName(*ifindex)));
+      } else if (*removed) {
+        Note(absl::OkStatus(), absl::StrCat("clsact qdisc of ", LinkName(*ifindex)));
+      }
+    }
+  }
+
+  void RemoveRoutes(const LinkInfo& link) {
+    const auto routes = ListVipRoutes(link.ifindex);
+    if (!routes.ok()) {
+      report_.failures.push_back(absl::StrCat("routes of ", link.name, ": ", routes.status().message()));
+      return;
+    }
+    for (const VipRoute& route : *routes) {
+      Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
+    }
+  }
+
+  void RemoveLinks() {
+    for (const LinkInfo& link : links_) {
+      // A veth takes its other end along, so look again before each.
+      if (!BelongsTo(link, instance_) || !FindLink(link.ifindex).ok()) continue;
+      Note(DeleteOwnedLink(link.name, instance_), absl::StrCat("interface ", link.name));
+    }
+  }
+
+  void RemovePins() {
+    const std::string path = PinDir(bpffs_, instance_);
+    std::error_code error;
+    if (std::filesystem::exists(path, error))
+      Note(RemovePinDir(bpffs_, instance_), absl::StrCat("pins ", path));
+    const auto unmounted = ReleaseBpffs(bpffs_);
+    if (!unmounted.ok()) {
+      Note(unmounted.status(), absl::StrCat("bpffs ", bpffs_));
+    } else if (*unmounted) {
+      Note(absl::OkStatus(), absl::StrCat("bpffs ", bpffs_));
+    }
+  }
+
+  const std::string instance_;
+  const std::string bpffs_;
+  std::vector<LinkInfo> links_;
+  CleanReport report_;
+};
+
+}  // namespace
+
+CleanReport Clean(const std::string& instance, const std::string& bpffs) {
+  return Cleaner(instance, bpffs).Run();
+}
+
+absl::StatusOr<std::vector<std::string>> FindInstances(const std::string& bpffs) {
+  std::set<std::string> instances;
+  const auto pinned = ListPinnedInstances(bpffs);
+  if (!pinned.ok()) return pinned.status();
+  instances.insert(pinned->begin(), pinned->end());
+  const auto links = ListLinks();
+  if (!links.ok()) return links.status();
+  for (const LinkInfo& link : *links) {
+    if (const auto owner = OwnerOf(link)) instances.insert(*owner);
+  }
+  return std::vector<std::string>(instances.begin(), instances.end());
+}
+
+}  // namespace hedgerow::net
