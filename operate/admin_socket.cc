@@ -29,6 +29,7 @@ class RunningServer final : public AdminSocket {
     if (server_ == nullptr) return;
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
     server_.reset();
+    // gRPC does it too, but promises nowhere that it has when the server is gone.
     unlink(path_.c_str());
   }
 
