@@ -11,10 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "config/scalar.h"
-
-#ifndef HEDGEROW_VERSION
-#error "HEDGEROW_VERSION comes from cluster/node/admin.cmake"
-#endif
+#include "operate/version.h"
 
 namespace hedgerow::node {
 namespace {
@@ -69,11 +66,9 @@ absl::string_view RoleWord(raft::Role role) {
   return "unknown";
 }
 
-absl::string_view Version() { return HEDGEROW_VERSION; }
-
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   v1::NodeStatus out;
-  out.set_version(std::string(Version()));
+  out.set_version(operate::kVersion);
   out.set_cluster_id(absl::StrCat(facts.cluster_id));
   out.set_node(status.node.value());
   out.set_role(std::string(RoleWord(status.role)));

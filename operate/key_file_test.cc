@@ -2,7 +2,7 @@
 //
 // Which files are taken for keys.
 
-#include "cluster/node/key_file.h"
+#include "operate/key_file.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace hedgerow::node {
+namespace hedgerow::operate {
 namespace {
 
 using testing::HasSubstr;
@@ -33,7 +33,7 @@ class KeyFileTest : public testing::Test {
     rmdir(path_.c_str());
     rmdir(folder_.c_str());
   }
-  absl::StatusOr<wire::Key> Read(const std::string& text, mode_t mode = 0600) {
+  absl::StatusOr<std::string> Read(const std::string& text, mode_t mode = 0600) {
     std::ofstream(path_) << text;
     EXPECT_EQ(chmod(path_.c_str(), mode), 0);
     return ReadKeyFile(path_);
@@ -44,29 +44,41 @@ class KeyFileTest : public testing::Test {
 
 TEST_F(KeyFileTest, AKeyAndWhiteSpaceIsRead) {
   for (const std::string& text :
-       {std::string(kDigits), std::string(kDigits) + "\n", std::string(kDigits) + " \r\n"}) {
-    const absl::StatusOr<wire::Key> key = Read(text);
+       {std::string(kDigits), std::string(kDigits) + "\n", std::string(kDigits) + " \r\n",
+        "  " + std::string(kDigits) + "\r\n\n", std::string("00112233445566778899AAbbccddEEff\n")}) {
+    const absl::StatusOr<std::string> key = Read(text);
     ASSERT_TRUE(key.ok()) << key.status();
-    EXPECT_EQ(*key, *wire::ParseKey(kDigits));
+    EXPECT_EQ(*key, kDigits);
   }
 }
 
 TEST_F(KeyFileTest, WhatEverybodyCanReadOrChangeIsNoKey) {
-  for (const mode_t mode : {0644, 0604, 0666, 0660, 0602, 0620, 0777}) {
+  for (const mode_t mode : {0644, 0604, 0666, 0660, 0602, 0620, 0601, 0777}) {
     EXPECT_FALSE(Read(kDigits, mode).ok()) << mode;
   }
   for (const mode_t mode : {0600, 0400, 0640, 0440}) EXPECT_TRUE(Read(kDigits, mode).ok()) << mode;
+  EXPECT_EQ(WhyNotSecret(0604), "can be read by everybody (mode 0604), expected mode 0600 or 0640");
+  EXPECT_EQ(WhyNotSecret(0660),
+            "can be changed by others than its owner (mode 0660), expected mode 0600 or 0640");
+  EXPECT_EQ(WhyNotSecret(0601), "is open to everybody (mode 0601), expected mode 0600 or 0640");
 }
 
 TEST_F(KeyFileTest, AnythingElseIsNoKeyAndIsNotRepeated) {
   for (const std::string& text :
-       {std::string(), std::string("0011"), std::string(kDigits) + "0",
-        std::string("zz112233445566778899aabbccddeeff"), std::string(32, '0'), std::string(300, '0')}) {
+       {std::string(), std::string("0011"), std::string(kDigits) + "0", std::string(kDigits) + kDigits,
+        "key: " + std::string(kDigits), std::string("zz112233445566778899aabbccddeeff"), std::string(32, '0'),
+        std::string(300, '0'), std::string(5000, 'a')}) {
     const absl::Status status = Read(text).status();
-    EXPECT_FALSE(status.ok()) << text;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_THAT(std::string(status.message()), HasSubstr("32 hexadecimal digits"));
     EXPECT_THAT(std::string(status.message()), Not(HasSubstr("0011")));
   }
+}
+
+TEST_F(KeyFileTest, AMissingFileSaysSo) {
+  const absl::Status status = ReadKeyFile(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "cannot be opened: No such file or directory");
 }
 
 TEST_F(KeyFileTest, AFifoOrAFolderDoesNotHangIt) {
@@ -78,4 +90,4 @@ TEST_F(KeyFileTest, AFifoOrAFolderDoesNotHangIt) {
 }
 
 }  // namespace
-}  // namespace hedgerow::node
+}  // namespace hedgerow::operate

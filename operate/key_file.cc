@@ -2,21 +2,21 @@
 //
 // Reading a key file; see the header.
 
-#include "cluster/node/key_file.h"
+#include "operate/key_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/string_view.h"
 
-namespace hedgerow::node {
+namespace hedgerow::operate {
 namespace {
 
 // A key and its line feed take 33 bytes; the rest is for white space.
@@ -26,25 +26,28 @@ absl::Status Refused(absl::string_view why) { return absl::InvalidArgumentError(
 
 }  // namespace
 
+std::optional<std::string> KeyDigits(absl::string_view text) {
+  const auto is_digit = [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); };
+  if (text.size() != kKeyDigits || !std::all_of(text.begin(), text.end(), is_digit)) return std::nullopt;
+  if (text.find_first_not_of('0') == absl::string_view::npos) return std::nullopt;
+  return absl::AsciiStrToLower(text);
+}
+
 std::string WhyNotSecret(mode_t mode) {
   absl::string_view problem;
   if ((mode & S_IROTH) != 0) {
     problem = "can be read by everybody";
   } else if ((mode & (S_IWOTH | S_IWGRP)) != 0) {
     problem = "can be changed by others than its owner";
+  } else if ((mode & S_IRWXO) != 0) {
+    problem = "is open to everybody";
   } else {
     return "";
   }
   return absl::StrFormat("%s (mode %04o), expected mode 0600 or 0640", problem, mode & 07777);
 }
 
-std::optional<wire::Key> ParseSecret(const std::string& digits) {
-  const absl::StatusOr<wire::Key> key = wire::ParseKey(digits);
-  if (!key.ok() || *key == wire::Key{}) return std::nullopt;
-  return *key;
-}
-
-absl::StatusOr<wire::Key> ReadKeyFile(const std::string& path) {
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path) {
   // O_NONBLOCK so that a FIFO cannot hang the open.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Refused(absl::StrCat("cannot be opened: ", strerror(errno)));
@@ -62,11 +65,11 @@ absl::StatusOr<wire::Key> ReadKeyFile(const std::string& path) {
     bytes += static_cast<size_t>(got);
   }
   if (bytes > kKeyFileMax_bytes) return Refused("is too long, expected 32 hexadecimal digits and a line feed");
-  const std::optional<wire::Key> key = ParseSecret(std::string(absl::StripAsciiWhitespace({buffer, bytes})));
+  std::optional<std::string> key = KeyDigits(absl::StripAsciiWhitespace({buffer, bytes}));
   if (!key.has_value()) {
     return Refused("holds no key, expected 32 hexadecimal digits, not all 0, and a line feed");
   }
-  return *key;
+  return *std::move(key);
 }
 
-}  // namespace hedgerow::node
+}  // namespace hedgerow::operate

@@ -1,35 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Splitting the command line; see the header.
+// Splitting a command line; see the header.
 
-#include "cluster/node/arguments.h"
+#include "operate/arguments.h"
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "config/suggest.h"
 
-namespace hedgerow::node {
+namespace hedgerow::operate {
 namespace {
 
-const std::vector<std::string>& ValueOptions() {
-  static const auto* options = new std::vector<std::string>{"config", "socket", "to"};
-  return *options;
-}
-const std::vector<std::string>& Flags() {
-  static const auto* flags = new std::vector<std::string>{"json", "help", "version"};
-  return *flags;
+constexpr const char* kFlags[] = {"json", "help", "version"};
+
+bool IsFlag(absl::string_view name) {
+  return std::find(std::begin(kFlags), std::end(kFlags), name) != std::end(kFlags);
 }
 
-bool Contains(const std::vector<std::string>& list, absl::string_view word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
-}
-
-absl::Status Unknown(absl::string_view argument) {
-  std::vector<std::string> all = ValueOptions();
-  all.insert(all.end(), Flags().begin(), Flags().end());
-  const std::string guess = config::Suggest(absl::StripPrefix(argument, "--"), all);
+absl::Status Unknown(absl::string_view argument, std::vector<std::string> known) {
+  known.insert(known.end(), std::begin(kFlags), std::end(kFlags));
+  const std::string guess = config::Suggest(absl::StripPrefix(argument, "--"), known);
   return absl::InvalidArgumentError(absl::StrCat(
       "unknown option ", argument, guess.empty() ? "" : absl::StrCat(", did you mean --", guess, "?")));
 }
@@ -41,7 +34,8 @@ std::string Arguments::Get(const std::string& option, absl::string_view otherwis
   return found == options.end() ? std::string(otherwise) : found->second;
 }
 
-absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv) {
+absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
+                                         const std::vector<std::string>& value_options) {
   Arguments arguments;
   for (size_t i = 0; i < argv.size(); ++i) {
     const std::string& argument = argv[i];
@@ -49,17 +43,17 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv) {
       arguments.options["help"] = "";
       continue;
     }
-    if (!argument.starts_with('-')) {
+    if (!absl::StartsWith(argument, "-")) {
       arguments.words.push_back(argument);
       continue;
     }
     const size_t equals = argument.find('=');
     const std::string name(absl::StripPrefix(argument.substr(0, equals), "--"));
-    if (!argument.starts_with("--")) return Unknown(argument);
-    if (Contains(Flags(), name) && equals == std::string::npos) {
+    if (!absl::StartsWith(argument, "--")) return Unknown(argument, value_options);
+    if (IsFlag(name) && equals == std::string::npos) {
       arguments.options[name] = "";
-    } else if (!Contains(ValueOptions(), name)) {
-      return Unknown(argument);
+    } else if (std::find(value_options.begin(), value_options.end(), name) == value_options.end()) {
+      return Unknown(argument, value_options);
     } else if (arguments.Has(name)) {
       return absl::InvalidArgumentError(absl::StrCat("--", name, " is given twice"));
     } else if (equals != std::string::npos) {
@@ -73,4 +67,4 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv) {
   return arguments;
 }
 
-}  // namespace hedgerow::node
+}  // namespace hedgerow::operate

@@ -2,7 +2,7 @@
 //
 // A connection that is made and closed; see the header.
 
-#include "cluster/node/unix_socket.h"
+#include "operate/unix_socket.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -11,7 +11,7 @@
 
 #include <cstring>
 
-namespace hedgerow::node {
+namespace hedgerow::operate {
 
 int KnockOnUnixSocket(const std::string& path) {
   sockaddr_un address{};
@@ -25,4 +25,4 @@ int KnockOnUnixSocket(const std::string& path) {
   return error;
 }
 
-}  // namespace hedgerow::node
+}  // namespace hedgerow::operate

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// absl::Status across gRPC: both use the canonical codes, so the
-// number and the message are carried over as they are.
+// absl::Status across gRPC: both use the canonical codes, so the number and the message are carried over as
+// they are. Used by the administration's servers and clients. Pure.
 
-#ifndef HEDGEROW_CLUSTER_NODE_GRPC_STATUS_H_
-#define HEDGEROW_CLUSTER_NODE_GRPC_STATUS_H_
+#ifndef HEDGEROW_OPERATE_GRPC_STATUS_H_
+#define HEDGEROW_OPERATE_GRPC_STATUS_H_
 
 #include <string>
 
@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 
-namespace hedgerow::node {
+namespace hedgerow::operate {
 
 inline grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
@@ -22,6 +22,6 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-}  // namespace hedgerow::node
+}  // namespace hedgerow::operate
 
-#endif  // HEDGEROW_CLUSTER_NODE_GRPC_STATUS_H_
+#endif  // HEDGEROW_OPERATE_GRPC_STATUS_H_
