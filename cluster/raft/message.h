@@ -43,6 +43,8 @@ struct AppendReply {
   // Refused: where to go on (end of Raft section 5.3). Term 0: the follower's log ends before conflict_index.
   Term conflict_term{};
   LogIndex conflict_index{};
+  uint64_t loop_seq =
+      0;  // grows with every step of the sender: what repeats it is an echo, and no sign of life
 };
 
 // Dissertation section 6.4: a round proves that the sender was the leader after the round began.
@@ -54,7 +56,8 @@ struct Heartbeat {
 
 struct HeartbeatReply {
   uint64_t round = 0;
-  LogIndex verified{};  // the follower knows its log to equal this leader's up to here; 0 after a restart
+  LogIndex verified{};    // the follower knows its log to equal this leader's up to here; 0 after a restart
+  uint64_t loop_seq = 0;  // as in AppendReply
 };
 
 // R8: never used twice. `life` is drawn when a node starts, so that no answer to its former life fits.
