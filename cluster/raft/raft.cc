@@ -36,6 +36,7 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
 
 void Raft::Step(const Event& event, Outputs& outputs) {
   HEDGEROW_CHECK(!outputs.persist.has_value());
+  ++steps_;
   Context context{event.now_ns, event.random, outputs};
   std::visit([this, &context](const auto& what) { On(context, what); }, event.what);
 }
