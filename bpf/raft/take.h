@@ -125,7 +125,8 @@ HR_TAKE enum hr_node_verdict hr_node_answer_vote(struct hr_node_taken *taken, co
 /* The stickiness of dissertation section 4.2.3. A leader steps down by itself when it hears no majority. */
 HR_TAKE int hr_node_leader_heard(const struct hr_node_view *view, __u64 now_ns) {
   if (view->role == HR_NODE_LEADER) return 1;
-  return view->raft.leader && now_ns - view->heard_ns < view->election_timeout_ns;
+  /* Another CPU may have heard it after this one has read the clock. */
+  return view->raft.leader && now_ns < view->heard_ns + view->election_timeout_ns;
 }
 
 /*

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node's kernel part as its process sees it: the state of rule R0, changed by control requests only, and the ring
-// that carries what the kernel has accepted. Implemented by BpfKernel (the real one) and by the simulator's model,
-// which runs the same decisions (bpf/raft/take.h) natively. Coupling is its only user, on the loop's thread.
+// A node's kernel part as its process sees it: the state of rule R0, changed by control requests only, and the
+// ring that carries what the kernel has accepted. Implemented by BpfKernel (the real one) and by the
+// simulator's model, which runs the same decisions (bpf/raft/take.h) natively. Coupling is its only user, on
+// the loop's thread.
 
 #ifndef HEDGEROW_CLUSTER_OFFLOAD_KERNEL_H_
 #define HEDGEROW_CLUSTER_OFFLOAD_KERNEL_H_
@@ -32,9 +33,9 @@ class Kernel {
   // The ring's producer position: everything that is reserved by now lies below it (rule R1).
   virtual uint64_t ProducerPosition() = 0;
 
-  // Appends to `records` those that follow the last one taken, up to `until`, in ring order, without those that were
-  // discarded. A busy record (reserved, not yet submitted) ends it; with `wait` it is waited for, which takes as long
-  // as one run of a kernel program. Returns the position reached.
+  // Appends to `records` those that follow the last one taken, up to `until`, in ring order, without those that
+  // were discarded. A busy record (reserved, not yet submitted) ends it; with `wait` it is waited for, which
+  // takes as long as one run of a kernel program. Returns the position reached.
   virtual uint64_t Take(uint64_t until, bool wait, std::vector<RingRecord>& records) = 0;
 
   // The kernel may reuse everything below `position` (rule R2). Never less than before.
