@@ -53,7 +53,7 @@ PeerState* Peers::Find(raft::NodeId id) {
   return found == others_.end() ? nullptr : &*found;
 }
 
-void Peers::Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica) {
+void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   wire::Opened opened = codec_.Open(datagram.bytes);
   const wire::DropReason reason = opened.ok() ? lives_.Admit(opened, now_ns) : opened.reason;
   if (reason != wire::DropReason::kNone) {
@@ -66,22 +66,22 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica
   }
   if (PeerState* const peer = Find(opened.header.from)) peer->heard_ns = datagram.arrived_ns;
   if (const auto* forward = std::get_if<wire::Forward>(&opened.body)) {
-    TakeForward(opened.header, *forward, datagram.arrived_ns, replica);
+    TakeForward(opened.header, *forward, datagram.arrived_ns, receiver);
   } else if (auto* answer = std::get_if<wire::ForwardAnswer>(&opened.body)) {
     kv::Answer said;
     said.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
                                                                    : kv::Answer::Kind::kNotLeader;
     said.result = std::move(answer->result);
-    replica.ReceiveForwardAnswer(answer->tag, opened.header.from, said);
+    receiver.Receive(opened.header.from, answer->tag, said);
   } else if (const auto* resign = std::get_if<wire::Resign>(&opened.body)) {
-    TakeResign(opened.header, *resign, replica);
+    TakeResign(opened.header, *resign, receiver);
   } else if (std::optional<raft::Message> message = wire::TakeMessage(self_, opened)) {
-    replica.ReceiveMessage(datagram.arrived_ns, std::move(*message));
+    receiver.Receive(datagram.arrived_ns, std::move(*message));
   }
 }
 
 void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
-                        kv::Replica& replica) {
+                        PeerReceiver& receiver) {
   std::optional<kv::Command> command = kv::Decode(forward.command);
   if (!command.has_value()) {
     ++counters_.bad_commands;
@@ -93,18 +93,23 @@ void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& for
   request.patience_ns = forward.patience_ns;
   request.age_ns = forward.age_ns;
   request.hops = forward.hops;
-  replica.ReceiveRequest(arrived_ns, std::move(request));
+  receiver.Receive(arrived_ns, std::move(request));
+}
+
+std::optional<raft::Message> Peers::Decode(std::string_view datagram) const {
+  wire::Opened opened = codec_.Open(datagram);
+  return opened.ok() ? wire::TakeMessage(self_, opened) : std::nullopt;
 }
 
 // Who is not named is not to stand at once; the others, or its own timeout, will find a leader.
-void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, kv::Replica& replica) {
+void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver) {
   const auto place = std::find(resign.successors.begin(), resign.successors.end(), self_);
   if (place == resign.successors.end() || resign.leader != header.from ||
       resign.incarnation != header.from_life)
     return;
-  replica.Feed(raft::LeaderResigns{.leader = resign.leader,
-                                   .term = header.term,
-                                   .rank = static_cast<uint32_t>(place - resign.successors.begin())});
+  receiver.Receive(raft::LeaderResigns{.leader = resign.leader,
+                                       .term = header.term,
+                                       .rank = static_cast<uint32_t>(place - resign.successors.begin())});
 }
 
 uint32_t Peers::PositionBit(raft::NodeId id) const {

@@ -127,6 +127,13 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   }
 }
 
+void Coupling::Close(kv::Replica& replica) {
+  options_.switches = {};
+  if (open_) Fence(replica);
+  replica.Settle();
+  Release(replica.raft());
+}
+
 // What the message may make of the core. The core's term and log's end may be behind the kernel part's, never
 // ahead.
 bool Coupling::Promises(const raft::Message& message, const raft::Raft& raft) const {

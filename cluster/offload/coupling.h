@@ -77,6 +77,9 @@ class Coupling {
   // Settles the replica. Leaves to the kernel part what it may do from now on.
   void EndTurn(uint64_t now_ns, kv::Replica& replica);
 
+  // The node stops in order: takes everything back for good. The replica is settled.
+  void Close(kv::Replica& replica);
+
   // When the next turn is due, whatever else happens: the lease, and what the ring and the counters hold (R6).
   uint64_t next_deadline_ns() const { return open_ ? leased_ns_ + options_.lease_ns / 3 : UINT64_MAX; }
   // Another process has taken the state over: this one must end, and nothing is fed to the replica any more.
