@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # hedgerow_go_program(NAME [TIMEOUT seconds]): the Go module in the calling folder -> build/<preset>/bin/NAME, and its
-# tests -> bin/NAME_test, each of which ctest sees. Modules and compiled packages are kept in build/<preset>/go; nothing
-# outside the build folder is read or written. go.sum fixes what is fetched.
+# tests -> bin/NAME_test, each of which ctest sees. Modules and compiled packages are kept in build/<preset>/go, and go.sum
+# fixes what is fetched.
 #
 # The C++ does not wait for a network: where a module cannot be fetched, the build goes on and says so, bin/NAME.missing
 # holds the reason, the tests are one skip (tests/skips.txt lists it), and whoever wants to run NAME fails with the reason.
