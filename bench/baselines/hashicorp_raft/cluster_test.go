@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,11 +21,14 @@ import (
 type member struct {
 	node  *node
 	front *front
+	ended sync.Once
 }
 
 func (m *member) stop() {
-	m.front.socket.Close()
-	m.node.stop()
+	m.ended.Do(func() {
+		m.front.socket.Close()
+		m.node.stop()
+	})
 }
 
 // freeAddresses are of ports that were free a moment ago: every member must know all of them before the first starts.
@@ -56,7 +60,7 @@ func startCluster(t *testing.T, verifies bool) []*member {
 		if err != nil {
 			t.Fatal(err)
 		}
-		one := &member{n, f}
+		one := &member{node: n, front: f}
 		go f.serve()
 		t.Cleanup(one.stop)
 		members = append(members, one)
@@ -153,7 +157,7 @@ func TestAClusterKeepsWhatIsPutAndGoesOnWithoutItsLeader(t *testing.T) {
 			}
 		}
 	}
-	leader.node.raft.Shutdown()
+	leader.stop()
 	next := waitForLeader(t, others)
 	expectValue(t, next, "k", "v1")
 	putAndGet(t, next, "k", "v2")
@@ -165,7 +169,7 @@ func TestALeaderAloneAnswersNoReadAndNoWrite(t *testing.T) {
 	putAndGet(t, leader, "k", "v")
 	for _, one := range members {
 		if one != leader {
-			_ = one.node.raft.Shutdown().Error()
+			one.stop()
 		}
 	}
 	socket, err := net.Dial("udp", leader.front.socket.LocalAddr().String())
