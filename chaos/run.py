@@ -19,15 +19,16 @@ from bench.manifest import config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from chaos import scenario as scenarios
-from chaos.block import Block, run_block
+from chaos.block import Block, final_of, run_block
+from chaos.judgement import CHECKERS, require_checkers
 from chaos.scenario import Scenario
 from chaos.systems import SYSTEMS, Settings, etcd_version, is_etcd
 from chaos.unavailable import percentile
-from deploy.lab import Lab, LabInUse
+from deploy.lab import CommandFailed, Lab, LabInUse
 
 EVENTS_OF_A_BLOCK = 10
 MODES, REPLICAS = ("memory", "disk"), (3, 5, 7)
-_PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", "hr-kv-check")
+_PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", *CHECKERS)
 
 
 @dataclasses.dataclass
@@ -50,6 +51,8 @@ class Cell:
                 "acked_lost": sum(block.verdict["acked_lost"] for block in blocks),
                 "double_applied": sum(block.verdict["double_applied"] for block in blocks),
                 "linearizable": all(block.verdict["linearizable"] for block in blocks),
+                "checkers_disagree": sum(not block.verdict["agreed"] for block in blocks),
+                **_check_times(blocks),
                 "replicas": self.settings.replicas, "operations": sum(block.report["sent"] for block in blocks),
                 "duplicate_answers": sum(block.report["duplicates"] for block in blocks),
                 "hedge_delay": None if is_etcd(self.system) else self.settings.hedge_delay,
@@ -59,6 +62,12 @@ class Cell:
 def _percentiles(name: str, values: list[float]) -> dict:
     return {f"{name}_p50_ms": percentile(values, 0.5), f"{name}_p99_ms": percentile(values, 0.99),
             f"{name}_max_ms": max(values)}
+
+
+def _check_times(blocks: list[Block]) -> dict:
+    """How long each checker took, by its name."""
+    return {f"{name.replace('-', '_')}_s": sum(block.verdict["checkers"][name]["seconds"] for block in blocks)
+            for name in blocks[0].verdict["checkers"]}
 
 
 def errors_of(report: dict) -> int:
@@ -77,7 +86,7 @@ def must_show(rows: list[dict], kills: int, hedge_delay: str) -> list[Check]:
                    at_most(f"{mode}: client errors", row["client_errors"], 0),
                    at_most(f"{mode}: acknowledged writes lost", row["acked_lost"], 0),
                    at_most(f"{mode}: increments applied twice", row["double_applied"], 0),
-                   at_least(f"{mode}: linearizable", int(row["linearizable"]), 1),
+                   at_least(f"{mode}: linearizable, as both checkers say", int(row["linearizable"]), 1),
                    at_most(f"{mode}: answers that came twice", row["duplicate_answers"], 0),
                    at_most(f"{mode}: unavailable p50", row["unavailable_p50_ms"], 60, "ms")]
         if "etcd-default" in others:
@@ -91,7 +100,8 @@ def must_show(rows: list[dict], kills: int, hedge_delay: str) -> list[Check]:
         if hedge_delay == "0.5ms":
             checks.append(at_least(f"{mode}: duplicates arrived per 100 events",
                                    100 * (row["duplicates_arrived"] or 0) / row["events"], 10_000))
-    return checks
+    disagreed = sum(row["checkers_disagree"] for row in rows)
+    return [*checks, at_most("histories on which the checkers do not agree, of all systems", disagreed, 0)]
 
 
 def measure(lab: Lab, arguments: argparse.Namespace, scenario: Scenario, results: Results) -> list[Cell]:
@@ -122,8 +132,9 @@ def one_block(lab: Lab, cell: Cell, scenario: Scenario, events: int, seed: int, 
     with tempfile.TemporaryDirectory(prefix="hedgerow-chaos-") as folder:
         history = Path(folder, "history.csv")
         block = run_block(lab, cell.system, scenario, cell.settings, events=events, seed=seed, history=history)
-        with open(history, "rb") as plain, gzip.open(results.raw / f"{name}.csv.gz", "wb", compresslevel=1) as packed:
-            shutil.copyfileobj(plain, packed)
+        for file, kept in ((history, f"{name}.csv.gz"), (final_of(history), f"{name}-final.csv.gz")):
+            with open(file, "rb") as plain, gzip.open(results.raw / kept, "wb", compresslevel=1) as packed:
+                shutil.copyfileobj(plain, packed)
     results.write_raw(name, {"system": cell.system, "mode": cell.settings.mode, "round": number, "seed": seed,
                              **dataclasses.asdict(block), "config_hash": config_hash(block.config)})
     return block
@@ -164,6 +175,11 @@ def main(argv: list[str]) -> int:
     scenario = scenarios.load(arguments.scenario)
     print(f"{scenario.name}: {scenario.what}\n", flush=True)
     try:
+        require_checkers()
+    except CommandFailed as error:
+        print(f"chaos: {error}", file=sys.stderr)
+        return 1
+    try:
         with Lab(arguments.lab, replicas=arguments.replicas) as lab:
             # Only now: whoever has the lab may be writing there.
             results = Results(f"chaos-{arguments.name or scenario.name}")
@@ -175,12 +191,16 @@ def main(argv: list[str]) -> int:
     configs = {row["config_hash"]: cell.blocks[0].config for row, cell in zip(rows, cells, strict=True)}
     return experiment.conclude(
         results, manifest(configs, _PROGRAMS, events=arguments.kills, seed=arguments.seed, etcd=etcd_version(),
+                          checkers=sorted({f"{name} {found.get('version', '')}".strip() for cell in cells
+                                           for block in cell.blocks
+                                           for name, found in block.verdict["checkers"].items()}),
                           scenario=dataclasses.asdict(scenario), load_average=os.getloadavg()),
         rows, must_show(rows, arguments.kills, arguments.hedge_delay),
         {"mode": "mode", "system": "system", "events": "events", "client_errors": "errors",
          "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms",
          "outage_p50_ms": "outage p50", "duplicates_arrived": "copies", "acked_lost": "lost",
-         "double_applied": "twice", "linearizable": "linearizable"}, "chaos")
+         "double_applied": "twice", "linearizable": "linearizable", "hr_kv_check_s": "hr-kv-check s",
+         "porcupine_s": "porcupine s"}, "chaos")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from chaos import run
 
 ROW = {"system": "hedgerow", "mode": "memory", "events": 100, "client_errors": 0, "unavailable_p50_ms": 40.0,
        "outage_p50_ms": 40.0, "duplicates_arrived": 12_000, "acked_lost": 0, "double_applied": 0, "linearizable": True,
-       "duplicate_answers": 0}
+       "checkers_disagree": 0, "duplicate_answers": 0}
 
 
 def missed(*rows: dict, kills: int = 100, hedge_delay: str = "10ms") -> list[str]:
@@ -25,7 +25,8 @@ def test_a_good_run_misses_nothing():
 @pytest.mark.parametrize("change, what", [
     ({"events": 99}, "events"), ({"client_errors": 1}, "client errors"), ({"acked_lost": 1}, "writes lost"),
     ({"double_applied": 1}, "applied twice"), ({"linearizable": False}, "linearizable"),
-    ({"unavailable_p50_ms": 61.0}, "unavailable p50"), ({"duplicate_answers": 1}, "came twice"),
+    ({"checkers_disagree": 1}, "do not agree"), ({"unavailable_p50_ms": 61.0}, "unavailable p50"),
+    ({"duplicate_answers": 1}, "came twice"),
 ])
 def test_each_failure_is_named(change, what):
     (found,) = missed({**ROW, **change})

@@ -41,7 +41,7 @@ class Settings:
 class Running:
     cluster: Cluster
     load: list[str]  # without the files and the duration
-    final: list[str]  # reads what the store holds in the end
+    final: list[str]  # reads what the store holds in the end; --of and --history are the caller's
     config: dict  # all that defines the system, for the manifest
     proxy: product.Product | None = None
     stack: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
