@@ -113,7 +113,6 @@ struct hr_node_record {
   __u64 arrived_ns;
   __u32 bytes; /* of the datagram; 0 for a vote */
   __u32 reserved;
-  /* The datagram follows. */
 };
 #define HR_NODE_RECORD_HEAD_BYTES 48
 HR_STATIC_ASSERT(sizeof(struct hr_node_record) == HR_NODE_RECORD_HEAD_BYTES, "hr_node_record");

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/node/config_check.h"
 #include "cluster/wire/key.h"
+#include "net/fnv.h"
 
 namespace hedgerow::node {
 namespace {
@@ -48,8 +49,9 @@ hr_address AddressOf(const NetAddress& address) {
   return out;
 }
 
+// What is pinned belongs to a log: two hosts of a lab share one bpffs.
 std::string InstanceOf(const NodeConfig& config) {
-  return absl::StrCat("node-", config.self.value(), "-of-", config.cluster_id);
+  return absl::StrCat("node-", config.self.value(), "-", absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
 }
 
 }  // namespace

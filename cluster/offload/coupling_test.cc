@@ -401,6 +401,7 @@ TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
   host.Turn();
   EXPECT_EQ(host.raft().commit(), LogIndex(1)) << "a lost wake-up delays, and no more";
   EXPECT_EQ(host.raft().progress()[1].match(), LogIndex(1));
+  host.Turn();  // its lease says that there is room
   EXPECT_EQ(host.Arrive(2, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
             HR_NODE_EVENT_ACK_COUNTED);
   EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 10}),
