@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/offloads.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,15 +22,14 @@ constexpr uint64_t kLookAgain_ns = 1'000'000'000;
 // which the kernel speaks for a process that does not turn.
 constexpr uint64_t kLeaseOfFloor = 2;
 
-constexpr std::array<const char*, HR_NODE_EVENT_COUNT> kEventNames = {
-    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",
-    "vote_granted",       "vote_ignored",      "vote_counted",      "append_stored",
-    "ack_counted",        "woken_for_commit",  "woken_for_round",   "woken_for_votes",
-    "woken_for_ack",      "passed_kind",       "passed_fenced",     "passed_lease",
-    "passed_term",        "passed_role",       "passed_gap",        "passed_batch",
-    "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed",
-    "dropped_tag",        "dropped_replayed",  "dropped_too_old",   "broadcast",
-    "broadcast_copies",   "broadcast_failed",  "resigned",          ""};
+constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
+    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",     "vote_granted",
+    "vote_ignored",       "vote_counted",      "append_stored",     "ack_counted",      "woken_for_commit",
+    "woken_for_round",    "woken_for_votes",   "woken_for_ack",     "passed_kind",      "passed_fenced",
+    "passed_lease",       "passed_term",       "passed_role",       "passed_gap",       "passed_batch",
+    "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed", "dropped_tag",
+    "dropped_replayed",   "dropped_too_old",   "broadcast",         "broadcast_copies", "broadcast_failed",
+    "resigned",           "passed_epoch",      "passed_source",     "answer_failed"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
@@ -51,7 +52,8 @@ hr_address AddressOf(const NetAddress& address) {
 
 // What is pinned belongs to a log: two hosts of a lab share one bpffs.
 std::string InstanceOf(const NodeConfig& config) {
-  return absl::StrCat("node-", config.self.value(), "-", absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
+  return absl::StrCat("node-", config.self.value(), "-",
+                      absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
 }
 
 }  // namespace
@@ -129,7 +131,15 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   coupling_ = std::make_unique<offload::Coupling>(
       *kernel_, options, [&peers](std::string_view datagram) { return peers.Decode(datagram); });
   lives_.assign(config_.members.size(), 0);
-  for (uint32_t position = 0; position < config_.members.size(); ++position) kernel_->SetLife(position, 0, 0);
+  for (uint32_t position = 0; position < config_.members.size(); ++position) {
+    const MemberConfig& member = config_.members[position];
+    hr_node_peer peer{};
+    peer.address = AddressOf(member.peer);
+    peer.node = static_cast<uint32_t>(member.id.value());
+    peer.port_be = htons(member.peer.port);
+    kernel_->SetMember(position, peer);
+    kernel_->SetLife(position, 0, 0);
+  }
   return coupling_->Adopt(replica);
 }
 
@@ -202,8 +212,8 @@ void Offloads::AddTo(NodeStatus& status) {
   if (kernel_ == nullptr) return;
   const hr_node_stats counters = kernel_->Counters();
   for (size_t event = 0; event < HR_NODE_EVENT_COUNT; ++event) {
-    if (kEventNames[event][0] != '\0')
-      status.counters.emplace_back("kernel", counters.events[event], kEventNames[event]);
+    if (!kEventNames[event].empty())
+      status.counters.emplace_back("kernel", counters.events[event], std::string(kEventNames[event]));
   }
   status.counters.emplace_back("kernel_detached", detached_);
   status.counters.emplace_back("kernel_lost_answers", kernel_->LostAnswers());

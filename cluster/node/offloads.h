@@ -56,7 +56,7 @@ class Offloads {
   void LookAgain(uint64_t now_ns, Peers& peers);
   void FollowLives(Peers& peers);
 
-  const NodeConfig& config_;
+  const NodeConfig config_;
   uint64_t life_;
   PromiseMark mark_;
   std::string why_not_;  // nothing is loaded
