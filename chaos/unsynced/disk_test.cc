@@ -55,16 +55,21 @@ class DiskTest : public testing::Test {
     Put(path, bytes);
   }
   void Put(const std::string& path, const std::string& bytes, uint64_t offset = 0) {
+    ASSERT_TRUE(Exists(path)) << path;
     ASSERT_EQ(disk_->Write(At(path), bytes.data(), bytes.size(), offset), static_cast<ssize_t>(bytes.size()));
   }
   std::string Get(const std::string& path) {
+    if (!Exists(path)) return "(none)";
     struct stat status {};
     EXPECT_EQ(disk_->Stat(At(path), status), 0);
     std::string bytes(static_cast<size_t>(status.st_size), '?');
     EXPECT_EQ(disk_->Read(At(path), bytes.data(), bytes.size(), 0), status.st_size);
     return bytes;
   }
-  void Sync(const std::string& path) { ASSERT_EQ(disk_->Sync(At(path)), 0) << path; }
+  void Sync(const std::string& path) {
+    ASSERT_TRUE(Exists(path)) << path;
+    ASSERT_EQ(disk_->Sync(At(path)), 0) << path;
+  }
   void MakeSynced(const std::string& path, const std::string& bytes) {
     Make(path, bytes);
     Sync(path);
@@ -72,6 +77,7 @@ class DiskTest : public testing::Test {
   }
   std::set<std::string> Names_(const std::string& path) {
     std::set<std::string> names;
+    if (!Exists(path)) return {"(none)"};
     EXPECT_EQ(disk_->List(At(path), [&](const std::string& name, const struct stat&) { names.insert(name); }),
               0);
     return names;

@@ -134,7 +134,7 @@ int FileImage::Sync() {
     }
     if (const int error = Store(first, run.data(), run.size()); error != 0) return error;
   }
-  if (ObjectSize() != size_ && ftruncate(object_.get(), static_cast<off_t>(size_)) != 0) return -errno;
+  if (ObjectSize() < size_ && ftruncate(object_.get(), static_cast<off_t>(size_)) != 0) return -errno;
   object_valid_ = size_;
   unsynced_.clear();
   return 0;

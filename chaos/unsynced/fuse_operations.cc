@@ -90,7 +90,10 @@ int Read(const char* path, char* to, size_t count, off_t offset, fuse_file_info*
 
 int Write(const char* path, const char* from, size_t count, off_t offset, fuse_file_info* info) {
   return WithNode(path, info, [&](const NodePtr& node) {
-    return TheDisk().Write(node, from, count, static_cast<uint64_t>(offset));
+    const ssize_t written = TheDisk().Write(node, from, count, static_cast<uint64_t>(offset));
+    if (written < 0 || (info->flags & O_DSYNC) == 0) return written;
+    const int error = TheDisk().Sync(node);
+    return error == 0 ? written : error;
   });
 }
 

@@ -115,6 +115,18 @@ TEST_F(MountTest, SyncCoversMappedAndDirectWrites) {
   EXPECT_EQ(Content(path), "m" + std::string(4095, '\0') + std::string(4096, 'd'));
 }
 
+TEST_F(MountTest, SynchronousWritesNeedNoSync) {
+  Mounted disk;
+  for (const int flag : {O_SYNC, O_DSYNC}) {
+    const std::string path = disk.path() + "/" + std::to_string(flag);
+    Open(path, O_CREAT | O_WRONLY);
+    SyncFolder(disk.path());
+    Write(Open(path, O_WRONLY | flag), "bytes");
+    disk.Cut();
+    EXPECT_EQ(Content(path), "bytes");
+  }
+}
+
 TEST_F(MountTest, TheWayOfRocksDbToReplaceAFileIsSafeAndTheCarelessOneIsNot) {
   Mounted disk;
   const auto replace = [&](const std::string& bytes, bool sync_file) {
