@@ -68,7 +68,7 @@ def _kill(lab: Lab, up: Running, progress: Progress, load: subprocess.Popen, sta
     leader = up.cluster.wait_ready()
     progress.leads(leader.host.name)
     _sleep_until(start_ns, at_s)
-    fault = Fault(lab, scenario, leader)
+    fault = Fault(lab, scenario, [leader])
     try:
         begin_ns = fault.begin()
         progress.killed(number, leader.host.name, begin_ns)
