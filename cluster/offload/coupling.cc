@@ -161,8 +161,8 @@ void Coupling::Fence(kv::Replica& replica) {
     if (!Run(HR_NODE_READ)) return;
     Drain(true);
     FeedWaiting(replica, true);
-    Sync(replica);
     open_ = false;
+    Sync(replica);
     return;
   }
   if (!Run(HR_NODE_FENCE)) return;

@@ -6,31 +6,87 @@
 #include <variant>
 
 #include "bpf/raft/control.h"
+#include "bpf/raft/datagram.h"
 #include "cluster/raft/check.h"
 #include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::offload {
 namespace {
 
-hr_peer_append PeerAppend(const raft::AppendRequest& request) {
-  hr_peer_append append{.prev_index = request.prev_index.value(),
-                        .prev_term = request.prev_term.value(),
-                        .commit = request.commit.value(),
-                        .batch_term = request.entries.empty() ? 0 : request.entries.front().term.value(),
-                        .count = static_cast<__u32>(request.entries.size()),
-                        .reserved = 0};
-  for (const raft::Entry& entry : request.entries) {
-    if (entry.term.value() != append.batch_term) append.batch_term = 0;
-  }
-  return append;
+__u64 BatchTerm(const raft::AppendRequest& request) {
+  if (request.entries.empty()) return 0;
+  const bool one = request.entries.front().term == request.entries.back().term;  // they never fall
+  return one ? request.entries.front().term.value() : 0;
 }
 
-raft::AppendReply CoreReply(const hr_peer_append_reply& reply) {
-  return {.accepted = reply.accepted != 0,
-          .index = raft::LogIndex(reply.index),
-          .conflict_term = raft::Term(reply.conflict_term),
-          .conflict_index = raft::LogIndex(reply.conflict_index),
-          .loop_seq = reply.loop_seq};
+// The body as the datagram carries it; what is no kernel part's business has no kind here.
+struct BodyOf {
+  hr_node_body& to;
+
+  uint32_t operator()(const raft::VoteRequest& m) const {
+    to.vote_request = {.asked_term = m.asked_term.value(),
+                       .last_index = m.last_index.value(),
+                       .last_term = m.last_term.value(),
+                       .waived_term = m.waived_term.value(),
+                       .pre_vote = m.pre_vote,
+                       .reserved = 0};
+    return HR_PEER_VOTE_REQUEST;
+  }
+  uint32_t operator()(const raft::VoteReply& m) const {
+    to.vote_reply = {.asked_term = m.asked_term.value(), .pre_vote = m.pre_vote, .granted = m.granted};
+    return HR_PEER_VOTE_REPLY;
+  }
+  uint32_t operator()(const raft::AppendRequest& m) const {
+    to.append = {.prev_index = m.prev_index.value(),
+                 .prev_term = m.prev_term.value(),
+                 .commit = m.commit.value(),
+                 .batch_term = BatchTerm(m),
+                 .count = static_cast<__u32>(m.entries.size()),
+                 .reserved = 0};
+    return HR_PEER_APPEND;
+  }
+  uint32_t operator()(const raft::AppendReply& m) const {
+    to.append_reply = {.index = m.index.value(),
+                       .conflict_term = m.conflict_term.value(),
+                       .conflict_index = m.conflict_index.value(),
+                       .loop_seq = m.loop_seq,
+                       .accepted = m.accepted,
+                       .reserved = 0};
+    return HR_PEER_APPEND_REPLY;
+  }
+  uint32_t operator()(const raft::Heartbeat& m) const {
+    to.heartbeat = {.round = m.round, .commit = m.commit.value(), .election_timeout_ns = m.election_timeout_ns};
+    return HR_PEER_HEARTBEAT;
+  }
+  uint32_t operator()(const raft::HeartbeatReply& m) const {
+    to.heartbeat_reply = {.round = m.round, .verified = m.verified.value(), .loop_seq = m.loop_seq};
+    return HR_PEER_HEARTBEAT_REPLY;
+  }
+  template <typename Other>
+  uint32_t operator()(const Other&) const {
+    return 0;
+  }
+};
+
+void PutAnswer(uint32_t kind, const hr_node_reply& reply, decltype(raft::Message::body)& body) {
+  switch (kind) {
+    case HR_PEER_HEARTBEAT:
+      body = raft::HeartbeatReply{.round = reply.heartbeat.round,
+                                  .verified = raft::LogIndex(reply.heartbeat.verified),
+                                  .loop_seq = reply.heartbeat.loop_seq};
+      return;
+    case HR_PEER_APPEND:
+      body = raft::AppendReply{.accepted = reply.append.accepted != 0,
+                               .index = raft::LogIndex(reply.append.index),
+                               .conflict_term = raft::Term(reply.append.conflict_term),
+                               .conflict_index = raft::LogIndex(reply.append.conflict_index),
+                               .loop_seq = reply.append.loop_seq};
+      return;
+    default:
+      body = raft::VoteReply{.asked_term = raft::Term(reply.vote.asked_term),
+                             .pre_vote = reply.vote.pre_vote != 0,
+                             .granted = reply.vote.granted != 0};
+  }
 }
 
 }  // namespace
@@ -89,15 +145,19 @@ void NativeKernel::Reserve(uint64_t number, Run& run) {
              : vote == nullptr || vote->pre_vote || !(view_.may & HR_NODE_MAY_GRANT)) {
     return;
   }
-  run.ring_full = ring_.size() >= ring_records_;
-  if (run.ring_full) return;
+  if (ring_.size() >= ring_records_) return;
   ring_.emplace_back().run = number;
   run.slot = released_ + ring_.size();
 }
 
+// The critical section of R0.
 void NativeKernel::Decide(Run& run) {
   const raft::Message& message = run.done.message;
   Outcome& outcome = run.done.outcome;
+  hr_node_body body{};
+  hr_node_reply reply{};
+  hr_node_spoken spoken{};
+  const uint32_t kind = std::visit(BodyOf{body}, message.body);
   const auto position = std::find(voters_.begin(), voters_.end(), message.from) - voters_.begin();
   hr_node_taken taken{.term = message.term.value(),
                       .now_ns = run.done.arrived_ns,
@@ -105,92 +165,31 @@ void NativeKernel::Decide(Run& run) {
                       .position = static_cast<__u32>(position),
                       .event = HR_NODE_EVENT_PASSED_KIND,
                       .wake = 0};
-  hr_node_reply reply{};
-  outcome.verdict = Take(run, taken, reply);
+  if (SeededBug(Bug::kAckByIndexAlone) && kind == HR_PEER_APPEND_REPLY) taken.term = view_.raft.term;
+  const bool room = run.slot != 0 || SeededBug(Bug::kAckWithoutStore);
+  outcome.verdict = hr_node_decide(&view_, kind, &taken, view_.config_epoch, &body, room, &reply, &spoken);
   outcome.event = static_cast<hr_node_event>(taken.event);
   outcome.wake = taken.wake != 0;
-  if (outcome.verdict != HR_NODE_ANSWER) return;
-  raft::Message answer{.from = self_, .to = message.from, .term = raft::Term(view_.raft.term), .body = {}};
-  if (std::holds_alternative<raft::Heartbeat>(message.body)) {
-    answer.body = raft::HeartbeatReply{.round = reply.heartbeat.round,
-                                       .verified = raft::LogIndex(reply.heartbeat.verified),
-                                       .loop_seq = reply.heartbeat.loop_seq};
-  } else if (std::holds_alternative<raft::AppendRequest>(message.body)) {
-    answer.body = CoreReply(reply.append);
-  } else {
-    answer.body = raft::VoteReply{.asked_term = raft::Term(reply.vote.asked_term),
-                                  .pre_vote = reply.vote.pre_vote != 0,
-                                  .granted = reply.vote.granted != 0};
+  run.keeps_record = hr_node_keeps_record(outcome.verdict, &taken) != 0;
+  if (outcome.verdict == HR_NODE_ANSWER) {
+    raft::Message& answer = outcome.answer.emplace();
+    answer.from = self_;
+    answer.to = message.from;
+    answer.term = raft::Term(spoken.term);
+    PutAnswer(kind, reply, answer.body);
   }
-  outcome.answer = std::move(answer);
-}
-
-// The critical section of R0.
-hr_node_verdict NativeKernel::Take(Run& run, hr_node_taken& taken, hr_node_reply& reply) {
-  const raft::Message& message = run.done.message;
-  const bool stores = run.slot != 0 || SeededBug(Bug::kAckWithoutStore);
-  if (const auto* heartbeat = std::get_if<raft::Heartbeat>(&message.body)) {
-    const hr_peer_heartbeat peer{.round = heartbeat->round,
-                                 .commit = heartbeat->commit.value(),
-                                 .election_timeout_ns = heartbeat->election_timeout_ns};
-    return hr_node_take_heartbeat(&view_, &taken, &peer, &reply);
-  }
-  if (const auto* request = std::get_if<raft::AppendRequest>(&message.body)) {
-    const hr_peer_append peer = PeerAppend(*request);
-    if (run.ring_full && !stores) return hr_node_pass(&taken, HR_NODE_EVENT_PASSED_RING_FULL);
-    if (!stores) return hr_node_pass(&taken, HR_NODE_EVENT_PASSED_FENCED);
-    return hr_node_take_append(&view_, &taken, &peer, &reply);
-  }
-  if (const auto* request = std::get_if<raft::VoteRequest>(&message.body)) {
-    const hr_peer_vote_request peer{.asked_term = request->asked_term.value(),
-                                    .last_index = request->last_index.value(),
-                                    .last_term = request->last_term.value(),
-                                    .waived_term = request->waived_term.value(),
-                                    .pre_vote = request->pre_vote,
-                                    .reserved = 0};
-    if (!request->pre_vote && run.slot == 0) {
-      // Without room for a record no vote is given; refusals need none.
-      const __u32 may = view_.may;
-      view_.may &= ~static_cast<__u32>(HR_NODE_MAY_GRANT);
-      const hr_node_verdict verdict = hr_node_take_vote_request(&view_, &taken, &peer, &reply);
-      view_.may = may;
-      return verdict;
-    }
-    return hr_node_take_vote_request(&view_, &taken, &peer, &reply);
-  }
-  if (const auto* vote = std::get_if<raft::VoteReply>(&message.body)) {
-    const hr_peer_vote_reply peer{
-        .asked_term = vote->asked_term.value(), .pre_vote = vote->pre_vote, .granted = vote->granted};
-    return hr_node_take_vote_reply(&view_, &taken, &peer);
-  }
-  if (const auto* ack = std::get_if<raft::AppendReply>(&message.body)) {
-    const hr_peer_append_reply peer{.index = ack->index.value(),
-                                    .conflict_term = ack->conflict_term.value(),
-                                    .conflict_index = ack->conflict_index.value(),
-                                    .loop_seq = ack->loop_seq,
-                                    .accepted = ack->accepted,
-                                    .reserved = 0};
-    if (SeededBug(Bug::kAckByIndexAlone)) taken.term = view_.raft.term;
-    return hr_node_take_append_reply(&view_, &taken, &peer);
-  }
-  if (const auto* heard = std::get_if<raft::HeartbeatReply>(&message.body)) {
-    const hr_peer_heartbeat_reply peer{
-        .round = heard->round, .verified = heard->verified.value(), .loop_seq = heard->loop_seq};
-    return hr_node_take_heartbeat_reply(&view_, &taken, &peer);
-  }
-  return HR_NODE_PASS;
+  if (when_decided_) when_decided_(run.done);
 }
 
 void NativeKernel::End(Run& run) {
   if (run.slot == 0) return;
   Slot& slot = At(run.slot);
-  const Outcome& outcome = run.done.outcome;
-  const raft::Message& message = run.done.message;
-  const bool append = outcome.event == HR_NODE_EVENT_APPEND_STORED;
-  if (outcome.verdict != HR_NODE_ANSWER || (!append && outcome.event != HR_NODE_EVENT_VOTE_GRANTED)) {
+  if (!run.keeps_record) {
     slot.state = Slot::State::kDiscarded;
     return;
   }
+  const raft::Message& message = run.done.message;
+  const bool append = std::holds_alternative<raft::AppendRequest>(message.body);
   slot.state = Slot::State::kSubmitted;
   slot.head.kind = append ? HR_NODE_RECORD_APPEND : HR_NODE_RECORD_VOTE;
   slot.head.from = static_cast<__u32>(message.from.value());

@@ -51,6 +51,8 @@ class NativeKernel : public Kernel {
   bool Step(uint64_t run);
   std::vector<uint64_t> Running() const;
 
+  // For who looks on: after each decision, before its record or answer can be seen.
+  void WhenDecided(std::function<void(const Done&)> when_decided) { when_decided_ = std::move(when_decided); }
   // What other CPUs do meanwhile: called within each call of the process, once or more.
   void WhileProcessCalls(std::function<void()> other_cpus) { other_cpus_ = std::move(other_cpus); }
   // A process begins to read the ring where the last one had released it.
@@ -82,12 +84,11 @@ class NativeKernel : public Kernel {
     Next next = Next::kReserve;
     Done done;
     uint64_t slot = 0;  // its end; 0: none
-    bool ring_full = false;
+    bool keeps_record = false;
   };
 
   void Reserve(uint64_t number, Run& run);
   void Decide(Run& run);
-  hr_node_verdict Take(Run& run, hr_node_taken& taken, hr_node_reply& reply);
   void End(Run& run);
   Slot& At(uint64_t end) { return ring_[end - 1 - released_]; }
   void OtherCpus() {
@@ -98,6 +99,7 @@ class NativeKernel : public Kernel {
   std::vector<raft::NodeId> voters_;
   size_t ring_records_;
   WhenDone when_done_;
+  std::function<void(const Done&)> when_decided_;
   std::function<void()> other_cpus_;
   hr_node_view view_{};
 
