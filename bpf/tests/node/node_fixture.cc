@@ -59,6 +59,12 @@ std::unique_ptr<LoadedNode> LoadedNode::Load(bool ipv6) {
   return loaded;
 }
 
+std::unique_ptr<LoadedNode> LoadedNode::Of(std::unique_ptr<offload::BpfKernel> kernel) {
+  auto loaded = std::make_unique<LoadedNode>();
+  loaded->kernel_ = std::move(kernel);
+  return loaded;
+}
+
 void LoadedNode::SetView(const hr_node_view& view) { Set(kernel_->skeleton()->maps.node, 0, view); }
 hr_node_view LoadedNode::View() { return Get<hr_node_view>(kernel_->skeleton()->maps.node, 0); }
 void LoadedNode::SetWindow(uint32_t position, const hr_node_window& window) {

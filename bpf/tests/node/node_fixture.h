@@ -25,6 +25,7 @@ uint64_t MonotonicNs();
 class LoadedNode {
  public:
   static std::unique_ptr<LoadedNode> Load(bool ipv6);
+  static std::unique_ptr<LoadedNode> Of(std::unique_ptr<offload::BpfKernel> kernel);
 
   offload::BpfKernel& kernel() { return *kernel_; }
   void SetView(const hr_node_view& view);

@@ -42,8 +42,8 @@ class Draw {
   bool OneIn(uint64_t n) { return Below(n) == 0; }
   // Near `value`, now and then something else altogether.
   uint64_t Near(uint64_t value) {
-    if (OneIn(16)) return (*this)();
-    if (OneIn(3)) return value + Below(5) - 2;
+    if (OneIn(32)) return (*this)();
+    if (OneIn(8)) return value + Below(5) - 2;
     return value;
   }
 
@@ -291,7 +291,7 @@ TEST_P(NodeFuzzTest, BothCompilersDecideTheSame) {
   if (cases < 10'000) return;
   // Every outcome was met, or the fuzz has tested little. A full ring is not among them, nor what cannot fail here.
   for (uint32_t event = 0; event <= HR_NODE_EVENT_DROPPED_TOO_OLD; ++event)
-    if (event != HR_NODE_EVENT_PASSED_RING_FULL) EXPECT_GT(met_[event], 0u) << event;
+    EXPECT_TRUE(met_[event] > 0 || event == HR_NODE_EVENT_PASSED_RING_FULL) << event;
   EXPECT_GT(met_[HR_NODE_EVENT_PASSED_EPOCH], 0u);
   EXPECT_GT(met_[HR_NODE_EVENT_PASSED_SOURCE], 0u);
   EXPECT_GT(answers_, cases / 100);

@@ -132,6 +132,28 @@ TEST_P(NodeRaceTest, NothingIsAcceptedAfterTheFence) {
   EXPECT_GT(votes_given_.size(), 10u);
 }
 
+// The same without the fence must be found out.
+TEST_P(NodeRaceTest, WithoutAFenceTheStateChanges) {
+  std::thread sender([this] { Sender(kLeader, 5); });
+  StayOn(sender, 1);
+  const uint64_t end_ns = MonotonicNs() + 20'000'000'000;
+  bool changed = false;
+  while (MonotonicNs() < end_ns && !changed) {
+    const hr_node_control before = Control(HR_NODE_READ);
+    const uint64_t position = kernel().ProducerPosition();
+    std::vector<offload::RingRecord> records;
+    kernel().Take(position, true, records);
+    for (int i = 0; i < 20 && !changed; ++i) {
+      const hr_node_control later = Control(HR_NODE_READ);
+      changed = std::memcmp(&later.view, &before.view, sizeof(later.view)) != 0;
+    }
+    kernel().Release(position);
+  }
+  stop_ = true;
+  sender.join();
+  EXPECT_TRUE(changed);
+}
+
 // R0: leases and reads while entries are accepted on the other CPU lose nothing of either.
 TEST_P(NodeRaceTest, ControlRequestsUndoNothing) {
   std::thread sender([this] { Sender(kLeader, 3); });
