@@ -135,6 +135,7 @@ HR_TAKE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 kin
   enum hr_node_verdict verdict = HR_NODE_PASS;
 
   taken->wake = 0;
+  if (!view->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* nobody to speak for yet */
   if (config_epoch != view->config_epoch) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_EPOCH);
   switch (kind) {
     case HR_PEER_HEARTBEAT:

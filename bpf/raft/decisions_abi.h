@@ -12,6 +12,9 @@
 
 #define HR_RAFT_MAX_MEMBERS 8
 
+/* 6.1 allows no call of a function while a lock is held. */
+#define HR_RAFT_INLINE static inline __attribute__((always_inline))
+
 /* The part of a node's state that the decisions read. Node 0 is nobody. */
 struct hr_raft_state {
   __u64 term;
@@ -47,7 +50,7 @@ enum hr_raft_verdict {
 };
 
 /* Raft section 5.4.1: the later last term wins; in the same term, the longer log. */
-static inline int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 last_index, __u64 last_term) {
+HR_RAFT_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 last_index, __u64 last_term) {
   if (last_term != state->last_term) return last_term > state->last_term;
   return last_index >= state->last_index;
 }
@@ -57,13 +60,13 @@ static inline int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u6
  * election, unless that leader asked for it (transfer, section 3.10; or a leader that resigns). For
  * availability only: nothing safe depends on it.
  */
-static inline int hr_raft_sticky(const struct hr_raft_state* state, const struct hr_raft_vote_request* request,
+HR_RAFT_INLINE int hr_raft_sticky(const struct hr_raft_state* state, const struct hr_raft_vote_request* request,
                                  int leader_heard) {
   return leader_heard && request->waived_term < state->term;
 }
 
 /* Dissertation section 9.6. Promises nothing and changes nothing, so it may be given to several. */
-static inline enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state* state,
+HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state* state,
                                                         const struct hr_raft_vote_request* request,
                                                         int leader_heard) {
   if (request->term <= state->term) return HR_RAFT_STALE_TERM;
@@ -73,7 +76,7 @@ static inline enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_sta
 }
 
 /* Raft sections 5.2 and 5.4.1. Asked again after HR_RAFT_NEWER_TERM, once the term is adopted. */
-static inline enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state* state,
+HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state* state,
                                                     const struct hr_raft_vote_request* request,
                                                     int leader_heard) {
   if (request->term < state->term) return HR_RAFT_STALE_TERM;
@@ -91,7 +94,7 @@ static inline enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state* 
  * Raft section 5.3, AppendEntries steps 1 and 2. `our_prev_term` is the term of our entry at prev_index, and is
  * read only where we have one (prev_index 0 counts as had, with term 0).
  */
-static inline enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state* state,
+HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state* state,
                                                       const struct hr_raft_append* append,
                                                       __u64 our_prev_term) {
   if (append->term < state->term) return HR_RAFT_STALE_TERM;
@@ -101,19 +104,19 @@ static inline enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state
   return HR_RAFT_YES;
 }
 
-static inline __u32 hr_raft_count(__u32 mask) {
+HR_RAFT_INLINE __u32 hr_raft_count(__u32 mask) {
   __u32 count = 0;
   for (__u32 i = 0; i < HR_RAFT_MAX_MEMBERS; ++i) count += (mask >> i) & 1;
   return count;
 }
 
 /* More than half of the voters (bit masks over member positions; who is no voter does not count). */
-static inline int hr_raft_is_quorum(__u32 members, __u32 voters) {
+HR_RAFT_INLINE int hr_raft_is_quorum(__u32 members, __u32 voters) {
   return hr_raft_count(members & voters) > hr_raft_count(voters) / 2;
 }
 
 /* 1: a >= b. Written without a branch: a verifier follows both sides of each, and there are 64 of them below. */
-static inline __u32 hr_raft_at_least(__u64 a, __u64 b) {
+HR_RAFT_INLINE __u32 hr_raft_at_least(__u64 a, __u64 b) {
   const __u64 less = (~a & b) | (~(a ^ b) & (a - b));
   return (__u32)(less >> 63) ^ 1;
 }
@@ -122,7 +125,7 @@ static inline __u32 hr_raft_at_least(__u64 a, __u64 b) {
  * The largest value that a majority of the voters has reached: the k-th largest of `reached`. Repeating an
  * acknowledgement changes nothing. Serves match indices, heartbeat rounds and times of contact alike.
  */
-static inline __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS], __u32 voters) {
+HR_RAFT_INLINE __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS], __u32 voters) {
   __u64 best = 0;
   for (__u32 i = 0; i < HR_RAFT_MAX_MEMBERS; ++i) {
     __u32 at_least = 0;
@@ -136,7 +139,7 @@ static inline __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS
 }
 
 /* Raft section 5.4.2: only an entry of the leader's own term is committed by counting replicas. */
-static inline int hr_raft_moves_commit(__u64 term, __u64 commit, __u64 quorum_index, __u64 quorum_index_term) {
+HR_RAFT_INLINE int hr_raft_moves_commit(__u64 term, __u64 commit, __u64 quorum_index, __u64 quorum_index_term) {
   return quorum_index > commit && quorum_index_term == term;
 }
 

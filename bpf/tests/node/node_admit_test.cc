@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// What is believed: frames that are none of the program's business, and peer datagrams that are cut, forged, replayed, too
+// long, or of another cluster, node, life, epoch or place. Nothing of it may change the state.
+#include <arpa/inet.h>
+
+#include <cstring>
+
+#include "bpf/tests/node/node_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+class NodeAdmitTest : public NodeTest {
+ protected:
+  Bytes Heartbeat(uint64_t number, uint32_t from = kLeader) {
+    const hr_peer_heartbeat body{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
+    return SealPeer(PeerHead(HR_PEER_HEARTBEAT, from, number), BodyBytes(body));
+  }
+  template <typename Change>
+  Outcome SendChanged(Change change) {
+    const hr_peer_heartbeat body{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
+    hr_peer_header header = PeerHead(HR_PEER_HEARTBEAT, kLeader, ++number_);
+    change(header);
+    return Send(kLeader, SealPeer(header, BodyBytes(body)));
+  }
+  void ExpectNotOurs(const Bytes& frame) {
+    const Outcome outcome = Run(frame);
+    EXPECT_EQ(outcome.action, XDP_PASS);
+    EXPECT_TRUE(outcome.events.empty());
+    EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 0u);
+  }
+  void ExpectDropped(const Outcome& outcome, hr_node_event why) {
+    EXPECT_EQ(outcome.action, XDP_DROP);
+    EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{why, 1}}));
+    const hr_node_view after = node().View();
+    EXPECT_EQ(std::memcmp(&before_, &after, sizeof(after)), 0);
+  }
+};
+
+TEST_P(NodeAdmitTest, OtherTrafficPassesUncounted) {
+  const std::string peer = AddressOf(kLeader, ipv6()), self = AddressOf(kSelf, ipv6());
+  const Bytes datagram = Heartbeat(1);
+  ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, 53, datagram).Build());
+  ExpectNotOurs(PacketBuilder(peer, AddressOf(kPeer, ipv6())).Udp(kPeerPort, kPeerPort, datagram).Build());
+  ExpectNotOurs(PacketBuilder(peer, self).Tcp(kPeerPort, kPeerPort, kTcpSyn).Build());
+  ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).UdpLength(20).Build());
+  ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).TrailingBytes({1, 2, 3}).Build());
+  const Bytes whole = PeerFrame(kLeader, datagram, ipv6());
+  for (size_t bytes = 14; bytes < whole.size(); ++bytes) ExpectNotOurs(CutTo(whole, bytes));
+  if (ipv6()) {
+    ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).AtomicFragment(9).Build());
+  } else {
+    ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).Ipv4Options({1, 1, 1, 1}).Build());
+    for (const Bytes& fragment : PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).BuildFragments(48, 5))
+      ExpectNotOurs(fragment);
+  }
+}
+
+TEST_P(NodeAdmitTest, PaddingOfAShortFrameDoesNoHarm) {
+  Bytes frame = PeerFrame(kLeader, Heartbeat(1), ipv6());
+  frame.resize(frame.size() + 7, 0xee);
+  EXPECT_EQ(Run(frame).action, XDP_TX);
+}
+
+TEST_P(NodeAdmitTest, WhatTheHeaderSaysMustFit) {
+  ExpectPassed(SendChanged([](auto& header) { header.magic ^= 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.version = 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.cluster_id += 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.to = kPeer; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.from = kSelf; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.from = 99; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.from = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.kind = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.kind = HR_PEER_KINDS; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.reserved = 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.packet_number = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.from_life = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  EXPECT_EQ(SendChanged([](auto& header) { header.to = 0; }).action, XDP_TX) << "to the whole cluster";
+}
+
+TEST_P(NodeAdmitTest, ADatagramOfAnotherConfigurationIsTheProcesss) {
+  ExpectPassed(SendChanged([](auto& header) { header.config_epoch += 1; }), HR_NODE_EVENT_PASSED_EPOCH);
+}
+
+TEST_P(NodeAdmitTest, ALengthThatIsNotTheHeadersIsTheProcesss) {
+  Bytes datagram = Heartbeat(1);
+  datagram.push_back(0);
+  Reseal(datagram);
+  ExpectPassed(Send(kLeader, datagram), HR_NODE_EVENT_PASSED_MALFORMED);
+  datagram.resize(HR_PEER_HEADER_BYTES - 1);
+  ExpectPassed(Send(kLeader, datagram), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(Send(kLeader, {}), HR_NODE_EVENT_PASSED_MALFORMED);
+}
+
+TEST_P(NodeAdmitTest, ATruncatedBodyIsTheProcesssAndItsNumberIsTaken) {
+  hr_peer_header header = PeerHead(HR_PEER_HEARTBEAT, kLeader, 5);
+  const Bytes datagram = SealPeer(header, Bytes(16));
+  ExpectPassed(Send(kLeader, datagram), HR_NODE_EVENT_PASSED_MALFORMED);
+  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 5u);
+  ExpectDropped(Send(kLeader, datagram), HR_NODE_EVENT_DROPPED_REPLAYED);
+}
+
+TEST_P(NodeAdmitTest, WhatIsLongerThanTheBoundIsTheProcesss) {
+  const auto of_bytes = [&](size_t bytes) {
+    return SealPeer(PeerHead(HR_PEER_FORWARD, kLeader, ++number_), Bytes(bytes - HR_PEER_HEADER_BYTES));
+  };
+  ExpectPassed(Send(kLeader, of_bytes(HR_NODE_DATAGRAM_MAX_BYTES)), HR_NODE_EVENT_PASSED_KIND);
+  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 1u);
+  ExpectPassed(Send(kLeader, of_bytes(HR_NODE_DATAGRAM_MAX_BYTES + 1)), HR_NODE_EVENT_PASSED_SIZE);
+  ExpectPassed(Send(kLeader, of_bytes(3000)), HR_NODE_EVENT_PASSED_SIZE);
+  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 1u) << "the number of a long one is not taken";
+}
+
+TEST_P(NodeAdmitTest, ADatagramFromElsewhereIsTheProcesss) {
+  const std::string self = AddressOf(kSelf, ipv6());
+  const Bytes datagram = Heartbeat(1);
+  ExpectPassed(Run(PacketBuilder(AddressOf(kPeer, ipv6()), self).Udp(kPeerPort, kPeerPort, datagram).Build()),
+               HR_NODE_EVENT_PASSED_SOURCE);
+  ExpectPassed(Run(PacketBuilder(AddressOf(kLeader, ipv6()), self).Udp(9, kPeerPort, datagram).Build()),
+               HR_NODE_EVENT_PASSED_SOURCE);
+  EXPECT_EQ(Send(kLeader, datagram).action, XDP_TX) << "its number was not taken";
+}
+
+// Every single bit: of the key there is one, and nothing else may pass.
+TEST_P(NodeAdmitTest, OneWrongBitAnywhereIsDroppedOrTheProcesss) {
+  const Bytes right = Heartbeat(1);
+  for (size_t bit = 0; bit < right.size() * 8; ++bit) {
+    Bytes datagram = right;
+    datagram[bit / 8] ^= static_cast<uint8_t>(1u << bit % 8);
+    const Outcome outcome = Send(kLeader, datagram);
+    ASSERT_NE(outcome.action, XDP_TX) << "bit " << bit;
+    if (bit / 8 < HR_PEER_HEADER_BYTES) continue;
+    ASSERT_EQ(outcome.events.count(HR_NODE_EVENT_DROPPED_TAG), 1u) << "bit " << bit;
+  }
+  EXPECT_EQ(Send(kLeader, right).action, XDP_TX);
+}
+
+TEST_P(NodeAdmitTest, AForgedDatagramIsDroppedAndTakesNoNumber) {
+  const hr_peer_heartbeat body{.round = 7, .commit = 4, .election_timeout_ns = 1};
+  const hr_siphash_key other = {.k0 = kNodeKey.k0, .k1 = kNodeKey.k1 ^ 1};
+  ExpectDropped(Send(kLeader, SealPeer(PeerHead(HR_PEER_HEARTBEAT, kLeader, 9), BodyBytes(body), other)),
+                HR_NODE_EVENT_DROPPED_TAG);
+  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 0u);
+}
+
+TEST_P(NodeAdmitTest, AReplayedNumberIsDropped) {
+  const Bytes frame = PeerFrame(kLeader, Heartbeat(70), ipv6());
+  EXPECT_EQ(Run(frame).action, XDP_TX);
+  ExpectDropped(Run(frame), HR_NODE_EVENT_DROPPED_REPLAYED);
+  EXPECT_EQ(Send(kLeader, Heartbeat(69)).action, XDP_TX) << "the order does not matter";
+  EXPECT_EQ(Send(kLeader, Heartbeat(5000)).action, XDP_TX);
+  ExpectDropped(Send(kLeader, Heartbeat(70)), HR_NODE_EVENT_DROPPED_TOO_OLD);
+  kernel().SetLife(PositionOf(kLeader), LifeOf(kLeader), 6000);
+  ExpectDropped(Send(kLeader, Heartbeat(6000)), HR_NODE_EVENT_DROPPED_TOO_OLD);
+  EXPECT_EQ(Send(kLeader, Heartbeat(6001)).action, XDP_TX);
+}
+
+TEST_P(NodeAdmitTest, ALifeThatIsNotKnownIsTheProcesss) {
+  kernel().SetLife(PositionOf(kLeader), 0, 0);
+  ExpectPassed(Send(kLeader, Heartbeat(1)), HR_NODE_EVENT_PASSED_LIFE);
+  kernel().SetLife(PositionOf(kLeader), LifeOf(kLeader) + 1, 0);
+  ExpectPassed(Send(kLeader, Heartbeat(1)), HR_NODE_EVENT_PASSED_LIFE);
+  kernel().SetLife(PositionOf(kLeader), LifeOf(kLeader), 0);
+  EXPECT_EQ(Send(kLeader, Heartbeat(1)).action, XDP_TX);
+}
+
+TEST_P(NodeAdmitTest, EachMemberHasItsOwnWindow) {
+  EXPECT_EQ(Send(kLeader, Heartbeat(1)).action, XDP_TX);
+  ExpectPassed(Send(kPeer, Heartbeat(1, kPeer)), HR_NODE_EVENT_PASSED_TERM);
+  ExpectDropped(Send(kPeer, Heartbeat(1, kPeer)), HR_NODE_EVENT_DROPPED_REPLAYED);
+}
+
+TEST_P(NodeAdmitTest, WhatTheKernelDoesNotSpeakIsTheProcesss) {
+  for (const hr_peer_kind kind : {HR_PEER_HELLO, HR_PEER_HELLO_ACK, HR_PEER_READ_INDEX, HR_PEER_READ_INDEX_REPLY,
+                                  HR_PEER_TIMEOUT_NOW, HR_PEER_FORWARD, HR_PEER_FORWARD_ANSWER, HR_PEER_RESIGN})
+    ExpectPassed(Send(kLeader, SealPeer(PeerHead(kind, kLeader, ++number_), Bytes(33))), HR_NODE_EVENT_PASSED_KIND);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ip, NodeAdmitTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+
+}  // namespace
+}  // namespace hedgerow::packets

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The control programs against the same functions natively, and the numbers that process and kernel draw together.
+#include <cstring>
+
+#include "bpf/raft/control.h"
+#include "bpf/tests/node/node_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+class NodeControlTest : public NodeTest {
+ protected:
+  // The kernel's answer and state are those of the native function.
+  hr_node_control_result Expect(hr_node_control request) {
+    hr_node_view view = node().View();
+    const hr_node_control_result result = hr_node_control_view(&view, &request);
+    kernel().Control(request);
+    const hr_node_view after = node().View();
+    EXPECT_EQ(request.result, static_cast<uint32_t>(result));
+    EXPECT_EQ(std::memcmp(&view, &after, sizeof(view)), 0);
+    EXPECT_EQ(std::memcmp(&view, &request.view, sizeof(view)), 0);
+    return result;
+  }
+  hr_node_control Request(uint32_t operation) {
+    hr_node_control request{};
+    request.operation = operation;
+    request.incarnation = kOwnLife;
+    request.view = node().View();
+    return request;
+  }
+};
+
+TEST_P(NodeControlTest, EveryOperationIsTheNativeOne) {
+  EXPECT_EQ(Expect(Request(HR_NODE_READ)), HR_NODE_DONE);
+  hr_node_control open = Request(HR_NODE_OPEN);
+  open.view.raft.term = kTerm + 1;
+  open.view.role = HR_NODE_LEADER;
+  open.view.members[3].match = 9;
+  EXPECT_EQ(Expect(open), HR_NODE_REFUSED) << "not fenced";
+  EXPECT_EQ(Expect(Request(HR_NODE_FENCE)), HR_NODE_DONE);
+  EXPECT_EQ(node().View().may, 0u);
+  EXPECT_EQ(Expect(open), HR_NODE_DONE);
+  EXPECT_EQ(node().View().may, open.view.may);
+  EXPECT_EQ(Expect(Request(HR_NODE_FENCE)), HR_NODE_DONE);
+  hr_node_control back = Request(HR_NODE_OPEN);
+  back.view.raft.term = kTerm;
+  EXPECT_EQ(Expect(back), HR_NODE_REFUSED) << "a term never goes down";
+  hr_node_control lease = Request(HR_NODE_LEASE);
+  lease.view.lease_until_ns = 12345;
+  EXPECT_EQ(Expect(lease), HR_NODE_DONE);
+  hr_node_control stale = Request(HR_NODE_FENCE);
+  stale.incarnation = kOwnLife + 1;
+  EXPECT_EQ(Expect(stale), HR_NODE_STALE);
+  stale.operation = HR_NODE_ADOPT;
+  EXPECT_EQ(Expect(stale), HR_NODE_DONE);
+  EXPECT_EQ(node().View().incarnation, kOwnLife + 1);
+  hr_node_control none = Request(99);
+  none.incarnation = kOwnLife + 1;
+  EXPECT_EQ(Expect(none), HR_NODE_INVALID);
+}
+
+TEST_P(NodeControlTest, ALifeBeginsAnEmptyWindow) {
+  hr_node_window window{};
+  for (auto& word : window.seen) word = ~0ull;
+  node().SetWindow(2, window);
+  kernel().SetLife(2, 7, 1234);
+  window = kernel().ReadWindow(2);
+  EXPECT_EQ(window.life, 7u);
+  EXPECT_EQ(window.floor, 1234u);
+  EXPECT_EQ(window.highest, 1234u);
+  for (const uint64_t word : window.seen) EXPECT_EQ(word, 0u);
+}
+
+TEST_P(NodeControlTest, ProcessAndKernelDrawDifferentNumbers) {
+  node().SetNumbers(500);
+  EXPECT_EQ(kernel().DrawPacketNumber(), 501u);
+  const hr_peer_heartbeat heartbeat{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
+  EXPECT_EQ(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat).header.packet_number, 502u);
+  EXPECT_EQ(kernel().DrawPacketNumber(), 503u);
+  EXPECT_EQ(kernel().DrawAnnounceSequence(), 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ip, NodeControlTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+
+}  // namespace
+}  // namespace hedgerow::packets

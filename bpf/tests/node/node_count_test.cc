@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Heartbeats answered by a follower, and what a leader counts: rounds, acknowledgements, contact. It is woken only for what
+// moves a quorum.
+#include "bpf/tests/node/node_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+class NodeCountTest : public NodeTest {
+ protected:
+  void Lead() {
+    Change1([](auto& view) {
+      view.role = HR_NODE_LEADER;
+      view.raft.leader = kSelf;
+      view.raft.last_index = 100;
+    });
+  }
+  Outcome Ack(uint32_t from, uint64_t index, uint64_t loop_seq = 1, uint32_t accepted = 1) {
+    const hr_peer_append_reply reply{
+        .index = index, .conflict_term = 0, .conflict_index = 0, .loop_seq = loop_seq, .accepted = accepted, .reserved = 0};
+    return Send(HR_PEER_APPEND_REPLY, from, reply);
+  }
+  Outcome Beat(uint32_t from, uint64_t round, uint64_t verified = 100, uint64_t loop_seq = 1) {
+    const hr_peer_heartbeat_reply reply{.round = round, .verified = verified, .loop_seq = loop_seq};
+    return Send(HR_PEER_HEARTBEAT_REPLY, from, reply);
+  }
+  static void ExpectOne(const Outcome& outcome, int action, hr_node_event event) {
+    EXPECT_EQ(outcome.action, action);
+    EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{event, 1}}));
+  }
+};
+
+TEST_P(NodeCountTest, AFollowerAnswersItsLeadersHeartbeat) {
+  const hr_peer_heartbeat heartbeat{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
+  const uint64_t before_ns = MonotonicNs();
+  const Outcome outcome = Send(HR_PEER_HEARTBEAT, kLeader, heartbeat);
+  ExpectOne(outcome, XDP_TX, HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  EXPECT_EQ(outcome.header.kind, HR_PEER_HEARTBEAT_REPLY);
+  EXPECT_EQ(outcome.header.bytes, HR_PEER_HEADER_BYTES + sizeof(hr_peer_heartbeat_reply));
+  EXPECT_EQ(outcome.body.heartbeat.round, 7u);
+  EXPECT_EQ(outcome.body.heartbeat.verified, kLastIndex);
+  EXPECT_EQ(outcome.body.heartbeat.loop_seq, 42u);
+  const hr_node_view view = node().View();
+  EXPECT_GE(view.heard_ns, before_ns);
+  EXPECT_EQ(view.leader_commit, 4u);
+  EXPECT_EQ(view.leader_timeout_ns, 20'000'000u);
+}
+
+TEST_P(NodeCountTest, AHeartbeatOfAnotherTermOrNodeIsTheProcesss) {
+  const hr_peer_heartbeat heartbeat{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
+  ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat, kTerm - 1), HR_NODE_EVENT_PASSED_TERM);
+  ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat, kTerm + 1), HR_NODE_EVENT_PASSED_TERM);
+  ExpectPassed(Send(HR_PEER_HEARTBEAT, kPeer, heartbeat), HR_NODE_EVENT_PASSED_TERM);
+  Change1([](auto& view) { view.lease_until_ns = 1; });
+  ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat), HR_NODE_EVENT_PASSED_LEASE);
+}
+
+TEST_P(NodeCountTest, ALeaderIsWokenByTheAcknowledgementThatMovesTheQuorum) {
+  Lead();
+  ExpectOne(Ack(2, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
+  ExpectOne(Ack(2, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);  // the same one twice is no majority
+  ExpectOne(Ack(3, 40), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
+  EXPECT_EQ(node().View().quorum_index, 40u);
+  ExpectOne(Ack(4, 30), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
+  ExpectOne(Ack(3, 45), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
+  ExpectOne(Ack(3, 20), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
+  const hr_node_view view = node().View();
+  EXPECT_EQ(view.members[PositionOf(3)].match, 45u) << "an acknowledgement never goes back";
+  EXPECT_EQ(view.members[PositionOf(2)].loop_seq, 1u);
+  EXPECT_NE(view.members[PositionOf(2)].contact_ns, 0u);
+}
+
+TEST_P(NodeCountTest, ARefusalAndAFullWindowWakeTheLeader) {
+  Lead();
+  ExpectOne(Ack(2, 5, 1, 0), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
+  Change1([](auto& view) { view.every_ack = 1u << PositionOf(2); });
+  ExpectOne(Ack(2, 5), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
+}
+
+TEST_P(NodeCountTest, AnEchoIsNoContact) {
+  Lead();
+  Ack(2, 5, 9);
+  const uint64_t contact_ns = node().View().members[PositionOf(2)].contact_ns;
+  Ack(2, 6, 9);
+  EXPECT_EQ(node().View().members[PositionOf(2)].contact_ns, contact_ns);
+  Ack(2, 7, 10);
+  EXPECT_GT(node().View().members[PositionOf(2)].contact_ns, contact_ns);
+}
+
+TEST_P(NodeCountTest, ARoundIsCountedAndTheQuorumsWakes) {
+  Lead();
+  ExpectOne(Beat(2, 3), XDP_DROP, HR_NODE_EVENT_HEARTBEAT_COUNTED);
+  ExpectOne(Beat(3, 3), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ROUND);
+  ExpectOne(Beat(4, 3), XDP_DROP, HR_NODE_EVENT_HEARTBEAT_COUNTED);
+  EXPECT_EQ(node().View().quorum_round, 3u);
+}
+
+TEST_P(NodeCountTest, AFollowerThatKnowsLessThanItAcknowledgedWakesTheLeader) {
+  Lead();
+  Ack(2, 50);
+  ExpectOne(Beat(2, 4, 49), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
+}
+
+TEST_P(NodeCountTest, AnswersToAnotherTermOrToAFollowerAreTheProcesss) {
+  ExpectPassed(Ack(2, 50), HR_NODE_EVENT_PASSED_ROLE);
+  Lead();
+  const hr_peer_append_reply reply{
+      .index = 5, .conflict_term = 0, .conflict_index = 0, .loop_seq = 1, .accepted = 1, .reserved = 0};
+  ExpectPassed(Send(HR_PEER_APPEND_REPLY, 2, reply, kTerm - 1), HR_NODE_EVENT_PASSED_TERM);
+  Change1([](auto& view) { view.may = HR_NODE_MAY_HEARTBEAT; });
+  ExpectPassed(Ack(2, 50), HR_NODE_EVENT_PASSED_FENCED);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ip, NodeCountTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+
+}  // namespace
+}  // namespace hedgerow::packets

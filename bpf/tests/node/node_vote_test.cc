@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Votes: pre-votes, refusals, votes given (told to the process through the ring), ignored, and counted by candidates.
+#include <poll.h>
+
+#include "bpf/tests/node/node_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+class NodeVoteTest : public NodeTest {
+ protected:
+  static hr_peer_vote_request Request(uint64_t term, bool pre_vote, uint64_t last_index = kLastIndex) {
+    return {.asked_term = term, .last_index = last_index, .last_term = kTerm, .waived_term = 0, .pre_vote = pre_vote, .reserved = 0};
+  }
+  Outcome Ask(const hr_peer_vote_request& request, uint32_t from = kPeer) {
+    return Send(HR_PEER_VOTE_REQUEST, from, request, request.pre_vote ? request.asked_term - 1 : request.asked_term);
+  }
+  void ExpectVote(const Outcome& outcome, hr_node_event event, bool granted, uint64_t asked_term, uint64_t term) {
+    ASSERT_EQ(outcome.action, XDP_TX);
+    EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{event, 1}}));
+    EXPECT_EQ(outcome.header.kind, HR_PEER_VOTE_REPLY);
+    EXPECT_EQ(outcome.header.bytes, HR_PEER_HEADER_BYTES + sizeof(hr_peer_vote_reply));
+    EXPECT_EQ(outcome.header.term, term);
+    EXPECT_EQ(outcome.body.vote.asked_term, asked_term);
+    EXPECT_EQ(outcome.body.vote.granted, granted ? 1u : 0u);
+  }
+};
+
+TEST_P(NodeVoteTest, APreVoteIsAnsweredAndPromisesNothing) {
+  ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
+  ExpectVote(Ask(Request(kTerm + 1, true), 4), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
+  ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1, kTerm);
+  EXPECT_EQ(node().View().raft.voted_for, 0u);
+  EXPECT_TRUE(node().TakeAll().empty());
+}
+
+TEST_P(NodeVoteTest, WhoHeardTheLeaderLatelyGivesNone) {
+  Change1([](auto& view) {
+    view.heard_ns = MonotonicNs();
+    view.election_timeout_ns = 60'000'000'000;
+  });
+  ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1, kTerm);
+  const Outcome ignored = Ask(Request(kTerm + 1, false));
+  EXPECT_EQ(ignored.action, XDP_DROP);
+  EXPECT_EQ(ignored.events, (std::map<int, int64_t>{{HR_NODE_EVENT_VOTE_IGNORED, 1}}));
+  hr_peer_vote_request waived = Request(kTerm + 1, false);
+  waived.waived_term = kTerm;
+  ExpectVote(Ask(waived), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
+}
+
+TEST_P(NodeVoteTest, AVoteIsGivenOnceATermAndToldToTheProcess) {
+  ExpectVote(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
+  const hr_node_view view = node().View();
+  EXPECT_EQ(view.raft.term, kTerm + 1);
+  EXPECT_EQ(view.raft.voted_for, kPeer);
+  EXPECT_EQ(view.raft.leader, 0u);
+  std::vector<offload::RingRecord> records = node().TakeAll();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].head.kind, HR_NODE_RECORD_VOTE);
+  EXPECT_EQ(records[0].head.from, kPeer);
+  EXPECT_EQ(records[0].head.term, kTerm + 1);
+  EXPECT_TRUE(records[0].datagram.empty());
+  ExpectVote(Ask(Request(kTerm + 1, false), 4), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm + 1, kTerm + 1);
+  ExpectVote(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
+}
+
+TEST_P(NodeVoteTest, AGivenVoteWakesTheProcess) {
+  kernel().Release(kernel().ProducerPosition());
+  pollfd ring{.fd = kernel().wake_fd(), .events = POLLIN, .revents = 0};
+  EXPECT_EQ(poll(&ring, 1, 0), 0);
+  ExpectVote(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
+  EXPECT_EQ(poll(&ring, 1, 1000), 1);
+}
+
+TEST_P(NodeVoteTest, AnOlderTermOrLogIsRefused) {
+  ExpectVote(Ask(Request(kTerm - 1, false)), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm - 1, kTerm);
+  ExpectPassed(Ask(Request(kTerm + 1, false, kLastIndex - 1)), HR_NODE_EVENT_PASSED_TERM);
+  ExpectVote(Ask(Request(kTerm, false)), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm, kTerm);  // the term has a leader
+}
+
+TEST_P(NodeVoteTest, WithoutTheRightToGrantItIsTheProcesss) {
+  Change1([](auto& view) { view.may &= ~uint32_t{HR_NODE_MAY_GRANT}; });
+  ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_FENCED);
+  ExpectVote(Ask(Request(kTerm - 1, false)), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm - 1, kTerm);
+  Change1([](auto& view) { view.may = 0; });
+  ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_FENCED);
+}
+
+TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
+  hr_peer_vote_request request = Request(kTerm + 1, false);
+  request.pre_vote = 2;
+  ExpectPassed(Send(HR_PEER_VOTE_REQUEST, kPeer, request), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(Send(HR_PEER_VOTE_REQUEST, kPeer, Request(kTerm + 2, false), kTerm), HR_NODE_EVENT_PASSED_MALFORMED);
+}
+
+TEST_P(NodeVoteTest, NeitherCandidateNorLeaderGives) {
+  Change1([](auto& view) { view.role = HR_NODE_CANDIDATE; });
+  ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_ROLE);
+}
+
+TEST_P(NodeVoteTest, ACandidateIsWokenByTheMajority) {
+  Change1([](auto& view) {
+    view.role = HR_NODE_CANDIDATE;
+    view.raft.voted_for = kSelf;
+    view.raft.leader = 0;
+  });
+  const hr_peer_vote_reply yes{.asked_term = kTerm, .pre_vote = 0, .granted = 1};
+  Outcome outcome = Send(HR_PEER_VOTE_REPLY, kPeer, yes);
+  EXPECT_EQ(outcome.action, XDP_DROP);
+  EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_VOTE_COUNTED, 1}}));
+  outcome = Send(HR_PEER_VOTE_REPLY, kPeer, yes);  // the same voter again is no majority
+  EXPECT_EQ(outcome.action, XDP_DROP);
+  outcome = Send(HR_PEER_VOTE_REPLY, 4, yes);
+  EXPECT_EQ(outcome.action, XDP_PASS);
+  EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_WOKEN_FOR_VOTES, 1}}));
+  EXPECT_EQ(node().View().votes, 1u << PositionOf(kPeer) | 1u << PositionOf(4));
+  hr_peer_vote_reply other = yes;
+  other.granted = 0;
+  ExpectPassed(Send(HR_PEER_VOTE_REPLY, 5, other), HR_NODE_EVENT_PASSED_TERM);
+  other = yes;
+  other.asked_term = kTerm - 1;
+  ExpectPassed(Send(HR_PEER_VOTE_REPLY, 5, other), HR_NODE_EVENT_PASSED_TERM);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ip, NodeVoteTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+
+}  // namespace
+}  // namespace hedgerow::packets
