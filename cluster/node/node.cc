@@ -188,7 +188,7 @@ void Node::Turn() {
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
-  offloads_->Follow(now_ns_, peers_);
+  offloads_->Follow(now_ns_, replica_.raft(), peers_);
   FlushPeers();
   client_socket_->Flush();
 }

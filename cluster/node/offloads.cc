@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cluster/node/config_check.h"
 #include "cluster/wire/key.h"
 #include "net/fnv.h"
@@ -18,9 +20,7 @@ namespace {
 
 // Hooks that were taken off, neighbours that moved.
 constexpr uint64_t kLookAgain_ns = 1'000'000'000;
-// The shortest election timeout is the time after which a silent node is given up; half of it is the time for
-// which the kernel speaks for a process that does not turn.
-constexpr uint64_t kLeaseOfFloor = 2;
+constexpr uint64_t kRoutesAgain_ns = 10'000'000'000;
 
 constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",     "vote_granted",
@@ -48,6 +48,10 @@ hr_address AddressOf(const NetAddress& address) {
   static_assert(sizeof(out) == sizeof(address.bytes));
   std::memcpy(&out, address.bytes.data(), sizeof(out));
   return out;
+}
+
+offload::Endpoint EndpointOf(const NetAddress& address) {
+  return {.address = net::IpAddress::FromBytes(address.bytes).value(), .port = address.port};
 }
 
 // What is pinned belongs to a log: two hosts of a lab share one bpffs.
@@ -123,7 +127,9 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
                       .vote = config_.offloads.vote,
                       .append = config_.offloads.append,
                       .quorum = config_.offloads.quorum};
-  options.lease_ns = config_.election_floor_ns / kLeaseOfFloor;
+  // A node that is silent for longer than this may be given up: so long the kernel speaks for a process that
+  // does not turn.
+  options.lease_ns = config_.election_floor_ns;
   if (memory && (options.switches.append || options.switches.vote)) {
     const absl::Status marked = mark_.Set();
     if (!marked.ok()) return marked;
@@ -140,7 +146,58 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
     kernel_->SetMember(position, peer);
     kernel_->SetLife(position, 0, 0);
   }
+  absl::StatusOr<offload::Neighbours> neighbours = offload::Neighbours::Open(*kernel_);
+  if (neighbours.ok()) {
+    neighbours_.emplace(*std::move(neighbours));
+  } else {
+    neighbours_why_not_ = std::string(neighbours.status().message());
+  }
+  StartWatch();
   return coupling_->Adopt(replica);
+}
+
+void Offloads::StartWatch() {
+  if (!config_.offloads.watchdog) return;
+  offload::WatchSpec spec;
+  spec.instance = InstanceOf(config_);
+  spec.incarnation = life_;
+  spec.self = config_.self;
+  spec.cluster_id = config_.cluster_id;
+  spec.cluster_key = wire::SipHashKey(config_.cluster_key);
+  spec.peer_address = EndpointOf(config_.own().peer);
+  spec.serve = EndpointOf(config_.own().serve);
+  for (const MemberConfig& member : config_.members) {
+    if (member.id != config_.self) spec.peers.push_back(EndpointOf(member.peer));
+  }
+  for (const ProxyConfig& proxy : config_.proxies) {
+    spec.proxies.push_back({.address = EndpointOf(proxy.address),
+                            .key = wire::SipHashKey(wire::DeriveProxyKey(*config_.announce_key, proxy.name))});
+  }
+  spec.state_map = kernel_->state_map();
+  spec.numbers_map = kernel_->numbers_map();
+  absl::StatusOr<std::unique_ptr<offload::Watch>> watch = offload::Watch::Start(spec);
+  if (watch.ok()) {
+    watch_ = *std::move(watch);
+  } else {
+    watch_why_not_ = std::string(watch.status().message());
+  }
+}
+
+// A leader's clock goes round as long as it is tended, and knows who should follow.
+void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
+  if (watch_ == nullptr || raft.role() != raft::Role::kLeader) return;
+  std::array<std::pair<raft::LogIndex, raft::NodeId>, HR_RAFT_MAX_MEMBERS> order;
+  size_t count = 0;
+  for (size_t member = 0; member < raft.progress().size(); ++member) {
+    if (member != raft.self())
+      order[count++] = {raft.progress()[member].match(), raft.options().voters[member]};
+  }
+  std::stable_sort(order.begin(), order.begin() + count,
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::array<raft::NodeId, HR_RAFT_MAX_MEMBERS> successors;
+  for (size_t i = 0; i < count; ++i) successors[i] = order[i].second;
+  watch_->SetSuccessors(raft.term(), std::span(successors.data(), count));
+  watch_->Tend(now_ns);
 }
 
 void Offloads::Stop(kv::Replica& replica) {
@@ -151,9 +208,10 @@ void Offloads::Stop(kv::Replica& replica) {
   if (offload::BpfKernel::RemovePins("/sys/fs/bpf", InstanceOf(config_)).ok()) mark_.Remove();
 }
 
-void Offloads::Follow(uint64_t now_ns, Peers& peers) {
+void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (kernel_ == nullptr) return;
   FollowLives(peers);
+  Tend(now_ns, raft);
   if (now_ns >= look_again_ns_) LookAgain(now_ns, peers);
 }
 
@@ -187,6 +245,14 @@ void Offloads::LookAgain(uint64_t now_ns, Peers& peers) {
                      .mode = ChoiceOf(wanted.xdp)});
   }
   xdp_was_on_ = kernel_->Xdp().on;
+  if (neighbours_.has_value()) {
+    const absl::Status refreshed = neighbours_->Refresh();
+    neighbours_why_not_ = refreshed.ok() ? "" : std::string(refreshed.message());
+  }
+  if (watch_ != nullptr && (now_ns >= routes_again_ns_ || !unreachable_.empty())) {
+    routes_again_ns_ = now_ns + kRoutesAgain_ns;
+    unreachable_ = absl::StrJoin(watch_->FindRoutes(), "; ");
+  }
   peers.SetBroadcast(HR_NODE_MARK_BROADCAST, kernel_->Broadcast().on ? kernel_->Reachable() : 0);
 }
 
@@ -208,7 +274,18 @@ void Offloads::AddTo(NodeStatus& status) {
   add("vote", wanted.vote, xdp, nullptr);
   add("append", wanted.append, xdp, disk ? "durability is disk" : nullptr);
   add("quorum", wanted.quorum, xdp, nullptr);
-  add("broadcast", wanted.broadcast, broadcast, nullptr);
+  add("broadcast", wanted.broadcast, broadcast,
+      neighbours_why_not_.empty() ? nullptr : neighbours_why_not_.c_str());
+  const std::string clock = watch_ == nullptr
+                                ? ""
+                                : absl::StrCat("clock on ", net::Name(watch_->clock_kind()),
+                                               unreachable_.empty() ? "" : absl::StrCat("; ", unreachable_));
+  add("watchdog", wanted.watchdog,
+      {.on = watch_ != nullptr,
+       .detail = kernel_ == nullptr  ? why_not_
+                 : watch_ == nullptr ? watch_why_not_
+                                     : clock},
+      nullptr);
   if (kernel_ == nullptr) return;
   const hr_node_stats counters = kernel_->Counters();
   for (size_t event = 0; event < HR_NODE_EVENT_COUNT; ++event) {

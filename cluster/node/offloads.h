@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@
 #include "cluster/node/status.h"
 #include "cluster/offload/bpf_kernel.h"
 #include "cluster/offload/coupling.h"
+#include "cluster/offload/neighbours.h"
+#include "cluster/offload/watch.h"
 
 namespace hedgerow::node {
 
@@ -41,7 +44,7 @@ class Offloads {
   void Stop(kv::Replica& replica);
 
   // Every turn.
-  void Follow(uint64_t now_ns, Peers& peers);
+  void Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers);
   uint64_t next_deadline_ns() const { return kernel_ == nullptr ? UINT64_MAX : look_again_ns_; }
   // Readable when the loop should turn; to be watched edge-triggered. -1: none.
   int wake_fd() const { return kernel_ == nullptr ? -1 : kernel_->wake_fd(); }
@@ -55,6 +58,8 @@ class Offloads {
   absl::Status Load();
   void LookAgain(uint64_t now_ns, Peers& peers);
   void FollowLives(Peers& peers);
+  void Tend(uint64_t now_ns, const raft::Raft& raft);
+  void StartWatch();
 
   const NodeConfig config_;
   uint64_t life_;
@@ -62,6 +67,12 @@ class Offloads {
   std::string why_not_;  // nothing is loaded
   std::unique_ptr<offload::BpfKernel> kernel_;
   std::unique_ptr<offload::Coupling> coupling_;
+  std::optional<offload::Neighbours> neighbours_;
+  std::string neighbours_why_not_;
+  std::unique_ptr<offload::Watch> watch_;
+  std::string watch_why_not_ = "not started";
+  std::string unreachable_;  // whom the watch cannot tell, and why
+  uint64_t routes_again_ns_ = 0;
   Peers* peers_ = nullptr;
   std::vector<uint64_t> lives_;  // by position, as the kernel knows them
   bool xdp_was_on_ = false;
