@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cluster/node/config_check.h"
+#include "cluster/wire/announce.h"
 #include "cluster/wire/key.h"
 #include "net/fnv.h"
 
@@ -278,7 +279,7 @@ void Offloads::AddTo(NodeStatus& status) {
       neighbours_why_not_.empty() ? nullptr : neighbours_why_not_.c_str());
   const std::string clock = watch_ == nullptr
                                 ? ""
-                                : absl::StrCat("clock on ", net::Name(watch_->clock_kind()),
+                                : absl::StrCat("clock on ", net::ToString(watch_->clock_kind()),
                                                unreachable_.empty() ? "" : absl::StrCat("; ", unreachable_));
   add("watchdog", wanted.watchdog,
       {.on = watch_ != nullptr,
