@@ -76,10 +76,11 @@ void Replica::Step(decltype(raft::Event::what) what) {
   Carry();
 }
 
-// In the order of the contract: outputs.h.
+// What a step sends at once promises nothing that its write must cover (the core holds that back: outputs.h),
+// so it goes first: a leader's followers store an entry while its own disk does (dissertation section 10.2.1).
 void Replica::Carry() {
-  if (outputs_.persist.has_value()) host_.Persist(std::move(*outputs_.persist));
   for (raft::Message& message : outputs_.send) SendMessage(std::move(message));
+  if (outputs_.persist.has_value()) host_.Persist(std::move(*outputs_.persist));
   Apply();
   const uint64_t now_ns = host_.Now_ns();
   for (const raft::Refusal& refusal : outputs_.refused_proposals) {

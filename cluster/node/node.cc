@@ -244,7 +244,9 @@ void Node::Receive(const raft::LeaderResigns& hint) {
   }
 }
 
+// What was sent before it need not wait for it.
 void Node::Persist(raft::Persist persist) {
+  if (replica_.raft().role() == raft::Role::kLeader) FlushPeers();
   storage_->Write(std::move(persist));
   TakeDurable();  // in memory mode it is done already
 }

@@ -2,6 +2,7 @@
 #include "cluster/offload/coupling.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <variant>
@@ -261,12 +262,33 @@ void Coupling::FeedWaiting(kv::Replica& replica, bool votes_too) {
   }
 }
 
+// What was accepted one behind the other is one event: one step and one write for all of it.
 void Coupling::FeedFirst(kv::Replica& replica) {
+  Waiting first = TakeFirst();
+  auto* const appended = std::get_if<raft::KernelAppended>(&first.what);
+  while (appended != nullptr && !waiting_.empty()) {
+    const auto* const next = std::get_if<raft::KernelAppended>(&waiting_.begin()->second.what);
+    if (next == nullptr || next->term != appended->term || next->leader != appended->leader ||
+        next->request.prev_index != first.last)
+      break;
+    Waiting more = TakeFirst();
+    auto& added = std::get<raft::KernelAppended>(more.what);
+    std::move(added.request.entries.begin(), added.request.entries.end(),
+              std::back_inserter(appended->request.entries));
+    appended->request.commit = std::max(appended->request.commit, added.request.commit);
+    appended->arrived_ns = std::max(appended->arrived_ns, added.arrived_ns);
+    first.last = more.last;
+  }
+  fed_end_ = std::max(fed_end_, first.last);
+  replica.Feed(std::move(first.what));
+}
+
+Coupling::Waiting Coupling::TakeFirst() {
   const auto first = waiting_.begin();
-  taken_[first->second.taken - first_taken_].fed = true;
-  fed_end_ = std::max(fed_end_, first->second.last);
-  replica.Feed(std::move(first->second.what));
+  Waiting waiting = std::move(first->second);
+  taken_[waiting.taken - first_taken_].fed = true;
   waiting_.erase(first);
+  return waiting;
 }
 
 // R2: a record goes when its entries are in the log. The replica has settled: the last write covers all that

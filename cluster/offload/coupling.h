@@ -125,6 +125,7 @@ class Coupling {
   void Keep(const RingRecord& record);
   void FeedWaiting(kv::Replica& replica, bool votes_too);
   void FeedFirst(kv::Replica& replica);
+  Waiting TakeFirst();
   bool VoteWaits() const { return !waiting_.empty() && !waiting_.begin()->first.append; }
   void Fence(kv::Replica& replica);
   void Lease(uint64_t now_ns, const raft::Raft& raft);

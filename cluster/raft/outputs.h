@@ -2,11 +2,11 @@
 //
 // What a step asks its caller to do, in the order of the contract:
 //
-//   1. persist: hand `persist` to the disk, in order of `sequence`; say so with a Persisted event once it is
-//   durable.
-//   2. send: `send` may leave at once. What promises something (a vote, an acknowledgement, a request for
-//   votes) is
-//      held back by the core until the Persisted event that covers it, so the caller cannot send it too early.
+//   1. send: `send` may leave at once, before the write of the same step. What promises something (a vote, an
+//      acknowledgement, a request for votes) is held back by the core until the Persisted event that covers it, so the
+//      caller cannot send it too early; what is left, a leader's appends above all, need not wait for the leader's own
+//      disk (dissertation section 10.2.1).
+//   2. persist: hand `persist` to the disk, in order of `sequence`; say so with a Persisted event once it is durable.
 //   3. apply: `apply`, in order, each entry once per life of the node; then an Applied event.
 //
 // The rest informs. A caller that dies between any two of these loses nothing that anyone was promised.
