@@ -165,7 +165,15 @@ void NativeKernel::Decide(Run& run) {
                       .position = static_cast<__u32>(position),
                       .event = HR_NODE_EVENT_PASSED_KIND,
                       .wake = 0};
-  if (SeededBug(Bug::kAckByIndexAlone) && kind == HR_PEER_APPEND_REPLY) taken.term = view_.raft.term;
+  if (SeededBug(Bug::kAckByIndexAlone) && kind == HR_PEER_APPEND_REPLY) {
+    // As a counter for each index: whose it is, and of which term, is not looked at.
+    taken.term = view_.raft.term;
+    for (uint32_t i = 0; i < voters_.size(); ++i) {
+      if (i == view_.self || view_.members[i].match >= body.append_reply.index) continue;
+      taken.position = i;
+      break;
+    }
+  }
   const bool room = run.slot != 0 || SeededBug(Bug::kAckWithoutStore);
   outcome.verdict = hr_node_decide(&view_, kind, &taken, view_.config_epoch, &body, room, &reply, &spoken);
   outcome.event = static_cast<hr_node_event>(taken.event);

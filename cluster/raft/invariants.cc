@@ -119,6 +119,7 @@ void InvariantChecker::Committed(Node& node, NodeId id, LogIndex commit) {
     Fail("node ", id.value(), " commits ", commit.value(), " beyond its log");
     return;
   }
+  if (node.leads && commit.value() > committed_.size()) MajorityHas(node, id, commit);
   for (uint64_t i = node.commit.value(); i < commit.value(); ++i) {
     if (i < committed_.size()) {
       if (committed_[i] == node.log[i]) continue;
@@ -132,6 +133,21 @@ void InvariantChecker::Committed(Node& node, NodeId id, LogIndex commit) {
     }
   }
   node.commit = commit;
+}
+
+// Raft section 5.3: what a leader commits is stored on a majority, and stays there. A kernel part holds it
+// before its process does; with Log Matching, an acknowledgement of the leader's term is of the leader's log.
+void InvariantChecker::MajorityHas(const Node& leader, NodeId id, LogIndex commit) {
+  const Identity& entry = leader.log[commit.value() - 1];
+  size_t holders = 0;
+  for (const auto& [other, node] : nodes_) {
+    const bool in_log = commit.value() <= node.log.size() && node.log[commit.value() - 1] == entry;
+    const bool in_ring = node.acknowledged >= commit && node.acknowledged_term == leader.term;
+    holders += in_log || in_ring;
+  }
+  if (holders > nodes_.size() / 2) return;
+  Fail("commitment: node ", id.value(), " commits entry ", commit.value(), " of term ", entry.term.value(),
+       ", which ", holders, " of ", nodes_.size(), " nodes hold");
 }
 
 void InvariantChecker::Applied(Node& node, NodeId id, const std::vector<Entry>& entries) {

@@ -66,6 +66,7 @@ class InvariantChecker {
   void BecameLeader(Node& node, NodeId id);
   void Said(Node& node, NodeId id, const Message& message);
   void Voted(Node& node, NodeId id, Term term, NodeId candidate);
+  void MajorityHas(const Node& leader, NodeId id, LogIndex commit);
   void LeaderHasCommitted(const Node& leader, NodeId id, uint64_t from);
 
   template <typename... Parts>

@@ -232,16 +232,6 @@ bool Raft::IsQuorum(uint32_t members) const {
 }
 
 uint64_t Raft::QuorumValue(const Reached& reached) const {
-  if (SeededBug(Bug::kEqualityQuorum)) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < options_.voters.size(); ++i) {
-      const auto at_least = std::count_if(reached.begin(), reached.begin() + options_.voters.size(),
-                                          [&](uint64_t other) { return other >= reached[i]; });
-      if (static_cast<size_t>(at_least) == options_.voters.size() / 2 + 1)
-        value = std::max<uint64_t>(value, reached[i]);
-    }
-    return value;
-  }
   if (SeededBug(Bug::kMinorityQuorum)) {
     Reached sorted = reached;
     std::sort(sorted.rbegin(), sorted.rend());

@@ -9,6 +9,22 @@
 #include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
+namespace {
+
+// Planted: a count that waits for exactly a majority. What comes in one with others passes it by.
+LogIndex ReachedByExactly(size_t majority, const std::vector<Progress>& progress, size_t self,
+                          LogIndex durable) {
+  const auto reached = [&](size_t member) { return member == self ? durable : progress[member].match(); };
+  LogIndex best;
+  for (size_t i = 0; i < progress.size(); ++i) {
+    size_t at_least = 0;
+    for (size_t j = 0; j < progress.size(); ++j) at_least += reached(j) >= reached(i);
+    if (at_least == majority) best = std::max(best, reached(i));
+  }
+  return best;
+}
+
+}  // namespace
 
 void Raft::BecomeLeader(Context& context) {
   progress_.assign(options_.voters.size(), Progress(log_.last_index(), context.now_ns));
@@ -93,7 +109,10 @@ void Raft::MaybeCommit(Context& context) {
     reached[member] = progress_[member].match().value();
   // The leader counts itself like anyone else: only with what its own disk holds.
   reached[self_] = durable_index_.value();
-  const LogIndex index(QuorumValue(reached));
+  LogIndex index(QuorumValue(reached));
+  if (SeededBug(Bug::kEqualityQuorum)) {
+    index = ReachedByExactly(progress_.size() / 2 + 1, progress_, self_, durable_index_);
+  }
   if (index <= commit_) return;
   const Term counted_term = SeededBug(Bug::kCommitOlderTerm) ? term_ : log_.TermAt(index);
   if (!hr_raft_moves_commit(term_.value(), commit_.value(), index.value(), counted_term.value())) return;

@@ -59,6 +59,7 @@ void MakeElectionStorm(Random& random, Plan& plan) {
   plan.faults.resigns_truly_ppm = 0;
   plan.faults.resignations = true;
   plan.faults.transfers = random.Chance(300'000);
+  plan.network.late_acks = random.Chance(400'000);
 }
 
 // Raft figure 8, again and again: leaders die within a few round trips of their election, so that logs end in

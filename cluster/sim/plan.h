@@ -32,6 +32,7 @@ struct NetworkPlan {
   uint64_t late_max_ns = 0;
   uint64_t late_votes_ppm = 0;  // the same for votes: a network may be as unfair as it likes
   uint64_t late_votes_max_ns = 0;
+  bool late_acks = false;  // acknowledgements, too
 };
 
 struct DiskPlan {

@@ -239,9 +239,10 @@ void Server::SendToPeer(raft::Message message) {
   Server* const to = world_.servers[message.to.value() - 1].get();
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   const bool is_vote = vote != nullptr && !vote->pre_vote;
+  const bool is_ack = world_.plan.network.late_acks && std::holds_alternative<raft::AppendReply>(message.body);
   world_.network.Send(
       id_.value(), to->id().value(), UINT64_MAX,
-      [to, message = std::move(message)] { to->ArriveFromPeer(message); }, is_vote);
+      [to, message = std::move(message)] { to->ArriveFromPeer(message); }, is_vote || is_ack);
 }
 
 void Server::Send(kv::Answer answer) {
