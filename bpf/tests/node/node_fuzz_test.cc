@@ -75,7 +75,7 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.config_epoch = static_cast<uint32_t>(draw.OneIn(30) ? draw() : kEpoch);
   view.voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0x1f);
   view.self = static_cast<uint32_t>(draw.OneIn(20) ? draw.Below(HR_NODE_MEMBERS) : 0);
-  view.role = static_cast<uint32_t>(draw.OneIn(2) ? draw.Below(4) : HR_NODE_FOLLOWER);
+  view.role = draw.OneIn(2) ? static_cast<uint32_t>(draw.Below(4)) : uint32_t{HR_NODE_FOLLOWER};
   view.may = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(32) : 31);
   view.votes = static_cast<uint32_t>(draw.Below(32));
   view.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);
