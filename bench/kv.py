@@ -1,35 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the replicated store is, beside etcd: put and get by 1, 16 and 64 clients that each wait for an answer before
-they ask again, 3, 5 and 7 replicas, logs in memory and on disk. Clients talk to the leader directly; rows of
-`hedgerow-proxy` go through the proxy. Systems take turns within each round.
+"""How fast the replicated store is, beside etcd and a store on hashicorp/raft (in memory only): put and get by 1, 16 and
+64 clients that each wait for an answer before they ask again, 3, 5 and 7 replicas, logs in memory and on disk. Clients
+talk to the leader directly; rows of `hedgerow-proxy` go through the proxy. Systems take turns within each round.
 
 Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must show is missed.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from bench import cpu_time, experiment
+from bench import cpu_time, experiment, hashicorp_raft
 from bench.histogram import Histogram
 from bench.manifest import binary, config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
-from chaos.systems import Settings, etcd_version, running
+from chaos.systems import Running, Settings, etcd_version, running
 from deploy.lab import VIP_KV, CommandFailed, Lab, netns
 from deploy.lab.cluster import Cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.servers import hashicorp_node
 from deploy.lab.servers.hedgerow_node import SERVE_PORT
 
 NAME = "kv"
 TAG = "benchkv"
-SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-proxy": "hedgerow"}  # as chaos names them
+# As chaos names them; hashicorp-raft is none of its systems.
+SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-proxy": "hedgerow",
+           hashicorp_raft.SYSTEM: None}
+_OURS = ("hedgerow", "hedgerow-proxy")
 REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1", "16", "64"), ("put", "get")
 PATIENCE_NS = 1_000_000_000  # of hr-kv-load and hr-etcd-load: what is lost has waited that long
 KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
@@ -63,7 +70,7 @@ def must_show(rows: list[dict]) -> list[Check]:
     put = {"replicas": 3, "mode": "memory", "operation": "put"}
     etcd = figure("ops_per_s", system="etcd", clients=64, **put)
     ours = figure("ops_per_s", system="hedgerow", clients=64, **put)
-    own = [row for row in rows if row["system"] != "etcd"]
+    own = [row for row in rows if row["system"] in _OURS]
     return [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10),
             at_most("memory, 3 replicas, 1 client: put p50", figure("p50_us", system="hedgerow", clients=1, **put), 200,
                     "us"),
@@ -133,12 +140,13 @@ def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Nam
 
 
 def cells_of(arguments: argparse.Namespace) -> list[Cell]:
-    """Through the proxy: puts, and only in the first mode and size that were asked for."""
+    """Through the proxy: puts, and only in the first mode and size that were asked for. hashicorp-raft: in memory."""
     first = (int(arguments.replicas[0]), arguments.modes[0])
     return [Cell(replicas, mode, system, clients, operation)
             for replicas in map(int, arguments.replicas) for mode in arguments.modes for system in arguments.systems
             for clients in map(int, arguments.clients) for operation in OPERATIONS
-            if system != "hedgerow-proxy" or ((replicas, mode) == first and operation == "put")]
+            if (system != "hedgerow-proxy" or ((replicas, mode) == first and operation == "put"))
+            and (system != hashicorp_raft.SYSTEM or mode in hashicorp_raft.MODES)]
 
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
@@ -171,9 +179,7 @@ def one_system(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, confi
     if not cells:
         return
     cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-    cell = cells[0]
-    with (DataDirs(TAG, cell.mode) as data,
-          running(SYSTEMS[cell.system], lab, data.path, Settings(cell.mode, cell.replicas)) as up):
+    with store_of(cells[0], lab, arguments) as up:
         for cell in cells:
             result = measure_cell(lab, up.cluster, cell, arguments)
             # Not who leads, which differs from run to run.
@@ -182,6 +188,17 @@ def one_system(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, confi
             result["config_hash"] = config_hash(config)
             configs[result["config_hash"]] = config
             yield cell, result
+
+
+@contextlib.contextmanager
+def store_of(cell: Cell, lab: Lab, arguments: argparse.Namespace) -> Iterator[Running]:
+    if cell.system == hashicorp_raft.SYSTEM:
+        with hashicorp_raft.running(lab, arguments.hashicorp_reads) as up:
+            yield up
+        return
+    with (DataDirs(TAG, cell.mode) as data,
+          running(SYSTEMS[cell.system], lab, data.path, Settings(cell.mode, cell.replicas)) as up):
+        yield up
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -194,16 +211,25 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before it")
     parser.add_argument("--etcd-connections", type=int, default=1,
                         help="that etcd's clients share, as the callers of one etcd client do; 0: one for each")
+    parser.add_argument("--hashicorp-reads", choices=hashicorp_node.READS, default="verify",
+                        help="verify: a read asks a quorum first, so it is linearizable; lease: the leader's lease will do")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
+    programs = ["hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load", "hr-etcd-load"]
+    if hashicorp_raft.SYSTEM in arguments.systems:
+        try:
+            hashicorp_raft.require()
+        except FileNotFoundError as error:
+            print(f"bench kv: {error}\n--systems without {hashicorp_raft.SYSTEM} measures the others", file=sys.stderr)
+            return 1
+        programs.append(hashicorp_raft.PROGRAM)
     results, configs = Results(NAME), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load", "hr-etcd-load"),
-                          rounds=arguments.rounds, etcd=etcd_version(), load_average=os.getloadavg()),
+        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version(), load_average=os.getloadavg()),
         rows, must_show(rows),
         {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op",
          "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",

@@ -77,6 +77,25 @@ def test_proxy_rows_are_puts_of_the_first_size_and_mode():
     assert [cell.clients for cell in cells] == [1, 16, 64]
 
 
+def test_hashicorp_raft_is_measured_in_memory_only():
+    cells = [cell for cell in kv.cells_of(kv.parse(["--replicas", "3,5,7"])) if cell.system == "hashicorp-raft"]
+    assert {cell.mode for cell in cells} == {"memory"}
+    assert len(cells) == 3 * 3 * 2
+
+
+def test_its_lost_requests_are_no_miss_of_ours():
+    lost = [kv.row_of(kv.Cell(5, "memory", "hashicorp-raft", 1, "get"), [_run(1.0, lost=1)] * 10)]
+    assert _missed(_rows(18_000, 7_200) + lost) == []
+
+
+def test_without_its_program_the_run_does_not_begin(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HEDGEROW_BUILD_DIR", str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "hr-hashicorp-raft.missing").write_text("hr-hashicorp-raft is not built: why\n", encoding="ascii")
+    assert kv.main(["--systems", "hashicorp-raft"]) == 1
+    assert "not built: why" in capsys.readouterr().err
+
+
 def test_every_size_mode_and_number_of_clients_is_measured():
     cells = kv.cells_of(kv.parse(["--replicas", "3,5,7", "--systems", "hedgerow,etcd"]))
     assert len(cells) == len(set(cells)) == 3 * 2 * 2 * 3 * 2

@@ -23,8 +23,14 @@ def build_dir() -> Path:
 def binary(name: str) -> Path:
     path = build_dir() / "bin" / name
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not built: run ./dev build")
+        raise FileNotFoundError(why_missing(name) or f"{path} is not built: run ./dev build")
     return path
+
+
+def why_missing(name: str) -> str | None:
+    """Why the build went on without a program of Go (cmake/go_build.sh); None where it did not have to."""
+    reason = build_dir() / "bin" / f"{name}.missing"
+    return reason.read_text(encoding="utf-8").strip() if reason.exists() else None
 
 
 def config_hash(config: dict) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One block of an experiment: a fresh store, its load, a number of faults one after the other, the final read, the
-verdict. Called by run.py for each system in turn. Everything in it is bounded.
+verdicts. Called by run.py for each system in turn. Everything in it is bounded.
 """
 
 import contextlib
@@ -11,28 +11,29 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.manifest import binary
 from chaos import unavailable
 from chaos.arrivals import counted
 from chaos.faults import Fault
+from chaos.judgement import judge_twice
 from chaos.load_process import sending
 from chaos.scenario import Scenario
 from chaos.systems import CLIENT_TIMEOUT_S, Settings, is_etcd, running
 from deploy.lab import CommandFailed, Lab
 from deploy.lab.cluster import READY_WITHIN_S, Cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.unsynced_disks import UnsyncedDisks
 
 _WARM_UP_S = 1.0
 _AFTER_ASKING_S = 0.1
-_CHECK_WITHIN_S = 120.0
+FINAL_READ_WITHIN_S = 180.0  # an outage leaves hundreds of keys behind, and every node is asked for each
 
 
 @dataclasses.dataclass
 class Block:
-    events: list[dict]
+    events: list[dict]  # number, node (the leader), instants, and by node what its disk lost
     costs: list[unavailable.Cost]
     report: dict  # the load's counters
-    verdict: dict
+    verdict: dict  # of both checkers
     copies_arrived: int | None  # requests that reached nodes beyond one for each operation
     proxy: dict | None  # status of the proxy
     config: dict
@@ -41,28 +42,36 @@ class Block:
 
 def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, events: int, seed: int,
               history: Path) -> Block:
-    """`history` is written: every operation of the block."""
+    """`history` is written, every operation of the block, and beside it the final reads."""
     with contextlib.ExitStack() as stack:
-        data = stack.enter_context(DataDirs(lab.tag, settings.mode))
-        up = stack.enter_context(running(system, lab, data.path, settings))
+        data = stack.enter_context(DataDirs(lab.tag, settings.mode)).path
+        disks = None
+        if settings.disks is not None:
+            disks = stack.enter_context(UnsyncedDisks(lab, data, settings.disks))
+            data = disks.path
+        up = stack.enter_context(running(system, lab, data, settings))
         folder = lab.client.scratch("load")
-        report_file, final = folder / "report.json", folder / "final.csv"
+        report_file, final = folder / "report.json", final_of(history)
         argv = [*up.load, f"--seed={seed}", f"--seconds={_bound_s(scenario, events):g}", f"--history={history}",
                 f"--report={report_file}"]
         # Not for etcd, whose requests do not come as datagrams.
         arrivals = None if is_etcd(system) else stack.enter_context(counted(lab.replicas, up.cluster.nodes[0].port))
         with sending(lab, argv, folder / "load.log") as load:
             time.sleep(_WARM_UP_S)
-            happened = _faults(lab, up.cluster, scenario, events, random.Random(seed), load)
+            happened = _faults(lab, up.cluster, disks, scenario, events, random.Random(seed), load)
         arrived = None if arrivals is None else arrivals.total()
         proxy = up.proxy.status_at_rest() if up.proxy else None
-        lab.client.run([*up.final, f"--history={final}"], timeout=60)
+        lab.client.run([*up.final, f"--of={history}", f"--history={final}"], timeout=FINAL_READ_WITHIN_S)
         report = json.loads(report_file.read_text(encoding="ascii"))
         costs = unavailable.costs(unavailable.read_history(history),
                                   [unavailable.Event(event["begin_ns"], event["end_ns"]) for event in happened],
                                   int(CLIENT_TIMEOUT_S * 1e9))
         copies = None if arrived is None else max(0, arrived - report["opens"] - report["sent"])
-        return Block(happened, costs, report, judge(history, final), copies, proxy, up.config, argv)
+        return Block(happened, costs, report, judge_twice(history, final), copies, proxy, up.config, argv)
+
+
+def final_of(history: Path) -> Path:
+    return history.with_name(f"{history.stem}-final.csv")
 
 
 def _bound_s(scenario: Scenario, events: int) -> float:
@@ -70,21 +79,23 @@ def _bound_s(scenario: Scenario, events: int) -> float:
     return 10 + events * (scenario.lasts_s + scenario.pause_s[1] + READY_WITHIN_S)
 
 
-def _faults(lab: Lab, cluster: Cluster, scenario: Scenario, count: int, rng: random.Random,
-            load: subprocess.Popen) -> list[dict]:
+def _faults(lab: Lab, cluster: Cluster, disks: UnsyncedDisks | None, scenario: Scenario, count: int,
+            rng: random.Random, load: subprocess.Popen) -> list[dict]:
     happened = []
     for number in range(1, count + 1):
         cluster.wait_ready()
         time.sleep(rng.uniform(*scenario.pause_s))
         leader = cluster.leader() or cluster.wait_ready()
         time.sleep(_AFTER_ASKING_S)
-        fault = Fault(lab, scenario, leader)
+        fault = Fault(lab, scenario, cluster.nodes if scenario.target == "all" else [leader], disks,
+                      rng.getrandbits(32) if disks is not None else 0)
         try:
             begin_ns = fault.begin()
             time.sleep(scenario.lasts_s)
         finally:
             end_ns = fault.end()
-        happened.append({"number": number, "node": leader.number, "begin_ns": begin_ns, "end_ns": end_ns})
+        happened.append({"number": number, "node": leader.number, "begin_ns": begin_ns, "end_ns": end_ns,
+                         "lost": fault.lost})
         if load.poll() is not None:
             raise CommandFailed(f"the load ended with {load.returncode} during event {number}")
         # Asking how the nodes are costs processor time, which nobody may have to share with what is measured.
@@ -92,10 +103,3 @@ def _faults(lab: Lab, cluster: Cluster, scenario: Scenario, count: int, rng: ran
     cluster.wait_ready()
     return happened
 
-
-def judge(history: Path, final: Path) -> dict:
-    done = subprocess.run([binary("hr-kv-check"), history, final], capture_output=True, text=True, check=False,
-                          timeout=_CHECK_WITHIN_S)
-    if done.returncode not in (0, 1):
-        raise CommandFailed(f"hr-kv-check {history} {final}: {done.stderr}")
-    return json.loads(done.stdout)

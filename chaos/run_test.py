@@ -3,15 +3,17 @@
 
 import pytest
 
-from chaos import run
+from chaos import run, scenario
+from deploy.lab.unsynced_disks import DiskSettings
 
 ROW = {"system": "hedgerow", "mode": "memory", "events": 100, "client_errors": 0, "unavailable_p50_ms": 40.0,
        "outage_p50_ms": 40.0, "duplicates_arrived": 12_000, "acked_lost": 0, "double_applied": 0, "linearizable": True,
-       "duplicate_answers": 0}
+       "checkers_disagree": 0, "duplicate_answers": 0, "events_with_loss": None, "events_with_log_loss": None}
 
 
-def missed(*rows: dict, kills: int = 100, hedge_delay: str = "10ms") -> list[str]:
-    return [check.what for check in run.must_show(list(rows), kills, hedge_delay) if not check.met]
+def missed(*rows: dict, kills: int = 100, hedge_delay: str = "10ms", name: str = "leader-kill") -> list[str]:
+    checks = run.must_show(list(rows), kills, hedge_delay, scenario.load(name))
+    return [check.what for check in checks if not check.met]
 
 
 def other(system: str, unavailable: float, outage: float) -> dict:
@@ -25,7 +27,8 @@ def test_a_good_run_misses_nothing():
 @pytest.mark.parametrize("change, what", [
     ({"events": 99}, "events"), ({"client_errors": 1}, "client errors"), ({"acked_lost": 1}, "writes lost"),
     ({"double_applied": 1}, "applied twice"), ({"linearizable": False}, "linearizable"),
-    ({"unavailable_p50_ms": 61.0}, "unavailable p50"), ({"duplicate_answers": 1}, "came twice"),
+    ({"checkers_disagree": 1}, "do not agree"), ({"unavailable_p50_ms": 61.0}, "unavailable p50"),
+    ({"duplicate_answers": 1}, "came twice"),
 ])
 def test_each_failure_is_named(change, what):
     (found,) = missed({**ROW, **change})
@@ -50,6 +53,30 @@ def test_few_duplicates_matter_only_where_hedges_are_early():
     few = {**ROW, "duplicates_arrived": 100}
     assert not missed(few)
     assert missed(few, hedge_delay="0.5ms")
+
+
+def test_disks_that_lose_what_was_not_synced_judge_durability_alone():
+    cut = {**ROW, "mode": "disk", "events_with_loss": 100, "events_with_log_loss": 9, "unavailable_p50_ms": 900.0, "client_errors": 70}
+    assert not missed(cut, name="power-cut")
+    (found,) = missed(cut, name="leader-kill")
+    assert "client errors" in found
+    for change, what in (({"acked_lost": 1}, "writes lost"), ({"double_applied": 1}, "applied twice"),
+                         ({"linearizable": False}, "linearizable"), ({"events_with_loss": 99}, "unsynced bytes"),
+                         ({"events_with_log_loss": 0}, "midst of a write")):
+        (found,) = missed({**cut, **change}, name="power-cut")
+        assert what in found
+
+
+def test_a_power_cut_is_of_disks_that_lose_what_was_not_synced():
+    arguments = run.parse(["power-cut"])
+    assert arguments.mode == ["disk"] and arguments.disks == DiskSettings()
+    torn = run.parse(["leader-kill", "--mode", "disk", "--drop-unsynced", "torn", "--names", "journal"])
+    assert torn.disks == DiskSettings(names="journal", torn=True)
+    assert run.parse(["leader-kill"]).disks is None and run.parse(["leader-kill"]).mode == ["memory"]
+    for wrong in (["power-cut", "--mode", "memory"], ["leader-pause", "--drop-unsynced"], ["leader-kill", "--ignore-sync", "*"],
+                  ["leader-kill", "--names", "journal"], ["leader-kill", "--drop-unsynced", "some"]):
+        with pytest.raises(SystemExit):
+            run.parse(wrong)
 
 
 def test_blocks_add_up():

@@ -8,8 +8,8 @@ import tomllib
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "scenarios"
-FAULTS = ("kill", "pause", "cut", "cut-out", "cut-in")
-TARGETS = ("leader",)
+FAULTS = ("kill", "power-cut", "pause", "cut", "cut-out", "cut-in")
+TARGETS = ("leader", "all")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +39,8 @@ def parse(name: str, content: dict) -> Scenario:
         raise ValueError(f"{name}: fault '{content['fault']}' is none of {', '.join(FAULTS)}")
     if content["target"] not in TARGETS:
         raise ValueError(f"{name}: target '{content['target']}' is none of {', '.join(TARGETS)}")
+    if content["target"] == "all" and content["fault"] not in ("kill", "power-cut"):
+        raise ValueError(f"{name}: fault '{content['fault']}' meets one node at a time")
     pause = content["pause_s"]
     if not (isinstance(pause, list) and len(pause) == 2 and 0 < pause[0] <= pause[1] <= 60):
         raise ValueError(f"{name}: pause_s must be [from, to] within 60 s, not {pause}")

@@ -9,7 +9,7 @@ SOUND = {"what": "the leader is killed", "fault": "kill", "target": "leader", "l
 
 
 def test_every_scenario_that_ships_is_sound():
-    assert {"leader-kill", "leader-pause", "leader-partition"} <= set(scenario.names())
+    assert {"leader-kill", "leader-pause", "leader-partition", "power-cut"} <= set(scenario.names())
     for name in scenario.names():
         found = scenario.load(name)
         assert found.name == name and found.what
@@ -18,6 +18,7 @@ def test_every_scenario_that_ships_is_sound():
 @pytest.mark.parametrize("change, message", [
     ({"fault": "flood"}, "fault 'flood' is none of kill"),
     ({"target": "everybody"}, "target 'everybody'"),
+    ({"fault": "pause", "target": "all"}, "one node at a time"),
     ({"lasts": 2}, "does not know the key 'lasts'"),
     ({"lasts_s": 0}, "lasts_s must be above 0"),
     ({"pause_s": [2.0, 1.0]}, "pause_s must be"),

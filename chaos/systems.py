@@ -22,6 +22,7 @@ from bench.manifest import binary
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
 from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT, NodeSettings
+from deploy.lab.unsynced_disks import DiskSettings
 
 SYSTEMS = ("hedgerow", "noproxy-noretry", "noproxy-app", "etcd-default", "etcd-tuned")
 CLIENT_TIMEOUT_S = 5.0
@@ -35,13 +36,14 @@ class Settings:
     mode: str = "memory"  # memory | disk
     replicas: int = 3
     hedge_delay: str = "10ms"  # of the proxy and of the application alike
+    disks: DiskSettings | None = None  # that lose what was not synced when a node is killed
 
 
 @dataclasses.dataclass
 class Running:
     cluster: Cluster
     load: list[str]  # without the files and the duration
-    final: list[str]  # reads what the store holds in the end
+    final: list[str]  # reads what the store holds in the end; --of and --history are the caller's
     config: dict  # all that defines the system, for the manifest
     proxy: product.Product | None = None
     stack: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)

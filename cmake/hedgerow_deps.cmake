@@ -3,7 +3,7 @@
 # Finds the system's libraries once and gives each a name that is the same on every supported distribution
 # (Debian 12, Debian 13, Ubuntu 24.04), because their own CMake files differ in targets and completeness.
 # Component folders put these names into DEPS:
-#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc hedgerow::rocksdb
+#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc hedgerow::rocksdb hedgerow::fuse
 # and use absl::* (absl::status, absl::strings, ...), GTest::gtest, GTest::gmock, benchmark::benchmark and ZLIB::ZLIB
 # as they are.
 
@@ -28,6 +28,8 @@ pkg_check_modules(libbpf REQUIRED IMPORTED_TARGET libbpf>=1.1 libelf zlib)
 pkg_check_modules(prometheus_pull REQUIRED IMPORTED_TARGET prometheus-cpp-pull prometheus-cpp-core)
 # RocksDB's own CMake file finds all its codecs first, though only the static library needs them.
 pkg_check_modules(rocksdb REQUIRED IMPORTED_TARGET rocksdb>=7.8)
+# For chaos/unsynced, a file system of our own that forgets what was not synced; nothing that is installed needs it.
+pkg_check_modules(fuse3 REQUIRED IMPORTED_TARGET fuse3>=3.12)
 
 # gRPC's own description where it is whole: pkg-config's names every Abseil library several times, and looking each up
 # takes CMake 10 seconds.
@@ -43,6 +45,7 @@ hedgerow_alias(hedgerow_bpf PkgConfig::libbpf)
 hedgerow_alias(hedgerow_protobuf protobuf::libprotobuf)
 hedgerow_alias(hedgerow_prometheus PkgConfig::prometheus_pull)
 hedgerow_alias(hedgerow_rocksdb PkgConfig::rocksdb)
+hedgerow_alias(hedgerow_fuse PkgConfig::fuse3)
 if(TARGET yaml-cpp::yaml-cpp)
   hedgerow_alias(hedgerow_yaml yaml-cpp::yaml-cpp)
 else()

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from chaos import scenario as scenarios
 from chaos import unavailable
-from chaos.block import judge
+from chaos.block import FINAL_READ_WITHIN_S
 from chaos.faults import Fault
+from chaos.judgement import judge
 from chaos.load_process import sending
 from chaos.systems import CLIENT_TIMEOUT_S, Running
 from demo.kv_progress import Progress
@@ -52,7 +53,7 @@ def run(lab: Lab, up: Running, history: Path, progress: Progress) -> KvRun:
         progress.sent_all()
     proxy = up.proxy.status_at_rest() if up.proxy else None
     progress.judging()
-    lab.client.run([*up.final, f"--history={final}"], timeout=60)
+    lab.client.run([*up.final, f"--of={history}", f"--history={final}"], timeout=FINAL_READ_WITHIN_S)
     events = [unavailable.Event(kill["begin_ns"], kill["end_ns"]) for kill in kills]
     requests, timeout_ns = unavailable.read_history(history), int(CLIENT_TIMEOUT_S * 1e9)
     longest_ns = max(request.ended_ns - request.intended_ns if request.ok else timeout_ns for request in requests)
@@ -67,7 +68,7 @@ def _kill(lab: Lab, up: Running, progress: Progress, load: subprocess.Popen, sta
     leader = up.cluster.wait_ready()
     progress.leads(leader.host.name)
     _sleep_until(start_ns, at_s)
-    fault = Fault(lab, scenario, leader)
+    fault = Fault(lab, scenario, [leader])
     try:
         begin_ns = fault.begin()
         progress.killed(number, leader.host.name, begin_ns)

@@ -17,6 +17,7 @@ SYSTEMS = {  # system: (label, colour, marker)
     "hedgerow": ("Hedgerow's store", "#009E73", "D"),
     "hedgerow-proxy": ("the same through the proxy (puts only)", "#0072B2", "s"),
     "etcd": ("etcd, defaults", "#666666", "o"),
+    "hashicorp-raft": ("hashicorp/raft (in memory)", "#D55E00", "^"),
 }
 _FIGURES = (("p50_us", "half of the requests are faster than (us)"), ("ops_per_s", "answers per second"))
 
@@ -39,7 +40,7 @@ def draw(folder: Path) -> Path:
         found.update(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
     figure.suptitle("Put and get of the replicated store, clients that wait for each answer", fontweight="bold",
                     fontsize=12)
-    figure.legend(list(found.values()), list(found), loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.03 / len(places)))
+    figure.legend(list(found.values()), list(found), loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.03 / len(places)))
     style.footnote(figure, summary["manifest"])
     figure.tight_layout(rect=(0, 0.07 / len(places), 1, 1 - 0.01 / len(places)))
     path = folder / "kv.png"
@@ -50,7 +51,7 @@ def draw(folder: Path) -> Path:
 
 def _panel(axis, runs: list[dict], key: str) -> None:
     clients = sorted({run["clients"] for run in runs})
-    for side, (system, (label, colour, marker)) in zip((-0.06, 0.0, 0.06), SYSTEMS.items(), strict=True):
+    for side, (system, (label, colour, marker)) in zip((-0.09, -0.03, 0.03, 0.09), SYSTEMS.items(), strict=True):
         points = []
         for place, count in enumerate(clients):
             values = [run[key] for run in runs if (run["system"], run["clients"]) == (system, count)]

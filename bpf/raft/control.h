@@ -30,9 +30,11 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *
   int same_standing = hr_node_same_standing(view, next);
 
   if (!hr_node_may_replace(view, next)) return HR_NODE_REFUSED;
-  if (!same_leader || next->heard_ns > view->heard_ns) view->heard_ns = next->heard_ns;
+  if (!same_leader || next->heard_ns > view->heard_ns) {
+    view->heard_ns = next->heard_ns;
+    view->leader_timeout_ns = next->leader_timeout_ns;
+  }
   if (!same_leader || next->leader_commit > view->leader_commit) view->leader_commit = next->leader_commit;
-  if (!same_leader) view->leader_timeout_ns = next->leader_timeout_ns;
   for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) {
     struct hr_node_member *member = &view->members[i];
 
@@ -64,11 +66,20 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *
   return HR_NODE_DONE;
 }
 
+/*
+ * The log grows without a fence while the kernel does not append to it and does not vote by it: heartbeats are answered
+ * with how far it is verified (else the leader takes the node for one that has started again), pre-votes with its end.
+ */
 HR_CONTROL_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_node_view *next) {
   view->lease_until_ns = next->lease_until_ns;
   view->election_timeout_ns = next->election_timeout_ns;
   view->every_ack = next->every_ack;
   ++view->loop_seq;
+  if (next->raft.term != view->raft.term || next->raft.leader != view->raft.leader) return;
+  if (next->verified > view->verified) view->verified = next->verified;
+  if (view->may & (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)) return;
+  view->raft.last_index = next->raft.last_index;
+  view->raft.last_term = next->raft.last_term;
 }
 
 /* Carries out `request` on `view`; the caller copies the view out afterwards, still under the lock. */

@@ -95,7 +95,10 @@ struct hr_node_numbers {
   __u64 announce_sequence; /* of the last announcement */
 };
 
-/* One record of the ring: a vote that was given, or an append that was accepted. Two sizes are reserved. */
+/*
+ * One record of the ring: a vote that was given, or an append that was accepted, whose datagram follows. Two sizes are
+ * reserved.
+ */
 enum hr_node_record_kind {
   HR_NODE_RECORD_VOTE = 1,   /* term and `from`, the candidate */
   HR_NODE_RECORD_APPEND = 2, /* the datagram as it came */
@@ -110,7 +113,6 @@ struct hr_node_record {
   __u64 arrived_ns;
   __u32 bytes; /* of the datagram; 0 for a vote */
   __u32 reserved;
-  /* The datagram follows. */
 };
 #define HR_NODE_RECORD_HEAD_BYTES 48
 HR_STATIC_ASSERT(sizeof(struct hr_node_record) == HR_NODE_RECORD_HEAD_BYTES, "hr_node_record");
@@ -124,7 +126,9 @@ enum hr_node_operation {
   HR_NODE_ADOPT = 2, /* a process begins: `incarnation` becomes the state's and `may` 0, whatever it was */
   HR_NODE_FENCE = 3, /* `may` = 0 */
   HR_NODE_OPEN = 4,  /* the process's view after it has promised or changed something, and what the kernel may do now */
-  HR_NODE_LEASE = 5, /* a turn of the loop: lease_until_ns, election_timeout_ns, every_ack; loop_seq grows by one */
+  /* A turn of the loop: lease_until_ns, election_timeout_ns, every_ack; loop_seq grows by one. In the same term: verified;
+     and the log's end, unless it is the kernel's. */
+  HR_NODE_LEASE = 5,
 };
 
 enum hr_node_control_result {

@@ -161,6 +161,10 @@ void EtcdLoad::Run(const std::atomic<bool>& stop) {
 
 void EtcdLoad::Issue(Client& client, uint64_t intended_ns) {
   Record record = client.mix.Next();
+  {
+    const absl::MutexLock lock(&rooms_mutex_);
+    record.key = rooms_.Take(record.kind, record.key);
+  }
   record.intended_ns = intended_ns;
   record.sent_ns = Now_ns();
   counters_.send_lag_max_ns = std::max(counters_.send_lag_max_ns, record.sent_ns - intended_ns);
@@ -226,6 +230,12 @@ bool EtcdLoad::SendAgain(Call& call) {
 void EtcdLoad::End(Call& call) {
   Record& record =
       records_.data()[call.record];  // not operator[], which looks at the size that grows meanwhile
+  Conclude(call, record);
+  const absl::MutexLock lock(&rooms_mutex_);
+  rooms_.Ended(record);
+}
+
+void EtcdLoad::Conclude(Call& call, Record& record) {
   record.ended_ns = Now_ns();
   record.attempts = call.attempts;
   if (call.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
@@ -248,33 +258,31 @@ void EtcdLoad::End(Call& call) {
 }
 
 absl::StatusOr<std::vector<Record>> EtcdLoad::ReadFinalState(const std::vector<std::string>& servers,
-                                                             const MixOptions& mix, absl::Duration within) {
+                                                             const std::vector<Record>& reads,
+                                                             absl::Duration within) {
   std::vector<Record> records;
   for (uint32_t i = 0; i < servers.size(); ++i) {
     const auto stub = etcdserverpb::KV::NewStub(Connect({servers[i]}));
     const absl::Time until = absl::Now() + within;
-    for (const auto& [kind, keys] :
-         {std::pair(Kind::kReadCounter, mix.counters), {Kind::kGet, mix.registers}}) {
-      for (uint32_t key = 0; key < keys; ++key) {
-        Record record{.client = kFinalReader + i, .kind = kind, .key = key};
-        etcdserverpb::RangeRequest request;
-        request.set_key(KeyName(kind, key));
-        etcdserverpb::RangeResponse answer;
-        grpc::Status status;
-        do {
-          grpc::ClientContext context;
-          Prepare(context, std::chrono::seconds(2));
-          record.sent_ns = record.intended_ns = Now_ns();
-          status = stub->Range(&context, request, &answer);
-        } while (!status.ok() && absl::Now() < until);
-        record.ended_ns = Now_ns();
-        record.ending = Ending::kOk;
-        if (!status.ok() || !Told(kind, answer, record.value)) {
-          return absl::DeadlineExceededError(absl::StrCat("cannot read ", KeyName(kind, key), " from ",
-                                                          servers[i], ": ", status.error_message()));
-        }
-        records.push_back(record);
+    for (Record record : reads) {
+      record.client = kFinalReader + i;
+      etcdserverpb::RangeRequest request;
+      request.set_key(KeyName(record.kind, record.key));
+      etcdserverpb::RangeResponse answer;
+      grpc::Status status;
+      do {
+        grpc::ClientContext context;
+        Prepare(context, std::chrono::seconds(2));
+        record.sent_ns = record.intended_ns = Now_ns();
+        status = stub->Range(&context, request, &answer);
+      } while (!status.ok() && absl::Now() < until);
+      record.ended_ns = Now_ns();
+      record.ending = Ending::kOk;
+      if (!status.ok() || !Told(record.kind, answer, record.value)) {
+        return absl::DeadlineExceededError(absl::StrCat("cannot read ", KeyName(record.kind, record.key),
+                                                        " from ", servers[i], ": ", status.error_message()));
       }
+      records.push_back(record);
     }
   }
   return records;

@@ -20,11 +20,14 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "chaos/etcd/kv.grpc.pb.h"
 #include "chaos/load/history_file.h"
+#include "chaos/load/key_rooms.h"
 #include "chaos/load/operation_mix.h"
 #include "chaos/load/report.h"
 
@@ -54,9 +57,10 @@ class EtcdLoad {
   const std::vector<Record>& records() const { return records_; }
   const LoadCounters& counters() const { return counters_; }
 
-  // Every key from every server, as for our own store.
+  // `reads` (ReadsOfAllKeys) from every server, as for our own store.
   static absl::StatusOr<std::vector<Record>> ReadFinalState(const std::vector<std::string>& servers,
-                                                            const MixOptions& mix, absl::Duration within);
+                                                            const std::vector<Record>& reads,
+                                                            absl::Duration within);
 
  private:
   struct Client {
@@ -66,12 +70,13 @@ class EtcdLoad {
   };
   struct Call;
 
-  explicit EtcdLoad(const EtcdLoadOptions& options) : options_(options) {}
+  explicit EtcdLoad(const EtcdLoadOptions& options) : options_(options), rooms_(options.mix) {}
 
   void Issue(Client& client, uint64_t intended_ns);
   void Start(Call& call);
   void Collect();
   void End(Call& call);
+  void Conclude(Call& call, Record& record);
   bool SendAgain(Call& call);
 
   EtcdLoadOptions options_;
@@ -81,6 +86,8 @@ class EtcdLoad {
   // send to its end.
   std::vector<Record> records_;
   std::atomic<uint64_t> outstanding_ = 0;
+  absl::Mutex rooms_mutex_;
+  KeyRooms rooms_ ABSL_GUARDED_BY(rooms_mutex_);
   LoadCounters counters_;  // of the receiving thread, but for `sent` and the lag
 };
 

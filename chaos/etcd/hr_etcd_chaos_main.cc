@@ -18,6 +18,7 @@
 ABSL_FLAG(std::string, mode, "etcd", "etcd or final");
 ABSL_FLAG(std::vector<std::string>, servers, {}, "address:port of each");
 ABSL_FLAG(std::string, history, "", "file for the records");
+ABSL_FLAG(std::string, of, "", "final: the history whose keys are read");
 ABSL_FLAG(std::string, report, "", "file for the counters");
 ABSL_FLAG(double, seconds, 60, "stop sending after this, if not told earlier");
 ABSL_FLAG(uint32_t, clients, 2, "each with its own connections and a request every --interval");
@@ -35,8 +36,10 @@ absl::Status RunFromFlags() {
   const MixOptions mix{.seed = absl::GetFlag(FLAGS_seed)};
   if (absl::GetFlag(FLAGS_history).empty()) return absl::InvalidArgumentError("--history names no file");
   if (mode == "final") {
+    const absl::StatusOr<std::vector<Record>> history = ReadHistory(absl::GetFlag(FLAGS_of));
+    if (!history.ok()) return history.status();
     const absl::StatusOr<std::vector<Record>> records =
-        EtcdLoad::ReadFinalState(absl::GetFlag(FLAGS_servers), mix, absl::Seconds(10));
+        EtcdLoad::ReadFinalState(absl::GetFlag(FLAGS_servers), ReadsOfAllKeys(*history), absl::Seconds(30));
     if (!records.ok()) return records.status();
     return WriteHistory(absl::GetFlag(FLAGS_history), *records);
   }

@@ -37,23 +37,20 @@ absl::StatusOr<Record> ReadAgain(client::HkvClient& client, const Record& record
 }  // namespace
 
 absl::StatusOr<std::vector<Record>> ReadFinalState(const std::vector<std::string>& servers,
-                                                   const MixOptions& mix, absl::Duration within) {
+                                                   const std::vector<Record>& reads, absl::Duration within) {
   std::vector<Record> records;
   for (uint32_t i = 0; i < servers.size(); ++i) {
     const absl::StatusOr<std::unique_ptr<client::HkvClient>> client = client::HkvClient::Connect(servers[i]);
     if (!client.ok()) return client.status();
     const absl::Time until = absl::Now() + within;
-    for (const auto& [kind, keys] :
-         {std::pair(Kind::kReadCounter, mix.counters), {Kind::kGet, mix.registers}}) {
-      for (uint32_t key = 0; key < keys; ++key) {
-        const absl::StatusOr<Record> record =
-            ReadAgain(**client, {.client = kFinalReader + i, .kind = kind, .key = key}, until);
-        if (!record.ok()) {
-          return absl::DeadlineExceededError(absl::StrCat("cannot read ", KeyName(kind, key), " from ",
-                                                          servers[i], ": ", record.status().message()));
-        }
-        records.push_back(*record);
+    for (Record read : reads) {
+      read.client = kFinalReader + i;
+      const absl::StatusOr<Record> record = ReadAgain(**client, read, until);
+      if (!record.ok()) {
+        return absl::DeadlineExceededError(absl::StrCat("cannot read ", KeyName(read.kind, read.key), " from ",
+                                                        servers[i], ": ", record.status().message()));
       }
+      records.push_back(*record);
     }
   }
   return records;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the store holds when a run is over: every key, read through the protocol from every server in turn.
-// Reads may be repeated, so these are, until they are answered. Called by hr-kv-chaos; the records go into the
-// judgement of the run.
+// What the store holds when a run is over: every key that was used, read through the protocol from every server
+// in turn. Reads may be repeated, so these are, until they are answered. Called by hr-kv-chaos; the records go
+// into the judgement of the run.
 
 #ifndef HEDGEROW_CHAOS_LOAD_FINAL_READ_H_
 #define HEDGEROW_CHAOS_LOAD_FINAL_READ_H_
@@ -13,16 +13,16 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "chaos/load/history_file.h"
-#include "chaos/load/operation_mix.h"
 
 namespace hedgerow::chaos {
 
 // Clients of final reads count from here, by server.
 constexpr uint32_t kFinalReader = 1'000'000;
 
-// DeadlineExceeded: a server did not answer all of it within `within`.
+// `reads`: of all keys, as ReadsOfAllKeys makes them. DeadlineExceeded: a server did not answer all of it
+// within `within`.
 absl::StatusOr<std::vector<Record>> ReadFinalState(const std::vector<std::string>& servers,
-                                                   const MixOptions& mix, absl::Duration within);
+                                                   const std::vector<Record>& reads, absl::Duration within);
 
 }  // namespace hedgerow::chaos
 

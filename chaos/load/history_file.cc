@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -42,6 +43,16 @@ std::optional<Record> ParseLine(absl::string_view line) {
 
 std::string KeyName(Kind kind, uint32_t key) {
   return absl::StrCat(IsCounter(kind) ? "counter" : "register", key);
+}
+
+std::vector<Record> ReadsOfAllKeys(const std::vector<Record>& records) {
+  std::set<std::pair<bool, uint32_t>> keys;
+  for (const Record& record : records) keys.emplace(IsCounter(record.kind), record.key);
+  std::vector<Record> reads;
+  for (const auto& [counter, key] : keys) {
+    reads.push_back({.kind = counter ? Kind::kReadCounter : Kind::kGet, .key = key});
+  }
+  return reads;
 }
 
 absl::Status WriteHistory(const std::string& path, const std::vector<Record>& records) {

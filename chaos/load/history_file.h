@@ -51,6 +51,9 @@ inline bool IsWrite(Kind kind) { return kind == Kind::kIncrement || kind == Kind
 // "counter3", "register5".
 std::string KeyName(Kind kind, uint32_t key);
 
+// A read of every key that the records name, each once, yet to be made.
+std::vector<Record> ReadsOfAllKeys(const std::vector<Record>& records);
+
 absl::Status WriteHistory(const std::string& path, const std::vector<Record>& records);
 absl::StatusOr<std::vector<Record>> ReadHistory(const std::string& path);
 

@@ -23,6 +23,16 @@ class HistoryFileTest : public testing::Test {
   std::string path_ = absl::StrCat(testing::TempDir(), "/history-", getpid(), ".csv");
 };
 
+TEST(ReadsOfAllKeys, EachKeyOnceAndCountersAreNoRegisters) {
+  const std::vector<Record> reads = ReadsOfAllKeys({{.kind = Kind::kIncrement, .key = 3},
+                                                    {.kind = Kind::kPut, .key = 3, .value = 7},
+                                                    {.kind = Kind::kGet, .key = 3, .value = 7},
+                                                    {.kind = Kind::kGet, .key = 40}});
+  EXPECT_EQ(reads, (std::vector<Record>{{.kind = Kind::kGet, .key = 3},
+                                        {.kind = Kind::kGet, .key = 40},
+                                        {.kind = Kind::kReadCounter, .key = 3}}));
+}
+
 TEST_F(HistoryFileTest, WhatIsWrittenIsRead) {
   const std::vector<Record> records = {
       {.client = 1,

@@ -221,6 +221,7 @@ void HkvLoad::Issue(size_t number, uint64_t intended_ns) {
   const size_t session = client.next_session++ % client.sessions.size();
   client::RequestBook& book = client.sessions[session];
   Record record = client.mix.Next();
+  record.key = rooms_.Take(record.kind, record.key);
   record.intended_ns = intended_ns;
   record.sent_ns = Now_ns();
   counters_.send_lag_max_ns = std::max(counters_.send_lag_max_ns, record.sent_ns - intended_ns);
@@ -229,6 +230,7 @@ void HkvLoad::Issue(size_t number, uint64_t intended_ns) {
                            : book.Get(KeyName(record.kind, record.key), record.sent_ns, options_.timeout_ns);
   // The book has room for everything that its time-out lets be outstanding.
   if (!draft.ok()) {
+    rooms_.GiveBack(record.kind, record.key);
     ++counters_.send_failed;
     return;
   }
@@ -376,6 +378,7 @@ void HkvLoad::End(size_t place, const client::Outcome& outcome) {
       ++counters_.errors[std::string(wire::Name(answer.status))];
     }
   }
+  rooms_.Ended(record);
   Forget(place);
 }
 

@@ -27,6 +27,7 @@
 #include "bench/load/udp_socket.h"
 #include "chaos/load/app_hedging.h"
 #include "chaos/load/history_file.h"
+#include "chaos/load/key_rooms.h"
 #include "chaos/load/operation_mix.h"
 #include "chaos/load/report.h"
 #include "cluster/client/request_book.h"
@@ -91,7 +92,7 @@ class HkvLoad {
     uint64_t deadline_ns;
   };
 
-  explicit HkvLoad(const LoadOptions& options) : options_(options), receive_batch_() {}
+  explicit HkvLoad(const LoadOptions& options) : options_(options), rooms_(options.mix), receive_batch_() {}
 
   absl::Status OpenSession(Client& client, client::RequestBook& book, size_t first_server);
   void SendDue(uint64_t now_ns);
@@ -112,6 +113,7 @@ class HkvLoad {
 
   LoadOptions options_;
   std::vector<Client> clients_;
+  KeyRooms rooms_;
   std::vector<Record> records_;
   std::map<size_t, Kept> kept_;                       // by record
   std::set<std::pair<uint64_t, size_t>> copies_due_;  // (when, record)

@@ -60,7 +60,7 @@ class HkvLoadTest : public testing::Test {
   }
 
   Verdict JudgeIt() {
-    const auto final_reads = ReadFinalState({addresses_.back()}, options_.mix, absl::Seconds(10));
+    const auto final_reads = ReadFinalState({addresses_.back()}, ReadsOfAllKeys(records_), absl::Seconds(10));
     EXPECT_TRUE(final_reads.ok()) << final_reads.status();
     return Judge(records_, *final_reads).value();
   }
@@ -94,6 +94,37 @@ TEST_F(HkvLoadTest, WhatIsLostIsGivenUpAndNeverSentAgain) {
   EXPECT_GT(counters_.timed_out, 0u);
   EXPECT_EQ(counters_.ok + counters_.timed_out, records_.size());
   EXPECT_EQ(servers_[0]->requests(), records_.size() + 4) << "one for each operation and each session";
+}
+
+// Counted anew from the records, as a checker would: writes that were given up stay.
+uint32_t MostOutstandingOnAKey(const std::vector<Record>& records) {
+  uint32_t most = 0;
+  for (const Record& at : records) {
+    uint32_t together = 0;
+    for (const Record& other : records) {
+      const bool same = IsCounter(other.kind) == IsCounter(at.kind) && other.key == at.key;
+      const bool tells = other.ending == Ending::kOk || IsWrite(other.kind);
+      const bool over = other.ending == Ending::kOk && other.ended_ns <= at.sent_ns;
+      together += same && tells && other.sent_ns <= at.sent_ns && !over;
+    }
+    most = std::max(most, together);
+  }
+  return most;
+}
+
+TEST_F(HkvLoadTest, NoKeyHasMoreOutstandingThanACheckerCanTry) {
+  options_.timeout_ns = 100 * kMs;
+  options_.mix.counters = options_.mix.registers = 1;
+  AddServer([n = 0](const wire::HkvRequest& request) mutable {
+    return FakeServer::Treatment{.lost = request.kind != wire::HkvKind::kOpen && ++n % 2 == 0};
+  });
+  Run();
+  EXPECT_GT(Count(records_, Ending::kTimedOut), 2 * KeyRooms::kOutstandingMax)
+      << "else one key would have done";
+  EXPECT_EQ(MostOutstandingOnAKey(records_), KeyRooms::kOutstandingMax);
+  std::set<uint32_t> keys;
+  for (const Record& record : ReadsOfAllKeys(records_)) keys.insert(record.key);
+  EXPECT_GT(keys.size(), 2u);
 }
 
 TEST_F(HkvLoadTest, TicksSayHowItGoesAndHowLongTheLongestWaits) {

@@ -26,6 +26,7 @@ ABSL_FLAG(std::string, mode, "", "hedgerow, noproxy-noretry, noproxy-app, or fin
 ABSL_FLAG(std::vector<std::string>, servers, {},
           "address:port of each; several only for noproxy-app and final");
 ABSL_FLAG(std::string, history, "", "file for the records");
+ABSL_FLAG(std::string, of, "", "final: the history whose keys are read");
 ABSL_FLAG(std::string, report, "", "file for the counters");
 ABSL_FLAG(double, seconds, 60, "stop sending after this, if not told earlier");
 ABSL_FLAG(uint32_t, clients, 2, "sockets, each with a request every --interval");
@@ -105,8 +106,10 @@ absl::Status RunFromFlags() {
     return absl::InvalidArgumentError("--increments_percent and --puts_percent are at most 100 together");
   }
   if (mode == "final") {
+    const absl::StatusOr<std::vector<Record>> history = ReadHistory(absl::GetFlag(FLAGS_of));
+    if (!history.ok()) return history.status();
     const absl::StatusOr<std::vector<Record>> records =
-        ReadFinalState(absl::GetFlag(FLAGS_servers), mix, absl::Seconds(10));
+        ReadFinalState(absl::GetFlag(FLAGS_servers), ReadsOfAllKeys(*history), absl::Seconds(30));
     if (!records.ok()) return records.status();
     return WriteHistory(absl::GetFlag(FLAGS_history), *records);
   }

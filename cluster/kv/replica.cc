@@ -19,12 +19,19 @@ Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState 
 
 void Replica::ReceiveMessage(uint64_t arrived_ns, raft::Message message) {
   if (const auto* reply = std::get_if<raft::HeartbeatReply>(&message.body)) {
-    const uint64_t sent_ns = heartbeat_sent_ns_[reply->round % heartbeat_sent_ns_.size()];
-    if (sent_ns != 0 && sent_ns < arrived_ns) {
-      Feed(raft::RoundTrip{.peer = message.from, .duration_ns = arrived_ns - sent_ns});
-    }
+    HeartbeatAnswered(arrived_ns, message.from, reply->round);
   }
   Feed(raft::Receive{.message = std::move(message)});
+}
+
+void Replica::HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t round) {
+  HeartbeatRound& sent = heartbeats_[round % heartbeats_.size()];
+  if (sent.round != round || sent.sent_ns == 0 || arrived_ns <= sent.sent_ns) return;
+  const std::vector<raft::NodeId>& voters = raft_.options().voters;
+  const auto place = std::find(voters.begin(), voters.end(), peer) - voters.begin();
+  if (place == static_cast<ptrdiff_t>(voters.size()) || ((sent.measured >> place) & 1) != 0) return;
+  sent.measured |= 1u << place;
+  Feed(raft::RoundTrip{.peer = peer, .duration_ns = arrived_ns - sent.sent_ns});
 }
 
 void Replica::ReceiveRequest(uint64_t arrived_ns, Request request) {
@@ -93,7 +100,9 @@ void Replica::Carry() {
 
 void Replica::SendMessage(raft::Message message) {
   if (const auto* heartbeat = std::get_if<raft::Heartbeat>(&message.body)) {
-    heartbeat_sent_ns_[heartbeat->round % heartbeat_sent_ns_.size()] = host_.Now_ns();
+    HeartbeatRound& sent = heartbeats_[heartbeat->round % heartbeats_.size()];
+    if (sent.round != heartbeat->round)
+      sent = {.round = heartbeat->round, .sent_ns = host_.Now_ns(), .measured = 0};
   }
   host_.Send(std::move(message));
 }

@@ -63,6 +63,8 @@ class Replica {
   void Feed(decltype(raft::Event::what) what) { todo_.push_back(std::move(what)); }
   // `arrived_ns` is when the kernel received it, here and below.
   void ReceiveMessage(uint64_t arrived_ns, raft::Message message);
+  // A peer's answer to this node's heartbeat `round`, wherever it was taken: measures the round trip, once.
+  void HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t round);
   void ReceiveRequest(uint64_t arrived_ns, Request request);
   void ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer& answer);
   // What time demands; needed no earlier than next_deadline_ns().
@@ -93,7 +95,12 @@ class Replica {
   CommittedClock clock_;
   RequestDesk desk_;
 
-  std::array<uint64_t, 64> heartbeat_sent_ns_{};  // by round
+  struct HeartbeatRound {
+    uint64_t round = 0;
+    uint64_t sent_ns = 0;
+    uint32_t measured = 0;  // mask over Options::voters
+  };
+  std::array<HeartbeatRound, 64> heartbeats_{};  // by round
   std::deque<decltype(raft::Event::what)> todo_;
   std::vector<ProposeCommand> proposals_;  // not stamped yet
   raft::Outputs outputs_;

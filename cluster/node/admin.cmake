@@ -2,26 +2,24 @@
 #
 # The node's configuration, administration and metrics: everything that talks to an operator. Included by
 # CMakeLists.txt, which defines cluster_node_address (net_address.cc).
-hedgerow_proto(cluster_node_proto "${CMAKE_SOURCE_DIR}/cluster/api/node.proto" GRPC)
+hedgerow_proto(cluster_node_proto "${CMAKE_SOURCE_DIR}/cluster/api/node.proto" GRPC
+               DEPS operate_report_proto)
 
 hedgerow_cc_library(cluster_node_config
-  SRCS config.cc config_check.cc config_keys.cc config_reader.cc key_file.cc
-  HDRS config.h config_check.h config_keys.h config_reader.h key_file.h
-  DEPS config_text cluster_node_address cluster_raft cluster_wire absl::cleanup absl::status absl::statusor
+  SRCS config.cc config_check.cc config_keys.cc config_reader.cc
+  HDRS config.h config_check.h config_keys.h config_reader.h
+  DEPS config_text cluster_node_address cluster_raft cluster_wire operate_key_file absl::status absl::statusor
        absl::strings absl::str_format)
 
 hedgerow_cc_library(cluster_node_admin
-  SRCS admin_client.cc admin_server.cc arguments.cc commands.cc metrics.cc metrics_families.cc status_message.cc
-       status_text.cc unix_socket.cc
-  HDRS admin_client.h admin_server.h arguments.h commands.h grpc_status.h metrics.h status.h status_message.h
-       status_text.h unix_socket.h
-  DEPS cluster_node_config cluster_node_proto cluster_wire hedgerow_json hedgerow::prometheus absl::status
-       absl::statusor absl::strings absl::str_format absl::time)
-target_compile_definitions(cluster_node_admin PRIVATE HEDGEROW_VERSION="${PROJECT_VERSION}")
+  SRCS admin_client.cc admin_server.cc commands.cc metrics.cc metrics_families.cc status_message.cc status_text.cc
+  HDRS admin_client.h admin_server.h commands.h metrics.h status.h status_message.h status_text.h
+  DEPS cluster_node_config cluster_node_proto cluster_wire operate_admin operate_command_line operate_metrics
+       operate_version hedgerow::prometheus absl::status absl::statusor absl::strings absl::str_format absl::time)
 
-hedgerow_cc_test(cluster_node_config_test SRCS config_test.cc config_errors_test.cc key_file_test.cc
+hedgerow_cc_test(cluster_node_config_test SRCS config_test.cc config_errors_test.cc
                  DEPS cluster_node_config)
 hedgerow_cc_test(cluster_node_admin_test
   SRCS admin_test.cc commands_test.cc metrics_test.cc status_test.cc HDRS fake_node_control.h
-  DEPS cluster_node_admin)
+  DEPS cluster_node_admin operate_scrape_test)
 hedgerow_fuzzer(cluster_node_config_fuzz SRCS config_fuzz.cc DEPS cluster_node_config CORPUS testdata/config)

@@ -4,34 +4,27 @@
 
 #include "cluster/node/admin_client.h"
 
-#include <errno.h>
-
-#include <cstring>
-
 #include <grpcpp/grpcpp.h>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cluster/api/node.grpc.pb.h"
-#include "cluster/node/grpc_status.h"
-#include "cluster/node/unix_socket.h"
+#include "operate/admin_socket.h"
+#include "operate/grpc_status.h"
 
 namespace hedgerow::node {
 namespace {
 
 class GrpcClient final : public AdminClient {
  public:
-  GrpcClient(const std::string& path, absl::Duration patience)
-      : patience_(patience),
-        stub_(v1::NodeAdmin::NewStub(
-            grpc::CreateChannel(absl::StrCat("unix:", path), grpc::InsecureChannelCredentials()))) {}
+  GrpcClient(const std::shared_ptr<grpc::Channel>& channel, absl::Duration patience)
+      : patience_(patience), stub_(v1::NodeAdmin::NewStub(channel)) {}
 
   absl::StatusOr<v1::NodeStatus> GetStatus() override {
     v1::NodeStatus reply;
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
     const grpc::Status status = stub_->GetStatus(&context, v1::GetStatusRequest(), &reply);
-    if (!status.ok()) return FromGrpc(status);
+    if (!status.ok()) return operate::FromGrpc(status);
     return reply;
   }
 
@@ -41,7 +34,7 @@ class GrpcClient final : public AdminClient {
     v1::TransferReply reply;
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
-    return FromGrpc(stub_->Transfer(&context, request, &reply));
+    return operate::FromGrpc(stub_->Transfer(&context, request, &reply));
   }
 
  private:
@@ -53,19 +46,10 @@ class GrpcClient final : public AdminClient {
 
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& socket_path,
                                                                   absl::Duration patience) {
-  const int error = KnockOnUnixSocket(socket_path);
-  if (error == ENAMETOOLONG) {
-    return absl::InvalidArgumentError(absl::StrCat("the socket's path is too long: ", socket_path));
-  }
-  if (error == EACCES || error == EPERM) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("no permission to open ", socket_path, "; the node's user and root may"));
-  }
-  if (error != 0) {
-    return absl::UnavailableError(absl::StrCat("hedgerow-node is not running (nobody listens on ", socket_path,
-                                               ": ", strerror(error), ")"));
-  }
-  return std::make_unique<GrpcClient>(socket_path, patience);
+  const auto channel = operate::OpenAdminChannel(
+      socket_path, {.program = "hedgerow-node", .who_may = "the node's user and root may"});
+  if (!channel.ok()) return channel.status();
+  return std::make_unique<GrpcClient>(*channel, patience);
 }
 
 }  // namespace hedgerow::node

@@ -12,21 +12,15 @@
 #include "absl/status/statusor.h"
 #include "cluster/node/status.h"
 #include "cluster/node/status_message.h"
+#include "operate/admin_socket.h"
 
 namespace hedgerow::node {
 
-class AdminServer {
- public:
-  // Makes the socket's folder (mode 0755 less the umask) when it is missing.
-  // AlreadyExists when a live process answers on the socket, or when the path is no
-  // socket; a dead process's socket is replaced. `control` must outlive the server. Sets
-  // the process's umask for a moment: start it before threads that make files for others.
-  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const std::string& socket_path,
-                                                            NodeControl& control, NodeFacts facts);
-  // Lets calls under way finish (those that wait for the loop take as long as NodeControl lets them) and
-  // removes the socket.
-  virtual ~AdminServer() = default;
-};
+// Serves the socket until the result's end, which waits for calls that wait for the loop, as long as
+// NodeControl lets them. Errors are those of operate::AdminSocket::Listen. `control` must outlive it. Call it
+// before there are threads that make files for others.
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
+                                                                 NodeControl& control, NodeFacts facts);
 
 }  // namespace hedgerow::node
 

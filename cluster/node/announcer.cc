@@ -25,7 +25,8 @@ void Announcer::HeartbeatRound(uint64_t now_ns) {
 
 void Announcer::Announce(uint64_t now_ns) {
   last_ns_ = now_ns;
-  ++announcement_.sequence;
+  const uint64_t drawn = draw_ ? draw_() : 0;
+  announcement_.sequence = drawn != 0 ? drawn : announcement_.sequence + 1;
   for (const Proxy& proxy : proxies_) {
     socket_.Send(proxy.address, wire::SealAnnouncement(announcement_, proxy.key));
     ++sent_;

@@ -8,6 +8,8 @@
 #define HEDGEROW_CLUSTER_NODE_ANNOUNCER_H_
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "cluster/node/net_address.h"
@@ -33,6 +35,9 @@ class Announcer {
   void Lost() { leading_ = false; }            // it does not
   void HeartbeatRound(uint64_t now_ns);
 
+  // Sequences come from `draw`, which others announce with, too. It gives 0 where there is no such counter.
+  void DrawSequencesFrom(std::function<uint64_t()> draw) { draw_ = std::move(draw); }
+
   uint64_t sent() const { return sent_; }
 
  private:
@@ -41,6 +46,7 @@ class Announcer {
   UdpSocket& socket_;
   std::vector<Proxy> proxies_;
   wire::Announcement announcement_;
+  std::function<uint64_t()> draw_{};
   bool leading_ = false;
   uint64_t last_ns_ = 0;
   uint64_t sent_ = 0;

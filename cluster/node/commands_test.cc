@@ -37,7 +37,7 @@ struct Outcome {
 Outcome Node(const std::vector<std::string>& argv) {
   std::ostringstream out;
   std::ostringstream err;
-  const int exit_code = RunCommand(argv, {out, err});
+  const int exit_code = operate::Run(TheProgram(), argv, out, err);
   return {exit_code, out.str(), err.str()};
 }
 
@@ -65,7 +65,7 @@ class NodeCommandsTest : public testing::Test {
     ASSERT_EQ(chmod(config_.c_str(), 0600), 0);
   }
   void Serve() {
-    auto server = AdminServer::Start(socket_, control_, FakeFacts());
+    auto server = ServeAdmin(socket_, control_, FakeFacts());
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -74,7 +74,7 @@ class NodeCommandsTest : public testing::Test {
   std::string folder_;
   std::string socket_;
   std::string config_;
-  std::unique_ptr<AdminServer> server_;
+  std::unique_ptr<operate::AdminSocket> server_;
 };
 
 TEST_F(NodeCommandsTest, StatusIsTextOrJson) {
@@ -113,8 +113,8 @@ TEST_F(NodeCommandsTest, ATransferThatNobodyTakesUpFailsAfterAWhile) {
   control_.Stay();
   std::ostringstream out;
   std::ostringstream err;
-  const absl::StatusOr<Arguments> arguments = ParseArguments({"transfer", "--socket", socket_});
-  EXPECT_EQ(RunTransfer(*arguments, {out, err}, absl::Milliseconds(100)), kExitFailure);
+  const Call call{TheProgram(), {.words = {"transfer"}, .options = {{"socket", socket_}}}, out, err};
+  EXPECT_EQ(RunTransfer(call, absl::Milliseconds(100)), kExitFailure);
   EXPECT_THAT(out.str(), IsEmpty());
   EXPECT_THAT(err.str(), HasSubstr("nobody has taken over from node 1 within 100ms"));
 }
@@ -207,7 +207,7 @@ TEST(NodeCommands, HelpListsEveryCommandAndTheDocumentationNamesThem) {
   std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/cli.md");
   std::stringstream docs;
   docs << file.rdbuf();
-  for (const Command& command : Commands()) {
+  for (const operate::Command& command : TheProgram().commands) {
     EXPECT_THAT(help.out, HasSubstr("  " + command.name)) << command.name;
     EXPECT_TRUE(absl::StrContains(docs.str(), "| `hedgerow-node " + command.name)) << command.name;
     EXPECT_THAT(Node({command.name, "--help"}).out, StartsWith("usage: hedgerow-node " + command.name))

@@ -15,11 +15,11 @@
 #include "cluster/node/config_check.h"
 #include "cluster/node/config_keys.h"
 #include "cluster/node/config_reader.h"
-#include "cluster/node/key_file.h"
 #include "cluster/raft/check.h"
 #include "config/locations.h"
 #include "config/source.h"
 #include "config/tree.h"
+#include "operate/key_file.h"
 
 namespace hedgerow::node {
 namespace {
@@ -30,12 +30,12 @@ using config::Tree;
 void ReadKey(const std::string& path, absl::string_view name, const config::Locations& locations,
              config::Diagnostics& errors, const std::function<void(const wire::Key&)>& take) {
   if (path.empty()) return;
-  const absl::StatusOr<wire::Key> key = ReadKeyFile(path);
-  if (key.ok()) {
-    take(*key);
+  const absl::StatusOr<std::string> digits = operate::ReadKeyFile(path);
+  if (digits.ok()) {
+    take(wire::ParseKey(*digits).value());
   } else {
     errors.Add(locations.Find(name), name,
-               absl::StrCat("the file ", config::Quote(path), " ", key.status().message()));
+               absl::StrCat("the file ", config::Quote(path), " ", digits.status().message()));
   }
 }
 
@@ -93,7 +93,7 @@ NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors) 
   struct stat info {};
   for (const char* key : {"cluster_key", "announce_key"}) {
     if (!locations.Has(key) || stat(path.c_str(), &info) != 0) continue;
-    const std::string why = WhyNotSecret(info.st_mode);
+    const std::string why = operate::WhyNotSecret(info.st_mode);
     if (!why.empty())
       errors.Add(locations.Find(key), key, absl::StrCat("this file ", why, ", or the key in ", key, "_file"));
   }

@@ -16,9 +16,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cluster/node/config_check.h"
-#include "cluster/node/key_file.h"
 #include "config/scalar.h"
 #include "config/tree.h"
+#include "operate/key_file.h"
 
 namespace hedgerow::node {
 namespace {
@@ -110,9 +110,9 @@ ConfigKey Path(std::string name, size_t max_bytes, std::string& into) {
 ConfigKey Secret(std::string name, std::function<void(const wire::Key&)> take) {
   ConfigKey key =
       Scalar(std::move(name), kOptional, kKeyExpected, [take = std::move(take)](const std::string& text) {
-        const std::optional<wire::Key> parsed = ParseSecret(text);
-        if (parsed.has_value()) take(*parsed);
-        return parsed.has_value();
+        const std::optional<std::string> digits = operate::KeyDigits(text);
+        if (digits.has_value()) take(wire::ParseKey(*digits).value());
+        return digits.has_value();
       });
   key.secret = true;
   return key;

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -25,7 +26,7 @@ void OnSignal(int) { running_node->RequestStop(); }
 
 int Fail(const absl::Status& status) {
   fprintf(stderr, "hedgerow-node: %s\n", std::string(status.message()).c_str());
-  return ExitCodeOf(status);
+  return operate::ExitCodeOf(status);
 }
 
 int Run(const std::string& config_file) {
@@ -37,11 +38,10 @@ int Run(const std::string& config_file) {
   absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(*config);
   if (!node.ok()) return Fail(node.status());
   NodeFacts facts = FactsOf(*config);
-  absl::StatusOr<std::unique_ptr<MetricsServer>> metrics =
-      MetricsServer::Start(config->metrics_listen, **node, facts);
+  const auto metrics = ServeMetrics(config->metrics_listen, **node, facts);
   if (!metrics.ok()) return Fail(metrics.status());
   if (*metrics != nullptr) facts.metrics = (*metrics)->address();
-  absl::StatusOr<std::unique_ptr<AdminServer>> admin = AdminServer::Start(config->admin_socket, **node, facts);
+  const auto admin = ServeAdmin(config->admin_socket, **node, facts);
   if (!admin.ok()) return Fail(admin.status());
 
   running_node = node->get();
@@ -58,7 +58,7 @@ int Run(const std::string& config_file) {
 
 int Main(const std::vector<std::string>& arguments) {
   if (arguments.size() == 3 && arguments[0] == "run" && arguments[1] == "--config") return Run(arguments[2]);
-  return RunCommand(arguments);
+  return operate::Run(TheProgram(), arguments, std::cout, std::cerr);
 }
 
 }  // namespace

@@ -15,19 +15,15 @@
 #include "absl/status/statusor.h"
 #include "cluster/node/status.h"
 #include "cluster/node/status_message.h"
+#include "operate/metrics_page.h"
 
 namespace hedgerow::node {
 
-class MetricsServer {
- public:
-  // `listen` as in the configuration; port 0 takes a free one. Empty: null, and nothing listens. Unavailable
-  // when the port is taken. `control` must outlive the server.
-  static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(const std::string& listen, NodeControl& control,
-                                                              NodeFacts facts);
-  virtual ~MetricsServer() = default;
-  // Where it really listens.
-  virtual std::string address() const = 0;
-};
+// `listen` as in the configuration. Empty: null, and nothing listens. Errors are those of
+// operate::MetricsPage::Start; while the loop does not answer, the page is empty. `control` must outlive the
+// page.
+absl::StatusOr<std::unique_ptr<operate::MetricsPage>> ServeMetrics(const std::string& listen,
+                                                                   NodeControl& control, NodeFacts facts);
 
 // Pure: what a scrape shows. Counters and histograms of the loop become families named after them.
 std::vector<prometheus::MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFacts& facts);

@@ -11,31 +11,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "operate/metric_family.h"
+#include "operate/version.h"
 
 namespace hedgerow::node {
 namespace {
 
+using operate::AddGauge;
+using operate::Labels;
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
 using Families = std::vector<MetricFamily>;
 
 double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 MetricFamily Family(absl::string_view name, absl::string_view help, MetricType type) {
-  MetricFamily family;
-  family.name = absl::StrCat("hedgerow_node_", name);
-  family.help = std::string(help);
-  family.type = type;
-  return family;
-}
-
-void AddGauge(MetricFamily& family, Labels labels, double value) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.gauge.value = value;
-  family.metric.push_back(std::move(metric));
+  return operate::MakeFamily(absl::StrCat("hedgerow_node_", name), help, type);
 }
 
 std::string Text(raft::NodeId id) { return absl::StrCat(id.value()); }
@@ -76,7 +68,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
            {{"cluster", absl::StrCat(facts.cluster_id)},
             {"durability", std::string(Name(facts.durability))},
             {"node", Text(status.node)},
-            {"version", std::string(Version())}},
+            {"version", operate::kVersion}},
            1);
   out.push_back(std::move(info));
 }
@@ -106,6 +98,15 @@ void Peers(const NodeStatus& status, Families& out) {
   }
 }
 
+void Offloads(const NodeStatus& status, Families& out) {
+  if (status.offloads.empty()) return;
+  MetricFamily family = Family("offload_on", "1 while the kernel does this for the node; status says why not.",
+                               MetricType::Gauge);
+  for (const OffloadStatus& offload : status.offloads)
+    AddGauge(family, {{"offload", offload.name}}, offload.on ? 1 : 0);
+  out.push_back(std::move(family));
+}
+
 void Counters(const NodeStatus& status, Families& out) {
   std::map<std::string, MetricFamily> families;
   for (const NodeCounter& counter : status.counters) {
@@ -114,11 +115,10 @@ void Counters(const NodeStatus& status, Families& out) {
       entry->second = Family(absl::StrCat(counter.name, "_total"),
                              absl::StrCat("Counter ", counter.name, " of the node."), MetricType::Counter);
     }
-    ClientMetric metric;
-    if (counter.peer.IsSet()) metric.label.push_back({"peer", Text(counter.peer)});
-    if (!counter.reason.empty()) metric.label.push_back({"reason", counter.reason});
-    metric.counter.value = static_cast<double>(counter.value);
-    entry->second.metric.push_back(std::move(metric));
+    Labels labels;
+    if (counter.peer.IsSet()) labels.push_back({"peer", Text(counter.peer)});
+    if (!counter.reason.empty()) labels.push_back({"reason", counter.reason});
+    operate::AddCounter(entry->second, std::move(labels), counter.value);
   }
   for (auto& [name, family] : families) out.push_back(std::move(family));
 }
@@ -127,17 +127,17 @@ void Histograms(const NodeStatus& status, Families& out) {
   for (const NodeHistogram& histogram : status.histograms) {
     MetricFamily family = Family(absl::StrCat(histogram.name, "_seconds"),
                                  absl::StrCat("How long ", histogram.name, " took."), MetricType::Histogram);
-    ClientMetric metric;
+    ClientMetric::Histogram sums;
     uint64_t cumulative = 0;
     for (const NodeHistogram::Bucket& bucket : histogram.buckets) {
       cumulative += bucket.count;
-      metric.histogram.bucket.push_back({cumulative, Seconds(bucket.upper_ns)});
+      sums.bucket.push_back({cumulative, Seconds(bucket.upper_ns)});
     }
     cumulative += histogram.above;
-    metric.histogram.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});
-    metric.histogram.sample_count = cumulative;
-    metric.histogram.sample_sum = Seconds(histogram.sum_ns);
-    family.metric.push_back(std::move(metric));
+    sums.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});
+    sums.sample_count = cumulative;
+    sums.sample_sum = Seconds(histogram.sum_ns);
+    operate::AddHistogram(family, {}, std::move(sums));
     out.push_back(std::move(family));
   }
 }
@@ -148,6 +148,7 @@ std::vector<MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFact
   Families out;
   Node(status, facts, out);
   Peers(status, out);
+  Offloads(status, out);
   Counters(status, out);
   Histograms(status, out);
   return out;

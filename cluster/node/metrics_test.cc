@@ -4,11 +4,7 @@
 
 #include "cluster/node/metrics.h"
 
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <fstream>
-#include <map>
 #include <set>
 #include <sstream>
 
@@ -18,50 +14,18 @@
 #include <prometheus/check_names.h>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "cluster/node/fake_node_control.h"
+#include "operate/scrape_test.h"
 
 namespace hedgerow::node {
 namespace {
 
-// A plain HTTP/1.0 GET; the whole answer, or "" when nobody listens.
-std::string Get(const std::string& listen, const std::string& path) {
-  sockaddr_storage storage;
-  const socklen_t bytes = NetAddress::Parse(listen)->ToSockaddr(storage);
-  const int fd = socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::string answer;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&storage), bytes) == 0) {
-    const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\nHost: localhost\r\n\r\n");
-    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
-    char buffer[65536];
-    for (ssize_t got = 0; (got = read(fd, buffer, sizeof(buffer))) > 0;)
-      answer.append(buffer, static_cast<size_t>(got));
-  }
-  close(fd);
-  return answer;
-}
+using operate::HttpGet;
+using operate::ParsePage;
 
-// "name{labels}" -> value. A line that is neither comment nor sample fails the test.
-std::map<std::string, double> ParsePage(const std::string& answer) {
-  std::map<std::string, double> samples;
-  const size_t body = answer.find("\r\n\r\n");
-  if (body == std::string::npos) return samples;
-  for (const absl::string_view line : absl::StrSplit(answer.substr(body + 4), '\n', absl::SkipEmpty())) {
-    if (absl::StartsWith(line, "# HELP ") || absl::StartsWith(line, "# TYPE ")) continue;
-    const size_t space = line.rfind(' ');
-    double value = 0;
-    const bool parsed = space != absl::string_view::npos && absl::SimpleAtod(line.substr(space + 1), &value);
-    EXPECT_TRUE(parsed) << line;
-    if (!parsed) continue;
-    EXPECT_TRUE(samples.emplace(std::string(line.substr(0, space)), value).second) << "twice: " << line;
-  }
-  return samples;
-}
-
-std::unique_ptr<MetricsServer> Serve(NodeControl& control) {
-  auto server = MetricsServer::Start("127.0.0.1:0", control, FakeFacts());
+std::unique_ptr<operate::MetricsPage> Serve(NodeControl& control) {
+  auto server = ServeMetrics("127.0.0.1:0", control, FakeFacts());
   EXPECT_TRUE(server.ok()) << server.status();
   return *std::move(server);
 }
@@ -69,7 +33,7 @@ std::unique_ptr<MetricsServer> Serve(NodeControl& control) {
 TEST(NodeMetrics, AScrapeShowsTheStatus) {
   FakeNodeControl control;
   const auto server = Serve(control);
-  const std::string answer = Get(server->address(), "/metrics");
+  const std::string answer = HttpGet(server->address(), "/metrics");
   EXPECT_TRUE(absl::StartsWith(answer, "HTTP/1.1 200")) << answer.substr(0, 200);
   auto samples = ParsePage(answer);
   EXPECT_EQ(samples["hedgerow_node_role{role=\"leader\"}"], 1);
@@ -100,25 +64,25 @@ TEST(NodeMetrics, AScrapeShowsTheStatus) {
 TEST(NodeMetrics, EveryScrapeAsksAnew) {
   FakeNodeControl control;
   const auto server = Serve(control);
-  Get(server->address(), "/metrics");
+  HttpGet(server->address(), "/metrics");
   NodeStatus status = FakeStatus();
   status.term = raft::Term(5);
   control.Set(status);
-  EXPECT_EQ(ParsePage(Get(server->address(), "/metrics"))["hedgerow_node_term"], 5);
+  EXPECT_EQ(ParsePage(HttpGet(server->address(), "/metrics"))["hedgerow_node_term"], 5);
 }
 
 TEST(NodeMetrics, ALoopThatDoesNotAnswerLeavesThePageEmpty) {
   FakeNodeControl control;
   control.Set(absl::DeadlineExceededError("the loop does not answer"));
   const auto server = Serve(control);
-  const std::string answer = Get(server->address(), "/metrics");
+  const std::string answer = HttpGet(server->address(), "/metrics");
   EXPECT_TRUE(absl::StartsWith(answer, "HTTP/1.1 200")) << answer.substr(0, 200);
   EXPECT_FALSE(absl::StrContains(answer, "hedgerow_node_term"));
 }
 
 TEST(NodeMetrics, AnEmptyAddressServesNothing) {
   FakeNodeControl control;
-  const auto server = MetricsServer::Start("", control, FakeFacts());
+  const auto server = ServeMetrics("", control, FakeFacts());
   ASSERT_TRUE(server.ok());
   EXPECT_EQ(*server, nullptr);
 }
@@ -126,19 +90,10 @@ TEST(NodeMetrics, AnEmptyAddressServesNothing) {
 TEST(NodeMetrics, ATakenPortIsAClearError) {
   FakeNodeControl control;
   const auto first = Serve(control);
-  const auto second = MetricsServer::Start(first->address(), control, FakeFacts());
+  const auto second = ServeMetrics(first->address(), control, FakeFacts());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(absl::StrContains(second.status().message(), first->address())) << second.status();
-}
-
-TEST(NodeMetrics, NothingListensAfterItsEnd) {
-  FakeNodeControl control;
-  std::string address;
-  {
-    const auto server = Serve(control);
-    address = server->address();
-  }
-  EXPECT_EQ(Get(address, "/metrics"), "");
+  EXPECT_THAT(std::string(second.status().message()),
+              testing::HasSubstr("(is the port taken? metrics_listen in the configuration)"));
 }
 
 // Counters and histograms of the loop are documented by whoever adds them; these are the status's own.

@@ -72,9 +72,9 @@ std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
   return proxies;
 }
 
-void Watch(int epoll, int fd) {
+void Watch(int epoll, int fd, uint32_t events = EPOLLIN) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.fd = fd;
   HEDGEROW_CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
 }
@@ -94,12 +94,20 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<UdpSocket>> clients =
       UdpSocket::Bind(config.serve, kSocketBuffer_bytes, 2 * wire::kHkvMax_bytes);
   if (!clients.ok()) return clients.status();
-  return std::unique_ptr<Node>(
-      new Node(std::move(config), *std::move(storage), *std::move(peers), *std::move(clients)));
+  const uint64_t life = DrawLife();
+  absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life);
+  if (!offloads.ok()) return offloads.status();
+  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(peers),
+                                             *std::move(clients), life, *std::move(offloads)));
+  const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
+  if (!started.ok()) return started;
+  if (const int fd = node->offloads_->wake_fd(); fd >= 0) Watch(node->epoll_, fd, EPOLLIN | EPOLLET);
+  return node;
 }
 
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
-           std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket)
+           std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket, uint64_t life,
+           std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
       peer_socket_(std::move(peer_socket)),
@@ -108,18 +116,17 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       now_ns_(Monotonic_ns()),
       started_ns_(now_ns_),
       peers_(*peer_socket_,
-             {.cluster_id = config_.cluster_id,
-              .key = config_.cluster_key,
-              .self = config_.self,
-              .life = DrawLife()},
+             {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life},
              OthersOf(config_), [this] { return random_(); }),
       front_end_(*client_socket_),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
       replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored()),
+      offloads_(std::move(offloads)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);
   for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()})
     Watch(epoll_, fd);
+  announcer_.DrawSequencesFrom([this] { return offloads_->DrawAnnounceSequence(); });
 }
 
 Node::~Node() { close(epoll_); }
@@ -131,8 +138,12 @@ absl::Status Node::Run() {
     if (absl::Status health = storage_->health(); !health.ok() && !absl::IsResourceExhausted(health))
       return health;
     if (stop_requested_.load(std::memory_order_relaxed) && MayStop()) break;
+    if (offload::Coupling* const coupling = offloads_->coupling();
+        coupling != nullptr && coupling->superseded())
+      return absl::AbortedError("another process has started as this node");
     Wait();
   }
+  offloads_->Stop(replica_);
   FlushPeers();
   client_socket_->Flush();
   RunPosted();
@@ -160,16 +171,24 @@ bool Node::MayStop() {
 void Node::Turn() {
   ++turns_;
   now_ns_ = Monotonic_ns();
+  offload::Coupling* const coupling = offloads_->coupling();
+  if (coupling != nullptr) coupling->BeginTurn(now_ns_, replica_);
   TakeFromPeers();
   TakeDurable();
   replica_.Settle();
   FlushPeers();
   TakeFromClients();
-  replica_.Tick();
+  if (coupling != nullptr) {
+    coupling->Tick(now_ns_, replica_);
+  } else {
+    replica_.Tick();
+  }
   RunPosted();
   replica_.Settle();
+  if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
+  offloads_->Follow(now_ns_, replica_.raft(), peers_);
   FlushPeers();
   client_socket_->Flush();
 }
@@ -182,7 +201,7 @@ void Node::FlushPeers() {
 void Node::TakeFromPeers() {
   for (int i = 0; i < kBatchesPerTurn; ++i) {
     const std::vector<Datagram>& batch = peer_socket_->Receive(now_ns_);
-    for (const Datagram& datagram : batch) peers_.Take(datagram, now_ns_, replica_);
+    for (const Datagram& datagram : batch) peers_.Take(datagram, now_ns_, *this);
     if (!batch.empty()) worked_ns_ = now_ns_;
     if (batch.size() < UdpSocket::kBatch) break;
   }
@@ -198,6 +217,30 @@ void Node::TakeFromClients() {
     }
     if (!batch.empty()) worked_ns_ = now_ns_;
     if (batch.size() < UdpSocket::kBatch) break;
+  }
+}
+
+void Node::Receive(uint64_t arrived_ns, raft::Message message) {
+  if (offload::Coupling* const coupling = offloads_->coupling()) {
+    coupling->Receive(arrived_ns, std::move(message), replica_);
+  } else {
+    replica_.ReceiveMessage(arrived_ns, std::move(message));
+  }
+}
+
+void Node::Receive(uint64_t arrived_ns, kv::Request request) {
+  replica_.ReceiveRequest(arrived_ns, std::move(request));
+}
+
+void Node::Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) {
+  replica_.ReceiveForwardAnswer(tag, from, answer);
+}
+
+void Node::Receive(const raft::LeaderResigns& hint) {
+  if (offload::Coupling* const coupling = offloads_->coupling()) {
+    coupling->Resigned(hint, replica_);
+  } else {
+    replica_.Feed(hint);
   }
 }
 
@@ -253,7 +296,10 @@ int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size
 
 void Node::Wait() {
   const uint64_t now_ns = Monotonic_ns();
-  uint64_t until_ns = std::min(replica_.next_deadline_ns(), peers_.next_greeting_ns());
+  uint64_t until_ns =
+      std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), offloads_->next_deadline_ns()});
+  if (offloads_->coupling() != nullptr)
+    until_ns = std::min(until_ns, offloads_->coupling()->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
   const uint64_t wait_ns = until_ns > now_ns ? until_ns - now_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),

@@ -30,6 +30,7 @@
 #include "cluster/node/config.h"
 #include "cluster/node/event_fd.h"
 #include "cluster/node/front_end.h"
+#include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
 #include "cluster/node/status.h"
 #include "cluster/node/udp_socket.h"
@@ -37,7 +38,7 @@
 
 namespace hedgerow::node {
 
-class Node final : public NodeControl, private kv::ReplicaHost {
+class Node final : public NodeControl, private kv::ReplicaHost, private PeerReceiver {
  public:
   // Opens the storage and the sockets. Nothing is sent before Run.
   static absl::StatusOr<std::unique_ptr<Node>> Create(NodeConfig config);
@@ -55,7 +56,7 @@ class Node final : public NodeControl, private kv::ReplicaHost {
 
  private:
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<UdpSocket> peer_socket,
-       std::unique_ptr<UdpSocket> client_socket);
+       std::unique_ptr<UdpSocket> client_socket, uint64_t life, std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
   uint64_t Now_ns() override { return now_ns_; }
@@ -67,6 +68,12 @@ class Node final : public NodeControl, private kv::ReplicaHost {
   void Send(kv::Forward forward) override { peers_.Send(forward); }
   void LeaderIs(raft::NodeId leader, raft::Term term) override;
   void Stepped(const raft::Outputs& outputs) override;
+
+  // PeerReceiver
+  void Receive(uint64_t arrived_ns, raft::Message message) override;
+  void Receive(uint64_t arrived_ns, kv::Request request) override;
+  void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) override;
+  void Receive(const raft::LeaderResigns& hint) override;
 
   void Turn();
   void FlushPeers();
@@ -97,6 +104,7 @@ class Node final : public NodeControl, private kv::ReplicaHost {
   Announcer announcer_;
   uint64_t durable_ = 0;  // the last sequence that was fed
   kv::Replica replica_;
+  std::unique_ptr<Offloads> offloads_;
   Readiness readiness_;
   uint64_t elections_won_ = 0;
   uint64_t turns_ = 0;

@@ -89,7 +89,9 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);
   status.counters.emplace_back("peer_bad_commands", peers_.counters().bad_commands);
   AddSocket(status, "peer", peer_socket_->counters());
+  status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
   AddStorage(status, storage_->statistics());
+  offloads_->AddTo(status);
   return status;
 }
 

@@ -53,7 +53,7 @@ PeerState* Peers::Find(raft::NodeId id) {
   return found == others_.end() ? nullptr : &*found;
 }
 
-void Peers::Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica) {
+void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   wire::Opened opened = codec_.Open(datagram.bytes);
   const wire::DropReason reason = opened.ok() ? lives_.Admit(opened, now_ns) : opened.reason;
   if (reason != wire::DropReason::kNone) {
@@ -66,22 +66,22 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica
   }
   if (PeerState* const peer = Find(opened.header.from)) peer->heard_ns = datagram.arrived_ns;
   if (const auto* forward = std::get_if<wire::Forward>(&opened.body)) {
-    TakeForward(opened.header, *forward, datagram.arrived_ns, replica);
+    TakeForward(opened.header, *forward, datagram.arrived_ns, receiver);
   } else if (auto* answer = std::get_if<wire::ForwardAnswer>(&opened.body)) {
     kv::Answer said;
     said.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
                                                                    : kv::Answer::Kind::kNotLeader;
     said.result = std::move(answer->result);
-    replica.ReceiveForwardAnswer(answer->tag, opened.header.from, said);
+    receiver.Receive(opened.header.from, answer->tag, said);
   } else if (const auto* resign = std::get_if<wire::Resign>(&opened.body)) {
-    TakeResign(opened.header, *resign, replica);
+    TakeResign(opened.header, *resign, receiver);
   } else if (std::optional<raft::Message> message = wire::TakeMessage(self_, opened)) {
-    replica.ReceiveMessage(datagram.arrived_ns, std::move(*message));
+    receiver.Receive(datagram.arrived_ns, std::move(*message));
   }
 }
 
 void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
-                        kv::Replica& replica) {
+                        PeerReceiver& receiver) {
   std::optional<kv::Command> command = kv::Decode(forward.command);
   if (!command.has_value()) {
     ++counters_.bad_commands;
@@ -93,36 +93,40 @@ void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& for
   request.patience_ns = forward.patience_ns;
   request.age_ns = forward.age_ns;
   request.hops = forward.hops;
-  replica.ReceiveRequest(arrived_ns, std::move(request));
+  receiver.Receive(arrived_ns, std::move(request));
+}
+
+std::optional<raft::Message> Peers::Decode(std::string_view datagram) const {
+  wire::Opened opened = codec_.Open(datagram);
+  return opened.ok() ? wire::TakeMessage(self_, opened) : std::nullopt;
 }
 
 // Who is not named is not to stand at once; the others, or its own timeout, will find a leader.
-void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, kv::Replica& replica) {
+void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver) {
   const auto place = std::find(resign.successors.begin(), resign.successors.end(), self_);
   if (place == resign.successors.end() || resign.leader != header.from ||
       resign.incarnation != header.from_life)
     return;
-  replica.Feed(raft::LeaderResigns{.leader = resign.leader,
-                                   .term = header.term,
-                                   .rank = static_cast<uint32_t>(place - resign.successors.begin())});
+  receiver.Receive(raft::LeaderResigns{.leader = resign.leader,
+                                       .term = header.term,
+                                       .rank = static_cast<uint32_t>(place - resign.successors.begin())});
 }
 
-uint32_t Peers::PlaceBit(raft::NodeId id) const {
-  for (size_t place = 0; place < others_.size(); ++place) {
-    if (others_[place].id == id) return 1u << place;
-  }
-  return 0;
+uint32_t Peers::PositionBit(raft::NodeId id) const {
+  const auto before =
+      std::count_if(others_.begin(), others_.end(), [id](const PeerState& p) { return p.id < id; });
+  return 1u << (before + (self_ < id ? 1 : 0));
 }
 
 // The peers to whom the same goes as in pending_[first], as a mask; their messages are taken out of the queue
 // (their `to` is unset). A message is never sent ahead of an earlier one to the same peer.
 uint32_t Peers::TakeGroup(size_t first) {
-  const uint32_t own = PlaceBit(pending_[first].to);
+  const uint32_t own = PositionBit(pending_[first].to);
   uint32_t group = own;
   uint32_t earlier = own;  // peers with a message between the first and this one
   for (size_t i = first + 1; i < pending_.size(); ++i) {
     raft::Message& message = pending_[i];
-    const uint32_t peer = message.to.IsSet() ? PlaceBit(message.to) : 0;
+    const uint32_t peer = message.to.IsSet() ? PositionBit(message.to) : 0;
     if (peer == 0) continue;
     if ((peer & broadcast_reachable_ & ~earlier) != 0 && SameForAll(pending_[first], message)) {
       group |= peer;
@@ -137,7 +141,7 @@ void Peers::Flush() {
   for (size_t i = 0; i < pending_.size(); ++i) {
     raft::Message& message = pending_[i];
     if (!message.to.IsSet()) continue;
-    const uint32_t own = PlaceBit(message.to);
+    const uint32_t own = PositionBit(message.to);
     const uint32_t group = (own & broadcast_reachable_) != 0 ? TakeGroup(i) : own;
     if (group == own) {
       SendSealed(message.to, codec_.Seal(message));

@@ -10,6 +10,8 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,16 @@ struct PeerState {
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
 };
 
+// Who gets what other nodes say: the replica, or what keeps it and the kernel of one mind. Not settled here.
+class PeerReceiver {
+ public:
+  virtual ~PeerReceiver() = default;
+  virtual void Receive(uint64_t arrived_ns, raft::Message message) = 0;
+  virtual void Receive(uint64_t arrived_ns, kv::Request request) = 0;
+  virtual void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) = 0;
+  virtual void Receive(const raft::LeaderResigns& hint) = 0;
+};
+
 class Peers {
  public:
   struct Counters {
@@ -41,8 +53,9 @@ class Peers {
   Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::vector<PeerState> others,
         std::function<uint64_t()> draw);
 
-  // Messages, forwarded requests and answers to forwarded ones go to the replica, which is not settled here.
-  void Take(const Datagram& datagram, uint64_t now_ns, kv::Replica& replica);
+  void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
+  // The core's message in a datagram that the kernel has admitted; nothing if it is none.
+  std::optional<raft::Message> Decode(std::string_view datagram) const;
 
   // Leaves with the next Flush.
   void Send(raft::Message message) { pending_.push_back(std::move(message)); }
@@ -54,27 +67,31 @@ class Peers {
   void Greet(uint64_t now_ns);
   uint64_t next_greeting_ns() const { return lives_.next_ask_ns(); }
 
-  // The kernel copies a datagram whose mark is `mark_base` and a mask of peers, by their place among `others`,
-  // to all of them; `reachable` are those whose link address it knows. Mask 0: it copies nothing.
-  void SetBroadcast(uint32_t mark_base, uint32_t reachable) {
-    broadcast_mark_ = mark_base;
+  // The kernel copies a datagram whose mark is `mark` and a mask of voters, by their positions, to all of
+  // those; `reachable` are the ones whose link address it knows. Mask 0, as at the start: it copies nothing.
+  void SetBroadcast(uint32_t mark, uint32_t reachable) {
+    broadcast_mark_ = mark;
     broadcast_reachable_ = reachable;
   }
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
   const std::vector<PeerState>& states() const { return others_; }
   uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
+  uint64_t HighestNumberOf(raft::NodeId peer) const { return lives_.HighestOf(peer); }
+  // The kernel has seen numbers up to this one, and will see no more.
+  void NumbersSeen(raft::NodeId peer, uint64_t highest) { lives_.SeenUpTo(peer, highest); }
+  void DrawNumbersFrom(std::function<uint64_t()> draw) { codec_.DrawFrom(std::move(draw)); }
   const Counters& counters() const { return counters_; }
 
  private:
   PeerState* Find(raft::NodeId id);
-  uint32_t PlaceBit(raft::NodeId id) const;
+  uint32_t PositionBit(raft::NodeId id) const;
   uint32_t TakeGroup(size_t first);
   void SendTo(raft::NodeId to, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);
   void TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
-                   kv::Replica& replica);
-  void TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, kv::Replica& replica);
+                   PeerReceiver& receiver);
+  void TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver);
 
   UdpSocket& socket_;
   raft::NodeId self_;

@@ -55,6 +55,13 @@ struct NodeHistogram {
   uint64_t sum_ns = 0;
 };
 
+// One of the kernel offloads (docs/cluster.md).
+struct OffloadStatus {
+  std::string name{};  // "heartbeat", "vote", ...: as in the configuration
+  bool on = false;
+  std::string detail{};  // on: how ("native XDP on eth0"); off: why
+};
+
 struct NodeStatus {
   raft::NodeId node{};
   raft::Role role = raft::Role::kFollower;
@@ -76,6 +83,7 @@ struct NodeStatus {
   uint64_t uptime_ns = 0;
 
   std::vector<PeerStatus> peers{};  // the other members
+  std::vector<OffloadStatus> offloads{};
   std::vector<NodeCounter> counters{};
   std::vector<NodeHistogram> histograms{};
 };

@@ -11,10 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "config/scalar.h"
-
-#ifndef HEDGEROW_VERSION
-#error "HEDGEROW_VERSION comes from cluster/node/admin.cmake"
-#endif
+#include "operate/version.h"
 
 namespace hedgerow::node {
 namespace {
@@ -69,11 +66,9 @@ absl::string_view RoleWord(raft::Role role) {
   return "unknown";
 }
 
-absl::string_view Version() { return HEDGEROW_VERSION; }
-
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   v1::NodeStatus out;
-  out.set_version(std::string(Version()));
+  out.set_version(operate::kVersion);
   out.set_cluster_id(absl::StrCat(facts.cluster_id));
   out.set_node(status.node.value());
   out.set_role(std::string(RoleWord(status.role)));
@@ -102,6 +97,12 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
     if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
+  }
+  for (const OffloadStatus& offload : status.offloads) {
+    v1::Offload& message = *out.add_offloads();
+    message.set_name(offload.name);
+    message.set_on(offload.on);
+    message.set_detail(offload.detail);
   }
   for (const NodeCounter& counter : status.counters)
     (*out.mutable_counters())[CounterKey(counter)] = counter.value;

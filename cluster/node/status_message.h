@@ -31,9 +31,6 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts);
 // "follower", "pre_candidate", "candidate", "leader".
 absl::string_view RoleWord(raft::Role role);
 
-// The project's version, as the build was told.
-absl::string_view Version();
-
 }  // namespace hedgerow::node
 
 #endif  // HEDGEROW_CLUSTER_NODE_STATUS_MESSAGE_H_

@@ -132,6 +132,16 @@ TEST(StatusText, OfANodeWithoutALeader) {
   EXPECT_THAT(text, Not(HasSubstr("behind"))) << "only a leader knows";
 }
 
+TEST(StatusText, SaysWhatTheKernelDoesAndWhyNot) {
+  NodeStatus status = FakeStatus();
+  status.offloads = {{.name = "heartbeat", .on = true, .detail = "native XDP on eth0"},
+                     {.name = "vote", .on = true, .detail = "native XDP on eth0"},
+                     {.name = "append", .on = false, .detail = "durability is disk"}};
+  EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())),
+              HasSubstr("  offloads     append off: durability is disk\n"
+                        "               heartbeat, vote on: native XDP on eth0\n"));
+}
+
 TEST(StatusText, OfAClusterOfOne) {
   NodeStatus status = FakeStatus();
   status.peers.clear();

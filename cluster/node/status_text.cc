@@ -5,9 +5,12 @@
 #include "cluster/node/status_text.h"
 
 #include <map>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "config/scalar.h"
 
 namespace hedgerow::node {
@@ -48,6 +51,18 @@ void Peers(const v1::NodeStatus& status, std::string& out) {
   }
 }
 
+// Offloads that share a detail share a line.
+void Offloads(const v1::NodeStatus& status, std::string& out) {
+  std::map<std::string, std::vector<std::string>> by_detail;
+  for (const v1::Offload& offload : status.offloads())
+    by_detail[absl::StrCat(offload.on() ? "on: " : "off: ", offload.detail())].push_back(offload.name());
+  const char* title = "offloads";
+  for (const auto& [detail, names] : by_detail) {
+    absl::StrAppendFormat(&out, "  %-12s %s %s\n", title, absl::StrJoin(names, ", "), detail);
+    title = "";
+  }
+}
+
 void Counters(const v1::NodeStatus& status, std::string& out) {
   const std::map<std::string, uint64_t> sorted(status.counters().begin(), status.counters().end());
   bool any = false;
@@ -76,6 +91,7 @@ std::string StatusText(const v1::NodeStatus& status) {
                   status.waiting(), " requests waiting\n");
   if (!status.metrics().empty())
     absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
+  Offloads(status, out);
   Peers(status, out);
   Counters(status, out);
   return out;

@@ -6,10 +6,12 @@
 #ifndef HEDGEROW_CLUSTER_RAFT_EVENT_H_
 #define HEDGEROW_CLUSTER_RAFT_EVENT_H_
 
+#include <array>
 #include <cstdint>
 #include <variant>
 #include <vector>
 
+#include "bpf/raft/decisions_abi.h"
 #include "cluster/raft/message.h"
 #include "cluster/raft/types.h"
 
@@ -67,10 +69,57 @@ struct LeaderResigns {
   uint32_t rank = 0;
 };
 
+// The five below tell what the node's kernel part has done by itself (cluster/offload/coupling). It has said so
+// to the others already: the core takes it as it is.
+
+// Accepted and acknowledged in this term, as its leader's follower. What the log has already is skipped.
+struct KernelAppended {
+  NodeId leader{};
+  Term term{};
+  AppendRequest request{};
+  uint64_t arrived_ns = 0;
+};
+
+// A vote that was given; or, with no candidate, a term that was adopted.
+struct KernelVoted {
+  Term term{};
+  NodeId candidate{};
+};
+
+// The leader of this term was heard, and has said this.
+struct KernelHeard {
+  NodeId leader{};
+  Term term{};
+  uint64_t heard_ns = 0;
+  LogIndex commit{};
+  uint64_t election_timeout_ns = 0;  // 0: it has not said
+};
+
+// What a leader's kernel part has counted in this term, by the members' places in Options::voters. Everything
+// only grows, and may be told again.
+struct KernelCounted {
+  struct Member {
+    LogIndex match{};
+    uint64_t round = 0;
+    uint64_t loop_seq = 0;
+    uint64_t contact_ns = 0;  // when loop_seq was last seen to change
+  };
+  Term term{};
+  std::array<Member, HR_RAFT_MAX_MEMBERS> members{};
+};
+
+// The votes that a candidate's kernel part has counted, as a mask over members.
+struct KernelVotes {
+  Term asked_term{};
+  bool pre_vote = false;
+  uint32_t members = 0;
+};
+
 struct Event {
   uint64_t now_ns = 0;  // monotonic; never smaller than in an earlier event
   uint64_t random = 0;  // uniform over 64 bits
-  std::variant<Tick, Receive, Propose, Read, Persisted, Applied, RoundTrip, TransferLeadership, LeaderResigns>
+  std::variant<Tick, Receive, Propose, Read, Persisted, Applied, RoundTrip, TransferLeadership, LeaderResigns,
+               KernelAppended, KernelVoted, KernelHeard, KernelCounted, KernelVotes>
       what;
 };
 

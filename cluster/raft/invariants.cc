@@ -24,9 +24,9 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   seen.commit = seen.applied = LogIndex();
   seen.leads = false;
   seen.term = node.term();
-  if (node.term() < seen.promised_term) {
+  if (node.term() < seen.said_term) {
     Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
-         " after it promised in term ", seen.promised_term.value());
+         " after it promised in term ", seen.said_term.value());
   }
   for (LogIndex index(1); node.log().Has(index); index = index.Next()) Append(seen, id, node.log().At(index));
 }
@@ -51,9 +51,45 @@ void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outpu
   Applied(seen, id, outputs.apply);
 }
 
+void InvariantChecker::KernelDecided(NodeId id, const Message& answer) {
+  Node& node = nodes_[id];
+  const auto* vote = std::get_if<VoteReply>(&answer.body);
+  const auto* append = std::get_if<AppendReply>(&answer.body);
+  if (vote != nullptr) {
+    if (vote->granted && !vote->pre_vote) Voted(node, id, vote->asked_term, answer.to);
+    return;
+  }
+  // Both prove to a leader that this node is in no later term.
+  if (answer.term < node.promised_term) {
+    Fail("fence before promise: the kernel part of node ", id.value(), " answers in term ", answer.term.value(),
+         " after a promise in term ", node.promised_term.value());
+  }
+  if (append == nullptr || !append->accepted) return;
+  node.promised_term = answer.term;
+  node.acknowledged = append->index;
+  node.acknowledged_term = answer.term;
+}
+
+void InvariantChecker::Adopted(NodeId id) {
+  const Node& node = nodes_[id];
+  if (node.term < node.promised_term) {
+    Fail("monotone terms: node ", id.value(), " goes on in term ", node.term.value(),
+         " after its kernel part promised in term ", node.promised_term.value());
+  }
+  if (node.acknowledged == LogIndex()) return;
+  const uint64_t index = node.acknowledged.value();
+  if (index <= node.log.size() && node.log[index - 1].term == node.acknowledged_term) return;
+  Fail("node ", id.value(), " starts without entry ", index,
+       ", which its kernel part has acknowledged in term ", node.acknowledged_term.value());
+}
+
 void InvariantChecker::LogChanged(Node& node, NodeId id, const Persist& persist) {
   if (persist.truncate_from.has_value()) {
     node.log.resize(std::min<size_t>(node.log.size(), persist.truncate_from->value() - 1));
+    if (node.acknowledged >= *persist.truncate_from) {
+      node.acknowledged = persist.truncate_from->Previous();
+      node.acknowledged_term = node.log.empty() ? Term() : node.log.back().term;
+    }
   }
   for (const Entry& entry : persist.entries) Append(node, id, entry);
 }
@@ -130,13 +166,21 @@ void InvariantChecker::LeaderHasCommitted(const Node& leader, NodeId id, uint64_
 }
 
 void InvariantChecker::Said(Node& node, NodeId id, const Message& message) {
+  Term promised;
   if (const auto* reply = std::get_if<VoteReply>(&message.body)) {
-    if (reply->granted && !reply->pre_vote) Voted(node, id, reply->asked_term, message.to);
+    if (!reply->granted || reply->pre_vote) return;
+    promised = reply->asked_term;
+    Voted(node, id, promised, message.to);
   } else if (const auto* request = std::get_if<VoteRequest>(&message.body)) {
-    if (!request->pre_vote) Voted(node, id, request->asked_term, id);
+    if (request->pre_vote) return;
+    promised = request->asked_term;
+    Voted(node, id, promised, id);
   } else if (const auto* append = std::get_if<AppendReply>(&message.body)) {
-    if (append->accepted) node.promised_term = std::max(node.promised_term, message.term);
+    if (!append->accepted) return;
+    promised = message.term;
   }
+  node.said_term = std::max(node.said_term, promised);
+  node.promised_term = std::max(node.promised_term, promised);
 }
 
 void InvariantChecker::Voted(Node& node, NodeId id, Term term, NodeId candidate) {

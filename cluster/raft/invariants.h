@@ -31,6 +31,11 @@ class InvariantChecker {
   // After every step of a node, with what the step put out.
   void Stepped(const Raft& node, NodeId id, const Outputs& outputs);
 
+  // What a node's kernel part has decided to answer, as soon as it has: a promise like the process's.
+  void KernelDecided(NodeId id, const Message& answer);
+  // A process that starts has taken over what its kernel part has promised.
+  void Adopted(NodeId id);
+
   // The number of entries known to be committed anywhere.
   uint64_t committed() const { return committed_.size(); }
 
@@ -45,9 +50,13 @@ class InvariantChecker {
     std::vector<Identity> log;
     Term term;
     Term promised_term;  // the largest that it voted or acknowledged in: never again below it
+    Term said_term;      // the same without what its kernel part has promised
     LogIndex commit;
     LogIndex applied;
     bool leads = false;
+    // The last entry that its kernel part has acknowledged, while no leader has contradicted it.
+    LogIndex acknowledged;
+    Term acknowledged_term;
   };
 
   void LogChanged(Node& node, NodeId id, const Persist& persist);

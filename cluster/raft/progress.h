@@ -38,7 +38,14 @@ class Progress {
   void ForgetLost(uint64_t now_ns, uint64_t patience_ns);
 
   uint64_t contact_ns() const { return contact_ns_; }
-  void Contact(uint64_t now_ns) { contact_ns_ = now_ns; }
+  // Progress, not echoes: a kernel part answers for a while after its process has died or stands still, always
+  // with the same loop_seq.
+  void Contact(uint64_t now_ns, uint64_t loop_seq) {
+    if (loop_seq == loop_seq_) return;
+    loop_seq_ = loop_seq;
+    contact_ns_ = now_ns > contact_ns_ ? now_ns : contact_ns_;
+  }
+  uint64_t loop_seq() const { return loop_seq_; }
   uint64_t round() const { return round_; }
   void ConfirmRound(uint64_t round) { round_ = round > round_ ? round : round_; }
 
@@ -54,7 +61,8 @@ class Progress {
   std::deque<Inflight> inflight_;
   size_t inflight_bytes_ = 0;
   uint64_t waiting_since_ns_ = 0;  // since the last acknowledgement, or the first send after it
-  uint64_t contact_ns_;            // when anything of this term came from it
+  uint64_t contact_ns_;            // when it was last seen to make progress in this term
+  uint64_t loop_seq_ = 0;          // what it said then
   uint64_t round_ = 0;             // the last heartbeat round it answered
 };
 

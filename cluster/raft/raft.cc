@@ -36,6 +36,7 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
 
 void Raft::Step(const Event& event, Outputs& outputs) {
   HEDGEROW_CHECK(!outputs.persist.has_value());
+  ++steps_;
   Context context{event.now_ns, event.random, outputs};
   std::visit([this, &context](const auto& what) { On(context, what); }, event.what);
 }
@@ -231,6 +232,16 @@ bool Raft::IsQuorum(uint32_t members) const {
 }
 
 uint64_t Raft::QuorumValue(const Reached& reached) const {
+  if (SeededBug(Bug::kEqualityQuorum)) {
+    uint64_t value = 0;
+    for (size_t i = 0; i < options_.voters.size(); ++i) {
+      const auto at_least = std::count_if(reached.begin(), reached.begin() + options_.voters.size(),
+                                          [&](uint64_t other) { return other >= reached[i]; });
+      if (static_cast<size_t>(at_least) == options_.voters.size() / 2 + 1)
+        value = std::max<uint64_t>(value, reached[i]);
+    }
+    return value;
+  }
   if (SeededBug(Bug::kMinorityQuorum)) {
     Reached sorted = reached;
     std::sort(sorted.rbegin(), sorted.rend());

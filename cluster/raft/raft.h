@@ -7,7 +7,7 @@
 // Practice.
 //
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
-// raft_reads.cc.
+// raft_reads.cc, raft_kernel.cc.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_RAFT_H_
 #define HEDGEROW_CLUSTER_RAFT_RAFT_H_
@@ -57,6 +57,16 @@ class Raft {
   const std::vector<Progress>& progress() const { return progress_; }
   // To a voter, by its place in Options::voters; 0: not measured yet.
   uint64_t round_trip_ns(size_t member) const { return round_trips_.Mean_ns(member); }
+
+  // For whoever keeps the kernel part in step (cluster/offload/coupling).
+  LogIndex verified() const { return verified_; }
+  uint64_t leader_heard_ns() const { return leader_heard_ns_; }
+  uint64_t leader_timeout_ns() const { return leader_timeout_ns_; }
+  uint64_t election_deadline_ns() const { return election_deadline_ns_; }
+  uint32_t votes() const { return votes_; }
+  size_t self() const { return self_; }                        // this node's place in Options::voters
+  uint64_t asked_sequence() const { return asked_sequence_; }  // of the last Persist
+  uint64_t durable_sequence() const { return durable_sequence_; }
 
  private:
   static constexpr size_t kNoMember = HR_RAFT_MAX_MEMBERS;
@@ -112,6 +122,16 @@ class Raft {
   void RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
                     hr_raft_verdict why);
 
+  static bool IsWellFormed(Term leader_term, const AppendRequest& request);
+
+  // raft_kernel.cc
+  void On(Context& context, const KernelAppended& appended);
+  void On(Context& context, const KernelVoted& voted);
+  void On(Context& context, const KernelHeard& heard);
+  void On(Context& context, const KernelCounted& counted);
+  void On(Context& context, const KernelVotes& votes);
+  void LeaderHeardAt(Context& context, uint64_t heard_ns);
+
   // raft_leader.cc
   void On(Context& context, const Propose& propose);
   void On(Context& context, const TransferLeadership& transfer);
@@ -140,6 +160,7 @@ class Raft {
   size_t ReadCount() const;
 
   Options options_;
+  uint64_t steps_ = 0;
   size_t self_;  // position in options_.voters, as in every mask
 
   // Raft figure 2.

@@ -116,7 +116,8 @@ void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
 }
 
 void Raft::On(Context& context, const LeaderResigns& resigns) {
-  if (role_ != Role::kFollower || resigns.term != term_ || resigns.leader != leader_) return;
+  if (role_ != Role::kFollower || resigns.leader != leader_) return;
+  if (resigns.term != term_ && !SeededBug(Bug::kResignOfAnotherTerm)) return;
   waived_term_ = term_;
   if (resigns.rank == 0) {
     StartPreVote(context);

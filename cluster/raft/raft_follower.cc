@@ -7,21 +7,18 @@
 #include "cluster/raft/raft.h"
 
 namespace hedgerow::raft {
-namespace {
 
 // A leader's batch is contiguous and of its own or earlier terms. Anything else is no message of this protocol.
-bool IsWellFormed(const Message& message, const AppendRequest& request) {
+bool Raft::IsWellFormed(Term leader_term, const AppendRequest& request) {
   LogIndex index = request.prev_index;
   Term term = request.prev_term;
   for (const Entry& entry : request.entries) {
-    if (entry.index != index.Next() || entry.term < term || entry.term > message.term) return false;
+    if (entry.index != index.Next() || entry.term < term || entry.term > leader_term) return false;
     index = entry.index;
     term = entry.term;
   }
   return true;
 }
-
-}  // namespace
 
 void Raft::FollowLeader(Context& context, NodeId leader) {
   // Election Safety (Raft section 5.2): at most one leader in a term.
@@ -35,7 +32,7 @@ void Raft::FollowLeader(Context& context, NodeId leader) {
 }
 
 void Raft::Handle(Context& context, const Message& message, const AppendRequest& request) {
-  if (!IsWellFormed(message, request)) return;
+  if (!IsWellFormed(message.term, request)) return;
   FollowLeader(context, message.from);
   const hr_raft_state state = DecisionState();
   const hr_raft_append append{.term = message.term.value(),
@@ -50,7 +47,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendRequest&
   const LogIndex last = StoreEntries(context, request);
   verified_ = std::max(verified_, last);
   AdvanceCommit(context, std::min(request.commit, verified_));
-  SendOnceDurable(context, message.from, AppendReply{.accepted = true, .index = last});
+  SendOnceDurable(context, message.from, AppendReply{.accepted = true, .index = last, .loop_seq = steps_});
 }
 
 // Steps 3 and 4 of AppendEntries: only a real conflict truncates, because an old batch may arrive late.
@@ -68,7 +65,7 @@ LogIndex Raft::StoreEntries(Context& context, const AppendRequest& request) {
 // End of Raft section 5.3: the hint lets the leader pass over a whole term at once.
 void Raft::RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
                         hr_raft_verdict why) {
-  AppendReply reply{.accepted = false, .index = request.prev_index};
+  AppendReply reply{.accepted = false, .index = request.prev_index, .loop_seq = steps_};
   if (why == HR_RAFT_GAP) {
     reply.conflict_index = log_.last_index().Next();
   } else {
@@ -83,7 +80,7 @@ void Raft::Handle(Context& context, const Message& message, const Heartbeat& hea
   FollowLeader(context, message.from);
   // Only what is known to be the leader's may be committed on its word.
   AdvanceCommit(context, std::min(heartbeat.commit, verified_));
-  Send(context, message.from, HeartbeatReply{.round = heartbeat.round, .verified = verified_});
+  Send(context, message.from, HeartbeatReply{.round = heartbeat.round, .verified = verified_, .loop_seq = steps_});
 }
 
 }  // namespace hedgerow::raft

@@ -71,7 +71,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
   if (role_ != Role::kLeader) return;
   const size_t member = MemberOf(message.from);
   Progress& progress = progress_[member];
-  progress.Contact(context.now_ns);
+  progress.Contact(context.now_ns, reply.loop_seq);
   if (reply.accepted) {
     if (!log_.Has(reply.index)) return;  // nobody can hold what was never sent
     if (progress.Accepted(reply.index, context.now_ns)) MaybeCommit(context);
@@ -119,7 +119,7 @@ void Raft::StartHeartbeatRound(Context& context) {
 void Raft::Handle(Context& context, const Message& message, const HeartbeatReply& reply) {
   if (role_ != Role::kLeader || reply.round > round_) return;
   Progress& progress = progress_[MemberOf(message.from)];
-  progress.Contact(context.now_ns);
+  progress.Contact(context.now_ns, reply.loop_seq);
   progress.ConfirmRound(reply.round);
   ConfirmReads(context);
   if (role_ != Role::kLeader || reply.verified >= progress.match()) return;

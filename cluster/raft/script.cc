@@ -43,6 +43,10 @@ class Script {
   absl::Status Propose(const Words& words);
   absl::Status Transfer(const Words& words);
   absl::Status Resign(const Words& words);
+  absl::Status KernelAppend(const Words& words);
+  absl::Status KernelVote(const Words& words);
+  absl::Status KernelHeard(const Words& words);
+  absl::Status KernelCount(const Words& words);
   absl::Status Status();
   // A command whose arguments are nodes, and nothing else.
   Command OnNodes(size_t count, std::function<void(TestCluster&, const std::vector<uint64_t>&)> act);
@@ -64,6 +68,10 @@ Script::Script() {
   commands_["propose"] = [this](const Words& words) { return Propose(words); };
   commands_["transfer"] = [this](const Words& words) { return Transfer(words); };
   commands_["resign"] = [this](const Words& words) { return Resign(words); };
+  commands_["kernel-append"] = [this](const Words& words) { return KernelAppend(words); };
+  commands_["kernel-vote"] = [this](const Words& words) { return KernelVote(words); };
+  commands_["kernel-heard"] = [this](const Words& words) { return KernelHeard(words); };
+  commands_["kernel-count"] = [this](const Words& words) { return KernelCount(words); };
   commands_["status"] = [this](const Words&) { return Status(); };
   commands_["read"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Read(ids[0]); });
   commands_["cut"] = OnNodes(2, [](TestCluster& cluster, const Ids& ids) { cluster.Cut(ids[0], ids[1]); });
@@ -212,6 +220,70 @@ absl::Status Script::Resign(const Words& words) {
         *id,
         LeaderResigns{.leader = NodeId(*leader), .term = Term(term), .rank = static_cast<uint32_t>(i - 3)});
   }
+  return absl::OkStatus();
+}
+
+// kernel-append NODE LEADER AFTER TEXT...: the kernel part has accepted one entry for each word.
+absl::Status Script::KernelAppend(const Words& words) {
+  uint64_t after = 0;
+  if (words.size() < 5 || !absl::SimpleAtoi(words[3], &after))
+    return Expected("kernel-append NODE LEADER AFTER TEXT...");
+  const auto id = Node(words[1]);
+  const auto leader = Node(words[2]);
+  if (!id.ok() || !leader.ok() || !cluster_->At(*id).log().Has(LogIndex(after)))
+    return Expected("nodes, an index");
+  AppendRequest request{.prev_index = LogIndex(after),
+                        .prev_term = cluster_->At(*id).log().TermAt(LogIndex(after))};
+  const Term term = cluster_->At(*id).term();
+  for (size_t i = 4; i < words.size(); ++i) {
+    request.entries.push_back({.term = term, .index = LogIndex(after + i - 3), .payload = Payload(words[i])});
+  }
+  cluster_->Step(*id, KernelAppended{.leader = NodeId(*leader),
+                                     .term = term,
+                                     .request = std::move(request),
+                                     .arrived_ns = cluster_->now_ns()});
+  return absl::OkStatus();
+}
+
+// kernel-vote NODE TERM CANDIDATE
+absl::Status Script::KernelVote(const Words& words) {
+  uint64_t term = 0;
+  if (words.size() != 4 || !absl::SimpleAtoi(words[2], &term))
+    return Expected("kernel-vote NODE TERM CANDIDATE");
+  const auto id = Node(words[1]);
+  const auto candidate = Node(words[3]);
+  if (!id.ok() || !candidate.ok()) return Expected("nodes");
+  cluster_->Step(*id, KernelVoted{.term = Term(term), .candidate = NodeId(*candidate)});
+  return absl::OkStatus();
+}
+
+// kernel-heard NODE LEADER COMMIT
+absl::Status Script::KernelHeard(const Words& words) {
+  uint64_t commit = 0;
+  if (words.size() != 4 || !absl::SimpleAtoi(words[3], &commit))
+    return Expected("kernel-heard NODE LEADER COMMIT");
+  const auto id = Node(words[1]);
+  const auto leader = Node(words[2]);
+  if (!id.ok() || !leader.ok()) return Expected("nodes");
+  cluster_->Step(*id, hedgerow::raft::KernelHeard{.leader = NodeId(*leader),
+                                                  .term = cluster_->At(*id).term(),
+                                                  .heard_ns = cluster_->now_ns(),
+                                                  .commit = LogIndex(commit)});
+  return absl::OkStatus();
+}
+
+// kernel-count LEADER MATCH...: of every node, in their order; the leader's own does not matter.
+absl::Status Script::KernelCount(const Words& words) {
+  if (words.size() != cluster_->ids().size() + 2) return Expected("kernel-count LEADER MATCH...");
+  const auto id = Node(words[1]);
+  if (!id.ok()) return id.status();
+  KernelCounted counted{.term = cluster_->At(*id).term()};
+  for (size_t i = 2; i < words.size(); ++i) {
+    uint64_t match = 0;
+    if (!absl::SimpleAtoi(words[i], &match)) return Expected("an index");
+    counted.members[i - 2].match = LogIndex(match);
+  }
+  cluster_->Step(*id, counted);
   return absl::OkStatus();
 }
 

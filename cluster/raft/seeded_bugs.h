@@ -26,6 +26,13 @@ enum class Bug : uint8_t {
   kMinorityQuorum,
   kStaleVoteCounted,
   kForwardTagReuse,
+  kNoFence,
+  kPlainUpdate,
+  kAckWithoutStore,
+  kAckByIndexAlone,
+  kEqualityQuorum,
+  kLeaseByHelper,
+  kResignOfAnotherTerm,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -31,6 +31,13 @@ inline constexpr NamedBug kBugs[] = {
     {"minority_quorum", Bug::kMinorityQuorum},
     {"stale_vote_counted", Bug::kStaleVoteCounted},
     {"forward_tag_reuse", Bug::kForwardTagReuse},
+    {"no_fence", Bug::kNoFence},
+    {"plain_update", Bug::kPlainUpdate},
+    {"ack_without_store", Bug::kAckWithoutStore},
+    {"ack_by_index_alone", Bug::kAckByIndexAlone},
+    {"equality_quorum", Bug::kEqualityQuorum},
+    {"lease_by_helper", Bug::kLeaseByHelper},
+    {"resign_of_another_term", Bug::kResignOfAnotherTerm},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

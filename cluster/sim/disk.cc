@@ -7,6 +7,11 @@
 namespace hedgerow::sim {
 
 void Disk::Write(raft::Persist persist) {
+  if (plan_.memory && !full_ && unsynced_.empty()) {
+    Apply(persist);
+    synced_(persist.sequence);
+    return;
+  }
   unsynced_.push_back(std::move(persist));
   StartSync();
 }

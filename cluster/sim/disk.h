@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A simulated disk with a log of writes. What is not synced when the node dies may be gone, may be there, or
-// may be there in part. One sync at a time covers everything written before it (group commit).
+// may be there in part. One sync at a time covers everything written before it (group commit). In memory mode a
+// write is done at once: only processes die, and the page cache outlives them.
 
 #ifndef HEDGEROW_CLUSTER_SIM_DISK_H_
 #define HEDGEROW_CLUSTER_SIM_DISK_H_

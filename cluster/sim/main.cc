@@ -87,6 +87,10 @@ int Main() {
       static_cast<unsigned long long>(totals.committed), static_cast<unsigned long long>(totals.elections),
       static_cast<unsigned long long>(totals.crashes), totals.seconds, wall_s, totals.seconds / wall_s,
       range.threads);
+  printf("kernel parts: %llu answers, %llu appends accepted, %llu votes given\n",
+         static_cast<unsigned long long>(totals.kernel_answers),
+         static_cast<unsigned long long>(totals.kernel_appends),
+         static_cast<unsigned long long>(totals.kernel_votes));
   const bool found = totals.violations > 0;
   if (*bug != Bug::kNone) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
   return found == (*bug != Bug::kNone) ? 0 : 1;

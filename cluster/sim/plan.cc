@@ -79,6 +79,21 @@ void MakeFigureEight(Random& random, Plan& plan) {
   plan.faults.crashes = true;
 }
 
+KernelPlan DrawKernel(Random& random) {
+  KernelPlan plan;
+  plan.on = random.Chance(600'000);
+  const bool all = random.Chance(600'000);
+  const auto coin = [&random, all] { return random.Chance(500'000) || all; };
+  plan.switches = {.heartbeat = coin(), .vote = coin(), .append = coin(), .quorum = coin()};
+  if (random.Chance(600'000)) plan.durability = offload::Durability::kMemory;
+  plan.lease_ns = random.Pick<uint64_t>({15, 30}) * kMillisecond;
+  plan.ring_records = random.Pick<size_t>({3, 30, 300});
+  plan.torn_ppm = random.Pick<uint64_t>({50'000, 300'000});
+  plan.torn_max_ns = random.Pick<uint64_t>({20, 300, 3000}) * kMicrosecond;
+  plan.detach_max_ns = random.Pick<uint64_t>({1, 50, 500}) * kMillisecond;
+  return plan;
+}
+
 }  // namespace
 
 Plan DrawPlan(Random& random) {
@@ -105,6 +120,8 @@ Plan DrawPlan(Random& random) {
   } else if (random.Chance(150'000)) {
     MakeFigureEight(random, plan);
   }
+  plan.kernel = DrawKernel(random);
+  plan.disk.memory = plan.kernel.on && plan.kernel.durability == offload::Durability::kMemory;
   return plan;
 }
 
@@ -133,6 +150,13 @@ std::string Describe(const Plan& plan) {
   add(faults.clock_jumps, "clock-jumps");
   add(faults.transfers, "transfers");
   add(faults.resignations, "resignations");
+  if (!plan.kernel.on) return text;
+  absl::StrAppend(&text, "; kernel part in ", plan.disk.memory ? "memory" : "disk", " mode, lease ",
+                  plan.kernel.lease_ns / kMillisecond, " ms, ring of ", plan.kernel.ring_records, ":");
+  add(plan.kernel.switches.heartbeat, "heartbeat");
+  add(plan.kernel.switches.vote, "vote");
+  add(plan.kernel.switches.append, "append");
+  add(plan.kernel.switches.quorum, "quorum");
   return text;
 }
 

@@ -12,6 +12,7 @@
 
 #include "cluster/kv/request_desk.h"
 #include "cluster/kv/session_table.h"
+#include "cluster/offload/coupling.h"
 #include "cluster/raft/options.h"
 #include "cluster/sim/random.h"
 
@@ -36,6 +37,21 @@ struct NetworkPlan {
 struct DiskPlan {
   uint64_t sync_min_ns = 0;
   uint64_t sync_max_ns = 0;
+  bool memory = false;
+};
+
+// The nodes' kernel parts. In memory mode hosts keep their power: one that lost it would come back as a
+// learner.
+struct KernelPlan {
+  bool on = false;
+  offload::Durability durability = offload::Durability::kDisk;
+  offload::Switches switches;
+  uint64_t lease_ns = 0;
+  size_t ring_records = 0;
+  // Of so many datagrams the handling is torn at the lock's boundaries, for up to so long.
+  uint64_t torn_ppm = 0;
+  uint64_t torn_max_ns = 0;
+  uint64_t detach_max_ns = 0;  // after the process's death, its programs go on for so long
 };
 
 struct FaultPlan {
@@ -75,6 +91,7 @@ struct Plan {
   kv::DeskOptions desk;
   NetworkPlan network;
   DiskPlan disk;
+  KernelPlan kernel;
   FaultPlan faults;
   ClientPlan clients;
 };

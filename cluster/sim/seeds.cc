@@ -38,6 +38,9 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.crashes += report.crashes;
       totals.operations += report.operations;
       totals.answers += report.answers;
+      totals.kernel_answers += report.kernel_answers;
+      totals.kernel_appends += report.kernel_appends;
+      totals.kernel_votes += report.kernel_votes;
       totals.seconds += report.seconds;
       each(report);
       if (range.stop_at_violation && !report.violation.empty()) stop = true;

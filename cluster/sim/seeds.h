@@ -30,6 +30,9 @@ struct SeedTotals {
   uint64_t crashes = 0;
   uint64_t operations = 0;
   uint64_t answers = 0;
+  uint64_t kernel_answers = 0;
+  uint64_t kernel_appends = 0;
+  uint64_t kernel_votes = 0;
   double seconds = 0;
 };
 

@@ -43,17 +43,60 @@ void Server::Start() {
   world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
+  if (world_.plan.kernel.on) StartCoupling();
   Rearm();
 }
 
-void Server::Crash() {
+void Server::StartCoupling() {
+  const KernelPlan& plan = world_.plan.kernel;
+  if (!kernel_.has_value()) kernel_.emplace(world_, *this);
+  kernel_->kernel().ProcessBegins();
+  coupling_.emplace(kernel_->kernel(),
+                    offload::CouplingOptions{.incarnation = lives_,
+                                             .config_epoch = 0,
+                                             .durability = plan.durability,
+                                             .switches = plan.switches,
+                                             .lease_ns = plan.lease_ns},
+                    [this](std::string_view datagram) { return kernel_->kernel().Decode(datagram); });
+  turning_ = true;
+  const absl::Status adopted = coupling_->Adopt(*replica_);
+  turning_ = false;
+  if (!adopted.ok()) world_.Fail("node ", id_.value(), ": ", adopted.ToString());
+  world_.checker.Adopted(id_);
+  kernel_->Attach();
+  Turn([] {});
+  if (SeededBug(Bug::kLeaseByHelper)) HelperThread(lives_);
+}
+
+// What R5 forbids: the lease is kept while the loop stands still.
+void Server::HelperThread(uint64_t life) {
+  world_.time.After(world_.plan.kernel.lease_ns / 2, [this, life] {
+    if (life != lives_ || !up()) return;
+    hr_node_control lease{};
+    lease.operation = HR_NODE_LEASE;
+    lease.incarnation = lives_;
+    lease.view = kernel_->kernel().view();
+    lease.view.lease_until_ns = world_.time.now_ns() + world_.plan.kernel.lease_ns;
+    kernel_->kernel().Control(lease);
+    HelperThread(life);
+  });
+}
+
+void Server::Crash(bool power_cut) {
   if (!up()) return;
-  world_.Trace("node ", id_.value(), " crashes");
+  world_.Trace("node ", id_.value(), power_cut ? " loses its power" : " crashes");
   ++world_.crashes;
   replica_.reset();
+  coupling_.reset();
   socket_.clear();
   paused_ = false;
   disk_.Crash();
+  if (!kernel_.has_value()) return;
+  if (power_cut) {
+    kernel_->PowerCut();
+  } else {
+    kernel_->ProcessDied();
+  }
 }
 
 void Server::Resume() {
@@ -67,49 +110,104 @@ void Server::Resume() {
   if (up()) Wake(lives_);
 }
 
-void Server::Arrive(std::function<void(uint64_t)> handle) {
+void Server::Arrive(uint64_t arrived_ns, std::function<void()> handle) {
   if (!up()) return;
-  const uint64_t arrived_ns = world_.time.now_ns();
-  if (!paused_) {
-    handle(arrived_ns);
+  if (turning_) {  // another CPU has it ready while the loop is at work
+    world_.time.After(0, [this, arrived_ns, handle = std::move(handle), life = lives_] {
+      if (life == lives_) Arrive(arrived_ns, handle);
+    });
+  } else if (!paused_) {
+    Turn(handle);
   } else if (socket_.size() < kSocketMax) {
-    socket_.push_back([handle = std::move(handle), arrived_ns] { handle(arrived_ns); });
+    socket_.push_back([this, handle = std::move(handle)] { Turn(handle); });
   }
 }
 
 void Server::ArriveFromPeer(raft::Message message) {
-  Arrive([this, message = std::move(message)](uint64_t arrived_ns) {
-    replica_->ReceiveMessage(arrived_ns, message);
-    Settle();
+  if (kernel_.has_value() && kernel_->attached()) {
+    kernel_->Arrive(std::move(message));
+  } else {
+    ReceiveFromPeer(world_.time.now_ns(), std::move(message));
+  }
+}
+
+void Server::ArriveFromKernel(uint64_t arrived_ns, raft::Message message) {
+  ReceiveFromPeer(arrived_ns, std::move(message));
+}
+
+void Server::ReceiveFromPeer(uint64_t arrived_ns, raft::Message message) {
+  Arrive(arrived_ns, [this, arrived_ns, message = std::move(message)] {
+    if (coupling_.has_value()) {
+      coupling_->Receive(arrived_ns, message, *replica_);
+    } else {
+      replica_->ReceiveMessage(arrived_ns, message);
+    }
   });
 }
 
 void Server::ArriveRequest(kv::Request request) {
-  Arrive([this, request = std::move(request)](uint64_t arrived_ns) {
-    replica_->ReceiveRequest(arrived_ns, request);
-    Settle();
-  });
+  const uint64_t arrived_ns = world_.time.now_ns();
+  Arrive(arrived_ns,
+         [this, arrived_ns, request = std::move(request)] { replica_->ReceiveRequest(arrived_ns, request); });
 }
 
 void Server::ArriveForwardAnswer(raft::NodeId from, kv::Answer answer) {
-  Arrive([this, from, answer = std::move(answer)](uint64_t) {
+  Arrive(world_.time.now_ns(), [this, from, answer = std::move(answer)] {
     replica_->ReceiveForwardAnswer(answer.reply_to.request, from, answer);
-    Settle();
   });
+}
+
+// A hint about a term that is over, or not yet known, must change nothing.
+void Server::ArriveResignation(const raft::LeaderResigns& hint) {
+  if (!up() || paused_ || turning_) return;
+  const raft::NodeId leader = raft().leader();
+  const raft::Term term = raft().term();
+  Turn([this, &hint] {
+    if (coupling_.has_value()) {
+      coupling_->Resigned(hint, *replica_);
+    } else {
+      replica_->Feed(hint);
+    }
+  });
+  if (hint.term != term && raft().term() == term && leader.IsSet() && !raft().leader().IsSet()) {
+    world_.Fail("node ", id_.value(), " leaves its leader in term ", term.value(),
+                " for a resignation in term ", hint.term.value());
+  }
 }
 
 void Server::Feed(decltype(raft::Event::what) what) {
   if (!up()) return;
-  replica_->Feed(std::move(what));
-  Settle();
+  if (turning_) {  // the disk's word during a step
+    replica_->Feed(std::move(what));
+  } else {
+    Turn([this, &what] { replica_->Feed(std::move(what)); });
+  }
 }
 
-void Server::Settle() {
-  if (settling_) return;  // the disk's word during a step
-  settling_ = true;
+void Server::WakeByKernel() {
+  Arrive(world_.time.now_ns(), [] {});
+}
+
+void Server::Turn(const std::function<void()>& work, bool tick) {
+  turning_ = true;
+  last_turn_ns_ = world_.time.now_ns();
+  if (coupling_.has_value()) {
+    coupling_->BeginTurn(last_turn_ns_, *replica_);
+    work();
+    if (tick) coupling_->Tick(last_turn_ns_, *replica_);
+    coupling_->EndTurn(last_turn_ns_, *replica_);
+  } else {
+    work();
+    if (tick) replica_->Tick();
+  }
   replica_->Settle();
-  settling_ = false;
+  turning_ = false;
   Rearm();
+}
+
+void Server::Persist(raft::Persist persist) {
+  if (kernel_.has_value()) kernel_->OtherCpus();
+  disk_.Write(std::move(persist));
 }
 
 void Server::Stepped(const raft::Outputs& outputs) {
@@ -133,6 +231,11 @@ void Server::BecameLeader() {
 }
 
 void Server::Send(raft::Message message) {
+  if (kernel_.has_value()) kernel_->OtherCpus();
+  SendToPeer(std::move(message));
+}
+
+void Server::SendToPeer(raft::Message message) {
   Server* const to = world_.servers[message.to.value() - 1].get();
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   const bool is_vote = vote != nullptr && !vote->pre_vote;
@@ -172,8 +275,10 @@ uint64_t Server::StampClock_ns() {
 uint64_t Server::Random() { return world_.random.Next(); }
 
 void Server::Rearm() {
-  if (!up() || settling_) return;
-  const uint64_t due_ns = std::max(world_.time.now_ns(), replica_->next_deadline_ns());
+  if (!up() || turning_) return;
+  uint64_t due_ns = replica_->next_deadline_ns();
+  if (coupling_.has_value()) due_ns = std::min(due_ns, coupling_->next_deadline_ns());
+  due_ns = std::max(world_.time.now_ns(), due_ns);
   if (due_ns >= armed_ns_) return;
   armed_ns_ = due_ns;
   world_.time.At(due_ns, [this, life = lives_] { Wake(life); });
@@ -184,8 +289,7 @@ void Server::Wake(uint64_t life) {
   const uint64_t now_ns = world_.time.now_ns();
   if (armed_ns_ <= now_ns) armed_ns_ = UINT64_MAX;
   if (paused_) return;  // Resume wakes it
-  replica_->Tick();
-  Settle();
+  Turn([] {}, true);
 }
 
 }  // namespace hedgerow::sim

@@ -12,7 +12,9 @@
 #include <utility>
 
 #include "cluster/kv/replica.h"
+#include "cluster/offload/coupling.h"
 #include "cluster/sim/disk.h"
+#include "cluster/sim/kernel_model.h"
 #include "cluster/sim/world.h"
 
 namespace hedgerow::sim {
@@ -29,7 +31,8 @@ class Server : public kv::ReplicaHost {
   Disk& disk() { return disk_; }
 
   void Start();
-  void Crash();
+  // Of its process; or of the host, which forgets what is not on its disk.
+  void Crash(bool power_cut);
   void Pause() { paused_ = true; }
   void Resume();
   void JumpClock(int64_t by_ns) { wall_offset_ns_ += by_ns; }
@@ -39,15 +42,22 @@ class Server : public kv::ReplicaHost {
   void ArriveFromPeer(raft::Message message);
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
-  // From its own host: transfer, resignation.
+  void ArriveResignation(const raft::LeaderResigns& hint);
+  // From its own host: transfer.
   void Feed(decltype(raft::Event::what) what);
+
+  // From and for its kernel part.
+  void ArriveFromKernel(uint64_t arrived_ns, raft::Message message);
+  void WakeByKernel();
+  void SendToPeer(raft::Message message);
+  uint64_t last_turn_ns() const { return last_turn_ns_; }
 
  private:
   // kv::ReplicaHost
   uint64_t Now_ns() override;
   uint64_t StampClock_ns() override;
   uint64_t Random() override;
-  void Persist(raft::Persist persist) override { disk_.Write(std::move(persist)); }
+  void Persist(raft::Persist persist) override;
   void Send(raft::Message message) override;
   void Send(kv::Answer answer) override;
   void Send(kv::Forward forward) override;
@@ -56,19 +66,26 @@ class Server : public kv::ReplicaHost {
   void Stepped(const raft::Outputs& outputs) override;
   void Applied(raft::LogIndex index, const kv::StateMachine& state) override;
 
-  void Arrive(std::function<void(uint64_t arrived_ns)> handle);
-  void Settle();
+  void Arrive(uint64_t arrived_ns, std::function<void()> handle);
+  void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
+  void StartCoupling();
+  void HelperThread(uint64_t life);
+  // One turn of the loop, with `work` in it.
+  void Turn(const std::function<void()>& work, bool tick = false);
   void Rearm();
   void Wake(uint64_t life);
 
   World& world_;
   raft::NodeId id_;
   Disk disk_;
+  std::optional<KernelModel> kernel_;
   std::optional<kv::Replica> replica_;  // what a crash destroys
+  std::optional<offload::Coupling> coupling_;
   uint64_t lives_ = 0;
   bool paused_ = false;
   std::deque<std::function<void()>> socket_;
-  bool settling_ = false;
+  bool turning_ = false;
+  uint64_t last_turn_ns_ = 0;
   uint64_t armed_ns_ = UINT64_MAX;
   int64_t wall_offset_ns_ = 0;
 };

@@ -146,6 +146,9 @@ Report Simulate(const SimulationOptions& options) {
   report.crashes = world.crashes;
   report.operations = world.operations;
   report.answers = world.answers;
+  report.kernel_answers = world.kernel_answers;
+  report.kernel_appends = world.kernel_appends;
+  report.kernel_votes = world.kernel_votes;
   return report;
 }
 

@@ -29,6 +29,9 @@ struct Report {
   uint64_t crashes = 0;
   uint64_t operations = 0;
   uint64_t answers = 0;
+  uint64_t kernel_answers = 0;
+  uint64_t kernel_appends = 0;
+  uint64_t kernel_votes = 0;
 };
 
 Report Simulate(const SimulationOptions& options);

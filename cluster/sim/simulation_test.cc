@@ -36,8 +36,14 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
          totals.seconds / wall_s, static_cast<unsigned long long>(totals.operations),
          static_cast<unsigned long long>(totals.answers), static_cast<unsigned long long>(totals.elections),
          static_cast<unsigned long long>(totals.crashes));
+  printf("kernel parts: %llu answers, %llu appends accepted, %llu votes given\n",
+         static_cast<unsigned long long>(totals.kernel_answers),
+         static_cast<unsigned long long>(totals.kernel_appends),
+         static_cast<unsigned long long>(totals.kernel_votes));
   // Weather that stops everything would violate nothing, and show nothing.
   EXPECT_GT(totals.answers, totals.operations / 2);
+  EXPECT_GT(totals.kernel_appends, totals.runs * 100);
+  EXPECT_GT(totals.kernel_votes, totals.runs);
 }
 
 }  // namespace

@@ -65,8 +65,8 @@ void Weather::CutFor(uint64_t from, uint64_t to, uint64_t duration_ns) {
   world_.time.After(duration_ns, [this, from, to] { world_.network.Heal(from, to); });
 }
 
-void Weather::CrashFor(Server& server, uint64_t duration_ns) {
-  server.Crash();
+void Weather::CrashFor(Server& server, uint64_t duration_ns, bool power_cut) {
+  server.Crash(power_cut && !world_.plan.disk.memory);
   world_.time.After(duration_ns, [&server] { server.Start(); });
 }
 
@@ -116,11 +116,11 @@ void Weather::SlowLinks(uint64_t duration_ns) {
   });
 }
 
-void Weather::Crash(uint64_t duration_ns) { CrashFor(Target(), duration_ns); }
+void Weather::Crash(uint64_t duration_ns) { CrashFor(Target(), duration_ns, false); }
 
 void Weather::PowerCut(uint64_t duration_ns) {
   for (const auto& server : world_.servers) {
-    if (world_.random.Chance(700'000)) CrashFor(*server, 1 + world_.random.Below(duration_ns));
+    if (world_.random.Chance(700'000)) CrashFor(*server, 1 + world_.random.Below(duration_ns), true);
   }
 }
 
@@ -160,7 +160,7 @@ void Weather::Resignation(uint64_t duration_ns) {
   for (const auto& leader : world_.servers) {
     if (!leader->up() || leader->raft().role() != raft::Role::kLeader) continue;
     const raft::LeaderResigns hint{.leader = leader->id(), .term = leader->raft().term(), .rank = 0};
-    if (world_.random.Chance(plan_.resigns_truly_ppm)) CrashFor(*leader, duration_ns);
+    if (world_.random.Chance(plan_.resigns_truly_ppm)) CrashFor(*leader, duration_ns, false);
     // They may not agree on who is first: then several stand at once, and votes split.
     const uint32_t step = world_.random.Chance(500'000) ? 0 : 1;
     uint32_t rank = 0;
@@ -169,7 +169,11 @@ void Weather::Resignation(uint64_t duration_ns) {
       raft::LeaderResigns ranked = hint;
       ranked.rank = rank;
       rank += step;
-      server->Feed(ranked);
+      server->ArriveResignation(ranked);
+      // A copy that the network kept, or somebody else.
+      if (!world_.random.Chance(300'000)) continue;
+      world_.time.After(world_.random.Below(10 * kSecond),
+                        [late = server.get(), ranked] { late->ArriveResignation(ranked); });
     }
     return;
   }
@@ -180,7 +184,7 @@ void Weather::NewLeader(Server& server) {
   const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);
   world_.time.After(world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 30}) * kMillisecond),
                     [this, &server, down_ns] {
-                      if (!calm_) CrashFor(server, down_ns);
+                      if (!calm_) CrashFor(server, down_ns, false);
                     });
 }
 

@@ -41,7 +41,7 @@ class Weather {
   void Transfer(uint64_t duration_ns);
   void Resignation(uint64_t duration_ns);
 
-  void CrashFor(Server& server, uint64_t duration_ns);
+  void CrashFor(Server& server, uint64_t duration_ns, bool power_cut);
   void CutFor(uint64_t from, uint64_t to, uint64_t duration_ns);
 
   World& world_;

@@ -56,6 +56,9 @@ struct World {
   uint64_t crashes = 0;
   uint64_t operations = 0;
   uint64_t answers = 0;
+  uint64_t kernel_answers = 0;  // of all kinds; of them ...
+  uint64_t kernel_appends = 0;
+  uint64_t kernel_votes = 0;  // given
 };
 
 }  // namespace hedgerow::sim

@@ -4,10 +4,6 @@
 // what is there is a state that it went through.
 
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -21,62 +17,10 @@
 #include "cluster/raft/check.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/storage_story.h"
-
-extern char** environ;
+#include "cluster/storage/storage_victim.h"
 
 namespace hedgerow::storage {
 namespace {
-
-class Victim {
- public:
-  Victim(const TestFolder& folder, bool sync, uint64_t seed) {
-    int ends[2];
-    HEDGEROW_CHECK(pipe(ends) == 0);
-    out_ = Descriptor(ends[0]);
-    const Descriptor in(ends[1]);
-    const std::string program = absl::StrCat(HEDGEROW_BUILD_DIR, "/bin/hr-storage-victim");
-    std::string arguments[] = {program, folder.path(), sync ? "disk" : "memory", absl::StrCat(seed)};
-    char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(),
-                    nullptr};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in.get(), STDOUT_FILENO);
-    posix_spawn_file_actions_addclose(&actions, out_.get());
-    HEDGEROW_CHECK(posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ) == 0);
-    posix_spawn_file_actions_destroy(&actions);
-  }
-  ~Victim() {
-    if (pid_ > 0) Kill();
-  }
-
-  // Waits until it has reported something, so that it is killed at work and not at its start.
-  void AwaitFirstReport() { ReadReport(); }
-  // The last sequence that it reported as durable.
-  uint64_t Kill() {
-    kill(pid_, SIGKILL);
-    int status = 0;
-    waitpid(std::exchange(pid_, -1), &status, 0);
-    killed_ = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-    while (ReadReport()) {
-    }
-    return reported_;
-  }
-  bool killed() const { return killed_; }
-
- private:
-  bool ReadReport() {
-    uint64_t sequence = 0;
-    if (read(out_.get(), &sequence, sizeof(sequence)) != sizeof(sequence)) return false;
-    EXPECT_GT(sequence, reported_);
-    reported_ = sequence;
-    return true;
-  }
-
-  pid_t pid_ = -1;
-  Descriptor out_;
-  uint64_t reported_ = 0;
-  bool killed_ = false;
-};
 
 class LogCrashTest : public ::testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Modes, LogCrashTest, ::testing::Bool(),
@@ -89,7 +33,7 @@ TEST_P(LogCrashTest, WhatWasReportedDurableSurvivesSigkill) {
   raft::RestoredState before;  // what the victim starts with
   uint64_t reported_in_all = 0;
   for (uint64_t life = 0; life < kLives; ++life) {
-    Victim victim(folder, GetParam(), life);
+    Victim victim(folder.path(), GetParam(), life);
     // Some are killed while they open the log.
     if (life % 4 != 0) victim.AwaitFirstReport();
     absl::SleepFor(absl::Microseconds(random() % 60'000));

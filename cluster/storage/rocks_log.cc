@@ -28,11 +28,16 @@ namespace {
 
 constexpr uint64_t kReserve_bytes = 1024 * 1024;
 
+// Its name is durable when this returns, also when an earlier life made it and was killed before it could sync
+// it: RocksDB syncs what is in its folder, never the folder's own name, and without that name everything in it
+// is lost.
 absl::Status MakeFolder(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) != 0)
-    return errno == EEXIST ? absl::OkStatus() : FromErrno(path, "make", errno);
+  const bool made = mkdir(path.c_str(), 0700) == 0;
+  if (!made && errno != EEXIST) return FromErrno(path, "make", errno);
   const std::string parent = std::filesystem::absolute(path).parent_path();
   const Descriptor folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // A parent that only others can read, who have made the folder, too.
+  if (!folder.ok() && errno == EACCES && !made) return absl::OkStatus();
   if (!folder.ok() || fsync(folder.get()) != 0) return FromErrno(parent, "sync the folder", errno);
   return absl::OkStatus();
 }
@@ -84,6 +89,7 @@ absl::StatusOr<std::unique_ptr<RocksLog>> RocksLog::Open(const StorageOptions& g
     if (!wal->damage.empty()) return DamagedError(given.path, wal->damage);
     last_batch_in_wal = wal->last_batch;
   }
+  if (absl::Status status = MakeFolder(database); !status.ok()) return status;
   log->database_options_.create_if_missing = !exists;
   if (absl::Status status = log->OpenDatabase(); !status.ok()) return status;
   log->database_options_.create_if_missing = false;

@@ -1,46 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Writes a story to a log as fast as it can and says on its standard output, as 8 bytes each, which sequence is
-// durable, until it is killed. Started and killed by log_crash_test.
+#include "cluster/storage/storage_victim.h"
 
-#include <poll.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
-#include <string_view>
+#include <utility>
 
-#include "cluster/storage/storage_story.h"
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/check.h"
 
-int main(int argc, char** argv) {
-  using namespace hedgerow::storage;  // NOLINT(google-build-using-namespace)
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: hr-storage-victim FOLDER disk|memory SEED\n");
-    return 2;
-  }
-  const TestFolder folder{std::string(argv[1])};
-  const bool sync = std::string_view(argv[2]) == "disk";
-  const std::unique_ptr<LogStorage> storage = OpenOrDie(TestOptions(folder, sync));
-  Story story(std::strtoull(argv[3], nullptr, 10), storage->TakeRestored());
+extern char** environ;
 
-  constexpr uint64_t kInFlight = 32;
-  uint64_t written = 0;
-  uint64_t said = 0;
-  while (true) {
-    const uint64_t durable = storage->TakeDurable();
-    if (durable > said) {
-      said = durable;
-      if (write(STDOUT_FILENO, &said, sizeof(said)) != sizeof(said)) return 1;
-    }
-    if (written < durable + kInFlight) {
-      hedgerow::raft::Persist persist = story.Next();
-      written = persist.sequence;
-      storage->Write(std::move(persist));
-    } else {
-      pollfd event = {.fd = storage->event_fd(), .events = POLLIN, .revents = 0};
-      (void)poll(&event, 1, 1000);
-    }
-  }
+namespace hedgerow::storage {
+
+Victim::Victim(const std::string& folder, bool sync, uint64_t seed) {
+  int ends[2];
+  HEDGEROW_CHECK(pipe(ends) == 0);
+  out_ = Descriptor(ends[0]);
+  const Descriptor in(ends[1]);
+  const std::string program = absl::StrCat(HEDGEROW_BUILD_DIR, "/bin/hr-storage-victim");
+  std::string arguments[] = {program, folder, sync ? "disk" : "memory", absl::StrCat(seed)};
+  char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in.get(), STDOUT_FILENO);
+  posix_spawn_file_actions_addclose(&actions, out_.get());
+  HEDGEROW_CHECK(posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv, environ) == 0);
+  posix_spawn_file_actions_destroy(&actions);
 }
+
+Victim::~Victim() {
+  if (pid_ > 0) Kill();
+}
+
+uint64_t Victim::Kill() {
+  kill(pid_, SIGKILL);
+  int status = 0;
+  waitpid(std::exchange(pid_, -1), &status, 0);
+  killed_ = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  while (ReadReport()) {
+  }
+  return reported_;
+}
+
+bool Victim::ReadReport() {
+  uint64_t sequence = 0;
+  if (read(out_.get(), &sequence, sizeof(sequence)) != sizeof(sequence)) return false;
+  EXPECT_GT(sequence, reported_);
+  reported_ = sequence;
+  return true;
+}
+
+}  // namespace hedgerow::storage

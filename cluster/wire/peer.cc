@@ -2,7 +2,6 @@
 #include "cluster/wire/peer.h"
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <limits>
 #include <type_traits>
@@ -43,8 +42,7 @@ PeerCodec::PeerCodec(const PeerIdentity& identity) : identity_(identity), key_(S
 }
 
 uint64_t PeerCodec::DrawNumber() {
-  packet_number_ = shared_number_ == nullptr ? packet_number_ + 1
-                                             : std::atomic_ref<uint64_t>(*shared_number_).fetch_add(1) + 1;
+  packet_number_ = draw_ ? draw_() : packet_number_ + 1;
   return packet_number_;
 }
 

@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -134,9 +136,8 @@ class PeerCodec {
   uint64_t life() const { return identity_.life; }
   uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
 
-  // From now on numbers come from `shared`, which others (a node's kernel programs) draw from at the same time;
-  // each adds one atomically. It must outlive the codec.
-  void DrawFrom(uint64_t* shared) { shared_number_ = shared; }
+  // From now on numbers come from `draw`: a counter that others (a node's kernel programs) draw from, too.
+  void DrawFrom(std::function<uint64_t()> draw) { draw_ = std::move(draw); }
 
  private:
   template <typename Body>
@@ -146,7 +147,7 @@ class PeerCodec {
   PeerIdentity identity_;
   hr_siphash_key key_;
   uint64_t packet_number_ = 0;
-  uint64_t* shared_number_ = nullptr;
+  std::function<uint64_t()> draw_{};
 };
 
 // The core's message in an opened and admitted datagram, whose body moves out; nothing if it is none of the

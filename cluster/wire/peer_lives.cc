@@ -117,4 +117,14 @@ uint64_t PeerLives::LifeOf(raft::NodeId id) const {
   return peer != nullptr ? peer->life : 0;
 }
 
+uint64_t PeerLives::HighestOf(raft::NodeId id) const {
+  const Peer* const peer = Find(id);
+  return peer != nullptr ? peer->window.highest() : 0;
+}
+
+void PeerLives::SeenUpTo(raft::NodeId id, uint64_t highest) {
+  Peer* const peer = Find(id);
+  if (peer != nullptr) peer->window = ReplayWindow(std::max(highest, peer->window.highest()));
+}
+
 }  // namespace hedgerow::wire

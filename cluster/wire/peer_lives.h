@@ -50,6 +50,10 @@ class PeerLives {
 
   // 0: not known yet, or no member.
   uint64_t LifeOf(raft::NodeId peer) const;
+  // The highest number seen in that life.
+  uint64_t HighestOf(raft::NodeId peer) const;
+  // Somebody else (the node's kernel part) has admitted numbers up to this one: they are old from now on.
+  void SeenUpTo(raft::NodeId peer, uint64_t highest);
 
  private:
   struct Peer {

@@ -353,7 +353,7 @@ TEST(PeerCodec, ASuccessorAfterTheLastIsMalformed) {
 TEST(PeerCodec, DrawsItsNumbersFromACounterThatOthersShare) {
   PeerCodec sender = Sender();
   uint64_t shared = 100;
-  sender.DrawFrom(&shared);
+  sender.DrawFrom([&shared] { return ++shared; });
   EXPECT_EQ(Receiver().Open(sender.Seal(NodeId(1), Term(1), Hello{})).header.packet_number, 101u);
   shared = 200;
   EXPECT_EQ(Receiver().Open(sender.Seal(NodeId(1), Term(1), Hello{})).header.packet_number, 201u);

@@ -28,6 +28,10 @@ build_preset() {
     show_tail "build-$preset"
     die "the build failed; the whole log is build/log/build-$preset.log"
   }
+  local reason
+  for reason in "build/$preset/bin/"*.missing; do
+    [ ! -f "$reason" ] || warn "$(<"$reason")"
+  done
 }
 
 # One job per CPU, but never more than memory holds: a file that includes gRPC takes about 1 GB to compile.

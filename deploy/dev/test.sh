@@ -28,6 +28,8 @@ cmd_test() {
   run_pytest
   run_vm
   if [ -n "$long" ]; then
+    ensure_tla_packages
+    run_tla
     run_sanitizer asan
     run_fuzzers
     run_sanitizer tsan
@@ -49,7 +51,7 @@ run_ctest() {
 
 run_pytest() {
   local result=0 folders=() folder
-  for folder in tests bench chaos cluster demo deploy plots proxy; do
+  for folder in tests bench chaos cluster demo deploy plots proxy spec; do
     [ ! -d "$folder" ] || folders+=("$folder")
   done
   run_step pytest "Python and end-to-end tests" \

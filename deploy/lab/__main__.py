@@ -7,6 +7,7 @@ import sys
 import time
 
 from deploy.lab import Lab, LabInUse, netns
+from deploy.lab.data_dirs import remove_all
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -21,7 +22,9 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _down(args: argparse.Namespace) -> int:
-    print(f"lab {args.tag} is down" if Lab.clean(args.tag) else f"no lab {args.tag}")
+    found = Lab.clean(args.tag)
+    remove_all(args.tag)
+    print(f"lab {args.tag} is down" if found else f"no lab {args.tag}")
     return 0
 
 

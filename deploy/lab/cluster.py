@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A replicated store in the lab: one node on each replica, ours or etcd, with one interface for both, so that faults and
+"""A replicated store in the lab: one node on each replica, ours or another, with one interface for both, so that faults and
 measurements are the same. Chaos, benchmarks, the demo and tests use it:
 
     with Lab("mine", replicas=3) as lab, DataDirs("mine", "memory") as data:
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from deploy.lab.lab import Lab
 from deploy.lab.servers.etcd import EtcdNode
+from deploy.lab.servers.hashicorp_node import HashicorpNode
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
 from deploy.lab.servers.server import ServerFailed
 from deploy.lab.servers.store_node import NodeState, StoreNode
@@ -94,3 +95,8 @@ def etcd_cluster(lab: Lab, data: Path, timing_ms: tuple[int, int] | None = None)
     hosts = lab.replicas
     return Cluster([EtcdNode(host, number, hosts, data / host.name, timing_ms)
                     for number, host in enumerate(hosts, start=1)])
+
+
+def hashicorp_cluster(lab: Lab, reads: str = "verify") -> Cluster:
+    hosts = lab.replicas
+    return Cluster([HashicorpNode(host, number, hosts, reads) for number, host in enumerate(hosts, start=1)])

@@ -2,10 +2,11 @@
 """Where the nodes of a replicated store keep their logs: a folder on a disk, or one in memory.
 
 A lab's own folder is under /run, which is a tmpfs on some machines and not on others; an experiment must know which.
-Named after the lab, so that the next one with its tag removes what a killed run left.
+Named after the lab, so that the next one with its tag removes what a killed run left, mounts included.
 """
 
 import shutil
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -16,12 +17,28 @@ MODES = ("memory", "disk")
 _PARENTS = {"memory": Path("/dev/shm"), "disk": Path("/var/tmp")}
 
 
+def remove_all(tag: str) -> None:
+    """What killed runs of this tag have left. The lab must be down."""
+    for mode in MODES:
+        _remove(mode, tag)
+
+
+def _remove(mode: str, tag: str) -> None:
+    for path in _PARENTS[mode].glob(f"{_prefix(tag)}*"):
+        _unmount_below(path)
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _prefix(tag: str) -> str:
+    return f"hedgerow-lab-{check_tag(tag)}-"
+
+
 class DataDirs:
     """`path` exists inside the `with` block. One at a time for a tag and mode."""
 
     def __init__(self, tag: str, mode: str):
         self.parent = _PARENTS[mode]
-        self._prefix = f"hedgerow-lab-{check_tag(tag)}-"
+        self._mode, self._tag = mode, check_tag(tag)
         kind = file_system(self.parent)
         if (kind == "tmpfs") != (mode == "memory"):
             raise RuntimeError(f"{self.parent} is a {kind}: mode {mode} needs "
@@ -29,15 +46,21 @@ class DataDirs:
 
     def __enter__(self) -> "DataDirs":
         self.remove()
-        self.path = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self.parent))
+        self.path = Path(tempfile.mkdtemp(prefix=_prefix(self._tag), dir=self.parent))
         return self
 
     def __exit__(self, *_exc) -> None:
         self.remove()
 
     def remove(self) -> None:
-        for path in self.parent.glob(f"{self._prefix}*"):
-            shutil.rmtree(path, ignore_errors=True)
+        _remove(self._mode, self._tag)
+
+
+def _unmount_below(folder: Path) -> None:
+    """Lazily: a mount whose file system has died cannot be looked into, and somebody may still stand in it."""
+    points = [Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    for point in sorted((point for point in points if point.is_relative_to(folder)), reverse=True):
+        subprocess.run(["umount", "--lazy", point], check=True)
 
 
 def file_system(path: Path) -> str:

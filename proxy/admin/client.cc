@@ -4,28 +4,20 @@
 
 #include "proxy/admin/client.h"
 
-#include <errno.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include <chrono>
-#include <cstring>
 
 #include <grpcpp/grpcpp.h>
 
-#include "absl/strings/str_cat.h"
-#include "proxy/admin/grpc_status.h"
+#include "operate/admin_socket.h"
+#include "operate/grpc_status.h"
 #include "proxy/api/admin.grpc.pb.h"
-#include "net/unique_fd.h"
 
 namespace hedgerow {
 namespace {
 
 class GrpcClient final : public AdminClient {
  public:
-  explicit GrpcClient(const std::string& path)
-      : stub_(v1::Admin::NewStub(
-            grpc::CreateChannel(absl::StrCat("unix:", path), grpc::InsecureChannelCredentials()))) {}
+  explicit GrpcClient(const std::shared_ptr<grpc::Channel>& channel) : stub_(v1::Admin::NewStub(channel)) {}
 
   absl::StatusOr<v1::Status> GetStatus() override {
     return Ask<v1::Status>(&v1::Admin::Stub::GetStatus, v1::GetStatusRequest());
@@ -63,7 +55,7 @@ class GrpcClient final : public AdminClient {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(15));
     Reply reply;
     const grpc::Status status = ((*stub_).*method)(&context, request, &reply);
-    if (!status.ok()) return FromGrpc(status);
+    if (!status.ok()) return operate::FromGrpc(status);
     return reply;
   }
 
@@ -73,23 +65,10 @@ class GrpcClient final : public AdminClient {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& socket_path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket_path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("the socket's path is too long: ", socket_path));
-  }
-  strncpy(address.sun_path, socket_path.c_str(), sizeof(address.sun_path) - 1);
-  // gRPC would retry for seconds and then say little; a plain connect tells at once what is wrong.
-  const net::UniqueFd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    if (errno == EACCES || errno == EPERM) {
-      return absl::PermissionDeniedError(
-          absl::StrCat("no permission to open ", socket_path, "; the daemon's owner (root) may"));
-    }
-    return absl::UnavailableError(
-        absl::StrCat("hedgerowd is not running (nobody listens on ", socket_path, ": ", strerror(errno), ")"));
-  }
-  return std::make_unique<GrpcClient>(socket_path);
+  const auto channel = operate::OpenAdminChannel(
+      socket_path, {.program = "hedgerowd", .who_may = "the daemon's owner (root) may"});
+  if (!channel.ok()) return channel.status();
+  return std::make_unique<GrpcClient>(*channel);
 }
 
 }  // namespace hedgerow

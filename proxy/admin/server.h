@@ -11,20 +11,16 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "operate/admin_socket.h"
 #include "proxy/admin/controller.h"
 #include "proxy/daemon/event_loop.h"
 
 namespace hedgerow {
 
-class AdminServer {
- public:
-  // Makes the socket's folder (mode 0755) when it is missing. AlreadyExists when a live process answers on the
-  // socket; a dead one's socket is replaced. `loop` and `controller` must outlive the server.
-  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(const std::string& socket_path, EventLoop& loop,
-                                                            Controller& controller);
-  // Lets calls under way finish (at most a second) and removes the socket.
-  virtual ~AdminServer() = default;
-};
+// Serves the socket until the result's end. Errors are those of operate::AdminSocket::Listen. `loop` and
+// `controller` must outlive it. Call it before there are threads that make files.
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
+                                                                 EventLoop& loop, Controller& controller);
 
 }  // namespace hedgerow
 

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "proxy/admin/version.h"
+#include "operate/version.h"
 #include "proxy/config/schema.h"
 #include "proxy/data_plane/names.h"
 
@@ -164,7 +164,7 @@ v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapsh
 
 v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot) {
   v1::Status out;
-  out.set_version(kVersion);
+  out.set_version(operate::kVersion);
   out.set_instance(config.instance());
   out.set_state(facts.problems.empty() ? "running" : "degraded");
   out.set_pid(getpid());

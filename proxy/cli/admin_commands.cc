@@ -40,71 +40,70 @@ bool WaitForEnd(pid_t pid, absl::Duration patience) {
 
 }  // namespace
 
-int RunStatus(const Arguments& arguments) {
-  if (arguments.words.size() > 1) return UsageError(arguments, "status takes no words");
-  const auto client = Connect(arguments);
-  if (!client.ok()) return Fail(arguments, client.status());
+int RunStatus(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("status takes no words");
+  const auto client = Connect(call.arguments);
+  if (!client.ok()) return call.Fail(client.status());
   const auto status = (*client)->GetStatus();
-  if (!status.ok()) return Fail(arguments, status.status());
-  return Print(arguments, *status, StatusText(*status));
+  if (!status.ok()) return call.Fail(status.status());
+  return call.Print(*status, StatusText(*status));
 }
 
-int RunLeader(const Arguments& arguments) {
-  const std::vector<std::string>& words = arguments.words;
+int RunLeader(const Call& call) {
+  const std::vector<std::string>& words = call.arguments.words;
   const std::string verb = words.size() > 1 ? words[1] : "";
   const bool show = verb == "show" && words.size() <= 3;
   const bool set = verb == "set" && words.size() == 4;
   const bool unset = verb == "unset" && words.size() == 3;
-  if (!show && !set && !unset) return UsageError(arguments, "leader wants show, set or unset");
-  const auto client = Connect(arguments);
-  if (!client.ok()) return Fail(arguments, client.status());
+  if (!show && !set && !unset) return call.UsageError("leader wants show, set or unset");
+  const auto client = Connect(call.arguments);
+  if (!client.ok()) return call.Fail(client.status());
   if (show) {
     const auto list = (*client)->LeaderShow(words.size() == 3 ? words[2] : "");
-    if (!list.ok()) return Fail(arguments, list.status());
+    if (!list.ok()) return call.Fail(list.status());
     std::string text;
     for (const v1::Leader& leader : list->leaders()) text += LeaderText(leader);
-    return Print(arguments, *list, text);
+    return call.Print(*list, text);
   }
   const auto leader = set ? (*client)->LeaderSet(words[2], words[3]) : (*client)->LeaderUnset(words[2]);
-  if (!leader.ok()) return Fail(arguments, leader.status());
-  return Print(arguments, *leader, LeaderText(*leader));
+  if (!leader.ok()) return call.Fail(leader.status());
+  return call.Print(*leader, LeaderText(*leader));
 }
 
-int RunBypass(const Arguments& arguments) {
-  const std::vector<std::string>& words = arguments.words;
-  if (words.size() != 3) return UsageError(arguments, "bypass wants a service and on or off");
+int RunBypass(const Call& call) {
+  const std::vector<std::string>& words = call.arguments.words;
+  if (words.size() != 3) return call.UsageError("bypass wants a service and on or off");
   if (words[2] != "on" && words[2] != "off") {
-    return UsageError(arguments, absl::StrCat("got \"", words[2], "\", expected on or off"));
+    return call.UsageError(absl::StrCat("got \"", words[2], "\", expected on or off"));
   }
-  const auto client = Connect(arguments);
-  if (!client.ok()) return Fail(arguments, client.status());
+  const auto client = Connect(call.arguments);
+  if (!client.ok()) return call.Fail(client.status());
   const auto reply = (*client)->Bypass(words[1], words[2] == "on");
-  if (!reply.ok()) return Fail(arguments, reply.status());
-  return Print(
-      arguments, *reply,
-      absl::StrCat(reply->service(), ": ",
-                   reply->bypass() ? "hedging is off, traffic flows to the leader\n" : "hedging is on\n"));
+  if (!reply.ok()) return call.Fail(reply.status());
+  return call.Print(*reply, absl::StrCat(reply->service(), ": ",
+                                         reply->bypass() ? "hedging is off, traffic flows to the leader\n"
+                                                         : "hedging is on\n"));
 }
 
-int RunDown(const Arguments& arguments) {
-  if (arguments.words.size() > 1) return UsageError(arguments, "down takes no words");
-  const auto client = Connect(arguments);
-  if (!client.ok()) return Fail(arguments, client.status());
+int RunDown(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("down takes no words");
+  const auto client = Connect(call.arguments);
+  if (!client.ok()) return call.Fail(client.status());
   const auto reply = (*client)->Down();
-  if (!reply.ok()) return Fail(arguments, reply.status());
+  if (!reply.ok()) return call.Fail(reply.status());
   v1::DownReport report;
   report.set_pid(reply->pid());
   report.set_stopped(WaitForEnd(static_cast<pid_t>(reply->pid()), absl::Seconds(20)));
   if (reply->problems_size() > 0) {
-    return Fail(arguments, kExitFailure,
-                absl::StrCat("down, but not everything could be removed (try `hedgerow clean`):\n",
-                             absl::StrJoin(reply->problems(), "\n")));
+    return call.Fail(kExitFailure,
+                     absl::StrCat("down, but not everything could be removed (try `hedgerow clean`):\n",
+                                  absl::StrJoin(reply->problems(), "\n")));
   }
   if (!report.stopped()) {
-    return Fail(arguments, kExitFailure,
-                absl::StrCat("everything is removed, but pid ", report.pid(), " still runs"));
+    return call.Fail(kExitFailure,
+                     absl::StrCat("everything is removed, but pid ", report.pid(), " still runs"));
   }
-  return Print(arguments, report, absl::StrCat("down (pid ", report.pid(), " ended)\n"));
+  return call.Print(report, absl::StrCat("down (pid ", report.pid(), " ended)\n"));
 }
 
 }  // namespace hedgerow::cli

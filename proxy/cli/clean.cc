@@ -3,12 +3,13 @@
 // `hedgerow clean`: removes what a crashed daemon left behind, found by the
 // marks it put on everything. Refused while the instance's daemon lives.
 
+#include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proxy/admin/client.h"
+#include "operate/unix_socket.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
 #include "proxy/daemon/instance_lock.h"
@@ -23,20 +24,19 @@ namespace {
 bool RemoveDeadSocket(const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return false;
-  return AdminClient::Connect(path).status().code() == absl::StatusCode::kUnavailable &&
-         unlink(path.c_str()) == 0;
+  return operate::KnockOnUnixSocket(path) == ECONNREFUSED && unlink(path.c_str()) == 0;
 }
 
 }  // namespace
 
-int RunClean(const Arguments& arguments) {
-  if (arguments.words.size() > 1) return UsageError(arguments, "clean takes no words");
-  const absl::StatusOr<std::string> instance = InstanceName(arguments);
-  if (!instance.ok()) return Fail(arguments, instance.status());
+int RunClean(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("clean takes no words");
+  const absl::StatusOr<std::string> instance = InstanceName(call.arguments);
+  if (!instance.ok()) return call.Fail(instance.status());
   const absl::Status privileged = net::RequireCapabilities(net::kCapabilitiesToClean);
-  if (!privileged.ok()) return Fail(arguments, privileged);
+  if (!privileged.ok()) return call.Fail(privileged);
   const absl::StatusOr<InstanceLock> lock = InstanceLock::Acquire(kRunFolder, *instance);
-  if (!lock.ok()) return Fail(arguments, lock.status());
+  if (!lock.ok()) return call.Fail(lock.status());
   const net::CleanReport cleaned = net::Clean(*instance, net::kDefaultBpffs);
   v1::CleanReport report;
   report.set_instance(*instance);
@@ -45,20 +45,20 @@ int RunClean(const Arguments& arguments) {
     report.add_removed(line);
     absl::StrAppend(&text, "removed ", line, "\n");
   }
-  const absl::StatusOr<std::string> socket = SocketPath(arguments);
+  const absl::StatusOr<std::string> socket = SocketPath(call.arguments);
   if (socket.ok() && RemoveDeadSocket(*socket)) {
     report.add_removed(absl::StrCat("admin socket ", *socket));
     absl::StrAppend(&text, "removed admin socket ", *socket, "\n");
   }
   for (const std::string& line : cleaned.failures) report.add_problems(line);
   if (!cleaned.failures.empty()) {
-    if (!arguments.json()) {
-      return Fail(arguments, kExitFailure, absl::StrCat(text, absl::StrJoin(cleaned.failures, "\n")));
+    if (!call.arguments.json()) {
+      return call.Fail(kExitFailure, absl::StrCat(text, absl::StrJoin(cleaned.failures, "\n")));
     }
-    return Print(arguments, report, "", kExitFailure);
+    return call.Print(report, "", kExitFailure);
   }
   if (text.empty()) text = absl::StrCat("nothing of instance ", *instance, " is left\n");
-  return Print(arguments, report, text);
+  return call.Print(report, text);
 }
 
 }  // namespace hedgerow::cli

@@ -92,7 +92,7 @@ TEST(HedgerowProgram, HelpListsEveryCommandAndTheDocumentationNamesThem) {
   std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/cli.md");
   std::stringstream docs;
   docs << file.rdbuf();
-  for (const Command& command : Commands()) {
+  for (const operate::Command& command : TheProgram().commands) {
     EXPECT_THAT(help.out, HasSubstr("  " + command.name)) << command.name;
     EXPECT_THAT(docs.str(), HasSubstr("| `" + command.name)) << command.name;
     EXPECT_THAT(Hedgerow(command.name + " --help").out, StartsWith("usage: hedgerow " + command.name))

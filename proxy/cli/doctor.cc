@@ -132,12 +132,12 @@ class Doctor {
 
 }  // namespace
 
-int RunDoctor(const Arguments& arguments) {
-  if (arguments.words.size() > 1) return UsageError(arguments, "doctor takes no words");
+int RunDoctor(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("doctor takes no words");
   Doctor doctor;
-  if (arguments.options.contains("config")) {
-    const absl::StatusOr<v1::Config> config = RequireConfig(arguments);
-    if (!config.ok()) return Fail(arguments, config.status());
+  if (call.arguments.Has("config")) {
+    const absl::StatusOr<v1::Config> config = RequireConfig(call.arguments);
+    if (!config.ok()) return call.Fail(config.status());
     doctor.Configuration(*config);
   }
   doctor.Capabilities();
@@ -149,7 +149,7 @@ int RunDoctor(const Arguments& arguments) {
   for (const v1::Finding& finding : report.findings()) {
     absl::StrAppendFormat(&text, "%-8s %-16s %s\n", finding.result(), finding.check(), finding.detail());
   }
-  return Print(arguments, report, text, report.ok() ? kExitOk : kExitFailure);
+  return call.Print(report, text, report.ok() ? kExitOk : kExitFailure);
 }
 
 }  // namespace hedgerow::cli

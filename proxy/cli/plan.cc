@@ -5,27 +5,27 @@
 #include <sys/sysinfo.h>
 
 #include "absl/strings/str_cat.h"
+#include "operate/key_file.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/make_plan.h"
-#include "proxy/config/key_file.h"
 #include "proxy/daemon/topology.h"
 
 namespace hedgerow::cli {
 
-int RunPlan(const Arguments& arguments) {
-  if (arguments.words.size() > 1) return UsageError(arguments, "plan takes no words");
-  const absl::StatusOr<v1::Config> config = RequireConfig(arguments);
-  if (!config.ok()) return Fail(arguments, config.status());
+int RunPlan(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("plan takes no words");
+  const absl::StatusOr<v1::Config> config = RequireConfig(call.arguments);
+  if (!config.ok()) return call.Fail(config.status());
   Topology topology = Resolve(*config, KernelNetworkView());
   for (const v1::Service& service : config->services()) {
     const std::string& path = service.cluster().key_file();
-    const absl::Status key = path.empty() ? absl::OkStatus() : config::ReadKeyFile(path).status();
+    const absl::Status key = path.empty() ? absl::OkStatus() : operate::ReadKeyFile(path).status();
     if (key.ok()) continue;
     topology.problems.push_back(
-        absl::StrCat("service ", service.name(), ": the key file ", path, ": ", std::string(key.message())));
+        absl::StrCat("service ", service.name(), ": the key file ", path, " ", std::string(key.message())));
   }
-  const v1::Plan plan = MakePlan(*config, arguments.Get("config"), topology, get_nprocs_conf());
-  return Print(arguments, plan, PlanText(plan), topology.problems.empty() ? kExitOk : kExitFailure);
+  const v1::Plan plan = MakePlan(*config, call.arguments.Get("config"), topology, get_nprocs_conf());
+  return call.Print(plan, PlanText(plan), topology.problems.empty() ? kExitOk : kExitFailure);
 }
 
 }  // namespace hedgerow::cli

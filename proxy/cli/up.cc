@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
+#include "proxy/daemon/readiness.h"
 #include "net/capabilities.h"
 #include "net/unique_fd.h"
 
@@ -71,44 +72,44 @@ std::string HowItEnded(pid_t pid) {
 
 }  // namespace
 
-int RunUp(const Arguments& arguments) {
-  if (arguments.words.size() > 1) return UsageError(arguments, "up takes no words");
-  const absl::StatusOr<v1::Config> config = RequireConfig(arguments);
-  if (!config.ok()) return Fail(arguments, config.status());
+int RunUp(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("up takes no words");
+  const absl::StatusOr<v1::Config> config = RequireConfig(call.arguments);
+  if (!config.ok()) return call.Fail(config.status());
   // Before a log file is opened, so that a user without privilege hears of that and nothing else.
   absl::Status status = net::RequireCapabilities(net::kCapabilitiesAlways);
-  if (!status.ok()) return Fail(arguments, status);
+  if (!status.ok()) return call.Fail(status);
   const absl::StatusOr<std::string> daemon = DaemonPath();
-  if (!daemon.ok()) return Fail(arguments, daemon.status());
+  if (!daemon.ok()) return call.Fail(daemon.status());
   std::error_code error;
-  const std::string config_path = std::filesystem::absolute(arguments.Get("config"), error).string();
+  const std::string config_path = std::filesystem::absolute(call.arguments.Get("config"), error).string();
   const std::string log_path =
-      std::filesystem::absolute(arguments.Get("log", absl::StrCat(kLogFolder, "/", config->instance(), ".log")),
-                                error)
+      std::filesystem::absolute(
+          call.arguments.Get("log", absl::StrCat(kLogFolder, "/", config->instance(), ".log")), error)
           .string();
   const absl::StatusOr<net::UniqueFd> log = OpenLog(log_path);
-  if (!log.ok()) return Fail(arguments, log.status());
+  if (!log.ok()) return call.Fail(log.status());
 
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Fail(arguments, absl::ErrnoToStatus(errno, "making a pipe"));
+  if (pipe2(ends, O_CLOEXEC) != 0) return call.Fail(absl::ErrnoToStatus(errno, "making a pipe"));
   const net::UniqueFd reading(ends[0]);
   net::UniqueFd writing(ends[1]);
   const pid_t pid = fork();
-  if (pid < 0) return Fail(arguments, absl::ErrnoToStatus(errno, "starting hedgerowd"));
+  if (pid < 0) return call.Fail(absl::ErrnoToStatus(errno, "starting hedgerowd"));
   if (pid == 0) Become(*daemon, config_path, log->get(), writing.get());
   writing.Reset();
   StartReport report = ReadStartReport(reading.get());
   if (!report.ready) {
     const std::string end = HowItEnded(pid);
     if (report.text == kDiedSilently) report.text = absl::StrCat(kDiedSilently, end, "; its log is ", log_path);
-    return Fail(arguments, report.exit_code, report.text);
+    return call.Fail(report.exit_code, report.text);
   }
   v1::UpReport up;
   up.set_instance(config->instance());
   up.set_pid(pid);
   up.set_log(log_path);
-  return Print(arguments, up,
-               absl::StrCat("up: instance ", config->instance(), ", pid ", pid, ", log ", log_path, "\n"));
+  return call.Print(up,
+                    absl::StrCat("up: instance ", config->instance(), ", pid ", pid, ", log ", log_path, "\n"));
 }
 
 }  // namespace hedgerow::cli

@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "operate/key_file.h"
 #include "proxy/config/address.h"
 
 namespace hedgerow::config {
@@ -46,14 +47,6 @@ std::optional<std::string> CanonicalListen(absl::string_view text) {
   return FormatEndpoint(endpoint->address, endpoint->port);
 }
 
-std::optional<std::string> CanonicalKey(absl::string_view text) {
-  const bool fits = text.size() == kKeyDigits && std::all_of(text.begin(), text.end(), [](char c) {
-                      return absl::ascii_isxdigit(static_cast<unsigned char>(c));
-                    });
-  if (!fits || text.find_first_not_of('0') == absl::string_view::npos) return std::nullopt;
-  return absl::AsciiStrToLower(text);
-}
-
 bool IsFile(absl::string_view text, size_t most) {
   return text.size() > 1 && text[0] == '/' && text.back() != '/' && text.size() <= most;
 }
@@ -77,7 +70,7 @@ std::optional<std::string> Canonical(v1::Format format, absl::string_view text) 
       fits = IsInterface(text);
       break;
     case v1::FORMAT_KEY:
-      return CanonicalKey(text);
+      return operate::KeyDigits(text);
     case v1::FORMAT_SOCKET:
       fits = IsFile(text, kMaxSocketPathBytes);
       break;

@@ -18,8 +18,6 @@ namespace hedgerow::config {
 // sockaddr_un holds 108 bytes; some are kept for a temporary name beside it.
 inline constexpr size_t kMaxSocketPathBytes = 100;
 inline constexpr size_t kMaxFilePathBytes = 255;
-// SipHash takes 16 bytes. All zeros is no key but a forgotten one.
-inline constexpr size_t kKeyDigits = 32;
 // IFNAMSIZ - 1, less the suffix "c0" of the clock's links.
 inline constexpr size_t kMaxInterfaceBytes = 13;
 

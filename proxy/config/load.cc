@@ -6,13 +6,33 @@
 
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "config/source.h"
 #include "config/tree.h"
+#include "operate/key_file.h"
 #include "proxy/config/check.h"
 #include "proxy/config/decode.h"
-#include "proxy/config/key_file.h"
 
 namespace hedgerow::config {
+namespace {
+
+// Reads each service's key_file into its key. What cannot be read is an error at its place.
+void ReadKeyFiles(v1::Config& config, const Locations& locations, Diagnostics& errors) {
+  for (int i = 0; i < config.services_size(); ++i) {
+    v1::Service& service = *config.mutable_services(i);
+    if (!service.has_cluster() || service.cluster().key_file().empty()) continue;
+    absl::StatusOr<std::string> key = operate::ReadKeyFile(service.cluster().key_file());
+    if (key.ok()) {
+      service.mutable_cluster()->set_key(*std::move(key));
+      continue;
+    }
+    const std::string path = absl::StrCat("services[", i, "].cluster.key_file");
+    errors.Add(locations.Find(path), path,
+               absl::StrCat("the file ", Quote(service.cluster().key_file()), " ", key.status().message()));
+  }
+}
+
+}  // namespace
 
 v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files) {
   v1::Config config;

@@ -15,7 +15,7 @@
 
 namespace hedgerow::config {
 
-// Whether the files that the configuration names are read as well (key_file.h).
+// Whether the files that the configuration names are read as well (operate/key_file.h).
 enum class KeyFiles { kLeave, kRead };
 
 // InvalidArgument with one line for each error, every one starting with

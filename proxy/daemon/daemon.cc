@@ -17,8 +17,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "operate/version.h"
 #include "proxy/admin/server.h"
-#include "proxy/admin/version.h"
 #include "proxy/daemon/event_loop.h"
 #include "proxy/daemon/guardian.h"
 #include "proxy/daemon/instance_lock.h"
@@ -141,12 +141,12 @@ class Daemon {
       return problems;
     });
     if (!config_.metrics().listen().empty()) {
-      auto metrics = MetricsExporter::Start(config_.metrics().listen(), *loop_, *controller_);
+      auto metrics = ServeMetrics(config_.metrics().listen(), *loop_, *controller_);
       if (!metrics.ok()) return metrics.status();
       metrics_ = *std::move(metrics);
       facts_.metrics_address = metrics_->address();
     }
-    auto admin = AdminServer::Start(config_.admin().socket(), *loop_, *controller_);
+    auto admin = ServeAdmin(config_.admin().socket(), *loop_, *controller_);
     if (!admin.ok()) return admin.status();
     admin_ = *std::move(admin);
     return absl::OkStatus();
@@ -189,8 +189,8 @@ class Daemon {
   std::unique_ptr<ProxyInstance> instance_;
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Controller> controller_;
-  std::unique_ptr<MetricsExporter> metrics_;
-  std::unique_ptr<AdminServer> admin_;
+  std::unique_ptr<operate::MetricsPage> metrics_;
+  std::unique_ptr<operate::AdminSocket> admin_;
 };
 
 }  // namespace
@@ -201,13 +201,13 @@ int RunDaemon(const v1::Config& config, const std::string& config_file, Readines
   const absl::Status status = daemon.Start(signals.get());
   if (!status.ok()) {
     const bool privilege = absl::IsPermissionDenied(status);
-    const int code = privilege ? kExitMissingCapability : kExitFailure;
+    const int code = privilege ? kExitNotAllowed : kExitFailure;
     LogError(std::string(status.message()));
     daemon.Abandon();
     readiness.Failed(code, std::string(status.message()));
     return code;
   }
-  LogInfo("hedgerowd ", kVersion, " serves instance ", config.instance(), " as pid ", getpid());
+  LogInfo("hedgerowd ", operate::kVersion, " serves instance ", config.instance(), " as pid ", getpid());
   readiness.Ready();
   return daemon.Run();
 }

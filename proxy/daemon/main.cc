@@ -11,7 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "proxy/admin/version.h"
+#include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
 #include "proxy/daemon/readiness.h"
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
       return hedgerow::kExitOk;
     }
     if (strcmp(argv[i], "--version") == 0) {
-      printf("hedgerowd %s\n", hedgerow::kVersion);
+      printf("hedgerowd %s\n", hedgerow::operate::kVersion);
       return hedgerow::kExitOk;
     }
     if (Option(argc, argv, i, "--config", value)) {

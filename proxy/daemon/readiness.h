@@ -10,17 +10,11 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "operate/exit_code.h"
 
 namespace hedgerow {
 
-// Exit codes of the daemon and the CLI (docs/cli.md).
-enum ExitCode {
-  kExitOk = 0,
-  kExitFailure = 1,
-  kExitUsage = 2,  // also: the configuration has errors
-  kExitNotRunning = 3,
-  kExitMissingCapability = 4,
-};
+using enum operate::ExitCode;
 
 struct StartReport {
   bool ready = false;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "proxy/config/format.h"
+#include "operate/key_file.h"
 
 namespace hedgerow {
 namespace {
@@ -25,7 +25,7 @@ hr_profile MakeProfile(const v1::Service& service) {
 // which the data plane refuses.
 hr_siphash_key MakeKey(const std::string& digits) {
   hr_siphash_key key{};
-  if (digits.size() != config::kKeyDigits) return key;
+  if (digits.size() != operate::kKeyDigits) return key;
   const std::string bytes = absl::HexStringToBytes(digits);
   const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
   key.k0 = hr_siphash_load(first);

@@ -129,8 +129,7 @@ StartReport Report(const std::function<void(Readiness&)>& daemon) {
 
 TEST(Readiness, CarriesSuccessErrorAndSilence) {
   EXPECT_TRUE(Report([](Readiness& r) { r.Ready(); }).ready);
-  const StartReport failed =
-      Report([](Readiness& r) { r.Failed(kExitMissingCapability, "line one\nline two"); });
+  const StartReport failed = Report([](Readiness& r) { r.Failed(kExitNotAllowed, "line one\nline two"); });
   EXPECT_FALSE(failed.ready);
   EXPECT_EQ(failed.exit_code, 4);
   EXPECT_EQ(failed.text, "line one\nline two");

@@ -10,20 +10,16 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "operate/metrics_page.h"
 #include "proxy/admin/controller.h"
 #include "proxy/daemon/event_loop.h"
 
 namespace hedgerow {
 
-class MetricsExporter {
- public:
-  // `listen` as in the configuration, not empty. `loop` and `controller` must outlive the exporter.
-  static absl::StatusOr<std::unique_ptr<MetricsExporter>> Start(const std::string& listen, EventLoop& loop,
-                                                                Controller& controller);
-  virtual ~MetricsExporter() = default;
-  // Where it really listens: with port 0 the one that was free.
-  virtual std::string address() const = 0;
-};
+// `listen` as in the configuration, not empty. Errors are those of operate::MetricsPage::Start; while the loop
+// or the data plane does not answer (5 s), the page is empty. `loop` and `controller` must outlive it.
+absl::StatusOr<std::unique_ptr<operate::MetricsPage>> ServeMetrics(const std::string& listen, EventLoop& loop,
+                                                                   Controller& controller);
 
 }  // namespace hedgerow
 

@@ -10,46 +10,28 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "proxy/admin/version.h"
+#include "operate/metric_family.h"
+#include "operate/version.h"
 #include "proxy/data_plane/names.h"
 
 namespace hedgerow {
 namespace {
 
+using operate::AddCounter;
+using operate::AddGauge;
+using operate::Labels;
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
 
 constexpr double kNsPerSecond = 1e9;
 
 MetricFamily Family(absl::string_view name, absl::string_view help, MetricType type) {
-  MetricFamily family;
-  family.name = absl::StrCat("hedgerow_", name);
-  family.help = std::string(help);
-  family.type = type;
-  return family;
-}
-
-void AddCounter(MetricFamily& family, Labels labels, uint64_t value) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.counter.value = static_cast<double>(value);
-  family.metric.push_back(std::move(metric));
-}
-
-void AddGauge(MetricFamily& family, Labels labels, double value) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.gauge.value = value;
-  family.metric.push_back(std::move(metric));
+  return operate::MakeFamily(absl::StrCat("hedgerow_", name), help, type);
 }
 
 void AddHistogram(MetricFamily& family, Labels labels, const Histogram& histogram) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.histogram = ToPrometheus(histogram);
-  family.metric.push_back(std::move(metric));
+  operate::AddHistogram(family, std::move(labels), ToPrometheus(histogram));
 }
 
 Labels ServiceLabel(const ServiceSnapshot& service) { return {{"service", service.name}}; }
@@ -191,7 +173,8 @@ void Host(const v1::Config& config, const DaemonFacts& facts, const Snapshot& sn
   out.push_back(std::move(used));
   out.push_back(std::move(size));
   MetricFamily info = Family("build_info", "Always 1; the labels say what runs.", MetricType::Gauge);
-  AddGauge(info, {{"instance", config.instance()}, {"kernel", facts.kernel}, {"version", kVersion}}, 1);
+  AddGauge(info, {{"instance", config.instance()}, {"kernel", facts.kernel}, {"version", operate::kVersion}},
+           1);
   out.push_back(std::move(info));
 }
 

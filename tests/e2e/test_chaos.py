@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.manifest import why_missing
 from chaos import scenario
 from chaos.block import run_block
 from chaos.systems import Settings
@@ -22,8 +23,12 @@ PROJECT = Path(__file__).resolve().parents[2]
 TAG = f"self{os.getpid()}5"
 
 
+# Without porcupine nothing is judged.
+pytestmark = pytest.mark.skipif(why_missing("hr-porcupine") is not None, reason=str(why_missing("hr-porcupine")))
+
+
 def sound(verdict: dict) -> bool:
-    return verdict["linearizable"] and verdict["acked_lost"] == verdict["double_applied"] == 0
+    return verdict["linearizable"] and verdict["agreed"] and verdict["acked_lost"] == verdict["double_applied"] == 0
 
 
 @pytest.mark.parametrize("name", ["leader-kill", "leader-pause", "leader-partition-out"])
@@ -43,7 +48,7 @@ def test_the_systems_beside_it_are_judged_by_the_same_rules(system, tmp_path):
         block = run_block(lab, system, scenario.load("leader-kill"), Settings(), events=1, seed=1,
                           history=tmp_path / "history.csv")
     assert sound(block.verdict), block.verdict
-    assert block.verdict["keys"] == 24 and block.report["ok"] > 1000
+    assert block.verdict["keys"] >= 24 and block.report["ok"] > 1000
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):

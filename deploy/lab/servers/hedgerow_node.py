@@ -26,6 +26,8 @@ class NodeSettings:
     announce_key: str = "6865646765726f772d6c61622d707879"
     proxies: tuple[tuple[str, str], ...] = ()  # name, address without port
     election: tuple[str, str] | None = None  # floor, cap; None: the node's own defaults
+    offloads: tuple[tuple[str, str], ...] = ()  # such as ("append", "off"); what is not named is as the node ships
+    spin: str | None = None
 
 
 class HedgerowNode(StoreNode):
@@ -51,6 +53,10 @@ class HedgerowNode(StoreNode):
                                  for name, address in settings.proxies]
         if settings.election:
             config["election"] = dict(zip(("floor", "cap"), settings.election, strict=True))
+        if settings.offloads:
+            config["offloads"] = dict(settings.offloads)
+        if settings.spin:
+            config["spin"] = settings.spin
         return config
 
     def write_config(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One node of a replicated store, ours or etcd: a process that can be started, killed, stopped and woken, and that says
+"""One node of a replicated store, ours or another: a process that can be started, killed, stopped and woken, and that says
 who leads. The processes of a cluster need each other to become ready, so `start` waits for nothing;
 deploy/lab/cluster.py does.
 """

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * NODE CLOCK: TC ingress of the inner end of a node's clock link. As the proxy's clock (bpf/clock.bpf.c) it is
+ * one packet that a queueing discipline holds back between laps; it goes round only while this node leads. Each
+ * lap asks whether the process is dead or its lease has passed, and if so tells peers and proxies that the
+ * leader resigns, a bounded number of laps long. It needs nothing of the process: a dead one's clock goes on.
+ * hr_watch_kick sets it going.
+ */
+#include "bpf/watch/tell.bpf.h"
+
+#include <linux/pkt_cls.h>
+
+static __always_inline struct hr_watch_clock* hr_the_clock(void) {
+  __u32 zero = 0;
+  return bpf_map_lookup_elem(&node_clock, &zero);
+}
+
+static __always_inline int hr_read_standing(struct hr_watch_standing* standing) {
+  __u32 zero = 0;
+  struct hr_node* state = bpf_map_lookup_elem(&node, &zero);
+
+  if (!state) return -1;
+  bpf_spin_lock(&state->lock);
+  standing->incarnation = state->view.incarnation;
+  standing->term = state->view.raft.term;
+  standing->lease_until_ns = state->view.lease_until_ns;
+  standing->role = state->view.role;
+  standing->config_epoch = state->view.config_epoch;
+  bpf_spin_unlock(&state->lock);
+  return 0;
+}
+
+/* Does the process that is watched lead? When another has taken the state over, this clock has nothing left to
+ * say. */
+static __always_inline int hr_leads(const struct hr_watch* watch, struct hr_watch_standing* standing) {
+  if (hr_read_standing(standing)) return 0;
+  return standing->role == HR_NODE_LEADER && standing->incarnation &&
+         standing->incarnation == *(volatile __u64*)&watch->incarnation;
+}
+
+static __always_inline __u32 hr_why_resign(const struct hr_watch* watch,
+                                           const struct hr_watch_standing* standing, __u64 now_ns) {
+  if (*(volatile __u64*)&watch->dead_ns)
+    return *(volatile __u32*)&watch->cause == HR_WATCH_EXIT ? HR_WATCH_EXIT : HR_WATCH_SIGNAL;
+  /* 0: the process keeps no lease. */
+  return standing->lease_until_ns && now_ns >= standing->lease_until_ns ? HR_WATCH_STALLED : HR_WATCH_ALIVE;
+}
+
+static __always_inline void hr_count_told(struct hr_watch_clock* clock, int told, __u64* sent) {
+  if (told > 0) ++*sent;
+  if (told < 0) ++clock->failures;
+}
+
+static __always_inline void hr_tell_peers(struct __sk_buff* skb, struct hr_watch_clock* clock,
+                                          const struct hr_watch_standing* standing) {
+  if (hr_make_resign(standing)) return;
+  for (__u32 i = 0; i < HR_WATCH_PEERS; ++i) hr_count_told(clock, hr_tell(skb, i), &clock->resigns);
+}
+
+/* Global: the announcement is sealed anew for each proxy, and verified once. */
+__weak __attribute__((noinline)) int hr_tell_proxy(struct __sk_buff* skb, __u32 index, __u64 term,
+                                                   __u64 sequence) {
+  struct hr_watch_target* target = bpf_map_lookup_elem(&node_targets, &index);
+  const struct hr_watch_standing standing = {.term = term};
+
+  if (!target || !*(volatile __u32*)&target->ifindex) return 0;
+  if (hr_make_announcement(&standing, sequence, target)) return -1;
+  return hr_tell(skb, index);
+}
+
+static __always_inline void hr_tell_proxies(struct __sk_buff* skb, struct hr_watch_clock* clock, __u64 term) {
+  __u32 zero = 0;
+  struct hr_node_numbers* drawn = bpf_map_lookup_elem(&numbers, &zero);
+  __u64 sequence;
+
+  if (!drawn) return;
+  sequence = __sync_fetch_and_add(&drawn->announce_sequence, 1) + 1;
+  for (__u32 i = HR_WATCH_PEERS; i < HR_WATCH_TARGETS; ++i)
+    hr_count_told(clock, hr_tell_proxy(skb, i, term, sequence), &clock->announcements);
+}
+
+static __always_inline int hr_go_round(struct __sk_buff* skb, __u32 epoch) {
+  bpf_skb_change_tail(skb, HR_WATCH_LAP_FRAME_BYTES, 0);
+  skb->mark = HR_WATCH_MARK_LAP | HR_WATCH_MARK_VALUE(epoch);
+  skb->priority = HR_WATCH_LAP_PRIORITY;
+  return bpf_redirect(watch_config.clock_out_ifindex, 0);
+}
+
+/*
+ * Rest handshake: the process publishes that it leads and then reads `running`; the clock clears `running` and
+ * then reads whether the process leads. One of the two sees the other.
+ */
+static __always_inline int hr_rests(struct hr_watch_clock* clock, const struct hr_watch* watch) {
+  struct hr_watch_standing standing;
+
+  __sync_val_compare_and_swap(&clock->running, 1, 0);
+  if (hr_leads(watch, &standing) && !__sync_val_compare_and_swap(&clock->running, 0, 1)) return 0;
+  ++clock->rests;
+  return 1;
+}
+
+/* Everything is said. The process, if it lives on, sets the clock going again. */
+static __always_inline int hr_ends(struct hr_watch_clock* clock) {
+  __sync_val_compare_and_swap(&clock->running, 1, 0);
+  ++clock->rests;
+  return TC_ACT_SHOT;
+}
+
+static __always_inline int hr_resign(struct __sk_buff* skb, struct hr_watch_clock* clock,
+                                     const struct hr_watch_standing* standing, __u32 why, __u32 epoch,
+                                     __u64 now_ns) {
+  if (!clock->resigned) {
+    clock->resigned_ns = now_ns;
+    clock->resigned_term = standing->term;
+    clock->cause = why;
+    ++clock->resignations;
+  }
+  ++clock->resigned;
+  hr_tell_peers(skb, clock, standing);
+  hr_tell_proxies(skb, clock, standing->term);
+  return hr_go_round(skb, epoch);
+}
+
+static __always_inline int hr_lap(struct __sk_buff* skb, __u32 epoch) {
+  struct hr_watch_clock* clock = hr_the_clock();
+  struct hr_watch_standing standing = {};
+  __u64 now_ns = bpf_ktime_get_ns();
+  struct hr_watch* watch;
+  __u32 zero = 0;
+  __u32 why;
+
+  watch = bpf_map_lookup_elem(&node_watch, &zero);
+  if (!clock || !watch) return TC_ACT_SHOT;
+  if (epoch != HR_WATCH_MARK_VALUE(*(volatile __u32*)&clock->epoch)) {
+    ++clock->stale;
+    return TC_ACT_SHOT;
+  }
+  *(volatile __u64*)&clock->last_lap_ns = now_ns;
+  ++clock->laps;
+  if (!hr_leads(watch, &standing)) {
+    clock->resigned = 0;
+    return hr_rests(clock, watch) ? TC_ACT_SHOT : hr_go_round(skb, epoch);
+  }
+  why = hr_why_resign(watch, &standing, now_ns);
+  if (why == HR_WATCH_ALIVE) {
+    clock->resigned = 0;
+    return hr_go_round(skb, epoch);
+  }
+  if (clock->resigned >= watch_config.resigning_laps) return hr_ends(clock);
+  return hr_resign(skb, clock, &standing, why, epoch, now_ns);
+}
+
+SEC("tc")
+int hr_node_clock(struct __sk_buff* skb) {
+  __u32 mark = skb->mark;
+  __u32 index = HR_WATCH_MARK_VALUE(mark);
+  struct hr_watch_target* target;
+  struct hr_watch_clock* clock;
+
+  if (HR_WATCH_MARK_KIND(mark) == HR_WATCH_MARK_LAP) return hr_lap(skb, HR_WATCH_MARK_VALUE(mark));
+  if (HR_WATCH_MARK_KIND(mark) == HR_WATCH_MARK_SEND) {
+    target = bpf_map_lookup_elem(&node_targets, &index);
+    if (!target) return TC_ACT_SHOT;
+    skb->mark = 0;
+    skb->priority = 0;
+    return bpf_redirect_neigh(target->ifindex, 0, 0, 0);
+  }
+  clock = hr_the_clock();
+  if (clock) ++clock->stale;
+  return TC_ACT_SHOT;
+}
+
+/*
+ * Run by the process by BPF_PROG_TEST_RUN: sets a clock going that rests, or one whose packet was lost. Only
+ * when it is long overdue: each kick makes a new epoch, and too many of them leave no lap the time to come
+ * round.
+ */
+SEC("tc")
+int hr_watch_kick(struct __sk_buff* skb) {
+  struct hr_watch_clock* clock = hr_the_clock();
+  __u64 now_ns = bpf_ktime_get_ns();
+  __u32 epoch;
+
+  if (!clock) return 0;
+  if (__sync_val_compare_and_swap(&clock->running, 0, 1) &&
+      now_ns < *(volatile __u64*)&clock->last_lap_ns + HR_WATCH_OVERDUE_NS)
+    return 0;
+  *(volatile __u64*)&clock->last_lap_ns = now_ns;
+  ++clock->kicks;
+  epoch = __sync_fetch_and_add(&clock->epoch, 1) + 1;
+  skb->mark = HR_WATCH_MARK_LAP | HR_WATCH_MARK_VALUE(epoch);
+  skb->priority = HR_WATCH_LAP_PRIORITY;
+  if (!bpf_clone_redirect(skb, watch_config.clock_out_ifindex, 0)) return 1;
+  __sync_lock_test_and_set(&clock->running, 0);
+  return -1;
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

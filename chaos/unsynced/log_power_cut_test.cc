@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The nodes' log on a disk that loses power: its writer is killed at a random moment and the disk forgets what
+// was not synced, again and again. What was reported durable is there, and what is there is a state that the
+// log went through. And a disk that lies is found out, so that this test can fail.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "chaos/unsynced/mounted.h"
+#include "cluster/storage/log_storage.h"
+#include "cluster/storage/storage_story.h"
+#include "cluster/storage/storage_victim.h"
+
+namespace hedgerow::unsynced {
+namespace {
+
+using storage::Describe;
+using storage::Same;
+using storage::Story;
+using storage::TestFolder;
+using storage::Victim;
+
+struct Variant {
+  const char* name;
+  std::vector<std::string> flags;
+  bool torn;  // some of what was not synced is there after all
+};
+
+// ctest shows it with the test's name.
+void PrintTo(const Variant& variant, std::ostream* out) { *out << variant.name; }
+
+// An error, a skip, or nothing.
+void NeedFuse() {
+  ASSERT_EQ(geteuid(), 0u) << "needs root: sudo ./dev test";
+  if (const std::string why = WhyNoFuse(); !why.empty()) GTEST_SKIP() << "no FUSE here: " << why;
+}
+
+class LogPowerCutTest : public testing::TestWithParam<Variant> {
+ protected:
+  void SetUp() override { NeedFuse(); }
+};
+class LyingDiskTest : public testing::Test {
+ protected:
+  void SetUp() override { NeedFuse(); }
+};
+INSTANTIATE_TEST_SUITE_P(Variants, LogPowerCutTest,
+                         testing::Values(Variant{"Strict", {"--names=strict"}, false},
+                                         Variant{"StrictTorn", {"--names=strict"}, true},
+                                         Variant{"Journal", {"--names=journal"}, false},
+                                         Variant{"JournalTorn", {"--names=journal"}, true}),
+                         [](const auto& variant) { return variant.param.name; });
+
+// One life of a writer, and the power cut that ends it. Gives what it had reported durable.
+uint64_t LiveAndDie(Mounted& disk, uint64_t life, bool torn, std::mt19937_64& random) {
+  Victim victim(disk.path(), /*sync=*/true, life);
+  // Some are killed while they open the log.
+  if (life % 4 != 0) victim.AwaitFirstReport();
+  absl::SleepFor(absl::Microseconds(random() % 60'000));
+  const uint64_t reported = victim.Kill();
+  EXPECT_TRUE(victim.killed()) << "life " << life << ": it ended by itself";
+  if (torn) {
+    disk.Cut(random());
+  } else {
+    disk.Cut();
+  }
+  return reported;
+}
+
+TEST_P(LogPowerCutTest, WhatWasReportedDurableSurvives) {
+  constexpr int kLives = 12;
+  Mounted disk(GetParam().flags);
+  const TestFolder folder{disk.path()};
+  std::mt19937_64 random(7);
+  raft::RestoredState before;
+  uint64_t reported_in_all = 0;
+  for (uint64_t life = 0; life < kLives; ++life) {
+    const uint64_t reported = LiveAndDie(disk, life, GetParam().torn, random);
+    reported_in_all += reported;
+    absl::StatusOr<std::unique_ptr<storage::LogStorage>> opened = storage::LogStorage::Open(
+        TestOptions(folder, true), {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});
+    ASSERT_TRUE(opened.ok()) << "life " << life << ", " << reported << " reported: " << opened.status();
+    raft::RestoredState found = (*opened)->TakeRestored();
+    Story story(life, before);
+    uint64_t told = 0;
+    while (told < reported) told = story.Next().sequence;
+    // What was under way may be there, as far as the 32 writes in flight.
+    while (!Same(story.state(), found)) {
+      ASSERT_LE(told, reported + 32) << "life " << life << ": after " << reported
+                                     << " reported writes it holds " << Describe(found)
+                                     << ", which it never did";
+      told = story.Next().sequence;
+    }
+    before = std::move(found);
+  }
+  EXPECT_GT(reported_in_all, uint64_t{20} * kLives);
+}
+
+// Only the write-ahead log's syncs are lies: the log is short, or refused as damaged.
+TEST_F(LyingDiskTest, IsFoundOut) {
+  Mounted disk({"--ignore_sync=*.log"});
+  const TestFolder folder{disk.path()};
+  std::mt19937_64 random(8);
+  const uint64_t reported = LiveAndDie(disk, 1, /*torn=*/false, random);
+  ASSERT_GT(reported, 0u);
+  const auto opened = storage::LogStorage::Open(
+      TestOptions(folder, true), {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});
+  if (!opened.ok()) {
+    EXPECT_EQ(opened.status().code(), absl::StatusCode::kDataLoss) << opened.status();
+    return;
+  }
+  const raft::RestoredState found = (*opened)->TakeRestored();
+  Story story(1, {});
+  uint64_t told = 0;
+  while (told < reported) told = story.Next().sequence;
+  for (; told <= reported + 32; told = story.Next().sequence) {
+    EXPECT_FALSE(Same(story.state(), found)) << "nothing was lost, though nothing was synced";
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::unsynced

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/offloads.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cluster/node/config_check.h"
+#include "cluster/wire/announce.h"
+#include "cluster/wire/key.h"
+#include "net/fnv.h"
+
+namespace hedgerow::node {
+namespace {
+
+// Hooks that were taken off, neighbours that moved.
+constexpr uint64_t kLookAgain_ns = 1'000'000'000;
+constexpr uint64_t kRoutesAgain_ns = 10'000'000'000;
+
+constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
+    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",     "vote_granted",
+    "vote_ignored",       "vote_counted",      "append_stored",     "ack_counted",      "woken_for_commit",
+    "woken_for_round",    "woken_for_votes",   "woken_for_ack",     "passed_kind",      "passed_fenced",
+    "passed_lease",       "passed_term",       "passed_role",       "passed_gap",       "passed_batch",
+    "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed", "dropped_tag",
+    "dropped_replayed",   "dropped_too_old",   "broadcast",         "broadcast_copies", "broadcast_failed",
+    "resigned",           "passed_epoch",      "passed_source",     "answer_failed"};
+
+offload::XdpChoice ChoiceOf(XdpMode mode) {
+  switch (mode) {
+    case XdpMode::kNative:
+      return offload::XdpChoice::kNative;
+    case XdpMode::kGeneric:
+      return offload::XdpChoice::kGeneric;
+    case XdpMode::kAuto:
+      break;
+  }
+  return offload::XdpChoice::kAuto;
+}
+
+hr_address AddressOf(const NetAddress& address) {
+  hr_address out;
+  static_assert(sizeof(out) == sizeof(address.bytes));
+  std::memcpy(&out, address.bytes.data(), sizeof(out));
+  return out;
+}
+
+offload::Endpoint EndpointOf(const NetAddress& address) {
+  return {.address = net::IpAddress::FromBytes(address.bytes).value(), .port = address.port};
+}
+
+// What is pinned belongs to a log: two hosts of a lab share one bpffs.
+std::string InstanceOf(const NodeConfig& config) {
+  return absl::StrCat("node-", config.self.value(), "-",
+                      absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
+}
+
+}  // namespace
+
+Offloads::Offloads(const NodeConfig& config, uint64_t life)
+    : config_(config), life_(life), mark_(config.data_dir) {}
+
+Offloads::~Offloads() = default;
+
+absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life) {
+  auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life));
+  const absl::Status loaded = offloads->Load();
+  const bool owed = offloads->mark_.Stands();
+  if (!loaded.ok()) {
+    if (owed || absl::IsFailedPrecondition(loaded)) {
+      return absl::Status(
+          owed ? absl::StatusCode::kDataLoss : loaded.code(),
+          absl::StrCat(
+              owed ? "the kernel holds entries that this node has acknowledged, and they cannot be reached: "
+                   : "",
+              loaded.message()));
+    }
+    offloads->kernel_.reset();
+    offloads->why_not_ = std::string(loaded.message());
+  } else if (owed && !offloads->kernel_->adopted()) {
+    return absl::DataLossError(absl::StrCat(
+        "the kernel held entries that this node has acknowledged, and its maps are gone; it must not come back "
+        "as itself "
+        "(",
+        offloads->mark_.path(), " says so). Wipe its data folder only if the other members are whole"));
+  }
+  return offloads;
+}
+
+absl::Status Offloads::Load() {
+  const OffloadsConfig& wanted = config_.offloads;
+  const bool owed = mark_.Stands();
+  if (!owed) {
+    if (!wanted.any()) return absl::UnavailableError("switched off");
+    if (config_.members.size() == 1) return absl::UnavailableError("this node is the whole cluster");
+    if (IsLoopback(config_.own().peer))
+      return absl::UnavailableError("the members share the loopback interface");
+  }
+  offload::BpfKernelOptions options;
+  options.cluster_id = config_.cluster_id;
+  options.key = wire::SipHashKey(config_.cluster_key);
+  options.self = static_cast<uint32_t>(config_.self.value());
+  options.address = AddressOf(config_.own().peer);
+  options.port = config_.own().peer.port;
+  options.instance = InstanceOf(config_);
+  options.pin = config_.durability == Durability::kMemory || owed;
+  absl::StatusOr<std::unique_ptr<offload::BpfKernel>> kernel = offload::BpfKernel::Open(options);
+  if (!kernel.ok()) return kernel.status();
+  kernel_ = *std::move(kernel);
+  return absl::OkStatus();
+}
+
+absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
+  if (kernel_ == nullptr) return absl::OkStatus();
+  const bool memory = config_.durability == Durability::kMemory;
+  peers_ = &peers;
+  peers.DrawNumbersFrom([this] { return kernel_->DrawPacketNumber(); });
+  offload::CouplingOptions options;
+  options.incarnation = life_;
+  options.durability = memory ? offload::Durability::kMemory : offload::Durability::kDisk;
+  options.switches = {.heartbeat = config_.offloads.heartbeat,
+                      .vote = config_.offloads.vote,
+                      .append = config_.offloads.append,
+                      .quorum = config_.offloads.quorum};
+  // A node that is silent for longer than this may be given up: so long the kernel speaks for a process that
+  // does not turn.
+  options.lease_ns = config_.election_floor_ns;
+  if (memory && (options.switches.append || options.switches.vote)) {
+    const absl::Status marked = mark_.Set();
+    if (!marked.ok()) return marked;
+  }
+  coupling_ = std::make_unique<offload::Coupling>(
+      *kernel_, options, [&peers](std::string_view datagram) { return peers.Decode(datagram); });
+  lives_.assign(config_.members.size(), 0);
+  for (uint32_t position = 0; position < config_.members.size(); ++position) {
+    const MemberConfig& member = config_.members[position];
+    hr_node_peer peer{};
+    peer.address = AddressOf(member.peer);
+    peer.node = static_cast<uint32_t>(member.id.value());
+    peer.port_be = htons(member.peer.port);
+    kernel_->SetMember(position, peer);
+    kernel_->SetLife(position, 0, 0);
+  }
+  absl::StatusOr<offload::Neighbours> neighbours = offload::Neighbours::Open(*kernel_);
+  if (neighbours.ok()) {
+    neighbours_.emplace(*std::move(neighbours));
+  } else {
+    neighbours_why_not_ = std::string(neighbours.status().message());
+  }
+  StartWatch();
+  return coupling_->Adopt(replica);
+}
+
+void Offloads::StartWatch() {
+  if (!config_.offloads.watchdog) return;
+  offload::WatchSpec spec;
+  spec.instance = InstanceOf(config_);
+  spec.incarnation = life_;
+  spec.self = config_.self;
+  spec.cluster_id = config_.cluster_id;
+  spec.cluster_key = wire::SipHashKey(config_.cluster_key);
+  spec.peer_address = EndpointOf(config_.own().peer);
+  spec.serve = EndpointOf(config_.own().serve);
+  for (const MemberConfig& member : config_.members) {
+    if (member.id != config_.self) spec.peers.push_back(EndpointOf(member.peer));
+  }
+  for (const ProxyConfig& proxy : config_.proxies) {
+    spec.proxies.push_back({.address = EndpointOf(proxy.address),
+                            .key = wire::SipHashKey(wire::DeriveProxyKey(*config_.announce_key, proxy.name))});
+  }
+  spec.state_map = kernel_->state_map();
+  spec.numbers_map = kernel_->numbers_map();
+  absl::StatusOr<std::unique_ptr<offload::Watch>> watch = offload::Watch::Start(spec);
+  if (watch.ok()) {
+    watch_ = *std::move(watch);
+  } else {
+    watch_why_not_ = std::string(watch.status().message());
+  }
+}
+
+// A leader's clock goes round as long as it is tended, and knows who should follow.
+void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
+  if (watch_ == nullptr || raft.role() != raft::Role::kLeader) return;
+  std::array<std::pair<raft::LogIndex, raft::NodeId>, HR_RAFT_MAX_MEMBERS> order;
+  size_t count = 0;
+  for (size_t member = 0; member < raft.progress().size(); ++member) {
+    if (member != raft.self())
+      order[count++] = {raft.progress()[member].match(), raft.options().voters[member]};
+  }
+  std::stable_sort(order.begin(), order.begin() + count,
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::array<raft::NodeId, HR_RAFT_MAX_MEMBERS> successors;
+  for (size_t i = 0; i < count; ++i) successors[i] = order[i].second;
+  watch_->SetSuccessors(raft.term(), std::span(successors.data(), count));
+  watch_->Tend(now_ns);
+}
+
+void Offloads::Stop(kv::Replica& replica) {
+  if (coupling_ == nullptr) return;
+  coupling_->Close(replica);
+  kernel_->Detach();
+  if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
+  if (offload::BpfKernel::RemovePins("/sys/fs/bpf", InstanceOf(config_)).ok()) mark_.Remove();
+}
+
+void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
+  if (kernel_ == nullptr) return;
+  FollowLives(peers);
+  Tend(now_ns, raft);
+  if (now_ns >= look_again_ns_) LookAgain(now_ns, peers);
+}
+
+void Offloads::FollowLives(Peers& peers) {
+  for (uint32_t position = 0; position < lives_.size(); ++position) {
+    const raft::NodeId id = config_.members[position].id;
+    if (id == config_.self || peers.LifeOf(id) == lives_[position]) continue;
+    lives_[position] = peers.LifeOf(id);
+    kernel_->SetLife(position, lives_[position], peers.HighestNumberOf(id));
+  }
+}
+
+// Attaches what is not, and follows the neighbours. Numbers that only the kernel has seen must not be new to
+// the process when nothing stands before it any more.
+void Offloads::LookAgain(uint64_t now_ns, Peers& peers) {
+  look_again_ns_ = now_ns + kLookAgain_ns;
+  const OffloadsConfig& wanted = config_.offloads;
+  const bool lost = kernel_->LostAnswers() > lost_answers_;
+  lost_answers_ = kernel_->LostAnswers();
+  const bool on = kernel_->Xdp().on;
+  if (xdp_was_on_ && !on) {
+    ++detached_;
+    for (uint32_t position = 0; position < lives_.size(); ++position) {
+      peers.NumbersSeen(config_.members[position].id, kernel_->ReadWindow(position).highest);
+    }
+  }
+  if (!on || lost || (wanted.broadcast && !kernel_->Broadcast().on)) {
+    kernel_->Attach({.interface = "",
+                     .xdp = wanted.heartbeat || wanted.vote || wanted.append || wanted.quorum,
+                     .broadcast = wanted.broadcast,
+                     .mode = ChoiceOf(wanted.xdp)});
+  }
+  xdp_was_on_ = kernel_->Xdp().on;
+  if (neighbours_.has_value()) {
+    const absl::Status refreshed = neighbours_->Refresh();
+    neighbours_why_not_ = refreshed.ok() ? "" : std::string(refreshed.message());
+  }
+  if (watch_ != nullptr && (now_ns >= routes_again_ns_ || !unreachable_.empty())) {
+    routes_again_ns_ = now_ns + kRoutesAgain_ns;
+    unreachable_ = absl::StrJoin(watch_->FindRoutes(), "; ");
+  }
+  peers.SetBroadcast(HR_NODE_MARK_BROADCAST, kernel_->Broadcast().on ? kernel_->Reachable() : 0);
+}
+
+void Offloads::AddTo(NodeStatus& status) {
+  const OffloadsConfig& wanted = config_.offloads;
+  const bool disk = config_.durability == Durability::kDisk;
+  const offload::HookStatus xdp =
+      kernel_ == nullptr ? offload::HookStatus{.on = false, .detail = why_not_} : kernel_->Xdp();
+  const offload::HookStatus broadcast =
+      kernel_ == nullptr ? offload::HookStatus{.on = false, .detail = why_not_} : kernel_->Broadcast();
+  const auto add = [&status](const char* name, bool is_wanted, const offload::HookStatus& hook,
+                             const char* unless) {
+    OffloadStatus& said = status.offloads.emplace_back();
+    said.name = name;
+    said.on = is_wanted && hook.on && unless == nullptr;
+    said.detail = !is_wanted ? "switched off" : unless != nullptr ? unless : hook.detail;
+  };
+  add("heartbeat", wanted.heartbeat, xdp, nullptr);
+  add("vote", wanted.vote, xdp, nullptr);
+  add("append", wanted.append, xdp, disk ? "durability is disk" : nullptr);
+  add("quorum", wanted.quorum, xdp, nullptr);
+  add("broadcast", wanted.broadcast, broadcast,
+      neighbours_why_not_.empty() ? nullptr : neighbours_why_not_.c_str());
+  const std::string clock = watch_ == nullptr
+                                ? ""
+                                : absl::StrCat("clock on ", net::ToString(watch_->clock_kind()),
+                                               unreachable_.empty() ? "" : absl::StrCat("; ", unreachable_));
+  add("watchdog", wanted.watchdog,
+      {.on = watch_ != nullptr,
+       .detail = kernel_ == nullptr  ? why_not_
+                 : watch_ == nullptr ? watch_why_not_
+                                     : clock},
+      nullptr);
+  if (kernel_ == nullptr) return;
+  const hr_node_stats counters = kernel_->Counters();
+  for (size_t event = 0; event < HR_NODE_EVENT_COUNT; ++event) {
+    if (!kEventNames[event].empty())
+      status.counters.emplace_back("kernel", counters.events[event], std::string(kEventNames[event]));
+  }
+  status.counters.emplace_back("kernel_detached", detached_);
+  status.counters.emplace_back("kernel_lost_answers", kernel_->LostAnswers());
+  const offload::CouplingStatistics& coupling = coupling_->statistics();
+  status.counters.emplace_back("coupling", coupling.fences, "fence");
+  status.counters.emplace_back("coupling", coupling.opens, "open");
+  status.counters.emplace_back("coupling", coupling.leases, "lease");
+  status.counters.emplace_back("coupling", coupling.appends, "append");
+  status.counters.emplace_back("coupling", coupling.votes, "vote");
+}
+
+}  // namespace hedgerow::node

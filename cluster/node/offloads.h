@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node's kernel offloads as its loop uses them: loads and attaches them, keeps them in step with members and
+// lives, and says of each whether it is on and why not. Whatever the kernel refuses is off, and the node does
+// it itself; the one error is a kernel part that has promised something for a former life and cannot be found.
+// On the loop's thread.
+
+#ifndef HEDGEROW_CLUSTER_NODE_OFFLOADS_H_
+#define HEDGEROW_CLUSTER_NODE_OFFLOADS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/kv/replica.h"
+#include "cluster/node/config.h"
+#include "cluster/node/peers.h"
+#include "cluster/node/promise_mark.h"
+#include "cluster/node/status.h"
+#include "cluster/offload/bpf_kernel.h"
+#include "cluster/offload/coupling.h"
+#include "cluster/offload/neighbours.h"
+#include "cluster/offload/watch.h"
+
+namespace hedgerow::node {
+
+class Offloads {
+ public:
+  // DataLoss: a former life of this node has promised in the kernel what is not there any more, so it must not
+  // go on as itself. FailedPrecondition: what is there is not this node's.
+  static absl::StatusOr<std::unique_ptr<Offloads>> Open(const NodeConfig& config, uint64_t life);
+  ~Offloads();
+
+  // Null where the kernel does nothing for this node.
+  offload::Coupling* coupling() { return coupling_.get(); }
+
+  // Once, before the first turn: takes over what the kernel holds for the former life, and attaches.
+  absl::Status Start(kv::Replica& replica, Peers& peers);
+  // In order: nothing is promised any more that the log does not hold.
+  void Stop(kv::Replica& replica);
+
+  // Every turn.
+  void Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers);
+  uint64_t next_deadline_ns() const { return kernel_ == nullptr ? UINT64_MAX : look_again_ns_; }
+  // Readable when the loop should turn; to be watched edge-triggered. -1: none.
+  int wake_fd() const { return kernel_ == nullptr ? -1 : kernel_->wake_fd(); }
+  // The kernel's and the process's announcements are ordered by one counter. 0: the process has its own.
+  uint64_t DrawAnnounceSequence() { return kernel_ == nullptr ? 0 : kernel_->DrawAnnounceSequence(); }
+
+  void AddTo(NodeStatus& status);
+
+ private:
+  Offloads(const NodeConfig& config, uint64_t life);
+  absl::Status Load();
+  void LookAgain(uint64_t now_ns, Peers& peers);
+  void FollowLives(Peers& peers);
+  void Tend(uint64_t now_ns, const raft::Raft& raft);
+  void StartWatch();
+
+  const NodeConfig config_;
+  uint64_t life_;
+  PromiseMark mark_;
+  std::string why_not_;  // nothing is loaded
+  std::unique_ptr<offload::BpfKernel> kernel_;
+  std::unique_ptr<offload::Coupling> coupling_;
+  std::optional<offload::Neighbours> neighbours_;
+  std::string neighbours_why_not_;
+  std::unique_ptr<offload::Watch> watch_;
+  std::string watch_why_not_ = "not started";
+  std::string unreachable_;  // whom the watch cannot tell, and why
+  uint64_t routes_again_ns_ = 0;
+  Peers* peers_ = nullptr;
+  std::vector<uint64_t> lives_;  // by position, as the kernel knows them
+  bool xdp_was_on_ = false;
+  uint64_t detached_ = 0;  // times that somebody took the programs off
+  uint64_t lost_answers_ = 0;
+  uint64_t look_again_ns_ = 0;
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_OFFLOADS_H_

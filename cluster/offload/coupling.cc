@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/offload/coupling.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/offload/view.h"
+#include "cluster/raft/check.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::offload {
+
+Coupling::Coupling(Kernel& kernel, CouplingOptions options, DecodeAppend decode)
+    : kernel_(kernel), options_(options), decode_(std::move(decode)) {
+  HEDGEROW_CHECK(options_.incarnation != 0 && options_.lease_ns >= 3);
+}
+
+// False: another process's incarnation stands there.
+bool Coupling::Run(hr_node_operation operation) {
+  if (superseded_) return false;
+  control_.operation = operation;
+  control_.incarnation = options_.incarnation;
+  kernel_.Control(control_);
+  // A refusal is a fault of this process: R1 or R7.
+  HEDGEROW_CHECK(control_.result == HR_NODE_DONE || control_.result == HR_NODE_STALE);
+  superseded_ = control_.result == HR_NODE_STALE;
+  if (superseded_) open_ = false;
+  return !superseded_;
+}
+
+absl::Status Coupling::Adopt(kv::Replica& replica) {
+  const raft::Raft& raft = replica.raft();
+  HEDGEROW_CHECK(Run(HR_NODE_ADOPT));
+  const hr_node_view left = control_.view;
+  fed_end_ = raft.log().last_index();
+  Drain(true);
+  while (!waiting_.empty()) {
+    const auto& [order, waiting] = *waiting_.begin();
+    // The process had drained all there was before it went on to a later term (R1), and its writes are in
+    // order.
+    if (order.term < raft.term()) {
+      Taken& taken = taken_[waiting.taken - first_taken_];
+      taken.fed = true;
+      taken.sequence = 0;
+      waiting_.erase(waiting_.begin());
+      continue;
+    }
+    if (order.append && (order.term > raft.term() || order.prev_index > fed_end_.value())) {
+      return absl::DataLossError(absl::StrCat(
+          "the kernel part has accepted entries of term ", order.term.value(), " after ", order.prev_index,
+          ", but the log ends at ", fed_end_.value(), " in term ", raft.term().value()));
+    }
+    FeedFirst(replica);
+  }
+  replica.Feed(
+      raft::KernelVoted{.term = raft::Term(left.raft.term), .candidate = raft::NodeId(left.raft.voted_for)});
+  replica.Settle();
+  if (raft.term().value() == left.raft.term && raft.log().last_index().value() < left.verified) {
+    return absl::DataLossError(absl::StrCat("this node has acknowledged entries up to ", left.verified,
+                                            " of term ", left.raft.term, ", but its log ends at ",
+                                            raft.log().last_index().value()));
+  }
+  Release(raft);
+  return absl::OkStatus();
+}
+
+void Coupling::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
+  if (!open_) return;
+  Drain(false);
+  FeedWaiting(replica, false);
+  Lease(now_ns, replica.raft());
+  const hr_raft_state& seen = control_.view.raft;
+  const bool voted = seen.term != opened_.term.value() || seen.voted_for != opened_.voted_for.value();
+  if (open_ && (voted || VoteWaits())) {
+    Fence(replica);
+  } else {
+    Sync(replica);
+  }
+}
+
+void Coupling::Receive(uint64_t arrived_ns, raft::Message message, kv::Replica& replica) {
+  if (open_ && Promises(message, replica.raft())) Fence(replica);
+  if (!superseded_) replica.ReceiveMessage(arrived_ns, std::move(message));
+}
+
+void Coupling::Resigned(const raft::LeaderResigns& hint, kv::Replica& replica) {
+  const raft::Raft& raft = replica.raft();
+  if (hint.term != raft.term() && !SeededBug(Bug::kResignOfAnotherTerm)) return;
+  if (open_) Fence(replica);
+  if (!superseded_) replica.Feed(hint);
+}
+
+void Coupling::Tick(uint64_t now_ns, kv::Replica& replica) {
+  if (open_) {
+    replica.Settle();  // what was heard puts the election off
+    const raft::Raft& raft = replica.raft();
+    if (raft.role() != raft::Role::kLeader && now_ns >= raft.election_deadline_ns()) {
+      Fence(replica);
+      replica.Settle();
+    }
+  }
+  if (!superseded_) replica.Tick();
+}
+
+void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
+  if (superseded_) return;
+  replica.Settle();
+  const raft::Raft& raft = replica.raft();
+  if (open_ && StandingOf(raft) != opened_) {
+    // A follower's kernel part may promise: whatever changes it must have come through the fence.
+    HEDGEROW_CHECK(opened_.role != raft::Role::kFollower);
+    Fence(replica);
+    replica.Settle();
+  }
+  if (open_ && OwnsLog() && opened_.role == raft::Role::kFollower) {
+    HEDGEROW_CHECK(raft.log().last_index() == fed_end_);
+  }
+  Release(raft);
+  if (superseded_ || !options_.switches.any()) return;
+  if (!open_ && raft.durable_sequence() == raft.asked_sequence()) {
+    Open(now_ns, raft);
+  } else if (open_ && VerifiedForKernel(raft) > leased_verified_) {
+    Lease(now_ns, raft);
+  }
+}
+
+void Coupling::Close(kv::Replica& replica) {
+  options_.switches = {};
+  if (open_) Fence(replica);
+  replica.Settle();
+  Release(replica.raft());
+}
+
+// What the message may make of the core. The core's term and log's end may be behind the kernel part's, never
+// ahead.
+bool Coupling::Promises(const raft::Message& message, const raft::Raft& raft) const {
+  const raft::Role role = raft.role();
+  if (const auto* vote = std::get_if<raft::VoteRequest>(&message.body)) {
+    return !vote->pre_vote && vote->asked_term >= raft.term();
+  }
+  if (message.term > raft.term()) return true;
+  if (const auto* vote = std::get_if<raft::VoteReply>(&message.body)) {
+    return vote->granted && (role == raft::Role::kPreCandidate || role == raft::Role::kCandidate);
+  }
+  if (message.term < raft.term()) return false;  // is refused
+  if (std::holds_alternative<raft::AppendRequest>(message.body) ||
+      std::holds_alternative<raft::Heartbeat>(message.body)) {
+    return OwnsLog() || role != raft::Role::kFollower || raft.leader() != message.from;
+  }
+  return std::holds_alternative<raft::TimeoutNow>(message.body);
+}
+
+// R1: nothing is accepted after the first line, and everything that was lies below the ring's producer
+// position.
+void Coupling::Fence(kv::Replica& replica) {
+  ++statistics_.fences;
+  if (SeededBug(Bug::kNoFence)) {
+    if (!Run(HR_NODE_READ)) return;
+    Drain(true);
+    FeedWaiting(replica, true);
+    open_ = false;
+    Sync(replica);
+    return;
+  }
+  if (!Run(HR_NODE_FENCE)) return;
+  const hr_node_view view = control_.view;
+  const bool owned = OwnsLog() && opened_.role == raft::Role::kFollower;
+  open_ = false;
+  Drain(true);
+  FeedWaiting(replica, true);
+  // R3: whatever was acknowledged is here.
+  HEDGEROW_CHECK(waiting_.empty());
+  HEDGEROW_CHECK(!owned || fed_end_.value() == view.raft.last_index);
+  Sync(replica);
+}
+
+void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
+  control_.view = ViewOf(raft);
+  control_.view.lease_until_ns = now_ns + options_.lease_ns;
+  leased_verified_ = VerifiedForKernel(raft);
+  ++statistics_.leases;
+  if (Run(HR_NODE_LEASE)) leased_ns_ = now_ns;
+}
+
+void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
+  if (SeededBug(Bug::kNoFence) && !Run(HR_NODE_FENCE)) return;
+  may_ = May(raft.role());
+  control_.view = ViewOf(raft);
+  control_.view.config_epoch = options_.config_epoch;
+  control_.view.lease_until_ns = now_ns + options_.lease_ns;
+  control_.view.may = may_;
+  ++statistics_.opens;
+  if (!Run(HR_NODE_OPEN)) return;
+  open_ = true;
+  opened_ = StandingOf(raft);
+  leased_ns_ = now_ns;
+  leased_verified_ = VerifiedForKernel(raft);
+  fed_end_ = raft.log().last_index();
+}
+
+// Disk mode: an acknowledgement and a vote are durable, which the kernel part cannot see to.
+uint32_t Coupling::May(raft::Role role) const {
+  const Switches& switches = options_.switches;
+  const bool memory = options_.durability == Durability::kMemory;
+  const bool follows = role == raft::Role::kFollower;
+  const bool leads = role == raft::Role::kLeader;
+  uint32_t may = 0;
+  if (switches.heartbeat && (follows || leads)) may |= HR_NODE_MAY_HEARTBEAT;
+  if (switches.vote) may |= HR_NODE_MAY_VOTE;
+  if (switches.vote && memory && follows) may |= HR_NODE_MAY_GRANT;
+  if (switches.append && memory && follows) may |= HR_NODE_MAY_APPEND;
+  if (switches.quorum && leads) may |= HR_NODE_MAY_COUNT;
+  return may;
+}
+
+void Coupling::Drain(bool wait) {
+  records_.clear();
+  const uint64_t reached = kernel_.Take(kernel_.ProducerPosition(), wait, records_);
+  for (const RingRecord& record : records_) Keep(record);
+  // Behind the last one there may be records that were discarded.
+  if (reached > position_) taken_.push_back({.end = reached, .fed = true, .sequence = 0});
+  position_ = reached;
+}
+
+void Coupling::Keep(const RingRecord& record) {
+  const uint64_t number = first_taken_ + taken_.size();
+  taken_.push_back({.end = record.end});
+  position_ = record.end;
+  const raft::Term term(record.head.term);
+  const raft::NodeId from(record.head.from);
+  if (record.head.kind == HR_NODE_RECORD_VOTE) {
+    ++statistics_.votes;
+    waiting_.insert(
+        {{.term = term}, {.taken = number, .what = raft::KernelVoted{.term = term, .candidate = from}}});
+    return;
+  }
+  ++statistics_.appends;
+  std::optional<raft::Message> message = decode_(record.datagram);
+  HEDGEROW_CHECK(message.has_value() && message->term == term && message->from == from);
+  auto* request = std::get_if<raft::AppendRequest>(&message->body);
+  HEDGEROW_CHECK(request != nullptr && request->prev_index.value() == record.head.prev_index);
+  const raft::LogIndex last = request->prev_index + request->entries.size();
+  waiting_.insert({{.term = term, .append = true, .prev_index = record.head.prev_index},
+                   {.taken = number,
+                    .what = raft::KernelAppended{.leader = from,
+                                                 .term = term,
+                                                 .request = std::move(*request),
+                                                 .arrived_ns = record.head.arrived_ns},
+                    .last = last}});
+}
+
+// R2: in the order of the log. What does not follow yet waits for a record that is still being written.
+void Coupling::FeedWaiting(kv::Replica& replica, bool votes_too) {
+  while (!waiting_.empty()) {
+    const Order& order = waiting_.begin()->first;
+    if (order.append ? order.prev_index > fed_end_.value() : !votes_too) return;
+    FeedFirst(replica);
+  }
+}
+
+void Coupling::FeedFirst(kv::Replica& replica) {
+  const auto first = waiting_.begin();
+  taken_[first->second.taken - first_taken_].fed = true;
+  fed_end_ = std::max(fed_end_, first->second.last);
+  replica.Feed(std::move(first->second.what));
+  waiting_.erase(first);
+}
+
+// R2: a record goes when its entries are in the log. The replica has settled: the last write covers all that
+// was fed.
+void Coupling::Release(const raft::Raft& raft) {
+  for (Taken& taken : taken_) {
+    if (taken.fed && taken.sequence == kNotYet) taken.sequence = raft.asked_sequence();
+  }
+  uint64_t end = 0;
+  while (!taken_.empty() && taken_.front().fed && taken_.front().sequence <= raft.durable_sequence()) {
+    end = taken_.front().end;
+    taken_.pop_front();
+    ++first_taken_;
+  }
+  if (end != 0) kernel_.Release(end);
+}
+
+// What the last view tells, as far as it is of the core's term. The core ignores what it knows.
+void Coupling::Sync(kv::Replica& replica) {
+  if (superseded_ || control_.view.raft.term != replica.raft().term().value()) return;
+  switch (replica.raft().role()) {
+    case raft::Role::kFollower:
+      return SyncHeard(replica);
+    case raft::Role::kPreCandidate:
+    case raft::Role::kCandidate:
+      return SyncVotes(replica);
+    case raft::Role::kLeader:
+      return SyncCounted(replica);
+  }
+}
+
+void Coupling::SyncHeard(kv::Replica& replica) {
+  const raft::Raft& raft = replica.raft();
+  const hr_node_view& view = control_.view;
+  if (!raft.leader().IsSet() || view.raft.leader != raft.leader().value()) return;
+  if (view.heard_ns <= raft.leader_heard_ns() && view.leader_commit <= raft.commit().value()) return;
+  replica.Feed(raft::KernelHeard{.leader = raft.leader(),
+                                 .term = raft.term(),
+                                 .heard_ns = view.heard_ns,
+                                 .commit = raft::LogIndex(view.leader_commit),
+                                 .election_timeout_ns = view.leader_timeout_ns});
+}
+
+// A vote may be the one that wins: then the term and the log change.
+void Coupling::SyncVotes(kv::Replica& replica) {
+  const raft::Raft& raft = replica.raft();
+  if (control_.view.role != RoleForKernel(raft.role())) return;
+  const uint32_t others = control_.view.votes & ~(1u << raft.self());
+  if ((others & ~raft.votes()) == 0) return;
+  if (open_) return Fence(replica);  // and comes here again
+  const bool pre_vote = raft.role() == raft::Role::kPreCandidate;
+  replica.Feed(raft::KernelVotes{
+      .asked_term = pre_vote ? raft.term().Next() : raft.term(), .pre_vote = pre_vote, .members = others});
+}
+
+void Coupling::SyncCounted(kv::Replica& replica) {
+  const raft::Raft& raft = replica.raft();
+  if (control_.view.role != HR_NODE_LEADER) return;
+  raft::KernelCounted counted{.term = raft.term(), .members = {}};
+  bool news = false;
+  for (size_t i = 0; i < raft.progress().size(); ++i) {
+    const hr_node_member& seen = control_.view.members[i];
+    const raft::Progress& known = raft.progress()[i];
+    counted.members[i] = {.match = raft::LogIndex(seen.match),
+                          .round = seen.round,
+                          .loop_seq = seen.loop_seq,
+                          .contact_ns = seen.contact_ns};
+    news = news || seen.match > known.match().value() || seen.round > known.round() ||
+           seen.contact_ns > known.contact_ns();
+    if (seen.round > known.round())
+      replica.HeartbeatAnswered(seen.replied_ns, raft.options().voters[i], seen.round);
+  }
+  if (news) replica.Feed(counted);
+}
+
+}  // namespace hedgerow::offload

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keeps a node's replica and its kernel part of one mind: rules R0 to R5 and R7 of docs/SAFETY.md, the
+// process's side. While the kernel may accept appends or vote, the log's end and the vote are its own; here
+// they are taken back (the fence) before the core gets anything that may promise or change something, and given
+// again once the replica has settled and everything it asked for is durable. Used by a node's loop and by the
+// simulator alike; no sockets, no BPF.
+//
+// One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; EndTurn.
+// All calls come from the loop's thread, and none from within the replica's calls to its host.
+
+#ifndef HEDGEROW_CLUSTER_OFFLOAD_COUPLING_H_
+#define HEDGEROW_CLUSTER_OFFLOAD_COUPLING_H_
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "cluster/kv/replica.h"
+#include "cluster/offload/kernel.h"
+
+namespace hedgerow::offload {
+
+enum class Durability : uint8_t { kDisk, kMemory };
+
+struct Switches {
+  bool heartbeat = false;
+  bool vote = false;
+  bool append = false;
+  bool quorum = false;
+
+  bool any() const { return heartbeat || vote || append || quorum; }
+};
+
+struct CouplingOptions {
+  uint64_t incarnation = 0;  // this process's life, which its datagrams carry
+  uint32_t config_epoch = 0;
+  Durability durability = Durability::kDisk;
+  Switches switches;
+  // The kernel part speaks for the process this long after its loop's last turn (R5).
+  uint64_t lease_ns = 20'000'000;
+};
+
+// The append in a record's datagram; its tag and its number were checked in the kernel. Nothing: it is none.
+using DecodeAppend = std::function<std::optional<raft::Message>(std::string_view datagram)>;
+
+struct CouplingStatistics {
+  uint64_t fences = 0;
+  uint64_t opens = 0;
+  uint64_t leases = 0;
+  uint64_t appends = 0;  // records
+  uint64_t votes = 0;
+};
+
+class Coupling {
+ public:
+  Coupling(Kernel& kernel, CouplingOptions options, DecodeAppend decode);
+
+  // Once, before the first turn: makes the state this process's and feeds the replica with what the kernel part
+  // accepted for a former life and the log lacks; records stay in the ring until the log has them. DataLoss:
+  // the kernel part has promised what cannot be found, so this node must not go on as itself.
+  absl::Status Adopt(kv::Replica& replica);
+
+  // Drains the ring, renews the lease, and tells the replica what was heard and counted.
+  void BeginTurn(uint64_t now_ns, kv::Replica& replica);
+  void Receive(uint64_t arrived_ns, raft::Message message, kv::Replica& replica);
+  void Resigned(const raft::LeaderResigns& hint, kv::Replica& replica);
+  // In place of the replica's own Tick.
+  void Tick(uint64_t now_ns, kv::Replica& replica);
+  // Settles the replica. Leaves to the kernel part what it may do from now on.
+  void EndTurn(uint64_t now_ns, kv::Replica& replica);
+
+  // The node stops in order: takes everything back for good. The replica is settled.
+  void Close(kv::Replica& replica);
+
+  // When the next turn is due, whatever else happens: the lease, and what the ring and the counters hold (R6).
+  uint64_t next_deadline_ns() const { return open_ ? leased_ns_ + options_.lease_ns / 3 : UINT64_MAX; }
+  // Another process has taken the state over: this one must end, and nothing is fed to the replica any more.
+  bool superseded() const { return superseded_; }
+  bool open() const { return open_; }
+  const CouplingStatistics& statistics() const { return statistics_; }
+
+ private:
+  // What a fence protects.
+  struct Standing {
+    raft::Term term{};
+    raft::NodeId voted_for{};
+    raft::NodeId leader{};
+    raft::Role role = raft::Role::kFollower;
+    bool operator==(const Standing&) const = default;
+  };
+  static Standing StandingOf(const raft::Raft& raft) {
+    return {.term = raft.term(), .voted_for = raft.voted_for(), .leader = raft.leader(), .role = raft.role()};
+  }
+
+  // Of the ring, in its order, until it is released.
+  struct Taken {
+    uint64_t end = 0;
+    bool fed = false;
+    uint64_t sequence = kNotYet;  // of the write that covers it
+  };
+  static constexpr uint64_t kNotYet = UINT64_MAX;
+  // A term's vote comes before its appends.
+  struct Order {
+    raft::Term term{};
+    bool append = false;
+    uint64_t prev_index = 0;
+    auto operator<=>(const Order&) const = default;
+  };
+  struct Waiting {
+    uint64_t taken = 0;  // its number
+    decltype(raft::Event::what) what;
+    raft::LogIndex last{};
+  };
+
+  bool Run(hr_node_operation operation);
+  void Drain(bool wait);
+  void Keep(const RingRecord& record);
+  void FeedWaiting(kv::Replica& replica, bool votes_too);
+  void FeedFirst(kv::Replica& replica);
+  bool VoteWaits() const { return !waiting_.empty() && !waiting_.begin()->first.append; }
+  void Fence(kv::Replica& replica);
+  void Lease(uint64_t now_ns, const raft::Raft& raft);
+  void Open(uint64_t now_ns, const raft::Raft& raft);
+  uint32_t May(raft::Role role) const;
+  bool OwnsLog() const { return (may_ & (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)) != 0; }
+  bool Promises(const raft::Message& message, const raft::Raft& raft) const;
+  void Sync(kv::Replica& replica);
+  void SyncHeard(kv::Replica& replica);
+  void SyncVotes(kv::Replica& replica);
+  void SyncCounted(kv::Replica& replica);
+  void Release(const raft::Raft& raft);
+
+  Kernel& kernel_;
+  CouplingOptions options_;
+  DecodeAppend decode_;
+  hr_node_control control_{};  // of the last request; its view is the last one seen
+  bool superseded_ = false;
+
+  bool open_ = false;
+  Standing opened_;
+  uint32_t may_ = 0;
+  uint64_t leased_ns_ = 0;
+  raft::LogIndex leased_verified_;
+
+  std::vector<RingRecord> records_;
+  uint64_t position_ = 0;  // in the ring, taken up to here
+  std::deque<Taken> taken_;
+  uint64_t first_taken_ = 0;  // the number of its front
+  std::multimap<Order, Waiting> waiting_;
+  raft::LogIndex fed_end_;  // of the log, with everything that was fed
+  CouplingStatistics statistics_;
+};
+
+}  // namespace hedgerow::offload
+
+#endif  // HEDGEROW_CLUSTER_OFFLOAD_COUPLING_H_

@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Process and kernel part of one node, step by step. Names begin with the rule of docs/SAFETY.md that is looked
+// at.
+#include "cluster/offload/coupling.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/status/status.h"
+#include "cluster/offload/native_kernel.h"
+
+namespace hedgerow::offload {
+namespace {
+
+using raft::AppendRequest;
+using raft::LogIndex;
+using raft::Message;
+using raft::NodeId;
+using raft::Role;
+using raft::Term;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr uint64_t kMillisecond = 1'000'000;
+constexpr Switches kAll{.heartbeat = true, .vote = true, .append = true, .quorum = true};
+
+// Node 3 of three, on a host of its own; its kernel part outlives its process.
+class Host : public kv::ReplicaHost {
+ public:
+  explicit Host(Durability durability = Durability::kMemory, Switches switches = kAll, size_t ring_records = 64)
+      : durability_(durability),
+        switches_(switches),
+        kernel(NodeId(3), {NodeId(1), NodeId(2), NodeId(3)}, ring_records, [this](NativeKernel::Done done) {
+          if (done.outcome.answer.has_value()) sent.push_back(*done.outcome.answer);
+          events.push_back(done.outcome.event);
+          if (done.outcome.verdict == HR_NODE_PASS) passed.push_back(done.message);
+        }) {
+    EXPECT_TRUE(Start().ok());
+  }
+
+  absl::Status Start() {
+    kv::ReplicaOptions options;
+    options.raft.self = NodeId(3);
+    options.raft.voters = {NodeId(1), NodeId(2), NodeId(3)};
+    unwritten_.clear();
+    kernel.ProcessBegins();
+    replica = std::make_unique<kv::Replica>(*this, options, disk);
+    coupling =
+        std::make_unique<Coupling>(kernel,
+                                   CouplingOptions{.incarnation = ++life_,
+                                                   .durability = durability_,
+                                                   .switches = switches_,
+                                                   .lease_ns = 10 * kMillisecond},
+                                   [this](std::string_view datagram) { return kernel.Decode(datagram); });
+    return coupling->Adopt(*replica);
+  }
+
+  // What the kernel part passes on is received in the same turn.
+  void Turn() {
+    coupling->BeginTurn(now_ns, *replica);
+    for (const Message& message : std::exchange(passed, {})) coupling->Receive(now_ns, message, *replica);
+    coupling->Tick(now_ns, *replica);
+    coupling->EndTurn(now_ns, *replica);
+  }
+
+  uint64_t Begin(uint64_t from, uint64_t term, decltype(Message::body) body) {
+    return kernel.Begin(now_ns,
+                        {.from = NodeId(from), .to = NodeId(3), .term = Term(term), .body = std::move(body)});
+  }
+  hr_node_event Arrive(uint64_t from, uint64_t term, decltype(Message::body) body) {
+    const uint64_t run = Begin(from, term, std::move(body));
+    while (kernel.Step(run)) {
+    }
+    return events.back();
+  }
+  // A leader's first words reach the process; from then on the kernel part follows it.
+  void Follow(uint64_t leader, uint64_t term) {
+    Turn();
+    Arrive(leader, term, Beat());
+    Turn();
+  }
+
+  static raft::Heartbeat Beat(uint64_t round = 1, uint64_t commit = 0) {
+    return {.round = round, .commit = LogIndex(commit), .election_timeout_ns = 20 * kMillisecond};
+  }
+  // One entry of `term`.
+  static AppendRequest Batch(uint64_t prev, uint64_t prev_term, uint64_t term, uint64_t commit = 0) {
+    return {
+        .prev_index = LogIndex(prev),
+        .prev_term = Term(prev_term),
+        .commit = LogIndex(commit),
+        .entries = {
+            {.term = Term(term), .index = LogIndex(prev + 1), .kind = raft::EntryKind::kNoOp, .payload = {}}}};
+  }
+  static raft::VoteRequest Vote(uint64_t term, uint64_t last, uint64_t last_term) {
+    return {.asked_term = Term(term),
+            .last_index = LogIndex(last),
+            .last_term = Term(last_term),
+            .waived_term = Term(term - 1)};
+  }
+
+  void ReleaseDisk() {
+    disk_held = false;
+    while (!unwritten_.empty()) {
+      Write(unwritten_.front());
+      replica->Feed(raft::Persisted{.sequence = unwritten_.front().sequence});
+      unwritten_.erase(unwritten_.begin());
+    }
+  }
+
+  // kv::ReplicaHost
+  uint64_t Now_ns() override { return now_ns; }
+  uint64_t StampClock_ns() override { return now_ns; }
+  uint64_t Random() override { return ++random_; }
+  void Persist(raft::Persist persist) override {
+    unwritten_.push_back(std::move(persist));
+    if (!disk_held) ReleaseDisk();
+  }
+  void Send(Message message) override { sent.push_back(std::move(message)); }
+  void Send(kv::Answer) override {}
+  void Send(kv::Forward) override {}
+  void LeaderIs(NodeId, Term) override {}
+
+ private:
+  void Write(const raft::Persist& persist) {
+    if (persist.hard_state.has_value()) disk.hard_state = *persist.hard_state;
+    if (persist.truncate_from.has_value()) disk.entries.resize(persist.truncate_from->value() - 1);
+    disk.entries.insert(disk.entries.end(), persist.entries.begin(), persist.entries.end());
+  }
+
+  Durability durability_;
+  Switches switches_;
+  uint64_t life_ = 0;
+  uint64_t random_ = 0;
+  std::vector<raft::Persist> unwritten_;
+
+ public:
+  uint64_t now_ns = 1'000'000'000;
+  std::vector<Message> sent;
+  std::vector<Message> passed;
+  std::vector<hr_node_event> events;
+  raft::RestoredState disk;
+  bool disk_held = false;
+  NativeKernel kernel;
+  std::unique_ptr<kv::Replica> replica;
+  std::unique_ptr<Coupling> coupling;
+
+  const raft::Raft& raft() const { return replica->raft(); }
+};
+
+template <typename Body>
+const Body* LastSent(const Host& host) {
+  for (auto message = host.sent.rbegin(); message != host.sent.rend(); ++message) {
+    if (const auto* body = std::get_if<Body>(&message->body)) return body;
+  }
+  return nullptr;
+}
+
+TEST(Coupling, ALeadersFollowerIsServedByItsKernelPartWithoutFences) {
+  Host host;
+  host.Follow(1, 1);
+  const uint64_t fences = host.coupling->statistics().fences;
+  for (uint64_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(host.Arrive(1, 1, Host::Batch(i, i == 0 ? 0 : 1, 1, i)), HR_NODE_EVENT_APPEND_STORED);
+    EXPECT_EQ(host.Arrive(1, 1, Host::Beat(i + 2, i)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+    host.now_ns += kMillisecond;
+    if (i % 3 == 0) host.Turn();
+  }
+  host.Turn();
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(50));
+  EXPECT_EQ(host.raft().commit(), LogIndex(49));
+  EXPECT_EQ(host.raft().role(), Role::kFollower) << "the election is put off by what the kernel part has heard";
+  EXPECT_EQ(host.coupling->statistics().fences, fences);
+  EXPECT_EQ(host.kernel.unreleased(), 0u);
+  EXPECT_EQ(host.disk.entries.size(), 50u);
+}
+
+TEST(Coupling, DiskModeLeavesVotesAndAppendsToTheProcess) {
+  Host host(Durability::kDisk);
+  host.Follow(1, 1);
+  EXPECT_EQ(host.kernel.view().may, HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE);
+  const uint64_t fences = host.coupling->statistics().fences;
+  host.Arrive(1, 1, Host::Batch(0, 0, 1));
+  host.Turn();
+  EXPECT_TRUE(LastSent<raft::AppendReply>(host)->accepted);
+  EXPECT_EQ(host.coupling->statistics().fences, fences) << "the log is the process's";
+  host.Turn();
+  host.Arrive(1, 1, Host::Beat(7));
+  EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->verified, LogIndex(1)) << "or the leader would send it again";
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 1, 1)), HR_NODE_EVENT_PASSED_FENCED);
+  host.Turn();
+  EXPECT_TRUE(LastSent<raft::VoteReply>(host)->granted);
+}
+
+TEST(Coupling, DiskModeOpensOnlyWhatIsDurable) {
+  Host host(Durability::kDisk);
+  host.Follow(1, 1);
+  host.disk_held = true;
+  host.Arrive(2, 2, Host::Vote(2, 0, 0));
+  host.Turn();
+  EXPECT_EQ(host.kernel.view().may, 0u);
+  EXPECT_EQ(host.kernel.view().raft.term, 1u);
+  host.ReleaseDisk();
+  host.Turn();
+  EXPECT_EQ(host.kernel.view().raft.term, 2u);
+  EXPECT_NE(host.kernel.view().may, 0u);
+}
+
+TEST(Coupling, R1_WhatWasAcceptedIsInTheLogBeforeTheProcessVotes) {
+  Host host;
+  host.Follow(1, 1);
+  const uint64_t append = host.Begin(1, 1, Host::Batch(0, 0, 1));
+  host.kernel.Step(append);
+  host.kernel.Step(append);  // accepted, and not yet in the ring
+  // Its log is older than what this node has accepted, and the answer to its request is the process's: no room
+  // is left.
+  host.passed.push_back({.from = NodeId(2), .to = NodeId(3), .term = Term(2), .body = Host::Vote(2, 0, 0)});
+  host.Turn();
+  EXPECT_FALSE(LastSent<raft::VoteReply>(host)->granted);
+  EXPECT_EQ(host.raft().term(), Term(2));
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
+}
+
+TEST(Coupling, R1_AnAppendThatComesToTheLockAfterTheFenceIsThrownAway) {
+  Host host;
+  host.Follow(1, 1);
+  const uint64_t append = host.Begin(1, 1, Host::Batch(0, 0, 1));
+  host.kernel.Step(append);
+  host.passed.push_back({.from = NodeId(2), .to = NodeId(3), .term = Term(2), .body = Host::Vote(2, 0, 0)});
+  host.Turn();
+  EXPECT_TRUE(LastSent<raft::VoteReply>(host)->granted);
+  EXPECT_EQ(host.events.back(), HR_NODE_EVENT_PASSED_FENCED);
+  host.Turn();
+  EXPECT_EQ(LastSent<raft::AppendReply>(host)->accepted, false) << "its term is over";
+}
+
+TEST(Coupling, R2_RecordsAreFedInTheOrderOfTheLog) {
+  Host host;
+  host.Follow(1, 1);
+  const uint64_t second = host.Begin(1, 1, Host::Batch(1, 1, 1));
+  const uint64_t first = host.Begin(1, 1, Host::Batch(0, 0, 1));
+  for (const uint64_t run : {second, first, first, second}) host.kernel.Step(run);
+  while (host.kernel.Step(second)) {
+  }
+  host.Turn();
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(0)) << "its predecessor is still being written";
+  EXPECT_EQ(host.kernel.unreleased(), 2u);
+  while (host.kernel.Step(first)) {
+  }
+  host.Turn();
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(2));
+}
+
+TEST(Coupling, R2_RecordsStayUntilTheLogHasThemAndAreAdoptedByTheNextProcess) {
+  Host host;
+  host.Follow(1, 1);
+  host.disk_held = true;
+  host.Arrive(1, 1, Host::Batch(0, 0, 1));
+  host.Turn();
+  host.Arrive(1, 1, Host::Batch(1, 1, 1));
+  EXPECT_EQ(host.kernel.unreleased(), 2u);
+  host.disk_held = false;
+  ASSERT_TRUE(host.Start().ok());
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(2));
+  EXPECT_EQ(host.disk.entries.size(), 2u);
+  EXPECT_EQ(host.kernel.unreleased(), 0u);
+  EXPECT_EQ(host.kernel.view().may, 0u) << "until its first turn";
+  host.Turn();
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
+}
+
+TEST(Coupling, R2_WhatTheLogHasAndWhatIsOverIsNotAdoptedAgain) {
+  Host host;
+  host.Follow(1, 1);
+  host.Arrive(1, 1, Host::Batch(0, 0, 1));
+  host.Arrive(1, 1, Host::Batch(1, 1, 1));
+  // Drained and written; the process dies before it releases. Then a later leader replaces the second entry.
+  const auto entries = Host::Batch(0, 0, 1).entries;
+  host.disk = {.hard_state = {.term = Term(1), .voted_for = {}}, .entries = entries};
+  ASSERT_TRUE(host.Start().ok());
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(2));
+  Host later;
+  later.Follow(1, 1);
+  later.Arrive(1, 1, Host::Batch(0, 0, 1));
+  later.Arrive(1, 1, Host::Batch(1, 1, 1));
+  later.disk = {.hard_state = {.term = Term(2), .voted_for = {}}, .entries = entries};
+  ASSERT_TRUE(later.Start().ok());
+  EXPECT_EQ(later.raft().log().last_index(), LogIndex(1));
+  EXPECT_EQ(later.raft().term(), Term(2));
+}
+
+TEST(Coupling, R3_AFullRingLeavesAppendsToTheProcess) {
+  Host host(Durability::kMemory, kAll, 1);
+  host.Follow(1, 1);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(1, 1, 1)), HR_NODE_EVENT_PASSED_RING_FULL);
+  EXPECT_EQ(LastSent<raft::AppendReply>(host)->index, LogIndex(1));
+  host.Turn();
+  EXPECT_EQ(LastSent<raft::AppendReply>(host)->index, LogIndex(2));
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(2));
+}
+
+TEST(Coupling, R5_TheLeaseIsTheLoops) {
+  Host host;
+  host.Follow(1, 1);
+  host.now_ns += 9 * kMillisecond;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  host.now_ns += kMillisecond;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(3)), HR_NODE_EVENT_PASSED_LEASE);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_PASSED_LEASE);
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_PASSED_LEASE);
+  host.passed.clear();
+  const uint64_t loop_seq = host.kernel.view().loop_seq;
+  host.Turn();
+  EXPECT_GT(host.kernel.view().loop_seq, loop_seq);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+}
+
+TEST(Coupling, R7_AVoteThatTheKernelGaveIsTheProcesssByItsNextTurn) {
+  Host host;
+  host.Follow(1, 1);
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_VOTE_GRANTED);
+  host.Turn();
+  EXPECT_EQ(host.raft().term(), Term(2));
+  EXPECT_EQ(host.raft().voted_for(), NodeId(2));
+  EXPECT_EQ(host.disk.hard_state.voted_for, NodeId(2));
+  EXPECT_EQ(host.Arrive(1, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_VOTE_REFUSED);
+}
+
+TEST(Coupling, R7_AVoteThatTheKernelGaveSurvivesTheProcess) {
+  Host host;
+  host.Follow(1, 1);
+  host.Arrive(2, 2, Host::Vote(2, 0, 0));
+  ASSERT_TRUE(host.Start().ok());
+  EXPECT_EQ(host.raft().voted_for(), NodeId(2));
+  EXPECT_EQ(host.disk.hard_state.term, Term(2));
+}
+
+TEST(Coupling, R1_AHeartbeatOfATermThatTheKernelHasLeftIsNotConfirmed) {
+  Host host(Durability::kMemory, {.heartbeat = false, .vote = true, .append = true, .quorum = true});
+  host.Follow(1, 1);
+  host.coupling->BeginTurn(host.now_ns, *host.replica);
+  host.Arrive(2, 2, Host::Vote(2, 0, 0));  // on another CPU, after the process has looked
+  host.sent.clear();
+  host.coupling->Receive(
+      host.now_ns, {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Beat(9)}, *host.replica);
+  host.coupling->EndTurn(host.now_ns, *host.replica);
+  EXPECT_EQ(host.sent.back().term, Term(2)) << "it would prove to a read that there is no later term";
+}
+
+TEST(Coupling, AnElectionStartsFromWhatTheKernelHasAccepted) {
+  Host host;
+  host.Follow(1, 1);
+  host.coupling->BeginTurn(host.now_ns, *host.replica);
+  host.Arrive(1, 1, Host::Batch(0, 0, 1));
+  host.now_ns += 3'000 * kMillisecond;
+  host.coupling->Tick(host.now_ns, *host.replica);
+  host.coupling->EndTurn(host.now_ns, *host.replica);
+  ASSERT_EQ(host.raft().role(), Role::kPreCandidate);
+  EXPECT_EQ(LastSent<raft::VoteRequest>(host)->last_index, LogIndex(1));
+}
+
+TEST(Coupling, AResignationIsOfItsTerm) {
+  Host host;
+  host.Follow(1, 4);
+  host.coupling->Resigned({.leader = NodeId(1), .term = Term(3), .rank = 0}, *host.replica);
+  host.Turn();
+  EXPECT_EQ(host.raft().role(), Role::kFollower);
+  host.coupling->Resigned({.leader = NodeId(1), .term = Term(4), .rank = 0}, *host.replica);
+  host.Turn();
+  EXPECT_EQ(host.raft().role(), Role::kPreCandidate);
+}
+
+TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
+  Host host;
+  host.Turn();
+  host.now_ns += 5'000 * kMillisecond;
+  host.Turn();
+  ASSERT_EQ(host.raft().role(), Role::kPreCandidate);
+  host.Arrive(1, 0, raft::VoteReply{.asked_term = Term(1), .pre_vote = true, .granted = true});
+  host.Turn();
+  ASSERT_EQ(host.raft().role(), Role::kCandidate);
+  EXPECT_EQ(host.Arrive(1, 1, raft::VoteReply{.asked_term = Term(1), .granted = true}),
+            HR_NODE_EVENT_WOKEN_FOR_VOTES);
+  host.passed.clear();  // lost on its way to the process
+  host.Turn();
+  ASSERT_EQ(host.raft().role(), Role::kLeader);
+  const uint64_t opens = host.coupling->statistics().opens;
+  EXPECT_EQ(host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
+            HR_NODE_EVENT_WOKEN_FOR_COMMIT);
+  EXPECT_EQ(host.Arrive(2, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
+            HR_NODE_EVENT_WOKEN_FOR_ACK)
+      << "it is probed: nothing more is sent before its answer";
+  host.passed.clear();
+  host.Turn();
+  EXPECT_EQ(host.raft().commit(), LogIndex(1)) << "a lost wake-up delays, and no more";
+  EXPECT_EQ(host.raft().progress()[1].match(), LogIndex(1));
+  host.Turn();  // its lease says that there is room
+  EXPECT_EQ(host.Arrive(2, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
+            HR_NODE_EVENT_ACK_COUNTED);
+  EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 10}),
+            HR_NODE_EVENT_WOKEN_FOR_ROUND);
+  host.passed.clear();
+  host.Turn();
+  EXPECT_EQ(host.raft().progress()[0].round(), 1u);
+  EXPECT_EQ(host.coupling->statistics().opens, opens) << "once a term";
+}
+
+TEST(Coupling, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {
+  Host host;
+  host.Follow(1, 1);
+  host.Arrive(1, 1, Host::Batch(0, 0, 1));
+  host.Turn();
+  host.disk.entries.clear();
+  EXPECT_TRUE(absl::IsDataLoss(host.Start()));
+  Host other;
+  other.Follow(1, 1);
+  other.Arrive(1, 1, Host::Batch(0, 0, 1));
+  other.Turn();
+  other.Arrive(1, 1, Host::Batch(1, 1, 1));
+  other.disk.entries.clear();
+  EXPECT_TRUE(absl::IsDataLoss(other.Start()));
+}
+
+TEST(Coupling, AProcessThatWasReplacedStops) {
+  Host host;
+  host.Follow(1, 1);
+  hr_node_control adopt{};
+  adopt.operation = HR_NODE_ADOPT;
+  adopt.incarnation = 99;
+  host.kernel.Control(adopt);
+  host.passed.push_back({.from = NodeId(2), .to = NodeId(3), .term = Term(2), .body = Host::Vote(2, 0, 0)});
+  host.Turn();
+  EXPECT_TRUE(host.coupling->superseded());
+  EXPECT_EQ(host.raft().term(), Term(1));
+  EXPECT_EQ(LastSent<raft::VoteReply>(host), nullptr);
+}
+
+TEST(Coupling, WithAllSwitchesOffNothingIsOpened) {
+  Host host(Durability::kMemory, {});
+  host.Follow(1, 1);
+  EXPECT_EQ(host.kernel.view().may, 0u);
+  host.Arrive(1, 1, Host::Batch(0, 0, 1));
+  host.Turn();
+  EXPECT_TRUE(LastSent<raft::AppendReply>(host)->accepted);
+  EXPECT_EQ(host.coupling->next_deadline_ns(), UINT64_MAX);
+}
+
+}  // namespace
+}  // namespace hedgerow::offload

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/offload/native_kernel.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "bpf/raft/control.h"
+#include "bpf/raft/datagram.h"
+#include "cluster/raft/check.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::offload {
+namespace {
+
+__u64 BatchTerm(const raft::AppendRequest& request) {
+  if (request.entries.empty()) return 0;
+  const bool one = request.entries.front().term == request.entries.back().term;  // they never fall
+  return one ? request.entries.front().term.value() : 0;
+}
+
+// The body as the datagram carries it; what is no kernel part's business has no kind here.
+struct BodyOf {
+  hr_node_body& to;
+
+  uint32_t operator()(const raft::VoteRequest& m) const {
+    to.vote_request = {.asked_term = m.asked_term.value(),
+                       .last_index = m.last_index.value(),
+                       .last_term = m.last_term.value(),
+                       .waived_term = m.waived_term.value(),
+                       .pre_vote = m.pre_vote,
+                       .reserved = 0};
+    return HR_PEER_VOTE_REQUEST;
+  }
+  uint32_t operator()(const raft::VoteReply& m) const {
+    to.vote_reply = {.asked_term = m.asked_term.value(), .pre_vote = m.pre_vote, .granted = m.granted};
+    return HR_PEER_VOTE_REPLY;
+  }
+  uint32_t operator()(const raft::AppendRequest& m) const {
+    to.append = {.prev_index = m.prev_index.value(),
+                 .prev_term = m.prev_term.value(),
+                 .commit = m.commit.value(),
+                 .batch_term = BatchTerm(m),
+                 .count = static_cast<__u32>(m.entries.size()),
+                 .reserved = 0};
+    return HR_PEER_APPEND;
+  }
+  uint32_t operator()(const raft::AppendReply& m) const {
+    to.append_reply = {.index = m.index.value(),
+                       .conflict_term = m.conflict_term.value(),
+                       .conflict_index = m.conflict_index.value(),
+                       .loop_seq = m.loop_seq,
+                       .accepted = m.accepted,
+                       .reserved = 0};
+    return HR_PEER_APPEND_REPLY;
+  }
+  uint32_t operator()(const raft::Heartbeat& m) const {
+    to.heartbeat = {.round = m.round, .commit = m.commit.value(), .election_timeout_ns = m.election_timeout_ns};
+    return HR_PEER_HEARTBEAT;
+  }
+  uint32_t operator()(const raft::HeartbeatReply& m) const {
+    to.heartbeat_reply = {.round = m.round, .verified = m.verified.value(), .loop_seq = m.loop_seq};
+    return HR_PEER_HEARTBEAT_REPLY;
+  }
+  template <typename Other>
+  uint32_t operator()(const Other&) const {
+    return 0;
+  }
+};
+
+void PutAnswer(uint32_t kind, const hr_node_reply& reply, decltype(raft::Message::body)& body) {
+  switch (kind) {
+    case HR_PEER_HEARTBEAT:
+      body = raft::HeartbeatReply{.round = reply.heartbeat.round,
+                                  .verified = raft::LogIndex(reply.heartbeat.verified),
+                                  .loop_seq = reply.heartbeat.loop_seq};
+      return;
+    case HR_PEER_APPEND:
+      body = raft::AppendReply{.accepted = reply.append.accepted != 0,
+                               .index = raft::LogIndex(reply.append.index),
+                               .conflict_term = raft::Term(reply.append.conflict_term),
+                               .conflict_index = raft::LogIndex(reply.append.conflict_index),
+                               .loop_seq = reply.append.loop_seq};
+      return;
+    default:
+      body = raft::VoteReply{.asked_term = raft::Term(reply.vote.asked_term),
+                             .pre_vote = reply.vote.pre_vote != 0,
+                             .granted = reply.vote.granted != 0};
+  }
+}
+
+}  // namespace
+
+uint64_t NativeKernel::Begin(uint64_t now_ns, raft::Message message) {
+  const uint64_t number = next_run_++;
+  Run& run = runs_[number];
+  run.done.message = std::move(message);
+  run.done.arrived_ns = now_ns;
+  return number;
+}
+
+bool NativeKernel::Step(uint64_t number) {
+  const auto found = runs_.find(number);
+  if (found == runs_.end()) return false;
+  Run& run = found->second;
+  switch (run.next) {
+    case Run::Next::kReserve:
+      Reserve(number, run);
+      run.next = Run::Next::kDecide;
+      return true;
+    case Run::Next::kDecide:
+      Decide(run);
+      run.next = Run::Next::kEnd;
+      return true;
+    case Run::Next::kEnd: {
+      End(run);
+      Done done = std::move(run.done);
+      runs_.erase(found);
+      when_done_(std::move(done));
+      return false;
+    }
+  }
+  return false;
+}
+
+std::vector<uint64_t> NativeKernel::Running() const {
+  std::vector<uint64_t> numbers;
+  for (const auto& [number, run] : runs_) numbers.push_back(number);
+  return numbers;
+}
+
+void NativeKernel::Wipe() {
+  view_ = {};
+  ring_.clear();
+  runs_.clear();
+  released_ = taken_ = 0;
+}
+
+// Before the lock, and by a look without it: whether there will be something to store.
+void NativeKernel::Reserve(uint64_t number, Run& run) {
+  const raft::Message& message = run.done.message;
+  const auto* vote = std::get_if<raft::VoteRequest>(&message.body);
+  const bool append = std::holds_alternative<raft::AppendRequest>(message.body);
+  if (append ? !(view_.may & HR_NODE_MAY_APPEND)
+             : vote == nullptr || vote->pre_vote || !(view_.may & HR_NODE_MAY_GRANT)) {
+    return;
+  }
+  if (ring_.size() >= ring_records_) return;
+  ring_.emplace_back().run = number;
+  run.slot = released_ + ring_.size();
+}
+
+// The critical section of R0.
+void NativeKernel::Decide(Run& run) {
+  const raft::Message& message = run.done.message;
+  Outcome& outcome = run.done.outcome;
+  hr_node_body body{};
+  hr_node_reply reply{};
+  hr_node_spoken spoken{};
+  const uint32_t kind = std::visit(BodyOf{body}, message.body);
+  const auto position = std::find(voters_.begin(), voters_.end(), message.from) - voters_.begin();
+  hr_node_taken taken{.term = message.term.value(),
+                      .now_ns = run.done.arrived_ns,
+                      .from = static_cast<__u32>(message.from.value()),
+                      .position = static_cast<__u32>(position),
+                      .event = HR_NODE_EVENT_PASSED_KIND,
+                      .wake = 0};
+  if (SeededBug(Bug::kAckByIndexAlone) && kind == HR_PEER_APPEND_REPLY) taken.term = view_.raft.term;
+  const bool room = run.slot != 0 || SeededBug(Bug::kAckWithoutStore);
+  outcome.verdict = hr_node_decide(&view_, kind, &taken, view_.config_epoch, &body, room, &reply, &spoken);
+  outcome.event = static_cast<hr_node_event>(taken.event);
+  outcome.wake = taken.wake != 0;
+  run.keeps_record = hr_node_keeps_record(outcome.verdict, &taken) != 0;
+  if (outcome.verdict == HR_NODE_ANSWER) {
+    raft::Message& answer = outcome.answer.emplace();
+    answer.from = self_;
+    answer.to = message.from;
+    answer.term = raft::Term(spoken.term);
+    PutAnswer(kind, reply, answer.body);
+  }
+  if (when_decided_) when_decided_(run.done);
+}
+
+void NativeKernel::End(Run& run) {
+  if (run.slot == 0) return;
+  Slot& slot = At(run.slot);
+  if (!run.keeps_record) {
+    slot.state = Slot::State::kDiscarded;
+    return;
+  }
+  const raft::Message& message = run.done.message;
+  const bool append = std::holds_alternative<raft::AppendRequest>(message.body);
+  slot.state = Slot::State::kSubmitted;
+  slot.head.kind = append ? HR_NODE_RECORD_APPEND : HR_NODE_RECORD_VOTE;
+  slot.head.from = static_cast<__u32>(message.from.value());
+  slot.head.term = message.term.value();
+  slot.head.arrived_ns = run.done.arrived_ns;
+  if (!append) return;
+  const auto& request = std::get<raft::AppendRequest>(message.body);
+  slot.head.prev_index = request.prev_index.value();
+  slot.head.last_index = slot.head.prev_index + request.entries.size();
+  slot.message = message;
+  slot.datagram = std::to_string(run.slot);
+  slot.head.bytes = static_cast<__u32>(slot.datagram.size());
+}
+
+void NativeKernel::Control(hr_node_control& request) {
+  OtherCpus();
+  if (SeededBug(Bug::kPlainUpdate) && request.operation == HR_NODE_LEASE &&
+      request.incarnation == view_.incarnation) {
+    hr_node_view copy = view_;
+    OtherCpus();
+    request.result = hr_node_control_view(&copy, &request);
+    view_ = copy;
+  } else {
+    request.result = hr_node_control_view(&view_, &request);
+  }
+  request.view = view_;
+  OtherCpus();
+}
+
+uint64_t NativeKernel::ProducerPosition() {
+  OtherCpus();
+  return released_ + ring_.size();
+}
+
+uint64_t NativeKernel::Take(uint64_t until, bool wait, std::vector<RingRecord>& records) {
+  OtherCpus();
+  while (taken_ < until) {
+    const uint64_t run = At(taken_ + 1).run;
+    while (wait && At(taken_ + 1).state == Slot::State::kBusy) Step(run);
+    const Slot& slot = At(taken_ + 1);
+    if (slot.state == Slot::State::kBusy) break;
+    ++taken_;
+    if (slot.state == Slot::State::kDiscarded) continue;
+    records.push_back({.head = slot.head, .datagram = slot.datagram, .end = taken_});
+  }
+  return taken_;
+}
+
+void NativeKernel::Release(uint64_t position) {
+  HEDGEROW_CHECK(position >= released_ && position <= taken_);
+  while (released_ < position) {
+    ring_.pop_front();
+    ++released_;
+  }
+}
+
+std::optional<raft::Message> NativeKernel::Decode(std::string_view datagram) const {
+  const uint64_t end = std::stoull(std::string(datagram));
+  HEDGEROW_CHECK(end > released_ && end <= released_ + ring_.size());
+  return ring_[end - 1 - released_].message;
+}
+
+}  // namespace hedgerow::offload

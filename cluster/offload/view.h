@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The core's state as its kernel part has it: hr_node_view, without what the kernel may do and for how long.
+
+#ifndef HEDGEROW_CLUSTER_OFFLOAD_VIEW_H_
+#define HEDGEROW_CLUSTER_OFFLOAD_VIEW_H_
+
+#include <cstdint>
+
+#include "bpf/raft/node_abi.h"
+#include "cluster/raft/raft.h"
+
+namespace hedgerow::offload {
+
+uint32_t RoleForKernel(raft::Role role);
+
+// Heartbeats are answered with it. Only what is durable: it is never less than what was acknowledged, and after
+// the process's death it says what its log must hold.
+raft::LogIndex VerifiedForKernel(const raft::Raft& raft);
+
+hr_node_view ViewOf(const raft::Raft& raft);
+
+}  // namespace hedgerow::offload
+
+#endif  // HEDGEROW_CLUSTER_OFFLOAD_VIEW_H_

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the node's kernel part has accepted, promised and counted by itself. It decided with the same functions
+// (bpf/raft/take.h) on a state that the core had handed to it, and nothing else has changed that state since
+// (R1): so nothing here is judged anew, and whatever contradicts the core is a fault.
+#include <algorithm>
+
+#include "cluster/raft/check.h"
+#include "cluster/raft/raft.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::raft {
+
+// Raft section 5.3. The acknowledgement has left already, so there is no answer.
+void Raft::On(Context& context, const KernelAppended& appended) {
+  const AppendRequest& request = appended.request;
+  HEDGEROW_CHECK(appended.term == term_ && role_ == Role::kFollower);
+  HEDGEROW_CHECK(!leader_.IsSet() || leader_ == appended.leader);  // Election Safety
+  HEDGEROW_CHECK(IsWellFormed(appended.term, request));
+  HEDGEROW_CHECK(log_.Has(request.prev_index) && log_.TermAt(request.prev_index) == request.prev_term);
+  for (const Entry& entry : request.entries) {
+    HEDGEROW_CHECK(!log_.Has(entry.index) || log_.TermAt(entry.index) == entry.term);
+  }
+  BecomeFollower(context, term_, appended.leader);
+  LeaderHeardAt(context, appended.arrived_ns);
+  verified_ = std::max(verified_, StoreEntries(context, request));
+  AdvanceCommit(context, std::min(request.commit, verified_));
+}
+
+// Raft section 5.2. A record of the ring may be older than what a later life of the process has promised since.
+void Raft::On(Context& context, const KernelVoted& voted) {
+  if (voted.term < term_) return;
+  if (voted.term > term_) BecomeFollower(context, voted.term, NodeId());
+  if (!voted.candidate.IsSet() || voted_for_ == voted.candidate) return;
+  HEDGEROW_CHECK(!voted_for_.IsSet() && role_ == Role::kFollower);  // R7
+  voted_for_ = voted.candidate;
+  PersistHardState(context);
+  DrawElectionDeadline(context);
+}
+
+void Raft::On(Context& context, const KernelHeard& heard) {
+  if (role_ != Role::kFollower || heard.term != term_ || heard.leader != leader_) return;
+  if (heard.election_timeout_ns != 0) {
+    leader_timeout_ns_ = std::min(heard.election_timeout_ns, options_.election_cap_ns);
+  }
+  LeaderHeardAt(context, heard.heard_ns);
+  AdvanceCommit(context, std::min(heard.commit, verified_));
+}
+
+// The kernel's clock may be read after the event's time was.
+void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
+  heard_ns = std::min(heard_ns, context.now_ns);
+  if (heard_ns <= leader_heard_ns_) return;
+  leader_heard_ns_ = heard_ns;
+  failed_elections_ = 0;
+  waived_term_ = Term();
+  DrawElectionDeadline(context);
+  election_deadline_ns_ -= context.now_ns - heard_ns;
+}
+
+// R6: the same rules as for answers that reach the process; what is told again changes nothing.
+void Raft::On(Context& context, const KernelCounted& counted) {
+  if (role_ != Role::kLeader || counted.term != term_) return;
+  bool moved = false;
+  for (size_t member = 0; member < progress_.size(); ++member) {
+    const KernelCounted::Member& seen = counted.members[member];
+    Progress& progress = progress_[member];
+    if (member == self_) continue;
+    // An answer that reached the process is newer than what the kernel part saw before it.
+    if (seen.contact_ns > progress.contact_ns()) {
+      progress.Contact(std::min(seen.contact_ns, context.now_ns), seen.loop_seq);
+    }
+    if (seen.round <= round_) progress.ConfirmRound(seen.round);
+    if (seen.match > progress.match() && log_.Has(seen.match)) {
+      moved = progress.Accepted(seen.match, context.now_ns) || moved;
+    }
+  }
+  if (moved) MaybeCommit(context);
+  ConfirmReads(context);
+  for (size_t member = 0; moved && member < progress_.size(); ++member) {
+    if (member != self_) MaybeTransfer(context, member);
+    Replicate(context, member);
+  }
+}
+
+// R7: a vote counts only for what was asked. The own vote is the core's to count, once it is durable.
+void Raft::On(Context& context, const KernelVotes& votes) {
+  const bool counts = votes.pre_vote ? role_ == Role::kPreCandidate && votes.asked_term == term_.Next()
+                                     : role_ == Role::kCandidate && votes.asked_term == term_;
+  const uint32_t others = votes.members & VotersMask() & ~(1u << self_);
+  if (!counts || (votes_ | others) == votes_) return;
+  votes_ |= others;
+  for (size_t member = 0; member < options_.voters.size(); ++member) {
+    if ((others >> member) & 1) {
+      CountVote(context, member);
+      return;  // it has counted them all
+    }
+  }
+}
+
+}  // namespace hedgerow::raft

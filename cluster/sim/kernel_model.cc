@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/sim/kernel_model.h"
+
+#include <utility>
+#include <vector>
+
+#include "cluster/raft/describe.h"
+#include "cluster/sim/server.h"
+
+namespace hedgerow::sim {
+namespace {
+
+std::vector<raft::NodeId> Voters(const World& world) {
+  std::vector<raft::NodeId> voters;
+  for (uint64_t node = 1; node <= world.plan.nodes; ++node) voters.push_back(raft::NodeId(node));
+  return voters;
+}
+
+}  // namespace
+
+KernelModel::KernelModel(World& world, Server& server)
+    : world_(world),
+      server_(server),
+      kernel_(server.id(), Voters(world), world.plan.kernel.ring_records,
+              [this](offload::NativeKernel::Done done) { Ended(std::move(done)); }) {
+  kernel_.WhenDecided([this](const offload::NativeKernel::Done& done) { Decided(done); });
+  kernel_.WhileProcessCalls([this] { OtherCpus(); });
+}
+
+void KernelModel::Arrive(raft::Message message) {
+  const uint64_t run = kernel_.Begin(world_.time.now_ns(), std::move(message));
+  if (world_.random.Chance(world_.plan.kernel.torn_ppm)) {
+    Continue(run);
+    return;
+  }
+  while (kernel_.Step(run)) {
+  }
+}
+
+void KernelModel::Continue(uint64_t run) {
+  world_.time.After(world_.random.Below(world_.plan.kernel.torn_max_ns), [this, run] {
+    if (kernel_.Step(run)) Continue(run);
+  });
+}
+
+void KernelModel::OtherCpus() {
+  for (const uint64_t run : kernel_.Running()) {
+    if (world_.random.Chance(200'000)) kernel_.Step(run);
+  }
+}
+
+void KernelModel::Attach() {
+  attached_ = true;
+  ++attachments_;
+}
+
+void KernelModel::ProcessDied() {
+  world_.time.After(world_.random.Below(world_.plan.kernel.detach_max_ns), [this, attachment = attachments_] {
+    if (attachment == attachments_) attached_ = false;
+  });
+}
+
+void KernelModel::PowerCut() {
+  attached_ = false;
+  kernel_.Wipe();
+}
+
+void KernelModel::Decided(const offload::NativeKernel::Done& done) {
+  if (!done.outcome.answer.has_value()) return;
+  ++world_.kernel_answers;
+  world_.kernel_appends += done.outcome.event == HR_NODE_EVENT_APPEND_STORED;
+  world_.kernel_votes += done.outcome.event == HR_NODE_EVENT_VOTE_GRANTED;
+  world_.checker.KernelDecided(server_.id(), *done.outcome.answer);
+  // R5. What began before the lease had passed may end later.
+  const uint64_t turned_ns = server_.last_turn_ns();
+  if (done.arrived_ns >= turned_ns + world_.plan.kernel.lease_ns) {
+    world_.Fail("the kernel part of node ", server_.id().value(), " answers ",
+                (done.arrived_ns - turned_ns) / kMicrosecond, " us after its loop's last turn");
+  }
+}
+
+void KernelModel::Ended(offload::NativeKernel::Done done) {
+  if (done.outcome.answer.has_value()) {
+    if (world_.trace) world_.Trace("kernel: ", raft::Describe(*done.outcome.answer));
+    server_.SendToPeer(std::move(*done.outcome.answer));
+  }
+  if (done.outcome.verdict == HR_NODE_PASS) {
+    server_.ArriveFromKernel(done.arrived_ns, std::move(done.message));
+  } else if (done.outcome.wake) {
+    server_.WakeByKernel();
+  }
+}
+
+}  // namespace hedgerow::sim

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Splitting a command line; see the header.
+
+#include "operate/arguments.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "config/suggest.h"
+
+namespace hedgerow::operate {
+namespace {
+
+constexpr const char* kFlags[] = {"json", "help", "version"};
+
+bool IsFlag(absl::string_view name) {
+  return std::find(std::begin(kFlags), std::end(kFlags), name) != std::end(kFlags);
+}
+
+absl::Status Unknown(absl::string_view argument, std::vector<std::string> known) {
+  known.insert(known.end(), std::begin(kFlags), std::end(kFlags));
+  const std::string guess = config::Suggest(absl::StripPrefix(argument, "--"), known);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown option ", argument, guess.empty() ? "" : absl::StrCat(", did you mean --", guess, "?")));
+}
+
+}  // namespace
+
+std::string Arguments::Get(const std::string& option, absl::string_view otherwise) const {
+  const auto found = options.find(option);
+  return found == options.end() ? std::string(otherwise) : found->second;
+}
+
+absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
+                                         const std::vector<std::string>& value_options) {
+  Arguments arguments;
+  for (size_t i = 0; i < argv.size(); ++i) {
+    const std::string& argument = argv[i];
+    if (argument == "-h") {
+      arguments.options["help"] = "";
+      continue;
+    }
+    if (!absl::StartsWith(argument, "-")) {
+      arguments.words.push_back(argument);
+      continue;
+    }
+    const size_t equals = argument.find('=');
+    const std::string name(absl::StripPrefix(argument.substr(0, equals), "--"));
+    if (!absl::StartsWith(argument, "--")) return Unknown(argument, value_options);
+    if (IsFlag(name) && equals == std::string::npos) {
+      arguments.options[name] = "";
+    } else if (std::find(value_options.begin(), value_options.end(), name) == value_options.end()) {
+      return Unknown(argument, value_options);
+    } else if (arguments.Has(name)) {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " is given twice"));
+    } else if (equals != std::string::npos) {
+      arguments.options[name] = argument.substr(equals + 1);
+    } else if (i + 1 < argv.size()) {
+      arguments.options[name] = argv[++i];
+    } else {
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " wants a value"));
+    }
+  }
+  return arguments;
+}
+
+}  // namespace hedgerow::operate

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A command line as words and options. Strict: an option that the program does not know is an error, never
+// ignored. Called by command_line.cc for `hedgerow` and `hedgerow-node`. (`hkv` has a grammar of its own, in
+// which a word that looks like an option may be a value: cluster/client/arguments.h.)
+
+#ifndef HEDGEROW_OPERATE_ARGUMENTS_H_
+#define HEDGEROW_OPERATE_ARGUMENTS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace hedgerow::operate {
+
+struct Arguments {
+  std::vector<std::string> words{};              // without the options: {"leader", "set", "dns", "b"}
+  std::map<std::string, std::string> options{};  // "config" -> "FILE"; flags map to ""
+
+  bool Has(const std::string& option) const { return options.contains(option); }
+  bool json() const { return Has("json"); }
+  // The option's value, or `otherwise`.
+  std::string Get(const std::string& option, absl::string_view otherwise = "") const;
+};
+
+// `argv` without the program's name. `value_options` are the names ("config") of the options that take a value,
+// as --config FILE or --config=FILE; the flags are --json, --help (-h) and --version. InvalidArgument for
+// anything else that starts with a dash, for a value that is missing and for one that is given twice. Pure.
+absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
+                                         const std::vector<std::string>& value_options);
+
+}  // namespace hedgerow::operate
+
+#endif  // HEDGEROW_OPERATE_ARGUMENTS_H_

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The command line is read strictly.
+
+#include "operate/arguments.h"
+
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hedgerow::operate {
+namespace {
+
+using testing::ElementsAre;
+
+absl::StatusOr<Arguments> Parse(const std::vector<std::string>& argv) {
+  return ParseArguments(argv, {"config", "socket", "instance", "log"});
+}
+
+TEST(ParseArguments, SeparatesWordsFromOptionsInAnyOrder) {
+  const auto parsed = Parse({"--json", "leader", "--socket=/run/x.sock", "set", "dns", "--config", "f", "b"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->words, ElementsAre("leader", "set", "dns", "b"));
+  EXPECT_TRUE(parsed->json());
+  EXPECT_EQ(parsed->Get("socket"), "/run/x.sock");
+  EXPECT_EQ(parsed->Get("config"), "f");
+  EXPECT_EQ(parsed->Get("instance", "default"), "default");
+  EXPECT_FALSE(parsed->Has("instance"));
+  EXPECT_FALSE(parsed->Has("help"));
+}
+
+TEST(ParseArguments, TakesAnythingAsAValue) {
+  EXPECT_EQ(Parse({"--config="})->Get("config", "default"), "");
+  EXPECT_EQ(Parse({"--config", "--json"})->Get("config"), "--json");
+  EXPECT_EQ(Parse({"--config=a=b"})->Get("config"), "a=b");
+}
+
+TEST(ParseArguments, KnowsTheFlagsOfEveryProgram) {
+  const auto parsed = Parse({"-h", "--version", "--json", "--json"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->Has("help"));
+  EXPECT_TRUE(parsed->Has("version"));
+  EXPECT_TRUE(parsed->json());
+  EXPECT_FALSE(Parse({})->json());
+}
+
+TEST(ParseArguments, SaysWhatItRefuses) {
+  for (const auto& [argv, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"up", "--confg", "f"}, "unknown option --confg, did you mean --config?"},
+           {{"--jsn"}, "unknown option --jsn, did you mean --json?"},
+           {{"--to", "3"}, "unknown option --to"},
+           {{"up", "--config"}, "--config wants a value"},
+           {{"-v"}, "unknown option -v"},
+           {{"-config", "f"}, "unknown option -config"},
+           {{"--json=yes"}, "unknown option --json=yes"},
+           {{"--config=a", "--config=b"}, "--config is given twice"},
+           {{"--"}, "unknown option --"}}) {
+    const absl::Status status = Parse(argv).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << message;
+    EXPECT_THAT(std::string(status.message()), testing::StartsWith(message));
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::operate

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finding a command and printing what came of it; see the header.
+
+#include "operate/command_line.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "config/json.h"
+#include "config/suggest.h"
+
+namespace hedgerow::operate {
+namespace {
+
+bool Contains(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+const Command* Find(const Program& program, const std::string& name) {
+  for (const Command& command : program.commands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+std::string Usage(const Program& program, const Command& command) {
+  return absl::StrCat("usage: ", program.name, " ", command.name, " ", command.usage);
+}
+
+std::vector<std::string> ValueOptions(const Program& program) {
+  std::vector<std::string> all;
+  for (const Command& command : program.commands) {
+    for (const std::string& option : command.options) {
+      if (!Contains(all, option)) all.push_back(option);
+    }
+  }
+  return all;
+}
+
+// An option that the command does not know would otherwise be silently without effect.
+const std::string* ForeignOption(const Command& command, const Arguments& arguments) {
+  for (const auto& [name, value] : arguments.options) {
+    if (name != "json" && name != "help" && !Contains(command.options, name)) return &name;
+  }
+  return nullptr;
+}
+
+std::string Overview(const Program& program) {
+  size_t width = 0;
+  for (const Command& command : program.commands) width = std::max(width, command.name.size());
+  std::string text = absl::StrCat("usage: ", program.name, " COMMAND [OPTIONS]\n\n");
+  for (const Command& command : program.commands) {
+    absl::StrAppendFormat(&text, "  %-*s %s\n", static_cast<int>(width) + 1, command.name, command.summary);
+  }
+  return absl::StrCat(text, "\n", program.help_end);
+}
+
+// What was asked for without a command. Null: nothing.
+const char* CommandOfFlag(const Arguments& arguments) {
+  if (arguments.Has("version")) return "version";
+  return arguments.Has("help") ? "help" : nullptr;
+}
+
+int RunNamed(Call& call) {
+  const std::string& name = call.arguments.words[0];
+  const Command* command = Find(call.program, name);
+  if (command == nullptr) {
+    std::vector<std::string> names;
+    for (const Command& known : call.program.commands) names.push_back(known.name);
+    const std::string guess = config::Suggest(name, names);
+    return call.UsageError(
+        absl::StrCat("no command ", name, guess.empty() ? "" : absl::StrCat(", did you mean ", guess, "?")));
+  }
+  if (call.arguments.Has("help")) {
+    call.arguments.words = {"help", command->name};
+    return RunHelp(call);
+  }
+  if (const std::string* foreign = ForeignOption(*command, call.arguments); foreign != nullptr) {
+    return call.UsageError(absl::StrCat(command->name, " takes no --", *foreign));
+  }
+  return command->run(call);
+}
+
+}  // namespace
+
+int Call::Print(const google::protobuf::Message& message, const std::string& text, int exit_code) const {
+  out << (arguments.json() ? ToJson(message) : text);
+  return exit_code;
+}
+
+int Call::Fail(int exit_code, const std::string& text) const {
+  if (arguments.json()) {
+    v1::Failure failure;
+    failure.set_error(text);
+    failure.set_exit_code(exit_code);
+    out << ToJson(failure);
+  } else {
+    err << text << "\n";
+  }
+  return exit_code;
+}
+
+int Call::Fail(const absl::Status& status) const {
+  return Fail(ExitCodeOf(status), std::string(status.message()));
+}
+
+int Call::UsageError(const std::string& text) const {
+  const Command* command = arguments.words.empty() ? nullptr : Find(program, arguments.words[0]);
+  const std::string usage = command == nullptr ? absl::StrCat("`", program.name, " help` lists the commands")
+                                               : Usage(program, *command);
+  return Fail(kExitUsage, absl::StrCat(program.name, ": ", text, "\n", usage));
+}
+
+int RunHelp(const Call& call) {
+  const std::string topic = call.arguments.words.size() > 1 ? call.arguments.words[1] : "";
+  if (topic.empty()) {
+    call.out << Overview(call.program);
+    return kExitOk;
+  }
+  const Command* command = Find(call.program, topic);
+  if (command == nullptr) return call.UsageError(absl::StrCat("no command ", topic));
+  call.out << Usage(call.program, *command) << "\n\n" << command->summary << "\n";
+  return kExitOk;
+}
+
+int Run(const Program& program, const std::vector<std::string>& argv, std::ostream& out, std::ostream& err) {
+  Call call{program, {}, out, err};
+  absl::StatusOr<Arguments> parsed = ParseArguments(argv, ValueOptions(program));
+  if (!parsed.ok()) {
+    if (Contains(argv, "--json")) call.arguments.options["json"] = "";
+    return call.UsageError(std::string(parsed.status().message()));
+  }
+  call.arguments = *std::move(parsed);
+  if (!call.arguments.words.empty()) return RunNamed(call);
+  const char* asked = CommandOfFlag(call.arguments);
+  const Command* command = asked == nullptr ? nullptr : Find(program, asked);
+  return command == nullptr ? call.UsageError("which command?") : command->run(call);
+}
+
+google::protobuf::RepeatedPtrField<v1::ConfigError> ConfigErrors(const config::Diagnostics& errors) {
+  google::protobuf::RepeatedPtrField<v1::ConfigError> out;
+  for (const config::Diagnostic& error : errors.InOrder()) {
+    v1::ConfigError& one = *out.Add();
+    one.set_line(error.mark.line);
+    one.set_column(error.mark.column);
+    one.set_path(error.path);
+    one.set_message(error.message);
+  }
+  return out;
+}
+
+}  // namespace hedgerow::operate

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A key in a file of its own, as `openssl rand -hex 16` writes it: 32 hexadecimal digits and a line feed. A key
+// that others can read, or change, is none, so such a file is refused. Called by the readers of configurations
+// (proxy/config, cluster/node) and by `hedgerow plan`.
+
+#ifndef HEDGEROW_OPERATE_KEY_FILE_H_
+#define HEDGEROW_OPERATE_KEY_FILE_H_
+
+#include <optional>
+#include <string>
+
+#include <sys/stat.h>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace hedgerow::operate {
+
+// SipHash takes 16 bytes.
+inline constexpr size_t kKeyDigits = 32;
+
+// `text` in lower case if it is exactly 32 hexadecimal digits. Nothing for any other text, and for a key of
+// zeros, which somebody forgot to fill in. Pure.
+std::optional<std::string> KeyDigits(absl::string_view text);
+
+// The key's 32 digits, in lower case; white space around them is ignored. InvalidArgument says what is wrong
+// with the file, begins without its name ("cannot be opened: ...") and repeats nothing of its content: missing,
+// not a regular file, of a mode that WhyNotSecret refuses, too long, something else inside. Never waits for a
+// FIFO.
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path);
+
+// Why a file with this mode may hold no secret ("can be read by everybody (mode 0644), expected mode 0600 or
+// 0640"), or empty. Others have no right to it, and the group may only read: so a service's user need not own
+// the file, and cannot exchange the key. Pure.
+std::string WhyNotSecret(mode_t mode);
+
+}  // namespace hedgerow::operate
+
+#endif  // HEDGEROW_OPERATE_KEY_FILE_H_

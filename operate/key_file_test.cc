@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which files are taken for keys.
+
+#include "operate/key_file.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hedgerow::operate {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr char kDigits[] = "00112233445566778899aabbccddeeff";
+
+class KeyFileTest : public testing::Test {
+ protected:
+  KeyFileTest() {
+    char pattern[] = "/tmp/hedgerow-key-file-test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    path_ = folder_ + "/key";
+  }
+  ~KeyFileTest() override {
+    unlink(path_.c_str());
+    rmdir(path_.c_str());
+    rmdir(folder_.c_str());
+  }
+  absl::StatusOr<std::string> Read(const std::string& text, mode_t mode = 0600) {
+    std::ofstream(path_) << text;
+    EXPECT_EQ(chmod(path_.c_str(), mode), 0);
+    return ReadKeyFile(path_);
+  }
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(KeyFileTest, AKeyAndWhiteSpaceIsRead) {
+  for (const std::string& text :
+       {std::string(kDigits), std::string(kDigits) + "\n", std::string(kDigits) + " \r\n",
+        "  " + std::string(kDigits) + "\r\n\n", std::string("00112233445566778899AAbbccddEEff\n")}) {
+    const absl::StatusOr<std::string> key = Read(text);
+    ASSERT_TRUE(key.ok()) << key.status();
+    EXPECT_EQ(*key, kDigits);
+  }
+}
+
+TEST_F(KeyFileTest, WhatEverybodyCanReadOrChangeIsNoKey) {
+  for (const mode_t mode : {0644, 0604, 0666, 0660, 0602, 0620, 0601, 0777}) {
+    EXPECT_FALSE(Read(kDigits, mode).ok()) << mode;
+  }
+  for (const mode_t mode : {0600, 0400, 0640, 0440}) EXPECT_TRUE(Read(kDigits, mode).ok()) << mode;
+  EXPECT_EQ(WhyNotSecret(0604), "can be read by everybody (mode 0604), expected mode 0600 or 0640");
+  EXPECT_EQ(WhyNotSecret(0660),
+            "can be changed by others than its owner (mode 0660), expected mode 0600 or 0640");
+  EXPECT_EQ(WhyNotSecret(0601), "is open to everybody (mode 0601), expected mode 0600 or 0640");
+}
+
+TEST_F(KeyFileTest, AnythingElseIsNoKeyAndIsNotRepeated) {
+  for (const std::string& text :
+       {std::string(), std::string("0011"), std::string(kDigits) + "0", std::string(kDigits) + kDigits,
+        "key: " + std::string(kDigits), std::string("zz112233445566778899aabbccddeeff"), std::string(32, '0'),
+        std::string(300, '0'), std::string(5000, 'a')}) {
+    const absl::Status status = Read(text).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("32 hexadecimal digits"));
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("0011")));
+  }
+}
+
+TEST_F(KeyFileTest, AMissingFileSaysSo) {
+  const absl::Status status = ReadKeyFile(path_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(), "cannot be opened: No such file or directory");
+}
+
+TEST_F(KeyFileTest, AFifoOrAFolderDoesNotHangIt) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(ReadKeyFile(path_).status().message(), "is no regular file");
+  unlink(path_.c_str());
+  ASSERT_EQ(mkdir(path_.c_str(), 0700), 0);
+  EXPECT_EQ(ReadKeyFile(path_).status().message(), "is no regular file");
+}
+
+}  // namespace
+}  // namespace hedgerow::operate

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Building what a MetricsPage shows, in few words. Called by the proxy's and the node's families. Pure.
+
+#ifndef HEDGEROW_OPERATE_METRIC_FAMILY_H_
+#define HEDGEROW_OPERATE_METRIC_FAMILY_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <prometheus/metric_family.h>
+
+#include "absl/strings/string_view.h"
+
+namespace hedgerow::operate {
+
+using Labels = std::vector<prometheus::ClientMetric::Label>;
+
+// Without a sample; `name` is the whole name.
+inline prometheus::MetricFamily MakeFamily(std::string name, absl::string_view help,
+                                           prometheus::MetricType type) {
+  prometheus::MetricFamily family;
+  family.name = std::move(name);
+  family.help = std::string(help);
+  family.type = type;
+  return family;
+}
+
+inline void AddCounter(prometheus::MetricFamily& family, Labels labels, uint64_t value) {
+  prometheus::ClientMetric metric;
+  metric.label = std::move(labels);
+  metric.counter.value = static_cast<double>(value);
+  family.metric.push_back(std::move(metric));
+}
+
+inline void AddGauge(prometheus::MetricFamily& family, Labels labels, double value) {
+  prometheus::ClientMetric metric;
+  metric.label = std::move(labels);
+  metric.gauge.value = value;
+  family.metric.push_back(std::move(metric));
+}
+
+inline void AddHistogram(prometheus::MetricFamily& family, Labels labels,
+                         prometheus::ClientMetric::Histogram histogram) {
+  prometheus::ClientMetric metric;
+  metric.label = std::move(labels);
+  metric.histogram = std::move(histogram);
+  family.metric.push_back(std::move(metric));
+}
+
+}  // namespace hedgerow::operate
+
+#endif  // HEDGEROW_OPERATE_METRIC_FAMILY_H_

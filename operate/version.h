@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The version that every program shows in its status, its metrics and by `version`. It follows the project's
+// version in the top CMakeLists.txt, which passes it in.
+
+#ifndef HEDGEROW_OPERATE_VERSION_H_
+#define HEDGEROW_OPERATE_VERSION_H_
+
+namespace hedgerow::operate {
+
+#ifndef HEDGEROW_VERSION
+#error "HEDGEROW_VERSION comes from the target operate_version"
+#endif
+inline constexpr char kVersion[] = HEDGEROW_VERSION;
+
+}  // namespace hedgerow::operate
+
+#endif  // HEDGEROW_OPERATE_VERSION_H_

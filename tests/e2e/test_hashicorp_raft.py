@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store on hashicorp/raft that `bench kv` measures beside ours: it keeps what is put, its followers name the leader,
+it goes on without one that was killed, and our own load measures it as it measures ours.
+"""
+
+import os
+import time
+
+import pytest
+
+from bench import hashicorp_raft, kv
+from bench.manifest import why_missing
+from cluster.client import hkv
+from deploy.lab import Lab
+from deploy.lab.servers.hashicorp_node import READS
+from deploy.lab.servers.store_node import StoreNode
+
+TAG = f"self{os.getpid()}6"
+pytestmark = pytest.mark.skipif(why_missing(hashicorp_raft.PROGRAM) is not None,
+                                reason=str(why_missing(hashicorp_raft.PROGRAM)))
+
+
+def ask(lab: Lab, node: StoreNode) -> hkv.Client:
+    return hkv.Client(node.host.ipv4, node.port, 5.0, lab.client.socket())
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_it_keeps_what_is_put_and_goes_on_without_its_leader(reads):
+    with Lab(TAG, replicas=3) as lab, hashicorp_raft.running(lab, reads) as up:
+        leader = up.cluster.wait_ready()
+        with ask(lab, leader) as client:
+            client.open()
+            assert client.get(b"k") is None
+            client.put(b"k", b"v1")
+            assert client.get(b"k") == b"v1"
+        for node in up.cluster.nodes:
+            if node is not leader:
+                with ask(lab, node) as client, pytest.raises(hkv.HkvError) as refused:
+                    client.open()
+                assert (refused.value.status, refused.value.hint) == (hkv.STATUSES.index("NOT_LEADER"), leader.number)
+        leader.kill_at_once()
+        others = [node for node in up.cluster.nodes if node is not leader]
+        successor = wait_for_successor(others)
+        with ask(lab, successor) as client:
+            client.open()
+            assert client.get(b"k") == b"v1"
+            client.put(b"k", b"v2")
+            assert client.get(b"k") == b"v2"
+
+
+def wait_for_successor(nodes: list[StoreNode]) -> StoreNode:
+    deadline = time.monotonic() + 30
+    while True:
+        for node in nodes:
+            state = node.state()
+            if state is not None and state.leads and state.ready:
+                return node
+        assert time.monotonic() < deadline, [node.state() for node in nodes]
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("replicas", kv.REPLICAS)
+def test_our_load_measures_it(replicas):
+    arguments = kv.parse(["--replicas", replicas, "--modes", "memory,disk", "--clients", "1,64", "--systems",
+                          "hashicorp-raft", "--seconds", "0.5", "--warm-up", "0.2", "--quiet-wait", "0"])
+    cells, configs = kv.cells_of(arguments), {}
+    assert [(cell.mode, cell.clients, cell.operation) for cell in cells] == [
+        ("memory", clients, operation) for clients in (1, 64) for operation in ("put", "get")]
+    with Lab(TAG, replicas=int(replicas)) as lab:
+        for cell, result in kv.one_system(lab, cells, arguments, configs):
+            assert result["n"] > 20 and result["failed"] == 0, (cell, result)
+            assert configs[result["config_hash"]]["replicas"] == int(replicas)
