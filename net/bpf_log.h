@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why the kernel refused a BPF object: libbpf reports through one global callback, and the verifier's last lines say it.
-// Used by whoever loads a skeleton, on one thread at a time.
+// Why the kernel refused a BPF object: libbpf reports through one global callback, and the verifier's last
+// lines say it. Used by whoever loads a skeleton, on one thread at a time.
 #ifndef HEDGEROW_NET_BPF_LOG_H_
 #define HEDGEROW_NET_BPF_LOG_H_
 
@@ -12,8 +12,8 @@ namespace hedgerow::net {
 // From now on, what libbpf says is kept instead of printed.
 void KeepBpfLog();
 
-// `error` (positive) with the lines kept since then. PermissionDenied: capabilities; ResourceExhausted: a map cannot be
-// made; Internal: anything else.
+// `error` (positive) with the lines kept since then. PermissionDenied: capabilities; ResourceExhausted: a map
+// cannot be made; Internal: anything else.
 absl::Status BpfLoadError(int error);
 
 }  // namespace hedgerow::net

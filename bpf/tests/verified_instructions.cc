@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loads the kernel programs as the product does and prints how many instructions the verifier of the running kernel
-// looked at for each: "program<TAB>instructions". The lane of stock kernels (deploy/vm) compares them with what is
-// recorded, so that a change that makes a program hard to verify is seen before it is refused somewhere.
+// Loads the kernel programs as the product does and prints how many instructions the verifier of the running
+// kernel looked at for each: "program<TAB>instructions". The lane of stock kernels (deploy/vm) compares them
+// with what is recorded, so that a change that makes a program hard to verify is seen before it is refused
+// somewhere.
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
@@ -19,7 +20,8 @@
 
 namespace {
 
-// The sizes do not matter to the verifier, so they are small; attempts and backends are read from maps at run time.
+// The sizes do not matter to the verifier, so they are small; attempts and backends are read from maps at run
+// time.
 hedgerow::DataPlaneSpec SmallSpec() {
   hedgerow::ServiceSpec service;
   service.name = "dns";

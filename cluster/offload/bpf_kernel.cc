@@ -37,8 +37,8 @@ std::array<PinnedMap, 4> StateMaps(node_bpf* skeleton) {
 
 std::string PinPath(const std::string& folder, const char* name) { return absl::StrCat(folder, "/", name); }
 
-// Runs a control program on `request`, which becomes the answer. A request that is not carried out would break the safety
-// contract (a fence that does not hold), so nobody may go on after it.
+// Runs a control program on `request`, which becomes the answer. A request that is not carried out would break
+// the safety contract (a fence that does not hold), so nobody may go on after it.
 template <typename Request>
 void RunControl(bpf_program* program, Request& request) {
   char frame[ETHER_HDR_LEN + sizeof(request)] = {};
@@ -107,7 +107,8 @@ absl::Status BpfKernel::Load() {
   return absl::OkStatus();
 }
 
-// False: there are none. Maps without `about` are of a process that died while it made them; nothing was accepted then.
+// False: there are none. Maps without `about` are of a process that died while it made them; nothing was
+// accepted then.
 absl::StatusOr<bool> BpfKernel::AdoptPins() {
   const auto mounted = net::EnsureBpffs(options_.bpffs);
   if (!mounted.ok()) return mounted.status();
@@ -116,7 +117,8 @@ absl::StatusOr<bool> BpfKernel::AdoptPins() {
   if (!folder.ok()) return folder.status();
   pin_dir_ = *folder;
   const net::UniqueFd about(bpf_obj_get(PinPath(pin_dir_, "about").c_str()));
-  if (!about.valid() && errno != ENOENT) return absl::ErrnoToStatus(errno, absl::StrCat("open ", pin_dir_, "/about"));
+  if (!about.valid() && errno != ENOENT)
+    return absl::ErrnoToStatus(errno, absl::StrCat("open ", pin_dir_, "/about"));
   if (!about.valid()) {
     if (absl::Status status = net::RemovePinDir(options_.bpffs, options_.instance); !status.ok()) return status;
     if (const auto made = net::MakePinDir(options_.bpffs, options_.instance); !made.ok()) return made.status();
@@ -127,7 +129,8 @@ absl::StatusOr<bool> BpfKernel::AdoptPins() {
     const std::string path = PinPath(pin_dir_, name);
     const net::UniqueFd pinned(bpf_obj_get(path.c_str()));
     if (!pinned.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("open the pinned map ", path));
-    if (bpf_map__reuse_fd(map, pinned.get()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("adopt ", path));
+    if (bpf_map__reuse_fd(map, pinned.get()) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("adopt ", path));
   }
   return true;
 }
@@ -139,22 +142,24 @@ absl::Status BpfKernel::CheckAbout(int about_fd) const {
   uint32_t info_bytes = sizeof(info);
   hr_node_about about{};
   const uint32_t zero = 0;
-  if (bpf_obj_get_info_by_fd(about_fd, &info, &info_bytes) != 0) return absl::ErrnoToStatus(errno, "describe a pinned map");
+  if (bpf_obj_get_info_by_fd(about_fd, &info, &info_bytes) != 0)
+    return absl::ErrnoToStatus(errno, "describe a pinned map");
   if (info.value_size != sizeof(about) || bpf_map_lookup_elem(about_fd, &zero, &about) != 0)
     return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of an unknown layout: ", remedy));
   if (about.abi_version != HR_NODE_ABI_VERSION)
-    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of layout ", about.abi_version, ", wanted ",
-                                                      HR_NODE_ABI_VERSION, ": ", remedy));
+    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of layout ", about.abi_version,
+                                                      ", wanted ", HR_NODE_ABI_VERSION, ": ", remedy));
   if (about.self != options_.self || about.cluster_id != options_.cluster_id)
-    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of node ", about.self, " of cluster ",
-                                                      about.cluster_id, ": ", remedy));
+    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of node ", about.self,
+                                                      " of cluster ", about.cluster_id, ": ", remedy));
   return absl::OkStatus();
 }
 
 absl::Status BpfKernel::MakePins() {
   for (const auto& [name, map] : StateMaps(skeleton_)) {
     const std::string path = PinPath(pin_dir_, name);
-    if (bpf_obj_pin(bpf_map__fd(map), path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("pin ", path));
+    if (bpf_obj_pin(bpf_map__fd(map), path.c_str()) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("pin ", path));
   }
   const hr_node_about about = {
       .abi_version = HR_NODE_ABI_VERSION, .self = options_.self, .cluster_id = options_.cluster_id};

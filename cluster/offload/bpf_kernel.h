@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node's kernel part for real: loads the kernel programs (bpf/node), makes or adopts the pinned maps that outlive a
-// process in memory mode, and attaches to the node's interface. Everything that changes the shared state goes through the
-// control programs. One owner: the loop's thread; DrawPacketNumber may be called from any.
+// A node's kernel part for real: loads the kernel programs (bpf/node), makes or adopts the pinned maps that
+// outlive a process in memory mode, and attaches to the node's interface. Everything that changes the shared
+// state goes through the control programs. One owner: the loop's thread; DrawPacketNumber may be called from
+// any.
 //
-// Order at start: Open; Control(ADOPT); Take all of the ring; SetMember and SetLife as they become known; Attach;
-// Control(OPEN). The programs that are attached go with this object or its process; the pins stay (RemovePins).
+// Order at start: Open; Control(ADOPT); Take all of the ring; SetMember and SetLife as they become known;
+// Attach; Control(OPEN). The programs that are attached go with this object or its process; the pins stay
+// (RemovePins).
 
 #ifndef HEDGEROW_CLUSTER_OFFLOAD_BPF_KERNEL_H_
 #define HEDGEROW_CLUSTER_OFFLOAD_BPF_KERNEL_H_
@@ -34,9 +36,9 @@ namespace hedgerow::offload {
 struct BpfKernelOptions {
   uint64_t cluster_id = 0;
   hr_siphash_key key{};
-  uint32_t self = 0;      // node id
-  hr_address address{};   // where the peers send to, v4-mapped
-  uint16_t port = 0;      // host order
+  uint32_t self = 0;       // node id
+  hr_address address{};    // where the peers send to, v4-mapped
+  uint16_t port = 0;       // host order
   std::string instance{};  // one of a kind on this host, and the same in the node's next life
   bool pin = false;        // memory mode: the maps outlive the process
   std::string bpffs = "/sys/fs/bpf";
@@ -45,7 +47,7 @@ struct BpfKernelOptions {
 enum class XdpChoice : uint8_t { kAuto, kNative, kGeneric };  // kAuto: native, and where that fails generic
 
 struct AttachOptions {
-  std::string interface{};  // "": the one that has the node's address
+  std::string interface {};  // "": the one that has the node's address
   bool xdp = true;
   bool broadcast = true;
   XdpChoice mode = XdpChoice::kAuto;
@@ -60,8 +62,9 @@ struct HookStatus {
 
 class BpfKernel : public Kernel {
  public:
-  // FailedPrecondition: pinned maps of another layout, node or cluster, which the message says how to get rid of;
-  // PermissionDenied: capabilities; Internal, with the tail of the verifier's log: the kernel refused a program.
+  // FailedPrecondition: pinned maps of another layout, node or cluster, which the message says how to get rid
+  // of; PermissionDenied: capabilities; Internal, with the tail of the verifier's log: the kernel refused a
+  // program.
   static absl::StatusOr<std::unique_ptr<BpfKernel>> Open(const BpfKernelOptions& options);
   ~BpfKernel() override;
   BpfKernel(const BpfKernel&) = delete;
@@ -72,15 +75,16 @@ class BpfKernel : public Kernel {
 
   bool adopted() const { return adopted_; }  // from an earlier life; otherwise the state is all zero
 
-  // Each hook by itself: what fails is off and says why. May be called again: what is on stays on, what is off or was
-  // taken off by somebody is tried again.
+  // Each hook by itself: what fails is off and says why. May be called again: what is on stays on, what is off
+  // or was taken off by somebody is tried again.
   void Attach(const AttachOptions& options);
   void Detach();
   // As the kernel says now: a program that was taken off by hand is off.
   HookStatus Xdp();
   HookStatus Broadcast();
-  // Answers that a veth has lost since native XDP was attached, because its other end has no XDP program or is down; they
-  // were decided and stored, and look to peers like datagrams lost. Attach with kAuto then changes to generic XDP.
+  // Answers that a veth has lost since native XDP was attached, because its other end has no XDP program or is
+  // down; they were decided and stored, and look to peers like datagrams lost. Attach with kAuto then changes
+  // to generic XDP.
   uint64_t LostAnswers() const;
 
   // Kernel.
@@ -91,12 +95,12 @@ class BpfKernel : public Kernel {
   }
   void Release(uint64_t position) override { ring_.Release(position); }
 
-  // Becomes readable when a vote was given, which cannot wait for the loop's next turn. To be watched with EPOLLET: by
-  // level it stays readable until everything is released.
+  // Becomes readable when a vote was given, which cannot wait for the loop's next turn. To be watched with
+  // EPOLLET: by level it stays readable until everything is released.
   int wake_fd() const;
 
-  // The member at this position now lives this life, and all its numbers up to `floor` are old. Life 0: unknown, its
-  // datagrams are left to the process.
+  // The member at this position now lives this life, and all its numbers up to `floor` are old. Life 0:
+  // unknown, its datagrams are left to the process.
   void SetLife(uint32_t position, uint64_t life, uint64_t floor);
   // A copy, for tests and status; not of one moment.
   hr_node_window ReadWindow(uint32_t position) const;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// BpfKernel's hooks: XDP as a link that ends with the process, and the broadcast on TC egress. A link is never pinned: what
-// answers in a node's name must not outlive it.
+// BpfKernel's hooks: XDP as a link that ends with the process, and the broadcast on TC egress. A link is never
+// pinned: what answers in a node's name must not outlive it.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/if_link.h>
@@ -28,7 +28,8 @@ absl::StatusOr<net::UniqueFd> LinkXdp(int program_fd, int ifindex, uint32_t xdp_
   net::UniqueFd link(bpf_link_create(program_fd, ifindex, BPF_XDP, &options));
   if (link.valid()) return link;
   if (errno == EBUSY || errno == EEXIST)
-    return absl::AlreadyExistsError(absl::StrCat(Name(xdp_flags), " XDP: the interface has an XDP program already"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(Name(xdp_flags), " XDP: the interface has an XDP program already"));
   return absl::ErrnoToStatus(errno, absl::StrCat(Name(xdp_flags), " XDP"));
 }
 
@@ -59,13 +60,16 @@ absl::Status BpfKernel::FindInterface(const std::string& name) {
   }
   const auto link = name.empty() ? net::FindLink(ifindex) : net::FindLink(name);
   if (!link.ok()) return link.status();
-  if (!link->ethernet()) return absl::FailedPreconditionError(absl::StrCat(link->name, " carries no Ethernet frames"));
+  if (!link->ethernet())
+    return absl::FailedPreconditionError(absl::StrCat(link->name, " carries no Ethernet frames"));
   ifindex_ = link->ifindex;
   interface_ = link->name;
   return absl::OkStatus();
 }
 
-bool BpfKernel::XdpAttached() const { return xdp_link_.valid() && ifindex_ != 0 && IfindexOf(xdp_link_.get()) == ifindex_; }
+bool BpfKernel::XdpAttached() const {
+  return xdp_link_.valid() && ifindex_ != 0 && IfindexOf(xdp_link_.get()) == ifindex_;
+}
 
 bool BpfKernel::BroadcastAttached() const {
   if (!broadcast_.has_value()) return false;
@@ -93,7 +97,8 @@ absl::Status BpfKernel::AttachXdp(XdpChoice choice) {
   if (choice == XdpChoice::kNative || (choice == XdpChoice::kAuto && !xdp_lost_)) {
     lost_at_attach_ = CountLostAnswers(interface_);
     auto link = LinkXdp(program, ifindex_, XDP_FLAGS_DRV_MODE);
-    if (!link.ok() && (choice == XdpChoice::kNative || absl::IsAlreadyExists(link.status()))) return link.status();
+    if (!link.ok() && (choice == XdpChoice::kNative || absl::IsAlreadyExists(link.status())))
+      return link.status();
     if (link.ok()) {
       xdp_link_ = *std::move(link);
       xdp_native_ = true;
@@ -105,7 +110,8 @@ absl::Status BpfKernel::AttachXdp(XdpChoice choice) {
   auto link = LinkXdp(program, ifindex_, XDP_FLAGS_SKB_MODE);
   if (!link.ok()) return link.status();
   xdp_link_ = *std::move(link);
-  xdp_detail_ = absl::StrCat("generic XDP on ", interface_, native_failure.empty() ? "" : " (" + native_failure + ")");
+  xdp_detail_ =
+      absl::StrCat("generic XDP on ", interface_, native_failure.empty() ? "" : " (" + native_failure + ")");
   return absl::OkStatus();
 }
 
@@ -159,13 +165,15 @@ void BpfKernel::Detach() {
 
 HookStatus BpfKernel::Xdp() {
   const bool on = XdpAttached();
-  if (xdp_link_.valid() && !on) return {.on = false, .detail = absl::StrCat("taken off ", interface_, " by somebody")};
+  if (xdp_link_.valid() && !on)
+    return {.on = false, .detail = absl::StrCat("taken off ", interface_, " by somebody")};
   return {.on = on, .detail = xdp_detail_};
 }
 
 HookStatus BpfKernel::Broadcast() {
   const bool on = BroadcastAttached();
-  if (broadcast_.has_value() && !on) return {.on = false, .detail = absl::StrCat("taken off ", interface_, " by somebody")};
+  if (broadcast_.has_value() && !on)
+    return {.on = false, .detail = absl::StrCat("taken off ", interface_, " by somebody")};
   return {.on = on, .detail = broadcast_detail_};
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pins and their adoption after a SIGKILL, what is not adopted, and the members' MACs by netlink. The programs themselves
-// are tested in bpf/tests/node.
+// Pins and their adoption after a SIGKILL, what is not adopted, and the members' MACs by netlink. The programs
+// themselves are tested in bpf/tests/node.
 #include "cluster/offload/bpf_kernel.h"
 
 #include <arpa/inet.h>
@@ -40,8 +40,13 @@ class BpfKernelTest : public net::NamespaceTest {
   }
   static BpfKernelOptions Options() {
     const hr_node_config config = packets::NodeConfig(false);
-    return {.cluster_id = config.cluster_id, .key = config.key, .self = config.self, .address = config.address,
-            .port = packets::kPeerPort, .instance = kInstance, .pin = true};
+    return {.cluster_id = config.cluster_id,
+            .key = config.key,
+            .self = config.self,
+            .address = config.address,
+            .port = packets::kPeerPort,
+            .instance = kInstance,
+            .pin = true};
   }
   static std::unique_ptr<BpfKernel> MustOpen(const BpfKernelOptions& options = Options()) {
     auto kernel = BpfKernel::Open(options);
@@ -73,9 +78,12 @@ TEST_F(BpfKernelTest, WhatWasAcceptedSurvivesASigkill) {
       Begin(*kernel);
       auto node = packets::LoadedNode::Of(std::move(kernel));
       for (int i = 0; i < kEntries; ++i) {
-        const packets::Bytes body = packets::AppendBody(packets::kLastIndex + i, packets::kTerm, packets::kTerm, {64});
+        const packets::Bytes body =
+            packets::AppendBody(packets::kLastIndex + i, packets::kTerm, packets::kTerm, {64});
         const auto header = packets::PeerHead(HR_PEER_APPEND, packets::kLeader, i + 1);
-        if (node->Xdp(packets::PeerFrame(packets::kLeader, packets::SealPeer(header, body), false)).action != XDP_TX) _exit(2);
+        if (node->Xdp(packets::PeerFrame(packets::kLeader, packets::SealPeer(header, body), false)).action !=
+            XDP_TX)
+          _exit(2);
       }
       const auto records = node->TakeAll();
       node->kernel().Release(records[kReleased - 1].end);
@@ -110,16 +118,21 @@ TEST_F(BpfKernelTest, MapsOfAnotherLayoutNodeOrClusterAreRefused) {
     ASSERT_NE(MustOpen(), nullptr);
     BpfKernelOptions other = Options();
     other.self = kSelf + 1;
-    EXPECT_THAT(BpfKernel::Open(other).status(), net::FailsWith(absl::StatusCode::kFailedPrecondition, "are of node 1"));
+    EXPECT_THAT(BpfKernel::Open(other).status(),
+                net::FailsWith(absl::StatusCode::kFailedPrecondition, "are of node 1"));
     other = Options();
     other.cluster_id += 1;
-    EXPECT_THAT(BpfKernel::Open(other).status(), net::FailsWith(absl::StatusCode::kFailedPrecondition, "of cluster 77"));
-    const net::UniqueFd about(bpf_obj_get(absl::StrCat(net::PinDir(net::kDefaultBpffs, kInstance), "/about").c_str()));
-    const hr_node_about newer = {.abi_version = HR_NODE_ABI_VERSION + 1, .self = kSelf, .cluster_id = packets::kNodeCluster};
+    EXPECT_THAT(BpfKernel::Open(other).status(),
+                net::FailsWith(absl::StatusCode::kFailedPrecondition, "of cluster 77"));
+    const net::UniqueFd about(
+        bpf_obj_get(absl::StrCat(net::PinDir(net::kDefaultBpffs, kInstance), "/about").c_str()));
+    const hr_node_about newer = {
+        .abi_version = HR_NODE_ABI_VERSION + 1, .self = kSelf, .cluster_id = packets::kNodeCluster};
     const uint32_t zero = 0;
     ASSERT_EQ(bpf_map_update_elem(about.get(), &zero, &newer, BPF_ANY), 0);
     EXPECT_THAT(BpfKernel::Open(Options()).status(),
-                net::FailsWith(absl::StatusCode::kFailedPrecondition, absl::StrCat("layout ", HR_NODE_ABI_VERSION + 1)));
+                net::FailsWith(absl::StatusCode::kFailedPrecondition,
+                               absl::StrCat("layout ", HR_NODE_ABI_VERSION + 1)));
   });
 }
 
@@ -151,7 +164,8 @@ TEST_F(BpfKernelTest, ABpffsIsMountedWhereThereIsNone) {
 TEST_F(BpfKernelTest, TheMembersMacsFollowTheNeighbours) {
   InNamespace([&] {
     ASSERT_EQ(Shell("ip link add up0 type veth peer name wire0; ip link set up0 up; ip link set wire0 up;"
-                    "ip addr add 10.78.0.1/24 dev up0; ip route add 10.99.0.0/16 via 10.78.0.9"), 0);
+                    "ip addr add 10.78.0.1/24 dev up0; ip route add 10.99.0.0/16 via 10.78.0.9"),
+              0);
     BpfKernelOptions options = Options();
     options.pin = false;
     const auto kernel = MustOpen(options);
@@ -168,7 +182,8 @@ TEST_F(BpfKernelTest, TheMembersMacsFollowTheNeighbours) {
     EXPECT_EQ(kernel->Reachable(), 0u);
     EXPECT_EQ(Shell("ip neigh show 10.78.0.2 dev up0 | grep -q INCOMPLETE"), 0) << "nobody asked for it";
     ASSERT_EQ(Shell("ip neigh replace 10.78.0.2 lladdr 02:00:00:00:00:22 dev up0;"
-                    "ip neigh replace 10.78.0.9 lladdr 02:00:00:00:00:99 dev up0"), 0);
+                    "ip neigh replace 10.78.0.9 lladdr 02:00:00:00:00:99 dev up0"),
+              0);
     pollfd events{.fd = neighbours->events(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(poll(&events, 1, 2000), 1);
     ASSERT_THAT(neighbours->Refresh(), IsOk());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a veth drops in silence: frames sent back by XDP_TX while its other end has no XDP program (and no NAPI of its
-// own), or is down. Only the driver's own statistics tell. Used by BpfKernel.
+// What a veth drops in silence: frames sent back by XDP_TX while its other end has no XDP program (and no NAPI
+// of its own), or is down. Only the driver's own statistics tell. Used by BpfKernel.
 
 #ifndef HEDGEROW_CLUSTER_OFFLOAD_LOST_ANSWERS_H_
 #define HEDGEROW_CLUSTER_OFFLOAD_LOST_ANSWERS_H_

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the broadcast finds each member on the link: the interface, and the MAC of the member or of the gateway that leads
-// to it, as the kernel's routes and neighbour tables say (ARP, NDP). Keeps BpfKernel's members in step; what is not known is
-// asked for, and until it is known the member is not in the broadcast's mask: the process sends to it by itself.
-// On the loop's thread; Refresh takes some 100 us.
+// Where the broadcast finds each member on the link: the interface, and the MAC of the member or of the gateway
+// that leads to it, as the kernel's routes and neighbour tables say (ARP, NDP). Keeps BpfKernel's members in
+// step; what is not known is asked for, and until it is known the member is not in the broadcast's mask: the
+// process sends to it by itself. On the loop's thread; Refresh takes some 100 us.
 
 #ifndef HEDGEROW_CLUSTER_OFFLOAD_NEIGHBOURS_H_
 #define HEDGEROW_CLUSTER_OFFLOAD_NEIGHBOURS_H_
@@ -31,8 +31,8 @@ class Neighbours {
   // The member at this position; its next hop is looked up by the next Refresh. Node 0: nobody.
   void SetMember(uint32_t position, uint32_t node, const hr_address& address, uint16_t port);
 
-  // Looks at routes and neighbours again, and asks for those that are missing. At start, about once a second, and when
-  // events() is readable.
+  // Looks at routes and neighbours again, and asks for those that are missing. At start, about once a second,
+  // and when events() is readable.
   absl::Status Refresh();
 
   // Readable when a neighbour or a route has changed (level-triggered; Refresh drains it).

@@ -19,8 +19,12 @@ constexpr uint64_t kHead_bytes = BPF_RINGBUF_HDR_SZ;
 constexpr int kSpinsBeforeYield = 10'000;
 
 // The kernel publishes a position by a store with release, a record by an exchange of its head.
-uint64_t Load64(const char* at) { return __atomic_load_n(reinterpret_cast<const uint64_t*>(at), __ATOMIC_ACQUIRE); }
-uint32_t Load32(const char* at) { return __atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE); }
+uint64_t Load64(const char* at) {
+  return __atomic_load_n(reinterpret_cast<const uint64_t*>(at), __ATOMIC_ACQUIRE);
+}
+uint32_t Load32(const char* at) {
+  return __atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE);
+}
 
 uint64_t Step(uint32_t record_bytes) { return (record_bytes + kHead_bytes + 7) & ~uint64_t{7}; }
 
@@ -61,8 +65,8 @@ uint64_t RingReader::ProducerPosition() const { return Load64(producer_); }
 
 uint64_t RingReader::released() const { return Load64(consumer_); }
 
-// A reserved record is busy for as long as one kernel program runs, which no task can interrupt: waiting is short, unless
-// its CPU is a virtual one that was taken away.
+// A reserved record is busy for as long as one kernel program runs, which no task can interrupt: waiting is
+// short, unless its CPU is a virtual one that was taken away.
 uint32_t RingReader::HeadAt(uint64_t position, bool wait) const {
   const char* const at = data_ + (position & (ring_bytes_ - 1));
   uint32_t head = Load32(at);

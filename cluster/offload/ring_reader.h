@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Reads a BPF ring buffer by its mapped memory, and unlike libbpf's consumer it separates reading from releasing: a record
-// is given back to the kernel only after its entry is in the log (rule R2). After a restart, what was not released is
-// read again. One reader for a ring; used by BpfKernel.
+// Reads a BPF ring buffer by its mapped memory, and unlike libbpf's consumer it separates reading from
+// releasing: a record is given back to the kernel only after its entry is in the log (rule R2). After a
+// restart, what was not released is read again. One reader for a ring; used by BpfKernel.
 
 #ifndef HEDGEROW_CLUSTER_OFFLOAD_RING_READER_H_
 #define HEDGEROW_CLUSTER_OFFLOAD_RING_READER_H_
@@ -19,7 +19,8 @@ namespace hedgerow::offload {
 
 class RingReader {
  public:
-  // Reading begins at the ring's consumer position: 0 of a new ring, of an adopted one the first record not released.
+  // Reading begins at the ring's consumer position: 0 of a new ring, of an adopted one the first record not
+  // released.
   static absl::StatusOr<RingReader> Open(int map_fd, size_t ring_bytes);
 
   RingReader() = default;

@@ -61,7 +61,7 @@ class Part:
 
 
 PARTS = (Part("objects", "mt", 120, smoke=True), Part("packets", "det", 600), Part("races", "mt", 300),
-         Part("kernel_interfaces", "mt", 600), Part("dying_leader", "det", 600),
+         Part("node", "mt", 600), Part("kernel_interfaces", "mt", 600), Part("dying_leader", "det", 600),
          Part("end_to_end", "mt", 900, _E2E), Part("stalls", "det", 300, smoke=True),
          Part("engines", "det", 600))
 

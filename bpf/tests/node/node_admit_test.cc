@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What is believed: frames that are none of the program's business, and peer datagrams that are cut, forged, replayed, too
-// long, or of another cluster, node, life, epoch or place. Nothing of it may change the state.
+// What is believed: frames that are none of the program's business, and peer datagrams that are cut, forged,
+// replayed, too long, or of another cluster, node, life, epoch or place. Nothing of it may change the state.
 #include <arpa/inet.h>
 
 #include <cstring>
@@ -51,8 +51,10 @@ TEST_P(NodeAdmitTest, OtherTrafficPassesUncounted) {
   if (ipv6()) {
     ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).AtomicFragment(9).Build());
   } else {
-    ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).Ipv4Options({1, 1, 1, 1}).Build());
-    for (const Bytes& fragment : PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).BuildFragments(48, 5))
+    ExpectNotOurs(
+        PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).Ipv4Options({1, 1, 1, 1}).Build());
+    for (const Bytes& fragment :
+         PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).BuildFragments(48, 5))
       ExpectNotOurs(fragment);
   }
 }
@@ -172,9 +174,11 @@ TEST_P(NodeAdmitTest, EachMemberHasItsOwnWindow) {
 }
 
 TEST_P(NodeAdmitTest, WhatTheKernelDoesNotSpeakIsTheProcesss) {
-  for (const hr_peer_kind kind : {HR_PEER_HELLO, HR_PEER_HELLO_ACK, HR_PEER_READ_INDEX, HR_PEER_READ_INDEX_REPLY,
-                                  HR_PEER_TIMEOUT_NOW, HR_PEER_FORWARD, HR_PEER_FORWARD_ANSWER, HR_PEER_RESIGN})
-    ExpectPassed(Send(kLeader, SealPeer(PeerHead(kind, kLeader, ++number_), Bytes(33))), HR_NODE_EVENT_PASSED_KIND);
+  for (const hr_peer_kind kind :
+       {HR_PEER_HELLO, HR_PEER_HELLO_ACK, HR_PEER_READ_INDEX, HR_PEER_READ_INDEX_REPLY, HR_PEER_TIMEOUT_NOW,
+        HR_PEER_FORWARD, HR_PEER_FORWARD_ANSWER, HR_PEER_RESIGN})
+    ExpectPassed(Send(kLeader, SealPeer(PeerHead(kind, kLeader, ++number_), Bytes(33))),
+                 HR_NODE_EVENT_PASSED_KIND);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ip, NodeAdmitTest, ::testing::Bool(),

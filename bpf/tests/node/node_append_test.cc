@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Appends: stored in the ring before they are acknowledged, with every byte, or left to the process. Then the ring itself:
-// both sizes of records, the way round its end, full, discarded, busy.
+// Appends: stored in the ring before they are acknowledged, with every byte, or left to the process. Then the
+// ring itself: both sizes of records, the way round its end, full, discarded, busy.
 #include <cstring>
 
 #include "bpf/tests/node/node_fixture.h"
@@ -29,10 +29,11 @@ class NodeAppendTest : public NodeTest {
 
 TEST_P(NodeAppendTest, EveryLengthIsStoredAndAcknowledged) {
   uint64_t last = kLastIndex;
-  for (size_t payload_bytes = 0; HR_NODE_ENTRIES_OFFSET + HR_NODE_ENTRY_HEAD_BYTES + payload_bytes <= HR_NODE_DATAGRAM_MAX_BYTES;
+  for (size_t payload_bytes = 0;
+       HR_NODE_ENTRIES_OFFSET + HR_NODE_ENTRY_HEAD_BYTES + payload_bytes <= HR_NODE_DATAGRAM_MAX_BYTES;
        payload_bytes += payload_bytes < 120 ? 1 : 13) {
-    const Bytes datagram =
-        SealPeer(PeerHead(HR_PEER_APPEND, kLeader, ++number_), AppendBody(last, kTerm, kTerm, {payload_bytes}, 9));
+    const Bytes datagram = SealPeer(PeerHead(HR_PEER_APPEND, kLeader, ++number_),
+                                    AppendBody(last, kTerm, kTerm, {payload_bytes}, 9));
     const uint64_t before_ns = MonotonicNs();
     ExpectStored(Send(kLeader, datagram), ++last);
     const std::vector<offload::RingRecord> records = node().TakeAll();
@@ -141,8 +142,10 @@ TEST_P(NodeAppendTest, TheRingGoesRound) {
   while (kernel().ProducerPosition() < begin + 3 * uint64_t{HR_NODE_RING_BYTES}) {
     for (int i = 0; i < 64; ++i, ++last) {
       const size_t payload_bytes = last % 3 == 0 ? 40 : 1300 + last % 7;
-      const Bytes frame = PeerFrame(
-          kLeader, SealPeer(PeerHead(HR_PEER_APPEND, kLeader, ++number_), AppendBody(last, kTerm, kTerm, {payload_bytes})), ipv6());
+      const Bytes frame = PeerFrame(kLeader,
+                                    SealPeer(PeerHead(HR_PEER_APPEND, kLeader, ++number_),
+                                             AppendBody(last, kTerm, kTerm, {payload_bytes})),
+                                    ipv6());
       ASSERT_EQ(node().Xdp(frame).action, XDP_TX);
       if (i % 5 == 0) node().Xdp(frame);  // a replay reserves nothing
     }
@@ -151,8 +154,9 @@ TEST_P(NodeAppendTest, TheRingGoesRound) {
     for (const offload::RingRecord& record : records) {
       ASSERT_EQ(record.head.last_index, next_read);
       ASSERT_EQ(record.head.prev_index, next_read - 1);
-      const Bytes expected = AppendBody(next_read - 1, kTerm, kTerm,
-                                        {(next_read - 1) % 3 == 0 ? size_t{40} : size_t{1300 + (next_read - 1) % 7}});
+      const Bytes expected =
+          AppendBody(next_read - 1, kTerm, kTerm,
+                     {(next_read - 1) % 3 == 0 ? size_t{40} : size_t{1300 + (next_read - 1) % 7}});
       ASSERT_EQ(record.datagram.substr(HR_PEER_HEADER_BYTES),
                 std::string_view(reinterpret_cast<const char*>(expected.data()), expected.size()));
       ++next_read;
@@ -163,7 +167,8 @@ TEST_P(NodeAppendTest, TheRingGoesRound) {
 
 TEST_P(NodeAppendTest, ADiscardedRecordIsPassedOver) {
   const uint64_t begin = kernel().ProducerPosition();
-  EXPECT_EQ(SendAppend(AppendBody(kLastIndex + 5, kTerm, kTerm, {8})).action, XDP_PASS);  // a gap: reserved, discarded
+  EXPECT_EQ(SendAppend(AppendBody(kLastIndex + 5, kTerm, kTerm, {8})).action,
+            XDP_PASS);  // a gap: reserved, discarded
   EXPECT_GT(kernel().ProducerPosition(), begin);
   EXPECT_EQ(SendAppend(AppendBody(kLastIndex, kTerm, kTerm, {8})).action, XDP_TX);
   const std::vector<offload::RingRecord> records = node().TakeAll();

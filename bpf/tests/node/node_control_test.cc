@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The control programs against the same functions natively, and the numbers that process and kernel draw together.
+// The control programs against the same functions natively, and the numbers that process and kernel draw
+// together.
 #include <cstring>
 
 #include "bpf/raft/control.h"

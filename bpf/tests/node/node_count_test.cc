@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Heartbeats answered by a follower, and what a leader counts: rounds, acknowledgements, contact. It is woken only for what
-// moves a quorum.
+// Heartbeats answered by a follower, and what a leader counts: rounds, acknowledgements, contact. It is woken
+// only for what moves a quorum.
 #include "bpf/tests/node/node_fixture.h"
 
 namespace hedgerow::packets {
@@ -17,8 +17,12 @@ class NodeCountTest : public NodeTest {
     });
   }
   Outcome Ack(uint32_t from, uint64_t index, uint64_t loop_seq = 1, uint32_t accepted = 1) {
-    const hr_peer_append_reply reply{
-        .index = index, .conflict_term = 0, .conflict_index = 0, .loop_seq = loop_seq, .accepted = accepted, .reserved = 0};
+    const hr_peer_append_reply reply{.index = index,
+                                     .conflict_term = 0,
+                                     .conflict_index = 0,
+                                     .loop_seq = loop_seq,
+                                     .accepted = accepted,
+                                     .reserved = 0};
     return Send(HR_PEER_APPEND_REPLY, from, reply);
   }
   Outcome Beat(uint32_t from, uint64_t round, uint64_t verified = 100, uint64_t loop_seq = 1) {

@@ -55,7 +55,8 @@ std::unique_ptr<LoadedNode> LoadedNode::Load(bool ipv6) {
   if (!kernel.ok()) return nullptr;
   auto loaded = std::make_unique<LoadedNode>();
   loaded->kernel_ = *std::move(kernel);
-  for (uint32_t node = 1; node <= kNodes; ++node) loaded->kernel_->SetMember(PositionOf(node), MemberOf(node, ipv6));
+  for (uint32_t node = 1; node <= kNodes; ++node)
+    loaded->kernel_->SetMember(PositionOf(node), MemberOf(node, ipv6));
   return loaded;
 }
 
@@ -129,7 +130,8 @@ NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
   Outcome outcome{.action = result.action, .frame = std::move(result.frame)};
   const hr_node_stats now = kernel().Counters();
   for (int i = 0; i < HR_NODE_EVENT_COUNT; ++i)
-    if (now.events[i] != counted.events[i]) outcome.events[i] = static_cast<int64_t>(now.events[i] - counted.events[i]);
+    if (now.events[i] != counted.events[i])
+      outcome.events[i] = static_cast<int64_t>(now.events[i] - counted.events[i]);
   EXPECT_EQ(node_->PacketNumber() - numbered, outcome.action == XDP_TX ? 1u : 0u);
   if (outcome.action != XDP_TX) {
     EXPECT_EQ(outcome.frame, frame);

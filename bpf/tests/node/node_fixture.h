@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What the tests of a node's kernel programs stand on: the real BpfKernel for a node on IPv4 or IPv6, one call that runs
-// the XDP program on a frame through BPF_PROG_TEST_RUN, and what came of it. State is set by plain updates, as only a test
-// may do. Every case begins with FollowerView, the lives of all peers known, and an empty ring.
+// What the tests of a node's kernel programs stand on: the real BpfKernel for a node on IPv4 or IPv6, one call
+// that runs the XDP program on a frame through BPF_PROG_TEST_RUN, and what came of it. State is set by plain
+// updates, as only a test may do. Every case begins with FollowerView, the lives of all peers known, and an
+// empty ring.
 #ifndef HEDGEROW_BPF_TESTS_NODE_NODE_FIXTURE_H_
 #define HEDGEROW_BPF_TESTS_NODE_NODE_FIXTURE_H_
 
@@ -50,9 +51,9 @@ class NodeTest : public ::testing::TestWithParam<bool> {
  protected:
   struct Outcome {
     int action = -1;
-    Bytes frame{};                  // the answer, or as it came
-    hr_peer_header header{};        // XDP_TX: of the answer
-    union hr_node_reply body{};     // XDP_TX
+    Bytes frame{};                    // the answer, or as it came
+    hr_peer_header header{};          // XDP_TX: of the answer
+    union hr_node_reply body {};      // XDP_TX
     std::map<int, int64_t> events{};  // what was counted
   };
 
@@ -62,7 +63,8 @@ class NodeTest : public ::testing::TestWithParam<bool> {
   LoadedNode& node() { return *node_; }
   offload::BpfKernel& kernel() { return node_->kernel(); }
 
-  // The frame, run. An answer is checked for what every answer must have: whole checksums, addresses swapped, tag, number.
+  // The frame, run. An answer is checked for what every answer must have: whole checksums, addresses swapped,
+  // tag, number.
   Outcome Run(const Bytes& frame);
   Outcome Send(uint32_t from, const Bytes& datagram) { return Run(PeerFrame(from, datagram, ipv6())); }
   template <typename Body>
@@ -81,7 +83,8 @@ class NodeTest : public ::testing::TestWithParam<bool> {
   }
   // Passed to the process for this reason, with nothing changed and nothing in the ring.
   void ExpectPassed(const Outcome& outcome, hr_node_event why);
-  hr_node_control Control(hr_node_operation operation, const hr_node_view* view = nullptr, uint64_t incarnation = kOwnLife);
+  hr_node_control Control(hr_node_operation operation, const hr_node_view* view = nullptr,
+                          uint64_t incarnation = kOwnLife);
 
   uint64_t number_ = 0;
   LoadedNode* node_ = nullptr;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Differential fuzz: random states and frames through the kernel's program and through the native model must give the same
-// action, answer, ring record, event, state, window and number. Frames are mostly believable, with one or two things
-// wrong. A failing case prints its seed. HR_FUZZ_CASES and HR_FUZZ_SEED choose; planted differences must be found.
+// Differential fuzz: random states and frames through the kernel's program and through the native model must
+// give the same action, answer, ring record, event, state, window and number. Frames are mostly believable,
+// with one or two things wrong. A failing case prints its seed. HR_FUZZ_CASES and HR_FUZZ_SEED choose; planted
+// differences must be found.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
@@ -53,7 +54,9 @@ class Draw {
 
 hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   hr_node_view view{};
-  const auto time = [&] { return draw.OneIn(2) ? now_ns - kFar_ns * (draw.OneIn(2) ? 1 : 0) - 1000 : now_ns + kFar_ns; };
+  const auto time = [&] {
+    return draw.OneIn(2) ? now_ns - kFar_ns * (draw.OneIn(2) ? 1 : 0) - 1000 : now_ns + kFar_ns;
+  };
   view.incarnation = draw.OneIn(20) ? 0 : kOwnLife;
   view.raft.term = draw.Near(kTerm);
   view.raft.voted_for = draw.Below(4);
@@ -72,12 +75,16 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.config_epoch = static_cast<uint32_t>(draw.OneIn(30) ? draw() : kEpoch);
   view.voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0x1f);
   view.self = static_cast<uint32_t>(draw.OneIn(20) ? draw.Below(HR_NODE_MEMBERS) : 0);
-  view.role = static_cast<uint32_t>(draw.Below(4));
+  view.role = draw.OneIn(2) ? static_cast<uint32_t>(draw.Below(4)) : uint32_t{HR_NODE_FOLLOWER};
   view.may = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(32) : 31);
   view.votes = static_cast<uint32_t>(draw.Below(32));
   view.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);
   for (hr_node_member& member : view.members)
-    member = {.match = draw.Near(20), .round = draw.Near(7), .replied_ns = draw.Below(9), .loop_seq = draw.Below(3), .contact_ns = draw.Below(9)};
+    member = {.match = draw.Near(20),
+              .round = draw.Near(7),
+              .replied_ns = draw.Below(9),
+              .loop_seq = draw.Below(3),
+              .contact_ns = draw.Below(9)};
   return view;
 }
 
@@ -85,7 +92,8 @@ hr_node_window RandomWindow(Draw& draw, uint32_t node, uint64_t number) {
   hr_node_window window{};
   window.life = draw.OneIn(20) ? draw.Below(3) : LifeOf(node);
   window.floor = draw.OneIn(8) ? number + draw.Below(3) - 1 : 0;
-  window.highest = std::max<uint64_t>(window.floor, draw.OneIn(2) ? number + draw.Below(6000) - 3000 : draw.Near(number));
+  window.highest = std::max<uint64_t>(window.floor,
+                                      draw.OneIn(3) ? number + draw.Below(6000) - 3000 : draw.Near(number - 1));
   for (auto& word : window.seen) word = draw.OneIn(8) ? draw() : 0;
   return window;
 }
@@ -93,32 +101,37 @@ hr_node_window RandomWindow(Draw& draw, uint32_t node, uint64_t number) {
 Bytes RandomBody(Draw& draw, uint32_t kind) {
   switch (kind) {
     case HR_PEER_VOTE_REQUEST:
-      return BodyBytes(hr_peer_vote_request{.asked_term = draw.Near(kTerm + 1),
-                                            .last_index = draw.Near(kLastIndex),
-                                            .last_term = draw.Near(kTerm),
-                                            .waived_term = draw.OneIn(3) ? draw.Near(kTerm) : 0,
-                                            .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
-                                            .reserved = draw.OneIn(40) ? 1u : 0u});
+      return BodyBytes(
+          hr_peer_vote_request{.asked_term = draw.Near(kTerm + 1),
+                               .last_index = draw.Near(kLastIndex),
+                               .last_term = draw.Near(kTerm),
+                               .waived_term = draw.OneIn(3) ? draw.Near(kTerm) : 0,
+                               .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
+                               .reserved = draw.OneIn(40) ? 1u : 0u});
     case HR_PEER_VOTE_REPLY:
-      return BodyBytes(hr_peer_vote_reply{.asked_term = draw.Near(kTerm + draw.Below(2)),
-                                          .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
-                                          .granted = draw.OneIn(8) ? static_cast<uint32_t>(draw.Below(3)) : 1u});
+      return BodyBytes(
+          hr_peer_vote_reply{.asked_term = draw.Near(kTerm + draw.Below(2)),
+                             .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
+                             .granted = draw.OneIn(8) ? static_cast<uint32_t>(draw.Below(3)) : 1u});
     case HR_PEER_APPEND: {
       std::vector<size_t> payloads(draw.OneIn(10) ? draw.Below(70) : draw.Below(4));
       for (size_t& bytes : payloads) bytes = draw.OneIn(6) ? draw.Below(1500) : draw.Below(40);
       return AppendBody(draw.Near(kLastIndex), draw.Near(kTerm), draw.Near(kTerm), payloads, draw.Below(20));
     }
     case HR_PEER_APPEND_REPLY:
-      return BodyBytes(hr_peer_append_reply{.index = draw.Near(20),
-                                            .conflict_term = draw.Below(3),
-                                            .conflict_index = draw.Below(3),
-                                            .loop_seq = draw.Below(3),
-                                            .accepted = draw.OneIn(8) ? static_cast<uint32_t>(draw.Below(3)) : 1u,
-                                            .reserved = draw.OneIn(40) ? 1u : 0u});
+      return BodyBytes(
+          hr_peer_append_reply{.index = draw.Near(20),
+                               .conflict_term = draw.Below(3),
+                               .conflict_index = draw.Below(3),
+                               .loop_seq = draw.Below(3),
+                               .accepted = draw.OneIn(8) ? static_cast<uint32_t>(draw.Below(3)) : 1u,
+                               .reserved = draw.OneIn(40) ? 1u : 0u});
     case HR_PEER_HEARTBEAT:
-      return BodyBytes(hr_peer_heartbeat{.round = draw(), .commit = draw.Near(4), .election_timeout_ns = draw()});
+      return BodyBytes(
+          hr_peer_heartbeat{.round = draw(), .commit = draw.Near(4), .election_timeout_ns = draw()});
     case HR_PEER_HEARTBEAT_REPLY:
-      return BodyBytes(hr_peer_heartbeat_reply{.round = draw.Near(7), .verified = draw.Near(20), .loop_seq = draw.Below(3)});
+      return BodyBytes(
+          hr_peer_heartbeat_reply{.round = draw.Near(7), .verified = draw.Near(20), .loop_seq = draw.Below(3)});
     default:
       return Bytes(draw.Below(80), static_cast<uint8_t>(draw()));
   }
@@ -147,7 +160,8 @@ Bytes RandomFrame(Draw& draw, hr_peer_header header, bool ipv6) {
   }
   if (draw.OneIn(60)) datagram.resize(draw.Below(datagram.size() + 1));
   Bytes frame = PeerFrame(draw.OneIn(60) ? kPeer : header.from, datagram, ipv6);
-  if (draw.OneIn(30)) frame[draw.Below(std::min<size_t>(frame.size(), 62))] ^= static_cast<uint8_t>(1u << draw.Below(8));
+  if (draw.OneIn(30))
+    frame[draw.Below(std::min<size_t>(frame.size(), 62))] ^= static_cast<uint8_t>(1u << draw.Below(8));
   if (draw.OneIn(60)) frame.resize(14 + draw.Below(frame.size() - 13));
   if (draw.OneIn(30)) frame.resize(frame.size() + draw.Below(30));
   return frame;
@@ -168,12 +182,14 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
     Draw draw(seed);
     Case made;
     made.state.config = NodeConfig(GetParam());
-    for (uint32_t node = 1; node <= kNodes; ++node) made.state.members[PositionOf(node)] = MemberOf(node, GetParam());
+    for (uint32_t node = 1; node <= kNodes; ++node)
+      made.state.members[PositionOf(node)] = MemberOf(node, GetParam());
     made.state.view = RandomView(draw, now_ns);
     made.state.packet_number = draw.OneIn(2) ? draw() : draw.Below(100);
     made.from = static_cast<uint32_t>(draw.OneIn(3) ? 2 + draw.Below(4) : kLeader);
     const uint64_t number = 1 + draw.Below(draw.OneIn(2) ? 10 : 20000);
-    const uint32_t kind = static_cast<uint32_t>(draw.OneIn(12) ? draw.Below(17) : HR_PEER_VOTE_REQUEST + draw.Below(6));
+    const uint32_t kind =
+        static_cast<uint32_t>(draw.OneIn(12) ? draw.Below(17) : HR_PEER_VOTE_REQUEST + draw.Below(6));
     hr_peer_header header = PeerHead(static_cast<hr_peer_kind>(kind), made.from, number);
     made.state.windows[PositionOf(made.from)] = RandomWindow(draw, made.from, number);
     made.frame = RandomFrame(draw, header, GetParam());
@@ -182,8 +198,8 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
 
   // "" or what differs.
   std::string RunCase(uint64_t seed, const Distort& distort);
-  std::string Compare(const Case& before, const ModelResult& expected, const LoadedNode::Result& result, uint64_t begin_ns,
-                      uint64_t end_ns);
+  std::string Compare(const Case& before, const ModelResult& expected, const LoadedNode::Result& result,
+                      uint64_t begin_ns, uint64_t end_ns);
   std::string CompareRecord(const ModelResult& expected, uint64_t begin_ns, uint64_t end_ns);
   std::string CompareEvent(const ModelResult& expected);
   uint64_t FirstDifference(uint64_t cases, const Distort& distort);
@@ -234,8 +250,8 @@ std::string NodeFuzzTest::CompareEvent(const ModelResult& expected) {
   return wrong;
 }
 
-std::string NodeFuzzTest::Compare(const Case& before, const ModelResult& expected, const LoadedNode::Result& result,
-                                  uint64_t begin_ns, uint64_t end_ns) {
+std::string NodeFuzzTest::Compare(const Case& before, const ModelResult& expected,
+                                  const LoadedNode::Result& result, uint64_t begin_ns, uint64_t end_ns) {
   const uint32_t position = PositionOf(before.from);
   std::string wrong = CompareEvent(expected);
   if (const std::string record = CompareRecord(expected, begin_ns, end_ns); wrong.empty()) wrong = record;
@@ -244,7 +260,8 @@ std::string NodeFuzzTest::Compare(const Case& before, const ModelResult& expecte
   if (wrong.empty() && result.frame != expected.frame) wrong = "the frame";
   if (wrong.empty()) wrong = CompareView(before.state.view, node_->View(), begin_ns, end_ns);
   const hr_node_window window = node_->Window(position);
-  if (wrong.empty() && std::memcmp(&window, &before.state.windows[position], sizeof(window)) != 0) wrong = "the window";
+  if (wrong.empty() && std::memcmp(&window, &before.state.windows[position], sizeof(window)) != 0)
+    wrong = "the window";
   if (wrong.empty() && node_->PacketNumber() != before.state.packet_number) wrong = "the packet number";
   return wrong;
 }
@@ -289,12 +306,13 @@ TEST_P(NodeFuzzTest, BothCompilersDecideTheSame) {
   std::printf("%llu cases in %.1f s, %llu answers\n", static_cast<unsigned long long>(cases), took_s,
               static_cast<unsigned long long>(answers_));
   if (cases < 10'000) return;
-  // Every outcome was met, or the fuzz has tested little. A full ring is not among them, nor what cannot fail here.
+  // Every outcome was met, or the fuzz has tested little. A full ring is not among them, nor what cannot fail
+  // here.
   for (uint32_t event = 0; event <= HR_NODE_EVENT_DROPPED_TOO_OLD; ++event)
     EXPECT_TRUE(met_[event] > 0 || event == HR_NODE_EVENT_PASSED_RING_FULL) << event;
   EXPECT_GT(met_[HR_NODE_EVENT_PASSED_EPOCH], 0u);
   EXPECT_GT(met_[HR_NODE_EVENT_PASSED_SOURCE], 0u);
-  EXPECT_GT(answers_, cases / 100);
+  EXPECT_GT(answers_, cases / 50);
 }
 
 // The model with a mistake must be found out, or agreement means nothing.
@@ -305,15 +323,17 @@ TEST_P(NodeFuzzTest, PlantedDifferencesAreFound) {
   EXPECT_TRUE(found([](const NodeState&, NodeState& state, ModelResult& result) {  // voted_for forgotten
     if (result.event == HR_NODE_EVENT_VOTE_GRANTED) state.view.raft.voted_for = 0;
   }));
-  EXPECT_TRUE(found([](const NodeState& before, NodeState& state, ModelResult& result) {  // an echo counts as contact
-    if (result.event != HR_NODE_EVENT_ACK_COUNTED) return;
-    const uint32_t position = *result.taken_from;
-    if (before.view.members[position].contact_ns == state.view.members[position].contact_ns)
-      state.view.members[position].contact_ns += 1;
-  }));
-  EXPECT_TRUE(found([](const NodeState&, NodeState& state, ModelResult& result) {  // a replay takes its number again
-    if (result.event == HR_NODE_EVENT_DROPPED_REPLAYED) state.windows[*result.taken_from].highest += 1;
-  }));
+  EXPECT_TRUE(
+      found([](const NodeState& before, NodeState& state, ModelResult& result) {  // an echo counts as contact
+        if (result.event != HR_NODE_EVENT_ACK_COUNTED) return;
+        const uint32_t position = *result.taken_from;
+        if (before.view.members[position].contact_ns == state.view.members[position].contact_ns)
+          state.view.members[position].contact_ns += 1;
+      }));
+  EXPECT_TRUE(
+      found([](const NodeState&, NodeState& state, ModelResult& result) {  // a replay takes its number again
+        if (result.event == HR_NODE_EVENT_DROPPED_REPLAYED) state.windows[*result.taken_from].highest += 1;
+      }));
   EXPECT_TRUE(found([](const NodeState&, NodeState&, ModelResult& result) {  // one bit of an answer's checksum
     if (result.action == XDP_TX) result.frame[40] ^= 1;
   }));

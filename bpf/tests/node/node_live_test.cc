@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The programs attached, over a real veth between two network namespaces: an answer really arrives at a peer's socket,
-// native and generic; a veth that loses answers is noticed; a broadcast really reaches every member, whole checksums and
-// all, also where the device finishes none.
+// The programs attached, over a real veth between two network namespaces: an answer really arrives at a peer's
+// socket, native and generic; a veth that loses answers is noticed; a broadcast really reaches every member,
+// whole checksums and all, also where the device finishes none.
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -49,7 +49,8 @@ net::UniqueFd BoundSocket(const std::string& address, bool ipv6, uint16_t port =
   net::UniqueFd descriptor(socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage storage{};
   const socklen_t bytes = SocketAddress(address, ipv6, storage);
-  (ipv6 ? reinterpret_cast<sockaddr_in6&>(storage).sin6_port : reinterpret_cast<sockaddr_in&>(storage).sin_port) = htons(port);
+  (ipv6 ? reinterpret_cast<sockaddr_in6&>(storage).sin6_port
+        : reinterpret_cast<sockaddr_in&>(storage).sin_port) = htons(port);
   EXPECT_EQ(bind(descriptor.get(), reinterpret_cast<sockaddr*>(&storage), bytes), 0) << strerror(errno);
   return descriptor;
 }
@@ -72,8 +73,12 @@ bool DetachFromOutside(bpf_program* program) {
 
 std::unique_ptr<BpfKernel> OpenKernel(bool ipv6) {
   const hr_node_config config = NodeConfig(ipv6);
-  auto kernel = BpfKernel::Open({.cluster_id = config.cluster_id, .key = config.key, .self = config.self,
-                                 .address = config.address, .port = kPeerPort, .instance = "live"});
+  auto kernel = BpfKernel::Open({.cluster_id = config.cluster_id,
+                                 .key = config.key,
+                                 .self = config.self,
+                                 .address = config.address,
+                                 .port = kPeerPort,
+                                 .instance = "live"});
   EXPECT_THAT(kernel.status(), IsOk());
   if (!kernel.ok()) return nullptr;
   for (uint32_t node = 1; node <= kNodes; ++node) {
@@ -101,10 +106,12 @@ class NodeLiveTest : public net::NamespaceTest, public ::testing::WithParamInter
   void Connect(int peer) {
     Run(absl::StrCat("ip link add up0 type veth peer name wire0 netns /proc/", getpid(), "/fd/", peer));
     Address("up0", kSelf);
-    ASSERT_THAT(net::RunInNetworkNamespace(peer, [&] {
-      Address("wire0", kLeader);
-      return absl::OkStatus();
-    }), IsOk());
+    ASSERT_THAT(net::RunInNetworkNamespace(peer,
+                                           [&] {
+                                             Address("wire0", kLeader);
+                                             return absl::OkStatus();
+                                           }),
+                IsOk());
     ASSERT_TRUE(WaitFor("ip link show up0 | grep -q LOWER_UP"));
   }
   void Address(const std::string& link, uint32_t node) {
@@ -116,25 +123,31 @@ class NodeLiveTest : public net::NamespaceTest, public ::testing::WithParamInter
   // A heartbeat from the leader's socket: does its answer arrive?
   bool Answered(int peer) {
     bool answered = false;
-    EXPECT_THAT(net::RunInNetworkNamespace(peer, [&] {
-      const net::UniqueFd leader = BoundSocket(AddressOf(kLeader, ipv6()), ipv6());
-      const hr_peer_heartbeat body{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
-      const Bytes datagram = SealPeer(PeerHead(HR_PEER_HEARTBEAT, kLeader, ++number_), BodyBytes(body));
-      sockaddr_storage to{};
-      const socklen_t bytes = SocketAddress(AddressOf(kSelf, ipv6()), ipv6(), to);
-      EXPECT_EQ(sendto(leader.get(), datagram.data(), datagram.size(), 0, reinterpret_cast<sockaddr*>(&to), bytes),
-                static_cast<ssize_t>(datagram.size()));
-      pollfd waiting{.fd = leader.get(), .events = POLLIN, .revents = 0};
-      if (poll(&waiting, 1, 500) != 1) return absl::OkStatus();
-      Bytes answer(2000);
-      answer.resize(static_cast<size_t>(std::max<ssize_t>(0, recv(leader.get(), answer.data(), answer.size(), 0))));
-      hr_peer_header header{};
-      std::memcpy(&header, answer.data(), std::min(sizeof(header), answer.size()));
-      EXPECT_EQ(header.kind, HR_PEER_HEARTBEAT_REPLY);
-      EXPECT_EQ(header.tag, hr_siphash_sealed(&kNodeKey, answer.data(), answer.size()));
-      answered = true;
-      return absl::OkStatus();
-    }), IsOk());
+    EXPECT_THAT(net::RunInNetworkNamespace(
+                    peer,
+                    [&] {
+                      const net::UniqueFd leader = BoundSocket(AddressOf(kLeader, ipv6()), ipv6());
+                      const hr_peer_heartbeat body{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
+                      const Bytes datagram =
+                          SealPeer(PeerHead(HR_PEER_HEARTBEAT, kLeader, ++number_), BodyBytes(body));
+                      sockaddr_storage to{};
+                      const socklen_t bytes = SocketAddress(AddressOf(kSelf, ipv6()), ipv6(), to);
+                      EXPECT_EQ(sendto(leader.get(), datagram.data(), datagram.size(), 0,
+                                       reinterpret_cast<sockaddr*>(&to), bytes),
+                                static_cast<ssize_t>(datagram.size()));
+                      pollfd waiting{.fd = leader.get(), .events = POLLIN, .revents = 0};
+                      if (poll(&waiting, 1, 500) != 1) return absl::OkStatus();
+                      Bytes answer(2000);
+                      answer.resize(static_cast<size_t>(
+                          std::max<ssize_t>(0, recv(leader.get(), answer.data(), answer.size(), 0))));
+                      hr_peer_header header{};
+                      std::memcpy(&header, answer.data(), std::min(sizeof(header), answer.size()));
+                      EXPECT_EQ(header.kind, HR_PEER_HEARTBEAT_REPLY);
+                      EXPECT_EQ(header.tag, hr_siphash_sealed(&kNodeKey, answer.data(), answer.size()));
+                      answered = true;
+                      return absl::OkStatus();
+                    }),
+                IsOk());
     return answered;
   }
   // Neighbours are resolved by the first attempts.
@@ -154,11 +167,15 @@ TEST_P(NodeLiveTest, ANativeAnswerArrivesWhereTheOtherEndHasAProgram) {
     const auto kernel = OpenKernel(ipv6());
     ASSERT_NE(kernel, nullptr);
     net::UniqueFd pass;
-    ASSERT_THAT(net::RunInNetworkNamespace(peer->get(), [&] {
-      LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
-      pass.Reset(bpf_link_create(bpf_program__fd(kernel->skeleton()->progs.hr_xdp_pass), net::FindLink("wire0")->ifindex, BPF_XDP, &options));
-      return absl::OkStatus();
-    }), IsOk());
+    ASSERT_THAT(net::RunInNetworkNamespace(
+                    peer->get(),
+                    [&] {
+                      LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
+                      pass.Reset(bpf_link_create(bpf_program__fd(kernel->skeleton()->progs.hr_xdp_pass),
+                                                 net::FindLink("wire0")->ifindex, BPF_XDP, &options));
+                      return absl::OkStatus();
+                    }),
+                IsOk());
     ASSERT_TRUE(pass.valid());
     kernel->Attach({});
     EXPECT_TRUE(kernel->Xdp().on) << kernel->Xdp().detail;
@@ -208,7 +225,8 @@ TEST_P(NodeLiveTest, AHookThatCannotBeTakenSaysWhy) {
     Run("ip link add up0 type veth peer name wire0");
     Address("up0", kSelf);
     LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
-    const net::UniqueFd other(bpf_link_create(bpf_program__fd(kernel->skeleton()->progs.hr_xdp_pass), net::FindLink("up0")->ifindex, BPF_XDP, &options));
+    const net::UniqueFd other(bpf_link_create(bpf_program__fd(kernel->skeleton()->progs.hr_xdp_pass),
+                                              net::FindLink("up0")->ifindex, BPF_XDP, &options));
     ASSERT_TRUE(other.valid());
     kernel->Attach({});
     EXPECT_FALSE(kernel->Xdp().on);
@@ -262,7 +280,8 @@ TEST_P(NodeLiveTest, ABroadcastReachesEveryMemberOfItsMask) {
             sockaddr_storage to{};
             const socklen_t bytes = SocketAddress(AddressOf(2, ipv6()), ipv6(), to);
             sniffer->Take(0, 0);
-            ASSERT_EQ(sendto(sender.get(), datagram.data(), datagram.size(), 0, reinterpret_cast<sockaddr*>(&to), bytes),
+            ASSERT_EQ(sendto(sender.get(), datagram.data(), datagram.size(), 0,
+                             reinterpret_cast<sockaddr*>(&to), bytes),
                       static_cast<ssize_t>(datagram.size()));
             std::set<Copy> seen;
             size_t copies = 0;

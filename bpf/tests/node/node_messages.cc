@@ -31,7 +31,9 @@ hr_address MappedAddress(uint32_t node, bool ipv6) {
 
 }  // namespace
 
-std::string AddressOf(uint32_t node, bool ipv6) { return ipv6 ? absl::StrCat("fd78::", node) : absl::StrCat("10.78.0.", node); }
+std::string AddressOf(uint32_t node, bool ipv6) {
+  return ipv6 ? absl::StrCat("fd78::", node) : absl::StrCat("10.78.0.", node);
+}
 
 hr_node_peer MemberOf(uint32_t node, bool ipv6) {
   hr_node_peer peer{};
@@ -80,8 +82,8 @@ void Reseal(Bytes& datagram, const hr_siphash_key& key) {
   std::memcpy(datagram.data() + offsetof(hr_peer_header, tag), &tag, sizeof(tag));
 }
 
-Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term, const std::vector<size_t>& payloads_bytes,
-                 uint64_t commit) {
+Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term,
+                 const std::vector<size_t>& payloads_bytes, uint64_t commit) {
   Bytes body;
   hr_peer_append append{};
   append.prev_index = prev_index;
@@ -102,7 +104,8 @@ Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term, const s
 }
 
 Bytes PeerFrame(uint32_t from, const Bytes& datagram, bool ipv6) {
-  Bytes frame = PacketBuilder(AddressOf(from, ipv6), AddressOf(kSelf, ipv6)).Udp(kPeerPort, kPeerPort, datagram).Build();
+  Bytes frame =
+      PacketBuilder(AddressOf(from, ipv6), AddressOf(kSelf, ipv6)).Udp(kPeerPort, kPeerPort, datagram).Build();
   const uint8_t macs[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, static_cast<uint8_t>(from)};
   std::memcpy(frame.data(), macs, sizeof(macs));
   return frame;
@@ -120,7 +123,8 @@ hr_node_view FollowerView(uint64_t now_ns) {
   view.voters = (1u << kNodes) - 1;
   view.self = PositionOf(kSelf);
   view.role = HR_NODE_FOLLOWER;
-  view.may = HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE | HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND | HR_NODE_MAY_COUNT;
+  view.may =
+      HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE | HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND | HR_NODE_MAY_COUNT;
   return view;
 }
 

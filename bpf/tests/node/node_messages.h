@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Peer datagrams for the tests of a node's kernel programs, and the little cluster they speak of: node 1 is the one under
-// test, at position 0; nodes 2 to 5 are its peers. Pure bytes, no kernel.
+// Peer datagrams for the tests of a node's kernel programs, and the little cluster they speak of: node 1 is the
+// one under test, at position 0; nodes 2 to 5 are its peers. Pure bytes, no kernel.
 #ifndef HEDGEROW_BPF_TESTS_NODE_NODE_MESSAGES_H_
 #define HEDGEROW_BPF_TESTS_NODE_NODE_MESSAGES_H_
 
@@ -43,8 +43,8 @@ Bytes BodyBytes(const Body& body) {
   return Bytes(begin, begin + sizeof(body));
 }
 // One entry for each payload, from index `prev + 1` on, all of `term`.
-Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term, const std::vector<size_t>& payloads_bytes,
-                 uint64_t commit = 0);
+Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term,
+                 const std::vector<size_t>& payloads_bytes, uint64_t commit = 0);
 // From a peer to node 1's peer port, as a frame with MACs of their own.
 Bytes PeerFrame(uint32_t from, const Bytes& datagram, bool ipv6);
 

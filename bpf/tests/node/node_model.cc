@@ -54,9 +54,11 @@ std::optional<Udp> ToPeerPort(const Bytes& frame, const hr_node_config& config) 
   }
   if (std::memcmp(&destination, &config.address, sizeof(destination)) != 0) return std::nullopt;
   if (Get16(frame, udp.l4 + 2) != ntohs(config.port_be)) return std::nullopt;
-  if (l4_bytes < 8 || Get16(frame, udp.l4 + 4) != l4_bytes || udp.l4 + l4_bytes > frame.size()) return std::nullopt;
+  if (l4_bytes < 8 || Get16(frame, udp.l4 + 4) != l4_bytes || udp.l4 + l4_bytes > frame.size())
+    return std::nullopt;
   udp.source_port = static_cast<uint16_t>(Get16(frame, udp.l4));
-  udp.payload.assign(frame.begin() + static_cast<long>(udp.l4) + 8, frame.begin() + static_cast<long>(udp.l4 + l4_bytes));
+  udp.payload.assign(frame.begin() + static_cast<long>(udp.l4) + 8,
+                     frame.begin() + static_cast<long>(udp.l4 + l4_bytes));
   return udp;
 }
 
@@ -114,8 +116,8 @@ Bytes AnswerFrame(const Bytes& frame, const Udp& asked, const Bytes& datagram) {
   Put16(answer, asked.l4 + 4, static_cast<uint32_t>(l4_bytes));
   std::memcpy(&answer[asked.l4 + 8], datagram.data(), datagram.size());
   const size_t at = asked.ipv6 ? 22 : 26, bytes = asked.ipv6 ? 16 : 4;
-  const uint32_t pseudo = PseudoHeaderSum(std::span(answer).subspan(at, bytes), std::span(answer).subspan(at + bytes, bytes),
-                                          l4_bytes, kUdp);
+  const uint32_t pseudo = PseudoHeaderSum(std::span(answer).subspan(at, bytes),
+                                          std::span(answer).subspan(at + bytes, bytes), l4_bytes, kUdp);
   const auto sum = static_cast<uint16_t>(~FoldedSum(std::span(answer).subspan(asked.l4), pseudo));
   Put16(answer, asked.l4 + 6, sum == 0 ? 0xffff : sum);
   return answer;
@@ -149,13 +151,15 @@ uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagra
   const uint32_t position = FindMember(state, datagram.header.from);
   if (position == HR_NODE_NO_MEMBER) return HR_NODE_EVENT_PASSED_MALFORMED;
   const hr_node_peer& member = state.members[position];
-  if (std::memcmp(&member.address, &udp.source, sizeof(udp.source)) != 0 || ntohs(member.port_be) != udp.source_port)
+  if (std::memcmp(&member.address, &udp.source, sizeof(udp.source)) != 0 ||
+      ntohs(member.port_be) != udp.source_port)
     return HR_NODE_EVENT_PASSED_SOURCE;
   if (state.windows[position].life != datagram.header.from_life) return HR_NODE_EVENT_PASSED_LIFE;
   if (datagram.header.tag != hr_siphash_sealed(&state.config.key, udp.payload.data(), udp.payload.size()))
     return HR_NODE_EVENT_DROPPED_TAG;
   result.taken_from = position;
-  switch (hr_node_window_take(&state.windows[position], datagram.header.from_life, datagram.header.packet_number)) {
+  switch (
+      hr_node_window_take(&state.windows[position], datagram.header.from_life, datagram.header.packet_number)) {
     case HR_NODE_WINDOW_SEEN:
       return HR_NODE_EVENT_DROPPED_REPLAYED;
     case HR_NODE_WINDOW_TOO_OLD:
@@ -192,7 +196,8 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   const uint32_t kind = datagram.header.kind;
   if (kind == HR_PEER_APPEND) {
     if ((state.view.may & HR_NODE_MAY_APPEND) == 0) return result.event = HR_NODE_EVENT_PASSED_FENCED, result;
-    if (!hr_node_entries_fit(memory.data(), bytes)) return result.event = HR_NODE_EVENT_PASSED_MALFORMED, result;
+    if (!hr_node_entries_fit(memory.data(), bytes))
+      return result.event = HR_NODE_EVENT_PASSED_MALFORMED, result;
   }
   hr_node_taken taken{};
   taken.term = datagram.header.term;
@@ -202,8 +207,8 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   union hr_node_reply reply;
   std::memset(&reply, 0, sizeof(reply));
   hr_node_spoken spoken{};
-  const hr_node_verdict verdict =
-      hr_node_decide(&state.view, kind, &taken, datagram.header.config_epoch, &datagram.body, 1, &reply, &spoken);
+  const hr_node_verdict verdict = hr_node_decide(&state.view, kind, &taken, datagram.header.config_epoch,
+                                                 &datagram.body, 1, &reply, &spoken);
   result.event = taken.event;
   if (hr_node_keeps_record(verdict, &taken))
     result.record = MakeRecord(datagram, udp->payload, now_ns, kind == HR_PEER_VOTE_REQUEST);

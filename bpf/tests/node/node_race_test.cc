@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// R0 and R1 with two CPUs. Frames run on one while the process's control requests run on the other; an invariant checker
-// reads every answer. HR_RACE_S is how long each race lasts (`./dev test --long`: 60).
+// R0 and R1 with two CPUs. Frames run on one while the process's control requests run on the other; an
+// invariant checker reads every answer. HR_RACE_S is how long each race lasts (`./dev test --long`: 60).
 #include <pthread.h>
 #include <sched.h>
 
@@ -17,7 +17,8 @@
 namespace hedgerow::packets {
 namespace {
 
-constexpr uint32_t kAll = HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE | HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND | HR_NODE_MAY_COUNT;
+constexpr uint32_t kAll =
+    HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE | HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND | HR_NODE_MAY_COUNT;
 
 uint64_t Duration_ns() {
   const char* const text = std::getenv("HR_RACE_S");
@@ -33,24 +34,31 @@ void StayOn(std::thread& thread, unsigned cpu) {
 
 class NodeRaceTest : public NodeTest {
  protected:
-  // Sends until told to stop: appends that follow the log's end as last seen, heartbeats, and votes of new terms.
+  // Sends until told to stop: appends that follow the log's end as last seen, heartbeats, and votes of new
+  // terms.
   void Sender(uint32_t from, uint32_t seed) {
     std::mt19937 random(seed);
     uint64_t number = 0;
     while (!stop_.load(std::memory_order_relaxed)) {
-      const hr_node_view view = node().View();  // may be torn: then the datagram is merely one that is passed on
+      const hr_node_view view =
+          node().View();  // may be torn: then the datagram is merely one that is passed on
       const auto send = [&](hr_peer_kind kind, const Bytes& body, uint64_t term) {
         hr_peer_header header = PeerHead(kind, from, ++number, term);
         return node().Xdp(PeerFrame(from, SealPeer(header, body), ipv6())).action;
       };
       if (random() % 16 == 0 && votes_) {
         const uint64_t term = view.raft.term + 1;
-        const hr_peer_vote_request request{.asked_term = term, .last_index = view.raft.last_index + 5,
-                                           .last_term = view.raft.last_term, .waived_term = 0, .pre_vote = 0, .reserved = 0};
+        const hr_peer_vote_request request{.asked_term = term,
+                                           .last_index = view.raft.last_index + 5,
+                                           .last_term = view.raft.last_term,
+                                           .waived_term = 0,
+                                           .pre_vote = 0,
+                                           .reserved = 0};
         if (send(HR_PEER_VOTE_REQUEST, BodyBytes(request), term) == XDP_TX) ++answered_;
       } else {
         const size_t payload_bytes = random() % 2 == 0 ? 16 : 600;
-        if (send(HR_PEER_APPEND, AppendBody(view.raft.last_index, view.raft.last_term, view.raft.term, {payload_bytes}),
+        if (send(HR_PEER_APPEND,
+                 AppendBody(view.raft.last_index, view.raft.last_term, view.raft.term, {payload_bytes}),
                  view.raft.term) == XDP_TX)
           ++answered_;
       }
@@ -65,7 +73,8 @@ class NodeRaceTest : public NodeTest {
         ASSERT_TRUE(is_new || vote->second == record.head.from) << "two votes in term " << record.head.term;
         continue;
       }
-      ASSERT_TRUE(appended_.try_emplace(record.head.last_index, record.head.term).second) << record.head.last_index;
+      ASSERT_TRUE(appended_.try_emplace(record.head.last_index, record.head.term).second)
+          << record.head.last_index;
     }
   }
   // After a drain to a fence: nothing is missing below the state's end.
@@ -86,7 +95,8 @@ class NodeRaceTest : public NodeTest {
   uint64_t checked_ = kLastIndex;
 };
 
-// R1: after a fence and a drain to the position read behind it, nothing more is accepted until the state is opened.
+// R1: after a fence and a drain to the position read behind it, nothing more is accepted until the state is
+// opened.
 TEST_P(NodeRaceTest, NothingIsAcceptedAfterTheFence) {
   votes_ = true;
   std::thread sender([this] { Sender(kLeader, 1); }), other([this] { Sender(kPeer, 2); });
@@ -105,7 +115,8 @@ TEST_P(NodeRaceTest, NothingIsAcceptedAfterTheFence) {
     CheckWhole(fenced.view);
     for (int i = 0; i < 20; ++i) {
       const hr_node_control later = Control(HR_NODE_READ);
-      ASSERT_EQ(std::memcmp(&later.view, &fenced.view, sizeof(later.view)), 0) << "the state changed behind the fence";
+      ASSERT_EQ(std::memcmp(&later.view, &fenced.view, sizeof(later.view)), 0)
+          << "the state changed behind the fence";
     }
     records.clear();
     const uint64_t quiet = kernel().ProducerPosition();
@@ -125,8 +136,8 @@ TEST_P(NodeRaceTest, NothingIsAcceptedAfterTheFence) {
   sender.join();
   other.join();
   std::printf("%llu fences, %llu answers, %llu entries, %zu votes\n", static_cast<unsigned long long>(fences),
-              static_cast<unsigned long long>(answered_.load()), static_cast<unsigned long long>(checked_ - kLastIndex),
-              votes_given_.size());
+              static_cast<unsigned long long>(answered_.load()),
+              static_cast<unsigned long long>(checked_ - kLastIndex), votes_given_.size());
   EXPECT_GT(fences, 100u);
   EXPECT_GT(checked_, kLastIndex + 100);
   EXPECT_GT(votes_given_.size(), 10u);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Votes: pre-votes, refusals, votes given (told to the process through the ring), ignored, and counted by candidates.
+// Votes: pre-votes, refusals, votes given (told to the process through the ring), ignored, and counted by
+// candidates.
 #include <poll.h>
 
 #include "bpf/tests/node/node_fixture.h"
@@ -11,12 +12,19 @@ namespace {
 class NodeVoteTest : public NodeTest {
  protected:
   static hr_peer_vote_request Request(uint64_t term, bool pre_vote, uint64_t last_index = kLastIndex) {
-    return {.asked_term = term, .last_index = last_index, .last_term = kTerm, .waived_term = 0, .pre_vote = pre_vote, .reserved = 0};
+    return {.asked_term = term,
+            .last_index = last_index,
+            .last_term = kTerm,
+            .waived_term = 0,
+            .pre_vote = pre_vote,
+            .reserved = 0};
   }
   Outcome Ask(const hr_peer_vote_request& request, uint32_t from = kPeer) {
-    return Send(HR_PEER_VOTE_REQUEST, from, request, request.pre_vote ? request.asked_term - 1 : request.asked_term);
+    return Send(HR_PEER_VOTE_REQUEST, from, request,
+                request.pre_vote ? request.asked_term - 1 : request.asked_term);
   }
-  void ExpectVote(const Outcome& outcome, hr_node_event event, bool granted, uint64_t asked_term, uint64_t term) {
+  void ExpectVote(const Outcome& outcome, hr_node_event event, bool granted, uint64_t asked_term,
+                  uint64_t term) {
     ASSERT_EQ(outcome.action, XDP_TX);
     EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{event, 1}}));
     EXPECT_EQ(outcome.header.kind, HR_PEER_VOTE_REPLY);
@@ -30,7 +38,8 @@ class NodeVoteTest : public NodeTest {
 TEST_P(NodeVoteTest, APreVoteIsAnsweredAndPromisesNothing) {
   ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
   ExpectVote(Ask(Request(kTerm + 1, true), 4), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
-  ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1, kTerm);
+  ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1,
+             kTerm);
   EXPECT_EQ(node().View().raft.voted_for, 0u);
   EXPECT_TRUE(node().TakeAll().empty());
 }
@@ -76,7 +85,8 @@ TEST_P(NodeVoteTest, AGivenVoteWakesTheProcess) {
 TEST_P(NodeVoteTest, AnOlderTermOrLogIsRefused) {
   ExpectVote(Ask(Request(kTerm - 1, false)), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm - 1, kTerm);
   ExpectPassed(Ask(Request(kTerm + 1, false, kLastIndex - 1)), HR_NODE_EVENT_PASSED_TERM);
-  ExpectVote(Ask(Request(kTerm, false)), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm, kTerm);  // the term has a leader
+  ExpectVote(Ask(Request(kTerm, false)), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm,
+             kTerm);  // the term has a leader
 }
 
 TEST_P(NodeVoteTest, WithoutTheRightToGrantItIsTheProcesss) {
@@ -91,7 +101,8 @@ TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
   hr_peer_vote_request request = Request(kTerm + 1, false);
   request.pre_vote = 2;
   ExpectPassed(Send(HR_PEER_VOTE_REQUEST, kPeer, request), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(Send(HR_PEER_VOTE_REQUEST, kPeer, Request(kTerm + 2, false), kTerm), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(Send(HR_PEER_VOTE_REQUEST, kPeer, Request(kTerm + 2, false), kTerm),
+               HR_NODE_EVENT_PASSED_MALFORMED);
 }
 
 TEST_P(NodeVoteTest, NeitherCandidateNorLeaderGives) {
