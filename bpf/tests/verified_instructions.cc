@@ -15,8 +15,10 @@
 #include <string>
 
 #include "bpf/raft/node_maps_abi.h"
+#include "bpf/watch/watch_abi.h"
 #include "node.skel.h"
 #include "proxy/data_plane/kernel_data_plane.h"
+#include "watch.skel.h"
 
 namespace {
 
@@ -42,6 +44,31 @@ hedgerow::DataPlaneSpec SmallSpec() {
   return spec;
 }
 
+// The most that any of several loads took.
+void Count(bpf_object* object, std::map<std::string, uint32_t>& instructions) {
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, object) {
+    bpf_prog_info info{};
+    uint32_t bytes = sizeof(info);
+    if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes) != 0) continue;
+    uint32_t& most = instructions[bpf_program__name(program)];
+    most = std::max(most, info.verified_insns);
+  }
+}
+
+bool LoadWatch(std::map<std::string, uint32_t>& instructions) {
+  watch_bpf* skeleton = watch_bpf__open();
+  if (skeleton == nullptr) return false;
+  hr_watch_config& config = skeleton->rodata->watch_config;
+  config.cluster_key = {.k0 = 1, .k1 = 2};
+  config.self = config.clock_out_ifindex = config.clock_in_ifindex = 1;
+  config.resigning_laps = 20;
+  const bool loaded = watch_bpf__load(skeleton) == 0;
+  if (loaded) Count(skeleton->obj, instructions);
+  watch_bpf__destroy(skeleton);
+  return loaded;
+}
+
 // A node's programs, for a node on IPv4 or IPv6: the verifier leaves out what their constants rule out.
 bool LoadNode(bool ipv6, std::map<std::string, uint32_t>& instructions) {
   node_bpf* skeleton = node_bpf__open();
@@ -55,14 +82,7 @@ bool LoadNode(bool ipv6, std::map<std::string, uint32_t>& instructions) {
   config.address.words[2] = ipv6 ? 0 : htonl(0xffff);
   config.address.words[3] = htonl(0x0a000001);
   const bool loaded = node_bpf__load(skeleton) == 0;
-  bpf_program* program = nullptr;
-  if (loaded) bpf_object__for_each_program(program, skeleton->obj) {
-      bpf_prog_info info{};
-      uint32_t bytes = sizeof(info);
-      if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes) != 0) continue;
-      uint32_t& most = instructions[bpf_program__name(program)];
-      most = std::max(most, info.verified_insns);
-    }
+  if (loaded) Count(skeleton->obj, instructions);
   node_bpf__destroy(skeleton);
   return loaded;
 }
@@ -81,11 +101,11 @@ int main() {
   libbpf_set_print(nullptr);
   std::map<std::string, uint32_t> node;
   for (const bool ipv6 : {false, true}) {
-    if (LoadNode(ipv6, node)) continue;
+    if (LoadNode(ipv6, node) && LoadWatch(node)) continue;
     libbpf_set_print([](libbpf_print_level, const char* format, va_list arguments) {
       return std::vfprintf(stderr, format, arguments);
     });
-    LoadNode(ipv6, node);
+    if (LoadNode(ipv6, node)) LoadWatch(node);
     return 1;
   }
   for (const auto& [name, instructions] : node) std::printf("%s\t%u\n", name.c_str(), instructions);

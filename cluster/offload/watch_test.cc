@@ -4,12 +4,18 @@
 // watch_live_test has what happens when the process dies.
 #include "cluster/offload/watch.h"
 
+#include <arpa/inet.h>
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 
 #include <cerrno>
+#include <memory>
 
+#include "bpf/raft/node_maps_abi.h"
+#include "net/bpf_log.h"
 #include "net/link.h"
 #include "net/namespace_test.h"
+#include "node.skel.h"
 
 namespace hedgerow::offload {
 namespace {
@@ -60,17 +66,24 @@ TEST_F(WatchTest, KnowsItsProcessAndProvesItsClock) {
 
 TEST_F(WatchTest, SharesTheNodesMaps) {
   InNamespace([] {
-    const auto node = Watch::Start(Spec());
-    ASSERT_THAT(node.status(), net::IsOk());
+    net::KeepBpfLog();
+    const std::unique_ptr<node_bpf, void (*)(node_bpf*)> node(node_bpf__open(), node_bpf__destroy);
+    ASSERT_NE(node, nullptr);
+    hr_node_config& config = node->rodata->node_config;
+    config.self = 1;
+    config.cluster_id = 1;
+    config.port_be = htons(5001);
+    config.address.words[2] = htonl(0xffff);
+    config.address.words[3] = htonl(0x0a4e0001);
+    const int refused = node_bpf__load(node.get());
+    ASSERT_EQ(refused, 0) << net::BpfLoadError(-refused);
     WatchSpec spec = Spec();
-    spec.instance = "another";
-    spec.state_map = (*node)->maps().state;
-    spec.numbers_map = (*node)->maps().numbers;
+    spec.state_map = bpf_map__fd(node->maps.node);
+    spec.numbers_map = bpf_map__fd(node->maps.numbers);
     const auto watch = Watch::Start(spec);
     ASSERT_THAT(watch.status(), net::IsOk());
     EXPECT_EQ(MapId((*watch)->maps().state), MapId(spec.state_map));
     EXPECT_EQ(MapId((*watch)->maps().numbers), MapId(spec.numbers_map));
-    EXPECT_NE(MapId((*watch)->maps().watch), MapId((*node)->maps().watch));
   });
 }
 
