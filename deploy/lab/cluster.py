@@ -9,14 +9,16 @@ measurements are the same. Chaos, benchmarks, the demo and tests use it:
             leader.start()
 """
 
+import contextlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from deploy.lab.lab import Lab
+from deploy.lab.lab import Lab, XdpOnSwitch
 from deploy.lab.servers.etcd import EtcdNode
 from deploy.lab.servers.hashicorp_node import HashicorpNode
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
+from deploy.lab.servers.load import bpf_object
 from deploy.lab.servers.server import ServerFailed
 from deploy.lab.servers.store_node import NodeState, StoreNode
 
@@ -26,20 +28,23 @@ READY_WITHIN_S = 30.0
 class Cluster:
     """Up inside the `with` block, which ends before the lab's; data directories are the caller's."""
 
-    def __init__(self, nodes: Sequence[StoreNode]):
+    def __init__(self, nodes: Sequence[StoreNode],
+                 network: contextlib.AbstractContextManager = contextlib.nullcontext()):
+        """`network`: what the switch must do for the nodes while they run."""
         self.nodes = list(nodes)
+        self._network = network
 
     def __enter__(self) -> "Cluster":
-        try:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._network)
+            stack.callback(self.stop)
             for node in self.nodes:
                 node.start()
-        except BaseException:
-            self.stop()
-            raise
+            self._running = stack.pop_all()
         return self
 
     def __exit__(self, *_exc) -> None:
-        self.stop()
+        self._running.close()
 
     def stop(self) -> None:
         """In order where that works: a node that does not end in time is killed."""
@@ -87,8 +92,10 @@ class Cluster:
 
 def hedgerow_cluster(lab: Lab, data: Path, settings: NodeSettings = NodeSettings()) -> Cluster:
     hosts = lab.replicas
+    network = (XdpOnSwitch(lab, hosts, bpf_object("node_pass")) if settings.uses_native_xdp
+               else contextlib.nullcontext())
     return Cluster([HedgerowNode(host, number, hosts, data / host.name, settings)
-                    for number, host in enumerate(hosts, start=1)])
+                    for number, host in enumerate(hosts, start=1)], network)
 
 
 def etcd_cluster(lab: Lab, data: Path, timing_ms: tuple[int, int] | None = None) -> Cluster:

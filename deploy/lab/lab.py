@@ -10,7 +10,8 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
 
@@ -171,6 +172,13 @@ class Lab:
         finally:
             self._switch_nft(f"delete table {table}")
 
+    def switch_ip(self, *arguments: str, check: bool = True) -> None:
+        """Runs `ip` in the switch, where a host's wire has the host's name."""
+        with netns.entered(names.netns_name(self.tag, names.SWITCH)):
+            done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+        if check and done.returncode != 0:
+            raise RuntimeError(f"ip {' '.join(arguments)} in the switch: {done.stderr or done.stdout}")
+
     def _switch_nft(self, commands: str) -> str:
         with netns.entered(names.netns_name(self.tag, names.SWITCH)):
             done = subprocess.run(["nft", "-f", "-"], input=commands, text=True, capture_output=True, check=False)
@@ -241,6 +249,26 @@ class Lab:
             host.set_tx_checksum(False)
         if options.rate_kbit is not None or options.delay_ms is not None:
             host.shape(rate_kbit=options.rate_kbit, delay_ms=options.delay_ms)
+
+
+class XdpOnSwitch:
+    """Inside the `with` block the switch's ends of these hosts' wires run an XDP program (an object's section `xdp.frags`).
+    A veth silently loses what native XDP sends back (XDP_TX) unless its other end has a program, too. Only while it is
+    needed, since it costs each packet of that port a little. Not a generator, which would end when python forgets it, also
+    where the lab is kept."""
+
+    def __init__(self, lab: Lab, hosts: Sequence[Host], program: Path):
+        self._lab, self._hosts, self._program = lab, hosts, program
+
+    def __enter__(self) -> None:
+        for host in self._hosts:
+            self._lab.switch_ip("link", "set", "dev", host.name, "xdpdrv", "object", str(self._program), "section",
+                                "xdp.frags")
+
+    def __exit__(self, *_exc) -> None:
+        for host in self._hosts:
+            # An uplink that was pulled out has taken its program along.
+            self._lab.switch_ip("link", "set", "dev", host.name, "xdpdrv", "off", check=False)
 
 
 def add_addresses(route: IPRoute, index: int, ipv4: str, ipv6: str) -> None:

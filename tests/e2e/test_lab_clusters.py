@@ -2,6 +2,7 @@
 """Replicated stores as lab hosts: ready, killed, stopped, cut off, started again; ours and etcd through one interface."""
 
 import os
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.client import hkv
-from deploy.lab import Lab
+from deploy.lab import Lab, names, netns
 from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs, file_system
 from deploy.lab.servers.hedgerow_node import NodeSettings
@@ -80,6 +81,38 @@ def test_five_replicas_are_ready_too():
     with Lab(TAG, replicas=5) as lab, DataDirs(TAG, "memory") as data, hedgerow_cluster(lab, data.path) as cluster:
         assert cluster.wait_ready().state().leads
         assert len(cluster.states()) == 5
+
+
+@pytest.mark.parametrize(("said", "detail"), [((), "native XDP on eth0"), ((("xdp", "generic"),), "generic XDP on eth0")])
+def test_nodes_answer_by_native_xdp_unless_they_are_told_otherwise(said, detail):
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, NodeSettings(offloads=said)) as cluster):
+        leader = cluster.wait_ready()
+        with hkv.Client(leader.host.ipv4, leader.port, 5.0, lab.client.socket()) as client:
+            client.open()
+            assert [client.incr(b"n") for _ in range(50)] == list(range(1, 51))
+        for node in cluster.nodes:
+            status = node.status()
+            hooks = {offload["name"]: offload for offload in status["offloads"]}
+            assert hooks["append"]["on"] and hooks["append"]["detail"] == detail
+            assert int(status["counters"].get("kernel_lost_answers", 0)) == 0
+        follower = next(node for node in cluster.nodes if node is not leader)
+        assert int(follower.status()["counters"]["kernel.append_stored"]) > 0
+
+
+def test_the_switch_is_as_it_was_when_the_nodes_are_gone():
+    with Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data:
+        with hedgerow_cluster(lab, data.path):
+            assert _programs_on_the_switch(lab) == 3
+        assert _programs_on_the_switch(lab) == 0
+        with hedgerow_cluster(lab, data.path, NodeSettings(offloads=(("xdp", "generic"),))):
+            assert _programs_on_the_switch(lab) == 0
+
+
+def _programs_on_the_switch(lab: Lab) -> int:
+    with netns.entered(names.netns_name(lab.tag, names.SWITCH)):
+        shown = subprocess.run(["ip", "-d", "link"], capture_output=True, text=True, check=True).stdout
+    return shown.count("prog/xdp")
 
 
 def test_data_directories_are_where_the_mode_says_and_go():

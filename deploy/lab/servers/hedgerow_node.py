@@ -29,6 +29,12 @@ class NodeSettings:
     offloads: tuple[tuple[str, str], ...] = ()  # such as ("append", "off"); what is not named is as the node ships
     spin: str | None = None
 
+    @property
+    def uses_native_xdp(self) -> bool:
+        said = dict(self.offloads)
+        return (said.get("xdp") != "generic"
+                and any(said.get(name, "on") == "on" for name in ("heartbeat", "vote", "append", "quorum")))
+
 
 class HedgerowNode(StoreNode):
     name = "hedgerow-node"

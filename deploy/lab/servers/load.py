@@ -21,6 +21,14 @@ def binary(name: str) -> Path:
     return path
 
 
+def bpf_object(name: str) -> Path:
+    """One of the build's kernel programs, for whoever loads it by hand."""
+    path = binary("hedgerow-node").parent.parent / "bpf" / f"{name}.bpf.o"
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: run `./dev build` first")
+    return path
+
+
 class LoadServer(Server):
     """`options` are the program's flags by name: service="2ms", rule="hash", fraction=0.02."""
 
