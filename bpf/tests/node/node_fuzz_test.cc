@@ -54,9 +54,8 @@ class Draw {
 
 hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   hr_node_view view{};
-  const auto time = [&] {
-    return draw.OneIn(2) ? now_ns - kFar_ns * (draw.OneIn(2) ? 1 : 0) - 1000 : now_ns + kFar_ns;
-  };
+  // Long ago is 1, not `now_ns` less something: a machine may have just begun.
+  const auto time = [&] { return draw.OneIn(3) ? 1 : (draw.OneIn(2) ? now_ns - 1000 : now_ns + kFar_ns); };
   view.incarnation = draw.OneIn(20) ? 0 : kOwnLife;
   view.raft.term = draw.Near(kTerm);
   view.raft.voted_for = draw.Below(4);
@@ -68,7 +67,7 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.heard_ns = time();
   view.election_timeout_ns = draw.OneIn(2) ? kFar_ns / 4 : 0;
   view.leader_timeout_ns = draw.Below(100);
-  view.lease_until_ns = draw.OneIn(8) ? now_ns - kFar_ns : now_ns + kFar_ns;
+  view.lease_until_ns = draw.OneIn(8) ? 1 : now_ns + kFar_ns;
   view.loop_seq = draw();
   view.quorum_index = draw.Near(20);
   view.quorum_round = draw.Near(7);
