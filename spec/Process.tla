@@ -52,9 +52,13 @@ Open(n) ==
 
 -----------------------------------------------------------------------------
 \* R2. The consumer does not pass a record that is busy; of those before it, one whose predecessor is not in the log yet
-\* waits. What the log has already was written by a process that died before it could release the record.
+\* waits. What the log has already was written by a process that died before it could release the record. The Coupling is
+\* stricter: it feeds votes only behind a fence, after all appends, which is why it may skip records of older terms at a
+\* start.
 Write(n, record) ==
-  IF record.kind = "append"
+  IF Fault = "old_term_skipped" /\ record.term < term[n]
+  THEN UNCHANGED <<log, term, vote, reserved, barred>>
+  ELSE IF record.kind = "append"
   THEN /\ record.index <= Len(log[n]) + 1
        /\ log' = IF record.index = Len(log[n]) + 1 THEN [log EXCEPT ![n] = Append(@, record.term)] ELSE log
        /\ UNCHANGED <<term, vote, reserved, barred>>
