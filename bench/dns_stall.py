@@ -115,7 +115,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    results, configs = Results(NAME), {}
+    results, configs = Results(NAME, arguments.into), {}
     with Lab("benchdns", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
     return experiment.conclude(

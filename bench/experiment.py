@@ -4,6 +4,7 @@
 import argparse
 import importlib
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from bench.outcome import Check, Results, print_checks, print_table
 
@@ -13,6 +14,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     made.add_argument("--rounds", type=int, default=10)
     made.add_argument("--quiet-wait", type=float, default=30.0,
                       help="seconds to wait at most for an idle machine before each run")
+    made.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{name}")
     return made
 
 

@@ -9,23 +9,18 @@ Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must s
 import argparse
 import contextlib
 import dataclasses
-import json
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import cpu_time, experiment, hashicorp_raft
-from bench.histogram import Histogram
+from bench import cpu_time, experiment, hashicorp_raft, store_load
 from bench.manifest import binary, config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.systems import Running, Settings, etcd_version, running
-from deploy.lab import VIP_KV, CommandFailed, Lab, netns
+from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers import hashicorp_node
@@ -38,7 +33,6 @@ SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-prox
            hashicorp_raft.SYSTEM: None}
 _OURS = ("hedgerow", "hedgerow-proxy")
 REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1", "16", "64"), ("put", "get")
-PATIENCE_NS = 1_000_000_000  # of hr-kv-load and hr-etcd-load: what is lost has waited that long
 KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
 # A leader that changes in the middle makes a run one of errors. On a busy machine that happens.
 _TRIES = 3
@@ -81,10 +75,8 @@ def must_show(rows: list[dict]) -> list[Check]:
 
 
 def figures(report: dict, others_us: int) -> dict:
-    """Of one run; what is lost has waited its whole patience. `others_us`: processor time of all but the load."""
-    latency = Histogram.from_json(report["latency"])
-    for _ in range(report["lost"]):
-        latency.record(PATIENCE_NS)
+    """Of one run. `others_us`: processor time of all but the load."""
+    latency = store_load.latency_of(report)
     answered = max(1, report["answered"])
     return {"n": report["answered"], "failed": report["failed"], "lost": report["lost"],
             "p50_us": latency.quantile(0.5) / 1e3, "p99_us": latency.quantile(0.99) / 1e3,
@@ -102,29 +94,9 @@ def load_command(cell: Cell, server: str, arguments: argparse.Namespace) -> list
 
 def run_load(lab: Lab, argv: list[str]) -> dict:
     """One run of a load to its end, with the processor time of its measured part."""
-    samples: dict[str, cpu_time.Sample] = {}
-    identities = {netns.identity(netns.path_of(host.netns)) for host in lab.hosts.values()}
-    with tempfile.TemporaryFile("w+", encoding="ascii") as out:
-        child = lab.client.popen(argv, stdout=out, stderr=subprocess.PIPE, text=True)
-        said = []
-        try:
-            for line in child.stderr:  # ends with the load, which bounds itself
-                if line.startswith('{"event"'):
-                    others = [pid for pid in netns.pids_in(identities) if pid != child.pid]
-                    samples[json.loads(line)["event"]] = cpu_time.sample(others)
-                else:
-                    said.append(line)
-        except BaseException:
-            lab.client.stop(child, signal.SIGKILL)
-            raise
-        child.stderr.close()
-        child.wait(30)
-        if lab.client.stop(child) != 0:
-            raise CommandFailed(f"{' '.join(argv)} failed:\n{''.join(said)}")
-        out.seek(0)
-        report = json.load(out)
-    spent = cpu_time.spent(samples["measuring"], samples["measured"])
-    return {**figures(report, spent.experiment_us), "argv": argv, "report": report, "cpu": spent.as_json()}
+    done = store_load.run_load(lab, argv)
+    return {**figures(done.report, done.spent.experiment_us), "argv": argv, "report": done.report,
+            "cpu": done.spent.as_json()}
 
 
 def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace) -> dict:
@@ -226,7 +198,7 @@ def main(argv: list[str]) -> int:
             print(f"bench kv: {error}\n--systems without {hashicorp_raft.SYSTEM} measures the others", file=sys.stderr)
             return 1
         programs.append(hashicorp_raft.PROGRAM)
-    results, configs = Results(NAME), {}
+    results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
         results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version(), load_average=os.getloadavg()),

@@ -219,7 +219,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    results, configs = Results(NAME), {}
+    results, configs = Results(NAME, arguments.into), {}
     with Lab("benchpark", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
     pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None

@@ -245,7 +245,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    results, configs = Results(NAME), {}
+    results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
         results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos"), rounds=arguments.rounds,

@@ -217,7 +217,7 @@ def main(argv: list[str]) -> int:
     arguments = parse(argv)
     if arguments.vm:
         return run_in_vm(arguments.vm)
-    results = Results(NAME)
+    results = Results(NAME, arguments.into)
     with Lab("benchseed", replicas=2) as lab:
         rig = Rig(lab, results)
         rows = measure(rig, arguments)

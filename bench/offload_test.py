@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of `bench offload` are medians with their spread, the limits compare the right rows, and what is not on is an error."""
+
+import types
+
+import pytest
+
+from bench import cpu_profile, offload
+from bench.cpu_time import Sample
+from bench.histogram import Histogram
+from bench.store_load import LoadRun
+
+
+def _run(put_per_s: float = 10_000.0, p50_us: float = 70.0, p99_us: float = 100.0, cluster_us: float = 50.0,
+         lost: int = 0, share: float | None = 0.25) -> dict:
+    return {"put_per_s": put_per_s, "p50_us": p50_us, "p99_us": p99_us, "leader_cpu_us_per_op": 20.0,
+            "cluster_cpu_us_per_op": cluster_us, "client_cpu_us_per_op": 5.0, "n": 100, "failed": 0, "lost": lost,
+            "repeated": 0, **{f"{kind}_share": share for kind in ("stack", "switch", "offload", "user")}, "xdp": "native",
+            "config_hash": "h"}
+
+
+def _row(replicas: int, variant: str, clients: int, runs: int = 10, **figures) -> dict:
+    return offload.row_of(offload.Cell(replicas, variant, clients), [_run(**figures)] * runs)
+
+
+def _rows(**changes) -> list[dict]:
+    """All that is looked at, just good enough. `changes` are figures of the row 7, all, 64."""
+    return [_row(3, "all", 1, p50_us=80.0), _row(3, "all-blocking", 1, p50_us=120.0),
+            _row(3, "hashicorp-raft", 1, p50_us=120.0), _row(7, "none", 64, cluster_us=140.0),
+            _row(7, "all", 64, **{"cluster_us": 70.0, "put_per_s": 15_000.0, "p99_us": 60.0, **changes})]
+
+
+def _missed(rows: list[dict]) -> list[str]:
+    return [check.what for check in offload.must_show(rows) if not check.met]
+
+
+def test_row_is_medians_with_their_spread():
+    row = offload.row_of(offload.Cell(5, "append", 4), [_run(10.0), _run(90.0, lost=1), _run(20.0)])
+    assert (row["put_per_s"], row["put_per_s_min"], row["put_per_s_max"]) == (20.0, 10.0, 90.0)
+    assert (row["runs"], row["n"], row["lost"]) == (3, 300, 1)
+    assert (row["replicas"], row["offloads"], row["spin"], row["clients"]) == (5, "append", "50us", 4)
+    assert (row["stack_share"], row["switch_share"]) == (0.25, 0.25)
+
+
+def test_a_row_without_samples_says_so():
+    assert offload.row_of(offload.Cell(3, "etcd", 1), [_run(share=None)] * 2)["stack_share"] is None
+
+
+def test_limits_are_met_by_rows_that_are_just_good_enough():
+    assert _missed(_rows()) == []
+
+
+@pytest.mark.parametrize(("worse", "what"), [({"cluster_us": 70.1}, "cluster CPU per put"),
+                                             ({"put_per_s": 14_999.0}, "puts per second"), ({"p99_us": 60.1}, "p99"),
+                                             ({"lost": 1}, "without an answer")])
+def test_each_limit_is_missed_by_a_little_less(worse, what):
+    missed = _missed(_rows(**worse))
+    assert len(missed) == 1 and what in missed[0]
+
+
+def test_hashicorps_p50_is_a_limit_for_both_ways_to_wait():
+    rows = [row for row in _rows() if row["variant"] != "hashicorp-raft"] + [_row(3, "hashicorp-raft", 1, p50_us=79.0)]
+    assert [what.split(", ")[2] for what in _missed(rows)] == ["all: put p50", "all-blocking: put p50"]
+
+
+def test_limits_whose_rows_were_left_out_are_missed():
+    assert len(_missed([])) == 8
+
+
+def test_the_goal_is_told_and_not_required():
+    assert "1.50 (2.3 wanted)" in offload.goal(_rows())
+    assert "not measured" in offload.goal([])
+
+
+def test_the_leaders_time_is_its_process_and_the_clusters_leaves_the_load_out():
+    latency = Histogram()
+    for _ in range(10):
+        latency.record(100_000)
+    report = {"answered": 10, "failed": 0, "lost": 0, "seconds": 2.0, "cpu_us": 40, "latency": latency.to_json()}
+    before = Sample(0, 0, 0, 0, {1: 100, 2: 10})
+    # All CPUs were busy for the wall time, tasks for all but 50 us of it.
+    after = Sample(1000, 0, offload.cpu_time._CPUS * 1000 - 50, 0, {1: 300, 2: 40})
+    found = offload.figures(LoadRun([], report, before, after), leader_pid=1)
+    assert found["leader_cpu_us_per_op"] == 20.0
+    assert found["cluster_cpu_us_per_op"] == (200 + 30 + 50) / 10
+    assert (found["put_per_s"], found["client_cpu_us_per_op"]) == (5.0, 4.0)
+
+
+def _counts(**kinds: int) -> dict:
+    return {**dict.fromkeys((*cpu_profile.KINDS, "idle"), 0), **kinds}
+
+
+def test_shares_are_of_the_nodes_and_of_soft_interrupts_whoever_was_interrupted():
+    profile = {"processes": {
+        "7": {"task": _counts(user=2, stack=4, switch=1), "soft_irq": _counts(offload=1)},  # a node
+        "8": {"task": _counts(user=99, stack=99), "soft_irq": _counts(stack=2)},  # the load, or a stranger
+        "0": {"task": _counts(idle=99, switch=1), "soft_irq": _counts()}}}
+    shares = cpu_profile.shares(profile, {7})
+    assert shares == {"user": 2 / 11, "stack": 6 / 11, "switch": 2 / 11, "offload": 1 / 11, "other": 0.0}
+
+
+def test_shares_of_nothing_are_none():
+    assert set(cpu_profile.shares({"processes": {}}, {7}).values()) == {None}
+
+
+def _cluster(on: set[str]) -> types.SimpleNamespace:
+    said = [{"name": name, "on": name in on, "detail": "native XDP on eth0" if name in on else "switched off"}
+            for name in offload.OFFLOADS]
+    return types.SimpleNamespace(nodes=[types.SimpleNamespace(status=lambda: {"offloads": said})])
+
+
+def test_what_is_measured_is_what_was_asked_for(monkeypatch):
+    monkeypatch.setattr(offload, "_ON_WITHIN_S", 0.0)
+    assert offload.verified(_cluster({"append", "heartbeat"}), offload.VARIANTS["append"]) == "native"
+    assert offload.verified(_cluster(set()), offload.VARIANTS["none"]) == "none"
+    with pytest.raises(RuntimeError, match="append: switched off"):
+        offload.verified(_cluster({"heartbeat"}), offload.VARIANTS["append"])
+    with pytest.raises(RuntimeError, match="quorum: native"):
+        offload.verified(_cluster({"append", "heartbeat", "quorum"}), offload.VARIANTS["append"])
+
+
+def test_every_size_variant_and_number_of_clients_is_measured():
+    cells = offload.cells_of(offload.parse([]))
+    assert len(cells) == len(set(cells)) == 3 * 9 * 4

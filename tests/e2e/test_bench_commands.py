@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experiments that are too long for the tests run to their end here, for seconds: every part of them works, and what they
+write is what plots read. What they measure meanwhile means nothing, and neither does whether it is good enough.
+"""
+
+import json
+from pathlib import Path
+
+from bench import offload
+
+
+def summary_of(folder: Path, name: str) -> dict:
+    summary = json.loads((folder / "summary.json").read_text(encoding="ascii"))
+    assert summary["name"] == name and summary["rows"] and summary["checks"]
+    assert list((folder / "raw").glob("*.json"))
+    for row in summary["rows"]:
+        assert row["config_hash"] in summary["manifest"]["configs"]
+    return summary
+
+
+def test_offload(tmp_path):
+    status = offload.main(["--rounds=1", "--replicas=3", "--clients=1,4", "--variants=none,all,all-blocking,etcd",
+                           "--seconds=0.3", "--warm-up=0.1", "--profile-seconds=0.3", "--quiet-wait=0",
+                           f"--into={tmp_path}"])
+    assert status == 1  # one round is never enough
+    rows = summary_of(tmp_path, "offload")["rows"]
+    assert {(row["variant"], row["clients"]) for row in rows} == {(variant, clients) for clients in (1, 4) for variant in
+                                                                  ("none", "all", "all-blocking", "etcd")}
+    for row in rows:
+        assert row["n"] > 0 and row["put_per_s"] > 0 and row["p99_us"] >= row["p50_us"] > 0
+        assert 0 < row["leader_cpu_us_per_op"] < row["cluster_cpu_us_per_op"]
+        assert 0 < row["stack_share"] < 1
+    assert {row["xdp"] for row in rows if row["variant"] == "all"} == {"native"}
+    assert (tmp_path / "offload.png").exists()
