@@ -40,8 +40,9 @@ absl::Status Coupling::Adopt(kv::Replica& replica) {
   Drain(true);
   while (!waiting_.empty()) {
     const auto& [order, waiting] = *waiting_.begin();
-    // The process had drained all there was before it went on to a later term (R1), and its writes are in
-    // order.
+    // The process had drained all there was before it went on to a later term (R1), and its writes are in order. It
+    // rests on votes being fed behind a fence, after all appends (FeedWaiting): else an acknowledged entry would be
+    // skipped here (spec: fault-old-term-skipped).
     if (order.term < raft.term()) {
       Taken& taken = taken_[waiting.taken - first_taken_];
       taken.fed = true;
