@@ -95,13 +95,16 @@ def errors_of(report: dict) -> int:
 
 def must_show(rows: list[dict], kills: int, hedge_delay: str, scenario: Scenario) -> list[Check]:
     """With disks that lose what was not synced only durability is judged, since every write goes through one more program;
-    and while no node lives, nobody can be answered."""
+    and so it is while no node lives, for nobody can be answered then."""
     checks = []
     for row in rows:
         if row["system"] != "hedgerow":
             continue
         if row["events_with_loss"] is not None:
             checks += _durable(row, kills) + ([] if scenario.target == "all" else [_no_errors(row)])
+            continue
+        if scenario.target == "all":
+            checks += _sound(row, kills)
             continue
         others = {other["system"]: other for other in rows if other["mode"] == row["mode"]}
         mode = row["mode"]

@@ -301,6 +301,7 @@ void Offloads::AddTo(NodeStatus& status) {
   status.counters.emplace_back("coupling", coupling.leases, "lease");
   status.counters.emplace_back("coupling", coupling.appends, "append");
   status.counters.emplace_back("coupling", coupling.votes, "vote");
+  status.counters.emplace_back("coupling", coupling.adopted, "adopted");
 }
 
 }  // namespace hedgerow::node

@@ -38,6 +38,7 @@ absl::Status Coupling::Adopt(kv::Replica& replica) {
   const hr_node_view left = control_.view;
   fed_end_ = raft.log().last_index();
   Drain(true);
+  statistics_.adopted = waiting_.size();
   while (!waiting_.empty()) {
     const auto& [order, waiting] = *waiting_.begin();
     // The process had drained all there was before it went on to a later term (R1), and its writes are in order. It

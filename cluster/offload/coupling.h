@@ -57,6 +57,7 @@ struct CouplingStatistics {
   uint64_t leases = 0;
   uint64_t appends = 0;  // records
   uint64_t votes = 0;
+  uint64_t adopted = 0;  // of both, those that a former life had left
 };
 
 class Coupling {

@@ -22,7 +22,7 @@ cmd_test() {
   done
   ready_to_run test
   # How long two CPUs race on a node's state (bpf/tests/node).
-  [ -z "$long" ] || export HR_RACE_S=60
+  [ -z "$long" ] || export HR_RACE_S=60 HR_KERNEL_KILLS=200
   rm -f "$LOG_DIR"/*.xml
   run_ctest release
   run_pytest

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node of our own store: `hedgerow-node` with a configuration made for it, asked by its own status command."""
 
+import contextlib
 import dataclasses
 import json
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from deploy.lab.host import Host
 from deploy.lab.servers.load import binary
 from deploy.lab.servers.store_node import NodeState, StoreNode
 
+PINS = Path("/sys/fs/bpf/hedgerow")
 SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
 
 
@@ -72,6 +75,21 @@ class HedgerowNode(StoreNode):
     def command(self) -> list[str]:
         self.write_config()
         return [str(binary("hedgerow-node")), "run", "--config", str(self.file)]
+
+    @property
+    def pins(self) -> Path:
+        """What the kernel holds for the node's next life in memory mode; the log's place on the host names it."""
+        value = 2166136261
+        for byte in str(self.data_dir).encode():
+            value = (value ^ byte) * 16777619 % 2**32
+        return PINS / f"node-{self.number}-{value:08x}"
+
+    def stop(self) -> None:
+        """For good: of a node that was killed nothing is left either."""
+        super().stop()
+        shutil.rmtree(self.pins, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            PINS.rmdir()
 
     def proxy_key(self, proxy: str) -> str:
         self.write_config()

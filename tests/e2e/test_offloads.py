@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the kernel does for the cluster's nodes, with real processes that die at the wrong moment."""
+
+import os
+import shutil
+import time
+
+import pytest
+
+from cluster.client import hkv
+from deploy.lab import Lab
+from deploy.lab.cluster import Cluster, hedgerow_cluster
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.servers.hedgerow_node import NodeSettings
+from deploy.lab.servers.server import ServerFailed
+
+TAG = f"self{os.getpid()}6"
+# How often; `./dev test --long` asks for 200.
+KILLS = int(os.environ.get("HR_KERNEL_KILLS", "5"))
+# The kernel speaks for a process that stands still for as long as this floor: time enough for a write from Python.
+FLOOR_S = 0.4
+SLOW = NodeSettings(durability="memory", election=(f"{FLOOR_S * 1000:g}ms", "4s"))
+
+
+def leader_of(cluster: Cluster, within_s: float = 20.0):
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        leader = cluster.leader()
+        if leader is not None and leader.state().ready:
+            return leader
+        time.sleep(0.02)
+    raise AssertionError(f"nobody leads: {cluster.states()}")
+
+
+def write(lab: Lab, node, key: bytes, value: bytes) -> None:
+    """A session of its own: one that lives through restarts has nothing to do with this."""
+    with hkv.Client(node.host.ipv4, node.port, 5.0, lab.client.socket()) as client:
+        client.open()
+        client.put(key, value)
+
+
+def read(lab: Lab, node, key: bytes) -> bytes | None:
+    with hkv.Client(node.host.ipv4, node.port, 5.0, lab.client.socket()) as client:
+        return client.get(key)
+
+
+def offloads_of(node) -> dict[str, dict]:
+    return {offload["name"]: offload for offload in node.status()["offloads"]}
+
+
+def test_what_only_a_kernel_has_acknowledged_outlives_the_process():
+    """One follower stands still for good; the other is stopped, its kernel acknowledges a write, and then it and the leader are
+    killed: the write is nowhere but in the maps of a process that is dead, and in the log of a leader that stays away."""
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, SLOW) as cluster):
+        adopted = 0
+        for number in range(KILLS):
+            leader = cluster.wait_ready()
+            holder, absent = (node for node in cluster.nodes if node is not leader)
+            value = str(number).encode()
+            with hkv.Client(leader.host.ipv4, leader.port, 5.0, lab.client.socket()) as client:
+                client.open()
+                absent.stall()
+                time.sleep(FLOOR_S * 1.2)  # its kernel has nothing to say any more
+                holder.stall()
+                client.put(b"key", value)
+            holder.kill_at_once()
+            leader.kill_at_once()
+            holder.start()
+            absent.resume()
+            assert leader_of(cluster) is holder, "the other one lacks the write"
+            assert read(lab, holder, b"key") == value
+            adopted += holder.status()["counters"].get("coupling.adopted", 0)
+            leader.start()
+        assert adopted >= KILLS, "the log had it: nothing was shown"
+
+
+def test_a_node_whose_kernel_maps_are_gone_does_not_come_back_as_itself():
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, SLOW) as cluster):
+        leader = cluster.wait_ready()
+        write(lab, leader, b"key", b"value")
+        victim = next(node for node in cluster.nodes if node is not leader)
+        assert offloads_of(victim)["append"]["on"]
+        victim.kill_at_once()
+        shutil.rmtree(victim.pins)
+        with pytest.raises(ServerFailed, match="must not come back as itself"):
+            victim.start()
+            deadline = time.monotonic() + 10
+            while victim.running and time.monotonic() < deadline:
+                time.sleep(0.05)
+            raise ServerFailed(victim.log_tail())
+        (victim.data_dir / "kernel-promises").unlink()  # so that the cluster ends as others do
+        assert read(lab, leader_of(cluster), b"key") == b"value"
+
+
+def test_after_a_stop_in_order_nothing_is_pinned_and_nothing_is_owed():
+    with Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data:
+        with hedgerow_cluster(lab, data.path, SLOW) as cluster:
+            write(lab, cluster.wait_ready(), b"key", b"value")
+            assert all(node.pins.is_dir() and (node.data_dir / "kernel-promises").exists() for node in cluster.nodes)
+            for node in cluster.nodes:
+                node.process.terminate()
+                assert node.process.wait(20) == 0
+            assert not any(node.pins.exists() or (node.data_dir / "kernel-promises").exists() for node in cluster.nodes)
+
+
+def test_every_offload_can_be_off_and_status_says_so():
+    names = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog")
+    settings = NodeSettings(offloads=tuple((name, "off") for name in names))
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, settings) as cluster):
+        leader = cluster.wait_ready()
+        write(lab, leader, b"key", b"value")
+        for node in cluster.nodes:
+            offloads = offloads_of(node)
+            assert set(offloads) == set(names)
+            assert all(not offload["on"] and offload["detail"] == "switched off" for offload in offloads.values())
+
+
+def test_in_disk_mode_the_kernel_acknowledges_nothing():
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "disk") as data,
+          hedgerow_cluster(lab, data.path, NodeSettings(durability="disk")) as cluster):
+        leader = cluster.wait_ready()
+        write(lab, leader, b"key", b"value")
+        for node in cluster.nodes:
+            offloads = offloads_of(node)
+            assert offloads["heartbeat"]["on"] and offloads["quorum"]["on"]
+            assert offloads["append"]["detail"] == "durability is disk"
+            counters = node.status()["counters"]
+            assert counters["kernel.append_stored"] == 0 and counters["kernel.vote_granted"] == 0
