@@ -133,7 +133,8 @@ absl::Status BpfKernel::AttachBroadcast(net::Mechanism mechanism) {
   }
   if (!attachment.ok()) return attachment.status();
   broadcast_.emplace(*std::move(attachment));
-  broadcast_detail_ = broadcast_->ToString();
+  broadcast_detail_ = absl::StrCat(broadcast_->mechanism() == net::Mechanism::kTcx ? "tcx" : "clsact",
+                                   " egress of ", interface_);
   return absl::OkStatus();
 }
 
