@@ -42,8 +42,9 @@ class FileImage {
 
   // Everything is in the object afterwards. It does not wait for the backing folder's own disk.
   int Sync();
-  // What a disk does that is cut off while it writes: some of the unsynced sectors reach the object, and some
-  // changes of size do, before their bytes or after. What is still unsynced then is to be forgotten.
+  // What a disk does that is cut off while it writes: of what was overwritten some sectors reach the object, of
+  // what was appended the first ones, and some changes of size do. What is still unsynced then is to be
+  // forgotten.
   int SyncSome(std::mt19937_64& random);
   // Unsynced bytes that differ from what the object has in their place.
   uint64_t UnsyncedBytes() const;

@@ -90,12 +90,12 @@ TEST(FileImageTest, CountsTheBytesThatACutWouldTake) {
   EXPECT_EQ(file.UnsyncedBytes(), 0u) << "a cut would bring bytes back, and take none";
 }
 
-// Each sector is as before or as after; both happen, and the size is one of the two or where a sector ends.
+// Each sector is as before or as after; both happen, and the file has grown no further than its bytes.
 TEST(FileImageTest, SomeOfItIsSectorsOldAndNew) {
   const std::string before(4096, 'a');
   size_t seen_old = 0;
   size_t seen_new = 0;
-  size_t seen_zeros = 0;
+  size_t seen_part = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {
     FileImage file(NewObject());
     Write(file, before, 0);
@@ -110,15 +110,15 @@ TEST(FileImageTest, SomeOfItIsSectorsOldAndNew) {
       const std::string sector = found.substr(at, 512);
       const char first = sector[0];
       ASSERT_EQ(sector, std::string(sector.size(), first)) << "torn within a sector";
-      ASSERT_TRUE(first == 'b' ? at >= 1024 : first == (at < 4096 ? 'a' : '\0')) << at;
+      ASSERT_TRUE(first == 'b' ? at >= 1024 : first == 'a' && at < 4096) << at;
       seen_old += first == 'a' && at >= 1024;
       seen_new += first == 'b';
-      seen_zeros += first == '\0';
     }
+    seen_part += found.size() > 4096 && found.size() < 7024;
   }
   EXPECT_GT(seen_old, 100u);
   EXPECT_GT(seen_new, 100u);
-  EXPECT_GT(seen_zeros, 20u) << "a file that has grown before its bytes were there";
+  EXPECT_GT(seen_part, 10u) << "some of what was appended";
 }
 
 TEST(FileImageTest, AnOffsetBeyondAllReasonIsRefused) {
