@@ -4,9 +4,13 @@ write is what plots read. What they measure meanwhile means nothing, and neither
 """
 
 import json
+import os
 from pathlib import Path
 
 from bench import offload
+from chaos import no_false_elections
+
+TAG = f"self{os.getpid()}6"
 
 
 def summary_of(folder: Path, name: str) -> dict:
@@ -32,3 +36,11 @@ def test_offload(tmp_path):
         assert 0 < row["stack_share"] < 1
     assert {row["xdp"] for row in rows if row["variant"] == "all"} == {"native"}
     assert (tmp_path / "offload.png").exists()
+
+
+def test_no_false_elections(tmp_path):
+    status = no_false_elections.main(["--seconds=2", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
+    assert status == 1  # two seconds are never enough
+    (row,) = summary_of(tmp_path, "chaos-no-false-elections")["rows"]
+    assert row["puts_per_s"] > 0 and row["gets_per_s"] > 0 and row["seconds"] >= 2
+    assert row["elections"] >= 0 and row["resigns"] >= 0
