@@ -21,6 +21,7 @@ from chaos.systems import CLIENT_TIMEOUT_S, Settings, is_etcd, running
 from deploy.lab import CommandFailed, Lab
 from deploy.lab.cluster import READY_WITHIN_S, Cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.servers.store_node import StoreNode
 from deploy.lab.unsynced_disks import UnsyncedDisks
 
 _WARM_UP_S = 1.0
@@ -30,7 +31,7 @@ FINAL_READ_WITHIN_S = 180.0  # an outage leaves hundreds of keys behind, and eve
 
 @dataclasses.dataclass
 class Block:
-    events: list[dict]  # number, node (the leader), instants, and by node what its disk lost
+    events: list[dict]  # number, node (the leader), instants, by node what its disk lost, the leader's memory with ballast
     costs: list[unavailable.Cost]
     report: dict  # the load's counters
     verdict: dict  # of both checkers
@@ -58,7 +59,7 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
         arrivals = None if is_etcd(system) else stack.enter_context(counted(lab.replicas, up.cluster.nodes[0].port))
         with sending(lab, argv, folder / "load.log") as load:
             time.sleep(_WARM_UP_S)
-            happened = _faults(lab, up.cluster, disks, scenario, events, random.Random(seed), load)
+            happened = _faults(lab, up.cluster, disks, settings, scenario, events, random.Random(seed), load)
         arrived = None if arrivals is None else arrivals.total()
         proxy = up.proxy.status_at_rest() if up.proxy else None
         lab.client.run([*up.final, f"--of={history}", f"--history={final}"], timeout=FINAL_READ_WITHIN_S)
@@ -79,13 +80,25 @@ def _bound_s(scenario: Scenario, events: int) -> float:
     return 10 + events * (scenario.lasts_s + scenario.pause_s[1] + READY_WITHIN_S)
 
 
-def _faults(lab: Lab, cluster: Cluster, disks: UnsyncedDisks | None, scenario: Scenario, count: int,
+def _hand_over(cluster: Cluster, to: StoreNode) -> None:
+    """Until that node, which alone has the ballast, leads."""
+    deadline = time.monotonic() + READY_WITHIN_S
+    while (leader := cluster.wait_ready()) is not to:
+        if time.monotonic() > deadline:
+            raise CommandFailed(f"node {to.number} does not become the leader: {cluster.states()}")
+        leader.transfer(to.number)
+
+
+def _faults(lab: Lab, cluster: Cluster, disks: UnsyncedDisks | None, settings: Settings, scenario: Scenario, count: int,
             rng: random.Random, load: subprocess.Popen) -> list[dict]:
     happened = []
     for number in range(1, count + 1):
         cluster.wait_ready()
+        if settings.ballast_bytes:
+            _hand_over(cluster, cluster.nodes[0])
         time.sleep(rng.uniform(*scenario.pause_s))
         leader = cluster.leader() or cluster.wait_ready()
+        resident = leader.resident_bytes() if settings.ballast_bytes else None
         time.sleep(_AFTER_ASKING_S)
         fault = Fault(lab, scenario, cluster.nodes if scenario.target == "all" else [leader], disks,
                       rng.getrandbits(32) if disks is not None else 0)
@@ -95,7 +108,7 @@ def _faults(lab: Lab, cluster: Cluster, disks: UnsyncedDisks | None, scenario: S
         finally:
             end_ns = fault.end()
         happened.append({"number": number, "node": leader.number, "begin_ns": begin_ns, "end_ns": end_ns,
-                         "lost": fault.lost})
+                         "lost": fault.lost, "resident_bytes": resident})
         if load.poll() is not None:
             raise CommandFailed(f"the load ended with {load.returncode} during event {number}")
         # Asking how the nodes are costs processor time, which nobody may have to share with what is measured.

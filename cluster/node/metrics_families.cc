@@ -129,9 +129,10 @@ void Histograms(const NodeStatus& status, Families& out) {
                                  absl::StrCat("How long ", histogram.name, " took."), MetricType::Histogram);
     ClientMetric::Histogram sums;
     uint64_t cumulative = 0;
-    for (const NodeHistogram::Bucket& bucket : histogram.buckets) {
-      cumulative += bucket.count;
-      sums.bucket.push_back({cumulative, Seconds(bucket.upper_ns)});
+    for (size_t i = 0; i < histogram.buckets.size(); ++i) {
+      cumulative += histogram.buckets[i].count;
+      if (i % histogram.metrics_every == 0)
+        sums.bucket.push_back({cumulative, Seconds(histogram.buckets[i].upper_ns)});
     }
     cumulative += histogram.above;
     sums.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});

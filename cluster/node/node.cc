@@ -267,11 +267,14 @@ void Node::Send(kv::Answer answer) {
 }
 
 void Node::Stepped(const raft::Outputs& outputs) {
+  if (ElectionSpans::Concern(outputs)) election_spans_.Take(outputs, Monotonic_ns());
   const bool round = std::any_of(outputs.send.begin(), outputs.send.end(), [](const raft::Message& message) {
     return std::holds_alternative<raft::Heartbeat>(message.body);
   });
   if (round) announcer_.HeartbeatRound(now_ns_);
 }
+
+void Node::BecameLeader() { led_since_ns_ = Monotonic_ns(); }
 
 void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
   if (leader != config_.self) {

@@ -28,6 +28,7 @@
 #include "cluster/kv/replica.h"
 #include "cluster/node/announcer.h"
 #include "cluster/node/config.h"
+#include "cluster/node/election_spans.h"
 #include "cluster/node/event_fd.h"
 #include "cluster/node/front_end.h"
 #include "cluster/node/offloads.h"
@@ -66,6 +67,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Send(raft::Message message) override { peers_.Send(std::move(message)); }
   void Send(kv::Answer answer) override;
   void Send(kv::Forward forward) override { peers_.Send(forward); }
+  void BecameLeader() override;
   void LeaderIs(raft::NodeId leader, raft::Term term) override;
   void Stepped(const raft::Outputs& outputs) override;
 
@@ -107,6 +109,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   std::unique_ptr<Offloads> offloads_;
   Readiness readiness_;
   uint64_t elections_won_ = 0;
+  uint64_t led_since_ns_ = 0;
+  ElectionSpans election_spans_;
   uint64_t turns_ = 0;
   uint64_t worked_ns_ = 0;   // when a datagram last came
   uint64_t stop_by_ns_ = 0;  // 0: nobody asked

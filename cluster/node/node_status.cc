@@ -61,6 +61,7 @@ NodeStatus Node::StatusNow() {
   status.last_index = raft.log().last_index();
   status.durable_index = raft.durable();
   status.election_timeout_ns = raft.election_timeout_ns();
+  if (status.role == raft::Role::kLeader) status.led_since_ns = led_since_ns_;
   status.sessions = replica_.state().sessions();
   status.waiting = replica_.desk().waiting();
   status.storage = std::string(storage_->health().message());
@@ -91,6 +92,7 @@ NodeStatus Node::StatusNow() {
   AddSocket(status, "peer", peer_socket_->counters());
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
   AddStorage(status, storage_->statistics());
+  election_spans_.AddTo(status);
   offloads_->AddTo(status);
   return status;
 }

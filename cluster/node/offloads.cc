@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <ctime>
 #include <span>
 #include <utility>
 
@@ -42,6 +43,12 @@ offload::XdpChoice ChoiceOf(XdpMode mode) {
       break;
   }
   return offload::XdpChoice::kAuto;
+}
+
+uint64_t Monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
 hr_address AddressOf(const NetAddress& address) {
@@ -131,6 +138,8 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   // A node that is silent for longer than this may be given up: so long the kernel speaks for a process that
   // does not turn.
   options.lease_ns = config_.election_floor_ns;
+  options.fence_begins = [this] { fence_begun_ns_ = Monotonic_ns(); };
+  options.fence_ended = [this] { fences_.Record(Monotonic_ns() - fence_begun_ns_); };
   if (memory && (options.switches.append || options.switches.vote)) {
     const absl::Status marked = mark_.Set();
     if (!marked.ok()) return marked;
@@ -293,6 +302,7 @@ void Offloads::AddTo(NodeStatus& status) {
     if (!kEventNames[event].empty())
       status.counters.emplace_back("kernel", counters.events[event], std::string(kEventNames[event]));
   }
+  status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_);
   status.counters.emplace_back("kernel_lost_answers", kernel_->LostAnswers());
   const offload::CouplingStatistics& coupling = coupling_->statistics();

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/kv/replica.h"
 #include "cluster/node/config.h"
+#include "cluster/node/durations.h"
 #include "cluster/node/peers.h"
 #include "cluster/node/promise_mark.h"
 #include "cluster/node/status.h"
@@ -67,6 +68,8 @@ class Offloads {
   std::string why_not_;  // nothing is loaded
   std::unique_ptr<offload::BpfKernel> kernel_;
   std::unique_ptr<offload::Coupling> coupling_;
+  uint64_t fence_begun_ns_ = 0;
+  Durations fences_;
   std::optional<offload::Neighbours> neighbours_;
   std::string neighbours_why_not_;
   std::unique_ptr<offload::Watch> watch_;

@@ -7,6 +7,7 @@
 #ifndef HEDGEROW_CLUSTER_NODE_STATUS_H_
 #define HEDGEROW_CLUSTER_NODE_STATUS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -53,6 +54,7 @@ struct NodeHistogram {
   std::vector<Bucket> buckets{};
   uint64_t above = 0;  // samples beyond the last bucket
   uint64_t sum_ns = 0;
+  size_t metrics_every = 1;  // of the bounds, from the first on, so many make one of the metrics
 };
 
 // One of the kernel offloads (docs/cluster.md).
@@ -76,6 +78,7 @@ struct NodeStatus {
   raft::LogIndex last_index{};
   raft::LogIndex durable_index{};
   uint64_t election_timeout_ns = 0;
+  uint64_t led_since_ns = 0;  // on the host's CLOCK_MONOTONIC; 0: it does not lead
 
   uint64_t sessions = 0;     // open
   uint64_t waiting = 0;      // requests that wait for an outcome

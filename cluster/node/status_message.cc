@@ -81,6 +81,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_last_index(status.last_index.value());
   out.set_durable_index(status.durable_index.value());
   out.set_election_timeout_ns(static_cast<int64_t>(status.election_timeout_ns));
+  out.set_led_since_ns(status.led_since_ns);
   out.set_sessions(status.sessions);
   out.set_waiting(status.waiting);
   out.set_durability(std::string(Name(facts.durability)));
@@ -103,6 +104,18 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_name(offload.name);
     message.set_on(offload.on);
     message.set_detail(offload.detail);
+  }
+  for (const NodeHistogram& histogram : status.histograms) {
+    v1::Histogram& message = *out.add_histograms();
+    message.set_name(histogram.name);
+    for (const NodeHistogram::Bucket& bucket : histogram.buckets) {
+      if (bucket.count == 0) continue;
+      v1::Histogram::Bucket& shown = *message.add_buckets();
+      shown.set_upper_ns(bucket.upper_ns);
+      shown.set_count(bucket.count);
+    }
+    message.set_above(histogram.above);
+    message.set_sum_ns(histogram.sum_ns);
   }
   for (const NodeCounter& counter : status.counters)
     (*out.mutable_counters())[CounterKey(counter)] = counter.value;

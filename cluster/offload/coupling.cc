@@ -168,6 +168,7 @@ void Coupling::Fence(kv::Replica& replica) {
     Sync(replica);
     return;
   }
+  if (options_.fence_begins) options_.fence_begins();
   if (!Run(HR_NODE_FENCE)) return;
   const hr_node_view view = control_.view;
   const bool owned = OwnsLog() && opened_.role == raft::Role::kFollower;
@@ -177,6 +178,7 @@ void Coupling::Fence(kv::Replica& replica) {
   // R3: whatever was acknowledged is here.
   HEDGEROW_CHECK(waiting_.empty());
   HEDGEROW_CHECK(!owned || fed_end_.value() == view.raft.last_index);
+  if (options_.fence_ended) options_.fence_ended();
   Sync(replica);
 }
 

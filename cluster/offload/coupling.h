@@ -46,6 +46,9 @@ struct CouplingOptions {
   Switches switches;
   // The kernel part speaks for the process this long after its loop's last turn (R5).
   uint64_t lease_ns = 20'000'000;
+  // For who measures fences: just before one and just after it.
+  std::function<void()> fence_begins{};
+  std::function<void()> fence_ended{};
 };
 
 // The append in a record's datagram; its tag and its number were checked in the kernel. Nothing: it is none.

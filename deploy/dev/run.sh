@@ -59,13 +59,22 @@ bench_names() {
 }
 
 cmd_chaos() {
-  local names
-  names=$(cd chaos/scenarios && printf '%s ' *.toml | sed 's/\.toml//g')
-  if [ $# -eq 0 ] || [[ " $names" != *" $1 "* ]]; then
-    die "usage: ./dev chaos NAME [--kills N] [--mode memory|disk] [--replicas 3|5|7] [--systems A,B]; names: $names"
+  local name=${1:-} module=chaos.run
+  if [ -z "$name" ] || [[ " $(chaos_names) " != *" $name "* ]]; then
+    die "usage: ./dev chaos NAME [ARGS], --help says more; names: $(chaos_names)"
+  fi
+  if [ ! -f "chaos/scenarios/$name.toml" ]; then
+    module=chaos.${name//-/_}
+    shift
   fi
   ready_to_run chaos
-  "$PYTHON" -m chaos.run "$@"
+  "$PYTHON" -m "$module" "$@"
+}
+
+# Scenarios, of which chaos.run does any, and modules that name their folder of results.
+chaos_names() {
+  { (cd chaos/scenarios && printf '%s\n' *.toml | sed 's/\.toml$//')
+    grep -lE '^NAME\b.*=' chaos/*.py | sed 's|chaos/||; s|\.py$||; s|_|-|g'; } | sort | paste -sd ' '
 }
 
 cmd_lab() {

@@ -4,9 +4,13 @@ write is what plots read. What they measure meanwhile means nothing, and neither
 """
 
 import json
+import os
 from pathlib import Path
 
-from bench import offload
+from bench import election, offload
+from chaos import no_false_elections
+
+TAG = f"self{os.getpid()}6"
 
 
 def summary_of(folder: Path, name: str) -> dict:
@@ -32,3 +36,23 @@ def test_offload(tmp_path):
         assert 0 < row["stack_share"] < 1
     assert {row["xdp"] for row in rows if row["variant"] == "all"} == {"native"}
     assert (tmp_path / "offload.png").exists()
+
+
+def test_no_false_elections(tmp_path):
+    status = no_false_elections.main(["--seconds=2", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
+    assert status == 1  # two seconds are never enough
+    (row,) = summary_of(tmp_path, "chaos-no-false-elections")["rows"]
+    assert row["puts_per_s"] > 0 and row["gets_per_s"] > 0 and row["seconds"] >= 2
+    assert row["elections"] >= 0 and row["resigns"] >= 0
+
+
+def test_election(tmp_path):
+    status = election.main(["--rounds=1", "--terms=2", "--replicas=3", "--quiet-wait=0", f"--into={tmp_path}"])
+    assert status == 1  # two terms are never enough
+    rows = summary_of(tmp_path, "election")["rows"]
+    assert {(row["mode"], row["cause"]) for row in rows} == {(mode, cause) for mode in ("memory", "disk")
+                                                             for cause in ("kill", "stall", "cut")}
+    for row in rows:
+        assert row["terms"] == 2 and 0 < row["outage_p50_ms"] <= row["outage_max_ms"]
+        assert row["vote_p50_us"] > 0 and row["pre_vote_p50_us"] > 0 and row["fences"] > 0
+    assert (tmp_path / "election.png").exists()

@@ -42,6 +42,15 @@ def test_a_client_without_retry_lives_through_a_dying_leader_behind_the_proxy(na
     assert block.proxy["services"][0]["identity_ok"]
 
 
+def test_a_large_leader_is_killed_each_time(tmp_path):
+    with Lab(TAG, replicas=3) as lab:
+        block = run_block(lab, "hedgerow", scenario.load("leader-kill"), Settings(ballast_bytes=200 << 20), events=2, seed=1,
+                          history=tmp_path / "history.csv")
+    assert sound(block.verdict), block.verdict
+    assert [event["node"] for event in block.events] == [1, 1]
+    assert all(event["resident_bytes"] >= 200 << 20 for event in block.events)
+
+
 @pytest.mark.parametrize("system", ["noproxy-app", "etcd-tuned"])
 def test_the_systems_beside_it_are_judged_by_the_same_rules(system, tmp_path):
     with Lab(TAG, replicas=3) as lab:

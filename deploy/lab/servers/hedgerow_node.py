@@ -14,6 +14,7 @@ import yaml
 from deploy.lab.host import Host
 from deploy.lab.servers.load import binary
 from deploy.lab.servers.store_node import NodeState, StoreNode
+from deploy.lab.unit_priority import command_prefix
 
 PINS = Path("/sys/fs/bpf/hedgerow")
 SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
@@ -31,6 +32,7 @@ class NodeSettings:
     election: tuple[str, str] | None = None  # floor, cap; None: the node's own defaults
     offloads: tuple[tuple[str, str], ...] = ()  # such as ("append", "off"); what is not named is as the node ships
     spin: str | None = None
+    ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
 
     @property
     def uses_native_xdp(self) -> bool:
@@ -48,6 +50,7 @@ class HedgerowNode(StoreNode):
         self.socket = self.folder / "admin.sock"
         self.file = self.folder / "node.yaml"
         self.config = self._config(members, settings)
+        self.ballast_bytes = settings.ballast_bytes if number == 1 else 0
 
     def _config(self, members: Sequence[Host], settings: NodeSettings) -> dict:
         config = {"cluster_id": settings.cluster_id, "cluster_key": settings.cluster_key, "node": self.number,
@@ -74,7 +77,18 @@ class HedgerowNode(StoreNode):
 
     def command(self) -> list[str]:
         self.write_config()
-        return [str(binary("hedgerow-node")), "run", "--config", str(self.file)]
+        return [*command_prefix(), *self._ballast(), str(binary("hedgerow-node")), "run", "--config", str(self.file)]
+
+    def _ballast(self) -> list[str]:
+        """Under the same pid: `env` becomes the node."""
+        if not self.ballast_bytes:
+            return []
+        return ["env", f"LD_PRELOAD={binary('hr-ballast.so')}", f"HEDGEROW_LAB_BALLAST_BYTES={self.ballast_bytes}"]
+
+    def resident_bytes(self) -> int:
+        """Of the running process."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii").splitlines()
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
     @property
     def pins(self) -> Path:

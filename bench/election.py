@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long elections take: 3 and 5 nodes, both durability modes; the leader dies by SIGKILL, stalls (SIGSTOP) or is cut off,
+again and again, and another one is elected. From the nodes' own measurements: PreVote to quorum, RequestVote to quorum, and
+the fences, in which a process takes back what it has left to its kernel; and from the fault to the instant at which the next
+leader leads. Idle clusters as shipped.
+
+Run by `./dev bench election`; writes results/election/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+
+from bench import cpu_time, experiment
+from bench.manifest import config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most
+from bench.stopping import run
+from chaos.faults import Fault
+from chaos.scenario import Scenario
+from chaos.unavailable import percentile
+from deploy.lab import Lab
+from deploy.lab.cluster import Cluster, hedgerow_cluster
+from deploy.lab.data_dirs import MODES, DataDirs
+from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
+
+NAME = "election"
+TAG = "benchel"
+REPLICAS = ("3", "5")
+FAULTS = {"kill": "kill", "stall": "pause", "cut": "cut"}  # as chaos names them
+WANTED_TERMS = 100
+# Asking a node costs processor time, and so is begun when the election should be over; it is the node that says when it was.
+_FIRST_LOOK_S, _LOOK_EVERY_S, _ELECTED_WITHIN_S = 0.25, 0.05, 15.0
+_SPANS = {"vote": "vote_quorum", "pre_vote": "pre_vote_quorum"}
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Cell:
+    """What a row is about."""
+
+    replicas: int
+    mode: str
+    cause: str
+
+
+@dataclasses.dataclass
+class Term:
+    """One leader's end and the next one's beginning."""
+
+    terms: int  # that it took: 1, unless an election was lost
+    outage_ms: float
+    vote_us: float | None  # of the winner; None: not measured
+    pre_vote_us: float | None
+    fences_ns: dict[int, int]  # of the survivors: number by upper bound
+
+    def as_json(self) -> dict:
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Histogram:
+    """Of a node's status. 64-bit integers come as text."""
+
+    counts: Counter  # by upper bound
+    sum_ns: int
+
+    @classmethod
+    def of(cls, status: dict, name: str) -> "Histogram":
+        found = next((each for each in status.get("histograms", []) if each["name"] == name), {})
+        counts = Counter({int(bucket["upper_ns"]): int(bucket["count"]) for bucket in found.get("buckets", [])})
+        return cls(counts, int(found.get("sum_ns", 0)))
+
+    def since(self, before: "Histogram") -> "Histogram":
+        return Histogram(self.counts - before.counts, self.sum_ns - before.sum_ns)
+
+    def mean_us(self) -> float | None:
+        """Exact where there is one sample."""
+        return self.sum_ns / count / 1e3 if (count := self.counts.total()) else None
+
+
+def quantile_us(counts: Counter, share: float) -> float | None:
+    """The upper bound of the bucket that holds it, so never too small, and an eighth too large at most."""
+    left = share * counts.total()
+    for upper_ns in sorted(counts):
+        left -= counts[upper_ns]
+        if left <= 1e-9:
+            return (upper_ns + 1) / 1e3
+    return None
+
+
+def term_of(before: dict[int, dict], after: dict[int, dict], winner: int, fault_ns: int) -> Term:
+    """`before` and `after`: the survivors' status by number."""
+    def since(number: int, name: str) -> Histogram:
+        return Histogram.of(after[number], name).since(Histogram.of(before[number], name))
+
+    fences = Counter()
+    for number in after:
+        fences += since(number, "fence").counts
+    return Term(terms=int(after[winner]["term"]) - max(int(status["term"]) for status in before.values()),
+                outage_ms=(int(after[winner]["led_since_ns"]) - fault_ns) / 1e6,
+                **{f"{span}_us": since(winner, name).mean_us() for span, name in _SPANS.items()},
+                fences_ns=dict(fences))
+
+
+def row_of(cell: Cell, rounds: list[list[Term]], hashed: str) -> dict:
+    """Percentiles over the terms of all rounds; `_min` and `_max` are the smallest and largest median of a round."""
+    terms = [term for each in rounds for term in each]
+    row = {**dataclasses.asdict(cell), "terms": len(terms), "rounds": len(rounds),
+           "terms_beyond_one": sum(term.terms - 1 for term in terms)}
+    for name in ("vote_us", "pre_vote_us", "outage_ms"):
+        stem, unit = name.rsplit("_", 1)
+        row |= {f"{stem}_{label}_{unit}": _percentile(_known(terms, name), share)
+                for label, share in (("p50", 0.5), ("p99", 0.99))}
+        medians = [_percentile(_known(each, name), 0.5) for each in rounds if _known(each, name)]
+        row |= {f"{stem}_p50_{unit}_min": min(medians, default=None), f"{stem}_p50_{unit}_max": max(medians, default=None)}
+    row["outage_max_ms"] = max(term.outage_ms for term in terms)
+    fences = sum((Counter(term.fences_ns) for term in terms), Counter())
+    return row | {"fences": fences.total(), "fence_p50_us": quantile_us(fences, 0.5),
+                  "fence_p99_us": quantile_us(fences, 0.99), "config_hash": hashed}
+
+
+def _known(terms: Iterable[Term], name: str) -> list[float]:
+    return [value for term in terms if (value := getattr(term, name)) is not None]
+
+
+def _percentile(values: list[float], share: float) -> float | None:
+    return percentile(values, share) if values else None
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    """Each limit is for the worst row."""
+    def worst(name: str) -> float | None:
+        values = [row[name] for row in rows if row["mode"] == "memory"]
+        return max(values) if values and None not in values else None
+
+    measured = {(row["replicas"], row["mode"], row["cause"]) for row in rows}
+    wanted = {(int(replicas), mode, cause) for replicas in REPLICAS for mode in MODES for cause in FAULTS}
+    return [at_least("kinds of clusters, modes and faults", len(measured & wanted), len(wanted)),
+            at_least("terms of each row", min((row["terms"] for row in rows), default=0), WANTED_TERMS),
+            at_most("memory: RequestVote to quorum p50, worst row", worst("vote_p50_us"), 70, "us"),
+            at_most("memory: RequestVote to quorum p99, worst row", worst("vote_p99_us"), 410, "us"),
+            at_most("memory: fence p99, worst row", worst("fence_p99_us"), 200, "us")]
+
+
+def survivors_of(cluster: Cluster, leader: HedgerowNode) -> dict[int, dict]:
+    """Status by number of those that answer."""
+    return {node.number: status for node in cluster.nodes if node is not leader and (status := node.status()) is not None}
+
+
+def next_leader(cluster: Cluster, former: HedgerowNode, term: int) -> tuple[int, dict[int, dict]]:
+    """The number of who leads in a later term, and everybody's status then."""
+    deadline = time.monotonic() + _ELECTED_WITHIN_S
+    time.sleep(_FIRST_LOOK_S)
+    while True:
+        after = survivors_of(cluster, former)
+        leading = {number: int(status["term"]) for number, status in after.items()
+                   if status["role"] == "leader" and int(status["term"]) > term}
+        if leading and len(after) == len(cluster.nodes) - 1:
+            return max(leading, key=leading.__getitem__), after
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"node {former.number} is not replaced: {cluster.states()}")
+        time.sleep(_LOOK_EVERY_S)
+
+
+def one_term(lab: Lab, cluster: Cluster, cause: str) -> Term:
+    leader = cluster.wait_ready()
+    before = survivors_of(cluster, leader)
+    term = max(int(status["term"]) for status in before.values())
+    scenario = Scenario(name=cause, what="", fault=FAULTS[cause], target="leader", lasts_s=1.0, pause_s=(1.0, 1.0))
+    fault = Fault(lab, scenario, [leader])
+    try:
+        fault_ns = fault.begin()
+        winner, after = next_leader(cluster, leader, term)
+    finally:
+        fault.end()
+    return term_of(before, after, winner, fault_ns)
+
+
+def config_of(cell: Cell, cluster: Cluster) -> dict:
+    volatile = {"data_dir", "admin_socket", "cluster_key", "node"}
+    return {**dataclasses.asdict(cell), "load": "none",
+            "node": {key: value for key, value in cluster.nodes[0].config.items() if key not in volatile}}
+
+
+def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+    cells = [Cell(replicas, mode, cause) for replicas in map(int, arguments.replicas) for mode in arguments.modes
+             for cause in arguments.causes]
+    found: dict[Cell, list[list[Term]]] = {cell: [] for cell in cells}
+    hashes: dict[Cell, str] = {}
+    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    for number in range(1, arguments.rounds + 1):
+        for replicas in map(int, arguments.replicas):
+            with Lab(TAG, replicas=replicas) as lab:
+                for cell in [cell for cell in cells if cell.replicas == replicas]:
+                    terms, config = one_round(lab, cell, arguments)
+                    found[cell].append(terms)
+                    hashes[cell] = config_hash(config)
+                    configs[hashes[cell]] = config
+                    results.write_raw(f"{replicas}-{cell.mode}-{cell.cause}-{number:02d}",
+                                      {**dataclasses.asdict(cell), "round": number,
+                                       "terms": [term.as_json() for term in terms]})
+                    done += 1
+                    left_s = (time.monotonic() - started) / done * (total - done)
+                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(cell, terms)}", flush=True)
+    return [row_of(cell, rounds, hashes[cell]) for cell, rounds in found.items()]
+
+
+def one_round(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> tuple[list[Term], dict]:
+    """A fresh store for each."""
+    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+    with contextlib.ExitStack() as stack:
+        data = stack.enter_context(DataDirs(TAG, cell.mode)).path
+        cluster = stack.enter_context(hedgerow_cluster(lab, data, NodeSettings(durability=cell.mode)))
+        return [one_term(lab, cluster, cell.cause) for _ in range(arguments.terms)], config_of(cell, cluster)
+
+
+def _line(cell: Cell, terms: list[Term]) -> str:
+    row = row_of(cell, [terms], "")
+    text = lambda name: "-" if row[name] is None else f"{row[name]:.1f}"  # noqa: E731
+    return (f"{cell.replicas} nodes {cell.mode:6} {cell.cause:5} death to leader p50 {text('outage_p50_ms')} max "
+            f"{text('outage_max_ms')} ms  vote p50 {text('vote_p50_us')} p99 {text('vote_p99_us')} us  pre-vote p50 "
+            f"{text('pre_vote_p50_us')} us  fence p99 {text('fence_p99_us')} us of {row['fences']}")
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--terms", type=int, default=10, help=f"of each round; {WANTED_TERMS} in all are wanted")
+    parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=list(REPLICAS))
+    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
+    parser.add_argument("--causes", type=experiment.some_of(FAULTS), default=list(FAULTS))
+    arguments = parser.parse_args(argv)
+    if not 1 <= arguments.terms <= 1000:
+        parser.error("--terms must be 1 to 1000")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results, configs = Results(NAME, arguments.into), {}
+    rows = measure(arguments, results, configs)
+    print()
+    return experiment.conclude(
+        results, manifest(configs, ("hedgerow-node",), rounds=arguments.rounds, terms=arguments.terms,
+                          load_average=os.getloadavg()),
+        rows, must_show(rows),
+        {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
+         "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",
+         "fence_p99_us": "p99", "outage_p50_ms": "death to leader p50 ms", "outage_p99_ms": "p99", "outage_max_ms": "max",
+         "terms_beyond_one": "lost"}, "election")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nobody is taken for dead who lives: the store and its proxy as `./dev chaos leader-kill` runs them (the same
+configuration, whose hash is in the row), under all the load that closed-loop clients can bring and two busy processes for
+each processor, nodes at the priority that the shipped unit gives them. For ten minutes there must be no election, and no
+leader may resign.
+
+Run by `./dev chaos no-false-elections`; writes results/chaos-no-false-elections/ and exits 1 when something it must show is
+missed.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import dataclasses
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import cpu_time, experiment, store_load
+from bench.manifest import binary, config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most
+from bench.replicas import MAX_SECONDS, stress
+from bench.stopping import run
+from chaos.systems import Settings, running
+from deploy.lab import VIP_KV, Lab, LabInUse
+from deploy.lab.cluster import Cluster
+from deploy.lab.data_dirs import MODES, DataDirs
+from deploy.lab.servers.hedgerow_node import SERVE_PORT
+from deploy.lab.unit_priority import command_prefix
+
+NAME = "chaos-no-false-elections"
+TAG = "chaosnfe"
+STRESS_PER_CPU = 2
+WANTED_SECONDS = 600
+# Most of them read: the log is kept in memory until there are snapshots, and ten minutes of nothing but puts are gigabytes.
+CLIENTS = {"put": 16, "get": 48}
+_LEFT_OVER_S = 30  # for everything else, so that no busy process ends before the load
+_LOOK_EVERY_S = 2.0
+_MEMORY_LEFT_KIB = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """What the nodes say, all together. Counters of a node that does not answer are missing, and it is asked again."""
+
+    term: int
+    won: int  # elections, since the nodes started
+    resigned: int  # RESIGNs sent, and believed
+
+    @classmethod
+    def of(cls, statuses: list[dict]) -> "Seen":
+        counters = [each.get("counters", {}) for each in statuses]
+        return cls(term=max(int(each["term"]) for each in statuses),
+                   won=sum(int(each.get("elections_won", 0)) for each in counters),
+                   resigned=sum(int(value) for each in counters for key, value in each.items() if "resign" in key))
+
+
+def elections(first: Seen, last: Seen) -> int:
+    """That were begun, or won: a term that nobody won is one too many as well."""
+    return max(last.term - first.term, last.won - first.won)
+
+
+def look(cluster: Cluster, within_s: float = 10.0) -> Seen:
+    deadline = time.monotonic() + within_s
+    while None in (statuses := [node.status() for node in cluster.nodes]):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"a node does not say how it is: {[status and status['term'] for status in statuses]}")
+    return Seen.of(statuses)
+
+
+def watch(cluster: Cluster, first: Seen, going_on: Callable[[], bool]) -> tuple[Seen, list[dict]]:
+    """Until the loads have ended; what changed when, in seconds from the beginning."""
+    started, last, changes = time.monotonic(), first, []
+    while going_on():
+        time.sleep(_LOOK_EVERY_S)
+        now = look(cluster)
+        if now != last:
+            changes.append({"at_s": round(time.monotonic() - started, 1), **dataclasses.asdict(now)})
+            print(f"  after {changes[-1]['at_s']:.0f} s: {now}", flush=True)
+        last = now
+        if memory_available_kib() < _MEMORY_LEFT_KIB:
+            raise RuntimeError("less than 1 GiB of memory is left: the log is kept whole in memory; --seconds shortens the run")
+    return last, changes
+
+
+def memory_available_kib() -> int:
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+
+
+def load_command(operation: str, clients: int, seconds: float) -> list[str]:
+    return [str(binary("hr-kv-load")), f"--server={VIP_KV[0]}:{SERVE_PORT}", f"--clients={clients}",
+            f"--operation={operation}", "--keys=100", "--warm_up=0s", f"--measured={seconds:g}s"]
+
+
+def row_of(settings: Settings, first: Seen, last: Seen, reports: dict[str, dict], config: dict) -> dict:
+    """`reports` are the loads', by operation."""
+    found = {"system": "hedgerow", "mode": settings.mode, "replicas": settings.replicas,
+             "seconds": min(report["seconds"] for report in reports.values()), "stress_per_cpu": STRESS_PER_CPU,
+             "elections": elections(first, last), "resigns": last.resigned - first.resigned}
+    for operation, report in reports.items():
+        latency = store_load.latency_of(report)
+        found |= {f"{operation}s_per_s": report["answered"] / report["seconds"],
+                  f"{operation}_p50_us": latency.quantile(0.5) / 1e3, f"{operation}_p99_us": latency.quantile(0.99) / 1e3}
+    return found | {"failed": sum(report["failed"] for report in reports.values()),
+                    "lost": sum(report["lost"] for report in reports.values()), "config_hash": config_hash(config)}
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    checks = []
+    for row in rows:
+        mode = row["mode"]
+        checks += [at_least(f"{mode}: seconds under load", row["seconds"], WANTED_SECONDS),
+                   at_least(f"{mode}: puts per second meanwhile", row["puts_per_s"], 1),
+                   at_most(f"{mode}: elections", row["elections"], 0),
+                   at_most(f"{mode}: leaders that resigned", row["resigns"], 0)]
+    return checks
+
+
+def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, results: Results) -> tuple[dict, dict]:
+    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+    with contextlib.ExitStack() as stack:
+        data = stack.enter_context(DataDirs(lab.tag, settings.mode)).path
+        up = stack.enter_context(running("hedgerow", lab, data, settings))
+        # Elections of the beginning are no fault; those of the busy processes' beginning are.
+        up.cluster.wait_ready()
+        first = look(up.cluster)
+        stack.enter_context(stress(lab.client, STRESS_PER_CPU))
+        with concurrent.futures.ThreadPoolExecutor(len(CLIENTS)) as pool:
+            loads = {operation: pool.submit(store_load.run_load, lab, load_command(operation, clients, arguments.seconds))
+                     for operation, clients in CLIENTS.items()}
+            last, changes = watch(up.cluster, first, lambda: not all(load.done() for load in loads.values()))
+            reports = {operation: load.result().report for operation, load in loads.items()}
+        row = row_of(settings, first, last, reports, up.config)
+        results.write_raw(settings.mode, {**row, "first": dataclasses.asdict(first), "last": dataclasses.asdict(last),
+                                          "changes": changes, "reports": reports,
+                                          "status": [node.status() for node in up.cluster.nodes],
+                                          "proxy": up.proxy.status_at_rest()})
+        return row, up.config
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="chaos no-false-elections", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=WANTED_SECONDS, help=f"of load; {WANTED_SECONDS} are wanted")
+    parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
+    parser.add_argument("--replicas", type=int, choices=(3, 5, 7), default=3)
+    parser.add_argument("--quiet-wait", type=float, default=30.0,
+                        help="seconds to wait at most for an idle machine before it begins")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
+    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    arguments = parser.parse_args(argv)
+    # The load bounds itself to 10 minutes, a busy process to MAX_SECONDS.
+    if not 0 < arguments.seconds <= min(600, MAX_SECONDS - _LEFT_OVER_S):
+        parser.error("--seconds must be above 0 and at most 600")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    rows, configs = [], {}
+    try:
+        with Lab(arguments.lab, replicas=arguments.replicas) as lab:
+            results = Results(NAME, arguments.into)
+            for mode in arguments.mode:
+                row, config = one_mode(lab, Settings(mode, arguments.replicas), arguments, results)
+                rows.append(row)
+                configs[row["config_hash"]] = config
+    except LabInUse:
+        print("chaos no-false-elections: another run is under way", file=sys.stderr)
+        return 1
+    return experiment.conclude(
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load"), clients=CLIENTS,
+                          priority=command_prefix(), load_average=os.getloadavg()),
+        rows, must_show(rows),
+        {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
+         "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us", "put_p99_us": "p99 us",
+         "failed": "failed", "lost": "lost"}, None)
+
+
+if __name__ == "__main__":
+    run(main)
