@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "cluster/node/config_check.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/key.h"
@@ -21,8 +22,8 @@ namespace hedgerow::node {
 namespace {
 
 // Hooks that were taken off, neighbours that moved.
-constexpr uint64_t kLookAgain_ns = 1'000'000'000;
-constexpr uint64_t kRoutesAgain_ns = 10'000'000'000;
+constexpr absl::Duration kLookAgain = absl::Seconds(1);
+constexpr uint64_t kLooksPerRoutes = 10;
 
 constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",     "vote_granted",
@@ -73,7 +74,7 @@ std::string InstanceOf(const NodeConfig& config) {
 Offloads::Offloads(const NodeConfig& config, uint64_t life)
     : config_(config), life_(life), mark_(config.data_dir) {}
 
-Offloads::~Offloads() = default;
+Offloads::~Offloads() { StopLookingOut(); }
 
 absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life) {
   auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life));
@@ -160,10 +161,30 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   if (neighbours.ok()) {
     neighbours_.emplace(*std::move(neighbours));
   } else {
-    neighbours_why_not_ = std::string(neighbours.status().message());
+    absl::MutexLock lock(&mutex_);
+    found_.neighbours_why_not = std::string(neighbours.status().message());
   }
   StartWatch();
-  return coupling_->Adopt(replica);
+  const absl::Status adopted = coupling_->Adopt(replica);
+  if (adopted.ok()) lookout_ = std::thread([this] { LookOut(); });
+  return adopted;
+}
+
+void Offloads::LookOut() {
+  const auto stopping = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_; };
+  while (true) {
+    LookAgain();
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping), kLookAgain)) return;
+  }
+}
+
+void Offloads::StopLookingOut() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  if (lookout_.joinable()) lookout_.join();
 }
 
 void Offloads::StartWatch() {
@@ -212,6 +233,7 @@ void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
 
 void Offloads::Stop(kv::Replica& replica) {
   if (coupling_ == nullptr) return;
+  StopLookingOut();
   coupling_->Close(replica);
   kernel_->Detach();
   if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
@@ -222,7 +244,14 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (kernel_ == nullptr) return;
   FollowLives(peers);
   Tend(now_ns, raft);
-  if (now_ns >= look_again_ns_) LookAgain(now_ns, peers);
+  peers.SetBroadcast(HR_NODE_MARK_BROADCAST, reachable_.load(std::memory_order_relaxed));
+  const uint64_t detached = detached_.load(std::memory_order_relaxed);
+  if (detached == detached_seen_) return;
+  detached_seen_ = detached;
+  // Numbers that only the kernel has seen must not be new to the process.
+  for (uint32_t position = 0; position < lives_.size(); ++position) {
+    peers.NumbersSeen(config_.members[position].id, kernel_->ReadWindow(position).highest);
+  }
 }
 
 void Offloads::FollowLives(Peers& peers) {
@@ -234,45 +263,48 @@ void Offloads::FollowLives(Peers& peers) {
   }
 }
 
-// Attaches what is not, and follows the neighbours. Numbers that only the kernel has seen must not be new to
-// the process when nothing stands before it any more.
-void Offloads::LookAgain(uint64_t now_ns, Peers& peers) {
-  look_again_ns_ = now_ns + kLookAgain_ns;
+// Attaches what is not, and follows the neighbours.
+void Offloads::LookAgain() {
   const OffloadsConfig& wanted = config_.offloads;
-  const bool lost = kernel_->LostAnswers() > lost_answers_;
-  lost_answers_ = kernel_->LostAnswers();
+  Found found;
+  found.lost_answers = kernel_->LostAnswers();
   const bool on = kernel_->Xdp().on;
-  if (xdp_was_on_ && !on) {
-    ++detached_;
-    for (uint32_t position = 0; position < lives_.size(); ++position) {
-      peers.NumbersSeen(config_.members[position].id, kernel_->ReadWindow(position).highest);
-    }
-  }
-  if (!on || lost || (wanted.broadcast && !kernel_->Broadcast().on)) {
+  if (xdp_was_on_ && !on) detached_.fetch_add(1, std::memory_order_relaxed);
+  if (!on || found.lost_answers != 0 || (wanted.broadcast && !kernel_->Broadcast().on)) {
     kernel_->Attach({.interface = "",
                      .xdp = wanted.heartbeat || wanted.vote || wanted.append || wanted.quorum,
                      .broadcast = wanted.broadcast,
                      .mode = ChoiceOf(wanted.xdp)});
   }
-  xdp_was_on_ = kernel_->Xdp().on;
+  found.xdp = kernel_->Xdp();
+  found.broadcast = kernel_->Broadcast();
+  xdp_was_on_ = found.xdp.on;
   if (neighbours_.has_value()) {
     const absl::Status refreshed = neighbours_->Refresh();
-    neighbours_why_not_ = refreshed.ok() ? "" : std::string(refreshed.message());
+    if (!refreshed.ok()) found.neighbours_why_not = std::string(refreshed.message());
   }
-  if (watch_ != nullptr && (now_ns >= routes_again_ns_ || !unreachable_.empty())) {
-    routes_again_ns_ = now_ns + kRoutesAgain_ns;
-    unreachable_ = absl::StrJoin(watch_->FindRoutes(), "; ");
+  {
+    absl::MutexLock lock(&mutex_);
+    found.unreachable = found_.unreachable;
+    if (!neighbours_.has_value()) found.neighbours_why_not = found_.neighbours_why_not;
   }
-  peers.SetBroadcast(HR_NODE_MARK_BROADCAST, kernel_->Broadcast().on ? kernel_->Reachable() : 0);
+  if (watch_ != nullptr && (looks_++ % kLooksPerRoutes == 0 || !found.unreachable.empty())) {
+    found.unreachable = absl::StrJoin(watch_->FindRoutes(), "; ");
+  }
+  absl::MutexLock lock(&mutex_);
+  found_ = std::move(found);
+  reachable_.store(found_.broadcast.on ? kernel_->Reachable() : 0, std::memory_order_relaxed);
 }
 
 void Offloads::AddTo(NodeStatus& status) {
   const OffloadsConfig& wanted = config_.offloads;
   const bool disk = config_.durability == Durability::kDisk;
-  const offload::HookStatus xdp =
-      kernel_ == nullptr ? offload::HookStatus{.on = false, .detail = why_not_} : kernel_->Xdp();
-  const offload::HookStatus broadcast =
-      kernel_ == nullptr ? offload::HookStatus{.on = false, .detail = why_not_} : kernel_->Broadcast();
+  Found found{.xdp = {.on = false, .detail = why_not_}, .broadcast = {.on = false, .detail = why_not_}};
+  if (kernel_ != nullptr) {
+    absl::MutexLock lock(&mutex_);
+    found = found_;
+  }
+  const offload::HookStatus& xdp = found.xdp;
   const auto add = [&status](const char* name, bool is_wanted, const offload::HookStatus& hook,
                              const char* unless) {
     OffloadStatus& said = status.offloads.emplace_back();
@@ -284,12 +316,12 @@ void Offloads::AddTo(NodeStatus& status) {
   add("vote", wanted.vote, xdp, nullptr);
   add("append", wanted.append, xdp, disk ? "durability is disk" : nullptr);
   add("quorum", wanted.quorum, xdp, nullptr);
-  add("broadcast", wanted.broadcast, broadcast,
-      neighbours_why_not_.empty() ? nullptr : neighbours_why_not_.c_str());
-  const std::string clock = watch_ == nullptr
-                                ? ""
-                                : absl::StrCat("clock on ", net::ToString(watch_->clock_kind()),
-                                               unreachable_.empty() ? "" : absl::StrCat("; ", unreachable_));
+  add("broadcast", wanted.broadcast, found.broadcast,
+      found.neighbours_why_not.empty() ? nullptr : found.neighbours_why_not.c_str());
+  const std::string clock =
+      watch_ == nullptr ? ""
+                        : absl::StrCat("clock on ", net::ToString(watch_->clock_kind()),
+                                       found.unreachable.empty() ? "" : absl::StrCat("; ", found.unreachable));
   add("watchdog", wanted.watchdog,
       {.on = watch_ != nullptr,
        .detail = kernel_ == nullptr  ? why_not_
@@ -303,8 +335,8 @@ void Offloads::AddTo(NodeStatus& status) {
       status.counters.emplace_back("kernel", counters.events[event], std::string(kEventNames[event]));
   }
   status.histograms.push_back(fences_.As("fence"));
-  status.counters.emplace_back("kernel_detached", detached_);
-  status.counters.emplace_back("kernel_lost_answers", kernel_->LostAnswers());
+  status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
+  status.counters.emplace_back("kernel_lost_answers", found.lost_answers);
   const offload::CouplingStatistics& coupling = coupling_->statistics();
   status.counters.emplace_back("coupling", coupling.fences, "fence");
   status.counters.emplace_back("coupling", coupling.opens, "open");

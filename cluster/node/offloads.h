@@ -8,14 +8,18 @@
 #ifndef HEDGEROW_CLUSTER_NODE_OFFLOADS_H_
 #define HEDGEROW_CLUSTER_NODE_OFFLOADS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "cluster/kv/replica.h"
 #include "cluster/node/config.h"
 #include "cluster/node/durations.h"
@@ -46,7 +50,6 @@ class Offloads {
 
   // Every turn.
   void Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers);
-  uint64_t next_deadline_ns() const { return kernel_ == nullptr ? UINT64_MAX : look_again_ns_; }
   // Readable when the loop should turn; to be watched edge-triggered. -1: none.
   int wake_fd() const { return kernel_ == nullptr ? -1 : kernel_->wake_fd(); }
   // The kernel's and the process's announcements are ordered by one counter. 0: the process has its own.
@@ -57,7 +60,9 @@ class Offloads {
  private:
   Offloads(const NodeConfig& config, uint64_t life);
   absl::Status Load();
-  void LookAgain(uint64_t now_ns, Peers& peers);
+  void LookOut();
+  void LookAgain();
+  void StopLookingOut();
   void FollowLives(Peers& peers);
   void Tend(uint64_t now_ns, const raft::Raft& raft);
   void StartWatch();
@@ -71,17 +76,30 @@ class Offloads {
   uint64_t fence_begun_ns_ = 0;
   Durations fences_;
   std::optional<offload::Neighbours> neighbours_;
-  std::string neighbours_why_not_;
   std::unique_ptr<offload::Watch> watch_;
   std::string watch_why_not_ = "not started";
-  std::string unreachable_;  // whom the watch cannot tell, and why
-  uint64_t routes_again_ns_ = 0;
   Peers* peers_ = nullptr;
   std::vector<uint64_t> lives_;  // by position, as the kernel knows them
-  bool xdp_was_on_ = false;
-  uint64_t detached_ = 0;  // times that somebody took the programs off
-  uint64_t lost_answers_ = 0;
-  uint64_t look_again_ns_ = 0;
+  uint64_t detached_seen_ = 0;
+
+  // Hooks, routes and neighbours are looked after by a thread of their own: they want the kernel's one lock for
+  // all of networking, which others may hold for tens of milliseconds, and a leader that waits for it is given
+  // up. It alone attaches, and writes members and routes; the loop reads what it has found.
+  struct Found {
+    offload::HookStatus xdp{};
+    offload::HookStatus broadcast{};
+    std::string neighbours_why_not{};
+    std::string unreachable{};  // whom the watch cannot tell, and why
+    uint64_t lost_answers = 0;
+  };
+  std::thread lookout_;
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  Found found_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<uint32_t> reachable_ = 0;
+  std::atomic<uint64_t> detached_ = 0;  // times that somebody took the programs off
+  bool xdp_was_on_ = false;             // the thread's, like the next one
+  uint64_t looks_ = 0;
 };
 
 }  // namespace hedgerow::node
