@@ -341,7 +341,8 @@ TEST_F(DiskTest, SomeOfWhatWasNotSyncedMayBeThere) {
       seen.insert(found);
     }
   }
-  EXPECT_GT(seen.size(), 8u);
+  // /removed is there or not, /new is there or not, and of its bytes none, the first sectors, or all.
+  EXPECT_GE(seen.size(), 5u);
 }
 
 TEST_F(DiskTest, ErrorsAreThoseOfAFileSystem) {

@@ -126,7 +126,7 @@ TEST_P(NodeRaceTest, NothingIsAcceptedAfterTheFence) {
     hr_node_view next = fenced.view;
     next.may = kAll;
     next.raft.leader = kLeader;
-    next.heard_ns = 0;
+    next.election_timeout_ns = 0;  // else whoever sends appends keeps every vote from being given
     next.lease_until_ns = ~0ull;
     ASSERT_EQ(Control(HR_NODE_OPEN, &next).result, uint32_t{HR_NODE_DONE});
     for (int i = 0; i < 50; ++i) Control(HR_NODE_READ);
