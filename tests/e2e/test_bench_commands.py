@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import election, offload
+from bench import election, heartbeat, offload
 from chaos import no_false_elections
 
 TAG = f"self{os.getpid()}6"
@@ -56,3 +56,15 @@ def test_election(tmp_path):
         assert row["terms"] == 2 and 0 < row["outage_p50_ms"] <= row["outage_max_ms"]
         assert row["vote_p50_us"] > 0 and row["pre_vote_p50_us"] > 0 and row["fences"] > 0
     assert (tmp_path / "election.png").exists()
+
+
+def test_heartbeat(tmp_path):
+    status = heartbeat.main(["--rounds=1", "--questions=500", "--quiet-wait=0", f"--into={tmp_path}"])
+    assert status == 1  # one round is never enough
+    rows = {(row["server"], row["load"]): row for row in summary_of(tmp_path, "heartbeat")["rows"]}
+    assert set(rows) == {(server, load) for server in ("xdp", "process", "echo") for load in ("idle", "stress")}
+    for row in rows.values():
+        assert row["n"] == 500 and 0 < row["p50_us"] <= row["p99_us"] <= row["max_us"]
+    assert rows["xdp", "idle"]["by_kernel"] > 0.5 and rows["xdp", "idle"]["xdp"] == "native XDP on eth0"
+    assert rows["process", "idle"]["by_kernel"] == 0
+    assert (tmp_path / "heartbeat.png").exists()

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a heartbeat waits for its answer: from a node's kernel programs (`xdp`), from the same node's process with that
+offload off (`process`), and from a process that only echoes datagrams of the same length (`echo`); on an idle machine and with
+two busy processes for each processor. The probe stands in for the node's leader in a cluster of two, seals its heartbeats as a
+leader does, and runs under SCHED_FIFO: what waits for a processor is the answer, never the question.
+
+Run by `./dev bench heartbeat`; writes results/heartbeat/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator
+
+from bench import cpu_time, experiment
+from bench.histogram import Histogram
+from bench.manifest import binary, config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most, median
+from bench.replicas import BenchServer, stress
+from bench.stopping import run
+from deploy.lab import Lab
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.lab import XdpOnSwitch
+from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
+from deploy.lab.servers.load import bpf_object
+
+NAME = "heartbeat"
+TAG = "benchhb"
+SERVERS, LOADS = ("xdp", "process", "echo"), ("idle", "stress")
+STRESS_PER_CPU = 2
+FIFO_PRIORITY = 50
+ECHO_PORT = 4802
+PATIENCE_NS = 1_000_000_000  # of hr-heartbeat-probe: what is lost has waited that long
+WARM_UP = 200  # its questions that are not measured
+_UP_WITHIN_S = 10.0
+_PERCENTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Cell:
+    """What a row is about."""
+
+    server: str
+    load: str
+
+
+def figures(report: dict) -> dict:
+    latency = Histogram.from_json(report["latency"])
+    for _ in range(report["lost"]):
+        latency.record(PATIENCE_NS)
+    return {"n": report["answered"] + report["lost"], "lost": report["lost"], "others": report["others"],
+            **{name: latency.quantile(share) / 1e3 for name, share in _PERCENTILES.items()}, "max_us": latency.quantile(1.0) / 1e3}
+
+
+def row_of(cell: Cell, runs: list[dict]) -> dict:
+    """Percentiles are medians over the runs, with the smallest and the largest; the maximum is that of all runs."""
+    answered = sum(each["n"] - each["lost"] for each in runs)
+    by_kernel = None if cell.server == "echo" else sum(each["by_kernel"] for each in runs) / max(1, answered)
+    return {**dataclasses.asdict(cell), "runs": len(runs), "n": sum(each["n"] for each in runs),
+            "lost": sum(each["lost"] for each in runs), **{name: median(each[name] for each in runs) for name in _PERCENTILES},
+            "max_us": max(each["max_us"] for each in runs),
+            **{f"{name}_{label}": pick(each[name] for each in runs) for name in _PERCENTILES
+               for label, pick in (("min", min), ("max", max))},
+            "by_kernel": by_kernel, "xdp": runs[0]["xdp"], "config_hash": runs[0]["config_hash"]}
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    found = {(row["server"], row["load"]): row for row in rows}
+    xdp, echo = (found.get((server, "stress")) for server in ("xdp", "echo"))
+    idle = found.get(("xdp", "idle"))
+    return [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10),
+            at_least("stress: p99 of the echoing process, times that of XDP",
+                     echo["p99_us"] / xdp["p99_us"] if xdp and echo else None, 15),
+            # Otherwise it is not XDP that was measured.
+            at_least("idle: share of the heartbeats that the kernel answered", idle and idle["by_kernel"], 0.99),
+            at_least("stress: share of the heartbeats that the kernel answered", xdp and xdp["by_kernel"], 0.9),
+            at_most("XDP: heartbeats without an answer", xdp["lost"] + idle["lost"] if xdp and idle else None, 0)]
+
+
+@contextlib.contextmanager
+def serving(lab: Lab, server: str) -> Iterator[tuple[list[str], HedgerowNode | None]]:
+    """What the probe must be told, and the node, if it is one."""
+    host, probe = lab.replicas
+    if server == "echo":
+        with BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{ECHO_PORT}"]):
+            yield [f"--echo={host.ipv4}:{ECHO_PORT}", f"--from={probe.ipv4}:{ECHO_PORT}"], None
+        return
+    settings = NodeSettings(offloads=() if server == "xdp" else (("heartbeat", "off"),))
+    with (DataDirs(TAG, "memory") as data, XdpOnSwitch(lab, [host], bpf_object("node_pass")),
+          HedgerowNode(host, 1, lab.replicas, data.path / host.name, settings) as node):
+        _wait_until_up(node, server == "xdp")
+        yield [f"--leader_of={node.file}"], node
+
+
+def _wait_until_up(node: HedgerowNode, wanted: bool) -> None:
+    """With the offload as it was asked for."""
+    deadline = time.monotonic() + _UP_WITHIN_S
+    while True:
+        said = [each for each in (node.status() or {}).get("offloads", []) if each["name"] == "heartbeat"]
+        if said and bool(said[0].get("on")) == wanted:
+            return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the node's heartbeat offload is not {'on' if wanted else 'off'}: {said}\n{node.log_tail()}")
+        time.sleep(0.05)
+
+
+def answered_by_kernel(status: dict) -> int:
+    return int(status.get("counters", {}).get("kernel.heartbeat_answered", 0))
+
+
+def measure_cell(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> dict:
+    """One run: a fresh server."""
+    probe = lab.replicas[1]
+    with serving(lab, cell.server) as (target, node), stress(lab.client, STRESS_PER_CPU if cell.load == "stress" else 0):
+        flags = [f"--questions={arguments.questions}", f"--interval={arguments.interval_us:g}us", f"--fifo={FIFO_PRIORITY}"]
+        done = probe.run([binary("hr-heartbeat-probe"), *target, *flags], timeout=120 + arguments.questions * 0.01)
+        status = node.status() if node else None
+    report = json.loads(done.stdout)
+    config = {**dataclasses.asdict(cell), "probe": flags,
+              "node": {key: node.config[key] for key in ("durability", "offloads") if key in node.config} if node else None}
+    xdp = None
+    if node is not None:
+        xdp = next(each.get("detail", "") for each in status["offloads"] if each["name"] == "heartbeat")
+    # Some of the warm-up are among what the kernel counts: never more than there were, so this is never too much.
+    by_kernel = max(0, answered_by_kernel(status) - WARM_UP) if status else None
+    return {**figures(report), "by_kernel": by_kernel, "xdp": xdp, "report": report, "status": status, "config": config,
+            "config_hash": config_hash(config)}
+
+
+def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+    found: dict[Cell, list[dict]] = {Cell(server, load): [] for load in arguments.loads for server in arguments.servers}
+    done, total, started = 0, len(found) * arguments.rounds, time.monotonic()
+    with Lab(TAG, replicas=2) as lab:
+        for number in range(1, arguments.rounds + 1):
+            shift = number % len(arguments.servers)
+            for load in arguments.loads:
+                for server in arguments.servers[shift:] + arguments.servers[:shift]:
+                    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+                    cell = Cell(server, load)
+                    result = measure_cell(lab, cell, arguments)
+                    found[cell].append(result)
+                    configs[result["config_hash"]] = result["config"]
+                    results.write_raw(f"{load}-{server}-{number:02d}", {**dataclasses.asdict(cell), "round": number, **result})
+                    done += 1
+                    left_s = (time.monotonic() - started) / done * (total - done)
+                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] {load:6} {server:7} p50 {result['p50_us']:7.1f} p95 "
+                          f"{result['p95_us']:7.1f} p99 {result['p99_us']:7.1f} max {result['max_us']:8.1f} us  lost "
+                          f"{result['lost']}  by kernel {result['by_kernel']} of {result['n']}", flush=True)
+    return [row_of(cell, runs) for cell, runs in found.items()]
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--servers", type=experiment.some_of(SERVERS), default=list(SERVERS))
+    parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS))
+    parser.add_argument("--questions", type=int, default=10_000, help="of each run")
+    parser.add_argument("--interval-us", type=float, default=1000, help="from question to question")
+    arguments = parser.parse_args(argv)
+    if not 1 <= arguments.questions <= 100_000:
+        parser.error("--questions must be 1 to 100000")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results, configs = Results(NAME, arguments.into), {}
+    rows = measure(arguments, results, configs)
+    print()
+    return experiment.conclude(
+        results, manifest(configs, ("hedgerow-node", "hr-heartbeat-probe", "hr-echo-server"), rounds=arguments.rounds,
+                          load_average=os.getloadavg()),
+        rows, must_show(rows),
+        {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "p50_us": "p50 us", "p95_us": "p95 us",
+         "p99_us": "p99 us", "p99_us_min": "min", "p99_us_max": "max", "max_us": "max us", "by_kernel": "by kernel",
+         "xdp": "XDP"}, "heartbeat")
+
+
+if __name__ == "__main__":
+    run(main)
