@@ -98,6 +98,9 @@ class Run:
         settings = machine.Settings(part.mode, seed, timeout_s=part.timeout_s)
         with self.places if part.mode == "det" else contextlib.nullcontext():
             outcome = machine.run(self.kernel, archive, settings, files)
+            if outcome.emulator_failed():
+                print(f"{self.label}: {part.name}: the emulator failed (a stale int3), once more", flush=True)
+                outcome = machine.run(self.kernel, archive, settings, files)
         (files / "console.txt").write_text(outcome.console, encoding="utf-8")
         return outcome, files
 

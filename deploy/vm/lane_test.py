@@ -103,6 +103,23 @@ def test_replay_must_repeat_and_seeds_must_differ(run, monkeypatch, outputs, com
     assert complaint in trouble and bool(complaint) == bool(trouble)
 
 
+@pytest.mark.parametrize("consoles, boots, status", [
+    (("Oops: int3: 0000", "fine"), 2, 0), (("Oops: int3: 0000", "Oops: int3: 0000"), 2, 255),
+    (("Kernel panic", "fine"), 1, 255)])
+def test_a_machine_that_the_emulator_failed_is_started_once_more(run, monkeypatch, consoles, boots, status):
+    ended = iter([machine.Outcome(0 if console == "fine" else 255, "", console, 1.0, False) for console in consoles])
+    booted = []
+
+    def boot(kernel, archive, settings, files):
+        files.mkdir(exist_ok=True)
+        booted.append(archive)
+        return next(ended)
+
+    monkeypatch.setattr(lane.machine, "run", boot)
+    outcome, _ = run.boot(lane.PARTS[0], Path("image"))
+    assert (len(booted), outcome.status) == (boots, status)
+
+
 def test_a_kernel_that_cannot_be_had_is_a_skip_and_a_broken_lane_a_failure(tmp_path, monkeypatch):
     for error, tag in ((kernels.Unavailable("no archive"), "skipped"), (kernels.Broken("no cpio"), "failure")):
         def refuse(series, error=error):

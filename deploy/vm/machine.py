@@ -56,6 +56,11 @@ class Outcome:
     seconds: float   # of the host
     timed_out: bool
 
+    def emulator_failed(self) -> bool:
+        """A processor of QEMU's that ran an int3 which the kernel had put there to change its code (a static key), and
+        taken away again: on hardware the kernel's barriers prevent that. Seen about once in a hundred machines."""
+        return self.status == 255 and not self.timed_out and "Oops: int3" in self.console
+
     def why_not(self) -> str:
         """For a machine that ended badly: what it was, and the console's last lines."""
         what = "ran into its time-out" if self.timed_out else "ended without an exit status"

@@ -12,6 +12,9 @@
 #include <cstring>
 #include <functional>
 #include <random>
+#include <vector>
+
+#include <gmock/gmock.h>
 
 #include "absl/strings/str_cat.h"
 #include "bpf/tests/node/node_fixture.h"
@@ -297,21 +300,29 @@ TEST_P(NodeFuzzTest, BothCompilersDecideTheSame) {
   const uint64_t cases = FromEnvironment("HR_FUZZ_CASES", kCases) / 2;  // half of them for each family
   const uint64_t first = FromEnvironment("HR_FUZZ_SEED", std::random_device{}());
   const uint64_t begin_ns = MonotonicNs();
-  for (uint64_t i = 0; i < cases; ++i) {
-    const std::string wrong = RunCase(first + i, nullptr);
-    ASSERT_EQ(wrong, "") << "HR_FUZZ_SEED=" << first + i << " HR_FUZZ_CASES=2";
+  // Every outcome is to be met, or the fuzz has tested little. A full ring is not among them, nor what cannot
+  // fail here. The rarest come about once in ten thousand cases: a short run goes on until it has met them.
+  const auto unmet = [this] {
+    std::vector<uint32_t> events;
+    for (uint32_t event = 0; event <= HR_NODE_EVENT_PASSED_SOURCE; ++event) {
+      const bool expected =
+          (event <= HR_NODE_EVENT_DROPPED_TOO_OLD && event != HR_NODE_EVENT_PASSED_RING_FULL) ||
+          event == HR_NODE_EVENT_PASSED_EPOCH || event == HR_NODE_EVENT_PASSED_SOURCE;
+      if (expected && met_[event] == 0) events.push_back(event);
+    }
+    return events;
+  };
+  uint64_t done = 0;
+  for (; done < cases || (cases >= 10'000 && done < 20 * cases && !unmet().empty()); ++done) {
+    const std::string wrong = RunCase(first + done, nullptr);
+    ASSERT_EQ(wrong, "") << "HR_FUZZ_SEED=" << first + done << " HR_FUZZ_CASES=2";
   }
   const double took_s = static_cast<double>(MonotonicNs() - begin_ns) / 1e9;
-  std::printf("%llu cases in %.1f s, %llu answers\n", static_cast<unsigned long long>(cases), took_s,
+  std::printf("%llu cases in %.1f s, %llu answers\n", static_cast<unsigned long long>(done), took_s,
               static_cast<unsigned long long>(answers_));
   if (cases < 10'000) return;
-  // Every outcome was met, or the fuzz has tested little. A full ring is not among them, nor what cannot fail
-  // here.
-  for (uint32_t event = 0; event <= HR_NODE_EVENT_DROPPED_TOO_OLD; ++event)
-    EXPECT_TRUE(met_[event] > 0 || event == HR_NODE_EVENT_PASSED_RING_FULL) << event;
-  EXPECT_GT(met_[HR_NODE_EVENT_PASSED_EPOCH], 0u);
-  EXPECT_GT(met_[HR_NODE_EVENT_PASSED_SOURCE], 0u);
-  EXPECT_GT(answers_, cases / 50);
+  EXPECT_THAT(unmet(), testing::IsEmpty());
+  EXPECT_GT(answers_, done / 50);
 }
 
 // The model with a mistake must be found out, or agreement means nothing.
