@@ -127,7 +127,6 @@ absl::Status Offloads::Load() {
 absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   if (kernel_ == nullptr) return absl::OkStatus();
   const bool memory = config_.durability == Durability::kMemory;
-  peers_ = &peers;
   peers.DrawNumbersFrom([this] { return kernel_->DrawPacketNumber(); });
   offload::CouplingOptions options;
   options.incarnation = life_;

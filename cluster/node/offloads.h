@@ -78,7 +78,6 @@ class Offloads {
   std::optional<offload::Neighbours> neighbours_;
   std::unique_ptr<offload::Watch> watch_;
   std::string watch_why_not_ = "not started";
-  Peers* peers_ = nullptr;
   std::vector<uint64_t> lives_;  // by position, as the kernel knows them
   uint64_t detached_seen_ = 0;
 
