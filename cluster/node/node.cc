@@ -301,7 +301,7 @@ int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size
 
 void Node::Wait() {
   const uint64_t now_ns = Monotonic_ns();
-  uint64_t until_ns = std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns()});
+  uint64_t until_ns = std::min(replica_.next_deadline_ns(), peers_.next_greeting_ns());
   if (offloads_->coupling() != nullptr)
     until_ns = std::min(until_ns, offloads_->coupling()->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);

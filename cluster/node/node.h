@@ -91,6 +91,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   template <typename Result>
   std::optional<Result> Ask(std::function<Result()> question);
   NodeStatus StatusNow();
+  uint64_t HeardByCore_ns(raft::NodeId peer) const;
   absl::Status TransferNow(raft::NodeId target);
   raft::NodeId MostAdvanced() const;
 

@@ -2,6 +2,7 @@
 //
 // What a node tells about itself, gathered from its parts. Every bound and every drop has its counter here; the
 // names are documented in docs/metrics.md.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -48,6 +49,18 @@ void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics
 
 }  // namespace
 
+// What the kernel works off never reaches the transport: the core knows of it by what the kernel part has heard
+// and counted. 0: nothing that says so.
+uint64_t Node::HeardByCore_ns(raft::NodeId peer) const {
+  const raft::Raft& raft = replica_.raft();
+  if (raft.role() == raft::Role::kFollower) return raft.leader() == peer ? raft.leader_heard_ns() : 0;
+  if (raft.role() != raft::Role::kLeader) return 0;
+  const std::vector<raft::NodeId>& voters = raft.options().voters;
+  const auto place = std::find(voters.begin(), voters.end(), peer) - voters.begin();
+  const uint64_t contact_ns = raft.progress()[static_cast<size_t>(place)].contact_ns();
+  return contact_ns > led_since_ns_ ? contact_ns : 0;  // it begins with when this node began to lead
+}
+
 NodeStatus Node::StatusNow() {
   const raft::Raft& raft = replica_.raft();
   NodeStatus status;
@@ -72,7 +85,8 @@ NodeStatus Node::StatusNow() {
     said.id = peer.id;
     said.address = peer.address;
     said.life = peers_.LifeOf(peer.id);
-    if (peer.heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, peer.heard_ns);
+    const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
+    if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     for (size_t i = 0; i < voters.size(); ++i) {
       if (voters[i] != peer.id) continue;
       if (raft.round_trip_ns(i) != 0) said.round_trip_ns = raft.round_trip_ns(i);

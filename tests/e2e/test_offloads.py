@@ -93,6 +93,34 @@ def test_a_node_whose_kernel_maps_are_gone_does_not_come_back_as_itself():
         assert read(lab, leader_of(cluster), b"key") == b"value"
 
 
+def test_nobody_is_called_silent_whose_answers_the_kernel_works_off():
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, NodeSettings(durability="memory")) as cluster):
+        cluster.wait_ready()
+        time.sleep(2.5)  # a peer that is silent for a second is a leader's problem
+        status = cluster.wait_ready().status()
+        assert status["counters"]["kernel.heartbeat_counted"] > 100, "the kernel had nothing to do"
+        assert status.get("problems", []) == []
+        assert all(int(peer["heard_ago_ns"]) < 500_000_000 for peer in status["peers"])
+
+
+def test_what_a_small_mtu_fragments_still_reaches_every_node():
+    """The broadcast copies no fragments; what it cannot copy must not be sent in the same way for ever."""
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, NodeSettings(durability="memory")) as cluster):
+        cluster.wait_ready()
+        time.sleep(1.5)  # the broadcast knows its neighbours
+        for host in (lab.client, *(node.host for node in cluster.nodes)):
+            host.run(["ip", "link", "set", "eth0", "mtu", "1000"])
+        leader = cluster.wait_ready()
+        write(lab, leader, b"key", b"x" * 1100)
+        deadline = time.monotonic() + 10
+        while any(int(peer["match_index"]) < int(leader.status()["last_index"]) for peer in leader.status()["peers"]):
+            assert time.monotonic() < deadline, leader.status()["peers"]
+            time.sleep(0.1)
+        assert leader.status()["counters"]["kernel.broadcast_failed"] > 0, "nothing was fragmented"
+
+
 def test_after_a_stop_in_order_nothing_is_pinned_and_nothing_is_owed():
     with Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data:
         with hedgerow_cluster(lab, data.path, SLOW) as cluster:
