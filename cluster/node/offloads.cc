@@ -24,7 +24,6 @@ namespace {
 // Hooks that were taken off, neighbours that moved.
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
 constexpr uint64_t kLooksPerRoutes = 10;
-constexpr uint64_t kLooksToHold = 60;
 
 constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",     "vote_granted",
@@ -283,20 +282,12 @@ void Offloads::LookAgain() {
     const absl::Status refreshed = neighbours_->Refresh();
     if (!refreshed.ok()) found.neighbours_why_not = std::string(refreshed.message());
   }
-  // Copies that cannot be made (a datagram that was fragmented on a path of a small MTU) would be sent again in
-  // the same way for ever, and some peers would never get them: each gets its own for a while.
-  const uint64_t failed = kernel_->Counters().events[HR_NODE_EVENT_BROADCAST_FAILED];
-  if (failed != copies_failed_) hold_broadcast_until_ = looks_ + kLooksToHold;
-  copies_failed_ = failed;
-  if (found.broadcast.on && looks_ < hold_broadcast_until_)
-    found.broadcast = {.on = false, .detail = "held for a minute: copies could not be sent"};
   {
     absl::MutexLock lock(&mutex_);
     found.unreachable = found_.unreachable;
     if (!neighbours_.has_value()) found.neighbours_why_not = found_.neighbours_why_not;
   }
-  const bool routes_due = looks_++ % kLooksPerRoutes == 0;
-  if (watch_ != nullptr && (routes_due || !found.unreachable.empty())) {
+  if (watch_ != nullptr && (looks_++ % kLooksPerRoutes == 0 || !found.unreachable.empty())) {
     found.unreachable = absl::StrJoin(watch_->FindRoutes(), "; ");
   }
   absl::MutexLock lock(&mutex_);

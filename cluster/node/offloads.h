@@ -99,8 +99,6 @@ class Offloads {
   std::atomic<uint64_t> detached_ = 0;  // times that somebody took the programs off
   bool xdp_was_on_ = false;             // the thread's, like the next one
   uint64_t looks_ = 0;
-  uint64_t copies_failed_ = 0;
-  uint64_t hold_broadcast_until_ = 0;  // in looks
 };
 
 }  // namespace hedgerow::node
