@@ -12,22 +12,24 @@ from bench.store_load import LoadRun
 
 
 def _run(put_per_s: float = 10_000.0, p50_us: float = 70.0, p99_us: float = 100.0, cluster_us: float = 50.0,
-         lost: int = 0, share: float | None = 0.25) -> dict:
+         lost: int = 0, share: float | None = 0.25, rate_per_s: float | None = None) -> dict:
     return {"put_per_s": put_per_s, "p50_us": p50_us, "p99_us": p99_us, "leader_cpu_us_per_op": 20.0,
             "cluster_cpu_us_per_op": cluster_us, "client_cpu_us_per_op": 5.0, "n": 100, "failed": 0, "lost": lost,
-            "repeated": 0, **{f"{kind}_share": share for kind in ("stack", "switch", "offload", "user")}, "xdp": "native",
+            "repeated": 0, "behind": 0, "rate_per_s": rate_per_s, **{f"{kind}_share": share for kind in ("stack", "switch", "offload", "user")}, "xdp": "native",
             "config_hash": "h"}
 
 
 def _row(replicas: int, variant: str, clients: int, runs: int = 10, **figures) -> dict:
-    return offload.row_of(offload.Cell(replicas, variant, clients), [_run(**figures)] * runs)
+    cell = offload.Cell(replicas, variant, clients, paced=figures.get("rate_per_s") is not None)
+    return offload.row_of(cell, [_run(**figures)] * runs)
 
 
-def _rows(**changes) -> list[dict]:
-    """All that is looked at, just good enough. `changes` are figures of the row 7, all, 64."""
+def _rows(paced_p99_us: float = 60.0, **changes) -> list[dict]:
+    """All that is looked at, just good enough. `changes` are figures of the row 7, all, 64 in a closed loop."""
     return [_row(3, "all", 1, p50_us=80.0), _row(3, "all-blocking", 1, p50_us=120.0),
             _row(3, "hashicorp-raft", 1, p50_us=120.0), _row(7, "none", 64, cluster_us=140.0),
-            _row(7, "all", 64, **{"cluster_us": 70.0, "put_per_s": 15_000.0, "p99_us": 60.0, **changes})]
+            _row(7, "all", 64, **{"cluster_us": 70.0, "put_per_s": 15_000.0, **changes}),
+            _row(7, "none", 64, rate_per_s=9_000.0), _row(7, "all", 64, rate_per_s=9_000.0, p99_us=paced_p99_us)]
 
 
 def _missed(rows: list[dict]) -> list[str]:
@@ -51,7 +53,8 @@ def test_limits_are_met_by_rows_that_are_just_good_enough():
 
 
 @pytest.mark.parametrize(("worse", "what"), [({"cluster_us": 70.1}, "cluster CPU per put"),
-                                             ({"put_per_s": 14_999.0}, "puts per second"), ({"p99_us": 60.1}, "p99"),
+                                             ({"put_per_s": 14_999.0}, "puts per second"),
+                                             ({"paced_p99_us": 60.1}, "p99"),
                                              ({"lost": 1}, "without an answer")])
 def test_each_limit_is_missed_by_a_little_less(worse, what):
     missed = _missed(_rows(**worse))
@@ -65,6 +68,17 @@ def test_hashicorps_p50_is_a_limit_for_both_ways_to_wait():
 
 def test_limits_whose_rows_were_left_out_are_missed():
     assert len(_missed([])) == 8
+
+
+def test_paced_runs_come_last_at_a_rate_of_their_own_round():
+    cells = [offload.Cell(7, "none", 64), offload.Cell(7, "all", 64), offload.Cell(3, "none", 64),
+             *(offload.Cell(7, variant, 64, paced=True) for variant in ("none", "all"))]
+    for shift in (0, 1):
+        turns = offload.turns_of(cells, 7, shift)
+        assert [[cell.paced for cell in turn] for turn in turns] == [[False], [False], [True], [True]]
+        assert [turn[0].variant for turn in turns] == (["none", "all"] * 2 if shift == 0 else ["all", "none"] * 2)
+    assert offload.paced_rate({cells[0]: [{"put_per_s": 1.0}, {"put_per_s": 100.0}]}, 7) == 90.0
+    assert offload.paced_rate({}, 7) == 0.0
 
 
 def test_the_goal_is_told_and_not_required():
@@ -106,7 +120,7 @@ def test_shares_of_nothing_are_none():
 def _cluster(on: set[str]) -> types.SimpleNamespace:
     said = [{"name": name, "on": name in on, "detail": "native XDP on eth0" if name in on else "switched off"}
             for name in offload.OFFLOADS]
-    return types.SimpleNamespace(nodes=[types.SimpleNamespace(status=lambda: {"offloads": said})])
+    return types.SimpleNamespace(nodes=[types.SimpleNamespace(offloads=lambda: said)])
 
 
 def test_what_is_measured_is_what_was_asked_for(monkeypatch):
@@ -121,4 +135,5 @@ def test_what_is_measured_is_what_was_asked_for(monkeypatch):
 
 def test_every_size_variant_and_number_of_clients_is_measured():
     cells = offload.cells_of(offload.parse([]))
-    assert len(cells) == len(set(cells)) == 3 * 9 * 4
+    assert len(cells) == len(set(cells)) == 3 * 9 * 4 + 3 * 2
+    assert not any(cell.paced for cell in offload.cells_of(offload.parse(["--variants=all"]))), "without none: no rate"

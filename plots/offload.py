@@ -35,7 +35,7 @@ def draw(folder: Path) -> Path:
     sizes = sorted({row["replicas"] for row in rows})
     figure, axes = plt.subplots(len(sizes), 3, figsize=(15, 4.6 * len(sizes) + 1.2), squeeze=False)
     for line, replicas in enumerate(sizes):
-        here = [row for row in rows if row["replicas"] == replicas]
+        here = [row for row in rows if row["replicas"] == replicas and row.get("rate_per_s") is None]
         for column, (key, name) in enumerate((("p50_us", "half are faster than"), ("p99_us", "99 % are faster than"))):
             _curves(axes[line][column], here, key)
             axes[line][column].set_title(f"{replicas} replicas")

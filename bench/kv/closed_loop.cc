@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/kv/closed_loop.h"
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -22,10 +24,18 @@ uint64_t Now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+// How often a paced load looks for what has fallen due. A timer for each request would cost the load, and the machine
+// it shares with the store, more than the request.
+constexpr uint64_t kTick_ns = 100'000;
+constexpr uint64_t kTimer = ~uint64_t{0};  // among the clients' indices
+
 class Loop {
  public:
   Loop(const ClosedLoopOptions& options) : options_(options), epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
-  ~Loop() { close(epoll_); }
+  ~Loop() {
+    if (timer_ >= 0) close(timer_);
+    close(epoll_);
+  }
 
   absl::Status Connect();
   absl::StatusOr<ClosedLoopReport> Run(void (*on_phase)(const char*));
@@ -34,14 +44,24 @@ class Loop {
   struct Caller {
     std::unique_ptr<client::HkvClient> client;
     uint64_t next_key = 0;
+    uint64_t due_ns = 0;  // paced: when what is under way fell due
   };
 
+  bool paced() const { return options_.rate_per_s > 0; }
+  absl::Status Begin();
+  absl::Status StartTimer();
+  absl::Status SendDue();
+  uint64_t DueBy(uint64_t now_ns) const;
   absl::Status Send(size_t index);
   absl::Status Collect(size_t index);
   absl::Status PollUntil(uint64_t end_ns);
 
   const ClosedLoopOptions& options_;
   int epoll_;
+  int timer_ = -1;
+  uint64_t started_ns_ = 0;
+  uint64_t taken_ = 0;  // paced: how many of those that fall due have left
+  std::vector<size_t> free_;
   std::vector<Caller> callers_;
   bool stopping_ = false;
   bool measuring_ = false;
@@ -62,6 +82,49 @@ absl::Status Loop::Connect() {
     callers_.push_back({.client = *std::move(client)});
   }
   return absl::OkStatus();
+}
+
+absl::Status Loop::Begin() {
+  started_ns_ = Now_ns();
+  if (paced()) return StartTimer();
+  for (size_t i = 0; i < callers_.size(); ++i) {
+    if (absl::Status sent = Send(i); !sent.ok()) return sent;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Loop::StartTimer() {
+  for (size_t i = 0; i < callers_.size(); ++i) free_.push_back(i);
+  timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (timer_ < 0) return absl::ErrnoToStatus(errno, "timerfd_create");
+  itimerspec ticks{};
+  ticks.it_interval.tv_nsec = ticks.it_value.tv_nsec = kTick_ns;
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kTimer;
+  if (timerfd_settime(timer_, 0, &ticks, nullptr) != 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, timer_, &event) != 0) {
+    return absl::ErrnoToStatus(errno, "start the timer");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Loop::SendDue() {
+  if (uint64_t ticks = 0; read(timer_, &ticks, sizeof ticks) < 0 && errno != EAGAIN) {
+    return absl::ErrnoToStatus(errno, "read the timer");
+  }
+  const uint64_t fell_due = DueBy(Now_ns());
+  while (taken_ < fell_due && !free_.empty()) {
+    const size_t index = free_.back();
+    free_.pop_back();
+    callers_[index].due_ns =
+        started_ns_ + static_cast<uint64_t>(static_cast<double>(taken_++) * 1e9 / options_.rate_per_s);
+    if (absl::Status sent = Send(index); !sent.ok()) return sent;
+  }
+  return absl::OkStatus();
+}
+
+uint64_t Loop::DueBy(uint64_t now_ns) const {
+  return static_cast<uint64_t>(static_cast<double>(now_ns - started_ns_) / 1e9 * options_.rate_per_s);
 }
 
 absl::Status Loop::Send(size_t index) {
@@ -85,12 +148,17 @@ absl::Status Loop::Collect(size_t index) {
                  (options_.operation == KvOperation::kGet &&
                   outcome.answer->status == wire::HkvStatus::kNotFound)) {
         ++report_.answered;
-        report_.latency_ns.Record(outcome.ended_ns - outcome.sent_ns);
+        const uint64_t from_ns = paced() ? callers_[index].due_ns : outcome.sent_ns;
+        report_.latency_ns.Record(outcome.ended_ns - from_ns);
       } else {
         ++report_.failed;
       }
     }
     if (stopping_) continue;
+    if (paced()) {
+      free_.push_back(index);
+      continue;
+    }
     if (absl::Status sent = Send(index); !sent.ok()) return sent;
   }
   return absl::OkStatus();
@@ -104,8 +172,12 @@ absl::Status Loop::PollUntil(uint64_t end_ns) {
     if (now_ns >= end_ns) return absl::OkStatus();
     const int ready = epoll_wait(epoll_, events.data(), events.size(), 10);
     for (int i = 0; i < ready; ++i) {
-      if (absl::Status collected = Collect(events[static_cast<size_t>(i)].data.u64); !collected.ok())
-        return collected;
+      const uint64_t index = events[static_cast<size_t>(i)].data.u64;
+      if (index == kTimer) continue;
+      if (absl::Status collected = Collect(index); !collected.ok()) return collected;
+    }
+    if (paced() && !stopping_) {
+      if (absl::Status sent = SendDue(); !sent.ok()) return sent;
     }
     // A request without an answer makes no descriptor readable: it is given up here.
     if (now_ns - swept_ns < 50'000'000) continue;
@@ -117,9 +189,7 @@ absl::Status Loop::PollUntil(uint64_t end_ns) {
 }
 
 absl::StatusOr<ClosedLoopReport> Loop::Run(void (*on_phase)(const char*)) {
-  for (size_t i = 0; i < callers_.size(); ++i) {
-    if (absl::Status sent = Send(i); !sent.ok()) return sent;
-  }
+  if (absl::Status begun = Begin(); !begun.ok()) return begun;
   if (absl::Status status =
           PollUntil(Now_ns() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.warm_up)));
       !status.ok()) {
@@ -130,7 +200,9 @@ absl::StatusOr<ClosedLoopReport> Loop::Run(void (*on_phase)(const char*)) {
   const uint64_t begin_ns = Now_ns();
   absl::Status status =
       PollUntil(begin_ns + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.measured)));
-  report_.seconds = static_cast<double>(Now_ns() - begin_ns) / 1e9;
+  const uint64_t end_ns = Now_ns();
+  report_.seconds = static_cast<double>(end_ns - begin_ns) / 1e9;
+  if (paced()) report_.behind = DueBy(end_ns) - std::min(taken_, DueBy(end_ns));
   measuring_ = false;
   stopping_ = true;
   on_phase("measured");

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A closed loop of clients of the store: each has a socket and a session of its own and one request under way.
-// Used by hr-kv-load for `./dev bench kv`; one thread.
+// Clients of the store, each with a socket and a session of its own and one request under way: in a closed loop,
+// or paced, when requests fall due at a fixed rate whatever becomes of those before, and whichever client is free
+// takes the next. A paced request's latency counts from when it fell due, so one that waits for a free client hides
+// nothing. Used by hr-kv-load for `./dev bench kv` and `./dev bench offload`; one thread.
 
 #ifndef HEDGEROW_BENCH_KV_CLOSED_LOOP_H_
 #define HEDGEROW_BENCH_KV_CLOSED_LOOP_H_
@@ -27,6 +29,7 @@ struct ClosedLoopOptions {
   absl::Duration warm_up = absl::Seconds(1);
   absl::Duration measured = absl::Seconds(5);
   absl::Duration patience = absl::Seconds(1);
+  double rate_per_s = 0;  // of all clients together; 0: a closed loop
 };
 
 struct ClosedLoopReport {
@@ -34,6 +37,7 @@ struct ClosedLoopReport {
   uint64_t answered = 0;  // in the measured part, with success
   uint64_t failed = 0;    // answered with an error
   uint64_t lost = 0;      // not answered within the patience
+  uint64_t behind = 0;    // paced: had fallen due and not left when the measured part ended
   double seconds = 0;     // how long the measured part was
 };
 

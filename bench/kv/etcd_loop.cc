@@ -151,6 +151,7 @@ ClosedLoopReport EtcdLoop::Run(void (*on_phase)(const char*)) {
 
 absl::StatusOr<ClosedLoopReport> RunEtcdClosedLoop(const ClosedLoopOptions& options, size_t connections,
                                                    void (*on_phase)(const char* phase)) {
+  if (options.rate_per_s > 0) return absl::InvalidArgumentError("etcd's clients are a closed loop: no --rate");
   EtcdLoop loop(options);
   if (absl::Status status = loop.Connect(connections == 0 ? options.clients : connections); !status.ok())
     return status;

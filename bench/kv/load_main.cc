@@ -17,6 +17,8 @@ ABSL_FLAG(uint32_t, keys, 1000, "keys of each client");
 ABSL_FLAG(uint32_t, value_bytes, 64, "length of what is put; at most 1024");
 ABSL_FLAG(absl::Duration, warm_up, absl::Seconds(1), "not measured");
 ABSL_FLAG(absl::Duration, measured, absl::Seconds(5), "measured; at most 10 minutes");
+ABSL_FLAG(double, rate, 0,
+          "requests per second of all clients together, at fixed times; 0: each client asks when it has its answer");
 
 namespace hedgerow::bench {
 namespace {
@@ -52,6 +54,10 @@ absl::StatusOr<ClosedLoopOptions> OptionsFromFlags() {
   if (options.clients < 1 || options.clients > 10'000) {
     return absl::InvalidArgumentError("--clients is 1 to 10000");
   }
+  options.rate_per_s = absl::GetFlag(FLAGS_rate);
+  if (!(options.rate_per_s >= 0 && options.rate_per_s <= 1e6)) {
+    return absl::InvalidArgumentError("--rate is 0 to 1000000");
+  }
   if (options.keys < 1) return absl::InvalidArgumentError("--keys is at least 1");
   if (options.value_bytes > 1024) return absl::InvalidArgumentError("--value_bytes is at most 1024");
   if (options.measured > absl::Minutes(10)) {
@@ -65,7 +71,7 @@ absl::StatusOr<ClosedLoopOptions> OptionsFromFlags() {
 int LoadMain(
     const char* program, int argc, char** argv,
     absl::FunctionRef<absl::StatusOr<ClosedLoopReport>(const ClosedLoopOptions&, void (*)(const char*))> loop) {
-  absl::SetProgramUsageMessage("closed-loop clients of a replicated store");
+  absl::SetProgramUsageMessage("clients of a replicated store, each with one request under way");
   absl::ParseCommandLine(argc, argv);
   const absl::StatusOr<ClosedLoopOptions> options = OptionsFromFlags();
   if (!options.ok()) {
@@ -77,10 +83,10 @@ int LoadMain(
     fprintf(stderr, "%s: %s\n", program, std::string(report.status().message()).c_str());
     return 1;
   }
-  printf("{\"answered\":%llu,\"failed\":%llu,\"lost\":%llu,\"seconds\":%.6f,\"cpu_us\":%lld,\"latency\":%s}\n",
+  printf("{\"answered\":%llu,\"failed\":%llu,\"lost\":%llu,\"behind\":%llu,\"seconds\":%.6f,\"cpu_us\":%lld,\"latency\":%s}\n",
          static_cast<unsigned long long>(report->answered), static_cast<unsigned long long>(report->failed),
-         static_cast<unsigned long long>(report->lost), report->seconds,
-         static_cast<long long>(measured_cpu_us), report->latency_ns.ToJson().c_str());
+         static_cast<unsigned long long>(report->lost), static_cast<unsigned long long>(report->behind),
+         report->seconds, static_cast<long long>(measured_cpu_us), report->latency_ns.ToJson().c_str());
   return 0;
 }
 

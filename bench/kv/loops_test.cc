@@ -135,5 +135,44 @@ TEST(HkvClosedLoop, WhatIsNotAnsweredIsLostAndTheClientGoesOn) {
   EXPECT_GT(report->answered, report->lost) << "a lost request ends by its patience, and the next one leaves";
 }
 
+TEST(HkvPacedLoad, RequestsLeaveAtTheRateAsked) {
+  const auto server = client::FakeServer::Start(std::make_shared<client::FakeStore>());
+  ASSERT_TRUE(server.ok()) << server.status();
+  ClosedLoopOptions options = Options((*server)->address(), KvOperation::kPut);
+  options.rate_per_s = 500;
+  options.measured = absl::Milliseconds(600);
+  const auto report = RunClosedLoop(options, Ignore);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_LE(static_cast<double>(report->answered), 500 * report->seconds + 15) << "what the warm-up left behind is in it";
+  EXPECT_GE(static_cast<double>(report->answered + report->behind), 500 * report->seconds - 15);
+}
+
+TEST(HkvPacedLoad, ARequestThatWaitsForAFreeClientHasWaited) {
+  std::atomic<int> requests = 0;
+  const auto server = client::FakeServer::Start(
+      std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
+        client::FakeServer::Treatment treatment;
+        treatment.lost = request.kind != wire::HkvKind::kOpen && ++requests == 1;
+        return treatment;
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  ClosedLoopOptions options = Options((*server)->address(), KvOperation::kPut);
+  options.clients = 1;
+  options.rate_per_s = 200;
+  options.warm_up = absl::ZeroDuration();
+  options.patience = absl::Milliseconds(300);
+  options.measured = absl::Milliseconds(600);
+  const auto report = RunClosedLoop(options, Ignore);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->lost, 1u);
+  EXPECT_GE(report->latency_ns.Quantile(1.0), 200'000'000u) << "those that fell due meanwhile waited for the only client";
+}
+
+TEST(EtcdClosedLoopOptions, EtcdIsNotPaced) {
+  ClosedLoopOptions options = Options("127.0.0.1:1", KvOperation::kPut);
+  options.rate_per_s = 1;
+  EXPECT_EQ(RunEtcdClosedLoop(options, 1, Ignore).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace hedgerow::bench

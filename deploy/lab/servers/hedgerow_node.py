@@ -120,6 +120,10 @@ class HedgerowNode(StoreNode):
             return None
         return json.loads(done.stdout) if done.returncode == 0 else None
 
+    def offloads(self) -> list[dict]:
+        """What the node says of its kernel's part: `name`, `on`, `detail`; nothing while it does not answer."""
+        return (self.status() or {}).get("offloads", [])
+
     def transfer(self, number: int) -> bool:
         """Hands leadership, which this node has, to that one; False: it could not."""
         done = subprocess.run([binary("hedgerow-node"), "transfer", "--socket", self.socket, "--to", str(number)],
