@@ -71,6 +71,12 @@ def spent(before: Sample, after: Sample) -> Spent:
                  max(0, machine_us - processes_us - kernel_us) / max(1, wall_us * _CPUS))
 
 
+def stolen_us() -> int:
+    """What a hypervisor has taken from all CPUs together so far; in ticks, and 0 on a machine that has none."""
+    with open("/proc/stat", encoding="ascii") as file:
+        return int(file.readline().split()[8]) * _TICK_US
+
+
 def all_tasks_us() -> int | None:
     """Running time of all tasks that ever ran, the idle tasks left out; None where the kernel does not say."""
     with contextlib.suppress(OSError):

@@ -6,11 +6,13 @@ verdicts. Called by run.py for each system in turn. Everything in it is bounded.
 import contextlib
 import dataclasses
 import json
+import os
 import random
 import subprocess
 import time
 from pathlib import Path
 
+from bench import cpu_time
 from chaos import unavailable
 from chaos.arrivals import counted
 from chaos.faults import Fault
@@ -37,6 +39,8 @@ class Block:
     verdict: dict  # of both checkers
     copies_arrived: int | None  # requests that reached nodes beyond one for each operation
     proxy: dict | None  # status of the proxy
+    stolen_share: float  # of all processors' time, what the machine below us took while the faults were done
+    offloads: list[str] | None  # what every node's kernel did when the faults were over; None: not our store
     config: dict
     argv: list[str]
 
@@ -59,8 +63,11 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
         arrivals = None if is_etcd(system) else stack.enter_context(counted(lab.replicas, up.cluster.nodes[0].port))
         with sending(lab, argv, folder / "load.log") as load:
             time.sleep(_WARM_UP_S)
+            stolen_us, begin_s = cpu_time.stolen_us(), time.monotonic()
             happened = _faults(lab, up.cluster, disks, settings, scenario, events, random.Random(seed), load)
+            stolen_share = (cpu_time.stolen_us() - stolen_us) / 1e6 / (time.monotonic() - begin_s) / os.cpu_count()
         arrived = None if arrivals is None else arrivals.total()
+        offloads = None if is_etcd(system) else _offloads_on(up.cluster)
         proxy = up.proxy.status_at_rest() if up.proxy else None
         lab.client.run([*up.final, f"--of={history}", f"--history={final}"], timeout=FINAL_READ_WITHIN_S)
         report = json.loads(report_file.read_text(encoding="ascii"))
@@ -68,7 +75,14 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
                                   [unavailable.Event(event["begin_ns"], event["end_ns"]) for event in happened],
                                   int(CLIENT_TIMEOUT_S * 1e9))
         copies = None if arrived is None else max(0, arrived - report["opens"] - report["sent"])
-        return Block(happened, costs, report, judge_twice(history, final), copies, proxy, up.config, argv)
+        return Block(happened, costs, report, judge_twice(history, final), copies, proxy, stolen_share, offloads,
+                     up.config, argv)
+
+
+def _offloads_on(cluster: Cluster) -> list[str]:
+    """Of all nodes: one that went without would make another experiment of it."""
+    return sorted(set.intersection(*({each["name"] for each in node.offloads() if each.get("on")}
+                                     for node in cluster.nodes)))
 
 
 def final_of(history: Path) -> Path:

@@ -50,11 +50,14 @@ class Cell:
         blocks = self.blocks
         costs = [cost for block in blocks for cost in block.costs]
         events = [event for block in blocks for event in block.events]
-        waits, outages = [cost.unavailable_ms for cost in costs], [cost.outage_ms for cost in costs]
         copies = [block.copies_arrived for block in blocks]
         return {"system": self.system, "mode": self.settings.mode, "scenario": scenario.name, "events": len(costs),
                 "client_errors": sum(errors_of(block.report) for block in blocks),
-                **_percentiles("unavailable", waits), **_percentiles("outage", outages),
+                **_percentiles("unavailable", [cost.unavailable_ms for cost in costs]),
+                **_percentiles("outage", [cost.outage_ms for cost in costs]),
+                **_percentiles("next_answer", [cost.next_answer_ms for cost in costs]),
+                **_percentiles("calm", [cost.calm_ms for cost in costs]),
+                "stolen_share": sum(block.stolen_share for block in blocks) / len(blocks),
                 "duplicates_arrived": None if None in copies else sum(copies),
                 "acked_lost": sum(block.verdict["acked_lost"] for block in blocks),
                 "double_applied": sum(block.verdict["double_applied"] for block in blocks),
@@ -68,6 +71,7 @@ class Cell:
                 "unsynced_lost_bytes": sum(map(lost_bytes, events)) if self.settings.disks else None,
                 "leader_resident_bytes": min((event["resident_bytes"] for event in events), default=0)
                 if self.settings.ballast_bytes else None,
+                "offloads": blocks[0].offloads,
                 "hedge_delay": None if is_etcd(self.system) else self.settings.hedge_delay,
                 "config_hash": config_hash(blocks[0].config)}
 
@@ -284,7 +288,7 @@ def main(argv: list[str]) -> int:
         rows, must_show(rows, arguments.kills, arguments.hedge_delay, scenario, arguments.ballast),
         {"mode": "mode", "system": "system", "events": "events", "client_errors": "errors",
          "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms",
-         "outage_p50_ms": "outage p50", "duplicates_arrived": "copies", "acked_lost": "lost",
+         "outage_p50_ms": "outage p50", "next_answer_p50_ms": "next answer p50", "calm_p50_ms": "calm p50", "duplicates_arrived": "copies", "acked_lost": "lost",
          "double_applied": "twice", "linearizable": "linearizable", "hr_kv_check_s": "hr-kv-check s",
          "porcupine_s": "porcupine s", **({"unsynced_lost_bytes": "unsynced"} if arguments.disks else {})}, "chaos")
 

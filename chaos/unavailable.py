@@ -8,6 +8,11 @@ the next fault comes near):
   its answer never came.
 - `outage`: the longest time in which no write at all was acknowledged. Kinder to a client that gives up at once and asks
   again; what was lost does not count in it.
+- `next_answer`: from the fault to the first success that answers a request which was meant to leave after it. The whole
+  window's longest wait also holds what the machine makes its clients wait now and then, fault or none; this does not.
+- `calm`: the longest wait of those that were meant to leave in the 0.9 s before all that, when nothing was wrong: what
+  `unavailable` would find, at least, without a fault. A machine whose processors are taken away for some milliseconds
+  now and then has no smaller figures.
 
 Waits count from when a request was meant to leave, so that a load which was held up does not hide it.
 """
@@ -21,6 +26,7 @@ from pathlib import Path
 
 BEFORE_NS = 100_000_000
 AFTER_NS = 1_000_000_000
+CALM_NS = 900_000_000  # the pauses between faults are longer
 SLOT_NS = 20_000_000  # of the profile
 _WRITES = "ip"
 
@@ -45,6 +51,8 @@ class Cost:
     failed: int
     unavailable_ms: float
     outage_ms: float
+    next_answer_ms: float
+    calm_ms: float
     profile_ms: list[float | None]  # by slot from BEFORE_NS before the fault: the longest wait of those sent in it
 
 
@@ -71,12 +79,25 @@ def costs(requests: Sequence[Request], events: Sequence[Event], timeout_ns: int)
         waits = [_wait_ns(request, timeout_ns) for request in around]
         found.append(Cost(len(around), sum(not request.ok for request in around), max(waits) / 1e6,
                           _longest_gap_ns(acknowledged, begin_ns, end_ns) / 1e6,
+                          _next_answer_ns(around, event.begin_ns, timeout_ns) / 1e6,
+                          _calm_ns(requests, intended, begin_ns, timeout_ns) / 1e6,
                           _profile(around, waits, begin_ns, end_ns)))
     return found
 
 
 def _wait_ns(request: Request, timeout_ns: int) -> int:
     return request.ended_ns - request.intended_ns if request.ok else timeout_ns
+
+
+def _next_answer_ns(around: Iterable[Request], begin_ns: int, timeout_ns: int) -> int:
+    """The time-out where nobody who asked after the fault was answered."""
+    answered = (request.ended_ns for request in around if request.ok and request.intended_ns >= begin_ns)
+    return min(answered, default=begin_ns + timeout_ns) - begin_ns
+
+
+def _calm_ns(requests: Sequence[Request], intended: Sequence[int], end_ns: int, timeout_ns: int) -> int:
+    before = requests[bisect_left(intended, end_ns - CALM_NS):bisect_left(intended, end_ns)]
+    return max((_wait_ns(request, timeout_ns) for request in before), default=0)
 
 
 def _longest_gap_ns(acknowledged: Sequence[int], begin_ns: int, end_ns: int) -> int:

@@ -51,6 +51,18 @@ def test_an_outage_is_the_longest_time_without_an_acknowledged_write():
     assert cost(requests, 2000, 4000).outage_ms == pytest.approx(310)
 
 
+def test_the_next_answer_is_to_one_who_asked_after_the_fault():
+    requests = [*steady(0, 2000), request(1999, 4), request(2001, 3, ok=False), request(2002, 17), *steady(2010, 10_000, 30)]
+    assert cost(requests, 2000, 4000).next_answer_ms == pytest.approx(19)
+    assert cost(steady(0, 2000), 2000, 4000).next_answer_ms == pytest.approx(5000), "nobody was answered"
+
+
+def test_the_calm_before_the_fault_is_told_apart():
+    requests = [*steady(0, 10_000), request(999, 700), request(1500, 12), request(1901, 50)]
+    found = cost(requests, 2000, 4000)
+    assert (found.calm_ms, found.unavailable_ms) == (pytest.approx(12), pytest.approx(50))
+
+
 def test_an_outage_to_the_end_is_counted_to_the_end_of_the_window():
     requests = [*steady(0, 2000), *[request(at, 5000, ok=False) for at in range(2000, 5000, 10)]]
     assert cost(requests, 2000, 4000).outage_ms == pytest.approx(5000 - 1991)
