@@ -24,8 +24,8 @@ uint64_t Now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// How often a paced load looks for what has fallen due. A timer for each request would cost the load, and the machine
-// it shares with the store, more than the request.
+// How often a paced load looks for what has fallen due. A timer for each request would cost the load, and the
+// machine it shares with the store, more than the request.
 constexpr uint64_t kTick_ns = 100'000;
 constexpr uint64_t kTimer = ~uint64_t{0};  // among the clients' indices
 
@@ -102,7 +102,8 @@ absl::Status Loop::StartTimer() {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kTimer;
-  if (timerfd_settime(timer_, 0, &ticks, nullptr) != 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, timer_, &event) != 0) {
+  if (timerfd_settime(timer_, 0, &ticks, nullptr) != 0 ||
+      epoll_ctl(epoll_, EPOLL_CTL_ADD, timer_, &event) != 0) {
     return absl::ErrnoToStatus(errno, "start the timer");
   }
   return absl::OkStatus();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clients of the store, each with a socket and a session of its own and one request under way: in a closed loop,
-// or paced, when requests fall due at a fixed rate whatever becomes of those before, and whichever client is free
-// takes the next. A paced request's latency counts from when it fell due, so one that waits for a free client hides
-// nothing. Used by hr-kv-load for `./dev bench kv` and `./dev bench offload`; one thread.
+// Clients of the store, each with a socket and a session of its own and one request under way: in a closed
+// loop, or paced, when requests fall due at a fixed rate whatever becomes of those before, and whichever client
+// is free takes the next. A paced request's latency counts from when it fell due, so one that waits for a free
+// client hides nothing. Used by hr-kv-load for `./dev bench kv` and `./dev bench offload`; one thread.
 
 #ifndef HEDGEROW_BENCH_KV_CLOSED_LOOP_H_
 #define HEDGEROW_BENCH_KV_CLOSED_LOOP_H_

@@ -17,8 +17,9 @@ ABSL_FLAG(uint32_t, keys, 1000, "keys of each client");
 ABSL_FLAG(uint32_t, value_bytes, 64, "length of what is put; at most 1024");
 ABSL_FLAG(absl::Duration, warm_up, absl::Seconds(1), "not measured");
 ABSL_FLAG(absl::Duration, measured, absl::Seconds(5), "measured; at most 10 minutes");
-ABSL_FLAG(double, rate, 0,
-          "requests per second of all clients together, at fixed times; 0: each client asks when it has its answer");
+ABSL_FLAG(
+    double, rate, 0,
+    "requests per second of all clients together, at fixed times; 0: each client asks when it has its answer");
 
 namespace hedgerow::bench {
 namespace {
@@ -83,10 +84,12 @@ int LoadMain(
     fprintf(stderr, "%s: %s\n", program, std::string(report.status().message()).c_str());
     return 1;
   }
-  printf("{\"answered\":%llu,\"failed\":%llu,\"lost\":%llu,\"behind\":%llu,\"seconds\":%.6f,\"cpu_us\":%lld,\"latency\":%s}\n",
-         static_cast<unsigned long long>(report->answered), static_cast<unsigned long long>(report->failed),
-         static_cast<unsigned long long>(report->lost), static_cast<unsigned long long>(report->behind),
-         report->seconds, static_cast<long long>(measured_cpu_us), report->latency_ns.ToJson().c_str());
+  printf(
+      "{\"answered\":%llu,\"failed\":%llu,\"lost\":%llu,\"behind\":%llu,\"seconds\":%.6f,\"cpu_us\":%lld,"
+      "\"latency\":%s}\n",
+      static_cast<unsigned long long>(report->answered), static_cast<unsigned long long>(report->failed),
+      static_cast<unsigned long long>(report->lost), static_cast<unsigned long long>(report->behind),
+      report->seconds, static_cast<long long>(measured_cpu_us), report->latency_ns.ToJson().c_str());
   return 0;
 }
 

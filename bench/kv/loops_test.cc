@@ -143,7 +143,8 @@ TEST(HkvPacedLoad, RequestsLeaveAtTheRateAsked) {
   options.measured = absl::Milliseconds(600);
   const auto report = RunClosedLoop(options, Ignore);
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_LE(static_cast<double>(report->answered), 500 * report->seconds + 15) << "what the warm-up left behind is in it";
+  EXPECT_LE(static_cast<double>(report->answered), 500 * report->seconds + 15)
+      << "what the warm-up left behind is in it";
   EXPECT_GE(static_cast<double>(report->answered + report->behind), 500 * report->seconds - 15);
 }
 
@@ -165,7 +166,8 @@ TEST(HkvPacedLoad, ARequestThatWaitsForAFreeClientHasWaited) {
   const auto report = RunClosedLoop(options, Ignore);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->lost, 1u);
-  EXPECT_GE(report->latency_ns.Quantile(1.0), 200'000'000u) << "those that fell due meanwhile waited for the only client";
+  EXPECT_GE(report->latency_ns.Quantile(1.0), 200'000'000u)
+      << "those that fell due meanwhile waited for the only client";
 }
 
 TEST(EtcdClosedLoopOptions, EtcdIsNotPaced) {
