@@ -193,7 +193,8 @@ def run_once(lab: Lab, up: Running, mode: str, variant: str, arguments: argparse
 
 def arrived(cluster: Cluster) -> int:
     """Requests that reached the nodes so far."""
-    return sum(state.counters.get("hkv_requests", 0) for state in cluster.states().values())
+    statuses = [node.status() for node in cluster.nodes]
+    return sum(status["counters"].get("hkv_requests", 0) for status in statuses if status is not None)
 
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:

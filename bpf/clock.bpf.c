@@ -74,6 +74,14 @@ HR_INLINE __u64 hr_linger_ns(const struct hr_service *service, __u64 word) {
   return service->linger_ns > HR_FLOW_UDP_NS ? service->linger_ns : HR_FLOW_UDP_NS;
 }
 
+/* The first send got no answer in all the time that it was waited for. */
+HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
+  __u32 first_bit = 1u << (visit->request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
+
+  if ((visit->request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED(visit->request->marks) & first_bit))
+    hr_count_backend_unanswered(hr_backend_id(visit->service, visit->request->first));
+}
+
 /*
  * No longer pending: the bytes go back at once. The scoreboard entry lingers only where more than one was asked: what
  * the losers still send must be recognised. For the others an entry would only take up cache.
@@ -99,6 +107,8 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
     hr_scoreboard_remove(visit->wheel, request->set,
                          HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
   }
+  /* Another one won, and the first never answered. */
+  if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
   hr_free_request(visit->wheel, request, visit->index);
 }
 
@@ -106,14 +116,11 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
   __u64 word = visit->word;
   __u64 expired = HR_WORD(HR_WORD_GENERATION(word), HR_NO_BACKEND, word & HR_WORD_DETACHED, HR_STATE_EXPIRED);
-  __u32 first_bit = 1u << (request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
   request->done_ns = visit->now_ns;
   if (__sync_val_compare_and_swap(&request->word, word, expired) == word) {
     hr_count(visit->service_stats, HR_UNANSWERED);
-    /* Unanswered first attempts are samples too: they took at least the deadline. */
-    if ((request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED(request->marks) & first_bit))
-      hr_record_backend(hr_backend_id(visit->service, request->first), visit->service->deadline_ns);
+    hr_note_unanswered(visit);
     hr_free_parked(request);
   }
   hr_requeue(visit, visit->now_ns + visit->service->linger_ns, 0);
@@ -129,6 +136,13 @@ HR_INLINE __u64 hr_next_due(const struct hr_visit *visit, __u32 doublings) {
   return due_ns < deadline_ns ? due_ns : deadline_ns;
 }
 
+/* Counts `reason` if it is `which`, the first time for this request. */
+HR_INLINE void hr_reason_once(const struct hr_visit *visit, __u32 reason, __u32 which, __u8 flag) {
+  if (reason != which || (visit->request->flags & flag)) return;
+  visit->request->flags |= flag;
+  hr_reason(visit->service_stats, which);
+}
+
 /* Due, but no attempt can be made now. */
 HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   struct hr_request *request = visit->request;
@@ -138,9 +152,19 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
     hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
     return;
   }
-  if (reason == HR_REASON_NO_BUDGET && !(request->flags & HR_REQUEST_NO_BUDGET)) {
-    request->flags |= HR_REQUEST_NO_BUDGET;
-    hr_reason(visit->service_stats, HR_REASON_NO_BUDGET);
+  hr_reason_once(visit, reason, HR_REASON_NO_BUDGET, HR_REQUEST_NO_BUDGET);
+  /* Should its first backend fall silent, a drained one is better than none: looked at again, like the others. */
+  hr_reason_once(visit, reason, HR_REASON_DRAINED, HR_REQUEST_ONLY_DRAINED);
+  hr_reason_once(visit, reason, HR_REASON_PUSHBACK, HR_REQUEST_PUSHED_BACK);
+  if (reason == HR_REASON_PUSHBACK) {
+    __u64 deadline_ns = request->sent_ns + visit->service->deadline_ns;
+    __u64 open_ns = ~0ull;
+
+    /* Told for how long, it need not look in between. */
+    if (hr_held_back(visit->service_id, request->sent_ns, visit->now_ns, &open_ns) && open_ns < deadline_ns) {
+      hr_requeue(visit, open_ns, 1);
+      return;
+    }
   }
   if (request->rechecks < 30) request->rechecks++;
   hr_requeue(visit, hr_next_due(visit, request->rechecks), 1);
@@ -286,9 +310,11 @@ HR_INLINE __u32 hr_exact_wait(const struct hr_look_ahead *look, __u64 longest_ns
 /* The next lap: soon only while something unanswered is due soon, late only where no hedge could be missed. */
 HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct hr_lap *lap) {
   const volatile __u64 *period_ns = load_config.clock_period_ns;
+  __u64 adaptive_ns = *(volatile __u64 *)&wheel->shortest_delay_ns;
+  __u64 shortest_ns = adaptive_ns ? adaptive_ns : load_config.min_delay_ns;
   /* With engine qdisc the clock only keeps the books, and may take its time. */
-  int long_allowed = hr_engine_is_qdisc() || period_ns[2] <= load_config.min_delay_ns / 4;
-  int middle_allowed = period_ns[1] <= load_config.min_delay_ns / 2;
+  int long_allowed = hr_engine_is_qdisc() || period_ns[2] <= shortest_ns / 4;
+  int middle_allowed = period_ns[1] <= shortest_ns / 2;
   __u64 longest_ns = long_allowed ? period_ns[2] : middle_allowed ? period_ns[1] : period_ns[0];
   struct hr_look_ahead look = {.wheel = wheel, .from = lap->fine_end, .found = ~0u};
   struct hr_pause pause = {.class = long_allowed ? 2 : middle_allowed ? 1 : 0, .wait_ns = HR_EXACT_WAIT_MIN_NS};

@@ -148,7 +148,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   }
   if (!(HR_SENT(request->marks) & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
   hr_suspect(reply->backend_state, reply->service_stats, reply->now_ns);
-  return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->service->cluster_id != 0);
+  return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->service->cluster_id != 0, 0);
 }
 
 /* `reply` is the caller's: one more would not fit, see docs/STATUS.md on 6.1's 512 bytes of stack along the deepest calls. */

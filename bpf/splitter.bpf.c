@@ -67,8 +67,9 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
 
   hr_count(service_stats, HR_REQUESTS);
   hr_budget_earn(service, service_id);
+  if (steer.dry) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   tracking = hr_track(skb, packet, service_id, service, &steer,
-                      steer.second == HR_NO_BACKEND && !steer.failover, service_stats, now_ns);
+                      steer.second == HR_NO_BACKEND && !steer.failover && !steer.dry, service_stats, now_ns);
   if (!tracking.request) {
     hr_count(service_stats, HR_PASSED_THROUGH);
     hr_reason(service_stats, tracking.reason);

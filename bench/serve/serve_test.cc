@@ -13,6 +13,7 @@
 
 #include "bench/serve/delay_queue.h"
 #include "bench/serve/seen_table.h"
+#include "bench/serve/service_tail.h"
 #include "bench/serve/stall_rule.h"
 
 namespace hedgerow::bench {
@@ -113,6 +114,31 @@ TEST(DelayQueue, FullQueueRefusesAndSlotsAreUsedAgain) {
   EXPECT_TRUE(PushText(queue, 0, "d"));
   EXPECT_EQ(TextOf(queue.PopDue(1)), "d");
   EXPECT_EQ(queue.size(), 1u);
+}
+
+TEST(ServiceTail, HasTheBaseAndAnExponentialTail) {
+  const ServiceTail tail(1'000'000, 500'000, 1);
+  constexpr int kDraws = 100'000;
+  double sum = 0;
+  int above_p95 = 0;
+  for (uint32_t id = 0; id < kDraws; ++id) {
+    const int64_t ns = tail.ServiceTimeNs(id);
+    ASSERT_GE(ns, 1'000'000);
+    sum += static_cast<double>(ns);
+    above_p95 += ns > 1'000'000 + 1'497'866;  // the mean times ln 20
+  }
+  EXPECT_NEAR(sum / kDraws, 1'500'000, 10'000);
+  EXPECT_NEAR(above_p95, kDraws / 20, kDraws / 400);
+}
+
+TEST(ServiceTail, IsTheSameForTheSameIdAndAnotherForAnotherSeed) {
+  const ServiceTail one(0, 500'000, 1), again(0, 500'000, 1), other(0, 500'000, 2);
+  int equal = 0;
+  for (uint32_t id = 0; id < 1000; ++id) {
+    EXPECT_EQ(one.ServiceTimeNs(id), again.ServiceTimeNs(id));
+    equal += one.ServiceTimeNs(id) == other.ServiceTimeNs(id);
+  }
+  EXPECT_LT(equal, 10);
 }
 
 }  // namespace

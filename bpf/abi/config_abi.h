@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What user space tells the kernel programs: services, their profiles and their backends. Written by hedgerowd
- * only (before attaching; `switches` also while running, one aligned word at a time through the mapped array).
+ * only: before attaching, and what says so also while running, one aligned word at a time through the mapped array.
  */
 #ifndef HEDGEROW_BPF_ABI_CONFIG_ABI_H_
 #define HEDGEROW_BPF_ABI_CONFIG_ABI_H_
@@ -45,12 +45,18 @@ struct hr_profile {
   __u8 hint_bytes;         /* 4, or 0: this protocol's nacks name no leader */
   struct hr_byte_rule hint_rule; /* which nacks name the leader */
   __u16 hint_offset;       /* of the leader's node id in them, little-endian; 0 names nobody */
-  __u16 pad;
+  __u16 pushback_offset;   /* of 4 bytes about hedging, in replies that hint_rule does not fit; 0: there are none */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_profile) == 64, "hr_profile is 64 bytes");
 
+/* What a reply says about hedging, little-endian: 0 is nothing, all ones this, and anything between is milliseconds. */
+#define HR_PUSHBACK_NEVER 0xffffffffu
+/* No backend can hold hedging back for longer than this after it has last said so, nor ask for a longer wait. */
+#define HR_PUSHBACK_HOLD_NS 1000000000ull
+
 enum hr_switch {
-  HR_SWITCH_BYPASS = 1u << 0, /* hedging off, traffic flows */
+  HR_SWITCH_BYPASS = 1u << 0,  /* hedging off, traffic flows */
+  HR_SWITCH_DRY_RUN = 1u << 1, /* everything is decided and counted, nothing but the request itself is sent */
 };
 
 /* Map `services`, index = service id. Durations in nanoseconds. */
@@ -59,8 +65,8 @@ struct hr_service {
   __u16 port_be;
   __u8 backend_count; /* 1..HR_MAX_BACKENDS_PER_SERVICE */
   __u8 attempts;      /* 1..HR_MAX_ATTEMPTS; 1 = never hedged */
-  __u32 switches;     /* enum hr_switch; the only word that changes while attached */
-  __u64 delay_ns;
+  __u32 switches;     /* enum hr_switch; changes while attached */
+  __u64 delay_ns;     /* of requests that come now; changes while attached where it is adaptive */
   __u64 deadline_ns;
   __u64 linger_ns;
   __u64 election_timeout_ns;
@@ -73,8 +79,11 @@ struct hr_service {
   __u32 pad;
   __u64 cluster_id; /* whose announcements may move the leader; 0 = nobody's */
   __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> node id in the cluster; 0 = not known */
+  __u64 fixed_delay_ns; /* the configured delay: stands in for what is not measured yet */
+  __u32 drained;        /* mask of backends that get nothing new while anybody else is there; changes while attached */
+  __u32 preferred;      /* who gets requests instead of the leader: service-local index + 1; 0 = the leader does; changes */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service) == 208, "hr_service is 208 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_service) == 224, "hr_service is 224 bytes");
 
 /* Map `clusters`, key = cluster id: who may announce a leader to this proxy. Several services may be of one cluster. */
 struct hr_cluster {
@@ -97,7 +106,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
 
 /* Map `backend_tuning`, index = backend id. Written by the daemon's merge of the histograms. */
 struct hr_backend_tuning {
-  __u64 p99_ns; /* of first-attempt answer times over the sliding window; 0 = fewer than 20 samples */
+  __u64 p99_ns; /* of first-attempt answer times in an ordinary second (ADR 7); 0 = not known */
 };
 
 #endif /* HEDGEROW_BPF_ABI_CONFIG_ABI_H_ */

@@ -73,6 +73,8 @@ enum hr_request_flags {
   HR_REQUEST_KEY_REUSED = 1u << 0,  /* an older request had this key within its linger: check what replies echo */
   HR_REQUEST_FIRST_HEALTHY = 1u << 1, /* the first send's backend was HEALTHY: its answer time is a fair sample */
   HR_REQUEST_NO_BUDGET = 1u << 2,   /* a hedge was already refused for want of budget (counted once) */
+  HR_REQUEST_PUSHED_BACK = 1u << 3, /* a hedge was already held back because a backend asked for it (counted once) */
+  HR_REQUEST_ONLY_DRAINED = 1u << 4, /* a hedge was already not made, for only drained backends were left (counted once) */
 };
 
 /* Map `requests`, index 1.. ; one life of a tracked request. Masks are over service-local backend indices. */
@@ -99,7 +101,8 @@ struct hr_request {
   __u32 owed;  /* mask of the backends that still owe a reply to an older request with this key */
   __u16 copy_to; /* backend id of the last clone made of it */
   __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
-  __u8 pad[5];
+  __u8 put_off; /* 1 = its refusal asked to be sent on later, not at once */
+  __u8 pad[4];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 
@@ -188,7 +191,11 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 /* Map `service_states`, index = service id. */
 struct hr_service_state {
   __s64 budget_micros; /* tokens in the bucket, in millionths of a hedge */
-  __u64 pad[7];
+  __u64 pushback_until_ns; /* until then what a backend has said about hedging holds; 0 = none ever did */
+  __u64 pushback_ns;       /* no hedge sooner after its request came than this; ~0 = none at all */
+  __u32 explored;          /* requests sent while somebody is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
+  __u32 pad0;
+  __u64 pad[4];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
 
@@ -250,7 +257,8 @@ struct hr_wheel {
   __u32 late;     /* a push came behind the cursor: the next lap goes over the whole wheel */
   __u32 read_pad[1];
   __u64 handover; /* services whose leader was newly announced, one bit each: the next lap takes them over */
-  __u64 read_pad2[7];
+  __u64 shortest_delay_ns; /* of all services now; written by the daemon where delays are adaptive, 0 = as loaded */
+  __u64 read_pad2[6];
 
   __u32 nodes;         /* requests in the wheel */
   __u32 requests_made; /* high-water mark of `requests` */
@@ -320,7 +328,7 @@ struct hr_load_config {
   __u16 clock_kind; /* enum hr_clock_kind */
   __u64 clock_period_ns[HR_CLOCK_CLASSES];
   __u64 hash_seed;    /* random, so that nobody can choose which keys share a set */
-  __u64 min_delay_ns; /* smallest hedge delay of all services: bounds how long a lap may be */
+  __u64 min_delay_ns; /* smallest configured delay of all services: bounds how long a lap may be */
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 88, "hr_load_config is 88 bytes");

@@ -40,6 +40,9 @@ enum hr_counter {
   HR_HANDED_OVER = 23,     /* of failover_sends, parked requests given to a newly announced leader */
   HR_LEADER_CHANGES = 24,  /* announcements after which requests go to another backend */
   HR_HINTED = 25,          /* attempts that went where a nack had said that the leader is */
+  HR_WOULD_HEDGE = 26,     /* dry run: hedges that would have been sent; the budget is played */
+  HR_WOULD_FAIL_OVER = 27, /* dry run: requests that would have been steered around a silent or refusing backend */
+  HR_PUSHBACKS = 28,       /* replies that asked for later hedges, or for none */
   HR_COUNTER_COUNT = 32,
 };
 
@@ -67,6 +70,8 @@ enum hr_reason {
   HR_REASON_RESCUE_FAILED = 26,  /* the kernel refused to build or send the copy */
   HR_REASON_RELEASE_FAILED = 27, /* a nack could not be turned into a rescue; the clock does it instead */
   HR_REASON_DELAY_LINE_FULL = 28, /* engine qdisc: the queueing discipline took no more, or every htb leaf is in use */
+  HR_REASON_PUSHBACK = 29,        /* a backend asked for a later hedge, or for none */
+  HR_REASON_DRAINED = 30,         /* nobody but drained backends was left to ask */
   /* Why a packet was dropped. */
   HR_REASON_LOSER = 32,
   HR_REASON_NACK = 33,
@@ -122,6 +127,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_stats) == 1024, "hr_stats is 1024 bytes");
 struct hr_backend_stats {
   __u64 sends; /* datagrams sent to it, copies included */
   __u64 wins;
+  __u64 unanswered; /* first sends that it did not answer before their deadline, or their linger when another won */
 };
 
 struct hr_histogram {

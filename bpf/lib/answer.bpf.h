@@ -192,6 +192,43 @@ HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask)
 }
 
 /*
+ * What a reply says about hedging (config_abi.h) holds for its service from here on, for a second at most; the reply is this
+ * backend's own answer to a request that it was sent. Returns what was said; 0: nothing. A global function: a stack of its
+ * own.
+ */
+__weak __attribute__((noinline)) __u32 hr_take_pushback(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                                        __u32 payload_bytes) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
+  __u64 wait_ns = ~0ull;
+  __u32 offset, said;
+
+  if (!service || !state) return 0;
+  if (service->profile.hint_rule.mask && hr_rule_holds(skb, payload, &service->profile.hint_rule)) return 0;
+  offset = service->profile.pushback_offset;
+  if (!offset || offset + sizeof(said) > payload_bytes) return 0;
+  if (bpf_skb_load_bytes(skb, payload_offset + offset, &said, sizeof(said)) || !said) return 0;
+  if (said != HR_PUSHBACK_NEVER) {
+    wait_ns = (__u64)said * 1000000;
+    if (wait_ns > HR_PUSHBACK_HOLD_NS) wait_ns = HR_PUSHBACK_HOLD_NS;
+  }
+  *(volatile __u64 *)&state->pushback_ns = wait_ns;
+  *(volatile __u64 *)&state->pushback_until_ns = bpf_ktime_get_ns() + HR_PUSHBACK_HOLD_NS;
+  hr_count(hr_stats_of(service_id), HR_PUSHBACKS);
+  return said;
+}
+
+/* Will the clock look at this request again, early enough to make the attempt that its refusal asked to put off? */
+HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struct hr_reply *reply, __u32 said) {
+  __u64 deadline_ns = request->sent_ns + reply->service->deadline_ns;
+
+  if (said == HR_PUSHBACK_NEVER || load_config.engine != HR_ENGINE_WHEEL) return 0;
+  return *(const volatile __u64 *)&request->due_ns < deadline_ns &&
+         request->sent_ns + (__u64)said * 1000000 < deadline_ns;
+}
+
+/*
  * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
  * that was not asked and is healthy, or was named as the leader, whatever its health. The last one goes to the client.
  * Only refusals count here, not answers: an answer on another CPU that has not yet ended PENDING must not look like one
@@ -201,28 +238,38 @@ HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask)
  * the next leader will answer, who gets the request when it is announced (handover.bpf.h), and until the deadline nothing is
  * lost. The other members are asked whatever their health: while there is no leader they hold what they get, and that
  * looks like silence.
+ *
+ * A refusal that asks for no hedge (`pushback`) is the last one; with one that asks for a later hedge the attempt is the
+ * clock's. In a dry run nothing is sent in its place, so it is the last one too.
  */
 HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
-                                         const struct hr_reply *reply, __u32 leaderless) {
+                                         const struct hr_reply *reply, __u32 leaderless, __u32 pushback) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
   __u32 everybody = (1u << reply->service->backend_count) - 1;
   __u32 marks = __sync_fetch_and_or(&request->marks, HR_MARKS_REFUSED(bit) | HR_MARKS_ANSWERED(bit)) |
                 HR_MARKS_REFUSED(bit);
-
-  if (HR_SENT(marks) & ~HR_REFUSED(marks)) {
-    answer.verdict = HR_VERDICT_DROP;
-  } else if (*(volatile __u32 *)&request->attempts < reply->service->attempts &&
+  int dry = hr_is_dry(reply->service);
+  int under_way = HR_SENT(marks) & ~HR_REFUSED(marks);
+  int open = !under_way && *(volatile __u32 *)&request->attempts < reply->service->attempts &&
              (HR_SENT(marks) & everybody) != everybody &&
              (leaderless || hr_open_hint(request, HR_SENT(marks)) < HR_MAX_BACKENDS_PER_SERVICE ||
-              hr_somebody_healthy(reply, HR_SENT(marks)))) {
+              hr_somebody_healthy(reply, HR_SENT(marks)));
+
+  if (under_way) {
+    answer.verdict = HR_VERDICT_DROP;
+  } else if (open && !dry && !pushback) {
     answer.verdict = HR_VERDICT_RELEASE;
-  } else if (leaderless) {
+  } else if (open && !dry && hr_will_be_looked_at(request, reply, pushback)) {
+    *(volatile __u8 *)&request->put_off = 1;
+    answer.verdict = HR_VERDICT_DROP;
+  } else if (leaderless && !dry) {
     answer.verdict = HR_VERDICT_DROP;
   } else {
     if (!hr_finish(wheel, request, word, reply, HR_STATE_NACKED))
       return hr_judge_late(request, *(volatile __u64 *)&request->word, reply);
     hr_count(reply->service_stats, HR_NACKED);
+    if (open && dry) hr_count(reply->service_stats, HR_WOULD_FAIL_OVER);
     return answer;
   }
   answer.reason = HR_REASON_NACK;
@@ -236,7 +283,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   __u32 bit = 1u << reply->index;
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 word = *(volatile __u64 *)&request->word;
-  __u32 before;
+  __u32 before, pushback;
 
   if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
     answer.request = 0; /* freed since it was found */
@@ -260,12 +307,15 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
+  pushback = reply->service->profile.pushback_offset
+                 ? hr_take_pushback(skb, reply->service_id, payload.offset, payload.bytes)
+                 : 0;
   if (is_nack && HR_WORD_STATE(word) == HR_STATE_PENDING) {
     __u32 hint = hr_hinted_backend(skb, reply->service_id, payload.offset, payload.bytes);
 
     /* Steers this request only, never the map: a refusal is nobody's announcement. */
     if (hint) *(volatile __u8 *)&request->hint = hint;
-    return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->service));
+    return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->service), pushback);
   }
   before = __sync_fetch_and_or(&request->marks, HR_MARKS_ANSWERED(bit));
   if (!(HR_ANSWERED(before) & bit) && !is_nack) hr_sample(request, reply);

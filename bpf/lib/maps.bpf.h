@@ -22,7 +22,7 @@
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, HR_MAX_SERVICES);
-  __uint(map_flags, BPF_F_MMAPABLE); /* `switches` changes while programs run: one aligned word */
+  __uint(map_flags, BPF_F_MMAPABLE); /* what an operator or the daemon changes while programs run: aligned words */
   __type(key, __u32);
   __type(value, struct hr_service);
 } services SEC(".maps") __weak;

@@ -134,11 +134,14 @@ struct hr_attempt {
   __u8 hinted; /* it goes where a nack said that the leader is */
 };
 
-/* Who gets the next attempt, if no nack named it: the leader, not asked yet and not silent, else a standby not asked yet. */
+/*
+ * Who gets the next attempt, if no nack named it: the leader, not asked yet and not silent, else a standby not asked yet. A
+ * leader that is drained, or slower than the one who is preferred to it, is a standby like others.
+ */
 HR_INLINE __u32 hr_next_target(const struct hr_service *service, __u32 service_id, __u32 sent_mask, __u64 now_ns) {
   __u32 leader = hr_leader_of(service_id);
 
-  if (!(sent_mask & (1u << leader)) &&
+  if (!(sent_mask & (1u << leader)) && !hr_is_drained(service, leader) && !service->preferred &&
       hr_health_of(service_id, hr_backend_id(service, leader), now_ns) == HR_HEALTHY)
     return leader;
   return hr_pick_standby(service_id, sent_mask);
@@ -147,13 +150,18 @@ HR_INLINE __u32 hr_next_target(const struct hr_service *service, __u32 service_i
 /*
  * Claims the next attempt of a pending request. It is a failover, free of the budget, when everyone asked so far has
  * refused or is silent; otherwise a hedge, paid for. The claim is a compare-and-swap on `attempts`, so that the clock
- * and a nack's release never make the same attempt twice.
+ * and a nack's release never make the same attempt twice. In a dry run it is claimed, paid and counted, and goes to nobody.
+ *
+ * What a backend has said about hedging holds for hedges, and for what was refused with these words. Not for other refusals,
+ * nor for silence: those are about who can answer, not about how soon.
  */
 HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const struct hr_service *service,
                                              __u32 service_id, int refused, __u64 now_ns) {
   struct hr_attempt attempt = {.index = HR_NO_BACKEND, .reason = HR_REASON_NO_TARGET};
   __u32 attempts = *(volatile __u32 *)&request->attempts;
   __u32 sent_mask = HR_SENT(*(volatile __u32 *)&request->marks);
+  __u64 open_ns = 0;
+  int silent;
   __u32 target;
 
   if (attempts >= service->attempts) return attempt;
@@ -161,8 +169,17 @@ HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const s
   attempt.hinted = target < HR_MAX_BACKENDS_PER_SERVICE;
   if (!attempt.hinted) target = hr_next_target(service, service_id, sent_mask, now_ns);
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return attempt;
-  attempt.failover =
-      refused || hr_health_of(service_id, hr_backend_id(service, request->first), now_ns) != HR_HEALTHY;
+  silent = hr_health_of(service_id, hr_backend_id(service, request->first), now_ns) != HR_HEALTHY;
+  attempt.failover = refused || silent;
+  if (!attempt.failover && hr_is_drained(service, target)) {
+    attempt.reason = HR_REASON_DRAINED;
+    return attempt;
+  }
+  if (!silent && (!refused || request->put_off) &&
+      hr_held_back(service_id, request->sent_ns, now_ns, &open_ns)) {
+    attempt.reason = HR_REASON_PUSHBACK;
+    return attempt;
+  }
   if (!attempt.failover && !hr_budget_pay(service_id)) {
     attempt.reason = HR_REASON_NO_BUDGET;
     return attempt;
@@ -172,9 +189,13 @@ HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const s
     attempt.reason = HR_REASON_NONE; /* somebody else is making it */
     return attempt;
   }
+  attempt.reason = HR_REASON_NONE;
+  if (hr_is_dry(service)) {
+    hr_count(hr_stats_of(service_id), attempt.failover ? HR_WOULD_FAIL_OVER : HR_WOULD_HEDGE);
+    return attempt;
+  }
   attempt.index = target;
   attempt.backend_id = hr_backend_id(service, target);
-  attempt.reason = HR_REASON_NONE;
   return attempt;
 }
 

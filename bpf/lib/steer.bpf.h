@@ -10,6 +10,11 @@
 #include "bpf/lib/stats.bpf.h"
 
 #define HR_PROBE_ONE_IN 16
+/*
+ * While the daemon prefers another, so many requests still go to the leader first, or nobody would ever learn that it is
+ * fast again. Below one in a hundred: a leader that is slow stays out of the p99.
+ */
+#define HR_EXPLORE_ONE_IN 128
 /* An unhealthy standby is tried again after this many election timeouts: nobody probes it otherwise. */
 #define HR_STANDBY_RETRY 8
 
@@ -18,6 +23,7 @@ struct hr_steer {
   __u8 second;   /* HR_NO_BACKEND, or who gets a copy at once */
   __u8 failover; /* mask of those reached by failover */
   __u8 probe;    /* the second copy is a probe of a silent leader */
+  __u8 dry;      /* dry run, and it would have been steered around a silent leader */
 };
 
 HR_INLINE __u32 hr_backend_id(const struct hr_service *service, __u32 index) {
@@ -32,10 +38,17 @@ HR_INLINE __u8 hr_leader_of(__u32 service_id) {
   return leader ? leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1) : 0;
 }
 
+/* Is this backend being drained? Then it gets what nobody else can take, and no hedge. */
+HR_INLINE int hr_is_drained(const struct hr_service *service, __u32 index) {
+  return (*(const volatile __u32 *)&service->drained >> (index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1;
+}
+
+HR_INLINE int hr_is_dry(const struct hr_service *service) { return service->switches & HR_SWITCH_DRY_RUN; }
+
 /* How long a backend may say nothing. Before 20 samples its p99 is unknown: the fixed delay stands in for it. */
 HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service *service, __u32 backend_id) {
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
-  __u64 limit_ns = 3 * (tuning && tuning->p99_ns ? tuning->p99_ns : service->delay_ns);
+  __u64 limit_ns = 3 * (tuning && tuning->p99_ns ? tuning->p99_ns : service->fixed_delay_ns);
 
   return limit_ns > service->suspect_min_ns ? limit_ns : service->suspect_min_ns;
 }
@@ -63,9 +76,14 @@ __weak __attribute__((noinline)) __u32 hr_health_of(__u32 service_id, __u32 back
   return state->health;
 }
 
+/* What makes a standby worse than any answer time could: silence more than being drained. */
+#define HR_SCORE_DRAINED (1ull << 61)
+#define HR_SCORE_SILENT (1ull << 62)
+
 /*
- * The healthy backend with the lowest answer time among those not in `exclude_mask`; else any of them; else
- * HR_NO_BACKEND. A global function: the verifier looks at its loop once, not once per path of its callers.
+ * The healthy backend with the lowest answer time among those not in `exclude_mask`; else one that is being drained; else
+ * any of them; else HR_NO_BACKEND. A global function: the verifier looks at its loop once, not once per path of its
+ * callers.
  */
 __weak __attribute__((noinline)) __u32 hr_pick_standby(__u32 service_id, __u32 exclude_mask) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
@@ -84,9 +102,10 @@ __weak __attribute__((noinline)) __u32 hr_pick_standby(__u32 service_id, __u32 e
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
     score = state->answer_ewma_ns;
+    if (hr_is_drained(service, i)) score |= HR_SCORE_DRAINED;
     if (hr_health_of(service_id, backend_id, now_ns) != HR_HEALTHY &&
         now_ns < state->health_since_ns + HR_STANDBY_RETRY * service->election_timeout_ns)
-      score |= 1ull << 62;
+      score |= HR_SCORE_SILENT;
     if (score >= best_score) continue;
     best_score = score;
     best = i;
@@ -111,9 +130,36 @@ HR_INLINE __u32 hr_open_hint(const struct hr_request *request, __u32 sent_mask) 
   return sent_mask & (1u << index) ? HR_NO_BACKEND : index;
 }
 
+/* One in HR_EXPLORE_ONE_IN, counted by service. */
+HR_INLINE int hr_explores(__u32 service_id) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+
+  return state && __sync_fetch_and_add(&state->explored, 1) % HR_EXPLORE_ONE_IN == 0;
+}
+
+/*
+ * Who gets a request as long as nobody is silent: the leader, unless the daemon prefers another, or it is being drained
+ * while anybody else is there. A global function: the common case is two look-ups, and the rest is verified once.
+ */
+__weak __attribute__((noinline)) __u32 hr_first_choice(__u32 service_id) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  __u32 choice = hr_leader_of(service_id);
+  __u32 preferred;
+
+  if (!service) return choice;
+  preferred = *(volatile __u32 *)&service->preferred;
+  if (preferred && preferred <= service->backend_count && !hr_explores(service_id)) choice = preferred - 1;
+  if (hr_is_drained(service, choice)) {
+    __u32 other = hr_pick_standby(service_id, 0);
+
+    if (other < HR_MAX_BACKENDS_PER_SERVICE) choice = other;
+  }
+  return choice;
+}
+
 HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 service_id, __u64 now_ns) {
   struct hr_steer steer = {.second = HR_NO_BACKEND};
-  __u8 leader = hr_leader_of(service_id);
+  __u32 leader = hr_first_choice(service_id) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   __u32 leader_id = hr_backend_id(service, leader);
   struct hr_backend_state *state;
   __u32 health;
@@ -125,6 +171,10 @@ HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 servi
   if (health == HR_HEALTHY) return steer;
   standby = hr_pick_standby(service_id, 1u << leader);
   if (standby >= HR_MAX_BACKENDS_PER_SERVICE) return steer;
+  if (hr_is_dry(service)) {
+    steer.dry = 1;
+    return steer;
+  }
   steer.failover = 1u << standby;
   if (health == HR_SUSPECT) {
     steer.second = standby;
@@ -186,6 +236,19 @@ HR_INLINE int hr_budget_pay(__u32 service_id) {
   if (__sync_fetch_and_add(&state->budget_micros, -HR_MICROS_PER_HEDGE) >= HR_MICROS_PER_HEDGE) return 1;
   __sync_fetch_and_add(&state->budget_micros, HR_MICROS_PER_HEDGE);
   return 0;
+}
+
+/* ---- What a backend has said about hedging ------------------------------------------------------------------------ */
+
+/* May this request not be sent once more yet, because a backend asked for that? Then `*open_ns` is when it may; ~0: never. */
+HR_INLINE int hr_held_back(__u32 service_id, __u64 sent_ns, __u64 now_ns, __u64 *open_ns) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+  __u64 wait_ns;
+
+  if (!state || now_ns >= *(volatile __u64 *)&state->pushback_until_ns) return 0;
+  wait_ns = *(volatile __u64 *)&state->pushback_ns;
+  *open_ns = wait_ns == ~0ull ? ~0ull : sent_ns + wait_ns;
+  return now_ns < *open_ns;
 }
 
 #endif /* HEDGEROW_BPF_LIB_STEER_BPF_H_ */

@@ -168,6 +168,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   }
   request->owed = 0;
   request->hint = 0;
+  request->put_off = 0;
   /* With every attempt spent there is nothing to look at before the deadline. */
   if (request->attempts >= service->attempts) request->due_ns = now_ns + service->deadline_ns;
 }

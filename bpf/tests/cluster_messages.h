@@ -16,6 +16,8 @@ namespace hedgerow::packets {
 enum HkvKind : uint8_t { kHkvOpen = 1, kHkvWrite = 2, kHkvGet = 3 };
 inline constexpr uint8_t kHkvOverloaded = 6;
 inline constexpr uint8_t kHkvNotLeader = 7;
+// What stands in place of the node id in answers that name no leader.
+inline constexpr uint32_t kHkvNeverHedge = 0xffffffff;
 
 Bytes HkvRequest(uint8_t kind, uint64_t client_id, uint64_t seq, const Bytes& body = {});
 // The answer to a request; `hint` is a node id.

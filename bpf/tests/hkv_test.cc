@@ -172,11 +172,12 @@ TEST_F(HkvTest, AHintSteersItsRequestOnlyAndNeverTheMap) {
 }
 
 TEST_F(HkvTest, WithoutAUsefulHintItGoesAsBefore) {
-  // Nobody; the node itself, which was asked; a node that is not configured; and a status that names nobody.
+  // Nobody; the node itself, which was asked; and a node that is not configured. What OVERLOADED has there is
+  // no node: policy_test.cc.
   struct {
     uint8_t status;
     uint32_t hint;
-  } const refusals[] = {{kHkvNotLeader, 0}, {kHkvNotLeader, 1}, {kHkvNotLeader, 99}, {kHkvOverloaded, 3}};
+  } const refusals[] = {{kHkvNotLeader, 0}, {kHkvNotLeader, 1}, {kHkvNotLeader, 99}};
   uint64_t seq = 0;
   for (const auto& [status, hint] : refusals) {
     Ask(++seq);

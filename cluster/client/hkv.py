@@ -30,10 +30,12 @@ OK, NOT_FOUND, MISMATCH = 0, 1, 2
 
 
 class HkvError(Exception):
-    """The cluster said no; `status` is its number and `hint` what came with it."""
+    """The cluster said no; `status` is its number and `hint` who leads, or the version it speaks."""
 
     def __init__(self, status: int, hint: int = 0):
         name = STATUSES[status] if status < len(STATUSES) else f"status {status}"
+        if name not in ("NOT_LEADER", "UNKNOWN_VERSION"):
+            hint = 0  # about hedging, which is not this client's
         super().__init__(name + (f", hint {hint}" if hint else ""))
         self.status, self.hint = status, hint
 

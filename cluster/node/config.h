@@ -79,6 +79,7 @@ struct NodeConfig {
   uint64_t spin_ns = 50'000;  // how long the loop looks for more work before it sleeps
   uint64_t session_timeout_ns = 3'600'000'000'000;
   size_t sessions_max = 100'000;
+  size_t waiting_max = 16'384;  // requests that wait for an outcome; more are refused
 
   // The entry of `members` that is this node.
   const MemberConfig& own() const;

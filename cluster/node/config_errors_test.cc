@@ -144,7 +144,7 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
      R"(announce_key_file, node, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
-     R"(election, sessions, offloads, spin)"},
+     R"(election, sessions, offloads, spin, waiting_max)"},
     {"KeyTwice", "durability: disk", "cluster_id: 8",
      R"(5:1: cluster_id: the key is given twice, expected it once)"},
     {"ProxyNameTwice", "name: web2", "name: web1",

@@ -247,6 +247,7 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
       std::move(sessions),
       Offloads(config.offloads),
       Duration("spin", "0us and 10ms, such as 50us", 0, 10'000'000, config.spin_ns),
+      Whole("waiting_max", kOptional, 4, 1'000'000, [&config](uint64_t max) { config.waiting_max = max; }),
   };
 }
 

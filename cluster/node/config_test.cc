@@ -62,6 +62,7 @@ TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
   EXPECT_TRUE(config.offloads.quorum && config.offloads.broadcast && config.offloads.watchdog);
   EXPECT_EQ(config.offloads.xdp, XdpMode::kAuto);
   EXPECT_EQ(config.spin_ns, 50'000u);
+  EXPECT_EQ(config.waiting_max, 16'384u);
 }
 
 TEST(NodeConfig, EveryKeyArrives) {
@@ -83,6 +84,7 @@ election: {floor: 5ms, cap: 0.5s}
 sessions: {timeout: 90min, max: 10}
 offloads: {heartbeat: off, append: off, watchdog: off, xdp: generic}
 spin: 0us
+waiting_max: 64
 )");
   EXPECT_EQ(config.cluster_id, uint64_t{INT64_MAX});
   EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
@@ -107,6 +109,7 @@ spin: 0us
   EXPECT_TRUE(config.offloads.vote && config.offloads.quorum && config.offloads.broadcast);
   EXPECT_EQ(config.offloads.xdp, XdpMode::kGeneric);
   EXPECT_EQ(config.spin_ns, 0u);
+  EXPECT_EQ(config.waiting_max, 64u);
 }
 
 TEST(NodeConfig, ThreeNodesOnOneHostAreSound) {

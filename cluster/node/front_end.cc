@@ -60,7 +60,7 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
   return request;
 }
 
-void FrontEnd::Answer(const kv::Answer& answer) {
+void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
   NetAddress to;
   std::memcpy(to.bytes.data(), answer.reply_to.way.data(), to.bytes.size());
   to.port = static_cast<uint16_t>(answer.reply_to.way[2]);
@@ -83,6 +83,11 @@ void FrontEnd::Answer(const kv::Answer& answer) {
       said.hint = static_cast<uint32_t>(answer.leader_hint.value());
       break;
   }
+  // Another copy of what found a bound reached would find it, too.
+  if (said.status == wire::HkvStatus::kOverloaded) pushback = wire::kHkvNeverHedge;
+  if (said.status != wire::HkvStatus::kNotLeader) said.pushback = pushback;
+  counters_.asked_for_no_hedge += said.pushback == wire::kHkvNeverHedge;
+  counters_.asked_for_later_hedge += said.pushback != 0 && said.pushback != wire::kHkvNeverHedge;
   Send(to, said);
 }
 

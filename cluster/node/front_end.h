@@ -24,12 +24,15 @@ class FrontEnd {
     uint64_t requests = 0;
     std::array<uint64_t, wire::kHkvDrops> drops{};       // by HkvDrop
     std::array<uint64_t, wire::kHkvStatuses> answers{};  // by HkvStatus
+    uint64_t asked_for_no_hedge = 0;                     // of these
+    uint64_t asked_for_later_hedge = 0;
   };
 
   explicit FrontEnd(UdpSocket& socket) : socket_(socket) {}
 
   std::optional<kv::Request> Take(const Datagram& datagram);
-  void Answer(const kv::Answer& answer);
+  // `pushback` is what else it says (Pushback); OVERLOADED asks for no hedge by itself.
+  void Answer(const kv::Answer& answer, uint32_t pushback = 0);
 
   const Counters& counters() const { return counters_; }
 

@@ -52,6 +52,7 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   options.raft.election_cap_ns = config.election_cap_ns;
   options.sessions.timeout_ns = config.session_timeout_ns;
   options.sessions.sessions_max = config.sessions_max;
+  options.desk.waiting_max = config.waiting_max;
   return options;
 }
 
@@ -119,6 +120,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life},
              OthersOf(config_), [this] { return random_(); }),
       front_end_(*client_socket_),
+      pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
       replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored()),
       offloads_(std::move(offloads)),
@@ -262,7 +264,7 @@ void Node::Send(kv::Answer answer) {
   if (const std::optional<raft::NodeId> node = NodeOf(answer.reply_to)) {
     peers_.Answer(*node, answer);
   } else {
-    front_end_.Answer(answer);
+    front_end_.Answer(answer, pushback_.ForAnswer(now_ns_, replica_.desk().waiting()));
   }
 }
 

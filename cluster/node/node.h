@@ -33,6 +33,7 @@
 #include "cluster/node/front_end.h"
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
+#include "cluster/node/pushback.h"
 #include "cluster/node/status.h"
 #include "cluster/node/udp_socket.h"
 #include "cluster/storage/log_storage.h"
@@ -104,6 +105,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t started_ns_;
   Peers peers_;
   FrontEnd front_end_;
+  Pushback pushback_;
   Announcer announcer_;
   uint64_t durable_ = 0;  // the last sequence that was fed
   kv::Replica replica_;

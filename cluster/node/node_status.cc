@@ -99,6 +99,8 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("hkv_requests", front_end_.counters().requests);
   AddReasons<wire::HkvDrop>(status, "hkv_dropped", front_end_.counters().drops, 1);
   AddReasons<wire::HkvStatus>(status, "hkv_answers", front_end_.counters().answers, 0);
+  status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_no_hedge, "never");
+  status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_later_hedge, "later");
   AddSocket(status, "client", client_socket_->counters());
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);

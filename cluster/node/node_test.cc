@@ -84,6 +84,7 @@ class NodeTest : public testing::TestWithParam<Durability> {
     config.members = members_;
     config.serve = members_[id - 1].serve;
     config.proxies = {{.name = "proxy", .address = proxy_socket_->LocalAddress().value()}};
+    config.waiting_max = waiting_max_;
     return config;
   }
   void Start(uint64_t id) { nodes_[id - 1] = std::make_unique<Running>(ConfigOf(id)); }
@@ -151,6 +152,7 @@ class NodeTest : public testing::TestWithParam<Durability> {
   std::unique_ptr<UdpSocket> proxy_socket_;
   std::array<std::unique_ptr<Running>, 3> nodes_;
   uint64_t nonce_ = 100;
+  size_t waiting_max_ = 16'384;
 };
 
 INSTANTIATE_TEST_SUITE_P(Durability, NodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
@@ -264,6 +266,48 @@ TEST_P(NodeTest, WhatIsNoRequestIsAnsweredWithAnErrorOrDropped) {
   ASSERT_EQ(statuses.size(), 2u);
   EXPECT_EQ(statuses[0], wire::HkvStatus::kMalformed);
   EXPECT_EQ(statuses[1], wire::HkvStatus::kUnknownVersion);
+}
+
+class BusyNodeTest : public NodeTest {
+ protected:
+  BusyNodeTest() { waiting_max_ = 16; }
+};
+INSTANTIATE_TEST_SUITE_P(Durability, BusyNodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  const std::unique_ptr<UdpSocket> socket = AnySocket();
+  constexpr uint64_t kBurst = 64;
+  for (uint64_t seq = 1; seq <= kBurst; ++seq) {
+    socket->Send(members_[leader - 1].serve,
+                 wire::Encode({.kind = wire::HkvKind::kWrite,
+                               .patience_us = 4'000'000,
+                               .client_id = session,
+                               .seq = seq,
+                               .lowest_unanswered = 1,
+                               .operations = {{.kind = kv::OperationKind::kPut, .key = "k", .value = "v"}}}));
+  }
+  socket->Flush();
+  uint64_t refused = 0, done = 0, asked_for_no_hedge = 0;
+  EXPECT_TRUE(Eventually([&] {
+    for (const Datagram& datagram : socket->Receive(Now_ns())) {
+      const auto answer = wire::ParseHkvAnswer(datagram.bytes);
+      if (!answer.has_value()) continue;
+      ++(answer->status == wire::HkvStatus::kOverloaded ? refused : done);
+      asked_for_no_hedge += answer->pushback == wire::kHkvNeverHedge;
+      EXPECT_TRUE(answer->status != wire::HkvStatus::kOverloaded || answer->pushback == wire::kHkvNeverHedge);
+    }
+    return refused + done == kBurst;
+  }));
+  EXPECT_GT(refused, 0u);
+  EXPECT_GT(done, 0u);
+  EXPECT_GE(asked_for_no_hedge, refused);
+  EXPECT_EQ(Increment(leader, session, kBurst + 1), "1");
+  const auto rested = Ask(leader, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = 1, .key = "n"});
+  ASSERT_TRUE(rested.has_value());
+  EXPECT_EQ(rested->pushback, 0u) << "it has room again";
 }
 
 TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {

@@ -194,11 +194,10 @@ std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
   const auto status = reader.Get<uint8_t>();
   if (status >= kHkvStatuses) return std::nullopt;
   answer.status = static_cast<HkvStatus>(status);
-  answer.hint = reader.Get<uint32_t>();
+  (HasHint(answer) ? answer.hint : answer.pushback) = reader.Get<uint32_t>();
   answer.client_id = reader.Get<uint64_t>();
   answer.seq = reader.Get<uint64_t>();
   answer.session = reader.Get<uint64_t>();
-  if (!HasHint(answer) && answer.hint != 0) return std::nullopt;
   if (!Has(answer, HkvKind::kOpen) && answer.session != 0) return std::nullopt;
   if (Has(answer, HkvKind::kGet)) answer.value = reader.GetText<uint16_t>(kHkvMax_bytes);
   if (Has(answer, HkvKind::kWrite)) {
@@ -243,7 +242,7 @@ std::string Encode(const HkvAnswer& answer) {
   writer.Put(kHkvVersion);
   writer.Put(static_cast<uint8_t>(static_cast<uint8_t>(answer.kind) | kAnswerBit));
   writer.Put(static_cast<uint8_t>(fits ? answer.status : HkvStatus::kTooLarge));
-  writer.Put(HasHint(answer) ? answer.hint : uint32_t{0});
+  writer.Put(HasHint(answer) ? answer.hint : answer.pushback);
   writer.Put(answer.client_id);
   writer.Put(answer.seq);
   writer.Put(Has(answer, HkvKind::kOpen) ? answer.session : uint64_t{0});

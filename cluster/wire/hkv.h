@@ -42,6 +42,9 @@ enum class HkvStatus : uint8_t {
 };
 constexpr size_t kHkvStatuses = 11;
 
+// HkvAnswer::pushback: whoever hedges for clients of this node should not.
+constexpr uint32_t kHkvNeverHedge = 0xffffffff;
+
 struct HkvRequest {
   HkvKind kind = HkvKind::kGet;
   uint32_t patience_us = 0;                 // as on the wire; see Patience_ns
@@ -61,6 +64,8 @@ struct HkvAnswer {
   uint32_t hint = 0;
   uint64_t client_id = 0;
   uint64_t seq = 0;
+  uint32_t pushback = 0;  // about hedging: 0 nothing, kHkvNeverHedge, or no sooner than this many milliseconds
+                          // after the request; only where there is no hint
   uint64_t session = 0;               // OPEN
   std::string value{};                // GET with kOk
   std::vector<std::string> values{};  // WRITE with kOk: one for each operation

@@ -97,6 +97,10 @@ std::vector<HkvAnswer> Answers() {
   answers.back().values = {"", "-9223372036854775808", ""};
   answers.push_back(Answer(HkvKind::kWrite, HkvStatus::kNotLeader));
   answers.back().hint = 3;
+  answers.push_back(Answer(HkvKind::kGet, HkvStatus::kNotFound));
+  answers.back().pushback = 250;
+  answers.push_back(Answer(HkvKind::kWrite, HkvStatus::kOverloaded));
+  answers.back().pushback = kHkvNeverHedge;
   return answers;
 }
 
@@ -329,6 +333,16 @@ TEST(HkvAnswer, ThatWouldNotFitSaysSo) {
     ASSERT_TRUE(parsed.has_value());
     EXPECT_EQ(*parsed, Answer(answer.kind, HkvStatus::kTooLarge));
   }
+}
+
+TEST(HkvAnswer, SaysEitherWhoLeadsOrSomethingAboutHedging) {
+  HkvAnswer answer = Answer(HkvKind::kGet, HkvStatus::kNotFound);
+  answer.pushback = 0x01020304;
+  EXPECT_EQ(Encode(answer).substr(4, 4), "\x04\x03\x02\x01");
+  answer.status = HkvStatus::kNotLeader;
+  answer.hint = 3;
+  EXPECT_EQ(Encode(answer).substr(4, 4), std::string("\x03\0\0\0", 4));
+  EXPECT_EQ(ParseHkvAnswer(Encode(answer))->pushback, 0u);
 }
 
 TEST(HkvAnswer, LeavesOutWhatItsKindAndStatusDoNotHave) {

@@ -44,6 +44,20 @@ class GrpcClient final : public AdminClient {
     request.set_on(on);
     return Ask<v1::BypassReply>(&v1::Admin::Stub::Bypass, request);
   }
+  absl::StatusOr<v1::DryRunReply> DryRun(const std::string& service, bool on) override {
+    v1::DryRunRequest request;
+    request.set_service(service);
+    request.set_on(on);
+    return Ask<v1::DryRunReply>(&v1::Admin::Stub::DryRun, request);
+  }
+  absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service,
+                                       bool on) override {
+    v1::DrainRequest request;
+    request.set_backend(backend);
+    request.set_service(service);
+    request.set_on(on);
+    return Ask<v1::DrainReply>(&v1::Admin::Stub::Drain, request);
+  }
   absl::StatusOr<v1::DownReply> Down() override {
     return Ask<v1::DownReply>(&v1::Admin::Stub::Down, v1::DownRequest());
   }

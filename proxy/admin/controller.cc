@@ -101,6 +101,48 @@ absl::StatusOr<v1::BypassReply> Controller::Bypass(const std::string& service, b
   return reply;
 }
 
+absl::StatusOr<v1::DryRunReply> Controller::DryRun(const std::string& service, bool on) {
+  const absl::StatusOr<int> index = FindService(service);
+  if (!index.ok()) return index.status();
+  const absl::Status set = data_plane_->SetDryRun(service, on);
+  if (!set.ok()) return set;
+  v1::DryRunReply reply;
+  reply.set_service(service);
+  reply.set_dry_run(on);
+  return reply;
+}
+
+absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, const std::string& service,
+                                                 bool on) {
+  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  if (!service.empty()) {
+    const absl::StatusOr<int> index = FindService(service);
+    if (!index.ok()) return index.status();
+  }
+  std::vector<int> changed;
+  std::vector<std::string> known;
+  for (int i = 0; i < config_.services_size(); ++i) {
+    const v1::Service& candidate = config_.services(i);
+    if (!service.empty() && candidate.name() != service) continue;
+    for (const v1::Backend& each : candidate.backends()) {
+      if (std::find(known.begin(), known.end(), each.name()) == known.end()) known.push_back(each.name());
+      if (each.name() != backend) continue;
+      const absl::Status set = data_plane_->SetDrained(candidate.name(), backend, on);
+      if (!set.ok()) return set;
+      changed.push_back(i);
+    }
+  }
+  if (changed.empty()) return NoSuch("backend", backend, known);
+  const absl::StatusOr<Snapshot> snapshot = Read(/*histograms=*/false);
+  if (!snapshot.ok()) return snapshot.status();
+  v1::DrainReply reply;
+  for (const int i : changed) {
+    *reply.add_backends() =
+        BuildDrained(config_.services(i), snapshot->services.at(static_cast<size_t>(i)), backend);
+  }
+  return reply;
+}
+
 absl::StatusOr<v1::DownReply> Controller::Down() {
   if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   if (take_down_ == nullptr) return absl::FailedPreconditionError("the daemon is already going down");

@@ -39,6 +39,9 @@ class Controller {
   absl::StatusOr<v1::Leader> LeaderSet(const std::string& service, const std::string& backend);
   absl::StatusOr<v1::Leader> LeaderUnset(const std::string& service);
   absl::StatusOr<v1::BypassReply> Bypass(const std::string& service, bool on);
+  absl::StatusOr<v1::DryRunReply> DryRun(const std::string& service, bool on);
+  // An empty service: every one that has a backend of this name.
+  absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service, bool on);
   absl::StatusOr<v1::DownReply> Down();
 
   const v1::Config& config() const { return config_; }

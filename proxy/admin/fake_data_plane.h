@@ -57,6 +57,7 @@ class FakeDataPlane final : public DataPlane {
     dns.stats.reasons[HR_REASON_RETRANSMISSION] = 4;
     dns.in_flight = 5;
     dns.budget_tokens = 12.5;
+    dns.delay_ns = 10'000'000;
     Record(dns.fire_error, 80'000, 20);
     Record(dns.fire_error, 240'000, 1);
     Record(dns.latency, 2'000'000, 970);
@@ -74,6 +75,7 @@ class FakeDataPlane final : public DataPlane {
     dns.backends = {a, b};
     ServiceSnapshot echo;
     echo.name = "echo";
+    echo.delay_ns = 10'000'000;
     BackendSnapshot only;
     only.name = "only";
     echo.backends = {only};
@@ -116,6 +118,33 @@ class FakeDataPlane final : public DataPlane {
   absl::Status SetBypass(const std::string& service, bool on) override {
     for (ServiceSnapshot& candidate : snapshot.services) {
       if (candidate.name == service) candidate.bypass = on;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status SetDryRun(const std::string& service, bool on) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      if (candidate.name == service) candidate.dry_run = on;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      for (BackendSnapshot& each : candidate.backends) {
+        if (candidate.name == service && each.name == backend) each.drained = on;
+      }
+    }
+    return absl::OkStatus();
+  }
+  absl::Status SetDelay(const std::string& service, uint64_t delay_ns) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      if (candidate.name == service) candidate.delay_ns = delay_ns;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      if (candidate.name == service)
+        candidate.preferred = backend.has_value() ? static_cast<uint32_t>(*backend) + 1 : 0;
     }
     return absl::OkStatus();
   }

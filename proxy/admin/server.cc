@@ -43,6 +43,14 @@ class Service final : public v1::Admin::Service {
     return OnLoop<v1::BypassReply>([&] { return controller_.Bypass(request->service(), request->on()); },
                                    *reply);
   }
+  grpc::Status DryRun(grpc::ServerContext*, const v1::DryRunRequest* request, v1::DryRunReply* reply) override {
+    return OnLoop<v1::DryRunReply>([&] { return controller_.DryRun(request->service(), request->on()); },
+                                   *reply);
+  }
+  grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request, v1::DrainReply* reply) override {
+    return OnLoop<v1::DrainReply>(
+        [&] { return controller_.Drain(request->backend(), request->service(), request->on()); }, *reply);
+  }
   grpc::Status Down(grpc::ServerContext*, const v1::DownRequest*, v1::DownReply* reply) override {
     return OnLoop<v1::DownReply>([this] { return controller_.Down(); }, *reply);
   }

@@ -111,6 +111,40 @@ TEST_F(AdminTest, BypassReachesTheDataPlane) {
   EXPECT_FALSE(client->GetStatus()->services(0).bypass());
 }
 
+TEST_F(AdminTest, ADryRunReachesTheDataPlane) {
+  auto client = Connect();
+  const auto reply = client->DryRun("dns", true);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_TRUE(reply->dry_run());
+  EXPECT_TRUE(client->GetStatus()->services(0).dry_run());
+  EXPECT_FALSE(client->GetStatus()->services(1).dry_run());
+  ASSERT_TRUE(client->DryRun("dns", false).ok());
+  EXPECT_FALSE(client->GetStatus()->services(0).dry_run());
+  EXPECT_EQ(client->DryRun("dsn", true).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(AdminTest, ABackendIsDrainedInEveryServiceThatHasItOrInOne) {
+  auto client = Connect();
+  auto reply = client->Drain("a", "", true);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  ASSERT_EQ(reply->backends_size(), 1);
+  EXPECT_EQ(reply->backends(0).service(), "dns");
+  EXPECT_TRUE(reply->backends(0).drained());
+  EXPECT_EQ(reply->backends(0).requests_to(), "b");
+  EXPECT_FALSE(reply->backends(0).leads()) << "there is no cluster";
+  const auto status = client->GetStatus();
+  EXPECT_TRUE(status->services(0).backends(0).drained());
+  EXPECT_EQ(status->services(0).leader(), "a");
+  EXPECT_EQ(status->services(0).requests_to(), "b");
+  reply = client->Drain("a", "dns", false);
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->backends(0).requests_to(), "a");
+  EXPECT_THAT(std::string(client->Drain("only", "dns", true).status().message()),
+              HasSubstr("no backend \"only\" (there are: a, b)"));
+  EXPECT_EQ(client->Drain("a", "nosuch", true).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(client->Drain("", "", true).status().code(), absl::StatusCode::kNotFound);
+}
+
 TEST_F(AdminTest, AnErrorOfTheDataPlaneReachesTheCaller) {
   ASSERT_TRUE(Connect()->GetStatus().ok());
   ASSERT_TRUE(loop_

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "operate/version.h"
 #include "proxy/config/schema.h"
@@ -72,8 +73,12 @@ v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& co
   out.set_sent(snapshot.sends);
   out.set_won(snapshot.wins);
   *out.mutable_answer_ns() = ToQuantiles(snapshot.answer_times);
-  out.set_suspect_after_ns(
-      std::max<int64_t>(3 * static_cast<int64_t>(snapshot.p99_ns), service.suspect_min_ns()));
+  // Before there are enough samples the fixed delay stands in for the p99, as in the kernel
+  // (bpf/lib/steer.bpf.h).
+  const int64_t p99_ns = snapshot.p99_ns > 0 ? static_cast<int64_t>(snapshot.p99_ns) : service.delay_ns();
+  out.set_suspect_after_ns(std::max<int64_t>(3 * p99_ns, service.suspect_min_ns()));
+  out.set_drained(snapshot.drained);
+  out.set_unanswered(snapshot.unanswered);
   return out;
 }
 
@@ -83,13 +88,20 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_vip(service.vip());
   out.set_port(service.port());
   out.set_profile(Word(service.profile()));
-  out.set_delay_ns(service.delay_ns());
+  out.set_delay_ns(static_cast<int64_t>(snapshot.delay_ns));
+  out.set_adaptive(service.has_adaptive());
+  const auto asked = static_cast<int>(RequestsTo(snapshot));
+  if (asked < service.backends_size()) out.set_requests_to(service.backends(asked).name());
   const v1::Leader leader = BuildLeader(service, snapshot, now_ns);
   out.set_leader(leader.leader());
   out.set_state(leader.state());
   out.set_pinned(leader.pinned());
   out.set_leader_source(leader.source());
   out.set_bypass(snapshot.bypass);
+  out.set_dry_run(snapshot.dry_run);
+  out.set_pushed_back(snapshot.pushed_back);
+  out.set_would_hedge(snapshot.stats.counters[HR_WOULD_HEDGE]);
+  out.set_would_fail_over(snapshot.stats.counters[HR_WOULD_FAIL_OVER]);
   FillIdentity(snapshot, out);
   out.set_hedges(snapshot.stats.counters[HR_HEDGES]);
   out.set_extra_load(Share(out.hedges(), out.requests()));
@@ -127,6 +139,36 @@ bool IdentityHolds(const ServiceSnapshot& snapshot) {
                              counters[HR_SUPERSEDED] + counters[HR_EVICTED] + counters[HR_PASSED_THROUGH] +
                              snapshot.in_flight;
   return counters[HR_REQUESTS] == accounted;
+}
+
+size_t RequestsTo(const ServiceSnapshot& snapshot) {
+  const auto& backends = snapshot.backends;
+  const size_t choice = snapshot.preferred > 0 ? snapshot.preferred - 1 : snapshot.leader.leader;
+  if (choice >= backends.size() || !backends[choice].drained) return choice;
+  // As hr_pick_standby() has it: silence is worse than being drained, and that worse than any answer time.
+  const auto rank = [&](size_t i) {
+    return std::tuple(backends[i].health != HR_HEALTHY, backends[i].drained, backends[i].answer_ewma_ns);
+  };
+  size_t best = 0;
+  for (size_t i = 1; i < backends.size(); ++i) {
+    if (rank(i) < rank(best)) best = i;
+  }
+  return best;
+}
+
+v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot,
+                         const std::string& backend) {
+  v1::Drained out;
+  out.set_service(service.name());
+  out.set_backend(backend);
+  const auto asked = static_cast<int>(RequestsTo(snapshot));
+  if (asked < service.backends_size()) out.set_requests_to(service.backends(asked).name());
+  for (size_t i = 0; i < snapshot.backends.size(); ++i) {
+    if (snapshot.backends[i].name != backend) continue;
+    out.set_drained(snapshot.backends[i].drained);
+    out.set_leads(service.has_cluster() && snapshot.leader.published == i);
+  }
+  return out;
 }
 
 v1::Quantiles ToQuantiles(const Histogram& histogram) {

@@ -44,6 +44,14 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
 // The leader entry of one service. `now_ns` is CLOCK_MONOTONIC.
 v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns);
 
+// Who gets a service's requests while nobody is silent, by the same rule as the kernel programs': the leader,
+// or who is preferred to it, unless it is drained and anybody else is there.
+size_t RequestsTo(const ServiceSnapshot& snapshot);
+
+// What draining a backend of this service, or undoing it, has come to.
+v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot,
+                         const std::string& backend);
+
 v1::Quantiles ToQuantiles(const Histogram& histogram);
 
 // requests = sum of where they went, for one service.

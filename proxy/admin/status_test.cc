@@ -78,7 +78,66 @@ TEST(BuildStatus, SuspectAfterIsThreeTimesP99ButAtLeastTheMinimum) {
   FakeDataPlane fake;
   const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
   EXPECT_EQ(status.services(0).backends(0).suspect_after_ns(), 9'000'000);
-  EXPECT_EQ(status.services(0).backends(1).suspect_after_ns(), 5'000'000);
+  EXPECT_EQ(status.services(0).backends(1).suspect_after_ns(), 30'000'000)
+      << "three times the fixed delay, as long as nothing is known of it";
+  fake.snapshot.services[0].backends[1].p99_ns = 1'000'000;
+  EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).backends(1).suspect_after_ns(),
+            5'000'000);
+}
+
+TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {
+  FakeDataPlane fake;
+  ServiceSnapshot& dns = fake.snapshot.services[0];
+  dns.backends.push_back(dns.backends[1]);
+  dns.backends[0].answer_ewma_ns = 1;
+  dns.backends[1].answer_ewma_ns = 3;
+  dns.backends[2].answer_ewma_ns = 2;
+  EXPECT_EQ(RequestsTo(dns), 0u);
+  dns.preferred = 2;
+  EXPECT_EQ(RequestsTo(dns), 1u);
+  dns.backends[1].drained = true;
+  EXPECT_EQ(RequestsTo(dns), 0u) << "the best of all";
+  dns.backends[0].drained = true;
+  EXPECT_EQ(RequestsTo(dns), 2u);
+  dns.backends[2].health = HR_AWAY;
+  EXPECT_EQ(RequestsTo(dns), 0u) << "silence is worse than being drained";
+  dns.preferred = 0;
+  dns.backends[0].drained = false;
+  dns.backends[0].health = HR_AWAY;
+  EXPECT_EQ(RequestsTo(dns), 0u) << "around a silent leader is steered, but it stays the one that is asked";
+}
+
+TEST(BuildStatus, SaysWhatPolicyIsInForce) {
+  FakeDataPlane fake;
+  ServiceSnapshot& dns = fake.snapshot.services[0];
+  dns.delay_ns = 3'500'000;
+  dns.dry_run = dns.pushed_back = true;
+  dns.stats.counters[HR_WOULD_HEDGE] = 9;
+  dns.stats.counters[HR_WOULD_FAIL_OVER] = 4;
+  dns.backends[1].unanswered = 6;
+  v1::Config config = FakeConfig();
+  config.mutable_services(0)->mutable_adaptive()->set_cap_ns(1);
+  const v1::Status status = BuildStatus(config, Facts(), fake.snapshot);
+  EXPECT_EQ(status.services(0).delay_ns(), 3'500'000);
+  EXPECT_TRUE(status.services(0).adaptive());
+  EXPECT_TRUE(status.services(0).dry_run());
+  EXPECT_TRUE(status.services(0).pushed_back());
+  EXPECT_EQ(status.services(0).would_hedge(), 9u);
+  EXPECT_EQ(status.services(0).would_fail_over(), 4u);
+  EXPECT_EQ(status.services(0).backends(1).unanswered(), 6u);
+  EXPECT_FALSE(status.services(1).adaptive());
+}
+
+TEST(BuildDrained, SaysThatAClustersLeaderIsMoreThanItsRequests) {
+  FakeDataPlane fake;
+  v1::Config config = FakeConfig();
+  config.mutable_services(0)->mutable_cluster()->set_id(7);
+  ServiceSnapshot& dns = fake.snapshot.services[0];
+  dns.backends[0].drained = true;
+  EXPECT_TRUE(BuildDrained(config.services(0), dns, "a").leads());
+  EXPECT_FALSE(BuildDrained(config.services(0), dns, "b").leads());
+  dns.leader.published = 1;
+  EXPECT_FALSE(BuildDrained(config.services(0), dns, "a").leads());
 }
 
 TEST(BuildLeader, SaysWhereItsWordIsFrom) {

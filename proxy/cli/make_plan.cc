@@ -91,6 +91,14 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
   add("backend_histograms", backends, sizeof(hr_histogram) * per_cpu);
 }
 
+// " at first, then adaptive between 1ms and 100ms"
+std::string Adaptive(const v1::Service& service) {
+  if (!service.has_adaptive()) return "";
+  return absl::StrCat(" at first, then adaptive between ",
+                      config::FormatDurationNs(service.adaptive().floor_ns()), " and ",
+                      config::FormatDurationNs(service.adaptive().cap_ns()));
+}
+
 std::string Summary(const v1::Service& service) {
   const google::protobuf::EnumDescriptor& profiles = *v1::Profile_descriptor();
   const std::string profile = config::EnumWord(*profiles.FindValueByNumber(service.profile()));
@@ -99,9 +107,11 @@ std::string Summary(const v1::Service& service) {
                                            " announces its leader on port ", service.cluster().announce_port())
                             : "";
   return absl::StrCat(service.vip(), " port ", service.port(), ", ", profile, ", hedge after ",
-                      config::FormatDurationNs(service.delay_ns()), ", deadline ",
+                      config::FormatDurationNs(service.delay_ns()), Adaptive(service), ", deadline ",
                       config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(),
-                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), cluster);
+                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), cluster,
+                      service.prefer() == v1::PREFER_FASTEST ? ", the fastest is asked first" : "",
+                      service.dry_run() == v1::SWITCH_ON ? ", DRY RUN" : "");
 }
 
 void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan) {

@@ -72,14 +72,23 @@ std::string LeaderSource(const v1::ServiceStatus& service) {
   return service.leader_source() == "announced" ? " (announced)" : "";
 }
 
+// Why another than the leader gets the requests.
+std::string Why(const v1::ServiceStatus& service) {
+  for (const v1::BackendStatus& backend : service.backends()) {
+    if (backend.name() == service.leader() && backend.drained()) return ", while the leader is drained";
+  }
+  return ", who answers faster";
+}
+
 void Backends(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
                         "state", "sent", "won", "p50", "p99");
   for (const v1::BackendStatus& backend : service.backends()) {
     const bool seen = backend.answer_ns().count() > 0;
     absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10d %10d %9s %9s\n", backend.name(),
-                          Endpoint(backend.address(), backend.port()), backend.role(), Health(backend.health()),
-                          backend.sent(), backend.won(), seen ? Duration(backend.answer_ns().p50()) : "-",
+                          Endpoint(backend.address(), backend.port()), backend.role(),
+                          backend.drained() ? "drained" : Health(backend.health()), backend.sent(),
+                          backend.won(), seen ? Duration(backend.answer_ns().p50()) : "-",
                           seen ? Duration(backend.answer_ns().p99()) : "-");
   }
 }
@@ -87,13 +96,22 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
 void Service(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppend(&out, "\n", service.name(), "  ", Endpoint(service.vip(), service.port()), "  ",
                   service.profile(), "  leader ", service.leader(), LeaderSource(service), ", ",
-                  LeaderState(service.state()), service.bypass() ? ", BYPASSED: no hedging" : "", "\n");
+                  LeaderState(service.state()), service.bypass() ? ", BYPASSED: no hedging" : "",
+                  service.dry_run() ? ", DRY RUN: nothing is sent twice" : "", "\n");
+  if (service.requests_to() != service.leader())
+    absl::StrAppend(&out, "  requests to  ", service.requests_to(), Why(service), "\n");
   absl::StrAppend(&out, "  requests     ", service.requests());
   if (service.requests() > 0) absl::StrAppend(&out, ": ", Outcomes(service));
   if (!service.identity_ok()) absl::StrAppend(&out, "  (not all accounted for; exact only at rest)");
   absl::StrAppend(&out, "\n");
   absl::StrAppendFormat(&out, "  hedges       %d, %.2f%% extra load, %.1f tokens left\n", service.hedges(),
                         100 * service.extra_load(), service.budget_tokens());
+  if (service.would_hedge() + service.would_fail_over() > 0) {
+    absl::StrAppend(&out, "  dry runs     would have hedged ", service.would_hedge(), ", failed over ",
+                    service.would_fail_over(), "\n");
+  }
+  absl::StrAppend(&out, "  delay        ", Duration(service.delay_ns()), service.adaptive() ? ", adaptive" : "",
+                  service.pushed_back() ? "; A BACKEND ASKS for later hedges, or none" : "", "\n");
   absl::StrAppend(&out, "  latency      ", P50P99(service.latency_ns()), "\n");
   absl::StrAppend(&out, "  fire error   ", P50P99(service.fire_error_ns()), "\n");
   if (!service.reasons().empty()) absl::StrAppend(&out, "  reasons      ", Reasons(service.reasons()), "\n");
@@ -101,6 +119,25 @@ void Service(const v1::ServiceStatus& service, std::string& out) {
 }
 
 }  // namespace
+
+std::string DrainText(const v1::DrainReply& reply) {
+  std::string out;
+  for (const v1::Drained& drained : reply.backends()) {
+    absl::StrAppend(&out, drained.service(), ": ", drained.backend(),
+                    drained.drained() ? " is drained" : " serves again", "; requests go to ",
+                    drained.requests_to());
+    if (drained.drained() && drained.requests_to() == drained.backend())
+      absl::StrAppend(&out, ", for nobody else is left");
+    absl::StrAppend(&out, "\n");
+    if (drained.drained() && drained.leads()) {
+      absl::StrAppend(
+          &out,
+          "  It leads its cluster, and the others send its writes on to it. `hedgerow-node transfer` "
+          "there hands leadership over.\n");
+    }
+  }
+  return out;
+}
 
 std::string LeaderText(const v1::Leader& leader) {
   std::string out = absl::StrFormat("%-16s %-12s %-8s %s", leader.service(), leader.leader(), leader.state(),

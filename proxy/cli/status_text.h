@@ -13,6 +13,9 @@ namespace hedgerow::cli {
 
 std::string StatusText(const v1::Status& status);
 
+// What `drain` and `undrain` have come to, a line for each service.
+std::string DrainText(const v1::DrainReply& reply);
+
 // One line, for `leader`: who leads, since what, and what its cluster last said.
 std::string LeaderText(const v1::Leader& leader);
 

@@ -74,6 +74,44 @@ TEST(StatusText, SaysThatTheLeaderIsItsClustersWord) {
   EXPECT_THAT(StatusText(status), HasSubstr("leader a (announced), healthy"));
 }
 
+TEST(StatusText, SaysWhatPolicyIsInForce) {
+  v1::Status status = Sample();
+  EXPECT_THAT(StatusText(status), HasSubstr("  delay        10.0ms\n"));
+  v1::ServiceStatus& dns = *status.mutable_services(0);
+  dns.set_adaptive(true);
+  dns.set_dry_run(true);
+  dns.set_would_hedge(7);
+  dns.set_would_fail_over(2);
+  dns.set_pushed_back(true);
+  dns.set_requests_to("b");
+  std::string text = StatusText(status);
+  EXPECT_THAT(text, HasSubstr("leader a, healthy, DRY RUN"));
+  EXPECT_THAT(text, HasSubstr("requests to  b, who answers faster"));
+  EXPECT_THAT(text, HasSubstr("would have hedged 7, failed over 2"));
+  EXPECT_THAT(text, HasSubstr("10.0ms, adaptive; A BACKEND ASKS for later hedges, or none"));
+  dns.mutable_backends(0)->set_drained(true);
+  text = StatusText(status);
+  EXPECT_THAT(text, HasSubstr("requests to  b, while the leader is drained"));
+  EXPECT_THAT(text, testing::ContainsRegex("10.77.0.11:53 +leader +drained"));
+}
+
+TEST(DrainText, SaysWhoGetsTheRequestsAndWhatElseToDo) {
+  v1::DrainReply reply;
+  v1::Drained& dns = *reply.add_backends();
+  dns.set_service("dns");
+  dns.set_backend("a");
+  dns.set_drained(true);
+  dns.set_requests_to("b");
+  EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to b\n");
+  dns.set_requests_to("a");
+  EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to a, for nobody else is left\n");
+  dns.set_requests_to("b");
+  dns.set_leads(true);
+  EXPECT_THAT(DrainText(reply), HasSubstr("`hedgerow-node transfer`"));
+  dns.set_drained(false);
+  EXPECT_EQ(DrainText(reply), "dns: a serves again; requests go to b\n");
+}
+
 v1::Leader Announced() {
   v1::Leader leader;
   leader.set_service("kv");
@@ -147,6 +185,22 @@ TEST(MakePlan, ShowsAClusterAndNotItsKey) {
   EXPECT_THAT(PlanText(plan), HasSubstr("cluster 7 announces its leader on port 4803"));
   EXPECT_THAT(plan.config(), HasSubstr("key: \"(hidden)\""));
   EXPECT_THAT(plan.DebugString(), Not(HasSubstr("2233445566")));
+}
+
+TEST(MakePlan, SaysWhatThePolicyIs) {
+  v1::Config config = FakeConfig();
+  v1::Service& dns = *config.mutable_services(0);
+  dns.mutable_adaptive()->set_floor_ns(1'000'000);
+  dns.mutable_adaptive()->set_cap_ns(100'000'000);
+  dns.set_prefer(v1::PREFER_FASTEST);
+  dns.set_dry_run(v1::SWITCH_ON);
+  Topology topology;
+  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  EXPECT_THAT(
+      PlanText(MakePlan(config, "f.yaml", topology, 2)),
+      HasSubstr(
+          "hedge after 10ms at first, then adaptive between 1ms and 100ms, deadline 2s, 2 attempts, budget 5%, "
+          "the fastest is asked first, DRY RUN"));
 }
 
 TEST(MakePlan, SaysWhatWouldMakeUpFail) {

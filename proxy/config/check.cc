@@ -14,6 +14,7 @@
 #include "config/suggest.h"
 #include "proxy/config/address.h"
 #include "proxy/config/check_cluster.h"
+#include "proxy/config/check_policy.h"
 #include "proxy/config/schema.h"
 
 namespace hedgerow::config {
@@ -218,6 +219,7 @@ class Checker {
 void Check(const v1::Config& config, const Locations& locations, Diagnostics& errors) {
   Checker(config, locations, errors).Run();
   CheckClusters(config, locations, errors);
+  CheckPolicies(config, locations, errors);
 }
 
 void Complete(v1::Config& config) {

@@ -1,34 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The p99 of a backend's answer times over the last 20 to 30 seconds, from the
-// kernel's histograms, which only ever grow. The daemon writes it back to the
-// data plane, where it decides how long a leader may be silent.
+// What the kernel's histograms, which only ever grow, say about the recent past. Two looks at it, since two
+// things are decided by them: `AnswerWindows` is all that came in the last 20 to 30 seconds (the adaptive
+// delay's), and `OrdinarySecond` the p99 of a second that is like most (SUSPECT's; docs/adr/0007). Used by the
+// tuner.
 
 #ifndef HEDGEROW_PROXY_DAEMON_ANSWER_WINDOWS_H_
 #define HEDGEROW_PROXY_DAEMON_ANSWER_WINDOWS_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "proxy/data_plane/data_plane.h"
 
 namespace hedgerow {
 
+// Fewer samples than this say nothing.
+inline constexpr uint64_t kAnswersMin = 20;
+
 class AnswerWindows {
  public:
   static constexpr uint64_t kWindowNs = 10'000'000'000;
   static constexpr size_t kWindows = 3;
-  static constexpr uint64_t kMinSamples = 20;
 
-  // Takes the histogram as it is at `now_ns` and returns the p99 of what came within the windows; 0 with fewer
-  // than kMinSamples.
-  uint64_t P99Ns(uint64_t now_ns, const Histogram& total) {
+  // Takes the histogram as it is at `now_ns` and returns what came within the windows.
+  Histogram Recent(uint64_t now_ns, const Histogram& total) {
     if (starts_.empty() || now_ns - starts_.back().at_ns >= kWindowNs) {
       starts_.push_back({now_ns, starts_.empty() ? Histogram() : total});
       if (starts_.size() > kWindows) starts_.pop_front();
     }
-    const Histogram recent = total.Since(starts_.front().total);
-    return recent.Count() < kMinSamples ? 0 : recent.QuantileNs(0.99);
+    return total.Since(starts_.front().total);
   }
 
  private:
@@ -37,6 +41,56 @@ class AnswerWindows {
     Histogram total;
   };
   std::deque<Start> starts_;  // oldest first; each begins a window
+};
+
+class OrdinarySecond {
+ public:
+  static constexpr uint64_t kSecondNs = 1'000'000'000;
+  static constexpr uint64_t kRememberNs = 30 * kSecondNs;
+
+  static constexpr size_t kLately = 5;
+
+  // Takes the histogram as it is at `now_ns`. The p99 is taken of each second, or of as many as it takes for
+  // kAnswersMin answers. Returns the median of those of the last 30 seconds, or of the last five of them if
+  // that is more; 0 while there is none.
+  //
+  // Answers that an outage held back come all at once when it ends, so they are in one or two of these seconds,
+  // however many they are; what is slow now and then is slow in every second, and stays in the median. A
+  // backend that becomes slow is believed after three.
+  uint64_t P99Ns(uint64_t now_ns, const Histogram& total) {
+    const Histogram since = total.Since(begun_);
+    const bool enough = since.Count() >= kAnswersMin;
+    if (!started_ || (enough && now_ns - begun_ns_ >= kSecondNs) || now_ns - begun_ns_ > kRememberNs) {
+      if (enough) seconds_.push_back({now_ns, since.QuantileNs(0.99)});
+      begun_ = total;
+      begun_ns_ = now_ns;
+      started_ = true;
+    }
+    while (!seconds_.empty() && now_ns - seconds_.front().end_ns > kRememberNs) seconds_.pop_front();
+    return std::max(MedianNs(seconds_.size()), MedianNs(std::min(seconds_.size(), kLately)));
+  }
+
+ private:
+  struct Second {
+    uint64_t end_ns;
+    uint64_t p99_ns;
+  };
+
+  // Of the last `count`. Of an even number the lower one: the first second after the start, and the first
+  // outage, are two.
+  uint64_t MedianNs(size_t count) const {
+    if (count == 0) return 0;
+    std::vector<uint64_t> p99s;
+    for (size_t i = seconds_.size() - count; i < seconds_.size(); ++i) p99s.push_back(seconds_[i].p99_ns);
+    const auto middle = p99s.begin() + static_cast<std::ptrdiff_t>((count - 1) / 2);
+    std::nth_element(p99s.begin(), middle, p99s.end());
+    return *middle;
+  }
+
+  std::deque<Second> seconds_;  // oldest first
+  Histogram begun_;             // as it was when the present second began
+  uint64_t begun_ns_ = 0;
+  bool started_ = false;
 };
 
 }  // namespace hedgerow

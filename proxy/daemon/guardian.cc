@@ -24,10 +24,7 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
                                                           ProxyInstance& instance, DaemonFacts& facts,
                                                           EventLoop& loop,
                                                           std::function<void(const std::string&)> give_up) {
-  std::unique_ptr<Guardian> guardian(new Guardian(topology, instance, facts, std::move(give_up)));
-  for (const v1::Service& service : config.services()) {
-    guardian->windows_.emplace_back(static_cast<size_t>(service.backends_size()));
-  }
+  std::unique_ptr<Guardian> guardian(new Guardian(config, topology, instance, facts, std::move(give_up)));
   absl::StatusOr<net::Watcher> watcher = guardian->MakeWatcher();
   if (!watcher.ok()) return watcher.status();
   guardian->watcher_ = std::make_unique<net::Watcher>(*std::move(watcher));
@@ -175,17 +172,8 @@ void Guardian::EverySecond() {
   // What could not be repaired at the event (an address that comes back later) is tried again.
   if (!repair_problems_.empty()) Repair();
   const auto snapshot = instance_.data_plane().Read(/*histograms=*/true);
-  data_plane_problem_ = snapshot.ok() ? "" : std::string(snapshot.status().message());
-  if (snapshot.ok()) {
-    for (size_t i = 0; i < snapshot->services.size() && i < windows_.size(); ++i) {
-      const ServiceSnapshot& service = snapshot->services[i];
-      for (size_t j = 0; j < service.backends.size() && j < windows_[i].size(); ++j) {
-        const uint64_t p99_ns = windows_[i][j].P99Ns(snapshot->taken_ns, service.backends[j].answer_times);
-        const absl::Status status = instance_.data_plane().SetBackendP99(service.name, j, p99_ns);
-        if (!status.ok()) data_plane_problem_ = std::string(status.message());
-      }
-    }
-  }
+  const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane()) : snapshot.status();
+  data_plane_problem_ = std::string(tuned.message());
   UpdateProblems();
 }
 

@@ -2,7 +2,7 @@
 //
 // Looks after a running proxy: repairs what somebody took away (routes, links,
 // the clock's queueing discipline), notices uplinks that vanish, and does the
-// periodic work (answer windows, clock watchdog). Lives on the event loop.
+// periodic work (policy, clock watchdog). Lives on the event loop.
 //
 // Policy for uplinks: while others remain the daemon goes on, degraded, and
 // says so in status. When the last one is gone it waits kLastUplinkGrace, so
@@ -21,9 +21,9 @@
 #include "absl/time/time.h"
 #include "proxy/admin/status.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/daemon/answer_windows.h"
 #include "proxy/daemon/event_loop.h"
 #include "proxy/daemon/proxy_instance.h"
+#include "proxy/daemon/tuner.h"
 #include "net/watch.h"
 
 namespace hedgerow {
@@ -42,9 +42,9 @@ class Guardian {
   void Rest() { resting_ = true; }
 
  private:
-  Guardian(const Topology& topology, ProxyInstance& instance, DaemonFacts& facts,
+  Guardian(const v1::Config& config, const Topology& topology, ProxyInstance& instance, DaemonFacts& facts,
            std::function<void(const std::string&)> give_up)
-      : topology_(topology), instance_(instance), facts_(facts), give_up_(std::move(give_up)) {}
+      : topology_(topology), instance_(instance), facts_(facts), give_up_(std::move(give_up)), tuner_(config) {}
 
   absl::StatusOr<net::Watcher> MakeWatcher() const;
   void OnEvents();
@@ -62,7 +62,7 @@ class Guardian {
   DaemonFacts& facts_;
   std::function<void(const std::string&)> give_up_;
   std::unique_ptr<net::Watcher> watcher_;
-  std::vector<std::vector<AnswerWindows>> windows_;  // by service, by backend
+  Tuner tuner_;
   std::set<int> gone_uplinks_;
   std::set<std::string> lost_addresses_;  // "10.77.0.1 of eth0": clients' packets carry it as their source
   absl::Time last_uplink_gone_ = absl::InfiniteFuture();

@@ -47,6 +47,7 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.attempts = service.attempts();
   spec.budget_ppm = service.budget_ppm();
   spec.budget_burst = service.budget_burst();
+  spec.dry_run = service.dry_run() == v1::SWITCH_ON;
   if (service.has_cluster()) {
     const v1::ClusterConfig& cluster = service.cluster();
     spec.cluster =

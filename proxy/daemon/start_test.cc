@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is pure about a start: locks, undoing, the start's report, the data
-// plane's specification, the answer windows.
+// plane's specification.
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,7 +16,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "proxy/admin/fake_data_plane.h"
-#include "proxy/daemon/answer_windows.h"
 #include "proxy/daemon/instance_lock.h"
 #include "proxy/daemon/readiness.h"
 #include "proxy/daemon/spec.h"
@@ -222,34 +221,6 @@ services:
   ASSERT_TRUE(spec.services[2].cluster.has_value());
   EXPECT_EQ(spec.services[2].cluster->key.k0 | spec.services[2].cluster->key.k1, 0u)
       << "a key that was not read is none, which the data plane refuses";
-}
-
-TEST(AnswerWindows, KnowsNothingBeforeTwentySamples) {
-  AnswerWindows windows;
-  Histogram total;
-  Record(total, 1'000'000, 19);
-  EXPECT_EQ(windows.P99Ns(1'000'000'000, total), 0u);
-  Record(total, 1'000'000, 1);
-  EXPECT_NEAR(static_cast<double>(windows.P99Ns(2'000'000'000, total)), 1e6, 7e4);
-}
-
-TEST(AnswerWindows, ForgetsWhatIsOlderThanItsWindows) {
-  AnswerWindows windows;
-  Histogram total;
-  Record(total, 50'000'000, 100);  // a slow start
-  uint64_t now_ns = 1'000'000'000;
-  EXPECT_GT(windows.P99Ns(now_ns, total), 40'000'000u);
-  uint64_t p99_ns = 0;
-  for (int second = 0; second < 45; ++second) {
-    now_ns += 1'000'000'000;
-    Record(total, 1'000'000, 10);
-    p99_ns = windows.P99Ns(now_ns, total);
-    // A window is never shorter than 20 s once it has run that long.
-    if (second < 19) {
-      EXPECT_GT(p99_ns, 40'000'000u) << second;
-    }
-  }
-  EXPECT_LT(p99_ns, 2'000'000u);
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ struct ServiceSpec {
   uint32_t budget_burst = 50;
   uint32_t primary = 0;  // service-local index of the configured leader
   uint32_t delay_class = 0;  // engine qdisc: the place of its delay among the delay line's
+  bool dry_run = false;
   std::optional<ClusterSpec> cluster;
   std::vector<BackendSpec> backends;
 };
@@ -112,6 +113,8 @@ struct BackendSnapshot {
   uint64_t answer_ewma_ns = 0;
   uint64_t last_receive_ns = 0;
   uint64_t p99_ns = 0;  // as last written by SetBackendP99
+  uint64_t unanswered = 0;  // first sends that got no answer while they were waited for
+  bool drained = false;
   Histogram answer_times;
 };
 
@@ -121,6 +124,10 @@ struct ServiceSnapshot {
   uint64_t in_flight = 0;  // counted from the request map
   double budget_tokens = 0;
   bool bypass = false;
+  bool dry_run = false;
+  bool pushed_back = false;  // a backend has lately asked for later hedges, or for none
+  uint64_t delay_ns = 0;     // of requests that come now
+  uint32_t preferred = 0;    // service-local index + 1 of who gets requests instead of the leader; 0: the leader does
   hr_leader_view leader{};
   Histogram latency;
   Histogram fire_error;
@@ -168,6 +175,13 @@ class DataPlane {
   virtual absl::Status PinLeader(const std::string& service, const std::string& backend) = 0;
   virtual absl::Status UnpinLeader(const std::string& service) = 0;
   virtual absl::Status SetBypass(const std::string& service, bool on) = 0;
+  virtual absl::Status SetDryRun(const std::string& service, bool on) = 0;
+  virtual absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) = 0;
+
+  // How long requests that come from now on wait before they are hedged. What waits already keeps its due time.
+  virtual absl::Status SetDelay(const std::string& service, uint64_t delay_ns) = 0;
+  // Who gets requests instead of the leader; nullopt: the leader does.
+  virtual absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) = 0;
 
   // p99 of a backend's first-attempt answer times, 0 = unknown. Feeds SUSPECT.
   virtual absl::Status SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) = 0;

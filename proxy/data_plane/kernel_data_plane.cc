@@ -148,6 +148,14 @@ absl::StatusOr<size_t> KernelDataPlane::FindService(const std::string& name) con
   return absl::NotFoundError(absl::StrCat("no service named \"", name, "\""));
 }
 
+absl::StatusOr<size_t> KernelDataPlane::FindBackend(size_t service, const std::string& name) const {
+  const auto& backends = spec_.services[service].backends;
+  for (size_t i = 0; i < backends.size(); ++i)
+    if (backends[i].name == name) return i;
+  return absl::NotFoundError(
+      absl::StrCat("service ", spec_.services[service].name, " has no backend named \"", name, "\""));
+}
+
 absl::StatusOr<uint32_t> KernelDataPlane::Control(const hr_control_request& request) {
   char frame[ETHER_HDR_LEN + sizeof(request)] = {};
   memcpy(frame + ETHER_HDR_LEN, &request, sizeof(request));
@@ -160,14 +168,12 @@ absl::StatusOr<uint32_t> KernelDataPlane::Control(const hr_control_request& requ
 absl::Status KernelDataPlane::PinLeader(const std::string& service, const std::string& backend) {
   auto index = FindService(service);
   if (!index.ok()) return index.status();
-  const auto& backends = spec_.services[*index].backends;
-  const auto found = std::find_if(backends.begin(), backends.end(), [&](const auto& b) { return b.name == backend; });
-  if (found == backends.end())
-    return absl::NotFoundError(absl::StrCat("service ", service, " has no backend named \"", backend, "\""));
+  auto leader = FindBackend(*index, backend);
+  if (!leader.ok()) return leader.status();
   hr_control_request request{};
   request.operation = HR_CONTROL_PIN;
   request.service = static_cast<uint32_t>(*index);
-  request.leader = static_cast<uint32_t>(found - backends.begin());
+  request.leader = static_cast<uint32_t>(*leader);
   auto result = Control(request);
   if (!result.ok()) return result.status();
   return *result == HR_CONTROL_DONE ? absl::OkStatus() : absl::InternalError("the control program refused the leader");
@@ -182,22 +188,6 @@ absl::Status KernelDataPlane::UnpinLeader(const std::string& service) {
   auto result = Control(request);
   if (!result.ok()) return result.status();
   return *result == HR_CONTROL_DONE ? absl::OkStatus() : absl::InternalError("the control program refused");
-}
-
-absl::Status KernelDataPlane::SetBypass(const std::string& service, bool on) {
-  auto index = FindService(service);
-  if (!index.ok()) return index.status();
-  volatile hr_service* mapped = services_.At<hr_service>(static_cast<uint32_t>(*index));
-  mapped->switches = on ? (mapped->switches | HR_SWITCH_BYPASS) : (mapped->switches & ~uint32_t{HR_SWITCH_BYPASS});
-  return absl::OkStatus();
-}
-
-absl::Status KernelDataPlane::SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) {
-  auto index = FindService(service);
-  if (!index.ok()) return index.status();
-  if (backend >= spec_.services[*index].backends.size()) return absl::NotFoundError("no such backend");
-  tuning_.At<hr_backend_tuning>(first_backend_ids_[*index] + static_cast<uint32_t>(backend))->p99_ns = p99_ns;
-  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> KernelDataPlane::CheckClock() {
@@ -252,7 +242,12 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
   snapshot.stats = *stats;
   snapshot.budget_tokens =
       static_cast<double>(service_states_.At<hr_service_state>(id)->budget_micros) / static_cast<double>(kMicrosPerHedge);
-  snapshot.bypass = (services_.At<hr_service>(id)->switches & HR_SWITCH_BYPASS) != 0;
+  const volatile hr_service* config = services_.At<hr_service>(id);
+  snapshot.bypass = (config->switches & HR_SWITCH_BYPASS) != 0;
+  snapshot.dry_run = (config->switches & HR_SWITCH_DRY_RUN) != 0;
+  snapshot.delay_ns = config->delay_ns;
+  snapshot.preferred = config->preferred;
+  snapshot.pushed_back = MonotonicNs() < service_states_.At<hr_service_state>(id)->pushback_until_ns;
   struct {
     uint32_t lock;
     uint32_t pad;
@@ -278,6 +273,8 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
     if (!counts.ok()) return counts.status();
     backend.sends = counts->sends;
     backend.wins = counts->wins;
+    backend.unanswered = counts->unanswered;
+    backend.drained = (config->drained & (1u << i)) != 0;
     backend.health = static_cast<hr_health>(state->health);
     backend.answer_ewma_ns = state->answer_ewma_ns;
     backend.last_receive_ns = state->last_receive_ns;

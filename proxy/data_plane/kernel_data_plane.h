@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ class KernelDataPlane : public DataPlane {
   absl::Status PinLeader(const std::string& service, const std::string& backend) override;
   absl::Status UnpinLeader(const std::string& service) override;
   absl::Status SetBypass(const std::string& service, bool on) override;
+  absl::Status SetDryRun(const std::string& service, bool on) override;
+  absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) override;
+  absl::Status SetDelay(const std::string& service, uint64_t delay_ns) override;
+  absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override;
   absl::Status SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) override;
   absl::StatusOr<bool> CheckClock() override;
 
@@ -52,6 +57,8 @@ class KernelDataPlane : public DataPlane {
   absl::Status FillBackends(uint32_t service_id, uint32_t first_backend_id, hr_service& service);
   absl::Status FillCluster(const ServiceSpec& spec);
   absl::StatusOr<size_t> FindService(const std::string& name) const;
+  absl::StatusOr<size_t> FindBackend(size_t service, const std::string& name) const;
+  absl::Status Switch(const std::string& service, uint32_t bit, bool on);
   absl::StatusOr<uint32_t> Control(const hr_control_request& request);
   absl::Status ReadService(size_t service, bool histograms, ServiceSnapshot& snapshot);
   struct RequestUse {

@@ -50,7 +50,8 @@ absl::Status KernelDataPlane::FillService(uint32_t service_id, uint32_t first_ba
   service.port_be = vip->port_be;
   service.backend_count = static_cast<uint8_t>(spec.backends.size());
   service.attempts = static_cast<uint8_t>(spec.attempts);
-  service.delay_ns = spec.delay_ns;
+  service.switches = spec.dry_run ? uint32_t{HR_SWITCH_DRY_RUN} : 0;
+  service.delay_ns = service.fixed_delay_ns = spec.delay_ns;
   service.deadline_ns = spec.deadline_ns;
   service.linger_ns = spec.linger_ns;
   service.election_timeout_ns = spec.election_timeout_ns;

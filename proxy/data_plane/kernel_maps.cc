@@ -58,6 +58,7 @@ absl::StatusOr<hr_backend_stats> SumBackendStats(bpf_map* map, uint32_t index) {
   if (!values.ok()) return values.status();
   hr_backend_stats sum{};
   for (const hr_backend_stats& value : *values) {
+    sum.unanswered += value.unanswered;
     sum.sends += value.sends;
     sum.wins += value.wins;
   }

@@ -41,6 +41,9 @@ constexpr std::array<absl::string_view, HR_COUNTER_COUNT> kCounters = [] {
   names[HR_HANDED_OVER] = "handed_over";
   names[HR_LEADER_CHANGES] = "leader_changes";
   names[HR_HINTED] = "hinted";
+  names[HR_WOULD_HEDGE] = "would_hedge";
+  names[HR_WOULD_FAIL_OVER] = "would_fail_over";
+  names[HR_PUSHBACKS] = "pushbacks";
   return names;
 }();
 
@@ -66,6 +69,8 @@ constexpr std::array<Reason, HR_REASON_COUNT> kReasons = [] {
   reasons[HR_REASON_RESCUE_FAILED] = {"rescue_failed", "not_hedged"};
   reasons[HR_REASON_RELEASE_FAILED] = {"release_failed", "not_hedged"};
   reasons[HR_REASON_DELAY_LINE_FULL] = {"delay_line_full", "not_hedged"};
+  reasons[HR_REASON_PUSHBACK] = {"pushback", "not_hedged"};
+  reasons[HR_REASON_DRAINED] = {"drained", "not_hedged"};
   reasons[HR_REASON_LOSER] = {"loser", "dropped"};
   reasons[HR_REASON_NACK] = {"nack", "dropped"};
   reasons[HR_REASON_STALE] = {"stale", "dropped"};

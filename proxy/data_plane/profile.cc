@@ -45,6 +45,7 @@ hr_profile HkvProfile() {
   profile.hint_rule = {3, 0xff, 7};
   profile.hint_offset = 4;
   profile.hint_bytes = 4;
+  profile.pushback_offset = 4;  // the same four bytes, in answers that name no leader
   profile.one_datagram = 1;
   profile.request_min_bytes = 32;
   profile.reply_min_bytes = 32;

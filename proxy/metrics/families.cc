@@ -95,6 +95,12 @@ void Services(const Snapshot& snapshot, Families& out) {
   MetricFamily in_flight = Family("in_flight", "Requests waiting for an answer.", MetricType::Gauge);
   MetricFamily tokens = Family("budget_tokens", "Hedges the budget allows now.", MetricType::Gauge);
   MetricFamily bypass = Family("bypass", "1 while hedging is switched off for the service.", MetricType::Gauge);
+  MetricFamily dry_run =
+      Family("dry_run", "1 while would-be hedges are counted and nothing is sent twice.", MetricType::Gauge);
+  MetricFamily delay = Family(
+      "hedge_delay_seconds", "How long a request that comes now waits before it is hedged.", MetricType::Gauge);
+  MetricFamily pushed_back = Family(
+      "pushed_back", "1 while what a backend has said about later hedges, or none, holds.", MetricType::Gauge);
   MetricFamily identity =
       Family("identity_ok", "1 when every request is accounted for (exact only at rest).", MetricType::Gauge);
   MetricFamily term =
@@ -108,12 +114,16 @@ void Services(const Snapshot& snapshot, Families& out) {
     AddGauge(in_flight, ServiceLabel(service), static_cast<double>(service.in_flight));
     AddGauge(tokens, ServiceLabel(service), service.budget_tokens);
     AddGauge(bypass, ServiceLabel(service), service.bypass ? 1 : 0);
+    AddGauge(dry_run, ServiceLabel(service), service.dry_run ? 1 : 0);
+    AddGauge(delay, ServiceLabel(service), static_cast<double>(service.delay_ns) / kNsPerSecond);
+    AddGauge(pushed_back, ServiceLabel(service), service.pushed_back ? 1 : 0);
     AddGauge(identity, ServiceLabel(service), IdentityHolds(service) ? 1 : 0);
     AddGauge(term, ServiceLabel(service), static_cast<double>(service.leader.term));
     AddHistogram(latency, ServiceLabel(service), service.latency);
     AddHistogram(fire, ServiceLabel(service), service.fire_error);
   }
-  for (MetricFamily* family : {&in_flight, &tokens, &bypass, &identity, &term, &latency, &fire}) {
+  for (MetricFamily* family :
+       {&in_flight, &tokens, &bypass, &dry_run, &delay, &pushed_back, &identity, &term, &latency, &fire}) {
     out.push_back(std::move(*family));
   }
 }
@@ -121,6 +131,12 @@ void Services(const Snapshot& snapshot, Families& out) {
 void Backends(const Snapshot& snapshot, Families& out) {
   MetricFamily leader = Family("leader", "1 for the backend that leads the service.", MetricType::Gauge);
   MetricFamily state = Family("backend_state", "1 for the state the backend is in.", MetricType::Gauge);
+  MetricFamily drained = Family("backend_drained", "1 while the backend is being drained.", MetricType::Gauge);
+  MetricFamily asked = Family("requests_to", "1 for the backend that gets the requests while nobody is silent.",
+                              MetricType::Gauge);
+  MetricFamily unanswered =
+      Family("backend_unanswered_total",
+             "First sends that the backend did not answer while they were waited for.", MetricType::Counter);
   MetricFamily sent = Family("backend_sent_total", "Datagrams sent to the backend.", MetricType::Counter);
   MetricFamily won = Family("backend_won_total", "Requests the backend answered first.", MetricType::Counter);
   MetricFamily answer =
@@ -134,12 +150,16 @@ void Backends(const Snapshot& snapshot, Families& out) {
         labels.push_back({"state", HealthWord(health)});
         AddGauge(state, std::move(labels), backend.health == health ? 1 : 0);
       }
+      AddGauge(drained, BackendLabels(service, backend), backend.drained ? 1 : 0);
+      AddGauge(asked, BackendLabels(service, backend), i == RequestsTo(service) ? 1 : 0);
+      AddCounter(unanswered, BackendLabels(service, backend), backend.unanswered);
       AddCounter(sent, BackendLabels(service, backend), backend.sends);
       AddCounter(won, BackendLabels(service, backend), backend.wins);
       AddHistogram(answer, BackendLabels(service, backend), backend.answer_times);
     }
   }
-  for (MetricFamily* family : {&leader, &state, &sent, &won, &answer}) out.push_back(std::move(*family));
+  for (MetricFamily* family : {&leader, &state, &drained, &asked, &unanswered, &sent, &won, &answer})
+    out.push_back(std::move(*family));
 }
 
 void Host(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot, Families& out) {

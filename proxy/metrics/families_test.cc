@@ -33,7 +33,8 @@ TEST(BuildFamilies, FollowsTheNamingRules) {
     EXPECT_EQ(family.type == prometheus::MetricType::Counter, absl::EndsWith(family.name, "_total"))
         << family.name;
     EXPECT_EQ(family.type == prometheus::MetricType::Histogram,
-              absl::EndsWith(family.name, "_seconds") && family.name != "hedgerow_uptime_seconds")
+              absl::EndsWith(family.name, "_seconds") && family.name != "hedgerow_uptime_seconds" &&
+                  family.name != "hedgerow_hedge_delay_seconds")
         << family.name;
     EXPECT_FALSE(family.help.empty()) << family.name;
   }

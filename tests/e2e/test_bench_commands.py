@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import election, heartbeat, offload
+from bench import adaptive, election, heartbeat, offload
 from chaos import no_false_elections
 
 TAG = f"self{os.getpid()}6"
@@ -68,3 +68,16 @@ def test_heartbeat(tmp_path):
     assert rows["xdp", "idle"]["by_kernel"] > 0.5 and rows["xdp", "idle"]["xdp"] == "native XDP on eth0"
     assert rows["process", "idle"]["by_kernel"] == 0
     assert (tmp_path / "heartbeat.png").exists()
+
+
+def test_adaptive(tmp_path):
+    status = adaptive.main(["--rounds=1", "--phase-seconds=3", "--settle-seconds=1", "--quiet-wait=0",
+                            f"--into={tmp_path}", f"--lab={TAG}"])
+    assert status == 1  # one round is never enough
+    rows = {(row["mode"], row["phase"]): row for row in summary_of(tmp_path, "adaptive")["rows"]}
+    assert set(rows) == {(mode, phase) for mode in adaptive.MODES for phase in adaptive.PHASES}
+    for row in rows.values():
+        assert row["n"] > 2000 and 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] and row["delay_ms"] > 0
+    assert rows["adaptive", "both-slow"]["p50_ms"] > 5 * rows["adaptive", "healthy"]["p50_ms"]
+    assert rows["fixed", "both-slow"]["delay_ms"] == 10 and rows["adaptive", "healthy"]["delay_ms"] < 10
+    assert (tmp_path / "adaptive.png").exists()

@@ -32,6 +32,7 @@ class NodeSettings:
     election: tuple[str, str] | None = None  # floor, cap; None: the node's own defaults
     offloads: tuple[tuple[str, str], ...] = ()  # such as ("append", "off"); what is not named is as the node ships
     spin: str | None = None
+    waiting_max: int | None = None  # requests that may wait for an outcome
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
 
     @property
@@ -69,6 +70,8 @@ class HedgerowNode(StoreNode):
             config["offloads"] = dict(settings.offloads)
         if settings.spin:
             config["spin"] = settings.spin
+        if settings.waiting_max:
+            config["waiting_max"] = settings.waiting_max
         return config
 
     def write_config(self) -> None:

@@ -84,7 +84,7 @@ class Product:
         }
         if raw:
             service["raw"] = {"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4}
-        return {**service, **changes}
+        return {**service, **copy.deepcopy(changes)}  # YAML would write what two services share as an alias
 
     def write(self, config: dict | str, name: str = "hedgerow.yaml") -> Path:
         path = self.folder / name

@@ -2,7 +2,7 @@
 """A lab, its servers and the product on it, kept up from one test to the next where a test allows it.
 
 Bringing everything up for each test would take most of the suite's time. A stack is put back in order between tests:
-servers that were stalled or killed run again, a leader set by hand is unset, bypass is off, nothing is in flight. What
+servers that were stalled or killed run again, a leader set by hand is unset, bypass is off, nobody is drained, nothing is in flight. What
 cannot be put back, and every stack a test failed on, is thrown away. The conftest fixtures are the only users.
 """
 
@@ -45,6 +45,9 @@ class Stack:
                 self.product.admin("leader", "unset", service["name"])
             if service["bypass"]:
                 self.product.admin("bypass", service["name"], "off")
+            for backend in service["backends"]:
+                if backend["drained"]:
+                    self.product.admin("undrain", backend["name"], service["name"])
         if not self._settles():
             self.product.finish()  # the next test brings it up anew
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hr-tail-server: one replica whose answer times have a tail, as real ones do: an echo after --base and an
+// exponential part of mean --tail, drawn from the request's id and the seed, so that every run meets the same
+// times. SIGUSR1 makes it --factor times slower, SIGUSR2 as it was. Prints "ready", stops after --seconds or on
+// SIGTERM and then prints its counters as JSON. Started by bench/adaptive.py.
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <iostream>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "bench/load/udp_socket.h"
+#include "bench/serve/delay_queue.h"
+#include "bench/serve/server_loop.h"
+#include "bench/serve/service_tail.h"
+
+ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port");
+ABSL_FLAG(absl::Duration, base, absl::Milliseconds(1), "what every answer takes");
+ABSL_FLAG(absl::Duration, tail, absl::Microseconds(500), "mean of what comes on top");
+ABSL_FLAG(double, factor, 20, "how many times slower after SIGUSR1");
+ABSL_FLAG(uint64_t, seed, 1, "of the tail");
+ABSL_FLAG(double, seconds, 600, "stops by itself after this time");
+
+namespace hedgerow::bench {
+namespace {
+
+constexpr size_t kMaxHeld = 100'000;
+constexpr size_t kIdBytes = 4;
+
+volatile std::sig_atomic_t slow = 0;
+
+void MakeSlow(int signal) { slow = signal == SIGUSR1; }
+
+struct Counters {
+  uint64_t requests = 0;
+  uint64_t slow_requests = 0;
+  uint64_t refused = 0;  // Too short, or too many held.
+};
+
+class TailServer {
+ public:
+  explicit TailServer(UdpSocket socket)
+      : socket_(std::move(socket)),
+        tail_(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_base)),
+              absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_tail)), absl::GetFlag(FLAGS_seed)),
+        factor_(absl::GetFlag(FLAGS_factor)) {}
+
+  const Counters& Run(int64_t end_ns) {
+    const std::array<int, 1> fds{socket_.fd()};
+    std::array<bool, 1> readable;
+    while (!MustStop(end_ns)) {
+      WaitReadable(fds, std::min(queue_.NextDueNs(), end_ns), readable);
+      if (readable[0]) TakeRequests();
+      const int64_t now_ns = MonotonicNs();
+      while (const DelayQueue::Held* held = queue_.PopDue(now_ns))
+        socket_.SendOne(held->datagram(), held->peer);
+    }
+    return counters_;
+  }
+
+ private:
+  void TakeRequests() {
+    socket_.Receive(requests_);
+    const int64_t now_ns = MonotonicNs();
+    for (size_t i = 0; i < requests_.size(); ++i) {
+      const auto bytes = requests_.Bytes(i);
+      ++counters_.requests;
+      if (bytes.size() < kIdBytes) {
+        ++counters_.refused;
+        continue;
+      }
+      const uint32_t id = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<uint32_t>(bytes[3]) << 24;
+      auto service_ns = static_cast<double>(tail_.ServiceTimeNs(id));
+      if (slow != 0) {
+        ++counters_.slow_requests;
+        service_ns *= factor_;
+      }
+      if (!queue_.Push(now_ns + static_cast<int64_t>(service_ns), bytes, requests_.Peer(i)))
+        ++counters_.refused;
+    }
+  }
+
+  UdpSocket socket_;
+  ServiceTail tail_;
+  double factor_;
+  DelayQueue queue_{kMaxHeld};
+  Batch requests_;
+  Counters counters_;
+};
+
+absl::Status RunFromFlags() {
+  absl::StatusOr<Address> local = ParseAddress(absl::GetFlag(FLAGS_listen));
+  if (!local.ok()) return local.status();
+  absl::StatusOr<UdpSocket> socket = UdpSocket::Listen(*local);
+  if (!socket.ok()) return socket.status();
+  StopOnSignals();
+  struct sigaction action = {};
+  action.sa_handler = MakeSlow;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &action, nullptr);
+  sigaction(SIGUSR2, &action, nullptr);
+  AskForExactTimers();
+  TailServer server(*std::move(socket));
+  SayReady();
+  const Counters& counters =
+      server.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
+  absl::PrintF("{\"requests\":%d,\"slow_requests\":%d,\"refused\":%d}\n", counters.requests,
+               counters.slow_requests, counters.refused);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace hedgerow::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("UDP echo server with a tail of answer times, and a slow state.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = hedgerow::bench::RunFromFlags();
+  if (!status.ok()) std::cerr << "hr-tail-server: " << status.message() << "\n";
+  return status.ok() ? 0 : 1;
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Delays, preferences and limits of silence; see the header.
+
+#include "proxy/daemon/tuner.h"
+
+#include <algorithm>
+
+namespace hedgerow {
+namespace {
+
+constexpr double kMillion = 1e6;
+
+// First attempts that were never answered were waited for until the deadline: for the delay, though not for
+// SUSPECT, they are answers that took that long.
+Histogram WithUnanswered(const BackendSnapshot& backend, uint64_t deadline_ns) {
+  Histogram all = backend.answer_times;
+  if (backend.unanswered == 0) return all;
+  all.buckets[hr_histogram_bucket(deadline_ns)] += backend.unanswered;
+  all.max_ns = std::max(all.max_ns, deadline_ns);
+  return all;
+}
+
+}  // namespace
+
+uint64_t AdaptiveDelayNs(const v1::Service& service, const Histogram& recent) {
+  const auto fixed_ns = static_cast<uint64_t>(service.delay_ns());
+  if (!service.has_adaptive() || recent.Count() < kAnswersMin) return fixed_ns;
+  const double quantile = 1.0 - static_cast<double>(service.budget_ppm()) / kMillion;
+  return std::clamp(recent.QuantileNs(quantile), static_cast<uint64_t>(service.adaptive().floor_ns()),
+                    static_cast<uint64_t>(service.adaptive().cap_ns()));
+}
+
+std::optional<size_t> FastestChoice::Look(const ServiceSnapshot& service) {
+  const size_t leader = service.leader.leader;
+  const auto& backends = service.backends;
+  const auto usable = [&](size_t i) {
+    return i < backends.size() && backends[i].health == HR_HEALTHY && !backends[i].drained &&
+           backends[i].answer_ewma_ns > 0;
+  };
+  const size_t present = chosen_.value_or(leader);
+  size_t best = present;
+  for (size_t i = 0; i < backends.size(); ++i) {
+    if (usable(i) && (!usable(best) || backends[i].answer_ewma_ns < backends[best].answer_ewma_ns)) best = i;
+  }
+  std::optional<size_t> wanted = chosen_;
+  if (!usable(best)) {
+    wanted = std::nullopt;  // nothing is known of anybody
+  } else if (present != leader && usable(leader) &&
+             static_cast<double>(backends[leader].answer_ewma_ns) <=
+                 kNearly * static_cast<double>(backends[best].answer_ewma_ns)) {
+    wanted = std::nullopt;
+  } else if (!usable(present) || backends[present].answer_ewma_ns > kSlowerBy * backends[best].answer_ewma_ns) {
+    // A leader that is silent or has not been measured is the kernel's business, as long as nobody is
+    // preferred.
+    if (chosen_.has_value() || usable(leader)) wanted = best;
+    if (wanted == leader) wanted = std::nullopt;
+  }
+  looks_ = wanted == wanted_ ? looks_ + 1 : 1;
+  wanted_ = wanted;
+  if (looks_ >= kLooks) chosen_ = wanted_;
+  return chosen_;
+}
+
+Tuner::Tuner(const v1::Config& config) {
+  for (const v1::Service& service : config.services()) {
+    services_.push_back({.config = &service,
+                         .backends = std::vector<Backend>(static_cast<size_t>(service.backends_size())),
+                         .asked = 0,
+                         .fastest = {}});
+  }
+}
+
+absl::Status Tuner::Tune(const Snapshot& snapshot, DataPlane& data_plane) {
+  absl::Status first;
+  for (size_t i = 0; i < snapshot.services.size() && i < services_.size(); ++i) {
+    first.Update(TuneService(snapshot.taken_ns, snapshot.services[i], services_[i], data_plane));
+  }
+  return first;
+}
+
+absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot, Service& service,
+                                DataPlane& data_plane) {
+  absl::Status first;
+  const auto deadline_ns = static_cast<uint64_t>(service.config->deadline_ns());
+  std::vector<Histogram> recent(service.backends.size());
+  uint64_t most = 0;
+  for (size_t i = 0; i < service.backends.size() && i < snapshot.backends.size(); ++i) {
+    Backend& backend = service.backends[i];
+    const BackendSnapshot& seen = snapshot.backends[i];
+    first.Update(data_plane.SetBackendP99(snapshot.name, i, backend.ordinary.P99Ns(now_ns, seen.answer_times)));
+    const Histogram all = WithUnanswered(seen, deadline_ns);
+    recent[i] = backend.windows.Recent(now_ns, all);
+    const uint64_t samples = all.Count();
+    if (samples - backend.samples > most) {
+      most = samples - backend.samples;
+      service.asked = i;
+    }
+    backend.samples = samples;
+  }
+  // Of the backend that gets the requests now: another one's answers say little about when a request to this
+  // one is late, and after a change of leaders nothing.
+  if (service.config->has_adaptive() && service.asked < recent.size()) {
+    first.Update(data_plane.SetDelay(snapshot.name, AdaptiveDelayNs(*service.config, recent[service.asked])));
+  }
+  if (service.config->prefer() == v1::PREFER_FASTEST) {
+    first.Update(data_plane.SetPreferred(snapshot.name, service.fastest.Look(snapshot)));
+  }
+  return first;
+}
+
+}  // namespace hedgerow

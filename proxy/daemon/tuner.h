@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The policy that needs more than a packet in hand: once a second it reads what the kernel programs have
+// counted, and writes back how long a service's requests wait before they are hedged (`adaptive`), who gets
+// them first
+// (`prefer`), and how long each backend may be silent. Owned by the guardian; on the event loop's thread.
+
+#ifndef HEDGEROW_PROXY_DAEMON_TUNER_H_
+#define HEDGEROW_PROXY_DAEMON_TUNER_H_
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "proxy/api/config.pb.h"
+#include "proxy/daemon/answer_windows.h"
+#include "proxy/data_plane/data_plane.h"
+
+namespace hedgerow {
+
+// The delay of a service by its configuration, from what its first attempts took lately: the quantile that
+// leaves as large a share to be hedged as the budget allows, kept between floor and cap. Before kAnswersMin
+// samples, and without `adaptive`, it is the fixed one.
+uint64_t AdaptiveDelayNs(const v1::Service& service, const Histogram& recent);
+
+// Who should get the requests of a service whose replicas are alike. A standby is measured by the hedges and
+// failovers that go to it, the primary while another is preferred by one request in 128.
+class FastestChoice {
+ public:
+  // Slower than another by so much, it loses the requests; the primary gets them back when it is nearly as
+  // fast.
+  static constexpr uint64_t kSlowerBy = 2;
+  static constexpr double kNearly = 1.25;
+  // For as many looks in a row, so that a few slow answers move nothing.
+  static constexpr int kLooks = 3;
+
+  // nullopt: the leader.
+  std::optional<size_t> Look(const ServiceSnapshot& service);
+
+ private:
+  std::optional<size_t> wanted_;
+  std::optional<size_t> chosen_;
+  int looks_ = 0;
+};
+
+class Tuner {
+ public:
+  explicit Tuner(const v1::Config& config);
+
+  // Once a second. Goes on after an error, and returns the first.
+  absl::Status Tune(const Snapshot& snapshot, DataPlane& data_plane);
+
+ private:
+  struct Backend {
+    AnswerWindows windows;
+    OrdinarySecond ordinary;
+    uint64_t samples = 0;  // as of the last look
+  };
+  struct Service {
+    const v1::Service* config;
+    std::vector<Backend> backends;
+    size_t asked = 0;  // who gets the requests, by what was sampled since the last look
+    FastestChoice fastest;
+  };
+
+  absl::Status TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot, Service& service,
+                           DataPlane& data_plane);
+
+  std::vector<Service> services_;
+};
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DAEMON_TUNER_H_

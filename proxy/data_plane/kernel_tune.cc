@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an operator or the daemon's policy changes while the programs run: switches, drained backends, who is
+// preferred, delays and the p99s that SUSPECT stands on. Each is one aligned word of a mapped array, so that no
+// program ever sees half of a change. Called on the event loop's thread only: nobody else writes these words.
+#include <algorithm>
+
+#include "proxy/data_plane/kernel_data_plane.h"
+
+namespace hedgerow {
+
+absl::Status KernelDataPlane::Switch(const std::string& service, uint32_t bit, bool on) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  volatile hr_service* mapped = services_.At<hr_service>(static_cast<uint32_t>(*index));
+  mapped->switches = on ? (mapped->switches | bit) : (mapped->switches & ~bit);
+  return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::SetBypass(const std::string& service, bool on) {
+  return Switch(service, HR_SWITCH_BYPASS, on);
+}
+
+absl::Status KernelDataPlane::SetDryRun(const std::string& service, bool on) {
+  return Switch(service, HR_SWITCH_DRY_RUN, on);
+}
+
+absl::Status KernelDataPlane::SetDrained(const std::string& service, const std::string& backend, bool on) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  auto place = FindBackend(*index, backend);
+  if (!place.ok()) return place.status();
+  volatile hr_service* mapped = services_.At<hr_service>(static_cast<uint32_t>(*index));
+  const uint32_t bit = 1u << *place;
+  mapped->drained = on ? (mapped->drained | bit) : (mapped->drained & ~bit);
+  return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::SetDelay(const std::string& service, uint64_t delay_ns) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  if (delay_ns == 0) return absl::InvalidArgumentError("a delay of 0");
+  const auto id = static_cast<uint32_t>(*index);
+  uint64_t shortest_ns = delay_ns;
+  for (uint32_t i = 0; i < spec_.services.size(); ++i)
+    if (i != id) shortest_ns = std::min<uint64_t>(shortest_ns, services_.At<hr_service>(i)->delay_ns);
+  // A lap under way was chosen by the delays before: the first hedges of a much shorter delay may be late by
+  // one lap.
+  wheel_.At<hr_wheel>(0)->shortest_delay_ns = shortest_ns;
+  services_.At<hr_service>(id)->delay_ns = delay_ns;
+  return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::SetPreferred(const std::string& service, std::optional<size_t> backend) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  if (backend.has_value() && *backend >= spec_.services[*index].backends.size())
+    return absl::NotFoundError("no such backend");
+  services_.At<hr_service>(static_cast<uint32_t>(*index))->preferred =
+      backend.has_value() ? static_cast<uint32_t>(*backend) + 1 : 0;
+  return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) {
+  auto index = FindService(service);
+  if (!index.ok()) return index.status();
+  if (backend >= spec_.services[*index].backends.size()) return absl::NotFoundError("no such backend");
+  tuning_.At<hr_backend_tuning>(first_backend_ids_[*index] + static_cast<uint32_t>(backend))->p99_ns = p99_ns;
+  return absl::OkStatus();
+}
+
+}  // namespace hedgerow
