@@ -187,6 +187,7 @@ void Guardian::EverySecond() {
     }
   }
   UpdateProblems();
+  if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);
 }
 
 void Guardian::UpdateProblems() {
