@@ -4,6 +4,7 @@
 import { Chart } from "./chart.js";
 import { duration, percent, rate, short } from "./format.js";
 
+const LEAST_S = 60;
 const SHARE_S = 10;  // a share of one second's few requests would jump
 
 const perSecond = (service, countOf) => (sample) => {
@@ -85,7 +86,8 @@ export class Charts {
   show({ store, about, status, seconds, now }) {
     const service = about.name;
     const samples = store.recent(seconds, now);
-    const from = now - seconds * 1000;
+    // A daemon that is young has no five minutes to show: what there is takes the room.
+    const from = Math.max(now - seconds * 1000, Math.min(samples[0]?.at ?? now, now - LEAST_S * 1000));
     if (this.cursor !== null && this.cursor < from) this.cursor = null;
     const marks = store.events.filter((event) => event.kind in MARKS && (!event.service || event.service === service))
       .map((event) => ({ at: event.at_ms, style: event.kind, name: MARKS[event.kind](event), text: event.text }));

@@ -67,7 +67,7 @@ function problems() {
   }
   if (otherVersion) return [{ text: "hedgerowd was exchanged for another version: load this page anew.", bad: true }];
   silentSince ??= store.last ? clock(store.last.at) : "the page was opened";
-  const why = answered ? "hedgerowd answers, but its loop has read nothing" : "hedgerowd does not answer";
+  const why = answered ? "hedgerowd answers, but its loop has read nothing" : "hedgerowd has not answered";
   return [{ text: `${why} since ${silentSince}. What you see is what was known then; the kernel's part may still be hedging.`,
     bad: true }, ...found];
 }

@@ -107,6 +107,7 @@ export function showBackends(store, about, status) {
 export function showReasons(about) {
   const rows = [...about.reasons].sort((a, b) => b.minute - a.minute || b.total - a.total || (a.name < b.name ? -1 : 1));
   byId("reasons").hidden = rows.length === 0;
+  byId("no-reasons").hidden = rows.length > 0;
   fillTable(byId("reasons").tBodies[0], rows, (row) => row.name, [
     { label: "Reason", value: (row) => row.name },
     { label: "What was done", value: (row) => KINDS[row.kind] ?? row.kind },

@@ -12,6 +12,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -70,10 +71,24 @@ class Browser:
         command = ["bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash", program(), *FLAGS,
                    f"--user-data-dir={self._profile}", "about:blank"]
         log = self.host.scratch("browser") / "chromium.log"
-        child = self.host.popen(command, log=log, pass_fds=(to_browser, from_browser))
-        stack.callback(self.host.stop, child)
+        self._child = self.host.popen(command, log=log, pass_fds=(to_browser, from_browser))
+        stack.callback(self.host.stop, self._child, signal.SIGKILL)
         os.close(to_browser)
         os.close(from_browser)
+
+    @property
+    def alive(self) -> bool:
+        return self._child.poll() is None
+
+    def begin_anew(self) -> None:
+        """For another test: an empty page that looks as at first, and nothing remembered."""
+        self.call("Page.navigate", url="about:blank")
+        self.listen(0.1)
+        self.call("Fetch.disable")
+        self.call("Storage.clearDataForOrigin", origin="*", storageTypes="all")
+        self.look_like()
+        self.requests.clear()
+        self.complaints.clear()
 
     # -- the protocol --------------------------------------------------------------------------------------
 
@@ -153,7 +168,10 @@ class Browser:
         if "responseErrorReason" in params:
             post("Fetch.failRequest", errorReason=params["responseErrorReason"])
             return
-        body = self.call("Fetch.getResponseBody", requestId=params["requestId"])
+        try:
+            body = self.call("Fetch.getResponseBody", requestId=params["requestId"])
+        except RuntimeError:
+            return  # the page that asked is gone
         raw = base64.b64decode(body["body"]) if body["base64Encoded"] else body["body"].encode()
         data = json.loads(raw)
         self._rewrite(data)
