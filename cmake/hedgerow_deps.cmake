@@ -25,7 +25,8 @@ endfunction()
 
 # pkg-config is the one description of these that is complete on all three distributions.
 pkg_check_modules(libbpf REQUIRED IMPORTED_TARGET libbpf>=1.1 libelf zlib)
-pkg_check_modules(prometheus_pull REQUIRED IMPORTED_TARGET prometheus-cpp-pull prometheus-cpp-core)
+# Its families and their text only: pages are served by operate/http_server.
+pkg_check_modules(prometheus_core REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 # RocksDB's own CMake file finds all its codecs first, though only the static library needs them.
 pkg_check_modules(rocksdb REQUIRED IMPORTED_TARGET rocksdb>=7.8)
 # For chaos/unsynced, a file system of our own that forgets what was not synced; nothing that is installed needs it.
@@ -43,7 +44,7 @@ endif()
 
 hedgerow_alias(hedgerow_bpf PkgConfig::libbpf)
 hedgerow_alias(hedgerow_protobuf protobuf::libprotobuf)
-hedgerow_alias(hedgerow_prometheus PkgConfig::prometheus_pull)
+hedgerow_alias(hedgerow_prometheus PkgConfig::prometheus_core)
 hedgerow_alias(hedgerow_rocksdb PkgConfig::rocksdb)
 hedgerow_alias(hedgerow_fuse PkgConfig::fuse3)
 if(TARGET yaml-cpp::yaml-cpp)

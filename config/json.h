@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A protobuf message as JSON for the CLI's `--json`. Unlike protobuf's own
+// A protobuf message as JSON for the CLI's `--json` and the live page. Unlike protobuf's own
 // mapping, 64-bit integers are numbers (ours stay below 2^53), names keep
 // their snake_case, and every field is printed, zeros too: a reader never has
 // to guess a default.
@@ -18,6 +18,9 @@ namespace hedgerow {
 
 // Indented by two spaces, with a final newline.
 std::string ToJson(const google::protobuf::Message& message);
+
+// The same for programs that ask every second: without a blank or line feed.
+std::string ToCompactJson(const google::protobuf::Message& message);
 
 std::string JsonQuote(absl::string_view text);
 

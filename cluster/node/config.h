@@ -70,7 +70,7 @@ struct NodeConfig {
   std::string data_dir = "/var/lib/hedgerow-node";
   NetAddress serve{};  // to bind: the own member's, or the unspecified address with its port
   std::string admin_socket = "/run/hedgerow-node/admin.sock";
-  std::string metrics_listen = "127.0.0.1:9465";  // IPv4 loopback; empty: off
+  std::string metrics_listen = "127.0.0.1:9465";  // loopback; empty: off
   std::vector<MemberConfig> members{};            // in the order of their ids
   std::vector<ProxyConfig> proxies{};
   uint64_t election_floor_ns = 20'000'000;

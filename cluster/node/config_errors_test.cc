@@ -108,11 +108,8 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"RelativeSocket", "admin_socket: /run/hedgerow-node/admin.sock", "admin_socket: admin.sock",
      R"(8:15: admin_socket: got "admin.sock", expected an absolute path of at most 100 bytes)"},
     {"MetricsNotLoopback", "metrics_listen: \"127.0.0.1:9465\"", "metrics_listen: \"10.0.0.1:9465\"",
-     R"(9:17: metrics_listen: got "10.0.0.1:9465", expected an IPv4 loopback address and port, such as 127.0.0.1:9465, )"
+     R"(9:17: metrics_listen: got "10.0.0.1:9465", expected a loopback address and port, such as 127.0.0.1:9465, )"
      R"(or "" for none)"},
-    {"MetricsOnIPv6", "metrics_listen: \"127.0.0.1:9465\"", "metrics_listen: \"[::1]:9465\"",
-     R"(9:17: metrics_listen: got "[::1]:9465", expected an IPv4 loopback address and port, such as 127.0.0.1:9465, or )"
-     R"("" for none)"},
     {"MemberIdTwice", "{id: 2,", "{id: 1,",
      R"(12:10: members[1].id: got "1", expected an id no other member has (members[0].id in line 11 is the same))"},
     {"PeerAddressTwice", "peer: \"10.0.0.2:4802\"", "peer: \"10.0.0.3:4802\"",

@@ -198,10 +198,9 @@ ConfigKey Offloads(OffloadsConfig& offloads) {
   return block;
 }
 
-// Not IPv6: Debian 12's civetweb 1.15, which serves the metrics, is built without it.
 bool TakeMetricsListen(const std::string& text, std::string& into) {
   const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
-  if (!text.empty() && (!address.ok() || !address->is_v4() || !IsLoopback(*address))) return false;
+  if (!text.empty() && (!address.ok() || !IsLoopback(*address))) return false;
   into = text;
   return true;
 }
@@ -237,7 +236,7 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
       Address("serve", kOptional, config.serve),
       Path("admin_socket", kSocketPathMax_bytes, config.admin_socket),
       Scalar("metrics_listen", kOptional,
-             "an IPv4 loopback address and port, such as 127.0.0.1:9465, or \"\" for none",
+             "a loopback address and port, such as 127.0.0.1:9465, or \"\" for none",
              [&config](const std::string& text) { return TakeMetricsListen(text, config.metrics_listen); }),
       List("members", kRequired, 1, kMembersMax,
            [&config](size_t) { return MemberKeys(config.members.emplace_back()); }),

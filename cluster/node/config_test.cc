@@ -42,6 +42,11 @@ NodeConfig Sound(absl::string_view text) {
   return config;
 }
 
+TEST(NodeConfig, MetricsMayBeServedOnIPv6sLoopback) {
+  const NodeConfig config = Sound(absl::StrCat(kSmallest, "metrics_listen: \"[::1]:9465\"\n"));
+  EXPECT_EQ(config.metrics_listen, "[::1]:9465");
+}
+
 TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
   const NodeConfig config = Sound(kSmallest);
   EXPECT_EQ(config.cluster_id, 7u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Options and suppressions that ThreadSanitizer starts with in every binary of the tsan preset. The system's
-// gRPC, protobuf and prometheus-cpp are not instrumented: ThreadSanitizer cannot see the atomics they
+// gRPC and protobuf are not instrumented: ThreadSanitizer cannot see the atomics they
 // synchronise with and would report races inside them. Ours are never suppressed. Compiled in by
 // hedgerow_cc.cmake.
 
@@ -11,7 +11,5 @@ extern "C" const char* __tsan_default_suppressions() {
   return "called_from_lib:libgrpc.so\n"
          "called_from_lib:libgrpc++.so\n"
          "called_from_lib:libgpr.so\n"
-         "called_from_lib:libprotobuf.so\n"
-         "called_from_lib:libcivetweb.so\n"
-         "called_from_lib:libprometheus-cpp-pull.so\n";
+         "called_from_lib:libprotobuf.so\n";
 }

@@ -116,6 +116,6 @@ megabytes_after() {
 
 cmd_deps() {
   [ $# -eq 0 ] || die "usage: ./dev deps"
-  ensure_packages build run server vm tla
+  ensure_packages build run server watch vm tla
   say "everything ./dev needs is installed"
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Keeps DNS servers that deps.sh installs from starting: tests run them inside lab namespaces only, and the user's
+# Keeps servers that deps.sh installs from starting: tests run them inside lab namespaces only, and the user's
 # machine must look the same afterwards. A policy-rc.d denies starts while apt works; then the units of packages
 # that this run installed (and of no others) are disabled, so that a reboot does not start them either.
 
@@ -12,7 +12,7 @@ put_service_policy() {
   local servers
   # A policy of the user's own stays untouched. One of ours can only be here because ./dev was killed.
   if [ -e "$POLICY_FILE" ] && ! grep -qF "$POLICY_MARK" "$POLICY_FILE"; then return 0; fi
-  servers=$(packages_of server | paste -sd '|')
+  servers=$(packages_of server watch | paste -sd '|')
   # invoke-rc.d calls it as [--quiet] NAME ACTION [RUNLEVEL], and puts ACTION in parentheses for a service that the
   # present runlevel would not run: answering 0 to "(start)" starts it.
   cat >"$POLICY_FILE" <<POLICY
@@ -36,10 +36,10 @@ remove_service_policy() {
   if is_root && grep -qsF "$POLICY_MARK" "$POLICY_FILE"; then rm -f "$POLICY_FILE"; fi
 }
 
-# disable_server_units INSTALLED...: of the packages just installed, those of the group `server`.
+# disable_server_units INSTALLED...: of the packages just installed, those of the groups `server` and `watch`.
 disable_server_units() {
   local package unit
-  for package in $(packages_of server); do
+  for package in $(packages_of server watch); do
     [[ " $* " == *" $package "* ]] || continue
     while read -r unit; do
       disable_unit "$(basename "$unit")"

@@ -216,6 +216,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_interface(config.interface());
   out.set_config_file(facts.config_file);
   out.set_metrics(facts.metrics_address);
+  out.set_page(facts.page_address);
   for (const std::string& problem : facts.problems) out.add_problems(problem);
   v1::Clock& clock = *out.mutable_clock();
   clock.set_running(snapshot.clock.running);

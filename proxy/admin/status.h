@@ -29,6 +29,7 @@ struct DaemonFacts {
   std::string config_file;
   std::string kernel;
   std::string metrics_address;   // empty: off
+  std::string page_address;      // empty: off
   std::string engine = "wheel";  // or qdisc-netem, qdisc-fq, qdisc-htb
   std::string clock_kind;
   int64_t started_ns = 0;  // CLOCK_MONOTONIC

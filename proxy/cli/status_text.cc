@@ -170,6 +170,7 @@ std::string StatusText(const v1::Status& status) {
   absl::StrAppend(&out, "  fire error   ", P50P99(status.fire_error_ns()), "\n");
   if (!status.metrics().empty())
     absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
+  if (!status.page().empty()) absl::StrAppend(&out, "  page         http://", status.page(), "/\n");
   if (status.routes_restored() + status.links_restored() > 0) {
     absl::StrAppend(&out, "  restored     ", status.routes_restored(), " routes, ", status.links_restored(),
                     " links that somebody removed\n");

@@ -29,6 +29,7 @@ attach: clsact
 tcx_order: first
 admin: {socket: /run/hedgerow/second.sock}
 metrics: {listen: ""}
+page: {serve: off, history: 90s}
 limits: {requests: 1024, parked: 64, flows: 512, fragments: 16}
 clock: {kind: htb, tolerance: 1.5ms}
 services:
@@ -79,6 +80,8 @@ TEST(LoadText, FillsTheDefaults) {
   EXPECT_EQ(config.tcx_order(), v1::TCX_ORDER_LAST);
   EXPECT_EQ(config.admin().socket(), "/run/hedgerow/admin.sock");
   EXPECT_EQ(config.metrics().listen(), "127.0.0.1:9464");
+  EXPECT_EQ(config.page().serve(), v1::PAGE_SERVE_ON);
+  EXPECT_EQ(config.page().history_ns(), 600'000'000'000);
   EXPECT_EQ(config.limits().requests(), 131072u);
   EXPECT_EQ(config.clock().tolerance_ns(), 2'000'000);
   ASSERT_EQ(config.services_size(), 1);
@@ -95,6 +98,8 @@ TEST(LoadText, FillsTheDefaults) {
 TEST(LoadText, ReadsEveryKey) {
   const v1::Config config = Load(kEverything);
   EXPECT_EQ(config.metrics().listen(), "");
+  EXPECT_EQ(config.page().serve(), v1::PAGE_SERVE_OFF);
+  EXPECT_EQ(config.page().history_ns(), 90'000'000'000);
   EXPECT_EQ(config.clock().kind(), v1::CLOCK_KIND_HTB);
   EXPECT_EQ(config.clock().tolerance_ns(), 1'500'000);
   ASSERT_EQ(config.services_size(), 3);

@@ -17,6 +17,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "operate/version.h"
 #include "proxy/admin/server.h"
 #include "proxy/daemon/event_loop.h"
@@ -26,6 +27,7 @@
 #include "proxy/daemon/proxy_instance.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/metrics/exporter.h"
+#include "proxy/page/page.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/clean.h"
@@ -34,6 +36,8 @@
 
 namespace hedgerow {
 namespace {
+
+constexpr int64_t kNsPerSecond = 1'000'000'000;
 
 int64_t MonotonicNs() {
   timespec now{};
@@ -99,6 +103,9 @@ class Daemon {
                                     [this](const std::string& why) { GiveUp(why); });
     if (!guardian.ok()) return guardian.status();
     guardian_ = *std::move(guardian);
+    if (history_ != nullptr) {
+      guardian_->OnSnapshot([this](const Snapshot& read) { history_->Record(config_, facts_, read, absl::Now()); });
+    }
     controller_->Serve(instance_->data_plane());
     return loop_->Watch(signal_fd, [this, signal_fd] { OnSignal(signal_fd); });
   }
@@ -141,10 +148,17 @@ class Daemon {
       return problems;
     });
     if (!config_.metrics().listen().empty()) {
-      auto metrics = ServeMetrics(config_.metrics().listen(), *loop_, *controller_);
+      std::vector<operate::HttpRoute> page;
+      if (config_.page().serve() == v1::PAGE_SERVE_ON) {
+        const int64_t seconds = config_.page().history_ns() / kNsPerSecond;
+        history_ = std::make_unique<History>(static_cast<size_t>(seconds), NewBootText());
+        page = PageRoutes(*history_);
+      }
+      auto metrics = ServeMetrics(config_.metrics().listen(), *loop_, *controller_, std::move(page));
       if (!metrics.ok()) return metrics.status();
       metrics_ = *std::move(metrics);
       facts_.metrics_address = metrics_->address();
+      if (history_ != nullptr) facts_.page_address = metrics_->address();
     }
     auto admin = ServeAdmin(config_.admin().socket(), *loop_, *controller_);
     if (!admin.ok()) return admin.status();
@@ -189,6 +203,7 @@ class Daemon {
   std::unique_ptr<ProxyInstance> instance_;
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Controller> controller_;
+  std::unique_ptr<History> history_;  // what the page shows; null: it is not served
   std::unique_ptr<operate::MetricsPage> metrics_;
   std::unique_ptr<operate::AdminSocket> admin_;
 };

@@ -175,6 +175,7 @@ void Guardian::EverySecond() {
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane()) : snapshot.status();
   data_plane_problem_ = std::string(tuned.message());
   UpdateProblems();
+  if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);
 }
 
 void Guardian::UpdateProblems() {

@@ -38,6 +38,9 @@ class Guardian {
                                                          EventLoop& loop,
                                                          std::function<void(const std::string&)> give_up);
 
+  // Called once a second with what was read then, the histograms included.
+  void OnSnapshot(std::function<void(const Snapshot&)> action) { on_snapshot_ = std::move(action); }
+
   // No repairs from here on: the proxy is being taken down.
   void Rest() { resting_ = true; }
 
@@ -61,6 +64,7 @@ class Guardian {
   ProxyInstance& instance_;
   DaemonFacts& facts_;
   std::function<void(const std::string&)> give_up_;
+  std::function<void(const Snapshot&)> on_snapshot_;
   std::unique_ptr<net::Watcher> watcher_;
   Tuner tuner_;
   std::set<int> gone_uplinks_;

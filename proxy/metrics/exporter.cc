@@ -4,21 +4,25 @@
 
 #include "proxy/metrics/exporter.h"
 
+#include <utility>
+
 #include "absl/time/time.h"
 #include "proxy/metrics/families.h"
 
 namespace hedgerow {
 
 absl::StatusOr<std::unique_ptr<operate::MetricsPage>> ServeMetrics(const std::string& listen, EventLoop& loop,
-                                                                   Controller& controller) {
+                                                                   Controller& controller,
+                                                                   std::vector<operate::HttpRoute> others) {
   using Families = operate::MetricsPage::Families;
-  return operate::MetricsPage::Start(listen, "metrics.listen", [&loop, &controller] {
+  const auto collect = [&loop, &controller] {
     return loop.Call<Families>(absl::Seconds(5), [&controller]() -> absl::StatusOr<Families> {
       const absl::StatusOr<Snapshot> snapshot = controller.Read();
       if (!snapshot.ok()) return snapshot.status();
       return BuildFamilies(controller.config(), controller.facts(), *snapshot);
     });
-  });
+  };
+  return operate::MetricsPage::Start(listen, "metrics.listen", collect, std::move(others));
 }
 
 }  // namespace hedgerow

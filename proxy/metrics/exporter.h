@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "operate/metrics_page.h"
@@ -17,9 +18,11 @@
 namespace hedgerow {
 
 // `listen` as in the configuration, not empty. Errors are those of operate::MetricsPage::Start; while the loop
-// or the data plane does not answer (5 s), the page is empty. `loop` and `controller` must outlive it.
+// or the data plane does not answer (5 s), the page is empty. `loop` and `controller` must outlive it. `others` are
+// served beside it.
 absl::StatusOr<std::unique_ptr<operate::MetricsPage>> ServeMetrics(const std::string& listen, EventLoop& loop,
-                                                                   Controller& controller);
+                                                                   Controller& controller,
+                                                                   std::vector<operate::HttpRoute> others = {});
 
 }  // namespace hedgerow
 

@@ -46,6 +46,7 @@ TEST_F(ExporterTest, AScrapeShowsTheSnapshot) {
   EXPECT_EQ(samples["hedgerow_reasons_total{reason=\"malformed\"}"], 2);
   EXPECT_EQ(samples["hedgerow_leader{backend=\"a\",service=\"dns\"}"], 1);
   EXPECT_EQ(samples["hedgerow_leader{backend=\"b\",service=\"dns\"}"], 0);
+  EXPECT_EQ(samples["hedgerow_budget_ratio{service=\"dns\"}"], 0.05);
   EXPECT_EQ(samples["hedgerow_in_flight{service=\"dns\"}"], 5);
   EXPECT_EQ(samples["hedgerow_fire_error_seconds_count{service=\"dns\"}"], 21);
   EXPECT_NEAR(samples["hedgerow_fire_error_seconds_sum{service=\"dns\"}"], 20 * 80e-6 + 240e-6, 1e-9);

@@ -25,6 +25,7 @@ using prometheus::MetricFamily;
 using prometheus::MetricType;
 
 constexpr double kNsPerSecond = 1e9;
+constexpr double kPpm = 1e6;
 
 MetricFamily Family(absl::string_view name, absl::string_view help, MetricType type) {
   return operate::MakeFamily(absl::StrCat("hedgerow_", name), help, type);
@@ -89,6 +90,15 @@ void Announcements(const Snapshot& snapshot, Families& out) {
     AddCounter(family, {{"result", result}}, snapshot.host.reasons[i]);
   }
   out.push_back(std::move(family));
+}
+
+// What the configuration allows, so that a graph can show the use beside it.
+void Budgets(const v1::Config& config, Families& out) {
+  MetricFamily budget = Family("budget_ratio", "Extra load that hedges may cause, as configured.", MetricType::Gauge);
+  for (const v1::Service& service : config.services()) {
+    AddGauge(budget, {{"service", service.name()}}, static_cast<double>(service.budget_ppm()) / kPpm);
+  }
+  out.push_back(std::move(budget));
 }
 
 void Services(const Snapshot& snapshot, Families& out) {
@@ -221,6 +231,7 @@ std::vector<MetricFamily> BuildFamilies(const v1::Config& config, const DaemonFa
   Counters(snapshot, out);
   Reasons(snapshot, out);
   Announcements(snapshot, out);
+  Budgets(config, out);
   Services(snapshot, out);
   Backends(snapshot, out);
   Host(config, facts, snapshot, out);

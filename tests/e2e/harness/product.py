@@ -59,7 +59,7 @@ class Product:
             "instance": self.instance,
             "interface": "hr0",
             "admin": {"socket": str(self.socket)},
-            "metrics": {"listen": ""},  # its web server takes a second to stop; METRICS in the tests that want it
+            "metrics": {"listen": ""},  # METRICS in the tests that want them, or the page
             "clock": {"tolerance": "100ms"},  # a machine that is busy with other tests is no reason to fail
             "services": services if services is not None else self.services("dns"),
         }

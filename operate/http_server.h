@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A small HTTP server for a program's own pages on its own host: the metrics, and the proxy's live page. One thread
+// talks to all connections, a second runs the handlers that may have to wait, so that one that waits (a scrape of a
+// loop that is stuck) holds up no other answer. Everything is bounded; without a connection nothing runs at all.
+// docs/adr/0009 says why it is our own. Started by MetricsPage.
+
+#ifndef HEDGEROW_OPERATE_HTTP_SERVER_H_
+#define HEDGEROW_OPERATE_HTTP_SERVER_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "operate/http_message.h"
+
+namespace hedgerow::operate {
+
+struct HttpRoute {
+  std::string path;  // the whole path: "/metrics"
+  std::function<HttpResponse(const HttpRequest&)> answer;
+  // True: `answer` may take long, and is called on the second thread. All others are called on the first one and
+  // must not wait for anything.
+  bool may_wait = false;
+};
+
+class HttpServer {
+ public:
+  // At more, the one that has said nothing for longest is closed: browsers open connections ahead of need.
+  static constexpr size_t kMaxConnections = 64;
+
+  // `listen` is "127.0.0.1:9464" or "[::1]:9464"; port 0 takes a free one. `setting` is the name of its key in the
+  // configuration, for the errors: InvalidArgument when it is no such text, Unavailable when the port is taken.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& listen, const std::string& setting,
+                                                           std::vector<HttpRoute> routes);
+  // Waits for an answer that is being made. None is asked for afterwards.
+  virtual ~HttpServer() = default;
+  // Where it really listens.
+  virtual std::string address() const = 0;
+};
+
+}  // namespace hedgerow::operate
+
+#endif  // HEDGEROW_OPERATE_HTTP_SERVER_H_
