@@ -16,7 +16,7 @@
 #endif
 
 /* Raised whenever a map's layout changes; a daemon adopts pinned maps only of its own version. */
-#define HR_ABI_VERSION 2
+#define HR_ABI_VERSION 3
 
 #define HR_MAX_SERVICES 64
 #define HR_MAX_BACKENDS_PER_SERVICE 8
