@@ -71,7 +71,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   }
   request = hr_find_request(&key, &reply->reference);
   if (request) {
-    answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, profile));
+    answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->service, reply->service_id));
   } else if (profile->one_datagram && reply->hedged && !reply->untracked) {
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_LATE;

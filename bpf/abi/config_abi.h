@@ -9,11 +9,17 @@
 #include "bpf/abi/base_abi.h"
 #include "bpf/abi/siphash_abi.h"
 
-/* Where the correlation bytes stand in a UDP payload. length is 1..HR_CORRELATION_BYTES. */
+/*
+ * Where the correlation bytes stand in a UDP payload. length is 1..HR_CORRELATION_BYTES. The mask covers the bytes in
+ * memory order and is 0 beyond length; what it leaves out is no part of the key.
+ */
 struct hr_field {
   __u16 offset;
   __u16 length;
+  __u32 pad;
+  __u64 mask[HR_CORRELATION_BYTES / 8];
 };
+HR_STATIC_ASSERT(sizeof(struct hr_field) == 24, "hr_field is 24 bytes");
 
 /* One byte of a payload, tested as (byte & mask) == value. mask 0 is always true. */
 struct hr_byte_rule {
@@ -22,32 +28,72 @@ struct hr_byte_rule {
   __u8 value;
 };
 
+enum hr_match_flags {
+  HR_MATCH_NOT = 1u << 0,      /* holds where the bytes are others, or where the payload ends before them */
+  HR_MATCH_AND_NEXT = 1u << 1, /* in a list of alternatives: this one and the next belong together */
+};
+
+/* What a request of a line protocol may hold beside its first line, for the copy to be the same one operation. */
+enum hr_shape {
+  HR_SHAPE_ANY = 0,   /* not looked at */
+  HR_SHAPE_LINE = 1,  /* nothing */
+  HR_SHAPE_BLOCK = 2, /* a block of as many bytes as the line's last word says, and CR LF */
+  HR_SHAPE_BLOCK_BEFORE_LAST = 3, /* as the last word but one says */
+};
+
+/* Up to 8 bytes of a payload, tested as (bytes & mask) == value, both in memory order. `bytes` 0 is always true. */
+struct hr_match {
+  __u16 offset;
+  __u8 bytes;
+  __u8 flags; /* enum hr_match_flags */
+  __u8 shape; /* enum hr_shape; of an operation, at its last match */
+  __u8 pad[3];
+  __u64 mask;
+  __u64 value;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_match) == 24, "hr_match is 24 bytes");
+
 enum hr_echo {
   HR_ECHO_NONE = 0,         /* a reply proves nothing about the payload it answers */
   HR_ECHO_DNS_QUESTION = 1, /* RFC 1035 section 4.1.2: a reply repeats the question; letters compared caselessly */
+  HR_ECHO_BYTES = 2,        /* a reply repeats the bytes of echo_request in echo_reply */
 };
 
-#define HR_PROFILE_RULES 3
-#define HR_NACK_RULES 4
+#define HR_PROFILE_MATCHES 3
+#define HR_NACK_MATCHES 8
+#define HR_OPERATION_MATCHES 16
 
-/* A protocol as data: which payloads are requests and replies, what pairs them, what says "not me". */
+/*
+ * A protocol as data: which payloads are requests and replies, what pairs them, what says "not me", what may be sent
+ * twice. docs/profiles.md explains it, proxy/data_plane/profile.cc has the built-in ones.
+ */
 struct hr_profile {
   struct hr_field request_correlation;
   struct hr_field reply_correlation;
-  struct hr_byte_rule request_rules[HR_PROFILE_RULES]; /* all must hold, or the packet is an unknown operation */
-  struct hr_byte_rule reply_rules[HR_PROFILE_RULES];   /* all must hold, or the packet is no reply of this protocol */
-  struct hr_byte_rule nack_rules[HR_NACK_RULES]; /* any of the first nack_rule_count */
-  __u8 nack_rule_count;
-  __u8 echo; /* enum hr_echo */
   __u16 request_min_bytes; /* UDP payload */
   __u16 reply_min_bytes;   /* UDP payload */
+  __u8 nack_match_count;
+  __u8 operation_match_count; /* 0: every request may be duplicated */
+  __u8 echo;               /* enum hr_echo */
   __u8 one_datagram;       /* a reply is never more than one datagram */
+  struct hr_match request_matches[HR_PROFILE_MATCHES]; /* all must hold, or the packet is an unknown operation */
+  struct hr_match reply_matches[HR_PROFILE_MATCHES];   /* all must hold, or the packet is no reply of this protocol */
+  struct hr_match nack_matches[HR_NACK_MATCHES];       /* alternatives: any of the first nack_match_count */
+  struct hr_match operation_matches[HR_OPERATION_MATCHES]; /* alternatives: what is safe to duplicate */
+  struct hr_field echo_request;
+  struct hr_field echo_reply;
+  __u64 one_way_mask;  /* the 8 bytes before the first line's end, if they say that nobody answers; 0 = nothing says so */
+  __u64 one_way_value;
+  __u16 line_offset;     /* of the first line, for shapes */
+  __u16 sequence_offset; /* of a reply's datagram among those of one answer, from 0; 2 bytes, big-endian */
+  __u16 total_offset;    /* how many they are, alike */
+  __u8 numbered;         /* the two above exist */
   __u8 hint_bytes;         /* 4, or 0: this protocol's nacks name no leader */
   struct hr_byte_rule hint_rule; /* which nacks name the leader */
   __u16 hint_offset;       /* of the leader's node id in them, little-endian; 0 names nobody */
   __u16 pushback_offset;   /* of 4 bytes about hedging, in replies that hint_rule does not fit; 0: there are none */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_profile) == 64, "hr_profile is 64 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_profile) == 856, "hr_profile is 856 bytes");
 
 /* What a reply says about hedging, little-endian: 0 is nothing, all ones this, and anything between is milliseconds. */
 #define HR_PUSHBACK_NEVER 0xffffffffu
@@ -83,7 +129,7 @@ struct hr_service {
   __u32 drained;        /* mask of backends that get nothing new while anybody else is there; changes while attached */
   __u32 preferred;      /* who gets requests instead of the leader: service-local index + 1; 0 = the leader does; changes */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service) == 224, "hr_service is 224 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_service) == 1016, "hr_service is 1016 bytes");
 
 /* Map `clusters`, key = cluster id: who may announce a leader to this proxy. Several services may be of one cluster. */
 struct hr_cluster {

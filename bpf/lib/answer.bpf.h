@@ -108,14 +108,47 @@ HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payloa
   return !question.different;
 }
 
-/* Is this datagram owed to an older request with the same key? */
+/* The bytes of a profile's echo, in the reply and in the parked request: are they the same? */
+__weak __attribute__((noinline)) int hr_echoes_bytes(struct __sk_buff *skb, __u32 request_index, __u32 payload_offset,
+                                                     __u32 payload_bytes) {
+  struct hr_request *request = hr_request_at(request_index);
+  struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
+  __u64 asked[HR_CORRELATION_BYTES / 8] = {}, echoed[HR_CORRELATION_BYTES / 8] = {};
+  struct hr_service *service;
+  struct hr_parked *parked;
+  __u32 slot, service_id;
+
+  if (!request) return 1;
+  slot = request->parked;
+  service_id = request->key.service;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  parked = slot ? bpf_map_lookup_elem(&pool, &slot) : 0;
+  if (!service || !parked) return 1;
+  if (hr_parked_correlation(parked, request->parked_bytes - request->l3_header_bytes - sizeof(struct udphdr),
+                            &service->profile.echo_request, (__u8 *)asked))
+    return 1; /* this request has nothing to echo */
+  if (hr_read_correlation(skb, payload, &service->profile.echo_reply, (__u8 *)echoed)) return 0;
+  return asked[0] == echoed[0] && asked[1] == echoed[1];
+}
+
+/*
+ * Is this datagram owed to an older request with the same key? Where answers of several datagrams are numbered, an owed one
+ * is owed until its last datagram, and what is not the first of an answer that has not begun is the rest of an older one.
+ */
 HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
                           const struct hr_reply *reply) {
   __u32 bit = 1u << reply->index;
+  __u32 part;
 
   if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
   if (reply->service->profile.echo == HR_ECHO_DNS_QUESTION) return !hr_echoes_question(skb, payload, request);
-  if (!(request->owed & bit)) return 0;
+  if (reply->service->profile.echo == HR_ECHO_BYTES)
+    return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), payload.offset, payload.bytes);
+  part = reply->service->profile.numbered
+             ? hr_part_of_answer(skb, reply->service_id, payload.offset, payload.bytes)
+             : HR_PART_FIRST | HR_PART_LAST;
+  if (!(request->owed & bit)) return !(part & HR_PART_FIRST);
+  if (!(part & HR_PART_LAST)) return 1;
   return (__sync_fetch_and_and(&request->owed, ~bit) & bit) != 0;
 }
 

@@ -10,6 +10,7 @@
 #include "bpf/lib/delay_line.bpf.h"
 #include "bpf/lib/flow.bpf.h"
 #include "bpf/lib/free_list.bpf.h"
+#include "bpf/lib/operation.bpf.h"
 #include "bpf/lib/profile.bpf.h"
 #include "bpf/lib/scoreboard.bpf.h"
 #include "bpf/lib/steer.bpf.h"
@@ -211,6 +212,8 @@ HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet
   if (!hr_parked_is_request(parked, packet->payload_bytes, profile)) return HR_REASON_UNKNOWN_OPERATION;
   if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation, request->key.correlation))
     return HR_REASON_UNKNOWN_OPERATION;
+  reason = hr_judge_operation(profile, request->key.service, slot, packet->payload_bytes);
+  if (reason) return reason;
   hash = hr_key_hash(&request->key);
   request->tag = hr_hash_tag(hash);
   reference = HR_REFERENCE(generation, request->tag, index);

@@ -19,6 +19,7 @@ class RescueTest : public PacketTest {
     // One byte is enough to be known by; the client's port tells the lengths apart.
     for (const uint32_t service : {kRaw4Service, kRaw6Service}) {
       ServiceConfig(service).profile.request_correlation.length = 1;
+      ServiceConfig(service).profile.request_correlation.mask[0] = 0xff;
       ServiceConfig(service).profile.request_min_bytes = 1;
     }
   }

@@ -15,6 +15,7 @@
 #include "proxy/config/address.h"
 #include "proxy/config/check_cluster.h"
 #include "proxy/config/check_policy.h"
+#include "proxy/config/check_profile.h"
 #include "proxy/config/schema.h"
 
 namespace hedgerow::config {
@@ -43,7 +44,6 @@ class Checker {
       const v1::Service& service = config_.services(i);
       Identity(service, path);
       Timing(service, path);
-      RawBlock(service, path);
       Backends(service, path);
     }
     DelayLine();
@@ -117,25 +117,6 @@ class Checker {
                          " with this delay line"));
         return;
       }
-    }
-  }
-
-  void RawBlock(const v1::Service& service, const std::string& path) {
-    const std::string raw_path = absl::StrCat(path, ".raw");
-    if (service.profile() == v1::PROFILE_RAW && !service.has_raw()) {
-      Add(absl::StrCat(path, ".profile"),
-          "got \"raw\" without a raw block, expected raw: {request_offset, "
-          "request_length, reply_offset, reply_length}");
-    }
-    if (service.profile() != v1::PROFILE_RAW && service.profile() != v1::PROFILE_UNSPECIFIED &&
-        service.has_raw()) {
-      Add(raw_path, "got a raw block, expected one only with profile: raw");
-    }
-    const v1::RawProfile& raw = service.raw();
-    if (raw.request_length() != 0 && raw.reply_length() != 0 && raw.request_length() != raw.reply_length()) {
-      Add(absl::StrCat(raw_path, ".reply_length"),
-          absl::StrCat("got ", raw.reply_length(), ", expected request_length, which is ", raw.request_length(),
-                       " (a reply repeats the request's bytes)"));
     }
   }
 
@@ -220,6 +201,7 @@ void Check(const v1::Config& config, const Locations& locations, Diagnostics& er
   Checker(config, locations, errors).Run();
   CheckClusters(config, locations, errors);
   CheckPolicies(config, locations, errors);
+  CheckProfiles(config, locations, errors);
 }
 
 void Complete(v1::Config& config) {

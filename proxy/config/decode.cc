@@ -109,9 +109,25 @@ class Decoder {
       if (value.items.size() > rule.max_items()) return;
     }
     for (size_t i = 0; i < value.items.size(); ++i) {
-      Map(value.items[i], *message.GetReflection()->AddMessage(&message, &field),
-          absl::StrCat(path, "[", i, "]"));
+      const std::string item_path = absl::StrCat(path, "[", i, "]");
+      if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+        locations_.Record(item_path, value.items[i].mark);
+        Word(value.items[i], field, message, item_path);
+      } else {
+        Map(value.items[i], *message.GetReflection()->AddMessage(&message, &field), item_path);
+      }
     }
+  }
+
+  // One of a list of words.
+  void Word(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& path) {
+    const EnumValueDescriptor* word =
+        value.kind == Tree::Kind::kScalar ? FindEnumWord(*field.enum_type(), value.scalar) : nullptr;
+    if (word == nullptr) {
+      errors_.Add(value.mark, path, absl::StrCat("got ", Describe(value), ", expected ", Expectation(field)));
+      return;
+    }
+    message.GetReflection()->AddEnum(&message, &field, word);
   }
 
   // A key that was not written: its default, an error, or an empty block whose
@@ -127,6 +143,7 @@ class Decoder {
                                                    : Expectation(field)));
       return;
     }
+    if (field.is_repeated()) return;
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       if (HasRequiredKeys(*field.message_type())) return;  // optional block
       Tree empty;
@@ -187,6 +204,10 @@ class Decoder {
         reflection.SetEnum(&message, &field, word);
         return true;
       }
+      case FieldDescriptor::CPPTYPE_BOOL:
+        if (value.quoted || (value.scalar != "true" && value.scalar != "false")) return false;
+        reflection.SetBool(&message, &field, value.scalar == "true");
+        return true;
       case FieldDescriptor::CPPTYPE_INT64:
       case FieldDescriptor::CPPTYPE_UINT32: {
         const std::optional<int64_t> number = Number(value, field);

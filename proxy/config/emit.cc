@@ -33,11 +33,22 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field) {
       return QuoteYaml(reflection.GetString(message, &field));
     case FieldDescriptor::CPPTYPE_ENUM:
       return EnumWord(*reflection.GetEnum(message, &field));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
     case FieldDescriptor::CPPTYPE_INT64:
       return InUnits(field, reflection.GetInt64(message, &field));
     default:
       return InUnits(field, reflection.GetUInt32(message, &field));
   }
+}
+
+// A list of words, with commas between them.
+std::string Words(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  std::string words;
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i)
+    absl::StrAppend(&words, i == 0 ? "" : ", ", EnumWord(*reflection.GetRepeatedEnum(message, &field, i)));
+  return words;
 }
 
 // A string that was not given and has no default: written out, it would be an error.
@@ -54,6 +65,12 @@ void Emit(const Message& message, const std::string& indent, std::string lead, S
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     const std::string prefix = absl::StrCat(lead, KeyOf(field), ":");
     if (field.is_repeated()) {
+      if (reflection.FieldSize(message, &field) == 0) continue;  // left out; an empty list would be an error
+      if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+        absl::StrAppend(&out, prefix, " [", Words(message, field), "]\n");
+        lead = indent;
+        continue;
+      }
       absl::StrAppend(&out, prefix, "\n");
       for (int j = 0; j < reflection.FieldSize(message, &field); ++j) {
         Emit(reflection.GetRepeatedMessage(message, &field, j), indent + "    ", indent + "  - ", secrets, out);

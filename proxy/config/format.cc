@@ -47,6 +47,16 @@ std::optional<std::string> CanonicalListen(absl::string_view text) {
   return FormatEndpoint(endpoint->address, endpoint->port);
 }
 
+bool IsBytes(absl::string_view text, size_t most) {
+  return !text.empty() && text.size() % 2 == 0 && text.size() <= 2 * most &&
+         std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
+}
+
+bool IsPrintable(absl::string_view text, size_t most) {
+  return !text.empty() && text.size() <= most &&
+         std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isprint(static_cast<unsigned char>(c)); });
+}
+
 bool IsFile(absl::string_view text, size_t most) {
   return text.size() > 1 && text[0] == '/' && text.back() != '/' && text.size() <= most;
 }
@@ -73,6 +83,12 @@ std::optional<std::string> Canonical(v1::Format format, absl::string_view text) 
       return operate::KeyDigits(text);
     case v1::FORMAT_SOCKET:
       fits = IsFile(text, kMaxSocketPathBytes);
+      break;
+    case v1::FORMAT_BYTES:
+      if (!IsBytes(text, kMaxBytes)) return std::nullopt;
+      return absl::AsciiStrToLower(text);
+    case v1::FORMAT_TEXT:
+      fits = IsPrintable(text, kMaxTextBytes);
       break;
     case v1::FORMAT_FILE:
       fits = IsFile(text, kMaxFilePathBytes);

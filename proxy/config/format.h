@@ -20,6 +20,8 @@ inline constexpr size_t kMaxSocketPathBytes = 100;
 inline constexpr size_t kMaxFilePathBytes = 255;
 // IFNAMSIZ - 1, less the suffix "c0" of the clock's links.
 inline constexpr size_t kMaxInterfaceBytes = 13;
+inline constexpr size_t kMaxBytes = 16;
+inline constexpr size_t kMaxTextBytes = 8;
 
 // The text in its canonical spelling, or nothing where it has another format.
 std::optional<std::string> Canonical(v1::Format format, absl::string_view text);

@@ -96,6 +96,10 @@ std::string StringExpectation(v1::Format format) {
       return "32 hexadecimal digits, not all of them 0";
     case v1::FORMAT_FILE:
       return "an absolute path of at most 255 bytes";
+    case v1::FORMAT_BYTES:
+      return "1 to 16 bytes, as two hexadecimal digits each";
+    case v1::FORMAT_TEXT:
+      return "1 to 8 printable characters";
     default:
       return "a string";
   }
@@ -122,6 +126,8 @@ std::string Expectation(const FieldDescriptor& field) {
       return absl::StrCat("a map with the keys ", absl::StrJoin(KeysOf(*field.message_type()), ", "));
     case FieldDescriptor::CPPTYPE_ENUM:
       return absl::StrCat("one of ", absl::StrJoin(EnumWords(*field.enum_type()), ", "));
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
     case FieldDescriptor::CPPTYPE_STRING:
       return StringExpectation(RuleOf(field).format());
     default:

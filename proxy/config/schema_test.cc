@@ -44,9 +44,12 @@ TEST(Schema, EveryFieldHasATypeTheDecoderKnows) {
   ForEachKey(*v1::Config::descriptor(), "", [](const std::string& path, const FieldDescriptor& field) {
     EXPECT_TRUE(IsNumber(field) || field.cpp_type() == FieldDescriptor::CPPTYPE_STRING ||
                 field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM ||
+                field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL ||
                 field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
         << path;
-    EXPECT_TRUE(!field.is_repeated() || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) << path;
+    EXPECT_TRUE(!field.is_repeated() || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE ||
+                field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM)
+        << path;
     if (field.is_repeated()) {
       EXPECT_GT(RuleOf(field).max_items(), 0u) << path;
     }

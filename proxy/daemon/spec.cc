@@ -9,17 +9,10 @@
 
 #include "absl/strings/escaping.h"
 #include "operate/key_file.h"
+#include "proxy/daemon/profile_of.h"
 
 namespace hedgerow {
 namespace {
-
-hr_profile MakeProfile(const v1::Service& service) {
-  if (service.profile() == v1::PROFILE_DNS) return DnsProfile();
-  if (service.profile() == v1::PROFILE_HKV) return HkvProfile();
-  const v1::RawProfile& raw = service.raw();
-  return RawProfile(static_cast<uint16_t>(raw.request_offset()), static_cast<uint16_t>(raw.request_length()),
-                    static_cast<uint16_t>(raw.reply_offset()), static_cast<uint16_t>(raw.reply_length()));
-}
 
 // 16 key bytes, as hexadecimal digits, are k0 and k1, little-endian. A key that was not read is one of zeros,
 // which the data plane refuses.
@@ -38,7 +31,7 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.name = service.name();
   spec.vip = service.vip();
   spec.port = static_cast<uint16_t>(service.port());
-  spec.profile = MakeProfile(service);
+  spec.profile = ProfileOf(service);
   spec.delay_ns = static_cast<uint64_t>(service.delay_ns());
   spec.deadline_ns = static_cast<uint64_t>(service.deadline_ns());
   spec.linger_ns = static_cast<uint64_t>(service.linger_ns());

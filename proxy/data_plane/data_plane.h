@@ -19,6 +19,7 @@
 #include "bpf/abi/config_abi.h"
 #include "bpf/abi/request_abi.h"
 #include "bpf/abi/stats_abi.h"
+#include "proxy/data_plane/profile.h"
 
 namespace hedgerow {
 
@@ -74,11 +75,6 @@ struct DataPlaneSpec {
   uint32_t delay_out_ifindex = 0;            // with another engine: the delay line's end that carries the qdisc
   std::array<uint64_t, HR_CLOCK_CLASSES> clock_period_ns{100'000, 1'000'000, 10'000'000};
 };
-
-// Built-in profiles, and `raw` from the user's offsets.
-hr_profile DnsProfile();
-hr_profile HkvProfile();
-hr_profile RawProfile(uint16_t request_offset, uint16_t request_length, uint16_t reply_offset, uint16_t reply_length);
 
 // A program of the object and where it belongs. The daemon attaches by these; see net/tc_attach.h.
 // kFqEgress: of whichever links have an fq. kDelayIngress: with engine qdisc only.

@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import adaptive, election, heartbeat, offload
+from bench import adaptive, election, heartbeat, offload, proxy_cost
 from chaos import no_false_elections
 
 TAG = f"self{os.getpid()}6"
@@ -81,3 +81,15 @@ def test_adaptive(tmp_path):
     assert rows["adaptive", "both-slow"]["p50_ms"] > 5 * rows["adaptive", "healthy"]["p50_ms"]
     assert rows["fixed", "both-slow"]["delay_ms"] == 10 and rows["adaptive", "healthy"]["delay_ms"] < 10
     assert (tmp_path / "adaptive.png").exists()
+
+
+def test_proxy_cost(tmp_path):
+    status = proxy_cost.main(["--rounds=1", "--seconds=0.4", "--trial=0.2", "--climb-to=11000", "--server=nsd",
+                              "--quiet-wait=0", f"--into={tmp_path}"])
+    assert status == 1  # one round is never enough
+    rows = {(row["system"], row["variant"]): row for row in summary_of(tmp_path, "proxy-cost")["rows"]}
+    assert set(rows) == {(system, variant) for system in proxy_cost.SYSTEMS for variant in (*proxy_cost.RATES, "highest")}
+    for (system, _), row in rows.items():
+        assert row["n"] > 0 and row["p99_us"] >= row["p50_us"] > 0 and row["cpu_us_per_request"] > 0
+        assert (row["rss_bytes"] > 0) is (system != "direct") and (row["map_bytes"] > 0) is (system == "hedgerow")
+    assert (tmp_path / "proxy-cost.png").exists()

@@ -64,7 +64,7 @@ ROWS = {
     "vip multicast": Row("vip: 10.99.0.53", "vip: 224.0.0.53", "224.0.0.53", "unicast"),
     "vip loopback": Row("vip: 10.99.0.53", "vip: 127.0.0.53", "127.0.0.53", "address"),
     "vip any": Row("vip: 10.99.0.53", "vip: 0.0.0.0", "0.0.0.0", "address"),
-    "profile unknown": Row("profile: dns", "profile: ntp", "ntp", "dns"),
+    "profile unknown": Row("profile: dns", "profile: sip", "sip", "dns"),
     "primary unknown": Row("primary: a", "primary: c", "c", "backend"),
     "backend of the other family": Row("address: 10.77.0.12", "address: fd77::c", "fd77::c", "IPv4"),
     "backend twice": Row("address: 10.77.0.12", "address: 10.77.0.11", "10.77.0.11", "no other"),

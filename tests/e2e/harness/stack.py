@@ -10,12 +10,12 @@ import contextlib
 import time
 
 from deploy.lab import Lab
-from deploy.lab.servers import DNS_SERVERS, Server, ask
+from deploy.lab.servers import DNS_SERVERS, OTHER_SERVERS, Server, ask
 from harness.echo import EchoServer
 from harness.node import NodeStub
 from harness.product import Product
 
-SERVERS = {**DNS_SERVERS, "echo": EchoServer, "node": NodeStub}
+SERVERS = {**DNS_SERVERS, **OTHER_SERVERS, "echo": EchoServer, "node": NodeStub}
 
 
 class Stack:

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a proxy costs: one real DNS server asked directly, behind Hedgerow, behind nginx (stream, udp) and behind dnsdist, all
+from Debian, at two fixed rates and at the highest rate without loss.
+
+Added CPU is all of the machine's (client, server, proxy, and the kernel's work that no process pays, so that Hedgerow's
+programs, which run in the sender's system call and in the receiver's interrupt, are counted), less what the same round's
+direct run took. Run by `./dev bench proxy-cost`; writes results/proxy-cost/ and exits 1 when something it must show is
+missed.
+"""
+
+import argparse
+import contextlib
+import os
+import statistics
+
+from bench import cpu_time, experiment, product
+from bench.client_run import ClientRun, run_client
+from bench.manifest import binary, config_hash, manifest
+from bench.other_proxies import DNSDIST_PORT, NGINX_PORT, Dnsdist, Nginx, OtherProxy, rss_bytes
+from bench.outcome import Check, Results, at_least, at_most, median
+from bench.stopping import run
+from deploy.lab import VIP_DNS, Lab
+from deploy.lab.servers import DNS_SERVERS, DnsServer
+from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+
+NAME = "proxy-cost"
+SYSTEMS = ("direct", "hedgerow", "nginx", "dnsdist")
+RATES = {"2000": 2_000, "10000": 10_000}
+HIGHEST = "highest"
+PORT = 53
+_NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
+# As many client ports: reuseport spreads by port, and a resolver that asks uses many.
+_SOCKETS = 16
+# Client and server have a CPU each where there are two; a proxy may use both, as it could on any host.
+_CLIENT_CPU, _SERVER_CPU = 0, 1
+_CLIMB, _CLIMB_FROM, CLIMB_TO = 1.25, 10_000, 2_000_000
+_REFINE = 3  # halvings between the last good rate and the first bad one: within 3 %
+TRIAL_S = 1.5
+_TRIES = 2   # a rate is too high when it fails this often in a row: one stray hiccup does not end the climb
+
+
+class Rig:
+    """Two replicas of the server under test, and what stands before them."""
+
+    def __init__(self, lab: Lab, server: str):
+        self.lab, self.server = lab, server
+        self.replicas: list[DnsServer] = [DNS_SERVERS[server](host, PORT) for host in lab.replicas]
+        self.servers = [f"{host.ipv4}:{PORT}" for host in lab.replicas]
+        backends = {host.name: host.ipv4 for host in lab.replicas}
+        self.service = product.service("dns", VIP_DNS[0], PORT, "dns", backends)
+
+    def serve(self, stack: contextlib.ExitStack) -> None:
+        for replica in self.replicas:
+            stack.enter_context(replica)
+            for pid in replica.host.pids():
+                pin(pid, _SERVER_CPU)
+
+    def target(self, system: str) -> str:
+        address = self.lab.client.ipv4
+        return {"direct": self.servers[0], "hedgerow": f"{VIP_DNS[0]}:{PORT}", "nginx": f"{address}:{NGINX_PORT}",
+                "dnsdist": f"{address}:{DNSDIST_PORT}"}[system]
+
+    def other(self, system: str) -> OtherProxy:
+        kind, port = {"nginx": (Nginx, NGINX_PORT), "dnsdist": (Dnsdist, DNSDIST_PORT)}[system]
+        return kind(self.lab.client, port, self.servers)
+
+    def settings(self, system: str) -> dict | str | None:
+        """What defines the row beside its rate."""
+        if system == "hedgerow":
+            return self.service
+        return self.other(system).config() if system in ("nginx", "dnsdist") else None
+
+    def client(self, system: str, rate: float, seconds: float) -> ClientRun:
+        argv = [str(binary("hr-load")), f"--target={self.target(system)}", f"--mode={system}", "--workload=dns",
+                f"--names={_NAMES}", "--loop=open", f"--rate={rate}", f"--seconds={seconds}", f"--sockets={_SOCKETS}",
+                "--warmup=200", "--timeout=1s", "--linger=200ms"]
+        if (os.cpu_count() or 1) > 1:
+            argv = ["taskset", "-c", str(_CLIENT_CPU), *argv]
+        return run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()])
+
+
+def pin(pid: int, cpu: int) -> None:
+    if (os.cpu_count() or 1) > 1:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, {cpu})
+
+
+class Standing:
+    """A system that is up; knows the memory it takes."""
+
+    def __init__(self, rig: Rig, system: str):
+        self.rig, self.system = rig, system
+        self._stack = contextlib.ExitStack()
+        self._product: product.Product | None = None
+        self._other: OtherProxy | None = None
+
+    def __enter__(self) -> "Standing":
+        if self.system == "hedgerow":
+            self._product = self._stack.enter_context(
+                product.Product(self.rig.lab.client, "bench-cost", [self.rig.service]))
+        elif self.system != "direct":
+            self._other = self._stack.enter_context(self.rig.other(self.system))
+        return self
+
+    def __exit__(self, *exc) -> None:
+        self._stack.__exit__(*exc)
+
+    def memory(self) -> dict:
+        if self._product is not None:
+            status = self._product.status()
+            return {"rss_bytes": rss_bytes([int(status["pid"])]),
+                    "map_bytes": sum(product.number(each.get("bytes")) for each in status.get("maps", {}).values())}
+        return {"rss_bytes": rss_bytes(self._other.pids()) if self._other is not None else 0, "map_bytes": 0}
+
+    def check_at_rest(self) -> None:
+        if self._product is None:
+            return
+        seen = product.service_figures(self._product.status_at_rest(), "dns")
+        if not seen["identity_ok"]:
+            raise RuntimeError("the proxy's books do not balance")
+
+
+def measure_at(rig: Rig, system: str, rate: float, seconds: float) -> dict:
+    client = rig.client(system, rate, seconds)
+    summary = client.summary
+    return {"rate": rate, "n": summary["n"], "lost": summary["lost"], "wrong": summary["wrong"],
+            "achieved_rate": summary["rate_per_second"], "p50_us": summary["p50_ms"] * 1e3,
+            "p99_us": summary["p99_ms"] * 1e3, "cpu_us_per_request": client.spent.experiment_us / summary["n"],
+            "kernel_us_per_request": client.spent.kernel_us / summary["n"], "cpu": client.spent.as_json(),
+            "client": client.report}
+
+
+def is_good(trial: dict) -> bool:
+    return trial["lost"] == 0 and trial["wrong"] == 0 and trial["achieved_rate"] > 0.98 * trial["rate"]
+
+
+def attempt(rig: Rig, system: str, rate: float, trial_s: float) -> dict | None:
+    for _ in range(_TRIES):
+        trial = measure_at(rig, system, round(rate), trial_s)
+        if is_good(trial):
+            return trial
+    return None
+
+
+def highest_without_loss(rig: Rig, system: str, trial_s: float = TRIAL_S, climb_to: float = CLIMB_TO) -> dict:
+    """Climbs until requests are lost or the generator cannot keep its times, then halves what lies between."""
+    good, best, bad = 0.0, None, None
+    rate = float(_CLIMB_FROM)
+    while bad is None and rate < climb_to:
+        trial = attempt(rig, system, rate, trial_s)
+        if trial is None:
+            bad = rate
+        else:
+            good, best = rate, trial
+            rate *= _CLIMB
+    while best is None:
+        bad, rate = rate, rate / _CLIMB
+        if rate < 500:
+            raise RuntimeError(f"{system} loses requests even at {bad:.0f}/s")
+        best, good = attempt(rig, system, rate, trial_s), rate
+    for _ in range(_REFINE if bad is not None else 0):
+        middle = (good + bad) / 2
+        trial = attempt(rig, system, middle, trial_s)
+        if trial is None:
+            bad = middle
+        else:
+            good, best = middle, trial
+    return best
+
+
+def one_round(rig: Rig, system: str, arguments: argparse.Namespace) -> dict[str, dict]:
+    runs = {}
+    with contextlib.ExitStack() as stack:
+        rig.serve(stack)
+        standing = stack.enter_context(Standing(rig, system))
+        for variant, rate in RATES.items():
+            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+            runs[variant] = {**measure_at(rig, system, rate, arguments.seconds), **standing.memory()}
+        runs[HIGHEST] = {**highest_without_loss(rig, system, arguments.trial, arguments.climb_to), **standing.memory()}
+        standing.check_at_rest()
+    return runs
+
+
+def choose_server(lab: Lab, results: Results) -> tuple[str, list[dict]]:
+    """The server that takes the highest rate when it is asked directly: the one that hides a proxy's cost least."""
+    rows = []
+    for name in DNS_SERVERS:
+        rig = Rig(lab, name)
+        with contextlib.ExitStack() as stack:
+            rig.serve(stack)
+            best = highest_without_loss(rig, "direct")
+        results.write_raw(f"server-{name}", {"server": name, "variant": "server", "system": "direct", **best})
+        rows.append({"server": name, "rate": best["rate"], "p50_us": best["p50_us"],
+                     "cpu_us_per_request": best["cpu_us_per_request"]})
+        print(f"{name:8} asked directly: {best['rate']:7.0f}/s without loss", flush=True)
+    return max(rows, key=lambda row: row["rate"])["server"], rows
+
+
+def added_us(rounds: list[dict[str, dict[str, dict]]], system: str, variant: str) -> list[float]:
+    """Of each round, what the system's run took beyond the direct run of the same round, per request."""
+    return [done[system][variant]["cpu_us_per_request"] - done["direct"][variant]["cpu_us_per_request"]
+            for done in rounds if system in done and "direct" in done]
+
+
+def row_of(rounds: list[dict], system: str, variant: str, server: str) -> dict:
+    runs = [done[system][variant] for done in rounds if system in done]
+    row = {"system": system, "variant": variant, "server": server, "runs": len(runs),
+           "n": sum(one["n"] for one in runs), "lost": sum(one["lost"] for one in runs)}
+    for key in ("rate", "p50_us", "p99_us", "cpu_us_per_request", "kernel_us_per_request", "rss_bytes", "map_bytes"):
+        found = [one[key] for one in runs]
+        row[key], row[f"{key}_min"], row[f"{key}_max"] = median(found), min(found), max(found)
+    added = added_us(rounds, system, variant)
+    row["added_us"] = median(added) if added else None
+    row["added_us_stdev"] = statistics.stdev(added) if len(added) > 1 else None
+    row["config_hash"] = runs[0]["config_hash"]
+    return row
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    found = {(row["system"], row["variant"]): row for row in rows}
+
+    def figure(system: str, variant: str, key: str) -> float | None:
+        return found.get((system, variant), {}).get(key)
+
+    def share(a: float | None, b: float | None) -> float | None:
+        return a / b if a is not None and b else None
+
+    checks = [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10)]
+    for variant in RATES:
+        p50 = share(figure("hedgerow", variant, "p50_us"), figure("direct", variant, "p50_us"))
+        checks.append(at_most(f"{variant}/s: hedgerow's p50 / direct", p50, 1.15))
+        nginx = figure("nginx", variant, "added_us")
+        checks.append(at_most(f"{variant}/s: CPU that hedgerow adds (a fifth of nginx's)",
+                              figure("hedgerow", variant, "added_us"), nginx / 5 if nginx is not None else float("nan"),
+                              "us per request"))
+        checks.append(at_most(f"{variant}/s: requests lost behind hedgerow", figure("hedgerow", variant, "lost"), 0))
+    ours = figure("hedgerow", HIGHEST, "rate")
+    checks.append(at_least("highest rate: hedgerow / nginx", share(ours, figure("nginx", HIGHEST, "rate")), 2))
+    checks.append(at_least("highest rate: hedgerow / direct", share(ours, figure("direct", HIGHEST, "rate")), 0.9))
+    return checks
+
+
+def measure(lab: Lab, server: str, arguments: argparse.Namespace, results: Results,
+            configs: dict[str, dict]) -> list[dict]:
+    rig, rounds = Rig(lab, server), []
+    for number in range(1, arguments.rounds + 1):
+        rounds.append({})
+        shift = number % len(arguments.systems)
+        for system in arguments.systems[shift:] + arguments.systems[:shift]:
+            rounds[-1][system] = one_round(rig, system, arguments)
+            for variant, done in rounds[-1][system].items():
+                config = {"system": system, "server": server, "settings": rig.settings(system),
+                          "rate": RATES.get(variant, variant), "sockets": _SOCKETS}
+                done["config_hash"] = config_hash(config)
+                configs[done["config_hash"]] = config
+                results.write_raw(f"{variant}-{system}-{number:02d}", {"system": system, "variant": variant,
+                                                                       "round": number, **done})
+                print(f"round {number}/{arguments.rounds} {system:9} {done['rate']:7.0f}/s  p50 {done['p50_us']:6.1f} us  p99 "
+                      f"{done['p99_us']:7.1f} us  {done['cpu_us_per_request']:5.1f} us CPU a request  lost {done['lost']}",
+                      flush=True)
+    return [row_of(rounds, system, variant, server) for variant in (*RATES, HIGHEST) for system in arguments.systems]
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--seconds", type=float, default=6.0, help="length of the runs at a fixed rate")
+    parser.add_argument("--trial", type=float, default=TRIAL_S, help="length of a trial of the climb, in seconds")
+    parser.add_argument("--climb-to", type=float, default=CLIMB_TO, help="requests per second at which the climb ends")
+    parser.add_argument("--server", choices=sorted(DNS_SERVERS),
+                        help="behind the proxies; without it the one that takes the highest rate")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results, configs = Results(NAME, arguments.into), {}
+    with Lab("benchcost", replicas=2) as lab:
+        server, tried = (arguments.server, []) if arguments.server else choose_server(lab, results)
+        rows = measure(lab, server, arguments, results, configs)
+    pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
+    return experiment.conclude(
+        results, manifest(configs, rounds=arguments.rounds, pinned=pinned, server=server, servers_tried=tried,
+                          load_average=os.getloadavg()), rows, must_show(rows),
+        {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
+         "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss",
+         "map_bytes": "maps"}, "proxy_cost")
+
+
+if __name__ == "__main__":
+    run(main)

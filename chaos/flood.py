@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spoofed frames, 100,000 a second, at each hook of the proxy and of a cluster's node, while honest clients go on asking.
+
+`hr-flood` sends real frames with addresses that nobody has. Every hook gets what costs its program most: requests of ever new
+clients (splitter), datagrams to a VIP that are for no service (sink), answers in a backend's name (reply), announcements whose
+tag is wrong (announce), frames on the clock's link (clock), peers' datagrams whose tag is wrong (node's XDP). Beside the quiet
+run stands one with the same frames on a link that has none of our programs (`control`): what the sender alone takes away from
+the honest clients on this machine. Run by `./dev chaos flood`; writes results/chaos-flood/ and exits 1 when something it must
+show is missed.
+"""
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+import time
+from pathlib import Path
+
+from bench import cpu_time, experiment
+from bench.manifest import config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most, median
+from bench.stopping import run
+from chaos.flood_rigs import FLOOD_CPU, HOOKS, ClusterRig, ProxyRig, control_link, pin
+from chaos.systems import Settings, running
+from deploy.lab import Lab, LabInUse
+from deploy.lab.data_dirs import DataDirs
+
+NAME = "chaos-flood"
+TAG = "chaosflood"
+RATE = 100_000
+PHASES = ("quiet", "control", "flood")
+
+
+def rss_bytes(pids: list[int]) -> int:
+    total = 0
+    for pid in pids:
+        text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+        total += 1024 * int(re.search(r"^VmRSS:\s+(\d+)", text, re.M).group(1))
+    return total
+
+
+def map_bytes(pids: list[int]) -> int:
+    """What the kernel holds for the maps of these processes, each map once (its own accounting, not our arithmetic)."""
+    found = {}
+    for pid in pids:
+        for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
+            with contextlib.suppress(OSError):
+                text = entry.read_text(encoding="ascii")
+                ids = re.search(r"^map_id:\s*(\d+)", text, re.M)
+                if ids:
+                    found[ids.group(1)] = int(re.search(r"^memlock:\s*(\d+)", text, re.M).group(1))
+    return sum(found.values())
+
+
+def measure(rig, hook: str, phase: str, arguments: argparse.Namespace) -> dict:
+    """One run of the honest clients, quiet or under frames; what was sent, met and held meanwhile."""
+    before = memory(rig)
+    if phase == "quiet":
+        return {"hook": hook, "phase": phase, **rig.honest(arguments.seconds), **grown(before, memory(rig))}
+    flood = rig.flood(hook)
+    link = control_link(flood.host) if phase == "control" else contextlib.nullcontext()
+    with link as mac:
+        met_before = flood.met()
+        with flood.sender(arguments.rate, mac) as sender:
+            pin(sender.pid, FLOOD_CPU)
+            time.sleep(arguments.warm_up)
+            honest = rig.honest(arguments.seconds)
+            during = memory(rig)
+        return {"hook": hook, "phase": phase, **honest, **grown(before, during), "sent": sender.counters["sent"],
+                "failed": sender.counters["failed"], "sent_per_s": sender.counters["sent"] / sender.counters["seconds"],
+                "met": flood.met() - met_before}
+
+
+def memory(rig) -> dict[str, int]:
+    pids = rig.pids()
+    return {"rss_bytes": rss_bytes(pids), "map_bytes": map_bytes(pids)}
+
+
+def grown(before: dict[str, int], after: dict[str, int]) -> dict:
+    """In either direction, as a share."""
+    return {**after, "rss_grown": abs(after["rss_bytes"] / before["rss_bytes"] - 1),
+            "maps_grown": abs(after["map_bytes"] / before["map_bytes"] - 1)}
+
+
+def row_of(hook: str, rounds: list[dict[str, dict]], config: dict) -> dict:
+    def all_of(phase: str, key: str) -> list[float]:
+        return [one[phase][key] for one in rounds]
+
+    row = {"hook": hook, "runs": len(rounds), "config_hash": config_hash(config)}
+    for phase in PHASES:
+        for key in ("p50_us", "p99_us"):
+            row[f"{phase}_{key}"] = median(all_of(phase, key))
+        row[f"{phase}_lost"] = sum(all_of(phase, "lost"))
+        row[f"{phase}_p99_us_max"] = max(all_of(phase, "p99_us"))
+    row["n"] = sum(all_of("flood", "n"))
+    row["wrong"] = sum(all_of("flood", "wrong"))
+    row["sent_per_s"] = min(all_of("flood", "sent_per_s"))
+    row["met_share"] = min(one["flood"]["met"] / max(1, one["flood"]["sent"]) for one in rounds)
+    row["p99_factor"] = median([one["flood"]["p99_us"] / one["quiet"]["p99_us"] for one in rounds])
+    row["p99_factor_of_control"] = median([one["control"]["p99_us"] / one["quiet"]["p99_us"] for one in rounds])
+    row["rss_grown"] = max(all_of("flood", "rss_grown"))
+    row["maps_grown"] = max(all_of("flood", "maps_grown"))
+    return row
+
+
+def must_show(rows: list[dict], rate: float) -> list[Check]:
+    checks = [at_least("runs of each hook", min((row["runs"] for row in rows), default=0), 5),
+              at_least("hooks", len(rows), len(HOOKS))]
+    for row in rows:
+        hook = row["hook"]
+        checks += [at_least(f"{hook}: frames per second", row["sent_per_s"], 0.98 * rate),
+                   at_least(f"{hook}: share of them that the program met", row["met_share"], 0.95),
+                   at_most(f"{hook}: honest clients' p99 / quiet", row["p99_factor"], 2),
+                   at_most(f"{hook}: honest requests lost", row["flood_lost"], 0),
+                   at_most(f"{hook}: honest requests answered wrongly", row["wrong"], 0),
+                   at_most(f"{hook}: resident memory changed by", row["rss_grown"], 0.01),
+                   at_most(f"{hook}: maps' memory changed by", row["maps_grown"], 0.01)]
+    return checks
+
+
+def all_rounds(rig, hooks: list[str], arguments: argparse.Namespace, results: Results) -> list[dict]:
+    rounds: dict[str, list[dict]] = {hook: [] for hook in hooks}
+    rig.honest(1.0)  # what is allocated once is allocated
+    for number in range(1, arguments.rounds + 1):
+        for hook in hooks:
+            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+            done = {}
+            for phase in PHASES:
+                done[phase] = measure(rig, hook, phase, arguments)
+                results.write_raw(f"{hook}-{phase}-{number:02d}", {"round": number, **done[phase]})
+                time.sleep(arguments.pause)
+            rounds[hook].append(done)
+            print(f"round {number}/{arguments.rounds} {hook:9} p99 " +
+                  "  ".join(f"{phase} {done[phase]['p99_us']:7.0f} us" for phase in PHASES) +
+                  f"  {done['flood']['sent_per_s']:8.0f} frames/s, met {done['flood']['met'] / done['flood']['sent']:.1%}, "
+                  f"lost {done['flood']['lost']}", flush=True)
+    return [row_of(hook, rounds[hook], rig.config()) for hook in hooks]
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="chaos flood", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--hooks", type=experiment.some_of(HOOKS), default=list(HOOKS))
+    parser.add_argument("--seconds", type=float, default=5.0, help="of honest load in each run; at most 60")
+    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of flood before the honest load is measured")
+    parser.add_argument("--pause", type=float, default=3.0, help="seconds after each run, in which what it left is forgotten")
+    parser.add_argument("--rate", type=float, default=RATE, help=f"frames per second; {RATE} are wanted")
+    parser.add_argument("--quiet-wait", type=float, default=30.0,
+                        help="seconds to wait at most for an idle machine before each round")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
+    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    arguments = parser.parse_args(argv)
+    if not 0 < arguments.seconds <= 60 or not 0 < arguments.rate <= RATE:
+        parser.error(f"--seconds is at most 60, --rate at most {RATE}")
+    return arguments
+
+
+def measure_all(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+    rows = []
+
+    def take(rig, hooks: list[str]) -> None:
+        rows.extend(all_rounds(rig, hooks, arguments, results))
+        configs[config_hash(rig.config())] = rig.config()
+
+    of_the_proxy = [hook for hook in arguments.hooks if hook != "node"]
+    if of_the_proxy:
+        with Lab(arguments.lab, replicas=2) as lab, ProxyRig(lab, arguments.lab).up() as rig:
+            take(rig, of_the_proxy)
+    if "node" in arguments.hooks:
+        with (Lab(arguments.lab, replicas=3) as lab, DataDirs(lab.tag, "memory") as data,
+              running("hedgerow", lab, data.path, Settings()) as up):
+            take(ClusterRig(lab, up), ["node"])
+    return rows
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    configs: dict[str, dict] = {}
+    try:
+        results = Results(NAME, arguments.into)
+        rows = measure_all(arguments, results, configs)
+    except LabInUse:
+        print("chaos flood: another run is under way", file=sys.stderr)
+        return 1
+    return experiment.conclude(
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-load", "hr-flood"), rate=arguments.rate,
+                          load_average=os.getloadavg()), rows, must_show(rows, RATE),
+        {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
+         "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost",
+         "rss_grown": "rss grown", "maps_grown": "maps grown"}, None)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `./dev chaos flood` floods: DNS behind the proxy, and a cluster with its proxy; for each hook, where frames are let loose, what
+they are, and how many of them the hook's program has counted.
+"""
+
+import contextlib
+import dataclasses
+import os
+import struct
+from collections.abc import Callable, Iterator
+
+from bench import product, store_load
+from bench.client_run import run_client
+from bench.manifest import binary
+from bench.replicas import BenchServer
+from deploy.lab import VIP_DNS, VIP_KV, VIP_RAW, Host, Lab
+from deploy.lab.host import UPLINK
+from deploy.lab.servers import Knot, Nsd
+from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, PEER_PORT, SERVE_PORT
+from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+
+HOOKS = ("splitter", "sink", "reply", "announce", "clock", "node")
+# The honest client and the servers have one CPU, the sender and what its frames set off the other.
+HONEST_CPU, FLOOD_CPU = 0, 1
+_CLUSTER_ID, _CLUSTER_KEY = 9, "00112233445566778899aabbccddeeff"
+_DNS_PORT, _DECOY_PORT = 53, 9000
+_NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
+_HONEST_RATE, _HONEST_SOCKETS = 1_000, 16
+_CONTROL_LINKS = ("fl0", "fl1")
+
+
+@dataclasses.dataclass(frozen=True)
+class Flood:
+    """Where frames are let loose and what they are; `met` is how many of them the program has counted so far."""
+
+    host: Host
+    interface: str
+    destination_mac: str
+    flags: list[str]
+    met: Callable[[], int]
+
+    def sender(self, rate: float, control_mac: str | None = None) -> BenchServer:
+        """With `control_mac`, the same frames on a link without programs."""
+        interface, mac = (_CONTROL_LINKS[0], control_mac) if control_mac else (self.interface, self.destination_mac)
+        return BenchServer(self.host, "hr-flood", [f"--interface={interface}", f"--destination_mac={mac}",
+                                                   f"--rate={rate}", *self.flags])
+
+
+def mac_of(host: Host, interface: str) -> str:
+    with host.netlink() as route:
+        return dict(route.link("get", ifname=interface)[0]["attrs"])["IFLA_ADDRESS"]
+
+
+@contextlib.contextmanager
+def control_link(host: Host) -> Iterator[str]:
+    """A veth of the host's own whose far end drops what is for another hardware address; an address that nobody has."""
+    with host.netlink() as route:
+        route.link("add", kind="veth", ifname=_CONTROL_LINKS[0], peer={"ifname": _CONTROL_LINKS[1]})
+        for name in _CONTROL_LINKS:
+            route.link("set", index=route.link_lookup(ifname=name)[0], state="up", arp=False)
+    try:
+        yield "02:00:00:00:00:99"
+    finally:
+        with host.netlink() as route:
+            route.link("del", ifname=_CONTROL_LINKS[0])
+
+
+class ProxyRig:
+    """DNS behind the proxy, and a decoy service beside it, whose requests nobody answers: what floods the splitter must end
+    somewhere else than at the honest clients' servers, or those are measured."""
+
+    def __init__(self, lab: Lab, tag: str):
+        self.lab = lab
+        backends = {host.name: host.ipv4 for host in lab.replicas}
+        dns = product.service("dns", VIP_DNS[0], _DNS_PORT, "dns", backends,
+                              cluster={"id": _CLUSTER_ID, "key": _CLUSTER_KEY, "announce_port": ANNOUNCE_PORT})
+        decoy = product.service("decoy", VIP_RAW[0], _DECOY_PORT, "raw", backends)
+        self.product = product.Product(lab.client, tag, [dns, decoy])
+        self.servers = [Nsd(lab.replica("a"), _DNS_PORT), Knot(lab.replica("b"), _DNS_PORT)]
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator["ProxyRig"]:
+        with contextlib.ExitStack() as stack:
+            for server in self.servers:
+                stack.enter_context(server)
+                for pid in server.host.pids():
+                    pin(pid, HONEST_CPU)
+                stack.enter_context(silent_port(server.host, _DECOY_PORT))
+            stack.enter_context(self.product)
+            yield self
+
+    def config(self) -> dict:
+        return {"services": [{**service, "cluster": None} for service in self.product.config["services"]]}
+
+    def reason(self, name: str) -> int:
+        return product.number(self.product.status().get("reasons", {}).get(name))
+
+    def service_requests(self, name: str) -> int:
+        return product.service_figures(self.product.status(), name)["requests"]
+
+    def pids(self) -> list[int]:
+        return [int(self.product.status()["pid"])]
+
+    def honest(self, seconds: float) -> dict:
+        argv = [str(binary("hr-load")), f"--target={VIP_DNS[0]}:{_DNS_PORT}", "--workload=dns", f"--names={_NAMES}",
+                "--loop=open", f"--rate={_HONEST_RATE}", f"--seconds={seconds}", f"--sockets={_HONEST_SOCKETS}",
+                "--warmup=200", "--timeout=1s", "--linger=200ms"]
+        client = run_client(self.lab.client, on_cpu(argv, HONEST_CPU), [h.netns for h in self.lab.hosts.values()])
+        summary = client.summary
+        return {"n": summary["n"], "lost": summary["lost"], "wrong": summary["wrong"], "p50_us": summary["p50_ms"] * 1e3,
+                "p99_us": summary["p99_ms"] * 1e3}
+
+    def flood(self, hook: str) -> Flood:
+        client, b = self.lab.client, self.lab.replica("b")
+        proxy_mac, uplink_mac = mac_of(client, "hr0"), mac_of(client, UPLINK)
+        a = self.lab.replica("a").ipv4
+        if hook == "splitter":
+            return Flood(client, "hr0", proxy_mac, [f"--destination={VIP_RAW[0]}", f"--destination_port={_DECOY_PORT}",
+                         f"--payload={'00' * 40}", "--vary_bytes=8"], lambda: self.service_requests("decoy"))
+        if hook == "sink":
+            return Flood(client, "hr0", proxy_mac, [f"--destination={VIP_DNS[0]}", "--destination_port=9",
+                         f"--payload={'00' * 40}", "--vary_bytes=8"], lambda: self.reason("sink"))
+        if hook == "clock":
+            # The clock's own queueing discipline would let few of them through to its program.
+            return Flood(client, "hr0c0", mac_of(client, "hr0c1"), [f"--destination={VIP_DNS[0]}", "--destination_port=53",
+                         f"--payload={'00' * 40}", "--vary_bytes=8", "--bypass_qdisc"], lambda: self.reason("clock_stale"))
+        if hook == "reply":
+            # In the leader's name, to any port of the client: what somebody on the same network can guess.
+            return Flood(b, UPLINK, uplink_mac, [f"--source={a}", "--sources=1", f"--source_port={_DNS_PORT}",
+                         f"--destination={client.ipv4}", f"--payload={'0000' + '81800001000000000000' + '00' * 28}",
+                         "--vary_bytes=2"], lambda: self.reason("no_flow"))
+        if hook == "announce":
+            return Flood(b, UPLINK, uplink_mac, [f"--destination={client.ipv4}", f"--destination_port={ANNOUNCE_PORT}",
+                         f"--payload={announcement().hex()}", "--vary_offset=8", "--vary_bytes=8"],
+                         lambda: self.reason("announce_tag"))
+        raise ValueError(hook)
+
+
+class ClusterRig:
+    """The store and its proxy as `./dev chaos leader-kill` runs them; the leader's XDP program is flooded."""
+
+    def __init__(self, lab: Lab, up):
+        self.lab, self._up = lab, up
+        self.leader = up.cluster.wait_ready()
+        self._follower = next(node for node in up.cluster.nodes if node is not self.leader)
+
+    def config(self) -> dict:
+        return self._up.config
+
+    def pids(self) -> list[int]:
+        return [node.process.pid for node in self._up.cluster.nodes] + [int(self._up.proxy.status()["pid"])]
+
+    def honest(self, seconds: float) -> dict:
+        argv = [str(binary("hr-kv-load")), f"--server={VIP_KV[0]}:{SERVE_PORT}", "--clients=4", "--operation=put",
+                "--keys=100", "--warm_up=0.2s", f"--measured={seconds:g}s"]
+        report = store_load.run_load(self.lab, on_cpu(argv, HONEST_CPU)).report
+        latency = store_load.latency_of(report)
+        return {"n": report["answered"], "lost": report["lost"] + report["failed"], "wrong": 0,
+                "p50_us": latency.quantile(0.5) / 1e3, "p99_us": latency.quantile(0.99) / 1e3}
+
+    def _met(self) -> int:
+        """Whoever does not know the follower's life, drawn at random, gets no further than to the process, which drops them
+        for their tag; who knew it would be dropped for it by the XDP program."""
+        counters = self.leader.status()["counters"]
+        return int(counters["kernel.passed_life"]) + int(counters["kernel.dropped_tag"])
+
+    def flood(self, _hook: str) -> Flood:
+        """A follower's address and port, and an append of the right cluster and size whose tag is noise."""
+        return Flood(self.lab.client, UPLINK, mac_of(self.leader.host, UPLINK),
+                     [f"--source={self._follower.host.ipv4}", "--sources=1", f"--source_port={PEER_PORT}",
+                      f"--destination={self.leader.host.ipv4}", f"--destination_port={PEER_PORT}",
+                      f"--payload={peer_append(self._follower.number, self.leader.number).hex()}", "--vary_offset=8",
+                      "--vary_bytes=8"], self._met)
+
+
+def announcement() -> bytes:
+    """bpf/abi/announce_abi.h, of the right cluster; the tag, at 8, is the sender's noise."""
+    return struct.pack("<IBBHQQQQQ16sH6s32s", 0x31415248, 1, 1, 104, 0, _CLUSTER_ID, 0, 1, 1,
+                       bytes(10) + b"\xff\xff\x0a\x4d\x00\x0b", 53, bytes(6), bytes(32))
+
+
+def peer_append(sender: int, receiver: int) -> bytes:
+    """bpf/abi/peer_abi.h: a whole header of the lab's cluster, kind APPEND, and 200 bytes that are never looked at."""
+    size = 264
+    return struct.pack("<IBBHQQQQIIQII", 0x31505248, 2, 5, size, 0, 77, 1, 1, sender, receiver, 1, 0, 0) + bytes(size - 64)
+
+
+@contextlib.contextmanager
+def silent_port(host: Host, port: int) -> Iterator[None]:
+    """What comes to the port is thrown away as it comes in: no process, and no ICMP error, takes part."""
+    table = f"flood_{port}"
+    host.run(["nft", f"add table ip {table}; add chain ip {table} in {{ type filter hook prerouting priority raw; }}; "
+                     f"add rule ip {table} in udp dport {port} drop"])
+    try:
+        yield
+    finally:
+        host.run(["nft", f"delete table ip {table}"], check=False)
+
+
+def on_cpu(argv: list[str], cpu: int) -> list[str]:
+    return ["taskset", "-c", str(cpu), *argv] if (os.cpu_count() or 1) > 1 else argv
+
+
+def pin(pid: int, cpu: int) -> None:
+    if (os.cpu_count() or 1) > 1:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, {cpu})

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `chaos flood` demands can be missed, each by its own fault; forged datagrams have the sizes that programs look at."""
+
+import pytest
+
+from chaos import flood, flood_rigs
+
+_QUIET = {"n": 5000, "lost": 0, "wrong": 0, "p50_us": 70.0, "p99_us": 100.0, "rss_grown": 0.0, "maps_grown": 0.0}
+
+
+def _rounds(count: int = 5, **changes) -> list[dict]:
+    attacked = {**_QUIET, "p99_us": 190.0, "sent": 600_000, "sent_per_s": 99_900.0, "met": 599_000, **changes}
+    return [{"quiet": _QUIET, "control": {**_QUIET, "p99_us": 150.0}, "flood": attacked}] * count
+
+
+def _missed(**changes) -> list[str]:
+    rows = [flood.row_of(hook, _rounds(**changes), {}) for hook in flood.HOOKS]
+    return [check.what for check in flood.must_show(rows, flood.RATE) if not check.met]
+
+
+def test_what_is_good_enough_is_met():
+    assert _missed() == []
+
+
+@pytest.mark.parametrize("changes, missed", [
+    ({"count": 4}, "runs of each hook"),
+    ({"sent_per_s": 97_000.0}, "clock: frames per second"),
+    ({"met": 500_000}, "splitter: share of them that the program met"),
+    ({"p99_us": 201.0}, "reply: honest clients' p99 / quiet"),
+    ({"lost": 1}, "sink: honest requests lost"),
+    ({"wrong": 1}, "reply: honest requests answered wrongly"),
+    ({"rss_grown": 0.02}, "announce: resident memory changed by"),
+    ({"maps_grown": 0.02}, "node: maps' memory changed by"),
+])
+def test_each_limit_can_be_missed(changes, missed):
+    assert missed in _missed(**changes)
+
+
+def test_a_hook_that_was_left_out_is_missed():
+    assert "hooks" in [check.what for check in flood.must_show([flood.row_of("sink", _rounds(), {})], flood.RATE)
+                       if not check.met]
+
+
+def test_memory_that_shrinks_has_changed_too():
+    assert flood.grown({"rss_bytes": 100, "map_bytes": 50}, {"rss_bytes": 90, "map_bytes": 50})["rss_grown"] == \
+        pytest.approx(0.1)
+
+
+def test_forged_datagrams_are_as_long_as_they_say():
+    assert len(flood_rigs.announcement()) == 104
+    forged = flood_rigs.peer_append(2, 1)
+    assert len(forged) == int.from_bytes(forged[6:8], "little") == 264

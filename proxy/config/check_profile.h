@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What must be true of services' profiles beyond single values: a raw profile's parts fit each other and the
+// kernel's places for them, only what may be duplicated is, and time is not hedged unless somebody insists.
+// Called by check.cc.
+
+#ifndef HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_
+#define HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_
+
+#include "config/diagnostics.h"
+#include "config/locations.h"
+#include "proxy/api/config.pb.h"
+
+namespace hedgerow::config {
+
+void CheckProfiles(const v1::Config& config, const Locations& locations, Diagnostics& errors);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_
