@@ -99,7 +99,9 @@ struct hr_request {
   __u32 owed;  /* mask of the backends that still owe a reply to an older request with this key */
   __u16 copy_to; /* backend id of the last clone made of it */
   __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
-  __u8 pad[5];
+  __u8 pad[3];
+  __u8 trace;      /* the tracer that asked for it (hr_trace.session); 0 = nobody */
+  __u8 trace_told; /* events of it that were told */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 
