@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import election, heartbeat, offload
+from bench import election, heartbeat, observe, offload
 from chaos import no_false_elections
 
 TAG = f"self{os.getpid()}6"
@@ -68,3 +68,14 @@ def test_heartbeat(tmp_path):
     assert rows["xdp", "idle"]["by_kernel"] > 0.5 and rows["xdp", "idle"]["xdp"] == "native XDP on eth0"
     assert rows["process", "idle"]["by_kernel"] == 0
     assert (tmp_path / "heartbeat.png").exists()
+
+
+def test_observe(tmp_path):
+    status = observe.main(["--rounds=1", "--slices=1", "--seconds=0.5", "--quiet-wait=0", f"--into={tmp_path}"])
+    assert status == 1  # one round is never enough
+    rows = summary_of(tmp_path, "observe")["rows"]
+    assert [row["mode"] for row in rows] == ["alone", "watched", "traced", "top"]
+    for row in rows:
+        assert row["rate"] > 0 and row["p99_ms"] >= row["p50_ms"] > 0 and -1 < row["loss"] < 1
+    assert rows[0]["loss"] == 0
+    assert (tmp_path / "observe.png").exists()
