@@ -111,6 +111,11 @@ class Ending {
       const int timeout_ms = for_ns_ == 0 ? -1 : static_cast<int>(for_ns_ / 1'000'000 + 1);
       while (poll(wanted, 2, timeout_ms) < 0 && errno == EINTR) {
       }
+      // Taken, or it would end the process when signals are let through again.
+      signalfd_siginfo taken{};
+      if (wanted[0].revents != 0) {
+        [[maybe_unused]] const ssize_t bytes = read(signals_.get(), &taken, sizeof(taken));
+      }
       call.Cancel();
     });
   }

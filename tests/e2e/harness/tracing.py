@@ -50,7 +50,8 @@ def tracing(product: Product, *words: str) -> Iterator[Trace]:
         wait_until(lambda: lease_ns(product) > 0 or trace.process.poll() is not None, what="the trace's start")
         yield trace
     finally:
-        product.lab.client.stop(trace.process, signal.SIGINT)
+        code = product.lab.client.stop(trace.process, signal.SIGINT)
+        assert code == 0, trace.err.read_text()
         wait_until(lambda: lease_ns(product) == 0, what="the trace's end in the kernel")
 
 
