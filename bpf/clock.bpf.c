@@ -122,6 +122,7 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
     hr_count(visit->service_stats, HR_UNANSWERED);
     hr_note_unanswered(visit);
     hr_free_parked(request);
+    hr_trace_note(visit->index, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
   hr_requeue(visit, visit->now_ns + visit->service->linger_ns, 0);
 }
@@ -147,6 +148,7 @@ HR_INLINE void hr_reason_once(const struct hr_visit *visit, __u32 reason, __u32 
 HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   struct hr_request *request = visit->request;
 
+  hr_trace_note(visit->index, HR_TRACE_NO_RESCUE, reason, HR_NO_BACKEND, 0);
   if (reason == HR_REASON_NO_TARGET) {
     hr_reason(visit->service_stats, HR_REASON_NO_TARGET);
     hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
@@ -170,6 +172,11 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   hr_requeue(visit, hr_next_due(visit, request->rechecks), 1);
 }
 
+HR_INLINE void hr_fail(const struct hr_visit *visit, const struct hr_attempt *attempt) {
+  hr_undo_attempt(visit->request, attempt, visit->service_id, visit->service_stats, HR_REASON_RESCUE_FAILED);
+  hr_trace_note(visit->index, HR_TRACE_NO_RESCUE, HR_REASON_RESCUE_FAILED, attempt->index, 0);
+}
+
 /* Due and unanswered: the next attempt, as a clone of the carrier that passes this program once more. */
 HR_INLINE void hr_fire(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
@@ -180,6 +187,7 @@ HR_INLINE void hr_fire(const struct hr_visit *visit) {
     hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
     return;
   }
+  hr_trace_note(visit->index, HR_TRACE_DUE, HR_REASON_NONE, HR_NO_BACKEND, 0);
   attempt = hr_claim_attempt(request, visit->service, visit->service_id, refused, visit->now_ns);
   if (attempt.index == HR_NO_BACKEND) {
     hr_put_off(visit, attempt.reason);
@@ -188,14 +196,16 @@ HR_INLINE void hr_fire(const struct hr_visit *visit) {
   request->fire_ns = request->due_ns;
   hr_note_attempt(request, &attempt, visit->service, visit->service_id, visit->now_ns);
   if (hr_build(visit->skb, visit->index, attempt.backend_id)) {
-    hr_undo_attempt(request, &attempt, visit->service_id, visit->service_stats, HR_REASON_RESCUE_FAILED);
+    hr_fail(visit, &attempt);
   } else if (__sync_fetch_and_add(&request->word, 0) == visit->word) { /* a full barrier: after the bytes were read */
     request->copy_to = attempt.backend_id;
     visit->skb->mark = HR_MARK_RESCUE | HR_MARK_VALUE(visit->index);
-    if (bpf_clone_redirect(visit->skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
-      hr_undo_attempt(request, &attempt, visit->service_id, visit->service_stats, HR_REASON_RESCUE_FAILED);
-    else
+    if (bpf_clone_redirect(visit->skb, load_config.clock_in_ifindex, BPF_F_INGRESS)) {
+      hr_fail(visit, &attempt);
+    } else {
       hr_count_attempt(&attempt, visit->service_stats, visit->now_ns);
+      hr_trace_attempt(visit->index, &attempt, HR_TRACE_RESCUE);
+    }
   }
   hr_requeue(visit, hr_next_due(visit, request->attempts - 1), 1);
 }
@@ -412,6 +422,7 @@ __weak __attribute__((noinline)) int hr_release(struct __sk_buff *skb, __u32 ind
   }
   if (__sync_fetch_and_add(&request->word, 0) != word) return TC_ACT_SHOT; /* answered meanwhile */
   hr_count_attempt(&attempt, service_stats, now_ns);
+  hr_trace_attempt(index, &attempt, HR_TRACE_RELEASE);
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }

@@ -10,6 +10,7 @@
 #include "bpf/lib/flow.bpf.h"
 #include "bpf/lib/icmp.bpf.h"
 #include "bpf/lib/rewrite.bpf.h"
+#include "bpf/lib/trace.bpf.h"
 
 #include <linux/pkt_cls.h>
 
@@ -36,8 +37,25 @@ HR_INLINE int hr_release(struct __sk_buff *skb, __u32 request) {
   return bpf_redirect(load_config.clock_out_ifindex, 0);
 }
 
+/* What a tracer is told of a datagram from a backend, or of an ICMP error about one. */
+HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
+                              const struct hr_reply *reply) {
+  __u32 kind = answer->verdict == HR_VERDICT_PASS     ? HR_TRACE_ANSWER
+               : answer->reason == HR_REASON_NACK ? HR_TRACE_NACK
+                                                      : HR_TRACE_DROPPED;
+  __u32 flags = (answer->verdict == HR_VERDICT_RELEASE ? HR_TRACE_RELEASED : 0) |
+                (packet->protocol == IPPROTO_UDP ? 0 : HR_TRACE_ICMP);
+  __u32 what = HR_TRACE_WHAT(kind, answer->reason, reply->index, flags);
+
+  if (answer->request)
+    hr_trace_event(answer->request, what);
+  else if (packet->protocol == IPPROTO_UDP)
+    hr_trace_untracked(skb, packet, reply->service_id, what);
+}
+
 HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
                      const struct hr_reply *reply) {
+  if (hr_tracing()) hr_trace_reply(skb, packet, answer, reply);
   if (packet->fragment == HR_FIRST_FRAGMENT)
     hr_fragment_note(packet, answer->verdict == HR_VERDICT_PASS ? HR_FRAGMENT_TO_CLIENT : HR_FRAGMENT_DROP,
                      reply->service_id, reply->now_ns);
@@ -165,6 +183,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
   if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
     answer = hr_judge_unreachable(skb, &error.quoted, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
+  if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
   vip = reply->service->vip;
   if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply->service->port_be)) {
     hr_reason(reply->service_stats, HR_REASON_SEND_FAILED);

@@ -40,19 +40,23 @@ HR_INLINE int hr_rescue(struct __sk_buff *skb, __u32 index) {
   service_stats = hr_stats_of(service_id);
   if (!service) return TC_ACT_SHOT;
   sent = request->marks;
+  hr_trace_note(index, HR_TRACE_DUE, HR_REASON_NONE, HR_NO_BACKEND, 0);
   attempt = hr_claim_attempt(request, service, service_id, !(HR_SENT(sent) & ~HR_REFUSED(sent)), now_ns);
   if (attempt.index == HR_NO_BACKEND) {
     if (attempt.reason) hr_reason(service_stats, attempt.reason);
+    hr_trace_note(index, HR_TRACE_NO_RESCUE, attempt.reason, HR_NO_BACKEND, 0);
     return TC_ACT_SHOT;
   }
   hr_note_attempt(request, &attempt, service, service_id, now_ns);
   verdict = hr_send_clone(skb, request, &attempt);
   if (verdict < 0) {
     hr_undo_attempt(request, &attempt, service_id, service_stats, HR_REASON_RESCUE_FAILED);
+    hr_trace_note(index, HR_TRACE_NO_RESCUE, HR_REASON_RESCUE_FAILED, attempt.index, 0);
     return TC_ACT_SHOT;
   }
   hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, bpf_ktime_get_ns() - request->fire_ns);
   hr_count_attempt(&attempt, service_stats, now_ns);
+  hr_trace_attempt(index, &attempt, HR_TRACE_RESCUE);
   return verdict;
 }
 

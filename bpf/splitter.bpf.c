@@ -7,6 +7,7 @@
 #include "bpf/lib/flow.bpf.h"
 #include "bpf/lib/rewrite.bpf.h"
 #include "bpf/lib/steer.bpf.h"
+#include "bpf/lib/trace.bpf.h"
 #include "bpf/lib/track.bpf.h"
 
 #include <linux/pkt_cls.h>
@@ -57,6 +58,20 @@ HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u
   skb->mark = mark;
 }
 
+/* The beginning of a request that a tracer asked for. The packet is still as the client sent it. */
+HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
+                              const struct hr_tracking *tracking, const struct hr_steer *steer) {
+  if (!tracking->request) {
+    __u32 to = steer->probe ? steer->second : steer->first;
+
+    hr_trace_untracked(skb, packet, service_id, HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, to, 0));
+    return;
+  }
+  hr_trace_event(tracking->request, HR_TRACE_WHAT(HR_TRACE_SPLIT, HR_REASON_NONE, steer->first, 0));
+  if (steer->second != HR_NO_BACKEND)
+    hr_trace_event(tracking->request, HR_TRACE_WHAT(HR_TRACE_COPY, HR_REASON_NONE, steer->second, 0));
+}
+
 HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
                            struct hr_service *service) {
   struct hr_stats *service_stats = hr_stats_of(service_id);
@@ -68,8 +83,10 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   hr_count(service_stats, HR_REQUESTS);
   hr_budget_earn(service, service_id);
   if (steer.dry) hr_count(service_stats, HR_WOULD_FAIL_OVER);
+  if (hr_tracing()) hr_trace_match(skb, packet, service_id, now_ns);
   tracking = hr_track(skb, packet, service_id, service, &steer,
                       steer.second == HR_NO_BACKEND && !steer.failover && !steer.dry, service_stats, now_ns);
+  if (packet->trace) hr_trace_begin(skb, packet, service_id, &tracking, &steer);
   if (!tracking.request) {
     hr_count(service_stats, HR_PASSED_THROUGH);
     hr_reason(service_stats, tracking.reason);

@@ -16,11 +16,14 @@ namespace {
 
 constexpr const char* kFlags[] = {"json", "help", "version"};
 
-bool IsFlag(absl::string_view name) {
-  return std::find(std::begin(kFlags), std::end(kFlags), name) != std::end(kFlags);
+bool IsFlag(absl::string_view name, const std::vector<std::string>& flags) {
+  return std::find(std::begin(kFlags), std::end(kFlags), name) != std::end(kFlags) ||
+         std::find(flags.begin(), flags.end(), name) != flags.end();
 }
 
-absl::Status Unknown(absl::string_view argument, std::vector<std::string> known) {
+absl::Status Unknown(absl::string_view argument, std::vector<std::string> known,
+                     const std::vector<std::string>& flags) {
+  known.insert(known.end(), flags.begin(), flags.end());
   known.insert(known.end(), std::begin(kFlags), std::end(kFlags));
   const std::string guess = config::Suggest(absl::StripPrefix(argument, "--"), known);
   return absl::InvalidArgumentError(absl::StrCat(
@@ -35,7 +38,8 @@ std::string Arguments::Get(const std::string& option, absl::string_view otherwis
 }
 
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
-                                         const std::vector<std::string>& value_options) {
+                                         const std::vector<std::string>& value_options,
+                                         const std::vector<std::string>& flags) {
   Arguments arguments;
   for (size_t i = 0; i < argv.size(); ++i) {
     const std::string& argument = argv[i];
@@ -49,11 +53,11 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
     }
     const size_t equals = argument.find('=');
     const std::string name(absl::StripPrefix(argument.substr(0, equals), "--"));
-    if (!absl::StartsWith(argument, "--")) return Unknown(argument, value_options);
-    if (IsFlag(name) && equals == std::string::npos) {
+    if (!absl::StartsWith(argument, "--")) return Unknown(argument, value_options, flags);
+    if (IsFlag(name, flags) && equals == std::string::npos) {
       arguments.options[name] = "";
     } else if (std::find(value_options.begin(), value_options.end(), name) == value_options.end()) {
-      return Unknown(argument, value_options);
+      return Unknown(argument, value_options, flags);
     } else if (arguments.Has(name)) {
       return absl::InvalidArgumentError(absl::StrCat("--", name, " is given twice"));
     } else if (equals != std::string::npos) {

@@ -45,6 +45,16 @@ TEST(ParseArguments, KnowsTheFlagsOfEveryProgram) {
   EXPECT_FALSE(Parse({})->json());
 }
 
+TEST(ParseArguments, KnowsTheFlagsThatItIsGiven) {
+  const auto parsed = ParseArguments({"top", "--once", "dns"}, {"config"}, {"once"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_TRUE(parsed->Has("once"));
+  EXPECT_THAT(parsed->words, ElementsAre("top", "dns")) << "a flag takes no word";
+  EXPECT_FALSE(ParseArguments({"--once=1"}, {}, {"once"}).ok());
+  EXPECT_EQ(ParseArguments({"--onec"}, {}, {"once"}).status().message(),
+            "unknown option --onec, did you mean --once?");
+}
+
 TEST(ParseArguments, SaysWhatItRefuses) {
   for (const auto& [argv, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"up", "--confg", "f"}, "unknown option --confg, did you mean --config?"},

@@ -31,10 +31,11 @@ std::string Usage(const Program& program, const Command& command) {
   return absl::StrCat("usage: ", program.name, " ", command.name, " ", command.usage);
 }
 
-std::vector<std::string> ValueOptions(const Program& program) {
+// Of all commands: `options` or `flags`.
+std::vector<std::string> AllOf(const Program& program, std::vector<std::string> Command::*names) {
   std::vector<std::string> all;
   for (const Command& command : program.commands) {
-    for (const std::string& option : command.options) {
+    for (const std::string& option : command.*names) {
       if (!Contains(all, option)) all.push_back(option);
     }
   }
@@ -44,7 +45,8 @@ std::vector<std::string> ValueOptions(const Program& program) {
 // An option that the command does not know would otherwise be silently without effect.
 const std::string* ForeignOption(const Command& command, const Arguments& arguments) {
   for (const auto& [name, value] : arguments.options) {
-    if (name != "json" && name != "help" && !Contains(command.options, name)) return &name;
+    if (name == "json" || name == "help") continue;
+    if (!Contains(command.options, name) && !Contains(command.flags, name)) return &name;
   }
   return nullptr;
 }
@@ -129,7 +131,8 @@ int RunHelp(const Call& call) {
 
 int Run(const Program& program, const std::vector<std::string>& argv, std::ostream& out, std::ostream& err) {
   Call call{program, {}, out, err};
-  absl::StatusOr<Arguments> parsed = ParseArguments(argv, ValueOptions(program));
+  absl::StatusOr<Arguments> parsed =
+      ParseArguments(argv, AllOf(program, &Command::options), AllOf(program, &Command::flags));
   if (!parsed.ok()) {
     if (Contains(argv, "--json")) call.arguments.options["json"] = "";
     return call.UsageError(std::string(parsed.status().message()));

@@ -46,6 +46,7 @@ struct Command {
   std::string summary;               // one line for `help`
   std::vector<std::string> options;  // besides --json and --help; each takes a value
   int (*run)(const Call&);           // prints, and returns the exit code
+  std::vector<std::string> flags{};  // options without a value; of no other command's options
 };
 
 struct Program {

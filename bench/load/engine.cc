@@ -17,12 +17,13 @@ namespace hedgerow::bench {
 namespace {
 
 constexpr uint64_t kMaxFlows = 64;
+constexpr uint64_t kClosedWindow = 1024;
 constexpr int64_t kProgressNs = 1'000'000'000;
 // The first send waits a moment so that an open loop starts on time instead of already late.
 constexpr int64_t kStartDelayNs = 5'000'000;
 
 size_t WindowCapacity(const LoadOptions& options) {
-  if (options.loop == LoadOptions::Loop::kClosed) return 1024;
+  if (options.loop == LoadOptions::Loop::kClosed) return kClosedWindow;
   // Everything that can be pending, twice over: a generator that was held up sends what it owes in one burst,
   // and a slot that is kept a little longer recognises more late answers.
   const double pending = options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9;
@@ -43,7 +44,13 @@ absl::Status CheckOptions(const LoadOptions& options, const Workload& workload) 
   if (options.hedge_target.has_value() && options.hedge_delay_ns <= 0) {
     return absl::InvalidArgumentError("the hedge delay must be positive");
   }
-  if (options.loop == LoadOptions::Loop::kClosed) return absl::OkStatus();
+  if (options.loop == LoadOptions::Loop::kClosed) {
+    // A slot that is kept a little longer recognises late answers.
+    const uint64_t most = std::min<uint64_t>(kClosedWindow / 2, workload.IdsPerFlow() * options.flows / 2);
+    if (options.in_flight >= 1 && options.in_flight <= most) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("requests in flight must be 1 to ", most, ", not ", options.in_flight));
+  }
   if (!(options.rate_per_second > 0 && options.rate_per_second <= 10e6)) {
     return absl::InvalidArgumentError(
         absl::StrCat("the rate must be 0 to 10,000,000/s, not ", options.rate_per_second));
@@ -113,7 +120,7 @@ bool LoadEngine::Finished(int64_t now_ns) const {
 int64_t LoadEngine::NextSendNs() const {
   if (window_.next_seq() == total()) return kNeverNs;
   if (options_.loop == LoadOptions::Loop::kOpen) return pacing_.DueNs(window_.next_seq());
-  return window_.pending() == 0 ? closed_next_send_ns_ : kNeverNs;
+  return window_.pending() < options_.in_flight ? closed_next_send_ns_ : kNeverNs;
 }
 
 void LoadEngine::WaitAndReceive() {
@@ -197,7 +204,9 @@ void LoadEngine::SendDue() {
   if (next == total()) return;
   const int64_t now_ns = MonotonicNs();
   if (options_.loop == LoadOptions::Loop::kClosed) {
-    if (NextSendNs() <= now_ns) SendBatch(next, next + 1);
+    if (NextSendNs() > now_ns) return;
+    const uint64_t room = std::min<uint64_t>(options_.in_flight - window_.pending(), Batch::kCapacity);
+    SendBatch(next, std::min(next + room, total()));
     return;
   }
   const uint64_t due = std::min(pacing_.DueCount(now_ns), total());

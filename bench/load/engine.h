@@ -33,6 +33,7 @@ struct LoadOptions {
   uint64_t requests = 0;       // Measured requests.
   double rate_per_second = 0;  // Open loop.
   int64_t pause_ns = 0;        // Closed loop: between an answer and the next request.
+  uint64_t in_flight = 1;      // Closed loop: requests that wait for an answer at one time.
   int64_t timeout_ns = 1'000'000'000;
   int64_t linger_ns = 0;  // How long to listen on for late and duplicate answers after the last request.
   uint64_t flows = 1;     // Sockets; request i uses socket i % flows.

@@ -67,6 +67,21 @@ TEST(LoadEngine, ClosedLoopMeasuresEveryRequestAfterTheWarmUp) {
   EXPECT_GT(result.cpu_user_ns + result.cpu_system_ns, 0);
 }
 
+TEST(LoadEngine, AClosedLoopKeepsAsManyRequestsInFlightAsItIsTold) {
+  // Answers nothing before it has eight, and then all at once: with fewer in flight every request would be
+  // lost.
+  auto held = std::make_shared<std::vector<std::pair<std::vector<uint8_t>, Address>>>();
+  TestServer server([held](UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) {
+    held->emplace_back(std::vector<uint8_t>(datagram.begin(), datagram.end()), peer);
+    if (held->size() < 8) return;
+    for (auto& [bytes, to] : *held) socket.SendOne(bytes, to);
+    held->clear();
+  });
+  const LoadResult result = RunRaw({.target = server.address(), .requests = 80, .in_flight = 8});
+  EXPECT_EQ(result.counters.answered, 80u);
+  EXPECT_EQ(result.counters.timeouts, 0u);
+}
+
 TEST(LoadEngine, OpenLoopKeepsItsRateAndUsesAllSockets) {
   std::set<in_port_t> ports;
   TestServer server([&ports](UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) {

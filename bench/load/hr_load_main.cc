@@ -34,6 +34,7 @@ ABSL_FLAG(double, seconds, 0, "open loop: how long, instead of --requests");
 ABSL_FLAG(uint64_t, requests, 5000, "measured requests");
 ABSL_FLAG(uint64_t, warmup, 200, "requests sent first and not measured");
 ABSL_FLAG(absl::Duration, pause, absl::Milliseconds(1), "closed loop: from an answer to the next request");
+ABSL_FLAG(uint64_t, in_flight, 1, "closed loop: requests that wait for an answer at one time");
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(1), "when the client gives a request up");
 ABSL_FLAG(absl::Duration, linger, absl::Milliseconds(500), "how long to listen for late answers at the end");
 ABSL_FLAG(uint64_t, sockets, 1, "how many sockets (client ports) to send from");
@@ -100,6 +101,7 @@ absl::StatusOr<LoadOptions> OptionsFromFlags() {
     return absl::InvalidArgumentError(absl::StrCat("at most ", kMaxRequests, " requests in a run"));
   }
   options.pause_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_pause));
+  options.in_flight = absl::GetFlag(FLAGS_in_flight);
   options.timeout_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_timeout));
   options.linger_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_linger));
   options.flows = absl::GetFlag(FLAGS_sockets);

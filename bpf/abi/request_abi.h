@@ -102,7 +102,9 @@ struct hr_request {
   __u16 copy_to; /* backend id of the last clone made of it */
   __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
   __u8 put_off; /* 1 = its refusal asked to be sent on later, not at once */
-  __u8 pad[4];
+  __u8 pad[2];
+  __u8 trace;      /* the tracer that asked for it (hr_trace.session); 0 = nobody */
+  __u8 trace_told; /* events of it that were told */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 

@@ -6,6 +6,7 @@
 #ifndef HEDGEROW_BPF_LIB_DELAY_LINE_BPF_H_
 #define HEDGEROW_BPF_LIB_DELAY_LINE_BPF_H_
 
+#include "bpf/lib/trace.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
 
 HR_INLINE int hr_engine_is_qdisc(void) { return load_config.engine != HR_ENGINE_WHEEL; }
@@ -52,7 +53,10 @@ HR_INLINE void hr_delay(struct __sk_buff *skb, const struct hr_service *service,
     failed = leaf < 0 ? -1 : hr_clone_into_line(skb, HR_MARK_CHARGE, line_priority);
   }
   if (!failed) failed = hr_clone_into_line(skb, HR_MARK_DELAYED | HR_MARK_VALUE(request), line_priority);
-  if (failed) hr_reason(service_stats, HR_REASON_DELAY_LINE_FULL);
+  if (failed) {
+    hr_reason(service_stats, HR_REASON_DELAY_LINE_FULL);
+    hr_trace_note(request, HR_TRACE_NO_RESCUE, HR_REASON_DELAY_LINE_FULL, HR_NO_BACKEND, 0);
+  }
   skb->mark = mark;
   skb->priority = priority;
 }

@@ -56,6 +56,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   if (bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS)) goto failed;
   hr_count_attempt(&attempt, service_stats, now_ns);
   hr_count(service_stats, HR_HANDED_OVER);
+  hr_trace_attempt(index, &attempt, HR_TRACE_HANDOVER);
   return 1;
 
 failed:

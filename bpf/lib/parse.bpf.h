@@ -46,6 +46,7 @@ struct hr_packet {
   __u8 fragment;       /* enum hr_fragment_kind */
   __u8 plain;          /* no IPv4 options, no IPv6 extension headers */
   __u32 fragment_id;
+  __u32 trace;         /* the tracer that asked for such a request; set by hr_trace_match() */
 };
 
 struct hr_ipv6_fragment_header {

@@ -8,6 +8,7 @@
 
 #include "bpf/lib/flow.bpf.h"
 #include "bpf/lib/steer.bpf.h"
+#include "bpf/lib/trace.bpf.h"
 #include "bpf/lib/track.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
 
@@ -210,6 +211,12 @@ HR_INLINE void hr_note_attempt(struct hr_request *request, const struct hr_attem
                service_id, HR_FLOW_HEDGED, now_ns);
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY,
                hr_backend_id(service, request->first), service_id, HR_FLOW_HEDGED, now_ns);
+}
+
+/* For the tracer: what was made of an attempt. */
+HR_INLINE void hr_trace_attempt(__u32 request, const struct hr_attempt *attempt, __u32 kind) {
+  hr_trace_note(request, kind, HR_REASON_NONE, attempt->index,
+                (attempt->failover ? HR_TRACE_FAILOVER : 0) | (attempt->hinted ? HR_TRACE_HINTED : 0));
 }
 
 /* It is on its way. */

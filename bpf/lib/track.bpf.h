@@ -14,6 +14,7 @@
 #include "bpf/lib/profile.bpf.h"
 #include "bpf/lib/scoreboard.bpf.h"
 #include "bpf/lib/steer.bpf.h"
+#include "bpf/lib/trace.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
 
 HR_INLINE void hr_free_parked(struct hr_request *request) {
@@ -126,6 +127,7 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, struct hr_request *fres
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     hr_disarm(wheel, old);
     hr_count(service_stats, HR_SUPERSEDED);
+    hr_trace_note(HR_REFERENCE_REQUEST(known), HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
   fresh->flags |= HR_REQUEST_KEY_REUSED;
   fresh->owed = (HR_SENT(old->marks) & ~HR_ANSWERED(old->marks)) | old->owed;
@@ -170,6 +172,8 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->owed = 0;
   request->hint = 0;
   request->put_off = 0;
+  request->trace = packet->trace;
+  request->trace_told = 0;
   /* With every attempt spent there is nothing to look at before the deadline. */
   if (request->attempts >= service->attempts) request->due_ns = now_ns + service->deadline_ns;
 }

@@ -4,9 +4,11 @@
 
 #include "proxy/admin/client.h"
 
+#include <atomic>
 #include <chrono>
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/support/sync_stream.h>
 
 #include "operate/admin_socket.h"
 #include "operate/grpc_status.h"
@@ -14,6 +16,27 @@
 
 namespace hedgerow {
 namespace {
+
+class GrpcTraceCall final : public TraceCall {
+ public:
+  GrpcTraceCall(v1::Admin::Stub& stub, const v1::TraceRequest& request)
+      : reader_(stub.Trace(&context_, request)) {}
+
+  bool Next(v1::TraceReply& reply) override { return reader_->Read(&reply); }
+  void Cancel() override {
+    cancelled_ = true;
+    context_.TryCancel();
+  }
+  absl::Status Finish() override {
+    const grpc::Status status = reader_->Finish();
+    return status.ok() || cancelled_ ? absl::OkStatus() : operate::FromGrpc(status);
+  }
+
+ private:
+  grpc::ClientContext context_;
+  std::atomic<bool> cancelled_{false};
+  std::unique_ptr<grpc::ClientReader<v1::TraceReply>> reader_;
+};
 
 class GrpcClient final : public AdminClient {
  public:
@@ -60,6 +83,12 @@ class GrpcClient final : public AdminClient {
   }
   absl::StatusOr<v1::DownReply> Down() override {
     return Ask<v1::DownReply>(&v1::Admin::Stub::Down, v1::DownRequest());
+  }
+  absl::StatusOr<v1::Counts> GetCounts() override {
+    return Ask<v1::Counts>(&v1::Admin::Stub::GetCounts, v1::GetCountsRequest());
+  }
+  std::unique_ptr<TraceCall> Trace(const v1::TraceRequest& request) override {
+    return std::make_unique<GrpcTraceCall>(*stub_, request);
   }
 
  private:

@@ -14,6 +14,18 @@
 
 namespace hedgerow {
 
+// A trace under way.
+class TraceCall {
+ public:
+  virtual ~TraceCall() = default;
+  // Waits for the next reply; false at the end.
+  virtual bool Next(v1::TraceReply& reply) = 0;
+  // From any thread: Next() returns false soon.
+  virtual void Cancel() = 0;
+  // Once, after Next() said false: how it ended; OK when we cancelled it.
+  virtual absl::Status Finish() = 0;
+};
+
 class AdminClient {
  public:
   // Unavailable, saying so in words, when no daemon answers on the socket; PermissionDenied when this user may
@@ -30,6 +42,9 @@ class AdminClient {
   virtual absl::StatusOr<v1::DryRunReply> DryRun(const std::string& service, bool on) = 0;
   virtual absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service,
                                                bool on) = 0;
+  virtual absl::StatusOr<v1::Counts> GetCounts() = 0;
+  // The call must not outlive the client.
+  virtual std::unique_ptr<TraceCall> Trace(const v1::TraceRequest& request) = 0;
 };
 
 }  // namespace hedgerow

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "config/suggest.h"
+#include "proxy/admin/counts.h"
 
 namespace hedgerow {
 namespace {
@@ -141,6 +142,17 @@ absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, con
         BuildDrained(config_.services(i), snapshot->services.at(static_cast<size_t>(i)), backend);
   }
   return reply;
+}
+
+absl::StatusOr<v1::Counts> Controller::Counts() {
+  const absl::StatusOr<Snapshot> snapshot = Read();
+  if (!snapshot.ok()) return snapshot.status();
+  return BuildCounts(config_, facts_, *snapshot, data_plane_->Programs());
+}
+
+absl::StatusOr<std::unique_ptr<TraceSource>> Controller::OpenTrace(const hr_trace_filter& filter) {
+  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  return data_plane_->OpenTrace(filter);
 }
 
 absl::StatusOr<v1::DownReply> Controller::Down() {

@@ -8,6 +8,7 @@
 #define HEDGEROW_PROXY_ADMIN_CONTROLLER_H_
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,8 @@ class Controller {
   // An empty service: every one that has a backend of this name.
   absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service, bool on);
   absl::StatusOr<v1::DownReply> Down();
+  absl::StatusOr<v1::Counts> Counts();
+  absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter);
 
   const v1::Config& config() const { return config_; }
   const DaemonFacts& facts() const { return facts_; }

@@ -7,6 +7,7 @@
 #ifndef HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_
 #define HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -156,9 +157,31 @@ class FakeDataPlane final : public DataPlane {
   }
   absl::StatusOr<bool> CheckClock() override { return false; }
 
+  // Tells `trace_events` once, whatever is asked for.
+  absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) override {
+    struct Source final : TraceSource {
+      explicit Source(FakeDataPlane& plane) : plane(plane) { ++plane.traces_open; }
+      ~Source() override { --plane.traces_open; }
+      void Renew(uint64_t) override {}
+      size_t Drain(size_t, const OnEvent& on_event) override {
+        for (const hr_trace_event& event : plane.trace_events) on_event(event);
+        const size_t count = plane.trace_events.size();
+        plane.trace_events.clear();
+        return count;
+      }
+      TraceLoss Loss() const override { return {.requests = 3, .events = 4}; }
+      FakeDataPlane& plane;
+    };
+    trace_filter = filter;
+    return std::make_unique<Source>(*this);
+  }
+
   Snapshot snapshot;
   absl::Status read_error;
   int reads = 0;
+  std::vector<hr_trace_event> trace_events;
+  hr_trace_filter trace_filter{};
+  int traces_open = 0;
 };
 
 }  // namespace hedgerow

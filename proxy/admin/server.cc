@@ -9,6 +9,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "operate/grpc_status.h"
+#include "proxy/admin/trace_call.h"
 #include "proxy/api/admin.grpc.pb.h"
 
 namespace hedgerow {
@@ -21,7 +22,7 @@ constexpr int kRequestMax_bytes = 64 * 1024;
 
 class Service final : public v1::Admin::Service {
  public:
-  Service(EventLoop& loop, Controller& controller) : loop_(loop), controller_(controller) {}
+  Service(EventLoop& loop, Controller& controller) : loop_(loop), controller_(controller), tracer_(loop) {}
 
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::Status* reply) override {
     return OnLoop<v1::Status>([this] { return controller_.Status(); }, *reply);
@@ -52,7 +53,19 @@ class Service final : public v1::Admin::Service {
         [&] { return controller_.Drain(request->backend(), request->service(), request->on()); }, *reply);
   }
   grpc::Status Down(grpc::ServerContext*, const v1::DownRequest*, v1::DownReply* reply) override {
-    return OnLoop<v1::DownReply>([this] { return controller_.Down(); }, *reply);
+    return OnLoop<v1::DownReply>(
+        [this] {
+          tracer_.Stop("the daemon is going down");
+          return controller_.Down();
+        },
+        *reply);
+  }
+  grpc::Status GetCounts(grpc::ServerContext*, const v1::GetCountsRequest*, v1::Counts* reply) override {
+    return OnLoop<v1::Counts>([this] { return controller_.Counts(); }, *reply);
+  }
+  grpc::Status Trace(grpc::ServerContext* context, const v1::TraceRequest* request,
+                     grpc::ServerWriter<v1::TraceReply>* writer) override {
+    return operate::ToGrpc(StreamTrace(loop_, controller_, tracer_, *context, *request, *writer));
   }
 
  private:
@@ -66,6 +79,7 @@ class Service final : public v1::Admin::Service {
 
   EventLoop& loop_;
   Controller& controller_;
+  Tracer tracer_;  // the loop's
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/time/clock.h"
 #include "proxy/admin/client.h"
 #include "proxy/admin/fake_data_plane.h"
 
@@ -192,6 +193,76 @@ TEST(AdminClient, NobodyThereIsUnavailable) {
   const auto client = AdminClient::Connect("/tmp/hedgerow-no-such.sock");
   EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("hedgerowd is not running"));
+}
+
+TEST_F(AdminTest, CountsAreRaw) {
+  const auto counts = Connect()->GetCounts();
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  ASSERT_EQ(counts->services_size(), 2);
+  EXPECT_EQ(counts->services(0).budget_ppm(), 50'000u);
+  EXPECT_EQ(counts->services(0).answers_size(), 2);
+  EXPECT_GT(counts->services(0).latency().buckets_size(), 0);
+  EXPECT_EQ(counts->status().services(0).requests(), 1000u);
+}
+
+// What the trace's thread and the loop share is read on the loop.
+int TracesOpen(EventLoop& loop, const FakeDataPlane& fake) {
+  return *loop.Call<int>(absl::Seconds(5), [&fake]() -> absl::StatusOr<int> { return fake.traces_open; });
+}
+
+TEST_F(AdminTest, ATraceIsStreamedUntilItsClientHasEnough) {
+  hr_trace_event event{};
+  event.kind = HR_TRACE_SPLIT;
+  event.request = 1;
+  fake_.trace_events.assign(1'200, event);  // more than one reply holds
+  v1::TraceRequest request;
+  request.set_service("dns");
+  auto client = Connect();
+  auto trace = client->Trace(request);
+  v1::TraceReply reply;
+  ASSERT_TRUE(trace->Next(reply));
+  ASSERT_EQ(reply.services_size(), 2) << "the first names the services";
+  EXPECT_EQ(reply.services(0).name(), "dns");
+  EXPECT_EQ(reply.services(0).backends_size(), 2);
+  int events = 0;
+  while (events < 1'200 && trace->Next(reply)) events += reply.events_size();
+  EXPECT_EQ(events, 1'200);
+  EXPECT_EQ(reply.requests_lost(), 3u);
+  EXPECT_EQ(reply.events_lost(), 4u);
+  EXPECT_TRUE(trace->Next(reply)) << "a sign of life, without events";
+  EXPECT_EQ(reply.events_size(), 0);
+  EXPECT_EQ(TracesOpen(*loop_, fake_), 1);
+  trace->Cancel();
+  while (trace->Next(reply)) {
+  }
+  EXPECT_TRUE(trace->Finish().ok());
+  for (int i = 0; i < 200 && TracesOpen(*loop_, fake_) > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_EQ(TracesOpen(*loop_, fake_), 0);
+}
+
+TEST_F(AdminTest, AFilterThatMeansNothingEndsTheTraceAtOnce) {
+  v1::TraceRequest request;
+  request.set_service("dnss");
+  auto client = Connect();
+  auto trace = client->Trace(request);
+  v1::TraceReply reply;
+  EXPECT_FALSE(trace->Next(reply));
+  const absl::Status status = trace->Finish();
+  EXPECT_TRUE(absl::IsNotFound(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("did you mean \"dns\"?"));
+}
+
+TEST_F(AdminTest, DownEndsATraceAndSaysSo) {
+  auto client = Connect();
+  auto trace = client->Trace({});
+  v1::TraceReply reply;
+  ASSERT_TRUE(trace->Next(reply));
+  ASSERT_TRUE(Connect()->Down().ok());
+  while (trace->Next(reply)) {
+  }
+  const absl::Status status = trace->Finish();
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("going down"));
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ int RunDown(const Call& call);
 int RunClean(const Call& call);
 int RunDoctor(const Call& call);
 int RunVersion(const Call& call);
+int RunTop(const Call& call);
+int RunTrace(const Call& call);
 
 }  // namespace hedgerow::cli
 

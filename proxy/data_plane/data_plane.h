@@ -10,6 +10,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "bpf/abi/request_abi.h"
 #include "bpf/abi/stats_abi.h"
 #include "proxy/data_plane/profile.h"
+#include "proxy/data_plane/trace_source.h"
 
 namespace hedgerow {
 
@@ -184,6 +186,13 @@ class DataPlane {
 
   // Restarts a clock whose packet was lost while nobody sends; false = it was fine.
   virtual absl::StatusOr<bool> CheckClock() = 0;
+
+  // The kernel tells what becomes of the requests that the filter names, from the first Renew() on. One at a time. The
+  // source must not outlive the data plane.
+  virtual absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) {
+    (void)filter;
+    return absl::UnimplementedError("this data plane cannot trace");
+  }
 };
 
 }  // namespace hedgerow

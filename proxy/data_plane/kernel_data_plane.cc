@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "net/bpf_log.h"
 #include "proxy/data_plane/endpoint.h"
+#include "proxy/data_plane/kernel_trace.h"
 #include "proxy.skel.h"
 
 namespace hedgerow {
@@ -196,6 +197,10 @@ absl::StatusOr<bool> KernelDataPlane::CheckClock() {
   if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.hr_watchdog), &options) != 0)
     return absl::ErrnoToStatus(errno, "cannot run the clock's watchdog");
   return options.retval == HR_CONTROL_DONE;
+}
+
+absl::StatusOr<std::unique_ptr<TraceSource>> KernelDataPlane::OpenTrace(const hr_trace_filter& filter) {
+  return KernelTrace::Open(&skeleton_->data_trace->hr_trace, bpf_map__fd(skeleton_->maps.trace_rings), filter);
 }
 
 absl::Status KernelDataPlane::EnableRunTimeStats() {

@@ -40,6 +40,7 @@ class KernelDataPlane : public DataPlane {
   absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override;
   absl::Status SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) override;
   absl::StatusOr<bool> CheckClock() override;
+  absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) override;
 
   // Run time and count of each program are kept by the kernel while this descriptor is open (BPF_ENABLE_STATS).
   absl::Status EnableRunTimeStats();

@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import adaptive, election, heartbeat, offload, proxy_cost
+from bench import adaptive, election, heartbeat, observe, offload, proxy_cost
 from chaos import no_false_elections
 
 TAG = f"self{os.getpid()}6"
@@ -93,3 +93,14 @@ def test_proxy_cost(tmp_path):
         assert row["n"] > 0 and row["p99_us"] >= row["p50_us"] > 0 and row["cpu_us_per_request"] > 0
         assert (row["rss_bytes"] > 0) is (system != "direct") and (row["map_bytes"] > 0) is (system == "hedgerow")
     assert (tmp_path / "proxy-cost.png").exists()
+
+
+def test_observe(tmp_path):
+    status = observe.main(["--rounds=1", "--slices=1", "--seconds=0.5", "--quiet-wait=0", f"--into={tmp_path}"])
+    assert status == 1  # one round is never enough
+    rows = summary_of(tmp_path, "observe")["rows"]
+    assert [row["mode"] for row in rows] == ["alone", "watched", "traced", "top"]
+    for row in rows:
+        assert row["rate"] > 0 and row["p99_ms"] >= row["p50_ms"] > 0 and -1 < row["loss"] < 1
+    assert rows[0]["loss"] == 0
+    assert (tmp_path / "observe.png").exists()

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What looking costs: the throughput of one service, all requests parked, while nobody looks (`alone`), while the metrics
+are scraped and the live page asks for its data every second (`watched`), while somebody traces with a filter that matches
+nothing (`traced`), and under `hedgerow top`, which has the kernel time its programs (`top`).
+
+A closed loop with a fixed number of requests in flight; client and servers have a processor each. Every round runs all of
+them in slices that take turns, so that the machine's moods meet all alike; a round's figure is its loss against `alone` of
+the same round. Run by `./dev bench observe`; writes results/observe/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+from bench import cpu_time, experiment, product
+from bench.client_run import Destinations, command, run_client
+from bench.manifest import binary, config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most, median
+from bench.parking import pin
+from bench.replicas import BenchServer
+from bench.stopping import run
+from deploy.lab import VIP_RAW, Host, Lab
+
+NAME = "observe"
+PORT = 9000
+MODES = ("alone", "watched", "traced", "top")
+METRICS = "127.0.0.1:9464"
+_CLIENT_CPU, _SERVER_CPU = "0", "1"
+# Once a second, as Prometheus and an open page do it; the last line says how often each was served.
+_WATCHER = """
+import sys, time, urllib.request
+served = {path: 0 for path in sys.argv[2:]}
+due = time.monotonic()
+try:
+    while True:
+        for path in served:
+            try:
+                with urllib.request.urlopen(f"http://{sys.argv[1]}{path}", timeout=5) as answer:
+                    served[path] += len(answer.read()) > 0
+            except OSError:
+                pass
+        due += 1
+        time.sleep(max(0.0, due - time.monotonic()))
+except KeyboardInterrupt:
+    print(*served.values(), flush=True)
+"""
+_PATHS = {"metrics": "/metrics", "page": "/api/v1/page?after=0"}
+
+
+class Rig:
+    def __init__(self, lab: Lab):
+        self.lab = lab
+        a, b = lab.replica("a"), lab.replica("b")
+        self.to = Destinations(f"{a.ipv4}:{PORT}", f"{b.ipv4}:{PORT}", f"{VIP_RAW[0]}:{PORT}")
+        # A long delay: nothing is hedged because the machine was busy for a moment.
+        self.service = product.service("raw", VIP_RAW[0], PORT, "raw", {"a": a.ipv4, "b": b.ipv4}, delay="200ms")
+
+    def servers(self, stack: contextlib.ExitStack) -> None:
+        for host in self.lab.replicas:
+            server = stack.enter_context(BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{PORT}"]))
+            pin(server.pid, _SERVER_CPU)
+
+    def slice(self, in_flight: int, requests: int) -> dict:
+        """One run of the client: requests answered per second, and what all of it took of the processors."""
+        argv = command("wheel", self.to, ["--workload=raw", "--loop=closed", "--pause=0", f"--in_flight={in_flight}",
+                                          f"--requests={requests}", f"--warmup={max(200, requests // 20)}",
+                                          "--timeout=1s", "--linger=0"], "200ms")
+        if (os.cpu_count() or 1) > 1:
+            argv = ["taskset", "-c", _CLIENT_CPU, *argv]
+        client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()])
+        summary = client.summary
+        return {"rate": summary["rate_per_second"], "p50_ms": summary["p50_ms"], "p99_ms": summary["p99_ms"],
+                "n": summary["n"], "lost": summary["lost"],
+                "cpu_us_per_request": client.spent.experiment_us / summary["n"], "wall_s": summary["wall_s"]}
+
+
+@contextlib.contextmanager
+def looking(host: Host, proxy: product.Product, mode: str, seen: dict) -> Iterator[None]:
+    """Somebody looks, as `mode` says, while the block runs; `seen` counts what they saw."""
+    if mode == "alone":
+        yield
+        return
+    if mode == "watched":
+        argv = [sys.executable, "-c", _WATCHER, METRICS, *_PATHS.values()]
+    elif mode == "traced":
+        argv = [binary("hedgerow"), "trace", "--client", "192.0.2.1", "--socket", proxy.socket]
+    else:
+        argv = [binary("hedgerow"), "top", "--json", "--socket", proxy.socket]
+    child = host.popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    time.sleep(0.3)  # until it looks
+    try:
+        yield
+    finally:
+        status = host.stop(child, signal.SIGINT)
+        lines = child.stdout.read().splitlines()
+        child.stdout.close()
+    if mode == "watched":
+        for name, count in zip(_PATHS, lines[-1].split(), strict=True):
+            seen[name] = seen.get(name, 0) + int(count)
+    elif status != 0:
+        raise RuntimeError(f"{argv[1]} ended with {status}")
+    elif mode == "traced" and lines:
+        raise RuntimeError(f"a filter that matches nothing matched: {lines[0]}")
+    else:
+        seen[mode] = seen.get(mode, 0) + 1
+
+
+def one_round(rig: Rig, arguments: argparse.Namespace, number: int, seen: dict) -> dict[str, list[dict]]:
+    slices: dict[str, list[dict]] = {mode: [] for mode in arguments.modes}
+    with contextlib.ExitStack() as stack:
+        rig.servers(stack)
+        proxy = stack.enter_context(product.Product(rig.lab.client, "bench-observe", [rig.service],
+                                                    metrics={"listen": METRICS}))
+        cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+        calm = rig.slice(arguments.in_flight, 20_000)
+        requests = max(1_000, int(calm["rate"] * arguments.seconds))
+        for turn in range(arguments.slices):
+            shift = (number + turn) % len(arguments.modes)
+            for mode in arguments.modes[shift:] + arguments.modes[:shift]:
+                with looking(rig.lab.client, proxy, mode, seen):
+                    slices[mode].append(rig.slice(arguments.in_flight, requests))
+        status = proxy.status_at_rest()
+        figures = product.service_figures(status, "raw")
+        if not figures["identity_ok"]:
+            raise RuntimeError("the books do not balance")
+    return slices
+
+
+def round_rate(slices: list[dict]) -> float:
+    """Requests per second over all slices of a round: their sum over the sum of their times."""
+    return sum(each["n"] for each in slices) / sum(each["wall_s"] for each in slices)
+
+
+def row_of(mode: str, rounds: list[dict[str, list[dict]]], config: str) -> dict:
+    rates = [round_rate(each[mode]) for each in rounds]
+    losses = [1 - rate / round_rate(each["alone"]) for rate, each in zip(rates, rounds, strict=True)]
+    flat = [each for one in rounds for each in one[mode]]
+    quartiles = statistics.quantiles(losses, n=4) if len(losses) > 1 else [losses[0]] * 3
+    return {"mode": mode, "runs": len(rounds), "rate": median(rates), "rate_min": min(rates), "rate_max": max(rates),
+            "loss": median(losses), "loss_q1": quartiles[0], "loss_q3": quartiles[2], "loss_min": min(losses),
+            "loss_max": max(losses), "n": sum(each["n"] for each in flat), "lost": sum(each["lost"] for each in flat),
+            "cpu_us_per_request": median([each["cpu_us_per_request"] for each in flat]),
+            "p50_ms": median([each["p50_ms"] for each in flat]), "p99_ms": median([each["p99_ms"] for each in flat]),
+            "config_hash": config}
+
+
+def must_show(rows: list[dict], seen: dict) -> list[Check]:
+    found = {row["mode"]: row for row in rows}
+    return [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10),
+            at_most("lost requests", sum(row["lost"] for row in rows), 0),
+            at_least("scrapes that were served", seen.get("metrics", 0), 10),
+            at_least("answers for the page that were served", seen.get("page", 0), 10),
+            at_most("metrics and page each second: share of throughput lost", found.get("watched", {}).get("loss"), 0.01),
+            at_most("traced, nothing matches: share of throughput lost", found.get("traced", {}).get("loss"), 0.03)]
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
+    parser.add_argument("--slices", type=int, default=4, help="turns that each mode has in a round")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a slice")
+    parser.add_argument("--in-flight", type=int, default=32, help="requests that wait for an answer at one time")
+    arguments = parser.parse_args(argv)
+    if "alone" not in arguments.modes:
+        parser.error("--modes: everything is compared with `alone`")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    results, seen, rounds = Results(NAME, arguments.into), {}, []
+    with Lab("benchobserve", replicas=2) as lab:
+        rig = Rig(lab)
+        config = {"service": rig.service, "in_flight": arguments.in_flight}
+        for number in range(1, arguments.rounds + 1):
+            rounds.append(one_round(rig, arguments, number, seen))
+            results.write_raw(f"round-{number:02d}", rounds[-1])
+            alone = round_rate(rounds[-1]["alone"])
+            print(f"round {number}/{arguments.rounds}  " + "  ".join(
+                f"{mode} {round_rate(slices):.0f}/s ({100 * (round_rate(slices) / alone - 1):+.2f} %)"
+                for mode, slices in rounds[-1].items()), flush=True)
+    rows = [row_of(mode, rounds, config_hash(config)) for mode in arguments.modes]
+    pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
+    return experiment.conclude(
+        results, manifest({config_hash(config): config}, rounds=arguments.rounds, slices=arguments.slices, seen=seen,
+                          pinned=pinned, load_average=os.getloadavg()), rows, must_show(rows, seen),
+        {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",
+         "loss_min": "min", "loss_max": "max", "cpu_us_per_request": "cpu us", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
+         "lost": "lost"}, "observe")
+
+
+if __name__ == "__main__":
+    run(main)

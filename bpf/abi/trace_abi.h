@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Single requests through the kernel, for `hedgerow trace`: what is to be told (written by the daemon for as long as
+ * somebody looks), and what the programs tell. A request is matched once, when the splitter sees it, and carries the
+ * tracer's number from then on, so that all its later events come. docs/tracing.md is for users.
+ */
+#ifndef HEDGEROW_BPF_ABI_TRACE_ABI_H_
+#define HEDGEROW_BPF_ABI_TRACE_ABI_H_
+
+#include "bpf/abi/request_abi.h"
+
+/* Numbers are stable: their names are in the output of `hedgerow trace --json`. */
+enum hr_trace_kind {
+  HR_TRACE_SPLIT = 1,     /* sent to `backend`, a copy parked until due_ns */
+  HR_TRACE_PASSED = 2,    /* forwarded untracked to `backend`, for `reason` */
+  HR_TRACE_COPY = 3,      /* a second copy at once to `backend`: the leader is suspect, or probed */
+  HR_TRACE_DUE = 4,       /* its time came, and no answer has */
+  HR_TRACE_RESCUE = 5,    /* sent to `backend` when due: a hedge, or with HR_TRACE_FAILOVER around a silent backend */
+  HR_TRACE_NO_RESCUE = 6, /* due, but not sent, for `reason` */
+  HR_TRACE_RELEASE = 7,   /* a nack became the next attempt, sent to `backend` */
+  HR_TRACE_HANDOVER = 8,  /* given to `backend`, newly announced as the leader */
+  HR_TRACE_ANSWER = 9,    /* a datagram of `backend` given to the client; state NACKED: the last refusal */
+  HR_TRACE_NACK = 10,     /* a refusal of `backend`, swallowed */
+  HR_TRACE_DROPPED = 11,  /* a datagram of `backend` dropped, for `reason`: a loser, mostly */
+  HR_TRACE_EXPIRED = 12,  /* the deadline passed unanswered */
+  HR_TRACE_SUPERSEDED = 13, /* the client reused its key for another request */
+  HR_TRACE_KINDS = 14,
+};
+
+enum hr_trace_flags {
+  HR_TRACE_FAILOVER = 1u << 0, /* this send costs no budget */
+  HR_TRACE_HINTED = 1u << 1,   /* it goes where a nack said that the leader is */
+  HR_TRACE_RELEASED = 1u << 2, /* this nack is on its way to become the next attempt */
+  HR_TRACE_ICMP = 1u << 3,     /* this nack is an ICMP port unreachable */
+};
+
+/* One event, in the tracer's ring. The request's own fields are as they were right after it. */
+struct hr_trace_event {
+  __u64 time_ns; /* CLOCK_MONOTONIC */
+  __u64 request; /* generation (32 bits) | index: one life of a tracked request; 0 = untracked */
+  struct hr_request_key key; /* `pad` says how many of the correlation bytes the service's key has */
+  __u64 sent_ns; /* when the splitter saw it */
+  __u64 due_ns;  /* when the clock looks next */
+  __u64 fire_ns; /* what the last rescue was due at; 0 = none */
+  __u32 marks;
+  __u16 bytes;   /* of the layer 3 packet that the splitter saw */
+  __u8 kind;     /* enum hr_trace_kind */
+  __u8 reason;   /* enum hr_reason */
+  __u8 backend;  /* service-local index, or HR_NO_BACKEND */
+  __u8 state;    /* enum hr_request_state */
+  __u8 winner;
+  __u8 first;
+  __u8 attempts;
+  __u8 flags;    /* enum hr_trace_flags */
+  __u8 told;     /* the how manieth of its request: a gap was lost */
+  __u8 session;  /* whose */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_trace_event) == 96, "hr_trace_event is 96 bytes");
+
+/* At most this many events of one request are told: a reply may have any number of datagrams. */
+#define HR_TRACE_EVENTS_PER_REQUEST 64
+/* The rate is bounded in windows of 2^30 ns (1.07 s). */
+#define HR_TRACE_WINDOW_SHIFT 30
+
+/*
+ * What is to be told. A request that matches is told from its first event at which `slower_ns` have passed, it was sent
+ * to a backend in question, and, with only_rescued, to a second one; what came before is in its fields.
+ */
+struct hr_trace_filter {
+  struct hr_address client; /* masked */
+  struct hr_address client_mask;
+  __u64 key[HR_CORRELATION_BYTES / 8]; /* masked; in the order of the key's bytes */
+  __u64 key_mask[HR_CORRELATION_BYTES / 8];
+  __u64 slower_ns;
+  __u32 rate;            /* requests told in a window, at most */
+  __u16 client_port_be;  /* 0 = any */
+  __u8 only_rescued;
+  __u8 pad;
+  __u8 backends[HR_MAX_SERVICES]; /* by service: mask of the backends in question; 0 = not this service */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_trace_filter) == 144, "hr_trace_filter is 144 bytes");
+
+/*
+ * The tracer's element of memory, shared by the daemon and every program. `lease_ns` is the only word that is read
+ * while nobody looks. The daemon writes it last, renews it while its client listens and clears it; a program that finds
+ * it passed clears it too, so that a tracer that died costs nothing from then on.
+ */
+struct hr_trace {
+  __u64 lease_ns; /* CLOCK_MONOTONIC; 0 = nobody looks */
+  __u32 session;  /* 1 to 255: which requests are this tracer's */
+  __u32 pad;
+  struct hr_trace_filter filter;
+  __u64 pad2[12];
+  /* Written by the programs while somebody looks. */
+  __u64 window;
+  __u32 admitted;      /* requests told in this window */
+  __u32 pad3;
+  __u64 requests_lost; /* over the rate */
+  __u64 events_lost;   /* the ring was full */
+  __u64 pad4[12];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_trace) == 384, "the programs' words have cache lines of their own");
+
+#endif /* HEDGEROW_BPF_ABI_TRACE_ABI_H_ */

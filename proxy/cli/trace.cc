@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `hedgerow trace`: asks the daemon for single requests and prints them, as
+// whole requests when they have come to their end or, with --follow, event by event.
+// Ends at --count, after --for, or when it is told to; docs/tracing.md.
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "config/scalar.h"
+#include "net/unique_fd.h"
+#include "proxy/admin/client.h"
+#include "proxy/cli/command.h"
+#include "proxy/cli/json_line.h"
+#include "proxy/cli/trace_text.h"
+#include "proxy/trace/timeline.h"
+
+namespace hedgerow::cli {
+namespace {
+
+int64_t Now(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+struct Options {
+  v1::TraceRequest request;
+  uint64_t count = 0;  // 0: no end
+  int64_t for_ns = 0;  // 0: no end
+  bool follow = false;
+};
+
+absl::StatusOr<uint64_t> Whole(const Arguments& arguments, const std::string& name, uint64_t most) {
+  if (!arguments.Has(name)) return 0;
+  const std::optional<int64_t> value = config::ParseWhole(arguments.Get(name));
+  if (value.has_value() && *value >= 1 && static_cast<uint64_t>(*value) <= most)
+    return static_cast<uint64_t>(*value);
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected 1 to ", most));
+}
+
+absl::StatusOr<int64_t> DurationOf(const Arguments& arguments, const std::string& name) {
+  if (!arguments.Has(name)) return 0;
+  const std::optional<int64_t> value = config::ParseDurationNs(arguments.Get(name));
+  if (value.has_value() && *value > 0) return *value;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected a duration such as 20ms"));
+}
+
+absl::StatusOr<Options> ParseOptions(const Arguments& arguments) {
+  Options options;
+  v1::TraceRequest& request = options.request;
+  request.set_service(arguments.Get("service"));
+  request.set_backend(arguments.Get("backend"));
+  request.set_client(arguments.Get("client"));
+  request.set_key(arguments.Get("key"));
+  request.set_rescued(arguments.Has("rescued"));
+  options.follow = arguments.Has("follow");
+  const auto port = Whole(arguments, "port", 65'535);
+  const auto rate = Whole(arguments, "rate", 100'000);
+  const auto count = Whole(arguments, "count", 1'000'000'000);
+  const auto slower_ns = DurationOf(arguments, "slower-than");
+  const auto for_ns = DurationOf(arguments, "for");
+  for (const absl::Status& status :
+       {port.status(), rate.status(), count.status(), slower_ns.status(), for_ns.status()}) {
+    if (!status.ok()) return status;
+  }
+  request.set_client_port(static_cast<uint32_t>(*port));
+  request.set_rate(static_cast<uint32_t>(*rate));
+  request.set_slower_than_ns(*slower_ns);
+  options.count = *count;
+  options.for_ns = *for_ns;
+  return options;
+}
+
+// Cancels the call when the time is over or somebody wants the program to end, so that what was gathered is
+// printed.
+class Ending {
+ public:
+  explicit Ending(int64_t for_ns) : for_ns_(for_ns) {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, each);
+    // Before any thread starts, so that all have it.
+    pthread_sigmask(SIG_BLOCK, &signals, &before_);
+    signals_.Reset(signalfd(-1, &signals, SFD_CLOEXEC));
+    over_.Reset(eventfd(0, EFD_CLOEXEC));
+  }
+  ~Ending() {
+    Rest();
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  // From here to Rest() it may cancel the call.
+  void Watch(TraceCall& call) {
+    waiter_ = std::thread([this, &call] {
+      pollfd wanted[] = {{signals_.get(), POLLIN, 0}, {over_.get(), POLLIN, 0}};
+      const int timeout_ms = for_ns_ == 0 ? -1 : static_cast<int>(for_ns_ / 1'000'000 + 1);
+      while (poll(wanted, 2, timeout_ms) < 0 && errno == EINTR) {
+      }
+      // Taken, or it would end the process when signals are let through again.
+      signalfd_siginfo taken{};
+      if (wanted[0].revents != 0) {
+        [[maybe_unused]] const ssize_t bytes = read(signals_.get(), &taken, sizeof(taken));
+      }
+      call.Cancel();
+    });
+  }
+  void Rest() {
+    if (!waiter_.joinable()) return;
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(over_.get(), &one, sizeof(one));
+    waiter_.join();
+  }
+
+ private:
+  const int64_t for_ns_;
+  sigset_t before_{};
+  net::UniqueFd signals_, over_;
+  std::thread waiter_;
+};
+
+class Printer {
+ public:
+  Printer(const Call& call, const Options& options)
+      : call_(call), options_(options), to_unix_ns_(Now(CLOCK_REALTIME) - Now(CLOCK_MONOTONIC)) {}
+
+  // False: there is no need for more.
+  bool Take(const v1::TraceReply& reply) {
+    if (reply.services_size() > 0) timelines_.SetServices(reply);
+    Lost(reply);
+    for (const v1::TraceEvent& event : reply.events()) {
+      if (!options_.follow) {
+        timelines_.Add(event);
+      } else if (!Print(event)) {
+        return false;
+      }
+    }
+    for (const v1::TracedRequest& request : timelines_.TakeFinished(Now(CLOCK_MONOTONIC))) {
+      if (!Print(request)) return false;
+    }
+    call_.out.flush();
+    return static_cast<bool>(call_.out);
+  }
+
+  void End() {
+    for (const v1::TracedRequest& request : timelines_.TakeAll()) {
+      if (!Print(request)) break;
+    }
+    call_.out.flush();
+  }
+
+ private:
+  bool More() { return options_.count == 0 || ++printed_ < options_.count; }
+
+  bool Print(const v1::TraceEvent& event) {
+    call_.out << (call_.arguments.json() ? JsonLine(event) : EventLine(event, event.time_ns() + to_unix_ns_));
+    return More();
+  }
+
+  bool Print(v1::TracedRequest request) {
+    const v1::TraceEvent& first = request.events(0);
+    const int64_t seen_ns = first.time_ns() - first.since_ns() + to_unix_ns_;
+    request.set_seen(
+        absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(seen_ns), absl::UTCTimeZone()));
+    call_.out << (call_.arguments.json() ? JsonLine(request) : RequestLine(request, seen_ns));
+    return More();
+  }
+
+  // To standard error: what is missing belongs to no line.
+  void Lost(const v1::TraceReply& reply) {
+    if (reply.requests_lost() == requests_lost_ && reply.events_lost() == events_lost_) return;
+    requests_lost_ = reply.requests_lost();
+    events_lost_ = reply.events_lost();
+    call_.err << "hedgerow: not shown so far: " << requests_lost_ << " requests over the rate, " << events_lost_
+              << " events that found no room\n";
+  }
+
+  const Call& call_;
+  const Options& options_;
+  const int64_t to_unix_ns_;
+  Timelines timelines_;
+  uint64_t printed_ = 0;
+  uint64_t requests_lost_ = 0, events_lost_ = 0;
+};
+
+}  // namespace
+
+int RunTrace(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("trace takes no words");
+  const auto options = ParseOptions(call.arguments);
+  if (!options.ok()) return call.UsageError(std::string(options.status().message()));
+  const absl::StatusOr<std::string> socket = SocketPath(call.arguments);
+  if (!socket.ok()) return FailOnALine(call, socket.status());
+  Ending ending(options->for_ns);
+  const auto client = AdminClient::Connect(*socket);
+  if (!client.ok()) return FailOnALine(call, client.status());
+  const std::unique_ptr<TraceCall> trace = (*client)->Trace(options->request);
+  ending.Watch(*trace);
+  const absl::Cleanup rest = [&ending] { ending.Rest(); };  // before the call ends
+  Printer printer(call, *options);
+  v1::TraceReply reply;
+  bool enough = false;
+  while (!enough && trace->Next(reply)) enough = !printer.Take(reply);
+  if (enough) trace->Cancel();
+  const absl::Status status = trace->Finish();
+  if (!enough) printer.End();
+  return status.ok() ? kExitOk : FailOnALine(call, status);
+}
+
+}  // namespace hedgerow::cli

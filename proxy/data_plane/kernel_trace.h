@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel's side of a trace: a ring of its own, made here and put where the programs look for one, and the
+// memory that says what is asked for and until when. Made by KernelDataPlane::OpenTrace; one at a time.
+#ifndef HEDGEROW_PROXY_DATA_PLANE_KERNEL_TRACE_H_
+#define HEDGEROW_PROXY_DATA_PLANE_KERNEL_TRACE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "net/unique_fd.h"
+#include "proxy/data_plane/trace_source.h"
+
+struct ring_buffer;
+
+namespace hedgerow {
+
+class KernelTrace final : public TraceSource {
+ public:
+  // `memory` is the programs' hr_trace, mapped; `rings` the descriptor of the map that holds the ring. Both
+  // outlive this. Nothing is told before the first Renew().
+  static absl::StatusOr<std::unique_ptr<KernelTrace>> Open(volatile hr_trace* memory, int rings,
+                                                           const hr_trace_filter& filter);
+  ~KernelTrace() override;
+
+  void Renew(uint64_t lease_ns) override;
+  size_t Drain(size_t limit, const OnEvent& on_event) override;
+  TraceLoss Loss() const override;
+
+  // Whatever an earlier owner of the same memory and map left: nobody looks any more.
+  static void Forget(volatile hr_trace* memory, int rings);
+
+ private:
+  KernelTrace(volatile hr_trace* memory, int rings) : memory_(memory), rings_(rings) {}
+
+  static int OnSample(void* context, void* data, size_t bytes);
+
+  volatile hr_trace* memory_;
+  int rings_;
+  net::UniqueFd ring_;
+  ring_buffer* consumer_ = nullptr;
+  const OnEvent* on_event_ = nullptr;  // during Drain
+  size_t left_ = 0;                    // during Drain
+};
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DATA_PLANE_KERNEL_TRACE_H_

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/trace/tracer.h"
+
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/time/clock.h"
+
+namespace hedgerow {
+namespace {
+
+// The loop has other work: what is more waits for the next turn.
+constexpr size_t kEventsPerTurn = 20'000;
+
+uint64_t MonotonicNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+absl::StatusOr<net::UniqueFd> MakeTimer(absl::Duration period) {
+  net::UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  itimerspec spec{};
+  spec.it_interval = absl::ToTimespec(period);
+  spec.it_value = spec.it_interval;
+  if (!timer.valid() || timerfd_settime(timer.get(), 0, &spec, nullptr) != 0)
+    return absl::ErrnoToStatus(errno, "making the trace's timer");
+  return timer;
+}
+
+}  // namespace
+
+TraceStream::Batch TraceStream::Take(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_ || !events_.empty(); };
+  mutex_.AwaitWithTimeout(absl::Condition(&something), timeout);
+  Batch batch{.events = std::exchange(events_, {}),
+              .loss = {.requests = kernel_.requests, .events = kernel_.events + dropped_},
+              .ended = ended_,
+              .why = why_};
+  waiting_since_ = absl::InfiniteFuture();
+  return batch;
+}
+
+void TraceStream::Abandon() {
+  absl::MutexLock lock(&mutex_);
+  abandoned_ = true;
+}
+
+void TraceStream::Give(std::vector<hr_trace_event> events, const TraceLoss& kernel, absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  kernel_ = kernel;
+  if (events.empty()) return;
+  if (events_.empty()) waiting_since_ = now;
+  const size_t room = kMaxEvents - events_.size();
+  if (events.size() > room) {
+    dropped_ += events.size() - room;
+    events.resize(room);
+  }
+  events_.insert(events_.end(), events.begin(), events.end());
+}
+
+void TraceStream::End(const std::string& why) {
+  absl::MutexLock lock(&mutex_);
+  ended_ = true;
+  why_ = why;
+}
+
+bool TraceStream::Abandoned() const {
+  absl::MutexLock lock(&mutex_);
+  return abandoned_;
+}
+
+bool TraceStream::Stuck(absl::Time now) const {
+  absl::MutexLock lock(&mutex_);
+  return now - waiting_since_ > kTracePatience;
+}
+
+absl::StatusOr<std::shared_ptr<TraceStream>> Tracer::Start(const Open& open) {
+  if (stream_ != nullptr && stream_->Abandoned()) Stop("");
+  if (stream_ != nullptr) return absl::ResourceExhaustedError("somebody else is tracing; one can at a time");
+  auto timer = MakeTimer(kTraceTurn);
+  if (!timer.ok()) return timer.status();
+  auto source = open();
+  if (!source.ok()) return source.status();
+  const absl::Status watched = loop_.Watch(timer->get(), [this] {
+    uint64_t turns = 0;
+    if (timer_.valid() && read(timer_.get(), &turns, sizeof(turns)) > 0) Turn();
+  });
+  if (!watched.ok()) return watched;
+  timer_ = *std::move(timer);
+  source_ = *std::move(source);
+  stream_ = std::make_shared<TraceStream>();
+  source_->Renew(MonotonicNs() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(kTraceLease)));
+  return stream_;
+}
+
+void Tracer::Turn() {
+  std::vector<hr_trace_event> events;
+  source_->Drain(kEventsPerTurn, [&events](const hr_trace_event& event) { events.push_back(event); });
+  const absl::Time now = absl::Now();
+  stream_->Give(std::move(events), source_->Loss(), now);
+  if (stream_->Abandoned()) return Stop("");
+  if (stream_->Stuck(now)) return Stop("the client did not take its events");
+  source_->Renew(MonotonicNs() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(kTraceLease)));
+}
+
+void Tracer::Stop(const std::string& why) {
+  if (stream_ == nullptr) return;
+  source_.reset();
+  loop_.Unwatch(timer_.get());
+  timer_.Reset();
+  stream_->End(why);
+  stream_.reset();
+}
+
+}  // namespace hedgerow

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hedgerow top`: rates as they are, on a terminal and into a pipe, and a terminal as it was at every end."""
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from harness.dns import UdpClient
+from harness.product import BIN, DNS4, VIP4, wait_until
+
+RATE = 200
+ENTER, LEAVE = "\033[?1049h", "\033[?1049l"
+
+
+@contextlib.contextmanager
+def load(host) -> Iterator[None]:
+    """RATE requests a second."""
+    stop = threading.Event()
+
+    def ask() -> None:
+        with UdpClient(host, VIP4) as client:
+            due, number = time.monotonic(), 0
+            while not stop.is_set():
+                client.ask(number % 65536, "n1.example.test")
+                due, number = due + 1 / RATE, number + 1
+                time.sleep(max(0.0, due - time.monotonic()))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+class Screen:
+    """A terminal with `hedgerow top` in it."""
+
+    def __init__(self, product, columns: int, rows: int, *words: str, **environment: str):
+        self.master, self.slave = pty.openpty()
+        self.resize(columns, rows, None)
+        self.before = termios.tcgetattr(self.slave)
+        self.text = ""
+        self.process = product.lab.client.popen(
+            [BIN / "hedgerow", "top", *words, "--socket", product.socket], stdin=self.slave, stdout=self.slave,
+            stderr=self.slave, env={"TERM": "xterm", "NO_COLOR": "", **environment})
+
+    def __enter__(self) -> "Screen":
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+    def resize(self, columns: int, rows: int, process: subprocess.Popen | None) -> None:
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        if process is not None:
+            process.send_signal(signal.SIGWINCH)
+
+    def press(self, keys: str) -> None:
+        os.write(self.master, keys.encode())
+
+    def read(self) -> str:
+        while select.select([self.master], [], [], 0)[0]:
+            self.text += os.read(self.master, 65536).decode()
+        return self.text
+
+    def frame(self) -> list[str]:
+        """The last frame that was drawn to its end, without colours."""
+        frames = self.read().split("\033[H")[1:]
+        whole = [frame for frame in frames if "\033[J" in frame]
+        if not whole:
+            return []
+        text = whole[-1].split("\033[J")[0]
+        return [line.rstrip("\r") for line in re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", text).split("\n")]
+
+    def settings(self) -> list:
+        return termios.tcgetattr(self.slave)
+
+
+def requests_in(frame: list[str]) -> float:
+    found = [re.search(r"requests +([\d.]+)/s", line) for line in frame]
+    return max((float(match.group(1)) for match in found if match), default=0.0)
+
+
+def test_rates_percentiles_and_program_times_are_those_of_the_last_second(lab, servers, proxy):
+    with load(lab.client):
+        time.sleep(0.5)
+        report = json.loads(proxy.admin("top", "--once", "--json").stdout)
+        others = json.loads(proxy.admin("top", DNS4, "--once", "--json", "--no-program-times").stdout)
+    service = next(each for each in report["services"] if each["name"] == DNS4)
+    assert 0.7 * RATE < service["requests_per_s"] < 1.3 * RATE
+    assert 0 < service["p50_ns"] <= service["p99_ns"] < 10**9
+    assert service["leader"] == "a" and service["budget"] == 0.05 and len(service["backends"]) == 2
+    leader = next(each for each in service["backends"] if each["name"] == "a")
+    assert leader["role"] == "leader" and 0.7 * RATE < leader["sent_per_s"] < 1.3 * RATE and leader["p50_ns"] > 0
+    splitter = next(each for each in report["programs"] if each["name"] == "hr_splitter")
+    assert 0.7 * RATE < splitter["runs_per_s"] < 1.5 * RATE and 50 < splitter["ns_per_run"] < 1e6
+    assert 0 < splitter["cpu_share"] < 1 and report["programs_unknown"] == ""
+    assert [each["name"] for each in others["services"]] == [DNS4]
+    if others["programs_unknown"]:  # unless the machine counts anyway
+        assert "no-program-times" in others["programs_unknown"]
+
+
+def test_into_a_pipe_it_prints_a_snapshot_a_second(lab, servers, proxy):
+    child = lab.client.popen([BIN / "hedgerow", "top", "--socket", proxy.socket], stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(3.5)
+    finally:
+        assert lab.client.stop(child, signal.SIGTERM) == 0
+    text = child.stdout.read()
+    child.stdout.close()
+    assert text.count(f"hedgerow {proxy.instance}") in (2, 3, 4)
+    assert "\033" not in text and all(len(line) <= 80 for line in text.splitlines())
+    for word in (DNS4, "p99", "backend", "splitter", "ns/run"):
+        assert word in text
+
+
+def test_on_a_terminal_of_80_columns_everything_fits_and_moves(lab, servers, proxy):
+    with Screen(proxy, 80, 50) as screen, load(lab.client):
+        wait_until(lambda: requests_in(screen.frame()) > 0.5 * RATE, timeout_s=10, what="the load on the screen")
+        frame = screen.frame()
+        assert all(len(line) <= 80 for line in frame) and len(frame) <= 50
+        text = "\n".join(frame)
+        for word in (DNS4, "leader a", "of 5.00% allowed", "rescued", "unanswered", "splitter", "q ends"):
+            assert word in text, text
+        assert "\033[1m" in screen.read(), "titles are bold"
+        screen.press("q")
+        wait_until(lambda: screen.process.poll() is not None, what="the end")
+        assert screen.process.returncode == 0
+        assert screen.read().rstrip().endswith(LEAVE) and screen.settings() == screen.before
+
+
+def test_a_wide_terminal_shows_the_programs_beside(lab, servers, proxy):
+    with Screen(proxy, 160, 50) as screen:
+        wait_until(lambda: any("ns/run" in line for line in screen.frame()), timeout_s=10, what="a frame")
+        line = next(line for line in screen.frame() if "ns/run" in line)
+        assert line.index("program") > 80
+        screen.resize(80, 12, screen.process)
+        wait_until(lambda: len(screen.frame()) == 12 and "more lines below" in screen.frame()[-1],
+                   what="the smaller screen")
+        top = screen.frame()[0]
+        screen.press("\033[6~")
+        wait_until(lambda: screen.frame()[0] != top, what="the next page")
+        assert all(len(each) <= 80 for each in screen.frame())
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT,
+                                 signal.SIGSEGV])
+def test_the_terminal_is_as_it_was_however_it_ends(proxy, end):
+    with Screen(proxy, 80, 24) as screen:
+        wait_until(lambda: ENTER in screen.read() and screen.frame(), what="the screen")
+        assert screen.settings() != screen.before, "or this test shows nothing"
+        screen.process.send_signal(end)
+        wait_until(lambda: screen.process.poll() is not None, what="the end")
+        assert LEAVE in screen.read() and "\033[?25h" in screen.text.split(ENTER)[1]
+        assert screen.settings() == screen.before
+
+
+def test_stopped_by_ctrl_z_it_gives_the_terminal_back_and_takes_it_again(proxy):
+    with Screen(proxy, 80, 24) as screen:
+        wait_until(lambda: screen.frame(), what="the screen")
+        screen.process.send_signal(signal.SIGTSTP)
+        wait_until(lambda: LEAVE in screen.read(), what="the stop")
+        assert screen.settings() == screen.before
+        screen.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: screen.read().count(ENTER) == 2 and screen.frame(), what="its return")
+        assert screen.settings() != screen.before
+
+
+def test_without_colours_there_are_none(proxy):
+    with Screen(proxy, 80, 24, NO_COLOR="1") as screen:
+        wait_until(lambda: any(DNS4 in line for line in screen.frame()), timeout_s=10, what="a frame")
+        assert not re.search(r"\033\[[0-9;]*m", screen.read())
+
+
+@pytest.mark.own
+def test_a_daemon_that_went_away_is_said_and_the_old_figures_are_called_old(lab, servers, product):
+    product.up()
+    with Screen(product, 80, 50) as screen:
+        wait_until(lambda: any(DNS4 in line for line in screen.frame()), timeout_s=10, what="a frame")
+        product.down()
+        wait_until(lambda: "NO ANSWER" in "\n".join(screen.frame()), timeout_s=10, what="the warning")
+        assert any(DNS4 in line for line in screen.frame())
+    product.check_nothing_left()
+
+
+def test_without_a_daemon_or_for_an_unknown_service_it_fails_at_once(proxy):
+    assert proxy.run("top", "--once", "--socket", proxy.folder / "nobody.sock").returncode == 3
+    done = proxy.admin("top", "nosuch", "--once", check=False)
+    assert done.returncode == 1 and "nosuch" in done.stderr
