@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long elections take: 3 and 5 nodes, both durability modes; the leader dies by SIGKILL, stalls (SIGSTOP) or is cut off,
-again and again, and another one is elected. From the nodes' own measurements: PreVote to quorum, RequestVote to quorum, and
+"""How long elections take: 3 and 5 nodes, both durability modes, and disk mode without reservations (docs/SAFETY.md, R9) beside
+it; the leader dies by SIGKILL, stalls (SIGSTOP) or is cut off, again and again, and another one is elected. From the nodes' own measurements: PreVote to quorum, RequestVote to quorum, and
 the fences, in which a process takes back what it has left to its kernel; and from the fault to the instant at which the next
 leader leads. Idle clusters as shipped.
 
@@ -24,13 +24,16 @@ from chaos.scenario import Scenario
 from chaos.unavailable import percentile
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
-from deploy.lab.data_dirs import MODES, DataDirs
+from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
 
 NAME = "election"
 TAG = "benchel"
 REPLICAS = ("3", "5")
 FAULTS = {"kill": "kill", "stall": "pause", "cut": "cut"}  # as chaos names them
+MODES = {"disk": NodeSettings(durability="disk"),
+         "disk-unreserved": NodeSettings(durability="disk", offloads=(("reserve", "off"),)),
+         "memory": NodeSettings(durability="memory")}
 WANTED_TERMS = 100
 # Asking a node costs processor time, and so is begun when the election should be over; it is the node that says when it was.
 _FIRST_LOOK_S, _LOOK_EVERY_S, _ELECTED_WITHIN_S = 0.25, 0.05, 15.0
@@ -212,15 +215,16 @@ def one_round(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> tuple[list
     """A fresh store for each."""
     cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
     with contextlib.ExitStack() as stack:
-        data = stack.enter_context(DataDirs(TAG, cell.mode)).path
-        cluster = stack.enter_context(hedgerow_cluster(lab, data, NodeSettings(durability=cell.mode)))
+        settings = MODES[cell.mode]
+        data = stack.enter_context(DataDirs(TAG, settings.durability)).path
+        cluster = stack.enter_context(hedgerow_cluster(lab, data, settings))
         return [one_term(lab, cluster, cell.cause) for _ in range(arguments.terms)], config_of(cell, cluster)
 
 
 def _line(cell: Cell, terms: list[Term]) -> str:
     row = row_of(cell, [terms], "")
     text = lambda name: "-" if row[name] is None else f"{row[name]:.1f}"  # noqa: E731
-    return (f"{cell.replicas} nodes {cell.mode:6} {cell.cause:5} death to leader p50 {text('outage_p50_ms')} max "
+    return (f"{cell.replicas} nodes {cell.mode:15} {cell.cause:5} death to leader p50 {text('outage_p50_ms')} max "
             f"{text('outage_max_ms')} ms  vote p50 {text('vote_p50_us')} p99 {text('vote_p99_us')} us  pre-vote p50 "
             f"{text('pre_vote_p50_us')} us  fence p99 {text('fence_p99_us')} us of {row['fences']}")
 

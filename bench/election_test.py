@@ -26,7 +26,7 @@ def _rows(**changes) -> list[dict]:
     """All kinds, just good enough; `changes` are of the last term of the last row in memory mode."""
     rows = []
     for replicas in (3, 5):
-        for mode in ("disk", "memory"):
+        for mode in election.MODES:
             for cause in election.FAULTS:
                 terms = [_term(vote_us=70.0, fence_ns=199_999) for _ in range(100)]
                 rows.append(election.row_of(Cell(replicas, mode, cause), [terms], "h") | (changes if mode == "memory" else {}))

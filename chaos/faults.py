@@ -46,6 +46,8 @@ class Fault:
         for node in self.nodes:
             node.kill()
         if self._disks is not None:
+            for node in self.nodes:
+                node.lose_memory()
             self.lost = {node.number: self._disks.cut(node.host.name, self._seed + node.number) for node in self.nodes}
 
     def end(self) -> int:

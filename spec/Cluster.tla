@@ -28,7 +28,7 @@ VARIABLES
   \* What a node's storage holds: a disk, or in memory mode the page cache. An entry is the term it was made in.
   log, term, vote,
   reserved,   \* disk mode: the reserved term of R9, or 0
-  barred,     \* disk mode: the host has started anew since that reservation was made
+  barred,     \* disk mode: a process has started since that cannot know whether a vote was given in that term
   \* A node's process.
   role,       \* "follower", "candidate", "leader"
   phase,      \* "open", "draining", "free": see Process.tla; "gone": its identity is used up
@@ -36,7 +36,8 @@ VARIABLES
   \* A node's kernel part: the element of R0, and the ring.
   view,       \* [may, term, vote, index, last, reserved]
   ring,       \* records in the order of their reservation
-  limbo       \* planted mistakes only: a record that is neither in the ring nor in the log
+  limbo       \* a record that is neither in the ring nor in what is stored: a vote that the process has given in the
+              \* reserved term before its disk had it, and records of planted mistakes
 
 sent == <<led, leaderLog, acks, committed, tally, said>>
 stored == <<log, term, vote, reserved, barred>>
@@ -94,7 +95,7 @@ CommittedLog(t) == SubSeq(leaderLog[t], 1, committed[t])
 \* The lowest term that n's kernel, or its process, would answer a heartbeat in: an answer says "I know of no later one".
 Answers(n) ==
   (IF view[n].may THEN {view[n].term} ELSE {}) \union
-  (IF phase[n] # "free" THEN {}
+  (IF phase[n] # "free" \/ limbo[n].kind = "vote" THEN {}
    ELSE IF barred[n] /\ Fault # "heartbeat_below_reservation" THEN {Max(term[n], reserved[n] + 1)} ELSE {term[n]})
 
 -----------------------------------------------------------------------------

@@ -5,7 +5,8 @@
      open     the kernel may promise by itself (`may`); the process only drains the ring
      draining `may` is 0, since a control request under the lock or since a new process adopted the state; the producer
               position was read after that, and everything below it is being drained
-     free     all is drained: what the kernel has promised is in the log, and the process may promise and change things
+     free     all is drained: what the kernel has promised is in the log, and the process may promise and change things,
+              but for a vote that it has given in the reserved term: that is written first
 
    A node that is not in Split is always free: its kernel part never acts, or acts and is drained in one step. *)
 EXTENDS Kernel
@@ -20,6 +21,7 @@ SetTerm(n, t, candidate) ==
      /\ barred' = IF done THEN [barred EXCEPT ![n] = FALSE] ELSE barred
 \* R9.
 IsBarred(n, t) == barred[n] /\ t <= reserved[n]
+IsFree(n) == phase[n] = "free" /\ limbo[n].kind # "vote"
 
 -----------------------------------------------------------------------------
 \* R1: the fence, then the position. Between the two nothing can be decided any more, so they are one step.
@@ -28,7 +30,8 @@ Fence(n) ==
   /\ CASE Fault = "no_fence" -> phase' = [phase EXCEPT ![n] = "free"] /\ UNCHANGED <<view, upto>>
        [] OTHER ->
             /\ phase' = [phase EXCEPT ![n] = "draining"]
-            /\ view' = IF Fault = "position_before_fence" THEN view ELSE [view EXCEPT ![n].may = FALSE]
+            /\ view' = IF Fault = "position_before_fence" THEN view
+                       ELSE [view EXCEPT ![n].may = FALSE, ![n].reserved = 0]
             /\ upto' = [upto EXCEPT ![n] = Len(ring[n])]
   /\ UNCHANGED <<sent, stored, role, ring, limbo>>
 
@@ -43,7 +46,7 @@ Drained(n) ==
 
 \* OPEN: the kernel takes over from a follower; in disk mode only where there is a term it may vote in.
 Open(n) ==
-  /\ phase[n] = "free" /\ n \in Split /\ role[n] = "follower"
+  /\ IsFree(n) /\ n \in Split /\ role[n] = "follower"
   /\ Mode = "disk" => reserved[n] > 0 /\ ~barred[n]
   /\ phase' = [phase EXCEPT ![n] = "open"]
   /\ view' = [view EXCEPT ![n] = [may |-> TRUE, term |-> term[n], vote |-> vote[n], index |-> Len(log[n]),
@@ -103,7 +106,7 @@ WriteTooLate(n) ==
 
 \* Any higher term: a node that has heard of one takes it before it stands. A leader may have stepped down before.
 Campaign(n, t) ==
-  /\ phase[n] = "free" /\ t > term[n] /\ ~IsBarred(n, t)
+  /\ IsFree(n) /\ t > term[n] /\ ~IsBarred(n, t)
   /\ SetTerm(n, t, n)
   /\ role' = [role EXCEPT ![n] = "candidate"]
   /\ tally' = [tally EXCEPT ![n] = {}]
@@ -113,7 +116,7 @@ Campaign(n, t) ==
 \* A node that acts as one need not vote in a term that has its leader: it would only lose what is sent in lower terms.
 Vote(n, request) ==
   LET t == request.term
-  IN /\ phase[n] = "free" /\ request.from # n
+  IN /\ IsFree(n) /\ request.from # n
      /\ t > term[n] \/ (t = term[n] /\ vote[n] = Nobody)
      /\ ~IsBarred(n, t) /\ (led[t] = {} \/ n \in Split)
      /\ UpToDate(request, Len(log[n]), LastTerm(log[n]))
@@ -123,10 +126,28 @@ Vote(n, request) ==
      /\ GiveVote(n, t, request.from)
      /\ UNCHANGED <<led, leaderLog, acks, committed, log, phase, upto, kernel, limbo>>
 
+\* R9 again: a vote in the reserved term, given by the process and said before it is written, since the reservation is.
+\* The write follows, before anything else; a death in between takes the vote with it.
+VoteEarly(n, request) ==
+  LET t == request.term
+  IN /\ Mode = "disk" /\ n \in Split
+     /\ IsFree(n) /\ role[n] = "follower" /\ request.from # n
+     /\ t > term[n] /\ t = reserved[n] /\ ~barred[n]
+     /\ UpToDate(request, Len(log[n]), LastTerm(log[n]))
+     /\ limbo' = [limbo EXCEPT ![n] = [st |-> "full", kind |-> "vote", term |-> t, index |-> 0, for |-> request.from]]
+     /\ Say(n, t, {request.from})
+     /\ GiveVote(n, t, request.from)
+     /\ UNCHANGED <<led, leaderLog, acks, committed, stored, role, phase, upto, kernel>>
+WriteVote(n) ==
+  /\ phase[n] = "free" /\ limbo[n].kind = "vote"
+  /\ SetTerm(n, limbo[n].term, limbo[n].for)
+  /\ limbo' = [limbo EXCEPT ![n] = NoRecord]
+  /\ UNCHANGED <<sent, log, process, kernel>>
+
 \* A higher term is learned from any message; nothing is promised by it. For a node that acts as one it is as if what was
 \* sent to it in lower terms were lost, so that it is left out there.
 AdoptTerm(n, t) ==
-  /\ phase[n] = "free" /\ n \in Split /\ t > term[n]
+  /\ IsFree(n) /\ n \in Split /\ t > term[n]
   /\ \E m \in Nodes : term[m] >= t
   /\ SetTerm(n, t, Nobody)
   /\ role' = [role EXCEPT ![n] = "follower"]
@@ -135,7 +156,7 @@ AdoptTerm(n, t) ==
 
 BecomeLeader(n) ==
   LET t == term[n]
-  IN /\ phase[n] = "free" /\ role[n] = "candidate"
+  IN /\ IsFree(n) /\ role[n] = "candidate"
      /\ IsQuorum(tally[n] \union {n})
      /\ role' = [role EXCEPT ![n] = "leader"]
      /\ led' = [led EXCEPT ![t] = @ \union {n}]
@@ -145,7 +166,7 @@ BecomeLeader(n) ==
 
 \* A leader that does not hear a majority. One that acts as one may as well fall silent.
 StepDown(n) ==
-  /\ phase[n] = "free" /\ n \in Split /\ role[n] # "follower"
+  /\ IsFree(n) /\ n \in Split /\ role[n] # "follower"
   /\ role' = [role EXCEPT ![n] = "follower"]
   /\ tally' = [tally EXCEPT ![n] = {}]
   /\ UNCHANGED <<led, leaderLog, acks, committed, said, stored, phase, upto, kernel, limbo>>
@@ -153,7 +174,7 @@ StepDown(n) ==
 Propose(n) ==
   LET t == term[n]
       longer == Append(log[n], t)
-  IN /\ phase[n] = "free" /\ role[n] = "leader" /\ Len(longer) <= MaxLength
+  IN /\ IsFree(n) /\ role[n] = "leader" /\ Len(longer) <= MaxLength
      /\ log' = [log EXCEPT ![n] = longer]
      /\ leaderLog' = [leaderLog EXCEPT ![t] = longer]
      /\ Acknowledge(n, t, Len(longer))
@@ -165,7 +186,7 @@ TakeAppend(n, t, prev, index) ==
   LET theirs == SubSeq(leaderLog[t], 1, index)
       conflict == \E i \in prev + 1 .. index : i <= Len(log[n]) /\ log[n][i] # theirs[i]
       longer == SubSeq(log[n], 1, prev) \o SubSeq(theirs, prev + 1, index)
-  IN /\ phase[n] = "free" /\ t >= term[n] /\ led[t] # {} /\ n \notin led[t]
+  IN /\ IsFree(n) /\ t >= term[n] /\ led[t] # {} /\ n \notin led[t]
      /\ ~IsBarred(n, t) \/ Fault = "append_below_reservation"
      /\ prev <= Len(log[n]) /\ LastTerm(SubSeq(log[n], 1, prev)) = LastTerm(SubSeq(theirs, 1, prev))
      /\ SetTerm(n, t, IF t > term[n] THEN Nobody ELSE vote[n])
@@ -177,15 +198,21 @@ TakeAppend(n, t, prev, index) ==
      /\ Say(n, t, {})
 
 -----------------------------------------------------------------------------
-\* R9. One term ahead, durably, before the kernel may vote in it; given back durably once it is fenced and drained and
-\* has not voted.
-Reserve(n) ==
+\* R9. A later term, durably, before the kernel may vote in it, and in the place of one that was reserved before; given
+\* back durably once the kernel is fenced and drained and has not voted. (The code reserves while the kernel part is open,
+\* too, as long as it may not vote: in disk mode nothing happens in that phase here.)
+Reserve(n, t) ==
   /\ Mode = "disk" /\ n \in Split
-  /\ phase[n] = "free" /\ role[n] = "follower" /\ reserved[n] = 0 /\ term[n] < MaxTerm
-  /\ reserved' = [reserved EXCEPT ![n] = term[n] + 1]
+  /\ IsFree(n) /\ role[n] = "follower" /\ ~barred[n] /\ t > term[n] /\ t > reserved[n]
+  /\ reserved' = [reserved EXCEPT ![n] = t]
   /\ UNCHANGED <<sent, log, term, vote, barred, process, kernel, limbo>>
+\* What the code does at once with a reservation that bars: nothing was ever promised in the next term.
+Pass(n) ==
+  /\ IsFree(n) /\ barred[n] /\ reserved[n] < MaxTerm
+  /\ SetTerm(n, reserved[n] + 1, Nobody)
+  /\ UNCHANGED <<sent, log, process, kernel, limbo>>
 GiveBack(n) ==
-  /\ phase[n] = "free" \/ (phase[n] = "open" /\ Fault = "released_undrained")
+  /\ IsFree(n) \/ (phase[n] = "open" /\ Fault = "released_undrained")
   /\ reserved[n] > 0 /\ ~barred[n]
   /\ reserved' = [reserved EXCEPT ![n] = 0]
   /\ UNCHANGED <<sent, log, term, vote, barred, process, kernel, limbo>>
@@ -194,18 +221,22 @@ GiveBack(n) ==
 \* SIGKILL, and the next process. The one that died has done nothing for a while, and the kernel part went on answering
 \* until its lease had passed or its program was detached, whenever that was: so much any process may do that lives. What
 \* matters is the start: nothing is known but what is stored and in the ring, not even what of the ring was written; ADOPT
-\* is a fence, and the whole ring is drained.
+\* is a fence, and the whole ring is drained. R9: a vote in the reserved term is in the view or in the ring if the kernel
+\* had the term until now; otherwise the process may have given it.
 Restart(n) ==
   /\ n \in Split /\ phase[n] # "gone"
+  /\ barred' = [barred EXCEPT ![n] = @ \/
+       /\ reserved[n] > 0 /\ Fault # "restart_unbarred"
+       /\ view[n].reserved # reserved[n] /\ view[n].term < reserved[n]]
   /\ phase' = [phase EXCEPT ![n] = IF Fault = "undrained_start" THEN "free" ELSE "draining"]
-  /\ view' = [view EXCEPT ![n].may = FALSE]
+  /\ view' = [view EXCEPT ![n].may = FALSE, ![n].reserved = 0]
   /\ upto' = [upto EXCEPT ![n] = Len(ring[n])]
   /\ role' = [role EXCEPT ![n] = "follower"]
   /\ tally' = [tally EXCEPT ![n] = {}]
   /\ ring' = [ring EXCEPT ![n] =
        [i \in 1 .. Len(@) |-> IF @[i].st = "written" THEN [@[i] EXCEPT !.st = "full"] ELSE @[i]]]
-  /\ limbo' = IF Fault = "release_before_write" THEN [limbo EXCEPT ![n] = NoRecord] ELSE limbo
-  /\ UNCHANGED <<led, leaderLog, acks, committed, said, stored>>
+  /\ limbo' = IF Fault = "release_before_write" \/ limbo[n].kind = "vote" THEN [limbo EXCEPT ![n] = NoRecord] ELSE limbo
+  /\ UNCHANGED <<led, leaderLog, acks, committed, said, log, term, vote, reserved>>
 
 \* The host starts anew. In memory mode nothing is left; the node may not use its old identity and is a voter no more.
 \* In disk mode the disk is left.
@@ -239,11 +270,13 @@ ProcessStep(n) ==
   \/ Release(n) \/ ReleaseTooEarly(n) \/ WriteTooLate(n)
   \/ \E i \in 1 .. Len(ring[n]) : Drain(n, i)
   \/ BecomeLeader(n) \/ StepDown(n) \/ Propose(n)
-  \/ \E m \in Nodes : Asking(m) /\ Vote(n, Request(m))
+  \/ \E m \in Nodes : Asking(m) /\ (Vote(n, Request(m)) \/ VoteEarly(n, Request(m)))
+  \/ WriteVote(n)
   \/ \E t \in Terms :
        \/ Campaign(n, t)
+       \/ Reserve(n, t)
        \/ AdoptTerm(n, t)
        \/ \E index \in 1 .. Len(leaderLog[t]) : \E prev \in 0 .. index : TakeAppend(n, t, prev, index)
-  \/ Reserve(n) \/ GiveBack(n)
+  \/ Pass(n) \/ GiveBack(n)
   \/ Restart(n) \/ RebootMemory(n) \/ RebootDisk(n)
 =============================================================================

@@ -2,7 +2,7 @@
 /*
  * The maps of a node's kernel programs, with who writes each; `node` and `numbers` are in state.bpf.h. The entry programs
  * are compiled one by one and linked into one object, so every map is weak. `node`, `windows`, `numbers`, `ring` and
- * `about` are pinned in memory mode and outlive the process; the rest is made anew with the programs.
+ * `about` are pinned and outlive the process; the rest is made anew with the programs.
  */
 #ifndef HEDGEROW_BPF_NODE_MAPS_BPF_H_
 #define HEDGEROW_BPF_NODE_MAPS_BPF_H_

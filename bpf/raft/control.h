@@ -61,6 +61,8 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *
   view->self = next->self;
   view->role = next->role;
   view->every_ack = next->every_ack;
+  view->reserved_term = next->reserved_term;
+  view->tell_suspicion = next->tell_suspicion;
   ++view->loop_seq;
   view->may = next->may;
   return HR_NODE_DONE;
@@ -77,9 +79,18 @@ HR_CONTROL_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_
   ++view->loop_seq;
   if (next->raft.term != view->raft.term || next->raft.leader != view->raft.leader) return;
   if (next->verified > view->verified) view->verified = next->verified;
-  if (view->may & (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)) return;
+  if (view->may & HR_NODE_OWNS_LOG) return;
   view->raft.last_index = next->raft.last_index;
   view->raft.last_term = next->raft.last_term;
+}
+
+/*
+ * R9: a process that starts finds the reserved term here only if its predecessor died while the kernel had it: then every
+ * vote in that term is in this view. Afterwards the process may have voted itself, and that died with it.
+ */
+HR_CONTROL_INLINE void hr_node_fence(struct hr_node_view *view) {
+  view->may = 0;
+  view->reserved_term = 0;
 }
 
 /* Carries out `request` on `view`; the caller copies the view out afterwards, still under the lock. */
@@ -87,7 +98,7 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_control_view(struct hr_nod
                                                                    const struct hr_node_control *request) {
   if (request->operation == HR_NODE_ADOPT) {
     view->incarnation = request->incarnation;
-    view->may = 0;
+    hr_node_fence(view);
     view->role = HR_NODE_FOLLOWER;
     return HR_NODE_DONE;
   }
@@ -95,7 +106,7 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_control_view(struct hr_nod
   if (request->incarnation != view->incarnation) return HR_NODE_STALE;
   switch (request->operation) {
     case HR_NODE_FENCE:
-      view->may = 0;
+      hr_node_fence(view);
       return HR_NODE_DONE;
     case HR_NODE_OPEN:
       return hr_node_open(view, &request->view);

@@ -12,7 +12,7 @@
 #include "bpf/raft/decisions_abi.h"
 
 /* Raised with every change of a layout below; pinned maps of another version are not adopted. */
-#define HR_NODE_ABI_VERSION 1
+#define HR_NODE_ABI_VERSION 2
 
 #define HR_NODE_MEMBERS HR_RAFT_MAX_MEMBERS
 #define HR_NODE_NO_MEMBER HR_RAFT_MAX_MEMBERS
@@ -32,10 +32,14 @@ enum hr_node_role {
 enum hr_node_may {
   HR_NODE_MAY_HEARTBEAT = 1, /* follower: answer the leader's; leader: count answers */
   HR_NODE_MAY_VOTE = 2,      /* answer pre-votes, refuse votes; candidate: count votes */
-  HR_NODE_MAY_GRANT = 4,     /* give votes: memory mode */
+  HR_NODE_MAY_GRANT = 4,     /* give votes, in any later term: memory mode */
   HR_NODE_MAY_APPEND = 8,    /* store and acknowledge appends: memory mode */
   HR_NODE_MAY_COUNT = 16,    /* leader: count acknowledgements */
+  HR_NODE_MAY_GRANT_RESERVED = 32, /* give votes in `reserved_term` alone: disk mode, R9 */
 };
+/* Whoever may do one of these has the log's end, and the vote. */
+#define HR_NODE_GRANTS (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED)
+#define HR_NODE_OWNS_LOG (HR_NODE_MAY_APPEND | HR_NODE_GRANTS)
 
 /* What a leader's or candidate's kernel knows of one voter, by its position among the voters. */
 struct hr_node_member {
@@ -50,8 +54,8 @@ struct hr_node_member {
  * The state of rule R0. It is one map element under one lock. Kernel programs change it in one critical section per
  * datagram; the process only through control requests, and never by an update of the element.
  *
- * While `may` has HR_NODE_MAY_APPEND or HR_NODE_MAY_GRANT, the log's end (last_index, last_term) and the vote belong to
- * the kernel: the process takes them back with HR_NODE_FENCE before it promises or changes anything.
+ * While `may` has one of HR_NODE_OWNS_LOG, the log's end (last_index, last_term) and the vote belong to the kernel: the
+ * process takes them back with HR_NODE_FENCE before it promises or changes anything.
  */
 struct hr_node_view {
   __u64 incarnation; /* the process's life, which its datagrams carry; 0: none yet */
@@ -65,6 +69,7 @@ struct hr_node_view {
   __u64 loop_seq;            /* turns of the process's loop */
   __u64 quorum_index;        /* leader: the process has been woken for this index ... */
   __u64 quorum_round;        /* ... and for this heartbeat round */
+  __u64 reserved_term;       /* R9: that the disk knows of. Set by OPEN; 0 from the next FENCE or ADOPT on */
   __u32 config_epoch;
   __u32 voters;    /* mask of positions */
   __u32 self;      /* position */
@@ -72,7 +77,7 @@ struct hr_node_view {
   __u32 may;       /* mask of enum hr_node_may */
   __u32 votes;     /* candidate, pre-candidate: mask of positions */
   __u32 every_ack; /* leader: mask of members whose every acknowledgement wakes the process (their window is full) */
-  __u32 reserved;
+  __u32 tell_suspicion; /* a pre-vote that would be granted in a term in which no vote may be given here is the process's */
   struct hr_node_member members[HR_NODE_MEMBERS];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_node_view) % 8 == 0, "hr_node_view");
@@ -124,7 +129,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_record) == HR_NODE_RECORD_HEAD_BYTES, "hr
 enum hr_node_operation {
   HR_NODE_READ = 1,
   HR_NODE_ADOPT = 2, /* a process begins: `incarnation` becomes the state's and `may` 0, whatever it was */
-  HR_NODE_FENCE = 3, /* `may` = 0 */
+  HR_NODE_FENCE = 3, /* `may` = 0, and nothing is reserved */
   HR_NODE_OPEN = 4,  /* the process's view after it has promised or changed something, and what the kernel may do now */
   /* A turn of the loop: lease_until_ns, election_timeout_ns, every_ack; loop_seq grows by one. In the same term: verified;
      and the log's end, unless it is the kernel's. */
@@ -189,6 +194,7 @@ enum hr_node_event {
   HR_NODE_EVENT_PASSED_EPOCH = 31, /* of another configuration */
   HR_NODE_EVENT_PASSED_SOURCE = 32, /* not from where its member is known to be */
   HR_NODE_EVENT_ANSWER_FAILED = 33, /* decided, but the answer could not be sent: as if it were lost on the way */
+  HR_NODE_EVENT_PASSED_SUSPICION = 34, /* a pre-vote, by which the process learns that the leader is suspect */
   HR_NODE_EVENT_COUNT = 40,
 };
 

@@ -187,13 +187,10 @@ ConfigKey Xdp(XdpMode& into) {
 ConfigKey Offloads(OffloadsConfig& offloads) {
   ConfigKey block{.name = "offloads"};
   block.block = {
-      Switch("heartbeat", offloads.heartbeat),
-      Switch("vote", offloads.vote),
-      Switch("append", offloads.append),
-      Switch("quorum", offloads.quorum),
-      Switch("broadcast", offloads.broadcast),
-      Switch("watchdog", offloads.watchdog),
-      Xdp(offloads.xdp),
+      Switch("heartbeat", offloads.heartbeat), Switch("vote", offloads.vote),
+      Switch("append", offloads.append),       Switch("quorum", offloads.quorum),
+      Switch("broadcast", offloads.broadcast), Switch("watchdog", offloads.watchdog),
+      Switch("reserve", offloads.reserve),     Xdp(offloads.xdp),
   };
   return block;
 }

@@ -65,6 +65,7 @@ TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
   EXPECT_EQ(config.sessions_max, 100'000u);
   EXPECT_TRUE(config.offloads.heartbeat && config.offloads.vote && config.offloads.append);
   EXPECT_TRUE(config.offloads.quorum && config.offloads.broadcast && config.offloads.watchdog);
+  EXPECT_TRUE(config.offloads.reserve);
   EXPECT_EQ(config.offloads.xdp, XdpMode::kAuto);
   EXPECT_EQ(config.spin_ns, 50'000u);
   EXPECT_EQ(config.waiting_max, 16'384u);
@@ -87,7 +88,7 @@ members:
 proxies: [{name: web-1, address: "10.0.0.9:4803"}, {name: "2", address: "[fd00::9]:4803"}]
 election: {floor: 5ms, cap: 0.5s}
 sessions: {timeout: 90min, max: 10}
-offloads: {heartbeat: off, append: off, watchdog: off, xdp: generic}
+offloads: {heartbeat: off, append: off, watchdog: off, reserve: off, xdp: generic}
 spin: 0us
 waiting_max: 64
 )");
@@ -110,7 +111,8 @@ waiting_max: 64
   EXPECT_EQ(config.election_cap_ns, 500'000'000u);
   EXPECT_EQ(config.session_timeout_ns, 5'400'000'000'000u);
   EXPECT_EQ(config.sessions_max, 10u);
-  EXPECT_FALSE(config.offloads.heartbeat || config.offloads.append || config.offloads.watchdog);
+  EXPECT_FALSE(config.offloads.heartbeat || config.offloads.append || config.offloads.watchdog ||
+               config.offloads.reserve);
   EXPECT_TRUE(config.offloads.vote && config.offloads.quorum && config.offloads.broadcast);
   EXPECT_EQ(config.offloads.xdp, XdpMode::kGeneric);
   EXPECT_EQ(config.spin_ns, 0u);

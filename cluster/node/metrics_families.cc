@@ -100,11 +100,17 @@ void Peers(const NodeStatus& status, Families& out) {
 
 void Offloads(const NodeStatus& status, Families& out) {
   if (status.offloads.empty()) return;
-  MetricFamily family = Family("offload_on", "1 while the kernel does this for the node; status says why not.",
-                               MetricType::Gauge);
-  for (const OffloadStatus& offload : status.offloads)
+  MetricFamily family = Family("offload_on", "1 while the kernel does this for the node.", MetricType::Gauge);
+  MetricFamily off =
+      Family("offload_off_info", "Always 1: why the kernel does not do this for the node.", MetricType::Gauge);
+  for (const OffloadStatus& offload : status.offloads) {
     AddGauge(family, {{"offload", offload.name}}, offload.on ? 1 : 0);
+    // The verifier's log stays in the status.
+    const std::string reason = offload.detail.substr(0, offload.detail.find('\n'));
+    if (!offload.on) AddGauge(off, {{"offload", offload.name}, {"reason", reason}}, 1);
+  }
   out.push_back(std::move(family));
+  if (!off.metric.empty()) out.push_back(std::move(off));
 }
 
 void Counters(const NodeStatus& status, Families& out) {

@@ -97,6 +97,22 @@ TEST(NodeMetrics, ATakenPortIsAClearError) {
 }
 
 // Counters and histograms of the loop are documented by whoever adds them; these are the status's own.
+TEST(NodeMetrics, AnOffloadThatIsOffSaysWhyInOneLine) {
+  NodeStatus status = FakeStatus();
+  status.offloads = {{.name = "vote", .on = false, .detail = "the kernel refused it\n0: (b7) r0 = 1"},
+                     {.name = "quorum", .on = true, .detail = "native XDP on eth0"}};
+  size_t found = 0;
+  for (const prometheus::MetricFamily& family : BuildFamilies(status, FakeFacts())) {
+    if (family.name != "hedgerow_node_offload_off_info") continue;
+    ASSERT_EQ(family.metric.size(), 1u);
+    ASSERT_EQ(family.metric[0].label.size(), 2u);
+    EXPECT_EQ(family.metric[0].label[0].value, "vote");
+    EXPECT_EQ(family.metric[0].label[1].value, "the kernel refused it");
+    ++found;
+  }
+  EXPECT_EQ(found, 1u);
+}
+
 TEST(NodeMetrics, EveryFamilyHasAGoodNameAndIsDocumented) {
   std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/metrics.md");
   std::stringstream docs;

@@ -24,6 +24,7 @@ namespace {
 // Hooks that were taken off, neighbours that moved.
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
 constexpr uint64_t kLooksPerRoutes = 10;
+constexpr char kBpffs[] = "/sys/fs/bpf";
 
 constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",     "vote_granted",
@@ -32,7 +33,7 @@ constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "passed_lease",       "passed_term",       "passed_role",       "passed_gap",       "passed_batch",
     "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed", "dropped_tag",
     "dropped_replayed",   "dropped_too_old",   "broadcast",         "broadcast_copies", "broadcast_failed",
-    "resigned",           "passed_epoch",      "passed_source",     "answer_failed"};
+    "resigned",           "passed_epoch",      "passed_source",     "answer_failed",    "passed_suspicion"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
@@ -104,7 +105,8 @@ absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& confi
 absl::Status Offloads::Load() {
   const OffloadsConfig& wanted = config_.offloads;
   const bool owed = mark_.Stands();
-  if (!owed) {
+  const bool left = offload::BpfKernel::HasPins(kBpffs, InstanceOf(config_));
+  if (!owed && !left) {  // else what may still answer for a process that died is to be fenced
     if (!wanted.any()) return absl::UnavailableError("switched off");
     if (config_.members.size() == 1) return absl::UnavailableError("this node is the whole cluster");
     if (IsLoopback(config_.own().peer))
@@ -117,8 +119,15 @@ absl::Status Offloads::Load() {
   options.address = AddressOf(config_.own().peer);
   options.port = config_.own().peer.port;
   options.instance = InstanceOf(config_);
-  options.pin = config_.durability == Durability::kMemory || owed;
+  options.pin = true;
   absl::StatusOr<std::unique_ptr<offload::BpfKernel>> kernel = offload::BpfKernel::Open(options);
+  if (!kernel.ok() && config_.durability == Durability::kDisk && !owed) {
+    // What the kernel knows of votes the reservation tells as well (R9): pins of another version of this
+    // program may go, and where nothing can be pinned the next process takes a term more.
+    offload::BpfKernel::RemovePins(kBpffs, options.instance).IgnoreError();
+    options.pin = false;
+    kernel = offload::BpfKernel::Open(options);
+  }
   if (!kernel.ok()) return kernel.status();
   kernel_ = *std::move(kernel);
   return absl::OkStatus();
@@ -134,7 +143,8 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   options.switches = {.heartbeat = config_.offloads.heartbeat,
                       .vote = config_.offloads.vote,
                       .append = config_.offloads.append,
-                      .quorum = config_.offloads.quorum};
+                      .quorum = config_.offloads.quorum,
+                      .reserve = config_.offloads.reserve};
   // A node that is silent for longer than this may be given up: so long the kernel speaks for a process that
   // does not turn.
   options.lease_ns = config_.election_floor_ns;
@@ -236,7 +246,7 @@ void Offloads::Stop(kv::Replica& replica) {
   coupling_->Close(replica);
   kernel_->Detach();
   if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
-  if (offload::BpfKernel::RemovePins("/sys/fs/bpf", InstanceOf(config_)).ok()) mark_.Remove();
+  if (offload::BpfKernel::RemovePins(kBpffs, InstanceOf(config_)).ok()) mark_.Remove();
 }
 
 void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
@@ -315,6 +325,10 @@ void Offloads::AddTo(NodeStatus& status) {
   add("vote", wanted.vote, xdp, nullptr);
   add("append", wanted.append, xdp, disk ? "durability is disk" : nullptr);
   add("quorum", wanted.quorum, xdp, nullptr);
+  add("reserve", wanted.reserve, xdp,
+      !disk         ? "durability is memory"
+      : wanted.vote ? nullptr
+                    : "vote is switched off");
   add("broadcast", wanted.broadcast, found.broadcast,
       found.neighbours_why_not.empty() ? nullptr : found.neighbours_why_not.c_str());
   const std::string clock =
@@ -343,6 +357,9 @@ void Offloads::AddTo(NodeStatus& status) {
   status.counters.emplace_back("coupling", coupling.appends, "append");
   status.counters.emplace_back("coupling", coupling.votes, "vote");
   status.counters.emplace_back("coupling", coupling.adopted, "adopted");
+  status.counters.emplace_back("coupling", coupling.reserved, "reserved");
+  status.counters.emplace_back("coupling", coupling.released, "released");
+  status.counters.emplace_back("coupling", coupling.barred, "barred");
 }
 
 }  // namespace hedgerow::node

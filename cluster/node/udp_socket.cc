@@ -49,7 +49,22 @@ absl::Status SystemError(const char* what, const NetAddress& address) {
 
 struct UdpSocket::Buffers {
   explicit Buffers(size_t datagram_max_bytes)
-      : datagram_bytes(datagram_max_bytes), bytes(kBatch * datagram_max_bytes) {}
+      : datagram_bytes(datagram_max_bytes), bytes(kBatch * datagram_max_bytes) {
+    for (size_t i = 0; i < kBatch; ++i) Prepare(i);
+  }
+
+  // For a datagram; the kernel has changed what it has used.
+  void Prepare(size_t i) {
+    vectors[i] = {bytes.data() + i * datagram_bytes, datagram_bytes};
+    msghdr& header = messages[i].msg_hdr;
+    header = {};
+    header.msg_name = &addresses[i];
+    header.msg_namelen = sizeof(addresses[i]);
+    header.msg_iov = &vectors[i];
+    header.msg_iovlen = 1;
+    header.msg_control = controls[i].data();
+    header.msg_controllen = kControl_bytes;
+  }
 
   size_t datagram_bytes;
   std::vector<char> bytes;
@@ -108,23 +123,13 @@ absl::StatusOr<NetAddress> UdpSocket::LocalAddress() const {
 const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
   received_.clear();
   Buffers& buffers = *buffers_;
-  for (size_t i = 0; i < kBatch; ++i) {
-    buffers.vectors[i] = {buffers.bytes.data() + i * buffers.datagram_bytes, buffers.datagram_bytes};
-    msghdr& header = buffers.messages[i].msg_hdr;
-    header = {};
-    header.msg_name = &buffers.addresses[i];
-    header.msg_namelen = sizeof(buffers.addresses[i]);
-    header.msg_iov = &buffers.vectors[i];
-    header.msg_iovlen = 1;
-    header.msg_control = buffers.controls[i].data();
-    header.msg_controllen = kControl_bytes;
-  }
   const int count = recvmmsg(fd_, buffers.messages.data(), kBatch, MSG_DONTWAIT, nullptr);
   if (count <= 0)
     return received_;  // EAGAIN; or an ICMP error that a UDP socket without connect() does not get
   const uint64_t real_now_ns = RealTime_ns();
-  for (int i = 0; i < count; ++i) {
-    msghdr& header = buffers.messages[i].msg_hdr;
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    msghdr header = buffers.messages[i].msg_hdr;
+    buffers.Prepare(i);
     uint64_t waited_ns = 0;
     for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
          control = CMSG_NXTHDR(&header, control)) {
@@ -146,11 +151,10 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
       continue;
     }
     ++counters_.received;
-    received_.push_back(
-        {.from = NetAddress::FromSockaddr(buffers.addresses[i]),
-         .bytes = std::string_view(buffers.bytes.data() + static_cast<size_t>(i) * buffers.datagram_bytes,
-                                   buffers.messages[i].msg_len),
-         .arrived_ns = waited_ns < now_ns ? now_ns - waited_ns : 0});
+    received_.push_back({.from = NetAddress::FromSockaddr(buffers.addresses[i]),
+                         .bytes = std::string_view(buffers.bytes.data() + i * buffers.datagram_bytes,
+                                                   buffers.messages[i].msg_len),
+                         .arrived_ns = waited_ns < now_ns ? now_ns - waited_ns : 0});
   }
   return received_;
 }
@@ -166,14 +170,15 @@ void UdpSocket::Send(const NetAddress& to, std::string bytes, uint32_t mark) {
 
 void UdpSocket::Flush() {
   if (queue_.empty()) return;
-  std::array<mmsghdr, kBatch> messages{};
-  std::array<iovec, kBatch> vectors{};
+  std::array<mmsghdr, kBatch> messages;  // only `count` of them are written: mostly one
+  std::array<iovec, kBatch> vectors;
   std::array<sockaddr_storage, kBatch> addresses;
   alignas(cmsghdr) std::array<std::array<char, kMark_bytes>, kBatch> marks;
   const size_t count = queue_.size();
   for (size_t i = 0; i < count; ++i) {
     Queued& queued = queue_[i];
     vectors[i] = {queued.bytes.data(), queued.bytes.size()};
+    messages[i] = {};
     messages[i].msg_hdr.msg_name = &addresses[i];
     messages[i].msg_hdr.msg_namelen = queued.to.ToSockaddr(addresses[i]);
     messages[i].msg_hdr.msg_iov = &vectors[i];

@@ -7,6 +7,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <net/ethernet.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -75,26 +76,16 @@ BpfKernel::~BpfKernel() {
   if (mounted_bpffs_) net::ReleaseBpffs(options_.bpffs).IgnoreError();  // not while anything is pinned
 }
 
+bool BpfKernel::HasPins(const std::string& bpffs, const std::string& instance) {
+  return access(PinPath(net::PinDir(bpffs, instance), "about").c_str(), F_OK) == 0;
+}
+
 absl::Status BpfKernel::RemovePins(const std::string& bpffs, const std::string& instance) {
   return net::RemovePinDir(bpffs, instance);
 }
 
 absl::Status BpfKernel::Load() {
-  net::KeepBpfLog();
-  skeleton_ = node_bpf__open();
-  if (skeleton_ == nullptr) return net::BpfLoadError(errno);
-  hr_node_config& config = skeleton_->rodata->node_config;
-  config.key = options_.key;
-  config.cluster_id = options_.cluster_id;
-  config.address = options_.address;
-  config.self = options_.self;
-  config.port_be = htons(options_.port);
-  if (options_.pin) {
-    const auto adopted = AdoptPins();
-    if (!adopted.ok()) return adopted.status();
-    adopted_ = *adopted;
-  }
-  if (const int error = node_bpf__load(skeleton_); error != 0) return net::BpfLoadError(-error);
+  if (absl::Status status = LoadAllowed(); !status.ok()) return status;
   if (options_.pin && !adopted_) {
     if (absl::Status status = MakePins(); !status.ok()) return status;
   }
@@ -107,12 +98,51 @@ absl::Status BpfKernel::Load() {
   return absl::OkStatus();
 }
 
+// A program that this kernel's verifier refuses costs its own offload, and no other.
+absl::Status BpfKernel::LoadAllowed() {
+  const absl::Status status = LoadPrograms({});
+  if (status.ok() || !refused_) return status;
+  if (LoadPrograms({.broadcast = false}).ok()) {
+    broadcast_detail_ = std::string(status.message());
+    return absl::OkStatus();
+  }
+  if (LoadPrograms({.xdp = false}).ok()) {
+    xdp_detail_ = std::string(status.message());
+    return absl::OkStatus();
+  }
+  return status;
+}
+
+absl::Status BpfKernel::LoadPrograms(Wanted wanted) {
+  if (skeleton_ != nullptr) node_bpf__destroy(skeleton_);
+  net::KeepBpfLog();
+  skeleton_ = node_bpf__open();
+  if (skeleton_ == nullptr) return net::BpfLoadError(errno);
+  loaded_ = wanted;
+  bpf_program__set_autoload(skeleton_->progs.hr_node_xdp, wanted.xdp);
+  bpf_program__set_autoload(skeleton_->progs.hr_node_broadcast, wanted.broadcast);
+  hr_node_config& config = skeleton_->rodata->node_config;
+  config.key = options_.key;
+  config.cluster_id = options_.cluster_id;
+  config.address = options_.address;
+  config.self = options_.self;
+  config.port_be = htons(options_.port);
+  if (options_.pin) {
+    const auto adopted = AdoptPins();
+    if (!adopted.ok()) return adopted.status();
+    adopted_ = *adopted;
+  }
+  const int error = node_bpf__load(skeleton_);
+  refused_ = error == -EACCES || error == -EINVAL || error == -E2BIG;  // EPERM: a capability is missing
+  return error == 0 ? absl::OkStatus() : net::BpfLoadError(-error);
+}
+
 // False: there are none. Maps without `about` are of a process that died while it made them; nothing was
 // accepted then.
 absl::StatusOr<bool> BpfKernel::AdoptPins() {
   const auto mounted = net::EnsureBpffs(options_.bpffs);
   if (!mounted.ok()) return mounted.status();
-  mounted_bpffs_ = *mounted;
+  mounted_bpffs_ = mounted_bpffs_ || *mounted;
   const auto folder = net::MakePinDir(options_.bpffs, options_.instance);
   if (!folder.ok()) return folder.status();
   pin_dir_ = *folder;

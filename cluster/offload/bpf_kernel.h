@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A node's kernel part for real: loads the kernel programs (bpf/node), makes or adopts the pinned maps that
-// outlive a process in memory mode, and attaches to the node's interface. Everything that changes the shared
+// outlive a process, and attaches to the node's interface. Everything that changes the shared
 // state goes through the control programs. One owner: the loop's thread; DrawPacketNumber may be called from
 // any.
 //
@@ -40,7 +40,7 @@ struct BpfKernelOptions {
   hr_address address{};    // where the peers send to, v4-mapped
   uint16_t port = 0;       // host order
   std::string instance{};  // one of a kind on this host, and the same in the node's next life
-  bool pin = false;        // memory mode: the maps outlive the process
+  bool pin = false;        // the maps outlive the process
   std::string bpffs = "/sys/fs/bpf";
 };
 
@@ -64,12 +64,15 @@ class BpfKernel : public Kernel {
  public:
   // FailedPrecondition: pinned maps of another layout, node or cluster, which the message says how to get rid
   // of; PermissionDenied: capabilities; Internal, with the tail of the verifier's log: the kernel refused a
-  // program.
+  // program that nothing can do without. Of a refused XDP or broadcast program its hook says why; the other one
+  // goes on.
   static absl::StatusOr<std::unique_ptr<BpfKernel>> Open(const BpfKernelOptions& options);
   ~BpfKernel() override;
   BpfKernel(const BpfKernel&) = delete;
   BpfKernel& operator=(const BpfKernel&) = delete;
 
+  // Whether an instance has pinned maps, of whatever layout.
+  static bool HasPins(const std::string& bpffs, const std::string& instance);
   // Removes what an instance has pinned. What it held is lost with it.
   static absl::Status RemovePins(const std::string& bpffs, const std::string& instance);
 
@@ -127,7 +130,13 @@ class BpfKernel : public Kernel {
  private:
   explicit BpfKernel(const BpfKernelOptions& options) : options_(options) {}
 
+  struct Wanted {
+    bool xdp = true;
+    bool broadcast = true;
+  };
   absl::Status Load();
+  absl::Status LoadAllowed();
+  absl::Status LoadPrograms(Wanted wanted);
   absl::Status MakePins();
   absl::StatusOr<bool> AdoptPins();
   absl::Status CheckAbout(int about_fd) const;
@@ -139,6 +148,8 @@ class BpfKernel : public Kernel {
 
   BpfKernelOptions options_;
   node_bpf* skeleton_ = nullptr;
+  Wanted loaded_{};
+  bool refused_ = false;  // the last attempt to load: by the verifier
   bool adopted_ = false;
   bool mounted_bpffs_ = false;
   std::string pin_dir_{};

@@ -145,14 +145,15 @@ void BpfKernel::Attach(const AttachOptions& options) {
   }
   if (!XdpAttached() && !BroadcastAttached()) {
     if (absl::Status status = FindInterface(options.interface); !status.ok()) {
-      xdp_detail_ = broadcast_detail_ = Text(status);
+      if (loaded_.xdp) xdp_detail_ = Text(status);
+      if (loaded_.broadcast) broadcast_detail_ = Text(status);
       return;
     }
   }
-  if (options.xdp && !XdpAttached()) {
+  if (options.xdp && loaded_.xdp && !XdpAttached()) {
     if (absl::Status status = AttachXdp(options.mode); !status.ok()) xdp_detail_ = Text(status);
   }
-  if (options.broadcast && !BroadcastAttached()) {
+  if (options.broadcast && loaded_.broadcast && !BroadcastAttached()) {
     if (absl::Status status = AttachBroadcast(options.tc); !status.ok()) broadcast_detail_ = Text(status);
   }
 }

@@ -7,18 +7,53 @@
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <poll.h>
+#include <dlfcn.h>
+#include <linux/bpf.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <cerrno>
+#include <cstdarg>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "bpf/tests/node/node_fixture.h"
 #include "cluster/offload/neighbours.h"
 #include "net/bpffs.h"
 #include "net/namespace_test.h"
+
+namespace {
+
+// The kernel's verifier, as strict as a test wants it: libbpf calls this one, not the C library's.
+std::set<std::string>& RefusedPrograms() {
+  static auto* const names = new std::set<std::string>();
+  return *names;
+}
+
+}  // namespace
+
+extern "C" long syscall(long number, ...) noexcept {
+  using Syscall = long (*)(long, ...);
+  static const auto next = reinterpret_cast<Syscall>(dlsym(RTLD_NEXT, "syscall"));
+  va_list list;
+  va_start(list, number);
+  long arguments[6];
+  for (long& argument : arguments) argument = va_arg(list, long);
+  va_end(list);
+  if (number == SYS_bpf && arguments[0] == BPF_PROG_LOAD) {
+    const auto* const attributes = reinterpret_cast<const bpf_attr*>(arguments[1]);
+    if (RefusedPrograms().count(attributes->prog_name) != 0) {
+      errno = EACCES;
+      return -1;
+    }
+  }
+  return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
+}
 
 namespace hedgerow::offload {
 namespace {
@@ -133,6 +168,34 @@ TEST_F(BpfKernelTest, MapsOfAnotherLayoutNodeOrClusterAreRefused) {
     EXPECT_THAT(BpfKernel::Open(Options()).status(),
                 net::FailsWith(absl::StatusCode::kFailedPrecondition,
                                absl::StrCat("layout ", HR_NODE_ABI_VERSION + 1)));
+  });
+}
+
+// One program of several: what it would do is off and says why, the rest goes on.
+TEST_F(BpfKernelTest, ARefusedProgramCostsItsOwnOffloadAlone) {
+  WithBpffs([&] {
+    ASSERT_EQ(Shell("ip link add up0 type veth peer name wire0; ip addr add 10.78.0.1/24 dev up0;"
+                    "ip link set up0 up; ip link set wire0 up"),
+              0);
+    for (const std::string refused :
+         {"hr_node_xdp", "hr_node_broadca", "hr_node_control"}) {  // cut to 15 characters
+      RefusedPrograms() = {refused};
+      const auto kernel = BpfKernel::Open(Options());
+      RefusedPrograms().clear();
+      if (refused == "hr_node_control") {
+        EXPECT_THAT(kernel.status(), net::FailsWith(absl::StatusCode::kPermissionDenied, "refused"));
+        continue;
+      }
+      ASSERT_THAT(kernel.status(), IsOk());
+      (*kernel)->Attach({});
+      const bool no_xdp = refused == "hr_node_xdp";
+      const HookStatus off = no_xdp ? (*kernel)->Xdp() : (*kernel)->Broadcast();
+      const HookStatus on = no_xdp ? (*kernel)->Broadcast() : (*kernel)->Xdp();
+      EXPECT_FALSE(off.on);
+      EXPECT_THAT(off.detail, testing::HasSubstr("the kernel refused"));
+      EXPECT_TRUE(on.on) << on.detail;
+      Begin(**kernel);
+    }
   });
 }
 

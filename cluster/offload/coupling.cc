@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/offload/coupling.h"
 
-#include <algorithm>
-#include <iterator>
-#include <string>
 #include <utility>
 #include <variant>
 
@@ -34,16 +31,26 @@ bool Coupling::Run(hr_node_operation operation) {
 
 absl::Status Coupling::Adopt(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
+  HEDGEROW_CHECK(Run(HR_NODE_READ));
+  const uint64_t reserved = control_.view.reserved_term;  // the next line ends it
   HEDGEROW_CHECK(Run(HR_NODE_ADOPT));
   const hr_node_view left = control_.view;
+  if (const uint64_t term = raft.reserved().value(); term != 0) {
+    // R9: the kernel part had the reservation when the last life ended, so it knows of every vote given in it.
+    if (reserved == term || left.raft.term >= term) {
+      replica.Feed(raft::KernelRemembers{});
+    } else {
+      statistics_.barred = 1;
+    }
+  }
   fed_end_ = raft.log().last_index();
   Drain(true);
   statistics_.adopted = waiting_.size();
   while (!waiting_.empty()) {
     const auto& [order, waiting] = *waiting_.begin();
-    // The process had drained all there was before it went on to a later term (R1), and its writes are in order. It
-    // rests on votes being fed behind a fence, after all appends (FeedWaiting): else an acknowledged entry would be
-    // skipped here (spec: fault-old-term-skipped).
+    // The process had drained all there was before it went on to a later term (R1), and its writes are in
+    // order. It rests on votes being fed behind a fence, after all appends (FeedWaiting): else an acknowledged
+    // entry would be skipped here (spec: fault-old-term-skipped).
     if (order.term < raft.term()) {
       Taken& taken = taken_[waiting.taken - first_taken_];
       taken.fed = true;
@@ -115,15 +122,16 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   if (open_ && StandingOf(raft) != opened_) {
     // A follower's kernel part may promise: whatever changes it must have come through the fence.
     HEDGEROW_CHECK(opened_.role != raft::Role::kFollower);
-    Fence(replica);
-    replica.Settle();
+    FenceAndSettle(replica);
   }
+  FollowSuspicion(replica);
   if (open_ && OwnsLog() && opened_.role == raft::Role::kFollower) {
     HEDGEROW_CHECK(raft.log().last_index() == fed_end_);
   }
   Release(raft);
   if (superseded_ || !options_.switches.any()) return;
-  if (!open_ && raft.durable_sequence() == raft.asked_sequence()) {
+  const bool early = SeededBug(Bug::kReservationBeforeWrite) && raft.reserved() != raft::Term();
+  if (!open_ && (raft.durable_sequence() == raft.asked_sequence() || early)) {
     Open(now_ns, raft);
   } else if (open_ && VerifiedForKernel(raft) > leased_verified_) {
     Lease(now_ns, raft);
@@ -134,6 +142,7 @@ void Coupling::Close(kv::Replica& replica) {
   options_.switches = {};
   if (open_) Fence(replica);
   replica.Settle();
+  if (!superseded_) FollowSuspicion(replica);
   Release(replica.raft());
 }
 
@@ -182,6 +191,11 @@ void Coupling::Fence(kv::Replica& replica) {
   Sync(replica);
 }
 
+void Coupling::FenceAndSettle(kv::Replica& replica) {
+  Fence(replica);
+  if (!superseded_) replica.Settle();
+}
+
 void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view = ViewOf(raft);
   control_.view.lease_until_ns = now_ns + options_.lease_ns;
@@ -192,11 +206,13 @@ void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
 
 void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   if (SeededBug(Bug::kNoFence) && !Run(HR_NODE_FENCE)) return;
-  may_ = May(raft.role());
+  may_ = May(raft);
   control_.view = ViewOf(raft);
   control_.view.config_epoch = options_.config_epoch;
   control_.view.lease_until_ns = now_ns + options_.lease_ns;
   control_.view.may = may_;
+  control_.view.reserved_term = (may_ & HR_NODE_MAY_GRANT_RESERVED) != 0 ? raft.reserved().value() : 0;
+  control_.view.tell_suspicion = WantsSuspicion(raft) ? 1 : 0;
   ++statistics_.opens;
   if (!Run(HR_NODE_OPEN)) return;
   open_ = true;
@@ -206,108 +222,24 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   fed_end_ = raft.log().last_index();
 }
 
-// Disk mode: an acknowledgement and a vote are durable, which the kernel part cannot see to.
-uint32_t Coupling::May(raft::Role role) const {
+// Disk mode: an acknowledgement and a vote are durable, which the kernel part cannot see to; but for a vote in
+// a term that is reserved.
+uint32_t Coupling::May(const raft::Raft& raft) const {
   const Switches& switches = options_.switches;
   const bool memory = options_.durability == Durability::kMemory;
-  const bool follows = role == raft::Role::kFollower;
-  const bool leads = role == raft::Role::kLeader;
+  const bool follows = raft.role() == raft::Role::kFollower;
+  const bool leads = raft.role() == raft::Role::kLeader;
   uint32_t may = 0;
   if (switches.heartbeat && (follows || leads)) may |= HR_NODE_MAY_HEARTBEAT;
   if (switches.vote) may |= HR_NODE_MAY_VOTE;
-  if (switches.vote && memory && follows) may |= HR_NODE_MAY_GRANT;
+  // Without `append` each entry would cost a fence while the kernel part may vote by the log's end, and nobody
+  // is voted for while the leader is heard.
+  const bool suspects = raft.suspected_term() != raft::Term();
+  if (switches.vote && memory && follows && (switches.append || suspects)) may |= HR_NODE_MAY_GRANT;
+  if (Reserves() && follows && raft.reserved() != raft::Term()) may |= HR_NODE_MAY_GRANT_RESERVED;
   if (switches.append && memory && follows) may |= HR_NODE_MAY_APPEND;
   if (switches.quorum && leads) may |= HR_NODE_MAY_COUNT;
   return may;
-}
-
-void Coupling::Drain(bool wait) {
-  records_.clear();
-  const uint64_t reached = kernel_.Take(kernel_.ProducerPosition(), wait, records_);
-  for (const RingRecord& record : records_) Keep(record);
-  // Behind the last one there may be records that were discarded.
-  if (reached > position_) taken_.push_back({.end = reached, .fed = true, .sequence = 0});
-  position_ = reached;
-}
-
-void Coupling::Keep(const RingRecord& record) {
-  const uint64_t number = first_taken_ + taken_.size();
-  taken_.push_back({.end = record.end});
-  position_ = record.end;
-  const raft::Term term(record.head.term);
-  const raft::NodeId from(record.head.from);
-  if (record.head.kind == HR_NODE_RECORD_VOTE) {
-    ++statistics_.votes;
-    waiting_.insert(
-        {{.term = term}, {.taken = number, .what = raft::KernelVoted{.term = term, .candidate = from}}});
-    return;
-  }
-  ++statistics_.appends;
-  std::optional<raft::Message> message = decode_(record.datagram);
-  HEDGEROW_CHECK(message.has_value() && message->term == term && message->from == from);
-  auto* request = std::get_if<raft::AppendRequest>(&message->body);
-  HEDGEROW_CHECK(request != nullptr && request->prev_index.value() == record.head.prev_index);
-  const raft::LogIndex last = request->prev_index + request->entries.size();
-  waiting_.insert({{.term = term, .append = true, .prev_index = record.head.prev_index},
-                   {.taken = number,
-                    .what = raft::KernelAppended{.leader = from,
-                                                 .term = term,
-                                                 .request = std::move(*request),
-                                                 .arrived_ns = record.head.arrived_ns},
-                    .last = last}});
-}
-
-// R2: in the order of the log. What does not follow yet waits for a record that is still being written.
-void Coupling::FeedWaiting(kv::Replica& replica, bool votes_too) {
-  while (!waiting_.empty()) {
-    const Order& order = waiting_.begin()->first;
-    if (order.append ? order.prev_index > fed_end_.value() : !votes_too) return;
-    FeedFirst(replica);
-  }
-}
-
-// What was accepted one behind the other is one event: one step and one write for all of it.
-void Coupling::FeedFirst(kv::Replica& replica) {
-  Waiting first = TakeFirst();
-  auto* const appended = std::get_if<raft::KernelAppended>(&first.what);
-  while (appended != nullptr && !waiting_.empty()) {
-    const auto* const next = std::get_if<raft::KernelAppended>(&waiting_.begin()->second.what);
-    if (next == nullptr || next->term != appended->term || next->leader != appended->leader ||
-        next->request.prev_index != first.last)
-      break;
-    Waiting more = TakeFirst();
-    auto& added = std::get<raft::KernelAppended>(more.what);
-    std::move(added.request.entries.begin(), added.request.entries.end(),
-              std::back_inserter(appended->request.entries));
-    appended->request.commit = std::max(appended->request.commit, added.request.commit);
-    appended->arrived_ns = std::max(appended->arrived_ns, added.arrived_ns);
-    first.last = more.last;
-  }
-  fed_end_ = std::max(fed_end_, first.last);
-  replica.Feed(std::move(first.what));
-}
-
-Coupling::Waiting Coupling::TakeFirst() {
-  const auto first = waiting_.begin();
-  Waiting waiting = std::move(first->second);
-  taken_[waiting.taken - first_taken_].fed = true;
-  waiting_.erase(first);
-  return waiting;
-}
-
-// R2: a record goes when its entries are in the log. The replica has settled: the last write covers all that
-// was fed.
-void Coupling::Release(const raft::Raft& raft) {
-  for (Taken& taken : taken_) {
-    if (taken.fed && taken.sequence == kNotYet) taken.sequence = raft.asked_sequence();
-  }
-  uint64_t end = 0;
-  while (!taken_.empty() && taken_.front().fed && taken_.front().sequence <= raft.durable_sequence()) {
-    end = taken_.front().end;
-    taken_.pop_front();
-    ++first_taken_;
-  }
-  if (end != 0) kernel_.Release(end);
 }
 
 // What the last view tells, as far as it is of the core's term. The core ignores what it knows.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a node's replica and its kernel part of one mind: rules R0 to R5 and R7 of docs/SAFETY.md, the
+// Keeps a node's replica and its kernel part of one mind: rules R0 to R5, R7 and R9 of docs/SAFETY.md, the
 // process's side. While the kernel may accept appends or vote, the log's end and the vote are its own; here
 // they are taken back (the fence) before the core gets anything that may promise or change something, and given
 // again once the replica has settled and everything it asked for is durable. Used by a node's loop and by the
@@ -35,6 +35,7 @@ struct Switches {
   bool vote = false;
   bool append = false;
   bool quorum = false;
+  bool reserve = false;  // disk mode, with `vote`: votes in a reserved term (R9)
 
   bool any() const { return heartbeat || vote || append || quorum; }
 };
@@ -60,7 +61,10 @@ struct CouplingStatistics {
   uint64_t leases = 0;
   uint64_t appends = 0;  // records
   uint64_t votes = 0;
-  uint64_t adopted = 0;  // of both, those that a former life had left
+  uint64_t adopted = 0;   // of both, those that a former life had left
+  uint64_t reserved = 0;  // terms
+  uint64_t released = 0;  // of them, those in which no vote was given
+  uint64_t barred = 0;    // 1: this life began with a reservation that it could not know to be unused
 };
 
 class Coupling {
@@ -124,24 +128,36 @@ class Coupling {
     raft::LogIndex last{};
   };
 
+  // coupling.cc
   bool Run(hr_node_operation operation);
-  void Drain(bool wait);
-  void Keep(const RingRecord& record);
-  void FeedWaiting(kv::Replica& replica, bool votes_too);
-  void FeedFirst(kv::Replica& replica);
-  Waiting TakeFirst();
   bool VoteWaits() const { return !waiting_.empty() && !waiting_.begin()->first.append; }
   void Fence(kv::Replica& replica);
+  void FenceAndSettle(kv::Replica& replica);
   void Lease(uint64_t now_ns, const raft::Raft& raft);
   void Open(uint64_t now_ns, const raft::Raft& raft);
-  uint32_t May(raft::Role role) const;
-  bool OwnsLog() const { return (may_ & (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)) != 0; }
+  uint32_t May(const raft::Raft& raft) const;
+  bool OwnsLog() const { return (may_ & HR_NODE_OWNS_LOG) != 0; }
   bool Promises(const raft::Message& message, const raft::Raft& raft) const;
   void Sync(kv::Replica& replica);
   void SyncHeard(kv::Replica& replica);
   void SyncVotes(kv::Replica& replica);
   void SyncCounted(kv::Replica& replica);
+
+  // coupling_ring.cc
+  void Drain(bool wait);
+  void Keep(const RingRecord& record);
+  void FeedWaiting(kv::Replica& replica, bool votes_too);
+  void FeedFirst(kv::Replica& replica);
+  Waiting TakeFirst();
   void Release(const raft::Raft& raft);
+
+  // coupling_reserve.cc
+  bool Reserves() const;
+  bool WantsSuspicion(const raft::Raft& raft) const;
+  raft::Term ReservationWanted(const raft::Raft& raft) const;
+  bool ReservationDue(const raft::Raft& raft) const;
+  void ChangeReservation(kv::Replica& replica);
+  void FollowSuspicion(kv::Replica& replica);
 
   Kernel& kernel_;
   CouplingOptions options_;

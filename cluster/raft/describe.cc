@@ -67,6 +67,7 @@ std::string PersistText(const Persist& persist) {
     parts.push_back(
         absl::StrCat("term ", state.term.value(), ", ",
                      state.voted_for.IsSet() ? absl::StrCat("vote for ", state.voted_for.value()) : "no vote"));
+    if (state.reserved != Term()) parts.push_back(absl::StrCat("term ", state.reserved.value(), " reserved"));
   }
   if (persist.truncate_from.has_value()) {
     parts.push_back(absl::StrCat("nothing from ", persist.truncate_from->value()));

@@ -24,7 +24,8 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   seen.commit = seen.applied = LogIndex();
   seen.leads = false;
   seen.term = node.term();
-  if (node.term() < seen.said_term) {
+  // R9: who starts with a reservation says nothing in that term and below.
+  if (std::max(node.term(), node.reserved()) < seen.said_term) {
     Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
          " after it promised in term ", seen.said_term.value());
   }

@@ -7,7 +7,7 @@
 // Practice.
 //
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
-// raft_reads.cc, raft_kernel.cc.
+// raft_reads.cc, raft_kernel.cc, raft_reserve.cc.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_RAFT_H_
 #define HEDGEROW_CLUSTER_RAFT_RAFT_H_
@@ -64,6 +64,10 @@ class Raft {
   uint64_t leader_timeout_ns() const { return leader_timeout_ns_; }
   uint64_t election_deadline_ns() const { return election_deadline_ns_; }
   uint32_t votes() const { return votes_; }
+  // The term in which somebody wants to be elected, as far as this follower can tell, since it last heard its
+  // leader; or none.
+  Term suspected_term() const { return suspected_term_ > term_ ? suspected_term_ : Term(); }
+  Term reserved() const { return reserved_; }
   size_t self() const { return self_; }                        // this node's place in Options::voters
   uint64_t asked_sequence() const { return asked_sequence_; }  // of the last Persist
   uint64_t durable_sequence() const { return durable_sequence_; }
@@ -90,11 +94,13 @@ class Raft {
   void SetRole(Context& context, Role role, NodeId leader);
   Persist& ToPersist(Context& context);
   void PersistHardState(Context& context);
+  void EnterTerm(Context& context, Term term, NodeId voted_for);
   void AppendToLog(Context& context, Entry entry);
   void TruncateLog(Context& context, LogIndex from);
   void AdvanceCommit(Context& context, LogIndex commit);
   void Send(Context& context, NodeId to, decltype(Message::body) body);
   void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body);
+  void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body, uint64_t sequence);
   void DrawElectionDeadline(Context& context);
   uint64_t HeartbeatInterval_ns() const;
   size_t MemberOf(NodeId node) const;
@@ -123,6 +129,12 @@ class Raft {
                     hr_raft_verdict why);
 
   static bool IsWellFormed(Term leader_term, const AppendRequest& request);
+
+  // raft_reserve.cc
+  void On(Context& context, const ReserveTerm& reserve);
+  void On(Context& context, const ReleaseTerm&);
+  void On(Context& context, const KernelRemembers&);
+  void HonourReservation(Context& context);
 
   // raft_kernel.cc
   void On(Context& context, const KernelAppended& appended);
@@ -166,6 +178,8 @@ class Raft {
   // Raft figure 2.
   Term term_;
   NodeId voted_for_;
+  Term reserved_;        // R9; later than term_, or none
+  bool barred_ = false;  // it was there at the start, and nothing was heard since
   Log log_;
   LogIndex commit_;
   LogIndex applied_;     // said by the caller
@@ -185,7 +199,8 @@ class Raft {
   uint64_t durable_sequence_ = 0;
   LogIndex durable_index_;
   std::deque<Write> writes_;
-  std::deque<std::pair<uint64_t, Message>> held_back_;
+  std::deque<std::pair<uint64_t, Message>> held_back_;  // by what they wait for
+  uint64_t reserved_sequence_ = 0;                      // of the write that reserved reserved_
 
   // Elections.
   RoundTrips round_trips_;
@@ -195,7 +210,8 @@ class Raft {
   uint32_t failed_elections_ = 0;
   uint32_t votes_ = 0;  // mask over members
   uint64_t own_vote_sequence_ = 0;
-  Term waived_term_;  // its leader asked for an election
+  Term waived_term_;     // its leader asked for an election
+  Term suspected_term_;  // see suspected_term()
 
   // Following.
   LogIndex verified_;  // our log is known to equal the current leader's up to here

@@ -2,6 +2,8 @@
 //
 // Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), and the two ways a leader asks
 // for one: transfer (dissertation section 3.10) and resignation.
+#include <algorithm>
+
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
 #include "cluster/raft/seeded_bugs.h"
@@ -35,9 +37,7 @@ void Raft::StartPreVote(Context& context) {
 // Raft section 5.2. Nobody is asked, and the own vote does not count, before both are durable: a node that
 // forgets that it voted for itself could vote again in this term.
 void Raft::StartElection(Context& context) {
-  term_ = term_.Next();
-  voted_for_ = options_.self;
-  PersistHardState(context);
+  EnterTerm(context, term_.Next(), options_.self);
   own_vote_sequence_ = asked_sequence_;
   SetRole(context, Role::kCandidate, NodeId());
   DrawElectionDeadline(context);
@@ -70,9 +70,14 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
   if (request.pre_vote) {
     const hr_raft_state state = DecisionState();
     reply.granted = hr_raft_may_pre_vote(&state, &asked, heard) == HR_RAFT_YES;
+    if (reply.granted) suspected_term_ = std::max(suspected_term_, request.asked_term);
     Send(context, message.from, reply);
     return;
   }
+  // R9: what is given in the reserved term, in one write with the term itself, cannot be forgotten unless the
+  // reservation stands: it may be said as soon as that is durable.
+  const bool reserved = reserved_ != Term() && reserved_ == request.asked_term;
+  const uint64_t reserved_sequence = reserved_sequence_;
   hr_raft_state state = DecisionState();
   hr_raft_verdict verdict = hr_raft_may_vote(&state, &asked, heard);
   if (verdict == HR_RAFT_LEADER_ALIVE) return;
@@ -93,7 +98,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
   BecomeFollower(context, term_, leader_);
   DrawElectionDeadline(context);
   reply.granted = true;
-  SendOnceDurable(context, message.from, reply);
+  SendOnceDurable(context, message.from, reply, reserved ? reserved_sequence : asked_sequence_);
 }
 
 void Raft::Handle(Context& context, const Message& message, const VoteReply& reply) {
@@ -123,6 +128,7 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
     StartPreVote(context);
     return;
   }
+  suspected_term_ = std::max(suspected_term_, term_.Next());
   SetRole(context, Role::kFollower, NodeId());
   election_deadline_ns_ = context.now_ns + resigns.rank * options_.resign_step_ns;
 }

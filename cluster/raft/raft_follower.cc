@@ -27,7 +27,7 @@ void Raft::FollowLeader(Context& context, NodeId leader) {
   BecomeFollower(context, term_, leader);
   leader_heard_ns_ = context.now_ns;
   failed_elections_ = 0;
-  waived_term_ = Term();
+  waived_term_ = suspected_term_ = Term();
   DrawElectionDeadline(context);
 }
 
@@ -80,7 +80,8 @@ void Raft::Handle(Context& context, const Message& message, const Heartbeat& hea
   FollowLeader(context, message.from);
   // Only what is known to be the leader's may be committed on its word.
   AdvanceCommit(context, std::min(heartbeat.commit, verified_));
-  Send(context, message.from, HeartbeatReply{.round = heartbeat.round, .verified = verified_, .loop_seq = steps_});
+  Send(context, message.from,
+       HeartbeatReply{.round = heartbeat.round, .verified = verified_, .loop_seq = steps_});
 }
 
 }  // namespace hedgerow::raft

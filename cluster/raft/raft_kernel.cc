@@ -53,7 +53,7 @@ void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
   if (heard_ns <= leader_heard_ns_) return;
   leader_heard_ns_ = heard_ns;
   failed_elections_ = 0;
-  waived_term_ = Term();
+  waived_term_ = suspected_term_ = Term();
   DrawElectionDeadline(context);
   election_deadline_ns_ -= context.now_ns - heard_ns;
 }

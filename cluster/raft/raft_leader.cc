@@ -33,6 +33,7 @@ void Raft::BecomeLeader(Context& context) {
   leader_timeout_ns_ = 0;  // else the longest timeout of any leader would be handed on for ever
   uncommitted_bytes_ = 0;
   transfer_target_ = NodeId();
+  suspected_term_ = Term();
   term_start_ = log_.last_index().Next();
   SetRole(context, Role::kLeader, options_.self);
   // Raft section 8: the no-op commits what earlier terms left, and lets reads begin.

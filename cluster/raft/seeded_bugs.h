@@ -33,6 +33,9 @@ enum class Bug : uint8_t {
   kEqualityQuorum,
   kLeaseByHelper,
   kResignOfAnotherTerm,
+  kReservationIgnored,
+  kReservationNeverReleased,
+  kReservationBeforeWrite,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

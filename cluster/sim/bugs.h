@@ -38,6 +38,9 @@ inline constexpr NamedBug kBugs[] = {
     {"equality_quorum", Bug::kEqualityQuorum},
     {"lease_by_helper", Bug::kLeaseByHelper},
     {"resign_of_another_term", Bug::kResignOfAnotherTerm},
+    {"reservation_ignored", Bug::kReservationIgnored},
+    {"reservation_never_released", Bug::kReservationNeverReleased},
+    {"reservation_before_write", Bug::kReservationBeforeWrite},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

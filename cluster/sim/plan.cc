@@ -37,6 +37,7 @@ FaultPlan DrawFaults(Random& random) {
   plan.clock_jumps = coin();
   plan.transfers = coin();
   plan.resignations = coin();
+  plan.crash_voter_ppm = random.Pick<uint64_t>({0, 0, 100'000, 400'000});
   return plan;
 }
 
@@ -85,7 +86,7 @@ KernelPlan DrawKernel(Random& random) {
   plan.on = random.Chance(600'000);
   const bool all = random.Chance(600'000);
   const auto coin = [&random, all] { return random.Chance(500'000) || all; };
-  plan.switches = {.heartbeat = coin(), .vote = coin(), .append = coin(), .quorum = coin()};
+  plan.switches = {.heartbeat = coin(), .vote = coin(), .append = coin(), .quorum = coin(), .reserve = coin()};
   if (random.Chance(600'000)) plan.durability = offload::Durability::kMemory;
   plan.lease_ns = random.Pick<uint64_t>({15, 30}) * kMillisecond;
   plan.ring_records = random.Pick<size_t>({3, 30, 300});
@@ -140,6 +141,7 @@ std::string Describe(const Plan& plan) {
     if (on) absl::StrAppend(&text, " ", name);
   };
   add(faults.crash_new_leader_ppm > 0, "crash-new-leaders");
+  add(faults.crash_voter_ppm > 0, "crash-voters");
   add(faults.partitions, "partitions");
   add(faults.one_way, "one-way");
   add(faults.slow_links, "slow-links");
@@ -158,6 +160,7 @@ std::string Describe(const Plan& plan) {
   add(plan.kernel.switches.vote, "vote");
   add(plan.kernel.switches.append, "append");
   add(plan.kernel.switches.quorum, "quorum");
+  add(plan.kernel.switches.reserve, "reserve");
   return text;
 }
 

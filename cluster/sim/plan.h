@@ -60,6 +60,7 @@ struct FaultPlan {
   uint64_t duration_max_ns = 0;
   uint64_t on_leader_ppm = 0;
   uint64_t crash_new_leader_ppm = 0;
+  uint64_t crash_voter_ppm = 0;          // soon after its vote; with power cuts, of its host's power
   uint64_t resigns_truly_ppm = 500'000;  // else a false alarm
   bool partitions = false;
   bool one_way = false;

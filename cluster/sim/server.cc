@@ -196,6 +196,7 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
     work();
     if (tick) coupling_->Tick(last_turn_ns_, *replica_);
     coupling_->EndTurn(last_turn_ns_, *replica_);
+    CheckReservation();
   } else {
     work();
     if (tick) replica_->Tick();
@@ -203,6 +204,15 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
   replica_->Settle();
   turning_ = false;
   Rearm();
+}
+
+// R9: released as soon as the leader is heard. A node that dies with a reservation can follow nobody up to
+// there.
+void Server::CheckReservation() {
+  if (raft().role() != raft::Role::kFollower || raft().reserved() == raft::Term()) return;
+  if (raft().suspected_term() != raft::Term() || coupling_->superseded()) return;
+  world_.Fail("node ", id_.value(), " keeps term ", raft().reserved().value(), " reserved in term ",
+              raft().term().value(), " though it suspects nobody");
 }
 
 void Server::Persist(raft::Persist persist) {
@@ -239,6 +249,7 @@ void Server::SendToPeer(raft::Message message) {
   Server* const to = world_.servers[message.to.value() - 1].get();
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   const bool is_vote = vote != nullptr && !vote->pre_vote;
+  if (is_vote && vote->granted) world_.weather->Voted(*this);
   const bool is_ack = world_.plan.network.late_acks && std::holds_alternative<raft::AppendReply>(message.body);
   world_.network.Send(
       id_.value(), to->id().value(), UINT64_MAX,

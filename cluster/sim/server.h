@@ -70,6 +70,7 @@ class Server : public kv::ReplicaHost {
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
   void StartCoupling();
   void HelperThread(uint64_t life);
+  void CheckReservation();
   // One turn of the loop, with `work` in it.
   void Turn(const std::function<void()>& work, bool tick = false);
   void Rearm();

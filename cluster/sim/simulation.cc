@@ -74,6 +74,10 @@ std::string Unrest(const World& world) {
   }
   if (leader == nullptr) return "there is no leader";
   for (const auto& server : world.servers) {
+    if (server->raft().reserved() != raft::Term()) {
+      return absl::StrCat("node ", server->id().value(), " keeps term ", server->raft().reserved().value(),
+                          " reserved");
+    }
     if (server->raft().applied() == leader->raft().log().last_index()) continue;
     return absl::StrCat("node ", server->id().value(), " has applied ", server->raft().applied().value(),
                         " of ", leader->raft().log().last_index().value(), " entries");

@@ -188,4 +188,14 @@ void Weather::NewLeader(Server& server) {
                     });
 }
 
+void Weather::Voted(Server& server) {
+  if (calm_ || !world_.random.Chance(plan_.crash_voter_ppm)) return;
+  const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);
+  const bool power_cut = plan_.power_cuts && world_.random.Chance(700'000);
+  world_.time.After(world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 20}) * kMillisecond),
+                    [this, &server, down_ns, power_cut] {
+                      if (!calm_) CrashFor(server, down_ns, power_cut);
+                    });
+}
+
 }  // namespace hedgerow::sim

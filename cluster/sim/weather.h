@@ -21,6 +21,8 @@ class Weather {
   void Calm();
   // The worst moment to die: nothing of the new term is committed yet.
   void NewLeader(Server& server);
+  // Another bad moment: what this node has promised may not be on its disk yet.
+  void Voted(Server& server);
 
  private:
   using Fault = void (Weather::*)(uint64_t duration_ns);

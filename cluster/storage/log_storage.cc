@@ -88,8 +88,11 @@ void LogStorage::Write(raft::Persist persist) {
 }
 
 uint64_t LogStorage::TakeDurable() {
-  eventfd_t ignored = 0;
-  (void)eventfd_read(event_.get(), &ignored);
+  // Twice a turn and mostly for nothing: without the flag this would be the loop's most frequent system call.
+  if (signalled_.exchange(false, std::memory_order_acquire)) {
+    eventfd_t ignored = 0;
+    (void)eventfd_read(event_.get(), &ignored);
+  }
   absl::MutexLock lock(&mutex_);
   return durable_sequence_;
 }
@@ -198,8 +201,10 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   durable_sequence_ = batch.back().sequence;
 }
 
-void LogStorage::Signal() const {
+// The flag comes second: who sees the descriptor readable before it looks again, and finds the flag then.
+void LogStorage::Signal() {
   (void)eventfd_write(event_.get(), 1);  // it fails only at its upper bound, and is readable then
+  signalled_.store(true, std::memory_order_release);
 }
 
 }  // namespace hedgerow::storage

@@ -12,6 +12,7 @@
 #ifndef HEDGEROW_CLUSTER_STORAGE_LOG_STORAGE_H_
 #define HEDGEROW_CLUSTER_STORAGE_LOG_STORAGE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -47,7 +48,8 @@ class LogStorage {
   // Never refuses and, with sync, never waits for the disk. Sequences must grow. Without sync it is durable on
   // return, as a rule: RocksDB being busy, or a full disk, sends it to the thread.
   void Write(raft::Persist persist);
-  // The highest sequence up to which everything is durable; 0 is none yet. Quiets event_fd().
+  // The highest sequence up to which everything is durable; 0 is none yet. Quiets event_fd(), now or the next
+  // time.
   uint64_t TakeDurable();
   // Readable when TakeDurable() has something new that a Write did not leave behind on return, or health() has
   // changed.
@@ -71,10 +73,11 @@ class LogStorage {
   absl::Status CommitPatiently(uint64_t& duration_ns) ABSL_LOCKS_EXCLUDED(mutex_);
   void Account(const std::vector<raft::Persist>& batch, uint64_t duration_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Signal() const;
+  void Signal();
 
   const StorageOptions options_;
   const Descriptor event_;
+  std::atomic<bool> signalled_ = false;  // event_ may be readable
   // Belongs to whoever has set committing_, and before the thread starts to nobody.
   const std::unique_ptr<RocksLog> log_;
   raft::RestoredState restored_;  // the owner's thread, like the next one

@@ -109,16 +109,20 @@ TEST_P(LogStorageTest, ATruncationIsDurableWithWhatReplacesIt) {
     raft::Persist first = {.sequence = 2};
     for (uint64_t i = 1; i <= 10; ++i) first.entries.push_back(TestEntry(i, 1, "old"));
     storage->Write(first);
-    storage->Write({.sequence = 3,
-                    .hard_state = raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3)},
-                    .truncate_from = raft::LogIndex(4),
-                    .entries = {TestEntry(4, 2, "new"), TestEntry(5, 2, "")}});
+    storage->Write(
+        {.sequence = 3,
+         .hard_state =
+             raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3), .reserved = raft::Term(4)},
+         .truncate_from = raft::LogIndex(4),
+         .entries = {TestEntry(4, 2, "new"), TestEntry(5, 2, "")}});
     ASSERT_TRUE(AwaitDurable(*storage, 3));
   }
   {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
     const raft::RestoredState state = storage->TakeRestored();
-    EXPECT_EQ(state.hard_state, (raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3)}));
+    EXPECT_EQ(
+        state.hard_state,
+        (raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3), .reserved = raft::Term(4)}));
     ASSERT_EQ(state.entries.size(), 5u);
     EXPECT_EQ(state.entries[2], TestEntry(3, 1, "old"));
     EXPECT_EQ(state.entries[3], TestEntry(4, 2, "new"));

@@ -9,6 +9,7 @@ namespace hedgerow::storage {
 namespace {
 
 constexpr size_t kChecksum_bytes = 4;
+constexpr size_t kState_bytes = 40;  // without a reserved term
 
 std::string Seal(std::string_view key, std::string_view body) {
   std::string record;
@@ -81,6 +82,8 @@ std::string EncodeState(const StateRecord& state) {
                                state.last_index.value(), state.last_term.value()}) {
     AppendNumber(body, value, 8);
   }
+  // Only while there is one: a program that knows of no reservations must not take it for an old record.
+  if (state.hard_state.reserved != raft::Term()) AppendNumber(body, state.hard_state.reserved.value(), 8);
   return Seal(kStateKey, body);
 }
 
@@ -94,6 +97,7 @@ std::optional<StateRecord> ParseState(std::string_view value) {
   state.hard_state.voted_for = raft::NodeId(reader.Number(8));
   state.last_index = raft::LogIndex(reader.Number(8));
   state.last_term = raft::Term(reader.Number(8));
+  if (body->size() > kState_bytes) state.hard_state.reserved = raft::Term(reader.Number(8));
   if (!reader.Complete()) return std::nullopt;
   return state;
 }

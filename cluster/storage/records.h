@@ -5,7 +5,9 @@
 //
 //   "e" index  an entry, with the term of the entry before it
 //   "i"        whose log this is, and the format's version
-//   "s"        the state: hard state, the log's last entry, and the number of the batch that wrote it
+//   "s"        the state: hard state, the log's last entry, and the number of the batch that wrote it; the
+//   reserved
+//              term of rule R9 follows as long as there is one
 //
 // Every batch writes the state anew. (index, term) names an entry in a cluster once and for all (Raft's Log
 // Matching), so a log whose terms link up to the state's last term is the log that the batch left: a batch that

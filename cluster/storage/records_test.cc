@@ -41,6 +41,11 @@ TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
                              .last_index = raft::LogIndex(12),
                              .last_term = raft::Term(4)};
   EXPECT_EQ(ParseState(EncodeState(state)), state);
+  StateRecord reserving = state;
+  reserving.hard_state.reserved = raft::Term(6);
+  EXPECT_EQ(ParseState(EncodeState(reserving)), reserving);
+  EXPECT_NE(EncodeState(reserving).size(), EncodeState(state).size())
+      << "for programs that know of no reservations";
   const IdentityRecord identity = {.identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)}};
   const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(identity));
   ASSERT_TRUE(back.has_value());
@@ -65,7 +70,7 @@ TEST(RecordsTest, AnyFlippedBitIsSeen) {
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     EXPECT_FALSE(ParseEntry(key, flipped).has_value()) << bit;
   }
-  const std::string state = EncodeState({.batch = 1});
+  const std::string state = EncodeState({.batch = 1, .hard_state = {.reserved = raft::Term(2)}});
   for (size_t bit = 0; bit < 8 * state.size(); ++bit) {
     std::string flipped = state;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
@@ -82,7 +87,7 @@ TEST(RecordsTest, AnEntryUnderAnothersKeyIsSeen) {
 TEST(RecordsTest, AnythingCutShortIsSeen) {
   const std::string key = EntryKey(raft::LogIndex(3));
   const std::string entry = EncodeEntry(TestEntry(3, 2, "payload"), raft::Term(1));
-  const std::string state = EncodeState({.batch = 1});
+  const std::string state = EncodeState({.batch = 1, .hard_state = {.reserved = raft::Term(2)}});
   const std::string identity = EncodeIdentity({});
   for (size_t size = 0; size < entry.size(); ++size)
     EXPECT_FALSE(ParseEntry(key, entry.substr(0, size)).has_value());

@@ -44,6 +44,10 @@ def read(lab: Lab, node, key: bytes) -> bytes | None:
         return client.get(key)
 
 
+def counters_of(node) -> dict[str, int]:
+    return {name: int(value) for name, value in node.status()["counters"].items()}
+
+
 def offloads_of(node) -> dict[str, dict]:
     return {offload["name"]: offload for offload in node.status()["offloads"]}
 
@@ -96,12 +100,19 @@ def test_a_node_whose_kernel_maps_are_gone_does_not_come_back_as_itself():
 def test_nobody_is_called_silent_whose_answers_the_kernel_works_off():
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
           hedgerow_cluster(lab, data.path, NodeSettings(durability="memory")) as cluster):
-        cluster.wait_ready()
-        time.sleep(2.5)  # a peer that is silent for a second is a leader's problem
-        status = cluster.wait_ready().status()
-        assert status["counters"]["kernel.heartbeat_counted"] > 100, "the kernel had nothing to do"
-        assert status.get("problems", []) == []
-        assert all(int(peer["heard_ago_ns"]) < 500_000_000 for peer in status["peers"])
+        # A peer that is silent for a second is a leader's problem, so it must have led for longer. On a busy machine
+        # leaders change, and a node that is kept from running is silent in earnest: only what lasts is a fault.
+        deadline, calm, status = time.monotonic() + 30, 0, {}
+        while calm < 3:
+            assert time.monotonic() < deadline, status
+            time.sleep(0.3)
+            status = cluster.wait_ready().status() or {}
+            led_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC) - int(status.get("led_since_ns", 0))
+            if status.get("role") != "leader" or led_ns < 2_000_000_000:
+                continue
+            heard = (status["counters"]["kernel.heartbeat_counted"] > 100 and not status.get("problems")
+                     and all(int(peer["heard_ago_ns"]) < 500_000_000 for peer in status["peers"]))
+            calm = calm + 1 if heard else 0
 
 
 def test_what_a_small_mtu_fragments_still_reaches_every_node():
@@ -133,7 +144,7 @@ def test_after_a_stop_in_order_nothing_is_pinned_and_nothing_is_owed():
 
 
 def test_every_offload_can_be_off_and_status_says_so():
-    names = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog")
+    names = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve")
     settings = NodeSettings(offloads=tuple((name, "off") for name in names))
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
           hedgerow_cluster(lab, data.path, settings) as cluster):
@@ -145,9 +156,32 @@ def test_every_offload_can_be_off_and_status_says_so():
             assert all(not offload["on"] and offload["detail"] == "switched off" for offload in offloads.values())
 
 
-def test_in_disk_mode_the_kernel_acknowledges_nothing():
+def test_in_disk_mode_the_kernel_votes_in_a_reserved_term():
+    """The leader is killed again and again; its successors vote by their kernels, and nothing is lost."""
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "disk") as data,
           hedgerow_cluster(lab, data.path, NodeSettings(durability="disk")) as cluster):
+        reserved = granted = 0
+        for number in range(6):
+            leader = cluster.wait_ready()
+            assert offloads_of(leader)["reserve"]["on"]
+            write(lab, leader, b"key", str(number).encode())
+            survivors = [node for node in cluster.nodes if node is not leader]
+            before = [counters_of(node) for node in survivors]
+            leader.kill_at_once()
+            assert read(lab, leader_of(cluster), b"key") == str(number).encode()
+            for node, counted in zip(survivors, before, strict=True):
+                reserved += counters_of(node)["coupling.reserved"] - counted["coupling.reserved"]
+                granted += counters_of(node)["kernel.vote_granted"] - counted["kernel.vote_granted"]
+            leader.start()
+        # Now and then both stand at once, or the request for votes is quicker than the disk.
+        assert reserved >= 3, f"{reserved} terms reserved, {granted} votes given by kernels"
+        assert granted > 0, f"{reserved} terms reserved"
+
+
+def test_in_disk_mode_without_reservations_the_kernel_promises_nothing():
+    settings = NodeSettings(durability="disk", offloads=(("reserve", "off"),))
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "disk") as data,
+          hedgerow_cluster(lab, data.path, settings) as cluster):
         leader = cluster.wait_ready()
         write(lab, leader, b"key", b"value")
         for node in cluster.nodes:

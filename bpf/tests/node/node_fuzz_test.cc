@@ -78,7 +78,10 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0x1f);
   view.self = static_cast<uint32_t>(draw.OneIn(20) ? draw.Below(HR_NODE_MEMBERS) : 0);
   view.role = draw.OneIn(2) ? static_cast<uint32_t>(draw.Below(4)) : uint32_t{HR_NODE_FOLLOWER};
-  view.may = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(32) : 31);
+  view.may = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(64) : 31);
+  if (draw.OneIn(3)) view.may = (view.may & ~uint32_t{HR_NODE_MAY_GRANT}) | HR_NODE_MAY_GRANT_RESERVED;
+  view.reserved_term = draw.OneIn(3) ? 0 : draw.Near(kTerm + 1);
+  view.tell_suspicion = draw.OneIn(3) ? 1 : 0;
   view.votes = static_cast<uint32_t>(draw.Below(32));
   view.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);
   for (hr_node_member& member : view.members)
@@ -304,10 +307,11 @@ TEST_P(NodeFuzzTest, BothCompilersDecideTheSame) {
   // fail here. The rarest come about once in ten thousand cases: a short run goes on until it has met them.
   const auto unmet = [this] {
     std::vector<uint32_t> events;
-    for (uint32_t event = 0; event <= HR_NODE_EVENT_PASSED_SOURCE; ++event) {
+    for (uint32_t event = 0; event <= HR_NODE_EVENT_PASSED_SUSPICION; ++event) {
       const bool expected =
           (event <= HR_NODE_EVENT_DROPPED_TOO_OLD && event != HR_NODE_EVENT_PASSED_RING_FULL) ||
-          event == HR_NODE_EVENT_PASSED_EPOCH || event == HR_NODE_EVENT_PASSED_SOURCE;
+          event == HR_NODE_EVENT_PASSED_EPOCH || event == HR_NODE_EVENT_PASSED_SOURCE ||
+          event == HR_NODE_EVENT_PASSED_SUSPICION;
       if (expected && met_[event] == 0) events.push_back(event);
     }
     return events;

@@ -33,6 +33,7 @@ class NodeSettings:
     offloads: tuple[tuple[str, str], ...] = ()  # such as ("append", "off"); what is not named is as the node ships
     spin: str | None = None
     waiting_max: int | None = None  # requests that may wait for an outcome
+    refused: tuple[str, ...] = ()  # BPF programs that the kernel refuses to load, by the kernel's names of them
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
 
     @property
@@ -52,6 +53,7 @@ class HedgerowNode(StoreNode):
         self.file = self.folder / "node.yaml"
         self.config = self._config(members, settings)
         self.ballast_bytes = settings.ballast_bytes if number == 1 else 0
+        self.refused = settings.refused
 
     def _config(self, members: Sequence[Host], settings: NodeSettings) -> dict:
         config = {"cluster_id": settings.cluster_id, "cluster_key": settings.cluster_key, "node": self.number,
@@ -80,13 +82,18 @@ class HedgerowNode(StoreNode):
 
     def command(self) -> list[str]:
         self.write_config()
-        return [*command_prefix(), *self._ballast(), str(binary("hedgerow-node")), "run", "--config", str(self.file)]
+        return [*command_prefix(), *self._preloaded(), str(binary("hedgerow-node")), "run", "--config", str(self.file)]
 
-    def _ballast(self) -> list[str]:
+    def _preloaded(self) -> list[str]:
         """Under the same pid: `env` becomes the node."""
-        if not self.ballast_bytes:
-            return []
-        return ["env", f"LD_PRELOAD={binary('hr-ballast.so')}", f"HEDGEROW_LAB_BALLAST_BYTES={self.ballast_bytes}"]
+        libraries, variables = [], []
+        if self.ballast_bytes:
+            libraries.append(str(binary("hr-ballast.so")))
+            variables.append(f"HEDGEROW_LAB_BALLAST_BYTES={self.ballast_bytes}")
+        if self.refused:
+            libraries.append(str(binary("hr-refuse.so")))
+            variables.append(f"HEDGEROW_LAB_REFUSED_PROGRAMS={','.join(self.refused)}")
+        return ["env", f"LD_PRELOAD={':'.join(libraries)}", *variables] if libraries else []
 
     def resident_bytes(self) -> int:
         """Of the running process."""
@@ -95,7 +102,7 @@ class HedgerowNode(StoreNode):
 
     @property
     def pins(self) -> Path:
-        """What the kernel holds for the node's next life in memory mode; the log's place on the host names it."""
+        """What the kernel holds for the node's next life; the log's place on the host names it."""
         value = 2166136261
         for byte in str(self.data_dir).encode():
             value = (value ^ byte) * 16777619 % 2**32
@@ -104,6 +111,9 @@ class HedgerowNode(StoreNode):
     def stop(self) -> None:
         """For good: of a node that was killed nothing is left either."""
         super().stop()
+        self.lose_memory()
+
+    def lose_memory(self) -> None:
         shutil.rmtree(self.pins, ignore_errors=True)
         with contextlib.suppress(OSError):
             PINS.rmdir()

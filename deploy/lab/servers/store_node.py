@@ -53,5 +53,8 @@ class StoreNode(Server):
         self.host.stop(self.process, signal.SIGKILL)
         return at_ns
 
+    def lose_memory(self) -> None:
+        """What the host's kernel keeps for the node's next life; a dead node's host that loses its power loses it."""
+
     def log_tail(self) -> str:
         return self._log_tail()

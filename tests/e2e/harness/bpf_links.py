@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BPF links of a process, and taking one off as an administrator would (bpf(2), as `bpftool link detach` does it): the
+process that made it is not asked."""
+
+import ctypes
+import os
+import platform
+import re
+import struct
+from pathlib import Path
+
+_SYS_BPF = {"x86_64": 321, "aarch64": 280}[platform.machine()]
+_LINK_GET_FD_BY_ID, _LINK_DETACH = 30, 34
+
+
+def links_of(pid: int, kind: str) -> list[int]:
+    """Ids of the links of this kind ("xdp") that the process has open."""
+    found = []
+    for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
+        text = entry.read_text(encoding="ascii", errors="replace")
+        if re.search(rf"^link_type:\s+{kind}$", text, re.MULTILINE):
+            found.append(int(re.search(r"^link_id:\s+(\d+)$", text, re.MULTILINE).group(1)))
+    return found
+
+
+def detach(link: int) -> None:
+    fd = _bpf(_LINK_GET_FD_BY_ID, struct.pack("<4I", link, 0, 0, 0))
+    try:
+        _bpf(_LINK_DETACH, struct.pack("<4I", fd, 0, 0, 0))
+    finally:
+        os.close(fd)
+
+
+def _bpf(command: int, attributes: bytes) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    memory = ctypes.create_string_buffer(attributes, len(attributes))
+    result = libc.syscall(ctypes.c_long(_SYS_BPF), ctypes.c_int(command), memory, ctypes.c_uint(len(attributes)))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), f"bpf({command}): {os.strerror(ctypes.get_errno())}")
+    return result
