@@ -25,7 +25,7 @@ cmd_doctor() {
   [ $# -eq 0 ] || die "usage: ./dev doctor"
   if column=$(distribution); then
     doctor_line ok "distribution" "$(distribution_text)"
-    missing=$(packages_of build run server vm | not_installed | paste -sd ' ')
+    missing=$(packages_of build run server watch vm | not_installed | paste -sd ' ')
     if [ -z "$missing" ]; then
       doctor_line ok "packages" "all of deploy/dev/packages.tsv ($column)"
     else

@@ -155,8 +155,8 @@ export class Chart {
     const step_s = [10, 15, 30, 60, 120, 300, 600, 1200].find((step) => span_s / step <= room) ?? 1200;
     const name = step_s < 60 ? clock : clockMinutes;
     for (let at = Math.ceil(this.view.from / 1000 / step_s) * step_s * 1000; at <= this.view.to; at += step_s * 1000) {
-      parts.push(svg("text", { x: this.x(at), y: HEIGHT - 5, "text-anchor": this.x(at) > right - 20 ? "end" : "middle" },
-        name(at)));
+      if (this.x(at) > this.width - 28) continue;  // it would be cut off
+      parts.push(svg("text", { x: this.x(at), y: HEIGHT - 5, "text-anchor": "middle" }, name(at)));
     }
     return parts;
   }
