@@ -33,6 +33,12 @@ enum class Bug : uint8_t {
   kEqualityQuorum,
   kLeaseByHelper,
   kResignOfAnotherTerm,
+  kInstallKeepsTail,
+  kInstallWithLeadersTerm,
+  kCompactPastSnapshot,
+  kSnapshotWithoutSessions,
+  kCutSeesLaterChanges,
+  kInstallWithoutFence,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS
