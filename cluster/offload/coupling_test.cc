@@ -50,7 +50,9 @@ class Host : public kv::ReplicaHost {
     options.raft.voters = {NodeId(1), NodeId(2), NodeId(3)};
     unwritten_.clear();
     kernel.ProcessBegins();
-    replica = std::make_unique<kv::Replica>(*this, options, disk);
+    std::unique_ptr<kv::StateMachine> state;
+    if (disk.snapshot.last.index > LogIndex()) state = std::make_unique<kv::StateMachine>();
+    replica = std::make_unique<kv::Replica>(*this, options, disk, std::move(state));
     coupling =
         std::make_unique<Coupling>(kernel,
                                    CouplingOptions{.incarnation = ++life_,
@@ -84,6 +86,16 @@ class Host : public kv::ReplicaHost {
     Turn();
     Arrive(leader, term, Beat());
     Turn();
+  }
+
+  void ReceiveSnapshot(uint64_t from, uint64_t term, uint64_t last, uint64_t last_term) {
+    coupling->BeginTurn(now_ns, *replica);
+    coupling->ReceiveSnapshot(
+        {.leader = NodeId(from),
+         .term = Term(term),
+         .snapshot = {.last = {.index = LogIndex(last), .term = Term(last_term)}, .configuration = {}}},
+        std::make_unique<kv::StateMachine>(), *replica);
+    coupling->EndTurn(now_ns, *replica);
   }
 
   static raft::Heartbeat Beat(uint64_t round = 1, uint64_t commit = 0) {
@@ -130,6 +142,12 @@ class Host : public kv::ReplicaHost {
  private:
   void Write(const raft::Persist& persist) {
     if (persist.hard_state.has_value()) disk.hard_state = *persist.hard_state;
+    if (persist.new_start.has_value()) {
+      EXPECT_TRUE(persist.new_start->empties);
+      disk.entries.clear();
+      disk.start = persist.new_start->after;
+      disk.snapshot.last = disk.start;
+    }
     if (persist.truncate_from.has_value()) disk.entries.resize(persist.truncate_from->value() - 1);
     disk.entries.insert(disk.entries.end(), persist.entries.begin(), persist.entries.end());
   }
@@ -160,6 +178,52 @@ const Body* LastSent(const Host& host) {
     if (const auto* body = std::get_if<Body>(&message->body)) return body;
   }
   return nullptr;
+}
+
+TEST(Coupling, R1ASnapshotIsInstalledBehindAFenceAndTheKernelPartGoesOnAfterIt) {
+  Host host;
+  host.Follow(1, 1);
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
+  const uint64_t fences = host.coupling->statistics().fences;
+  host.ReceiveSnapshot(1, 1, 50, 1);
+  EXPECT_EQ(host.coupling->statistics().fences, fences + 1);
+  EXPECT_EQ(host.kernel.unreleased(), 0u);
+  EXPECT_EQ(host.kernel.view().raft.last_index, 50u);
+  EXPECT_EQ(host.kernel.view().verified, 50u);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(50, 1, 1, 50)), HR_NODE_EVENT_APPEND_STORED);
+  host.Turn();
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(51));
+}
+
+TEST(Coupling, R1ASnapshotOfWhatTheKernelPartHasAcceptedDiscardsNothing) {
+  Host host;
+  host.Follow(1, 1);
+  for (uint64_t i = 0; i < 5; ++i) {
+    ASSERT_EQ(host.Arrive(1, 1, Host::Batch(i, i == 0 ? 0 : 1, 1)), HR_NODE_EVENT_APPEND_STORED);
+  }
+  // The process has taken none of it yet.
+  host.ReceiveSnapshot(1, 1, 3, 1);
+  EXPECT_EQ(host.raft().log().start().index, LogIndex(0));
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(5));
+  EXPECT_EQ(host.raft().commit(), LogIndex(3));
+}
+
+TEST(Coupling, R2RecordsBeforeTheLogsStartAreSkippedByALaterLife) {
+  Host host;
+  host.Follow(1, 1);
+  host.disk_held = true;
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(1, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
+  host.Turn();
+  host.ReceiveSnapshot(1, 1, 50, 1);
+  // It is killed once its writes are durable, and before it has released the records.
+  host.ReleaseDisk();
+  ASSERT_EQ(host.kernel.unreleased(), 2u);
+  ASSERT_TRUE(host.Start().ok());
+  EXPECT_EQ(host.raft().log().start().index, LogIndex(50));
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(50));
+  host.Turn();
+  EXPECT_EQ(host.kernel.unreleased(), 0u);
 }
 
 TEST(Coupling, ALeadersFollowerIsServedByItsKernelPartWithoutFences) {

@@ -38,6 +38,12 @@ inline constexpr NamedBug kBugs[] = {
     {"equality_quorum", Bug::kEqualityQuorum},
     {"lease_by_helper", Bug::kLeaseByHelper},
     {"resign_of_another_term", Bug::kResignOfAnotherTerm},
+    {"install_keeps_tail", Bug::kInstallKeepsTail},
+    {"install_with_leaders_term", Bug::kInstallWithLeadersTerm},
+    {"compact_past_snapshot", Bug::kCompactPastSnapshot},
+    {"snapshot_without_sessions", Bug::kSnapshotWithoutSessions},
+    {"cut_sees_later_changes", Bug::kCutSeesLaterChanges},
+    {"install_without_fence", Bug::kInstallWithoutFence},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

@@ -21,6 +21,8 @@ class Weather {
   void Calm();
   // The worst moment to die: nothing of the new term is committed yet.
   void NewLeader(Server& server);
+  // Something has just become of a snapshot: begun, written, received, installed.
+  void SnapshotMoment(Server& server);
 
  private:
   using Fault = void (Weather::*)(uint64_t duration_ns);
