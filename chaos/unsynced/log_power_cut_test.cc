@@ -90,7 +90,7 @@ TEST_P(LogPowerCutTest, WhatWasReportedDurableSurvives) {
         TestOptions(folder, true), {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});
     ASSERT_TRUE(opened.ok()) << "life " << life << ", " << reported << " reported: " << opened.status();
     raft::RestoredState found = (*opened)->TakeRestored();
-    Story story(life, before);
+    Story story(life, before, /*with_snapshots=*/true);
     uint64_t told = 0;
     while (told < reported) told = story.Next().sequence;
     // What was under way may be there, as far as the 32 writes in flight.
@@ -119,7 +119,7 @@ TEST_F(LyingDiskTest, IsFoundOut) {
     return;
   }
   const raft::RestoredState found = (*opened)->TakeRestored();
-  Story story(1, {});
+  Story story(1, {}, /*with_snapshots=*/true);
   uint64_t told = 0;
   while (told < reported) told = story.Next().sequence;
   for (; told <= reported + 32; told = story.Next().sequence) {

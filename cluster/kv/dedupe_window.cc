@@ -14,9 +14,34 @@ void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns)
 
 void DedupeWindow::Expire(uint64_t now_ns) {
   while (!by_time_.empty() && now_ns - by_time_.front().first >= limits_.window_ns) {
+    if (writer_ != nullptr && saved_ == 0 && unsaved_ > 0) Save();
+    if (saved_ > 0) --saved_;
     answers_.erase(by_time_.front().second);
     by_time_.pop_front();
   }
+}
+
+void DedupeWindow::BeginCut(CutWriter* writer) {
+  writer_ = writer;
+  saved_ = 0;
+  unsaved_ = by_time_.size();
+}
+
+void DedupeWindow::Save() {
+  const auto& [time_ns, key] = by_time_[saved_];
+  writer_->Windowed(time_ns, key, answers_.at(key));
+  ++saved_;
+  --unsaved_;
+}
+
+bool DedupeWindow::ContinueCut() {
+  if (writer_ == nullptr) return false;
+  if (unsaved_ == 0) {
+    writer_ = nullptr;
+    return false;
+  }
+  Save();
+  return true;
 }
 
 }  // namespace hedgerow::kv

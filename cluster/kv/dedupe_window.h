@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "cluster/kv/command.h"
+#include "cluster/kv/cut.h"
 
 namespace hedgerow::kv {
 
@@ -31,10 +32,24 @@ class DedupeWindow {
   void Record(const RequestKey& key, Result result, uint64_t now_ns);
   void Expire(uint64_t now_ns);
 
+  size_t size() const { return answers_.size(); }
+
+  void BeginCut(CutWriter* writer);
+  // False: everything is written down, and the cut has ended here.
+  bool ContinueCut();
+  void AbandonCut() { writer_ = nullptr; }
+
  private:
+  void Save();
+
   WindowLimits limits_;
   std::map<RequestKey, Result> answers_;
   std::deque<std::pair<uint64_t, RequestKey>> by_time_;
+
+  // Nothing in it changes, and only its front goes: so a cut walks from there.
+  CutWriter* writer_ = nullptr;
+  size_t saved_ = 0;    // at the front, and written down
+  size_t unsaved_ = 0;  // behind them, and to be written down; the rest is younger than the cut
 };
 
 }  // namespace hedgerow::kv

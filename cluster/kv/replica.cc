@@ -11,11 +11,17 @@
 
 namespace hedgerow::kv {
 
-Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState restored)
+Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState restored,
+                 std::unique_ptr<StateMachine> state)
     : host_(host),
+      policy_(options.snapshots),
       raft_(options.raft, std::move(restored), host.Now_ns(), host.Random()),
       state_(options.sessions, options.window),
-      desk_(options.raft.self, state_, options.desk, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()) {}
+      desk_(options.raft.self, state_, options.desk, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()),
+      applied_(raft_.snapshot().last) {
+  HEDGEROW_CHECK((applied_.index == raft::LogIndex()) == (state == nullptr));
+  if (state != nullptr) state_ = std::move(*state);
+}
 
 void Replica::ReceiveMessage(uint64_t arrived_ns, raft::Message message) {
   if (const auto* reply = std::get_if<raft::HeartbeatReply>(&message.body)) {
@@ -42,6 +48,22 @@ void Replica::ReceiveRequest(uint64_t arrived_ns, Request request) {
 void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer& answer) {
   desk_.ForwardAnswered(host_.Now_ns(), tag, from, answer, actions_);
   Act();
+}
+
+bool Replica::wants_snapshot() const {
+  return !taking_snapshot() &&
+         (entries_since_cut_ >= policy_.every_entries || bytes_since_cut_ >= policy_.every_bytes);
+}
+
+raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {
+  state_.BeginCut(chunk_bytes);
+  entries_since_cut_ = bytes_since_cut_ = 0;
+  return {.last = applied_, .configuration = {.voters = raft_.options().voters}};
+}
+
+void Replica::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state) {
+  received_.push_back(std::move(state));
+  Feed(std::move(received));
 }
 
 void Replica::Tick() {
@@ -71,9 +93,14 @@ void Replica::Settle() {
 
 void Replica::Step(decltype(raft::Event::what) what) {
   outputs_.Clear();
+  const bool received = std::holds_alternative<raft::SnapshotReceived>(what);
   raft_.Step({.now_ns = host_.Now_ns(), .random = host_.Random(), .what = std::move(what)}, outputs_);
   host_.Stepped(outputs_);
   Carry();
+  if (!received) return;
+  // The state that was replaced, or the one that was not needed.
+  host_.Retire(std::move(received_.front()));
+  received_.pop_front();
 }
 
 // What a step sends at once promises nothing that its write must cover (the core holds that back: outputs.h),
@@ -81,7 +108,11 @@ void Replica::Step(decltype(raft::Event::what) what) {
 void Replica::Carry() {
   for (raft::Message& message : outputs_.send) SendMessage(std::move(message));
   if (outputs_.persist.has_value()) host_.Persist(std::move(*outputs_.persist));
+  if (outputs_.install.has_value()) Install();
   Apply();
+  for (const raft::SnapshotNeeded& needed : outputs_.snapshots_needed) {
+    host_.SnapshotNeeded(needed.to, needed.at_least);
+  }
   const uint64_t now_ns = host_.Now_ns();
   for (const raft::Refusal& refusal : outputs_.refused_proposals) {
     desk_.ProposalRefused(now_ns, refusal.tag, refusal.reason, actions_);
@@ -108,9 +139,22 @@ void Replica::SendMessage(raft::Message message) {
   host_.Send(std::move(message));
 }
 
+// Swapped and not copied: a state of gigabytes takes no longer than an empty one. A snapshot that is being
+// taken of the old state goes with it.
+void Replica::Install() {
+  HEDGEROW_CHECK(received_.front() != nullptr);
+  std::swap(state_, *received_.front());
+  applied_ = outputs_.install->last;
+  entries_since_cut_ = bytes_since_cut_ = 0;
+  desk_.StateReplaced(actions_);
+}
+
 void Replica::Apply() {
   if (outputs_.apply.empty()) return;
   for (const raft::Entry& entry : outputs_.apply) {
+    applied_ = {.index = entry.index, .term = entry.term};
+    ++entries_since_cut_;
+    bytes_since_cut_ += raft::CostBytes(entry);
     if (entry.kind == raft::EntryKind::kCommand) {
       const std::optional<Command> command = Decode(entry.payload.view());
       HEDGEROW_CHECK(

@@ -15,6 +15,8 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,10 +45,21 @@ class ReplicaHost {
   virtual void BecameLeader() {}
   virtual void LeaderIs(raft::NodeId leader, raft::Term term) = 0;
 
+  // A follower needs a snapshot; once something has become of it, or nothing: Replica::Feed(SnapshotSent).
+  virtual void SnapshotNeeded(raft::NodeId, raft::LogIndex) {}
+  // What a snapshot has replaced, or was not needed for. To free a large one takes seconds: not in the loop.
+  virtual void Retire(std::unique_ptr<StateMachine>) {}
+
   // For who looks on: after each step of the core and before its outputs are carried out; after each applied
   // entry.
   virtual void Stepped(const raft::Outputs&) {}
   virtual void Applied(raft::LogIndex, const StateMachine&) {}
+};
+
+// When a node takes a snapshot of its own: once so much was applied since the last one.
+struct SnapshotPolicy {
+  uint64_t every_entries = 1'000'000;
+  uint64_t every_bytes = 256 * 1024 * 1024;  // of entries
 };
 
 struct ReplicaOptions {
@@ -54,11 +67,14 @@ struct ReplicaOptions {
   SessionLimits sessions;
   WindowLimits window;
   DeskOptions desk;
+  SnapshotPolicy snapshots{};
 };
 
 class Replica {
  public:
-  Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState restored);
+  // `state` is what the restored snapshot holds, if there is one.
+  Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState restored,
+          std::unique_ptr<StateMachine> state = nullptr);
 
   void Feed(decltype(raft::Event::what) what) { todo_.push_back(std::move(what)); }
   // `arrived_ns` is when the kernel received it, here and below.
@@ -71,10 +87,22 @@ class Replica {
   void Tick();
   void Settle();
 
+  // Snapshots (ADR 0008), between turns. One that was begun is continued, a little each turn, until it has
+  // given its last chunks; once they are durable: Feed(SnapshotTaken). One from a leader replaces what is being
+  // taken.
+  bool wants_snapshot() const;
+  raft::Snapshot BeginSnapshot(size_t chunk_bytes = kCutChunk_bytes);
+  bool taking_snapshot() const { return state_.cutting(); }
+  std::vector<std::string> ContinueSnapshot(size_t bytes) { return state_.ContinueCut(bytes); }
+  void AbandonSnapshot() { state_.AbandonCut(); }
+  // It is durable, and `state` is made of it.
+  void ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state);
+
   uint64_t next_deadline_ns() const;
 
   const raft::Raft& raft() const { return raft_; }
   const StateMachine& state() const { return state_; }
+  const raft::EntryId& applied() const { return applied_; }  // the last
   const RequestDesk& desk() const { return desk_; }
 
  private:
@@ -82,6 +110,7 @@ class Replica {
   raft::Propose TakeProposals();
   void SendMessage(raft::Message message);
   void Carry();
+  void Install();
   void Apply();
   void Act();
   void On(Answer& answer) { host_.Send(std::move(answer)); }
@@ -90,10 +119,17 @@ class Replica {
   void On(StartRead& read) { Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns}); }
 
   ReplicaHost& host_;
+  SnapshotPolicy policy_;
   raft::Raft raft_;
   StateMachine state_;
   CommittedClock clock_;
   RequestDesk desk_;
+
+  raft::EntryId applied_;
+  uint64_t entries_since_cut_ = 0;  // applied
+  uint64_t bytes_since_cut_ = 0;
+  // Of the SnapshotReceived events in todo_, in their order.
+  std::deque<std::unique_ptr<StateMachine>> received_;
 
   struct HeartbeatRound {
     uint64_t round = 0;

@@ -168,6 +168,14 @@ void RequestDesk::Applied(const RequestKey& key, const Result& result, std::vect
   }
 }
 
+void RequestDesk::StateReplaced(std::vector<Action>& actions) {
+  std::vector<std::pair<RequestKey, Result>> known;
+  for (const auto& [key, tags] : by_key_) {
+    if (std::optional<Result> result = state_.Known(key)) known.emplace_back(key, std::move(*result));
+  }
+  for (const auto& [key, result] : known) Applied(key, result, actions);
+}
+
 void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
   while (!by_end_.empty() && by_end_.begin()->first <= now_ns) {
     const uint64_t tag = by_end_.begin()->second;

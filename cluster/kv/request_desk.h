@@ -97,6 +97,8 @@ class RequestDesk {
   void ReadRefused(uint64_t tag, std::vector<Action>& actions);
   // The state machine has applied this request, here.
   void Applied(const RequestKey& key, const Result& result, std::vector<Action>& actions);
+  // The state machine is another, further on: what it knows is answered.
+  void StateReplaced(std::vector<Action>& actions);
   void Tick(uint64_t now_ns, std::vector<Action>& actions);
 
   uint64_t next_deadline_ns() const { return by_end_.empty() ? UINT64_MAX : by_end_.begin()->first; }

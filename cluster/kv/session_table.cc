@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/session_table.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/seeded_bugs.h"
@@ -9,33 +11,34 @@
 namespace hedgerow::kv {
 
 SessionTable::Session& SessionTable::Create(uint64_t nonce, uint64_t id, uint64_t now_ns) {
-  Session& session = sessions_[id];
+  Session& session = *sessions_.Emplace(id).first;
   session.nonce = nonce;
+  session.cut = cut_;
   session.active_ns = now_ns;
   session.place = by_activity_.insert(by_activity_.end(), id);
   session.opened = {.code = ResultCode::kOk, .session = id, .values = {}};
-  by_nonce_[nonce] = id;
+  *by_nonce_.Emplace(nonce).first = id;
   return session;
 }
 
 uint64_t SessionTable::Open(uint64_t nonce, uint64_t id, uint64_t now_ns) {
-  const auto known = by_nonce_.find(nonce);
-  if (known != by_nonce_.end()) return known->second;
+  if (const uint64_t* known = by_nonce_.Find(nonce)) return *known;
   if (sessions_.size() >= limits_.sessions_max) return 0;
-  HEDGEROW_CHECK(!sessions_.contains(id));
+  HEDGEROW_CHECK(!sessions_.Contains(id));
   Create(nonce, id, now_ns);
   return id;
 }
 
 SessionTable::Standing SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t lowest_unanswered,
                                             uint64_t now_ns) {
-  const auto found = sessions_.find(id);
-  if (found == sessions_.end()) {
+  Session* const found = sessions_.Find(id);
+  if (found == nullptr) {
     if (!SeededBug(Bug::kSessionRecreation)) return Standing::kUnknown;
     Create(id, id, now_ns);
     return Standing::kFresh;
   }
-  Session& session = found->second;
+  Session& session = *found;
+  Save(id, session);
   session.active_ns = now_ns;
   by_activity_.splice(by_activity_.end(), by_activity_, session.place);
   if (lowest_unanswered > session.lowest_unanswered) {
@@ -46,8 +49,8 @@ SessionTable::Standing SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t 
 }
 
 SessionTable::Standing SessionTable::Look(uint64_t id, uint64_t seq) const {
-  const auto found = sessions_.find(id);
-  return found == sessions_.end() ? Standing::kUnknown : Look(found->second, seq);
+  const Session* found = sessions_.Find(id);
+  return found == nullptr ? Standing::kUnknown : Look(*found, seq);
 }
 
 SessionTable::Standing SessionTable::Look(const Session& session, uint64_t seq) const {
@@ -63,9 +66,9 @@ SessionTable::Standing SessionTable::Look(const Session& session, uint64_t seq) 
 }
 
 const Result* SessionTable::Answer(uint64_t id, uint64_t seq) const {
-  const auto session = sessions_.find(id);
-  if (session == sessions_.end()) return nullptr;
-  const std::map<uint64_t, Result>& answers = session->second.answers;
+  const Session* session = sessions_.Find(id);
+  if (session == nullptr) return nullptr;
+  const std::map<uint64_t, Result>& answers = session->answers;
   const auto answer = answers.find(seq);
   if (answer != answers.end()) return &answer->second;
   if (SeededBug(Bug::kLatestSeqOnlyDedupe) && !answers.empty()) return &answers.rbegin()->second;
@@ -73,22 +76,69 @@ const Result* SessionTable::Answer(uint64_t id, uint64_t seq) const {
 }
 
 const Result* SessionTable::OpenAnswer(uint64_t nonce) const {
-  const auto id = by_nonce_.find(nonce);
-  return id == by_nonce_.end() ? nullptr : &sessions_.at(id->second).opened;
+  const uint64_t* id = by_nonce_.Find(nonce);
+  return id == nullptr ? nullptr : &sessions_.Find(*id)->opened;
 }
 
 void SessionTable::Record(uint64_t id, uint64_t seq, Result result) {
-  sessions_.at(id).answers.emplace(seq, std::move(result));
+  Session* const session = sessions_.Find(id);
+  HEDGEROW_CHECK(session != nullptr);
+  Save(id, *session);
+  session->answers.emplace(seq, std::move(result));
 }
 
 void SessionTable::Expire(uint64_t now_ns) {
   while (!by_activity_.empty()) {
-    const auto session = sessions_.find(by_activity_.front());
-    if (now_ns - session->second.active_ns < limits_.timeout_ns) return;
-    by_nonce_.erase(session->second.nonce);
-    sessions_.erase(session);
+    const uint64_t id = by_activity_.front();
+    Session& session = *sessions_.Find(id);
+    if (now_ns - session.active_ns < limits_.timeout_ns) return;
+    Save(id, session);
+    by_nonce_.Erase(session.nonce);
+    sessions_.Erase(id);
     by_activity_.pop_front();
   }
+}
+
+void SessionTable::BeginCut(CutWriter* writer) {
+  ++cut_;
+  writer_ = SeededBug(Bug::kSnapshotWithoutSessions) ? nullptr : writer;
+  walk_ = {};
+}
+
+void SessionTable::Save(uint64_t id, Session& session) {
+  if (writer_ == nullptr || session.cut == cut_) return;
+  session.cut = cut_;
+  writer_->Session({.id = id,
+                    .nonce = session.nonce,
+                    .lowest_unanswered = session.lowest_unanswered,
+                    .active_ns = session.active_ns},
+                   session.answers);
+}
+
+bool SessionTable::ContinueCut() {
+  if (writer_ == nullptr) return false;
+  if (sessions_.VisitSome(walk_, [this](uint64_t id, Session& session) { Save(id, session); })) return true;
+  writer_ = nullptr;
+  return false;
+}
+
+bool SessionTable::Restore(const SessionRecord& record, std::map<uint64_t, Result> answers) {
+  if (sessions_.Contains(record.id) || by_nonce_.Contains(record.nonce)) return false;
+  Session& session = Create(record.nonce, record.id, record.active_ns);
+  session.lowest_unanswered = record.lowest_unanswered;
+  session.answers = std::move(answers);
+  return true;
+}
+
+// Who was active at the same committed time ends at the same, in whatever order.
+void SessionTable::FinishRestore() {
+  std::vector<std::pair<uint64_t, std::list<uint64_t>::iterator>> order;
+  order.reserve(sessions_.size());
+  for (auto place = by_activity_.begin(); place != by_activity_.end(); ++place) {
+    order.emplace_back(sessions_.Find(*place)->active_ns, place);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [active_ns, place] : order) by_activity_.splice(by_activity_.end(), by_activity_, place);
 }
 
 }  // namespace hedgerow::kv

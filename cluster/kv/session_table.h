@@ -15,9 +15,10 @@
 #include <list>
 #include <map>
 #include <optional>
-#include <unordered_map>
 
 #include "cluster/kv/command.h"
+#include "cluster/kv/cut.h"
+#include "cluster/kv/sharded_map.h"
 
 namespace hedgerow::kv {
 
@@ -55,6 +56,14 @@ class SessionTable {
 
   size_t size() const { return sessions_.size(); }
 
+  void BeginCut(CutWriter* writer);
+  // False: everything is written down, and the cut has ended here.
+  bool ContinueCut();
+  void AbandonCut() { writer_ = nullptr; }
+  // Into a table that is new; no two of one id or nonce (false). In any order, and then FinishRestore.
+  bool Restore(const SessionRecord& record, std::map<uint64_t, Result> answers);
+  void FinishRestore();
+
  private:
   struct Session {
     uint64_t nonce;
@@ -63,15 +72,21 @@ class SessionTable {
     std::map<uint64_t, Result> answers;
     std::list<uint64_t>::iterator place;
     Result opened;
+    uint64_t cut = 0;  // the last one that it is written down for, or younger than
   };
 
   Session& Create(uint64_t nonce, uint64_t id, uint64_t now_ns);
   Standing Look(const Session& session, uint64_t seq) const;
+  void Save(uint64_t id, Session& session);
 
   SessionLimits limits_;
-  std::unordered_map<uint64_t, Session> sessions_;
-  std::unordered_map<uint64_t, uint64_t> by_nonce_;
+  ShardedMap<uint64_t, Session> sessions_{256};
+  ShardedMap<uint64_t, uint64_t> by_nonce_{256};
   std::list<uint64_t> by_activity_;  // the longest idle first
+
+  uint64_t cut_ = 0;
+  CutWriter* writer_ = nullptr;  // while a cut is made
+  ShardedMap<uint64_t, Session>::Walk walk_;
 };
 
 }  // namespace hedgerow::kv

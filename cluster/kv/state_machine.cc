@@ -2,7 +2,10 @@
 #include "cluster/kv/state_machine.h"
 
 #include <charconv>
+#include <unordered_map>
 #include <utility>
+
+#include "cluster/raft/check.h"
 
 namespace hedgerow::kv {
 namespace {
@@ -106,18 +109,48 @@ Result StateMachine::Execute(const std::vector<Operation>& operations) {
   }
   for (auto& [key, value] : changes) {
     if (value.has_value()) {
-      values_[key] = std::move(*value);
+      values_.Put(key, std::move(*value));
     } else {
-      values_.erase(key);
+      values_.Erase(key);
     }
   }
   return result;
 }
 
 std::optional<std::string> StateMachine::Get(const std::string& key) const {
-  const auto found = values_.find(key);
-  if (found == values_.end()) return std::nullopt;
-  return found->second;
+  const std::string* found = values_.Find(key);
+  if (found == nullptr) return std::nullopt;
+  return *found;
+}
+
+void StateMachine::BeginCut(size_t chunk_bytes) {
+  HEDGEROW_CHECK(!cutting());
+  cut_ = std::make_unique<CutWriter>(now_ns_, fingerprint_, chunk_bytes);
+  values_.BeginCut(cut_.get());
+  sessions_.BeginCut(cut_.get());
+  window_.BeginCut(cut_.get());
+}
+
+std::vector<std::string> StateMachine::ContinueCut(size_t bytes) {
+  HEDGEROW_CHECK(cutting());
+  // To look at what need not be written costs time, too.
+  constexpr uint64_t kLook_bytes = 32;
+  const uint64_t enough = cut_->written_bytes() + bytes;
+  for (uint64_t looks = 0; cut_->written_bytes() + looks * kLook_bytes < enough; ++looks) {
+    if (values_.ContinueCut() || sessions_.ContinueCut() || window_.ContinueCut()) continue;
+    cut_->End();
+    std::vector<std::string> last = cut_->TakeChunks();
+    cut_.reset();
+    return last;
+  }
+  return cut_->TakeChunks();
+}
+
+void StateMachine::AbandonCut() {
+  values_.AbandonCut();
+  sessions_.AbandonCut();
+  window_.AbandonCut();
+  cut_.reset();
 }
 
 std::optional<Result> StateMachine::Known(const RequestKey& key) const {

@@ -8,15 +8,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "cluster/kv/command.h"
+#include "cluster/kv/cut.h"
 #include "cluster/kv/dedupe_window.h"
 #include "cluster/kv/session_table.h"
+#include "cluster/kv/store.h"
 
 namespace hedgerow::kv {
 
@@ -33,6 +35,15 @@ class StateMachine {
   // What was said to this request, if it is known that it was applied; or that it never will be.
   std::optional<Result> Known(const RequestKey& key) const;
 
+  // A cut of the state as it is now (cut.h); Apply goes on meanwhile. One at a time.
+  void BeginCut(size_t chunk_bytes = kCutChunk_bytes);
+  bool cutting() const { return cut_ != nullptr; }
+  // Writes down about so many bytes and gives the chunks that are ready. Once it has given the last, there is
+  // no cut any more.
+  std::vector<std::string> ContinueCut(size_t bytes);
+  void AbandonCut();
+
+  size_t values() const { return values_.size(); }
   size_t sessions() const { return sessions_.size(); }
   uint64_t committed_time_ns() const { return now_ns_; }
 
@@ -45,11 +56,14 @@ class StateMachine {
   Result Execute(const std::vector<Operation>& operations);
   void Mix(const Result& result);
 
-  std::unordered_map<std::string, std::string> values_;
+  friend class StateLoader;
+
+  Store values_;
   SessionTable sessions_;
   DedupeWindow window_;
   uint64_t now_ns_ = 0;  // committed time
   uint64_t fingerprint_ = 0;
+  std::unique_ptr<CutWriter> cut_;  // the tables know it by its address
 };
 
 // Stamps commands with committed time. One per node; the leader's is used.

@@ -103,6 +103,12 @@ void Coupling::Resigned(const raft::LeaderResigns& hint, kv::Replica& replica) {
   if (!superseded_) replica.Feed(hint);
 }
 
+void Coupling::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<kv::StateMachine> state,
+                               kv::Replica& replica) {
+  if (open_ && !SeededBug(Bug::kInstallWithoutFence)) Fence(replica);
+  if (!superseded_) replica.ReceiveSnapshot(std::move(received), std::move(state));
+}
+
 void Coupling::Tick(uint64_t now_ns, kv::Replica& replica) {
   if (open_) {
     replica.Settle();  // what was heard puts the election off

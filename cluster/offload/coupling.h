@@ -18,6 +18,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,9 @@ class Coupling {
   void BeginTurn(uint64_t now_ns, kv::Replica& replica);
   void Receive(uint64_t arrived_ns, raft::Message message, kv::Replica& replica);
   void Resigned(const raft::LeaderResigns& hint, kv::Replica& replica);
+  // A snapshot from a leader: it may change the term and replace the log.
+  void ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<kv::StateMachine> state,
+                       kv::Replica& replica);
   // In place of the replica's own Tick.
   void Tick(uint64_t now_ns, kv::Replica& replica);
   // Settles the replica. Leaves to the kernel part what it may do from now on.

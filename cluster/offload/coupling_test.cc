@@ -14,6 +14,52 @@
 namespace hedgerow::offload {
 namespace {
 
+TEST(Coupling, R1ASnapshotIsInstalledBehindAFenceAndTheKernelPartGoesOnAfterIt) {
+  Host host;
+  host.Follow(1, 1);
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
+  const uint64_t fences = host.coupling->statistics().fences;
+  host.ReceiveSnapshot(1, 1, 50, 1);
+  EXPECT_EQ(host.coupling->statistics().fences, fences + 1);
+  EXPECT_EQ(host.kernel.unreleased(), 0u);
+  EXPECT_EQ(host.kernel.view().raft.last_index, 50u);
+  EXPECT_EQ(host.kernel.view().verified, 50u);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(50, 1, 1, 50)), HR_NODE_EVENT_APPEND_STORED);
+  host.Turn();
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(51));
+}
+
+TEST(Coupling, R1ASnapshotOfWhatTheKernelPartHasAcceptedDiscardsNothing) {
+  Host host;
+  host.Follow(1, 1);
+  for (uint64_t i = 0; i < 5; ++i) {
+    ASSERT_EQ(host.Arrive(1, 1, Host::Batch(i, i == 0 ? 0 : 1, 1)), HR_NODE_EVENT_APPEND_STORED);
+  }
+  // The process has taken none of it yet.
+  host.ReceiveSnapshot(1, 1, 3, 1);
+  EXPECT_EQ(host.raft().log().start().index, LogIndex(0));
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(5));
+  EXPECT_EQ(host.raft().commit(), LogIndex(3));
+}
+
+TEST(Coupling, R2RecordsBeforeTheLogsStartAreSkippedByALaterLife) {
+  Host host;
+  host.Follow(1, 1);
+  host.disk_held = true;
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(1, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
+  host.Turn();
+  host.ReceiveSnapshot(1, 1, 50, 1);
+  // It is killed once its writes are durable, and before it has released the records.
+  host.ReleaseDisk();
+  ASSERT_EQ(host.kernel.unreleased(), 2u);
+  ASSERT_TRUE(host.Start().ok());
+  EXPECT_EQ(host.raft().log().start().index, LogIndex(50));
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(50));
+  host.Turn();
+  EXPECT_EQ(host.kernel.unreleased(), 0u);
+}
+
 TEST(Coupling, ALeadersFollowerIsServedByItsKernelPartWithoutFences) {
   Host host;
   host.Follow(1, 1);

@@ -54,7 +54,9 @@ class Host : public kv::ReplicaHost {
     options.raft.voters = {NodeId(1), NodeId(2), NodeId(3)};
     unwritten_.clear();
     kernel.ProcessBegins();
-    replica = std::make_unique<kv::Replica>(*this, options, disk);
+    std::unique_ptr<kv::StateMachine> state;
+    if (disk.snapshot.last.index > LogIndex()) state = std::make_unique<kv::StateMachine>();
+    replica = std::make_unique<kv::Replica>(*this, options, disk, std::move(state));
     coupling =
         std::make_unique<Coupling>(kernel,
                                    CouplingOptions{.incarnation = ++life_,
@@ -88,6 +90,16 @@ class Host : public kv::ReplicaHost {
     Turn();
     Arrive(leader, term, Beat());
     Turn();
+  }
+
+  void ReceiveSnapshot(uint64_t from, uint64_t term, uint64_t last, uint64_t last_term) {
+    coupling->BeginTurn(now_ns, *replica);
+    coupling->ReceiveSnapshot(
+        {.leader = NodeId(from),
+         .term = Term(term),
+         .snapshot = {.last = {.index = LogIndex(last), .term = Term(last_term)}, .configuration = {}}},
+        std::make_unique<kv::StateMachine>(), *replica);
+    coupling->EndTurn(now_ns, *replica);
   }
 
   static raft::Heartbeat Beat(uint64_t round = 1, uint64_t commit = 0) {
@@ -153,6 +165,12 @@ class Host : public kv::ReplicaHost {
  private:
   void Write(const raft::Persist& persist) {
     if (persist.hard_state.has_value()) disk.hard_state = *persist.hard_state;
+    if (persist.new_start.has_value()) {
+      EXPECT_TRUE(persist.new_start->empties);
+      disk.entries.clear();
+      disk.start = persist.new_start->after;
+      disk.snapshot.last = disk.start;
+    }
     if (persist.truncate_from.has_value()) disk.entries.resize(persist.truncate_from->value() - 1);
     disk.entries.insert(disk.entries.end(), persist.entries.begin(), persist.entries.end());
   }

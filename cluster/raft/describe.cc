@@ -69,6 +69,11 @@ std::string PersistText(const Persist& persist) {
                      state.voted_for.IsSet() ? absl::StrCat("vote for ", state.voted_for.value()) : "no vote"));
     if (state.reserved != Term()) parts.push_back(absl::StrCat("term ", state.reserved.value(), " reserved"));
   }
+  if (persist.new_start.has_value()) {
+    const NewStart& start = *persist.new_start;
+    parts.push_back(absl::StrCat(start.empties ? "an empty log after " : "that the log begins after ",
+                                 start.after.index.value(), "/", start.after.term.value()));
+  }
   if (persist.truncate_from.has_value()) {
     parts.push_back(absl::StrCat("nothing from ", persist.truncate_from->value()));
   }
@@ -134,7 +139,15 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
   if (outputs.persist.has_value())
     lines.push_back(absl::StrCat(self, " writes ", PersistText(*outputs.persist)));
   for (const Message& message : outputs.send) lines.push_back(Describe(message));
+  if (outputs.install.has_value()) {
+    lines.push_back(absl::StrCat(self, " installs the snapshot at ", outputs.install->last.index.value(), "/",
+                                 outputs.install->last.term.value()));
+  }
   for (const Entry& entry : outputs.apply) lines.push_back(absl::StrCat(self, " applies ", EntryText(entry)));
+  for (const SnapshotNeeded& needed : outputs.snapshots_needed) {
+    lines.push_back(absl::StrCat(self, " wants a snapshot at ", needed.at_least.value(), " or later for ",
+                                 needed.to.value()));
+  }
   for (const ReadReady& read : outputs.reads_ready) {
     lines.push_back(
         absl::StrCat(self, " may answer read ", read.tag, " (", read.index.value(), " is applied)"));
@@ -147,12 +160,15 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
 
 std::string Describe(NodeId id, const Raft& node) {
   std::vector<uint64_t> terms;
-  for (LogIndex index(1); node.log().Has(index); index = index.Next()) {
+  const EntryId& start = node.log().start();
+  for (LogIndex index = start.index.Next(); node.log().Has(index); index = index.Next()) {
     terms.push_back(node.log().TermAt(index).value());
   }
-  return absl::StrCat(id.value(), ": ", Describe(node.role()), " in term ", node.term().value(), ", leader ",
-                      node.leader().IsSet() ? absl::StrCat(node.leader().value()) : "unknown", ", log [",
-                      absl::StrJoin(terms, " "), "], commit ", node.commit().value());
+  return absl::StrCat(
+      id.value(), ": ", Describe(node.role()), " in term ", node.term().value(), ", leader ",
+      node.leader().IsSet() ? absl::StrCat(node.leader().value()) : "unknown", ", log [",
+      start == EntryId() ? "" : absl::StrCat("after ", start.index.value(), "/", start.term.value(), ": "),
+      absl::StrJoin(terms, " "), "], commit ", node.commit().value());
 }
 
 }  // namespace hedgerow::raft

@@ -128,12 +128,33 @@ struct KernelVotes {
   uint32_t members = 0;
 };
 
+// A snapshot of this node's state machine, taken after it had applied `snapshot.last`, is durable.
+struct SnapshotTaken {
+  Snapshot snapshot{};
+};
+
+// A snapshot that `leader` sent in this term is durable, and the caller has the state machine that it makes at
+// hand (Raft figure 13).
+struct SnapshotReceived {
+  NodeId leader{};
+  Term term{};
+  Snapshot snapshot{};
+};
+
+// What became of a snapshot for a follower (Outputs::snapshots_needed): it has it, up to `index`; or nothing
+// came of it, and the caller has waited long enough to try again.
+struct SnapshotSent {
+  NodeId to{};
+  LogIndex index{};
+  bool delivered = false;
+};
+
 struct Event {
   uint64_t now_ns = 0;  // monotonic; never smaller than in an earlier event
   uint64_t random = 0;  // uniform over 64 bits
   std::variant<Tick, Receive, Propose, Read, Persisted, Applied, RoundTrip, TransferLeadership, LeaderResigns,
                ReserveTerm, ReleaseTerm, KernelRemembers, KernelAppended, KernelVoted, KernelHeard,
-               KernelCounted, KernelVotes>
+               KernelCounted, KernelVotes, SnapshotTaken, SnapshotReceived, SnapshotSent>
       what;
 };
 

@@ -20,8 +20,15 @@ uint64_t Key(LogIndex index, Term term) { return index.value() << 32 | term.valu
 
 void InvariantChecker::Started(const Raft& node, NodeId id) {
   Node& seen = nodes_[id];
-  seen.log.clear();
-  seen.commit = seen.applied = LogIndex();
+  const EntryId& start = node.log().start();
+  const EntryId& snapshot = node.snapshot().last;
+  if (!IsCommitted(start) || !IsCommitted(snapshot) || snapshot.index < start.index) {
+    Fail("node ", id.value(), " starts with a log after ", start.index.value(), "/", start.term.value(),
+         " and a snapshot at ", snapshot.index.value(), "/", snapshot.term.value());
+    return;
+  }
+  seen.log.assign(committed_.begin(), committed_.begin() + static_cast<ptrdiff_t>(start.index.value()));
+  seen.commit = seen.applied = snapshot.index;
   seen.leads = false;
   seen.term = node.term();
   // R9: who starts with a reservation says nothing in that term and below.
@@ -29,7 +36,9 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
     Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
          " after it promised in term ", seen.said_term.value());
   }
-  for (LogIndex index(1); node.log().Has(index); index = index.Next()) Append(seen, id, node.log().At(index));
+  for (LogIndex index = start.index.Next(); node.log().Has(index); index = index.Next()) {
+    Append(seen, id, node.log().At(index));
+  }
 }
 
 void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outputs) {
@@ -39,14 +48,17 @@ void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outpu
   const bool led = seen.leads;
   seen.leads = node.role() == Role::kLeader;
   // Leader Append-Only (Raft section 5.3).
-  if (led && seen.leads && outputs.persist.has_value() && outputs.persist->truncate_from.has_value()) {
+  const Persist* const persist = outputs.persist.has_value() ? &*outputs.persist : nullptr;
+  const bool empties = persist != nullptr && persist->new_start.has_value() && persist->new_start->empties;
+  if (led && seen.leads && persist != nullptr && (persist->truncate_from.has_value() || empties)) {
     Fail("Leader Append-Only: node ", id.value(), " truncates while it leads");
   }
-  if (outputs.persist.has_value()) LogChanged(seen, id, *outputs.persist);
+  if (persist != nullptr) LogChanged(seen, id, *persist);
   if (LogIndex(seen.log.size()) != node.log().last_index()) {
     Fail("node ", id.value(), " changed its log without persisting it");
   }
   for (const Message& message : outputs.send) Said(seen, id, message);
+  if (outputs.install.has_value()) seen.commit = seen.applied = outputs.install->last.index;
   if (seen.leads && (!led || !leaders_.contains(node.term()))) BecameLeader(seen, id);
   if (node.commit() != seen.commit) Committed(seen, id, node.commit());
   Applied(seen, id, outputs.apply);
@@ -84,7 +96,30 @@ void InvariantChecker::Adopted(NodeId id) {
        ", which its kernel part has acknowledged in term ", node.acknowledged_term.value());
 }
 
+bool InvariantChecker::IsCommitted(const EntryId& entry) const {
+  if (entry.index == LogIndex()) return entry.term == Term();
+  return entry.index.value() <= committed_.size() && committed_[entry.index.value() - 1].term == entry.term;
+}
+
+// Raft section 7: a snapshot stands for what is committed and nothing else, and the log begins no later than
+// the last one.
+void InvariantChecker::StartsAfter(Node& node, NodeId id, const NewStart& start) {
+  if (!IsCommitted(start.after) || !IsCommitted(start.snapshot) || start.after.index > start.snapshot.index ||
+      (!start.empties && start.snapshot.index > node.applied)) {
+    Fail("log compaction: the log of node ", id.value(), ", which has applied ", node.applied.value(),
+         ", begins after ", start.after.index.value(), "/", start.after.term.value(), " with a snapshot at ",
+         start.snapshot.index.value(), "/", start.snapshot.term.value());
+    return;
+  }
+  if (!start.empties) return;
+  node.log.assign(committed_.begin(), committed_.begin() + static_cast<ptrdiff_t>(start.after.index.value()));
+  if (node.acknowledged == LogIndex()) return;
+  node.acknowledged = start.after.index;
+  node.acknowledged_term = start.after.term;
+}
+
 void InvariantChecker::LogChanged(Node& node, NodeId id, const Persist& persist) {
+  if (persist.new_start.has_value()) StartsAfter(node, id, *persist.new_start);
   if (persist.truncate_from.has_value()) {
     node.log.resize(std::min<size_t>(node.log.size(), persist.truncate_from->value() - 1));
     if (node.acknowledged >= *persist.truncate_from) {

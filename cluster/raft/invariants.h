@@ -47,7 +47,8 @@ class InvariantChecker {
     bool operator==(const Identity&) const = default;
   };
   struct Node {
-    std::vector<Identity> log;
+    std::vector<Identity>
+        log;  // from index 1: what the node has compacted was committed, and is taken from there
     Term term;
     Term promised_term;  // the largest that it voted or acknowledged in: never again below it
     Term said_term;      // the same without what its kernel part has promised
@@ -60,6 +61,8 @@ class InvariantChecker {
   };
 
   void LogChanged(Node& node, NodeId id, const Persist& persist);
+  bool IsCommitted(const EntryId& entry) const;
+  void StartsAfter(Node& node, NodeId id, const NewStart& start);
   void Append(Node& node, NodeId id, const Entry& entry);
   void Committed(Node& node, NodeId id, LogIndex commit);
   void Applied(Node& node, NodeId id, const std::vector<Entry>& entries);

@@ -17,9 +17,9 @@ struct Options {
   NodeId self;
   std::vector<NodeId> voters;  // with `self`; 1 to HR_RAFT_MAX_MEMBERS
 
-  // The election timeout T is this many round trips to the slowest member of the nearest majority and what hosts
-  // add to one of them lately, within the two bounds; a wait is drawn from [T, 2T) (Raft sections 5.2 and 5.6:
-  // broadcast time << election timeout).
+  // The election timeout T is this many round trips to the slowest member of the nearest majority and what
+  // hosts add to one of them lately, within the two bounds; a wait is drawn from [T, 2T) (Raft sections 5.2
+  // and 5.6: broadcast time << election timeout).
   uint64_t round_trips_per_election = 20;
   uint64_t election_floor_ns = 20'000'000;
   uint64_t election_cap_ns = 2'000'000'000;
@@ -34,6 +34,10 @@ struct Options {
   // Proposed and not yet committed; more is refused with kOverloaded.
   size_t uncommitted_max_bytes = 4 * 1024 * 1024;
   size_t reads_max = 4096;
+
+  // What stays in the log before the last snapshot, for followers that are a little behind; both bounds hold.
+  uint64_t tail_max_entries = 100'000;
+  size_t tail_max_bytes = 32 * 1024 * 1024;
 
   // A leader that resigns: its i-th successor starts after i times this.
   uint64_t resign_step_ns = 2'000'000;

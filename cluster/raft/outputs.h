@@ -3,11 +3,18 @@
 // What a step asks its caller to do, in the order of the contract:
 //
 //   1. send: `send` may leave at once, before the write of the same step. What promises something (a vote, an
-//      acknowledgement, a request for votes) is held back by the core until the Persisted event that covers it, so the
-//      caller cannot send it too early; what is left, a leader's appends above all, need not wait for the leader's own
-//      disk (dissertation section 10.2.1).
-//   2. persist: hand `persist` to the disk, in order of `sequence`; say so with a Persisted event once it is durable.
-//   3. apply: `apply`, in order, each entry once per life of the node; then an Applied event.
+//      acknowledgement, a request for votes) is held back by the core until the Persisted event that covers it,
+//      so the caller cannot send it too early; what is left, a leader's appends above all, need not wait for
+//      the leader's own disk (dissertation section 10.2.1).
+//   2. persist: hand `persist` to the disk, in order of `sequence`; say so with a Persisted event once it is
+//   durable.
+//   3. install: the state machine becomes that of the snapshot `install`, which the caller holds since the
+//      SnapshotReceived of this step. What was applied before is in it.
+//   4. apply: `apply`, in order, each entry once per life of the node; then an Applied event.
+//
+// A snapshot is durable before the core hears of it (SnapshotTaken, SnapshotReceived), and stays so until a
+// write that names a later one (Persist::new_start) is durable: so the log never begins after what no snapshot
+// holds.
 //
 // The rest informs. A caller that dies between any two of these loses nothing that anyone was promised.
 
@@ -23,13 +30,21 @@
 
 namespace hedgerow::raft {
 
-// Written as one: hard state, then truncation, then entries. If it is torn, what survives must be a prefix in
-// that order.
+// The log begins after `after` from now on: that entry and all before it go.
+struct NewStart {
+  EntryId after{};
+  EntryId snapshot{};    // the last one, at `after` or later; those before it are not needed any more
+  bool empties = false;  // what came after it goes as well: it follows from something else
+};
+
+// Written as one: hard state, then new start, then truncation, then entries. If it is torn, what survives must
+// be a prefix in that order.
 struct Persist {
   uint64_t sequence = 0;
   std::optional<HardState> hard_state{};
   std::optional<LogIndex> truncate_from{};  // this entry and all after it go
   std::vector<Entry> entries{};
+  std::optional<NewStart> new_start{};
 };
 
 // The proposal has a place in the log. It is done when the entry (index, term) is applied, and will never be if
@@ -69,9 +84,17 @@ struct PublishLeader {
   Term term{};
 };
 
+// A follower needs what the log does not hold any more: any snapshot at `at_least` or later. Said once, until
+// there is a SnapshotSent for it; nothing but heartbeats is sent to it meanwhile.
+struct SnapshotNeeded {
+  NodeId to{};
+  LogIndex at_least{};
+};
+
 struct Outputs {
   std::optional<Persist> persist{};
   std::vector<Message> send{};
+  std::optional<Snapshot> install{};
   std::vector<Entry> apply{};
 
   std::vector<AcceptedProposal> accepted{};
@@ -80,10 +103,12 @@ struct Outputs {
   std::vector<Refusal> refused_reads{};
   std::optional<RoleChange> role_change{};        // the last, if several
   std::optional<PublishLeader> publish_leader{};  // the last, if several
+  std::vector<SnapshotNeeded> snapshots_needed{};
 
   void Clear() {
     persist.reset();
     send.clear();
+    install.reset();
     apply.clear();
     accepted.clear();
     refused_proposals.clear();
@@ -91,6 +116,7 @@ struct Outputs {
     refused_reads.clear();
     role_change.reset();
     publish_leader.reset();
+    snapshots_needed.clear();
   }
 };
 

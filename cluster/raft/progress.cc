@@ -5,7 +5,15 @@
 
 namespace hedgerow::raft {
 
+void Progress::Probe() {
+  probing_ = true;
+  awaits_snapshot_ = snapshot_failed_ = false;
+  inflight_.clear();
+  inflight_bytes_ = 0;
+}
+
 bool Progress::MaySend(const Options& options) const {
+  if (awaits_snapshot_) return false;
   if (probing_) return inflight_.empty();
   return inflight_.size() < options.inflight_max_appends && inflight_bytes_ < options.inflight_max_bytes;
 }
@@ -26,6 +34,8 @@ bool Progress::Accepted(LogIndex index, uint64_t now_ns) {
   waiting_since_ns_ = now_ns;
   const bool moved = index > match_;
   if (moved) match_ = index;
+  // Whatever brought it there: it has what the log does not hold any more.
+  if (awaits_snapshot_ && index >= snapshot_at_least_) Probe();
   if (probing_ && index >= next_.Previous()) {
     // The logs agree up to here: from now on, appends are pipelined.
     probing_ = false;
@@ -38,15 +48,24 @@ bool Progress::Accepted(LogIndex index, uint64_t now_ns) {
 
 bool Progress::IsCurrentRefusal(LogIndex prev) const {
   // At or below `match` it is late: the follower has said since that it holds this, durably.
-  if (prev <= match_) return false;
+  if (prev <= match_ || awaits_snapshot_) return false;
   return !probing_ || prev == next_.Previous();
 }
 
 void Progress::GoBackTo(LogIndex next) {
   next_ = std::max(match_.Next(), std::min(next, next_));
-  probing_ = true;
-  inflight_.clear();
-  inflight_bytes_ = 0;
+  Probe();
+}
+
+void Progress::AwaitSnapshot(LogIndex at_least) {
+  Probe();
+  awaits_snapshot_ = true;
+  snapshot_at_least_ = at_least;
+}
+
+void Progress::SnapshotDelivered(LogIndex index) {
+  next_ = std::max({match_.Next(), next_, index.Next()});
+  Probe();
 }
 
 void Progress::ForgetLost(uint64_t now_ns, uint64_t patience_ns) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a leader knows of one follower's log, and how much it may send it now. Two modes (dissertation section
+// What a leader knows of one follower's log, and how much it may send it now. Three modes (dissertation section
 // 10.2.1): while the place where the logs agree is unknown, one append at a time probes for it; then appends
-// are pipelined, each sent as if those before it had arrived, up to a bound in messages and in bytes.
+// are pipelined, each sent as if those before it had arrived, up to a bound in messages and in bytes; and while
+// it needs a snapshot, it is sent nothing.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_PROGRESS_H_
 #define HEDGEROW_CLUSTER_RAFT_PROGRESS_H_
@@ -34,6 +35,14 @@ class Progress {
   bool IsCurrentRefusal(LogIndex prev) const;
   void GoBackTo(LogIndex next);
 
+  // What it needs next is not in the log any more: it waits for a snapshot at `at_least` or later.
+  void AwaitSnapshot(LogIndex at_least);
+  bool awaits_snapshot() const { return awaits_snapshot_; }
+  // It has one, says who sent it: the next append begins after it, and probes.
+  void SnapshotDelivered(LogIndex index);
+  void SnapshotFailed() { snapshot_failed_ = awaits_snapshot_; }
+  bool snapshot_failed() const { return snapshot_failed_; }
+
   // Nothing was acknowledged for `patience_ns`: what is in flight counts as lost.
   void ForgetLost(uint64_t now_ns, uint64_t patience_ns);
 
@@ -55,9 +64,14 @@ class Progress {
     size_t bytes;
   };
 
+  void Probe();
+
   LogIndex match_;
   LogIndex next_;
   bool probing_ = true;
+  bool awaits_snapshot_ = false;  // and then probing_, too, with nothing in flight
+  bool snapshot_failed_ = false;
+  LogIndex snapshot_at_least_;
   std::deque<Inflight> inflight_;
   size_t inflight_bytes_ = 0;
   uint64_t waiting_since_ns_ = 0;  // since the last acknowledgement, or the first send after it

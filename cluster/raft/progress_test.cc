@@ -61,5 +61,32 @@ TEST(Progress, WhatIsLostIsSentAgainAfterSomePatience) {
   EXPECT_TRUE(progress.MaySend(options));
 }
 
+TEST(Progress, WhoAwaitsASnapshotIsSentNothingUntilItHasOne) {
+  Options options;
+  Progress progress(LogIndex(10), 0);
+  progress.AwaitSnapshot(LogIndex(20));
+  EXPECT_FALSE(progress.MaySend(options));
+  EXPECT_FALSE(progress.IsCurrentRefusal(LogIndex(10)));
+  progress.ForgetLost(1'000'000, 1);
+  EXPECT_TRUE(progress.awaits_snapshot());
+  EXPECT_TRUE(progress.Accepted(LogIndex(15), 1)) << "late, and true";
+  EXPECT_TRUE(progress.awaits_snapshot());
+  EXPECT_TRUE(progress.Accepted(LogIndex(25), 2));
+  EXPECT_FALSE(progress.awaits_snapshot());
+  EXPECT_FALSE(progress.probing());
+  EXPECT_EQ(progress.next(), LogIndex(26));
+}
+
+TEST(Progress, ASnapshotThatFailedIsAFailureUntilItIsAskedForAgain) {
+  Progress progress(LogIndex(10), 0);
+  progress.SnapshotFailed();
+  EXPECT_FALSE(progress.snapshot_failed()) << "nobody waited for one";
+  progress.AwaitSnapshot(LogIndex(20));
+  progress.SnapshotFailed();
+  EXPECT_TRUE(progress.snapshot_failed());
+  progress.AwaitSnapshot(LogIndex(21));
+  EXPECT_FALSE(progress.snapshot_failed());
+}
+
 }  // namespace
 }  // namespace hedgerow::raft

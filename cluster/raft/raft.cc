@@ -23,7 +23,11 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
       voted_for_(restored.hard_state.voted_for),
       reserved_(restored.hard_state.reserved),
       barred_(reserved_ > term_),
-      log_(std::move(restored.entries)),
+      log_(restored.start, std::move(restored.entries)),
+      snapshot_(std::move(restored.snapshot)),
+      commit_(snapshot_.last.index),
+      applied_(commit_),
+      handed_out_(commit_),
       durable_index_(log_.last_index()),
       round_trips_(options_.voters.size()),
       asked_reads_(random) {
@@ -31,6 +35,7 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
   self_ = MemberOf(options_.self);
   HEDGEROW_CHECK(self_ != kNoMember);
   HEDGEROW_CHECK(log_.last_term() <= term_);
+  HEDGEROW_CHECK(log_.Has(snapshot_.last));
   said_role_.term = said_leader_.term = term_;
   const uint64_t timeout_ns = election_timeout_ns();
   election_deadline_ns_ = now_ns + timeout_ns + random % timeout_ns;
@@ -101,8 +106,9 @@ void Raft::On(Context& context, const Persisted& persisted) {
 }
 
 void Raft::On(Context& context, const Applied& applied) {
-  HEDGEROW_CHECK(applied.index >= applied_ && applied.index <= handed_out_);
-  applied_ = applied.index;
+  HEDGEROW_CHECK(applied.index <= handed_out_);
+  // A snapshot that was installed meanwhile may be ahead of it.
+  applied_ = std::max(applied_, applied.index);
   ReleaseReads(context);
 }
 

@@ -7,7 +7,7 @@
 // Practice.
 //
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
-// raft_reads.cc, raft_kernel.cc, raft_reserve.cc.
+// raft_reads.cc, raft_kernel.cc, raft_reserve.cc, raft_snapshot.cc.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_RAFT_H_
 #define HEDGEROW_CLUSTER_RAFT_RAFT_H_
@@ -51,6 +51,8 @@ class Raft {
   LogIndex applied() const { return applied_; }
   LogIndex durable() const { return durable_index_; }
   const Log& log() const { return log_; }
+  // The last one that this node has taken or installed.
+  const Snapshot& snapshot() const { return snapshot_; }
   uint64_t election_timeout_ns() const;
   const Options& options() const { return options_; }
   // What a leader knows of the voters, in the order of Options::voters; means nothing in other roles.
@@ -128,6 +130,7 @@ class Raft {
   void RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
                     hr_raft_verdict why);
 
+  AppendRequest WithoutCompacted(AppendRequest request) const;
   static bool IsWellFormed(Term leader_term, const AppendRequest& request);
 
   // raft_reserve.cc
@@ -158,6 +161,14 @@ class Raft {
   void Handle(Context& context, const Message& message, const HeartbeatReply& reply);
   uint64_t QuorumContact_ns() const;
 
+  // raft_snapshot.cc
+  void On(Context& context, const SnapshotTaken& taken);
+  void On(Context& context, const SnapshotReceived& received);
+  void On(Context& context, const SnapshotSent& sent);
+  void AskForSnapshot(Context& context, size_t member);
+  void Install(Context& context, const Snapshot& snapshot);
+  LogIndex TailBefore(LogIndex snapshot) const;
+
   // raft_reads.cc
   void On(Context& context, const Read& read);
   void Handle(Context& context, const Message& message, const ReadIndexRequest& request);
@@ -181,6 +192,7 @@ class Raft {
   Term reserved_;        // R9; later than term_, or none
   bool barred_ = false;  // it was there at the start, and nothing was heard since
   Log log_;
+  Snapshot snapshot_;
   LogIndex commit_;
   LogIndex applied_;     // said by the caller
   LogIndex handed_out_;  // in Outputs::apply

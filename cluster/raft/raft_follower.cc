@@ -33,6 +33,10 @@ void Raft::FollowLeader(Context& context, NodeId leader) {
 
 void Raft::Handle(Context& context, const Message& message, const AppendRequest& request) {
   if (!IsWellFormed(message.term, request)) return;
+  if (request.prev_index < log_.start().index) {
+    Handle(context, message, WithoutCompacted(request));
+    return;
+  }
   FollowLeader(context, message.from);
   const hr_raft_state state = DecisionState();
   const hr_raft_append append{.term = message.term.value(),
@@ -48,6 +52,21 @@ void Raft::Handle(Context& context, const Message& message, const AppendRequest&
   verified_ = std::max(verified_, last);
   AdvanceCommit(context, std::min(request.commit, verified_));
   SendOnceDurable(context, message.from, AppendReply{.accepted = true, .index = last, .loop_seq = steps_});
+}
+
+// The same request, as far as it is about what comes after the log's start. Up to there everything is
+// committed, so each later leader has it, too (Leader Completeness, Raft section 5.4).
+AppendRequest Raft::WithoutCompacted(AppendRequest request) const {
+  const EntryId& start = log_.start();
+  const auto covered = [&start](const Entry& entry) { return entry.index <= start.index; };
+  const auto rest = std::find_if_not(request.entries.begin(), request.entries.end(), covered);
+  for (auto entry = request.entries.begin(); entry != rest; ++entry) {
+    HEDGEROW_CHECK(entry->index != start.index || entry->term == start.term);
+  }
+  request.entries.erase(request.entries.begin(), rest);
+  request.prev_index = start.index;
+  request.prev_term = start.term;
+  return request;
 }
 
 // Steps 3 and 4 of AppendEntries: only a real conflict truncates, because an old batch may arrive late.

@@ -14,6 +14,12 @@ namespace hedgerow::raft {
 // Raft section 5.3. The acknowledgement has left already, so there is no answer.
 void Raft::On(Context& context, const KernelAppended& appended) {
   const AppendRequest& request = appended.request;
+  if (request.prev_index < log_.start().index) {
+    KernelAppended rest = appended;
+    rest.request = WithoutCompacted(request);
+    On(context, rest);
+    return;
+  }
   HEDGEROW_CHECK(appended.term == term_ && role_ == Role::kFollower);
   HEDGEROW_CHECK(!leader_.IsSet() || leader_ == appended.leader);  // Election Safety
   HEDGEROW_CHECK(IsWellFormed(appended.term, request));
@@ -71,7 +77,7 @@ void Raft::On(Context& context, const KernelCounted& counted) {
       progress.Contact(std::min(seen.contact_ns, context.now_ns), seen.loop_seq);
     }
     if (seen.round <= round_) progress.ConfirmRound(seen.round);
-    if (seen.match > progress.match() && log_.Has(seen.match)) {
+    if (seen.match > progress.match() && seen.match <= log_.last_index()) {
       moved = progress.Accepted(seen.match, context.now_ns) || moved;
     }
   }

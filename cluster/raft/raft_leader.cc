@@ -71,9 +71,14 @@ void Raft::Replicate(Context& context, size_t member) {
   if (member == self_) return;
   Progress& progress = progress_[member];
   while (progress.MaySend(options_)) {
+    const LogIndex prev = progress.next().Previous();
+    if (prev < log_.start().index) {
+      AskForSnapshot(context, member);
+      return;
+    }
     AppendRequest request{
-        .prev_index = progress.next().Previous(),
-        .prev_term = log_.TermAt(progress.next().Previous()),
+        .prev_index = prev,
+        .prev_term = log_.TermAt(prev),
         .commit = commit_,
         .entries = log_.Slice(progress.next(), options_.append_max_entries, options_.append_max_bytes)};
     if (request.entries.empty() && !progress.probing()) return;
@@ -90,7 +95,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
   Progress& progress = progress_[member];
   progress.Contact(context.now_ns, reply.loop_seq);
   if (reply.accepted) {
-    if (!log_.Has(reply.index)) return;  // nobody can hold what was never sent
+    if (reply.index > log_.last_index()) return;  // nobody can hold what was never sent
     if (progress.Accepted(reply.index, context.now_ns)) MaybeCommit(context);
     if (role_ == Role::kLeader) MaybeTransfer(context, member);
   } else {
@@ -142,7 +147,7 @@ void Raft::Handle(Context& context, const Message& message, const HeartbeatReply
   progress.Contact(context.now_ns, reply.loop_seq);
   progress.ConfirmRound(reply.round);
   ConfirmReads(context);
-  if (role_ != Role::kLeader || reply.verified >= progress.match()) return;
+  if (role_ != Role::kLeader || reply.verified >= progress.match() || progress.awaits_snapshot()) return;
   // It has started again and no longer knows that its log is ours; until told, it commits nothing.
   progress.GoBackTo(progress.match().Next());
   Replicate(context, MemberOf(message.from));
@@ -166,7 +171,10 @@ void Raft::LeaderTick(Context& context) {
   if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
   if (context.now_ns < heartbeat_due_ns_) return;
   StartHeartbeatRound(context);
-  for (Progress& progress : progress_) progress.ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
+  for (size_t member = 0; member < progress_.size(); ++member) {
+    progress_[member].ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
+    if (progress_[member].snapshot_failed()) AskForSnapshot(context, member);
+  }
   ReplicateToAll(context);
   if (transfer_target_.IsSet()) MaybeTransfer(context, MemberOf(transfer_target_));
 }

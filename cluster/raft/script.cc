@@ -86,6 +86,17 @@ Script::Script() {
   commands_["hold-disk"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.HoldDisk(ids[0]); });
   commands_["sync"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.ReleaseDisk(ids[0]); });
   commands_["crash"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Crash(ids[0]); });
+  commands_["snapshot"] =
+      OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.TakeSnapshot(ids[0]); });
+  commands_["send-snapshot"] =
+      OnNodes(2, [](TestCluster& cluster, const Ids& ids) { cluster.SendSnapshot(ids[0], ids[1]); });
+  commands_["snapshot-failed"] = OnNodes(2, [](TestCluster& cluster, const Ids& ids) {
+    cluster.Step(ids[0], SnapshotSent{.to = NodeId(ids[1]), .index = {}, .delivered = false});
+  });
+  commands_["snapshot-sent"] = OnNodes(2, [](TestCluster& cluster, const Ids& ids) {
+    const LogIndex index = cluster.At(ids[0]).snapshot().last.index;
+    cluster.Step(ids[0], SnapshotSent{.to = NodeId(ids[1]), .index = index, .delivered = true});
+  });
   commands_["restart"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Restart(ids[0]); });
 }
 
@@ -124,18 +135,22 @@ Script::Command Script::OnNodes(size_t count,
 absl::Status Script::Nodes(const Words& words) {
   uint64_t count = 0;
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &count) || count == 0 || count > HR_RAFT_MAX_MEMBERS) {
-    return Expected("nodes COUNT [batch=ENTRIES] [inflight=APPENDS]");
+    return Expected("nodes COUNT [batch=ENTRIES] [inflight=APPENDS] [tail=ENTRIES]");
   }
   Options options;
   // Round figures read better than tuned ones.
   options.election_floor_ns = 100'000'000;
+  size_t tail = 0;
   for (size_t i = 2; i < words.size(); ++i) {
     const std::pair<std::string, std::string> option = absl::StrSplit(words[i], absl::MaxSplits('=', 1));
     size_t* const value = option.first == "batch"      ? &options.append_max_entries
                           : option.first == "inflight" ? &options.inflight_max_appends
+                          : option.first == "tail"     ? &tail
                                                        : nullptr;
-    if (value == nullptr || !absl::SimpleAtoi(option.second, value)) return Expected("batch=N or inflight=N");
+    if (value == nullptr || !absl::SimpleAtoi(option.second, value))
+      return Expected("batch=N, inflight=N or tail=N");
   }
+  options.tail_max_entries = tail;
   cluster_ = std::make_unique<TestCluster>(count, options);
   cluster_->Observe([this](NodeId node, const Outputs& outputs) {
     for (std::string& line : Describe(node, outputs)) lines_.push_back(std::move(line));

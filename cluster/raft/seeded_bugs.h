@@ -36,6 +36,12 @@ enum class Bug : uint8_t {
   kReservationIgnored,
   kReservationNeverReleased,
   kReservationBeforeWrite,
+  kInstallKeepsTail,
+  kInstallWithLeadersTerm,
+  kCompactPastSnapshot,
+  kSnapshotWithoutSessions,
+  kCutSeesLaterChanges,
+  kInstallWithoutFence,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

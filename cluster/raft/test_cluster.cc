@@ -28,6 +28,14 @@ void TestCluster::Start(NodeId id) {
   options.self = id;
   Node& node = nodes_.at(id);
   node.applied.clear();
+  // The last one that is a part of this log; others were received and not installed.
+  node.disk.snapshot = {};
+  const Log log(node.disk.start, node.disk.entries);
+  for (const auto& [index, snapshot] : node.snapshots) {
+    if (!log.Has(snapshot.first.last)) continue;
+    node.disk.snapshot = snapshot.first;
+    node.applied = snapshot.second;
+  }
   // With 0 as every draw, a wait is exactly the election timeout. Read ids need distinct lives: time gives
   // them.
   node.raft = std::make_unique<Raft>(options, node.disk, now_ns_, now_ns_ << 8 | id.value());
@@ -61,6 +69,7 @@ void TestCluster::Carry(NodeId id, Outputs outputs) {
   for (Message& message : outputs.send) {
     if (!cut_.contains({message.from, message.to})) network_.push_back(std::move(message));
   }
+  if (outputs.install.has_value()) node.applied = node.snapshots.at(outputs.install->last.index).second;
   LogIndex applied = node.raft->applied();
   for (const Entry& entry : outputs.apply) {
     applied = entry.index;
@@ -73,8 +82,13 @@ void TestCluster::Carry(NodeId id, Outputs outputs) {
 
 void TestCluster::Write(RestoredState& disk, const Persist& persist) {
   if (persist.hard_state.has_value()) disk.hard_state = *persist.hard_state;
+  if (persist.new_start.has_value()) {
+    const LogIndex after = persist.new_start->after.index;
+    std::erase_if(disk.entries, [&](const Entry& e) { return persist.new_start->empties || e.index <= after; });
+    disk.start = persist.new_start->after;
+  }
   if (persist.truncate_from.has_value()) {
-    disk.entries.resize(std::min<size_t>(disk.entries.size(), persist.truncate_from->value() - 1));
+    std::erase_if(disk.entries, [&](const Entry& entry) { return entry.index >= *persist.truncate_from; });
   }
   disk.entries.insert(disk.entries.end(), persist.entries.begin(), persist.entries.end());
 }
@@ -149,6 +163,22 @@ void TestCluster::Crash(uint64_t id) {
 }
 
 void TestCluster::Restart(uint64_t id) { Start(NodeId(id)); }
+
+void TestCluster::TakeSnapshot(uint64_t id) {
+  Node& node = nodes_.at(NodeId(id));
+  const LogIndex applied = node.raft->applied();
+  const Snapshot snapshot{.last = {.index = applied, .term = node.raft->log().TermAt(applied)},
+                          .configuration = {.voters = options_.voters}};
+  node.snapshots[applied] = {snapshot, node.applied};
+  Step(id, SnapshotTaken{.snapshot = snapshot});
+}
+
+void TestCluster::SendSnapshot(uint64_t from, uint64_t to) {
+  const Snapshot snapshot = At(from).snapshot();
+  nodes_.at(NodeId(to)).snapshots[snapshot.last.index] =
+      nodes_.at(NodeId(from)).snapshots.at(snapshot.last.index);
+  Step(to, SnapshotReceived{.leader = NodeId(from), .term = At(from).term(), .snapshot = snapshot});
+}
 
 void TestCluster::Elect(uint64_t id) {
   // A first try may only teach the node the others' term.

@@ -69,6 +69,11 @@ class TestCluster {
   void Crash(uint64_t id);
   void Restart(uint64_t id);
 
+  // The node takes a snapshot of what it has applied, durable at once.
+  void TakeSnapshot(uint64_t id);
+  // The sender's last snapshot arrives. It is not told: the acknowledgement does that.
+  void SendSnapshot(uint64_t from, uint64_t to);
+
   // Ticks the node and delivers until it leads.
   void Elect(uint64_t id);
 
@@ -79,6 +84,7 @@ class TestCluster {
     std::deque<Persist> unwritten;
     bool disk_held = false;
     std::vector<std::string> applied;
+    std::map<LogIndex, std::pair<Snapshot, std::vector<std::string>>> snapshots;  // on its disk, with `applied`
   };
 
   void Start(NodeId id);

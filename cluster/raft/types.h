@@ -96,11 +96,39 @@ struct HardState {
   bool operator==(const HardState&) const = default;
 };
 
+// An entry by its name: index and term say which one it is, in the whole cluster and for ever (Raft
+// section 5.3, Log Matching).
+struct EntryId {
+  LogIndex index{};
+  Term term{};
+
+  bool operator==(const EntryId&) const = default;
+};
+
+// Who decides (dissertation chapter 4).
+struct Configuration {
+  std::vector<NodeId> voters{};
+
+  bool operator==(const Configuration&) const = default;
+};
+
+// What a snapshot is of: the state machine once everything up to `last` was applied, and the configuration at
+// that index (Raft section 7). Only what is committed is ever in one. Its contents are the state machine's
+// business, its bytes the storage's.
+struct Snapshot {
+  EntryId last{};  // index 0: there is none
+  Configuration configuration{};
+
+  bool operator==(const Snapshot&) const = default;
+};
+
 // What a node finds on its disk when it starts. The commit index is not among it: it is learned again from the
-// next leader (dissertation section 3.8).
+// next leader (dissertation section 3.8), but for what a snapshot holds.
 struct RestoredState {
   HardState hard_state{};
-  std::vector<Entry> entries{};  // from index 1, without gaps
+  std::vector<Entry> entries{};  // all after `start`, without gaps
+  EntryId start{};               // the log begins after this entry
+  Snapshot snapshot{};           // what the state machine starts with; at `start` or later, within the log
 };
 
 enum class Role : uint8_t { kFollower, kPreCandidate, kCandidate, kLeader };

@@ -41,6 +41,12 @@ inline constexpr NamedBug kBugs[] = {
     {"reservation_ignored", Bug::kReservationIgnored},
     {"reservation_never_released", Bug::kReservationNeverReleased},
     {"reservation_before_write", Bug::kReservationBeforeWrite},
+    {"install_keeps_tail", Bug::kInstallKeepsTail},
+    {"install_with_leaders_term", Bug::kInstallWithLeadersTerm},
+    {"compact_past_snapshot", Bug::kCompactPastSnapshot},
+    {"snapshot_without_sessions", Bug::kSnapshotWithoutSessions},
+    {"cut_sees_later_changes", Bug::kCutSeesLaterChanges},
+    {"install_without_fence", Bug::kInstallWithoutFence},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

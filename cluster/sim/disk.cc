@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/raft/log.h"
+
 namespace hedgerow::sim {
 
 void Disk::Write(raft::Persist persist) {
@@ -51,9 +53,40 @@ void Disk::Crash() {
   if (!unsynced_.empty() && random_.Chance(500'000)) {
     raft::Persist torn = std::move(unsynced_.front());
     torn.entries.resize(random_.Below(torn.entries.size() + 1));
+    if (torn.new_start.has_value() && random_.Chance(500'000)) {
+      torn.new_start.reset();
+      torn.truncate_from.reset();
+      torn.entries.clear();
+    }
     Apply(torn);
   }
   unsynced_.clear();
+}
+
+void Disk::Apply(const raft::NewStart& start) {
+  std::erase_if(durable_.entries, [&start](const raft::Entry& entry) {
+    return start.empties || entry.index <= start.after.index;
+  });
+  durable_.start = start.after;
+  std::erase_if(snapshots_, [&start](const auto& stored) { return stored.first.first < start.snapshot.index; });
+}
+
+void Disk::PutSnapshot(StoredSnapshot snapshot) {
+  const raft::EntryId last = snapshot.snapshot.last;
+  snapshots_.insert_or_assign({last.index, last.term}, std::move(snapshot));
+}
+
+const StoredSnapshot* Disk::Find(const raft::EntryId& last) const {
+  const auto found = snapshots_.find({last.index, last.term});
+  return found == snapshots_.end() ? nullptr : &found->second;
+}
+
+raft::RestoredState Disk::Restore() {
+  const raft::Log log(durable_.start, durable_.entries);
+  std::erase_if(snapshots_, [&log](const auto& stored) { return !log.Has(stored.second.snapshot.last); });
+  while (snapshots_.size() > 1) snapshots_.erase(snapshots_.begin());
+  durable_.snapshot = snapshots_.empty() ? raft::Snapshot() : snapshots_.rbegin()->second.snapshot;
+  return durable_;
 }
 
 void Disk::SetFull(bool full) {
@@ -63,8 +96,10 @@ void Disk::SetFull(bool full) {
 
 void Disk::Apply(const raft::Persist& persist) {
   if (persist.hard_state.has_value()) durable_.hard_state = *persist.hard_state;
+  if (persist.new_start.has_value()) Apply(*persist.new_start);
   if (persist.truncate_from.has_value()) {
-    durable_.entries.resize(std::min<size_t>(durable_.entries.size(), persist.truncate_from->value() - 1));
+    const uint64_t kept = persist.truncate_from->value() - durable_.start.index.value() - 1;
+    durable_.entries.resize(std::min<size_t>(durable_.entries.size(), kept));
   }
   durable_.entries.insert(durable_.entries.end(), persist.entries.begin(), persist.entries.end());
 }

@@ -10,6 +10,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
@@ -19,6 +24,11 @@
 
 namespace hedgerow::sim {
 
+struct StoredSnapshot {
+  raft::Snapshot snapshot{};
+  std::shared_ptr<const std::vector<std::string>> chunks;
+};
+
 class Disk {
  public:
   // `synced` hears the sequence number up to which everything is durable.
@@ -26,23 +36,33 @@ class Disk {
       : time_(time), random_(random), plan_(plan), synced_(std::move(synced)) {}
 
   void Write(raft::Persist persist);
-  const raft::RestoredState& durable() const { return durable_; }
+  // What a node starts with, and the snapshot that goes with it. Others are removed: they were received and not
+  // installed, or are not needed any more.
+  raft::RestoredState Restore();
+
+  // Whole, and durable at once.
+  void PutSnapshot(StoredSnapshot snapshot);
+  // Nothing: there is no such snapshot.
+  const StoredSnapshot* Find(const raft::EntryId& last) const;
 
   void Crash();
   void SetSlow(uint64_t extra_ns) { slow_ns_ = extra_ns; }
   // Writes are refused and tried again until there is room.
   void SetFull(bool full);
+  bool full() const { return full_; }
 
  private:
   void StartSync();
   void FinishSync(size_t writes);
   void Apply(const raft::Persist& persist);
+  void Apply(const raft::NewStart& start);
 
   VirtualTime& time_;
   Random& random_;
   DiskPlan plan_;
   std::function<void(uint64_t)> synced_;
   raft::RestoredState durable_;
+  std::map<std::pair<raft::LogIndex, raft::Term>, StoredSnapshot> snapshots_;
   std::deque<raft::Persist> unsynced_;
   bool syncing_ = false;
   bool full_ = false;

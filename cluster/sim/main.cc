@@ -91,6 +91,10 @@ int Main() {
          static_cast<unsigned long long>(totals.kernel_answers),
          static_cast<unsigned long long>(totals.kernel_appends),
          static_cast<unsigned long long>(totals.kernel_votes));
+  printf("snapshots: %llu taken, %llu installed, %llu transfers resumed\n",
+         static_cast<unsigned long long>(totals.snapshots_taken),
+         static_cast<unsigned long long>(totals.snapshots_installed),
+         static_cast<unsigned long long>(totals.transfers_resumed));
   const bool found = totals.violations > 0;
   if (*bug != Bug::kNone) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
   return found == (*bug != Bug::kNone) ? 0 : 1;

@@ -96,6 +96,17 @@ KernelPlan DrawKernel(Random& random) {
   return plan;
 }
 
+SnapshotPlan DrawSnapshots(Random& random) {
+  SnapshotPlan plan;
+  if (random.Chance(250'000)) return plan;
+  plan.every_entries = random.Pick<uint64_t>({5, 20, 100});
+  plan.chunk_bytes = random.Pick<size_t>({50, 500, 5000});
+  plan.slice_bytes = random.Pick<size_t>({50, 500, 5000});
+  plan.pause_max_ns = random.Pick<uint64_t>({1, 5, 50}) * kMillisecond;
+  plan.crash_ppm = random.Pick<uint64_t>({0, 0, 20'000, 100'000});
+  return plan;
+}
+
 }  // namespace
 
 Plan DrawPlan(Random& random) {
@@ -123,6 +134,8 @@ Plan DrawPlan(Random& random) {
     MakeFigureEight(random, plan);
   }
   plan.kernel = DrawKernel(random);
+  plan.snapshots = DrawSnapshots(random);
+  plan.raft.tail_max_entries = random.Pick<uint64_t>({0, 3, 30});
   plan.disk.memory = plan.kernel.on && plan.kernel.durability == offload::Durability::kMemory;
   return plan;
 }
@@ -153,6 +166,11 @@ std::string Describe(const Plan& plan) {
   add(faults.clock_jumps, "clock-jumps");
   add(faults.transfers, "transfers");
   add(faults.resignations, "resignations");
+  if (plan.snapshots.every_entries != UINT64_MAX) {
+    absl::StrAppend(&text, "; snapshots every ", plan.snapshots.every_entries, " entries, tail ",
+                    plan.raft.tail_max_entries, ", pauses ", plan.snapshots.pause_max_ns / kMillisecond,
+                    " ms, crashes ", plan.snapshots.crash_ppm, " ppm");
+  }
   if (!plan.kernel.on) return text;
   absl::StrAppend(&text, "; kernel part in ", plan.disk.memory ? "memory" : "disk", " mode, lease ",
                   plan.kernel.lease_ns / kMillisecond, " ms, ring of ", plan.kernel.ring_records, ":");

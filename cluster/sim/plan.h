@@ -41,6 +41,14 @@ struct DiskPlan {
   bool memory = false;
 };
 
+struct SnapshotPlan {
+  uint64_t every_entries = UINT64_MAX;
+  size_t chunk_bytes = 0;
+  size_t slice_bytes = 0;
+  uint64_t pause_max_ns = 0;  // between slices, and while a file is written
+  uint64_t crash_ppm = 0;     // soon after something has become of a snapshot
+};
+
 // The nodes' kernel parts. In memory mode hosts keep their power: one that lost it would come back as a
 // learner.
 struct KernelPlan {
@@ -94,6 +102,7 @@ struct Plan {
   NetworkPlan network;
   DiskPlan disk;
   KernelPlan kernel;
+  SnapshotPlan snapshots;
   FaultPlan faults;
   ClientPlan clients;
 };

@@ -41,6 +41,9 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.kernel_answers += report.kernel_answers;
       totals.kernel_appends += report.kernel_appends;
       totals.kernel_votes += report.kernel_votes;
+      totals.snapshots_taken += report.snapshots_taken;
+      totals.snapshots_installed += report.snapshots_installed;
+      totals.transfers_resumed += report.transfers_resumed;
       totals.seconds += report.seconds;
       each(report);
       if (range.stop_at_violation && !report.violation.empty()) stop = true;

@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "cluster/kv/state_loader.h"
 #include "cluster/raft/check.h"
 #include "cluster/raft/describe.h"
 #include "cluster/raft/seeded_bugs.h"
@@ -20,7 +21,8 @@ kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
   kv::ReplicaOptions options{.raft = world.plan.raft,
                              .sessions = world.plan.sessions,
                              .window = world.plan.window,
-                             .desk = world.plan.desk};
+                             .desk = world.plan.desk,
+                             .snapshots = {.every_entries = world.plan.snapshots.every_entries}};
   options.raft.self = id;
   for (uint64_t node = 1; node <= world.plan.nodes; ++node) options.raft.voters.push_back(raft::NodeId(node));
   return options;
@@ -29,22 +31,61 @@ kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
 }  // namespace
 
 Server::Server(World& world, raft::NodeId id)
-    : world_(world), id_(id), disk_(world.time, world.random, world.plan.disk, [this](uint64_t sequence) {
-        // The disk's word reaches a node that stands still when it goes on, and is never dropped.
-        auto tell = [this, sequence] { Feed(raft::Persisted{.sequence = sequence}); };
-        if (!paused_) return tell();
-        socket_.push_back(tell);
-      }) {}
+    : world_(world),
+      id_(id),
+      disk_(world.time, world.random, world.plan.disk,
+            [this](uint64_t sequence) {
+              // The disk's word reaches a node that stands still when it goes on, and is never dropped.
+              auto tell = [this, sequence] { Feed(raft::Persisted{.sequence = sequence}); };
+              if (!paused_) return tell();
+              socket_.push_back(tell);
+            }),
+      snapshots_(world, *this) {}
 
 void Server::Start() {
   if (up()) return;
   ++lives_;
-  replica_.emplace(*this, OptionsOf(world_, id_), disk_.durable());
+  raft::RestoredState restored = disk_.Restore();
+  std::unique_ptr<kv::StateMachine> state;
+  if (restored.snapshot.last.index > raft::LogIndex()) state = Load(*disk_.Find(restored.snapshot.last)->chunks);
+  replica_.emplace(*this, OptionsOf(world_, id_), std::move(restored), std::move(state));
   world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
   if (world_.plan.kernel.on) StartCoupling();
   Rearm();
+}
+
+std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& chunks) {
+  kv::StateLoader loader(world_.plan.sessions, world_.plan.window);
+  for (const std::string& chunk : chunks) loader.Add(chunk);
+  std::unique_ptr<kv::StateMachine> state = loader.Finish();
+  if (state == nullptr) world_.Fail("node ", id_.value(), " cannot read a snapshot: ", loader.error());
+  HEDGEROW_CHECK(state != nullptr);
+  return state;
+}
+
+void Server::WhenAwake(std::function<void()> handle) {
+  if (!up()) return;
+  if (paused_) {
+    socket_.push_back(std::move(handle));
+  } else if (turning_) {
+    world_.time.After(0, [this, handle = std::move(handle), life = lives_] {
+      if (life == lives_) WhenAwake(handle);
+    });
+  } else {
+    handle();
+  }
+}
+
+void Server::ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks) {
+  Turn([this, &received, &chunks] {
+    if (coupling_.has_value()) {
+      coupling_->ReceiveSnapshot(received, Load(chunks), *replica_);
+    } else {
+      replica_->ReceiveSnapshot(received, Load(chunks));
+    }
+  });
 }
 
 void Server::StartCoupling() {
@@ -91,6 +132,7 @@ void Server::Crash(bool power_cut) {
   socket_.clear();
   paused_ = false;
   disk_.Crash();
+  snapshots_.Crashed();
   if (!kernel_.has_value()) return;
   if (power_cut) {
     kernel_->PowerCut();
@@ -204,6 +246,7 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
   replica_->Settle();
   turning_ = false;
   Rearm();
+  snapshots_.AfterTurn();
 }
 
 // R9: released as soon as the leader is heard. A node that dies with a reservation can follow nobody up to
@@ -222,6 +265,7 @@ void Server::Persist(raft::Persist persist) {
 
 void Server::Stepped(const raft::Outputs& outputs) {
   world_.checker.Stepped(raft(), id_, outputs);
+  world_.snapshots_installed += outputs.install.has_value();
   if (!world_.trace) return;
   for (const std::string& line : raft::Describe(id_, outputs)) world_.Trace(line);
 }

@@ -8,13 +8,17 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cluster/kv/replica.h"
 #include "cluster/offload/coupling.h"
 #include "cluster/sim/disk.h"
 #include "cluster/sim/kernel_model.h"
+#include "cluster/sim/snapshots.h"
 #include "cluster/sim/world.h"
 
 namespace hedgerow::sim {
@@ -28,7 +32,9 @@ class Server : public kv::ReplicaHost {
   bool paused() const { return paused_; }
   const raft::Raft& raft() const { return replica_->raft(); }
   const kv::StateMachine& state() const { return replica_->state(); }
+  kv::Replica& replica() { return *replica_; }
   Disk& disk() { return disk_; }
+  Snapshots& snapshots() { return snapshots_; }
 
   void Start();
   // Of its process; or of the host, which forgets what is not on its disk.
@@ -45,6 +51,10 @@ class Server : public kv::ReplicaHost {
   void ArriveResignation(const raft::LeaderResigns& hint);
   // From its own host: transfer.
   void Feed(decltype(raft::Event::what) what);
+
+  // From its own threads: now, or when the node goes on.
+  void WhenAwake(std::function<void()> handle);
+  void ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks);
 
   // From and for its kernel part.
   void ArriveFromKernel(uint64_t arrived_ns, raft::Message message);
@@ -63,11 +73,13 @@ class Server : public kv::ReplicaHost {
   void Send(kv::Forward forward) override;
   void BecameLeader() override;
   void LeaderIs(raft::NodeId, raft::Term) override {}
+  void SnapshotNeeded(raft::NodeId to, raft::LogIndex at_least) override { snapshots_.Needed(to, at_least); }
   void Stepped(const raft::Outputs& outputs) override;
   void Applied(raft::LogIndex index, const kv::StateMachine& state) override;
 
   void Arrive(uint64_t arrived_ns, std::function<void()> handle);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
+  std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
   void HelperThread(uint64_t life);
   void CheckReservation();
@@ -79,6 +91,7 @@ class Server : public kv::ReplicaHost {
   World& world_;
   raft::NodeId id_;
   Disk disk_;
+  Snapshots snapshots_;
   std::optional<KernelModel> kernel_;
   std::optional<kv::Replica> replica_;  // what a crash destroys
   std::optional<offload::Coupling> coupling_;

@@ -153,6 +153,9 @@ Report Simulate(const SimulationOptions& options) {
   report.kernel_answers = world.kernel_answers;
   report.kernel_appends = world.kernel_appends;
   report.kernel_votes = world.kernel_votes;
+  report.snapshots_taken = world.snapshots_taken;
+  report.snapshots_installed = world.snapshots_installed;
+  report.transfers_resumed = world.transfers_resumed;
   return report;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cluster in bad weather. A seed that fails is replayed with `hedgerow-sim --seed N --trace`. A seed means the
-// same run only as long as nothing draws other numbers, so what it showed becomes a golden script or a test of the
-// core.
+// The cluster in bad weather. A seed that fails is replayed with `hedgerow-sim --seed N --trace`. A seed means
+// the same run only as long as nothing draws other numbers, so what it showed becomes a golden script or a test
+// of the core.
 #include "cluster/sim/simulation.h"
 
 #include <chrono>
@@ -40,10 +40,17 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
          static_cast<unsigned long long>(totals.kernel_answers),
          static_cast<unsigned long long>(totals.kernel_appends),
          static_cast<unsigned long long>(totals.kernel_votes));
+  printf("snapshots: %llu taken, %llu installed, %llu transfers resumed\n",
+         static_cast<unsigned long long>(totals.snapshots_taken),
+         static_cast<unsigned long long>(totals.snapshots_installed),
+         static_cast<unsigned long long>(totals.transfers_resumed));
   // Weather that stops everything would violate nothing, and show nothing.
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 100);
   EXPECT_GT(totals.kernel_votes, totals.runs);
+  EXPECT_GT(totals.snapshots_taken, totals.runs * 10);
+  EXPECT_GT(totals.snapshots_installed, totals.runs);
+  EXPECT_GT(totals.transfers_resumed, totals.runs / 10);
 }
 
 }  // namespace

@@ -179,6 +179,16 @@ void Weather::Resignation(uint64_t duration_ns) {
   }
 }
 
+void Weather::SnapshotMoment(Server& server) {
+  if (calm_ || !world_.random.Chance(world_.plan.snapshots.crash_ppm)) return;
+  const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);
+  const bool power_cut = world_.random.Chance(500'000);
+  world_.time.After(world_.random.Below(world_.random.Pick<uint64_t>({1, 20}) * kMillisecond),
+                    [this, &server, down_ns, power_cut] {
+                      if (!calm_) CrashFor(server, down_ns, power_cut);
+                    });
+}
+
 void Weather::NewLeader(Server& server) {
   if (calm_ || !world_.random.Chance(plan_.crash_new_leader_ppm)) return;
   const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);

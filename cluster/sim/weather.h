@@ -23,6 +23,8 @@ class Weather {
   void NewLeader(Server& server);
   // Another bad moment: what this node has promised may not be on its disk yet.
   void Voted(Server& server);
+  // Something has just become of a snapshot: begun, written, received, installed.
+  void SnapshotMoment(Server& server);
 
  private:
   using Fault = void (Weather::*)(uint64_t duration_ns);

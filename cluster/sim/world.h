@@ -59,6 +59,10 @@ struct World {
   uint64_t kernel_answers = 0;  // of all kinds; of them ...
   uint64_t kernel_appends = 0;
   uint64_t kernel_votes = 0;  // given
+  uint64_t snapshots_taken = 0;
+  uint64_t snapshots_installed = 0;
+  uint64_t transfers = 0;
+  uint64_t transfers_resumed = 0;
 };
 
 }  // namespace hedgerow::sim

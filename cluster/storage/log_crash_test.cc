@@ -32,6 +32,7 @@ TEST_P(LogCrashTest, WhatWasReportedDurableSurvivesSigkill) {
   std::mt19937_64 random(GetParam() ? 1 : 2);
   raft::RestoredState before;  // what the victim starts with
   uint64_t reported_in_all = 0;
+  uint64_t starts = 0;
   for (uint64_t life = 0; life < kLives; ++life) {
     Victim victim(folder.path(), GetParam(), life);
     // Some are killed while they open the log.
@@ -42,7 +43,7 @@ TEST_P(LogCrashTest, WhatWasReportedDurableSurvivesSigkill) {
     reported_in_all += reported;
 
     raft::RestoredState found = OpenOrDie(TestOptions(folder, GetParam()))->TakeRestored();
-    Story story(life, before);
+    Story story(life, before, /*with_snapshots=*/true);
     uint64_t told = 0;
     while (told < reported) told = story.Next().sequence;
     // What was under way may be there, as far as the 32 writes in flight.
@@ -52,6 +53,8 @@ TEST_P(LogCrashTest, WhatWasReportedDurableSurvivesSigkill) {
                                      << ", which it never did";
       told = story.Next().sequence;
     }
+    EXPECT_GE(found.snapshot.last.index, found.start.index);
+    starts += found.start.index > before.start.index;
     before = std::move(found);
     if (before.entries.size() > 20'000) {
       before = {};
@@ -59,6 +62,7 @@ TEST_P(LogCrashTest, WhatWasReportedDurableSurvivesSigkill) {
     }
   }
   EXPECT_GT(reported_in_all, 1000u);
+  EXPECT_GT(starts, 20u) << "lives in which the log was given a new start";
   RecordProperty("reported", static_cast<int>(reported_in_all));
 }
 

@@ -43,7 +43,8 @@ std::string Misfit(const StoredEntry& stored, raft::LogIndex last, raft::Term la
 
 }  // namespace
 
-absl::StatusOr<bool> CheckIdentity(rocksdb::DB& db, const std::string& path, const StoredIdentity& expected) {
+absl::StatusOr<uint32_t> CheckIdentity(rocksdb::DB& db, const std::string& path,
+                                       const StoredIdentity& expected) {
   std::string value;
   const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kIdentityKey), &value);
   if (status.IsNotFound()) {
@@ -51,15 +52,15 @@ absl::StatusOr<bool> CheckIdentity(rocksdb::DB& db, const std::string& path, con
     any->SeekToFirst();
     if (!any->status().ok()) return FromRocks(path, "read", any->status());
     if (any->Valid()) return DamagedError(path, "it does not say whose log it is");
-    return true;
+    return 0;
   }
   if (!status.ok()) return FromRocks(path, "read", status);
   const std::optional<IdentityRecord> found = ParseIdentity(value);
   if (!found.has_value())
     return DamagedError(path, "the record that says whose log it is has a wrong checksum");
-  if (found->format_version != kFormatVersion) {
+  if (found->format_version > kFormatVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the log in ", path, " has format ", found->format_version, ", and this program reads format ",
+        "the log in ", path, " has format ", found->format_version, ", and this program reads formats up to ",
         kFormatVersion, ": start the version of the program that wrote it"));
   }
   if (found->identity != expected) {
@@ -68,7 +69,7 @@ absl::StatusOr<bool> CheckIdentity(rocksdb::DB& db, const std::string& path, con
                      found->identity.cluster_id, ", and this is node ", expected.node.value(), " of cluster ",
                      expected.cluster_id, ": correct data_dir, node or cluster_id in the configuration"));
   }
-  return false;
+  return found->format_version;
 }
 
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path) {
@@ -86,11 +87,12 @@ absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path)
   if (!state.ok()) return state.status();
   RestoredLog log{.state = *state};
   log.raft.hard_state = state->hard_state;
+  log.raft.start = state->start;
 
-  raft::LogIndex last;
-  raft::Term last_term;
+  raft::LogIndex last = state->start.index;
+  raft::Term last_term = state->start.term;
   const std::unique_ptr<rocksdb::Iterator> records(db.NewIterator(rocksdb::ReadOptions()));
-  for (records->Seek(SliceOf(kEntryPrefix)); records->Valid(); records->Next()) {
+  for (records->Seek(EntryKey(last.Next())); records->Valid(); records->Next()) {
     const rocksdb::Slice key = records->key();
     if (!key.starts_with(SliceOf(kEntryPrefix))) break;
     const rocksdb::Slice value = records->value();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads a log out of its database and checks that it is one: whose it is, every record's checksum, indices from
-// 1 without gaps, each entry linked to the term of the one before, no term above the hard state's, and the end
-// where the state record says. Called by RocksLog when it opens.
+// its start without gaps, each entry linked to the term of the one before, no term above the hard state's, and
+// the end where the state record says. Called by RocksLog when it opens.
 
 #ifndef HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
 #define HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
@@ -23,9 +23,10 @@ struct RestoredLog {
   raft::RestoredState raft{};
 };
 
-// `path` is for the errors. True: the database holds nothing yet. FailedPrecondition: another's log or another
-// format.
-absl::StatusOr<bool> CheckIdentity(rocksdb::DB& db, const std::string& path, const StoredIdentity& expected);
+// `path` is for the errors. The format's version, or 0: the database holds nothing yet. FailedPrecondition:
+// another's log or a later format.
+absl::StatusOr<uint32_t> CheckIdentity(rocksdb::DB& db, const std::string& path,
+                                       const StoredIdentity& expected);
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path);
 absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path);
 

@@ -72,6 +72,29 @@ TEST_F(LogRestoreTest, AGapIsSeen) {
   EXPECT_THAT(Damage(), HasSubstr("entry 2 is missing before entry 3"));
 }
 
+TEST_F(LogRestoreTest, WhatStandsBeforeItsStartMeansNothing) {
+  PutState({.batch = 9,
+            .hard_state = {.term = raft::Term(3)},
+            .last_index = raft::LogIndex(4),
+            .last_term = raft::Term(3),
+            .start = {.index = raft::LogIndex(2), .term = raft::Term(1)}});
+  ASSERT_TRUE(db_->Delete(rocksdb::WriteOptions(), EntryKey(raft::LogIndex(1))).ok());
+  Put(EntryKey(raft::LogIndex(2)), "rubbish");
+  const absl::StatusOr<RestoredLog> log = RestoreLog(*db_, "THE_PATH");
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->raft.start.index, raft::LogIndex(2));
+  EXPECT_EQ(log->raft.entries.size(), 2u);
+}
+
+TEST_F(LogRestoreTest, AStartOfAnotherTermIsSeen) {
+  PutState({.batch = 9,
+            .hard_state = {.term = raft::Term(3)},
+            .last_index = raft::LogIndex(4),
+            .last_term = raft::Term(3),
+            .start = {.index = raft::LogIndex(2), .term = raft::Term(2)}});
+  EXPECT_THAT(Damage(), HasSubstr("entry 3 follows an entry of term 1, but entry 2 is of term 2"));
+}
+
 TEST_F(LogRestoreTest, AMissingBeginningIsSeen) {
   ASSERT_TRUE(db_->Delete(rocksdb::WriteOptions(), EntryKey(raft::LogIndex(1))).ok());
   EXPECT_THAT(Damage(), HasSubstr("entry 1 is missing before entry 2"));
@@ -115,17 +138,17 @@ TEST_F(LogRestoreTest, AMissingStateIsSeen) {
 }
 
 TEST_F(LogRestoreTest, AnotherFormatIsRefusedBeforeAnythingElseIsRead) {
-  Put(kIdentityKey, EncodeIdentity({.format_version = 2}));
-  const absl::StatusOr<bool> empty =
+  Put(kIdentityKey, EncodeIdentity({.format_version = 3}));
+  const absl::StatusOr<uint32_t> empty =
       CheckIdentity(*db_, "THE_PATH", {.cluster_id = 1, .node = raft::NodeId(1)});
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
       std::string(empty.status().message()),
-      HasSubstr("the log in THE_PATH has format 2, and this program reads format 1: start the version"));
+      HasSubstr("the log in THE_PATH has format 3, and this program reads formats up to 2: start the version"));
 }
 
 TEST_F(LogRestoreTest, ALogOfNobodyIsRefused) {
-  const absl::StatusOr<bool> empty =
+  const absl::StatusOr<uint32_t> empty =
       CheckIdentity(*db_, "THE_PATH", {.cluster_id = 1, .node = raft::NodeId(1)});
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kDataLoss);
 }

@@ -33,18 +33,31 @@ uint64_t Now_ns() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOptions& options,
-                                                             const StoredIdentity& expected) {
+                                                             const StoredIdentity& expected,
+                                                             const LoadSnapshot& load) {
   absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, expected);
   if (!log.ok()) return log.status();
+  absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(options.path);
+  if (!snapshots.ok()) return snapshots.status();
   Descriptor event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!event.ok()) return FromErrno(options.path, "make an eventfd for", errno);
-  return std::unique_ptr<LogStorage>(new LogStorage(options, *std::move(log), std::move(event)));
+  std::unique_ptr<LogStorage> storage(
+      new LogStorage(options, *std::move(log), *std::move(snapshots), std::move(event)));
+  absl::StatusOr<std::string> trouble =
+      ChooseSnapshot(storage->snapshots_, options.path, expected, load, storage->restored_);
+  if (!trouble.ok()) return trouble.status();
+  storage->snapshot_trouble_ = *std::move(trouble);
+  storage->janitor_.Clean(storage->restored_.start.index, storage->restored_.snapshot.last.index);
+  return storage;
 }
 
-LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, Descriptor event)
+LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, SnapshotFolder snapshots,
+                       Descriptor event)
     : options_(options),
       event_(std::move(event)),
       log_(std::move(log)),
+      snapshots_(std::move(snapshots)),
+      janitor_(*log_, snapshots_),
       restored_(log_->TakeRestored()),
       thread_([this] { Run(); }) {}
 
@@ -187,6 +200,10 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
     statistics.bytes += bytes;
     statistics.hard_states += persist.hard_state.has_value();
     statistics.truncations += persist.truncate_from.has_value();
+    if (persist.new_start.has_value()) {
+      ++statistics.new_starts;
+      janitor_.Clean(persist.new_start->after.index, persist.new_start->snapshot.index);
+    }
     --statistics.queue_length;
     statistics.queue_bytes -= bytes;
   }

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -26,16 +27,21 @@
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/descriptor.h"
+#include "cluster/storage/janitor.h"
 #include "cluster/storage/rocks_log.h"
+#include "cluster/storage/snapshot_choice.h"
+#include "cluster/storage/snapshot_folder.h"
 #include "cluster/storage/storage_options.h"
 
 namespace hedgerow::storage {
 
 class LogStorage {
  public:
-  // Reads the whole log, so it takes its time. Its errors say what to do; errors.h lists their codes.
+  // Reads the whole log, and a snapshot if there is one (`load`: snapshot_choice.h), so it takes its time. Its
+  // errors say what to do; errors.h lists their codes.
   static absl::StatusOr<std::unique_ptr<LogStorage>> Open(const StorageOptions& options,
-                                                          const StoredIdentity& expected);
+                                                          const StoredIdentity& expected,
+                                                          const LoadSnapshot& load = ReadThrough);
   // Writes what waits, unless the disk is full: what was not reported durable may then be missing.
   ~LogStorage();
   LogStorage(const LogStorage&) = delete;
@@ -54,6 +60,8 @@ class LogStorage {
   // Readable when TakeDurable() has something new that a Write did not leave behind on return, or health() has
   // changed.
   int event_fd() const { return event_.get(); }
+  // What was wrong with snapshots at Open, for the operator; empty as a rule.
+  const std::string& snapshot_trouble() const { return snapshot_trouble_; }
 
   // Any thread.
   //
@@ -62,9 +70,12 @@ class LogStorage {
   // More waits than queue_max_bytes: the node should take no new proposals.
   bool congested() const;
   StorageStatistics statistics() const;
+  // Where snapshots are written and received. Once one is published there, the core may hear of it.
+  const SnapshotFolder& snapshots() const { return snapshots_; }
 
  private:
-  LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, Descriptor event);
+  LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, SnapshotFolder snapshots,
+             Descriptor event);
 
   void Run();
   bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -80,6 +91,9 @@ class LogStorage {
   std::atomic<bool> signalled_ = false;  // event_ may be readable
   // Belongs to whoever has set committing_, and before the thread starts to nobody.
   const std::unique_ptr<RocksLog> log_;
+  const SnapshotFolder snapshots_;
+  Janitor janitor_;
+  std::string snapshot_trouble_;
   raft::RestoredState restored_;  // the owner's thread, like the next one
   uint64_t asked_sequence_ = 0;
 

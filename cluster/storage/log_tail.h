@@ -23,7 +23,7 @@ class LogTail {
   // Of a log that was restored; its entries must link up.
   void Restore(const StateRecord& state, const std::vector<raft::Entry>& entries);
 
-  // Appends the records of `persist` to `batch`: truncation, then entries. The state follows with Finish.
+  // Appends the records of `persist` to `batch`: new start, truncation, entries. The state follows with Finish.
   void Apply(const raft::Persist& persist, rocksdb::WriteBatch& batch);
   // Ends a batch with the state as it is after it, under the next batch number.
   void Finish(rocksdb::WriteBatch& batch);
@@ -36,11 +36,13 @@ class LogTail {
     raft::LogIndex first{};
   };
 
+  void Start(const raft::NewStart& start, rocksdb::WriteBatch& batch);
   void TruncateFrom(raft::LogIndex index, rocksdb::WriteBatch& batch);
+  raft::Term TermAt(raft::LogIndex index) const;
   void Append(const raft::Entry& entry);
 
   StateRecord state_;
-  std::vector<TermStart> terms_;  // in order; the last one is state_.last_term's
+  std::vector<TermStart> terms_;  // after the start, in order; the last one is state_.last_term's
 };
 
 }  // namespace hedgerow::storage

@@ -9,7 +9,7 @@ namespace hedgerow::storage {
 namespace {
 
 constexpr size_t kChecksum_bytes = 4;
-constexpr size_t kState_bytes = 40;  // without a reserved term
+constexpr size_t kState_bytes = 56;  // without a reserved term
 
 std::string Seal(std::string_view key, std::string_view body) {
   std::string record;
@@ -79,7 +79,8 @@ std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view val
 std::string EncodeState(const StateRecord& state) {
   std::string body;
   for (const uint64_t value : {state.batch, state.hard_state.term.value(), state.hard_state.voted_for.value(),
-                               state.last_index.value(), state.last_term.value()}) {
+                               state.last_index.value(), state.last_term.value(), state.start.index.value(),
+                               state.start.term.value()}) {
     AppendNumber(body, value, 8);
   }
   // Only while there is one: a program that knows of no reservations must not take it for an old record.
@@ -97,6 +98,9 @@ std::optional<StateRecord> ParseState(std::string_view value) {
   state.hard_state.voted_for = raft::NodeId(reader.Number(8));
   state.last_index = raft::LogIndex(reader.Number(8));
   state.last_term = raft::Term(reader.Number(8));
+  if (reader.Complete()) return state;  // format 1
+  state.start.index = raft::LogIndex(reader.Number(8));
+  state.start.term = raft::Term(reader.Number(8));
   if (body->size() > kState_bytes) state.hard_state.reserved = raft::Term(reader.Number(8));
   if (!reader.Complete()) return std::nullopt;
   return state;
@@ -116,7 +120,7 @@ std::optional<IdentityRecord> ParseIdentity(std::string_view value) {
   RecordReader reader(*body);
   IdentityRecord identity;
   identity.format_version = static_cast<uint32_t>(reader.Number(4));
-  if (identity.format_version != kFormatVersion) return identity;
+  if (identity.format_version > kFormatVersion) return identity;
   identity.identity.cluster_id = reader.Number(8);
   identity.identity.node = raft::NodeId(reader.Number(8));
   if (!reader.Complete()) return std::nullopt;

@@ -5,9 +5,8 @@
 //
 //   "e" index  an entry, with the term of the entry before it
 //   "i"        whose log this is, and the format's version
-//   "s"        the state: hard state, the log's last entry, and the number of the batch that wrote it; the
-//   reserved
-//              term of rule R9 follows as long as there is one
+//   "s"        the state: hard state, the log's start and last entry, and the number of the batch that wrote it;
+//              the reserved term of rule R9 follows as long as there is one
 //
 // Every batch writes the state anew. (index, term) names an entry in a cluster once and for all (Raft's Log
 // Matching), so a log whose terms link up to the state's last term is the log that the batch left: a batch that
@@ -27,8 +26,9 @@
 
 namespace hedgerow::storage {
 
-// Raised when an older program could misread what a newer one writes.
-inline constexpr uint32_t kFormatVersion = 1;
+// Raised when an older program could misread what a newer one writes. 1: no start, the log begins with entry 1.
+// It is read, and made 2 when it is opened.
+inline constexpr uint32_t kFormatVersion = 2;
 
 inline constexpr std::string_view kEntryPrefix = "e";
 inline constexpr std::string_view kIdentityKey = "i";
@@ -39,6 +39,8 @@ struct StateRecord {
   raft::HardState hard_state{};
   raft::LogIndex last_index{};
   raft::Term last_term{};
+  // The log begins after this entry. Records of earlier ones may be there, and mean nothing.
+  raft::EntryId start{};
 
   bool operator==(const StateRecord&) const = default;
 };
@@ -58,7 +60,7 @@ std::string EncodeEntry(const raft::Entry& entry, raft::Term previous_term);
 std::string EncodeState(const StateRecord& state);
 std::string EncodeIdentity(const IdentityRecord& identity);
 
-// Nothing where the checksum or the length is wrong. Of an identity of another version, only the version is
+// Nothing where the checksum or the length is wrong. Of an identity of a later version, only the version is
 // set.
 std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view value);
 std::optional<StateRecord> ParseState(std::string_view value);

@@ -39,7 +39,8 @@ TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
   const StateRecord state = {.batch = 77,
                              .hard_state = {.term = raft::Term(5), .voted_for = raft::NodeId(3)},
                              .last_index = raft::LogIndex(12),
-                             .last_term = raft::Term(4)};
+                             .last_term = raft::Term(4),
+                             .start = {.index = raft::LogIndex(8), .term = raft::Term(2)}};
   EXPECT_EQ(ParseState(EncodeState(state)), state);
   StateRecord reserving = state;
   reserving.hard_state.reserved = raft::Term(6);
@@ -53,11 +54,11 @@ TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
   EXPECT_EQ(back->format_version, kFormatVersion);
 }
 
-TEST(RecordsTest, OfAnotherFormatOnlyTheVersionIsRead) {
-  const std::optional<IdentityRecord> back = ParseIdentity(
-      EncodeIdentity({.format_version = 2, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}}));
+TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
+  const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(
+      {.format_version = kFormatVersion + 1, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}}));
   ASSERT_TRUE(back.has_value());
-  EXPECT_EQ(back->format_version, 2u);
+  EXPECT_EQ(back->format_version, kFormatVersion + 1);
   EXPECT_EQ(back->identity, StoredIdentity{});
 }
 

@@ -2,7 +2,6 @@
 #include "cluster/storage/rocks_log.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,11 +11,13 @@
 #include <string_view>
 #include <utility>
 
+#include <rocksdb/convenience.h>
 #include <rocksdb/slice.h>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
 #include "cluster/storage/log_restore.h"
 #include "cluster/storage/records.h"
 #include "cluster/storage/rocks_messages.h"
@@ -27,20 +28,6 @@ namespace hedgerow::storage {
 namespace {
 
 constexpr uint64_t kReserve_bytes = 1024 * 1024;
-
-// Its name is durable when this returns, also when an earlier life made it and was killed before it could sync
-// it: RocksDB syncs what is in its folder, never the folder's own name, and without that name everything in it
-// is lost.
-absl::Status MakeFolder(const std::string& path) {
-  const bool made = mkdir(path.c_str(), 0700) == 0;
-  if (!made && errno != EEXIST) return FromErrno(path, "make", errno);
-  const std::string parent = std::filesystem::absolute(path).parent_path();
-  const Descriptor folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // A parent that only others can read, who have made the folder, too.
-  if (!folder.ok() && errno == EACCES && !made) return absl::OkStatus();
-  if (!folder.ok() || fsync(folder.get()) != 0) return FromErrno(parent, "sync the folder", errno);
-  return absl::OkStatus();
-}
 
 std::string KernelBootId() {
   std::string boot_id;
@@ -115,15 +102,33 @@ RocksLog::~RocksLog() {
 absl::Status RocksLog::OpenDatabase() {
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::Open(database_options_, database_path(), &db);
+  const absl::MutexLock lock(&db_mutex_);
   db_.reset(db);
   return FromRocks(options_.path, "open", status);
 }
 
+void RocksLog::CloseDatabase() {
+  const absl::MutexLock lock(&db_mutex_);
+  db_.reset();
+}
+
+// Whole tables, without reading them: keys grow, so a table holds a part of the log. What is in a table with
+// live entries, in the first level or in memory stays until a later time; that is a few times the write buffer.
+void RocksLog::DropUpTo(raft::LogIndex index) {
+  const absl::MutexLock lock(&db_mutex_);
+  if (db_ == nullptr || index == raft::LogIndex()) return;
+  const std::string end = EntryKey(index);
+  const rocksdb::Slice first(kEntryPrefix.data(), kEntryPrefix.size());
+  const rocksdb::Slice last(end);
+  // An error shows at the next write, if it matters.
+  (void)rocksdb::DeleteFilesInRange(db_.get(), db_->DefaultColumnFamily(), &first, &last);
+}
+
 absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_batch_in_wal) {
-  absl::StatusOr<bool> empty = CheckIdentity(*db_, options_.path, identity);
-  if (!empty.ok()) return empty.status();
-  if (*empty) {
-    if (watermark_.value().batch == 0) return Begin(identity);
+  const absl::StatusOr<uint32_t> version = CheckIdentity(*db_, options_.path, identity);
+  if (!version.ok()) return version.status();
+  if (*version == 0) {
+    if (watermark_.value().batch == 0) return WriteIdentity(identity);
     return DamagedError(options_.path, absl::StrCat("nothing is in it, though ", watermark_.value().batch,
                                                     " batches were durable"));
   }
@@ -137,11 +142,11 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
   }
   tail_.Restore(log->state, log->raft.entries);
   restored_ = std::move(log->raft);
-  return absl::OkStatus();
+  return *version == kFormatVersion ? absl::OkStatus() : WriteIdentity(identity);
 }
 
-// A new log. Its first batch says whose it is.
-absl::Status RocksLog::Begin(const StoredIdentity& identity) {
+// A new log, or one of an earlier format: a batch says whose it is, and that it is of this one from now on.
+absl::Status RocksLog::WriteIdentity(const StoredIdentity& identity) {
   rocksdb::WriteBatch batch;
   const rocksdb::Status put = batch.Put(rocksdb::Slice(kIdentityKey.data(), kIdentityKey.size()),
                                         EncodeIdentity({.identity = identity}));
@@ -184,7 +189,7 @@ absl::Status RocksLog::TryCommit(Patience patience) {
   const rocksdb::Status written = db_->Write(write, &batch_);
   if (!written.ok()) {
     const absl::Status status = FromRocks(options_.path, "write", written);
-    if (absl::IsResourceExhausted(status)) db_.reset();
+    if (absl::IsResourceExhausted(status)) CloseDatabase();
     return status;
   }
   committed_batch_ = tail_.state().batch;
@@ -213,7 +218,7 @@ absl::Status RocksLog::Reopen() {
                                                         ", though batch ", committed_batch_, " was durable"));
     }
   }
-  if (!status.ok()) db_.reset();
+  if (!status.ok()) CloseDatabase();
   return status;
 }
 

@@ -22,8 +22,10 @@
 #include <rocksdb/options.h>
 #include <rocksdb/write_batch.h>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/log_tail.h"
@@ -53,6 +55,10 @@ class RocksLog {
   // is final.
   absl::Status Commit(Patience patience);
 
+  // Any thread: removes what the log does not begin with any more, durably. Entries up to `index` may be gone
+  // when it returns.
+  void DropUpTo(raft::LogIndex index) ABSL_LOCKS_EXCLUDED(db_mutex_);
+
   uint64_t reopened() const { return reopened_; }
 
  private:
@@ -62,7 +68,8 @@ class RocksLog {
   absl::Status OpenDatabase();
   absl::Status Restore(const StoredIdentity& identity, uint64_t last_batch_in_wal);
   absl::Status TryCommit(Patience patience);
-  absl::Status Begin(const StoredIdentity& identity);
+  void CloseDatabase();
+  absl::Status WriteIdentity(const StoredIdentity& identity);
   absl::Status MakeDurable();
   absl::Status Reopen();
   absl::Status ProbeSpace() const;
@@ -71,7 +78,10 @@ class RocksLog {
   const StorageOptions options_;
   Watermark watermark_;
   rocksdb::Options database_options_;
-  std::unique_ptr<rocksdb::DB> db_;  // null between a write that failed and the next attempt
+  // Null between a write that failed and the next attempt. Changed by the thread that commits, under the lock,
+  // so that DropUpTo does not lose it while it is at work.
+  absl::Mutex db_mutex_;
+  std::unique_ptr<rocksdb::DB> db_;
   raft::RestoredState restored_;
 
   LogTail tail_;  // with the batch being gathered

@@ -47,7 +47,8 @@ rocksdb::Options RocksOptions(const StorageOptions& storage, std::shared_ptr<roc
 
   // Keys grow, so that tables hardly overlap and a level is rarely rewritten.
   options.level_compaction_dynamic_level_bytes = false;
-  options.target_file_size_base = 4 * storage.write_buffer_bytes;
+  // Small tables: the log's beginning is removed by the table.
+  options.target_file_size_base = storage.write_buffer_bytes;
   options.max_bytes_for_level_base = 16 * storage.write_buffer_bytes;
   // Commands are small and may be encrypted or compressed by the client; no codec need be there.
   options.compression = rocksdb::kNoCompression;

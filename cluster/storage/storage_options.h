@@ -59,6 +59,7 @@ struct StorageStatistics {
   uint64_t bytes = 0;        // of them, with their headers
   uint64_t hard_states = 0;  // terms and votes
   uint64_t truncations = 0;
+  uint64_t new_starts = 0;
   uint64_t largest_batch = 0;  // Persists in one batch
 
   // How long batches took, write and sync together. Not cumulative.

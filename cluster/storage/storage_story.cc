@@ -51,19 +51,29 @@ void WriteFile(const std::string& path, const std::string& bytes) {
 
 void ApplyToModel(raft::RestoredState& state, const raft::Persist& persist) {
   if (persist.hard_state.has_value()) state.hard_state = *persist.hard_state;
+  if (persist.new_start.has_value()) {
+    const raft::NewStart& start = *persist.new_start;
+    std::erase_if(state.entries, [&start](const raft::Entry& entry) {
+      return start.empties || entry.index <= start.after.index;
+    });
+    state.start = start.after;
+    state.snapshot.last = start.snapshot;
+  }
   if (persist.truncate_from.has_value()) {
-    state.entries.resize(std::min<size_t>(state.entries.size(), persist.truncate_from->value() - 1));
+    const uint64_t kept = persist.truncate_from->value() - state.start.index.value() - 1;
+    state.entries.resize(std::min<size_t>(state.entries.size(), kept));
   }
   state.entries.insert(state.entries.end(), persist.entries.begin(), persist.entries.end());
 }
 
 bool Same(const raft::RestoredState& a, const raft::RestoredState& b) {
-  return a.hard_state == b.hard_state && a.entries == b.entries;
+  return a.hard_state == b.hard_state && a.start == b.start && a.entries == b.entries;
 }
 
 std::string Describe(const raft::RestoredState& state) {
   return absl::StrCat("term ", state.hard_state.term.value(), ", vote ", state.hard_state.voted_for.value(),
-                      ", ", state.entries.size(), " entries, the last of term ",
+                      ", ", state.entries.size(), " entries after ", state.start.index.value(), "/",
+                      state.start.term.value(), ", the last of term ",
                       state.entries.empty() ? 0 : state.entries.back().term.value());
 }
 
@@ -74,9 +84,13 @@ raft::Persist Story::Next() {
   if (what < 5 || state_.hard_state.term == raft::Term()) {
     NewTerm(persist);
     if (Below(2) == 0) Append(persist, 1);
-  } else if (what < 10 && !state_.entries.empty()) {
-    const uint64_t gone = 1 + Below(std::min<uint64_t>(state_.entries.size(), 20));
-    persist.truncate_from = raft::LogIndex(state_.entries.size() - gone + 1);
+  } else if (with_snapshots_ && what >= 97) {
+    Start(persist);
+  } else if (const uint64_t loose =
+                 LastIndex() - std::max(state_.start.index, state_.snapshot.last.index).value();
+             what < 10 && loose > 0) {
+    const uint64_t gone = 1 + Below(std::min<uint64_t>(loose, 20));
+    persist.truncate_from = raft::LogIndex(LastIndex() - gone + 1);
     state_.entries.resize(state_.entries.size() - gone);
     NewTerm(persist);
     Append(persist, Below(2 * gone));
@@ -97,12 +111,50 @@ void Story::Append(raft::Persist& persist, uint64_t count) {
     std::string payload;
     while (payload.size() < bytes) absl::StrAppend(&payload, random_(), " ");
     payload.resize(bytes);
-    raft::Entry entry =
-        TestEntry(state_.entries.size() + 1, state_.hard_state.term.value(), std::move(payload));
+    raft::Entry entry = TestEntry(LastIndex() + 1, state_.hard_state.term.value(), std::move(payload));
     if (Below(20) == 0) entry.kind = raft::EntryKind::kNoOp;
     persist.entries.push_back(entry);
     state_.entries.push_back(std::move(entry));
   }
+}
+
+// A leader's snapshot, beyond the log, or one of this node's own.
+void Story::Start(raft::Persist& persist) {
+  raft::NewStart start;
+  const uint64_t first = std::max(state_.start.index, state_.snapshot.last.index).value();
+  if (Below(4) == 0) {
+    start.after = {.index = raft::LogIndex(LastIndex() + Below(50)), .term = state_.hard_state.term};
+    start.snapshot = start.after;
+    start.empties = true;
+  } else {
+    const auto at = [this](uint64_t index) {
+      const uint64_t place = index - state_.start.index.value();
+      return raft::EntryId{.index = raft::LogIndex(index),
+                           .term = place == 0 ? state_.start.term : state_.entries[place - 1].term};
+    };
+    start.snapshot = at(first + Below(LastIndex() - first + 1));
+    start.after =
+        at(state_.start.index.value() + Below(start.snapshot.index.value() - state_.start.index.value() + 1));
+  }
+  persist.new_start = start;
+  ApplyToModel(state_, persist);
+}
+
+void TakeTestSnapshot(const SnapshotFolder& folder, const raft::EntryId& last) {
+  absl::StatusOr<SnapshotFileWriter> writer = folder.Begin(
+      {.cluster_id = kTestCluster, .snapshot = {.last = last, .configuration = {.voters = {kTestNode}}}},
+      "taking");
+  HEDGEROW_CHECK(writer.ok());
+  for (uint64_t chunk = 0; chunk < last.index.value() % 4; ++chunk) {
+    const std::string bytes(1 + last.index.value() * 7919 % 50'000, static_cast<char>('a' + chunk));
+    HEDGEROW_CHECK(writer->Append(bytes).ok());
+  }
+  HEDGEROW_CHECK(writer->Finish().ok() && folder.Publish(writer->path(), last).ok());
+}
+
+void WriteWithSnapshot(LogStorage& storage, raft::Persist persist) {
+  if (persist.new_start.has_value()) TakeTestSnapshot(storage.snapshots(), persist.new_start->snapshot);
+  storage.Write(std::move(persist));
 }
 
 StorageOptions TestOptions(const TestFolder& folder, bool sync) {

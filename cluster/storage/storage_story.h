@@ -47,10 +47,11 @@ bool Same(const raft::RestoredState& a, const raft::RestoredState& b);
 std::string Describe(const raft::RestoredState& state);
 
 // Terms and votes, entries of 0 to 300 bytes and some of 50 KB, truncations followed by another term's entries,
-// and truncations alone.
+// and truncations alone; with snapshots, new starts as well, of both kinds.
 class Story {
  public:
-  Story(uint64_t seed, raft::RestoredState start) : random_(seed), state_(std::move(start)) {}
+  Story(uint64_t seed, raft::RestoredState start, bool with_snapshots = false)
+      : random_(seed), state_(std::move(start)), with_snapshots_(with_snapshots) {}
   raft::Persist Next();
   const raft::RestoredState& state() const { return state_; }  // after the last one
 
@@ -58,14 +59,22 @@ class Story {
   uint64_t Below(uint64_t bound) { return random_() % bound; }
   void NewTerm(raft::Persist& persist);
   void Append(raft::Persist& persist, uint64_t count);
+  void Start(raft::Persist& persist);
+  uint64_t LastIndex() const { return state_.start.index.value() + state_.entries.size(); }
 
   std::mt19937_64 random_;
   raft::RestoredState state_;
+  bool with_snapshots_;
   uint64_t sequence_ = 0;
 };
 
 inline constexpr uint64_t kTestCluster = 7;
 inline constexpr raft::NodeId kTestNode = raft::NodeId(2);
+
+// Some chunks that depend on `last`, published.
+void TakeTestSnapshot(const SnapshotFolder& folder, const raft::EntryId& last);
+// The persist's snapshot first, if it has one: what the core's users see to.
+void WriteWithSnapshot(LogStorage& storage, raft::Persist persist);
 
 StorageOptions TestOptions(const TestFolder& folder, bool sync);
 // Ends the test if it fails.

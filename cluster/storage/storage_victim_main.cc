@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   const TestFolder folder{std::string(argv[1])};
   const bool sync = std::string_view(argv[2]) == "disk";
   const std::unique_ptr<LogStorage> storage = OpenOrDie(TestOptions(folder, sync));
-  Story story(std::strtoull(argv[3], nullptr, 10), storage->TakeRestored());
+  Story story(std::strtoull(argv[3], nullptr, 10), storage->TakeRestored(), /*with_snapshots=*/true);
 
   constexpr uint64_t kInFlight = 32;
   uint64_t written = 0;
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     if (written < durable + kInFlight) {
       hedgerow::raft::Persist persist = story.Next();
       written = persist.sequence;
-      storage->Write(std::move(persist));
+      WriteWithSnapshot(*storage, std::move(persist));
     } else {
       pollfd event = {.fd = storage->event_fd(), .events = POLLIN, .revents = 0};
       (void)poll(&event, 1, 1000);

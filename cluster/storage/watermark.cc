@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
 #include "cluster/storage/record_bytes.h"
 #include "cluster/storage/records.h"
 
@@ -35,12 +36,6 @@ std::string Encode(const Watermark::Value& value) {
   std::string bytes;
   AppendNumber(bytes, Checksum(kChecksumKey, body), 4);
   return bytes + body;
-}
-
-absl::Status SyncFolder(const std::string& path) {
-  const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.ok() || fsync(folder.get()) != 0) return FromErrno(path, "sync the folder", errno);
-  return absl::OkStatus();
 }
 
 }  // namespace

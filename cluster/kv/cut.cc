@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kv/cut.h"
+
+#include <utility>
+
+namespace hedgerow::kv {
+
+void PutResult(ByteWriter& writer, const Result& result) {
+  writer.Put(static_cast<uint8_t>(result.code));
+  writer.Put(result.session);
+  writer.Put(static_cast<uint8_t>(result.values.size()));
+  for (const std::string& value : result.values) writer.PutText<uint32_t>(value);
+}
+
+Result GetResult(ByteReader& reader) {
+  Result result;
+  const auto code = reader.Get<uint8_t>();
+  if (code > static_cast<uint8_t>(ResultCode::kOverloaded)) reader.Fail();
+  result.code = static_cast<ResultCode>(code);
+  result.session = reader.Get<uint64_t>();
+  const auto values = reader.Get<uint8_t>();
+  for (uint8_t i = 0; i < values && reader.ok(); ++i) {
+    result.values.emplace_back(reader.GetText<uint32_t>(kValueMax_bytes));
+  }
+  return result;
+}
+
+CutWriter::CutWriter(uint64_t committed_ns, uint64_t fingerprint, size_t chunk_bytes)
+    : chunk_bytes_(chunk_bytes), open_(chunk_bytes) {
+  open_.Put(static_cast<uint8_t>(CutRecord::kState));
+  open_.Put(kCutVersion);
+  open_.Put(committed_ns);
+  open_.Put(fingerprint);
+  Close();
+}
+
+void CutWriter::Close() {
+  if (open_.view().empty()) return;
+  closed_bytes_ += open_.view().size();
+  closed_.push_back(std::exchange(open_, ByteWriter(chunk_bytes_ + chunk_bytes_ / 8)).Take());
+}
+
+void CutWriter::RecordEnds() {
+  if (open_.view().size() >= chunk_bytes_) Close();
+}
+
+void CutWriter::Value(std::string_view key, std::string_view value) {
+  open_.Put(static_cast<uint8_t>(CutRecord::kValue));
+  open_.PutText<uint32_t>(key);
+  open_.PutText<uint32_t>(value);
+  ++values_;
+  RecordEnds();
+}
+
+void CutWriter::Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers) {
+  open_.Put(static_cast<uint8_t>(CutRecord::kSession));
+  open_.Put(session.id);
+  open_.Put(session.nonce);
+  open_.Put(session.lowest_unanswered);
+  open_.Put(session.active_ns);
+  open_.Put(static_cast<uint32_t>(answers.size()));
+  for (const auto& [seq, result] : answers) {
+    open_.Put(seq);
+    PutResult(open_, result);
+  }
+  ++sessions_;
+  RecordEnds();
+}
+
+void CutWriter::Windowed(uint64_t time_ns, const RequestKey& key, const Result& result) {
+  open_.Put(static_cast<uint8_t>(CutRecord::kWindowed));
+  open_.Put(time_ns);
+  open_.Put(key.a);
+  open_.Put(key.b);
+  open_.Put(key.c);
+  PutResult(open_, result);
+  ++windowed_;
+  RecordEnds();
+}
+
+void CutWriter::End() {
+  Close();
+  open_.Put(static_cast<uint8_t>(CutRecord::kEnd));
+  open_.Put(values_);
+  open_.Put(sessions_);
+  open_.Put(windowed_);
+  Close();
+}
+
+std::vector<std::string> CutWriter::TakeChunks() { return std::exchange(closed_, {}); }
+
+}  // namespace hedgerow::kv

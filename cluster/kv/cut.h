@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A cut is the state machine as it was at one moment, written down little by little while it goes on (ADR
+// 0008). Each table walks over its entries; an entry that is to change before the walk has come to it is
+// written down first, as it was. So a cut costs a change one more entry to write, and the loop no stop at all.
+//
+// What it makes are chunks of bytes in this format, whose first says the version. Who takes them
+// (cluster/storage) sees to checksums. In each chunk, one after the other:
+//
+//   1  value      key, value
+//   2  session    id, nonce, lowest unanswered, last active, answers: (seq, result)
+//   3  windowed   time, key, result
+//   4  state      version, committed time, fingerprint      first, and alone
+//   5  end        how many values, sessions and windowed    last
+
+#ifndef HEDGEROW_CLUSTER_KV_CUT_H_
+#define HEDGEROW_CLUSTER_KV_CUT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cluster/kv/bytes.h"
+#include "cluster/kv/command.h"
+
+namespace hedgerow::kv {
+
+// Raised with every change of the format; what was written before is read for ever.
+inline constexpr uint32_t kCutVersion = 1;
+// A chunk is closed once it has as much as was asked for, so it is larger by one record at most.
+inline constexpr size_t kCutChunk_bytes = 64 * 1024;
+
+enum class CutRecord : uint8_t { kValue = 1, kSession = 2, kWindowed = 3, kState = 4, kEnd = 5 };
+
+// What one session is, wherever it is kept.
+struct SessionRecord {
+  uint64_t id = 0;
+  uint64_t nonce = 0;
+  uint64_t lowest_unanswered = 0;
+  uint64_t active_ns = 0;
+};
+
+class CutWriter {
+ public:
+  CutWriter(uint64_t committed_ns, uint64_t fingerprint, size_t chunk_bytes);
+
+  void Value(std::string_view key, std::string_view value);
+  void Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers);
+  void Windowed(uint64_t time_ns, const RequestKey& key, const Result& result);
+  void End();
+
+  // Of all chunks so far.
+  uint64_t written_bytes() const { return closed_bytes_ + open_.view().size(); }
+  // What is ready, in order.
+  std::vector<std::string> TakeChunks();
+
+ private:
+  void Close();
+
+  void RecordEnds();
+
+  size_t chunk_bytes_;
+  ByteWriter open_;
+  std::vector<std::string> closed_;
+  uint64_t closed_bytes_ = 0;
+  uint64_t values_ = 0;
+  uint64_t sessions_ = 0;
+  uint64_t windowed_ = 0;
+};
+
+void PutResult(ByteWriter& writer, const Result& result);
+Result GetResult(ByteReader& reader);
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_CUT_H_

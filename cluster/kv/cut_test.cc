@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A cut is the state at its beginning, whatever is done meanwhile; and what was written by an earlier format
+// can be read.
+#include "cluster/kv/cut.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/kv/state_loader.h"
+#include "cluster/kv/state_machine.h"
+
+namespace hedgerow::kv {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+const SessionLimits kSessions{.timeout_ns = 60 * kSecond};
+const WindowLimits kWindow{.window_ns = 10 * kSecond};
+
+using Chunks = std::vector<std::string>;
+
+// Commands as clients would send them: sessions that open, write, repeat themselves, run ahead and expire;
+// windowed ones; values that come, change and go.
+class Story {
+ public:
+  explicit Story(uint64_t seed) : random_(seed) {}
+
+  void Tell(StateMachine& state) {
+    ++index_;
+    const uint64_t kind = Below(10);
+    Command command;
+    command.elapsed_ns = Below(kSecond / 2);
+    if (kind == 0) {
+      command.key = {.kind = CommandKind::kOpen, .a = Below(1'000'000)};
+      opened_.push_back(index_);
+    } else if (kind < 7 && !opened_.empty()) {
+      command.key = {.kind = CommandKind::kWrite, .a = opened_[Below(opened_.size())], .b = 1 + Below(40)};
+      command.lowest_unanswered = Below(10);
+    } else {
+      command.key = {.kind = CommandKind::kWindowed, .a = 1, .b = Below(200), .c = 2};
+    }
+    if (kind != 0) command.operations.push_back(Operate());
+    state.Apply(index_, command);
+  }
+
+ private:
+  uint64_t Below(uint64_t bound) { return random_() % bound; }
+  Operation Operate() {
+    Operation operation;
+    operation.key = "key" + std::to_string(Below(500));
+    operation.kind = static_cast<OperationKind>(1 + Below(4));
+    if (operation.kind == OperationKind::kIncrement) operation.key += "n";
+    operation.value = std::string(Below(300), 'v');
+    operation.delta = static_cast<int64_t>(Below(100));
+    return operation;
+  }
+
+  std::mt19937_64 random_;
+  uint64_t index_ = 0;
+  std::vector<uint64_t> opened_;
+};
+
+Chunks CutAtOnce(StateMachine& state, size_t chunk_bytes = kCutChunk_bytes) {
+  Chunks chunks;
+  state.BeginCut(chunk_bytes);
+  while (state.cutting()) {
+    for (std::string& chunk : state.ContinueCut(1'000'000)) chunks.push_back(std::move(chunk));
+  }
+  return chunks;
+}
+
+std::unique_ptr<StateMachine> Load(const Chunks& chunks, std::string* why = nullptr) {
+  StateLoader loader(kSessions, kWindow);
+  for (const std::string& chunk : chunks) {
+    if (!loader.Add(chunk)) break;
+  }
+  std::unique_ptr<StateMachine> state = loader.Finish();
+  if (why != nullptr) *why = loader.error();
+  return state;
+}
+
+// Two states are equal if they answer alike from now on. The fingerprint goes over everything that is said.
+void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
+  EXPECT_EQ(a.fingerprint(), b.fingerprint());
+  EXPECT_EQ(a.committed_time_ns(), b.committed_time_ns());
+  EXPECT_EQ(a.values(), b.values());
+  EXPECT_EQ(a.sessions(), b.sessions());
+  Story same = story;
+  for (int i = 0; i < 3000; ++i) {
+    story.Tell(a);
+    same.Tell(b);
+    ASSERT_EQ(a.fingerprint(), b.fingerprint()) << "after " << i << " more commands";
+    ASSERT_EQ(a.sessions(), b.sessions());
+  }
+}
+
+TEST(Cut, WhatIsLoadedGoesOnLikeWhatWasCut) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    StateMachine state(kSessions, kWindow);
+    Story story(seed);
+    for (int i = 0; i < 2000; ++i) story.Tell(state);
+    const std::unique_ptr<StateMachine> loaded = Load(CutAtOnce(state));
+    ASSERT_NE(loaded, nullptr);
+    ExpectTheSame(state, *loaded, story);
+  }
+}
+
+TEST(Cut, WhatHappensMeanwhileIsNotInIt) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    StateMachine state(kSessions, kWindow);
+    Story story(seed);
+    for (int i = 0; i < 2000; ++i) story.Tell(state);
+    const Chunks expected = CutAtOnce(state);
+    const Story then = story;
+
+    state.BeginCut();
+    Chunks chunks;
+    int commands = 0;
+    while (state.cutting()) {
+      for (std::string& chunk : state.ContinueCut(100 + 100 * seed)) chunks.push_back(std::move(chunk));
+      for (uint64_t i = 0; i < seed; ++i, ++commands) story.Tell(state);
+    }
+    ASSERT_GT(commands, 50);
+    const std::unique_ptr<StateMachine> loaded = Load(chunks);
+    const std::unique_ptr<StateMachine> wanted = Load(expected);
+    ASSERT_NE(loaded, nullptr);
+    ExpectTheSame(*wanted, *loaded, then);
+  }
+}
+
+TEST(Cut, AGrowingStoreIsCutWhole) {
+  StateMachine state(kSessions, kWindow);
+  const auto put = [&state](uint64_t i) {
+    Operation operation{.kind = OperationKind::kPut, .key = "k" + std::to_string(i), .value = "v"};
+    state.Apply(
+        i, {.key = {.kind = CommandKind::kWindowed, .a = i}, .elapsed_ns = kSecond, .operations = {operation}});
+  };
+  for (uint64_t i = 1; i <= 20'000; ++i) put(i);
+  state.BeginCut();
+  Chunks chunks;
+  for (uint64_t i = 20'001; state.cutting(); i += 30) {
+    for (std::string& chunk : state.ContinueCut(3000)) chunks.push_back(std::move(chunk));
+    for (uint64_t j = i; j < i + 30; ++j) put(j);
+  }
+  ASSERT_GT(state.values(), 30'000u) << "its maps have grown meanwhile";
+  const std::unique_ptr<StateMachine> loaded = Load(chunks);
+  ASSERT_NE(loaded, nullptr);
+  EXPECT_EQ(loaded->values(), 20'000u);
+}
+
+TEST(Cut, OneThatWasAbandonedLeavesNothingBehind) {
+  StateMachine state(kSessions, kWindow);
+  Story story(9);
+  for (int i = 0; i < 2000; ++i) story.Tell(state);
+  state.BeginCut();
+  (void)state.ContinueCut(500);
+  state.AbandonCut();
+  EXPECT_FALSE(state.cutting());
+  for (int i = 0; i < 500; ++i) story.Tell(state);
+  const std::unique_ptr<StateMachine> loaded = Load(CutAtOnce(state));
+  ASSERT_NE(loaded, nullptr);
+  ExpectTheSame(state, *loaded, story);
+}
+
+TEST(Cut, OneThatIsNotWholeIsRefused) {
+  StateMachine state(kSessions, kWindow);
+  Story story(3);
+  for (int i = 0; i < 3000; ++i) story.Tell(state);
+  const Chunks whole = CutAtOnce(state, 5000);
+  ASSERT_GE(whole.size(), 5u);
+  std::string why;
+  EXPECT_EQ(Load({whole.begin(), whole.end() - 1}, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("its end is missing"));
+  Chunks gap = whole;
+  gap.erase(gap.begin() + 1);
+  EXPECT_EQ(Load(gap, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("not hold as many records as it says"));
+  Chunks twice = whole;
+  twice.insert(twice.begin() + 2, twice[1]);
+  EXPECT_EQ(Load(twice, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("twice"));
+  Chunks swapped = whole;
+  std::swap(swapped[0], swapped[1]);
+  EXPECT_EQ(Load(swapped, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("out of order"));
+  for (size_t bytes = 0; bytes < whole[0].size(); ++bytes) {
+    EXPECT_EQ(Load({whole[0].substr(0, bytes)}), nullptr);
+  }
+}
+
+TEST(Cut, AFormatOfTheFutureIsNamed) {
+  ByteWriter writer(16);
+  writer.Put(static_cast<uint8_t>(CutRecord::kState));
+  writer.Put(kCutVersion + 1);
+  std::string why;
+  EXPECT_EQ(Load({writer.Take()}, &why), nullptr);
+  EXPECT_THAT(why, HasSubstr("start the version of the program that wrote it"));
+}
+
+// testdata/cut-1 is what the first version of the format made of `Small`, its chunks behind their lengths.
+void Small(StateMachine& state) {
+  const auto apply = [&state](uint64_t index, Command command) { state.Apply(index, command); };
+  apply(1, {.key = {.kind = CommandKind::kOpen, .a = 77}, .elapsed_ns = kSecond});
+  apply(2, {.key = {.kind = CommandKind::kOpen, .a = 78}, .elapsed_ns = kSecond});
+  apply(3, {.key = {.kind = CommandKind::kWrite, .a = 1, .b = 5},
+            .lowest_unanswered = 4,
+            .elapsed_ns = kSecond,
+            .operations = {{.kind = OperationKind::kPut, .key = "colour", .value = "green"},
+                           {.kind = OperationKind::kIncrement, .key = "count", .delta = 41}}});
+  apply(4, {.key = {.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3},
+            .elapsed_ns = kSecond,
+            .operations = {{.kind = OperationKind::kIncrement, .key = "count", .delta = 1}}});
+}
+
+TEST(Cut, EveryFormatThereWasIsRead) {
+  const std::string path = HEDGEROW_SOURCE_DIR "/cluster/kv/testdata/cut-" + std::to_string(kCutVersion);
+  if (getenv("HEDGEROW_REWRITE") != nullptr) {
+    StateMachine state(kSessions, kWindow);
+    Small(state);
+    std::ofstream file(path, std::ios::binary);
+    for (const std::string& chunk : CutAtOnce(state)) {
+      ByteWriter writer(chunk.size() + 4);
+      writer.PutText<uint32_t>(chunk);
+      file << writer.Take();
+    }
+  }
+  for (uint32_t version = 1; version <= kCutVersion; ++version) {
+    std::ifstream file(HEDGEROW_SOURCE_DIR "/cluster/kv/testdata/cut-" + std::to_string(version),
+                       std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    ByteReader reader(bytes);
+    Chunks chunks;
+    while (reader.ok() && reader.left_bytes() > 0) chunks.emplace_back(reader.GetText<uint32_t>(bytes.size()));
+    std::string why;
+    const std::unique_ptr<StateMachine> state = Load(chunks, &why);
+    ASSERT_NE(state, nullptr) << "version " << version << ": " << why;
+    EXPECT_EQ(state->Get("colour"), "green");
+    EXPECT_EQ(state->Get("count"), "42");
+    EXPECT_EQ(state->committed_time_ns(), 4 * kSecond);
+    EXPECT_EQ(state->sessions(), 2u);
+    EXPECT_EQ(state->Known({.kind = CommandKind::kOpen, .a = 78})->session, 2u);
+    EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5})->values[1], "41");
+    EXPECT_EQ(state->Known({.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3})->values[0], "42");
+    const Command old{.key = {.kind = CommandKind::kWrite, .a = 1, .b = 3}, .operations = {}};
+    EXPECT_EQ(state->Apply(5, old).code, ResultCode::kBelowLowest);
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::kv

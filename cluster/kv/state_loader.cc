@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kv/state_loader.h"
+
+#include <map>
+#include <utility>
+
+namespace hedgerow::kv {
+
+bool StateLoader::Fail(std::string why) {
+  if (error_.empty()) error_ = std::move(why);
+  return false;
+}
+
+bool StateLoader::Add(std::string_view chunk) {
+  ByteReader reader(chunk);
+  while (error_.empty() && reader.left_bytes() > 0) {
+    if (!AddRecord(reader)) return Fail("it holds a record that is none");
+  }
+  return error_.empty();
+}
+
+bool StateLoader::AddRecord(ByteReader& reader) {
+  const auto kind = static_cast<CutRecord>(reader.Get<uint8_t>());
+  if (begun_ != (kind != CutRecord::kState) || ended_) return Fail("its records are out of order");
+  switch (kind) {
+    case CutRecord::kState:
+      return AddState(reader);
+    case CutRecord::kValue:
+      return AddValue(reader);
+    case CutRecord::kSession:
+      return AddSession(reader);
+    case CutRecord::kWindowed:
+      return AddWindowed(reader);
+    case CutRecord::kEnd:
+      return AddEnd(reader);
+  }
+  return false;
+}
+
+bool StateLoader::AddState(ByteReader& reader) {
+  const auto version = reader.Get<uint32_t>();
+  if (version != kCutVersion) {
+    return Fail("its contents have format " + std::to_string(version) + ", and this program reads format " +
+                std::to_string(kCutVersion) + ": start the version of the program that wrote it");
+  }
+  state_->now_ns_ = reader.Get<uint64_t>();
+  state_->fingerprint_ = reader.Get<uint64_t>();
+  begun_ = true;
+  return reader.ok();
+}
+
+bool StateLoader::AddValue(ByteReader& reader) {
+  const std::string key(reader.GetText<uint32_t>(kKeyMax_bytes));
+  std::string value(reader.GetText<uint32_t>(kValueMax_bytes));
+  if (!reader.ok()) return false;
+  if (state_->values_.Find(key) != nullptr) return Fail("it holds a key twice");
+  state_->values_.Put(key, std::move(value));
+  return true;
+}
+
+bool StateLoader::AddSession(ByteReader& reader) {
+  SessionRecord session;
+  session.id = reader.Get<uint64_t>();
+  session.nonce = reader.Get<uint64_t>();
+  session.lowest_unanswered = reader.Get<uint64_t>();
+  session.active_ns = reader.Get<uint64_t>();
+  const auto count = reader.Get<uint32_t>();
+  std::map<uint64_t, Result> answers;
+  for (uint32_t i = 0; i < count && reader.ok(); ++i) {
+    const auto seq = reader.Get<uint64_t>();
+    answers.emplace_hint(answers.end(), seq, GetResult(reader));
+  }
+  if (!reader.ok()) return false;
+  return state_->sessions_.Restore(session, std::move(answers)) || Fail("it holds a session twice");
+}
+
+bool StateLoader::AddWindowed(ByteReader& reader) {
+  const auto time_ns = reader.Get<uint64_t>();
+  RequestKey key{.kind = CommandKind::kWindowed};
+  key.a = reader.Get<uint64_t>();
+  key.b = reader.Get<uint64_t>();
+  key.c = reader.Get<uint64_t>();
+  Result result = GetResult(reader);
+  if (!reader.ok()) return false;
+  if (time_ns < last_time_ns_ || state_->window_.Answer(key) != nullptr) {
+    return Fail("its window is out of order");
+  }
+  last_time_ns_ = time_ns;
+  state_->window_.Record(key, std::move(result), time_ns);
+  return true;
+}
+
+bool StateLoader::AddEnd(ByteReader& reader) {
+  const auto values = reader.Get<uint64_t>();
+  const auto sessions = reader.Get<uint64_t>();
+  const auto windowed = reader.Get<uint64_t>();
+  if (!reader.ok()) return false;
+  if (values != state_->values_.size() || sessions != state_->sessions_.size() ||
+      windowed != state_->window_.size()) {
+    return Fail("it does not hold as many records as it says");
+  }
+  ended_ = true;
+  return true;
+}
+
+std::unique_ptr<StateMachine> StateLoader::Finish() {
+  if (error_.empty() && !ended_) error_ = "its end is missing";
+  if (!error_.empty()) return nullptr;
+  state_->sessions_.FinishRestore();
+  return std::move(state_);
+}
+
+}  // namespace hedgerow::kv

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes a state machine of the chunks of a cut (cut.h). A node does so when it starts, and beside its loop when
+// a leader has sent it a snapshot. The chunks were checked for damage; what is looked for here is a format that
+// this program does not know, and an end that is missing.
+
+#ifndef HEDGEROW_CLUSTER_KV_STATE_LOADER_H_
+#define HEDGEROW_CLUSTER_KV_STATE_LOADER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "cluster/kv/bytes.h"
+#include "cluster/kv/state_machine.h"
+
+namespace hedgerow::kv {
+
+class StateLoader {
+ public:
+  StateLoader(SessionLimits sessions, WindowLimits window)
+      : state_(std::make_unique<StateMachine>(sessions, window)) {}
+
+  // In their order. False: error() says why, and nothing comes of it.
+  bool Add(std::string_view chunk);
+  // Nothing: the end is missing.
+  std::unique_ptr<StateMachine> Finish();
+  const std::string& error() const { return error_; }
+
+ private:
+  bool Fail(std::string why);
+  bool AddRecord(ByteReader& reader);
+  bool AddState(ByteReader& reader);
+  bool AddValue(ByteReader& reader);
+  bool AddSession(ByteReader& reader);
+  bool AddWindowed(ByteReader& reader);
+  bool AddEnd(ByteReader& reader);
+
+  std::unique_ptr<StateMachine> state_;
+  bool begun_ = false;
+  bool ended_ = false;
+  uint64_t last_time_ns_ = 0;
+  std::string error_;
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_STATE_LOADER_H_

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Keys and values, and how a cut (cut.h) is made of them. Part of the state machine.
+
+#ifndef HEDGEROW_CLUSTER_KV_STORE_H_
+#define HEDGEROW_CLUSTER_KV_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "cluster/kv/cut.h"
+#include "cluster/kv/sharded_map.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::kv {
+
+class Store {
+ public:
+  // Nothing: there is no such key. Valid until the next change.
+  const std::string* Find(const std::string& key) const {
+    const Item* item = items_.Find(key);
+    return item == nullptr ? nullptr : &item->value;
+  }
+  void Put(const std::string& key, std::string value) {
+    const auto [item, fresh] = items_.Emplace(key);
+    const bool forget = SeededBug(Bug::kCutSeesLaterChanges) && !fresh;
+    if (!fresh && !forget) Save(key, *item);
+    item->value = std::move(value);
+    if (!forget) item->cut = cut_;
+  }
+  void Erase(const std::string& key) {
+    Item* item = items_.Find(key);
+    if (item == nullptr) return;
+    Save(key, *item);
+    items_.Erase(key);
+  }
+  size_t size() const { return items_.size(); }
+
+  void BeginCut(CutWriter* writer) {
+    ++cut_;
+    writer_ = writer;
+    walk_ = {};
+  }
+  // False: everything is written down, and the cut has ended here.
+  bool ContinueCut() {
+    if (writer_ == nullptr) return false;
+    if (items_.VisitSome(walk_, [this](const std::string& key, Item& item) { Save(key, item); })) return true;
+    writer_ = nullptr;
+    return false;
+  }
+  void AbandonCut() { writer_ = nullptr; }
+
+ private:
+  struct Item {
+    std::string value;
+    uint64_t cut = 0;  // the last one that it is written down for, or younger than
+  };
+
+  void Save(const std::string& key, Item& item) {
+    if (writer_ == nullptr || item.cut == cut_) return;
+    writer_->Value(key, item.value);
+    item.cut = cut_;
+  }
+
+  ShardedMap<std::string, Item> items_{4096};
+  uint64_t cut_ = 0;
+  CutWriter* writer_ = nullptr;  // while a cut is made
+  ShardedMap<std::string, Item>::Walk walk_;
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_STORE_H_

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A simulated node's snapshots: taken slice by slice while the node works, written to its disk, sent to
+// followers in pieces that are lost, doubled and late, received, and installed; with crashes in the midst of
+// any of it. A transfer that stalls goes on where it was; one that stalls for too long has failed. What
+// cluster/node does with files and streams is done here with what the disk and the network of the simulator
+// allow.
+
+#ifndef HEDGEROW_CLUSTER_SIM_SNAPSHOTS_H_
+#define HEDGEROW_CLUSTER_SIM_SNAPSHOTS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/raft/types.h"
+#include "cluster/sim/disk.h"
+#include "cluster/sim/world.h"
+
+namespace hedgerow::sim {
+
+class Snapshots {
+ public:
+  Snapshots(World& world, Server& server) : world_(world), server_(server) {}
+
+  // The process is gone, and what was not finished with it.
+  void Crashed();
+  // Begins one if it is time.
+  void AfterTurn();
+  // The core asks for one to be sent.
+  void Needed(raft::NodeId to, raft::LogIndex at_least);
+
+ private:
+  struct Sending {
+    uint64_t number = 0;  // of this transfer, among all
+    StoredSnapshot what;
+    raft::Term term{};
+    uint64_t next = 0;
+    uint64_t progress_ns = 0;
+  };
+  struct Receiving {
+    raft::EntryId last{};
+    std::vector<std::string> chunks;
+    bool complete = false;
+  };
+
+  void Slice(uint64_t life);
+  void WriteTaken(uint64_t life);
+
+  void Push(raft::NodeId to, uint64_t number);
+  void Watch(raft::NodeId to, uint64_t number);
+  void ArriveHave(raft::NodeId from, uint64_t number, uint64_t have);
+  void ArriveInstalled(raft::NodeId from, uint64_t number);
+  Sending* Find(raft::NodeId to, uint64_t number);
+  void End(raft::NodeId to, bool delivered);
+
+  void ArrivePiece(raft::NodeId from, const Sending& sending, uint64_t place);
+  void Complete(raft::NodeId from, uint64_t number, raft::Term term, StoredSnapshot what);
+  void Install(raft::NodeId from, uint64_t number, raft::Term term, const StoredSnapshot& what);
+
+  World& world_;
+  Server& server_;
+  uint64_t life_ = 0;
+  std::optional<raft::Snapshot> taking_;
+  std::vector<std::string> taken_;
+  std::map<raft::NodeId, Sending> sending_;
+  Receiving receiving_;
+};
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_SNAPSHOTS_H_

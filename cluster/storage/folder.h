@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Folders whose names survive a power cut: RocksDB and everybody else sync what is in a folder, and a name is
+// lost with all that is under it unless its parent was synced, too. For everything that cluster/storage makes.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_FOLDER_H_
+#define HEDGEROW_CLUSTER_STORAGE_FOLDER_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace hedgerow::storage {
+
+// Its name is durable when this returns, also when an earlier life made it and was killed before it could sync
+// it.
+absl::Status MakeFolder(const std::string& path);
+// The names in it.
+absl::Status SyncFolder(const std::string& path);
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_FOLDER_H_

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/snapshot_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/check.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/record_bytes.h"
+#include "cluster/storage/records.h"
+
+namespace hedgerow::storage {
+namespace {
+
+constexpr std::string_view kMagic = "hedgerow snapshot\n";
+constexpr std::string_view kHeaderKey = "header";
+constexpr size_t kVoter_bytes = 8;
+constexpr size_t kHeaderFixed_bytes = 3 * 8 + 2;
+constexpr size_t kVotersMax = 1024;  // far above any cluster: a bound for what is read
+// So that a file's last sync, and with it the log's, does not wait for all of it.
+constexpr uint64_t kSyncEvery_bytes = 4 * 1024 * 1024;
+
+// Where a chunk belongs.
+std::string ChunkKey(const raft::EntryId& last, uint64_t number) {
+  std::string key;
+  AppendNumber(key, last.index.value(), 8);
+  AppendNumber(key, last.term.value(), 8);
+  AppendNumber(key, number, 8);
+  return key;
+}
+
+std::string EncodeHeader(const SnapshotHeader& header) {
+  const raft::Snapshot& snapshot = header.snapshot;
+  std::string body;
+  AppendNumber(body, header.cluster_id, 8);
+  AppendNumber(body, snapshot.last.index.value(), 8);
+  AppendNumber(body, snapshot.last.term.value(), 8);
+  AppendNumber(body, snapshot.configuration.voters.size(), 2);
+  for (const raft::NodeId voter : snapshot.configuration.voters)
+    AppendNumber(body, voter.value(), kVoter_bytes);
+  std::string bytes(kMagic);
+  AppendNumber(bytes, kSnapshotVersion, 4);
+  AppendNumber(bytes, body.size(), 4);
+  bytes += body;
+  AppendNumber(bytes, Checksum(kHeaderKey, bytes), 4);
+  return bytes;
+}
+
+std::string EncodeEnd(const raft::EntryId& last, uint64_t chunks, uint64_t chunk_bytes) {
+  std::string body;
+  AppendNumber(body, chunks, 8);
+  AppendNumber(body, chunk_bytes, 8);
+  std::string bytes;
+  AppendNumber(bytes, 0, 4);
+  AppendNumber(bytes, Checksum(ChunkKey(last, chunks), body), 4);
+  return bytes + body;
+}
+
+}  // namespace
+
+absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::Create(const std::string& path,
+                                                              const SnapshotHeader& header) {
+  HEDGEROW_CHECK(header.snapshot.configuration.voters.size() <= kVotersMax);
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.ok()) return FromErrno(path, "make", errno);
+  SnapshotFileWriter writer(path, header, std::move(file));
+  if (absl::Status status = writer.Write(EncodeHeader(header)); !status.ok()) return status;
+  return writer;
+}
+
+absl::Status SnapshotFileWriter::Append(std::string_view chunk) {
+  HEDGEROW_CHECK(!chunk.empty() && chunk.size() <= kSnapshotChunkMax_bytes);
+  std::string head;
+  AppendNumber(head, chunk.size(), 4);
+  AppendNumber(head, Checksum(ChunkKey(header_.snapshot.last, chunks_), chunk), 4);
+  if (absl::Status status = Write(head); !status.ok()) return status;
+  if (absl::Status status = Write(chunk); !status.ok()) return status;
+  ++chunks_;
+  chunk_bytes_ += chunk.size();
+  if (unsynced_bytes_ < kSyncEvery_bytes) return absl::OkStatus();
+  unsynced_bytes_ = 0;
+  return fdatasync(file_.get()) == 0 ? absl::OkStatus() : FromErrno(path_, "sync", errno);
+}
+
+absl::Status SnapshotFileWriter::Finish() {
+  if (absl::Status status = Write(EncodeEnd(header_.snapshot.last, chunks_, chunk_bytes_)); !status.ok()) {
+    return status;
+  }
+  return fsync(file_.get()) == 0 ? absl::OkStatus() : FromErrno(path_, "sync", errno);
+}
+
+absl::Status SnapshotFileWriter::Write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file_.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return FromErrno(path_, "write", errno);
+    bytes.remove_prefix(static_cast<size_t>(written));
+    unsynced_bytes_ += static_cast<uint64_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.ok()) return FromErrno(path, "open", errno);
+  (void)posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  std::unique_ptr<SnapshotReader> reader(new SnapshotReader(path, std::move(file)));
+  if (absl::Status status = reader->ReadHeader(); !status.ok()) return status;
+  return reader;
+}
+
+absl::Status SnapshotReader::Damaged(const std::string& what) const {
+  return absl::DataLossError(absl::StrCat("the snapshot ", path_, " is damaged: ", what));
+}
+
+absl::Status SnapshotReader::ReadHeader() {
+  const absl::StatusOr<std::string> fixed = Read(kMagic.size() + 8);
+  if (!fixed.ok()) return fixed.status();
+  if (std::string_view(*fixed).substr(0, kMagic.size()) != kMagic) return Damaged("it is no snapshot");
+  RecordReader sizes(std::string_view(*fixed).substr(kMagic.size()));
+  const uint64_t version = sizes.Number(4);
+  const uint64_t length = sizes.Number(4);
+  if (version > kSnapshotVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the snapshot ", path_, " has format ", version, ", and this program reads formats up to ",
+                     kSnapshotVersion, ": start the version of the program that wrote it"));
+  }
+  if (length < kHeaderFixed_bytes || length > kHeaderFixed_bytes + kVotersMax * kVoter_bytes) {
+    return Damaged("its header has a wrong length");
+  }
+  const absl::StatusOr<std::string> rest = Read(length + 4);
+  if (!rest.ok()) return rest.status();
+  const std::string_view body = std::string_view(*rest).substr(0, length);
+  RecordReader checksum(std::string_view(*rest).substr(length));
+  if (checksum.Number(4) != Checksum(kHeaderKey, absl::StrCat(*fixed, rest->substr(0, length)))) {
+    return Damaged("its header has a wrong checksum");
+  }
+  RecordReader reader(body);
+  header_.cluster_id = reader.Number(8);
+  header_.snapshot.last.index = raft::LogIndex(reader.Number(8));
+  header_.snapshot.last.term = raft::Term(reader.Number(8));
+  const uint64_t voters = reader.Number(2);
+  for (uint64_t i = 0; i < voters && i < kVotersMax; ++i) {
+    header_.snapshot.configuration.voters.push_back(raft::NodeId(reader.Number(kVoter_bytes)));
+  }
+  return reader.Complete() ? absl::OkStatus() : Damaged("its header has a wrong length");
+}
+
+absl::StatusOr<std::optional<std::string>> SnapshotReader::Next() {
+  if (ended_) return std::nullopt;
+  const absl::StatusOr<std::string> head = Read(8);
+  if (!head.ok()) return head.status();
+  RecordReader reader(*head);
+  const uint64_t length = reader.Number(4);
+  const uint64_t checksum = reader.Number(4);
+  if (length == 0) {
+    if (absl::Status status = ReadEnd(checksum); !status.ok()) return status;
+    ended_ = true;
+    return std::nullopt;
+  }
+  if (length > kSnapshotChunkMax_bytes) return Damaged(absl::StrCat("chunk ", chunks_, " has a wrong length"));
+  absl::StatusOr<std::string> chunk = Read(length);
+  if (!chunk.ok()) return chunk.status();
+  if (checksum != Checksum(ChunkKey(header_.snapshot.last, chunks_), *chunk)) {
+    return Damaged(absl::StrCat("chunk ", chunks_, " has a wrong checksum"));
+  }
+  ++chunks_;
+  chunk_bytes_ += length;
+  return std::optional<std::string>(*std::move(chunk));
+}
+
+absl::Status SnapshotReader::ReadEnd(uint64_t checksum) {
+  const absl::StatusOr<std::string> body = Read(16);
+  if (!body.ok()) return body.status();
+  RecordReader reader(*body);
+  if (checksum != Checksum(ChunkKey(header_.snapshot.last, chunks_), *body) || reader.Number(8) != chunks_ ||
+      reader.Number(8) != chunk_bytes_) {
+    return Damaged("its end does not fit what comes before it");
+  }
+  char more = 0;
+  return read(file_.get(), &more, 1) == 0 ? absl::OkStatus() : Damaged("something comes after its end");
+}
+
+absl::StatusOr<std::string> SnapshotReader::Read(size_t bytes) {
+  std::string result(bytes, '\0');
+  size_t have = 0;
+  while (have < bytes) {
+    const ssize_t got = read(file_.get(), result.data() + have, bytes - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return FromErrno(path_, "read", errno);
+    if (got == 0) return Damaged("it is cut short");
+    have += static_cast<size_t>(got);
+  }
+  return result;
+}
+
+}  // namespace hedgerow::storage

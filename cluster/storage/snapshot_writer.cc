@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/snapshot_writer.h"
+
+#include <utility>
+
+namespace hedgerow::storage {
+
+SnapshotWriter::SnapshotWriter(SnapshotFolder folder, SnapshotHeader header, std::function<void()> ended)
+    : folder_(std::move(folder)),
+      header_(std::move(header)),
+      ended_(std::move(ended)),
+      thread_([this] { Run(); }) {}
+
+SnapshotWriter::~SnapshotWriter() {
+  Abandon();
+  thread_.join();
+}
+
+void SnapshotWriter::Abandon() {
+  absl::MutexLock lock(&mutex_);
+  stopping_ = true;
+}
+
+void SnapshotWriter::Append(std::string chunk) {
+  absl::MutexLock lock(&mutex_);
+  if (result_.has_value()) return;  // it has failed
+  backlog_bytes_ += chunk.size();
+  queue_.push_back(std::move(chunk));
+}
+
+void SnapshotWriter::Finish() {
+  absl::MutexLock lock(&mutex_);
+  finishing_ = true;
+}
+
+uint64_t SnapshotWriter::backlog_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return backlog_bytes_;
+}
+
+std::optional<absl::Status> SnapshotWriter::result() const {
+  absl::MutexLock lock(&mutex_);
+  return result_;
+}
+
+bool SnapshotWriter::Next(std::string& chunk) {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(this, &SnapshotWriter::SomethingToDo));
+  if (stopping_ || queue_.empty()) return false;
+  chunk = std::move(queue_.front());
+  queue_.pop_front();
+  backlog_bytes_ -= chunk.size();
+  return true;
+}
+
+absl::Status SnapshotWriter::Write() {
+  absl::StatusOr<SnapshotFileWriter> file = folder_.Begin(header_, "taking");
+  if (!file.ok()) return file.status();
+  absl::Status status;
+  std::string chunk;
+  while (status.ok() && Next(chunk)) status = file->Append(chunk);
+  if (status.ok()) {
+    absl::MutexLock lock(&mutex_);
+    if (!finishing_ || !queue_.empty()) status = absl::CancelledError("nobody wants it any more");
+  }
+  if (status.ok()) status = file->Finish();
+  if (status.ok()) status = folder_.Publish(file->path(), header_.snapshot.last);
+  if (!status.ok()) folder_.Discard(*file);
+  return status;
+}
+
+void SnapshotWriter::Run() {
+  absl::Status status = Write();
+  {
+    absl::MutexLock lock(&mutex_);
+    result_ = std::move(status);
+    queue_.clear();
+  }
+  ended_();
+}
+
+}  // namespace hedgerow::storage
