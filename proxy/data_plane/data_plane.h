@@ -157,6 +157,7 @@ struct Snapshot {
   hr_stats host{};  // what belongs to no service
   ClockSnapshot clock;
   std::vector<MapUse> maps;
+  uint64_t hedge_until_ns = 0;  // as last written by HedgeUntil
 };
 
 class DataPlane {
@@ -193,6 +194,9 @@ class DataPlane {
     (void)filter;
     return absl::UnimplementedError("this data plane cannot trace");
   }
+
+  // The daemon's sign of life: without a further one hedging stops at this time, and traffic flows on. 0 = never.
+  virtual absl::Status HedgeUntil(uint64_t until_ns) = 0;
 };
 
 }  // namespace hedgerow
