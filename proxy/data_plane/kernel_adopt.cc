@@ -3,7 +3,7 @@
 // KernelDataPlane's life beyond its process: pinning, and taking over what is pinned. The maps hold all that
 // requests in flight need; programs of another build may take the old ones' place on them as long as each map
 // has the layout that they would have made. A map that only the newer build has is made anew; see
-// docs/adr/0009.
+// docs/adr/0011.
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
