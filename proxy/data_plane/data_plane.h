@@ -189,7 +189,7 @@ class DataPlane {
   virtual absl::StatusOr<bool> CheckClock() = 0;
 
   // The kernel tells what becomes of the requests that the filter names, from the first Renew() on. One at a time. The
-  // source must not outlive the data plane.
+  // source may outlive the data plane, which another may succeed.
   virtual absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) {
     (void)filter;
     return absl::UnimplementedError("this data plane cannot trace");

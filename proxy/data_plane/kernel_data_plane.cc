@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <fcntl.h>
 #include <net/ethernet.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -214,7 +215,9 @@ absl::StatusOr<bool> KernelDataPlane::CheckClock() {
 }
 
 absl::StatusOr<std::unique_ptr<TraceSource>> KernelDataPlane::OpenTrace(const hr_trace_filter& filter) {
-  return KernelTrace::Open(trace_.At<hr_trace>(0), bpf_map__fd(skeleton_->maps.trace_rings), filter);
+  net::UniqueFd rings(fcntl(bpf_map__fd(skeleton_->maps.trace_rings), F_DUPFD_CLOEXEC, 0));
+  if (!rings.valid()) return absl::ErrnoToStatus(errno, "cannot hold the trace's map");
+  return KernelTrace::Open(trace_, std::move(rings), filter);
 }
 
 absl::Status KernelDataPlane::HedgeUntil(uint64_t until_ns) {

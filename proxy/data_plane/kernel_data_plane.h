@@ -115,7 +115,8 @@ class KernelDataPlane : public DataPlane {
   std::map<std::string, uint64_t> layouts_;  // by map
   std::map<std::string, net::UniqueFd> adopted_programs_;  // by name; empty: the skeleton's own are loaded
   std::vector<uint32_t> first_backend_ids_;  // by service
-  MappedArray services_, requests_, wheel_, backend_states_, service_states_, tuning_, trace_;
+  MappedArray services_, requests_, wheel_, backend_states_, service_states_, tuning_;
+  std::shared_ptr<MappedArray> trace_;  // shared with whoever traces
   int stats_fd_ = -1;
 };
 

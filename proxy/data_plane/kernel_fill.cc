@@ -30,6 +30,7 @@ absl::Status KernelDataPlane::Fill() {
 }
 
 absl::Status KernelDataPlane::MapMemory() {
+  trace_ = std::make_shared<MappedArray>();
   struct {
     bpf_map* map;
     MappedArray* array;
@@ -39,7 +40,7 @@ absl::Status KernelDataPlane::MapMemory() {
                       {skeleton_->maps.backend_states, &backend_states_},
                       {skeleton_->maps.service_states, &service_states_},
                       {skeleton_->maps.backend_tuning, &tuning_},
-                      {skeleton_->maps.data_trace, &trace_}};
+                      {skeleton_->maps.data_trace, trace_.get()}};
   for (const auto& [map, array] : mapped) {
     auto opened = MappedArray::Open(map);
     if (!opened.ok()) return opened.status();
