@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# hedgerow_bpf_object(NAME SRC [DEPS target...]): compiles one entry program to build/<preset>/bpf/NAME.bpf.o.
+# hedgerow_bpf_object(NAME SRC [DEPS target...] [DEFINES NAME=VALUE...]): compiles one entry program to build/<preset>/bpf/NAME.bpf.o.
 # Always clang, whatever compiles the C++: it is the floor's only compiler with a BPF back end that emits BTF.
 # The sanitizers never apply: this code runs in the kernel. Header changes are followed through clang's depfile.
 find_program(HEDGEROW_BPF_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14 REQUIRED)
@@ -27,15 +27,16 @@ else()
 endif()
 
 function(hedgerow_bpf_object name source)
-  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPS")
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "DEPS;DEFINES")
   hedgerow_reject_unparsed(hedgerow_bpf_object ${name} ${arg_UNPARSED_ARGUMENTS})
   cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
   set(object "${HEDGEROW_BPF_DIR}/${name}.bpf.o")
+  list(TRANSFORM arg_DEFINES PREPEND "-D" OUTPUT_VARIABLE defines)
   # -mcpu=v3: 32-bit and exchange atomics.
   add_custom_command(
     OUTPUT "${object}"
     COMMAND "${HEDGEROW_BPF_CLANG}" -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror
-            -D__TARGET_ARCH_${HEDGEROW_BPF_ARCH} "-I${CMAKE_SOURCE_DIR}" ${HEDGEROW_BPF_SYSTEM_INCLUDES}
+            -D__TARGET_ARCH_${HEDGEROW_BPF_ARCH} ${defines} "-I${CMAKE_SOURCE_DIR}" ${HEDGEROW_BPF_SYSTEM_INCLUDES}
             -MD -MF "${object}.d" -MT "${object}" -c "${source}" -o "${object}"
     DEPENDS "${source}" ${arg_DEPS}
     DEPFILE "${object}.d"

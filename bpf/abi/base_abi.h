@@ -15,7 +15,10 @@
 #define HR_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 
-/* Raised whenever a map's layout changes; a daemon adopts pinned maps only of its own version. */
+/*
+ * Raised whenever the bytes of a map change their meaning; a daemon adopts pinned maps only of its own version. A changed
+ * shape it finds by itself (proxy/data_plane/map_layout.h).
+ */
 #define HR_ABI_VERSION 3
 
 #define HR_MAX_SERVICES 64

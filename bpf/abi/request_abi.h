@@ -260,7 +260,8 @@ struct hr_wheel {
   __u32 read_pad[1];
   __u64 handover; /* services whose leader was newly announced, one bit each: the next lap takes them over */
   __u64 shortest_delay_ns; /* of all services now; written by the daemon where delays are adaptive, 0 = as loaded */
-  __u64 read_pad2[6];
+  __u64 hedge_until_ns; /* the daemon's sign of life: past this time nothing new is hedged; 0 = for ever */
+  __u64 read_pad2[5];
 
   __u32 nodes;         /* requests in the wheel */
   __u32 requests_made; /* high-water mark of `requests` */

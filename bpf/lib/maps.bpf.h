@@ -223,4 +223,10 @@ struct {
 
 const volatile struct hr_load_config load_config __weak = {};
 
+/* Makes another build of the same programs; see hedgerow_bpf_skeleton. */
+#ifndef HR_BUILD_LABEL
+#define HR_BUILD_LABEL "this"
+#endif
+const volatile char build_label[8] __weak = HR_BUILD_LABEL;
+
 #endif /* HEDGEROW_BPF_LIB_MAPS_BPF_H_ */

@@ -192,6 +192,13 @@ HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *pa
   return HR_REASON_NONE;
 }
 
+/* Dead-man's detach: nobody looks after this any more, so nothing new is hedged. Traffic flows on. */
+HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
+  __u64 until_ns = *(const volatile __u64 *)&wheel->hedge_until_ns;
+
+  return until_ns && now_ns > until_ns;
+}
+
 /*
  * Engine qdisc: the delay line's clone makes the attempt, and the clock only keeps the books. It looks a little later,
  * when most requests are answered and can go, and at the others again at their deadline.
@@ -244,6 +251,10 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   __u32 slot;
 
   if (tracking.reason || !wheel) return tracking;
+  if (hr_is_unattended(wheel, now_ns)) {
+    tracking.reason = HR_REASON_NO_DAEMON;
+    return tracking;
+  }
   tracking.request = hr_take_index(HR_FREE_REQUESTS, &wheel->requests_made, load_config.max_requests);
   request = hr_request_at(tracking.request);
   if (!request) {

@@ -41,6 +41,15 @@ TEST_F(SplitterReasonTest, Bypass) {
   EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
 }
 
+TEST_F(SplitterReasonTest, NoDaemonForTooLong) {
+  ASSERT_TRUE(plane().HedgeUntil(NowNs() - 1).ok());
+  ExpectForwarded(Split(DnsRequest4(1)), "dns4", "no_daemon", kA4);
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A))
+      << "its reply must find the VIP";
+  ASSERT_TRUE(plane().HedgeUntil(NowNs() + kSecond).ok());
+  EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
+}
+
 TEST_F(SplitterReasonTest, NotHedgedWithOneBackend) {
   ExpectForwarded(Split(PacketBuilder(kClient4, kSingle4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()),
                   "single", "not_hedged", kA4);

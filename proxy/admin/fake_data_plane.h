@@ -156,6 +156,10 @@ class FakeDataPlane final : public DataPlane {
     return absl::OkStatus();
   }
   absl::StatusOr<bool> CheckClock() override { return false; }
+  absl::Status HedgeUntil(uint64_t until_ns) override {
+    snapshot.hedge_until_ns = until_ns;
+    return absl::OkStatus();
+  }
 
   // Tells `trace_events` once, whatever is asked for.
   absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) override {

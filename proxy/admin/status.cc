@@ -257,6 +257,16 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_identity_ok(identity_ok);
   out.set_routes_restored(facts.routes_restored);
   out.set_links_restored(facts.links_restored);
+  v1::Adoption& adoption = *out.mutable_adoption();
+  adoption.set_how(facts.adoption);
+  adoption.set_kernel_uptime_ns(AgeNs(static_cast<uint64_t>(facts.kernel_since_ns), snapshot.taken_ns));
+  adoption.set_adoptions(facts.adoptions);
+  adoption.set_build(facts.build);
+  adoption.set_unattended_ns(facts.unattended_ns);
+  adoption.set_hedging_stopped_ns(facts.hedging_stopped_ns);
+  adoption.set_deadman_stops(facts.deadman_stops);
+  adoption.set_detach_after_ns(config.detach_after_ns());
+  adoption.set_attachments_restored(facts.attachments_restored);
   NonZeroReasons(snapshot.host, *out.mutable_reasons());
   AllCounters(snapshot.host, *out.mutable_counters());
   return out;

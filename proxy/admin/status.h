@@ -36,6 +36,15 @@ struct DaemonFacts {
   int64_t clock_measured_error_ns = 0;
   uint64_t routes_restored = 0;
   uint64_t links_restored = 0;
+  // How this daemon came to its kernel part: "made", "adopted", or "upgraded" (adopted, with other programs).
+  std::string adoption = "made";
+  int64_t kernel_since_ns = 0;      // CLOCK_MONOTONIC; when the kernel part was made
+  uint64_t adoptions = 0;           // daemons that have taken it over since
+  int64_t unattended_ns = 0;        // how long nobody had looked after it before this daemon
+  int64_t hedging_stopped_ns = 0;   // of that time, how long hedging was stopped for want of a daemon
+  uint64_t deadman_stops = 0;       // how often that has happened
+  uint64_t attachments_restored = 0;  // programs put back on a hook that somebody took them off
+  std::string build;                // of the programs
   std::vector<UplinkFacts> uplinks;
   std::vector<std::string> problems;  // what a person should know; state is "degraded" while there are any
 };

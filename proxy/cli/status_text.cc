@@ -171,6 +171,16 @@ std::string StatusText(const v1::Status& status) {
   if (!status.metrics().empty())
     absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
   if (!status.page().empty()) absl::StrAppend(&out, "  page         http://", status.page(), "/\n");
+  if (status.adoption().adoptions() > 0) {
+    const v1::Adoption& adoption = status.adoption();
+    absl::StrAppend(&out, "  kernel part  ", adoption.how(), ", at work for ",
+                    config::AgeText(adoption.kernel_uptime_ns()), ", taken over ", adoption.adoptions(), " times");
+    if (adoption.hedging_stopped_ns() > 0) {
+      absl::StrAppend(&out, "; nobody looked after it for ", config::AgeText(adoption.unattended_ns()),
+                      ", hedging was stopped for ", config::AgeText(adoption.hedging_stopped_ns()), " of it");
+    }
+    absl::StrAppend(&out, "\n");
+  }
   if (status.routes_restored() + status.links_restored() > 0) {
     absl::StrAppend(&out, "  restored     ", status.routes_restored(), " routes, ", status.links_restored(),
                     " links that somebody removed\n");

@@ -59,6 +59,20 @@ TEST(StatusText, SaysWhatIsWrong) {
   EXPECT_THAT(text, HasSubstr("not all accounted for"));
 }
 
+TEST(StatusText, SaysThatItWasTakenOverAndWhatCameOfTheAbsence) {
+  v1::Status status = Sample();
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("kernel part")));
+  v1::Adoption& adoption = *status.mutable_adoption();
+  adoption.set_how("upgraded");
+  adoption.set_adoptions(2);
+  adoption.set_kernel_uptime_ns(120'000'000'000);
+  EXPECT_THAT(StatusText(status), HasSubstr("upgraded, at work for 2m"));
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("hedging was stopped")));
+  adoption.set_unattended_ns(90'000'000'000);
+  adoption.set_hedging_stopped_ns(30'000'000'000);
+  EXPECT_THAT(StatusText(status), HasSubstr("hedging was stopped for 30s"));
+}
+
 TEST(StatusText, ASilentLeaderIsNotCalledAStandby) {
   v1::Status status = Sample();
   status.mutable_services(0)->set_state("standby");

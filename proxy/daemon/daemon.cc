@@ -11,15 +11,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "operate/version.h"
 #include "proxy/admin/server.h"
+#include "proxy/config/diff.h"
 #include "proxy/daemon/event_loop.h"
 #include "proxy/daemon/guardian.h"
 #include "proxy/daemon/instance_lock.h"
@@ -78,6 +83,36 @@ absl::Status RemoveLeftovers(const std::string& instance) {
                    absl::StrJoin(report.failures, "; ")));
 }
 
+std::vector<std::string> NamesInOrder(const v1::Config& config) {
+  std::vector<std::string> names;
+  for (const v1::Service& service : config.services()) {
+    names.push_back(service.name());
+    for (const v1::Backend& backend : service.backends())
+      names.push_back(absl::StrCat(service.name(), "/", backend.name()));
+  }
+  return names;
+}
+
+// Why the kernel part of this record cannot go on under the configuration; empty when it can.
+std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config, const Topology& topology) {
+  if (record.network_namespace() != NetworkNamespace()) return "it is in another network namespace";
+  std::vector<std::string> changes;
+  for (const config::Change& change : config::Diff(record.config(), config))
+    changes.push_back(change.ToString());
+  if (!changes.empty()) return absl::StrCat("the configuration has changed: ", absl::StrJoin(changes, "; "));
+  // Services and backends have their numbers by their places.
+  if (NamesInOrder(record.config()) != NamesInOrder(config))
+    return "services or backends stand in another order";
+  std::vector<int> uplinks;
+  for (const Topology::ServicePath& path : topology.services) {
+    uplinks.insert(uplinks.end(), path.uplinks.begin(), path.uplinks.end());
+  }
+  if (!std::equal(uplinks.begin(), uplinks.end(), record.backend_uplinks().begin(),
+                  record.backend_uplinks().end()))
+    return "backends are reached by other interfaces than they were";
+  return "";
+}
+
 class Daemon {
  public:
   Daemon(const v1::Config& config, const std::string& config_file) : config_(config) {
@@ -96,18 +131,11 @@ class Daemon {
     topology_ = Resolve(config_, KernelNetworkView());
     if (status = topology_.ToStatus(); !status.ok()) return status;
     if (status = StartServers(); !status.ok()) return status;
-    absl::StatusOr<std::unique_ptr<ProxyInstance>> instance = ProxyInstance::Start(config_, topology_, facts_);
-    if (!instance.ok()) return instance.status();
-    instance_ = *std::move(instance);
-    auto guardian = Guardian::Start(config_, topology_, *instance_, facts_, *loop_,
-                                    [this](const std::string& why) { GiveUp(why); });
-    if (!guardian.ok()) return guardian.status();
-    guardian_ = *std::move(guardian);
-    if (history_ != nullptr) {
-      guardian_->OnSnapshot([this](const Snapshot& read) { history_->Record(config_, facts_, read, absl::Now()); });
-    }
-    controller_->Serve(instance_->data_plane());
-    return loop_->Watch(signal_fd, [this, signal_fd] { OnSignal(signal_fd); });
+    if (status = MakeOrAdopt(); !status.ok()) return status;
+    status = Serve(signal_fd);
+    // What was taken over goes on as before, with or without us.
+    if (!status.ok() && facts_.adoption != "made") instance_->Leave();
+    return status;
   }
 
   // After a failed start: questions that came in meanwhile are answered, so that no handler keeps the servers
@@ -121,21 +149,90 @@ class Daemon {
   // Returns the exit code.
   int Run() {
     loop_->Run();
-    TakeDown();
+    if (leaving_) {
+      Leave();
+    } else {
+      TakeDown();
+    }
     metrics_.reset();
     admin_.reset();
     return exit_code_;
   }
 
  private:
+  absl::Status Serve(int signal_fd) {
+    if (const absl::Status status = Guard(); !status.ok()) return status;
+    controller_->Serve(instance_->data_plane());
+    return loop_->Watch(signal_fd, [this, signal_fd] { OnSignal(signal_fd); });
+  }
+
+  absl::Status Guard() {
+    auto guardian = Guardian::Start(
+        config_, topology_, *instance_, facts_, *loop_, [this](const std::string& why) { GiveUp(why); },
+        [this] { loop_->Post([this] { Relink(); }); });
+    if (!guardian.ok()) return guardian.status();
+    guardian_ = *std::move(guardian);
+    if (history_ != nullptr) {
+      guardian_->OnSnapshot([this](const Snapshot& read) { history_->Record(config_, facts_, read, absl::Now()); });
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Checks() {
     absl::Status status = net::RequireCapabilities(net::kCapabilitiesAlways);
     if (!status.ok()) return status;
     absl::StatusOr<InstanceLock> lock = InstanceLock::Acquire(kRunFolder, config_.instance());
     if (!lock.ok()) return lock.status();
     lock_.emplace(*std::move(lock));
-    if (status = CheckKernel(); !status.ok()) return status;
-    return RemoveLeftovers(config_.instance());
+    return CheckKernel();
+  }
+
+  // The lock is ours, so whatever carries this instance's marks belongs to a daemon that has ended. What serves
+  // is taken over, or left alone; only what serves nobody is removed.
+  absl::Status MakeOrAdopt() {
+    facts_.build = absl::StrCat(absl::Hex(KernelDataPlane::Build(), absl::kZeroPad16));
+    absl::StatusOr<Standing> standing = Inspect(config_.instance());
+    if (!standing.ok()) return Unfit(standing.status());
+    if (standing->record.has_value()) {
+      const std::string reason = WhyAnew(standing->record->data(), config_, topology_);
+      if (reason.empty()) return Adopt(*std::move(standing->record));
+      LogWarning("what an earlier daemon left is taken down, and requests in flight with it: ", reason);
+    } else if (standing->half_made) {
+      LogWarning("a start that died half-way has left something, which is removed");
+    }
+    standing->record.reset();  // its pin goes
+    absl::Status status = RemoveLeftovers(config_.instance());
+    if (!status.ok()) return status;
+    absl::StatusOr<std::unique_ptr<ProxyInstance>> instance = ProxyInstance::Start(config_, topology_, facts_);
+    if (!instance.ok()) return instance.status();
+    instance_ = *std::move(instance);
+    facts_.kernel_since_ns = facts_.started_ns;
+    return absl::OkStatus();
+  }
+
+  absl::Status Adopt(InstanceRecord record) {
+    const std::string before =
+        absl::StrCat(record.data().version(), ", build ", absl::Hex(record.data().build()));
+    auto instance = ProxyInstance::Adopt(config_, topology_, std::move(record),
+                                         ProxyInstance::Takeover::kSuccession, facts_);
+    if (!instance.ok()) return Unfit(instance.status());
+    instance_ = *std::move(instance);
+    LogInfo("took over the kernel part of an earlier daemon (", before, "), unattended for ",
+            absl::FormatDuration(absl::Nanoseconds(facts_.unattended_ns)),
+            facts_.adoption == "upgraded" ? "; its programs are this build's now" : "");
+    if (facts_.hedging_stopped_ns > 0) {
+      LogWarning("no daemon had lived for longer than detach_after: hedging was stopped for ",
+                 absl::FormatDuration(absl::Nanoseconds(facts_.hedging_stopped_ns)), ", and goes on now");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Unfit(const absl::Status& status) const {
+    return absl::Status(
+        status.code(),
+        absl::StrCat(std::string(status.message()), "\nIt is left as it is and works on. `hedgerow clean ",
+                     "--instance ", config_.instance(),
+                     "` removes it (requests in flight lose their answers); then start again."));
   }
 
   // Before anything is made: a taken port or socket is found early, and what gRPC does not survive (it aborts
@@ -169,7 +266,9 @@ class Daemon {
   void OnSignal(int signal_fd) {
     signalfd_siginfo info{};
     if (read(signal_fd, &info, sizeof(info)) != sizeof(info)) return;
-    LogInfo("signal ", info.ssi_signo, ": going down");
+    // A supervisor stops the daemon, for a restart or an upgrade; a person at the terminal ends the proxy.
+    leaving_ = info.ssi_signo == SIGTERM;
+    LogInfo("signal ", info.ssi_signo, leaving_ ? ": ending; the kernel part works on" : ": going down");
     loop_->Stop();
   }
 
@@ -178,6 +277,47 @@ class Daemon {
     facts_.problems.push_back(why);
     exit_code_ = kExitFailure;
     loop_->Stop();
+  }
+
+  // One of our own interfaces is gone: what is left is taken over once more, and what is missing made again.
+  // Requests in flight and counters live on in the maps.
+  void Relink() {
+    if (down_) return;
+    guardian_.reset();
+    instance_->Leave();
+    const std::vector<UplinkFacts> uplinks = std::exchange(facts_.uplinks, {});
+    absl::StatusOr<Standing> standing = Inspect(config_.instance());
+    absl::Status status = standing.status();
+    if (status.ok() && !standing->record.has_value()) status = absl::NotFoundError("its record is gone");
+    if (status.ok()) {
+      auto instance = ProxyInstance::Adopt(config_, topology_, *std::move(standing->record),
+                                           ProxyInstance::Takeover::kRepair, facts_);
+      status = instance.status();
+      if (status.ok()) instance_ = *std::move(instance);
+    }
+    if (status.ok()) status = Guard();
+    if (status.ok()) {
+      controller_->Serve(instance_->data_plane());
+      LogInfo("whole again");
+      return;
+    }
+    facts_.uplinks = uplinks;
+    GiveUp(absl::StrCat("our own interface is gone and cannot be made again: ", std::string(status.message())));
+    down_ = true;
+    const absl::Status removed = RemoveLeftovers(config_.instance());
+    if (!removed.ok()) LogError(std::string(removed.message()));
+  }
+
+  void Leave() {
+    if (down_) return;
+    down_ = true;
+    Readiness::Stopping();
+    if (guardian_ != nullptr) guardian_->Rest();
+    const absl::Status status = instance_->Beat();
+    if (!status.ok()) LogError(std::string(status.message()));
+    instance_->Leave();
+    LogInfo("hedging goes on for ", absl::FormatDuration(absl::Nanoseconds(config_.detach_after_ns())),
+            " without a daemon, traffic without end");
   }
 
   // On the loop's thread, or after its end. Also when nothing was started.
@@ -198,6 +338,7 @@ class Daemon {
   Topology topology_;
   int exit_code_ = kExitOk;
   bool down_ = false;
+  bool leaving_ = false;
   std::optional<InstanceLock> lock_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<ProxyInstance> instance_;

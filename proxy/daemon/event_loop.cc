@@ -48,6 +48,10 @@ void EventLoop::Unwatch(int fd) {
 }
 
 absl::Status EventLoop::Every(absl::Duration period, std::function<void()> action) {
+  return StartTimer(period, std::move(action)).status();
+}
+
+absl::StatusOr<int> EventLoop::StartTimer(absl::Duration period, std::function<void()> action) {
   net::UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   itimerspec spec{};
   spec.it_interval = absl::ToTimespec(period);
@@ -61,8 +65,13 @@ absl::Status EventLoop::Every(absl::Duration period, std::function<void()> actio
     if (read(fd, &turns, sizeof(turns)) > 0) action();
   });
   if (!watched.ok()) return watched;
-  timers_.push_back(std::move(timer));
-  return absl::OkStatus();
+  timers_.emplace(fd, std::move(timer));
+  return fd;
+}
+
+void EventLoop::StopTimer(int timer) {
+  Unwatch(timer);
+  timers_.erase(timer);
 }
 
 bool EventLoop::Post(std::function<void()> closure) {

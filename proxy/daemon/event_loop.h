@@ -39,6 +39,9 @@ class EventLoop {
   void Unwatch(int fd);
   // Calls `action` every `period`, the first time after one period. Late turns are not made up for.
   absl::Status Every(absl::Duration period, std::function<void()> action);
+  // The same for a timer that ends before the loop does.
+  absl::StatusOr<int> StartTimer(absl::Duration period, std::function<void()> action);
+  void StopTimer(int timer);
 
   // From any thread. False: the queue is full or the loop has ended; the closure is dropped.
   bool Post(std::function<void()> closure);
@@ -60,7 +63,7 @@ class EventLoop {
   net::UniqueFd epoll_;
   net::UniqueFd wake_;
   std::map<int, std::shared_ptr<std::function<void()>>> watched_;
-  std::deque<net::UniqueFd> timers_;
+  std::map<int, net::UniqueFd> timers_;
 
   absl::Mutex mutex_;
   std::deque<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);

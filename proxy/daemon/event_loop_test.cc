@@ -62,6 +62,26 @@ TEST(EventLoop, TheQueueIsBounded) {
   EXPECT_FALSE((*loop)->Post([] {}));
 }
 
+TEST(EventLoop, AStoppedTimerFiresNoMore) {
+  auto loop = EventLoop::Create();
+  int stopped = 0;
+  int turns = 0;
+  absl::StatusOr<int> timer = 0;
+  timer = (*loop)->StartTimer(absl::Milliseconds(1), [&] {
+    ++stopped;
+    (*loop)->StopTimer(*timer);
+  });
+  ASSERT_TRUE(timer.ok());
+  ASSERT_TRUE((*loop)
+                  ->Every(absl::Milliseconds(2),
+                          [&] {
+                            if (++turns == 5) (*loop)->Stop();
+                          })
+                  .ok());
+  (*loop)->Run();
+  EXPECT_EQ(stopped, 1);
+}
+
 TEST(EventLoop, TimersFireAndACallbackMayUnwatchItself) {
   auto loop = EventLoop::Create();
   int turns = 0;

@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "proxy/daemon/log.h"
 #include "net/clock_qdisc.h"
+#include "net/link.h"
 
 namespace hedgerow {
 namespace {
@@ -23,17 +24,31 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& config, const Topology& topology,
                                                           ProxyInstance& instance, DaemonFacts& facts,
                                                           EventLoop& loop,
-                                                          std::function<void(const std::string&)> give_up) {
-  std::unique_ptr<Guardian> guardian(new Guardian(config, topology, instance, facts, std::move(give_up)));
+                                                          std::function<void(const std::string&)> give_up,
+                                                          std::function<void()> relink) {
+  std::unique_ptr<Guardian> guardian(
+      new Guardian(config, topology, instance, facts, loop, std::move(give_up), std::move(relink)));
+  // As if we had been there, where an earlier daemon was.
+  for (const Snapshot& past : instance.PastAnswers()) guardian->tuner_.Recall(past);
   absl::StatusOr<net::Watcher> watcher = guardian->MakeWatcher();
   if (!watcher.ok()) return watcher.status();
   guardian->watcher_ = std::make_unique<net::Watcher>(*std::move(watcher));
   Guardian* self = guardian.get();
   absl::Status status = loop.Watch(self->watcher_->fd(), [self] { self->OnEvents(); });
-  if (status.ok()) status = loop.Every(kTick, [self] { self->EveryTick(); });
-  if (status.ok()) status = loop.Every(absl::Seconds(1), [self] { self->EverySecond(); });
+  const auto every = [&](absl::Duration period, std::function<void()> action) -> absl::Status {
+    const auto timer = loop.StartTimer(period, std::move(action));
+    if (timer.ok()) self->timers_.push_back(*timer);
+    return timer.status();
+  };
+  if (status.ok()) status = every(kTick, [self] { self->EveryTick(); });
+  if (status.ok()) status = every(absl::Seconds(1), [self] { self->EverySecond(); });
   if (!status.ok()) return status;
   return guardian;
+}
+
+Guardian::~Guardian() {
+  for (const int timer : timers_) loop_.StopTimer(timer);
+  if (watcher_ != nullptr) loop_.Unwatch(watcher_->fd());
 }
 
 absl::StatusOr<net::Watcher> Guardian::MakeWatcher() const {
@@ -66,8 +81,10 @@ void Guardian::OnEvents() {
     LogError("watching the network: ", std::string(events.status().message()));
     return;
   }
-  for (const net::WatchEvent& event : *events) OnEvent(event);
-  if (!events->empty()) {
+  for (const net::WatchEvent& event : *events) {
+    if (!resting_) OnEvent(event);
+  }
+  if (!events->empty() && !resting_) {
     Repair();
     UpdateProblems();
   }
@@ -75,10 +92,17 @@ void Guardian::OnEvents() {
 
 void Guardian::OnEvent(const net::WatchEvent& event) {
   LogWarning("network: ", event.ToString());
+  // Our filters go with a clsact qdisc that somebody removes, on whatever interface. TCX programs are not
+  // touched by that.
+  if (event.kind == net::WatchKind::kQdiscChanged) RepairAttachments();
   if (topology_.uplinks.contains(event.ifindex)) {
     OnUplink(event);
   } else if (event.kind == net::WatchKind::kLinkGone) {
-    give_up_(absl::StrCat("our own interface was removed by somebody else (", event.ToString(), ")"));
+    LogError("our own interface was removed by somebody else (", event.ToString(), "); making it again");
+    resting_ = true;  // the next guardian looks after what is made now
+    relink_();
+  } else if (!net::FindLink(event.ifindex).ok()) {
+    return;  // its end follows
   } else if (event.ifindex == instance_.links().clock.link.ifindex) {
     RepairClock();
   } else if (instance_.delay_line() != nullptr && event.ifindex == instance_.links().delay.link.ifindex) {
@@ -107,10 +131,15 @@ void Guardian::OnUplink(const net::WatchEvent& event) {
     const absl::Status status = instance_.FollowMtu();
     if (!status.ok()) LogError(std::string(status.message()));
   }
-  // Our filter went with a clsact qdisc that somebody removed. TCX programs are not touched by that.
-  if (event.kind == net::WatchKind::kQdiscChanged) {
-    const absl::Status status = instance_.CheckAttachments();
-    if (!status.ok()) give_up_(std::string(status.message()));
+}
+
+void Guardian::RepairAttachments() {
+  const auto restored = instance_.RestoreAttachments();
+  if (!restored.ok()) {
+    give_up_(std::string(restored.status().message()));
+  } else if (*restored > 0) {
+    LogInfo("attached ", *restored, " programs again");
+    facts_.attachments_restored += static_cast<uint64_t>(*restored);
   }
 }
 
@@ -164,6 +193,7 @@ void Guardian::EveryTick() {
 
 void Guardian::EverySecond() {
   if (resting_) return;
+  if (const absl::Status status = instance_.Beat(); !status.ok()) LogError(std::string(status.message()));
   if (absl::Now() - last_uplink_gone_ >= kLastUplinkGrace) {
     last_uplink_gone_ = absl::InfiniteFuture();
     give_up_("every uplink is gone; no backend can be reached");
@@ -172,6 +202,7 @@ void Guardian::EverySecond() {
   // What could not be repaired at the event (an address that comes back later) is tried again.
   if (!repair_problems_.empty()) Repair();
   const auto snapshot = instance_.data_plane().Read(/*histograms=*/true);
+  if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane()) : snapshot.status();
   data_plane_problem_ = std::string(tuned.message());
   UpdateProblems();

@@ -32,11 +32,16 @@ inline constexpr absl::Duration kLastUplinkGrace = absl::Seconds(10);
 
 class Guardian {
  public:
-  // `give_up` is called, once, with what cannot be repaired. All references must outlive the guardian.
+  // `give_up` is called, once, with what cannot be repaired, and `relink` when one of our own interfaces is
+  // gone: it is to make the instance whole, with another guardian. All references must outlive the guardian.
   static absl::StatusOr<std::unique_ptr<Guardian>> Start(const v1::Config& config, const Topology& topology,
                                                          ProxyInstance& instance, DaemonFacts& facts,
                                                          EventLoop& loop,
-                                                         std::function<void(const std::string&)> give_up);
+                                                         std::function<void(const std::string&)> give_up,
+                                                         std::function<void()> relink);
+
+  // Nobody looks after the proxy any more.
+  ~Guardian();
 
   // Called once a second with what was read then, the histograms included.
   void OnSnapshot(std::function<void(const Snapshot&)> action) { on_snapshot_ = std::move(action); }
@@ -46,14 +51,21 @@ class Guardian {
 
  private:
   Guardian(const v1::Config& config, const Topology& topology, ProxyInstance& instance, DaemonFacts& facts,
-           std::function<void(const std::string&)> give_up)
-      : topology_(topology), instance_(instance), facts_(facts), give_up_(std::move(give_up)), tuner_(config) {}
+           EventLoop& loop, std::function<void(const std::string&)> give_up, std::function<void()> relink)
+      : topology_(topology),
+        instance_(instance),
+        facts_(facts),
+        loop_(loop),
+        give_up_(std::move(give_up)),
+        relink_(std::move(relink)),
+        tuner_(config) {}
 
   absl::StatusOr<net::Watcher> MakeWatcher() const;
   void OnEvents();
   void OnEvent(const net::WatchEvent& event);
   void OnUplink(const net::WatchEvent& event);
   void Repair();
+  void RepairAttachments();
   void RepairClock();
   void RepairDelayLine();
   void EverySecond();
@@ -63,7 +75,10 @@ class Guardian {
   const Topology& topology_;
   ProxyInstance& instance_;
   DaemonFacts& facts_;
+  EventLoop& loop_;
   std::function<void(const std::string&)> give_up_;
+  std::function<void()> relink_;
+  std::vector<int> timers_;
   std::function<void(const Snapshot&)> on_snapshot_;
   std::unique_ptr<net::Watcher> watcher_;
   Tuner tuner_;

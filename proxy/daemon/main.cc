@@ -21,7 +21,9 @@ namespace {
 constexpr char kUsage[] =
     "usage: hedgerowd --config FILE\n"
     "\n"
-    "Serves the configuration in the foreground until SIGTERM, SIGINT or `hedgerow down`; logs to stderr.\n"
+    "Serves the configuration in the foreground; logs to stderr. SIGTERM ends the daemon and leaves its kernel "
+    "part at\n"
+    "work for the next one, which takes it over; SIGINT and `hedgerow down` take everything down.\n"
     "\n"
     "  --config FILE   the configuration (docs/config.md)\n"
     "  --ready-fd N    report readiness or the start's error to this descriptor\n"

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Making and removing a proxy's parts; see the header. The order matters
-// twice: replies are attached before requests, and the VIP routes, which let
-// traffic in, come last.
+// Making and removing a proxy's parts; see the header, and proxy_adopt.cc for taking them over. The order
+// matters twice: replies are attached before requests, and the VIP routes, which let traffic in, come last.
 
 #include "proxy/daemon/proxy_instance.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <time.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
-#include "config/scalar.h"
-#include "proxy/daemon/delay_measurement.h"
+#include "operate/version.h"
 #include "proxy/daemon/log.h"
-#include "proxy/data_plane/kernel_data_plane.h"
+#include "proxy/daemon/proxy_instance_parts.h"
 #include "net/bpffs.h"
 
 namespace hedgerow {
@@ -25,13 +25,7 @@ namespace {
 // A parked packet of 1,500 bytes passes the clock's links with room to spare.
 constexpr uint32_t kClockMtuBytes = 1600;
 
-constexpr int kDelayMeasurements = 3;
 constexpr int kReservedDescriptors = 8;
-
-absl::Status Annotate(const absl::Status& status, absl::string_view what) {
-  if (status.ok()) return status;
-  return absl::Status(status.code(), absl::StrCat(what, ": ", std::string(status.message())));
-}
 
 net::Mechanism MechanismOf(v1::Attach attach) {
   switch (attach) {
@@ -42,58 +36,6 @@ net::Mechanism MechanismOf(v1::Attach attach) {
     default:
       return net::Mechanism::kAuto;
   }
-}
-
-// What to try, best first: fq is exact, netem and htb have fixed periods, and htb is on every kernel.
-std::vector<net::ClockKind> ClockKindsOf(v1::ClockKind wanted) {
-  switch (wanted) {
-    case v1::CLOCK_KIND_HTB:
-      return {net::ClockKind::kHtb};
-    case v1::CLOCK_KIND_NETEM:
-      return {net::ClockKind::kNetem};
-    case v1::CLOCK_KIND_FQ:
-      return {net::ClockKind::kFq};
-    default:
-      return {net::ClockKind::kFq, net::ClockKind::kNetem, net::ClockKind::kHtb};
-  }
-}
-
-// Best first: netem is the published technique, htb is on every kernel.
-std::vector<net::DelayLineKind> LineKindsOf(v1::DelayLine wanted) {
-  switch (wanted) {
-    case v1::DELAY_LINE_NETEM:
-      return {net::DelayLineKind::kNetem};
-    case v1::DELAY_LINE_FQ:
-      return {net::DelayLineKind::kFq};
-    case v1::DELAY_LINE_HTB:
-      return {net::DelayLineKind::kHtb};
-    default:
-      return {net::DelayLineKind::kNetem, net::DelayLineKind::kFq, net::DelayLineKind::kHtb};
-  }
-}
-
-hr_engine AbiOf(net::DelayLineKind kind) {
-  switch (kind) {
-    case net::DelayLineKind::kNetem:
-      return HR_ENGINE_NETEM;
-    case net::DelayLineKind::kFq:
-      return HR_ENGINE_FQ;
-    case net::DelayLineKind::kHtb:
-      break;
-  }
-  return HR_ENGINE_HTB;
-}
-
-hr_clock_kind AbiOf(net::ClockKind kind) {
-  switch (kind) {
-    case net::ClockKind::kNetem:
-      return HR_CLOCK_NETEM;
-    case net::ClockKind::kFq:
-      return HR_CLOCK_FQ;
-    case net::ClockKind::kHtb:
-      break;
-  }
-  return HR_CLOCK_HTB;
 }
 
 }  // namespace
@@ -108,7 +50,10 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Co
   if (status.ok()) status = instance->MakeClock(facts);
   if (status.ok()) status = instance->MakeDelayLine(facts);
   if (status.ok()) status = instance->Load();
+  if (status.ok()) status = instance->Pin();
   if (status.ok()) status = instance->Attach(facts);
+  // Before the first packet: whatever has traffic can be taken over.
+  if (status.ok()) status = instance->SaveRecord(facts);
   if (status.ok()) status = instance->AddRoutes();
   if (!status.ok()) {
     for (const std::string& problem : instance->TakeDown()) LogError("while undoing a failed start: ", problem);
@@ -124,6 +69,61 @@ ProxyInstance::~ProxyInstance() {
 std::vector<std::string> ProxyInstance::TakeDown() {
   reserve_.clear();
   return undo_.Unwind();
+}
+
+void ProxyInstance::Leave() {
+  for (const auto& attachment : attachments_) {
+    // Each is pinned or a filter.
+    if (const absl::Status status = attachment->Release(); !status.ok())
+      LogError(std::string(status.message()));
+  }
+  undo_.Forget();
+}
+
+absl::Status ProxyInstance::Beat() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return data_plane_->HedgeUntil(static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
+                                 static_cast<uint64_t>(now.tv_nsec) +
+                                 static_cast<uint64_t>(config_.detach_after_ns()));
+}
+
+AnswerHistory::Memory& ProxyInstance::AnswersOf(size_t service, size_t backend) const {
+  size_t index = backend;
+  for (size_t i = 0; i < service; ++i) {
+    index += static_cast<size_t>(config_.services(static_cast<int>(i)).backends_size());
+  }
+  return *const_cast<AnswerHistory::Memory*>(answers_.At<AnswerHistory::Memory>(static_cast<uint32_t>(index)));
+}
+
+void ProxyInstance::NoteAnswers(const Snapshot& snapshot) {
+  for (size_t i = 0; i < snapshot.services.size(); ++i) {
+    const auto& backends = snapshot.services[i].backends;
+    for (size_t j = 0; j < backends.size(); ++j) {
+      AnswerHistory::Note(AnswersOf(i, j), snapshot.taken_ns, backends[j]);
+    }
+  }
+}
+
+std::vector<Snapshot> ProxyInstance::PastAnswers() const {
+  std::map<uint64_t, Snapshot> by_time;
+  for (size_t i = 0; i < static_cast<size_t>(config_.services_size()); ++i) {
+    const v1::Service& service = config_.services(static_cast<int>(i));
+    for (size_t j = 0; j < static_cast<size_t>(service.backends_size()); ++j) {
+      for (const AnswerHistory::Moment& moment : AnswerHistory::Past(AnswersOf(i, j))) {
+        Snapshot& snapshot = by_time[moment.at_ns];
+        snapshot.taken_ns = moment.at_ns;
+        snapshot.services.resize(static_cast<size_t>(config_.services_size()));
+        snapshot.services[i].name = service.name();
+        snapshot.services[i].backends.resize(static_cast<size_t>(service.backends_size()));
+        snapshot.services[i].backends[j].unanswered = moment.unanswered;
+        snapshot.services[i].backends[j].answer_times = moment.answer_times;
+      }
+    }
+  }
+  std::vector<Snapshot> past;
+  for (auto& [at_ns, snapshot] : by_time) past.push_back(std::move(snapshot));
+  return past;
 }
 
 // Undoing takes descriptors too. A start that failed for want of them could otherwise not be undone.
@@ -143,36 +143,58 @@ absl::Status ProxyInstance::MakePins() {
   const auto folder = net::MakePinDir(net::kDefaultBpffs, config_.instance());
   if (!folder.ok()) return Annotate(folder.status(), "the folder for pins");
   pin_folder_ = *folder;
-  undo_.Push("removing pins", [this] { return net::RemovePinDir(net::kDefaultBpffs, config_.instance()); });
+  PushUndoOfPins();
+  auto record = InstanceRecord::Create(pin_folder_);
+  if (!record.ok()) return Annotate(record.status(), "the instance's record");
+  record_.emplace(*std::move(record));
+  auto answers = PinnedArray::Create(AnswersPath(pin_folder_), AnswersSpec(config_));
+  if (!answers.ok()) return Annotate(answers.status(), "the history of answer times");
+  answers_ = *std::move(answers);
   return absl::OkStatus();
+}
+
+void ProxyInstance::PushUndoOfPins() {
+  undo_.Push("removing pins", [this] { return net::RemovePinDir(net::kDefaultBpffs, config_.instance()); });
+}
+
+void ProxyInstance::PushUndoOfLink(const std::string& name) {
+  undo_.Push(absl::StrCat("removing the interface ", name),
+             [this, name] { return net::DeleteOwnedLink(name, config_.instance()); });
+}
+
+// The route and the address would go with the interface; removed first, nobody is sent to a dying one.
+void ProxyInstance::PushUndoOfRoute(const net::VipRoute& route) {
+  undo_.Push(absl::StrCat("removing the route to ", route.vip.ToString()),
+             [route] { return net::DeleteVipRoute(route); });
 }
 
 absl::Status ProxyInstance::MakeLinks() {
   const std::string& name = config_.interface();
-  const auto make = [this](const std::string& end, const std::string& peer, uint32_t mtu_bytes,
-                           net::VethPair& out) -> absl::Status {
-    net::VethOptions options;
-    options.name = end;
-    options.peer_name = peer;
-    options.instance = config_.instance();
-    options.mtu_bytes = mtu_bytes;
-    const auto pair = net::CreateVethPair(options);
-    if (!pair.ok()) return Annotate(pair.status(), absl::StrCat("making the interface ", end));
-    out = *pair;
-    undo_.Push(absl::StrCat("removing the interface ", end),
-               [this, end] { return net::DeleteOwnedLink(end, config_.instance()); });
-    return absl::OkStatus();
-  };
-  absl::Status status = make(name, absl::StrCat(name, "p"), topology_.mtu_bytes, links_.proxy);
+  absl::Status status = MakePair(name, absl::StrCat(name, "p"), topology_.mtu_bytes, links_.proxy);
+  if (status.ok()) status = MakeClockPair();
+  if (status.ok() && has_delay_line()) status = MakeDelayPair();
+  return status;
+}
+
+absl::Status ProxyInstance::MakePair(const std::string& end, const std::string& peer, uint32_t mtu_bytes,
+                                     net::VethPair& out) {
+  net::VethOptions options;
+  options.name = end;
+  options.peer_name = peer;
+  options.instance = config_.instance();
+  options.mtu_bytes = mtu_bytes;
+  const auto pair = net::CreateVethPair(options);
+  if (!pair.ok()) return Annotate(pair.status(), absl::StrCat("making the interface ", end));
+  out = *pair;
+  PushUndoOfLink(end);
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::MakeClockPair() {
+  const std::string& name = config_.interface();
+  absl::Status status = MakePair(absl::StrCat(name, "c0"), absl::StrCat(name, "c1"),
+                                 std::max(kClockMtuBytes, topology_.mtu_bytes), links_.clock);
   if (!status.ok()) return status;
-  status = make(absl::StrCat(name, "c0"), absl::StrCat(name, "c1"),
-                std::max(kClockMtuBytes, topology_.mtu_bytes), links_.clock);
-  if (!status.ok()) return status;
-  if (has_delay_line()) {
-    status = make(absl::StrCat(name, "d0"), absl::StrCat(name, "d1"),
-                  std::max(kClockMtuBytes, topology_.mtu_bytes), links_.delay);
-    if (!status.ok()) return status;
-  }
   // A carrier that crossed a link without checksum offload leaves it with CHECKSUM_NONE, and so does its clone:
   // the rescuer's own, complete checksum then stands.
   for (const net::LinkInfo* end : {&links_.clock.link, &links_.clock.peer}) {
@@ -182,81 +204,58 @@ absl::Status ProxyInstance::MakeLinks() {
   return absl::OkStatus();
 }
 
-absl::Status ProxyInstance::MakeClock(DaemonFacts& facts) {
-  const DataPlaneSpec defaults;
-  clock_.period_ns.assign(defaults.clock_period_ns.begin(), defaults.clock_period_ns.end());
-  absl::Status status;
-  for (const net::ClockKind kind : ClockKindsOf(config_.clock().kind())) {
-    clock_.kind = kind;
-    status = TryClock(facts);
-    if (status.ok()) return status;
-    LogInfo("no ", std::string(net::ToString(kind)), " clock: ", std::string(status.message()));
-  }
-  return Annotate(
-      status, absl::StrCat("the clock's queueing discipline (", std::string(net::ToString(clock_.kind)), ")"));
-}
-
-// Installs and measures the clock as `clock_` says. On an error nothing of it is left.
-absl::Status ProxyInstance::TryClock(DaemonFacts& facts) {
-  const int ifindex = links_.clock.link.ifindex;
-  absl::Status status = net::InstallClockQdisc(ifindex, clock_);
-  if (!status.ok()) return status;
-  // A busy moment of the machine is no broken clock: it has a few tries.
-  for (int turn = 1; turn <= kDelayMeasurements; ++turn) {
-    const auto measured = MeasureClock(links_.clock, clock_);
-    status = measured.ok() ? measured->Check(config_.clock().tolerance_ns()) : measured.status();
-    if (!status.ok()) continue;
-    facts.clock_measured_error_ns = measured->WorstErrorNs();
-    facts.clock_kind = std::string(net::ToString(clock_.kind));
-    undo_.Push("removing the clock's queueing discipline",
-               [ifindex] { return net::RemoveClockQdisc(ifindex); });
-    return status;
-  }
-  net::RemoveClockQdisc(ifindex).IgnoreError();  // its link goes too
-  return status;
-}
-
-absl::Status ProxyInstance::MakeDelayLine(DaemonFacts& facts) {
-  facts.engine = "wheel";
-  if (!has_delay_line()) return absl::OkStatus();
-  line_.delay_ns = DelaysOf(config_);
-  absl::Status status;
-  for (const net::DelayLineKind kind : LineKindsOf(config_.parking().line())) {
-    line_.kind = kind;
-    status = TryDelayLine();
-    if (status.ok()) {
-      facts.engine = absl::StrCat("qdisc-", std::string(net::ToString(kind)));
-      return status;
-    }
-    LogInfo("no ", std::string(net::ToString(kind)), " delay line: ", std::string(status.message()));
-  }
-  return Annotate(status, absl::StrCat("the delay line (", std::string(net::ToString(line_.kind)), ")"));
-}
-
-// Installs and measures the delay line as `line_` says. On an error nothing of it is left.
-absl::Status ProxyInstance::TryDelayLine() {
-  const int ifindex = links_.delay.link.ifindex;
-  absl::Status status = net::InstallDelayLine(ifindex, line_);
-  if (!status.ok()) return status;
-  for (int turn = 1; turn <= kDelayMeasurements; ++turn) {
-    const auto measured = MeasureDelayLine(links_.delay, line_);
-    status = measured.ok() ? measured->Check(config_.clock().tolerance_ns(), "delay line") : measured.status();
-    if (!status.ok()) continue;
-    undo_.Push("removing the delay line", [ifindex] { return net::RemoveDelayLine(ifindex); });
-    return status;
-  }
-  net::RemoveDelayLine(ifindex).IgnoreError();  // its link goes too
-  return status;
+absl::Status ProxyInstance::MakeDelayPair() {
+  const std::string& name = config_.interface();
+  return MakePair(absl::StrCat(name, "d0"), absl::StrCat(name, "d1"),
+                  std::max(kClockMtuBytes, topology_.mtu_bytes), links_.delay);
 }
 
 absl::Status ProxyInstance::Load() {
-  DataPlaneSpec spec = MakeSpec(config_, topology_, links_);
-  spec.clock_kind = AbiOf(clock_.kind);
-  if (has_delay_line()) spec.engine = AbiOf(line_.kind);
-  auto loaded = KernelDataPlane::Load(spec);
+  auto loaded = KernelDataPlane::Load(Spec());
   if (!loaded.ok()) return Annotate(loaded.status(), "loading the kernel programs");
   data_plane_ = *std::move(loaded);
-  return absl::OkStatus();
+  return Beat();
+}
+
+absl::Status ProxyInstance::Pin() {
+  v1::KernelRecord& record = record_->data();
+  record.set_program_sets(record.program_sets() + 1);
+  record.set_program_folder(absl::StrCat("programs-", record.program_sets()));
+  const std::string folder = absl::StrCat(pin_folder_, "/", record.program_folder());
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);  // of a takeover that was cut short
+  absl::Status status = data_plane_->PinMaps(pin_folder_);
+  if (status.ok()) status = data_plane_->PinPrograms(folder);
+  return Annotate(status, "pinning the kernel part");
+}
+
+absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
+  const auto pinned = data_plane_->Describe();
+  if (!pinned.ok()) return pinned.status();
+  v1::KernelRecord& record = record_->data();
+  SetPinned(*pinned, record);
+  record.set_complete(true);
+  record.set_version(operate::kVersion);
+  record.set_network_namespace(NetworkNamespace());
+  *record.mutable_config() = config_;
+  const auto note = [](const net::VethPair& pair, v1::LinkRecord& out) {
+    out.set_name(pair.link.name);
+    out.set_ifindex(pair.link.ifindex);
+    out.set_peer(pair.peer.name);
+    out.set_peer_ifindex(pair.peer.ifindex);
+  };
+  note(links_.proxy, *record.mutable_proxy_link());
+  note(links_.clock, *record.mutable_clock_link());
+  if (has_delay_line()) note(links_.delay, *record.mutable_delay_link());
+  record.set_clock_kind(std::string(net::ToString(clock_.kind)));
+  record.set_clock_error_ns(facts.clock_measured_error_ns);
+  if (has_delay_line()) record.set_delay_line_kind(std::string(net::ToString(line_.kind)));
+  if (record.made_ns() == 0) record.set_made_ns(facts.started_ns);
+  record.clear_backend_uplinks();
+  for (const Topology::ServicePath& path : topology_.services) {
+    for (const int ifindex : path.uplinks) record.add_backend_uplinks(ifindex);
+  }
+  return Annotate(record_->Save(), "the instance's record");
 }
 
 absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction) {
@@ -268,7 +267,7 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
   spec.instance = config_.instance();
   spec.role = program.name;
   spec.pin_dir = pin_folder_;
-  auto attachment = net::Attachment::Attach(spec, program.fd);
+  auto attachment = adopting_ ? TakeOver(spec, program) : net::Attachment::Attach(spec, program.fd);
   if (!attachment.ok()) return Annotate(attachment.status(), absl::StrCat("attaching ", program.name));
   attachments_.push_back(std::make_unique<net::Attachment>(*std::move(attachment)));
   net::Attachment* made = attachments_.back().get();
@@ -348,68 +347,9 @@ absl::Status ProxyInstance::AddRoutes() {
     if (!status.ok())
       return Annotate(status, absl::StrCat("service ", service.name(), ": route to ", service.vip()));
     routes_.push_back(route);
-    // The route and the address would go with the interface; removed first, nobody is sent to a dying one.
-    undo_.Push(absl::StrCat("removing the route to ", service.vip()),
-               [route] { return net::DeleteVipRoute(route); });
+    PushUndoOfRoute(route);
   }
   return absl::OkStatus();
-}
-
-absl::Status ProxyInstance::FollowMtu() {
-  uint32_t smallest = 0;
-  for (const auto& [ifindex, link] : topology_.uplinks) {
-    const auto now = net::FindLink(ifindex);
-    if (!now.ok()) continue;  // gone; the others count
-    smallest = smallest == 0 ? now->mtu_bytes : std::min(smallest, now->mtu_bytes);
-  }
-  if (smallest == 0) return absl::OkStatus();
-  for (const net::LinkInfo* end : {&links_.proxy.link, &links_.proxy.peer}) {
-    const absl::Status status = net::SetLinkMtu(end->name, smallest);
-    if (!status.ok()) return Annotate(status, absl::StrCat("the MTU of ", end->name));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ProxyInstance::CheckAttachments() const {
-  for (const auto& attachment : attachments_) {
-    if (attachment->mechanism() != net::Mechanism::kClsact) continue;
-    const net::AttachSpec& spec = attachment->spec();
-    if (!net::FindLink(spec.ifindex).ok()) continue;
-    const auto filters = net::ListClsactFilters(spec.ifindex, spec.direction);
-    if (!filters.ok()) return filters.status();
-    const std::string name = absl::StrCat(net::FilterNamePrefix(spec.instance), spec.role);
-    if (std::none_of(filters->begin(), filters->end(),
-                     [&](const auto& filter) { return filter.name == name; })) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("somebody removed our program from ", attachment->ToString()));
-    }
-  }
-  return absl::OkStatus();
-}
-
-ProxyInstance::Restored ProxyInstance::Restore() {
-  Restored restored;
-  const auto keep = [&restored](const absl::Status& status, absl::string_view what) {
-    if (!status.ok()) restored.problems.push_back(absl::StrCat(what, ": ", std::string(status.message())));
-    return status.ok();
-  };
-  std::vector<const net::LinkInfo*> own_links = {&links_.proxy.link, &links_.proxy.peer, &links_.clock.link,
-                                                 &links_.clock.peer};
-  if (has_delay_line()) own_links.insert(own_links.end(), {&links_.delay.link, &links_.delay.peer});
-  for (const net::LinkInfo* own : own_links) {
-    const auto now = net::FindLink(own->ifindex);
-    if (!keep(now.status(), absl::StrCat("our interface ", own->name)) || now->up()) continue;
-    if (keep(net::SetLinkUp(own->name), absl::StrCat("setting ", own->name, " up"))) ++restored.links;
-  }
-  const auto present = net::ListVipRoutes(links_.proxy.link.ifindex);
-  if (!keep(present.status(), "listing our routes")) return restored;
-  for (const net::VipRoute& route : routes_) {
-    if (std::find(present->begin(), present->end(), route) != present->end()) continue;
-    const std::string what = absl::StrCat("restoring the route to ", route.vip.ToString());
-    if (!keep(net::AddSourceAddress(route.ifindex, route.source), what)) continue;
-    if (keep(net::AddVipRoute(route), what)) ++restored.routes;
-  }
-  return restored;
 }
 
 }  // namespace hedgerow

@@ -2,13 +2,17 @@
 //
 // Everything a running proxy has made on this machine: links, routes, the
 // clock, the loaded programs and where they are attached. Start makes all of
-// it or nothing; TakeDown removes it in reverse. Owned by the daemon, used on
-// its event-loop thread only.
+// it or nothing; Adopt takes over what an earlier daemon left at work
+// (proxy_adopt.cc), or changes nothing; TakeDown removes it in reverse; Leave
+// lets it work on without a daemon. Owned by the daemon, used on its
+// event-loop thread only.
 
 #ifndef HEDGEROW_PROXY_DAEMON_PROXY_INSTANCE_H_
 #define HEDGEROW_PROXY_DAEMON_PROXY_INSTANCE_H_
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,10 +20,14 @@
 #include "absl/status/statusor.h"
 #include "proxy/admin/status.h"
 #include "proxy/api/config.pb.h"
+#include "proxy/daemon/answer_history.h"
+#include "proxy/daemon/instance_record.h"
 #include "proxy/daemon/spec.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/daemon/undo_stack.h"
 #include "proxy/data_plane/data_plane.h"
+#include "proxy/data_plane/kernel_data_plane.h"
+#include "proxy/data_plane/pinned_array.h"
 #include "net/clock_qdisc.h"
 #include "net/delay_line.h"
 #include "net/tc_attach.h"
@@ -32,6 +40,12 @@ class ProxyInstance {
   // Fills `facts` with what status shows of it. On an error nothing is left behind.
   static absl::StatusOr<std::unique_ptr<ProxyInstance>> Start(const v1::Config& config,
                                                               const Topology& topology, DaemonFacts& facts);
+  // Of a complete instance (Inspect). What somebody took away is put back, own links included. On an error
+  // everything is as it was, and works on. kRepair: by the daemon that made or adopted it, which has left it.
+  enum class Takeover { kSuccession, kRepair };
+  static absl::StatusOr<std::unique_ptr<ProxyInstance>> Adopt(const v1::Config& config,
+                                                              const Topology& topology, InstanceRecord record,
+                                                              Takeover takeover, DaemonFacts& facts);
   ~ProxyInstance();
 
   DataPlane& data_plane() { return *data_plane_; }
@@ -51,11 +65,20 @@ class ProxyInstance {
   // Gives our links the smallest MTU that the uplinks have now.
   absl::Status FollowMtu();
 
-  // FailedPrecondition when a clsact filter of ours is no longer there.
-  absl::Status CheckAttachments() const;
+  // Attaches again what somebody took off a hook with its clsact filter. Returns how many programs that were.
+  absl::StatusOr<int> RestoreAttachments();
+
+  // Keeps the answer times of a snapshot for the next daemon, now and then.
+  void NoteAnswers(const Snapshot& snapshot);
+  // What was kept, by us or by the daemon before us, oldest first: names, times and answer times, nothing else.
+  std::vector<Snapshot> PastAnswers() const;
+  // Puts the daemon's sign of life into the kernel.
+  absl::Status Beat();
 
   // Detaches and removes everything; what failed, one line each. Idempotent.
   std::vector<std::string> TakeDown();
+  // Everything stays and goes on working when this object ends.
+  void Leave();
 
  private:
   ProxyInstance(const v1::Config& config, const Topology& topology) : config_(config), topology_(topology) {}
@@ -63,17 +86,40 @@ class ProxyInstance {
   absl::Status ReserveDescriptors();
   absl::Status MakePins();
   absl::Status MakeLinks();
+  absl::Status MakePair(const std::string& end, const std::string& peer, uint32_t mtu_bytes,
+                        net::VethPair& out);
+  absl::Status MakeClockPair();
+  absl::Status MakeDelayPair();
   absl::Status MakeClock(DaemonFacts& facts);
   absl::Status TryClock(DaemonFacts& facts);
   absl::Status MakeDelayLine(DaemonFacts& facts);
   absl::Status TryDelayLine();
   bool has_delay_line() const { return config_.parking().engine() == v1::ENGINE_QDISC; }
   absl::Status Load();
+  DataPlaneSpec Spec() const;
+  absl::Status Pin();
+  absl::Status SaveRecord(const DaemonFacts& facts);
   absl::Status Attach(DaemonFacts& facts);
   absl::Status AttachOne(const ProgramInfo& program, DaemonFacts& facts);
   absl::Status AttachToUplinks(const ProgramInfo& program, DaemonFacts& facts);
   absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);
   absl::Status AddRoutes();
+  absl::StatusOr<bool> IsAttached(const net::Attachment& attachment) const;
+  AnswerHistory::Memory& AnswersOf(size_t service, size_t backend) const;
+  void PushUndoOfPins();
+  void PushUndoOfLink(const std::string& name);
+  void PushUndoOfRoute(const net::VipRoute& route);
+
+  absl::Status AdoptPins(InstanceRecord record);
+  absl::Status AdoptLinks(DaemonFacts& facts);
+  absl::Status AdoptClock(DaemonFacts& facts);
+  absl::Status AdoptDataPlane();
+  absl::StatusOr<net::Attachment> TakeOver(const net::AttachSpec& spec, const ProgramInfo& program);
+  absl::Status AdoptRoutes();
+  absl::Status CommitAdoption(Takeover takeover, DaemonFacts& facts);
+  void NoteSuccession(const Snapshot& snapshot, DaemonFacts& facts);
+  void RemoveUnusedPins();
+  void RollBack();
 
   const v1::Config& config_;
   const Topology& topology_;
@@ -81,12 +127,27 @@ class ProxyInstance {
   OwnLinks links_;
   net::ClockQdiscOptions clock_;
   net::DelayLineOptions line_;
-  std::unique_ptr<DataPlane> data_plane_;
+  std::unique_ptr<KernelDataPlane> data_plane_;
+  std::optional<InstanceRecord> record_;
+  PinnedArray answers_;
   std::vector<std::unique_ptr<net::Attachment>> attachments_;
+  // While adopting: what was put aside, by program, and which attachments had to be made anew.
+  bool adopting_ = false;
+  std::map<std::string, net::UniqueFd> old_programs_;
+  std::vector<bool> attached_anew_;  // beside attachments_
+  std::vector<std::string> links_anew_;
   std::vector<net::VipRoute> routes_;
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes
 };
+
+// What an earlier daemon of this instance left.
+struct Standing {
+  std::optional<InstanceRecord> record;  // complete: it has served, and can be taken over
+  bool half_made = false;                // a start that died half-way: it serves nobody
+};
+// FailedPrecondition: something serves, but its record is missing or cannot be read.
+absl::StatusOr<Standing> Inspect(const std::string& instance);
 
 }  // namespace hedgerow
 

@@ -54,7 +54,7 @@ services:
     const std::string script = absl::StrCat(
         "set -e; ip link set lo up; ip link add eth0 type veth peer name far; ip link set far up; "
         "ip link set eth0 up; ip address add 10.77.0.1/24 dev eth0; ",
-        before, "; set +e; timeout -s TERM 3 ", wrapper, " ", HEDGEROW_BUILD_DIR, "/bin/hedgerowd --config ",
+        before, "; set +e; timeout -s INT 3 ", wrapper, " ", HEDGEROW_BUILD_DIR, "/bin/hedgerowd --config ",
         folder_, "/c.yaml 2>&1; echo exit=$?; ip -o link; ip route; tc qdisc show; ls /sys/fs/bpf/hedgerow");
     const std::string command = absl::StrCat("unshare --net sh -c '", script, "' 2>&1");
     FILE* pipe = popen(command.c_str(), "r");

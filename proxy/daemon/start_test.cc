@@ -102,6 +102,19 @@ TEST(UndoStack, UndoesInReverseAndGoesOnAfterAFailure) {
   EXPECT_EQ(order.size(), 3u);
 }
 
+TEST(UndoStack, WhatIsForgottenStays) {
+  bool undone = false;
+  {
+    UndoStack undo;
+    undo.Push("link", [&] {
+      undone = true;
+      return absl::OkStatus();
+    });
+    undo.Forget();
+  }
+  EXPECT_FALSE(undone);
+}
+
 TEST(UndoStack, TheDestructorUndoesToo) {
   int undone = 0;
   {

@@ -34,6 +34,8 @@ uint64_t AdaptiveDelayNs(const v1::Service& service, const Histogram& recent) {
 std::optional<size_t> FastestChoice::Look(const ServiceSnapshot& service) {
   const size_t leader = service.leader.leader;
   const auto& backends = service.backends;
+  // An earlier daemon's choice holds until there is a reason against it.
+  if (looks_ == 0 && service.preferred != 0) chosen_ = wanted_ = service.preferred - 1;
   const auto usable = [&](size_t i) {
     return i < backends.size() && backends[i].health == HR_HEALTHY && !backends[i].drained &&
            backends[i].answer_ewma_ns > 0;
@@ -77,6 +79,20 @@ absl::Status Tuner::Tune(const Snapshot& snapshot, DataPlane& data_plane) {
     first.Update(TuneService(snapshot.taken_ns, snapshot.services[i], services_[i], data_plane));
   }
   return first;
+}
+
+void Tuner::Recall(const Snapshot& past) {
+  for (size_t i = 0; i < past.services.size() && i < services_.size(); ++i) {
+    const auto deadline_ns = static_cast<uint64_t>(services_[i].config->deadline_ns());
+    const auto& seen = past.services[i].backends;
+    for (size_t j = 0; j < seen.size() && j < services_[i].backends.size(); ++j) {
+      Backend& backend = services_[i].backends[j];
+      const Histogram all = WithUnanswered(seen[j], deadline_ns);
+      backend.ordinary.P99Ns(past.taken_ns, seen[j].answer_times);
+      backend.windows.Recent(past.taken_ns, all);
+      backend.samples = all.Count();
+    }
+  }
 }
 
 absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot, Service& service,

@@ -50,6 +50,9 @@ class Tuner {
 
   // Once a second. Goes on after an error, and returns the first.
   absl::Status Tune(const Snapshot& snapshot, DataPlane& data_plane);
+  // What an earlier daemon saw (answer_history.h), oldest first, before the first Tune. Writes nothing: what followed
+  // from it is in the kernel already.
+  void Recall(const Snapshot& past);
 
  private:
   struct Backend {

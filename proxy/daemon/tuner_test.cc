@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "proxy/admin/fake_data_plane.h"
+#include "proxy/daemon/answer_history.h"
 
 namespace hedgerow {
 namespace {
@@ -189,6 +190,35 @@ TEST_F(TunerTest, WritesTheDelayOfAdaptiveServicesOnly) {
   EXPECT_EQ(fake_.snapshot.services[1].delay_ns, 77u);
 }
 
+TEST_F(TunerTest, WhatAnEarlierDaemonSawIsPlayedBackToTheNextOne) {
+  AnswerHistory::Memory memory{};
+  Record(Backend(0).answer_times, 50 * kMs, 1000);  // long ago
+  for (int second = 0; second < 75; ++second) {
+    Record(Backend(0).answer_times, 3 * kMs, 100);
+    Backend(0).unanswered = 1;
+    EXPECT_GT(TuneOneSecond(), 0u);
+    AnswerHistory::Note(memory, fake_.snapshot.taken_ns, Backend(0));
+  }
+  const auto past = AnswerHistory::Past(memory);
+  ASSERT_EQ(past.size(), AnswerHistory::kMoments);
+  Tuner next(config_);
+  for (const AnswerHistory::Moment& moment : past) {
+    Snapshot seen = fake_.snapshot;
+    seen.taken_ns = moment.at_ns;
+    seen.services[0].backends[0].answer_times = moment.answer_times;
+    seen.services[0].backends[0].unanswered = moment.unanswered;
+    next.Recall(seen);
+  }
+  fake_.snapshot.taken_ns += kS;
+  Record(Backend(0).answer_times, 3 * kMs, 100);
+  ASSERT_TRUE(next.Tune(fake_.snapshot, fake_).ok());
+  EXPECT_NEAR(Ms(fake_.snapshot.services[0].delay_ns), 3, 0.2);
+  EXPECT_NEAR(Ms(Backend(0).p99_ns), 3, 0.2);
+  Tuner forgetful(config_);
+  ASSERT_TRUE(forgetful.Tune(fake_.snapshot, fake_).ok());
+  EXPECT_GT(Ms(fake_.snapshot.services[0].delay_ns), 40) << "without it all is remembered";
+}
+
 TEST_F(TunerTest, UnansweredRequestsCountAsTheDeadlineForTheDelayAndNotForSilence) {
   config_.mutable_services(0)->mutable_adaptive()->set_cap_ns(10 * kS);
   for (int second = 0; second < 5; ++second) {
@@ -276,6 +306,15 @@ TEST_F(FastestTest, TheLeaderGetsThemBackWhenItIsNearlyAsFast) {
   Times(15 * kMs / 10, kMs);
   EXPECT_EQ(Look(10), 1u);
   Times(12 * kMs / 10, kMs);
+  EXPECT_EQ(Look(2), 1u);
+  EXPECT_EQ(Look(1), std::nullopt);
+}
+
+TEST_F(FastestTest, AnEarlierDaemonsChoiceHoldsUntilThereIsAReasonAgainstIt) {
+  service_.preferred = 2;
+  Times(20 * kMs, kMs);
+  EXPECT_EQ(Look(1), 1u);
+  Times(kMs, kMs);
   EXPECT_EQ(Look(2), 1u);
   EXPECT_EQ(Look(1), std::nullopt);
 }

@@ -3,7 +3,7 @@
 // What was made, and how to unmake it, in reverse order. Every step of the
 // daemon's start pushes its undoing here as soon as it succeeded, so that a
 // failure at any later step, an orderly end and an early return all leave the
-// machine as it was.
+// machine as it was. What shall outlive the daemon is forgotten instead.
 
 #ifndef HEDGEROW_PROXY_DAEMON_UNDO_STACK_H_
 #define HEDGEROW_PROXY_DAEMON_UNDO_STACK_H_
@@ -28,6 +28,9 @@ class UndoStack {
   void Push(std::string what, std::function<absl::Status()> undo) {
     steps_.emplace_back(std::move(what), std::move(undo));
   }
+
+  // Undoes nothing: what was made stays.
+  void Forget() { steps_.clear(); }
 
   // Runs every step, last made first, whether or not another fails; returns what failed, one line each.
   std::vector<std::string> Unwind() {

@@ -157,6 +157,7 @@ struct Snapshot {
   hr_stats host{};  // what belongs to no service
   ClockSnapshot clock;
   std::vector<MapUse> maps;
+  uint64_t hedge_until_ns = 0;  // as last written by HedgeUntil
 };
 
 class DataPlane {
@@ -188,11 +189,14 @@ class DataPlane {
   virtual absl::StatusOr<bool> CheckClock() = 0;
 
   // The kernel tells what becomes of the requests that the filter names, from the first Renew() on. One at a time. The
-  // source must not outlive the data plane.
+  // source may outlive the data plane, which another may succeed.
   virtual absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) {
     (void)filter;
     return absl::UnimplementedError("this data plane cannot trace");
   }
+
+  // The daemon's sign of life: without a further one hedging stops at this time, and traffic flows on. 0 = never.
+  virtual absl::Status HedgeUntil(uint64_t until_ns) = 0;
 };
 
 }  // namespace hedgerow

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <fcntl.h>
 #include <net/ethernet.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -57,7 +58,7 @@ uint64_t MapBytes(int fd) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const DataPlaneSpec& spec) {
+absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Open(const DataPlaneSpec& spec) {
   if (spec.services.empty() || spec.services.size() > HR_MAX_SERVICES)
     return absl::InvalidArgumentError(absl::StrCat("1 to ", HR_MAX_SERVICES, " services, not ", spec.services.size()));
   if (spec.max_parked == 0 || spec.max_parked > HR_MAX_REQUESTS)
@@ -72,8 +73,22 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const Dat
   if (plane->skeleton_ == nullptr) return net::BpfLoadError(errno);
   plane->SetSizes();
   plane->SetLoadConfig();
-  if (const int error = proxy_bpf__load(plane->skeleton_); error != 0) return net::BpfLoadError(-error);
-  if (absl::Status status = plane->Fill(); !status.ok()) return status;
+  plane->NoteLayouts();
+  plane->NumberBackends();
+  return plane;
+}
+
+absl::Status KernelDataPlane::LoadObject() {
+  if (const int error = proxy_bpf__load(skeleton_); error != 0) return net::BpfLoadError(-error);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const DataPlaneSpec& spec) {
+  auto plane = Open(spec);
+  if (!plane.ok()) return plane.status();
+  if (absl::Status status = (*plane)->LoadObject(); !status.ok()) return status;
+  if (absl::Status status = (*plane)->Fill(); !status.ok()) return status;
+  if (absl::Status status = (*plane)->MapMemory(); !status.ok()) return status;
   return plane;
 }
 
@@ -130,7 +145,7 @@ std::vector<ProgramInfo> KernelDataPlane::Programs() {
                         {skeleton_->progs.hr_splitter, Hook::kProxyEgress}};
   std::vector<ProgramInfo> result;
   for (const auto& [program, hook] : programs) {
-    ProgramInfo info{.name = bpf_program__name(program), .hook = hook, .fd = bpf_program__fd(program)};
+    ProgramInfo info{.name = bpf_program__name(program), .hook = hook, .fd = ProgramFd(program)};
     bpf_prog_info kernel{};
     uint32_t bytes = sizeof(kernel);
     if (bpf_obj_get_info_by_fd(info.fd, &kernel, &bytes) == 0) {
@@ -161,7 +176,7 @@ absl::StatusOr<uint32_t> KernelDataPlane::Control(const hr_control_request& requ
   char frame[ETHER_HDR_LEN + sizeof(request)] = {};
   memcpy(frame + ETHER_HDR_LEN, &request, sizeof(request));
   LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = sizeof(frame));
-  if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.hr_control), &options) != 0)
+  if (bpf_prog_test_run_opts(ProgramFd(skeleton_->progs.hr_control), &options) != 0)
     return absl::ErrnoToStatus(errno, "cannot run the control program");
   return options.retval;
 }
@@ -194,13 +209,20 @@ absl::Status KernelDataPlane::UnpinLeader(const std::string& service) {
 absl::StatusOr<bool> KernelDataPlane::CheckClock() {
   char frame[60] = {};
   LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = sizeof(frame));
-  if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.hr_watchdog), &options) != 0)
+  if (bpf_prog_test_run_opts(ProgramFd(skeleton_->progs.hr_watchdog), &options) != 0)
     return absl::ErrnoToStatus(errno, "cannot run the clock's watchdog");
   return options.retval == HR_CONTROL_DONE;
 }
 
 absl::StatusOr<std::unique_ptr<TraceSource>> KernelDataPlane::OpenTrace(const hr_trace_filter& filter) {
-  return KernelTrace::Open(&skeleton_->data_trace->hr_trace, bpf_map__fd(skeleton_->maps.trace_rings), filter);
+  net::UniqueFd rings(fcntl(bpf_map__fd(skeleton_->maps.trace_rings), F_DUPFD_CLOEXEC, 0));
+  if (!rings.valid()) return absl::ErrnoToStatus(errno, "cannot hold the trace's map");
+  return KernelTrace::Open(trace_, std::move(rings), filter);
+}
+
+absl::Status KernelDataPlane::HedgeUntil(uint64_t until_ns) {
+  wheel_.At<hr_wheel>(0)->hedge_until_ns = until_ns;
+  return absl::OkStatus();
 }
 
 absl::Status KernelDataPlane::EnableRunTimeStats() {
@@ -316,6 +338,7 @@ absl::StatusOr<Snapshot> KernelDataPlane::Read(bool histograms) {
                                  .last_lap_ns = wheel->last_lap_ns,
                                  .nodes = wheel->nodes};
   for (int i = 0; i < HR_CLOCK_CLASSES; ++i) snapshot.clock.laps_of_class[i] = wheel->laps_of_class[i];
+  snapshot.hedge_until_ns = wheel->hedge_until_ns;
   snapshot.maps = ReadMapUse(use.parked);
   return snapshot;
 }

@@ -14,13 +14,23 @@ constexpr uint64_t kMicrosPerHedge = 1'000'000;
 
 }  // namespace
 
-absl::Status KernelDataPlane::Fill() {
+void KernelDataPlane::NumberBackends() {
   uint32_t next_backend_id = 0;
-  for (uint32_t service_id = 0; service_id < spec_.services.size(); ++service_id) {
+  for (const ServiceSpec& service : spec_.services) {
     first_backend_ids_.push_back(next_backend_id);
-    if (absl::Status status = FillService(service_id, next_backend_id); !status.ok()) return status;
-    next_backend_id += static_cast<uint32_t>(spec_.services[service_id].backends.size());
+    next_backend_id += static_cast<uint32_t>(service.backends.size());
   }
+}
+
+absl::Status KernelDataPlane::Fill() {
+  for (uint32_t service_id = 0; service_id < spec_.services.size(); ++service_id) {
+    if (absl::Status status = FillService(service_id, first_backend_ids_[service_id]); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::MapMemory() {
+  trace_ = std::make_shared<MappedArray>();
   struct {
     bpf_map* map;
     MappedArray* array;
@@ -29,7 +39,8 @@ absl::Status KernelDataPlane::Fill() {
                       {skeleton_->maps.wheels, &wheel_},
                       {skeleton_->maps.backend_states, &backend_states_},
                       {skeleton_->maps.service_states, &service_states_},
-                      {skeleton_->maps.backend_tuning, &tuning_}};
+                      {skeleton_->maps.backend_tuning, &tuning_},
+                      {skeleton_->maps.data_trace, trace_.get()}};
   for (const auto& [map, array] : mapped) {
     auto opened = MappedArray::Open(map);
     if (!opened.ok()) return opened.status();

@@ -90,13 +90,18 @@ MappedArray::~MappedArray() {
 }
 
 absl::StatusOr<MappedArray> MappedArray::Open(bpf_map* map) {
+  return Open(bpf_map__fd(map), bpf_map__name(map), bpf_map__value_size(map), bpf_map__max_entries(map));
+}
+
+absl::StatusOr<MappedArray> MappedArray::Open(int fd, const std::string& name, uint32_t value_bytes,
+                                              uint32_t entries) {
   MappedArray array;
-  array.entries_ = bpf_map__max_entries(map);
-  array.stride_ = (bpf_map__value_size(map) + 7) & ~size_t{7};
+  array.entries_ = entries;
+  array.stride_ = (value_bytes + 7) & ~size_t{7};
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   array.bytes_ = (array.stride_ * array.entries_ + page - 1) / page * page;
-  void* memory = mmap(nullptr, array.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, bpf_map__fd(map), 0);
-  if (memory == MAP_FAILED) return MapError(map, "be mapped");
+  void* memory = mmap(nullptr, array.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("BPF map ", name, ": cannot be mapped"));
   array.memory_ = memory;
   return array;
 }

@@ -39,6 +39,8 @@ class MappedArray {
   ~MappedArray();
 
   static absl::StatusOr<MappedArray> Open(bpf_map* map);
+  // Of a map that no object describes.
+  static absl::StatusOr<MappedArray> Open(int fd, const std::string& name, uint32_t value_bytes, uint32_t entries);
 
   // Element `index`; T must be the map's value type. Plain loads and stores of aligned words are atomic.
   template <typename T>

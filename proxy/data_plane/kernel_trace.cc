@@ -41,17 +41,19 @@ void WriteFilter(volatile hr_trace* memory, const hr_trace_filter& filter) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KernelTrace>> KernelTrace::Open(volatile hr_trace* memory, int rings,
+absl::StatusOr<std::unique_ptr<KernelTrace>> KernelTrace::Open(std::shared_ptr<MappedArray> mapped,
+                                                               net::UniqueFd rings,
                                                                const hr_trace_filter& filter) {
-  Forget(memory, rings);
-  std::unique_ptr<KernelTrace> trace(new KernelTrace(memory, rings));
+  std::unique_ptr<KernelTrace> trace(new KernelTrace(std::move(mapped), std::move(rings)));
+  volatile hr_trace* memory = trace->memory_;
+  Forget(memory, trace->rings_.get());
   trace->ring_.Reset(
       bpf_map_create(BPF_MAP_TYPE_RINGBUF, "hr_trace_ring", 0, 0, RingBytes(filter.rate), nullptr));
   if (!trace->ring_.valid()) return absl::ErrnoToStatus(errno, "cannot make the trace's ring");
   trace->consumer_ = ring_buffer__new(trace->ring_.get(), OnSample, trace.get(), nullptr);
   if (trace->consumer_ == nullptr) return absl::ErrnoToStatus(errno, "cannot read the trace's ring");
   const int ring = trace->ring_.get();
-  if (bpf_map_update_elem(rings, &kTheRing, &ring, BPF_ANY) != 0)
+  if (bpf_map_update_elem(trace->rings_.get(), &kTheRing, &ring, BPF_ANY) != 0)
     return absl::ErrnoToStatus(errno, "cannot give the programs the trace's ring");
   memory->session = memory->session % 255 + 1;
   WriteFilter(memory, filter);
@@ -61,7 +63,7 @@ absl::StatusOr<std::unique_ptr<KernelTrace>> KernelTrace::Open(volatile hr_trace
 KernelTrace::~KernelTrace() {
   // The kernel returns from the removal when no program can hold the ring any more; our descriptor keeps it
   // until then.
-  Forget(memory_, rings_);
+  Forget(memory_, rings_.get());
   if (consumer_ != nullptr) ring_buffer__free(consumer_);
 }
 

@@ -6,9 +6,11 @@
 #define HEDGEROW_PROXY_DATA_PLANE_KERNEL_TRACE_H_
 
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "net/unique_fd.h"
+#include "proxy/data_plane/kernel_maps.h"
 #include "proxy/data_plane/trace_source.h"
 
 struct ring_buffer;
@@ -17,9 +19,9 @@ namespace hedgerow {
 
 class KernelTrace final : public TraceSource {
  public:
-  // `memory` is the programs' hr_trace, mapped; `rings` the descriptor of the map that holds the ring. Both
-  // outlive this. Nothing is told before the first Renew().
-  static absl::StatusOr<std::unique_ptr<KernelTrace>> Open(volatile hr_trace* memory, int rings,
+  // `memory` is the programs' hr_trace, mapped; `rings` the map that holds the ring. Nothing is told before the
+  // first Renew().
+  static absl::StatusOr<std::unique_ptr<KernelTrace>> Open(std::shared_ptr<MappedArray> memory, net::UniqueFd rings,
                                                            const hr_trace_filter& filter);
   ~KernelTrace() override;
 
@@ -31,12 +33,14 @@ class KernelTrace final : public TraceSource {
   static void Forget(volatile hr_trace* memory, int rings);
 
  private:
-  KernelTrace(volatile hr_trace* memory, int rings) : memory_(memory), rings_(rings) {}
+  KernelTrace(std::shared_ptr<MappedArray> mapped, net::UniqueFd rings)
+      : mapped_(std::move(mapped)), memory_(mapped_->At<hr_trace>(0)), rings_(std::move(rings)) {}
 
   static int OnSample(void* context, void* data, size_t bytes);
 
+  std::shared_ptr<MappedArray> mapped_;
   volatile hr_trace* memory_;
-  int rings_;
+  net::UniqueFd rings_;
   net::UniqueFd ring_;
   ring_buffer* consumer_ = nullptr;
   const OnEvent* on_event_ = nullptr;  // during Drain

@@ -190,6 +190,12 @@ void Host(const v1::Config& config, const DaemonFacts& facts, const Snapshot& sn
   gauge("clock_running", "1 while the kernel clock runs, 0 at rest.", snapshot.clock.running ? 1 : 0);
   counter("routes_restored_total", "VIP routes put back after somebody removed them.", facts.routes_restored);
   counter("links_restored_total", "Own links set up again after somebody set them down.", facts.links_restored);
+  counter("attachments_restored_total", "Programs attached again after somebody took them off their hook.",
+          facts.attachments_restored);
+  counter("adoptions_total", "Daemons that have taken over the kernel part since it was made.",
+          facts.adoptions);
+  counter("deadman_stops_total", "Times that hedging stopped because no daemon had lived for detach_after.",
+          facts.deadman_stops);
   gauge("problems", "Problems that status lists; 0 is good.", static_cast<double>(facts.problems.size()));
   gauge("uptime_seconds", "Since the daemon started.",
         static_cast<double>(static_cast<int64_t>(snapshot.taken_ns) - facts.started_ns) / kNsPerSecond);

@@ -94,15 +94,18 @@ def test_without_any_uplink_the_daemon_ends_by_itself_with_an_error_and_leaves_n
     assert remains_of_the_proxy(product) == []
 
 
-def test_a_proxy_interface_that_somebody_deletes_ends_the_daemon_with_an_error_and_leaves_nothing(lab, product):
-    config = product.write(product.config())
-    product.before = machine.take(lab.client, product.instance)
-    daemon = lab.client.popen([BIN / "hedgerowd", "--config", config], log=product.log)
-    wait_until_ready(product, daemon)
-    lab.client.run(["ip", "link", "delete", "hr0"])
-    assert daemon.wait(10) > 0
-    assert "hr0" in product.log.read_text()
-    product.check_nothing_left()
+@pytest.mark.parametrize("link", ["hr0", "hr0c0"], ids=["proxy", "clock"])
+def test_an_own_interface_that_somebody_deletes_is_made_again_and_counted(lab, servers, proxy, link):
+    assert who_answers(lab.client, VIP4) == "a"
+    pid = proxy.pid
+    lab.client.run(["ip", "link", "delete", link])
+    wait_until(lambda: int(proxy.status()["links_restored"]) >= 1, timeout_s=10, what="the link's return")
+    assert who_answers(lab.client, VIP4) == "a" and who_answers(lab.client, VIP6) == "a"
+    assert proxy.pid == pid and proxy.figure("requests") == 2
+    servers["a"].stall()
+    assert who_answers(lab.client, VIP4) == "b"
+    servers["a"].resume()
+    proxy.bpf_objects |= machine.bpf_objects(pid)
 
 
 def remains_of_the_proxy(product) -> list[str]:

@@ -167,9 +167,9 @@ def test_clean_of_one_instance_leaves_another_alone(lab, servers, proxy):
     assert who_answers(lab.client, VIP4) == "a"
 
 
-def test_sigterm_is_a_down(lab, servers, product):
+def test_sigint_is_a_down(lab, servers, product):
     product.up()
-    os.kill(product.pid, signal.SIGTERM)
+    os.kill(product.pid, signal.SIGINT)
     product.is_up = False
     wait_until(lambda: not product.socket.exists(), what="the daemon's end")
     product.check_nothing_left()

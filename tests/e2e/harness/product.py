@@ -234,7 +234,7 @@ class Product:
         """After a failure: no daemon, pin or link of this test may reach the next one."""
         for pid in self.lab.client.pids():
             with contextlib.suppress(OSError):  # it may end while we look
-                if Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "hedgerowd":
+                if Path(f"/proc/{pid}/comm").read_text(encoding="ascii").startswith("hedgerowd"):
                     os.kill(pid, signal.SIGKILL)
         self.run("clean", "--instance", self.instance)
 

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon that is killed, restarted and upgraded under load costs nobody an answer: an open loop of 5,000 requests/s through
+the proxy to two echo servers, first undisturbed, then with 20 successions of daemons. An upgrade is another build of the kernel
+programs (`hedgerowd-next`) that takes the place of the one at work, and back.
+
+Run by `./dev chaos upgrade`; writes results/chaos-upgrade/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import concurrent.futures
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench import cpu_time, experiment, product
+from bench.client_run import ClientRun, run_client
+from bench.manifest import binary, config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most
+from bench.replicas import BenchServer
+from bench.stopping import run
+from deploy.lab import VIP_RAW, CommandFailed, Host, Lab, LabInUse
+
+NAME = "chaos-upgrade"
+TAG = "chaosupg"
+PORT = 9000
+RATE = 5_000
+WANTED_EVENTS = 20
+BUILDS = ("hedgerowd", "hedgerowd-next")
+# What ends the daemon, and whether the next one is of the other build. A killed daemon cannot prepare for its end.
+CYCLE = (("kill", signal.SIGKILL, False), ("upgrade", signal.SIGTERM, True), ("kill and upgrade", signal.SIGKILL, True),
+         ("restart", signal.SIGTERM, False))
+_GAP_S = 1.0  # of quiet after each succession
+_SERVES_WITHIN_S = 20.0
+_EVENT_S = 4.0  # what one takes at most, for the length of the load
+
+
+class Daemons:
+    """The daemons of one instance, one after the other."""
+
+    def __init__(self, proxy: product.Product, host: Host):
+        self.proxy, self.host, self.build = proxy, host, 0
+        self.log = proxy.file.with_name("hedgerowd.log")
+        self._child: subprocess.Popen | None = None
+
+    def pid(self) -> int:
+        return int(self.proxy.status()["pid"])
+
+    def succeed(self, name: str, how: signal.Signals, other_build: bool) -> dict:
+        """One daemon ends, another takes over. What it says of that."""
+        begun = time.monotonic()
+        pid = self.pid()
+        os.kill(pid, how)
+        if self._child is None:
+            while running(pid):
+                time.sleep(0.005)
+        else:
+            self._child.wait(10)
+        absent_from = time.monotonic()
+        self.build = 1 - self.build if other_build else self.build
+        self._child = self.host.popen([binary(BUILDS[self.build]), "--config", self.proxy.file], log=self.log)
+        status = self._wait_until_it_serves()
+        ended = time.monotonic()
+        return {"event": name, "build": BUILDS[self.build], "took_s": round(ended - begun, 3),
+                "without_daemon_s": round(ended - absent_from, 3), **status["adoption"]}
+
+    def _wait_until_it_serves(self) -> dict:
+        deadline = time.monotonic() + _SERVES_WITHIN_S
+        while True:
+            with contextlib.suppress(CommandFailed):
+                if int((status := self.proxy.status())["pid"]) == self._child.pid:
+                    return status
+            if self._child.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"no daemon took over:\n{self.log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.02)
+
+
+def running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return False
+
+
+def load(lab: Lab, seconds: float) -> ClientRun:
+    argv = [str(binary("hr-load")), f"--target={VIP_RAW[0]}:{PORT}", "--workload=raw", "--loop=open", f"--rate={RATE}",
+            f"--seconds={seconds}", "--warmup=200", "--timeout=1s", "--linger=500ms", "--sockets=8"]
+    return run_client(lab.client, argv, [host.netns for host in lab.hosts.values()])
+
+
+def disturbed(lab: Lab, daemons: Daemons, events: int) -> tuple[ClientRun, list[dict]]:
+    """The load, and meanwhile the successions; it goes on until the last one is over."""
+    seen = []
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        client = pool.submit(load, lab, events * (_EVENT_S + _GAP_S))
+        time.sleep(_GAP_S)
+        for number in range(events):
+            seen.append(daemons.succeed(*CYCLE[number % len(CYCLE)]))
+            print(f"  {number + 1}/{events} {seen[-1]['event']:16} {seen[-1]['how']:8} {seen[-1]['without_daemon_s']:.2f} s "
+                  "without a daemon", flush=True)
+            time.sleep(_GAP_S)
+            if client.done():
+                raise RuntimeError("the load ended before the successions did")
+        return client.result(), seen
+
+
+def row_of(phase: str, client: ClientRun, before: dict, after: dict, events: list[dict], config: dict) -> dict:
+    summary = client.summary
+    counted = product.service_figures(after, "raw")["requests"] - product.service_figures(before, "raw")["requests"]
+    reasons = after["services"][0].get("reasons", {})
+    return {"phase": phase, "rate": RATE, "n": summary["n"], "lost": summary["lost"],
+            "wrong": summary["wrong"] + summary["duplicates"], "p50_ms": summary["p50_ms"], "p99_ms": summary["p99_ms"],
+            "p999_ms": summary["p999_ms"], "max_ms": summary["max_ms"], "send_lag_p99_us": summary["send_lag_p99_us"],
+            "events": len(events), "upgrades": sum(event["how"] == "upgraded" for event in events),
+            "adopted": sum(event["how"] in ("adopted", "upgraded") for event in events),
+            "without_daemon_s": max((event["without_daemon_s"] for event in events), default=0.0),
+            "not_counted": summary["n"] + summary["warmup"] - counted, "no_daemon": int(reasons.get("no_daemon", 0)),
+            "identity_ok": product.service_figures(after, "raw")["identity_ok"], "config_hash": config_hash(config)}
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    found = {row["phase"]: row for row in rows}
+    calm, rough = found["undisturbed"], found["disturbed"]
+    return [at_least("successions of daemons", rough["events"], WANTED_EVENTS),
+            at_least("of them, that took over what was at work", rough["adopted"], rough["events"]),
+            at_least("of them, that exchanged the programs", rough["upgrades"], rough["events"] // 3),
+            at_most("undisturbed: requests lost", calm["lost"], 0),
+            at_most("disturbed: requests lost", rough["lost"], 0),
+            at_most("disturbed: wrong answers and second ones", rough["wrong"], 0),
+            at_most("disturbed: requests that no counter knows", abs(rough["not_counted"]), 0),
+            at_most("disturbed: requests not hedged for want of a daemon", rough["no_daemon"], 0),
+            at_least("disturbed: the books balance", int(rough["identity_ok"]), 1),
+            at_most("p99.9, disturbed / undisturbed", rough["p999_ms"] / calm["p999_ms"], 2.0)]
+
+
+def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[list[dict], dict]:
+    backends = {host.name: host.ipv4 for host in lab.replicas}
+    service = product.service("raw", VIP_RAW[0], PORT, "raw", backends)
+    rows = []
+    with contextlib.ExitStack() as stack:
+        for host in lab.replicas:
+            stack.enter_context(BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{PORT}"]))
+        proxy = stack.enter_context(product.Product(lab.client, lab.tag, [service], metrics={"listen": ""}))
+        config = {"service": service, "rate": RATE}
+        daemons = Daemons(proxy, lab.client)
+        for phase in ("undisturbed", "disturbed"):
+            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+            print(f"{phase}:", flush=True)
+            before = proxy.status_at_rest()
+            if phase == "undisturbed":
+                client, events = load(lab, arguments.events * (_EVENT_S + _GAP_S)), []
+            else:
+                client, events = disturbed(lab, daemons, arguments.events)
+            after = proxy.status_at_rest()
+            rows.append(row_of(phase, client, before, after, events, config))
+            results.write_raw(phase, {**rows[-1], "succession": events, "client": client.report, "status": after})
+    return rows, config
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="chaos upgrade", description=__doc__)
+    parser.add_argument("--events", type=int, default=WANTED_EVENTS, help=f"successions; {WANTED_EVENTS} are wanted")
+    parser.add_argument("--quiet-wait", type=float, default=30.0,
+                        help="seconds to wait at most for an idle machine before each phase")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
+    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    arguments = parser.parse_args(argv)
+    if not 0 < arguments.events <= 100:
+        parser.error("--events must be 1 to 100")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    try:
+        with Lab(arguments.lab) as lab:
+            results = Results(NAME, arguments.into)
+            rows, config = measure(lab, arguments, results)
+    except LabInUse:
+        print("chaos upgrade: another run is under way", file=sys.stderr)
+        return 1
+    return experiment.conclude(
+        results, manifest({config_hash(config): config}, ("hedgerow", *BUILDS, "hr-load"), load_average=os.getloadavg()),
+        rows, must_show(rows),
+        {"phase": "phase", "events": "events", "n": "requests", "lost": "lost", "wrong": "wrong", "p50_ms": "p50 ms",
+         "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max", "upgrades": "upgrades",
+         "without_daemon_s": "no daemon for s"}, None)
+
+
+if __name__ == "__main__":
+    run(main)

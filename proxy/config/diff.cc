@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Comparing configurations by reflection; see the header.
+
+#include "proxy/config/diff.h"
+
+#include <google/protobuf/message.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proxy/config/schema.h"
+
+namespace hedgerow::config {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+constexpr char kHidden[] = "(hidden)";
+constexpr char kFixed[] = "fixed while the proxy runs";
+
+// How a list's entry is called: by its name, or, where it has none, by its place.
+std::string NameOf(const Message& entry, size_t place) {
+  const FieldDescriptor* name = entry.GetDescriptor()->FindFieldByName("name");
+  return name == nullptr ? absl::StrCat(place) : entry.GetReflection()->GetString(entry, name);
+}
+
+// "set, add" of a list of words.
+std::string WordsText(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  std::vector<std::string> words;
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    words.push_back(EnumWord(*reflection.GetRepeatedEnum(message, &field, i)));
+  }
+  return absl::StrJoin(words, ", ");
+}
+
+std::string ScalarText(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection.GetString(message, &field);
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const auto& value = *reflection.GetEnum(message, &field);
+      return value.number() == 0 ? "" : EnumWord(value);
+    }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_INT64:
+      return InUnits(field, reflection.GetInt64(message, &field));
+    default:
+      return InUnits(field, reflection.GetUInt32(message, &field));
+  }
+}
+
+// No version that knows the key would have left it so.
+bool IsUnknown(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  const v1::Rule& rule = RuleOf(field);
+  if (rule.default_value().empty()) return false;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:  // an empty text may have been meant
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return false;
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return reflection.GetEnum(message, &field)->number() == 0;
+    case FieldDescriptor::CPPTYPE_INT64:
+      return rule.min() > 0 && reflection.GetInt64(message, &field) == 0;
+    default:
+      return rule.min() > 0 && reflection.GetUInt32(message, &field) == 0;
+  }
+}
+
+// What an entry of a list or a block is, in a few words: its scalars that are no secrets.
+std::string Summary(const Message& message) {
+  std::vector<std::string> words;
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    if (field.is_repeated() || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    if (field.name() == "name" || RuleOf(field).secret()) continue;
+    const std::string text = ScalarText(message, field);
+    if (!text.empty() && text != RuleOf(field).default_value())
+      words.push_back(absl::StrCat(KeyOf(field), " ", text));
+  }
+  return absl::StrJoin(words, ", ");
+}
+
+class Comparer {
+ public:
+  Comparer(const v1::Config& from, const v1::Config& to) : from_(from), to_(to) {}
+
+  std::vector<Change> Run() {
+    Compare(from_, to_, "");
+    return std::move(changes_);
+  }
+
+ private:
+  void Compare(const Message& from, const Message& to, const std::string& prefix) {
+    for (int i = 0; i < from.GetDescriptor()->field_count(); ++i) {
+      const FieldDescriptor& field = *from.GetDescriptor()->field(i);
+      const std::string path = absl::StrCat(prefix, KeyOf(field));
+      if (field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        List(from, to, field, path);
+      } else if (field.is_repeated()) {
+        Texts(WordsText(from, field), WordsText(to, field), field, path);
+      } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        Block(from, to, field, path);
+      } else {
+        Scalar(from, to, field, path);
+      }
+    }
+  }
+
+  void Scalar(const Message& from, const Message& to, const FieldDescriptor& field, const std::string& path) {
+    Texts(IsUnknown(from, field) ? RuleOf(field).default_value() : ScalarText(from, field),
+          ScalarText(to, field), field, path);
+  }
+
+  void Texts(const std::string& before, const std::string& after, const FieldDescriptor& field,
+             const std::string& path) {
+    if (before == after) return;
+    const bool secret = RuleOf(field).secret();
+    Add({.kind = Change::Kind::kChanged,
+         .path = path,
+         .from = secret ? kHidden : before,
+         .to = secret ? kHidden : after});
+  }
+
+  void Block(const Message& from, const Message& to, const FieldDescriptor& field, const std::string& path) {
+    const bool before = from.GetReflection()->HasField(from, &field);
+    const bool after = to.GetReflection()->HasField(to, &field);
+    const Message& old_block = from.GetReflection()->GetMessage(from, &field);
+    const Message& new_block = to.GetReflection()->GetMessage(to, &field);
+    if (before && after) {
+      Compare(old_block, new_block, path + ".");
+    } else if (before) {
+      Add({.kind = Change::Kind::kRemoved, .path = path, .from = Summary(old_block)});
+    } else if (after) {
+      // A block that an older version does not know is at its defaults there, if it has any.
+      if (Summary(new_block).empty()) return;
+      Add({.kind = Change::Kind::kAdded, .path = path, .to = Summary(new_block)});
+    }
+  }
+
+  // The entries of a list, each with what it is called.
+  using Entries = std::vector<std::pair<std::string, const Message*>>;
+
+  static Entries EntriesOf(const Message& message, const FieldDescriptor& field) {
+    Entries entries;
+    for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i) {
+      const Message& entry = message.GetReflection()->GetRepeatedMessage(message, &field, i);
+      entries.emplace_back(NameOf(entry, static_cast<size_t>(i)), &entry);
+    }
+    return entries;
+  }
+
+  static const Message* Find(const Entries& entries, const std::string& name) {
+    for (const auto& [each, entry] : entries) {
+      if (each == name) return entry;
+    }
+    return nullptr;
+  }
+
+  void List(const Message& from, const Message& to, const FieldDescriptor& field, const std::string& path) {
+    const Entries before = EntriesOf(from, field);
+    const Entries after = EntriesOf(to, field);
+    for (const auto& [name, entry] : before) {
+      const std::string entry_path = absl::StrCat(path, "[", name, "]");
+      if (const Message* now = Find(after, name); now != nullptr) {
+        Compare(*entry, *now, entry_path + ".");
+      } else {
+        Add({.kind = Change::Kind::kRemoved, .path = entry_path, .from = Summary(*entry)});
+      }
+    }
+    for (const auto& [name, entry] : after) {
+      if (Find(before, name) != nullptr) continue;
+      Add({.kind = Change::Kind::kAdded, .path = absl::StrCat(path, "[", name, "]"), .to = Summary(*entry)});
+    }
+  }
+
+  void Add(Change change) {
+    change.obstacle = Obstacle(change);
+    changes_.push_back(std::move(change));
+  }
+
+  // Everything about a service can change while the proxy runs, but what a client has seen of it, and nothing
+  // else.
+  std::string Obstacle(const Change& change) const {
+    if (change.path == "detach_after") return "";
+    if (!absl::StartsWith(change.path, "services[")) return kFixed;
+    const std::string key = change.path.substr(change.path.find(']') + 1);
+    if (key == ".vip" || key == ".port" || key == ".profile" || key == ".duplicate" ||
+        absl::StartsWith(key, ".raw")) {
+      return "requests in flight would be answered as another service; give the new one another name and "
+             "backends, or restart";
+    }
+    if (to_.parking().engine() == v1::ENGINE_QDISC &&
+        (key == ".delay" || (key.empty() && change.kind == Change::Kind::kAdded))) {
+      return "the delay line's delays are fixed while the proxy runs";
+    }
+    return "";
+  }
+
+  const v1::Config& from_;
+  const v1::Config& to_;
+  std::vector<Change> changes_;
+};
+
+}  // namespace
+
+std::string Change::ToString() const {
+  switch (kind) {
+    case Kind::kAdded:
+      return absl::StrCat("+ ", path, to.empty() ? "" : absl::StrCat(": ", to));
+    case Kind::kRemoved:
+      return absl::StrCat("- ", path, from.empty() ? "" : absl::StrCat(": ", from));
+    case Kind::kChanged:
+      break;
+  }
+  return absl::StrCat("  ", path, ": ", from.empty() ? "\"\"" : from, " -> ", to.empty() ? "\"\"" : to);
+}
+
+std::vector<Change> Diff(const v1::Config& from, const v1::Config& to) { return Comparer(from, to).Run(); }
+
+std::vector<std::string> Obstacles(const std::vector<Change>& changes) {
+  std::vector<std::string> lines;
+  for (const Change& change : changes) {
+    if (!change.obstacle.empty()) lines.push_back(absl::StrCat(change.path, ": ", change.obstacle));
+  }
+  return lines;
+}
+
+}  // namespace hedgerow::config

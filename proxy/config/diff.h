@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What differs between two configurations, key by key, and what of it can be
+// applied to a proxy that runs. Entries of lists are told apart by their names,
+// so that an entry that only moved is no difference. Used by `reload`, and by a
+// start that finds a kernel part under another configuration.
+
+#ifndef HEDGEROW_PROXY_CONFIG_DIFF_H_
+#define HEDGEROW_PROXY_CONFIG_DIFF_H_
+
+#include <string>
+#include <vector>
+
+#include "proxy/api/config.pb.h"
+
+namespace hedgerow::config {
+
+struct Change {
+  enum class Kind { kAdded, kRemoved, kChanged };
+  Kind kind = Kind::kChanged;
+  std::string path;    // services[dns].backends[a].port
+  std::string from{};  // as it would be written in YAML; empty for what was not there. Secrets are hidden.
+  std::string to{};
+  std::string obstacle{};  // why it cannot be applied while the proxy runs; empty: it can
+
+  std::string ToString() const;  // "services[dns].delay: 10ms -> 5ms"
+};
+
+// A key that `from` does not know, since it was written by an older version, is at its default there.
+std::vector<Change> Diff(const v1::Config& from, const v1::Config& to);
+
+// Those that cannot be applied, one line each with the reason.
+std::vector<std::string> Obstacles(const std::vector<Change>& changes);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_DIFF_H_

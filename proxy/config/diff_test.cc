@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Differences are named by their keys, entries by their names, secrets not at
+// all, and what cannot be applied while the proxy runs says why.
+
+#include "proxy/config/diff.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "proxy/config/load.h"
+
+namespace hedgerow::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr char kText[] = R"(
+services:
+  - name: dns
+    vip: 10.99.0.53
+    port: 53
+    profile: dns
+    backends:
+      - {name: a, address: 10.77.0.11, port: 53}
+      - {name: b, address: 10.77.0.12, port: 53}
+  - name: kv
+    vip: 10.99.0.4
+    port: 4801
+    profile: hkv
+    cluster: {id: 7, key: "000102030405060708090a0b0c0d0e0f"}
+    backends: [{name: n1, address: 10.77.0.11, port: 4801}]
+)";
+
+v1::Config Load(const std::string& text) {
+  auto config = LoadText(text, "test.yaml");
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.ok() ? *config : v1::Config();
+}
+
+// The changes after replacing texts of the configuration.
+std::vector<Change> After(const std::vector<std::pair<std::string, std::string>>& replaced) {
+  const v1::Config to = Load(absl::StrReplaceAll(kText, replaced));
+  return Diff(Load(kText), to);
+}
+
+std::vector<std::string> Texts(const std::vector<Change>& changes) {
+  std::vector<std::string> texts;
+  for (const Change& change : changes) texts.push_back(change.ToString());
+  return texts;
+}
+
+TEST(Diff, NothingDiffersFromItself) { EXPECT_THAT(After({}), IsEmpty()); }
+
+TEST(Diff, AValueIsNamedByItsKeyInItsOwnUnits) {
+  const auto changes = After({{"profile: dns", "profile: dns\n    delay: 5ms\n    budget: 2%"}});
+  EXPECT_THAT(Texts(changes),
+              ElementsAre("  services[dns].delay: 10ms -> 5ms", "  services[dns].budget: 5% -> 2%"));
+  EXPECT_THAT(Obstacles(changes), IsEmpty());
+}
+
+TEST(Diff, EntriesAreToldApartByNameAndNotByPlace) {
+  const std::string a = "      - {name: a, address: 10.77.0.11, port: 53}\n";
+  const std::string b = "      - {name: b, address: 10.77.0.12, port: 53}\n";
+  const auto moved =
+      After({{a + b, b + a}, {"port: 53\n    profile: dns", "port: 53\n    profile: dns\n    primary: a"}});
+  EXPECT_THAT(moved, IsEmpty());
+  const auto changes =
+      After({{"{name: b, address: 10.77.0.12, port: 53}", "{name: c, address: 10.77.0.13, port: 53}"}});
+  EXPECT_THAT(Texts(changes), ElementsAre("- services[dns].backends[b]: address 10.77.0.12, port 53",
+                                          "+ services[dns].backends[c]: address 10.77.0.13, port 53"));
+  EXPECT_THAT(Obstacles(changes), IsEmpty());
+}
+
+TEST(Diff, ListsOfWordsAndEntriesWithoutNamesAreCompared) {
+  const std::string raw =
+      "profile: raw\n    raw: {request_offset: 0, request_length: 4, reply_offset: 0, "
+      "reply_length: 4, requests: [{offset: 4, bytes: \"01\"}], one_datagram: true}";
+  const v1::Config from = Load(absl::StrReplaceAll(kText, {{"profile: dns", raw}}));
+  EXPECT_THAT(Diff(from, from), IsEmpty());
+  const std::string other = absl::StrReplaceAll(raw, {{"\"01\"", "\"02\""}, {", one_datagram: true", ""}});
+  EXPECT_THAT(Texts(Diff(from, Load(absl::StrReplaceAll(kText, {{"profile: dns", other}})))),
+              ElementsAre("  services[dns].raw.requests[0].bytes: 01 -> 02",
+                          "  services[dns].raw.one_datagram: true -> false"));
+  v1::Config words = from;
+  words.mutable_services(0)->add_duplicate(v1::COMMAND_SET);
+  words.mutable_services(0)->add_duplicate(v1::COMMAND_TOUCH);
+  EXPECT_THAT(Texts(Diff(from, words)), ElementsAre("  services[dns].duplicate: \"\" -> set, touch"));
+}
+
+TEST(Diff, AServiceIsAddedAndRemovedAsAWhole) {
+  const auto changes = After({{"name: kv", "name: store"}});
+  ASSERT_EQ(changes.size(), 2u);
+  EXPECT_EQ(changes[0].path, "services[kv]");
+  EXPECT_EQ(changes[0].kind, Change::Kind::kRemoved);
+  EXPECT_EQ(changes[1].path, "services[store]");
+  EXPECT_THAT(changes[1].to, HasSubstr("vip 10.99.0.4"));
+  EXPECT_THAT(Obstacles(changes), IsEmpty());
+}
+
+TEST(Diff, AKeyThatChangedIsSaidToHaveChangedAndNotShown) {
+  const auto changes = After({{"000102030405060708090a0b0c0d0e0f", "ff0102030405060708090a0b0c0d0e0f"}});
+  EXPECT_THAT(Texts(changes), ElementsAre("  services[kv].cluster.key: (hidden) -> (hidden)"));
+  const auto whole = Diff(
+      Load(kText), Load(absl::StrReplaceAll(
+                       kText, {{"    cluster: {id: 7, key: \"000102030405060708090a0b0c0d0e0f\"}\n", ""}})));
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_THAT(whole[0].ToString(), testing::Not(HasSubstr("0001")));
+}
+
+TEST(Diff, WhatCannotBeAppliedIsNamedWithTheReason) {
+  const auto top = Diff(
+      Load(kText), Load(absl::StrCat("interface: hr7\nlimits: {requests: 4096}\ndetach_after: 5s\n", kText)));
+  EXPECT_THAT(Obstacles(top), ElementsAre(HasSubstr("interface: fixed"), HasSubstr("limits.requests: fixed")));
+  EXPECT_EQ(top.size(), 3u) << "detach_after can";
+  EXPECT_THAT(Obstacles(After({{"vip: 10.99.0.53", "vip: 10.99.0.54"}})),
+              ElementsAre(HasSubstr("services[dns].vip: ")));
+  EXPECT_THAT(Obstacles(After({{"profile: dns", "profile: hkv"}})),
+              ElementsAre(HasSubstr("services[dns].profile: ")));
+}
+
+TEST(Diff, WithADelayLineDelaysAreFixed) {
+  const std::string line = absl::StrCat("parking: {engine: qdisc}\n", kText);
+  const auto changes =
+      Diff(Load(line), Load(absl::StrReplaceAll(line, {{"profile: dns", "profile: dns\n    delay: 5ms"}})));
+  EXPECT_THAT(Obstacles(changes), ElementsAre(HasSubstr("services[dns].delay: ")));
+}
+
+TEST(Diff, AKeyThatAnOlderVersionDidNotKnowIsAtItsDefault) {
+  v1::Config old = Load(kText);
+  old.set_detach_after_ns(0);
+  EXPECT_THAT(Diff(old, Load(kText)), IsEmpty());
+  EXPECT_THAT(Texts(Diff(old, Load(absl::StrCat("detach_after: 5s\n", kText)))),
+              ElementsAre("  detach_after: 60s -> 5s"));
+}
+
+}  // namespace
+}  // namespace hedgerow::config
