@@ -50,7 +50,7 @@ def test_election(tmp_path):
     status = election.main(["--rounds=1", "--terms=2", "--replicas=3", "--quiet-wait=0", f"--into={tmp_path}"])
     assert status == 1  # two terms are never enough
     rows = summary_of(tmp_path, "election")["rows"]
-    assert {(row["mode"], row["cause"]) for row in rows} == {(mode, cause) for mode in ("memory", "disk")
+    assert {(row["mode"], row["cause"]) for row in rows} == {(mode, cause) for mode in election.MODES
                                                              for cause in ("kill", "stall", "cut")}
     for row in rows:
         assert row["terms"] == 2 and 0 < row["outage_p50_ms"] <= row["outage_max_ms"]
