@@ -28,7 +28,8 @@ class Trace:
                                                     stdout=out, stderr=err)
 
     def lines(self) -> list[str]:
-        return self.out.read_text(encoding="utf-8").splitlines()
+        """The whole lines so far: the last one may still be on its way."""
+        return self.out.read_text(encoding="utf-8").rpartition("\n")[0].splitlines()
 
     def json(self) -> list[dict]:
         return [json.loads(line) for line in self.lines()]
