@@ -196,6 +196,7 @@ void Node::Turn() {
 }
 
 void Node::FlushPeers() {
+  if (offload::Coupling* const coupling = offloads_->coupling()) coupling->BeforeSending(now_ns_, replica_.raft());
   peers_.Flush();
   peer_socket_->Flush();
 }

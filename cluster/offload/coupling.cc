@@ -121,6 +121,14 @@ void Coupling::Tick(uint64_t now_ns, kv::Replica& replica) {
   if (!superseded_) replica.Tick();
 }
 
+void Coupling::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
+  if (open_ && !superseded_ && StandingOf(raft) == opened_ && Lags(raft)) Lease(now_ns, raft);
+}
+
+bool Coupling::Lags(const raft::Raft& raft) const {
+  return VerifiedForKernel(raft) > leased_verified_ || (EveryAckForKernel(raft) & ~leased_every_ack_) != 0;
+}
+
 void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   if (superseded_) return;
   replica.Settle();
@@ -139,7 +147,7 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   const bool early = SeededBug(Bug::kReservationBeforeWrite) && raft.reserved() != raft::Term();
   if (!open_ && (raft.durable_sequence() == raft.asked_sequence() || early)) {
     Open(now_ns, raft);
-  } else if (open_ && VerifiedForKernel(raft) > leased_verified_) {
+  } else if (open_ && Lags(raft)) {
     Lease(now_ns, raft);
   }
 }
@@ -206,6 +214,7 @@ void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view = ViewOf(raft);
   control_.view.lease_until_ns = now_ns + options_.lease_ns;
   leased_verified_ = VerifiedForKernel(raft);
+  leased_every_ack_ = control_.view.every_ack;
   ++statistics_.leases;
   if (Run(HR_NODE_LEASE)) leased_ns_ = now_ns;
 }
@@ -225,6 +234,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   opened_ = StandingOf(raft);
   leased_ns_ = now_ns;
   leased_verified_ = VerifiedForKernel(raft);
+  leased_every_ack_ = control_.view.every_ack;
   fed_end_ = raft.log().last_index();
 }
 

@@ -86,6 +86,9 @@ class Coupling {
                        kv::Replica& replica);
   // In place of the replica's own Tick.
   void Tick(uint64_t now_ns, kv::Replica& replica);
+  // Before what the replica wants sent leaves, any number of times in a turn: the kernel part must not say less
+  // of this log than the messages do, and must not eat an answer that they wait for.
+  void BeforeSending(uint64_t now_ns, const raft::Raft& raft);
   // Settles the replica. Leaves to the kernel part what it may do from now on.
   void EndTurn(uint64_t now_ns, kv::Replica& replica);
 
@@ -137,6 +140,7 @@ class Coupling {
   bool VoteWaits() const { return !waiting_.empty() && !waiting_.begin()->first.append; }
   void Fence(kv::Replica& replica);
   void FenceAndSettle(kv::Replica& replica);
+  bool Lags(const raft::Raft& raft) const;
   void Lease(uint64_t now_ns, const raft::Raft& raft);
   void Open(uint64_t now_ns, const raft::Raft& raft);
   uint32_t May(const raft::Raft& raft) const;
@@ -174,6 +178,7 @@ class Coupling {
   uint32_t may_ = 0;
   uint64_t leased_ns_ = 0;
   raft::LogIndex leased_verified_;
+  uint32_t leased_every_ack_ = 0;
 
   std::vector<RingRecord> records_;
   uint64_t position_ = 0;  // in the ring, taken up to here

@@ -275,8 +275,8 @@ TEST(Coupling, AResignationIsOfItsTerm) {
   EXPECT_EQ(host.raft().role(), Role::kPreCandidate);
 }
 
-TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
-  Host host;
+// In term 1, by a vote that only its kernel part has seen.
+void Lead(Host& host) {
   host.Turn();
   host.now_ns += 5'000 * kMillisecond;
   host.Turn();
@@ -289,6 +289,11 @@ TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
   host.passed.clear();  // lost on its way to the process
   host.Turn();
   ASSERT_EQ(host.raft().role(), Role::kLeader);
+}
+
+TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
+  Host host;
+  Lead(host);
   const uint64_t opens = host.coupling->statistics().opens;
   EXPECT_EQ(host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
             HR_NODE_EVENT_WOKEN_FOR_COMMIT);
@@ -308,6 +313,47 @@ TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
   host.Turn();
   EXPECT_EQ(host.raft().progress()[0].round(), 1u);
   EXPECT_EQ(host.coupling->statistics().opens, opens) << "once a term";
+}
+
+// Else its leader takes it for one that has started again, and sends what it has.
+TEST(Coupling, TheKernelKnowsWhatIsAcknowledgedBeforeTheAcknowledgementLeaves) {
+  Host host(Durability::kDisk, {.heartbeat = true, .vote = true, .append = false, .quorum = true});
+  host.Follow(1, 1);
+  host.coupling->BeginTurn(host.now_ns, *host.replica);
+  host.coupling->Receive(
+      host.now_ns, {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Batch(0, 0, 1)},
+      *host.replica);
+  host.replica->Settle();
+  ASSERT_NE(LastSent<raft::AppendReply>(host), nullptr);
+  host.coupling->BeforeSending(host.now_ns, host.raft());
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->verified, LogIndex(1));
+  host.coupling->EndTurn(host.now_ns, *host.replica);
+}
+
+// It is about nothing new, and the pipeline waits for it.
+TEST(Coupling, R6_TheAnswerToAProbeIsNotEaten) {
+  Host host;
+  Lead(host);
+  const raft::AppendReply all{.accepted = true, .index = LogIndex(1), .loop_seq = 9};
+  EXPECT_EQ(host.Arrive(1, 1, all), HR_NODE_EVENT_WOKEN_FOR_COMMIT);
+  host.Turn();
+  host.Turn();  // its lease says that the pipeline runs
+  EXPECT_EQ(host.Arrive(1, 1, all), HR_NODE_EVENT_ACK_COUNTED);
+  host.coupling->BeginTurn(host.now_ns, *host.replica);
+  host.coupling->Receive(host.now_ns,
+                         {.from = NodeId(1),
+                          .to = NodeId(3),
+                          .term = Term(1),
+                          .body = raft::HeartbeatReply{.round = 1, .verified = LogIndex(), .loop_seq = 1}},
+                         *host.replica);
+  host.replica->Settle();
+  ASSERT_TRUE(host.raft().progress()[0].probing()) << "it has started again";
+  host.coupling->BeforeSending(host.now_ns, host.raft());
+  EXPECT_EQ(host.Arrive(1, 1, all), HR_NODE_EVENT_WOKEN_FOR_ACK);
+  host.coupling->EndTurn(host.now_ns, *host.replica);
+  host.Turn();
+  EXPECT_FALSE(host.raft().progress()[0].probing());
 }
 
 TEST(Coupling, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {

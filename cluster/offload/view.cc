@@ -27,10 +27,8 @@ void FillLeaders(const raft::Raft& raft, hr_node_view& view) {
     const bool self = i == raft.self();
     matches[i] = self ? UINT64_MAX : view.members[i].match;
     rounds[i] = self ? UINT64_MAX : view.members[i].round;
-    // Something waits for room in its window: each acknowledgement makes some.
-    const bool waits = progress.next() <= raft.log().last_index() && !progress.MaySend(raft.options());
-    if (!self && waits) view.every_ack |= 1u << i;
   }
+  view.every_ack = EveryAckForKernel(raft);
   view.quorum_index = hr_raft_quorum_value(matches.data(), view.voters);
   view.quorum_round = hr_raft_quorum_value(rounds.data(), view.voters);
 }
@@ -40,6 +38,19 @@ void FillLeaders(const raft::Raft& raft, hr_node_view& view) {
 uint32_t RoleForKernel(raft::Role role) { return static_cast<uint32_t>(role); }
 
 raft::LogIndex VerifiedForKernel(const raft::Raft& raft) { return std::min(raft.verified(), raft.durable()); }
+
+uint32_t EveryAckForKernel(const raft::Raft& raft) {
+  uint32_t members = 0;
+  if (raft.role() != raft::Role::kLeader) return members;
+  for (size_t i = 0; i < raft.progress().size(); ++i) {
+    const raft::Progress& progress = raft.progress()[i];
+    // Something waits for room in its window, which each acknowledgement makes; or a probe is out, whose answer
+    // may be about nothing new and still is what the pipeline waits for.
+    const bool waits = progress.next() <= raft.log().last_index() && !progress.MaySend(raft.options());
+    if (i != raft.self() && (waits || progress.probing())) members |= 1u << i;
+  }
+  return members;
+}
 
 hr_node_view ViewOf(const raft::Raft& raft) {
   hr_node_view view{};

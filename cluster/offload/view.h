@@ -18,6 +18,9 @@ uint32_t RoleForKernel(raft::Role role);
 // the process's death it says what its log must hold.
 raft::LogIndex VerifiedForKernel(const raft::Raft& raft);
 
+// Of a leader: the members (bits) whose every acknowledgement its process wants to see.
+uint32_t EveryAckForKernel(const raft::Raft& raft);
+
 hr_node_view ViewOf(const raft::Raft& raft);
 
 }  // namespace hedgerow::offload

@@ -231,6 +231,22 @@ TEST(Raft_5_5_Crashes, AFollowerThatWasDownCatchesUp) {
   EXPECT_EQ(cluster.Applied(3).size(), 200u);
 }
 
+// A read's round puts the next heartbeat off; reads may never pause.
+TEST(Raft_5_3_LogReplication, WhatIsLostIsSentAgainWhileReadsKeepComing) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Propose(1, "lost on the way");
+  cluster.DropAll();
+  const uint64_t step_ns = cluster.At(1).election_timeout_ns() / 16;
+  for (int i = 0; i < 2 * 16; ++i) {
+    cluster.Wait(step_ns);
+    cluster.Tick(1);
+    cluster.Read(1);
+    cluster.Deliver();
+  }
+  EXPECT_EQ(cluster.At(2).log().last_index(), cluster.At(1).log().last_index());
+}
+
 TEST(Raft_5_6_Timing, ATickBeforeTheDeadlineDoesNothing) {
   TestCluster cluster(3);
   cluster.Tick(1);

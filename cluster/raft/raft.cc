@@ -233,7 +233,8 @@ uint64_t Raft::HeartbeatInterval_ns() const { return election_timeout_ns() / opt
 
 uint64_t Raft::next_deadline_ns() const {
   if (role_ == Role::kLeader) {
-    const uint64_t next_ns = std::min(heartbeat_due_ns_, QuorumContact_ns() + election_timeout_ns());
+    const uint64_t next_ns =
+        std::min({heartbeat_due_ns_, resend_due_ns_, QuorumContact_ns() + election_timeout_ns()});
     return transfer_target_.IsSet() ? std::min(next_ns, transfer_deadline_ns_) : next_ns;
   }
   if (!asked_reads_.asking() || !leader_.IsSet()) return election_deadline_ns_;

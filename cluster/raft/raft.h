@@ -152,6 +152,7 @@ class Raft {
   void On(Context& context, const TransferLeadership& transfer);
   void BecomeLeader(Context& context);
   void LeaderTick(Context& context);
+  void SendAgain(Context& context);
   void StartHeartbeatRound(Context& context);
   void Replicate(Context& context, size_t member);
   void ReplicateToAll(Context& context);
@@ -231,6 +232,7 @@ class Raft {
   // Leading.
   std::vector<Progress> progress_;
   uint64_t heartbeat_due_ns_ = 0;
+  uint64_t resend_due_ns_ = 0;  // when to look for what was lost
   uint64_t round_ = 0;
   uint64_t round_started_ns_ = 0;
   LogIndex term_start_;  // the no-op

@@ -39,6 +39,7 @@ void Raft::BecomeLeader(Context& context) {
   // Raft section 8: the no-op commits what earlier terms left, and lets reads begin.
   AppendToLog(context, {.term = term_, .index = term_start_, .kind = EntryKind::kNoOp, .payload = {}});
   StartHeartbeatRound(context);
+  resend_due_ns_ = heartbeat_due_ns_;
   ReplicateToAll(context);
 }
 
@@ -169,8 +170,13 @@ void Raft::LeaderTick(Context& context) {
     return;
   }
   if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
-  if (context.now_ns < heartbeat_due_ns_) return;
-  StartHeartbeatRound(context);
+  if (context.now_ns >= heartbeat_due_ns_) StartHeartbeatRound(context);
+  // Not with the heartbeats: each read's round puts those off, and reads may never pause.
+  if (context.now_ns >= resend_due_ns_) SendAgain(context);
+}
+
+void Raft::SendAgain(Context& context) {
+  resend_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   for (size_t member = 0; member < progress_.size(); ++member) {
     progress_[member].ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
     if (progress_[member].snapshot_failed()) AskForSnapshot(context, member);
