@@ -28,6 +28,7 @@ Log::Log(EntryId start, std::vector<Entry> entries)
     HEDGEROW_CHECK(entry.index == last.index.Next());
     HEDGEROW_CHECK(entry.term >= last.term);
     last = {.index = entry.index, .term = entry.term};
+    bytes_.push_back((bytes_.empty() ? 0 : bytes_.back()) + CostBytes(entry));
   }
 }
 
@@ -41,24 +42,53 @@ const Entry& Log::At(LogIndex index) const {
 void Log::Append(Entry entry) {
   HEDGEROW_CHECK(entry.index == last_index().Next());
   HEDGEROW_CHECK(entry.term >= last_term());
+  bytes_.push_back(BytesUpTo(last_index()) + CostBytes(entry));
   entries_.push_back(std::move(entry));
-  for (size_t i = 0; i < kFreedPerAppend && dead_ > 0; ++i, --dead_) entries_.pop_front();
+  for (size_t i = 0; i < kFreedPerAppend && dead_ > 0; ++i, --dead_) {
+    entries_.pop_front();
+    bytes_.pop_front();
+  }
 }
 
 void Log::TruncateFrom(LogIndex index) {
   HEDGEROW_CHECK(index > start_.index);
-  if (index <= last_index()) entries_.resize(dead_ + (index.value() - start_.index.value() - 1));
+  if (index > last_index()) return;
+  const size_t kept = dead_ + (index.value() - start_.index.value() - 1);
+  entries_.resize(kept);
+  bytes_.resize(kept);
 }
 
 void Log::CompactTo(LogIndex index) {
   const EntryId start{.index = index, .term = TermAt(index)};
+  bytes_at_start_ = BytesUpTo(index);
   dead_ += index.value() - start_.index.value();
   start_ = start;
 }
 
 void Log::RestartAfter(EntryId start) {
+  bytes_at_start_ = BytesUpTo(last_index());
   dead_ = entries_.size();
   start_ = start;
+}
+
+uint64_t Log::BytesUpTo(LogIndex index) const {
+  if (index == start_.index) return bytes_at_start_;
+  return bytes_[dead_ + static_cast<size_t>(index.value() - start_.index.value() - 1)];
+}
+
+LogIndex Log::TailBefore(LogIndex last, uint64_t max_entries, size_t max_bytes) const {
+  HEDGEROW_CHECK(Has(last));
+  const uint64_t last_bytes = BytesUpTo(last);
+  uint64_t first = last.value() - std::min(last.value() - start_.index.value(), max_entries);
+  for (uint64_t end = last.value(); first < end;) {
+    const uint64_t middle = first + (end - first) / 2;
+    if (last_bytes - BytesUpTo(LogIndex(middle)) <= max_bytes) {
+      end = middle;
+    } else {
+      first = middle + 1;
+    }
+  }
+  return LogIndex(first);
 }
 
 LogIndex Log::FirstOfTermAt(LogIndex index) const {

@@ -44,6 +44,10 @@ class Log {
   // The last index with an entry of this term or an earlier one; the start, if all after it are later.
   LogIndex LastUpToTerm(Term term) const;
 
+  // Where a log that ends with `last` may begin after, at the earliest, for all that it then holds to stay
+  // within both bounds (CostBytes). In a few steps, however long the log is.
+  LogIndex TailBefore(LogIndex last, uint64_t max_entries, size_t max_bytes) const;
+
   // Entries from `first`, at least one if there is one, then while they stay within both bounds.
   std::vector<Entry> Slice(LogIndex first, size_t max_entries, size_t max_bytes) const;
 
@@ -51,9 +55,14 @@ class Log {
   size_t size() const { return entries_.size() - dead_; }
   std::deque<Entry>::const_iterator begin() const { return entries_.begin() + static_cast<ptrdiff_t>(dead_); }
 
+  // CostBytes of all entries up to this one, counted from some earlier place.
+  uint64_t BytesUpTo(LogIndex index) const;
+
   EntryId start_;
   std::deque<Entry> entries_;
-  size_t dead_ = 0;  // compacted, at the front of entries_
+  std::deque<uint64_t> bytes_;   // up to each of entries_, with it
+  uint64_t bytes_at_start_ = 0;  // up to start_
+  size_t dead_ = 0;              // compacted, at the front of both
 };
 
 // What an entry costs in a message and in the bounds of Options.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/raft/log.h"
 
+#include <random>
+
 #include <gtest/gtest.h>
 
 #include "cluster/raft/check.h"
@@ -66,6 +68,52 @@ TEST(Log, AfterItsStartItGoesOnWithTheSameIndices) {
   EXPECT_EQ(log.last_term(), Term(7));
   log.Append({.term = Term(8), .index = LogIndex(91)});
   EXPECT_EQ(log.At(LogIndex(91)).term, Term(8));
+}
+
+// The place that a walk over every entry finds.
+LogIndex SlowTailBefore(const Log& log, LogIndex last, uint64_t max_entries, size_t max_bytes) {
+  LogIndex end = last;
+  size_t bytes = 0;
+  for (uint64_t kept = 0; kept < max_entries && end > log.start().index; ++kept) {
+    bytes += CostBytes(log.At(end));
+    if (bytes > max_bytes) break;
+    end = end.Previous();
+  }
+  return end;
+}
+
+TEST(Log, ATailIsFoundWithoutAWalkOverIt) {
+  std::mt19937_64 random(1);
+  Log log = LogOf({});
+  for (int round = 0; round < 300; ++round) {
+    for (uint64_t count = random() % 40; count > 0; --count) {
+      log.Append({.term = Term(1),
+                  .index = log.last_index().Next(),
+                  .payload = Payload(std::string(random() % 200, 'x'))});
+    }
+    const auto any = [&] {
+      return log.start().index + random() % (log.last_index().value() - log.start().index.value() + 1);
+    };
+    for (int i = 0; i < 20; ++i) {
+      const LogIndex last = any();
+      const uint64_t entries = random() % 50;
+      const size_t bytes = random() % 5000;
+      ASSERT_EQ(log.TailBefore(last, entries, bytes), SlowTailBefore(log, last, entries, bytes));
+    }
+    switch (random() % 4) {
+      case 0:
+        log.CompactTo(any());
+        break;
+      case 1:
+        log.TruncateFrom(std::max(any(), log.first_index()));
+        break;
+      case 2:
+        if (round % 20 == 0) log.RestartAfter({.index = log.last_index() + random() % 5, .term = Term(1)});
+        break;
+      default:
+        break;
+    }
+  }
 }
 
 TEST(LogDeathTest, AGapOrAnOlderTermIsABrokenInvariant) {

@@ -168,7 +168,6 @@ class Raft {
   void On(Context& context, const SnapshotSent& sent);
   void AskForSnapshot(Context& context, size_t member);
   void Install(Context& context, const Snapshot& snapshot);
-  LogIndex TailBefore(LogIndex snapshot) const;
 
   // raft_reads.cc
   void On(Context& context, const Read& read);

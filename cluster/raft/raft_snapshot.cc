@@ -18,23 +18,14 @@ void Raft::On(Context& context, const SnapshotTaken& taken) {
   if (snapshot.last.index <= snapshot_.last.index) return;  // a leader's has overtaken it
   HEDGEROW_CHECK(snapshot.last.index <= applied_ && log_.Has(snapshot.last));
   snapshot_ = snapshot;
-  const LogIndex end = SeededBug(Bug::kCompactPastSnapshot) ? applied_ : TailBefore(snapshot.last.index);
+  const LogIndex end =
+      SeededBug(Bug::kCompactPastSnapshot)
+          ? applied_
+          : log_.TailBefore(snapshot.last.index, options_.tail_max_entries, options_.tail_max_bytes);
   // Its own writes are in order: what is dropped here was written before.
   ToPersist(context).new_start =
       NewStart{.after = {.index = end, .term = log_.TermAt(end)}, .snapshot = snapshot.last};
   log_.CompactTo(end);
-}
-
-// Where the log is to begin, so that the tail before `snapshot` keeps its bounds.
-LogIndex Raft::TailBefore(LogIndex snapshot) const {
-  LogIndex end = snapshot;
-  size_t bytes = 0;
-  for (uint64_t kept = 0; kept < options_.tail_max_entries && end > log_.start().index; ++kept) {
-    bytes += CostBytes(log_.At(end));
-    if (bytes > options_.tail_max_bytes) break;
-    end = end.Previous();
-  }
-  return end;
 }
 
 void Raft::AskForSnapshot(Context& context, size_t member) {
