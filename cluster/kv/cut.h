@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A cut is the state machine as it was at one moment, written down little by little while it goes on (ADR
-// 0008). Each table walks over its entries; an entry that is to change before the walk has come to it is
+// 0012). Each table walks over its entries; an entry that is to change before the walk has come to it is
 // written down first, as it was. So a cut costs a change one more entry to write, and the loop no stop at all.
 //
 // What it makes are chunks of bytes in this format, whose first says the version. Who takes them

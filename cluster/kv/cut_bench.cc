@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a snapshot costs the loop that owns the state machine (ADR 0008): the longest stop at its beginning, in
+// What a snapshot costs the loop that owns the state machine (ADR 0012): the longest stop at its beginning, in
 // a step of it and in a change that is made meanwhile, beside the longest change while there is none; and what
 // it costs to load one. By the number of keys:
 //

@@ -50,9 +50,9 @@ void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer
   Act();
 }
 
-bool Replica::wants_snapshot() const {
-  return !taking_snapshot() &&
-         (entries_since_cut_ >= policy_.every_entries || bytes_since_cut_ >= policy_.every_bytes);
+bool Replica::wants_snapshot(uint64_t times) const {
+  return !taking_snapshot() && (entries_since_cut_ / times >= policy_.every_entries ||
+                                bytes_since_cut_ / times >= policy_.every_bytes);
 }
 
 raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {

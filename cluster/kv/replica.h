@@ -87,10 +87,11 @@ class Replica {
   void Tick();
   void Settle();
 
-  // Snapshots (ADR 0008), between turns. One that was begun is continued, a little each turn, until it has
+  // Snapshots (ADR 0012), between turns. One that was begun is continued, a little each turn, until it has
   // given its last chunks; once they are durable: Feed(SnapshotTaken). One from a leader replaces what is being
   // taken.
-  bool wants_snapshot() const;
+  // `times`: so many times what SnapshotPolicy says, for a host that would rather wait.
+  bool wants_snapshot(uint64_t times = 1) const;
   raft::Snapshot BeginSnapshot(size_t chunk_bytes = kCutChunk_bytes);
   bool taking_snapshot() const { return state_.cutting(); }
   std::vector<std::string> ContinueSnapshot(size_t bytes) { return state_.ContinueCut(bytes); }

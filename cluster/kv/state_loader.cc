@@ -40,6 +40,7 @@ bool StateLoader::AddRecord(ByteReader& reader) {
 bool StateLoader::AddState(ByteReader& reader) {
   const auto version = reader.Get<uint32_t>();
   if (version != kCutVersion) {
+    unknown_version_ = version > kCutVersion;
     return Fail("its contents have format " + std::to_string(version) + ", and this program reads format " +
                 std::to_string(kCutVersion) + ": start the version of the program that wrote it");
   }

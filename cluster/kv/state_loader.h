@@ -27,6 +27,8 @@ class StateLoader {
   // Nothing: the end is missing.
   std::unique_ptr<StateMachine> Finish();
   const std::string& error() const { return error_; }
+  // Nothing is wrong with it: a later program wrote it.
+  bool of_unknown_version() const { return unknown_version_; }
 
  private:
   bool Fail(std::string why);
@@ -40,6 +42,7 @@ class StateLoader {
   std::unique_ptr<StateMachine> state_;
   bool begun_ = false;
   bool ended_ = false;
+  bool unknown_version_ = false;
   uint64_t last_time_ns_ = 0;
   std::string error_;
 };
