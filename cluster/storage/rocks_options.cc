@@ -50,6 +50,10 @@ rocksdb::Options RocksOptions(const StorageOptions& storage, std::shared_ptr<roc
   // Small tables: the log's beginning is removed by the table.
   options.target_file_size_base = storage.write_buffer_bytes;
   options.max_bytes_for_level_base = 16 * storage.write_buffer_bytes;
+  // Nothing is dropped from the first level, so its length bounds what a log that was cut still takes.
+  options.level0_file_num_compaction_trigger = 4;
+  options.level0_slowdown_writes_trigger = 12;
+  options.level0_stop_writes_trigger = 16;
   // Commands are small and may be encrypted or compressed by the client; no codec need be there.
   options.compression = rocksdb::kNoCompression;
 

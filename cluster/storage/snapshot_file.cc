@@ -100,6 +100,7 @@ absl::Status SnapshotFileWriter::Write(std::string_view bytes) {
     if (written < 0) return FromErrno(path_, "write", errno);
     bytes.remove_prefix(static_cast<size_t>(written));
     unsynced_bytes_ += static_cast<uint64_t>(written);
+    size_bytes_ += static_cast<uint64_t>(written);
   }
   return absl::OkStatus();
 }

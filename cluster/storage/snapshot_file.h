@@ -50,6 +50,7 @@ class SnapshotFileWriter {
 
   const std::string& path() const { return path_; }
   const SnapshotHeader& header() const { return header_; }
+  uint64_t size_bytes() const { return size_bytes_; }
 
  private:
   SnapshotFileWriter(std::string path, SnapshotHeader header, Descriptor file)
@@ -63,6 +64,7 @@ class SnapshotFileWriter {
   uint64_t chunks_ = 0;
   uint64_t chunk_bytes_ = 0;
   uint64_t unsynced_bytes_ = 0;
+  uint64_t size_bytes_ = 0;
 };
 
 class SnapshotReader {

@@ -38,6 +38,11 @@ uint64_t SnapshotWriter::backlog_bytes() const {
   return backlog_bytes_;
 }
 
+uint64_t SnapshotWriter::size_bytes() const {
+  absl::MutexLock lock(&mutex_);
+  return size_bytes_;
+}
+
 std::optional<absl::Status> SnapshotWriter::result() const {
   absl::MutexLock lock(&mutex_);
   return result_;
@@ -66,6 +71,8 @@ absl::Status SnapshotWriter::Write() {
   if (status.ok()) status = file->Finish();
   if (status.ok()) status = folder_.Publish(file->path(), header_.snapshot.last);
   if (!status.ok()) folder_.Discard(*file);
+  absl::MutexLock lock(&mutex_);
+  size_bytes_ = file->size_bytes();
   return status;
 }
 

@@ -38,6 +38,8 @@ class SnapshotWriter {
   // Nobody wants it any more; the result will be Cancelled, unless it was published already. Does not wait.
   void Abandon();
   uint64_t backlog_bytes() const;
+  // Of the file, once it is published.
+  uint64_t size_bytes() const;
   // OK: it is published. An error: nothing is left of it. Nothing: it is at work.
   std::optional<absl::Status> result() const;
 
@@ -59,6 +61,7 @@ class SnapshotWriter {
   uint64_t backlog_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t size_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> result_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;
