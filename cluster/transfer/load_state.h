@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// From a snapshot's file to a state machine. A node does so when it starts, and, in a thread beside its loop,
+// with one that it has received.
+
+#ifndef HEDGEROW_CLUSTER_TRANSFER_LOAD_STATE_H_
+#define HEDGEROW_CLUSTER_TRANSFER_LOAD_STATE_H_
+
+#include <atomic>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "cluster/kv/state_loader.h"
+#include "cluster/kv/state_machine.h"
+#include "cluster/storage/snapshot_file.h"
+
+namespace hedgerow::transfer {
+
+// DataLoss: the file is damaged, or its contents are none. FailedPrecondition: a later program wrote them.
+// Cancelled: `stop` was set meanwhile.
+absl::StatusOr<std::unique_ptr<kv::StateMachine>> LoadState(storage::SnapshotReader& snapshot,
+                                                            kv::StateLoader loader,
+                                                            const std::atomic<bool>* stop = nullptr);
+
+}  // namespace hedgerow::transfer
+
+#endif  // HEDGEROW_CLUSTER_TRANSFER_LOAD_STATE_H_

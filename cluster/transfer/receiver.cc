@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/transfer/receiver.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <utility>
+
+#include <grpcpp/grpcpp.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "cluster/api/transfer.grpc.pb.h"
+#include "cluster/transfer/load_state.h"
+#include "cluster/transfer/partial.h"
+#include "cluster/transfer/seal.h"
+
+namespace hedgerow::transfer {
+namespace {
+
+// A piece and what is around it.
+constexpr int kMessageMax_bytes = 256 * 1024;
+constexpr int kThreadsMax = 16;
+// Callers that have not shown yet that they have the key. One more ends the oldest, so that silent ones keep
+// nobody out.
+constexpr size_t kStrangersMax = 6;
+// A leader that is gone without a word is found out after these two.
+constexpr int kKeepalive_ms = 3000;
+// For a transfer that a newer one ends.
+constexpr absl::Duration kMakeWay = absl::Seconds(5);
+
+using Stream = grpc::ServerReaderWriter<v1::Frame, v1::Frame>;
+
+class Service final : public v1::SnapshotTransfer::Service {
+ public:
+  Service(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host)
+      : options_(std::move(options)), folder_(std::move(folder)), host_(host) {}
+
+  grpc::Status Give(grpc::ServerContext* context, Stream* stream) override {
+    std::optional<Caller> caller = Meet(*context, *stream);
+    if (!caller.has_value()) {
+      // One text for all reasons: strangers are told nothing.
+      return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
+                          "not this node, another cluster, or another cluster key");
+    }
+    if (!Enter(context)) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "another transfer does not end");
+    const absl::Status status = Receive(*stream, *caller);
+    Leave(status);
+    // Who is not there any more needs no verdict, nor who has heard that nothing is needed.
+    if (absl::IsCancelled(status) || absl::IsAlreadyExists(status)) return grpc::Status::OK;
+    v1::Message verdict;
+    verdict.mutable_verdict()->set_accepted(status.ok());
+    verdict.mutable_verdict()->set_why_not(std::string(status.message()));
+    verdict.mutable_verdict()->set_damaged(absl::IsDataLoss(status));
+    (void)stream->Write(caller->seal.Close(verdict));
+    return grpc::Status::OK;
+  }
+
+  // The server is to end: no new transfer begins, and what waits for bytes stops waiting.
+  void Stop() {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    if (active_ != nullptr) active_->TryCancel();
+    for (grpc::ServerContext* stranger : strangers_) stranger->TryCancel();
+  }
+
+  ReceiverStatistics statistics() const {
+    absl::MutexLock lock(&mutex_);
+    return statistics_;
+  }
+  std::optional<Receiving> under_way() const {
+    absl::MutexLock lock(&mutex_);
+    return under_way_;
+  }
+
+ private:
+  struct Caller {
+    raft::NodeId id{};
+    v1::Offer offer;
+    Seal seal;
+  };
+
+  // Nothing: it has not shown that it has the key.
+  std::optional<Caller> Meet(grpc::ServerContext& context, Stream& stream) {
+    {
+      absl::MutexLock lock(&mutex_);
+      strangers_.push_back(&context);
+      if (strangers_.size() > kStrangersMax) strangers_[strangers_.size() - 1 - kStrangersMax]->TryCancel();
+    }
+    std::optional<Caller> caller = Challenge(stream);
+    absl::MutexLock lock(&mutex_);
+    std::erase(strangers_, &context);
+    if (!caller.has_value()) ++statistics_.unauthenticated;
+    return caller;
+  }
+
+  std::optional<Caller> Challenge(Stream& stream) {
+    v1::Frame frame;
+    if (!stream.Read(&frame)) return std::nullopt;
+    const absl::StatusOr<v1::Message> hello = ReadOpen(frame);
+    if (!hello.ok() || hello->hello().cluster_id() != options_.cluster_id ||
+        hello->hello().to() != options_.self.value() || hello->hello().nonce().size() != kNonce_bytes) {
+      return std::nullopt;
+    }
+    v1::Message challenge;
+    challenge.mutable_challenge()->set_nonce(DrawNonce());
+    Seal seal(options_.key, hello->hello(), challenge.challenge(), Seal::End::kCalled);
+    if (!stream.Write(Open(challenge)) || !stream.Read(&frame)) return std::nullopt;
+    const absl::StatusOr<v1::Message> offer = seal.Read(frame);
+    if (!offer.ok() || !offer->has_offer()) return std::nullopt;
+    return Caller{raft::NodeId(hello->hello().from()), offer->offer(), std::move(seal)};
+  }
+
+  // One at a time: partial_ is the active one's.
+  bool Enter(grpc::ServerContext* context) {
+    absl::MutexLock lock(&mutex_);
+    if (active_ != nullptr) active_->TryCancel();
+    if (!mutex_.AwaitWithTimeout(absl::Condition(this, &Service::Idle), kMakeWay) || stopping_) return false;
+    active_ = context;
+    ++statistics_.begun;
+    return true;
+  }
+  void Leave(const absl::Status& status) {
+    absl::MutexLock lock(&mutex_);
+    active_ = nullptr;
+    if (partial_ == nullptr) under_way_.reset();
+    if (status.ok() || absl::IsAlreadyExists(status)) return;
+    if (absl::IsCancelled(status)) {
+      ++statistics_.broken_off;
+    } else if (absl::IsPermissionDenied(status)) {
+      ++statistics_.unauthenticated;
+    } else {
+      ++statistics_.refused;
+    }
+  }
+  bool Idle() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return active_ == nullptr; }
+
+  // Cancelled: the connection broke; what has come is kept. AlreadyExists: it is not needed.
+  absl::Status Receive(Stream& stream, Caller& caller) {
+    const raft::Term term(caller.offer.term());
+    const raft::EntryId last{.index = raft::LogIndex(caller.offer.last_index()),
+                             .term = raft::Term(caller.offer.last_term())};
+    v1::Message want;
+    const absl::Status judged = host_.Judge(caller.id, term, last);
+    if (absl::IsAlreadyExists(judged)) {
+      partial_.reset();
+      want.mutable_want()->set_not_needed(true);
+      return stream.Write(caller.seal.Close(want)) ? judged : Broken();
+    }
+    if (!judged.ok()) return judged;
+    if (absl::Status status = Begin(caller); !status.ok()) return status;
+    want.mutable_want()->set_offset(partial_->offset());
+    if (!stream.Write(caller.seal.Close(want))) return Broken();
+    v1::Frame frame;
+    while (stream.Read(&frame)) {
+      // A wrong tag costs the connection and nothing that came before.
+      const absl::StatusOr<v1::Message> piece = caller.seal.Read(frame);
+      if (!piece.ok()) return piece.status();
+      if (!piece->has_piece()) return absl::InvalidArgumentError("a message that is no piece");
+      if (absl::Status status = Append(piece->piece().bytes()); !status.ok()) return status;
+    }
+    if (partial_->offset() < partial_->size_bytes()) return Broken();
+    return Finish(caller.id, term, last);
+  }
+
+  static absl::Status Broken() { return absl::CancelledError("the connection broke"); }
+
+  absl::Status Begin(const Caller& caller) {
+    if (partial_ == nullptr || !partial_->IsOf(caller.id, caller.offer)) {
+      partial_.reset();  // before the room for the next one is looked for
+      absl::StatusOr<std::unique_ptr<Partial>> begun = Partial::Begin(folder_, caller.id, caller.offer);
+      if (!begun.ok()) return begun.status();
+      partial_ = *std::move(begun);
+    }
+    Show(0);
+    return absl::OkStatus();
+  }
+
+  absl::Status Append(const std::string& bytes) {
+    if (absl::Status status = partial_->Append(bytes); !status.ok()) {
+      partial_.reset();
+      return status;
+    }
+    Show(bytes.size());
+    return absl::OkStatus();
+  }
+
+  void Show(uint64_t received_bytes) {
+    absl::MutexLock lock(&mutex_);
+    statistics_.received_bytes += received_bytes;
+    under_way_ = {.from = partial_->from(),
+                  .index = partial_->last().index,
+                  .received_bytes = partial_->offset(),
+                  .size_bytes = partial_->size_bytes()};
+  }
+
+  // Nothing is left of it unless it is published.
+  absl::Status Finish(raft::NodeId from, raft::Term term, const raft::EntryId& last) {
+    const std::unique_ptr<Partial> partial = std::move(partial_);
+    if (absl::Status status = partial->Finish(); !status.ok()) return status;
+    const absl::StatusOr<std::unique_ptr<storage::SnapshotReader>> reader =
+        storage::SnapshotReader::Open(partial->path());
+    if (!reader.ok()) return reader.status();
+    const storage::SnapshotHeader header = (*reader)->header();
+    if (header.cluster_id != options_.cluster_id || header.snapshot.last != last) {
+      return absl::DataLossError("the file is not of what was offered");
+    }
+    absl::StatusOr<std::unique_ptr<kv::StateMachine>> state =
+        LoadState(**reader, options_.new_loader(), &stopping_);
+    if (!state.ok()) return state.status();
+    if (absl::Status status = folder_.Publish(partial->path(), last); !status.ok()) return status;
+    partial->Published();
+    {
+      absl::MutexLock lock(&mutex_);
+      ++statistics_.received;
+    }
+    return host_.Take({.event = {.leader = from, .term = term, .snapshot = header.snapshot},
+                       .size_bytes = partial->size_bytes(),
+                       .state = *std::move(state)});
+  }
+
+  const ReceiverOptions options_;
+  const storage::SnapshotFolder folder_;
+  ReceiverHost& host_;
+  std::unique_ptr<Partial> partial_;  // the active call's, or nobody's
+  std::atomic<bool> stopping_ = false;
+
+  mutable absl::Mutex mutex_;
+  std::deque<grpc::ServerContext*> strangers_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  grpc::ServerContext* active_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::optional<Receiving> under_way_ ABSL_GUARDED_BY(mutex_);
+  ReceiverStatistics statistics_ ABSL_GUARDED_BY(mutex_);
+};
+
+class Server final : public Receiver {
+ public:
+  Server(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host)
+      : address_(options.address), service_(std::move(options), std::move(folder), host) {}
+  ~Server() override {
+    service_.Stop();
+    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  }
+
+  absl::Status Start() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort(address_, grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_);
+    builder.SetMaxReceiveMessageSize(kMessageMax_bytes);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepalive_ms);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepalive_ms);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    // The callers' keepalives are as frequent.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepalive_ms / 2);
+    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+    grpc::ResourceQuota quota("transfer");
+    quota.SetMaxThreads(kThreadsMax);
+    builder.SetResourceQuota(quota);
+    server_ = builder.BuildAndStart();
+    if (server_ == nullptr || port == 0) {
+      return absl::UnavailableError(
+          absl::StrCat("cannot listen on ", address_, " (TCP), where snapshots come in: is it in use?"));
+    }
+    return absl::OkStatus();
+  }
+
+  ReceiverStatistics statistics() const override { return service_.statistics(); }
+  std::optional<Receiving> under_way() const override { return service_.under_way(); }
+
+ private:
+  const std::string address_;
+  Service service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Receiver>> Receiver::Listen(ReceiverOptions options,
+                                                           storage::SnapshotFolder folder, ReceiverHost& host) {
+  auto server = std::make_unique<Server>(std::move(options), std::move(folder), host);
+  if (absl::Status status = server->Start(); !status.ok()) return status;
+  return server;
+}
+
+}  // namespace hedgerow::transfer

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Receives snapshots: a gRPC service on the node's peer address. One transfer at a time; a newer one ends an
+// older. What has arrived is kept for the connection that goes on with it, as long as the process lives. A file
+// that is whole is synced, checked, made into a state machine and published before its user hears of it. Runs
+// on gRPC's threads.
+//
+// Who has not shown that it has the cluster's key holds one of a few threads and changes nothing else. What a
+// transfer holds is bounded by its window in memory and by the offered size on the disk, which is set aside
+// before the first byte comes.
+
+#ifndef HEDGEROW_CLUSTER_TRANSFER_RECEIVER_H_
+#define HEDGEROW_CLUSTER_TRANSFER_RECEIVER_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/kv/state_loader.h"
+#include "cluster/kv/state_machine.h"
+#include "cluster/raft/event.h"
+#include "cluster/storage/snapshot_folder.h"
+#include "cluster/wire/key.h"
+
+namespace hedgerow::transfer {
+
+struct ReceiverOptions {
+  uint64_t cluster_id = 0;
+  wire::Key key{};
+  raft::NodeId self{};
+  std::string address;  // to listen on: "10.0.0.1:4802"
+  std::function<kv::StateLoader()> new_loader;
+};
+
+// A snapshot of a leader, durable in the folder, and what it makes.
+struct Received {
+  raft::SnapshotReceived event;
+  uint64_t size_bytes = 0;  // of the file
+  std::unique_ptr<kv::StateMachine> state;
+};
+
+// Implemented by a node. Any thread.
+class ReceiverHost {
+ public:
+  virtual ~ReceiverHost() = default;
+  // Whether such a snapshot, of the leader of this term, would be of use. AlreadyExists: what it holds is here
+  // already. Other errors are told to who offers it.
+  virtual absl::Status Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) = 0;
+  // OK: the core has it. Waits for that.
+  virtual absl::Status Take(Received received) = 0;
+};
+
+struct ReceiverStatistics {
+  uint64_t begun = 0;
+  uint64_t received = 0;         // whole and sound
+  uint64_t broken_off = 0;       // the connection ended before
+  uint64_t refused = 0;          // no room, damaged, or of no use to the core
+  uint64_t unauthenticated = 0;  // connections and frames without the right key
+  uint64_t received_bytes = 0;
+};
+
+// Of the one that is under way, or was last and may go on.
+struct Receiving {
+  raft::NodeId from{};
+  raft::LogIndex index{};
+  uint64_t received_bytes = 0;
+  uint64_t size_bytes = 0;
+};
+
+class Receiver {
+ public:
+  // Unavailable: somebody else has the address.
+  static absl::StatusOr<std::unique_ptr<Receiver>> Listen(ReceiverOptions options,
+                                                          storage::SnapshotFolder folder, ReceiverHost& host);
+  // Breaks off what is under way. A call to the host's Take is waited for.
+  virtual ~Receiver() = default;
+  virtual ReceiverStatistics statistics() const = 0;
+  virtual std::optional<Receiving> under_way() const = 0;
+};
+
+}  // namespace hedgerow::transfer
+
+#endif  // HEDGEROW_CLUSTER_TRANSFER_RECEIVER_H_

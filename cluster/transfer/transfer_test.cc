@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sender and receiver over loopback: what arrives is what was sent, whatever breaks in between, and nobody
+// without the cluster's key gets anywhere.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <grpcpp/grpcpp.h>
+
+#include "cluster/api/transfer.grpc.pb.h"
+#include "cluster/transfer/seal.h"
+#include "cluster/transfer/tcp_relay.h"
+#include "cluster/transfer/transfer_testing.h"
+
+namespace hedgerow::transfer {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(TransferTest, WhatArrivesIsWhatWasSent) {
+  Take(At(500, 3), 3000);
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3)));
+  const absl::Status status = AwaitEnd();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(SameFile(At(500, 3)));
+  EXPECT_EQ(FilesAtReceiver(), 1u);
+  absl::MutexLock lock(&mutex_);
+  EXPECT_EQ(values_, 3000u);
+  EXPECT_EQ(event_.leader, raft::NodeId(1));
+  EXPECT_EQ(event_.term, raft::Term(9));
+  EXPECT_EQ(event_.snapshot.last, At(500, 3));
+}
+
+TEST_F(TransferTest, OneThatBreaksOffGoesOnWhereItWas) {
+  Take(At(500, 3), 4000);
+  const uint64_t size = std::filesystem::file_size(sent_->PathOf(At(500, 3)));
+  {
+    // Slow enough to be broken off in the midst of it.
+    const std::unique_ptr<Sender> slow = NewSender(2'000'000);
+    slow->Send(OfferOf(At(500, 3)));
+    while (receiver_->statistics().received_bytes < 500'000) absl::SleepFor(absl::Milliseconds(5));
+    ASSERT_EQ(slow->UnderWay().size(), 1u);
+    EXPECT_EQ(slow->UnderWay()[0].size_bytes, size);
+    EXPECT_GT(slow->UnderWay()[0].sent_bytes, 300'000u);
+  }
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3)));
+  ASSERT_TRUE(AwaitEnd().ok());
+  EXPECT_EQ(sender->statistics().resumed, 1u);
+  EXPECT_LT(sender->statistics().sent_bytes, size - 300'000);
+  EXPECT_TRUE(SameFile(At(500, 3)));
+  EXPECT_EQ(receiver_->statistics().broken_off, 1u);
+}
+
+TEST_F(TransferTest, ACorruptedFrameCostsItsConnectionAndNothingElse) {
+  Take(At(500, 3), 4000);
+  // The bytes are in the midst of a piece, so that HTTP/2 sees nothing odd.
+  TcpRelay relay(address_, {.corrupt_after_bytes = 2'000'000});
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3), relay.address()));
+  const absl::Status status = AwaitEnd();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(relay.corrupted(), 1u);
+  EXPECT_EQ(receiver_->statistics().unauthenticated, 1u) << "the frame";
+  EXPECT_EQ(sender->statistics().resumed, 1u);
+  const uint64_t size = std::filesystem::file_size(sent_->PathOf(At(500, 3)));
+  EXPECT_LT(receiver_->statistics().received_bytes, size + 1) << "nothing came twice";
+  EXPECT_TRUE(SameFile(At(500, 3)));
+}
+
+TEST_F(TransferTest, AConnectionThatBreaksAgainAndAgainArrivesAllTheSame) {
+  Take(At(500, 3), 8000);
+  TcpRelay relay(address_, {.break_after_bytes = 1'000'000});
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3), relay.address()));
+  const absl::Status status = AwaitEnd();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_GT(sender->statistics().resumed, 3u) << "more than it tries without getting further";
+  EXPECT_TRUE(SameFile(At(500, 3)));
+}
+
+TEST_F(TransferTest, AReceiverThatStartsAnewGetsAllOfItAnew) {
+  Take(At(500, 3), 4000);
+  const std::unique_ptr<Sender> sender = NewSender(4'000'000, 1, 10);
+  sender->Send(OfferOf(At(500, 3)));
+  while (receiver_->statistics().received_bytes < 500'000) absl::SleepFor(absl::Milliseconds(5));
+  receiver_.reset();
+  got_.emplace(*storage::SnapshotFolder::Open(to_.log()));
+  EXPECT_EQ(FilesAtReceiver(), 0u) << "what was not finished is nothing to the next life";
+  Listen();
+  const absl::Status status = AwaitEnd();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(SameFile(At(500, 3)));
+}
+
+TEST_F(TransferTest, ANewerTransferEndsAnOlderOne) {
+  Take(At(500, 3), 4000);
+  Take(At(600, 3), 100);
+  const std::unique_ptr<Sender> slow = NewSender(500'000);
+  slow->Send(OfferOf(At(500, 3)));
+  while (receiver_->statistics().received_bytes < 200'000) absl::SleepFor(absl::Milliseconds(5));
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(600, 3)));
+  ASSERT_TRUE(AwaitEnd().ok());
+  EXPECT_EQ(sender->statistics().delivered, 1u);
+  EXPECT_TRUE(SameFile(At(600, 3)));
+  EXPECT_GE(receiver_->statistics().broken_off, 1u);
+}
+
+TEST_F(TransferTest, TheRateIsNotExceeded) {
+  Take(At(500, 3), 1000);
+  const std::unique_ptr<Sender> sender = NewSender(4'000'000);
+  const absl::Time begun = absl::Now();
+  sender->Send(OfferOf(At(500, 3)));
+  ASSERT_TRUE(AwaitEnd().ok());
+  EXPECT_GT(absl::Now() - begun, absl::Milliseconds(200)) << "a megabyte at four a second";
+}
+
+TEST_F(TransferTest, WhatIsNotNeededIsNotSent) {
+  Take(At(5, 3), 3000);
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(5, 3)));
+  EXPECT_TRUE(AwaitEnd().ok());
+  EXPECT_EQ(sender->statistics().sent_bytes, 0u);
+  EXPECT_EQ(FilesAtReceiver(), 0u);
+}
+
+TEST_F(TransferTest, ALeaderWhoseTermIsOverIsToldSo) {
+  Take(At(500, 3), 3000);
+  const std::unique_ptr<Sender> sender = NewSender();
+  SnapshotOffer offer = OfferOf(At(500, 3));
+  offer.term = raft::Term(4);
+  sender->Send(std::move(offer));
+  EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("node 2: its term is over"));
+  EXPECT_EQ(sender->statistics().sent_bytes, 0u);
+  EXPECT_EQ(receiver_->statistics().refused, 3u) << "as often as it was tried";
+}
+
+TEST_F(TransferTest, WithoutTheKeyNothingIsReceived) {
+  Take(At(500, 3), 10);
+  const std::unique_ptr<Sender> sender = NewSender(0, 2);
+  sender->Send(OfferOf(At(500, 3)));
+  EXPECT_FALSE(AwaitEnd().ok());
+  EXPECT_EQ(receiver_->statistics().unauthenticated, 3u);
+  EXPECT_EQ(receiver_->statistics().begun, 0u);
+  EXPECT_EQ(FilesAtReceiver(), 0u);
+}
+
+TEST_F(TransferTest, StrangersWhoSayNothingKeepNobodyOut) {
+  Take(At(500, 3), 100);
+  const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
+  const auto stub = v1::SnapshotTransfer::NewStub(channel);
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::Frame, v1::Frame>>> silent;
+  for (int i = 0; i < 40; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    silent.push_back(stub->Give(contexts.back().get()));
+    // All that can be said without the key; who is challenged then has nothing to say.
+    v1::Message hello;
+    hello.mutable_hello()->set_cluster_id(kTransferCluster);
+    hello.mutable_hello()->set_to(2);
+    hello.mutable_hello()->set_nonce(DrawNonce());
+    (void)silent.back()->Write(Open(hello));
+  }
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3)));
+  const absl::Status status = AwaitEnd();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GE(receiver_->statistics().unauthenticated, 34u) << "all but six were shown out";
+  for (auto& context : contexts) context->TryCancel();
+}
+
+TEST_F(TransferTest, NobodyThereIsAFailure) {
+  Take(At(500, 3), 10);
+  receiver_.reset();
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3)));
+  EXPECT_FALSE(AwaitEnd().ok());
+  EXPECT_EQ(sender->statistics().failed, 1u);
+}
+
+TEST_F(TransferTest, AFileThatIsGoneIsAFailure) {
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3)));
+  EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("cannot open"));
+}
+
+TEST_F(TransferTest, OneThatIsStoppedTellsNoEnd) {
+  Take(At(500, 3), 4000);
+  const std::unique_ptr<Sender> sender = NewSender(500'000);
+  sender->Send(OfferOf(At(500, 3)));
+  while (receiver_->statistics().received_bytes < 200'000) absl::SleepFor(absl::Milliseconds(5));
+  sender->StopAll();
+  EXPECT_TRUE(sender->UnderWay().empty());
+  while (receiver_->statistics().broken_off < 1) absl::SleepFor(absl::Milliseconds(5));
+  absl::MutexLock lock(&mutex_);
+  EXPECT_TRUE(ended_.empty());
+}
+
+TEST_F(TransferTest, ADamagedFileIsRefusedAndNotSentAgain) {
+  Take(At(500, 3), 100);
+  std::string bytes = storage::ReadFile(sent_->PathOf(At(500, 3)));
+  bytes[bytes.size() / 2] ^= 1;
+  storage::WriteFile(sent_->PathOf(At(500, 3)), bytes);
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3)));
+  const absl::Status status = AwaitEnd();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("damaged"));
+  EXPECT_EQ(sender->statistics().sent_bytes, bytes.size()) << "once";
+  EXPECT_EQ(FilesAtReceiver(), 0u);
+}
+
+TEST_F(TransferTest, WhatTheCoreDoesNotTakeIsNotDelivered) {
+  Take(At(500, 3), 100);
+  {
+    absl::MutexLock lock(&mutex_);
+    take_ = absl::FailedPreconditionError("another term has begun");
+  }
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3)));
+  EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("another term has begun"));
+}
+
+}  // namespace
+}  // namespace hedgerow::transfer
