@@ -37,6 +37,15 @@ class GrpcClient final : public AdminClient {
     return operate::FromGrpc(stub_->Transfer(&context, request, &reply));
   }
 
+  absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
+    v1::TakeSnapshotReply reply;
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    const grpc::Status status = stub_->TakeSnapshot(&context, v1::TakeSnapshotRequest(), &reply);
+    if (!status.ok()) return operate::FromGrpc(status);
+    return raft::LogIndex(reply.index());
+  }
+
  private:
   const absl::Duration patience_;
   std::unique_ptr<v1::NodeAdmin::Stub> stub_;

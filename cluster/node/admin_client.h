@@ -31,6 +31,7 @@ class AdminClient {
   // Errors are those of NodeControl.
   virtual absl::StatusOr<v1::NodeStatus> GetStatus() = 0;
   virtual absl::Status Transfer(raft::NodeId target) = 0;
+  virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
 };
 
 }  // namespace hedgerow::node

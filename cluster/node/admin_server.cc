@@ -33,6 +33,14 @@ class Service final : public v1::NodeAdmin::Service {
     return operate::ToGrpc(control_.Transfer(raft::NodeId(request->target())));
   }
 
+  grpc::Status TakeSnapshot(grpc::ServerContext*, const v1::TakeSnapshotRequest*,
+                            v1::TakeSnapshotReply* reply) override {
+    const absl::StatusOr<raft::LogIndex> index = control_.TakeSnapshot();
+    if (!index.ok()) return operate::ToGrpc(index.status());
+    reply->set_index(index->value());
+    return grpc::Status::OK;
+  }
+
  private:
   NodeControl& control_;
   const NodeFacts facts_;

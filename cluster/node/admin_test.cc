@@ -65,6 +65,13 @@ TEST_F(NodeAdminTest, ATransferReachesTheNodeWithItsTarget) {
   EXPECT_THAT(control_.targets(), ElementsAre(raft::NodeId(3), raft::NodeId()));
 }
 
+TEST_F(NodeAdminTest, ASnapshotIsTaken) {
+  const auto index = Connect()->TakeSnapshot();
+  ASSERT_TRUE(index.ok()) << index.status();
+  EXPECT_EQ(*index, raft::LogIndex(1042));
+  EXPECT_EQ(Connect()->GetStatus()->snapshots().last_index(), 1042u);
+}
+
 TEST_F(NodeAdminTest, TheNodesErrorsReachTheCaller) {
   control_.FailTransfers(absl::FailedPreconditionError("node 2 leads; ask it"));
   const absl::Status transfer = Connect()->Transfer(raft::NodeId());
@@ -96,6 +103,7 @@ class SlowControl final : public NodeControl {
     return FakeStatus();
   }
   absl::Status Transfer(raft::NodeId) override { return absl::OkStatus(); }
+  absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return raft::LogIndex(1); }
   absl::Notification released;
 };
 

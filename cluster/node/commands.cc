@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,7 @@ namespace hedgerow::node {
 namespace {
 
 constexpr absl::Duration kTransferPoll = absl::Milliseconds(20);
+constexpr absl::Duration kSnapshotPoll = absl::Milliseconds(50);
 
 absl::StatusOr<NodeConfig> RequireConfig(const operate::Arguments& arguments) {
   if (arguments.Get("config").empty())
@@ -62,6 +64,11 @@ const operate::Program& TheProgram() {
            "hand leadership to a member (the most advanced one unless told), and wait until it leads",
            {"socket", "config", "to"},
            RunTransfer},
+          {"snapshot",
+           "",
+           "take a snapshot now, cut the log, and wait until that is done",
+           {"socket", "config"},
+           RunSnapshot},
           {"proxy-key",
            "--config FILE NAME",
            "print the key that the proxy NAME is configured with",
@@ -120,6 +127,40 @@ int RunTransfer(const Call& call, absl::Duration patience) {
       absl::StrFormat(
           "nobody has taken over from node %d within %s; `hedgerow-node status` shows whom it hears",
           before->node(), absl::FormatDuration(patience)));
+}
+
+int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotPatience); }
+
+int RunSnapshot(const Call& call, absl::Duration patience) {
+  if (call.arguments.words.size() > 1) return call.UsageError("snapshot takes no words");
+  const auto client = Connect(call.arguments);
+  if (!client.ok()) return call.Fail(client.status());
+  const auto index = (*client)->TakeSnapshot();
+  if (!index.ok()) return call.Fail(index.status());
+  const auto failures = [](const v1::NodeStatus& status) {
+    const auto found = status.counters().find("snapshots.failed");
+    return found == status.counters().end() ? 0 : found->second;
+  };
+  std::optional<uint64_t> failed_before;
+  const absl::Time until = absl::Now() + patience;
+  while (absl::Now() < until) {
+    const auto status = (*client)->GetStatus();
+    if (!status.ok()) return call.Fail(status.status());
+    if (status->snapshots().last_index() >= index->value()) {
+      v1::SnapshotReport report;
+      report.set_index(status->snapshots().last_index());
+      report.set_size_bytes(status->snapshots().size_bytes());
+      return call.Print(report, absl::StrFormat("the last snapshot is at entry %d, %d bytes\n", report.index(),
+                                                report.size_bytes()));
+    }
+    if (!failed_before.has_value()) failed_before = failures(*status);
+    if (failures(*status) > *failed_before) {
+      return call.Fail(kExitFailure, "the snapshot failed; `hedgerow-node status` says why. It is tried again");
+    }
+    absl::SleepFor(kSnapshotPoll);
+  }
+  return call.Fail(kExitFailure, absl::StrFormat("no snapshot at entry %d within %s; it is still being taken",
+                                                 index->value(), absl::FormatDuration(patience)));
 }
 
 int RunProxyKey(const Call& call) {

@@ -25,6 +25,10 @@ inline constexpr absl::Duration kTransferPatience = absl::Seconds(10);
 int RunStatus(const Call& call);
 int RunTransfer(const Call& call);
 int RunTransfer(const Call& call, absl::Duration patience);
+// A large store takes its time.
+inline constexpr absl::Duration kSnapshotPatience = absl::Minutes(10);
+int RunSnapshot(const Call& call);
+int RunSnapshot(const Call& call, absl::Duration patience);
 int RunProxyKey(const Call& call);
 int RunValidate(const Call& call);
 int RunVersion(const Call& call);

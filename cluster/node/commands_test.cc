@@ -119,6 +119,25 @@ TEST_F(NodeCommandsTest, ATransferThatNobodyTakesUpFailsAfterAWhile) {
   EXPECT_THAT(err.str(), HasSubstr("nobody has taken over from node 1 within 100ms"));
 }
 
+TEST_F(NodeCommandsTest, SnapshotWaitsUntilItIsTaken) {
+  Serve();
+  const Outcome text = Node({"snapshot", "--socket", socket_});
+  EXPECT_EQ(text.exit_code, kExitOk) << text.err;
+  EXPECT_EQ(text.out, "the last snapshot is at entry 1042, 4096 bytes\n");
+  const Outcome json = Node({"snapshot", "--json", "--socket", socket_});
+  EXPECT_EQ(json.out, "{\n  \"index\": 1042,\n  \"size_bytes\": 4096\n}\n");
+}
+
+TEST_F(NodeCommandsTest, ASnapshotThatTakesTooLongIsAFailure) {
+  Serve();
+  control_.Stay();
+  std::ostringstream out;
+  std::ostringstream err;
+  const Call call{TheProgram(), {.words = {"snapshot"}, .options = {{"socket", socket_}}}, out, err};
+  EXPECT_EQ(RunSnapshot(call, absl::Milliseconds(100)), kExitFailure);
+  EXPECT_THAT(err.str(), HasSubstr("no snapshot at entry 1042 within 100ms"));
+}
+
 TEST_F(NodeCommandsTest, ANodeThatDoesNotRunIsCode3) {
   const Outcome text = Node({"status", "--socket", socket_});
   EXPECT_EQ(text.exit_code, kExitNotRunning);

@@ -62,6 +62,15 @@ struct OffloadsConfig {
   bool any() const { return heartbeat || vote || append || quorum || broadcast || watchdog; }
 };
 
+// When a node takes a snapshot of its own, what its log keeps before it, and how fast it sends one.
+struct SnapshotsConfig {
+  uint64_t every_entries = 1'000'000;  // whichever comes first
+  uint64_t every_bytes = 256 * 1024 * 1024;
+  uint64_t tail_entries = 100'000;  // at most, and
+  uint64_t tail_bytes = 32 * 1024 * 1024;
+  uint64_t rate_bytes_per_s = 64 * 1024 * 1024;  // to each follower
+};
+
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
   wire::Key cluster_key{};
@@ -81,6 +90,7 @@ struct NodeConfig {
   uint64_t session_timeout_ns = 3'600'000'000'000;
   size_t sessions_max = 100'000;
   size_t waiting_max = 16'384;  // requests that wait for an outcome; more are refused
+  SnapshotsConfig snapshots{};
 
   // The entry of `members` that is this node.
   const MemberConfig& own() const;

@@ -42,6 +42,7 @@ election: {floor: 20ms, cap: 2s}
 sessions: {timeout: 1h, max: 100000}
 offloads: {vote: off, xdp: auto}
 spin: 50us
+snapshots: {every_bytes: 256MiB, tail_bytes: 32MiB, rate: 64MiB}
 )";
 
 struct Row {
@@ -141,7 +142,7 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
      R"(announce_key_file, node, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
-     R"(election, sessions, offloads, spin, waiting_max)"},
+     R"(election, sessions, offloads, spin, waiting_max, snapshots)"},
     {"KeyTwice", "durability: disk", "cluster_id: 8",
      R"(5:1: cluster_id: the key is given twice, expected it once)"},
     {"ProxyNameTwice", "name: web2", "name: web1",
@@ -175,6 +176,16 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
      R"(18:21: sessions.timeout: got "99999999999999999h", expected a duration between 10s and 168h, such as 1h)"},
     {"NoSessions", "max: 100000", "max: 0",
      R"(18:30: sessions.max: got "0", expected a whole number between 1 and 1000000)"},
+    {"TooManySnapshots", "every_bytes: 256MiB", "every_bytes: 1KiB",
+     R"(21:26: snapshots.every_bytes: got "1KiB", expected a size between 64KiB and 64GiB, such as 256MiB)"},
+    {"AFractionOfASize", "tail_bytes: 32MiB", "tail_bytes: 1.5MiB",
+     R"(21:46: snapshots.tail_bytes: got "1.5MiB", expected a size between 0 and 64GiB, such as 32MiB)"},
+    {"ASizePast64Bits", "rate: 64MiB", "rate: 99999999999GiB",
+     R"(21:59: snapshots.rate: got "99999999999GiB", expected a size between 64KiB and 64GiB, such as 64MiB)"},
+    {"ASizeInAnotherUnit", "rate: 64MiB", "rate: 64MB",
+     R"(21:59: snapshots.rate: got "64MB", expected a size between 64KiB and 64GiB, such as 64MiB)"},
+    {"EveryEntryASnapshot", "{every_bytes: 256MiB,", "{every_entries: 1,",
+     R"(21:28: snapshots.every_entries: got "1", expected a whole number between 100 and 1000000000)"},
     {"BlockIsAScalar", "election: {floor: 20ms, cap: 2s}", "election: fast",
      R"(17:11: election: got a single value, expected a map with the keys floor, cap)"},
 };

@@ -88,6 +88,34 @@ ConfigKey Duration(std::string name, absl::string_view range, int64_t min_ns, in
                 });
 }
 
+// "4096", "64KiB"; units KiB, MiB, GiB. Whole numbers only.
+std::optional<uint64_t> ParseBytes(absl::string_view text) {
+  uint64_t scale = 1;
+  for (const auto& [unit, bytes] : {std::pair("KiB", uint64_t{1} << 10), std::pair("MiB", uint64_t{1} << 20),
+                                    std::pair("GiB", uint64_t{1} << 30)}) {
+    if (!absl::ConsumeSuffix(&text, unit)) continue;
+    scale = bytes;
+    break;
+  }
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+  if (text.empty() || !AllOf(text, absl::ascii_isdigit) || !absl::SimpleAtoi(text, &count)) return std::nullopt;
+  if (__builtin_mul_overflow(count, scale, &bytes)) return std::nullopt;
+  return bytes;
+}
+
+// `range` in words: "64KiB and 64GiB, such as 256MiB".
+ConfigKey Size(std::string name, absl::string_view range, uint64_t min_bytes, uint64_t max_bytes,
+               uint64_t& into) {
+  return Scalar(std::move(name), kOptional, absl::StrCat("a size between ", range),
+                [min_bytes, max_bytes, &into](const std::string& text) {
+                  const std::optional<uint64_t> bytes = ParseBytes(text);
+                  if (!bytes.has_value() || *bytes < min_bytes || *bytes > max_bytes) return false;
+                  into = *bytes;
+                  return true;
+                });
+}
+
 ConfigKey Address(std::string name, bool required, NetAddress& into) {
   return Scalar(std::move(name), required, kAddressExpected, [&into](const std::string& text) {
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
@@ -195,6 +223,22 @@ ConfigKey Offloads(OffloadsConfig& offloads) {
   return block;
 }
 
+ConfigKey SnapshotKeys(SnapshotsConfig& snapshots) {
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  const auto whole = [](const char* name, uint64_t min, uint64_t& into) {
+    return Whole(name, kOptional, min, 1'000'000'000, [&into](uint64_t count) { into = count; });
+  };
+  ConfigKey block{.name = "snapshots"};
+  block.block = {
+      whole("every_entries", 100, snapshots.every_entries),
+      Size("every_bytes", "64KiB and 64GiB, such as 256MiB", 64 * 1024, 64 * kGiB, snapshots.every_bytes),
+      whole("tail_entries", 0, snapshots.tail_entries),
+      Size("tail_bytes", "0 and 64GiB, such as 32MiB", 0, 64 * kGiB, snapshots.tail_bytes),
+      Size("rate", "64KiB and 64GiB, such as 64MiB", 64 * 1024, 64 * kGiB, snapshots.rate_bytes_per_s),
+  };
+  return block;
+}
+
 bool TakeMetricsListen(const std::string& text, std::string& into) {
   const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
   if (!text.empty() && (!address.ok() || !IsLoopback(*address))) return false;
@@ -244,6 +288,7 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
       Offloads(config.offloads),
       Duration("spin", "0us and 10ms, such as 50us", 0, 10'000'000, config.spin_ns),
       Whole("waiting_max", kOptional, 4, 1'000'000, [&config](uint64_t max) { config.waiting_max = max; }),
+      SnapshotKeys(config.snapshots),
   };
 }
 

@@ -69,6 +69,11 @@ TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
   EXPECT_EQ(config.offloads.xdp, XdpMode::kAuto);
   EXPECT_EQ(config.spin_ns, 50'000u);
   EXPECT_EQ(config.waiting_max, 16'384u);
+  EXPECT_EQ(config.snapshots.every_entries, 1'000'000u);
+  EXPECT_EQ(config.snapshots.every_bytes, 256u << 20);
+  EXPECT_EQ(config.snapshots.tail_entries, 100'000u);
+  EXPECT_EQ(config.snapshots.tail_bytes, 32u << 20);
+  EXPECT_EQ(config.snapshots.rate_bytes_per_s, 64u << 20);
 }
 
 TEST(NodeConfig, EveryKeyArrives) {
@@ -91,6 +96,7 @@ sessions: {timeout: 90min, max: 10}
 offloads: {heartbeat: off, append: off, watchdog: off, reserve: off, xdp: generic}
 spin: 0us
 waiting_max: 64
+snapshots: {every_entries: 5000, every_bytes: 65536, tail_entries: 0, tail_bytes: 3KiB, rate: 2GiB}
 )");
   EXPECT_EQ(config.cluster_id, uint64_t{INT64_MAX});
   EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
@@ -117,6 +123,11 @@ waiting_max: 64
   EXPECT_EQ(config.offloads.xdp, XdpMode::kGeneric);
   EXPECT_EQ(config.spin_ns, 0u);
   EXPECT_EQ(config.waiting_max, 64u);
+  EXPECT_EQ(config.snapshots.every_entries, 5000u);
+  EXPECT_EQ(config.snapshots.every_bytes, 65'536u);
+  EXPECT_EQ(config.snapshots.tail_entries, 0u);
+  EXPECT_EQ(config.snapshots.tail_bytes, 3072u);
+  EXPECT_EQ(config.snapshots.rate_bytes_per_s, uint64_t{2} << 30);
 }
 
 TEST(NodeConfig, ThreeNodesOnOneHostAreSound) {

@@ -72,6 +72,17 @@ class FakeNodeControl final : public NodeControl {
     return transfer_;
   }
 
+  // At once, unless told to stay.
+  absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
+    absl::MutexLock lock(&mutex_);
+    if (!status_.ok()) return status_.status();
+    if (!stays_) {
+      status_->snapshots.last = status_->applied;
+      status_->snapshots.size_bytes = 4096;
+    }
+    return status_->applied;
+  }
+
   void Set(absl::StatusOr<NodeStatus> status) {
     absl::MutexLock lock(&mutex_);
     status_ = std::move(status);

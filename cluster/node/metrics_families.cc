@@ -113,6 +113,36 @@ void Offloads(const NodeStatus& status, Families& out) {
   if (!off.metric.empty()) out.push_back(std::move(off));
 }
 
+void Snapshots(const SnapshotStatus& status, Families& out) {
+  const auto gauge = [&out](absl::string_view name, absl::string_view help, double value) {
+    MetricFamily family = Family(name, help, MetricType::Gauge);
+    AddGauge(family, {}, value);
+    out.push_back(std::move(family));
+  };
+  gauge("snapshot_index", "What the last snapshot here holds ends with this log index; 0: there is none.",
+        static_cast<double>(status.last.value()));
+  gauge("snapshot_size_bytes", "Of the last snapshot's file.", static_cast<double>(status.size_bytes));
+  if (status.age_ns.has_value()) {
+    gauge("snapshot_age_seconds", "Since the last snapshot was written here; absent while there is none.",
+          Seconds(*status.age_ns));
+  }
+  gauge("snapshot_ok", "0 while snapshots fail; `hedgerow-node status` says why.",
+        status.problem.empty() ? 1 : 0);
+  gauge("snapshot_slice_max_seconds", "The longest that a snapshot has kept the loop at a stretch.",
+        Seconds(status.longest_slice_ns));
+  gauge("log_start_index", "The log here begins after this index.",
+        static_cast<double>(status.log_start.value()));
+  MetricFamily transfers =
+      Family("snapshot_transfer_ratio", "How much of a snapshot has crossed; absent while none does.",
+             MetricType::Gauge);
+  for (const TransferStatus& transfer : status.transfers) {
+    if (transfer.size_bytes == 0) continue;
+    AddGauge(transfers, {{"direction", transfer.sends ? "sends" : "receives"}, {"peer", Text(transfer.peer)}},
+             static_cast<double>(transfer.done_bytes) / static_cast<double>(transfer.size_bytes));
+  }
+  if (!transfers.metric.empty()) out.push_back(std::move(transfers));
+}
+
 void Counters(const NodeStatus& status, Families& out) {
   std::map<std::string, MetricFamily> families;
   for (const NodeCounter& counter : status.counters) {
@@ -156,6 +186,7 @@ std::vector<MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFact
   Node(status, facts, out);
   Peers(status, out);
   Offloads(status, out);
+  Snapshots(status.snapshots, out);
   Counters(status, out);
   Histograms(status, out);
   return out;

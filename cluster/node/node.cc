@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "cluster/transfer/load_state.h"
 
 namespace hedgerow::node {
 namespace {
@@ -53,6 +54,10 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   options.sessions.timeout_ns = config.session_timeout_ns;
   options.sessions.sessions_max = config.sessions_max;
   options.desk.waiting_max = config.waiting_max;
+  options.raft.tail_max_entries = config.snapshots.tail_entries;
+  options.raft.tail_max_bytes = config.snapshots.tail_bytes;
+  options.snapshots = {.every_entries = config.snapshots.every_entries,
+                       .every_bytes = config.snapshots.every_bytes};
   return options;
 }
 
@@ -86,8 +91,15 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   storage::StorageOptions stored;
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
+  const kv::ReplicaOptions options = ReplicaOptionsOf(config);
+  std::unique_ptr<kv::StateMachine> state;
+  const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
+    auto loaded = transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window));
+    if (loaded.ok()) state = *std::move(loaded);
+    return loaded.status();
+  };
   absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
-      storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self});
+      storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
   absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
       UdpSocket::Bind(config.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
@@ -98,8 +110,14 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const uint64_t life = DrawLife();
   absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life);
   if (!offloads.ok()) return offloads.status();
-  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(peers),
-                                             *std::move(clients), life, *std::move(offloads)));
+  auto node =
+      std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
+                                     *std::move(peers), *std::move(clients), life, *std::move(offloads)));
+  absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
+      Snapshots::Open(node->config_, options, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
+                      [&wake = node->wake_] { wake.Wake(); });
+  if (!snapshots.ok()) return snapshots.status();
+  node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
   if (!started.ok()) return started;
   if (const int fd = node->offloads_->wake_fd(); fd >= 0) Watch(node->epoll_, fd, EPOLLIN | EPOLLET);
@@ -107,8 +125,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
 }
 
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
-           std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket, uint64_t life,
-           std::unique_ptr<Offloads> offloads)
+           std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
+           std::unique_ptr<UdpSocket> client_socket, uint64_t life, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
       peer_socket_(std::move(peer_socket)),
@@ -122,7 +140,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
-      replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored()),
+      replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored(), std::move(state)),
       offloads_(std::move(offloads)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);
@@ -187,6 +205,7 @@ void Node::Turn() {
   }
   RunPosted();
   replica_.Settle();
+  snapshots_->Turn(now_ns_, replica_, peers_, coupling);
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
@@ -304,7 +323,8 @@ int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size
 
 void Node::Wait() {
   const uint64_t now_ns = Monotonic_ns();
-  uint64_t until_ns = std::min(replica_.next_deadline_ns(), peers_.next_greeting_ns());
+  uint64_t until_ns =
+      std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
   if (offloads_->coupling() != nullptr)
     until_ns = std::min(until_ns, offloads_->coupling()->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
@@ -368,6 +388,12 @@ absl::StatusOr<NodeStatus> Node::Status() {
 absl::Status Node::Transfer(raft::NodeId target) {
   const std::optional<absl::Status> status = Ask<absl::Status>([this, target] { return TransferNow(target); });
   return status.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+}
+
+absl::StatusOr<raft::LogIndex> Node::TakeSnapshot() {
+  const std::optional<raft::LogIndex> index = Ask<raft::LogIndex>([this] { return snapshots_->Ask(replica_); });
+  if (!index.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  return *index;
 }
 
 // Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.

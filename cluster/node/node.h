@@ -34,6 +34,7 @@
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
 #include "cluster/node/pushback.h"
+#include "cluster/node/snapshots.h"
 #include "cluster/node/status.h"
 #include "cluster/node/udp_socket.h"
 #include "cluster/storage/log_storage.h"
@@ -55,10 +56,12 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   // NodeControl: any thread but the loop's.
   absl::StatusOr<NodeStatus> Status() override;
   absl::Status Transfer(raft::NodeId target) override;
+  absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
 
  private:
-  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<UdpSocket> peer_socket,
-       std::unique_ptr<UdpSocket> client_socket, uint64_t life, std::unique_ptr<Offloads> offloads);
+  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<kv::StateMachine> state,
+       std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket, uint64_t life,
+       std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
   uint64_t Now_ns() override { return now_ns_; }
@@ -71,6 +74,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void BecameLeader() override;
   void LeaderIs(raft::NodeId leader, raft::Term term) override;
   void Stepped(const raft::Outputs& outputs) override;
+  void SnapshotNeeded(raft::NodeId to, raft::LogIndex) override { snapshots_->Needed(to); }
+  void Retire(std::unique_ptr<kv::StateMachine> state) override { snapshots_->Retire(std::move(state)); }
 
   // PeerReceiver
   void Receive(uint64_t arrived_ns, raft::Message message) override;
@@ -124,6 +129,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   int epoll_ = -1;
   absl::Mutex mutex_;
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<Snapshots> snapshots_;  // last: its threads wake the loop
 };
 
 }  // namespace hedgerow::node

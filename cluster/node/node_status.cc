@@ -110,6 +110,7 @@ NodeStatus Node::StatusNow() {
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
   offloads_->AddTo(status);
+  snapshots_->AddTo(now_ns_, raft, status);
   return status;
 }
 

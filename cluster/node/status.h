@@ -64,6 +64,28 @@ struct OffloadStatus {
   std::string detail{};  // on: how ("native XDP on eth0"); off: why
 };
 
+// A snapshot on its way between this node and another.
+struct TransferStatus {
+  raft::NodeId peer{};
+  bool sends = false;  // this node does
+  raft::LogIndex index{};
+  uint64_t done_bytes = 0;
+  uint64_t size_bytes = 0;  // 0: not known yet
+};
+
+struct SnapshotStatus {
+  raft::LogIndex last{};  // what it holds ends here; 0: there is none yet
+  raft::Term last_term{};
+  std::optional<uint64_t> age_ns{};  // since it was written here
+  uint64_t size_bytes = 0;
+  bool taking = false;
+  uint64_t took_ns = 0;           // the last that this process took
+  uint64_t longest_slice_ns = 0;  // of the loop, for one of them
+  raft::LogIndex log_start{};     // the log here begins after this entry
+  std::string problem{};          // a sentence about what is wrong; empty: nothing is
+  std::vector<TransferStatus> transfers{};
+};
+
 struct NodeStatus {
   raft::NodeId node{};
   raft::Role role = raft::Role::kFollower;
@@ -89,9 +111,10 @@ struct NodeStatus {
   std::vector<OffloadStatus> offloads{};
   std::vector<NodeCounter> counters{};
   std::vector<NodeHistogram> histograms{};
+  SnapshotStatus snapshots{};
 };
 
-// Implemented by the loop; by a fake in tests. Both functions may be called from any thread but the loop's own,
+// Implemented by the loop; by a fake in tests. All functions may be called from any thread but the loop's own,
 // at any time between the start and the end of the administration server and the metrics exporter, which must
 // end first. They return within a few seconds, whatever the loop does.
 class NodeControl {
@@ -105,6 +128,10 @@ class NodeControl {
   // that it has come to pass: Status() will tell. FailedPrecondition if this node does not lead,
   // InvalidArgument if the target is no other member.
   virtual absl::Status Transfer(raft::NodeId target) = 0;
+
+  // Begins to take a snapshot, unless one is being taken. Done once Status() shows one at this index or a later
+  // one, which it does at once if nothing was applied since the last.
+  virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its

@@ -43,6 +43,30 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
                       config::RoundedDurationNs(static_cast<int64_t>(*peer.heard_ago_ns)));
 }
 
+void AddSnapshots(const SnapshotStatus& status, v1::NodeStatus& out) {
+  if (!status.problem.empty()) out.add_problems(absl::StrCat("snapshots: ", status.problem));
+  v1::Snapshots& message = *out.mutable_snapshots();
+  message.set_last_index(status.last.value());
+  message.set_last_term(status.last_term.value());
+  message.set_age_ns(status.age_ns.has_value() ? static_cast<int64_t>(*status.age_ns) : -1);
+  message.set_size_bytes(status.size_bytes);
+  message.set_taking(status.taking);
+  message.set_took_ns(status.took_ns);
+  message.set_longest_slice_ns(status.longest_slice_ns);
+  message.set_log_start(status.log_start.value());
+  for (const TransferStatus& transfer : status.transfers) {
+    v1::SnapshotTransfer& shown = *message.add_transfers();
+    shown.set_peer(transfer.peer.value());
+    shown.set_direction(transfer.sends ? "sends" : "receives");
+    shown.set_index(transfer.index.value());
+    shown.set_done_bytes(transfer.done_bytes);
+    shown.set_size_bytes(transfer.size_bytes);
+    if (transfer.size_bytes == 0) continue;
+    shown.set_percent(100.0 * static_cast<double>(transfer.done_bytes) /
+                      static_cast<double>(transfer.size_bytes));
+  }
+}
+
 }  // namespace
 
 NodeFacts FactsOf(const NodeConfig& config) {
@@ -117,6 +141,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_above(histogram.above);
     message.set_sum_ns(histogram.sum_ns);
   }
+  AddSnapshots(status.snapshots, out);
   for (const NodeCounter& counter : status.counters)
     (*out.mutable_counters())[CounterKey(counter)] = counter.value;
   return out;

@@ -110,6 +110,7 @@ TEST(StatusText, OfALeader) {
   durability   disk
   clients      10.0.0.1:4801, 12 sessions, 3 requests waiting
   metrics      http://127.0.0.1:9465/metrics
+  snapshots    none yet
 
   node   address                      life             last heard   round trip log
   2      10.0.0.2:4802                0123456789abcdef 3.10ms ago   210us      1040 (3 behind)
@@ -119,6 +120,28 @@ TEST(StatusText, OfALeader) {
   peer_dropped.replayed                             5
   peer_sent@2                                      77
 )");
+}
+
+TEST(StatusText, SaysWhatBecomesOfSnapshots) {
+  NodeStatus status = FakeStatus();
+  status.snapshots = {.last = raft::LogIndex(1000),
+                      .last_term = raft::Term(3),
+                      .age_ns = 65'000'000'000,
+                      .size_bytes = 52 * 1024 * 1024,
+                      .taking = true,
+                      .log_start = raft::LogIndex(900),
+                      .problem = "the disk is full"};
+  status.snapshots.transfers.push_back({.peer = raft::NodeId(3),
+                                        .sends = true,
+                                        .index = raft::LogIndex(1000),
+                                        .done_bytes = 50,
+                                        .size_bytes = 200});
+  const v1::NodeStatus message = ToMessage(status, FakeFacts());
+  EXPECT_EQ(message.snapshots().transfers(0).percent(), 25);
+  EXPECT_THAT(StatusText(message),
+              HasSubstr("  snapshots    last at 1000, 52 MiB, 1m 5s old, log from 901, one is being taken\n"
+                        "               sends to node 3: 25 % of the snapshot at 1000, 200 bytes\n"));
+  EXPECT_THAT(Problems(status), testing::Contains("snapshots: the disk is full"));
 }
 
 TEST(StatusText, OfANodeWithoutALeader) {

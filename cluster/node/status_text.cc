@@ -63,6 +63,29 @@ void Offloads(const v1::NodeStatus& status, std::string& out) {
   }
 }
 
+std::string SizeText(uint64_t bytes) {
+  if (bytes < 10 * 1024) return absl::StrCat(bytes, " bytes");
+  if (bytes < 10 * 1024 * 1024) return absl::StrCat(bytes / 1024, " KiB");
+  return absl::StrCat(bytes / (1024 * 1024), " MiB");
+}
+
+void Snapshots(const v1::NodeStatus& status, std::string& out) {
+  const v1::Snapshots& snapshots = status.snapshots();
+  std::string text = "none yet";
+  if (snapshots.last_index() != 0) {
+    text = absl::StrCat("last at ", snapshots.last_index(), ", ", SizeText(snapshots.size_bytes()), ", ",
+                        config::AgeText(snapshots.age_ns()), " old, log from ", snapshots.log_start() + 1);
+  }
+  if (snapshots.taking()) absl::StrAppend(&text, ", one is being taken");
+  absl::StrAppendFormat(&out, "  %-12s %s\n", "snapshots", text);
+  for (const v1::SnapshotTransfer& transfer : snapshots.transfers()) {
+    absl::StrAppendFormat(&out, "  %-12s %s %s node %d: %.0f %% of the snapshot at %d, %s\n", "",
+                          transfer.direction(), transfer.direction() == "sends" ? "to" : "from",
+                          transfer.peer(), transfer.percent(), transfer.index(),
+                          SizeText(transfer.size_bytes()));
+  }
+}
+
 void Counters(const v1::NodeStatus& status, std::string& out) {
   const std::map<std::string, uint64_t> sorted(status.counters().begin(), status.counters().end());
   bool any = false;
@@ -91,6 +114,7 @@ std::string StatusText(const v1::NodeStatus& status) {
                   status.waiting(), " requests waiting\n");
   if (!status.metrics().empty())
     absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
+  Snapshots(status, out);
   Offloads(status, out);
   Peers(status, out);
   Counters(status, out);

@@ -17,6 +17,9 @@ namespace {
 
 constexpr char kDefaultSocket[] = "/run/hedgerow/admin.sock";
 
+// With a command, main.cc has become hedgerow-node.
+int RunCluster(const Call& call) { return call.UsageError("cluster wants a command of hedgerow-node"); }
+
 }  // namespace
 
 const operate::Program& TheProgram() {
@@ -52,6 +55,11 @@ const operate::Program& TheProgram() {
            {"socket", "config"},
            RunDrain},
           {"undrain", "BACKEND [SERVICE]", "undo that", {"socket", "config"}, RunUndrain},
+          {"cluster",
+           "COMMAND [OPTIONS]",
+           "a command of hedgerow-node, which answers for itself: status, snapshot, transfer, ...",
+           {},
+           RunCluster},
           {"down", "", "remove everything and end the daemon", {"socket", "config"}, RunDown},
           {"clean",
            "[--instance NAME]",

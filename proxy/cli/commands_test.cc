@@ -104,6 +104,14 @@ TEST(HedgerowProgram, HelpListsEveryCommandAndTheDocumentationNamesThem) {
   }
 }
 
+TEST(HedgerowProgram, CommandsOfTheClusterAreTheNodes) {
+  EXPECT_THAT(Hedgerow("cluster version").out, StartsWith("hedgerow-node "));
+  EXPECT_THAT(Hedgerow("cluster help snapshot").out, StartsWith("usage: hedgerow-node snapshot"));
+  const Outcome nobody = Hedgerow("cluster status --socket /nowhere/admin.sock 2>&1");
+  EXPECT_EQ(nobody.exit_code, kExitNotRunning);
+  EXPECT_EQ(Hedgerow("cluster 2>&1").exit_code, kExitUsage);
+}
+
 TEST(HedgerowProgram, VersionsAgree) {
   EXPECT_THAT(Hedgerow("version").out, StartsWith("hedgerow "));
   EXPECT_THAT(Hedgerow("version --json").out, HasSubstr("\"abi_version\""));

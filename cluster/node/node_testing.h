@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For tests: three whole nodes in one process, on loopback sockets and real storage, and a client's datagrams.
+
+#ifndef HEDGEROW_CLUSTER_NODE_NODE_TESTING_H_
+#define HEDGEROW_CLUSTER_NODE_NODE_TESTING_H_
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "cluster/node/node.h"
+
+namespace hedgerow::node {
+
+inline uint64_t Now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+inline std::unique_ptr<UdpSocket> AnySocket() {
+  NetAddress address = NetAddress::Parse("127.0.0.1:1").value();
+  address.port = 0;
+  return UdpSocket::Bind(address, 1 << 20, 2048).value();
+}
+
+// Of UDP and TCP alike.
+inline NetAddress FreeAddress() {
+  while (true) {
+    const NetAddress address = AnySocket()->LocalAddress().value();
+    sockaddr_storage bytes{};
+    const socklen_t length = address.ToSockaddr(bytes);
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool free = bind(listener, reinterpret_cast<const sockaddr*>(&bytes), length) == 0;
+    close(listener);
+    if (free) return address;
+  }
+}
+
+// A node with its thread.
+struct Running {
+  std::unique_ptr<Node> node;
+  std::thread thread;
+  absl::Status ended;
+
+  explicit Running(const NodeConfig& config) {
+    absl::StatusOr<std::unique_ptr<Node>> made = Node::Create(config);
+    EXPECT_TRUE(made.ok()) << made.status();
+    node = *std::move(made);
+    thread = std::thread([this] { ended = node->Run(); });
+  }
+  ~Running() {
+    node->RequestStop();
+    thread.join();
+    EXPECT_TRUE(ended.ok()) << ended;
+  }
+};
+
+class NodeTest : public testing::TestWithParam<Durability> {
+ protected:
+  void SetUp() override {
+    std::string made = testing::TempDir() + "hedgerow-node-test.XXXXXX";
+    ASSERT_NE(mkdtemp(made.data()), nullptr);
+    folder_ = made;
+    for (uint64_t id = 1; id <= 3; ++id) {
+      members_.push_back({.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()});
+    }
+    proxy_socket_ = AnySocket();
+    for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  }
+  void TearDown() override {
+    nodes_ = {};
+    std::filesystem::remove_all(folder_);
+  }
+
+  NodeConfig ConfigOf(uint64_t id) const {
+    NodeConfig config;
+    config.cluster_id = 7;
+    config.cluster_key.bytes.fill(0x11);
+    config.announce_key = wire::Key();
+    config.self = raft::NodeId(id);
+    config.durability = GetParam();
+    config.data_dir = folder_ + "/" + std::to_string(id);
+    config.members = members_;
+    config.serve = members_[id - 1].serve;
+    config.proxies = {{.name = "proxy", .address = proxy_socket_->LocalAddress().value()}};
+    config.waiting_max = waiting_max_;
+    config.snapshots = snapshots_;
+    return config;
+  }
+  void Start(uint64_t id) { nodes_[id - 1] = std::make_unique<Running>(ConfigOf(id)); }
+  void Stop(uint64_t id) { nodes_[id - 1].reset(); }
+
+  static bool Eventually(const std::function<bool()>& holds) {
+    for (int i = 0; i < 1000; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
+  // 0: the nodes that run do not agree on one of them.
+  uint64_t Leader() {
+    uint64_t leader = 0;
+    for (uint64_t id = 1; id <= 3; ++id) {
+      if (nodes_[id - 1] == nullptr) continue;
+      const NodeStatus status = StatusOf(id);
+      if (!status.ready || (leader != 0 && status.leader.value() != leader)) return 0;
+      leader = status.leader.value();
+    }
+    return leader != 0 && nodes_[leader - 1] != nullptr ? leader : 0;
+  }
+  uint64_t WaitForLeader() {
+    uint64_t leader = 0;
+    EXPECT_TRUE(Eventually([&] { return (leader = Leader()) != 0; }));
+    return leader;
+  }
+
+  // One datagram to one node, and its answer.
+  std::optional<wire::HkvAnswer> Ask(uint64_t node, wire::HkvRequest request) {
+    request.patience_us = 4'000'000;
+    const std::unique_ptr<UdpSocket> socket = AnySocket();
+    socket->Send(members_[node - 1].serve, wire::Encode(request));
+    socket->Flush();
+    pollfd ready{.fd = socket->fd(), .events = POLLIN, .revents = 0};
+    if (poll(&ready, 1, 5000) != 1) return std::nullopt;
+    const std::vector<Datagram>& received = socket->Receive(Now_ns());
+    if (received.size() != 1) return std::nullopt;
+    return wire::ParseHkvAnswer(received[0].bytes);
+  }
+  uint64_t Open(uint64_t node) {
+    const auto answer = Ask(node, {.kind = wire::HkvKind::kOpen, .seq = ++nonce_});
+    EXPECT_TRUE(answer.has_value());
+    return answer.has_value() ? answer->session : 0;
+  }
+  std::string Increment(uint64_t node, uint64_t session, uint64_t seq) {
+    const auto answer =
+        Ask(node, {.kind = wire::HkvKind::kWrite,
+                   .client_id = session,
+                   .seq = seq,
+                   .lowest_unanswered = seq,
+                   .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
+    if (!answer.has_value() || answer->values.size() != 1) return "no answer";
+    return answer->values[0];
+  }
+  std::string Get(uint64_t node, uint64_t seq) {
+    const auto answer = Ask(node, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = seq, .key = "n"});
+    return answer.has_value() ? answer->value : "no answer";
+  }
+
+  std::string folder_;
+  std::vector<MemberConfig> members_;
+  std::unique_ptr<UdpSocket> proxy_socket_;
+  std::array<std::unique_ptr<Running>, 3> nodes_;
+  uint64_t nonce_ = 100;
+  size_t waiting_max_ = 16'384;
+  SnapshotsConfig snapshots_;
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_NODE_TESTING_H_
