@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from bench import adaptive, election, heartbeat, observe, offload, proxy_cost
+from bench import adaptive, election, heartbeat, observe, offload, proxy_cost, restart
 from chaos import no_false_elections
 
 TAG = f"self{os.getpid()}6"
@@ -104,3 +104,22 @@ def test_observe(tmp_path):
         assert row["rate"] > 0 and row["p99_ms"] >= row["p50_ms"] > 0 and -1 < row["loss"] < 1
     assert rows[0]["loss"] == 0
     assert (tmp_path / "observe.png").exists()
+
+
+def restart_of(tmp_path: Path, *more: str) -> tuple[int, dict]:
+    status = restart.main(["--rounds=1", "--quiet-wait=0", f"--into={tmp_path}", "--keys=20000", "--every-entries=20000",
+                           "--tail-entries=2000", "--mode=memory", *more])
+    return status, summary_of(tmp_path, "restart")
+
+
+def test_restart_with_two_hundred_thousand_entries(tmp_path):
+    """Smaller than the real one, and good enough all the same: nothing that it must show depends on the machine."""
+    status, summary = restart_of(tmp_path, "--entries=200000", "--chunk=2")
+    assert status == 0 and all(check["met"] for check in summary["checks"]), summary["checks"]
+
+
+def test_restart_finds_out_nodes_that_never_cut_their_logs(tmp_path):
+    status, summary = restart_of(tmp_path, "--entries=50000", "--chunk=1", "--never-cut")
+    assert status == 1
+    assert [check["what"] for check in summary["checks"] if not check["met"]] == [
+        "entries that a restart reads, of those the configuration allows"]

@@ -34,6 +34,7 @@ class NodeSettings:
     spin: str | None = None
     waiting_max: int | None = None  # requests that may wait for an outcome
     refused: tuple[str, ...] = ()  # BPF programs that the kernel refuses to load, by the kernel's names of them
+    snapshots: tuple[tuple[str, int | str], ...] = ()  # such as ("every_entries", 1000), ("rate", "1MiB")
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
 
     @property
@@ -74,6 +75,8 @@ class HedgerowNode(StoreNode):
             config["spin"] = settings.spin
         if settings.waiting_max:
             config["waiting_max"] = settings.waiting_max
+        if settings.snapshots:
+            config["snapshots"] = dict(settings.snapshots)
         return config
 
     def write_config(self) -> None:
@@ -141,6 +144,12 @@ class HedgerowNode(StoreNode):
         """Hands leadership, which this node has, to that one; False: it could not."""
         done = subprocess.run([binary("hedgerow-node"), "transfer", "--socket", self.socket, "--to", str(number)],
                               capture_output=True, text=True, check=False, timeout=15)
+        return done.returncode == 0
+
+    def snapshot(self) -> bool:
+        """Takes one now, and waits for it."""
+        done = subprocess.run([binary("hedgerow-node"), "snapshot", "--socket", self.socket], capture_output=True, text=True,
+                              check=False, timeout=660)
         return done.returncode == 0
 
     def state(self) -> NodeState | None:
