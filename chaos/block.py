@@ -46,6 +46,7 @@ class Block:
     offloads: list[str] | None  # what every node's kernel did when the faults were over; None: not our store
     config: dict
     argv: list[str]
+    nodes: list[dict | None]  # status of each node when the faults were over, as far as it has one
 
 
 @dataclasses.dataclass
@@ -98,6 +99,7 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
             stolen_share = (cpu_time.stolen_us() - stolen_us) / 1e6 / (time.monotonic() - begin_s) / os.cpu_count()
         arrived = None if arrivals is None else arrivals.total()
         offloads = None if is_etcd(system) else _offloads_on(up.cluster)
+        nodes = [] if is_etcd(system) else [node.status() for node in up.cluster.nodes]
         proxy = up.proxy.status_at_rest() if up.proxy else None
         lab.client.run([*up.final, f"--of={history}", f"--history={final}"], timeout=FINAL_READ_WITHIN_S)
         plants.damage(plant, history, final)
@@ -107,7 +109,7 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
                                   int(CLIENT_TIMEOUT_S * 1e9))
         copies = None if arrived is None else max(0, arrived - report["opens"] - report["sent"])
         return Block(happened, costs, report, judge_twice(history, final), copies, proxy, stolen_share, offloads,
-                     up.config, argv)
+                     up.config, argv, nodes)
 
 
 def _offloads_on(cluster: Cluster) -> list[str]:
