@@ -19,8 +19,7 @@ from bench import cpu_time, experiment
 from bench.manifest import config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
-from chaos.faults import Fault
-from chaos.scenario import Scenario
+from chaos.faults import FaultSpec, World, make
 from chaos.unavailable import percentile
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
@@ -172,8 +171,7 @@ def one_term(lab: Lab, cluster: Cluster, cause: str) -> Term:
     leader = cluster.wait_ready()
     before = survivors_of(cluster, leader)
     term = max(int(status["term"]) for status in before.values())
-    scenario = Scenario(name=cause, what="", fault=FAULTS[cause], target="leader", lasts_s=1.0, pause_s=(1.0, 1.0))
-    fault = Fault(lab, scenario, [leader])
+    fault = make([FaultSpec(FAULTS[cause])], World(lab, cluster, leader, [leader]))
     try:
         fault_ns = fault.begin()
         winner, after = next_leader(cluster, leader, term)

@@ -13,18 +13,20 @@ import time
 from pathlib import Path
 
 from bench import cpu_time
-from chaos import unavailable
+from chaos import plants, unavailable
 from chaos.arrivals import counted
-from chaos.faults import Fault
+from chaos.daemons import Daemons
+from chaos.faults import World, make
 from chaos.judgement import judge_twice
 from chaos.load_process import sending
 from chaos.scenario import Scenario
-from chaos.systems import CLIENT_TIMEOUT_S, Settings, is_etcd, running
+from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, is_etcd, running
 from deploy.lab import CommandFailed, Lab
 from deploy.lab.cluster import READY_WITHIN_S, Cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.store_node import StoreNode
 from deploy.lab.unsynced_disks import UnsyncedDisks
+from deploy.lab.weather import Weather
 
 _WARM_UP_S = 1.0
 _AFTER_ASKING_S = 0.1
@@ -33,7 +35,8 @@ FINAL_READ_WITHIN_S = 180.0  # an outage leaves hundreds of keys behind, and eve
 
 @dataclasses.dataclass
 class Block:
-    events: list[dict]  # number, node (the leader), instants, by node what its disk lost, the leader's memory with ballast
+    # number, node (the leader), instants, what shows the faults, by node what its disk lost, the leader's memory with ballast
+    events: list[dict]
     costs: list[unavailable.Cost]
     report: dict  # the load's counters
     verdict: dict  # of both checkers
@@ -43,18 +46,46 @@ class Block:
     offloads: list[str] | None  # what every node's kernel did when the faults were over; None: not our store
     config: dict
     argv: list[str]
+    nodes: list[dict | None]  # status of each node when the faults were over, as far as it has one
+
+
+@dataclasses.dataclass
+class Site:
+    """What a block's faults have to do with."""
+
+    lab: Lab
+    up: Running
+    disks: UnsyncedDisks | None
+    weather: Weather | None
+    scenario: Scenario
+    settings: Settings
+    rng: random.Random
+
+    def __post_init__(self) -> None:
+        # The daemons follow each other: who knows the last one starts the next.
+        self.daemons = Daemons(self.up.proxy, self.lab.client) if self.up.proxy else None
+
+    def world(self, leader: StoreNode) -> World:
+        nodes = self.up.cluster.nodes
+        met = {"leader": lambda: [leader], "all": lambda: list(nodes),
+               "follower": lambda: [self.rng.choice([node for node in nodes if node is not leader])]}
+        return World(self.lab, self.up.cluster, leader, met[self.scenario.target](), random.Random(self.rng.getrandbits(64)),
+                     self.disks, self.disks is not None, self.weather, self.daemons)
 
 
 def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, events: int, seed: int,
-              history: Path) -> Block:
-    """`history` is written, every operation of the block, and beside it the final reads."""
+              history: Path, plant: str | None = None) -> Block:
+    """`history` is written, every operation of the block, and beside it the final reads. `plant` is a mistake that the judgement
+    must find (plants.py)."""
     with contextlib.ExitStack() as stack:
         data = stack.enter_context(DataDirs(lab.tag, settings.mode)).path
         disks = None
         if settings.disks is not None:
             disks = stack.enter_context(UnsyncedDisks(lab, data, settings.disks))
             data = disks.path
+        weather = stack.enter_context(Weather(lab)) if "weather" in scenario.needs else None
         up = stack.enter_context(running(system, lab, data, settings))
+        site = Site(lab, up, disks, weather, scenario, settings, random.Random(seed))
         folder = lab.client.scratch("load")
         report_file, final = folder / "report.json", final_of(history)
         argv = [*up.load, f"--seed={seed}", f"--seconds={_bound_s(scenario, events):g}", f"--history={history}",
@@ -64,19 +95,21 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
         with sending(lab, argv, folder / "load.log") as load:
             time.sleep(_WARM_UP_S)
             stolen_us, begin_s = cpu_time.stolen_us(), time.monotonic()
-            happened = _faults(lab, up.cluster, disks, settings, scenario, events, random.Random(seed), load)
+            happened = _faults(site, events, load, plant)
             stolen_share = (cpu_time.stolen_us() - stolen_us) / 1e6 / (time.monotonic() - begin_s) / os.cpu_count()
         arrived = None if arrivals is None else arrivals.total()
         offloads = None if is_etcd(system) else _offloads_on(up.cluster)
+        nodes = [] if is_etcd(system) else [node.status() for node in up.cluster.nodes]
         proxy = up.proxy.status_at_rest() if up.proxy else None
         lab.client.run([*up.final, f"--of={history}", f"--history={final}"], timeout=FINAL_READ_WITHIN_S)
+        plants.damage(plant, history, final)
         report = json.loads(report_file.read_text(encoding="ascii"))
         costs = unavailable.costs(unavailable.read_history(history),
                                   [unavailable.Event(event["begin_ns"], event["end_ns"]) for event in happened],
                                   int(CLIENT_TIMEOUT_S * 1e9))
         copies = None if arrived is None else max(0, arrived - report["opens"] - report["sent"])
         return Block(happened, costs, report, judge_twice(history, final), copies, proxy, stolen_share, offloads,
-                     up.config, argv)
+                     up.config, argv, nodes)
 
 
 def _offloads_on(cluster: Cluster) -> list[str]:
@@ -91,7 +124,7 @@ def final_of(history: Path) -> Path:
 
 def _bound_s(scenario: Scenario, events: int) -> float:
     """No load outlives what its faults can take at most."""
-    return 10 + events * (scenario.lasts_s + scenario.pause_s[1] + READY_WITHIN_S)
+    return 10 + events * (scenario.lasts_s + scenario.pause_s[1] + 2 * READY_WITHIN_S)
 
 
 def _hand_over(cluster: Cluster, to: StoreNode) -> None:
@@ -103,30 +136,32 @@ def _hand_over(cluster: Cluster, to: StoreNode) -> None:
         leader.transfer(to.number)
 
 
-def _faults(lab: Lab, cluster: Cluster, disks: UnsyncedDisks | None, settings: Settings, scenario: Scenario, count: int,
-            rng: random.Random, load: subprocess.Popen) -> list[dict]:
+def _faults(site: Site, count: int, load: subprocess.Popen, plant: str | None) -> list[dict]:
     happened = []
     for number in range(1, count + 1):
-        cluster.wait_ready()
-        if settings.ballast_bytes:
-            _hand_over(cluster, cluster.nodes[0])
-        time.sleep(rng.uniform(*scenario.pause_s))
-        leader = cluster.leader() or cluster.wait_ready()
-        resident = leader.resident_bytes() if settings.ballast_bytes else None
-        time.sleep(_AFTER_ASKING_S)
-        fault = Fault(lab, scenario, cluster.nodes if scenario.target == "all" else [leader], disks,
-                      rng.getrandbits(32) if disks is not None else 0)
-        try:
-            begin_ns = fault.begin()
-            time.sleep(scenario.lasts_s)
-        finally:
-            end_ns = fault.end()
-        happened.append({"number": number, "node": leader.number, "begin_ns": begin_ns, "end_ns": end_ns,
-                         "lost": fault.lost, "resident_bytes": resident})
+        happened.append({"number": number, **_event(site, plant)})
         if load.poll() is not None:
             raise CommandFailed(f"the load ended with {load.returncode} during event {number}")
         # Asking how the nodes are costs processor time, which nobody may have to share with what is measured.
         time.sleep(unavailable.AFTER_NS / 1e9)
-    cluster.wait_ready()
+    site.up.cluster.wait_ready()
     return happened
 
+
+def _event(site: Site, plant: str | None) -> dict:
+    cluster, scenario, settings = site.up.cluster, site.scenario, site.settings
+    cluster.wait_ready()
+    if settings.ballast_bytes:
+        _hand_over(cluster, cluster.nodes[0])
+    time.sleep(site.rng.uniform(*scenario.pause_s))
+    leader = cluster.leader() or cluster.wait_ready()
+    resident = leader.resident_bytes() if settings.ballast_bytes else None
+    time.sleep(_AFTER_ASKING_S)
+    several = make([] if plant == plants.NO_FAULT else scenario.faults, site.world(leader))
+    try:
+        begin_ns = several.begin()
+        several.hold(scenario.lasts_s)
+    finally:
+        end_ns = several.end()
+    return {"node": leader.number, "begin_ns": begin_ns, "end_ns": end_ns, "lost": several.lost,
+            "evidence": several.evidence(), "resident_bytes": resident}

@@ -3,16 +3,17 @@
 
 import pytest
 
-from chaos import run, scenario
+from chaos import promises, run, scenario
+from chaos.cell import block_sizes
 from deploy.lab.unsynced_disks import DiskSettings
 
 ROW = {"system": "hedgerow", "mode": "memory", "events": 100, "client_errors": 0, "unavailable_p50_ms": 4.0,
-       "unavailable_p99_ms": 15.0, "outage_p50_ms": 4.0, "leader_resident_bytes": None, "duplicates_arrived": 12_000, "acked_lost": 0, "double_applied": 0, "linearizable": True,
+       "unavailable_p99_ms": 15.0, "unavailable_max_ms": 900.0, "errors_share": 0.0, "bites": {"killed": 3, "cut_packets": 99, "stopped": 1}, "outage_p50_ms": 4.0, "leader_resident_bytes": None, "duplicates_arrived": 12_000, "acked_lost": 0, "double_applied": 0, "linearizable": True,
        "checkers_disagree": 0, "duplicate_answers": 0, "events_with_loss": None, "events_with_log_loss": None}
 
 
 def missed(*rows: dict, kills: int = 100, hedge_delay: str = "10ms", name: str = "leader-kill") -> list[str]:
-    checks = run.must_show(list(rows), kills, hedge_delay, scenario.load(name))
+    checks = promises.must_show(list(rows), kills, hedge_delay, scenario.load(name))
     return [check.what for check in checks if not check.met]
 
 
@@ -30,6 +31,8 @@ def test_a_good_run_misses_nothing():
     ({"checkers_disagree": 1}, "do not agree"), ({"unavailable_p50_ms": 5.1}, "unavailable p50"),
     ({"unavailable_p99_ms": 20.1}, "unavailable p99"),
     ({"duplicate_answers": 1}, "came twice"),
+    ({"unavailable_max_ms": 2001.0}, "at most"),
+    ({"bites": {"killed": 0}}, "killed, of every event"),
 ])
 def test_each_failure_is_named(change, what):
     (found,) = missed({**ROW, **change})
@@ -47,7 +50,7 @@ def test_how_long_a_fault_may_last_depends_on_the_fault():
 
 def test_a_leader_without_its_ballast_shows_nothing():
     def checks(resident_bytes: int) -> list[str]:
-        return [check.what for check in run.must_show([{**ROW, "leader_resident_bytes": resident_bytes}], 100, "10ms",
+        return [check.what for check in promises.must_show([{**ROW, "leader_resident_bytes": resident_bytes}], 100, "10ms",
                                                       scenario.load("leader-kill"), 3 << 30) if not check.met]
 
     assert not checks(3 << 30)
@@ -111,9 +114,9 @@ def test_a_power_cut_is_of_disks_that_lose_what_was_not_synced():
 
 
 def test_blocks_add_up():
-    assert run.block_sizes(100) == [10] * 10
-    assert run.block_sizes(23) == [10, 10, 3]
-    assert run.block_sizes(1) == [1]
+    assert block_sizes(100) == [10] * 10
+    assert block_sizes(23) == [10, 10, 3]
+    assert block_sizes(1) == [1]
 
 
 def test_the_command_line():

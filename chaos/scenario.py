@@ -1,25 +1,98 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scenario is a short TOML file in chaos/scenarios: one fault, whom it meets, how long it lasts. Strict: what is
-misspelt is an error and not a default.
+"""A scenario is a short TOML file in chaos/scenarios: which faults, whom they meet, how long they last; what must hold; what a
+client may see; what shows that the faults were there; and how `./dev chaos all` runs it. Strict: what is misspelt is an
+error and not a default, and what must hold cannot be made less.
+
+    what = "..."                            # one sentence
+    target = "leader"                       # leader, follower (one, drawn), all
+    lasts_s = 2.0
+    pause_s = [1.2, 2.2]                    # after the cluster is whole again, before the next event
+    [[fault]]                               # several begin and end together
+    kind = "kill"                           # chaos/faults; with the keys of its kind
+    [holds]                                 # always the same: for whoever reads the file
+    acked_lost = 0
+    double_applied = 0
+    linearizable = true
+    [client]
+    errors = 0                              # or errors_share = 0.01, or neither: nothing is promised
+    duplicate_answers = 0                   # may be left out where answers are doubled on their way
+    waits_at_most_ms = 1000                 # on any machine; may be left out
+    [client.quiet]                          # may be left out; on a machine that does nothing else (./dev chaos NAME)
+    memory = { p50_ms = 5, p99_ms = 20 }
+    disk = { p50_ms = 60 }
+    [bites]                                 # at least so much of it at every event
+    killed = 1
+    [run]                                   # by ./dev chaos all
+    mode = "memory"
+    replicas = 3
+    quick = 3                               # events
+    full = 30
+    needs = []                              # commands of this build: snapshot, remove
 """
 
 import dataclasses
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
+from chaos.faults import KINDS, TARGETS, FaultSpec
+
 FOLDER = Path(__file__).parent / "scenarios"
-FAULTS = ("kill", "power-cut", "pause", "cut", "cut-out", "cut-in")
-TARGETS = ("leader", "all")
+HOLDS = {"acked_lost": 0, "double_applied": 0, "linearizable": True}
+MODES, REPLICAS = ("memory", "disk"), (3, 5, 7)
+COMMANDS = ("snapshot", "remove")
+OUTAGE = "outage_ms"  # what clients see can show a fault, too
+_QUIET = ("p50_ms", "p99_ms")
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """What a client may see. None: nothing is promised."""
+
+    errors: int | None = None
+    errors_share: float | None = None
+    duplicate_answers: int | None = None
+    waits_at_most_ms: float | None = None
+    quiet: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)  # by mode
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    mode: str
+    replicas: int
+    quick: int
+    full: int
+    needs: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
     name: str
     what: str
-    fault: str
+    faults: tuple[FaultSpec, ...]
     target: str
     lasts_s: float
-    pause_s: tuple[float, float]  # after the cluster is whole again, before the next fault
+    pause_s: tuple[float, float]
+    client: Client
+    bites: Mapping[str, float]
+    run: Run
+
+    @property
+    def kinds(self) -> set[str]:
+        return {fault.kind for fault in self.faults}
+
+    @property
+    def kills(self) -> bool:
+        """Whoever is killed may lose what it has not synced."""
+        return bool(self.kinds & {"kill", "power-cut"})
+
+    @property
+    def needs(self) -> set[str]:
+        """Of the lab, and of the proxy: fields of faults.World."""
+        return set().union(*(fault.of.needs for fault in self.faults))
+
+    def as_json(self) -> dict:
+        return {**dataclasses.asdict(self), "faults": [{"kind": fault.kind, **fault.keys} for fault in self.faults]}
 
 
 def names() -> list[str]:
@@ -32,18 +105,81 @@ def load(name: str, folder: Path = FOLDER) -> Scenario:
 
 
 def parse(name: str, content: dict) -> Scenario:
-    wanted = {field.name for field in dataclasses.fields(Scenario)} - {"name"}
-    for key in sorted(content.keys() ^ wanted):
-        raise ValueError(f"{name}: {'does not know' if key in content else 'lacks'} the key '{key}'")
-    if content["fault"] not in FAULTS:
-        raise ValueError(f"{name}: fault '{content['fault']}' is none of {', '.join(FAULTS)}")
-    if content["target"] not in TARGETS:
-        raise ValueError(f"{name}: target '{content['target']}' is none of {', '.join(TARGETS)}")
-    if content["target"] == "all" and content["fault"] not in ("kill", "power-cut"):
-        raise ValueError(f"{name}: fault '{content['fault']}' meets one node at a time")
+    try:
+        return _parse(name, content)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _parse(name: str, content: dict) -> Scenario:
+    _only("", content, ("what", "target", "lasts_s", "pause_s", "fault", "holds", "client", "bites", "run"))
+    if content["holds"] != HOLDS or type(content["holds"]["linearizable"]) is not bool:
+        raise ValueError(f"[holds] must be {HOLDS}: this must hold whatever happens")
+    faults = tuple(map(FaultSpec.parse, content["fault"]))
+    if not faults:
+        raise ValueError("there is no [[fault]]")
+    target = content["target"]
+    if target not in TARGETS:
+        raise ValueError(f"target '{target}' is none of {', '.join(TARGETS)}")
+    for fault in faults:
+        if target not in fault.of.targets:
+            raise ValueError(f"fault '{fault.kind}' cannot meet '{target}', only {', '.join(fault.of.targets)}")
     pause = content["pause_s"]
     if not (isinstance(pause, list) and len(pause) == 2 and 0 < pause[0] <= pause[1] <= 60):
-        raise ValueError(f"{name}: pause_s must be [from, to] within 60 s, not {pause}")
+        raise ValueError(f"pause_s must be [from, to] within 60 s, not {pause}")
     if not 0 < content["lasts_s"] <= 60:
-        raise ValueError(f"{name}: lasts_s must be above 0 and at most 60, not {content['lasts_s']}")
-    return Scenario(name=name, **{**content, "pause_s": tuple(pause)})
+        raise ValueError(f"lasts_s must be above 0 and at most 60, not {content['lasts_s']}")
+    return Scenario(name, content["what"], faults, target, content["lasts_s"], tuple(pause), _client(content["client"]),
+                    _bites(content["bites"], faults), _run(content["run"]))
+
+
+def _client(content: dict) -> Client:
+    _only("client", content, (), ("errors", "errors_share", "duplicate_answers", "waits_at_most_ms", "quiet"))
+    if "errors" in content and "errors_share" in content:
+        raise ValueError("[client] has errors or errors_share, not both")
+    for key in ("errors", "duplicate_answers"):
+        if content.get(key, 0) != 0:
+            raise ValueError(f"[client] {key} is 0 or nothing is said of it")
+    if not 0 <= content.get("errors_share", 0) < 1:
+        raise ValueError(f"[client] errors_share must be below 1, not {content['errors_share']}")
+    for mode, limits in content.get("quiet", {}).items():
+        if mode not in MODES or not limits or set(limits) - set(_QUIET):
+            raise ValueError(f"[client.quiet] has {' and '.join(MODES)}, with {' and '.join(_QUIET)}, not {mode} = {limits}")
+    return Client(**content)
+
+
+def _bites(content: dict, faults: tuple[FaultSpec, ...]) -> dict[str, float]:
+    known = [name for fault in faults for name in KINDS[fault.kind].shows]
+    for name, amount in content.items():
+        if name not in (*known, OUTAGE):
+            raise ValueError(f"[bites] nothing counts '{name}'; there is {', '.join((*known, OUTAGE))}")
+        if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount <= 0:
+            raise ValueError(f"[bites] {name} must be above 0, not {amount}")
+    for fault in faults:
+        if not set(fault.of.shows) & set(content):
+            raise ValueError(f"[bites] does not say what shows the fault '{fault.kind}': {', '.join(fault.of.shows)}")
+    return dict(content)
+
+
+def _run(content: dict) -> Run:
+    _only("run", content, ("mode", "replicas", "quick", "full", "needs"))
+    _among("mode", content["mode"], MODES)
+    _among("replicas", content["replicas"], REPLICAS)
+    if not 1 <= content["quick"] <= content["full"] <= 1000:
+        raise ValueError(f"[run] quick and full must be 1 to 1000 events, and quick the smaller: {content}")
+    for need in content["needs"]:
+        _among("needs", need, COMMANDS)
+    return Run(**{**content, "needs": tuple(content["needs"])})
+
+
+def _among(key: str, value: object, known: tuple) -> None:
+    if value not in known:
+        raise ValueError(f"[run] {key} '{value}' is none of {', '.join(map(str, known))}")
+
+
+def _only(table: str, content: Mapping, must: tuple[str, ...], may: tuple[str, ...] = ()) -> None:
+    where = f"[{table}] " if table else ""
+    for key in sorted(content.keys() - {*must, *may}):
+        raise ValueError(f"{where}does not know the key '{key}'")
+    for key in sorted(set(must) - content.keys()):
+        raise ValueError(f"{where}lacks the key '{key}'")

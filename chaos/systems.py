@@ -38,6 +38,7 @@ class Settings:
     hedge_delay: str = "10ms"  # of the proxy and of the application alike
     disks: DiskSettings | None = None  # that lose what was not synced when a node is killed
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs
+    own_clocks: bool = False  # wall clocks of the nodes' own, which can jump
 
 
 @dataclasses.dataclass
@@ -70,7 +71,8 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             proxies = ((_PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
             cluster = stack.enter_context(
                 hedgerow_cluster(lab, data, NodeSettings(durability=settings.mode, proxies=proxies,
-                                                         ballast_bytes=settings.ballast_bytes)))
+                                                         ballast_bytes=settings.ballast_bytes,
+                                                         own_clock=settings.own_clocks)))
             program, mode = "hr-kv-chaos", system
             servers = {"hedgerow": [f"{VIP_KV[0]}:{SERVE_PORT}"], "noproxy-noretry": cluster.endpoints[:1],
                        "noproxy-app": cluster.endpoints}[system]

@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -22,66 +21,19 @@ from bench.manifest import binary, config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import BenchServer
 from bench.stopping import run
-from deploy.lab import VIP_RAW, CommandFailed, Host, Lab, LabInUse
+from chaos.daemons import BUILDS, Daemons
+from deploy.lab import VIP_RAW, Lab, LabInUse
 
 NAME = "chaos-upgrade"
 TAG = "chaosupg"
 PORT = 9000
 RATE = 5_000
 WANTED_EVENTS = 20
-BUILDS = ("hedgerowd", "hedgerowd-next")
 # What ends the daemon, and whether the next one is of the other build. A killed daemon cannot prepare for its end.
 CYCLE = (("kill", signal.SIGKILL, False), ("upgrade", signal.SIGTERM, True), ("kill and upgrade", signal.SIGKILL, True),
          ("restart", signal.SIGTERM, False))
 _GAP_S = 1.0  # of quiet after each succession
-_SERVES_WITHIN_S = 20.0
 _EVENT_S = 4.0  # what one takes at most, for the length of the load
-
-
-class Daemons:
-    """The daemons of one instance, one after the other."""
-
-    def __init__(self, proxy: product.Product, host: Host):
-        self.proxy, self.host, self.build = proxy, host, 0
-        self.log = proxy.file.with_name("hedgerowd.log")
-        self._child: subprocess.Popen | None = None
-
-    def pid(self) -> int:
-        return int(self.proxy.status()["pid"])
-
-    def succeed(self, name: str, how: signal.Signals, other_build: bool) -> dict:
-        """One daemon ends, another takes over. What it says of that."""
-        begun = time.monotonic()
-        pid = self.pid()
-        os.kill(pid, how)
-        if self._child is None:
-            while running(pid):
-                time.sleep(0.005)
-        else:
-            self._child.wait(10)
-        absent_from = time.monotonic()
-        self.build = 1 - self.build if other_build else self.build
-        self._child = self.host.popen([binary(BUILDS[self.build]), "--config", self.proxy.file], log=self.log)
-        status = self._wait_until_it_serves()
-        ended = time.monotonic()
-        return {"event": name, "build": BUILDS[self.build], "took_s": round(ended - begun, 3),
-                "without_daemon_s": round(ended - absent_from, 3), **status["adoption"]}
-
-    def _wait_until_it_serves(self) -> dict:
-        deadline = time.monotonic() + _SERVES_WITHIN_S
-        while True:
-            with contextlib.suppress(CommandFailed):
-                if int((status := self.proxy.status())["pid"]) == self._child.pid:
-                    return status
-            if self._child.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"no daemon took over:\n{self.log.read_text(errors='replace')[-2000:]}")
-            time.sleep(0.02)
-
-
-def running(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return False
 
 
 def load(lab: Lab, seconds: float) -> ClientRun:

@@ -17,7 +17,7 @@ import time
 from bench import product, stopping
 from bench.manifest import ROOT, binary, config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, print_checks, print_table
-from chaos.run import errors_of
+from chaos.cell import errors_of
 from chaos.systems import Running, Settings, running
 from deploy.lab import Lab
 from demo import kv_kept, kv_run, stage

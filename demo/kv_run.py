@@ -13,7 +13,7 @@ from pathlib import Path
 from chaos import scenario as scenarios
 from chaos import unavailable
 from chaos.block import FINAL_READ_WITHIN_S
-from chaos.faults import Fault
+from chaos.faults import World, make
 from chaos.judgement import judge
 from chaos.load_process import sending
 from chaos.systems import CLIENT_TIMEOUT_S, Running
@@ -68,7 +68,7 @@ def _kill(lab: Lab, up: Running, progress: Progress, load: subprocess.Popen, sta
     leader = up.cluster.wait_ready()
     progress.leads(leader.host.name)
     _sleep_until(start_ns, at_s)
-    fault = Fault(lab, scenario, [leader])
+    fault = make(scenario.faults, World(lab, up.cluster, leader, [leader]))
     try:
         begin_ns = fault.begin()
         progress.killed(number, leader.host.name, begin_ns)

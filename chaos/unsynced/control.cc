@@ -19,6 +19,7 @@ namespace hedgerow::unsynced {
 namespace {
 
 constexpr size_t kLineMax_bytes = 4096;
+constexpr uint64_t kSyncDelayMax_ms = 10'000;
 
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
@@ -47,6 +48,12 @@ std::string ToJson(const Loss& loss) {
                       "}}");
 }
 
+std::string Suffer(Disk& disk, const Ailments& ailments) {
+  const Suffered suffered = disk.suffered();
+  disk.Ail(ailments);
+  return absl::StrCat("{\"slowed\": ", suffered.slowed, ", \"refused\": ", suffered.refused, "}");
+}
+
 bool Send(int output, std::string line) {
   line += '\n';
   for (size_t done = 0; done < line.size();) {
@@ -61,14 +68,24 @@ bool Send(int output, std::string line) {
 
 std::string Obey(Disk& disk, std::string_view command) {
   if (command == "cut") return ToJson(disk.Cut(std::nullopt));
+  if (command == "well") return Suffer(disk, {});
+  if (command == "full") return Suffer(disk, {.full = true});
+  constexpr std::string_view kSlow = "slow ";
+  uint64_t delay_ms = 0;
+  if (command.substr(0, kSlow.size()) == kSlow &&
+      absl::SimpleAtoi(std::string(command.substr(kSlow.size())), &delay_ms) && delay_ms <= kSyncDelayMax_ms) {
+    return Suffer(disk, {.sync_delay_ms = delay_ms});
+  }
   constexpr std::string_view kWithSeed = "cut ";
   uint64_t seed = 0;
   if (command.substr(0, kWithSeed.size()) == kWithSeed &&
       absl::SimpleAtoi(std::string(command.substr(kWithSeed.size())), &seed)) {
     return ToJson(disk.Cut(seed));
   }
-  return absl::StrCat(
-      "{\"error\": ", Quoted("expected 'cut' or 'cut SEED', not '" + std::string(command) + "'"), "}");
+  return absl::StrCat("{\"error\": ",
+                      Quoted("expected 'cut', 'cut SEED', 'slow MILLISECONDS', 'full' or 'well', not '" +
+                             std::string(command) + "'"),
+                      "}");
 }
 
 void ObeyUntilTheEnd(Disk& disk, int input, int output) {

@@ -84,6 +84,7 @@ int Disk::MakeFile(std::string_view path, mode_t mode, NodePtr& made) {
   Place place;
   if (const int error = FindPlace(path, place); error != 0) return error;
   if (FindIn(place.folder->live, place.name) != nullptr) return -EEXIST;
+  if (Refuses()) return -ENOSPC;
   if (const int error = Make(/*folder=*/false, mode, made); error != 0) return error;
   place.folder->SetLive(place.name, made);
   return 0;
@@ -94,6 +95,7 @@ int Disk::MakeFolder(std::string_view path, mode_t mode) {
   Place place;
   if (const int error = FindPlace(path, place); error != 0) return error;
   if (FindIn(place.folder->live, place.name) != nullptr) return -EEXIST;
+  if (Refuses()) return -ENOSPC;
   NodePtr made;
   if (const int error = Make(/*folder=*/true, mode, made); error != 0) return error;
   place.folder->SetLive(place.name, made);
@@ -191,7 +193,8 @@ ssize_t Disk::Read(const NodePtr& node, char* to, size_t count, uint64_t offset)
 ssize_t Disk::Write(const NodePtr& node, const char* from, size_t count, uint64_t offset) {
   absl::MutexLock lock(&mutex_);
   if (!Usable(node)) return -EIO;
-  return node->is_folder() ? -EISDIR : node->file->Write(from, count, offset);
+  if (node->is_folder()) return -EISDIR;
+  return Refuses() ? -ENOSPC : node->file->Write(from, count, offset);
 }
 
 int Disk::Truncate(const NodePtr& node, uint64_t size) {
@@ -200,11 +203,19 @@ int Disk::Truncate(const NodePtr& node, uint64_t size) {
   return node->is_folder() ? -EISDIR : node->file->Truncate(size);
 }
 
+// Also for bytes that are there already: a file system that copies on writing needs space for those, too. What
+// makes room must work.
+bool Disk::Refuses() {
+  if (ailments_.full) ++suffered_.refused;
+  return ailments_.full;
+}
+
 // Space that is only set aside is not looked after: this disk is as full as the one below it.
 int Disk::Allocate(const NodePtr& node, int mode, uint64_t offset, uint64_t count) {
   absl::MutexLock lock(&mutex_);
   if (!Usable(node)) return -EIO;
   if (node->is_folder()) return -EISDIR;
+  if ((mode & FALLOC_FL_PUNCH_HOLE) == 0 && Refuses()) return -ENOSPC;
   switch (mode) {
     case 0:
       return offset + count > node->file->size() ? node->file->Truncate(offset + count) : 0;
@@ -218,7 +229,10 @@ int Disk::Allocate(const NodePtr& node, int mode, uint64_t offset, uint64_t coun
 }
 
 int Disk::Space(struct statvfs& space) const {
-  return fstatvfs(objects_->folder.get(), &space) == 0 ? 0 : -errno;
+  if (fstatvfs(objects_->folder.get(), &space) != 0) return -errno;
+  absl::MutexLock lock(&mutex_);
+  if (ailments_.full) space.f_bfree = space.f_bavail = 0;
+  return 0;
 }
 
 }  // namespace hedgerow::unsynced

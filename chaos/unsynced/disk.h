@@ -41,6 +41,18 @@ struct DiskOptions {
   std::optional<std::string> ignore_sync;
 };
 
+// What is wrong with the disk besides what a power cut takes.
+struct Ailments {
+  uint64_t sync_delay_ms = 0;  // that each sync takes longer
+  bool full = false;           // nothing can be written or made, for want of space
+};
+
+// What came of them so far.
+struct Suffered {
+  uint64_t slowed = 0;   // syncs
+  uint64_t refused = 0;  // calls
+};
+
 // What a power cut took.
 struct Loss {
   std::map<std::string, uint64_t> bytes;  // by path, of files that had any
@@ -79,6 +91,10 @@ class Disk {
   // fsync and fdatasync: what they cover survives. They take as long as the backing folder's disk does.
   int Sync(const NodePtr& node);
 
+  // From now on. Syncs that have begun take as long as they would have.
+  void Ail(Ailments ailments);
+  Suffered suffered() const;
+
   // The power fails and comes back. With a seed, some of what was not synced has reached the disk nevertheless.
   Loss Cut(std::optional<uint64_t> seed);
 
@@ -92,6 +108,7 @@ class Disk {
   bool Usable(const NodePtr& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool SyncIsIgnored(const Node& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int RemoveAny(std::string_view path, bool folder) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Refuses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int Make(bool folder, mode_t mode, NodePtr& made) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The tree as the backing folder has it.
   void Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -101,7 +118,9 @@ class Disk {
 
   const DiskOptions options_;
   const std::shared_ptr<const Objects> objects_;
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
+  Ailments ailments_ ABSL_GUARDED_BY(mutex_);
+  Suffered suffered_ ABSL_GUARDED_BY(mutex_);
   NodePtr root_ ABSL_GUARDED_BY(mutex_);
   uint64_t life_ ABSL_GUARDED_BY(mutex_) = 0;  // how often the power has come back
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;

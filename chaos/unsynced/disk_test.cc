@@ -15,7 +15,10 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <thread>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "chaos/unsynced/control.h"
 
 namespace hedgerow::unsynced {
@@ -365,11 +368,57 @@ TEST_F(DiskTest, ErrorsAreThoseOfAFileSystem) {
   EXPECT_EQ(disk_->Truncate(At("/f"), 0), -EISDIR);
 }
 
+TEST_F(DiskTest, AFullDiskTakesNothingMoreAndGivesWhatItHas) {
+  Make("/a", "1234");
+  ASSERT_EQ(disk_->Sync(At("/a")), 0);
+  disk_->Ail({.full = true});
+  NodePtr node;
+  EXPECT_EQ(disk_->Write(At("/a"), "5", 1, 4), -ENOSPC);
+  EXPECT_EQ(disk_->Write(At("/a"), "5", 1, 0), -ENOSPC);
+  EXPECT_EQ(disk_->Allocate(At("/a"), 0, 0, 8), -ENOSPC);
+  EXPECT_EQ(disk_->MakeFile("/b", 0600, node), -ENOSPC);
+  EXPECT_EQ(disk_->MakeFolder("/c", 0700), -ENOSPC);
+  EXPECT_EQ(disk_->suffered().refused, 5u);
+  struct statvfs space {};
+  ASSERT_EQ(disk_->Space(space), 0);
+  EXPECT_EQ(space.f_bavail, 0u);
+  char bytes[4] = {};
+  EXPECT_EQ(disk_->Read(At("/a"), bytes, 4, 0), 4);
+  EXPECT_EQ(disk_->Sync(At("/a")), 0);
+  EXPECT_EQ(disk_->Rename("/a", "/d"), 0) << "room is made by those who may still rename and remove";
+  EXPECT_EQ(disk_->Truncate(At("/d"), 2), 0);
+  disk_->Ail({});
+  Put("/d", "3456", 2);
+  EXPECT_EQ(disk_->Remove("/d"), 0);
+}
+
+TEST_F(DiskTest, ASlowDiskHoldsUpItsSyncsAndNobodyElse) {
+  Make("/a", "1234");
+  disk_->Ail({.sync_delay_ms = 300});
+  const absl::Time begun = absl::Now();
+  std::thread syncing([this] { EXPECT_EQ(disk_->Sync(At("/a")), 0); });
+  Put("/a", "x");
+  EXPECT_LT(absl::Now() - begun, absl::Milliseconds(250));
+  syncing.join();
+  EXPECT_GE(absl::Now() - begun, absl::Milliseconds(300));
+  EXPECT_EQ(disk_->suffered().slowed, 1u);
+  disk_->Ail({});
+  EXPECT_EQ(disk_->Sync(At("/a")), 0);
+  EXPECT_EQ(disk_->suffered().slowed, 1u);
+}
+
 TEST_F(DiskTest, CommandsAreObeyedAndAnswered) {
   Make("/a", "1234");
   EXPECT_EQ(Obey(*disk_, "cut"), R"({"lost_bytes": 4, "lost_names": 1, "files": {"a": 4}})");
   EXPECT_EQ(Obey(*disk_, "cut 7"), R"({"lost_bytes": 0, "lost_names": 0, "files": {}})");
-  for (const char* wrong : {"", "cut x", "cut -1", "sync"}) {
+  EXPECT_EQ(Obey(*disk_, "full"), R"({"slowed": 0, "refused": 0})");
+  NodePtr node;
+  EXPECT_EQ(disk_->MakeFile("/b", 0600, node), -ENOSPC);
+  EXPECT_EQ(Obey(*disk_, "slow 1"), R"({"slowed": 0, "refused": 1})");
+  EXPECT_EQ(disk_->MakeFile("/b", 0600, node), 0) << "one ailment at a time";
+  EXPECT_EQ(disk_->Sync(node), 0);
+  EXPECT_EQ(Obey(*disk_, "well"), R"({"slowed": 1, "refused": 1})");
+  for (const char* wrong : {"", "cut x", "cut -1", "sync", "slow", "slow x", "slow 10001"}) {
     EXPECT_THAT(Obey(*disk_, wrong), HasSubstr("error")) << wrong;
   }
 }

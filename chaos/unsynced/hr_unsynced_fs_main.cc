@@ -48,9 +48,8 @@ void BlockSignals() {
 int main(int argc, char** argv) {
   using namespace hedgerow::unsynced;  // NOLINT(google-build-using-namespace)
   absl::SetProgramUsageMessage(
-      "hr-unsynced-fs [flags] BACKING MOUNT\n\nIt says 'ready' once it is mounted; then write 'cut' or 'cut "
-      "SEED' to "
-      "it. It unmounts when its input ends.");
+      "hr-unsynced-fs [flags] BACKING MOUNT\n\nIt says 'ready' once it is mounted; then write 'cut', 'cut "
+      "SEED', 'slow MS', 'full' or 'well' to it. It unmounts when its input ends.");
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   const std::string names = absl::GetFlag(FLAGS_names);
   if (arguments.size() != 3 || (names != "strict" && names != "journal")) {

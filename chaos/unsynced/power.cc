@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "chaos/unsynced/disk.h"
 
 namespace hedgerow::unsynced {
@@ -108,7 +110,25 @@ bool Disk::SyncIsIgnored(const Node& node) const {
   return fnmatch(options_.ignore_sync->c_str(), name.c_str(), 0) == 0;
 }
 
+void Disk::Ail(Ailments ailments) {
+  absl::MutexLock lock(&mutex_);
+  ailments_ = ailments;
+}
+
+Suffered Disk::suffered() const {
+  absl::MutexLock lock(&mutex_);
+  return suffered_;
+}
+
 int Disk::Sync(const NodePtr& node) {
+  uint64_t delay_ms = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    delay_ms = ailments_.sync_delay_ms;
+    if (delay_ms > 0) ++suffered_.slowed;
+  }
+  // Before anything is safe, and nobody else is held up: a disk with a long queue, not one that stands still.
+  if (delay_ms > 0) absl::SleepFor(absl::Milliseconds(delay_ms));
   {
     absl::MutexLock lock(&mutex_);
     if (!Usable(node)) return -EIO;

@@ -19,7 +19,7 @@ from pyroute2 import IPRoute
 
 from deploy.lab import netns
 from deploy.lab import uplink as uplink_options
-from deploy.lab.names import netns_name
+from deploy.lab.names import INNER, netns_name
 from deploy.lab.registry import Registry
 
 UPLINK = "eth0"
@@ -39,6 +39,11 @@ class Host:
 
     def __repr__(self) -> str:
         return f"Host({self.netns})"
+
+    @property
+    def has_port(self) -> bool:
+        """On the switch; a container behind the client host has none."""
+        return self.name != INNER
 
     # -- programs ------------------------------------------------------------------------------------------
 

@@ -138,9 +138,30 @@ class Lab:
         # Seen from the switch, what a host sends comes in by its port.
         hook = {"out": "ingress", "in": "egress"}[direction]
         self._switch_nft(f"""table netdev cut_{host} {{
-            chain wire {{ type filter hook {hook} device "{host}" priority 0; policy drop; }}
+            chain wire {{
+                type filter hook {hook} device "{host}" priority 0
+                counter drop
+            }}
         }}""")
         self._cut_one_way.add(host)
+
+    def packets_cut(self, host: str) -> int:
+        """By a cut one way, since it began."""
+        found = re.search(r"counter packets (\d+)", self._switch_nft(f"list table netdev cut_{host}"))
+        return int(found[1])
+
+    def packets_sent_by(self, host: str) -> int:
+        """Into its wire, whatever becomes of them; seen from the switch, they come in there."""
+        with self._switch_netlink() as route:
+            link = route.link("get", index=route.link_lookup(ifname=host)[0])[0]
+        return link.get_attr("IFLA_STATS64")["rx_packets"]
+
+    def pull_down(self) -> None:
+        """The switch itself: its bridge goes down. Everybody keeps a carrier, and reaches nobody."""
+        self.switch_ip("link", "set", "dev", _BRIDGE, "down")
+
+    def pull_up(self) -> None:
+        self.switch_ip("link", "set", "dev", _BRIDGE, "up")
 
     def heal(self, host: str) -> None:
         """Takes back any cut."""
@@ -174,17 +195,23 @@ class Lab:
 
     def switch_ip(self, *arguments: str, check: bool = True) -> None:
         """Runs `ip` in the switch, where a host's wire has the host's name."""
+        self.switch(["ip", *arguments], check=check)
+
+    def switch(self, argv: Sequence[str], *, stdin: str | None = None, check: bool = True) -> str:
+        """Runs a program in the switch to its end; what it said."""
         with netns.entered(names.netns_name(self.tag, names.SWITCH)):
-            done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
+            done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, timeout=30)
         if check and done.returncode != 0:
-            raise RuntimeError(f"ip {' '.join(arguments)} in the switch: {done.stderr or done.stdout}")
+            raise RuntimeError(f"{' '.join(argv)} in the switch: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def switch_index(self, name: str) -> int:
+        """The number of an interface there."""
+        with self._switch_netlink() as route:
+            return route.link_lookup(ifname=name)[0]
 
     def _switch_nft(self, commands: str) -> str:
-        with netns.entered(names.netns_name(self.tag, names.SWITCH)):
-            done = subprocess.run(["nft", "-f", "-"], input=commands, text=True, capture_output=True, check=False)
-        if done.returncode != 0:
-            raise RuntimeError(f"nft in the switch: {done.stderr}")
-        return done.stdout
+        return self.switch(["nft", "-f", "-"], stdin=commands)
 
     def unplug(self, host: str) -> None:
         """Deletes the host's uplink, as a driver that goes away does."""

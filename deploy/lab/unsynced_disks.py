@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that forget, on command, what was not synced: one hr-unsynced-fs for each replica (chaos/unsynced). Nodes keep
-their logs on them; chaos cuts their power.
+"""Disks that forget, on command, what was not synced, and that can be slow or full: one hr-unsynced-fs for each replica
+(chaos/unsynced). Nodes keep their logs on them; chaos cuts their power.
 
     with DataDirs("mine", "disk") as data, UnsyncedDisks(lab, data.path) as disks:
         with hedgerow_cluster(lab, disks.path, NodeSettings(durability="disk")) as cluster:
@@ -65,6 +65,11 @@ class UnsyncedDisks:
         """What the replica's disk has lost, and it is lost when this returns. Nobody may be using the disk; `seed` is for
         what is torn."""
         return self._disks[host].ask(f"cut {seed}" if self.settings.torn else "cut")
+
+    def ask(self, host: str, command: str) -> dict:
+        """`slow MILLISECONDS`: each sync takes so much longer; `full`: there is no room for another byte; `well`: neither. How many
+        syncs were slowed, and how many calls refused, so far."""
+        return self._disks[host].ask(command)
 
 
 class _Disk:

@@ -3,6 +3,7 @@
 waited is measured by `./dev chaos`, on a quiet machine; here it only counts that nothing was lost or done twice.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.manifest import why_missing
+from chaos import all as everything
 from chaos import scenario
 from chaos.block import run_block
 from chaos.systems import Settings
@@ -58,6 +60,28 @@ def test_the_systems_beside_it_are_judged_by_the_same_rules(system, tmp_path):
                           history=tmp_path / "history.csv")
     assert sound(block.verdict), block.verdict
     assert block.verdict["keys"] >= 24 and block.report["ok"] > 1000
+
+
+def all_of(folder: Path, *argv: str) -> tuple[int, dict[str, dict]]:
+    """`./dev chaos all` in short: its exit status, and its rows by their scenarios."""
+    status = everything.main(["--quick", "--events=1", f"--into={folder}", f"--lab={TAG}", *argv])
+    rows = json.loads((folder / "summary.json").read_text(encoding="ascii"))["rows"]
+    return status, {row["scenario"]: row for row in rows}
+
+
+def test_scenarios_hold_and_their_faults_bite(tmp_path):
+    status, rows = all_of(tmp_path, "--only=duplication-requests,daemon-kill")
+    assert status == 0, rows
+    assert rows["duplication-requests"]["bites"]["duplicated_packets"] > 500
+    assert rows["daemon-kill"]["bites"] == {"adopted": 1}
+    for name, row in rows.items():
+        assert row["acked_lost"] == row["double_applied"] == row["client_errors"] == 0 and row["linearizable"], row
+        assert list((tmp_path / "raw").glob(f"{name}-01*.csv.gz"))
+
+
+def test_a_fault_that_does_nothing_is_missed(tmp_path):
+    status, rows = all_of(tmp_path, "--only=one-way-link", "--plant=no-fault")
+    assert status == 0 and rows["one-way-link"]["bites"] == {"lost_packets": 0}
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 import yaml
 
 from deploy.lab.host import Host
+from deploy.lab.own_clock import OwnClock
 from deploy.lab.servers.load import binary
 from deploy.lab.servers.store_node import NodeState, StoreNode
 from deploy.lab.unit_priority import command_prefix
@@ -36,6 +37,7 @@ class NodeSettings:
     refused: tuple[str, ...] = ()  # BPF programs that the kernel refuses to load, by the kernel's names of them
     snapshots: tuple[tuple[str, int | str], ...] = ()  # such as ("every_entries", 1000), ("rate", "1MiB")
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
+    own_clock: bool = False  # each node has a wall clock of its own, which can jump
 
     @property
     def uses_native_xdp(self) -> bool:
@@ -55,6 +57,7 @@ class HedgerowNode(StoreNode):
         self.config = self._config(members, settings)
         self.ballast_bytes = settings.ballast_bytes if number == 1 else 0
         self.refused = settings.refused
+        self.clock = OwnClock(self.folder / "clock") if settings.own_clock else None
 
     def _config(self, members: Sequence[Host], settings: NodeSettings) -> dict:
         config = {"cluster_id": settings.cluster_id, "cluster_key": settings.cluster_key, "node": self.number,
@@ -96,6 +99,9 @@ class HedgerowNode(StoreNode):
         if self.refused:
             libraries.append(str(binary("hr-refuse.so")))
             variables.append(f"HEDGEROW_LAB_REFUSED_PROGRAMS={','.join(self.refused)}")
+        if self.clock is not None:
+            libraries.append(str(binary("hr-clock.so")))
+            variables.append(f"HEDGEROW_LAB_CLOCK={self.clock.file}")
         return ["env", f"LD_PRELOAD={':'.join(libraries)}", *variables] if libraries else []
 
     def resident_bytes(self) -> int:

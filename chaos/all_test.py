@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run of everything: what it takes in, what it leaves out, how it judges and what it tells; no lab is needed."""
+
+import json
+
+import pytest
+
+from bench.outcome import Check, Results
+from chaos import all as everything
+from chaos import beside, scenario
+
+
+def arguments(*argv: str):
+    return everything.parse(["--quick", *argv])
+
+
+def met(what: str = "events", is_met: bool = True) -> Check:
+    return Check(what, ">= 1", "0", is_met)
+
+
+@pytest.fixture
+def no_new_commands(monkeypatch):
+    monkeypatch.setattr(everything, "has_command", lambda name: False)
+
+
+def test_everything_is_run_but_what_this_build_cannot_do(no_new_commands, tmp_path):
+    todo, left_out = everything.items(arguments(), Results("x", tmp_path))
+    assert {item.name for item in todo} | set(left_out) == {*scenario.names(), *(other.name for other in beside.ALL)}
+    assert "snapshot-kill" in left_out and "cluster snapshot" in left_out["snapshot-kill"]
+    assert sum(item.guess_s for item in todo) / 60 < everything.QUICK_MINUTES
+
+
+def test_some_can_be_named_and_planted_mistakes_are_for_scenarios(no_new_commands, tmp_path):
+    results = Results("x", tmp_path)
+    assert [item.name for item in everything.items(arguments("--only=weather,upgrade"), results)[0]] == ["weather", "upgrade"]
+    planted, _ = everything.items(arguments("--plant=lost-write"), results)
+    assert not {item.name for item in planted} & {other.name for other in beside.ALL}
+
+
+def test_what_breaks_is_told_and_the_others_go_on(tmp_path, capsys):
+    def breaks() -> everything.Outcome:
+        raise KeyError("no such node")
+
+    results = Results("x", tmp_path)
+    outcomes = everything.run_all([everything.Item("one", 1, breaks, "./dev chaos one"),
+                                   everything.Item("two", 1, lambda: everything.Outcome("two", checks=[met()]), "")], results)
+    assert [outcome.verdict for outcome in outcomes] == ["BROKE", "held"]
+    assert "no such node" in (results.raw / "one.broke").read_text(encoding="utf-8")
+    assert "[1/2, " in (said := capsys.readouterr().out) and "min left] one" in said and "KeyError" in said
+
+
+@pytest.mark.parametrize("outcomes, status", [
+    ([everything.Outcome("a", checks=[met()])], 0),
+    ([everything.Outcome("a", checks=[met()]), everything.Outcome("b", checks=[met(), met("lost", False)])], 1),
+    ([everything.Outcome("a", broke="ServerFailed: node 1")], 1)])
+def test_the_exit_status_is_the_worst_verdict(outcomes, status, tmp_path, capsys):
+    outcomes[-1].again = "./dev chaos again"
+    results = Results("x", tmp_path)
+    assert everything.conclude(outcomes, {"late": "not built"}, results, arguments(), 60.0) == status
+    said = capsys.readouterr().out
+    assert "left out: late: not built" in said and ("./dev chaos again" in said) is bool(outcomes[-1].missed)
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))
+    assert [row["scenario"] for row in summary["rows"]] == [outcome.name for outcome in outcomes]
+    assert summary["manifest"]["left_out"] == {"late": "not built"}
+
+
+def test_a_quick_run_must_be_quick(tmp_path, capsys):
+    outcomes = [everything.Outcome("a", checks=[met()])]
+    assert everything.conclude(outcomes, {}, Results("x", tmp_path), arguments(), 26 * 60.0) == 1
+    assert everything.conclude(outcomes, {}, Results("x", tmp_path), everything.parse(["--full"]), 26 * 60.0) == 0
+
+
+def test_experiments_beside_are_judged_by_what_their_length_allows(tmp_path):
+    file = tmp_path / "summary.json"
+    checks = [{"what": "successions of daemons", "wanted": ">= 20", "figure": "4", "met": False},
+              {"what": "disturbed: requests lost", "wanted": "<= 0", "figure": "0", "met": True}]
+    file.write_text(json.dumps({"checks": checks, "rows": [{"events": 4}], "manifest": {"configs": {}}}), encoding="ascii")
+    upgrade = beside.ALL[0]
+    assert [check.what for check in upgrade.judged(file, "quick").checks] == ["disturbed: requests lost"]
+    assert [check.met for check in upgrade.judged(file, "full").checks] == [False, True]
+
+
+@pytest.mark.parametrize("argv", [[], ["--quick", "--full"], ["--quick", "--only=no-such"], ["--quick", "--events=0"],
+                                  ["--quick", "--plant=nothing"]])
+def test_a_wrong_command_line_is_refused(argv):
+    with pytest.raises(SystemExit):
+        everything.parse(argv)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The experiments that `./dev chaos all` runs beside the scenarios: they have loads and figures of their own. In a quick run they are
+short, and what depends on their length or on a machine that does nothing else is not judged.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from bench.outcome import Check
+from chaos import flood, no_false_elections, upgrade
+from deploy.lab import CommandFailed
+
+
+@dataclasses.dataclass(frozen=True)
+class Done:
+    amount: int  # of events, hooks or seconds
+    checks: list[Check]
+    configs: dict[str, dict]
+
+
+@dataclasses.dataclass(frozen=True)
+class Beside:
+    name: str  # for ./dev chaos
+    main: Callable[[list[str]], int]
+    quick: tuple[str, ...]  # arguments
+    not_quick: tuple[str, ...]  # parts of what their checks are called that a quick run does not judge
+    amount: Callable[[list[Mapping]], int]  # of the rows
+
+    def run(self, length: str, raw: Path) -> Done:
+        """What it prints goes into a file beside its results."""
+        folder = raw / self.name
+        folder.mkdir()
+        with open(folder / "output", "w", encoding="utf-8") as said, contextlib.redirect_stdout(said):
+            self.main([*(self.quick if length == "quick" else ()), f"--into={folder}"])
+        return self.judged(folder / "summary.json", length)
+
+    def judged(self, summary_file: Path, length: str) -> Done:
+        if not summary_file.exists():
+            raise CommandFailed(f"{self.name} has written no summary; {summary_file.parent / 'output'} says why")
+        summary = json.loads(summary_file.read_text(encoding="ascii"))
+        checks = [Check(**check) for check in summary["checks"]
+                  if length == "full" or not any(part in check["what"] for part in self.not_quick)]
+        return Done(self.amount(summary["rows"]), checks, summary["manifest"]["configs"])
+
+
+ALL = (
+    Beside("upgrade", upgrade.main, ("--events=4", "--quiet-wait=0"), ("successions of daemons", "p99.9"),
+           lambda rows: max(row["events"] for row in rows)),
+    Beside("flood", flood.main, ("--rounds=1", "--seconds=1.5", "--warm-up=0.5", "--pause=0.5", "--quiet-wait=0"),
+           ("runs of each hook", "frames per second", "p99 / quiet", "memory"), len),
+    Beside("no-false-elections", no_false_elections.main, ("--seconds=60", "--quiet-wait=0"), ("seconds under load",),
+           lambda rows: int(sum(row["seconds"] for row in rows))),
+)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proxy's daemons, one after the other: the kernel part of an instance lives on when its daemon ends, and the next one takes it
+over. Used by `./dev chaos upgrade` and by the fault `daemon-kill`.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from bench import product
+from bench.manifest import binary
+from deploy.lab import CommandFailed, Host
+
+BUILDS = ("hedgerowd", "hedgerowd-next")  # the second is another build of the kernel programs
+_SERVES_WITHIN_S = 20.0
+_ENDS_WITHIN_S = 10.0
+
+
+class Daemons:
+    """Of one instance."""
+
+    def __init__(self, proxy: product.Product, host: Host):
+        self.proxy, self.host, self.build = proxy, host, 0
+        self.log = proxy.file.with_name("hedgerowd.log")
+        self._child: subprocess.Popen | None = None
+
+    def pid(self) -> int:
+        return int(self.proxy.status()["pid"])
+
+    def end(self, how: signal.Signals) -> None:
+        """Returns when it has ended."""
+        pid = self.pid()
+        os.kill(pid, how)
+        if self._child is None:
+            deadline = time.monotonic() + _ENDS_WITHIN_S
+            while running(pid):
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"the daemon {pid} does not end after {how.name}")
+                time.sleep(0.005)
+        else:
+            self._child.wait(_ENDS_WITHIN_S)
+
+    def take_over(self, other_build: bool = False) -> dict:
+        """The next one; its status when it serves."""
+        self.build = 1 - self.build if other_build else self.build
+        self._child = self.host.popen([binary(BUILDS[self.build]), "--config", self.proxy.file], log=self.log)
+        return self._wait_until_it_serves()
+
+    def succeed(self, name: str, how: signal.Signals, other_build: bool) -> dict:
+        """One daemon ends, another takes over. What it says of that."""
+        begun = time.monotonic()
+        self.end(how)
+        absent_from = time.monotonic()
+        status = self.take_over(other_build)
+        ended = time.monotonic()
+        return {"event": name, "build": BUILDS[self.build], "took_s": round(ended - begun, 3),
+                "without_daemon_s": round(ended - absent_from, 3), **status["adoption"]}
+
+    def _wait_until_it_serves(self) -> dict:
+        deadline = time.monotonic() + _SERVES_WITHIN_S
+        while True:
+            with contextlib.suppress(CommandFailed):
+                if int((status := self.proxy.status())["pid"]) == self._child.pid:
+                    return status
+            if self._child.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"no daemon took over:\n{self.log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.02)
+
+
+def running(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return False

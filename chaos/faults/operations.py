@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults in the midst of an operator's work: the proxy's daemon is killed and another takes over; a node is killed while a
+snapshot travels to a follower, or while a member is taken out of the cluster and brought back.
+"""
+
+import os
+import signal
+import subprocess
+import time
+
+from bench.manifest import binary
+from chaos.faults.fault import Fault, World, number
+from deploy.lab import CommandFailed
+from deploy.lab.servers.hedgerow_node import PEER_PORT, SERVE_PORT
+from deploy.lab.servers.store_node import StoreNode
+
+# The planned command lines, in one place.
+PROGRAM = "hedgerow"
+COMMANDS = {
+    "snapshot": ("cluster", "snapshot", "--socket", "{socket}"),
+    "remove": ("cluster", "remove", "--socket", "{socket}", "--node", "{node}"),
+    "add": ("cluster", "add", "--socket", "{socket}", "--node", "{node}", "--peer", "{peer}", "--serve", "{serve}"),
+    "promote": ("cluster", "promote", "--socket", "{socket}", "--node", "{node}"),
+}
+_COMMAND_WITHIN_S = 30.0
+
+
+class DaemonKill(Fault):
+    """SIGKILL to the proxy's daemon; the kernel part goes on alone until, at the end, the next daemon adopts it."""
+
+    kind = "daemon-kill"
+    targets = ("all",)
+    needs = frozenset({"daemons"})
+    shows = ("adopted",)
+
+    def __init__(self, world: World, **keys):
+        super().__init__(world, **keys)
+        self._adopted = 0
+
+    def begin(self) -> None:
+        self.world.daemons.end(signal.SIGKILL)
+
+    def end(self) -> None:
+        status = self.world.daemons.take_over()
+        self._adopted = int(status["adoption"]["how"] == "adopted")
+
+    def evidence(self) -> dict[str, float]:
+        return {"adopted": self._adopted}
+
+
+def has_command(name: str) -> bool:
+    """Whether this build knows it."""
+    words = COMMANDS[name][:2]
+    done = subprocess.run([binary(PROGRAM), "help"], capture_output=True, text=True, check=False, timeout=10)
+    return " ".join(words) in done.stdout + done.stderr
+
+
+def command(name: str, leader: StoreNode, about: StoreNode | None = None) -> list[str]:
+    values = {"socket": str(leader.socket)}
+    if about is not None:
+        values |= {"node": str(about.number), "peer": f"{about.host.ipv4}:{PEER_PORT}",
+                   "serve": f"{about.host.ipv4}:{SERVE_PORT}"}
+    return [str(binary(PROGRAM)), *(part.format(**values) for part in COMMANDS[name])]
+
+
+def run_command(name: str, leader: StoreNode, about: StoreNode | None = None) -> None:
+    argv = command(name, leader, about)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_COMMAND_WITHIN_S)
+    if done.returncode != 0:
+        raise CommandFailed(f"{' '.join(argv)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+class SnapshotKill(Fault):
+    """A follower is away for `away_s`, the leader compacts its log meanwhile, and the follower comes back to a leader that has to
+    send it a snapshot; while that travels, the targets are killed: the leader, who sends it, or the follower, who takes it."""
+
+    kind = "snapshot-kill"
+    keys = {"away_s": number(0.1, 30), "after_ms": number(0, 5000)}
+    targets = ("leader", "follower")
+    shows = ("snapshots_begun",)
+
+    def __init__(self, world: World, **keys):
+        super().__init__(world, **keys)
+        followers = [node for node in world.cluster.nodes if node is not world.leader]
+        met = [node for node in world.targets if node in followers]
+        self._late = met[0] if met else world.rng.choice(followers)
+        self._begun = 0
+
+    def begin(self) -> None:
+        late, leader = self._late, self.world.leader
+        late.host.stop(late.process)
+        time.sleep(self.away_s)
+        run_command("snapshot", leader)
+        before = _counted(leader, "snapshot")
+        late.start()
+        deadline = time.monotonic() + _COMMAND_WITHIN_S
+        while _counted(leader, "snapshot") == before:
+            if time.monotonic() > deadline:
+                raise CommandFailed("the leader does not begin to send a snapshot")
+            time.sleep(0.005)
+        self._begun += 1
+        time.sleep(self.world.rng.uniform(0, self.after_ms) / 1e3)
+        for node in self.world.targets:
+            os.killpg(node.process.pid, signal.SIGKILL)
+            node.kill()
+
+    def end(self) -> None:
+        for node in {*self.world.targets, self._late}:
+            if not node.running:
+                node.start()
+
+    def evidence(self) -> dict[str, float]:
+        return {"snapshots_begun": self._begun}
+
+
+class MembershipKill(Fault):
+    """A follower is taken out of the cluster, and the leader is killed in the midst of that; in the end the member is brought back as
+    a learner and promoted."""
+
+    kind = "membership-kill"
+    keys = {"after_ms": number(0, 1000)}
+    targets = ("leader",)
+    shows = ("changes",)
+
+    def __init__(self, world: World, **keys):
+        super().__init__(world, **keys)
+        self._member = world.rng.choice([node for node in world.cluster.nodes if node is not world.leader])
+        self._changes = 0
+
+    def begin(self) -> None:
+        leader = self.world.leader
+        with subprocess.Popen(command("remove", leader, self._member), stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as removal:
+            time.sleep(self.world.rng.uniform(0, self.after_ms) / 1e3)
+            os.killpg(leader.process.pid, signal.SIGKILL)
+            leader.kill()
+            removal.wait(_COMMAND_WITHIN_S)
+        self._changes += 1
+
+    def end(self) -> None:
+        self.world.leader.start()
+        leader = self._leader()
+        # It may have been taken out, or not: the leader that ran the command has died.
+        for name in ("remove", "add", "promote"):
+            run_command(name, leader, self._member)
+            self._changes += 1
+
+    def _leader(self) -> StoreNode:
+        deadline = time.monotonic() + _COMMAND_WITHIN_S
+        while (leader := self.world.cluster.leader()) is None or leader is self._member:
+            if leader is self._member:
+                leader.transfer(next(node.number for node in self.world.cluster.nodes if node is not leader))
+            if time.monotonic() > deadline:
+                raise CommandFailed(f"nobody leads: {self.world.cluster.states()}")
+            time.sleep(0.05)
+        return leader
+
+    def evidence(self) -> dict[str, float]:
+        return {"changes": self._changes}
+
+
+def _counted(node: StoreNode, word: str) -> int:
+    """Of all counters of a node that are about it."""
+    counters = (node.status() or {}).get("counters", {})
+    return sum(int(value) for name, value in counters.items() if word in name)
