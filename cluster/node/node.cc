@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
-    auto loaded = transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window));
+    auto loaded = transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window, options.memcached));
     if (loaded.ok()) state = *std::move(loaded);
     return loaded.status();
   };
