@@ -119,7 +119,8 @@ def test_restart_with_two_hundred_thousand_entries(tmp_path):
 
 
 def test_restart_finds_out_nodes_that_never_cut_their_logs(tmp_path):
-    status, summary = restart_of(tmp_path, "--entries=50000", "--chunk=1", "--never-cut")
+    status, summary = restart_of(tmp_path, "--entries=15000", "--every-entries=5000", "--tail-entries=500", "--chunk=0.5",
+                                 "--never-cut")
     assert status == 1
     assert [check["what"] for check in summary["checks"] if not check["met"]] == [
         "entries that a restart reads, of those the configuration allows"]
