@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev lab`, `./dev vm` and `./dev sim`: make the machine ready, then
+# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev lab`, `./dev vm`, `./dev dst` and `./dev sim`: make the machine ready, then
 # hand over to the program that does the work, which talks to the terminal by itself.
 
 # ready_to_run WHAT: packages, a kernel that can do it, and the release build.
@@ -92,6 +92,14 @@ cmd_sim() {
   ensure_packages build
   build_preset release
   build/release/bin/hedgerow-sim "$@"
+}
+
+# Whole systems in machines in virtual time. No root once everything is installed, as for `vm`.
+cmd_dst() {
+  ensure_packages build run server vm
+  build_preset release
+  export HEDGEROW_BUILD_DIR="$HEDGEROW_ROOT/build/release"
+  "$PYTHON" -m dst "$@"
 }
 
 # Needs no root once everything is installed: the machines have their own.

@@ -51,7 +51,7 @@ run_ctest() {
 
 run_pytest() {
   local result=0 folders=() folder
-  for folder in tests bench chaos cluster demo deploy plots proxy spec; do
+  for folder in tests bench chaos cluster demo deploy dst plots proxy spec; do
     [ ! -d "$folder" ] || folders+=("$folder")
   done
   run_step pytest "Python and end-to-end tests" \

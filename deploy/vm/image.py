@@ -8,6 +8,7 @@ files give the same image, and with one seed the same run.
 """
 
 import hashlib
+import lzma
 import os
 import re
 import shutil
@@ -69,7 +70,7 @@ def project_archive(build_dir: Path, into: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
         _put_project(Path(scratch), build_dir, _base_sources())
         with (into / "project.cpio").open("wb") as out:
-            _archive(Path(scratch), out)
+            archive_of(Path(scratch), out)
     return into / "project.cpio"
 
 
@@ -83,7 +84,7 @@ def _add_script(script: Path | None, arguments: Iterable[str], out: BinaryIO) ->
             shutil.copyfile(script, payload / "script")
             (payload / "script").chmod(0o755)
             (payload / "arguments").write_text(" ".join(arguments), encoding="utf-8")
-        _archive(Path(scratch), out)
+        archive_of(Path(scratch), out)
 
 
 def _base_archive(kernel: Kernel, sources: set[Path]) -> Path:
@@ -107,14 +108,21 @@ def _base_sources() -> set[Path]:
     """Files of this host, by the names under which the machine shall have them."""
     programs = set()
     for name, needed in _PROGRAMS.items():
-        found = next((Path(folder) / name for folder in _SEARCH if (Path(folder) / name).exists()), None)
-        if found:
-            programs.add(found)
-        elif needed:
-            raise Broken(f"the image needs {name}, which is not installed (sudo ./dev deps)")
+        if needed or _found(name):
+            programs.add(host_program(name))
     python = _python_files()
-    libraries = _libraries(programs | {path for path in python if path.suffix == ".so"})
+    libraries = libraries_of(programs | {path for path in python if path.suffix == ".so"})
     return programs | python | libraries | _data_files()
+
+
+def host_program(name: str) -> Path:
+    if found := _found(name):
+        return found
+    raise Broken(f"the image needs {name}, which is not installed (sudo ./dev deps)")
+
+
+def _found(name: str) -> Path | None:
+    return next((Path(folder) / name for folder in _SEARCH if (Path(folder) / name).exists()), None)
 
 
 def _python_files() -> set[Path]:
@@ -150,7 +158,7 @@ def _data_files() -> set[Path]:
     return found
 
 
-def _libraries(programs: Iterable[Path]) -> set[Path]:
+def libraries_of(programs: Iterable[Path]) -> set[Path]:
     """The shared libraries that programs load, by ldd."""
     done = subprocess.run(["ldd", *sorted(map(str, programs))], capture_output=True, text=True, check=False)
     found = {_real(Path(path)) for path in re.findall(r"(?:=> |^\s+)(/\S+) \(0x", done.stdout, re.MULTILINE)}
@@ -169,24 +177,29 @@ def _make_base(kernel: Kernel, sources: set[Path], archive: Path) -> None:
     print(f"making the image's base for {kernel.release}", flush=True)
     with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
         root = Path(scratch)
-        for name in ("proc", "sys", "dev", "tmp", "run", "root", "etc", "var/log", "var/lib", "usr/bin", "usr/sbin",
-                     "usr/lib", "usr/lib64"):
-            (root / name).mkdir(parents=True)
-        for name in ("bin", "sbin", "lib", "lib64"):
-            (root / name).symlink_to(f"usr/{name}")
-        (root / "var/run").symlink_to("/run")
-        _copy(sources, root)
-        _put_modules(kernel, root)
-        _finish_system(root)
+        make_folders(root)
+        copy_files(sources, root)
+        put_modules(kernel, root, _MODULES)
+        finish_system(root)
         _compile_python(root / "usr" / "lib")
         # Complete or not there, also where two make it at once.
         part = archive.with_suffix(f".{os.getpid()}.part")
         with part.open("wb") as out:
-            _archive(root, out)
+            archive_of(root, out)
         part.replace(archive)
 
 
-def _copy(sources: Iterable[Path], root: Path) -> None:
+def make_folders(root: Path) -> None:
+    """Those of a distribution, empty."""
+    for name in ("proc", "sys", "dev", "tmp", "run", "root", "etc", "var/log", "var/lib", "usr/bin", "usr/sbin",
+                 "usr/lib", "usr/lib64"):
+        (root / name).mkdir(parents=True)
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (root / name).symlink_to(f"usr/{name}")
+    (root / "var/run").symlink_to("/run")
+
+
+def copy_files(sources: Iterable[Path], root: Path) -> None:
     """Each file under its own name, links followed."""
     for source in sources:
         target = root / _real(source).relative_to("/")
@@ -195,8 +208,9 @@ def _copy(sources: Iterable[Path], root: Path) -> None:
         target.chmod(source.stat().st_mode & 0o777)
 
 
-def _put_modules(kernel: Kernel, root: Path) -> None:
-    """The modules and what they depend on, uncompressed or not as the package has them; then modprobe's tables."""
+def put_modules(kernel: Kernel, root: Path, names: Iterable[str]) -> None:
+    """The modules and what they depend on, uncompressed, since this machine unpacks them faster than an emulated one;
+    then modprobe's tables."""
     package = kernel.modules
     target = root / "usr" / "lib" / "modules" / kernel.release
     target.mkdir(parents=True)
@@ -204,10 +218,11 @@ def _put_modules(kernel: Kernel, root: Path) -> None:
     for line in (package / "modules.dep").read_text(encoding="ascii").splitlines():
         path, _, rest = line.partition(":")
         needs[_module_name(path)] = [path, *rest.split()]
-    for name in _MODULES:
-        for path in needs.get(name, []):
-            (target / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(package / path, target / path)
+    for path in sorted({path for name in names for path in needs.get(name, [])}):
+        content = (package / path).read_bytes()
+        unpacked = target / path.removesuffix(".xz")
+        unpacked.parent.mkdir(parents=True, exist_ok=True)
+        unpacked.write_bytes(lzma.decompress(content) if path.endswith(".xz") else content)
     for table in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         if (package / table).exists():
             shutil.copyfile(package / table, target / table)
@@ -218,7 +233,7 @@ def _module_name(path: str) -> str:
     return re.sub(r"\.ko(\.\w+)?$", "", path.rpartition("/")[2])
 
 
-def _finish_system(root: Path) -> None:
+def finish_system(root: Path) -> None:
     """Links for busybox and kmod where no program of that name came along, accounts, and the first process."""
     applets = subprocess.run(["busybox", "--list"], check=True, capture_output=True, text=True).stdout.split()
     busybox = "/" + str(next(path for path in root.glob("usr/*bin/busybox")).relative_to(root))
@@ -247,7 +262,7 @@ def _put_project(root: Path, build_dir: Path, base: set[Path]) -> None:
     programs = [path for path in (build_dir / "bin").glob("*") if path.is_file() and os.access(path, os.X_OK)]
     if not programs:
         raise Broken(f"{build_dir}/bin holds no programs: run ./dev build first")
-    _copy(_libraries(programs) - base, root)
+    copy_files(libraries_of(programs) - base, root)
     target = project / "build" / "release"
     for program in programs:
         (target / "bin").mkdir(parents=True, exist_ok=True)
@@ -273,7 +288,7 @@ def _compile_python(folder: Path) -> None:
                     folder], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _archive(root: Path, out: BinaryIO) -> None:
+def archive_of(root: Path, out: BinaryIO) -> None:
     """Appends everything below root to `out`, in the kernel's format. cpio pads it to 512 bytes, so that another
     archive may follow."""
     names = sorted(str(path.relative_to(root)) for path in root.rglob("*"))

@@ -53,7 +53,7 @@ def test_equal_files_give_equal_archives_whatever_their_order_and_times(tmp_path
     archives = []
     for number, order in enumerate((("b", "sub/a", "c"), ("sub/a", "c", "b"))):
         out = io.BytesIO()
-        image._archive(_tree(tmp_path / str(number), order), out)
+        image.archive_of(_tree(tmp_path / str(number), order), out)
         archives.append(out.getvalue())
         assert len(archives[-1]) % 512 == 0, "another archive could not follow"
     assert archives[0] == archives[1]
