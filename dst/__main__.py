@@ -4,6 +4,7 @@
 import argparse
 import concurrent.futures
 import dataclasses
+import itertools
 import os
 import re
 import shutil
@@ -93,7 +94,7 @@ def _run_all(job: Job, seeds: Iterable[int], jobs: int, until_found: bool) -> It
     """As they end. `until_found`: none is begun after a violation."""
     left = iter(seeds)
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(job.run, seed) for seed, _ in zip(left, range(jobs), strict=False)}
+        running = {pool.submit(job.run, seed) for seed in itertools.islice(left, jobs)}
         found = False
         while running:
             done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
