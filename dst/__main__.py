@@ -16,7 +16,7 @@ from pathlib import Path
 from bench.manifest import build_dir, commit, manifest, why_missing
 from bench.outcome import Check, Results, print_checks
 from bench.stopping import run as run_until_stopped
-from deploy.vm import kernels
+from deploy.vm import kernels, machine
 from deploy.vm.kernels import Broken, Unavailable
 from dst import image
 from dst.plan import draw
@@ -93,17 +93,21 @@ def _say(outcome: Outcome) -> None:
 def _run_all(job: Job, seeds: Iterable[int], jobs: int, until_found: bool) -> Iterator[Outcome]:
     """As they end. `until_found`: none is begun after a violation."""
     left = iter(seeds)
+    found = False
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(job.run, seed) for seed in itertools.islice(left, jobs)}
-        found = False
-        while running:
-            done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
-            for future in done:
-                outcome = future.result()
-                found = found or bool(outcome.violations)
-                yield outcome
-                if not (found and until_found) and (seed := next(left, None)) is not None:
-                    running.add(pool.submit(job.run, seed))
+        try:
+            while running:
+                done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+                for future in done:
+                    outcome = future.result()
+                    found = found or bool(outcome.violations)
+                    yield outcome
+                    if not (found and until_found) and (seed := next(left, None)) is not None:
+                        running.add(pool.submit(job.run, seed))
+        except BaseException:
+            machine.end_all()  # the pool waits for its threads, and they for their machines
+            raise
 
 
 def _checks(outcomes: list[Outcome], bug: str, twice: bool) -> list[Check]:

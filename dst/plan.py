@@ -16,6 +16,8 @@ _KINDS = (("kill", 24, (20, 800)), ("stop", 14, (10, 600)), ("cut", 8, (20, 800)
 _TARGETS = (("leader", 60), ("follower", 25), ("any", 15))
 _OFFLOADS = (("on", 60), ("generic", 15), ("off", 15), ("no-append", 10))
 _PROTOCOL = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve")
+# Booting and starting everything costs as much as 30 s of such a load: short runs would be mostly that.
+_LOAD_US, _FAULTS = (10_000_000, 18_000_000), (10, 22)
 _FIRST_US = 200_000
 # The last fault ends, and clients see the end of it.
 _CALM_END_US = 1_000_000
@@ -73,7 +75,7 @@ class Plan:
 def draw(seed: int) -> Plan:
     # random() of a seeded generator gives the same numbers in every version of Python; what is made of it is ours.
     dice = _Dice(random.Random(seed).random)
-    load_us = dice.between(5_000_000, 8_000_000)
+    load_us = dice.between(*_LOAD_US)
     durability = dice.weighed((("memory", 55), ("disk", 45)))
     unsynced = dice.random() < _UNSYNCED and durability == "disk"
     return Plan(seed=seed, durability=durability, offloads=dice.weighed(_OFFLOADS), hedge_delay=dice.one_of(("3ms", "10ms")),
@@ -85,7 +87,7 @@ def draw(seed: int) -> Plan:
 def _draw_faults(dice: "_Dice", load_us: int, unsynced: bool) -> tuple[Fault, ...]:
     faults = []
     last_us = load_us - _CALM_END_US
-    for _ in range(dice.between(5, 9)):
+    for _ in range(dice.between(*_FAULTS)):
         kind, length_ms = dice.kind()
         for_us = dice.between(length_ms[0] * 1000, length_ms[1] * 1000)
         at_us = dice.between(_FIRST_US, last_us - for_us)

@@ -29,6 +29,7 @@ _KERNEL_WORDS = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=o
 BEGIN = "hedgerow-vm: begin"
 _END = re.compile(r"hedgerow-vm: exit (\d+)$", re.MULTILINE)
 NO_END = 255
+_running: set[subprocess.Popen] = set()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,17 +80,25 @@ def run(kernel: Kernel, image: Path, settings: Settings, files: Path | None = No
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
             timer = threading.Timer(settings.timeout_s, process.kill)
             timer.start()
+            _running.add(process)
             try:
                 console = _read(process, show)
                 process.wait()
             finally:
                 process.kill()
                 timer.cancel()
+                _running.discard(process)
         seconds = time.monotonic() - started
         outcome = _outcome(console, seconds, seconds >= settings.timeout_s)
         if files is not None:
             _unpack(archive, files)
     return outcome
+
+
+def end_all() -> None:
+    """For whoever is told to stop while threads of its own wait for machines."""
+    for process in list(_running):
+        process.kill()
 
 
 def shell(kernel: Kernel, image: Path, settings: Settings) -> int:
