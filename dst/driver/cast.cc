@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <utility>
 
@@ -46,6 +47,12 @@ void Diary::Trouble(const std::string& text) {
   Note(absl::StrCat("TROUBLE ", text));
   absl::PrintF("trouble: %s\n", text);
   fflush(stdout);
+}
+
+void Diary::NoteCost() {
+  double up_s = 0, idle_s = 0;
+  std::ifstream("/proc/uptime") >> up_s >> idle_s;
+  Note(absl::StrFormat("up for %.2f s, at work for %.2f s of it", up_s, up_s - idle_s));
 }
 
 Cast::Cast(const std::string& bug, std::string out, Diary& diary) : out_(std::move(out)), diary_(diary) {

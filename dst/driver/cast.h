@@ -44,6 +44,8 @@ class Diary {
   void Note(const std::string& text);
   // Something that must not happen, whatever the faults: also on standard output, for the host.
   void Trouble(const std::string& text);
+  // How much of its time the processor has been at work: what a run costs the host.
+  void NoteCost();
   bool sound() const { return troubles_ == 0; }
 
  private:

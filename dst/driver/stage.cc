@@ -74,6 +74,7 @@ absl::Status Stage::Raise() {
   if (plan_.unsynced) {
     if (absl::Status mounted = cast_.MountUnsyncedDisks(); !mounted.ok()) return mounted;
   }
+  diary_.NoteCost();
   // The daemon first: it measures its clock when it starts, and everybody else is busy then.
   if (absl::Status started = cast_.StartProxy(); !started.ok()) return started;
   const uint64_t until_ns = Now_ns() + kReadyWithin_ns;
@@ -82,6 +83,7 @@ absl::Status Stage::Raise() {
     if (Now_ns() > until_ns || !sound()) return absl::UnavailableError("the proxy did not come up");
     SleepUntil(Now_ns() + kLookEvery_ns);
   }
+  diary_.NoteCost();
   for (uint32_t node = 1; node <= kNodes; ++node) {
     if (absl::Status started = cast_.StartNode(node); !started.ok()) return started;
   }
@@ -115,6 +117,7 @@ absl::Status Stage::RaiseLoad() {
   begun_ns_ = Now_ns();
   diary_.BeginAt(begun_ns_);
   diary_.Note("the load has begun");
+  diary_.NoteCost();
   return absl::OkStatus();
 }
 
@@ -159,8 +162,8 @@ uint32_t Stage::Leader() const {
   return leader;
 }
 
-// Of those to whom nothing is being done: the one that is meant, or any where it is not among them or not known.
-// Empty: nobody is left.
+// Of those to whom nothing is being done: the one that is meant, or any where it is not among them or not
+// known. Empty: nobody is left.
 std::vector<uint32_t> Stage::Choose(const Fault& fault) const {
   std::vector<uint32_t> free;
   for (uint32_t node = 1; node <= kNodes; ++node) {
@@ -182,7 +185,8 @@ std::vector<uint32_t> Stage::Choose(const Fault& fault) const {
 
 void Stage::Begin(size_t place) {
   const Fault& fault = plan_.faults[place];
-  if (fault.kind == FaultKind::kWeather && fault.target == Target::kAll) return WeatherEverywhere(fault.argument);
+  if (fault.kind == FaultKind::kWeather && fault.target == Target::kAll)
+    return WeatherEverywhere(fault.argument);
   chosen_[place] = {};
   if (IsOneNodes(fault.kind)) {
     const std::vector<uint32_t> nodes = Choose(fault);
@@ -272,6 +276,7 @@ void Stage::WeatherEverywhere(const std::string& words) {
 void Stage::Close() {
   diary_.Note("the faults are over");
   EndLoad();
+  diary_.NoteCost();
   ReadFinalState();
   KeepStatus();
   cast_.LookAround();
