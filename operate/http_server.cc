@@ -1,366 +1,301 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The HTTP server; see the header. A connection is read until its head is whole, answered, written, and closed: a
-// connection of its own for each question costs nothing on loopback, and there is no state to get wrong.
+// The HTTP server around libmicrohttpd; see the header. Its thread ("the first") calls back for each connection
+// and request; what must not run there goes to the second thread, while the library leaves that connection
+// alone (suspended).
 
 #include "operate/http_server.h"
 
-#include <netdb.h>
-#include <poll.h>
-#include <sys/eventfd.h>
+#include <microhttpd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdarg>
 #include <cstring>
-#include <ctime>
 #include <deque>
-#include <map>
+#include <list>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
-#include "net/unique_fd.h"
+#include "operate/listen_address.h"
 
 namespace hedgerow::operate {
 namespace {
 
-constexpr int64_t kReadingMs = 10'000;   // a browser opens connections ahead of need and uses them seconds later
-constexpr int64_t kWritingMs = 10'000;
-constexpr int64_t kDrainingMs = 1'000;
-constexpr int64_t kNoDescriptorMs = 200;  // before the next try to accept when the process has none left
-
-int64_t NowMs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000 + now.tv_nsec / 1'000'000;
-}
-
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t bytes = 0;  // 0: the text is no address with a port
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-};
-
-SocketAddress ParseAddress(absl::string_view text) {
-  SocketAddress result;
-  const size_t colon = text.rfind(':');
-  if (colon == absl::string_view::npos) return result;
-  absl::string_view host = text.substr(0, colon);
-  const bool bracketed = absl::ConsumePrefix(&host, "[") && absl::ConsumeSuffix(&host, "]");
-  if (bracketed != (host.find(':') != absl::string_view::npos)) return result;
-  const std::string port(text.substr(colon + 1));
-  // No host would be taken for this one.
-  if (host.empty() || port.empty()) return result;
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(std::string(host).c_str(), port.c_str(), &hints, &found) != 0) return result;
-  memcpy(&result.storage, found->ai_addr, found->ai_addrlen);
-  result.bytes = found->ai_addrlen;
-  freeaddrinfo(found);
-  return result;
-}
-
-// Listening, or invalid with errno.
-net::UniqueFd Listen(const SocketAddress& address) {
-  net::UniqueFd fd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  // Connections that we closed linger in the kernel for a minute; a program that starts again needs its port.
-  const int on = 1;
-  if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      bind(fd.get(), address.get(), address.bytes) != 0 || listen(fd.get(), 64) != 0) {
-    const int error = errno;
-    fd.Reset();
-    errno = error;
-  }
-  return fd;
-}
-
-std::string BoundAddress(const net::UniqueFd& fd, const std::string& listen) {
-  sockaddr_storage bound{};
-  socklen_t bytes = sizeof(bound);
-  char port[NI_MAXSERV] = "";
-  if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0 ||
-      getnameinfo(reinterpret_cast<sockaddr*>(&bound), bytes, nullptr, 0, port, sizeof(port), NI_NUMERICSERV) != 0) {
-    return listen;
-  }
-  return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
-}
+// A request's head and an answer's. A browser's has 500 to 1,000 bytes; cookies of other servers on localhost
+// may add to it.
+constexpr size_t kConnectionBytes = 32'768;
+// Connections that were told to close are gone at the library's next turn, in which it accepts 10 at most.
+constexpr unsigned kClosingAtMost = 32;
+constexpr useconds_t kNoDescriptorUs = 100'000;
 
 struct Connection {
-  enum class Phase { kReading, kAnswering, kWriting, kDraining };
-  net::UniqueFd fd;
-  Phase phase = Phase::kReading;
-  int64_t deadline_ms = 0;
-  bool head_only = false;
-  std::string in;
-  std::string out;
-  size_t sent = 0;
+  int fd = -1;
+  bool busy = false;     // with a request, from its head to the end of its answer
+  bool waiting = false;  // for the second thread
+  bool closing = false;
+  uint64_t turn = 0;  // when it became what it is
+};
+
+struct Request {
+  HttpRequest parsed;
+  const HttpRoute* route = nullptr;
+  // Written by the second thread with the mutex held, and then left to the first.
+  std::optional<HttpResponse> answer;
 };
 
 class RunningServer final : public HttpServer {
  public:
-  RunningServer(net::UniqueFd listener, net::UniqueFd wake, std::string address, std::vector<HttpRoute> routes)
-      : listener_(std::move(listener)),
-        wake_(std::move(wake)),
-        address_(std::move(address)),
-        routes_(std::move(routes)),
-        talker_([this] { Talk(); }),
-        waiter_([this] { Wait(); }) {}
+  RunningServer(std::string address, std::vector<HttpRoute> routes, std::shared_ptr<HttpCounters> counters)
+      : address_(std::move(address)), routes_(std::move(routes)), counters_(std::move(counters)) {}
   ~RunningServer() override {
     {
       absl::MutexLock lock(&mutex_);
       stopping_ = true;
     }
-    Wake();
-    talker_.join();
-    waiter_.join();
+    // It lets every waiting connection go first: the library must not end while one is suspended.
+    if (waiter_.joinable()) waiter_.join();
+    if (daemon_ != nullptr) MHD_stop_daemon(daemon_);
+  }
+  // False: the library did not start, with errno.
+  bool Begin(int listener) {
+    waiter_ = std::thread([this] { Wait(); });
+    daemon_ = MHD_start_daemon(
+        static_cast<unsigned>(MHD_USE_EPOLL_INTERNAL_THREAD) | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+        nullptr, nullptr, &OnRequest, this, MHD_OPTION_EXTERNAL_LOGGER, &OnLog, nullptr,
+        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
+        static_cast<unsigned>(kMaxConnections) + kClosingAtMost, MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this,
+        MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted, this, MHD_OPTION_UNESCAPE_CALLBACK, &LeaveAsSent, nullptr,
+        MHD_OPTION_END);
+    return daemon_ != nullptr;
   }
   std::string address() const override { return address_; }
 
  private:
   struct Job {
-    uint64_t connection;
-    HttpRequest request;
-    const HttpRoute* route;
+    MHD_Connection* connection;
+    Request* request;  // lives as long as the connection is suspended
   };
 
-  void Wake() const {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
-  }
+  // -- what the library calls, always on the first thread --
 
-  // The second thread.
-  void Wait() {
-    for (;;) {
-      std::optional<Job> job;
-      {
-        absl::MutexLock lock(&mutex_);
-        const auto something = [this]()
-                                   ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !jobs_.empty(); };
-        mutex_.Await(absl::Condition(&something));
-        if (stopping_) return;
-        job = std::move(jobs_.front());
-        jobs_.pop_front();
-      }
-      HttpResponse response = job->route->answer(job->request);
-      {
-        absl::MutexLock lock(&mutex_);
-        answers_.emplace_back(job->connection, std::move(response));
-      }
-      Wake();
+  static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* url, const char* method,
+                              const char* version, const char* /*upload*/, size_t* upload_bytes,
+                              void** context) {
+    *upload_bytes = 0;
+    return static_cast<RunningServer*>(self)->Serve(connection, url, method, version, context);
+  }
+  static void OnCompleted(void* self, MHD_Connection* connection, void** context, MHD_RequestTerminationCode) {
+    delete static_cast<Request*>(std::exchange(*context, nullptr));
+    static_cast<RunningServer*>(self)->SetBusy(OfSocket(connection), false);
+  }
+  static void OnConnection(void* self, MHD_Connection* connection, void** context,
+                           MHD_ConnectionNotificationCode code) {
+    auto* server = static_cast<RunningServer*>(self);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+      *context =
+          server->Add(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+    } else {
+      const void* gone = std::exchange(*context, nullptr);
+      server->connections_.remove_if([gone](const Connection& each) { return &each == gone; });
     }
   }
+  static size_t LeaveAsSent(void* /*self*/, MHD_Connection* /*connection*/, char* text) { return strlen(text); }
+  // What clients do wrong is told to them. But when the process has no descriptor left for a first connection,
+  // the library (0.9.75 to 1.0) says so and asks at once again, for ever, on a whole processor: this is where
+  // it can be made to wait.
+  static void OnLog(void* /*self*/, const char* /*format*/, va_list /*arguments*/) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) usleep(kNoDescriptorUs);
+  }
 
-  // The first thread, to the end of Wait.
-  void Talk() {
-    std::vector<pollfd> polled;
-    std::vector<uint64_t> ids;
-    for (;;) {
-      const bool accepting = NowMs() >= accept_after_ms_;
-      polled = {{wake_.get(), POLLIN, 0}, {accepting ? listener_.get() : -1, POLLIN, 0}};
-      ids.clear();
-      for (const auto& [id, connection] : connections_) {
-        polled.push_back({connection.fd.get(), EventsOf(connection), 0});
-        ids.push_back(id);
-      }
-      const int ready = poll(polled.data(), polled.size(), TimeoutMs());
-      if (!TakeAnswers(polled[0].revents != 0)) return;
-      if (ready > 0 && polled[1].revents != 0) Accept();
-      for (size_t i = 0; ready > 0 && i < ids.size(); ++i) {
-        if (polled[i + 2].revents != 0) Serve(ids[i], polled[i + 2].revents);
-      }
-      const int64_t now_ms = NowMs();
-      std::erase_if(connections_, [now_ms](const auto& entry) { return entry.second.deadline_ms <= now_ms; });
+  static Connection* OfSocket(MHD_Connection* connection) {
+    const MHD_ConnectionInfo* info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info == nullptr ? nullptr : static_cast<Connection*>(info->socket_context);
+  }
+
+  // -- connections --
+
+  Connection* Add(int fd) {
+    const auto open = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(),
+                                                        [](const Connection& each) { return !each.closing; }));
+    if (open >= kMaxConnections) CloseOne();
+    connections_.push_back({.fd = fd, .turn = ++turn_});
+    return &connections_.back();
+  }
+  void SetBusy(Connection* connection, bool busy) {
+    if (connection == nullptr || connection->busy == busy) return;
+    connection->busy = busy;
+    connection->turn = ++turn_;
+  }
+  void CloseOne() {
+    Connection* chosen = nullptr;
+    for (Connection& each : connections_) {
+      if (each.closing || each.waiting) continue;
+      if (chosen == nullptr || std::pair(each.busy, each.turn) < std::pair(chosen->busy, chosen->turn))
+        chosen = &each;
     }
+    if (chosen == nullptr) return;
+    // The library notices it as it would notice a client that leaves.
+    shutdown(chosen->fd, SHUT_RDWR);
+    chosen->closing = true;
+    ++counters_->connections_closed;
   }
 
-  static short EventsOf(const Connection& connection) {
-    if (connection.phase == Connection::Phase::kAnswering) return 0;
-    return connection.phase == Connection::Phase::kWriting ? POLLOUT : POLLIN;
-  }
+  // -- requests --
 
-  int TimeoutMs() const {
-    int64_t next_ms = INT64_MAX;
-    for (const auto& [id, connection] : connections_) next_ms = std::min(next_ms, connection.deadline_ms);
-    const int64_t now_ms = NowMs();
-    if (accept_after_ms_ > now_ms) next_ms = std::min(next_ms, accept_after_ms_);
-    if (next_ms == INT64_MAX) return -1;
-    return static_cast<int>(std::clamp<int64_t>(next_ms - now_ms, 0, 60'000));
-  }
-
-  // False: the server ends.
-  bool TakeAnswers(bool woken) {
-    if (woken) {
-      uint64_t count = 0;
-      [[maybe_unused]] const ssize_t got = read(wake_.get(), &count, sizeof(count));
+  // Called with the head of a request; without a body, a second time at once; and when a suspended connection
+  // goes on.
+  MHD_Result Serve(MHD_Connection* connection, const char* url, const char* method, const char* version,
+                   void** context) {
+    auto* request = static_cast<Request*>(*context);
+    if (request == nullptr) {
+      *context = request = new Request;
+      SetBusy(OfSocket(connection), true);
+      if (const std::optional<HttpResponse> refusal = Refusal(HeadOf(connection, method, version))) {
+        return Queue(connection,
+                     *refusal);  // so early that the library reads no body, and closes the connection
+      }
+      return MHD_YES;
     }
-    std::vector<std::pair<uint64_t, HttpResponse>> answers;
+    if (request->route == nullptr) {
+      Parse(connection, url, method, *request);
+      const auto found = std::find_if(routes_.begin(), routes_.end(), [&](const HttpRoute& candidate) {
+        return candidate.path == request->parsed.path;
+      });
+      if (found == routes_.end())
+        return Queue(connection, {.status = 404, .body = "there is nothing under this path\n"});
+      request->route = &*found;
+      if (!found->may_wait) return Queue(connection, found->answer(request->parsed));
+      return Postpone(connection, request);
+    }
+    if (Connection* socket = OfSocket(connection)) socket->waiting = false;
+    std::optional<HttpResponse> answer;
     {
       absl::MutexLock lock(&mutex_);
-      if (stopping_) return false;
-      answers.swap(answers_);
+      answer.swap(request->answer);
     }
-    for (const auto& [id, response] : answers) {
-      const auto found = connections_.find(id);
-      if (found != connections_.end()) Respond(id, found->second, response);
-    }
-    return true;
+    return answer.has_value() ? Queue(connection, *answer) : MHD_NO;
   }
 
-  void Accept() {
-    for (;;) {
-      net::UniqueFd fd(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!fd.valid()) {
-        if (errno == EINTR || errno == ECONNABORTED) continue;
-        // Without descriptors the listener stays readable: give others time to close some.
-        if (errno != EAGAIN) accept_after_ms_ = NowMs() + kNoDescriptorMs;
-        return;
-      }
-      if (connections_.size() >= kMaxConnections && !CloseAnIdleOne()) continue;
-      Connection& connection = connections_[++last_id_];
-      connection.fd = std::move(fd);
-      connection.deadline_ms = NowMs() + kReadingMs;
-    }
-  }
-
-  bool CloseAnIdleOne() {
-    const auto idle = std::find_if(connections_.begin(), connections_.end(), [](const auto& entry) {
-      return entry.second.phase == Connection::Phase::kReading || entry.second.phase == Connection::Phase::kDraining;
-    });
-    if (idle == connections_.end()) return false;
-    connections_.erase(idle);
-    return true;
-  }
-
-  void Serve(uint64_t id, short events) {
-    const auto found = connections_.find(id);
-    if (found == connections_.end()) return;  // closed a moment ago, for a newer one
-    Connection& connection = found->second;
-    switch (connection.phase) {
-      case Connection::Phase::kReading:
-        Read(id, connection);
-        return;
-      case Connection::Phase::kAnswering:  // who asked is gone
-        if ((events & (POLLERR | POLLHUP | POLLNVAL)) != 0) connections_.erase(id);
-        return;
-      case Connection::Phase::kWriting:
-        Write(id, connection);
-        return;
-      case Connection::Phase::kDraining:
-        if (!Discard(connection)) connections_.erase(id);
-        return;
-    }
-  }
-
-  void Read(uint64_t id, Connection& connection) {
-    char buffer[4096];
-    const ssize_t got = recv(connection.fd.get(), buffer, sizeof(buffer), 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) {
-      connections_.erase(id);
-      return;
-    }
-    connection.in.append(buffer, static_cast<size_t>(got));
-    ParsedHead parsed = ParseHead(connection.in);
-    if (parsed.state == ParsedHead::State::kIncomplete) return;
-    if (parsed.state == ParsedHead::State::kRefused) {
-      Respond(id, connection, parsed.refusal);
-      return;
-    }
-    connection.head_only = parsed.request.method == "HEAD";
-    Answer(id, connection, std::move(parsed.request));
-  }
-
-  void Answer(uint64_t id, Connection& connection, HttpRequest request) {
-    const auto route = std::find_if(routes_.begin(), routes_.end(),
-                                    [&](const HttpRoute& candidate) { return candidate.path == request.path; });
-    if (route == routes_.end()) {
-      Respond(id, connection, {.status = 404, .body = "there is nothing under this path\n"});
-    } else if (!route->may_wait) {
-      Respond(id, connection, route->answer(request));
-    } else {
-      connection.phase = Connection::Phase::kAnswering;
-      connection.deadline_ms = INT64_MAX;  // handlers have bounds of their own
-      // Bounded by the number of connections: each waits for one answer.
+  MHD_Result Postpone(MHD_Connection* connection, Request* request) {
+    {
       absl::MutexLock lock(&mutex_);
-      jobs_.push_back({id, std::move(request), &*route});
-    }
-  }
-
-  void Respond(uint64_t id, Connection& connection, const HttpResponse& response) {
-    connection.out = FormatResponse(response, connection.head_only);
-    connection.phase = Connection::Phase::kWriting;
-    connection.deadline_ms = NowMs() + kWritingMs;
-    Write(id, connection);
-  }
-
-  void Write(uint64_t id, Connection& connection) {
-    while (connection.sent < connection.out.size()) {
-      const ssize_t sent = send(connection.fd.get(), connection.out.data() + connection.sent,
-                                connection.out.size() - connection.sent, MSG_NOSIGNAL);
-      if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0 && errno == EAGAIN) return;
-      if (sent < 0) {
-        connections_.erase(id);
-        return;
+      if (!stopping_ && waiting_ < kMaxWaiting) {
+        if (Connection* socket = OfSocket(connection)) socket->waiting = true;
+        MHD_suspend_connection(connection);
+        ++waiting_;
+        jobs_.push_back({connection, request});
+        return MHD_YES;
       }
-      connection.sent += static_cast<size_t>(sent);
     }
-    // Closed at once, a connection with unread bytes is reset, and the answer may be lost on the way.
-    shutdown(connection.fd.get(), SHUT_WR);
-    connection.out = std::string();
-    connection.phase = Connection::Phase::kDraining;
-    connection.deadline_ms = NowMs() + kDrainingMs;
+    ++counters_->requests_turned_away;
+    return Queue(connection, {.status = 503, .body = "too many requests wait already\n"});
   }
 
-  // False: the other side has closed.
-  static bool Discard(const Connection& connection) {
-    char buffer[4096];
-    const ssize_t got = recv(connection.fd.get(), buffer, sizeof(buffer), 0);
-    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+  static HttpHead HeadOf(MHD_Connection* connection, const char* method, const char* version) {
+    HttpHead head{.method = method, .version = version};
+    const auto take = [](void* into, MHD_ValueKind, const char* name, const char* value) {
+      auto* found = static_cast<HttpHead*>(into);
+      const std::string key = absl::AsciiStrToLower(name);
+      const absl::string_view text = absl::StripAsciiWhitespace(value == nullptr ? "" : value);
+      if (key == "host") found->hosts.emplace_back(text);
+      if (key == "transfer-encoding" || (key == "content-length" && text != "0")) found->has_body = true;
+      return MHD_YES;
+    };
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, take, &head);
+    return head;
   }
 
-  const net::UniqueFd listener_;
-  const net::UniqueFd wake_;
+  static void Parse(MHD_Connection* connection, const char* url, const char* method, Request& request) {
+    request.parsed.method = method;
+    request.parsed.path = url;
+    const auto take = [](void* into, MHD_ValueKind, const char* name, const char* value) {
+      static_cast<HttpRequest*>(into)->parameters.emplace_back(name, value == nullptr ? "" : value);
+      return MHD_YES;
+    };
+    MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, take, &request.parsed);
+  }
+
+  static MHD_Result Queue(MHD_Connection* connection, const HttpResponse& answer) {
+    MHD_Response* response = MHD_create_response_from_buffer(
+        answer.body.size(), const_cast<char*>(answer.body.data()), MHD_RESPMEM_MUST_COPY);
+    if (response == nullptr) return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.content_type.c_str());
+    for (const HttpHeader& header : StrictHeaders())
+      MHD_add_response_header(response, header.name, header.value);
+    if (answer.status == 405) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(answer.status), response);
+    MHD_destroy_response(response);
+    return queued;
+  }
+
+  // -- the second thread --
+
+  void Wait() {
+    for (;;) {
+      Job job{};
+      bool stopping = false;
+      {
+        absl::MutexLock lock(&mutex_);
+        const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return stopping_ || !jobs_.empty();
+        };
+        mutex_.Await(absl::Condition(&something));
+        if (jobs_.empty()) return;
+        job = jobs_.front();
+        jobs_.pop_front();
+        stopping = stopping_;
+      }
+      HttpResponse answer = stopping ? HttpResponse{.status = 503, .body = "the server ends\n"}
+                                     : job.request->route->answer(job.request->parsed);
+      {
+        absl::MutexLock lock(&mutex_);
+        job.request->answer = std::move(answer);
+        --waiting_;
+      }
+      MHD_resume_connection(job.connection);
+    }
+  }
+
   const std::string address_;
   const std::vector<HttpRoute> routes_;
+  const std::shared_ptr<HttpCounters> counters_;
 
   // Of the first thread only.
-  std::map<uint64_t, Connection> connections_;  // by the order in which they came
-  uint64_t last_id_ = 0;
-  int64_t accept_after_ms_ = 0;
+  std::list<Connection> connections_;
+  uint64_t turn_ = 0;
 
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  size_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Job> jobs_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::pair<uint64_t, HttpResponse>> answers_ ABSL_GUARDED_BY(mutex_);
 
-  std::thread talker_;  // last members: they use all others
   std::thread waiter_;
+  MHD_Daemon* daemon_ = nullptr;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& listen, const std::string& setting,
-                                                              std::vector<HttpRoute> routes) {
-  const SocketAddress address = ParseAddress(listen);
-  if (address.bytes == 0) return absl::InvalidArgumentError(absl::StrCat(setting, ": ", listen));
-  net::UniqueFd listener = Listen(address);
-  net::UniqueFd wake(listener.valid() ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1);
-  if (!wake.valid()) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": ", strerror(errno),
-                                               " (is the port taken? ", setting, " in the configuration)"));
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& listen,
+                                                              const std::string& setting,
+                                                              std::vector<HttpRoute> routes,
+                                                              std::shared_ptr<HttpCounters> counters) {
+  absl::StatusOr<Listener> listener = ListenOn(listen, setting);
+  if (!listener.ok()) return listener.status();
+  auto server = std::make_unique<RunningServer>(listener->address, std::move(routes), std::move(counters));
+  // The library closes it, whether it starts or not.
+  if (!server->Begin(listener->fd.Release())) {
+    return absl::UnavailableError(absl::StrCat("cannot serve on ", listen, ": ", strerror(errno)));
   }
-  std::string bound = BoundAddress(listener, listen);
-  return std::make_unique<RunningServer>(std::move(listener), std::move(wake), std::move(bound), std::move(routes));
+  return server;
 }
 
 }  // namespace hedgerow::operate

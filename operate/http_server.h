@@ -1,40 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A small HTTP server for a program's own pages on its own host: the metrics, and the proxy's live page. One thread
-// talks to all connections, a second runs the handlers that may have to wait, so that one that waits (a scrape of a
-// loop that is stuck) holds up no other answer. Everything is bounded; without a connection nothing runs at all.
-// docs/adr/0009 says why it is our own. Started by MetricsPage.
+// A small HTTP server for a program's own pages on its own host: the metrics, and the proxy's live page.
+// libmicrohttpd talks to all connections in a thread of its own; a second thread runs the handlers that may
+// have to wait, so that one that waits (a scrape of a loop that is stuck) holds up no other answer. Everything
+// is bounded and counted; without a connection nothing runs at all. docs/adr/0009 says why this library.
+// Started by MetricsPage.
 
 #ifndef HEDGEROW_OPERATE_HTTP_SERVER_H_
 #define HEDGEROW_OPERATE_HTTP_SERVER_H_
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "operate/http_message.h"
+#include "operate/http_rules.h"
 
 namespace hedgerow::operate {
 
 struct HttpRoute {
   std::string path;  // the whole path: "/metrics"
   std::function<HttpResponse(const HttpRequest&)> answer;
-  // True: `answer` may take long, and is called on the second thread. All others are called on the first one and
-  // must not wait for anything.
+  // True: `answer` may take long, and is called on the second thread. All others are called on the first one
+  // and must not wait for anything.
   bool may_wait = false;
+};
+
+// What the bounds have cost whom.
+struct HttpCounters {
+  std::atomic<uint64_t> connections_closed = 0;    // for newer ones
+  std::atomic<uint64_t> requests_turned_away = 0;  // too many waited already
 };
 
 class HttpServer {
  public:
-  // At more, the one that has said nothing for longest is closed: browsers open connections ahead of need.
+  // At more, one is closed: the one that has been idle for longest, and if none is idle, the one whose request
+  // is oldest. Browsers open connections ahead of need.
   static constexpr size_t kMaxConnections = 64;
+  // Requests for the second thread; more are answered 503 at once. So there is always a connection that can be
+  // closed.
+  static constexpr size_t kMaxWaiting = 16;
+  static constexpr unsigned kIdleSeconds = 20;
 
-  // `listen` is "127.0.0.1:9464" or "[::1]:9464"; port 0 takes a free one. `setting` is the name of its key in the
-  // configuration, for the errors: InvalidArgument when it is no such text, Unavailable when the port is taken.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& listen, const std::string& setting,
-                                                           std::vector<HttpRoute> routes);
+  // `listen` is "127.0.0.1:9464" or "[::1]:9464"; port 0 takes a free one. `setting` is the name of its key in
+  // the configuration, for the errors: InvalidArgument when it is no such text, Unavailable when the port is
+  // taken.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(
+      const std::string& listen, const std::string& setting, std::vector<HttpRoute> routes,
+      std::shared_ptr<HttpCounters> counters = std::make_shared<HttpCounters>());
   // Waits for an answer that is being made. None is asked for afterwards.
   virtual ~HttpServer() = default;
   // Where it really listens.

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The server over real sockets: what it answers, and that nobody who is slow, idle or gone keeps it from answering
-// others.
+// The server over real sockets: what it answers, and that nobody who is slow, idle or gone keeps it from
+// answering others.
 
 #include "operate/http_server.h"
 
+#include <poll.h>
+#include <sys/resource.h>
+
 #include <atomic>
+#include <ctime>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -28,23 +32,28 @@ HttpRoute Hello() {
           }};
 }
 
-std::unique_ptr<HttpServer> Serve(std::vector<HttpRoute> routes) {
-  auto server = HttpServer::Start("127.0.0.1:0", "listen", std::move(routes));
+std::unique_ptr<HttpServer> Serve(std::vector<HttpRoute> routes,
+                                  std::shared_ptr<HttpCounters> counters = std::make_shared<HttpCounters>()) {
+  auto server = HttpServer::Start("127.0.0.1:0", "listen", std::move(routes), std::move(counters));
   EXPECT_TRUE(server.ok()) << server.status();
   return *std::move(server);
 }
 
-// A connection that says `bytes` and waits.
-net::UniqueFd Connect(const HttpServer& server, const std::string& bytes = "") {
+void ConnectWith(const net::UniqueFd& fd, const HttpServer& server, const std::string& bytes) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   int port = 0;
   EXPECT_TRUE(absl::SimpleAtoi(server.address().substr(server.address().rfind(':') + 1), &port));
   address.sin_port = htons(static_cast<uint16_t>(port));
-  net::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
   EXPECT_EQ(write(fd.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+}
+
+// A connection that says `bytes` and waits.
+net::UniqueFd Connect(const HttpServer& server, const std::string& bytes = "") {
+  net::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ConnectWith(fd, server, bytes);
   return fd;
 }
 
@@ -55,6 +64,23 @@ std::string ReadAll(const net::UniqueFd& fd) {
     answer.append(buffer, static_cast<size_t>(got));
   }
   return answer;
+}
+
+// Waits in its first call until `go`.
+HttpRoute Slow(absl::Notification& go, std::atomic<int>& calls) {
+  return {.path = "/slow",
+          .answer =
+              [&](const HttpRequest&) {
+                if (++calls == 1) go.WaitForNotification();
+                return HttpResponse{.body = "at last"};
+              },
+          .may_wait = true};
+}
+
+void AwaitCalls(const std::atomic<int>& calls, int wanted) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(10);
+  while (calls < wanted && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  ASSERT_GE(calls, wanted);
 }
 
 TEST(HttpServer, AnswersByPath) {
@@ -72,25 +98,82 @@ TEST(HttpServer, RefusesInWords) {
   EXPECT_TRUE(absl::StartsWith(stranger, "HTTP/1.1 421 ")) << stranger;
   EXPECT_FALSE(absl::StrContains(stranger, "hello"));
   // With a body on its way that nobody reads: the answer arrives all the same.
-  const std::string posted =
-      ReadAll(Connect(*server, absl::StrCat("POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000\r\n\r\n",
-                                            std::string(30'000, 'x'))));
+  const std::string posted = ReadAll(
+      Connect(*server, absl::StrCat("POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000\r\n\r\n",
+                                    std::string(30'000, 'x'))));
   EXPECT_TRUE(absl::StartsWith(posted, "HTTP/1.1 405 ")) << posted;
-  const std::string head = ReadAll(Connect(*server, "HEAD /hello HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  const std::string with_body =
+      ReadAll(Connect(*server, "GET /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"));
+  EXPECT_TRUE(absl::StartsWith(with_body, "HTTP/1.1 413 ")) << with_body;
+  const std::string head = ReadAll(
+      Connect(*server, "HEAD /hello?name=you HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+  EXPECT_TRUE(absl::StrContains(head, "Content-Length: 9\r\n")) << head;
   EXPECT_TRUE(absl::EndsWith(head, "\r\n\r\n")) << head;
+}
+
+// The library's part.
+TEST(HttpServer, RefusesWhatIsNoRequest) {
+  const auto server = Serve({Hello()});
+  const std::string long_path(100'000, 'a');
+  for (const auto& [bytes, wanted] : std::vector<std::pair<std::string, std::string>>{
+           {"HELLO\r\n\r\n", ""},
+           {"GET /hello HTTP/2.0\r\nHost: localhost\r\n\r\n", "HTTP/1.1 505 "},
+           {absl::StrCat("GET /", long_path, " HTTP/1.1\r\nHost: localhost\r\n\r\n"), "HTTP/1.1 4"},
+           {absl::StrCat("GET /hello HTTP/1.1\r\nHost: localhost\r\nX: ", long_path, "\r\n\r\n"),
+            "HTTP/1.1 431 "}}) {
+    const std::string answer = ReadAll(Connect(*server, bytes));
+    EXPECT_TRUE(absl::StartsWith(answer, wanted)) << bytes.substr(0, 20) << ": " << answer.substr(0, 100);
+    EXPECT_FALSE(absl::StrContains(answer, "HTTP/1.1 2")) << answer;
+  }
+  EXPECT_TRUE(absl::EndsWith(HttpGet(server->address(), "/hello"), "hello "));
+}
+
+TEST(HttpServer, EveryAnswerIsStrict) {
+  const auto server = Serve({Hello()});
+  for (const char* path : {"/hello", "/nothing"}) {
+    const std::string answer = HttpGet(server->address(), path);
+    for (const char* header :
+         {"Cache-Control: no-store\r\n", "default-src 'none'; script-src 'self'; ", "frame-ancestors 'none'",
+          "X-Content-Type-Options: nosniff\r\n", "Content-Type: text/plain; charset=utf-8\r\n"}) {
+      EXPECT_TRUE(absl::StrContains(answer, header)) << path << " " << header;
+    }
+  }
+}
+
+TEST(HttpServer, OnlyAPlusInAQueryIsDecoded) {
+  const auto server = Serve({Hello()});
+  EXPECT_TRUE(absl::EndsWith(HttpGet(server->address(), "/hello?name=%41+b&name=c"), "hello %41 b"));
+  EXPECT_TRUE(absl::StartsWith(HttpGet(server->address(), "/%68ello"), "HTTP/1.1 404 "));
+}
+
+TEST(HttpServer, OneConnectionMayAskAgain) {
+  const auto server = Serve({Hello()});
+  const std::string question = "GET /hello HTTP/1.1\r\nHost: localhost\r\n";
+  const net::UniqueFd fd = Connect(*server, question + "\r\n");
+  std::string answer;
+  char buffer[4096];
+  while (!absl::EndsWith(answer, "hello ")) {
+    const ssize_t got = read(fd.get(), buffer, sizeof(buffer));
+    ASSERT_GT(got, 0) << answer;
+    answer.append(buffer, static_cast<size_t>(got));
+  }
+  const std::string again = question + "Connection: close\r\n\r\n";
+  ASSERT_EQ(write(fd.get(), again.data(), again.size()), static_cast<ssize_t>(again.size()));
+  EXPECT_TRUE(absl::EndsWith(ReadAll(fd), "hello "));
 }
 
 TEST(HttpServer, ReadsAHeadInPieces) {
   const auto server = Serve({Hello()});
   const net::UniqueFd fd = Connect(*server);
-  for (const char c : std::string("GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n")) {
+  for (const char c : std::string("GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")) {
     ASSERT_EQ(write(fd.get(), &c, 1), 1);
   }
   EXPECT_TRUE(absl::EndsWith(ReadAll(fd), "hello "));
 }
 
 TEST(HttpServer, IdleConnectionsKeepNobodyOut) {
-  const auto server = Serve({Hello()});
+  const auto counters = std::make_shared<HttpCounters>();
+  const auto server = Serve({Hello()}, counters);
   std::vector<net::UniqueFd> idle;
   for (size_t i = 0; i < 2 * HttpServer::kMaxConnections; ++i) idle.push_back(Connect(*server));
   const absl::Time before = absl::Now();
@@ -99,6 +182,78 @@ TEST(HttpServer, IdleConnectionsKeepNobodyOut) {
   // The oldest were closed for the newest.
   char byte = 0;
   EXPECT_EQ(read(idle.front().get(), &byte, 1), 0);
+  EXPECT_GE(counters->connections_closed, HttpServer::kMaxConnections);
+}
+
+// Each of them takes a little of a long answer, and no more.
+TEST(HttpServer, SlowReadersKeepNobodyOut) {
+  const std::string much(2 << 20, 'm');
+  const auto server = Serve(
+      {Hello(), {.path = "/much", .answer = [&](const HttpRequest&) { return HttpResponse{.body = much}; }}});
+  std::vector<net::UniqueFd> slow;
+  for (size_t i = 0; i < 2 * HttpServer::kMaxConnections; ++i) {
+    slow.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int little = 4096;
+    setsockopt(slow.back().get(), SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
+    ConnectWith(slow.back(), *server, "GET /much HTTP/1.0\r\n\r\n");
+    char byte = 0;
+    ASSERT_EQ(read(slow.back().get(), &byte, 1), 1) << i;
+  }
+  const absl::Time before = absl::Now();
+  EXPECT_TRUE(absl::EndsWith(HttpGet(server->address(), "/hello"), "hello "));
+  EXPECT_LT(absl::Now() - before, absl::Seconds(2));
+}
+
+TEST(HttpServer, MoreThanAFewThatWaitAreTurnedAway) {
+  absl::Notification go;
+  std::atomic<int> calls = 0;
+  const auto counters = std::make_shared<HttpCounters>();
+  const auto server = Serve({Hello(), Slow(go, calls)}, counters);
+  std::vector<net::UniqueFd> waiting;
+  for (size_t i = 0; i < HttpServer::kMaxWaiting; ++i) {
+    waiting.push_back(Connect(*server, "GET /slow HTTP/1.0\r\n\r\n"));
+    AwaitCalls(calls, 1);
+  }
+  std::string refused;
+  while (!absl::StartsWith(refused, "HTTP/1.1 503 ")) {  // the others may still be on their way
+    waiting.push_back(Connect(*server, "GET /slow HTTP/1.0\r\n\r\n"));
+    const timeval wait{0, 200'000};
+    setsockopt(waiting.back().get(), SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+    refused = ReadAll(waiting.back());
+    ASSERT_LE(waiting.size(), 2 * HttpServer::kMaxWaiting);
+  }
+  EXPECT_EQ(counters->requests_turned_away, 1u);
+  // Nor can connections push out those that wait, or be kept out by them.
+  std::vector<net::UniqueFd> idle;
+  for (size_t i = 0; i < 2 * HttpServer::kMaxConnections; ++i) idle.push_back(Connect(*server));
+  EXPECT_TRUE(absl::EndsWith(HttpGet(server->address(), "/hello"), "hello "));
+  go.Notify();
+  for (size_t i = 0; i < HttpServer::kMaxWaiting; ++i)
+    EXPECT_TRUE(absl::EndsWith(ReadAll(waiting[i]), "at last")) << i;
+  EXPECT_EQ(calls, static_cast<int>(HttpServer::kMaxWaiting));
+}
+
+// The library would ask for a descriptor again and again, on a whole processor.
+TEST(HttpServer, AProcessWithoutDescriptorsDoesNotSpin) {
+  const auto server = Serve({Hello()});
+  EXPECT_TRUE(absl::EndsWith(HttpGet(server->address(), "/hello"), "hello "));
+  absl::SleepFor(absl::Milliseconds(100));  // by then the server has closed its end
+  const net::UniqueFd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int lowest_free = dup(client.get());
+  close(lowest_free);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = static_cast<rlim_t>(lowest_free), .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  ConnectWith(client, *server, "GET /hello HTTP/1.0\r\n\r\n");
+  const clock_t used = clock();
+  absl::SleepFor(absl::Milliseconds(500));
+  const double busy_s = static_cast<double>(clock() - used) / CLOCKS_PER_SEC;
+  pollfd answered{client.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&answered, 1, 0), 0) << "there was a descriptor after all";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_LT(busy_s, 0.1);
+  EXPECT_TRUE(absl::EndsWith(ReadAll(client), "hello "));
 }
 
 TEST(HttpServer, AnAnswerThatTakesLongHoldsUpNoOther) {
@@ -146,7 +301,8 @@ TEST(HttpServer, WhoLeavesBeforeTheAnswerHarmsNobody) {
 
 TEST(HttpServer, ALongAnswerArrivesWholeAtASlowReader) {
   const std::string much(5 << 20, 'm');
-  const auto server = Serve({{.path = "/much", .answer = [&](const HttpRequest&) { return HttpResponse{.body = much}; }}});
+  const auto server =
+      Serve({{.path = "/much", .answer = [&](const HttpRequest&) { return HttpResponse{.body = much}; }}});
   const net::UniqueFd fd = Connect(*server, "GET /much HTTP/1.0\r\n\r\n");
   absl::SleepFor(absl::Milliseconds(200));
   const std::string answer = ReadAll(fd);
@@ -163,6 +319,21 @@ TEST(HttpServer, EndsAtOnceThoughConnectionsAreOpen) {
   EXPECT_EQ(HttpGet(address, "/hello"), "");
 }
 
+TEST(HttpServer, EndsThoughRequestsWait) {
+  absl::Notification go;
+  std::atomic<int> calls = 0;
+  auto server = Serve({Slow(go, calls)});
+  const net::UniqueFd asked = Connect(*server, "GET /slow HTTP/1.0\r\n\r\n");
+  AwaitCalls(calls, 1);
+  std::vector<net::UniqueFd> behind;
+  for (int i = 0; i < 4; ++i) behind.push_back(Connect(*server, "GET /slow HTTP/1.0\r\n\r\n"));
+  std::thread ends([&] { server.reset(); });
+  absl::SleepFor(absl::Milliseconds(50));
+  go.Notify();
+  ends.join();
+  EXPECT_EQ(calls, 1) << "none is asked for afterwards";
+}
+
 TEST(HttpServer, ManyAtOnceAreAllAnswered) {
   const auto server = Serve({Hello()});
   std::atomic<int> answered = 0;
@@ -170,7 +341,8 @@ TEST(HttpServer, ManyAtOnceAreAllAnswered) {
   for (int i = 0; i < 8; ++i) {
     clients.emplace_back([&] {
       for (int j = 0; j < 50; ++j) {
-        if (absl::EndsWith(HttpGet(server->address(), absl::StrCat("/hello?name=", j)), absl::StrCat("hello ", j)))
+        if (absl::EndsWith(HttpGet(server->address(), absl::StrCat("/hello?name=", j)),
+                           absl::StrCat("hello ", j)))
           ++answered;
       }
     });

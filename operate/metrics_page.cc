@@ -8,11 +8,25 @@
 
 #include <prometheus/text_serializer.h>
 
+#include "operate/metric_family.h"
+
 namespace hedgerow::operate {
 namespace {
 
-HttpResponse Scrape(const MetricsPage::Collect& collect) {
-  const absl::StatusOr<MetricsPage::Families> families = collect();
+void AddServer(MetricsPage::Families& families, const HttpCounters& counters) {
+  families.push_back(MakeFamily("hedgerow_http_connections_closed_total",
+                                "Connections to this page that were closed to make room for newer ones.",
+                                prometheus::MetricType::Counter));
+  AddCounter(families.back(), {}, counters.connections_closed);
+  families.push_back(MakeFamily("hedgerow_http_requests_turned_away_total",
+                                "Requests to this page that were answered 503 because too many waited already.",
+                                prometheus::MetricType::Counter));
+  AddCounter(families.back(), {}, counters.requests_turned_away);
+}
+
+HttpResponse Scrape(const MetricsPage::Collect& collect, const HttpCounters& counters) {
+  absl::StatusOr<MetricsPage::Families> families = collect();
+  if (families.ok()) AddServer(*families, counters);
   // An empty page is what Prometheus can be told: its `up` stays 1, and the alert on absent series fires.
   return {.status = 200,
           .content_type = "text/plain; version=0.0.4; charset=utf-8",
@@ -25,10 +39,13 @@ absl::StatusOr<std::unique_ptr<MetricsPage>> MetricsPage::Start(const std::strin
                                                                 const std::string& setting, Collect collect,
                                                                 std::vector<HttpRoute> others) {
   std::vector<HttpRoute> routes = std::move(others);
+  const auto counters = std::make_shared<HttpCounters>();
   routes.push_back({.path = "/metrics",
-                    .answer = [collect = std::move(collect)](const HttpRequest&) { return Scrape(collect); },
+                    .answer = [collect = std::move(collect),
+                               counters](const HttpRequest&) { return Scrape(collect, *counters); },
                     .may_wait = true});
-  absl::StatusOr<std::unique_ptr<HttpServer>> server = HttpServer::Start(listen, setting, std::move(routes));
+  absl::StatusOr<std::unique_ptr<HttpServer>> server =
+      HttpServer::Start(listen, setting, std::move(routes), counters);
   if (!server.ok()) return server.status();
   return std::unique_ptr<MetricsPage>(new MetricsPage(*std::move(server)));
 }

@@ -27,10 +27,11 @@ class MetricsPage {
 
   // `listen` as in a configuration: "127.0.0.1:9464" or "[::1]:9464", port 0 takes a free one. `setting` is the
   // name of its key there, for the errors: InvalidArgument when it is no such text, Unavailable when the port
-  // is taken. `collect` is not called after the page's end; when it fails, the page is empty. `others` are served
-  // beside /metrics.
-  static absl::StatusOr<std::unique_ptr<MetricsPage>> Start(const std::string& listen, const std::string& setting,
-                                                            Collect collect, std::vector<HttpRoute> others = {});
+  // is taken. `collect` is not called after the page's end; when it fails, the page is empty. `others` are
+  // served beside /metrics, which tells what the server's bounds have cost as well.
+  static absl::StatusOr<std::unique_ptr<MetricsPage>> Start(const std::string& listen,
+                                                            const std::string& setting, Collect collect,
+                                                            std::vector<HttpRoute> others = {});
 
   // Where it really listens.
   std::string address() const { return server_->address(); }

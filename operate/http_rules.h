@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the pages of our programs are asked and answer, and the rules that stand before every handler: GET and
+// HEAD only, no bodies, no name of a host that somebody else could have given, and headers that let a page load
+// what is ours and nothing else. Pure; operate/http_server.cc calls it with what libmicrohttpd has parsed.
+
+#ifndef HEDGEROW_OPERATE_HTTP_RULES_H_
+#define HEDGEROW_OPERATE_HTTP_RULES_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+
+namespace hedgerow::operate {
+
+struct HttpRequest {
+  std::string method = "GET";  // or HEAD
+  std::string path = "/";      // as sent: nothing is decoded
+  std::vector<std::pair<std::string, std::string>> parameters =
+      {};  // of the query; but for +, a space, as sent
+
+  // The value of the first parameter of this name; empty when there is none.
+  absl::string_view Parameter(absl::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "text/plain; charset=utf-8";
+  std::string body;
+};
+
+// What of a request's head the rules are about.
+struct HttpHead {
+  std::string method = "";
+  std::string version = "";             // "HTTP/1.1"
+  std::vector<std::string> hosts = {};  // the value of each Host
+  bool has_body = false;
+};
+
+// What to answer instead of the page; nothing when the request may be answered. A Host that is none of this
+// machine's loopback names is refused: that is what stands against DNS rebinding, a page of the attacker's
+// whose name suddenly means 127.0.0.1.
+std::optional<HttpResponse> Refusal(const HttpHead& head);
+
+// "localhost", "127.x.x.x" or "[::1]", with or without a port: names that no DNS server can give to another.
+bool IsLoopbackHost(absl::string_view host);
+
+struct HttpHeader {
+  const char* name;
+  const char* value;
+};
+
+// Of every answer: nobody frames it, keeps it or takes it for another type, and it loads nothing from
+// elsewhere.
+absl::Span<const HttpHeader> StrictHeaders();
+
+}  // namespace hedgerow::operate
+
+#endif  // HEDGEROW_OPERATE_HTTP_RULES_H_

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A listening TCP socket from the text of a configuration, with errors that name the reason: libmicrohttpd
+// would make the socket itself, and say only that it could not. Called by operate/http_server.
+
+#ifndef HEDGEROW_OPERATE_LISTEN_ADDRESS_H_
+#define HEDGEROW_OPERATE_LISTEN_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "net/unique_fd.h"
+
+namespace hedgerow::operate {
+
+struct Listener {
+  net::UniqueFd fd;     // non-blocking
+  std::string address;  // with the real port
+};
+
+// "127.0.0.1:9464", "[::1]:9464"; port 0 takes a free one. `setting` is the name of its key, for the errors:
+// InvalidArgument when it is no such text, Unavailable when it cannot be listened on.
+absl::StatusOr<Listener> ListenOn(const std::string& listen, const std::string& setting);
+
+}  // namespace hedgerow::operate
+
+#endif  // HEDGEROW_OPERATE_LISTEN_ADDRESS_H_
