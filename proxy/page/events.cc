@@ -21,14 +21,19 @@ class Comparison {
   std::vector<v1::PageEvent> Run() {
     for (const ServiceSnapshot& now : later_.snapshot.services) {
       const auto& all = earlier_.snapshot.services;
-      const auto before =
-          std::find_if(all.begin(), all.end(), [&](const ServiceSnapshot& each) { return each.name == now.name; });
+      const auto before = std::find_if(all.begin(), all.end(),
+                                       [&](const ServiceSnapshot& each) { return each.name == now.name; });
       if (before == all.end()) continue;
       Leader(*before, now);
       Health(*before, now);
       if (before->bypass != now.bypass) {
         Add("bypass", now.name, absl::StrCat("bypass switched ", now.bypass ? "on: no hedging" : "off"));
       }
+      if (before->dry_run != now.dry_run) {
+        Add("dry_run", now.name,
+            absl::StrCat("dry run ", now.dry_run ? "begins: nothing is sent twice" : "ends"));
+      }
+      Drained(*before, now);
     }
     Host();
     return std::move(events_);
@@ -62,17 +67,17 @@ class Comparison {
     const std::string from = LeaderName(before);
     const std::string to = LeaderName(now);
     const uint64_t announced =
-        now.stats.counters[HR_LEADER_CHANGES] - std::min(now.stats.counters[HR_LEADER_CHANGES],
-                                                         before.stats.counters[HR_LEADER_CHANGES]);
+        now.stats.counters[HR_LEADER_CHANGES] -
+        std::min(now.stats.counters[HR_LEADER_CHANGES], before.stats.counters[HR_LEADER_CHANGES]);
     const bool moved = from != to;
     // There and back again within the second, or several times.
     const bool returned = !moved && announced > 0;
     const bool elected_again = !moved && !returned && now.leader.term != before.leader.term;
     if (!moved && !returned && !elected_again) return;
     const bool pinned = now.leader.pinned != 0;
-    std::string text = moved            ? absl::StrCat(to, " leads, after ", from)
-                       : returned       ? absl::StrCat(to, " leads again after ", announced, " changes")
-                                        : absl::StrCat(to, " was elected again");
+    std::string text = moved      ? absl::StrCat(to, " leads, after ", from)
+                       : returned ? absl::StrCat(to, " leads again after ", announced, " changes")
+                                  : absl::StrCat(to, " was elected again");
     if (moved && pinned) {
       absl::StrAppend(&text, ": pinned by an administrator");
     } else if (moved && before.leader.pinned != 0) {
@@ -88,6 +93,17 @@ class Comparison {
     event.set_term(now.leader.term);
   }
 
+  void Drained(const ServiceSnapshot& before, const ServiceSnapshot& now) {
+    for (const BackendSnapshot& backend : now.backends) {
+      const auto old = std::find_if(before.backends.begin(), before.backends.end(),
+                                    [&](const BackendSnapshot& each) { return each.name == backend.name; });
+      if (old == before.backends.end() || old->drained == backend.drained) continue;
+      Add("drain", now.name,
+          absl::StrCat(backend.name, backend.drained ? " is drained: it gets nothing new" : " serves again"))
+          .set_backend(backend.name);
+    }
+  }
+
   void Health(const ServiceSnapshot& before, const ServiceSnapshot& now) {
     bool changed = false;
     for (const BackendSnapshot& backend : now.backends) {
@@ -96,6 +112,7 @@ class Comparison {
       if (old == before.backends.end() || old->health == backend.health) continue;
       changed = true;
       const char* words = backend.health == HR_HEALTHY   ? " answers again"
+                          : now.dry_run                  ? " is silent: dry run, nobody else is asked"
                           : backend.health == HR_SUSPECT ? " is silent: requests go to it and to a standby"
                                                          : " is still silent: requests go to a standby";
       v1::PageEvent& event = Add("health", now.name, absl::StrCat(backend.name, words));
@@ -106,9 +123,9 @@ class Comparison {
     const uint64_t was = before.stats.counters[HR_SUSPECTED];
     const uint64_t is = now.stats.counters[HR_SUSPECTED];
     if (changed || is <= was) return;
-    v1::PageEvent& event =
-        Add("health", now.name, absl::StrCat("a backend was silent for a moment",
-                                             is - was > 1 ? absl::StrCat(", ", is - was, " times") : ""));
+    v1::PageEvent& event = Add("health", now.name,
+                               absl::StrCat("a backend was silent for a moment",
+                                            is - was > 1 ? absl::StrCat(", ", is - was, " times") : ""));
     event.set_from(HealthWord(HR_HEALTHY));
     event.set_to(HealthWord(HR_HEALTHY));
   }
@@ -126,7 +143,8 @@ class Comparison {
     const uint64_t routes = later_.facts.routes_restored - earlier_.facts.routes_restored;
     const uint64_t links = later_.facts.links_restored - earlier_.facts.links_restored;
     if (routes + links > 0) {
-      Add("restored", "", absl::StrCat("put back what somebody had removed: ", routes, " routes, ", links, " links"));
+      Add("restored", "",
+          absl::StrCat("put back what somebody had removed: ", routes, " routes, ", links, " links"));
     }
   }
 

@@ -94,6 +94,12 @@ TEST_F(EventsTest, ASilentBackendIsNamed) {
   EXPECT_EQ(event.text(), "a answers again");
 }
 
+TEST_F(EventsTest, InADryRunNobodyElseIsAskedForASilentBackend) {
+  before_.services[0].dry_run = dns().dry_run = true;
+  dns().backends[0].health = HR_SUSPECT;
+  EXPECT_EQ(Only().text(), "a is silent: dry run, nobody else is asked");
+}
+
 TEST_F(EventsTest, ASilenceShorterThanASecondIsSeen) {
   dns().stats.counters[HR_SUSPECTED] += 3;
   EXPECT_EQ(Only().text(), "a backend was silent for a moment, 3 times");
@@ -115,6 +121,23 @@ TEST_F(EventsTest, BypassAndRepairsAreTold) {
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].kind(), "bypass");
   EXPECT_EQ(events[1].text(), "put back what somebody had removed: 2 routes, 0 links");
+}
+
+TEST_F(EventsTest, DryRunsAndDrainedBackendsAreTold) {
+  dns().dry_run = true;
+  dns().backends[1].drained = true;
+  auto events = Events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind(), "dry_run");
+  EXPECT_EQ(events[0].text(), "dry run begins: nothing is sent twice");
+  EXPECT_EQ(events[1].kind(), "drain");
+  EXPECT_EQ(events[1].backend(), "b");
+  EXPECT_EQ(events[1].text(), "b is drained: it gets nothing new");
+  std::swap(before_, after_);
+  events = Events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].text(), "dry run ends");
+  EXPECT_EQ(events[1].text(), "b serves again");
 }
 
 TEST_F(EventsTest, AServiceThatIsNewHasNoPast) {

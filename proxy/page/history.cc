@@ -51,6 +51,7 @@ History::ServiceSample History::Difference(const ServiceSnapshot* before, const 
   sample.p50_ns = QuantileOrNone(answers, 0.5);
   sample.p99_ns = QuantileOrNone(answers, 0.99);
   sample.p999_ns = QuantileOrNone(answers, 0.999);
+  sample.delay_ns = static_cast<int64_t>(now.delay_ns);
   for (const BackendSnapshot& backend : now.backends) {
     minutes.backends[backend.name].Add(now_ns, backend.answer_times);
     const BackendSnapshot* old = before == nullptr ? nullptr : FindByName(before->backends, backend.name);
@@ -159,6 +160,7 @@ void History::FillService(const v1::Service& config, const ServiceSnapshot& now,
     out.add_p50_ns(service.p50_ns);
     out.add_p99_ns(service.p99_ns);
     out.add_p999_ns(service.p999_ns);
+    out.add_delay_ns(service.delay_ns);
     for (size_t i = 0; i < kSeries.size(); ++i) series[i]->Add(service.counts[i]);
   }
   const auto minutes = minutes_.find(now.name);

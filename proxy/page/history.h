@@ -47,6 +47,7 @@ class History {
   struct ServiceSample {
     std::array<uint32_t, kSeries.size()> counts{};
     int64_t p50_ns = -1, p99_ns = -1, p999_ns = -1;
+    int64_t delay_ns = 0;
     std::vector<std::array<uint32_t, 2>> backends;  // sent, won; in the order of the configuration
     std::vector<std::pair<uint8_t, uint32_t>> reasons;  // number, count; those that happened
   };

@@ -79,6 +79,7 @@ TEST_F(HistoryTest, ASecondIsWhatItAdded) {
   EXPECT_NEAR(static_cast<double>(service.p50_ns(0)), 2e6, 0.15e6);
   EXPECT_NEAR(static_cast<double>(service.p99_ns(0)), 2e6, 0.15e6);
   EXPECT_NEAR(static_cast<double>(service.p999_ns(0)), 40e6, 3e6);
+  EXPECT_THAT(service.delay_ns(), ElementsAre(10'000'000));
   EXPECT_EQ(service.minute().count(), 1000u);
   EXPECT_NEAR(static_cast<double>(service.minute().p999_ns()), 40e6, 3e6);
   EXPECT_THAT(service.backends(0).sent(), ElementsAre(1000));

@@ -2,6 +2,7 @@
 """The live page in a real browser, served by a real daemon under real load."""
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ import pytest
 from harness import browser as browser_module
 from harness import machine
 from harness.browser import Browser
-from harness.dns import dig, start_dnsperf
+from harness.dns import UdpClient, dig, query, start_dnsperf
 from harness.product import DNS4, DNS6, METRICS, PROJECT, VIP4
 
 ADDRESS = "http://127.0.0.1:9464/"
@@ -82,7 +83,7 @@ class Shared:
     def close(self) -> None:
         browser, self.browser = self.browser, None
         if browser is not None:
-            with contextlib.suppress(ProcessLookupError):  # with its lab, after a test that failed
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # gone with its lab, after a test that failed
                 browser.__exit__(None, None, None)
 
 
@@ -117,6 +118,20 @@ def load(lab, rate: int = 200):
         lab.client.stop(child)
 
 
+POINTS = "(document.querySelector('#answer-times path[data-series=\"p99\"]')?.getAttribute('d').match(/[ML]/g) ?? []).length"
+
+
+@pytest.fixture
+def past(lab, page):
+    """An open page that has some seconds of load to show. The daemon remembers those of the tests before; only where it does
+    not, there is load now."""
+    page.listen(0.2)
+    if page.ask(POINTS) < 3:
+        with load(lab, rate=100):
+            page.wait(f"{POINTS} >= 3", 20.0)
+    return page
+
+
 def line_of(browser, chart: str, series: str) -> str:
     return browser.ask(f"document.querySelector('#{chart} path[data-series=\"{series}\"]')?.getAttribute('d') ?? ''")
 
@@ -126,27 +141,28 @@ def test_the_chart_moves_under_load(lab, page):
     with load(lab):
         page.wait("document.querySelector('#answer-times path[data-series=\"p99\"]').getAttribute('d').includes('L')")
         before = line_of(page, "answer-times", "p99")
+        answered = page.ask(POINTS)
         rate = page.wait("(() => { const dd = [...document.querySelectorAll('#tiles div')]"
                          ".find((tile) => tile.textContent.startsWith('Requests')).querySelector('dd span').textContent;"
                          "return parseFloat(dd.replace(',', '')) > 20 && dd; })()")
         assert rate.endswith("/s")
-        page.listen(2.5)
+        page.wait(f"{POINTS} > {answered}")
         after = line_of(page, "answer-times", "p99")
     assert after != before and len(after) > len(before)
     # dnsperf's 200/s go to the leader.
     assert line_of(page, "backends-sent", "a") and page.text("#extra-load .reference-name") == "budget 5 %"
 
 
-def test_a_page_that_is_opened_late_shows_the_past(lab, served, browser):
-    with load(lab, rate=100):
-        browser.listen(4)
-    browser.open(ADDRESS)
-    browser.wait("document.querySelector('#answer-times path[data-series=\"p50\"]')?.getAttribute('d').split('L').length >= 3")
+def test_a_page_that_is_opened_late_shows_the_past(past):
+    """As soon as it is there, with the first data that it gets."""
+    past.open("about:blank")
+    past.open(ADDRESS)
+    past.wait(f"{POINTS} >= 3", 2.0)
 
 
 def test_a_rescue_is_counted_and_a_silent_backend_is_told(lab, servers, served, page):
     with load(lab, rate=100):
-        page.listen(2)
+        page.wait(f"{POINTS} >= 1")
         servers["a"].stall()
         page.wait("[...document.querySelectorAll('#events li[data-kind=health]')].length > 0")
         page.wait("/suspect|silent/.test(document.querySelector('#backends tbody tr td:nth-child(3)').textContent)")
@@ -186,7 +202,7 @@ def test_a_daemon_that_hangs_shows_as_stale_and_comes_back(served, page):
 
 def test_a_dead_daemon_shows_as_stale_and_the_next_one_goes_on(lab, served, page):
     with load(lab, rate=100):
-        page.listen(3)
+        page.wait(f"{POINTS} >= 2")
         os.kill(served.pid, signal.SIGKILL)
         page.wait("document.querySelector('#state').dataset.state === 'stale'")
         page.screenshot(PICTURES / "stale.png")
@@ -201,9 +217,8 @@ def test_a_dead_daemon_shows_as_stale_and_the_next_one_goes_on(lab, served, page
     page.complaints.clear()
 
 
-def test_everything_can_be_done_from_the_keyboard(lab, served, page):
-    with load(lab, rate=100):
-        page.listen(4)
+def test_everything_can_be_done_from_the_keyboard(past):
+    page = past
     reached = []
     for _ in range(40):
         page.press("Tab")
@@ -236,13 +251,13 @@ def test_everything_can_be_done_from_the_keyboard(lab, served, page):
     page.press(" ")
     page.wait("document.querySelector('#state').dataset.state === 'running'")
     # What a sample updates must not take the focus away.
-    page.listen(2.5)
+    as_of = page.text("#as-of")
+    page.wait(f"document.querySelector('#as-of').textContent !== {json.dumps(as_of)}")
     assert page.ask("document.activeElement.id") == "pause"
 
 
-def test_assistive_technology_finds_names_values_and_tables(lab, served, page):
-    with load(lab, rate=100):
-        page.listen(3)
+def test_assistive_technology_finds_names_values_and_tables(lab, past):
+    page = past
     nodes = page.accessible()
     nameless = [node for node in nodes if node.get("focusable") and not node["name"] and node["role"] != "RootWebArea"
                 and node["role"] not in ("main", "generic")]
@@ -251,7 +266,9 @@ def test_assistive_technology_finds_names_values_and_tables(lab, served, page):
     assert [node["name"] for node in sliders] == ["Answer times: a moment", "Extra load: a moment",
                                                   "What became of slow requests: a moment",
                                                   "Datagrams to each backend: a moment"]
-    said = page.ask("document.querySelector('#answer-times .plot').getAttribute('aria-valuetext')")
+    with load(lab, rate=100):
+        said = page.wait("(() => { const said = document.querySelector('#answer-times .plot').getAttribute('aria-valuetext');"
+                         "return said.includes('p50 –') ? null : said; })()")
     assert re.fullmatch(r"\d\d:\d\d:\d\d: p50 [\d.]+ [mµ]s, p99 .*, p99.9 .*", said), said
     page.ask("document.querySelector('#answer-times details').open = true")
     page.wait("document.querySelectorAll('#answer-times tbody tr').length >= 2")
@@ -259,13 +276,14 @@ def test_assistive_technology_finds_names_values_and_tables(lab, served, page):
     assert page.ask("document.documentElement.lang") == "en"
 
 
-def test_it_is_readable_in_light_and_dark(lab, servers, served, page):
-    with load(lab):
-        page.listen(1)
-        served.admin("leader", "set", DNS4, "b")
-        page.listen(2)
+def test_it_is_readable_in_light_and_dark(served, past):
+    page = past
+    marks = "document.querySelectorAll('#answer-times line[data-mark=leader]').length"
+    before = page.ask(marks)
+    served.admin("leader", "set", DNS4, "b")
+    page.wait(f"{marks} > {before}")
     served.admin("leader", "unset", DNS4)
-    page.wait("document.querySelectorAll('#answer-times line[data-mark=leader]').length >= 2")
+    page.wait(f"{marks} > {before + 1}")
     ground = "getComputedStyle(document.body).backgroundColor"
     grounds = {}
     for name in ("light", "dark"):
@@ -285,9 +303,8 @@ def test_the_check_of_contrast_sees_a_faint_text(page):
     assert len(page.ask(LOW_CONTRAST)) == 1
 
 
-def test_a_phone_needs_no_scrolling_sideways(lab, served, page):
-    with load(lab, rate=100):
-        page.listen(2.5)
+def test_a_phone_needs_no_scrolling_sideways(past):
+    page = past
     page.ask("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     for width in (320, 360, 412):
         page.look_like(width=width, height=780, mobile=True)
@@ -302,6 +319,50 @@ def test_a_phone_needs_no_scrolling_sideways(lab, served, page):
                          "e.getBoundingClientRect().height < 32).map((e) => e.textContent)")
         assert small == [], "fingers need room"
         page.screenshot(PICTURES / f"phone-{width}.png")
+
+
+def state_of(number: int) -> str:
+    return f"document.querySelector('#services tbody tr:nth-child({number}) td:nth-child(3)').textContent"
+
+
+def test_dry_runs_and_drained_backends_have_their_words(lab, servers, served, past):
+    page = past
+    served.admin("dry-run", DNS4, "on")
+    page.wait("/dry run: what would be hedged after 10 ms is counted, and nothing is sent twice/"
+              ".test(document.querySelector('#service-facts').textContent)")
+    assert page.text("#answer-times .reference-name") == "would be hedged after 10 ms"
+    hedges = served.figure("hedges")
+    servers["a"].stall()
+    with UdpClient(lab.client, VIP4) as client:
+        for number in range(40):
+            client.send(query(number, "www.example.test"))
+        page.wait("[...document.querySelectorAll('#tiles div')].some((tile) => /^Would (hedge|fail over)[1-9]/.test(tile.textContent))")
+        servers["a"].resume()
+        assert len(client.receive_all(quiet_s=0.5)) == 40  # all of them from the leader, late
+    assert served.figure("hedges") == hedges
+    served.admin("drain", "a", DNS4)
+    served.admin("drain", "b", DNS6)
+    page.wait(f"{state_of(1)} === 'healthy, dry run, a drained' && {state_of(2)} === 'healthy, b drained'")
+    assert "requests go to b, while the leader is drained" in page.text("#service-facts")
+    assert page.text("#backends tbody tr td:nth-child(3)") == "drained: gets nothing new"
+    told = page.text("#events")
+    assert "dns4: dry run begins: nothing is sent twice" in told and "dns6: b is drained: it gets nothing new" in told
+    for dark in (False, True):
+        page.look_like(dark=dark)
+        assert page.ask(LOW_CONTRAST) == []
+        page.screenshot(PICTURES / f"dry-run-{'dark' if dark else 'light'}.png")
+        page.look_like(dark=dark, width=360, height=780, mobile=True)
+        assert page.ask("document.documentElement.scrollWidth <= window.innerWidth")
+        page.screenshot(PICTURES / f"dry-run-phone-{'dark' if dark else 'light'}.png")
+    page.look_like()
+    served.admin("drain", "b", DNS4)
+    page.wait("/nobody else is left/.test(document.querySelector('#backends').textContent)")
+    served.admin("dry-run", DNS4, "off")
+    served.admin("undrain", "a")
+    served.admin("undrain", "b")
+    page.wait(f"{state_of(1)} === 'healthy' && {state_of(2)} === 'healthy'")
+    told = page.text("#events")
+    assert "dns4: dry run ends" in told and "dns4: a serves again" in told
 
 
 def test_hostile_names_are_text_and_nothing_else(served, browser):
@@ -357,6 +418,22 @@ def test_strangers_are_refused(lab, served):
         assert curl("GET", path, "localhost:9464").startswith("200 ")
     assert "default-src 'none'" in curl("GET", "/", "localhost")
     assert curl("GET", "/../../etc/passwd", "localhost").startswith("404 ")
+
+
+def test_an_adaptive_delay_is_a_line_of_its_own(shared, lab, servers, product):
+    shared.close()
+    product.up(metrics=METRICS, services=product.services("dns", adaptive={"floor": "1ms", "cap": "200ms"}))
+    page = shared.open_in(lab.client)
+    page.open(ADDRESS)
+    with load(lab, rate=100):
+        page.wait("document.querySelector('#answer-times path[data-series=delay]')?.getAttribute('d').includes('L')")
+        # The fixed delay is 10 ms; a healthy server's answers take less than the floor.
+        page.wait("/hedged after 1(\\.\\d+)? ms \\(adaptive: it follows the answer times\\)/"
+                  ".test(document.querySelector('#service-facts').textContent)", 20.0)
+    assert page.text("#answer-times .reference-name") is None
+    assert page.ask("[...document.querySelectorAll('#answer-times .legend li')].some((item) => item.textContent.startsWith(' delay'))")
+    page.screenshot(PICTURES / "adaptive.png")
+    shared.close()
 
 
 def test_the_page_can_be_switched_off_and_the_metrics_stay(shared, lab, servers, product):

@@ -38,9 +38,11 @@ const CHARTS = [
   {
     id: "answer-times", title: "Answer times", scale: "log", format: duration,
     about: "From request to first answer, of the requests answered in each second.",
-    series: ({ service }) => [line(1, "p50", time(service, "p50_ns")), line(2, "p99", time(service, "p99_ns")),
-      line(3, "p99.9", time(service, "p999_ns"))],
-    reference: ({ status }) => ({ value: status.delay_ns, name: `hedged after ${short(duration(status.delay_ns))}` }),
+    series: ({ service, status }) => [line(1, "p50", time(service, "p50_ns")), line(2, "p99", time(service, "p99_ns")),
+      line(3, "p99.9", time(service, "p999_ns")), ...(status.adaptive ? [line(4, "delay", time(service, "delay_ns"))] : [])],
+    // An adaptive delay is a line of its own, for it moves.
+    reference: ({ status }) => (status.adaptive ? null :
+      { value: status.delay_ns, name: `${status.dry_run ? "would be hedged" : "hedged"} after ${short(duration(status.delay_ns))}` }),
   },
   {
     id: "extra-load", title: "Extra load", scale: "linear", least: 0.01, format: percent,

@@ -4,7 +4,7 @@
 
 const COUNTS = ["requests", "hedges", "won_by_rescue", "won_by_failover", "failover_sends", "losers_dropped",
   "unanswered", "nacked", "passed_through"];
-const TIMES = ["p50_ns", "p99_ns", "p999_ns"];
+const TIMES = ["p50_ns", "p99_ns", "p999_ns", "delay_ns"];
 const MOST_EVENTS = 500;
 
 // The daemon was exchanged for one whose data this page does not know.

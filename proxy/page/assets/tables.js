@@ -14,7 +14,41 @@ const STATES = {
   suspect: { words: "suspect: silent, both are asked", tone: "warn" },
   standby: { words: "silent: standbys are asked", tone: "bad" },
 };
-const stateOf = (word) => STATES[word] ?? { words: word, tone: null };
+// In a dry run a silent backend is noticed as ever, and nobody else is asked.
+function stateOf(word, dryRun) {
+  const state = STATES[word] ?? { words: word, tone: null };
+  return dryRun && word !== "healthy" ? { words: "silent: dry run, nobody else is asked", tone: state.tone } : state;
+}
+
+// Drained is what somebody wants; what the backend says meanwhile is worth less.
+function backendState(backend, status) {
+  if (!backend.drained) return stateOf(backend.health, status.dry_run);
+  const alone = status.requests_to === backend.name;
+  return { words: alone ? "drained, but nobody else is left" : "drained: gets nothing new", tone: alone ? "bad" : "warn" };
+}
+
+// What was switched by hand, in few words.
+function switched(status) {
+  const drained = status.backends.filter((backend) => backend.drained).map((backend) => backend.name);
+  return [status.bypass && "bypassed", status.dry_run && "dry run", drained.length > 0 && `${drained.join(" and ")} drained`]
+    .filter(Boolean);
+}
+
+function hedgingText(about, status) {
+  if (status.bypass) return "hedging is switched off (bypass)";
+  if (about.attempts < 2) return "never hedged";
+  const after = `after ${short(duration(status.delay_ns))}${status.adaptive ? " (adaptive: it follows the answer times)" : ""}`;
+  const hedged = status.dry_run ? `dry run: what would be hedged ${after} is counted, and nothing is sent twice` :
+    `hedged ${after}, at most ${about.attempts} sends`;
+  return hedged + (status.pushed_back ? "; a backend asks for later hedges, or for none" : "");
+}
+
+// Who gets the requests, where that is not the leader.
+function requestsToText(status) {
+  if (!status.requests_to || !status.leader || status.requests_to === status.leader) return "";
+  const drained = status.backends.some((backend) => backend.name === status.leader && backend.drained);
+  return `; requests go to ${status.requests_to}, ${drained ? "while the leader is drained" : "who answers faster"}`;
+}
 
 const KINDS = {
   forwarded: "sent on without hedging",
@@ -25,7 +59,8 @@ const KINDS = {
   bound: "a bound was reached",
 };
 
-const EVENTS = { leader: "leader", term: "election", health: "backend", bypass: "bypass", problem: "problem",
+const EVENTS = { leader: "leader", term: "election", health: "backend", bypass: "bypass", dry_run: "dry run",
+  drain: "drain", problem: "problem",
   solved: "solved", restored: "repaired", start: "start" };
 
 const leaderText = (status) => (status.leader ? `${status.leader} (${status.leader_source})` : NONE);
@@ -37,8 +72,8 @@ export function showServices(store, statuses, chosen, choose) {
     { label: "Service", value: (row) => row.status.name,
       update: (button, row) => setAttribute(button, "aria-pressed", row.status.name === chosen) },
     { label: "Leader", value: (row) => leaderText(row.status) },
-    { label: "State", value: (row) => stateOf(row.status.state).words + (row.status.bypass ? ", bypassed" : ""),
-      tone: (row) => (row.status.bypass ? "warn" : stateOf(row.status.state).tone) },
+    { label: "State", value: (row) => [stateOf(row.status.state, row.status.dry_run).words, ...switched(row.status)].join(", "),
+      tone: (row) => (switched(row.status).length > 0 ? "warn" : stateOf(row.status.state, row.status.dry_run).tone) },
     { label: "Requests/s", number: true, value: (row) => rate(store.rate(row.status.name, MINUTE_S, (s) => s.requests)) },
     { label: "p99", number: true, value: (row) => duration(row.about?.minute?.p99_ns) },
     { label: "Extra load", number: true, value: (row) => percent(store.share(row.status.name, MINUTE_S)) },
@@ -52,10 +87,8 @@ export function showServices(store, statuses, chosen, choose) {
 export function showService(store, about, status) {
   setText(byId("service-title"), status.name);
   const at = status.vip.includes(":") ? `[${status.vip}]:${status.port}` : `${status.vip}:${status.port}`;
-  const hedging = status.bypass ? "hedging is switched off (bypass)" :
-    about.attempts < 2 ? "never hedged" : `hedged after ${short(duration(status.delay_ns))}, at most ${about.attempts} sends`;
   setText(byId("service-facts"), `${status.profile} at ${at}; ${leaderText(status)} leads, ` +
-    `${stateOf(status.state).words}; ${hedging}; given up after ${short(duration(about.deadline_ns))}`);
+    `${stateOf(status.state, status.dry_run).words}${requestsToText(status)}; ${hedgingText(about, status)}; given up after ${short(duration(about.deadline_ns))}`);
   showTiles(store, about, status);
 }
 
@@ -78,6 +111,10 @@ function showTiles(store, about, status) {
     { name: "Unanswered", value: whole(unanswered), more: unanswered > 0 ? "! last minute" : "last minute",
       tone: unanswered > 0 ? "bad" : null },
   ];
+  if (status.dry_run) {
+    tiles.push({ name: "Would hedge", value: whole(status.would_hedge), more: "in all, dry run", tone: "warn" },
+      { name: "Would fail over", value: whole(status.would_fail_over), more: "in all, dry run", tone: "warn" });
+  }
   keyed(byId("tiles"), tiles, (tile) => tile.name,
     (tile) => element("div", {}, element("dt", {}, tile.name), element("dd", {}, element("span"), element("small"))),
     (node, tile) => {
@@ -95,7 +132,8 @@ export function showBackends(store, about, status) {
   fillTable(byId("backends").tBodies[0], rows, (row) => row.backend.name, [
     { label: "Backend", value: (row) => row.backend.name, quiet: (row) => `${row.backend.address} port ${row.backend.port}` },
     { label: "Role", value: (row) => row.backend.role },
-    { label: "State", value: (row) => stateOf(row.backend.health).words, tone: (row) => stateOf(row.backend.health).tone },
+    { label: "State", value: (row) => backendState(row.backend, status).words,
+      tone: (row) => backendState(row.backend, status).tone },
     { label: "Sent/s", number: true, value: (row) => row.rate("sent") },
     { label: "Won/s", number: true, value: (row) => row.rate("won") },
     { label: "p50", number: true, value: (row) => duration(row.minute?.p50_ns) },

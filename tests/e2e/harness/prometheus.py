@@ -23,7 +23,7 @@ from deploy.lab import Host
 
 PROJECT = Path(__file__).resolve().parents[3]
 RULES = PROJECT / "deploy" / "prometheus" / "hedgerow.rules.yml"
-RULES_TEST = PROJECT / "deploy" / "prometheus" / "hedgerow.rules_test.yml"
+RULES_TESTS = sorted((PROJECT / "deploy" / "prometheus").glob("*rules_test.yml"))
 EXAMPLE = PROJECT / "deploy" / "prometheus" / "prometheus.yml"
 DASHBOARDS = sorted((PROJECT / "deploy" / "grafana").glob("*.json"))
 PORT = 9090
