@@ -39,7 +39,7 @@ def test_steps_are_the_fences_in_their_order():
 def test_the_repositorys_own_tutorial_can_be_read():
     steps = walk.steps_of(walk.TUTORIAL.read_text(encoding="utf-8"))
     commands = "".join(step.commands for step in steps)
-    for word in ("validate", "plan", "up", "dig", "status", "down"):
+    for word in ("validate", "plan", "up", "dig", "status", "hedgerow top", "/api/v1/page", "down"):
         assert word in commands
     assert steps[-1].label == "clean-up" and sum(step.printed is not None for step in steps) >= 6
 
