@@ -36,6 +36,15 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "lab(**options): how the test's Lab is built")
     config.addinivalue_line("markers", "servers(a='nsd', b='knot'): which server each replica runs")
     config.addinivalue_line("markers", "own: a stack of the test's own, taken down and compared right after it")
+    config.addinivalue_line("markers", "long: only with HEDGEROW_LONG=1 (./dev test --long); another of its kind is always run")
+
+
+def pytest_collection_modifyitems(config, items):
+    if os.environ.get("HEDGEROW_LONG") == "1":
+        return
+    long = [item for item in items if item.get_closest_marker("long")]
+    config.hook.pytest_deselected(items=long)  # pytest's last line counts them
+    items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
 def pytest_sessionstart(session):

@@ -74,8 +74,11 @@ def attached_programs(product) -> dict[str, int]:
 # -- without loss ------------------------------------------------------------------------------------------------
 
 
-@BOTH_MODES
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+@pytest.mark.parametrize("how, attach", [
+    pytest.param(signal.SIGKILL, "tcx", id="killed-tcx"),
+    pytest.param(signal.SIGTERM, "clsact", id="stopped-clsact"),
+    pytest.param(signal.SIGKILL, "clsact", id="killed-clsact", marks=pytest.mark.long),
+    pytest.param(signal.SIGTERM, "tcx", id="stopped-tcx", marks=pytest.mark.long)])
 def test_a_daemon_that_went_is_succeeded_by_one_that_takes_over_all_of_it(lab, servers, product, attach, how):
     product.up(attach=attach_of(attach))
     for _ in range(5):

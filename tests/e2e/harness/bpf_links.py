@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""BPF links of a process, and taking one off as an administrator would (bpf(2), as `bpftool link detach` does it): the
-process that made it is not asked."""
+"""bpf(2) by hand: links of a process, taking one off as an administrator would (as `bpftool link detach` does it: the process
+that made it is not asked), and whether an object still exists."""
 
 import ctypes
+import errno
 import os
 import platform
 import re
@@ -10,7 +11,8 @@ import struct
 from pathlib import Path
 
 _SYS_BPF = {"x86_64": 321, "aarch64": 280}[platform.machine()]
-_LINK_GET_FD_BY_ID, _LINK_DETACH = 30, 34
+_PROG_GET_FD_BY_ID, _MAP_GET_FD_BY_ID, _LINK_GET_FD_BY_ID, _LINK_DETACH = 13, 14, 30, 34
+_BY_ID = {"prog": _PROG_GET_FD_BY_ID, "map": _MAP_GET_FD_BY_ID, "link": _LINK_GET_FD_BY_ID}
 
 
 def links_of(pid: int, kind: str) -> list[int]:
@@ -21,6 +23,17 @@ def links_of(pid: int, kind: str) -> list[int]:
         if re.search(rf"^link_type:\s+{kind}$", text, re.MULTILINE):
             found.append(int(re.search(r"^link_id:\s+(\d+)$", text, re.MULTILINE).group(1)))
     return found
+
+
+def exists(kind: str, number: int) -> bool:
+    """A program ("prog"), map or link of the kernel's with this id."""
+    try:
+        os.close(_bpf(_BY_ID[kind], struct.pack("<4I", number, 0, 0, 0)))
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            raise
+        return False
+    return True
 
 
 def detach(link: int) -> None:
