@@ -27,9 +27,13 @@ function(hedgerow_cc_binary name)
   target_link_libraries(${name} PRIVATE hedgerow_rules ${arg_DEPS} Threads::Threads ${CMAKE_DL_LIBS})
 endfunction()
 
-# hedgerow_cc_test(NAME SRCS a_test.cc... [DEPS target...] [DATA target...] [LABELS root] [TIMEOUT seconds])
+# hedgerow_cc_test(NAME SRCS a_test.cc... [DEPS target...] [DATA target...] [LABELS root [packets|disk] | patient]
+#                [TIMEOUT seconds])
 # One gtest binary; ctest sees each of its cases. The cases run in the project's root and find the build tree in
-# HEDGEROW_BUILD_DIR. The label `root` says that the cases need root and the kernel: they run one at a time.
+# HEDGEROW_BUILD_DIR. The label `root` says that the cases need root and the kernel: they make links and measure times, and
+# run one at a time. Beside it, `packets` says that they only run programs on packets of their own: one at a time as well,
+# but not waiting for the others; `disk`, that root is for mounting only: they wait for nobody. `patient` stands
+# alone: no case looks at a clock, and `./dev test` runs them at idle priority beside what does.
 # DATA names targets (BPF objects, other binaries) that must be built before the test runs.
 function(hedgerow_cc_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SRCS;HDRS;DEPS;DATA;LABELS")
@@ -45,11 +49,17 @@ function(hedgerow_cc_test name)
   if(arg_DATA)
     add_dependencies(${name} ${arg_DATA})
   endif()
+  if("patient" IN_LIST arg_LABELS)
+    set(arg_TIMEOUT 1500)
+  endif()
   set(properties TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "HEDGEROW_BUILD_DIR=${CMAKE_BINARY_DIR}")
   if(arg_LABELS)
-    list(APPEND properties LABELS ${arg_LABELS})
+    list(GET arg_LABELS 0 label)  # what ctest selects by
+    list(APPEND properties LABELS ${label})
   endif()
-  if("root" IN_LIST arg_LABELS)
+  if("packets" IN_LIST arg_LABELS)
+    list(APPEND properties RESOURCE_LOCK hedgerow_packets)
+  elseif("root" IN_LIST arg_LABELS AND NOT "disk" IN_LIST arg_LABELS)
     list(APPEND properties RESOURCE_LOCK hedgerow_kernel)
   endif()
   # Discovery at test time: a build never runs what it built, and a sanitizer's start-up cost is not paid by it.

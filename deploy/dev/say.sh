@@ -8,6 +8,7 @@ LOG_DIR="$HEDGEROW_ROOT/build/log"
 # Debian's own: another python3 may come first in PATH, without the packages that ./dev installs.
 export PYTHON=/usr/bin/python3
 MONITOR_PID=""
+PATIENT_PID=""
 
 # Manifests record the commit; git refuses a tree of another user (sudo ./dev) unless told that it is meant.
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0="$HEDGEROW_ROOT"
@@ -80,11 +81,20 @@ stop_progress() {
   if [ -t 1 ]; then printf '\r\033[K'; fi
 }
 
+# The session of what `./dev test` runs beside (test.sh).
+stop_patient() {
+  [ -n "$PATIENT_PID" ] || return 0
+  pkill -KILL -s "$PATIENT_PID" 2>/dev/null || true
+  wait "$PATIENT_PID" 2>/dev/null || true
+  PATIENT_PID=""
+}
+
 # Whatever ends ./dev: no progress line lives on, no temporary policy stays, and what root wrote into a user's
 # tree belongs to that user again.
 on_exit() {
   trap - EXIT INT TERM HUP
   stop_progress
+  stop_patient
   remove_service_policy
   give_back_to_owner
   exit "$1"

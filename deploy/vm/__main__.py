@@ -60,7 +60,7 @@ def _shell(arguments: argparse.Namespace) -> int:
 
 def _test(arguments: argparse.Namespace) -> int:
     return lane.test(arguments.kernel, smoke=arguments.smoke, record=arguments.record, only=arguments.only,
-                     reports=arguments.reports, build_dir=_build_dir())
+                     one_at_a_time=arguments.one_at_a_time, reports=arguments.reports, build_dir=_build_dir())
 
 
 def parser() -> argparse.ArgumentParser:
@@ -93,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
     machine_options(command("shell", _shell, "a shell in a machine"))
     added = command("test", _test, "run the lane", several=True)
     added.add_argument("--smoke", action="store_true", help="the short part that ./dev test has")
+    added.add_argument("--one-at-a-time", action="store_true", help="never two machines, for a lane beside other tests")
     added.add_argument("--only", type=lambda text: text.split(","), help="parts to run, with commas")
     added.add_argument("--record", action="store_true", help="record the verified-instruction counts")
     added.add_argument("--reports", type=Path, metavar="FOLDER", help="for the JUnit files (default: results/vm)")

@@ -80,7 +80,9 @@ def run(kernel: Kernel, image: Path, settings: Settings, files: Path | None = No
     with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
         archive = Path(scratch) / "out.tar"
         started = time.monotonic()
-        with subprocess.Popen(_command(kernel, image, settings, archive), stdin=subprocess.DEVNULL,
+        # However the lane ends, no machine goes on without it: in a session of its own it would hear of nothing.
+        bound = ["setpriv", "--pdeathsig", "KILL", "--", *_command(kernel, image, settings, archive)]
+        with subprocess.Popen(bound, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
             timer = threading.Timer(settings.timeout_s, process.kill)
             timer.start()

@@ -31,9 +31,10 @@ def refused(product, config, *words: str, wrapper: tuple[str, ...] = ()) -> str:
         for word in words:
             assert word in text, f"{word!r} is not in: {text}"
         texts.append(text)
-    wait_until(lambda: machine.differences(before, machine.take(product.lab.client, product.instance)) == [],
-               what="the machine as it was: " + "; ".join(
-                   machine.differences(before, machine.take(product.lab.client, product.instance))))
+    deadline = time.monotonic() + 5
+    while wrong := machine.differences(before, machine.take(product.lab.client, product.instance)):
+        assert time.monotonic() < deadline, wrong
+        time.sleep(0.05)
     return texts[-1]
 
 

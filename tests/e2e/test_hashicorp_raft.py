@@ -59,7 +59,7 @@ def wait_for_successor(nodes: list[StoreNode]) -> StoreNode:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("replicas", kv.REPLICAS)
+@pytest.mark.parametrize("replicas", [kv.REPLICAS[0], *(pytest.param(each, marks=pytest.mark.long) for each in kv.REPLICAS[1:])])
 def test_our_load_measures_it(replicas):
     arguments = kv.parse(["--replicas", replicas, "--modes", "memory,disk", "--clients", "1,64", "--systems",
                           "hashicorp-raft", "--seconds", "0.5", "--warm-up", "0.2", "--quiet-wait", "0"])
