@@ -20,9 +20,40 @@ Operation GetOperation(ByteReader& reader) {
   return operation;
 }
 
+// Behind the operations, of which such a command has none.
+constexpr size_t kItemFixed_bytes = 1 + 2 * sizeof(uint32_t) + sizeof(uint32_t) + 4 * sizeof(uint64_t);
+
+void PutItem(ByteWriter& writer, const Command& command) {
+  const ItemOperation& item = command.item;
+  writer.Put(command.key.d);
+  writer.Put(static_cast<uint8_t>(item.verb));
+  writer.PutText<uint32_t>(item.key);
+  writer.PutText<uint32_t>(item.value);
+  writer.Put(item.flags);
+  writer.Put(item.life_s);
+  writer.Put(item.unique);
+  writer.Put(item.delta);
+}
+
+void GetItem(ByteReader& reader, Command& command) {
+  ItemOperation& item = command.item;
+  command.key.d = reader.Get<uint64_t>();
+  const uint8_t verb = reader.Get<uint8_t>();
+  if (verb < 1 || verb > static_cast<uint8_t>(ItemVerb::kDecrement)) reader.Fail();
+  item.verb = static_cast<ItemVerb>(verb);
+  item.key = reader.GetText<uint32_t>(kKeyMax_bytes);
+  item.value = reader.GetText<uint32_t>(kItemMax_bytes);
+  item.flags = reader.Get<uint32_t>();
+  item.life_s = reader.Get<int64_t>();
+  item.unique = reader.Get<uint64_t>();
+  item.delta = reader.Get<uint64_t>();
+}
+
 // What Encode writes, so that it takes its memory once.
 size_t Size_bytes(const Command& command) {
   size_t size = 3 + 5 * sizeof(uint64_t);
+  if (command.key.kind == CommandKind::kMemcached)
+    size += kItemFixed_bytes + command.item.key.size() + command.item.value.size();
   for (const Operation& operation : command.operations) {
     size += 2 + 2 * sizeof(uint32_t) + sizeof(int64_t) + operation.key.size() + operation.value.size();
     if (operation.expected.has_value()) size += sizeof(uint32_t) + operation.expected->size();
@@ -50,6 +81,7 @@ std::string Encode(const Command& command) {
     if (operation.expected.has_value()) writer.PutText<uint32_t>(*operation.expected);
     writer.Put(operation.delta);
   }
+  if (command.key.kind == CommandKind::kMemcached) PutItem(writer, command);
   return writer.Take();
 }
 
@@ -58,7 +90,7 @@ std::optional<Command> Decode(std::string_view bytes) {
   Command command;
   if (reader.Get<uint8_t>() != kVersion) return std::nullopt;
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind > 3) return std::nullopt;
+  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kTick)) return std::nullopt;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();
@@ -69,6 +101,10 @@ std::optional<Command> Decode(std::string_view bytes) {
   if (count > kOperationsMax) return std::nullopt;
   command.operations.reserve(count);
   for (uint8_t i = 0; i < count && reader.ok(); ++i) command.operations.push_back(GetOperation(reader));
+  if (command.key.kind == CommandKind::kMemcached) {
+    if (count != 0) return std::nullopt;
+    GetItem(reader, command);
+  }
   if (!reader.done()) return std::nullopt;
   return command;
 }

@@ -32,19 +32,52 @@ struct Operation {
   bool operator==(const Operation&) const = default;
 };
 
-enum class CommandKind : uint8_t {
-  kOpen = 1,      // a session
-  kWrite = 2,     // in a session
-  kWindowed = 3,  // without one: known again for a while by what its client sends anyway
+// memcached's commands that change something. Items are apart from the keys above: each has flags, a unique
+// number that is the log index of its last change, and perhaps an end.
+enum class ItemVerb : uint8_t {
+  kSet = 1,
+  kAdd = 2,
+  kReplace = 3,
+  kCas = 4,
+  kAppend = 5,
+  kPrepend = 6,
+  kDelete = 7,
+  kTouch = 8,
+  kIncrement = 9,
+  kDecrement = 10,
 };
 
-// What makes two commands the same request. `a`, `b`, `c` are the nonce; or session and seq; or client address,
-// frame id and fingerprint.
+// What is left of the largest datagram between nodes once everything around a value is in it.
+constexpr size_t kItemMax_bytes = 60'000;
+
+struct ItemOperation {
+  ItemVerb verb = ItemVerb::kSet;
+  std::string key{};
+  std::string value{};  // set, add, replace, cas, append, prepend
+  uint32_t flags = 0;   // set, add, replace, cas
+  int64_t life_s = 0;   // the same and touch, in committed time; 0: no end, negative: ended already
+  uint64_t unique = 0;  // cas: which version is to be replaced
+  uint64_t delta = 0;   // increment, decrement
+
+  bool operator==(const ItemOperation&) const = default;
+};
+
+enum class CommandKind : uint8_t {
+  kOpen = 1,       // a session
+  kWrite = 2,      // in a session
+  kWindowed = 3,   // without one: known again for a while by what its client sends anyway
+  kMemcached = 4,  // the same, of a memcached client
+  kTick = 5,       // nobody's: time has passed
+};
+
+// What makes two commands the same request. `a`, `b`, `c`, `d` are the nonce; or session and seq; or client
+// address, frame id and fingerprint, of which memcached's need four words (MemcachedKey).
 struct RequestKey {
   CommandKind kind = CommandKind::kWrite;
   uint64_t a = 0;
   uint64_t b = 0;
   uint64_t c = 0;
+  uint64_t d = 0;  // kMemcached
 
   auto operator<=>(const RequestKey&) const = default;
 };
@@ -55,6 +88,7 @@ struct Command {
   // Committed time: what has passed on the leader's monotonic clock since its previous command of this term.
   uint64_t elapsed_ns = 0;
   std::vector<Operation> operations{};  // all or none of them; none keeps the session alive
+  ItemOperation item{};                 // kMemcached
 
   bool operator==(const Command&) const = default;
 };
@@ -66,12 +100,19 @@ enum class ResultCode : uint8_t {
   kUnknownSession = 3,  // never opened, or expired; the client must not assume either outcome for what it sent
   kBelowLowest = 4,     // the client has said that it has this answer
   kOverloaded = 5,      // a bound of the tables is reached; nothing was done
+  // Of memcached's commands only. kMismatch there: the item has another unique number.
+  kNotFound = 6,
+  kNotStored = 7,  // add found an item; replace, append, prepend found none
+  kNoRoom = 8,     // the items take all the memory they may
+  kTooLarge = 9,   // append or prepend would pass kItemMax_bytes
 };
+constexpr ResultCode kResultCodeLast = ResultCode::kTooLarge;
 
 struct Result {
   ResultCode code = ResultCode::kOk;
-  uint64_t session = 0;               // kOpen
-  std::vector<std::string> values{};  // one for each operation: an increment's new value, else empty
+  uint64_t session = 0;  // kOpen
+  // One for each operation: an increment's new value, else empty. kMemcached: an increment's, else none.
+  std::vector<std::string> values{};
 
   bool operator==(const Result&) const = default;
 };

@@ -18,28 +18,56 @@ Command Sample() {
               {.kind = OperationKind::kIncrement, .key = "i", .value = {}, .expected = {}, .delta = -3}}};
 }
 
+Command Memcached() {
+  return {.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 4},
+          .elapsed_ns = 5,
+          .item = {.verb = ItemVerb::kCas,
+                   .key = "k",
+                   .value = "v",
+                   .flags = 0xffffffff,
+                   .life_s = -1,
+                   .unique = UINT64_MAX,
+                   .delta = 9}};
+}
+
+Command Tick() { return {.key = {.kind = CommandKind::kTick}, .elapsed_ns = 1}; }
+
 TEST(Command, SurvivesTheJourney) {
-  const auto decoded = Decode(Encode(Sample()));
-  ASSERT_TRUE(decoded.has_value());
-  EXPECT_EQ(*decoded, Sample());
+  for (const Command& command : {Sample(), Memcached(), Tick()}) {
+    const auto decoded = Decode(Encode(command));
+    ASSERT_TRUE(decoded.has_value());
+    EXPECT_EQ(*decoded, command);
+  }
 }
 
 TEST(Command, EveryShorteningIsRefused) {
-  const std::string bytes = Encode(Sample());
-  for (size_t size = 0; size < bytes.size(); ++size) {
-    EXPECT_FALSE(Decode(std::string_view(bytes).substr(0, size)).has_value()) << size;
+  for (const Command& command : {Sample(), Memcached(), Tick()}) {
+    const std::string bytes = Encode(command);
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_FALSE(Decode(std::string_view(bytes).substr(0, size)).has_value()) << size;
+    }
+    EXPECT_FALSE(Decode(bytes + "x").has_value());
   }
-  EXPECT_FALSE(Decode(bytes + "x").has_value());
+}
+
+TEST(Command, AnItemMayBeAsLargeAsItMayBeAndNoLarger) {
+  Command command = Memcached();
+  command.item.value.assign(kItemMax_bytes, 'x');
+  EXPECT_EQ(Decode(Encode(command)), command);
+  command.item.value += 'x';
+  EXPECT_FALSE(Decode(Encode(command)).has_value());
 }
 
 TEST(Command, DamagedBytesNeverCrash) {
   std::mt19937_64 random(1);
-  const std::string bytes = Encode(Sample());
-  for (int i = 0; i < 50'000; ++i) {
-    std::string damaged = bytes;
-    for (int j = 0; j < 3; ++j) damaged[random() % damaged.size()] = static_cast<char>(random());
-    if (const auto decoded = Decode(damaged)) {
-      EXPECT_EQ(Encode(*decoded), damaged);
+  for (const Command& command : {Sample(), Memcached(), Tick()}) {
+    const std::string bytes = Encode(command);
+    for (int i = 0; i < 50'000; ++i) {
+      std::string damaged = bytes;
+      for (int j = 0; j < 3; ++j) damaged[random() % damaged.size()] = static_cast<char>(random());
+      if (const auto decoded = Decode(damaged)) {
+        EXPECT_EQ(Encode(*decoded), damaged);
+      }
     }
   }
 }

@@ -15,7 +15,7 @@ void PutResult(ByteWriter& writer, const Result& result) {
 Result GetResult(ByteReader& reader) {
   Result result;
   const auto code = reader.Get<uint8_t>();
-  if (code > static_cast<uint8_t>(ResultCode::kOverloaded)) reader.Fail();
+  if (code > static_cast<uint8_t>(kResultCodeLast)) reader.Fail();
   result.code = static_cast<ResultCode>(code);
   result.session = reader.Get<uint64_t>();
   const auto values = reader.Get<uint8_t>();
@@ -68,13 +68,26 @@ void CutWriter::Session(const SessionRecord& session, const std::map<uint64_t, R
 }
 
 void CutWriter::Windowed(uint64_t time_ns, const RequestKey& key, const Result& result) {
-  open_.Put(static_cast<uint8_t>(CutRecord::kWindowed));
+  const bool memcached = key.kind == CommandKind::kMemcached;
+  open_.Put(static_cast<uint8_t>(memcached ? CutRecord::kSeen : CutRecord::kWindowed));
   open_.Put(time_ns);
   open_.Put(key.a);
   open_.Put(key.b);
   open_.Put(key.c);
+  if (memcached) open_.Put(key.d);
   PutResult(open_, result);
-  ++windowed_;
+  ++(memcached ? seen_ : windowed_);
+  RecordEnds();
+}
+
+void CutWriter::KeptItem(std::string_view key, const Item& item) {
+  open_.Put(static_cast<uint8_t>(CutRecord::kItem));
+  open_.PutText<uint32_t>(key);
+  open_.PutText<uint32_t>(item.value);
+  open_.Put(item.flags);
+  open_.Put(item.unique);
+  open_.Put(item.end_ns);
+  ++items_;
   RecordEnds();
 }
 
@@ -84,6 +97,8 @@ void CutWriter::End() {
   open_.Put(values_);
   open_.Put(sessions_);
   open_.Put(windowed_);
+  open_.Put(items_);
+  open_.Put(seen_);
   Close();
 }
 

@@ -11,7 +11,9 @@
 //   2  session    id, nonce, lowest unanswered, last active, answers: (seq, result)
 //   3  windowed   time, key, result
 //   4  state      version, committed time, fingerprint      first, and alone
-//   5  end        how many values, sessions and windowed    last
+//   5  end        how many values, sessions, windowed, items and seen    last
+//   6  item       key, value, flags, unique, end             from version 2 on
+//   7  seen       time, memcached's key, result              from version 2 on
 
 #ifndef HEDGEROW_CLUSTER_KV_CUT_H_
 #define HEDGEROW_CLUSTER_KV_CUT_H_
@@ -30,11 +32,19 @@
 namespace hedgerow::kv {
 
 // Raised with every change of the format; what was written before is read for ever.
-inline constexpr uint32_t kCutVersion = 1;
+inline constexpr uint32_t kCutVersion = 2;
 // A chunk is closed once it has as much as was asked for, so it is larger by one record at most.
 inline constexpr size_t kCutChunk_bytes = 64 * 1024;
 
-enum class CutRecord : uint8_t { kValue = 1, kSession = 2, kWindowed = 3, kState = 4, kEnd = 5 };
+enum class CutRecord : uint8_t {
+  kValue = 1,
+  kSession = 2,
+  kWindowed = 3,
+  kState = 4,
+  kEnd = 5,
+  kItem = 6,
+  kSeen = 7,
+};
 
 // What one session is, wherever it is kept.
 struct SessionRecord {
@@ -44,13 +54,25 @@ struct SessionRecord {
   uint64_t active_ns = 0;
 };
 
+// One of memcached's items, wherever it is kept.
+struct Item {
+  std::string value{};
+  uint32_t flags = 0;
+  uint64_t unique = 0;  // the log index of its last change
+  uint64_t end_ns = 0;  // committed time; 0: none
+
+  bool operator==(const Item&) const = default;
+};
+
 class CutWriter {
  public:
   CutWriter(uint64_t committed_ns, uint64_t fingerprint, size_t chunk_bytes);
 
   void Value(std::string_view key, std::string_view value);
   void Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers);
+  // A request of a window, in the record of its kind.
   void Windowed(uint64_t time_ns, const RequestKey& key, const Result& result);
+  void KeptItem(std::string_view key, const Item& item);
   void End();
 
   // Of all chunks so far.
@@ -70,6 +92,8 @@ class CutWriter {
   uint64_t values_ = 0;
   uint64_t sessions_ = 0;
   uint64_t windowed_ = 0;
+  uint64_t items_ = 0;
+  uint64_t seen_ = 0;
 };
 
 void PutResult(ByteWriter& writer, const Result& result);

@@ -27,6 +27,7 @@ using testing::HasSubstr;
 constexpr uint64_t kSecond = 1'000'000'000;
 const SessionLimits kSessions{.timeout_ns = 60 * kSecond};
 const WindowLimits kWindow{.window_ns = 10 * kSecond};
+const MemcachedLimits kMemcached{.window = {.window_ns = 7 * kSecond}, .memory_bytes = 200'000};
 
 using Chunks = std::vector<std::string>;
 
@@ -38,7 +39,7 @@ class Story {
 
   void Tell(StateMachine& state) {
     ++index_;
-    const uint64_t kind = Below(10);
+    const uint64_t kind = Below(14);
     Command command;
     command.elapsed_ns = Below(kSecond / 2);
     if (kind == 0) {
@@ -47,10 +48,15 @@ class Story {
     } else if (kind < 7 && !opened_.empty()) {
       command.key = {.kind = CommandKind::kWrite, .a = opened_[Below(opened_.size())], .b = 1 + Below(40)};
       command.lowest_unanswered = Below(10);
-    } else {
+    } else if (kind < 10) {
       command.key = {.kind = CommandKind::kWindowed, .a = 1, .b = Below(200), .c = 2};
+    } else if (kind == 10) {
+      command.key = {.kind = CommandKind::kTick};
+    } else {
+      command.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = Below(3), .d = Below(100)};
+      command.item = ChangeItem();
     }
-    if (kind != 0) command.operations.push_back(Operate());
+    if (kind != 0 && kind < 10) command.operations.push_back(Operate());
     state.Apply(index_, command);
   }
 
@@ -64,6 +70,18 @@ class Story {
     operation.value = std::string(Below(300), 'v');
     operation.delta = static_cast<int64_t>(Below(100));
     return operation;
+  }
+
+  ItemOperation ChangeItem() {
+    ItemOperation item;
+    item.verb = static_cast<ItemVerb>(1 + Below(10));
+    item.key = "item" + std::to_string(Below(300));
+    item.value = Below(2) == 0 ? std::to_string(Below(1000)) : std::string(Below(1500), 'w');
+    item.flags = static_cast<uint32_t>(Below(3));
+    item.life_s = static_cast<int64_t>(Below(60)) - 5;
+    item.unique = Below(index_ + 1);
+    item.delta = Below(10);
+    return item;
   }
 
   std::mt19937_64 random_;
@@ -81,7 +99,7 @@ Chunks CutAtOnce(StateMachine& state, size_t chunk_bytes = kCutChunk_bytes) {
 }
 
 std::unique_ptr<StateMachine> Load(const Chunks& chunks, std::string* why = nullptr) {
-  StateLoader loader(kSessions, kWindow);
+  StateLoader loader(kSessions, kWindow, kMemcached);
   for (const std::string& chunk : chunks) {
     if (!loader.Add(chunk)) break;
   }
@@ -96,6 +114,9 @@ void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
   EXPECT_EQ(a.committed_time_ns(), b.committed_time_ns());
   EXPECT_EQ(a.values(), b.values());
   EXPECT_EQ(a.sessions(), b.sessions());
+  EXPECT_EQ(a.memcached().items(), b.memcached().items());
+  EXPECT_EQ(a.memcached().item_bytes(), b.memcached().item_bytes());
+  EXPECT_EQ(a.memcached().seen(), b.memcached().seen());
   Story same = story;
   for (int i = 0; i < 3000; ++i) {
     story.Tell(a);
@@ -107,7 +128,7 @@ void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
 
 TEST(Cut, WhatIsLoadedGoesOnLikeWhatWasCut) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    StateMachine state(kSessions, kWindow);
+    StateMachine state(kSessions, kWindow, kMemcached);
     Story story(seed);
     for (int i = 0; i < 2000; ++i) story.Tell(state);
     const std::unique_ptr<StateMachine> loaded = Load(CutAtOnce(state));
@@ -118,7 +139,7 @@ TEST(Cut, WhatIsLoadedGoesOnLikeWhatWasCut) {
 
 TEST(Cut, WhatHappensMeanwhileIsNotInIt) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    StateMachine state(kSessions, kWindow);
+    StateMachine state(kSessions, kWindow, kMemcached);
     Story story(seed);
     for (int i = 0; i < 2000; ++i) story.Tell(state);
     const Chunks expected = CutAtOnce(state);
@@ -140,7 +161,7 @@ TEST(Cut, WhatHappensMeanwhileIsNotInIt) {
 }
 
 TEST(Cut, AGrowingStoreIsCutWhole) {
-  StateMachine state(kSessions, kWindow);
+  StateMachine state(kSessions, kWindow, kMemcached);
   const auto put = [&state](uint64_t i) {
     Operation operation{.kind = OperationKind::kPut, .key = "k" + std::to_string(i), .value = "v"};
     state.Apply(
@@ -160,7 +181,7 @@ TEST(Cut, AGrowingStoreIsCutWhole) {
 }
 
 TEST(Cut, OneThatWasAbandonedLeavesNothingBehind) {
-  StateMachine state(kSessions, kWindow);
+  StateMachine state(kSessions, kWindow, kMemcached);
   Story story(9);
   for (int i = 0; i < 2000; ++i) story.Tell(state);
   state.BeginCut();
@@ -174,7 +195,7 @@ TEST(Cut, OneThatWasAbandonedLeavesNothingBehind) {
 }
 
 TEST(Cut, OneThatIsNotWholeIsRefused) {
-  StateMachine state(kSessions, kWindow);
+  StateMachine state(kSessions, kWindow, kMemcached);
   Story story(3);
   for (int i = 0; i < 3000; ++i) story.Tell(state);
   const Chunks whole = CutAtOnce(state, 5000);
@@ -208,7 +229,8 @@ TEST(Cut, AFormatOfTheFutureIsNamed) {
   EXPECT_THAT(why, HasSubstr("start the version of the program that wrote it"));
 }
 
-// testdata/cut-1 is what the first version of the format made of `Small`, its chunks behind their lengths.
+// testdata/cut-N is what version N of the format made of `Small`, its chunks behind their lengths; version 1
+// had no items.
 void Small(StateMachine& state) {
   const auto apply = [&state](uint64_t index, Command command) { state.Apply(index, command); };
   apply(1, {.key = {.kind = CommandKind::kOpen, .a = 77}, .elapsed_ns = kSecond});
@@ -221,12 +243,16 @@ void Small(StateMachine& state) {
   apply(4, {.key = {.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3},
             .elapsed_ns = kSecond,
             .operations = {{.kind = OperationKind::kIncrement, .key = "count", .delta = 1}}});
+  apply(5, {.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 4},
+            .item = {.verb = ItemVerb::kSet, .key = "leaf", .value = "brown", .flags = 9, .life_s = 60}});
+  apply(6, {.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 5},
+            .item = {.verb = ItemVerb::kAdd, .key = "leaf", .value = "red"}});
 }
 
 TEST(Cut, EveryFormatThereWasIsRead) {
   const std::string path = HEDGEROW_SOURCE_DIR "/cluster/kv/testdata/cut-" + std::to_string(kCutVersion);
   if (getenv("HEDGEROW_REWRITE") != nullptr) {
-    StateMachine state(kSessions, kWindow);
+    StateMachine state(kSessions, kWindow, kMemcached);
     Small(state);
     std::ofstream file(path, std::ios::binary);
     for (const std::string& chunk : CutAtOnce(state)) {
@@ -253,7 +279,14 @@ TEST(Cut, EveryFormatThereWasIsRead) {
     EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5})->values[1], "41");
     EXPECT_EQ(state->Known({.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3})->values[0], "42");
     const Command old{.key = {.kind = CommandKind::kWrite, .a = 1, .b = 3}, .operations = {}};
-    EXPECT_EQ(state->Apply(5, old).code, ResultCode::kBelowLowest);
+    EXPECT_EQ(state->Apply(7, old).code, ResultCode::kBelowLowest);
+    if (version == 1) continue;
+    ASSERT_NE(state->FindItem("leaf"), nullptr);
+    EXPECT_EQ(*state->FindItem("leaf"),
+              (Item{.value = "brown", .flags = 9, .unique = 5, .end_ns = 64 * kSecond}));
+    const RequestKey seen{.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 5};
+    EXPECT_EQ(state->Known(seen)->code, ResultCode::kNotStored);
+    EXPECT_FALSE(state->Known(seen, 7 * kSecond).has_value()) << "its window has ended";
   }
 }
 

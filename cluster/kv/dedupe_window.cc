@@ -5,11 +5,18 @@ namespace hedgerow::kv {
 
 const Result* DedupeWindow::Answer(const RequestKey& key) const {
   const auto answer = answers_.find(key);
-  return answer == answers_.end() ? nullptr : &answer->second;
+  return answer == answers_.end() ? nullptr : &answer->second.result;
+}
+
+const Result* DedupeWindow::Answer(const RequestKey& key, uint64_t now_ns) const {
+  const auto answer = answers_.find(key);
+  if (answer == answers_.end() || now_ns - answer->second.time_ns >= limits_.window_ns) return nullptr;
+  return &answer->second.result;
 }
 
 void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns) {
-  if (answers_.emplace(key, std::move(result)).second) by_time_.emplace_back(now_ns, key);
+  Seen seen{.time_ns = now_ns, .result = std::move(result)};
+  if (answers_.emplace(key, std::move(seen)).second) by_time_.emplace_back(now_ns, key);
 }
 
 void DedupeWindow::Expire(uint64_t now_ns) {
@@ -29,7 +36,7 @@ void DedupeWindow::BeginCut(CutWriter* writer) {
 
 void DedupeWindow::Save() {
   const auto& [time_ns, key] = by_time_[saved_];
-  writer_->Windowed(time_ns, key, answers_.at(key));
+  writer_->Windowed(time_ns, key, answers_.at(key).result);
   ++saved_;
   --unsaved_;
 }

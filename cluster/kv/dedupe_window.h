@@ -29,6 +29,8 @@ class DedupeWindow {
 
   bool full() const { return answers_.size() >= limits_.requests_max; }
   const Result* Answer(const RequestKey& key) const;
+  // The same, if it is not forgotten by `now_ns`, which may lie ahead of the last Expire.
+  const Result* Answer(const RequestKey& key, uint64_t now_ns) const;
   void Record(const RequestKey& key, Result result, uint64_t now_ns);
   void Expire(uint64_t now_ns);
 
@@ -40,10 +42,15 @@ class DedupeWindow {
   void AbandonCut() { writer_ = nullptr; }
 
  private:
+  struct Seen {
+    uint64_t time_ns = 0;
+    Result result{};
+  };
+
   void Save();
 
   WindowLimits limits_;
-  std::map<RequestKey, Result> answers_;
+  std::map<RequestKey, Seen> answers_;
   std::deque<std::pair<uint64_t, RequestKey>> by_time_;
 
   // Nothing in it changes, and only its front goes: so a cut walks from there.

@@ -10,13 +10,18 @@
 #include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
+namespace {
+
+constexpr uint64_t kNoRequest = 0;  // a tag; the desk's begin at random, and pass it once in 2^64
+
+}  // namespace
 
 Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState restored,
                  std::unique_ptr<StateMachine> state)
     : host_(host),
       policy_(options.snapshots),
       raft_(options.raft, std::move(restored), host.Now_ns(), host.Random()),
-      state_(options.sessions, options.window),
+      state_(options.sessions, options.window, options.memcached),
       desk_(options.raft.self, state_, options.desk, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()),
       applied_(raft_.snapshot().last) {
   HEDGEROW_CHECK((applied_.index == raft::LogIndex()) == (state == nullptr));
@@ -73,10 +78,19 @@ void Replica::Tick() {
     Act();
   }
   if (now_ns >= raft_.next_deadline_ns()) Feed(raft::Tick{});
+  if (now_ns >= next_time_tick_ns())
+    proposals_.push_back({.tag = kNoRequest, .command = {.key = {.kind = CommandKind::kTick}}});
 }
 
 uint64_t Replica::next_deadline_ns() const {
-  return std::min(raft_.next_deadline_ns(), desk_.next_deadline_ns());
+  return std::min({raft_.next_deadline_ns(), desk_.next_deadline_ns(), next_time_tick_ns()});
+}
+
+// Commands move committed time, and without any it would stand still: nothing would end while nobody writes.
+uint64_t Replica::next_time_tick_ns() const {
+  if (raft_.role() != raft::Role::kLeader || !state_.memcached().waits_for_time() || !proposals_.empty())
+    return UINT64_MAX;
+  return proposed_ns_ + kTick_ns;
 }
 
 void Replica::Settle() {
@@ -121,6 +135,7 @@ void Replica::Carry() {
   for (const raft::Refusal& refusal : outputs_.refused_reads) desk_.ReadRefused(refusal.tag, actions_);
   if (outputs_.role_change.has_value() && outputs_.role_change->role == raft::Role::kLeader) {
     clock_.StartTerm();
+    proposed_ns_ = host_.Now_ns();
     host_.BecameLeader();
   }
   if (outputs_.publish_leader.has_value()) {
@@ -159,8 +174,11 @@ void Replica::Apply() {
       const std::optional<Command> command = Decode(entry.payload.view());
       HEDGEROW_CHECK(
           command.has_value());  // it was encoded here or by a peer of this version, and has a checksum
+#ifdef HEDGEROW_SEEDED_BUGS
+      state_.SetLocalClock(host_.StampClock_ns());
+#endif
       const Result result = state_.Apply(entry.index.value(), *command);
-      desk_.Applied(command->key, result, actions_);
+      desk_.Applied(host_.Now_ns(), command->key, result, actions_);
     }
     host_.Applied(entry.index, state_);
   }
@@ -179,6 +197,7 @@ void Replica::Act() {
 raft::Propose Replica::TakeProposals() {
   raft::Propose propose;
   propose.proposals.reserve(proposals_.size());
+  proposed_ns_ = host_.Now_ns();
   for (ProposeCommand& proposal : proposals_) {
     proposal.command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
     propose.proposals.push_back({.tag = proposal.tag, .payload = raft::Payload(Encode(proposal.command))});

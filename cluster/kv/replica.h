@@ -68,7 +68,12 @@ struct ReplicaOptions {
   WindowLimits window;
   DeskOptions desk;
   SnapshotPolicy snapshots{};
+  MemcachedLimits memcached{};
 };
+
+// While something in the state ends by itself, a leader that has nothing to propose proposes that time has
+// passed, this often. Whole seconds are what memcached's clients count in.
+constexpr uint64_t kTick_ns = 1'000'000'000;
 
 class Replica {
  public:
@@ -108,6 +113,7 @@ class Replica {
  private:
   void Step(decltype(raft::Event::what) what);
   raft::Propose TakeProposals();
+  uint64_t next_time_tick_ns() const;
   void SendMessage(raft::Message message);
   void Carry();
   void Install();
@@ -139,6 +145,7 @@ class Replica {
   std::array<HeartbeatRound, 64> heartbeats_{};  // by round
   std::deque<decltype(raft::Event::what)> todo_;
   std::vector<ProposeCommand> proposals_;  // not stamped yet
+  uint64_t proposed_ns_ = 0;               // when this node last proposed something, or began to lead
   raft::Outputs outputs_;
   std::vector<Action> actions_;
 };

@@ -14,7 +14,8 @@ Answer NotLeader(const Request& request, raft::NodeId hint) {
           .kind = Answer::Kind::kNotLeader,
           .result = {},
           .value = {},
-          .leader_hint = hint};
+          .leader_hint = hint,
+          .items = {}};
 }
 
 Answer ResultAnswer(const Request& request, Result result) {
@@ -22,14 +23,15 @@ Answer ResultAnswer(const Request& request, Result result) {
           .kind = Answer::Kind::kResult,
           .result = std::move(result),
           .value = {},
-          .leader_hint = {}};
+          .leader_hint = {},
+          .items = {}};
 }
 
 }  // namespace
 
 void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
-  if (!request.read_key.has_value()) {
-    if (std::optional<Result> known = state_.Known(request.command.key)) {
+  if (!request.is_read()) {
+    if (std::optional<Result> known = Known(now_ns, request.command.key)) {
       actions.push_back(ResultAnswer(request, std::move(*known)));
       return;
     }
@@ -47,7 +49,7 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   waiting.hold_until_ns = arrived_ns + std::min(patience_ns, options_.hold_max_ns);
   waiting.request = std::move(request);
   if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) waiting.hold_until_ns = UINT64_MAX;
-  if (waiting.request.read_key.has_value()) {
+  if (waiting.request.is_read()) {
     waiting.placed = true;
     EndAt(tag, end_ns);
     actions.push_back(StartRead{.tag = tag, .deadline_ns = end_ns});
@@ -55,6 +57,15 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   }
   by_key_[waiting.request.command.key].push_back(tag);
   Place(now_ns, tag, actions);
+}
+
+// A session's seq is used once. A memcached client's id comes again, and a node that lags applies now what was
+// done long ago: only the leader, whose state is the latest, may say that it knows a request. What has passed
+// since its last command it reads from its own clock, as the next command's stamp will.
+std::optional<Result> RequestDesk::Known(uint64_t now_ns, const RequestKey& key) const {
+  if (key.kind != CommandKind::kMemcached) return state_.Known(key);
+  if (leader_ != self_ || applied_ns_ == 0) return std::nullopt;
+  return state_.Known(key, now_ns - std::min(now_ns, applied_ns_));
 }
 
 bool RequestDesk::IsProposed(const RequestKey& key) const {
@@ -99,7 +110,7 @@ void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vecto
   leader_ = leader;
   std::vector<uint64_t> tags;
   for (auto& [tag, waiting] : waiting_) {
-    if (waiting.request.read_key.has_value()) continue;
+    if (waiting.request.is_read()) continue;
     // Whether the former leader got it into a log that counts, nobody knows. Once more does no harm: the tables
     // see to it that it is applied once.
     waiting.placed = waiting.proposed = false;
@@ -146,11 +157,16 @@ void RequestDesk::ReadReady(uint64_t tag, std::vector<Action>& actions) {
   const auto found = waiting_.find(tag);
   if (found == waiting_.end()) return;
   const Request& request = found->second.request;
-  actions.push_back(Answer{.reply_to = request.reply_to,
-                           .kind = Answer::Kind::kValue,
-                           .result = {},
-                           .value = state_.Get(*request.read_key),
-                           .leader_hint = {}});
+  Answer answer{.reply_to = request.reply_to, .kind = Answer::Kind::kValue};
+  if (request.read_key.has_value()) {
+    answer.value = state_.Get(*request.read_key);
+  } else {
+    answer.kind = Answer::Kind::kItems;
+    for (const std::string& key : request.item_keys) {
+      if (const Item* item = state_.FindItem(key)) answer.items.emplace_back(key, *item);
+    }
+  }
+  actions.push_back(std::move(answer));
   Remove(tag);
 }
 
@@ -158,22 +174,33 @@ void RequestDesk::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
   if (waiting_.contains(tag)) Refuse(tag, actions);
 }
 
-void RequestDesk::Applied(const RequestKey& key, const Result& result, std::vector<Action>& actions) {
+void RequestDesk::Applied(uint64_t now_ns, const RequestKey& key, const Result& result,
+                          std::vector<Action>& actions) {
+  applied_ns_ = now_ns;
+  Answered(key, result, actions);
+}
+
+void RequestDesk::Answered(const RequestKey& key, const Result& result, std::vector<Action>& actions) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   const std::vector<uint64_t> tags = found->second;
   for (const uint64_t tag : tags) {
+    // See Known: here it may be an old request that had the same id. Whoever has forwarded it is told by the
+    // leader.
+    if (key.kind == CommandKind::kMemcached && !waiting_.at(tag).proposed) continue;
     actions.push_back(ResultAnswer(waiting_.at(tag).request, result));
     Remove(tag);
   }
 }
 
 void RequestDesk::StateReplaced(std::vector<Action>& actions) {
+  applied_ns_ = 0;
   std::vector<std::pair<RequestKey, Result>> known;
   for (const auto& [key, tags] : by_key_) {
+    if (key.kind == CommandKind::kMemcached) continue;
     if (std::optional<Result> result = state_.Known(key)) known.emplace_back(key, std::move(*result));
   }
-  for (const auto& [key, result] : known) Applied(key, result, actions);
+  for (const auto& [key, result] : known) Answered(key, result, actions);
 }
 
 void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
@@ -196,7 +223,7 @@ void RequestDesk::Remove(uint64_t tag) {
   const auto found = waiting_.find(tag);
   const Waiting& waiting = found->second;
   by_end_.erase({waiting.end_ns, tag});
-  if (!waiting.request.read_key.has_value()) {
+  if (!waiting.request.is_read()) {
     const auto same = by_key_.find(waiting.request.command.key);
     std::erase(same->second, tag);
     if (same->second.empty()) by_key_.erase(same);

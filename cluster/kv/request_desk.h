@@ -16,6 +16,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -35,20 +36,24 @@ struct ReplyTo {
 
 struct Request {
   ReplyTo reply_to{};
-  std::optional<std::string> read_key{};  // a read, else a write
+  std::optional<std::string> read_key{};  // a read, ...
+  std::vector<std::string> item_keys{};   // ... or one of memcached's items, all at one moment; else a write
   Command command{};
   uint64_t patience_ns = 0;  // from the client's sending to when it no longer cares
   uint64_t age_ns = 0;       // how long other nodes have held it
   uint32_t hops = 0;
+
+  bool is_read() const { return read_key.has_value() || !item_keys.empty(); }
 };
 
 struct Answer {
-  enum class Kind : uint8_t { kResult, kValue, kNotLeader };
+  enum class Kind : uint8_t { kResult, kValue, kNotLeader, kItems };
   ReplyTo reply_to{};
   Kind kind = Kind::kResult;
   Result result{};
   std::optional<std::string> value{};
   raft::NodeId leader_hint{};
+  std::vector<std::pair<std::string, Item>> items{};  // kItems: those that are there, in the order asked for
 };
 
 // The other node's answer comes back under `tag`: ForwardAnswered.
@@ -96,7 +101,7 @@ class RequestDesk {
   void ReadReady(uint64_t tag, std::vector<Action>& actions);
   void ReadRefused(uint64_t tag, std::vector<Action>& actions);
   // The state machine has applied this request, here.
-  void Applied(const RequestKey& key, const Result& result, std::vector<Action>& actions);
+  void Applied(uint64_t now_ns, const RequestKey& key, const Result& result, std::vector<Action>& actions);
   // The state machine is another, further on: what it knows is answered.
   void StateReplaced(std::vector<Action>& actions);
   void Tick(uint64_t now_ns, std::vector<Action>& actions);
@@ -115,6 +120,8 @@ class RequestDesk {
     raft::NodeId forwarded_to{};
   };
 
+  std::optional<Result> Known(uint64_t now_ns, const RequestKey& key) const;
+  void Answered(const RequestKey& key, const Result& result, std::vector<Action>& actions);
   bool IsProposed(const RequestKey& key) const;
   void Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
   void Refuse(uint64_t tag, std::vector<Action>& actions);
@@ -126,7 +133,8 @@ class RequestDesk {
   DeskOptions options_;
   raft::NodeId leader_;
   uint64_t next_tag_;
-  std::map<uint64_t, Waiting> waiting_;                 // by tag
+  uint64_t applied_ns_ = 0;              // when the state machine last applied a command; 0: it has not
+  std::map<uint64_t, Waiting> waiting_;  // by tag
   std::map<RequestKey, std::vector<uint64_t>> by_key_;  // the writes among them
   std::set<std::pair<uint64_t, uint64_t>> by_end_;      // (end, tag)
 };

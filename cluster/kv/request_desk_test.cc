@@ -25,6 +25,21 @@ class RequestDeskTest : public testing::Test {
   }
   std::vector<Action> Take() { return std::move(actions_); }
 
+  static Request Item(uint64_t id) {
+    Request request;
+    request.reply_to = {.client = 0, .request = id};
+    request.command.key = {.kind = CommandKind::kMemcached, .a = 1, .c = 2, .d = id};
+    request.command.item = {.verb = ItemVerb::kAdd, .key = "k" + std::to_string(id), .value = "v"};
+    request.patience_ns = 2000 * kMillisecond;
+    return request;
+  }
+  void ApplyItem(uint64_t now_ns, uint64_t id, uint64_t elapsed_ns = 0) {
+    Command command = Item(id).command;
+    command.elapsed_ns = elapsed_ns;
+    desk_.Applied(now_ns, command.key, state_.Apply(++index_, command), actions_);
+  }
+
+  uint64_t index_ = 0;
   StateMachine state_;
   RequestDesk desk_{kSelf, state_, {}, 100};
   std::vector<Action> actions_;
@@ -120,7 +135,7 @@ TEST_F(RequestDeskTest, WhateverNodeAppliesAnswersWhoWaitsThere) {
   desk_.Receive(0, 0, Write(1), actions_);
   desk_.Receive(0, 0, Write(1), actions_);
   Take();
-  desk_.Applied(Write(1).command.key, {.code = ResultCode::kOk, .session = 0, .values = {"1"}}, actions_);
+  desk_.Applied(0, Write(1).command.key, {.code = ResultCode::kOk, .session = 0, .values = {"1"}}, actions_);
   ASSERT_EQ(actions_.size(), 2u);
   EXPECT_EQ(std::get<Answer>(actions_[0]).result.values[0], "1");
   EXPECT_EQ(desk_.waiting(), 0u);
@@ -143,6 +158,67 @@ TEST_F(RequestDeskTest, ANewLeaderGetsWhatTheFormerOneHad) {
   EXPECT_TRUE(actions_.empty());
   desk_.LeaderChanged(200 * kMillisecond, kSelf, actions_);
   EXPECT_NE(Only<ProposeCommand>(), nullptr);
+}
+
+TEST_F(RequestDeskTest, TheLeaderAnswersAMemcachedCopyWhileTheWindowLasts) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  ApplyItem(1000 * kMillisecond, 1);
+  desk_.Receive(5999 * kMillisecond, 5999 * kMillisecond, Item(1), actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->result.code, ResultCode::kOk);
+  Take();
+  // Five seconds after, by this node's clock alone, no command has come: it may be another request by now.
+  desk_.Receive(6000 * kMillisecond, 6000 * kMillisecond, Item(1), actions_);
+  EXPECT_NE(Only<ProposeCommand>(), nullptr);
+}
+
+TEST_F(RequestDeskTest, AStandbyAsksTheLeaderSinceIdsAreUsedAgain) {
+  desk_.LeaderChanged(0, kOther, actions_);
+  ApplyItem(1000 * kMillisecond, 1);
+  desk_.Receive(1000 * kMillisecond, 1000 * kMillisecond, Item(1), actions_);
+  ASSERT_NE(Only<Forward>(), nullptr);
+  const uint64_t tag = Only<Forward>()->tag;
+  Take();
+  ApplyItem(1001 * kMillisecond, 1);
+  EXPECT_TRUE(actions_.empty()) << "it lags, and this may have been done long ago under the same id";
+  Answer answer;
+  answer.result.code = ResultCode::kNotStored;
+  desk_.ForwardAnswered(1002 * kMillisecond, tag, kOther, answer, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->result.code, ResultCode::kNotStored);
+}
+
+TEST_F(RequestDeskTest, AMemcachedRequestThatItProposedIsAnsweredOnceItIsApplied) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Item(1), actions_);
+  desk_.Receive(0, 0, Item(1), actions_);
+  EXPECT_EQ(Take().size(), 1u) << "proposed once";
+  ApplyItem(1 * kMillisecond, 1);
+  EXPECT_EQ(actions_.size(), 2u) << "and answered twice";
+}
+
+TEST_F(RequestDeskTest, ItemsAreReadTogetherAndEndedOnesAreMissing) {
+  ApplyItem(0, 1);
+  ApplyItem(0, 2);
+  Command brief = Item(3).command;
+  brief.item.life_s = 1;
+  state_.Apply(++index_, brief);
+  ApplyItem(0, 4, 1000 * kMillisecond);
+  Request read;
+  read.reply_to = {.client = 0, .request = 9};
+  read.item_keys = {"k2", "none", "k3", "k1"};
+  read.patience_ns = 2000 * kMillisecond;
+  desk_.Receive(0, 0, read, actions_);
+  ASSERT_NE(Only<StartRead>(), nullptr);
+  const uint64_t tag = Only<StartRead>()->tag;
+  Take();
+  desk_.ReadReady(tag, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kItems);
+  ASSERT_EQ(Only<Answer>()->items.size(), 2u);
+  EXPECT_EQ(Only<Answer>()->items[0].first, "k2");
+  EXPECT_EQ(Only<Answer>()->items[0].second.unique, 2u);
+  EXPECT_EQ(Only<Answer>()->items[1].first, "k1");
 }
 
 }  // namespace

@@ -33,15 +33,20 @@ bool StateLoader::AddRecord(ByteReader& reader) {
       return AddWindowed(reader);
     case CutRecord::kEnd:
       return AddEnd(reader);
+    case CutRecord::kItem:
+      return version_ >= 2 && AddItem(reader);
+    case CutRecord::kSeen:
+      return version_ >= 2 && AddSeen(reader);
   }
   return false;
 }
 
 bool StateLoader::AddState(ByteReader& reader) {
-  const auto version = reader.Get<uint32_t>();
-  if (version != kCutVersion) {
-    return Fail("its contents have format " + std::to_string(version) + ", and this program reads format " +
-                std::to_string(kCutVersion) + ": start the version of the program that wrote it");
+  version_ = reader.Get<uint32_t>();
+  if (version_ == 0 || version_ > kCutVersion) {
+    return Fail("its contents have format " + std::to_string(version_) +
+                ", and this program reads formats up to " + std::to_string(kCutVersion) +
+                ": start the version of the program that wrote it");
   }
   state_->now_ns_ = reader.Get<uint64_t>();
   state_->fingerprint_ = reader.Get<uint64_t>();
@@ -90,13 +95,39 @@ bool StateLoader::AddWindowed(ByteReader& reader) {
   return true;
 }
 
+bool StateLoader::AddItem(ByteReader& reader) {
+  const std::string key(reader.GetText<uint32_t>(kKeyMax_bytes));
+  Item item;
+  item.value = reader.GetText<uint32_t>(kItemMax_bytes);
+  item.flags = reader.Get<uint32_t>();
+  item.unique = reader.Get<uint64_t>();
+  item.end_ns = reader.Get<uint64_t>();
+  if (!reader.ok()) return false;
+  return state_->memcached_.RestoreItem(key, std::move(item)) || Fail("it holds an item twice");
+}
+
+bool StateLoader::AddSeen(ByteReader& reader) {
+  const auto time_ns = reader.Get<uint64_t>();
+  RequestKey key{.kind = CommandKind::kMemcached};
+  key.a = reader.Get<uint64_t>();
+  key.b = reader.Get<uint64_t>();
+  key.c = reader.Get<uint64_t>();
+  key.d = reader.Get<uint64_t>();
+  Result result = GetResult(reader);
+  if (!reader.ok()) return false;
+  return state_->memcached_.RestoreSeen(time_ns, key, std::move(result)) || Fail("its window is out of order");
+}
+
 bool StateLoader::AddEnd(ByteReader& reader) {
   const auto values = reader.Get<uint64_t>();
   const auto sessions = reader.Get<uint64_t>();
   const auto windowed = reader.Get<uint64_t>();
+  const auto items = version_ >= 2 ? reader.Get<uint64_t>() : 0;
+  const auto seen = version_ >= 2 ? reader.Get<uint64_t>() : 0;
   if (!reader.ok()) return false;
   if (values != state_->values_.size() || sessions != state_->sessions_.size() ||
-      windowed != state_->window_.size()) {
+      windowed != state_->window_.size() || items != state_->memcached_.items() ||
+      seen != state_->memcached_.seen()) {
     return Fail("it does not hold as many records as it says");
   }
   ended_ = true;

@@ -19,8 +19,8 @@ namespace hedgerow::kv {
 
 class StateLoader {
  public:
-  StateLoader(SessionLimits sessions, WindowLimits window)
-      : state_(std::make_unique<StateMachine>(sessions, window)) {}
+  StateLoader(SessionLimits sessions, WindowLimits window, MemcachedLimits memcached = {})
+      : state_(std::make_unique<StateMachine>(sessions, window, memcached)) {}
 
   // In their order. False: error() says why, and nothing comes of it.
   bool Add(std::string_view chunk);
@@ -35,9 +35,12 @@ class StateLoader {
   bool AddValue(ByteReader& reader);
   bool AddSession(ByteReader& reader);
   bool AddWindowed(ByteReader& reader);
+  bool AddItem(ByteReader& reader);
+  bool AddSeen(ByteReader& reader);
   bool AddEnd(ByteReader& reader);
 
   std::unique_ptr<StateMachine> state_;
+  uint32_t version_ = 0;
   bool begun_ = false;
   bool ended_ = false;
   uint64_t last_time_ns_ = 0;

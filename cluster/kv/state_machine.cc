@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/state_machine.h"
 
+#include <algorithm>
 #include <charconv>
 #include <unordered_map>
 #include <utility>
@@ -29,6 +30,7 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
   now_ns_ += command.elapsed_ns;
   sessions_.Expire(now_ns_);
   window_.Expire(now_ns_);
+  memcached_.Expire(now_ns_, command.key.kind == CommandKind::kTick);
   Result result;
   switch (command.key.kind) {
     case CommandKind::kOpen:
@@ -40,6 +42,12 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
       break;
     case CommandKind::kWindowed:
       result = ApplyInWindow(command);
+      break;
+    case CommandKind::kMemcached:
+      result = memcached_.Apply(index, command, now_ns_);
+      fingerprint_ = MixWord(fingerprint_, memcached_.item_bytes() << 32 | memcached_.seen());
+      break;
+    case CommandKind::kTick:
       break;
   }
   Mix(result);
@@ -129,6 +137,7 @@ void StateMachine::BeginCut(size_t chunk_bytes) {
   values_.BeginCut(cut_.get());
   sessions_.BeginCut(cut_.get());
   window_.BeginCut(cut_.get());
+  memcached_.BeginCut(cut_.get());
 }
 
 std::vector<std::string> StateMachine::ContinueCut(size_t bytes) {
@@ -138,6 +147,7 @@ std::vector<std::string> StateMachine::ContinueCut(size_t bytes) {
   const uint64_t enough = cut_->written_bytes() + bytes;
   for (uint64_t looks = 0; cut_->written_bytes() + looks * kLook_bytes < enough; ++looks) {
     if (values_.ContinueCut() || sessions_.ContinueCut() || window_.ContinueCut()) continue;
+    if (memcached_.ContinueCut()) continue;
     cut_->End();
     std::vector<std::string> last = cut_->TakeChunks();
     cut_.reset();
@@ -150,10 +160,11 @@ void StateMachine::AbandonCut() {
   values_.AbandonCut();
   sessions_.AbandonCut();
   window_.AbandonCut();
+  memcached_.AbandonCut();
   cut_.reset();
 }
 
-std::optional<Result> StateMachine::Known(const RequestKey& key) const {
+std::optional<Result> StateMachine::Known(const RequestKey& key, uint64_t since_ns) const {
   const Result* result = nullptr;
   switch (key.kind) {
     case CommandKind::kOpen:
@@ -164,6 +175,11 @@ std::optional<Result> StateMachine::Known(const RequestKey& key) const {
       break;
     case CommandKind::kWindowed:
       result = window_.Answer(key);
+      break;
+    case CommandKind::kMemcached:
+      result = memcached_.Answer(key, now_ns_ + std::min(since_ns, UINT64_MAX - now_ns_));
+      break;
+    case CommandKind::kTick:
       break;
   }
   if (result == nullptr) return std::nullopt;

@@ -17,6 +17,7 @@
 #include "cluster/kv/command.h"
 #include "cluster/kv/cut.h"
 #include "cluster/kv/dedupe_window.h"
+#include "cluster/kv/memcached_state.h"
 #include "cluster/kv/session_table.h"
 #include "cluster/kv/store.h"
 
@@ -24,16 +25,20 @@ namespace hedgerow::kv {
 
 class StateMachine {
  public:
-  explicit StateMachine(SessionLimits sessions = {}, WindowLimits window = {})
-      : sessions_(sessions), window_(window) {}
+  explicit StateMachine(SessionLimits sessions = {}, WindowLimits window = {}, MemcachedLimits memcached = {})
+      : sessions_(sessions), window_(window), memcached_(memcached) {}
 
   // `index` is the entry's place in the log; it becomes the id of a session that the entry opens.
   Result Apply(uint64_t index, const Command& command);
 
   std::optional<std::string> Get(const std::string& key) const;
 
-  // What was said to this request, if it is known that it was applied; or that it never will be.
-  std::optional<Result> Known(const RequestKey& key) const;
+  // One of memcached's; nothing: there is none, or it has ended. Valid until the next command.
+  const Item* FindItem(const std::string& key) const { return memcached_.Find(key, now_ns_); }
+
+  // What was said to this request, if it is known that it was applied; or that it never will be. `since_ns` is
+  // what has passed on this node's clock since it applied its last command: windows end by it.
+  std::optional<Result> Known(const RequestKey& key, uint64_t since_ns = 0) const;
 
   // A cut of the state as it is now (cut.h); Apply goes on meanwhile. One at a time.
   void BeginCut(size_t chunk_bytes = kCutChunk_bytes);
@@ -46,9 +51,14 @@ class StateMachine {
   size_t values() const { return values_.size(); }
   size_t sessions() const { return sessions_.size(); }
   uint64_t committed_time_ns() const { return now_ns_; }
+  const MemcachedState& memcached() const { return memcached_; }
 
   // Of everything that was applied and said: two replicas that applied the same log have the same.
   uint64_t fingerprint() const { return fingerprint_; }
+
+#ifdef HEDGEROW_SEEDED_BUGS
+  void SetLocalClock(uint64_t now_ns) { memcached_.SetLocalClock(now_ns); }
+#endif
 
  private:
   Result ApplyInSession(const Command& command);
@@ -61,6 +71,7 @@ class StateMachine {
   Store values_;
   SessionTable sessions_;
   DedupeWindow window_;
+  MemcachedState memcached_;
   uint64_t now_ns_ = 0;  // committed time
   uint64_t fingerprint_ = 0;
   std::unique_ptr<CutWriter> cut_;  // the tables know it by its address

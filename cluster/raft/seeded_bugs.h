@@ -42,6 +42,9 @@ enum class Bug : uint8_t {
   kSnapshotWithoutSessions,
   kCutSeesLaterChanges,
   kInstallWithoutFence,
+  kDedupeWithoutFingerprint,
+  kDedupeByLocalClock,
+  kSnapshotWithoutDedupe,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

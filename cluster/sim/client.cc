@@ -210,6 +210,12 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
       case kv::ResultCode::kNotANumber:
         world_.Fail("client ", address_, ": an increment found no number");
         return;
+      case kv::ResultCode::kNotFound:
+      case kv::ResultCode::kNotStored:
+      case kv::ResultCode::kNoRoom:
+      case kv::ResultCode::kTooLarge:
+        world_.Fail("client ", address_, " got an answer of memcached's");
+        return;
       case kv::ResultCode::kOk:
       case kv::ResultCode::kMismatch:
         break;

@@ -274,6 +274,11 @@ HkvStatus StatusOf(kv::ResultCode code) {
       return HkvStatus::kBelowLowest;
     case kv::ResultCode::kOverloaded:
       return HkvStatus::kOverloaded;
+    case kv::ResultCode::kNotFound:
+    case kv::ResultCode::kNotStored:
+    case kv::ResultCode::kNoRoom:
+    case kv::ResultCode::kTooLarge:
+      break;  // memcached's commands only
   }
   return HkvStatus::kOverloaded;
 }

@@ -122,7 +122,7 @@ ForwardAnswer GetForwardAnswer(ByteReader& reader) {
   body.result.session = GetNumber(reader);
   const auto count = reader.Get<uint8_t>();
   const bool is_result = body.kind == ForwardAnswer::Kind::kResult;
-  if (code > static_cast<uint8_t>(kv::ResultCode::kOverloaded) || count > kv::kOperationsMax ||
+  if (code > static_cast<uint8_t>(kv::kResultCodeLast) || count > kv::kOperationsMax ||
       (!is_result && (code != 0 || body.result.session != 0 || count != 0))) {
     reader.Fail();
     return body;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kv/memcached_state.h"
+
+#include <utility>
+
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::kv {
+namespace {
+
+// Freed with each entry, so that a million items that end at once hold up nobody; an entry that does nothing
+// else has leisure for more.
+constexpr size_t kEndedPerEntry = 64;
+constexpr size_t kEndedAtLeisure = 10'000;
+
+RequestKey KnownAs(RequestKey key) {
+  if (SeededBug(Bug::kDedupeWithoutFingerprint)) key.c = 0;
+  return key;
+}
+
+}  // namespace
+
+Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t now_ns) {
+  const RequestKey key = KnownAs(command.key);
+  if (const Result* known = window_.Answer(key)) return *known;
+  if (window_.full()) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+  Result result = items_.Execute(command.item, index, now_ns);
+  window_.Record(key, result, WindowClock_ns(now_ns));
+  return result;
+}
+
+void MemcachedState::Expire(uint64_t now_ns, bool at_leisure) {
+  items_.Expire(now_ns, at_leisure ? kEndedAtLeisure : kEndedPerEntry);
+  window_.Expire(WindowClock_ns(now_ns));
+}
+
+const Result* MemcachedState::Answer(const RequestKey& key, uint64_t now_ns) const {
+  return window_.Answer(KnownAs(key), now_ns);
+}
+
+void MemcachedState::BeginCut(CutWriter* writer) {
+  items_.BeginCut(writer);
+  window_.BeginCut(SeededBug(Bug::kSnapshotWithoutDedupe) ? nullptr : writer);
+}
+
+void MemcachedState::AbandonCut() {
+  items_.AbandonCut();
+  window_.AbandonCut();
+}
+
+bool MemcachedState::RestoreSeen(uint64_t time_ns, const RequestKey& key, Result result) {
+  if (time_ns < last_restored_ns_ || window_.Answer(key) != nullptr) return false;
+  last_restored_ns_ = time_ns;
+  window_.Record(key, std::move(result), time_ns);
+  return true;
+}
+
+}  // namespace hedgerow::kv

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The part of the replicated state that memcached's clients see: their items, and the window within which a
+// request that comes twice is known again (ADR 0014). A function of the log alone. Part of the state machine.
+
+#ifndef HEDGEROW_CLUSTER_KV_MEMCACHED_STATE_H_
+#define HEDGEROW_CLUSTER_KV_MEMCACHED_STATE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "cluster/kv/command.h"
+#include "cluster/kv/cut.h"
+#include "cluster/kv/dedupe_window.h"
+#include "cluster/kv/item_store.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::kv {
+
+// The same on all nodes: they decide what a committed command does.
+struct MemcachedLimits {
+  WindowLimits window{.window_ns = 5'000'000'000, .requests_max = 250'000};
+  size_t memory_bytes = size_t{1} << 30;  // of items
+};
+
+class MemcachedState {
+ public:
+  explicit MemcachedState(const MemcachedLimits& limits)
+      : items_(limits.memory_bytes), window_(limits.window) {}
+
+  // What was said to the same request within the window, else what doing it now comes to.
+  Result Apply(uint64_t index, const Command& command, uint64_t now_ns);
+  // Time has passed.
+  void Expire(uint64_t now_ns, bool at_leisure);
+
+  const Item* Find(const std::string& key, uint64_t now_ns) const { return items_.Find(key, now_ns); }
+  // What was said to this request; nothing if that is forgotten by `now_ns`.
+  const Result* Answer(const RequestKey& key, uint64_t now_ns) const;
+
+  // Something in it ends by itself, so time should be told even when nobody writes.
+  bool waits_for_time() const { return window_.size() > 0 || items_.ending() > 0; }
+
+  size_t items() const { return items_.size(); }
+  size_t item_bytes() const { return items_.bytes(); }
+  size_t seen() const { return window_.size(); }
+
+  void BeginCut(CutWriter* writer);
+  bool ContinueCut() { return items_.ContinueCut() || window_.ContinueCut(); }
+  void AbandonCut();
+
+  // From a cut, in its order. False: what cannot be.
+  bool RestoreItem(const std::string& key, Item item) { return items_.Restore(key, std::move(item)); }
+  bool RestoreSeen(uint64_t time_ns, const RequestKey& key, Result result);
+
+#ifdef HEDGEROW_SEEDED_BUGS
+  void SetLocalClock(uint64_t now_ns) { local_now_ns_ = now_ns; }  // what no replicated state may look at
+#endif
+
+ private:
+  uint64_t WindowClock_ns(uint64_t now_ns) const {
+#ifdef HEDGEROW_SEEDED_BUGS
+    if (SeededBug(Bug::kDedupeByLocalClock)) return local_now_ns_;
+#endif
+    return now_ns;
+  }
+
+  ItemStore items_;
+  DedupeWindow window_;
+  uint64_t last_restored_ns_ = 0;
+#ifdef HEDGEROW_SEEDED_BUGS
+  uint64_t local_now_ns_ = 0;
+#endif
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_MEMCACHED_STATE_H_
