@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/memcached/answer.h"
+
+#include <algorithm>
+#include <array>
+
+namespace hedgerow::memcached {
+namespace {
+
+// By number.
+constexpr std::array<std::string_view, kOutcomes> kOutcomeNames = {
+    "none",    "values", "miss",         "stored",  "not_stored", "exists",     "not_found", "deleted",
+    "touched", "number", "not_a_number", "no_room", "too_large",  "overloaded", "no_leader", "other"};
+
+Said Line(Outcome outcome, std::string_view line) {
+  return {.outcome = outcome, .text = std::string(line) + "\r\n"};
+}
+
+Said Done(Verb verb, const kv::Result& result) {
+  switch (verb) {
+    case Verb::kDelete:
+      return Line(Outcome::kDeleted, "DELETED");
+    case Verb::kTouch:
+      return Line(Outcome::kTouched, "TOUCHED");
+    case Verb::kIncrement:
+    case Verb::kDecrement:
+      return Line(Outcome::kNumber, result.values.empty() ? "0" : result.values[0]);
+    default:
+      return Line(Outcome::kStored, "STORED");
+  }
+}
+
+}  // namespace
+
+std::string_view Name(Outcome outcome) {
+  const auto index = static_cast<size_t>(outcome);
+  return index < kOutcomeNames.size() ? kOutcomeNames[index] : "unknown";
+}
+
+Said SayResult(Verb verb, const kv::Result& result) {
+  switch (result.code) {
+    case kv::ResultCode::kOk:
+      return Done(verb, result);
+    case kv::ResultCode::kMismatch:
+      return Line(Outcome::kExists, "EXISTS");
+    case kv::ResultCode::kNotFound:
+      return Line(Outcome::kNotFound, "NOT_FOUND");
+    case kv::ResultCode::kNotStored:
+      return Line(Outcome::kNotStored, "NOT_STORED");
+    case kv::ResultCode::kNotANumber:
+      return Line(Outcome::kNotANumber, "CLIENT_ERROR cannot increment or decrement non-numeric value");
+    case kv::ResultCode::kNoRoom:
+      return Line(Outcome::kNoRoom, "SERVER_ERROR out of memory storing object");
+    case kv::ResultCode::kTooLarge:
+      return Line(Outcome::kTooLarge, "SERVER_ERROR object too large for cache");
+    case kv::ResultCode::kOverloaded:
+    case kv::ResultCode::kUnknownSession:  // of sessions, which no such client has
+    case kv::ResultCode::kBelowLowest:
+      break;
+  }
+  return Line(Outcome::kOverloaded, "SERVER_ERROR overloaded");
+}
+
+Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items) {
+  Said said{.outcome = items.size() == asked ? Outcome::kValues : Outcome::kMiss};
+  for (const auto& [key, item] : items) {
+    said.text += "VALUE " + key + " " + std::to_string(item.flags) + " " + std::to_string(item.value.size());
+    if (verb == Verb::kGets) said.text += " " + std::to_string(item.unique);
+    said.text += "\r\n" + item.value + "\r\n";
+    if (said.text.size() > kAnswerMax_bytes)
+      return Line(Outcome::kTooLarge, "SERVER_ERROR the answer is too large for datagrams; ask for fewer keys");
+  }
+  said.text += "END\r\n";
+  return said;
+}
+
+Said SayNoLeader() { return Line(Outcome::kNoLeader, "SERVER_ERROR no leader"); }
+
+std::vector<std::string> Datagrams(uint16_t id, std::string_view text) {
+  constexpr size_t kRoom_bytes = kAnswerDatagram_bytes - kFrame_bytes;
+  const size_t count = std::max<size_t>(1, (text.size() + kRoom_bytes - 1) / kRoom_bytes);
+  std::vector<std::string> datagrams;
+  datagrams.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    const char frame[kFrame_bytes] = {static_cast<char>(id >> 8),
+                                      static_cast<char>(id),
+                                      static_cast<char>(i >> 8),
+                                      static_cast<char>(i),
+                                      static_cast<char>(count >> 8),
+                                      static_cast<char>(count),
+                                      0,
+                                      0};
+    std::string datagram(frame, sizeof(frame));
+    datagram.append(text.substr(i * kRoom_bytes, kRoom_bytes));
+    datagrams.push_back(std::move(datagram));
+  }
+  return datagrams;
+}
+
+}  // namespace hedgerow::memcached
