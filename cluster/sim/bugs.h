@@ -47,6 +47,9 @@ inline constexpr NamedBug kBugs[] = {
     {"snapshot_without_sessions", Bug::kSnapshotWithoutSessions},
     {"cut_sees_later_changes", Bug::kCutSeesLaterChanges},
     {"install_without_fence", Bug::kInstallWithoutFence},
+    {"dedupe_without_fingerprint", Bug::kDedupeWithoutFingerprint},
+    {"dedupe_by_local_clock", Bug::kDedupeByLocalClock},
+    {"snapshot_without_dedupe", Bug::kSnapshotWithoutDedupe},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

@@ -20,6 +20,7 @@
 namespace hedgerow::sim {
 
 constexpr uint64_t kFirstClient = HR_RAFT_MAX_MEMBERS + 1;
+constexpr uint64_t kFirstMemcachedClient = 24;
 
 class Network {
  public:

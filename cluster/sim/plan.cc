@@ -137,6 +137,10 @@ Plan DrawPlan(Random& random) {
   plan.snapshots = DrawSnapshots(random);
   plan.raft.tail_max_entries = random.Pick<uint64_t>({0, 3, 30});
   plan.disk.memory = plan.kernel.on && plan.kernel.durability == offload::Durability::kMemory;
+  if (random.Chance(500'000)) {
+    plan.memcached.counting_clients = random.Between(1, 2);
+    plan.memcached.one_id_clients = random.Between(0, 2);
+  }
   return plan;
 }
 
@@ -170,6 +174,10 @@ std::string Describe(const Plan& plan) {
     absl::StrAppend(&text, "; snapshots every ", plan.snapshots.every_entries, " entries, tail ",
                     plan.raft.tail_max_entries, ", pauses ", plan.snapshots.pause_max_ns / kMillisecond,
                     " ms, crashes ", plan.snapshots.crash_ppm, " ppm");
+  }
+  if (plan.memcached.counting_clients > 0) {
+    absl::StrAppend(&text, "; memcached clients: ", plan.memcached.counting_clients, " count ids, ",
+                    plan.memcached.one_id_clients, " have one");
   }
   if (!plan.kernel.on) return text;
   absl::StrAppend(&text, "; kernel part in ", plan.disk.memory ? "memory" : "disk", " mode, lease ",

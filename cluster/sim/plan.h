@@ -93,6 +93,12 @@ struct ClientPlan {
   uint64_t sleep_ppm = 0;  // after an operation: silent for longer than a session lives
 };
 
+struct MemcachedPlan {
+  kv::MemcachedLimits limits{.window = {.window_ns = 4 * kSecond}};
+  uint64_t counting_clients = 0;  // their frame ids
+  uint64_t one_id_clients = 0;
+};
+
 struct Plan {
   uint64_t nodes = 3;
   raft::Options raft;
@@ -105,6 +111,7 @@ struct Plan {
   SnapshotPlan snapshots;
   FaultPlan faults;
   ClientPlan clients;
+  MemcachedPlan memcached;
 };
 
 // No packet of a windowed client takes longer; DedupeWindow states that its users see to this.

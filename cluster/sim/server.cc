@@ -10,6 +10,7 @@
 #include "cluster/raft/describe.h"
 #include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/client.h"
+#include "cluster/sim/memcached_client.h"
 #include "cluster/sim/weather.h"
 
 namespace hedgerow::sim {
@@ -22,7 +23,8 @@ kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
                              .sessions = world.plan.sessions,
                              .window = world.plan.window,
                              .desk = world.plan.desk,
-                             .snapshots = {.every_entries = world.plan.snapshots.every_entries}};
+                             .snapshots = {.every_entries = world.plan.snapshots.every_entries},
+                             .memcached = world.plan.memcached.limits};
   options.raft.self = id;
   for (uint64_t node = 1; node <= world.plan.nodes; ++node) options.raft.voters.push_back(raft::NodeId(node));
   return options;
@@ -47,7 +49,8 @@ void Server::Start() {
   ++lives_;
   raft::RestoredState restored = disk_.Restore();
   std::unique_ptr<kv::StateMachine> state;
-  if (restored.snapshot.last.index > raft::LogIndex()) state = Load(*disk_.Find(restored.snapshot.last)->chunks);
+  if (restored.snapshot.last.index > raft::LogIndex())
+    state = Load(*disk_.Find(restored.snapshot.last)->chunks);
   replica_.emplace(*this, OptionsOf(world_, id_), std::move(restored), std::move(state));
   world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
@@ -57,7 +60,7 @@ void Server::Start() {
 }
 
 std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& chunks) {
-  kv::StateLoader loader(world_.plan.sessions, world_.plan.window);
+  kv::StateLoader loader(world_.plan.sessions, world_.plan.window, world_.plan.memcached.limits);
   for (const std::string& chunk : chunks) loader.Add(chunk);
   std::unique_ptr<kv::StateMachine> state = loader.Finish();
   if (state == nullptr) world_.Fail("node ", id_.value(), " cannot read a snapshot: ", loader.error());
@@ -309,6 +312,12 @@ void Server::Send(kv::Answer answer) {
     });
     return;
   }
+  if (address >= kFirstMemcachedClient) {
+    MemcachedClient* const client = world_.memcached_clients[address - kFirstMemcachedClient].get();
+    world_.network.Send(id_.value(), address, UINT64_MAX,
+                        [client, answer = std::move(answer)] { client->ArriveAnswer(answer); });
+    return;
+  }
   Client* const client = world_.clients[address - kFirstClient].get();
   world_.network.Send(id_.value(), address, UINT64_MAX,
                       [client, answer = std::move(answer)] { client->ArriveAnswer(answer); });
@@ -316,7 +325,8 @@ void Server::Send(kv::Answer answer) {
 
 void Server::Send(kv::Forward forward) {
   Server* const to = world_.servers[forward.to.value() - 1].get();
-  const bool windowed = forward.request.command.key.kind == kv::CommandKind::kWindowed;
+  const kv::CommandKind kind = forward.request.command.key.kind;
+  const bool windowed = kind == kv::CommandKind::kWindowed || kind == kv::CommandKind::kMemcached;
   forward.request.reply_to = {.client = id_.value(), .request = forward.tag, .way = {}};
   world_.network.Send(id_.value(), forward.to.value(), windowed ? kWindowedDelayMax_ns : UINT64_MAX,
                       [to, request = std::move(forward.request)] { to->ArriveRequest(request); });

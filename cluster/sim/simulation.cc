@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
 #include "cluster/sim/client.h"
+#include "cluster/sim/memcached_client.h"
 #include "cluster/sim/plan.h"
 #include "cluster/sim/server.h"
 #include "cluster/sim/weather.h"
@@ -53,8 +54,15 @@ void Populate(World& world) {
     world.clients.push_back(
         std::make_unique<Client>(world, kFirstClient + i, i >= world.plan.clients.session_clients));
   }
+  const uint64_t memcached_clients =
+      world.plan.memcached.counting_clients + world.plan.memcached.one_id_clients;
+  for (uint64_t i = 0; i < memcached_clients; ++i) {
+    world.memcached_clients.push_back(std::make_unique<MemcachedClient>(
+        world, kFirstMemcachedClient + i, i >= world.plan.memcached.counting_clients));
+  }
   for (const auto& server : world.servers) server->Start();
   for (const auto& client : world.clients) client->Start();
+  for (const auto& client : world.memcached_clients) client->Start();
   world.weather->Start();
 }
 
@@ -86,7 +94,8 @@ std::string Unrest(const World& world) {
 }
 
 int64_t NumberAt(const kv::StateMachine& state, const std::string& key) {
-  const std::string text = state.Get(key).value_or("0");
+  const kv::Item* const item = state.FindItem(key);  // of a memcached client's; the two share no key
+  const std::string text = item != nullptr ? item->value : state.Get(key).value_or("0");
   int64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
   return number;
@@ -111,6 +120,7 @@ void RunToTheEnd(World& world, uint64_t seconds) {
   world.Trace("the weather clears");
   world.weather->Calm();
   for (const auto& client : world.clients) client->Stop();
+  for (const auto& client : world.memcached_clients) client->Stop();
   const uint64_t calm_ns = world.time.now_ns();
   if (!Run(world, calm_ns + kSettleMin_ns)) return;
   while (!Unrest(world).empty() && world.time.now_ns() < calm_ns + kSettleMax_ns) {

@@ -24,6 +24,7 @@ namespace hedgerow::sim {
 
 class Server;
 class Client;
+class MemcachedClient;
 class Weather;
 
 struct World {
@@ -48,6 +49,7 @@ struct World {
   std::vector<uint64_t> fingerprints;  // of the state after each log index, by whoever applied it first
   std::vector<std::unique_ptr<Server>> servers;
   std::vector<std::unique_ptr<Client>> clients;
+  std::vector<std::unique_ptr<MemcachedClient>> memcached_clients;
   std::unique_ptr<Weather> weather;
   std::string violation;
   std::function<void(const std::string&)> trace;

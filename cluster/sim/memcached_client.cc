@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/sim/memcached_client.h"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <utility>
+
+#include "cluster/sim/server.h"
+
+namespace hedgerow::sim {
+namespace {
+
+constexpr size_t kOutstandingMax = 4;
+constexpr size_t kAnsweredMax = 128;
+// As a windowed client's (client.cc): with packets of at most kWindowedDelayMax_ns and copy_age_max_ns on
+// nodes, the window of 4 s is not exceeded.
+constexpr uint64_t kResend_ns = 1000 * kMillisecond;
+constexpr uint64_t kPatience_ns = 1500 * kMillisecond;
+
+uint64_t NumberOf(const std::string& text) {
+  uint64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+}  // namespace
+
+void MemcachedClient::Start() {
+  world_.time.After(world_.random.Below(500 * kMillisecond), [this] { Act(); });
+}
+
+void MemcachedClient::Act() {
+  if (stopped_) return;
+  if (operations_.size() < kOutstandingMax) {
+    const uint64_t id = next_request_++;
+    Operation& operation = operations_[id];
+    operation.invoked_ns = world_.time.now_ns();
+    operation.give_up_ns = operation.invoked_ns + kPatience_ns;
+    operation.resend_until_ns = operation.invoked_ns + kResend_ns;
+    operation.request.reply_to = {.client = address_, .request = id};
+    operation.kind = DrawKind();
+    Prepare(operation);
+    ++world_.operations;
+    Send(id);
+    if (world_.random.Chance(world_.plan.clients.hedge_ppm))
+      world_.time.After(world_.random.Between(1, 30) * kMillisecond, [this, id] { Send(id); });
+    Retry(id);
+  }
+  world_.time.After(1 + world_.random.Below(2 * world_.plan.clients.think_max_ns), [this] { Act(); });
+}
+
+MemcachedClient::Kind MemcachedClient::DrawKind() {
+  // Whoever has one id for everything can only store what is never the same.
+  if (one_frame_id_) return world_.random.Pick({Kind::kSet, Kind::kSet, Kind::kGet});
+  if (!has_counter_) return Kind::kAddCounter;
+  return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kSet, Kind::kGet,
+                             Kind::kCas, Kind::kReadCas, Kind::kSetBrief, Kind::kGetBrief, Kind::kGetBrief});
+}
+
+std::string MemcachedClient::BriefKey() const {
+  return "memcached-brief" + std::to_string(address_) + "-" + std::to_string(brief_.number);
+}
+
+kv::ItemOperation MemcachedClient::Write(const Operation& operation, kv::ItemVerb verb) {
+  return {.verb = verb, .key = operation.key, .value = std::to_string(operation.value)};
+}
+
+void MemcachedClient::Prepare(Operation& operation) {
+  const uint64_t now_ns = operation.invoked_ns;
+  const uint64_t number = operation.request.reply_to.request;
+  kv::Command& command = operation.request.command;
+  operation.value = address_ << 32 | number;
+  switch (operation.kind) {
+    case Kind::kAddCounter:
+      operation.key = "memcached-counter";
+      operation.value = 0;
+      command.item = Write(operation, kv::ItemVerb::kAdd);
+      break;
+    case Kind::kIncrement:
+      operation.key = "memcached-counter";
+      command.item = {.verb = kv::ItemVerb::kIncrement, .key = operation.key, .delta = 1};
+      operation.record = world_.history.InvokeCounter(operation.key, now_ns, true);
+      break;
+    case Kind::kReadCounter:
+      operation.key = "memcached-counter";
+      operation.record = world_.history.InvokeCounter(operation.key, now_ns, false);
+      break;
+    case Kind::kSet:
+      operation.key = "memcached-register";
+      command.item = Write(operation, kv::ItemVerb::kSet);
+      operation.record = world_.history.InvokeRegister(operation.key, now_ns, true, operation.value);
+      break;
+    case Kind::kGet:
+      operation.key = "memcached-register";
+      operation.record = world_.history.InvokeRegister(operation.key, now_ns, false, 0);
+      break;
+    case Kind::kCas:
+      operation.key = "memcached-cas";
+      command.item = Write(operation, uniques_[operation.key] == 0 ? kv::ItemVerb::kAdd : kv::ItemVerb::kCas);
+      command.item.unique = uniques_[operation.key];
+      break;
+    case Kind::kReadCas:
+      operation.key = "memcached-cas";
+      break;
+    case Kind::kSetBrief:
+      brief_ = {.number = number};
+      operation.key = BriefKey();
+      command.item = Write(operation, kv::ItemVerb::kSet);
+      command.item.life_s = static_cast<int64_t>(world_.random.Between(1, 3));
+      break;
+    case Kind::kGetBrief:
+      operation.key = BriefKey();
+      break;
+  }
+  if (command.item.key.empty()) {
+    operation.request.item_keys = {operation.key};
+    return;
+  }
+  // What the bytes of the command come to.
+  const uint64_t fingerprint = std::hash<std::string>()(std::to_string(static_cast<int>(command.item.verb)) +
+                                                        command.item.key + " " + command.item.value);
+  command.key = {.kind = kv::CommandKind::kMemcached,
+                 .a = address_,
+                 .b = 0,
+                 .c = fingerprint,
+                 .d = one_frame_id_ ? 0 : number};
+}
+
+void MemcachedClient::Send(uint64_t id) {
+  const auto found = operations_.find(id);
+  if (found == operations_.end()) return;
+  Operation& operation = found->second;
+  const uint64_t now_ns = world_.time.now_ns();
+  if (now_ns >= operation.resend_until_ns) return;
+  operation.request.patience_ns = operation.give_up_ns - now_ns;
+  Server* const to = world_.servers[world_.random.Below(world_.servers.size())].get();
+  world_.network.Send(address_, to->id().value(), kWindowedDelayMax_ns,
+                      [to, request = operation.request] { to->ArriveRequest(request); });
+}
+
+void MemcachedClient::Retry(uint64_t id) {
+  world_.time.After(world_.random.Between(150, 500) * kMillisecond, [this, id] {
+    const auto found = operations_.find(id);
+    if (found == operations_.end()) return;
+    if (world_.time.now_ns() >= found->second.give_up_ns) {
+      operations_.erase(found);  // what became of it, nobody will know
+      return;
+    }
+    Send(id);
+    Retry(id);
+  });
+}
+
+void MemcachedClient::ArriveAnswer(const kv::Answer& answer) {
+  const uint64_t id = answer.reply_to.request;
+  const auto found = operations_.find(id);
+  if (found != operations_.end()) {
+    Answered(found->second, answer);
+    return;
+  }
+  const auto before = answered_.find(id);
+  if (before == answered_.end() || answer.kind != kv::Answer::Kind::kResult) return;
+  if (answer.result.code != kv::ResultCode::kOverloaded && answer.result != before->second)
+    world_.Fail("memcached client ", address_, " got two different answers to request ", id);
+}
+
+void MemcachedClient::Answered(Operation& operation, const kv::Answer& answer) {
+  const uint64_t id = operation.request.reply_to.request;
+  if (answer.kind == kv::Answer::Kind::kNotLeader) {
+    world_.time.After(world_.random.Between(1, 20) * kMillisecond, [this, id] { Send(id); });
+    return;
+  }
+  if (answer.kind == kv::Answer::Kind::kItems) {
+    Found(operation, answer.items.empty() ? nullptr : &answer.items[0].second);
+  } else {
+    if (answer.result.code == kv::ResultCode::kOverloaded) return;  // it will be sent again
+    answered_[id] = answer.result;
+    if (answered_.size() > kAnsweredMax) answered_.erase(answered_.begin());
+    Stored(operation, answer.result);
+  }
+  ++world_.answers;
+  operations_.erase(id);
+}
+
+void MemcachedClient::Stored(Operation& operation, const kv::Result& result) {
+  const uint64_t now_ns = world_.time.now_ns();
+  const bool ok = result.code == kv::ResultCode::kOk;
+  switch (operation.kind) {
+    case Kind::kAddCounter:
+      has_counter_ = true;  // its own or another's
+      return;
+    case Kind::kIncrement:
+      if (!ok || result.values.size() != 1) {
+        world_.Fail("memcached client ", address_, ": an increment found no counter");
+        return;
+      }
+      world_.history.AnswerCounter(operation.key, operation.record, now_ns,
+                                   static_cast<int64_t>(NumberOf(result.values[0])));
+      return;
+    case Kind::kSet:
+      if (ok) world_.history.AnswerRegister(operation.key, operation.record, now_ns, operation.value);
+      return;
+    case Kind::kCas:
+      if (ok && operation.request.command.item.verb == kv::ItemVerb::kCas)
+        world_.history.Replaced(operation.key, operation.request.command.item.unique);
+      uniques_[operation.key] = 0;  // a get must tell
+      return;
+    case Kind::kSetBrief:
+      // Committed time never runs ahead of real time, and its life began no earlier than the request.
+      if (!ok || operation.request.reply_to.request != brief_.number) return;
+      brief_.known_ns = now_ns;
+      brief_.must_live_ns =
+          operation.invoked_ns + static_cast<uint64_t>(operation.request.command.item.life_s) * kSecond;
+      return;
+    default:
+      return;
+  }
+}
+
+void MemcachedClient::Found(Operation& operation, const kv::Item* item) {
+  const uint64_t now_ns = world_.time.now_ns();
+  const uint64_t value = item == nullptr ? 0 : NumberOf(item->value);
+  switch (operation.kind) {
+    case Kind::kReadCounter:
+      world_.history.AnswerCounter(operation.key, operation.record, now_ns, static_cast<int64_t>(value));
+      return;
+    case Kind::kGet:
+      world_.history.AnswerRegister(operation.key, operation.record, now_ns, value);
+      return;
+    case Kind::kReadCas:
+      uniques_[operation.key] = item == nullptr ? 0 : item->unique;
+      return;
+    case Kind::kGetBrief:
+      if (operation.key != BriefKey()) return;
+      if (item != nullptr && operation.invoked_ns >= brief_.missed_ns)
+        world_.Fail("memcached client ", address_, ": an item that had ended came back");
+      // Only what began after the item was known to be stored says that it has ended.
+      if (item != nullptr || operation.invoked_ns < brief_.known_ns) return;
+      if (now_ns < brief_.must_live_ns)
+        world_.Fail("memcached client ", address_, ": an item ended ",
+                    (brief_.must_live_ns - now_ns) / kMillisecond, " ms too soon");
+      brief_.missed_ns = std::min(brief_.missed_ns, now_ns);
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace hedgerow::sim
