@@ -18,6 +18,7 @@ from deploy.lab.unit_priority import command_prefix
 
 PINS = Path("/sys/fs/bpf/hedgerow")
 SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
+MEMCACHED_PORT = 11211
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,7 @@ class NodeSettings:
     spin: str | None = None
     waiting_max: int | None = None  # requests that may wait for an outcome
     refused: tuple[str, ...] = ()  # BPF programs that the kernel refuses to load, by the kernel's names of them
+    memcached: tuple[tuple[str, object], ...] | None = None  # keys of that block but `listen`; None: no such front end
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
 
     @property
@@ -74,6 +76,8 @@ class HedgerowNode(StoreNode):
             config["spin"] = settings.spin
         if settings.waiting_max:
             config["waiting_max"] = settings.waiting_max
+        if settings.memcached is not None:
+            config["memcached"] = {"listen": f"{self.host.ipv4}:{MEMCACHED_PORT}", **dict(settings.memcached)}
         return config
 
     def write_config(self) -> None:
