@@ -51,7 +51,8 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) waiting.hold_until_ns = UINT64_MAX;
   if (waiting.request.is_read()) {
     waiting.placed = true;
-    EndAt(tag, end_ns);
+    const bool told = !waiting.request.item_keys.empty() && !leader_.IsSet();  // as a write would be
+    EndAt(tag, told ? waiting.hold_until_ns : end_ns);
     actions.push_back(StartRead{.tag = tag, .deadline_ns = end_ns});
     return;
   }
@@ -206,7 +207,8 @@ void RequestDesk::StateReplaced(std::vector<Action>& actions) {
 void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
   while (!by_end_.empty() && by_end_.begin()->first <= now_ns) {
     const uint64_t tag = by_end_.begin()->second;
-    if (waiting_.at(tag).placed) {
+    // A memcached client has said nothing of its patience, so silence tells it nothing.
+    if (waiting_.at(tag).placed && waiting_.at(tag).request.item_keys.empty()) {
       Remove(tag);  // its client has given up
     } else {
       Refuse(tag, actions);

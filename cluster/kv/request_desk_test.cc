@@ -221,5 +221,19 @@ TEST_F(RequestDeskTest, ItemsAreReadTogetherAndEndedOnesAreMissing) {
   EXPECT_EQ(Only<Answer>()->items[1].first, "k1");
 }
 
+TEST_F(RequestDeskTest, AReadOfItemsWithoutALeaderIsRefusedAndNotForgotten) {
+  Request read;
+  read.item_keys = {"k"};
+  read.patience_ns = 2000 * kMillisecond;
+  desk_.Receive(0, 0, read, actions_);
+  Take();
+  desk_.Tick(999 * kMillisecond, actions_);
+  EXPECT_TRUE(actions_.empty());
+  desk_.Tick(1000 * kMillisecond, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader);
+  EXPECT_EQ(desk_.waiting(), 0u);
+}
+
 }  // namespace
 }  // namespace hedgerow::kv

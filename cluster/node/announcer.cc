@@ -8,14 +8,20 @@ namespace hedgerow::node {
 Announcer::Announcer(UdpSocket& socket, uint64_t cluster_id, const NetAddress& serve,
                      std::vector<Proxy> proxies)
     : socket_(socket), proxies_(std::move(proxies)) {
-  announcement_.cluster_id = cluster_id;
-  announcement_.leader_address = serve.bytes;
-  announcement_.leader_port = serve.port;
+  announcements_.emplace_back().cluster_id = cluster_id;
+  announcements_.back().leader_address = serve.bytes;
+  announcements_.back().leader_port = serve.port;
+}
+
+void Announcer::AlsoName(const NetAddress& serve) {
+  announcements_.push_back(announcements_.front());
+  announcements_.back().leader_address = serve.bytes;
+  announcements_.back().leader_port = serve.port;
 }
 
 void Announcer::Led(raft::Term term, uint64_t now_ns) {
   leading_ = true;
-  announcement_.term = term;
+  for (wire::Announcement& announcement : announcements_) announcement.term = term;
   Announce(now_ns);
 }
 
@@ -23,13 +29,17 @@ void Announcer::HeartbeatRound(uint64_t now_ns) {
   if (leading_ && now_ns - last_ns_ >= kInterval_ns) Announce(now_ns);
 }
 
+// Each is about a service of its own, and sequences order what is said about one: they may share it.
 void Announcer::Announce(uint64_t now_ns) {
   last_ns_ = now_ns;
   const uint64_t drawn = draw_ ? draw_() : 0;
-  announcement_.sequence = drawn != 0 ? drawn : announcement_.sequence + 1;
-  for (const Proxy& proxy : proxies_) {
-    socket_.Send(proxy.address, wire::SealAnnouncement(announcement_, proxy.key));
-    ++sent_;
+  sequence_ = drawn != 0 ? drawn : sequence_ + 1;
+  for (wire::Announcement& announcement : announcements_) {
+    announcement.sequence = sequence_;
+    for (const Proxy& proxy : proxies_) {
+      socket_.Send(proxy.address, wire::SealAnnouncement(announcement, proxy.key));
+      ++sent_;
+    }
   }
 }
 

@@ -31,6 +31,10 @@ class Announcer {
 
   Announcer(UdpSocket& socket, uint64_t cluster_id, const NetAddress& serve, std::vector<Proxy> proxies);
 
+  // The leader serves at this address, too: another announcement, since each names one. Proxies that have no
+  // such backend count it and change nothing.
+  void AlsoName(const NetAddress& serve);
+
   void Led(raft::Term term, uint64_t now_ns);  // this node leads from now on
   void Lost() { leading_ = false; }            // it does not
   void HeartbeatRound(uint64_t now_ns);
@@ -45,9 +49,10 @@ class Announcer {
 
   UdpSocket& socket_;
   std::vector<Proxy> proxies_;
-  wire::Announcement announcement_;
+  std::vector<wire::Announcement> announcements_;  // one for each address; else alike
   std::function<uint64_t()> draw_{};
   bool leading_ = false;
+  uint64_t sequence_ = 0;
   uint64_t last_ns_ = 0;
   uint64_t sent_ = 0;
 };

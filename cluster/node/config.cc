@@ -67,6 +67,14 @@ void ListKeys(const std::vector<ConfigKey>& keys, const std::string& parent, std
 
 absl::string_view Name(Durability durability) { return durability == Durability::kDisk ? "disk" : "memory"; }
 
+uint64_t MemcachedRateMax(size_t members, uint64_t window_ns) {
+  constexpr uint64_t kFrameIds = 65'536;
+  // What committed time may fall behind around an election, and then some.
+  constexpr uint64_t kMargin_ns = 2'000'000'000;
+  const uint64_t span_ms = (window_ns + kMargin_ns) / 1'000'000;
+  return kFrameIds * 1000 / (std::max<uint64_t>(members, 1) * span_ms);
+}
+
 const MemberConfig& NodeConfig::own() const {
   const auto found =
       std::find_if(members.begin(), members.end(), [this](const MemberConfig& m) { return m.id == self; });

@@ -71,6 +71,23 @@ struct SnapshotsConfig {
   uint64_t rate_bytes_per_s = 64 * 1024 * 1024;  // to each follower
 };
 
+// The second front end (docs/memcached.md). All but the first two are the same on all nodes.
+struct MemcachedConfig {
+  NetAddress listen{};                 // to bind; port 0: there is none
+  size_t value_max_bytes = 32 * 1024;  // larger ones are refused
+  size_t memory_mib = 1024;            // of items; more are refused
+  uint64_t window_ns = 5'000'000'000;  // within which a request that comes twice is known again
+  size_t window_max = 250'000;         // requests in it; more are refused
+  uint64_t rate_per_s = 0;             // of one client's socket at one node; 0: MemcachedRateMax
+  bool once_in_window = false;         // incr, decr, append and prepend are served
+
+  bool on() const { return listen.port != 0; }
+};
+
+// So that a client that counts its frame ids up cannot have used all of them within the window and what may be
+// added to it, though it asks all members: docs/adr/0014.
+uint64_t MemcachedRateMax(size_t members, uint64_t window_ns);
+
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
   wire::Key cluster_key{};
@@ -91,6 +108,7 @@ struct NodeConfig {
   size_t sessions_max = 100'000;
   size_t waiting_max = 16'384;  // requests that wait for an outcome; more are refused
   SnapshotsConfig snapshots{};
+  MemcachedConfig memcached{};
 
   // The entry of `members` that is this node.
   const MemberConfig& own() const;

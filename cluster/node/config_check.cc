@@ -46,6 +46,7 @@ class Checker {
     Self();
     Proxies();
     Election();
+    Memcached();
   }
 
  private:
@@ -182,6 +183,31 @@ class Checker {
     }
   }
 
+  void Memcached() {
+    const MemcachedConfig& memcached = config_.memcached;
+    if (!memcached.on()) return;
+    if (!memcached.listen.is_unspecified()) Usable(memcached.listen, "memcached.listen");
+    // All three are UDP on this host.
+    for (const MemberConfig& member : config_.members) {
+      if (member.id != config_.self) continue;
+      for (const NetAddress* own : {&member.peer, &member.serve}) {
+        const bool same =
+            memcached.listen.is_unspecified() ? memcached.listen.port == own->port : memcached.listen == *own;
+        if (!same) continue;
+        Add("memcached.listen",
+            absl::StrCat("got ", Quote(memcached.listen.ToString()),
+                         ", expected another address or port than the node's own ", own->ToString()));
+      }
+    }
+    const uint64_t rate_max = MemcachedRateMax(config_.members.size(), memcached.window_ns);
+    if (memcached.rate_per_s <= rate_max) return;
+    Add("memcached.rate",
+        absl::StrCat("got ", memcached.rate_per_s, ", expected at most ", rate_max, ", the ", 65'536,
+                     " frame ids by ", config_.members.size(), " members and a window of ",
+                     config::FormatDurationNs(static_cast<int64_t>(memcached.window_ns)),
+                     " and 2s more: a client must not come round its ids within the window"));
+  }
+
   const NodeConfig& config_;
   const config::Locations& locations_;
   config::Diagnostics& errors_;
@@ -203,6 +229,9 @@ void CheckNodeConfig(const NodeConfig& config, const config::Locations& location
 void CompleteNodeConfig(NodeConfig& config, const config::Locations& locations) {
   std::sort(config.members.begin(), config.members.end(),
             [](const MemberConfig& a, const MemberConfig& b) { return a.id < b.id; });
+  if (config.memcached.on() && config.memcached.rate_per_s == 0) {
+    config.memcached.rate_per_s = MemcachedRateMax(config.members.size(), config.memcached.window_ns);
+  }
   if (locations.Has("serve")) return;
   for (const MemberConfig& member : config.members) {
     if (member.id == config.self) config.serve = member.serve;

@@ -142,7 +142,7 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
      R"(announce_key_file, node, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
-     R"(election, sessions, offloads, spin, waiting_max, snapshots)"},
+     R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached)"},
     {"KeyTwice", "durability: disk", "cluster_id: 8",
      R"(5:1: cluster_id: the key is given twice, expected it once)"},
     {"ProxyNameTwice", "name: web2", "name: web1",
@@ -219,6 +219,25 @@ TEST(NodeConfigErrors, ComeAllAtOnceInTheOrderOfTheFile) {
       kSound, {{"cluster_id: 7", "cluster_id: x"}, {"node: 1", "node: 9"}, {"max: 100000", "max: none"}}));
   EXPECT_THAT(errors,
               ElementsAre(HasSubstr("1:13: cluster_id"), HasSubstr("4:7: node"), HasSubstr("18:30: sessions")));
+}
+
+TEST(NodeConfigErrors, AMemcachedFrontEndHasAnAddressOfItsOwnAndARateThatItsIdsAllow) {
+  const auto with = [](absl::string_view memcached) {
+    return ErrorsOf(absl::StrCat(kSound, "memcached: ", memcached, "\n"));
+  };
+  EXPECT_THAT(with(R"({listen: "10.0.0.1:11211", rate: 3120})"), testing::IsEmpty());
+  EXPECT_THAT(with("{window: 4s}"), ElementsAre(HasSubstr("memcached.listen: the key is missing, " ADDRESS)));
+  EXPECT_THAT(with(R"({listen: "10.0.0.1:4801"})"),
+              ElementsAre(HasSubstr("expected another address or port than the node's own 10.0.0.1:4801")));
+  EXPECT_THAT(with(R"({listen: "0.0.0.0:4802"})"), ElementsAre(HasSubstr("the node's own 10.0.0.1:4802")));
+  EXPECT_THAT(with(R"({listen: "224.0.0.1:11211"})"), ElementsAre(HasSubstr("this is a multicast address")));
+  EXPECT_THAT(with(R"({listen: "10.0.0.1:11211", rate: 3121})"),
+              ElementsAre(HasSubstr("memcached.rate: got 3121, expected at most 3120, the 65536 frame ids by 3 "
+                                    "members and a window of 5s and 2s more")));
+  EXPECT_THAT(with(R"({listen: "10.0.0.1:11211", window: 2s})"),
+              ElementsAre(HasSubstr("expected a duration between 3s and 60s, such as 5s")));
+  EXPECT_THAT(with(R"({listen: "10.0.0.1:11211", value_max: 60001})"),
+              ElementsAre(HasSubstr("expected a whole number between 1 and 60000")));
 }
 
 TEST(NodeConfigErrors, EightMembersAreTooMany) {

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "cluster/kv/command.h"
 #include "cluster/node/config_check.h"
 #include "config/scalar.h"
 #include "config/tree.h"
@@ -239,6 +240,23 @@ ConfigKey SnapshotKeys(SnapshotsConfig& snapshots) {
   return block;
 }
 
+ConfigKey Memcached(MemcachedConfig& memcached) {
+  constexpr int64_t kSecond_ns = 1'000'000'000;
+  ConfigKey block{.name = "memcached"};
+  block.block = {
+      Address("listen", kRequired, memcached.listen),
+      Whole("value_max", kOptional, 1, kv::kItemMax_bytes,
+            [&memcached](uint64_t bytes) { memcached.value_max_bytes = bytes; }),
+      Whole("memory_mib", kOptional, 1, 1'048'576, [&memcached](uint64_t mib) { memcached.memory_mib = mib; }),
+      Duration("window", "3s and 60s, such as 5s", 3 * kSecond_ns, 60 * kSecond_ns, memcached.window_ns),
+      Whole("window_max", kOptional, 1000, 10'000'000,
+            [&memcached](uint64_t max) { memcached.window_max = max; }),
+      Whole("rate", kOptional, 1, 20'000, [&memcached](uint64_t rate) { memcached.rate_per_s = rate; }),
+      Switch("once_in_window", memcached.once_in_window),
+  };
+  return block;
+}
+
 bool TakeMetricsListen(const std::string& text, std::string& into) {
   const absl::StatusOr<NetAddress> address = NetAddress::Parse(text);
   if (!text.empty() && (!address.ok() || !IsLoopback(*address))) return false;
@@ -289,6 +307,7 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
       Duration("spin", "0us and 10ms, such as 50us", 0, 10'000'000, config.spin_ns),
       Whole("waiting_max", kOptional, 4, 1'000'000, [&config](uint64_t max) { config.waiting_max = max; }),
       SnapshotKeys(config.snapshots),
+      Memcached(config.memcached),
   };
 }
 

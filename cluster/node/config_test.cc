@@ -74,6 +74,20 @@ TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
   EXPECT_EQ(config.snapshots.tail_entries, 100'000u);
   EXPECT_EQ(config.snapshots.tail_bytes, 32u << 20);
   EXPECT_EQ(config.snapshots.rate_bytes_per_s, 64u << 20);
+  EXPECT_FALSE(config.memcached.on());
+}
+
+TEST(NodeConfig, AMemcachedFrontEndNeedsAnAddressAndNothingElse) {
+  const NodeConfig config = Sound(absl::StrCat(kSmallest, "memcached: {listen: \"10.0.0.1:11211\"}\n"));
+  EXPECT_TRUE(config.memcached.on());
+  EXPECT_EQ(config.memcached.value_max_bytes, 32'768u);
+  EXPECT_EQ(config.memcached.memory_mib, 1024u);
+  EXPECT_EQ(config.memcached.window_ns, 5'000'000'000u);
+  EXPECT_EQ(config.memcached.window_max, 250'000u);
+  EXPECT_EQ(config.memcached.rate_per_s, 9362u) << "65,536 ids in 7 s at one member";
+  EXPECT_FALSE(config.memcached.once_in_window);
+  EXPECT_EQ(MemcachedRateMax(3, 5'000'000'000), 3120u);
+  EXPECT_EQ(MemcachedRateMax(7, 60'000'000'000), 151u);
 }
 
 TEST(NodeConfig, EveryKeyArrives) {
@@ -97,6 +111,7 @@ offloads: {heartbeat: off, append: off, watchdog: off, reserve: off, xdp: generi
 spin: 0us
 waiting_max: 64
 snapshots: {every_entries: 5000, every_bytes: 65536, tail_entries: 0, tail_bytes: 3KiB, rate: 2GiB}
+memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, window_max: 5000, rate: 500, once_in_window: on}
 )");
   EXPECT_EQ(config.cluster_id, uint64_t{INT64_MAX});
   EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
@@ -128,6 +143,13 @@ snapshots: {every_entries: 5000, every_bytes: 65536, tail_entries: 0, tail_bytes
   EXPECT_EQ(config.snapshots.tail_entries, 0u);
   EXPECT_EQ(config.snapshots.tail_bytes, 3072u);
   EXPECT_EQ(config.snapshots.rate_bytes_per_s, uint64_t{2} << 30);
+  EXPECT_EQ(config.memcached.listen.ToString(), "[::]:11211");
+  EXPECT_EQ(config.memcached.value_max_bytes, 100u);
+  EXPECT_EQ(config.memcached.memory_mib, 64u);
+  EXPECT_EQ(config.memcached.window_ns, 4'000'000'000u);
+  EXPECT_EQ(config.memcached.window_max, 5000u);
+  EXPECT_EQ(config.memcached.rate_per_s, 500u);
+  EXPECT_TRUE(config.memcached.once_in_window);
 }
 
 TEST(NodeConfig, ThreeNodesOnOneHostAreSound) {

@@ -82,6 +82,8 @@ void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
       said.status = wire::HkvStatus::kNotLeader;
       said.hint = static_cast<uint32_t>(answer.leader_hint.value());
       break;
+    case kv::Answer::Kind::kItems:  // the other front end's (memcached_front_end.h)
+      break;
   }
   // Another copy of what found a bound reached would find it, too.
   if (said.status == wire::HkvStatus::kOverloaded) pushback = wire::kHkvNeverHedge;

@@ -63,6 +63,15 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   gauge("storage_ok", "0 while storage has a problem; `hedgerow-node status` says which.",
         status.storage.empty() ? 1 : 0);
   gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
+  if (status.memcached.has_value()) {
+    gauge("memcached_items",
+          "Items that memcached's clients have stored, ended ones that are not freed included.",
+          static_cast<double>(status.memcached->items));
+    gauge("memcached_item_bytes", "What the items take; memcached.memory_mib bounds it.",
+          static_cast<double>(status.memcached->item_bytes));
+    gauge("memcached_window_requests", "Requests that would be known again; memcached.window_max bounds it.",
+          static_cast<double>(status.memcached->window_requests));
+  }
   MetricFamily info = Family("build_info", "Always 1; the labels say what runs.", MetricType::Gauge);
   AddGauge(info,
            {{"cluster", absl::StrCat(facts.cluster_id)},

@@ -96,6 +96,20 @@ TEST(NodeMetrics, ATakenPortIsAClearError) {
               testing::HasSubstr("(is the port taken? metrics_listen in the configuration)"));
 }
 
+TEST(NodeMetrics, TheMemcachedFrontEndIsShownWhereThereIsOne) {
+  NodeStatus status = FakeStatus();
+  FakeNodeControl control;
+  const auto server = Serve(control);
+  EXPECT_FALSE(ParsePage(HttpGet(server->address(), "/metrics")).contains("hedgerow_node_memcached_items"));
+  status.memcached = {
+      .listen = {}, .rate_per_s = 5, .items = 7, .item_bytes = 900, .window_requests = 3, .clients = 1};
+  control.Set(status);
+  auto samples = ParsePage(HttpGet(server->address(), "/metrics"));
+  EXPECT_EQ(samples["hedgerow_node_memcached_items"], 7);
+  EXPECT_EQ(samples["hedgerow_node_memcached_item_bytes"], 900);
+  EXPECT_EQ(samples["hedgerow_node_memcached_window_requests"], 3);
+}
+
 // Counters and histograms of the loop are documented by whoever adds them; these are the status's own.
 TEST(NodeMetrics, AnOffloadThatIsOffSaysWhyInOneLine) {
   NodeStatus status = FakeStatus();
@@ -120,6 +134,7 @@ TEST(NodeMetrics, EveryFamilyHasAGoodNameAndIsDocumented) {
   NodeStatus status = FakeStatus();
   status.counters.clear();
   status.histograms.clear();
+  status.memcached = MemcachedStatus{};
   std::set<std::string> names;
   for (const prometheus::MetricFamily& family : BuildFamilies(status, FakeFacts())) {
     EXPECT_TRUE(names.insert(family.name).second) << family.name << " twice";

@@ -58,6 +58,7 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   options.raft.tail_max_bytes = config.snapshots.tail_bytes;
   options.snapshots = {.every_entries = config.snapshots.every_entries,
                        .every_bytes = config.snapshots.every_bytes};
+  options.memcached = LimitsOf(config.memcached);
   return options;
 }
 
@@ -107,12 +108,14 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<UdpSocket>> clients =
       UdpSocket::Bind(config.serve, kSocketBuffer_bytes, 2 * wire::kHkvMax_bytes);
   if (!clients.ok()) return clients.status();
+  absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> memcached = MemcachedFrontEnd::Open(config);
+  if (!memcached.ok()) return memcached.status();
   const uint64_t life = DrawLife();
   absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life);
   if (!offloads.ok()) return offloads.status();
   auto node =
       std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
-                                     *std::move(peers), *std::move(clients), life, *std::move(offloads)));
+                                     *std::move(peers), *std::move(clients), *std::move(memcached), life, *std::move(offloads)));
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
       Snapshots::Open(node->config_, options, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
                       [&wake = node->wake_] { wake.Wake(); });
@@ -126,11 +129,13 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
 
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
            std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-           std::unique_ptr<UdpSocket> client_socket, uint64_t life, std::unique_ptr<Offloads> offloads)
+           std::unique_ptr<UdpSocket> client_socket,
+           std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
       peer_socket_(std::move(peer_socket)),
       client_socket_(std::move(client_socket)),
+      memcached_(std::move(memcached)),
       random_(Seed()),
       now_ns_(Monotonic_ns()),
       started_ns_(now_ns_),
@@ -146,6 +151,10 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
   HEDGEROW_CHECK(epoll_ >= 0);
   for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()})
     Watch(epoll_, fd);
+  if (memcached_ != nullptr) {
+    Watch(epoll_, memcached_->fd());
+    announcer_.AlsoName(memcached_->served());
+  }
   announcer_.DrawSequencesFrom([this] { return offloads_->DrawAnnounceSequence(); });
 }
 
@@ -165,7 +174,7 @@ absl::Status Node::Run() {
   }
   offloads_->Stop(replica_);
   FlushPeers();
-  client_socket_->Flush();
+  FlushClients();
   RunPosted();
   return absl::OkStatus();
 }
@@ -211,13 +220,18 @@ void Node::Turn() {
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
   FlushPeers();
-  client_socket_->Flush();
+  FlushClients();
 }
 
 void Node::FlushPeers() {
   if (offload::Coupling* const coupling = offloads_->coupling()) coupling->BeforeSending(now_ns_, replica_.raft());
   peers_.Flush();
   peer_socket_->Flush();
+}
+
+void Node::FlushClients() {
+  client_socket_->Flush();
+  if (memcached_ != nullptr) memcached_->Flush();
 }
 
 void Node::TakeFromPeers() {
@@ -240,6 +254,11 @@ void Node::TakeFromClients() {
     if (!batch.empty()) worked_ns_ = now_ns_;
     if (batch.size() < UdpSocket::kBatch) break;
   }
+  const auto take = [this](uint64_t arrived_ns, kv::Request request) {
+    replica_.ReceiveRequest(arrived_ns, std::move(request));
+  };
+  if (memcached_ != nullptr && memcached_->Receive(now_ns_, replica_.state().memcached(), take))
+    worked_ns_ = now_ns_;
 }
 
 void Node::Receive(uint64_t arrived_ns, raft::Message message) {
@@ -283,6 +302,8 @@ void Node::TakeDurable() {
 void Node::Send(kv::Answer answer) {
   if (const std::optional<raft::NodeId> node = NodeOf(answer.reply_to)) {
     peers_.Answer(*node, answer);
+  } else if (IsMemcacheds(answer.reply_to)) {
+    memcached_->Answer(answer);
   } else {
     front_end_.Answer(answer, pushback_.ForAnswer(now_ns_, replica_.desk().waiting()));
   }

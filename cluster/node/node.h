@@ -31,6 +31,7 @@
 #include "cluster/node/election_spans.h"
 #include "cluster/node/event_fd.h"
 #include "cluster/node/front_end.h"
+#include "cluster/node/memcached_front_end.h"
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
 #include "cluster/node/pushback.h"
@@ -60,7 +61,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
  private:
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<kv::StateMachine> state,
-       std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket, uint64_t life,
+       std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
+       std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life,
        std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
@@ -85,6 +87,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
   void Turn();
   void FlushPeers();
+  void FlushClients();
   void TakeFromPeers();
   void TakeFromClients();
   void TakeDurable();
@@ -105,6 +108,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   std::unique_ptr<storage::LogStorage> storage_;
   std::unique_ptr<UdpSocket> peer_socket_;
   std::unique_ptr<UdpSocket> client_socket_;
+  std::unique_ptr<MemcachedFrontEnd> memcached_;  // if it is configured
   std::mt19937_64 random_;
   uint64_t now_ns_;
   uint64_t started_ns_;

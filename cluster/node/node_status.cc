@@ -47,6 +47,17 @@ void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics
   status.histograms.push_back(std::move(sync));
 }
 
+void AddMemcached(NodeStatus& status, const MemcachedFrontEnd& front_end, const kv::MemcachedState& state) {
+  const MemcachedFrontEnd::Counters& counters = front_end.counters();
+  status.memcached = front_end.StatusOf(state);
+  AddReasons<memcached::Verb>(status, "memcached_requests", counters.requests, 1);
+  AddReasons<memcached::Outcome>(status, "memcached_answers", counters.answers, 1);
+  status.counters.emplace_back("memcached_unwanted_answers", counters.no_reply);
+  AddReasons<memcached::Refusal>(status, "memcached_refused", counters.refusals, 1);
+  AddReasons<memcached::Drop>(status, "memcached_dropped", counters.drops, 1);
+  AddSocket(status, "memcached", front_end.socket_counters());
+}
+
 }  // namespace
 
 // What the kernel works off never reaches the transport: the core knows of it by what the kernel part has heard
@@ -102,6 +113,7 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_no_hedge, "never");
   status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_later_hedge, "later");
   AddSocket(status, "client", client_socket_->counters());
+  if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached());
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);
   status.counters.emplace_back("peer_bad_commands", peers_.counters().bad_commands);

@@ -86,6 +86,16 @@ struct SnapshotStatus {
   std::vector<TransferStatus> transfers{};
 };
 
+// The memcached front end and what stands behind it, on this node.
+struct MemcachedStatus {
+  NetAddress listen{};
+  uint64_t rate_per_s = 0;
+  uint64_t items = 0;
+  uint64_t item_bytes = 0;
+  uint64_t window_requests = 0;  // that would be known again
+  uint64_t clients = 0;          // that sent lately
+};
+
 struct NodeStatus {
   raft::NodeId node{};
   raft::Role role = raft::Role::kFollower;
@@ -112,6 +122,7 @@ struct NodeStatus {
   std::vector<NodeCounter> counters{};
   std::vector<NodeHistogram> histograms{};
   SnapshotStatus snapshots{};
+  std::optional<MemcachedStatus> memcached{};  // if it is on
 };
 
 // Implemented by the loop; by a fake in tests. All functions may be called from any thread but the loop's own,

@@ -142,6 +142,15 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_sum_ns(histogram.sum_ns);
   }
   AddSnapshots(status.snapshots, out);
+  if (status.memcached.has_value()) {
+    v1::Memcached& message = *out.mutable_memcached();
+    message.set_listen(status.memcached->listen.ToString());
+    message.set_rate_per_s(status.memcached->rate_per_s);
+    message.set_items(status.memcached->items);
+    message.set_item_bytes(status.memcached->item_bytes);
+    message.set_window_requests(status.memcached->window_requests);
+    message.set_clients(status.memcached->clients);
+  }
   for (const NodeCounter& counter : status.counters)
     (*out.mutable_counters())[CounterKey(counter)] = counter.value;
   return out;

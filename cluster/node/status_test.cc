@@ -165,6 +165,21 @@ TEST(StatusText, SaysWhatTheKernelDoesAndWhyNot) {
                         "               heartbeat, vote on: native XDP on eth0\n"));
 }
 
+TEST(StatusText, SaysWhatMemcachedsClientsHave) {
+  NodeStatus status = FakeStatus();
+  EXPECT_FALSE(ToMessage(status, FakeFacts()).has_memcached());
+  status.memcached = {.listen = *NetAddress::Parse("10.0.0.1:11211"),
+                      .rate_per_s = 3120,
+                      .items = 7,
+                      .item_bytes = 900,
+                      .window_requests = 3,
+                      .clients = 1};
+  EXPECT_THAT(
+      StatusText(ToMessage(status, FakeFacts())),
+      HasSubstr("  memcached    10.0.0.1:11211, 7 items (900 bytes), 3 requests in the window, 1 clients, "
+                "at most 3120/s each\n"));
+}
+
 TEST(StatusText, OfAClusterOfOne) {
   NodeStatus status = FakeStatus();
   status.peers.clear();

@@ -112,6 +112,13 @@ std::string StatusText(const v1::NodeStatus& status) {
   absl::StrAppend(&out, "  durability   ", status.durability(), "\n");
   absl::StrAppend(&out, "  clients      ", status.serve(), ", ", status.sessions(), " sessions, ",
                   status.waiting(), " requests waiting\n");
+  if (status.has_memcached()) {
+    const v1::Memcached& memcached = status.memcached();
+    absl::StrAppend(&out, "  memcached    ", memcached.listen(), ", ", memcached.items(), " items (",
+                    memcached.item_bytes(), " bytes), ", memcached.window_requests(),
+                    " requests in the window, ", memcached.clients(), " clients, at most ",
+                    memcached.rate_per_s(), "/s each\n");
+  }
   if (!status.metrics().empty())
     absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
   Snapshots(status, out);

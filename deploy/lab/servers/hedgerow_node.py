@@ -19,6 +19,7 @@ from deploy.lab.unit_priority import command_prefix
 
 PINS = Path("/sys/fs/bpf/hedgerow")
 SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
+MEMCACHED_PORT = 11211
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,7 @@ class NodeSettings:
     waiting_max: int | None = None  # requests that may wait for an outcome
     refused: tuple[str, ...] = ()  # BPF programs that the kernel refuses to load, by the kernel's names of them
     snapshots: tuple[tuple[str, int | str], ...] = ()  # such as ("every_entries", 1000), ("rate", "1MiB")
+    memcached: tuple[tuple[str, object], ...] | None = None  # keys of that block but `listen`; None: no such front end
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
     own_clock: bool = False  # each node has a wall clock of its own, which can jump
 
@@ -80,6 +82,8 @@ class HedgerowNode(StoreNode):
             config["waiting_max"] = settings.waiting_max
         if settings.snapshots:
             config["snapshots"] = dict(settings.snapshots)
+        if settings.memcached is not None:
+            config["memcached"] = {"listen": f"{self.host.ipv4}:{MEMCACHED_PORT}", **dict(settings.memcached)}
         return config
 
     def write_config(self) -> None:

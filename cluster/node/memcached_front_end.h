@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memcached's text protocol over UDP (docs/memcached.md): the second way into the store. Datagrams of clients
+// become requests for the replica, its answers become datagrams. Owned by the node, which has one if it is
+// configured; on the loop's thread.
+
+#ifndef HEDGEROW_CLUSTER_NODE_MEMCACHED_FRONT_END_H_
+#define HEDGEROW_CLUSTER_NODE_MEMCACHED_FRONT_END_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cluster/kv/memcached_state.h"
+#include "cluster/kv/request_desk.h"
+#include "cluster/memcached/answer.h"
+#include "cluster/memcached/rate.h"
+#include "cluster/memcached/request.h"
+#include "cluster/node/config.h"
+#include "cluster/node/status.h"
+#include "cluster/node/udp_socket.h"
+
+namespace hedgerow::node {
+
+// From a client's datagram to when nobody waits any more: the protocol says nothing of it, and this is the
+// proxy's own deadline.
+constexpr uint64_t kMemcachedPatience_ns = 2'000'000'000;
+
+kv::MemcachedLimits LimitsOf(const MemcachedConfig& config);
+
+class MemcachedFrontEnd {
+ public:
+  struct Counters {
+    std::array<uint64_t, memcached::kVerbs> requests{};     // by Verb
+    std::array<uint64_t, memcached::kRefusals> refusals{};  // by Refusal
+    std::array<uint64_t, memcached::kDrops> drops{};        // by Drop
+    std::array<uint64_t, memcached::kOutcomes> answers{};   // by Outcome; those of noreply, too
+    uint64_t no_reply = 0;                                  // of these, said to nobody
+  };
+  using Taker = std::function<void(uint64_t arrived_ns, kv::Request request)>;
+
+  // Bound; nothing if the configuration has none.
+  static absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> Open(const NodeConfig& config);
+
+  int fd() const { return socket_->fd(); }
+  // Where clients reach it, for announcements.
+  const NetAddress& served() const { return served_; }
+
+  // What has come, in a few batches; what the replica must answer goes to `take`. Whether anything had.
+  bool Receive(uint64_t now_ns, const kv::MemcachedState& state, const Taker& take);
+  void Answer(const kv::Answer& answer);
+  void Flush() { socket_->Flush(); }
+
+  const Counters& counters() const { return counters_; }
+  const UdpSocket::Counters& socket_counters() const { return socket_->counters(); }
+  MemcachedStatus StatusOf(const kv::MemcachedState& state) const;
+
+ private:
+  MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket);
+
+  std::optional<kv::Request> Take(const Datagram& datagram, uint64_t now_ns, const kv::MemcachedState& state);
+  bool Refuse(const Datagram& datagram, memcached::Refusal refusal, const std::string& answer);
+  bool WithinRate(const Datagram& datagram, uint64_t now_ns);
+  void Say(const NetAddress& to, uint16_t id, bool no_reply, const memcached::Said& said);
+  memcached::Said SayStats(uint64_t now_ns, const kv::MemcachedState& state) const;
+
+  MemcachedConfig config_;
+  memcached::Limits limits_;
+  NetAddress served_;
+  std::unique_ptr<UdpSocket> socket_;
+  memcached::Rate rate_;
+  uint64_t opened_ns_ = 0;  // when it first received
+  Counters counters_;
+};
+
+// Whether an answer is this front end's to give; the other's ReplyTo has other marks (front_end.h).
+bool IsMemcacheds(const kv::ReplyTo& reply_to);
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_MEMCACHED_FRONT_END_H_

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// memcached's clients against whole nodes in one process, on loopback sockets and real storage: whichever node
+// is asked does it, and once.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <poll.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/node/node.h"
+
+namespace hedgerow::node {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::StartsWith;
+
+uint64_t Now_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+std::unique_ptr<UdpSocket> AnySocket() {
+  NetAddress address = NetAddress::Parse("127.0.0.1:1").value();
+  address.port = 0;
+  return UdpSocket::Bind(address, 4 << 20, UdpSocket::kDatagramMax_bytes).value();
+}
+
+struct Running {
+  std::unique_ptr<Node> node;
+  std::thread thread;
+
+  explicit Running(const NodeConfig& config) {
+    absl::StatusOr<std::unique_ptr<Node>> made = Node::Create(config);
+    EXPECT_TRUE(made.ok()) << made.status();
+    node = *std::move(made);
+    thread = std::thread([this] { EXPECT_TRUE(node->Run().ok()); });
+  }
+  ~Running() {
+    node->RequestStop();
+    thread.join();
+  }
+};
+
+// A client's socket: frame ids are counted up, so that nothing is a duplicate that is not meant as one.
+class Client {
+ public:
+  uint16_t next_id() { return ++id_; }
+  void Send(const NetAddress& to, std::string_view body, uint16_t id) {
+    std::string datagram = {static_cast<char>(id >> 8), static_cast<char>(id), 0, 0, 0, 1, 0, 0};
+    datagram.append(body);
+    socket_->Send(to, datagram);
+    socket_->Flush();
+  }
+  // All datagrams of one answer, put together; empty: none came.
+  std::string Receive(uint16_t id, int within_ms) {
+    std::vector<std::string> parts;
+    size_t come = 0;
+    const uint64_t until_ns = Now_ns() + static_cast<uint64_t>(within_ms) * 1'000'000;
+    while (Now_ns() < until_ns) {
+      pollfd ready{.fd = socket_->fd(), .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, 20) != 1) continue;
+      for (const Datagram& datagram : socket_->Receive(Now_ns())) {
+        const auto word = [&datagram](size_t at) {
+          return static_cast<size_t>(static_cast<uint8_t>(datagram.bytes[at]) << 8 |
+                                     static_cast<uint8_t>(datagram.bytes[at + 1]));
+        };
+        if (datagram.bytes.size() < 8 || word(0) != id) continue;
+        parts.resize(std::max(parts.size(), word(4)));
+        if (parts.at(word(2)).empty()) ++come;
+        parts.at(word(2)) = datagram.bytes.substr(8);
+      }
+      if (!parts.empty() && come == parts.size()) break;
+    }
+    std::string whole;
+    for (const std::string& part : parts) whole += part;
+    return whole;
+  }
+  std::string Ask(const NetAddress& to, std::string_view body, int within_ms = 4000) {
+    const uint16_t id = next_id();
+    Send(to, body, id);
+    return Receive(id, within_ms);
+  }
+
+ private:
+  std::unique_ptr<UdpSocket> socket_ = AnySocket();
+  uint16_t id_ = 0;
+};
+
+class MemcachedNodeTest : public testing::TestWithParam<Durability> {
+ protected:
+  void SetUp() override {
+    std::string made = testing::TempDir() + "hedgerow-memcached-test.XXXXXX";
+    ASSERT_NE(mkdtemp(made.data()), nullptr);
+    folder_ = made;
+    // Held until all are drawn, so that none is drawn twice.
+    std::vector<std::unique_ptr<UdpSocket>> drawn;
+    const auto free = [&drawn] { return drawn.emplace_back(AnySocket())->LocalAddress().value(); };
+    for (uint64_t id = 1; id <= 3; ++id) {
+      members_.push_back({.id = raft::NodeId(id), .peer = free(), .serve = free()});
+      listen_.push_back(free());
+    }
+    proxy_socket_ = AnySocket();
+    drawn.clear();
+    for (uint64_t id = 1; id <= 3; ++id) Start(id);
+    WaitForLeader();
+  }
+  void TearDown() override {
+    nodes_ = {};
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Start(uint64_t id) {
+    NodeConfig config;
+    config.cluster_id = 7;
+    config.cluster_key.bytes.fill(0x11);
+    config.announce_key = wire::Key();
+    config.self = raft::NodeId(id);
+    config.durability = GetParam();
+    config.data_dir = folder_ + "/" + std::to_string(id);
+    config.members = members_;
+    config.serve = members_[id - 1].serve;
+    config.proxies = {{.name = "proxy", .address = proxy_socket_->LocalAddress().value()}};
+    config.memcached = memcached_;
+    config.memcached.listen = listen_[id - 1];
+    nodes_[id - 1] = std::make_unique<Running>(config);
+  }
+  void Stop(uint64_t id) { nodes_[id - 1].reset(); }
+
+  NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
+  static bool Eventually(const std::function<bool()>& holds) {
+    for (int i = 0; i < 1000; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  void WaitForLeader() {
+    EXPECT_TRUE(Eventually([this] {
+      leader_ = 0;
+      for (uint64_t id = 1; id <= 3; ++id) {
+        if (nodes_[id - 1] == nullptr) continue;
+        const NodeStatus status = StatusOf(id);
+        if (!status.ready || (leader_ != 0 && status.leader.value() != leader_)) return false;
+        leader_ = status.leader.value();
+      }
+      return leader_ != 0 && nodes_[leader_ - 1] != nullptr;
+    }));
+  }
+  const NetAddress& leader() const { return listen_[leader_ - 1]; }
+  const NetAddress& follower(uint64_t n = 1) const { return listen_[(leader_ - 1 + n) % 3]; }
+  uint64_t Count(uint64_t node, const std::string& name, const std::string& reason) {
+    for (const NodeCounter& counter : StatusOf(node).counters) {
+      if (counter.name == name && counter.reason == reason) return counter.value;
+    }
+    return 0;
+  }
+
+  std::string folder_;
+  std::vector<MemberConfig> members_;
+  std::vector<NetAddress> listen_;
+  MemcachedConfig memcached_{.once_in_window = true};
+  std::unique_ptr<UdpSocket> proxy_socket_;
+  std::array<std::unique_ptr<Running>, 3> nodes_;
+  uint64_t leader_ = 0;
+  Client client_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, MemcachedNodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(MemcachedNodeTest, WhicheverNodeIsAskedDoesIt) {
+  EXPECT_EQ(client_.Ask(leader(), "get k\r\n"), "END\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "set k 7 0 5\r\nhello\r\n"), "STORED\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "get k\r\n"), "VALUE k 7 5\r\nhello\r\nEND\r\n");
+  EXPECT_EQ(client_.Ask(follower(2), "get x k\r\n"), "VALUE k 7 5\r\nhello\r\nEND\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "add k 0 0 1\r\nx\r\n"), "NOT_STORED\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "replace k 8 0 1\r\nx\r\n"), "STORED\r\n");
+  const std::string gets = client_.Ask(follower(2), "gets k\r\n");
+  ASSERT_THAT(gets, StartsWith("VALUE k 8 1 "));
+  const std::string unique = gets.substr(12, gets.find('\r') - 12);
+  EXPECT_EQ(client_.Ask(follower(), "cas k 0 0 1 1\r\ny\r\n"), "EXISTS\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "cas k 0 0 1 " + unique + "\r\ny\r\n"), "STORED\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "append k 0 0 1\r\nz\r\n"), "STORED\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "get k\r\n"), "VALUE k 0 2\r\nyz\r\nEND\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "touch k 100\r\n"), "TOUCHED\r\n");
+  EXPECT_EQ(client_.Ask(follower(2), "delete k\r\n"), "DELETED\r\n");
+  EXPECT_EQ(client_.Ask(follower(2), "delete k\r\n"), "NOT_FOUND\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "get k\r\n"), "END\r\n");
+  EXPECT_THAT(client_.Ask(follower(), "version\r\n"), StartsWith("VERSION "));
+  EXPECT_THAT(client_.Ask(follower(), "stats\r\n"), StartsWith("STAT pid "));
+}
+
+TEST_P(MemcachedNodeTest, CopiesOfOneRequestAreDoneOnceAndAnsweredAlike) {
+  EXPECT_EQ(client_.Ask(leader(), "set n 0 0 1\r\n0\r\n"), "STORED\r\n");
+  for (int i = 1; i <= 20; ++i) {
+    const uint16_t id = client_.next_id();
+    for (const NetAddress& node : listen_) client_.Send(node, "incr n 1\r\n", id);
+    EXPECT_EQ(client_.Receive(id, 4000), std::to_string(i) + "\r\n");
+  }
+  const uint16_t id = client_.next_id();
+  for (int i = 0; i < 10; ++i) {
+    client_.Send(listen_[static_cast<size_t>(i) % 3], "incr n 1\r\n", id);
+    EXPECT_EQ(client_.Receive(id, 4000), "21\r\n") << "from the table, wherever it is asked for";
+  }
+  EXPECT_EQ(client_.Ask(follower(), "get n\r\n"), "VALUE n 0 2\r\n21\r\nEND\r\n");
+  client_.Send(leader(), "incr n 2\r\n", id);
+  EXPECT_EQ(client_.Receive(id, 4000), "23\r\n") << "the same id with other bytes is another request";
+}
+
+TEST_P(MemcachedNodeTest, ADuplicateIsKnownAfterTheLeaderIsGone) {
+  EXPECT_EQ(client_.Ask(leader(), "set n 0 0 1\r\n0\r\n"), "STORED\r\n");
+  const uint16_t id = client_.next_id();
+  client_.Send(leader(), "incr n 5\r\n", id);
+  EXPECT_EQ(client_.Receive(id, 4000), "5\r\n");
+  Stop(leader_);
+  WaitForLeader();
+  client_.Send(leader(), "incr n 5\r\n", id);
+  EXPECT_EQ(client_.Receive(id, 4000), "5\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "incr n 1\r\n"), "6\r\n");
+}
+
+TEST_P(MemcachedNodeTest, LargeValuesComeInNumberedDatagrams) {
+  std::string value(memcached_.value_max_bytes, 'x');
+  for (size_t i = 0; i < value.size(); ++i) value[i] = static_cast<char>('a' + i % 26);
+  const std::string set = " 0 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+  EXPECT_EQ(client_.Ask(follower(), "set a" + set), "STORED\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "set b" + set), "STORED\r\n");
+  const std::string block = " 0 " + std::to_string(value.size()) + "\r\n" + value + "\r\n";
+  EXPECT_EQ(client_.Ask(follower(2), "get a none b\r\n"), "VALUE a" + block + "VALUE b" + block + "END\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "set c 0 0 32769\r\n" + value + "x\r\n"),
+            "SERVER_ERROR object too large for cache\r\n");
+}
+
+TEST_P(MemcachedNodeTest, AnItemEndsThoughNobodyWrites) {
+  EXPECT_EQ(client_.Ask(leader(), "set k 0 1 1\r\nx\r\n"), "STORED\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "set absolute 0 " + std::to_string(time(nullptr) + 3600) + " 1\r\nx\r\n"),
+            "STORED\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "set past 0 1000000000 1\r\nx\r\n"), "STORED\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "get past\r\n"), "END\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(Eventually([this] { return client_.Ask(follower(), "get k\r\n") == "END\r\n"; }));
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GT(took, 500ms);
+  EXPECT_LT(took, 4s) << "a leader tells the time every second";
+  EXPECT_EQ(client_.Ask(follower(2), "get absolute\r\n"), "VALUE absolute 0 1\r\nx\r\nEND\r\n");
+}
+
+TEST_P(MemcachedNodeTest, WhatNobodyWaitsForIsDoneAndNotAnswered) {
+  EXPECT_EQ(client_.Ask(follower(), "set k 0 0 1 noreply\r\nx\r\n", 200), "");
+  EXPECT_TRUE(
+      Eventually([this] { return client_.Ask(leader(), "get k\r\n") == "VALUE k 0 1\r\nx\r\nEND\r\n"; }));
+  EXPECT_EQ(client_.Ask(leader(), "delete k noreply\r\n", 200), "");
+  EXPECT_TRUE(Eventually([this] { return client_.Ask(follower(), "get k\r\n") == "END\r\n"; }));
+  EXPECT_EQ(StatusOf(leader_).ready, true);
+}
+
+TEST_P(MemcachedNodeTest, WhatIsNoRequestIsToldSoOrDropped) {
+  EXPECT_EQ(client_.Ask(leader(), "nonsense\r\n"), "ERROR\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "get"), "ERROR\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "set k 0 0 5\r\nx\r\n"), "CLIENT_ERROR bad data chunk\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "ERROR\r\n", 200), "");
+  EXPECT_EQ(Count(leader_, "memcached_refused", "unknown_command"), 2u);
+  EXPECT_EQ(Count(leader_, "memcached_refused", "bad_chunk"), 1u);
+  EXPECT_EQ(Count(leader_, "memcached_dropped", "an_answer"), 1u);
+  EXPECT_EQ(client_.Ask(leader(), "get k\r\n"), "END\r\n") << "it lives on";
+}
+
+TEST_P(MemcachedNodeTest, ANodeWithoutALeaderSaysSo) {
+  EXPECT_EQ(client_.Ask(leader(), "set k 0 0 1\r\nx\r\n"), "STORED\r\n");
+  const uint64_t left = leader_ % 3 + 1;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    if (id != left) Stop(id);
+  }
+  EXPECT_TRUE(Eventually([&] { return !StatusOf(left).leader.IsSet(); }));
+  EXPECT_EQ(client_.Ask(listen_[left - 1], "set k 0 0 1\r\ny\r\n"), "SERVER_ERROR no leader\r\n");
+  EXPECT_THAT(client_.Ask(listen_[left - 1], "get k\r\n"), StartsWith("SERVER_ERROR "));
+}
+
+TEST_P(MemcachedNodeTest, TheLeaderAnnouncesBothOfItsAddresses) {
+  const wire::Key key = wire::DeriveProxyKey(wire::Key(), "proxy");
+  bool hkv = false;
+  bool memcached = false;
+  EXPECT_TRUE(Eventually([&] {
+    for (const Datagram& datagram : proxy_socket_->Receive(Now_ns())) {
+      const auto announcement = wire::OpenAnnouncement(datagram.bytes, key);
+      hkv = hkv || announcement->leader_port == members_[leader_ - 1].serve.port;
+      memcached = memcached || announcement->leader_port == leader().port;
+    }
+    return hkv && memcached;
+  }));
+}
+
+class SlowMemcachedNodeTest : public MemcachedNodeTest {
+ protected:
+  SlowMemcachedNodeTest() {
+    memcached_.rate_per_s = 50;
+    memcached_.once_in_window = false;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Durability, SlowMemcachedNodeTest, testing::Values(Durability::kMemory),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(SlowMemcachedNodeTest, AClientIsHeldToItsRateAndOthersAreNot) {
+  int refused = 0;
+  for (int i = 0; i < 30; ++i) {
+    const std::string answer = client_.Ask(leader(), "get k\r\n");
+    refused += answer != "END\r\n";
+    if (answer != "END\r\n") {
+      EXPECT_THAT(answer, StartsWith("CLIENT_ERROR too many requests"));
+    }
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_EQ(Count(leader_, "memcached_refused", "too_fast"), static_cast<uint64_t>(refused));
+  Client other;
+  EXPECT_EQ(other.Ask(leader(), "get k\r\n"), "END\r\n");
+  EXPECT_THAT(other.Ask(leader(), "incr k 1\r\n"), StartsWith("CLIENT_ERROR incr is refused here"));
+}
+
+}  // namespace
+}  // namespace hedgerow::node
