@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,7 +57,21 @@ class KernelDataPlane : public DataPlane {
   // Makes the folder, which must not exist.
   absl::Status PinPrograms(const std::string& program_folder);
   absl::StatusOr<PinnedDataPlane> Describe() const;
+  // The data plane under another configuration, while the programs run: `next` is numbered, and what is not in it any
+  // more is retired. kInvalidArgument: `next` itself is wrong; nothing is changed. After any other error the maps may
+  // hold some of it: Assume(next), and Reconfigure to what was before.
+  absl::Status Reconfigure(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
+  // A Reconfigure to this was begun and not ended, by us or by a daemon that was killed. The next one starts from here.
+  absl::Status Assume(const DataPlaneSpec& half_done);
+  // Does a request still refer to these places (a mask) of a service?
+  bool IsKnown(uint32_t service, uint32_t places) const;
+  // What was retired, when no request refers to it: the flows of its last packets go, and all that it was.
+  absl::Status Forget(const std::vector<RetiredService>& services, const std::vector<RetiredBackend>& backends);
+  DataPlaneRoom Room() const;
+  const DataPlaneSpec& spec() const { return spec_; }  // numbered
   bool has_new_programs() const { return adopted_programs_.empty(); }
+  // On which ports programs with these constants (PinnedDataPlane::load_config) await announcements.
+  static std::set<uint32_t> AwaitedPorts(const std::string& load_config);
   // Number of the programs that this process brings along.
   static uint64_t Build();
 
@@ -92,11 +107,24 @@ class KernelDataPlane : public DataPlane {
   std::string LoadConfigBytes() const;
   int ProgramFd(const bpf_program* program) const;
   void NoteLayouts();
-  void NumberBackends();
+  absl::Status Number();
   absl::Status MapMemory();
-  absl::Status Fill();
-  absl::Status FillService(uint32_t service_id, uint32_t first_backend_id);
-  absl::Status FillBackends(uint32_t service_id, uint32_t first_backend_id, hr_service& service);
+  absl::Status FillService(const ServiceSpec& spec, const ServiceSpec* before);
+  absl::Status FillBackend(const ServiceSpec& spec, const BackendSpec& backend);
+  absl::Status PublishPrimary(const ServiceSpec& spec);
+  absl::Status ConfigureLeader(const ServiceSpec& spec, uint32_t absent, bool forget);
+  absl::Status Command(const hr_control_request& request);
+  absl::Status SettleLeaders(const DataPlaneSpec& next);
+  static bool FollowsOn(const ServiceSpec& before, const ServiceSpec& now);
+  absl::Status Store(const hr_service& service, volatile hr_service* mapped);
+  absl::Status Apply(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
+  absl::Status CheckNumbers(const DataPlaneSpec& spec) const;
+  uint64_t ShortestDelayNs(const DataPlaneSpec& spec) const;
+  absl::Status ForgetClusters(const DataPlaneSpec& next);
+  absl::Status CloseVips(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
+  absl::Status ForgetFlows(const std::vector<RetiredService>& services, const std::vector<RetiredBackend>& backends);
+  absl::Status ClearService(uint32_t id);
+  absl::Status ClearBackend(uint32_t id);
   absl::Status FillCluster(const ServiceSpec& spec);
   absl::StatusOr<size_t> FindService(const std::string& name) const;
   absl::StatusOr<size_t> FindBackend(size_t service, const std::string& name) const;
@@ -114,7 +142,6 @@ class KernelDataPlane : public DataPlane {
   proxy_bpf* skeleton_ = nullptr;
   std::map<std::string, uint64_t> layouts_;  // by map
   std::map<std::string, net::UniqueFd> adopted_programs_;  // by name; empty: the skeleton's own are loaded
-  std::vector<uint32_t> first_backend_ids_;  // by service
   MappedArray services_, requests_, wheel_, backend_states_, service_states_, tuning_;
   std::shared_ptr<MappedArray> trace_;  // shared with whoever traces
   int stats_fd_ = -1;

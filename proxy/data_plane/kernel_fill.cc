@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelDataPlane's specification as the kernel's maps have it: services, backends, clusters, the configured leaders.
-// Called once, after loading and before anything is attached.
-#include "absl/strings/str_cat.h"
+// KernelDataPlane's specification as the kernel's maps have it: services, backends, clusters, the configured
+// leaders. Written after loading, before anything is attached, and at each reload while the programs run: then
+// in an order in which every state in between is one that the programs may meet (kernel_reconfigure.cc says
+// why).
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
 #include "proxy/data_plane/endpoint.h"
 #include "proxy/data_plane/kernel_data_plane.h"
 #include "proxy.skel.h"
@@ -12,22 +17,89 @@ namespace {
 
 constexpr uint64_t kMicrosPerHedge = 1'000'000;
 
+template <typename T>
+T CopyOf(const volatile T& from) {
+  T copy{};
+  for (size_t i = 0; i < sizeof(T); ++i)
+    reinterpret_cast<char*>(&copy)[i] = reinterpret_cast<const volatile char*>(&from)[i];
+  return copy;
+}
+
+// Aligned words, so that no program ever sees half of one, and none before all that were stored earlier.
+void StoreWords(const hr_service& from, volatile hr_service* to) {
+  static_assert(sizeof(hr_service) % sizeof(uint64_t) == 0);
+  uint64_t words[sizeof(hr_service) / sizeof(uint64_t)];
+  memcpy(words, &from, sizeof(words));
+  auto* mapped = reinterpret_cast<volatile uint64_t*>(to);
+  for (size_t i = 0; i < std::size(words); ++i)
+    if (mapped[i] != words[i]) __atomic_store_n(&mapped[i], words[i], __ATOMIC_SEQ_CST);
+}
+
+// Where backends stand to whom requests may go.
+uint32_t PresentPlaces(const hr_service& service) {
+  return ((1u << service.backend_count) - 1) & ~uint32_t{service.absent};
+}
+
+// Who can be reached is said last: a place before its backend's number stands there would lead to another
+// service's.
+void StorePlaces(const hr_service& next, volatile hr_service* mapped) {
+  const hr_service old = CopyOf(*mapped);
+  hr_service step = next;
+  // The numbers of new places, which nobody looks at yet; and all that has nothing to do with places.
+  step.backend_count = old.backend_count;
+  step.absent = old.absent;
+  step.present = old.present;
+  step.drained = old.drained;
+  StoreWords(step, mapped);
+  // Who was and stays. The others are left out, the new ones among them, whom the next word would show.
+  const uint32_t stay = PresentPlaces(old) & PresentPlaces(next);
+  step.absent = static_cast<uint8_t>(((1u << next.backend_count) - 1) & ~stay);
+  step.present = static_cast<uint8_t>(std::popcount(stay));
+  StoreWords(step, mapped);
+  step.backend_count = next.backend_count;
+  StoreWords(step, mapped);
+  step.absent = next.absent;
+  step.present = next.present;
+  StoreWords(step, mapped);
+  StoreWords(next, mapped);  // a removed one is drained no longer
+}
+
+// What the configuration alone says.
+void SetConfigured(const ServiceSpec& spec, hr_service& service) {
+  service.attempts = static_cast<uint8_t>(spec.attempts);
+  service.fixed_delay_ns = spec.delay_ns;
+  service.deadline_ns = spec.deadline_ns;
+  service.linger_ns = spec.linger_ns;
+  service.election_timeout_ns = spec.election_timeout_ns;
+  service.suspect_min_ns = spec.suspect_min_ns;
+  service.budget_ppm = spec.budget_ppm;
+  service.budget_burst_micros = spec.budget_burst * kMicrosPerHedge;
+  service.profile = spec.profile;
+  service.delay_class = spec.delay_class;
+  service.cluster_id = spec.cluster.has_value() ? spec.cluster->id : 0;
+}
+
+// Who is where: places without a backend of this configuration are absent. A retired one's number stays, for
+// those of its requests that are in flight.
+void SetPlaces(const ServiceSpec& spec, hr_service& service) {
+  uint32_t present = 0;
+  uint32_t places = service.backend_count;
+  memset(service.nodes, 0, sizeof(service.nodes));
+  for (const BackendSpec& backend : spec.backends) {
+    service.backends[backend.slot] = static_cast<uint16_t>(backend.id);
+    service.nodes[backend.slot] = backend.node;
+    present |= 1u << backend.slot;
+    places = std::max(places, backend.slot + 1);
+  }
+  service.backend_count = static_cast<uint8_t>(places);
+  service.absent = static_cast<uint8_t>(((1u << places) - 1) & ~present);
+  service.present = static_cast<uint8_t>(spec.backends.size());
+  service.drained &= present;
+  const bool preferred_stays = service.preferred != 0 && (present >> (service.preferred - 1) & 1) != 0;
+  if (!spec.prefer_fastest || !preferred_stays) service.preferred = 0;
+}
+
 }  // namespace
-
-void KernelDataPlane::NumberBackends() {
-  uint32_t next_backend_id = 0;
-  for (const ServiceSpec& service : spec_.services) {
-    first_backend_ids_.push_back(next_backend_id);
-    next_backend_id += static_cast<uint32_t>(service.backends.size());
-  }
-}
-
-absl::Status KernelDataPlane::Fill() {
-  for (uint32_t service_id = 0; service_id < spec_.services.size(); ++service_id) {
-    if (absl::Status status = FillService(service_id, first_backend_ids_[service_id]); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
 
 absl::Status KernelDataPlane::MapMemory() {
   trace_ = std::make_shared<MappedArray>();
@@ -49,79 +121,121 @@ absl::Status KernelDataPlane::MapMemory() {
   return absl::OkStatus();
 }
 
-absl::Status KernelDataPlane::FillService(uint32_t service_id, uint32_t first_backend_id) {
-  const ServiceSpec& spec = spec_.services[service_id];
-  if (spec.backends.empty() || spec.backends.size() > HR_MAX_BACKENDS_PER_SERVICE || spec.primary >= spec.backends.size())
-    return absl::InvalidArgumentError(absl::StrCat("service ", spec.name, ": 1 to ", HR_MAX_BACKENDS_PER_SERVICE,
-                                                   " backends with a primary among them"));
-  auto vip = ParseEndpoint(spec.vip, spec.port);
+// `before` is what this service was; null where it is new.
+absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const ServiceSpec* before) {
+  const auto vip = ParseEndpoint(spec.vip, spec.port);
   if (!vip.ok()) return vip.status();
-  hr_service service{};
+  volatile hr_service* mapped = services_.At<hr_service>(spec.id);
+  hr_service service = CopyOf(*mapped);
+  const bool fresh = service.backend_count == 0;
   service.vip = vip->address;
   service.port_be = vip->port_be;
-  service.backend_count = static_cast<uint8_t>(spec.backends.size());
-  service.attempts = static_cast<uint8_t>(spec.attempts);
-  service.switches = spec.dry_run ? uint32_t{HR_SWITCH_DRY_RUN} : 0;
-  service.delay_ns = service.fixed_delay_ns = spec.delay_ns;
-  service.deadline_ns = spec.deadline_ns;
-  service.linger_ns = spec.linger_ns;
-  service.election_timeout_ns = spec.election_timeout_ns;
-  service.suspect_min_ns = spec.suspect_min_ns;
-  service.budget_ppm = spec.budget_ppm;
-  service.budget_burst_micros = spec.budget_burst * kMicrosPerHedge;
-  service.profile = spec.profile;
-  service.delay_class = spec.delay_class;
-  service.cluster_id = spec.cluster.has_value() ? spec.cluster->id : 0;
-  const auto& maps = skeleton_->maps;
-  if (absl::Status status = FillBackends(service_id, first_backend_id, service); !status.ok()) return status;
-  if (absl::Status status = FillCluster(spec); !status.ok()) return status;
-  if (absl::Status status = UpdateElement(maps.services, &service_id, &service); !status.ok()) return status;
+  SetConfigured(spec, service);
+  SetPlaces(spec, service);
+  // An adaptive delay is left to whoever writes it.
+  if (fresh || !spec.adaptive) service.delay_ns = spec.delay_ns;
+  // Unless the configuration itself has changed, what an administrator has switched holds.
+  if (fresh || (before != nullptr && before->dry_run != spec.dry_run))
+    service.switches =
+        (service.switches & ~uint32_t{HR_SWITCH_DRY_RUN}) | (spec.dry_run ? uint32_t{HR_SWITCH_DRY_RUN} : 0u);
+  service.switches &= ~uint32_t{HR_SWITCH_RELOADING};  // a daemon that was killed may have left it
+  absl::Status status;
+  for (const BackendSpec& backend : spec.backends)
+    if (status.ok()) status = FillBackend(spec, backend);
+  if (status.ok()) status = FillCluster(spec);
+  if (status.ok()) status = Store(service, mapped);
+  if (!status.ok()) return status;
+  status = fresh ? PublishPrimary(spec)
+                 : ConfigureLeader(spec, service.absent, before != nullptr && !FollowsOn(*before, spec));
+  if (!status.ok()) return status;
   const uint32_t one = 1;
-  if (absl::Status status = UpdateElement(maps.vip_addresses, &vip->address, &one); !status.ok()) return status;
-  hr_control_request publish{};
-  publish.operation = HR_CONTROL_PUBLISH;
-  publish.service = service_id;
-  publish.sequence = 1;  // above the empty entry's (0, 0, 0); any cluster's announcement is above this
-  publish.leader = spec.primary;
-  auto result = Control(publish);
-  if (!result.ok()) return result.status();
-  if (*result != HR_CONTROL_DONE) return absl::InternalError("the control program refused the configured primary");
+  const auto& maps = skeleton_->maps;
+  status = PutElement(maps.vip_addresses, &vip->address, &one);
   // Last: from here on the splitter finds the service.
-  return UpdateElement(maps.vips, &*vip, &service_id);
+  return status.ok() ? PutElement(maps.vips, &*vip, &spec.id) : status;
 }
 
-absl::Status KernelDataPlane::FillBackends(uint32_t service_id, uint32_t first_backend_id, hr_service& service) {
-  const auto& backends = spec_.services[service_id].backends;
-  const auto& maps = skeleton_->maps;
-  for (uint32_t i = 0; i < backends.size(); ++i) {
-    const uint32_t backend_id = first_backend_id + i;
-    auto endpoint = ParseEndpoint(backends[i].address, backends[i].port);
-    if (!endpoint.ok()) return endpoint.status();
-    hr_backend backend{};
-    backend.address = endpoint->address;
-    backend.port_be = endpoint->port_be;
-    backend.service = static_cast<uint16_t>(service_id);
-    backend.uplink_ifindex = backends[i].uplink_ifindex;
-    backend.index = static_cast<uint8_t>(i);
-    service.backends[i] = static_cast<uint16_t>(backend_id);
-    service.nodes[i] = backends[i].node;
-    if (absl::Status status = UpdateElement(maps.backends, &backend_id, &backend); !status.ok()) return status;
-    if (absl::Status status = UpdateElement(maps.backend_ids, &*endpoint, &backend_id); !status.ok()) return status;
+// A profile is many words, and half of one could take an operation for safe that is not. While it changes,
+// requests are forwarded without a copy, which asks nothing of it; the answers of what is in flight are judged
+// by parts of it that no reload changes (config/diff.h).
+absl::Status KernelDataPlane::Store(const hr_service& service, volatile hr_service* mapped) {
+  const hr_service old = CopyOf(*mapped);
+  const bool serves = old.backend_count != 0;
+  if (!serves || memcmp(&old.profile, &service.profile, sizeof(old.profile)) == 0) {
+    StorePlaces(service, mapped);
+    return absl::OkStatus();
   }
+  hr_service step = old;
+  step.switches |= HR_SWITCH_RELOADING;
+  StoreWords(step, mapped);
+  if (absl::Status status = WaitForPrograms(); !status.ok()) {
+    StoreWords(old, mapped);
+    return status;
+  }
+  step = service;
+  step.switches |= HR_SWITCH_RELOADING;
+  StorePlaces(step, mapped);
+  StoreWords(service, mapped);
   return absl::OkStatus();
+}
+
+// Above the empty entry's (0, 0, 0), and below any cluster's announcement.
+absl::Status KernelDataPlane::PublishPrimary(const ServiceSpec& spec) {
+  hr_control_request request{};
+  request.operation = HR_CONTROL_PUBLISH;
+  request.service = spec.id;
+  request.leader = spec.backends[spec.primary].slot;
+  request.sequence = 1;
+  return Command(request);
+}
+
+// `forget`: what was announced is of another cluster, or of an epoch above this one's.
+absl::Status KernelDataPlane::ConfigureLeader(const ServiceSpec& spec, uint32_t absent, bool forget) {
+  hr_control_request request{};
+  request.operation = HR_CONTROL_CONFIGURE;
+  request.service = spec.id;
+  request.leader = spec.backends[spec.primary].slot;
+  request.absent = absent;
+  request.sequence = forget ? 1 : 0;
+  return Command(request);
+}
+
+absl::Status KernelDataPlane::Command(const hr_control_request& request) {
+  auto result = Control(request);
+  if (!result.ok()) return result.status();
+  return *result == HR_CONTROL_DONE ? absl::OkStatus()
+                                    : absl::InternalError("the control program refused the configured primary");
+}
+
+// Is what was announced to the one below what may be announced to the other?
+bool KernelDataPlane::FollowsOn(const ServiceSpec& before, const ServiceSpec& now) {
+  if (!before.cluster.has_value() || !now.cluster.has_value())
+    return before.cluster.has_value() == now.cluster.has_value();
+  return before.cluster->id == now.cluster->id && before.cluster->epoch <= now.cluster->epoch;
+}
+
+absl::Status KernelDataPlane::FillBackend(const ServiceSpec& spec, const BackendSpec& backend) {
+  const auto endpoint = ParseEndpoint(backend.address, backend.port);
+  if (!endpoint.ok()) return endpoint.status();
+  hr_backend entry{};
+  entry.address = endpoint->address;
+  entry.port_be = endpoint->port_be;
+  entry.service = static_cast<uint16_t>(spec.id);
+  entry.uplink_ifindex = backend.uplink_ifindex;
+  entry.index = static_cast<uint8_t>(backend.slot);
+  const auto& maps = skeleton_->maps;
+  // Of one that is known nothing changes but, at most, the uplink: one word.
+  if (absl::Status status = PutElement(maps.backends, &backend.id, &entry); !status.ok()) return status;
+  return PutElement(maps.backend_ids, &*endpoint, &backend.id);
 }
 
 absl::Status KernelDataPlane::FillCluster(const ServiceSpec& spec) {
   if (!spec.cluster.has_value()) return absl::OkStatus();
-  if (spec.cluster->id == 0 || spec.cluster->announce_port == 0)
-    return absl::InvalidArgumentError(absl::StrCat("service ", spec.name, ": a cluster has an id and an announce port"));
-  if (spec.cluster->key.k0 == 0 && spec.cluster->key.k1 == 0)
-    return absl::InvalidArgumentError(absl::StrCat("service ", spec.name, ": the cluster's key was not read"));
   hr_cluster cluster{};
   cluster.key = spec.cluster->key;
   cluster.epoch = spec.cluster->epoch;
   const __u64 id = spec.cluster->id;
-  return UpdateElement(skeleton_->maps.clusters, &id, &cluster);
+  return PutElement(skeleton_->maps.clusters, &id, &cluster);
 }
 
 }  // namespace hedgerow
