@@ -193,7 +193,9 @@ void Guardian::EveryTick() {
 
 void Guardian::EverySecond() {
   if (resting_) return;
-  if (const absl::Status status = instance_.Beat(); !status.ok()) LogError(std::string(status.message()));
+  for (const absl::Status& status : {instance_.Beat(), instance_.ForgetRetired()}) {
+    if (!status.ok()) LogError(std::string(status.message()));
+  }
   if (absl::Now() - last_uplink_gone_ >= kLastUplinkGrace) {
     last_uplink_gone_ = absl::InfiniteFuture();
     give_up_("every uplink is gone; no backend can be reached");
