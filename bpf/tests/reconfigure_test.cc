@@ -211,6 +211,28 @@ TEST_F(ReconfigureTest, WhatMayBeDuplicatedChangesAndWhatIsInFlightIsAnswered) {
   EXPECT_EQ(Reply(answer).changes.at("raw4.won_by_first"), 1);
 }
 
+// Its number is its old one, and with it comes what was announced before it was removed.
+TEST_F(ReconfigureTest, AServiceThatComesBackFollowsItsOwnClusterAndNoOther) {
+  AnnounceLeader(kB4, 5);
+  const DataPlaneSpec whole = Numbered();
+  const ServiceSpec& hkv = whole.services[kHkv4Service];
+  DataPlaneSpec without = whole;
+  without.services.erase(without.services.begin() + kHkv4Service);
+  const std::vector<RetiredService> retired = {{hkv.id, hkv.vip, hkv.port}};
+  Reconfigure(without, retired);
+  Reconfigure(whole);
+  EXPECT_EQ(LeaderOf(kHkv4Service).leader, 1);
+  EXPECT_EQ(LeaderOf(kHkv4Service).term, 5u);
+  Reconfigure(without, retired);
+  DataPlaneSpec other = whole;
+  ++other.services[kHkv4Service].cluster->id;
+  other.services[kHkv4Service].dry_run = true;
+  Reconfigure(other);
+  EXPECT_EQ(LeaderOf(kHkv4Service).leader, 0) << "the primary, until that cluster says otherwise";
+  EXPECT_EQ(LeaderOf(kHkv4Service).term, 0u);
+  EXPECT_TRUE(plane().Read(false)->services[kHkv4Service].dry_run) << "as its configuration says";
+}
+
 TEST_F(ReconfigureTest, ForgottenNumbersLeaveNoFlowBehind) {
   const auto tcp = [](uint8_t flags) {
     return PacketBuilder(kClient4, kRaw4).Tcp(kClientPort, kRawPort, flags).Build();

@@ -46,7 +46,8 @@ std::set<uint16_t> AnnouncePorts(const DataPlaneSpec& spec) {
   return ports;
 }
 
-// A backend's place in the configuration by its place in the kernel; HR_NO_BACKEND where nobody of the configuration is.
+// A backend's place in the configuration by its place in the kernel; HR_NO_BACKEND where nobody of the
+// configuration is.
 uint8_t PositionOf(const ServiceSpec& service, uint32_t slot) {
   for (size_t i = 0; i < service.backends.size(); ++i)
     if (service.backends[i].slot == slot) return static_cast<uint8_t>(i);
@@ -273,6 +274,17 @@ std::vector<MapUse> KernelDataPlane::ReadMapUse(uint64_t parked) const {
   return uses;
 }
 
+absl::StatusOr<hr_leader_view> KernelDataPlane::ReadLeader(uint32_t service_id) const {
+  struct {
+    uint32_t lock;
+    uint32_t pad;
+    hr_leader_view view;
+  } leader{};
+  if (bpf_map_lookup_elem_flags(bpf_map__fd(skeleton_->maps.leaders), &service_id, &leader, BPF_F_LOCK) != 0)
+    return absl::ErrnoToStatus(errno, "cannot read the leader map");
+  return leader.view;
+}
+
 absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, ServiceSnapshot& snapshot) {
   const ServiceSpec& spec = spec_.services[service];
   const uint32_t id = spec.id;
@@ -287,19 +299,15 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
   snapshot.bypass = (config->switches & HR_SWITCH_BYPASS) != 0;
   snapshot.dry_run = (config->switches & HR_SWITCH_DRY_RUN) != 0;
   snapshot.delay_ns = config->delay_ns;
-  const uint8_t preferred = config->preferred == 0 ? uint8_t{HR_NO_BACKEND} : PositionOf(spec, config->preferred - 1);
+  const uint8_t preferred =
+      config->preferred == 0 ? uint8_t{HR_NO_BACKEND} : PositionOf(spec, config->preferred - 1);
   snapshot.preferred = preferred == HR_NO_BACKEND ? 0 : preferred + 1u;
   snapshot.pushed_back = MonotonicNs() < service_states_.At<hr_service_state>(id)->pushback_until_ns;
-  struct {
-    uint32_t lock;
-    uint32_t pad;
-    hr_leader_view view;
-  } leader{};
-  if (bpf_map_lookup_elem_flags(bpf_map__fd(maps.leaders), &id, &leader, BPF_F_LOCK) != 0)
-    return absl::ErrnoToStatus(errno, "cannot read the leader map");
-  snapshot.leader = leader.view;
-  snapshot.leader.leader = PositionOf(spec, leader.view.leader);
-  snapshot.leader.published = PositionOf(spec, leader.view.published);
+  const absl::StatusOr<hr_leader_view> leader = ReadLeader(id);
+  if (!leader.ok()) return leader.status();
+  snapshot.leader = *leader;
+  snapshot.leader.leader = PositionOf(spec, leader->leader);
+  snapshot.leader.published = PositionOf(spec, leader->published);
   if (histograms) {
     for (auto [kind, into] : {std::pair(HR_HISTOGRAM_LATENCY, &snapshot.latency),
                               std::pair(HR_HISTOGRAM_FIRE_ERROR, &snapshot.fire_error)}) {

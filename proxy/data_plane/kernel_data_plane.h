@@ -57,11 +57,12 @@ class KernelDataPlane : public DataPlane {
   // Makes the folder, which must not exist.
   absl::Status PinPrograms(const std::string& program_folder);
   absl::StatusOr<PinnedDataPlane> Describe() const;
-  // The data plane under another configuration, while the programs run: `next` is numbered, and what is not in it any
-  // more is retired. kInvalidArgument: `next` itself is wrong; nothing is changed. After any other error the maps may
-  // hold some of it: Assume(next), and Reconfigure to what was before.
+  // The data plane under another configuration, while the programs run: `next` is numbered, and what is not in
+  // it any more is retired. kInvalidArgument: `next` itself is wrong; nothing is changed. After any other error
+  // the maps may hold some of it: Assume(next), and Reconfigure to what was before.
   absl::Status Reconfigure(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
-  // A Reconfigure to this was begun and not ended, by us or by a daemon that was killed. The next one starts from here.
+  // A Reconfigure to this was begun and not ended, by us or by a daemon that was killed. The next one starts
+  // from here.
   absl::Status Assume(const DataPlaneSpec& half_done);
   // Does a request still refer to these places (a mask) of a service?
   bool IsKnown(uint32_t service, uint32_t places) const;
@@ -115,14 +116,16 @@ class KernelDataPlane : public DataPlane {
   absl::Status ConfigureLeader(const ServiceSpec& spec, uint32_t absent, bool forget);
   absl::Status Command(const hr_control_request& request);
   absl::Status SettleLeaders(const DataPlaneSpec& next);
-  static bool FollowsOn(const ServiceSpec& before, const ServiceSpec& now);
+  absl::StatusOr<hr_leader_view> ReadLeader(uint32_t service_id) const;
+  absl::StatusOr<bool> IsOutOfOrder(uint64_t cluster_before, const ServiceSpec& now) const;
   absl::Status Store(const hr_service& service, volatile hr_service* mapped);
   absl::Status Apply(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
   absl::Status CheckNumbers(const DataPlaneSpec& spec) const;
   uint64_t ShortestDelayNs(const DataPlaneSpec& spec) const;
   absl::Status ForgetClusters(const DataPlaneSpec& next);
   absl::Status CloseVips(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
-  absl::Status ForgetFlows(const std::vector<RetiredService>& services, const std::vector<RetiredBackend>& backends);
+  absl::Status ForgetFlows(const std::vector<RetiredService>& services,
+                           const std::vector<RetiredBackend>& backends);
   absl::Status ClearService(uint32_t id);
   absl::Status ClearBackend(uint32_t id);
   absl::Status FillCluster(const ServiceSpec& spec);

@@ -128,6 +128,7 @@ absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const Service
   volatile hr_service* mapped = services_.At<hr_service>(spec.id);
   hr_service service = CopyOf(*mapped);
   const bool fresh = service.backend_count == 0;
+  const uint64_t cluster_before = service.cluster_id;
   service.vip = vip->address;
   service.port_be = vip->port_be;
   SetConfigured(spec, service);
@@ -135,7 +136,7 @@ absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const Service
   // An adaptive delay is left to whoever writes it.
   if (fresh || !spec.adaptive) service.delay_ns = spec.delay_ns;
   // Unless the configuration itself has changed, what an administrator has switched holds.
-  if (fresh || (before != nullptr && before->dry_run != spec.dry_run))
+  if (before == nullptr || before->dry_run != spec.dry_run)
     service.switches =
         (service.switches & ~uint32_t{HR_SWITCH_DRY_RUN}) | (spec.dry_run ? uint32_t{HR_SWITCH_DRY_RUN} : 0u);
   service.switches &= ~uint32_t{HR_SWITCH_RELOADING};  // a daemon that was killed may have left it
@@ -145,8 +146,9 @@ absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const Service
   if (status.ok()) status = FillCluster(spec);
   if (status.ok()) status = Store(service, mapped);
   if (!status.ok()) return status;
-  status = fresh ? PublishPrimary(spec)
-                 : ConfigureLeader(spec, service.absent, before != nullptr && !FollowsOn(*before, spec));
+  const absl::StatusOr<bool> forget = fresh ? false : IsOutOfOrder(cluster_before, spec);
+  if (!forget.ok()) return forget.status();
+  status = fresh ? PublishPrimary(spec) : ConfigureLeader(spec, service.absent, *forget);
   if (!status.ok()) return status;
   const uint32_t one = 1;
   const auto& maps = skeleton_->maps;
@@ -207,11 +209,15 @@ absl::Status KernelDataPlane::Command(const hr_control_request& request) {
                                     : absl::InternalError("the control program refused the configured primary");
 }
 
-// Is what was announced to the one below what may be announced to the other?
-bool KernelDataPlane::FollowsOn(const ServiceSpec& before, const ServiceSpec& now) {
-  if (!before.cluster.has_value() || !now.cluster.has_value())
-    return before.cluster.has_value() == now.cluster.has_value();
-  return before.cluster->id == now.cluster->id && before.cluster->epoch <= now.cluster->epoch;
+// What was announced was announced by another cluster, or under an epoch that is not to come any more: whatever is
+// announced from now on could be below it. Asked of the map, which knows it of a service that was away for a
+// moment as well.
+absl::StatusOr<bool> KernelDataPlane::IsOutOfOrder(uint64_t cluster_before, const ServiceSpec& now) const {
+  if (cluster_before != (now.cluster.has_value() ? now.cluster->id : 0)) return true;
+  if (!now.cluster.has_value()) return false;
+  const absl::StatusOr<hr_leader_view> leader = ReadLeader(now.id);
+  if (!leader.ok()) return leader.status();
+  return leader->cluster_epoch > now.cluster->epoch;
 }
 
 absl::Status KernelDataPlane::FillBackend(const ServiceSpec& spec, const BackendSpec& backend) {
