@@ -94,7 +94,8 @@ std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config, co
   if (record.network_namespace() != NetworkNamespace()) return "it is in another network namespace";
   const std::vector<std::string> obstacles = config::Obstacles(
       config::Diff(record.config(), config, KernelDataPlane::AwaitedPorts(record.load_config())));
-  if (!obstacles.empty()) return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
+  if (!obstacles.empty())
+    return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
   if (!topology.problems.empty()) {
     return absl::StrCat("under its own configuration: ", absl::StrJoin(topology.problems, "; "));
   }
@@ -171,7 +172,8 @@ class Daemon {
     if (!guardian.ok()) return guardian.status();
     guardian_ = *std::move(guardian);
     if (history_ != nullptr) {
-      guardian_->OnSnapshot([this](const Snapshot& read) { history_->Record(config_, facts_, read, absl::Now()); });
+      guardian_->OnSnapshot(
+          [this](const Snapshot& read) { history_->Record(config_, facts_, read, absl::Now()); });
     }
     return absl::OkStatus();
   }
@@ -192,16 +194,10 @@ class Daemon {
     absl::StatusOr<Standing> standing = Inspect(config_.instance());
     if (!standing.ok()) return Unfit(standing.status());
     if (standing->record.has_value()) {
-      const v1::Config before = standing->record->data().config();
-      const Topology topology = Resolve(before, KernelNetworkView());
-      const std::string reason = WhyAnew(standing->record->data(), config_, topology);
-      // As it is first, and then to the configuration that is wanted now as by a reload (Start).
-      if (reason.empty()) {
-        wanted_ = std::exchange(config_, before);
-        topology_ = topology;
-        return Adopt(*std::move(standing->record));
-      }
-      LogWarning("what an earlier daemon left is taken down, and requests in flight with it: ", reason);
+      const absl::StatusOr<std::string> reason = TakeOver(*std::move(standing->record));
+      if (!reason.ok()) return reason.status();
+      if (reason->empty()) return absl::OkStatus();
+      LogWarning("what an earlier daemon left is taken down, and requests in flight with it: ", *reason);
     } else if (standing->half_made) {
       LogWarning("a start that died half-way has left something, which is removed");
     }
@@ -213,6 +209,27 @@ class Daemon {
     instance_ = *std::move(instance);
     facts_.kernel_since_ns = facts_.started_ns;
     return absl::OkStatus();
+  }
+
+  // As it is first; then, as by a reload, it becomes what is wanted now (Start). Why neither can be; empty: it is
+  // ours.
+  absl::StatusOr<std::string> TakeOver(InstanceRecord record) {
+    const v1::Config before = record.data().config();
+    const Topology topology = Resolve(before, KernelNetworkView());
+    if (std::string reason = WhyAnew(record.data(), config_, topology); !reason.empty()) return reason;
+    const DaemonFacts facts = facts_;
+    wanted_ = std::exchange(config_, before);
+    topology_ = topology;
+    if (const absl::Status status = Adopt(std::move(record)); !status.ok()) return status;
+    // A start is not refused for what another start would meet again, such as a backend that changes its service.
+    const absl::StatusOr<v1::Roster> roster = instance_->RosterFor(*wanted_);
+    if (!absl::IsFailedPrecondition(roster.status())) return "";
+    for (const std::string& problem : instance_->TakeDown()) LogError("while taking down: ", problem);
+    instance_.reset();
+    config_ = *std::exchange(wanted_, std::nullopt);
+    topology_ = Resolve(config_, KernelNetworkView());
+    facts_ = facts;
+    return absl::StrJoin(absl::StrSplit(roster.status().message(), '\n'), "; ");
   }
 
   absl::Status Adopt(InstanceRecord record) {
@@ -292,6 +309,7 @@ class Daemon {
 
   // Asked for by an administrator, or by SIGHUP. In a dry run `file` may be another one than ours.
   absl::StatusOr<v1::ReloadReply> Reload(bool dry_run, const std::string& file) {
+    if (down_) return absl::FailedPreconditionError("the daemon is going down");
     std::error_code error;
     const bool ours = file.empty() || std::filesystem::equivalent(file, facts_.config_file, error);
     if (!ours && !dry_run) {
@@ -353,9 +371,12 @@ class Daemon {
   absl::Status GoOverToWanted() {
     const absl::StatusOr<v1::ReloadReply> reply = GoOverTo(*wanted_, /*dry_run=*/false);
     wanted_.reset();
-    if (!reply.ok()) return reply.status();
-    if (reply->problems_size() > 0) return absl::FailedPreconditionError(absl::StrJoin(reply->problems(), "\n"));
-    if (reply->applied()) LogInfo("the configuration has changed since: ", reply->changes_size(), " changes are in force");
+    if (!reply.ok()) return Unfit(reply.status());
+    if (reply->problems_size() > 0)
+      return Unfit(absl::FailedPreconditionError(absl::StrJoin(reply->problems(), "\n")));
+    if (reply->applied()) {
+      LogInfo("the configuration has changed since: ", reply->changes_size(), " changes are in force");
+    }
     return absl::OkStatus();
   }
 
@@ -413,7 +434,7 @@ class Daemon {
     return problems;
   }
 
-  v1::Config config_;  // in force
+  v1::Config config_;                 // in force
   std::optional<v1::Config> wanted_;  // at a start that took another one's kernel part over
   DaemonFacts facts_;
   Topology topology_;

@@ -272,8 +272,12 @@ absl::Status ProxyInstance::AdoptRoutes() {
     const auto& source = topology_.services[i].source;
     if (!vip.ok() || !source.has_value()) continue;
     for (const net::VipRoute& route : *present) {
-      // The uplink has got another address since.
-      if (route.vip == *vip && !(route.source == *source)) net::DeleteVipRoute(route).IgnoreError();
+      const bool known = std::any_of(routes_.begin(), routes_.end(),
+                                     [&](const net::VipRoute& each) { return each.vip == *vip; });
+      if (known || !(route.vip == *vip) || route.source == *source) continue;
+      // The uplink has got another address since, or a reload was cut short: AddRoutes replaces it, without a gap.
+      routes_.push_back(route);
+      PushUndoOfRoute(route);
     }
   }
   AdoptRetiredRoutes(*present);

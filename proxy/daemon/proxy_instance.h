@@ -70,7 +70,9 @@ class ProxyInstance {
   absl::StatusOr<int> RestoreAttachments();
 
   // On which ports the programs await announcements.
-  std::set<uint32_t> AwaitedPorts() const { return KernelDataPlane::AwaitedPorts(record_->data().load_config()); }
+  std::set<uint32_t> AwaitedPorts() const {
+    return KernelDataPlane::AwaitedPorts(record_->data().load_config());
+  }
   // The roster that `next` would have (roster.h). What is over by now is forgotten first, in the kernel as
   // well.
   absl::StatusOr<v1::Roster> RosterFor(const v1::Config& next);

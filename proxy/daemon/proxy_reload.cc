@@ -115,9 +115,11 @@ absl::Status ProxyInstance::GoBack() {
   return record_->Save();
 }
 
+// Of the daemon before us; or of us, when going back failed as well. Until it is over no number may be given or
+// forgotten: the maps may know some of which the roster in force knows nothing.
 absl::Status ProxyInstance::EndHalfReload() {
   if (!record_->data().has_next_config()) return absl::OkStatus();
-  LogWarning("the daemon before ended in the midst of a reload, which is undone");
+  LogWarning("something ended in the midst of a reload, which is undone");
   return Annotate(GoBack(), "undoing a reload that was begun");
 }
 
@@ -184,6 +186,7 @@ void ProxyInstance::TakeBack(size_t attachments, const std::vector<net::VipRoute
 }
 
 absl::Status ProxyInstance::ForgetRetired() {
+  if (const absl::Status status = EndHalfReload(); !status.ok()) return status;
   const v1::Roster& roster = record_->data().roster();
   const RosterPart over = Over(roster, MonotonicNs(), [this](uint32_t service, uint32_t places) {
     return data_plane_->IsKnown(service, places);
