@@ -220,8 +220,8 @@ def main(argv: list[str]) -> int:
         results, manifest({config_hash(config): config}, ("hedgerow", *BUILDS, "hr-load"), load_average=os.getloadavg()),
         rows, must_show(rows),
         {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
-         "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max", "upgrades": "upgrades",
-         "without_daemon_s": "no daemon for s"}, None)
+         "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",
+         "upgrades": "upgrades", "without_daemon_s": "no daemon for s"}, None)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import pytest
 
 from chaos import upgrade
 
-GOOD = {"events": 20, "adopted": 20, "upgrades": 8, "reloads": 8, "applied": 8, "lost": 0, "wrong": 0, "not_counted": 0, "no_daemon": 0,
-        "identity_ok": True, "p999_ms": 0.9}
+GOOD = {"events": 20, "adopted": 20, "upgrades": 8, "reloads": 8, "applied": 8, "lost": 0, "wrong": 0,
+        "not_counted": 0, "no_daemon": 0, "identity_ok": True, "p999_ms": 0.9}
 
 
 def missed(calm: dict | None = None, **rough) -> list[str]:

@@ -28,8 +28,8 @@ struct Change {
   std::string ToString() const;  // "services[dns].delay: 10ms -> 5ms"
 };
 
-// A key that `from` does not know, since it was written by an older version, is at its default there. `awaited`: the
-// ports on which the programs that run await announcements, beside those of `from`.
+// A key that `from` does not know, since it was written by an older version, is at its default there.
+// `awaited`: the ports on which the programs that run await announcements, beside those of `from`.
 std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited = {});
 
 // Those that cannot be applied, one line each with the reason.

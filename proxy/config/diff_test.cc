@@ -145,7 +145,8 @@ TEST(Diff, AnnouncementsAreAwaitedWhereTheyWereAndNowhereElse) {
   const std::string without =
       absl::StrReplaceAll(kText, {{"    cluster: {id: 7, key: \"000102030405060708090a0b0c0d0e0f\"}\n", ""}});
   EXPECT_THAT(Obstacles(Diff(Load(without), Load(kText))), ElementsAre(HasSubstr("services[kv].cluster: ")));
-  EXPECT_THAT(Obstacles(Diff(Load(without), Load(kText), {4803})), IsEmpty()) << "by the programs, since their start";
+  EXPECT_THAT(Obstacles(Diff(Load(without), Load(kText), {4803})), IsEmpty())
+      << "by the programs, since their start";
 }
 
 TEST(Diff, WithADelayLineDelaysAreFixed) {

@@ -87,8 +87,8 @@ struct DataPlaneSpec {
   std::array<uint64_t, HR_CLOCK_CLASSES> clock_period_ns{100'000, 1'000'000, 10'000'000};
 };
 
-// What a configuration had and its successor has not. First it is retired: requests of before may still be answered by it.
-// Then, when nobody's request knows it any more, it is forgotten.
+// What a configuration had and its successor has not. First it is retired: requests of before may still be
+// answered by it. Then, when nobody's request knows it any more, it is forgotten.
 struct RetiredService {
   uint32_t id = 0;
   std::string vip;
@@ -100,16 +100,17 @@ struct RetiredBackend {
   uint16_t port = 0;  // host order
 };
 
-// How many services and backends there is room for, from the first configuration on: a kernel part that runs cannot
-// grow.
+// How many services and backends there is room for, from the first configuration on: a kernel part that runs
+// cannot grow.
 struct DataPlaneRoom {
   uint32_t services = 0;
   uint32_t backends = 0;
 };
 // A first configuration may grow to twice its size, and any to 16 services with 64 backends.
 inline DataPlaneRoom RoomFor(size_t services, size_t backends) {
-  return {.services = static_cast<uint32_t>(std::min<size_t>(HR_MAX_SERVICES, std::max<size_t>(16, 2 * services))),
-          .backends = static_cast<uint32_t>(std::min<size_t>(HR_MAX_BACKENDS, std::max<size_t>(64, 2 * backends)))};
+  const size_t service_room = std::min<size_t>(HR_MAX_SERVICES, std::max<size_t>(16, 2 * services));
+  const size_t backend_room = std::min<size_t>(HR_MAX_BACKENDS, std::max<size_t>(64, 2 * backends));
+  return {.services = static_cast<uint32_t>(service_room), .backends = static_cast<uint32_t>(backend_room)};
 }
 
 // A program of the object and where it belongs. The daemon attaches by these; see net/tc_attach.h.

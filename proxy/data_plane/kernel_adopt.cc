@@ -97,8 +97,8 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const Da
   // Where a request stands in the scoreboard depends on it.
   auto& config = plane.skeleton_->rodata->load_config;
   config.hash_seed = pinned.hash_seed;
-  // Of the first configuration: since then a reload may have changed the smallest delay, which stands in the wheel by
-  // now, and announcements are awaited on the same ports as long as the present one needs no other.
+  // Of the first configuration: since then a reload may have changed the smallest delay, which stands in the
+  // wheel by now, and announcements are awaited on the same ports as long as the present one needs no other.
   if (hr_load_config before; pinned.load_config.size() == sizeof(before)) {
     memcpy(&before, pinned.load_config.data(), sizeof(before));
     config.min_delay_ns = before.min_delay_ns;

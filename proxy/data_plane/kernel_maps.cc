@@ -65,9 +65,11 @@ absl::Status ZeroElement(bpf_map* map, uint32_t index) {
 }
 
 // The kernel itself waits when a map of maps is changed, so that whoever takes a map away may rely on it
-// (maybe_wait_bpf_programs() in kernel/bpf/syscall.c, since 4.19). membarrier(2) would do the same, but not with nohz_full.
+// (maybe_wait_bpf_programs() in kernel/bpf/syscall.c, since 4.19). membarrier(2) would do the same, but not with
+// nohz_full.
 absl::Status WaitForPrograms() {
-  const net::UniqueFd inner(bpf_map_create(BPF_MAP_TYPE_ARRAY, "hr_wait_inner", sizeof(uint32_t), sizeof(uint32_t), 1, nullptr));
+  const net::UniqueFd inner(
+      bpf_map_create(BPF_MAP_TYPE_ARRAY, "hr_wait_inner", sizeof(uint32_t), sizeof(uint32_t), 1, nullptr));
   if (!inner.valid()) return absl::ErrnoToStatus(errno, "waiting for the programs: making a map");
   LIBBPF_OPTS(bpf_map_create_opts, options, .inner_map_fd = static_cast<uint32_t>(inner.get()));
   const net::UniqueFd outer(

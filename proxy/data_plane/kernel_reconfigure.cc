@@ -5,14 +5,12 @@
 // before the write and reads the rest after it. Why that holds:
 //
 // - A service or backend keeps its number for as long as anything in flight may know it: requests, parked
-// copies,
-//   flows, fragments and the scoreboard name them by number only. What a reload removes is *retired*: its
-//   elements stay as they are, so that what was sent there is answered, dropped or hedged as if nothing had
+//   copies, flows, fragments and the scoreboard name them by number only. What a reload removes is *retired*:
+//   its elements stay as they are, so that what was sent there is answered, dropped or hedged as if nothing had
 //   been, and only the ways to it go (its VIP out of `vips`, its place into `absent`). It is forgotten
 //   (kernel_forget.cc), and its numbers are given to others, when nothing refers to it any more.
 // - Whoever is added is written from the inside out: its backends, its service, its leader, and at last the VIP
-// by
-//   which the splitter finds it, or the place by which a known service does.
+//   by which the splitter finds it, or the place by which a known service does.
 // - A service that stays is changed word by word (kernel_fill.cc). Most words stand alone: a budget, a delay, a
 //   deadline, read once for a decision; an old one beside a new one is a setting that was in force a moment
 //   ago, or will be. Places do not stand alone: a place is shown (`backend_count`, `absent`) only after its
@@ -24,14 +22,13 @@
 //   neither lost nor undone; one of a removed leader that was under way is undone after a grace period.
 // - A profile's words belong together. They change while requests are forwarded unparked, after a grace period.
 // - An element of a hash map that is given up may be used again at once, under a program that has just found
-// it:
-//   kernel_maps.h (PutElement) says what is done about that. A VIP that goes from one service to another is
+//   it: kernel_maps.h (PutElement) says what is done about that. A VIP that goes from one service to another is
 //   exchanged in one step; it is never absent.
 // - A daemon that is killed between two of these writes leaves some old and some new, each in one of the states
 //   above. Its record says which configuration it had begun with; the next daemon goes back to the one before,
 //   and from there to the one that it was given (proxy/daemon/proxy_reload.cc).
 //
-// What cannot be at all is found before anything is written.
+// What cannot be at all is found before anything is written. Called by ProxyInstance::Reconfigure.
 #include <bpf/libbpf.h>
 
 #include <algorithm>

@@ -172,10 +172,12 @@ void Backends(const Snapshot& snapshot, Families& out) {
     out.push_back(std::move(*family));
 }
 
-// What became of changes to the configuration's file. Of the others of a fleet, whoever has another hash has another one.
+// What became of changes to the configuration's file. Of the others of a fleet, whoever has another hash has
+// another one.
 void Reloads(const ReloadFacts& facts, Families& out) {
   MetricFamily reloads =
-      Family("reloads_total", "Reloads of the configuration since the daemon started, by result.", MetricType::Counter);
+      Family("reloads_total", "Reloads of the configuration since the daemon started, by result.",
+             MetricType::Counter);
   for (const ReloadResult result : {ReloadResult::kApplied, ReloadResult::kUnchanged, ReloadResult::kInvalid,
                                     ReloadResult::kRefused, ReloadResult::kFailed}) {
     AddCounter(reloads, {{"result", ReloadWord(result)}}, facts.counts.at(static_cast<size_t>(result)));
@@ -186,11 +188,12 @@ void Reloads(const ReloadFacts& facts, Families& out) {
   const bool failed = facts.last == ReloadResult::kInvalid || facts.last == ReloadResult::kRefused ||
                       facts.last == ReloadResult::kFailed;
   AddGauge(good, {}, failed ? 0 : 1);
-  MetricFamily since = Family("config_last_reload_success_timestamp_seconds",
-                              "When the configuration in force came into force, by the machine's clock.",
-                              MetricType::Gauge);
+  MetricFamily since =
+      Family("config_last_reload_success_timestamp_seconds",
+             "When the configuration in force came into force, by the machine's clock.", MetricType::Gauge);
   AddGauge(since, {}, absl::ToDoubleSeconds(facts.config_since - absl::UnixEpoch()));
-  MetricFamily info = Family("config_info", "Always 1; the hash of the configuration in force.", MetricType::Gauge);
+  MetricFamily info =
+      Family("config_info", "Always 1; the hash of the configuration in force.", MetricType::Gauge);
   AddGauge(info, {{"hash", facts.config_hash}}, 1);
   for (MetricFamily* family : {&reloads, &good, &since, &info}) out.push_back(std::move(*family));
 }

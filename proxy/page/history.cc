@@ -70,14 +70,15 @@ History::ServiceSample History::Difference(const ServiceSnapshot* before, const 
   return sample;
 }
 
-// After a reload that has changed who is where: what was sampled before stands in the new order, and of who is new there
-// is nothing.
+// After a reload that has changed who is where: what was sampled before stands in the new order, and of who is
+// new there is nothing.
 void History::FollowBackends(const ServiceSnapshot& before, const ServiceSnapshot& now) {
   std::vector<size_t> places;
   bool same = before.backends.size() == now.backends.size();
   for (size_t i = 0; i < now.backends.size(); ++i) {
     const BackendSnapshot* old = FindByName(before.backends, now.backends[i].name);
-    places.push_back(old == nullptr ? before.backends.size() : static_cast<size_t>(old - before.backends.data()));
+    places.push_back(old == nullptr ? before.backends.size()
+                                    : static_cast<size_t>(old - before.backends.data()));
     same = same && places.back() == i;
   }
   if (same) return;
