@@ -233,6 +233,18 @@ TEST_F(ReconfigureTest, AServiceThatComesBackFollowsItsOwnClusterAndNoOther) {
   EXPECT_TRUE(plane().Read(false)->services[kHkv4Service].dry_run) << "as its configuration says";
 }
 
+TEST_F(ReconfigureTest, WhoWasRemovedIsNotBelievedToLead) {
+  AnnounceLeader(kB4, 5);
+  DataPlaneSpec spec = Numbered();
+  std::vector<BackendSpec>& backends = spec.services[kHkv4Service].backends;
+  backends.erase(backends.begin() + 1);
+  Reconfigure(spec);
+  const RunResult run = Announce(Seal(Leading(kCluster4, kB4, kHkvPort, 6, 1), kKey4));
+  EXPECT_EQ(run.changes.count("host:announce_endpoint"), 1u);
+  EXPECT_EQ(LeaderOf(kHkv4Service).leader, 0);
+  EXPECT_EQ(LeaderOf(kHkv4Service).term, 5u);
+}
+
 TEST_F(ReconfigureTest, ForgottenNumbersLeaveNoFlowBehind) {
   const auto tcp = [](uint8_t flags) {
     return PacketBuilder(kClient4, kRaw4).Tcp(kClientPort, kRawPort, flags).Build();

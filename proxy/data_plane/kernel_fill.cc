@@ -148,6 +148,9 @@ absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const Service
   if (!status.ok()) return status;
   const absl::StatusOr<bool> forget = fresh ? false : IsOutOfOrder(cluster_before, spec);
   if (!forget.ok()) return forget.status();
+  // An announcement of the cluster before that was under way would stand above all that are to come.
+  if (*forget) status = WaitForPrograms();
+  if (!status.ok()) return status;
   status = fresh ? PublishPrimary(spec) : ConfigureLeader(spec, service.absent, *forget);
   if (!status.ok()) return status;
   const uint32_t one = 1;
