@@ -39,6 +39,11 @@ class ReconfigureTest : public PacketTest {
   static Bytes RawReply(uint8_t id, const char* backend) {
     return PacketBuilder(backend, kClient4).Udp(kRawPort, kClientPort, Pattern(8, id)).Build();
   }
+  uint32_t FindRaw(uint8_t id) {
+    Bytes correlation = Pattern(8, id);
+    correlation.resize(4);
+    return FindRequest(kRaw4Service, kClient4, kClientPort, correlation);
+  }
   std::string SentTo(const Bytes& packet) { return Read(Split(packet).packet).destination; }
   static int links_proxy() { return TestLinks::Get().proxy.ifindex; }
   static BackendSpec Another(const ServiceSpec& service, const char* address, uint32_t id, uint32_t slot) {
@@ -90,11 +95,8 @@ TEST_F(ReconfigureTest, ARemovedStandbyIsNoTargetOfAHedge) {
   DataPlaneSpec spec = Numbered();
   Raw(spec).backends.erase(Raw(spec).backends.begin() + 1);
   Reconfigure(spec);
-  const uint32_t request = [&] {
-    EXPECT_EQ(SentTo(RawRequest(1)), kA4);
-    return FindRequest(kRaw4Service, kClient4, kClientPort,
-                       Bytes(Pattern(8, 1).begin(), Pattern(8, 1).begin() + 4));
-  }();
+  ASSERT_EQ(SentTo(RawRequest(1)), kA4);
+  const uint32_t request = FindRaw(1);
   ASSERT_NE(request, 0u);
   FireNow(request);
   EXPECT_EQ(PacketTest::SentTo(request), 0b101u) << "a, and then c";
@@ -261,8 +263,7 @@ TEST_F(ReconfigureTest, ForgottenNumbersLeaveNoFlowBehind) {
   EXPECT_FALSE(plane().IsKnown(kRaw4Service, 0b110));
   EXPECT_FALSE(plane().IsKnown(kDns4Service, 0xff));
   Reply(RawReply(1, kA4));
-  MakeDue(FindRequest(kRaw4Service, kClient4, kClientPort,
-                      Bytes(Pattern(8, 1).begin(), Pattern(8, 1).begin() + 4)));
+  MakeDue(FindRaw(1));
   VisitAll();
   EXPECT_FALSE(plane().IsKnown(kRaw4Service, 0b001));
   ASSERT_TRUE(plane().Forget({}, {{kRaw4A, kA4, kRawPort}}).ok());
