@@ -175,7 +175,8 @@ TEST_F(HistoryTest, AfterAReloadABackendHasItsOwnPast) {
   added.name = "new";
   dns().backends.push_back(added);
   Second();
-  const v1::PageService& service = Since(0).services(0);
+  const v1::PageData data = Since(0);
+  const v1::PageService& service = data.services(0);
   ASSERT_EQ(service.backends_size(), 3);
   EXPECT_EQ(service.backends(1).name(), "a");
   EXPECT_THAT(service.backends(0).sent(), ElementsAre(0, 0));
