@@ -134,6 +134,27 @@ def test_no_client_notices_that_the_leader_is_killed(stand, tmp_path):
     assert sum(int(backend["sent"]) > 0 for backend in service["backends"]) > 1, "nobody asked the next leader"
 
 
+def test_requests_of_a_leader_that_is_stopped_are_rescued(stand):
+    """By the kernel, which parked a copy of each."""
+    before = stand.service()["counters"]
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(stand.client()) for _ in range(4)]
+        store_counters(clients[0])
+        with Load(clients) as load:
+            time.sleep(0.5)
+            leader = stand.cluster.wait_ready()
+            leader.stall()
+            time.sleep(0.5)
+            leader.resume()
+            time.sleep(0.5)
+        assert [(each.kind, each.ending, each.answer) for each in load.errors] == []
+    stand.cluster.wait_ready()
+    service = stand.service()
+    assert service["identity_ok"], service
+    rescued = sum(int(service["counters"][name]) - int(before[name]) for name in ("won_by_rescue", "won_by_failover"))
+    assert rescued > 0, service
+
+
 def judge_both(history, final) -> dict:
     """By ours alone where porcupine could not be built; the other tests of chaos say so."""
     return judge(history, final) if why_missing("hr-porcupine") else judge_twice(history, final)
