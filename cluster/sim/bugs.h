@@ -50,6 +50,8 @@ inline constexpr NamedBug kBugs[] = {
     {"dedupe_without_fingerprint", Bug::kDedupeWithoutFingerprint},
     {"dedupe_by_local_clock", Bug::kDedupeByLocalClock},
     {"snapshot_without_dedupe", Bug::kSnapshotWithoutDedupe},
+    {"proposed_again", Bug::kProposedAgain},
+    {"known_from_a_former_log", Bug::kKnownFromAFormerLog},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

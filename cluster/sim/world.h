@@ -65,6 +65,8 @@ struct World {
   uint64_t snapshots_installed = 0;
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
+  uint64_t appends_early = 0;  // of lives that have ended
+  uint64_t proposals_known = 0;
 };
 
 }  // namespace hedgerow::sim
