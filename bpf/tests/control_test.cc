@@ -76,12 +76,34 @@ TEST_F(ControlTest, AnotherConfigurationsPrimaryLeadsUntilSomebodyIsAnnounced) {
   EXPECT_EQ(Configure(2, 0b010, 0, kHkv4Service), HR_CONTROL_DONE) << "who is not there any more";
   EXPECT_EQ(Leader(kHkv4Service).leader, 2);
   EXPECT_EQ(Leader(kHkv4Service).term, 5u) << "older announcements stay older";
+  EXPECT_EQ(Leader(kHkv4Service).announced_ns, 0u) << "nobody leads because he was announced";
+  EXPECT_EQ(Configure(0, 0, 0, kHkv4Service), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader(kHkv4Service).leader, 0) << "so the next primary does";
   EXPECT_EQ(Configure(0, 0, 1, kHkv4Service), HR_CONTROL_DONE) << "another cluster";
   EXPECT_EQ(Leader(kHkv4Service).leader, 0);
   EXPECT_EQ(Leader(kHkv4Service).term, 0u);
   EXPECT_EQ(Leader(kHkv4Service).announced_ns, 0u);
   AnnounceLeader(kC4, 1);
   EXPECT_EQ(Configure(7), HR_CONTROL_INVALID) << "there is no such backend";
+}
+
+TEST_F(ControlTest, AReloadThatMovesNoLeaderSaysNothingOfHim) {
+  const uint64_t since_ns = Leader().updated_ns;
+  EXPECT_EQ(Configure(0), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader().updated_ns, since_ns);
+  EXPECT_EQ(Configure(1), HR_CONTROL_DONE);
+  EXPECT_GT(Leader().updated_ns, since_ns);
+}
+
+TEST_F(ControlTest, WhoWasResigningAndIsRemovedIsNotResigningAnyMore) {
+  AnnounceLeader(kB4, 5);
+  hr_announcement resigning = Leading(kCluster4, kB4, kHkvPort, 5, 2);
+  resigning.state = HR_ANNOUNCEMENT_RESIGNING;
+  Announce(Seal(resigning, kKey4));
+  ASSERT_EQ(Leader(kHkv4Service).resigning, 1);
+  EXPECT_EQ(Configure(0, 0b010, 0, kHkv4Service), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader(kHkv4Service).leader, 0);
+  EXPECT_EQ(Leader(kHkv4Service).resigning, 0);
 }
 
 TEST_F(ControlTest, APinHoldsOverAReloadAsLongAsItsBackendIsThere) {
