@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // A reload under the programs that run: who is added is found at once, who is removed gets nothing new, and
-// what is in flight to it is answered as if nothing had been; forgotten, its numbers are clean for the next. No
-// packet ever meets a state that is neither the one nor the other.
-#include <bpf/bpf.h>
-#include <bpf/libbpf.h>
+// what is in flight to it is answered as if nothing had been; forgotten, its numbers are clean for the next.
+// What packets meet in between: reload_steps_test.cc.
 #include <netinet/in.h>
 
 #include <atomic>
@@ -12,70 +10,11 @@
 #include <set>
 #include <thread>
 
-#include "bpf/tests/kernel_fixture.h"
-#include "bpf/tests/test_links.h"
-#include "proxy.skel.h"
+#include "bpf/tests/reconfigure_fixture.h"
 #include "proxy/data_plane/profile.h"
 
 namespace hedgerow::packets {
 namespace {
-
-class ReconfigureTest : public PacketTest {
- protected:
-  // The fixture's services with their numbers, as the first load gives them.
-  DataPlaneSpec Numbered() { return plane().spec(); }
-  static ServiceSpec& Raw(DataPlaneSpec& spec) { return spec.services[kRaw4Service]; }
-  void SetUp() override {
-    PacketTest::SetUp();
-    Start(Spec());
-  }
-  void Reconfigure(const DataPlaneSpec& spec, const std::vector<RetiredService>& retired = {}) {
-    const absl::Status status = plane().Reconfigure(spec, retired);
-    ASSERT_TRUE(status.ok()) << status;
-  }
-  static Bytes RawRequest(uint8_t id, const char* vip = kRaw4) {
-    return PacketBuilder(kClient4, vip).Udp(kClientPort, kRawPort, Pattern(8, id)).Build();
-  }
-  static Bytes RawReply(uint8_t id, const char* backend) {
-    return PacketBuilder(backend, kClient4).Udp(kRawPort, kClientPort, Pattern(8, id)).Build();
-  }
-  uint32_t FindRaw(uint8_t id) {
-    Bytes correlation = Pattern(8, id);
-    correlation.resize(4);
-    return FindRequest(kRaw4Service, kClient4, kClientPort, correlation);
-  }
-  std::string SentTo(const Bytes& packet) { return Read(Split(packet).packet).destination; }
-  static int links_proxy() { return TestLinks::Get().proxy.ifindex; }
-  static BackendSpec Another(const ServiceSpec& service, const char* address, uint32_t id, uint32_t slot) {
-    BackendSpec backend = service.backends[0];
-    backend.name = address;
-    backend.address = address;
-    backend.id = id;
-    backend.slot = slot;
-    return backend;
-  }
-  // All of a map that a reload writes, by key.
-  static std::map<Bytes, Bytes> Entries(bpf_map* map) {
-    std::map<Bytes, Bytes> entries;
-    Bytes key(bpf_map__key_size(map)), value(bpf_map__value_size(map)), next(key.size());
-    for (bool first = true;
-         bpf_map_get_next_key(bpf_map__fd(map), first ? nullptr : key.data(), next.data()) == 0;
-         first = false) {
-      key = next;
-      EXPECT_EQ(bpf_map_lookup_elem(bpf_map__fd(map), key.data(), value.data()), 0);
-      entries[key] = value;
-    }
-    return entries;
-  }
-  std::vector<std::map<Bytes, Bytes>> Configured() {
-    const auto& maps = skeleton()->maps;
-    std::vector<std::map<Bytes, Bytes>> all;
-    for (bpf_map* map :
-         {maps.services, maps.backends, maps.vips, maps.vip_addresses, maps.backend_ids, maps.clusters})
-      all.push_back(Entries(map));
-    return all;
-  }
-};
 
 TEST_F(ReconfigureTest, ARemovedLeaderGetsNothingNewAndItsAnswerStillReachesTheClient) {
   ASSERT_EQ(SentTo(RawRequest(1)), kA4);
@@ -273,55 +212,10 @@ TEST_F(ReconfigureTest, ForgottenNumbersLeaveNoFlowBehind) {
   EXPECT_EQ(Read(Split(tcp(kAck)).packet).destination, kB4) << "whoever leads says that he knows it not";
 }
 
-TEST_F(ReconfigureTest, AReloadThatFailsHalfWayIsUndoneToTheByte) {
-  const auto before = Configured();
-  // No room for one more VIP, as if the kernel had none.
-  std::vector<hr_endpoint> junk;
-  for (uint32_t i = 0; before[2].size() + i < HR_MAX_SERVICES; ++i) {
-    hr_endpoint& endpoint = junk.emplace_back();
-    endpoint.port_be = static_cast<uint16_t>(i);
-    ASSERT_TRUE(UpdateElement(skeleton()->maps.vips, &endpoint, &i).ok());
-  }
-  DataPlaneSpec old = Numbered();
-  DataPlaneSpec next = old;
-  next.services.erase(next.services.begin() + kOnceService);
-  Raw(next).backends.erase(Raw(next).backends.begin());
-  Raw(next).backends.push_back(Another(Raw(old), "10.77.0.14", 40, 3));
-  Raw(next).delay_ns = 1'000'000;
-  Raw(next).dry_run = true;
-  next.services[kHkv4Service].cluster->key = kKey6;
-  ServiceSpec added = Raw(next);
-  added.name = "new";
-  added.vip = "10.99.0.77";
-  added.id = 12;
-  added.backends = {Another(added, "10.77.0.15", 41, 0)};
-  added.primary = 0;
-  next.services.push_back(added);
-  const RetiredService once = {kOnceService, kOnce4, kRawPort};
-  ASSERT_EQ(plane().Reconfigure(next, {once}).code(), absl::StatusCode::kInternal)
-      << "the fault was not planted";
-  ASSERT_NE(Configured()[0], before[0]) << "it was to fail half-way";
-  ASSERT_TRUE(plane().Assume(next).ok());
-  Reconfigure(old, {{12, "10.99.0.77", kRawPort}});
-  EXPECT_EQ(SentTo(RawRequest(1)), kA4);
-  ASSERT_TRUE(
-      plane()
-          .Forget({{12, "10.99.0.77", kRawPort}}, {{40, "10.77.0.14", kRawPort}, {41, "10.77.0.15", kRawPort}})
-          .ok());
-  for (const hr_endpoint& endpoint : junk) ASSERT_TRUE(DeleteElement(skeleton()->maps.vips, &endpoint).value());
-  auto after = Configured();
-  // A place that nobody has keeps its number until somebody gets it.
-  ServiceConfig(kRaw4Service).backends[3] = 0;
-  ServiceConfig(kRaw4Service).backend_count = 3;
-  ServiceConfig(kRaw4Service).absent = 0;
-  after[0] = Entries(skeleton()->maps.services);
-  EXPECT_EQ(after, before);
-}
-
-// Threads split requests while one configuration follows the other. The leader is silent, so that each request
-// looks at every place for a standby; a place that can be seen before its number stands there would lead to
-// backend 0, another service's, which looks fastest.
-TEST_F(ReconfigureTest, NoPacketMeetsAStateInBetween) {
+// Threads split requests while one configuration follows the other: packets that are under way over a write.
+// The leader is silent, so that each request looks at every place for a standby; a place that can be seen
+// before its number stands there would lead to backend 0, another service's, which looks fastest.
+TEST_F(ReconfigureTest, PacketsThatAreUnderWayStrayNowhere) {
   const DataPlaneSpec with = [&] {
     DataPlaneSpec spec = Numbered();
     Raw(spec).backends.push_back(Another(Raw(spec), "10.77.0.14", 40, 3));
@@ -347,7 +241,8 @@ TEST_F(ReconfigureTest, NoPacketMeetsAStateInBetween) {
         const Bytes packet = PacketBuilder(kClient4, kRaw4)
                                  .Udp(static_cast<uint16_t>(kClientPort + i), kRawPort, Pattern(8, id))
                                  .Build();
-        const RunResult run = RunUncounted(skeleton()->progs.hr_splitter, packet, {.ifindex = links_proxy()});
+        const RunResult run =
+            RunUncounted(skeleton()->progs.hr_splitter, packet, {.ifindex = TestLinks::Get().proxy.ifindex});
         ++packets;
         if (run.verdict != kRedirected) {
           ++untouched;
@@ -363,6 +258,7 @@ TEST_F(ReconfigureTest, NoPacketMeetsAStateInBetween) {
     Reconfigure(turn % 2 == 0 ? with : without);
     // As after a forgetting: the place leads to nobody's number until it is given again.
     if (turn % 2 == 1) {
+      EXPECT_TRUE(WaitForPrograms().ok());
       ServiceConfig(kRaw4Service).backend_count = 3;
       ServiceConfig(kRaw4Service).backends[3] = 0;
       ServiceConfig(kRaw4Service).absent = 0b010;

@@ -6,6 +6,7 @@
 #ifndef HEDGEROW_PROXY_DATA_PLANE_KERNEL_DATA_PLANE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_KERNEL_DATA_PLANE_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "net/unique_fd.h"
 #include "proxy/data_plane/data_plane.h"
 #include "proxy/data_plane/kernel_maps.h"
@@ -24,6 +26,8 @@ struct bpf_map;
 struct bpf_program;
 
 namespace hedgerow {
+
+struct ServiceChange;
 
 // What is pinned, as whoever takes it over must find it. Kept in the instance's record.
 struct PinnedMap {
@@ -68,6 +72,14 @@ class KernelDataPlane : public DataPlane {
   bool IsKnown(uint32_t service, uint32_t places) const;
   // What was retired, when no request refers to it: the flows of its last packets go, and all that it was.
   absl::Status Forget(const std::vector<RetiredService>& services, const std::vector<RetiredBackend>& backends);
+  // What an administrator has chosen while the programs ran, and gives it back: going back to a configuration
+  // does not bring back what the other one had no place for.
+  absl::StatusOr<std::vector<ServiceChoices>> Choices() const;
+  absl::Status Choose(const std::vector<ServiceChoices>& choices);
+  // Called before each single write to what the programs see; an error ends the work there, as the daemon's death
+  // would. For packet tests, which send packets at every one of these moments.
+  using BeforeWrite = std::function<absl::Status(absl::string_view what)>;
+  void OnWrite(BeforeWrite before_write) { before_write_ = std::move(before_write); }
   DataPlaneRoom Room() const;
   const DataPlaneSpec& spec() const { return spec_; }  // numbered
   bool has_new_programs() const { return adopted_programs_.empty(); }
@@ -112,13 +124,24 @@ class KernelDataPlane : public DataPlane {
   absl::Status MapMemory();
   absl::Status FillService(const ServiceSpec& spec, const ServiceSpec* before);
   absl::Status FillBackend(const ServiceSpec& spec, const BackendSpec& backend);
+  absl::Status FillWayBack(const BackendSpec& backend);
+  absl::Status MoveLeader(const ServiceSpec& spec, const ServiceSpec* before, const ServiceChange& change);
+  // Each write of a reload: kernel_store.cc.
+  absl::Status Step(absl::string_view what) const;
+  absl::Status Put(bpf_map* map, const void* key, const void* value);
+  absl::StatusOr<bool> Delete(bpf_map* map, const void* key);
+  absl::Status Zero(bpf_map* map, uint32_t index);
+  absl::Status StoreWords(const hr_service& from, volatile hr_service* to);
+  absl::Status StoreHidden(ServiceChange& change);
+  absl::Status StoreCount(ServiceChange& change);
+  absl::Status Show(ServiceChange& change);
+  absl::Status Hide(ServiceChange& change);
   absl::Status PublishPrimary(const ServiceSpec& spec);
   absl::Status ConfigureLeader(const ServiceSpec& spec, uint32_t absent, bool forget);
   absl::Status Command(const hr_control_request& request);
   absl::Status SettleLeaders(const DataPlaneSpec& next);
   absl::StatusOr<hr_leader_view> ReadLeader(uint32_t service_id) const;
-  absl::StatusOr<bool> IsOutOfOrder(uint64_t cluster_before, const ServiceSpec& now) const;
-  absl::Status Store(const hr_service& service, volatile hr_service* mapped);
+  absl::StatusOr<bool> IsOutOfOrder(uint64_t cluster_before, const ServiceSpec* before, const ServiceSpec& now) const;
   absl::Status Apply(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
   absl::Status CheckNumbers(const DataPlaneSpec& spec) const;
   uint64_t ShortestDelayNs(const DataPlaneSpec& spec) const;
@@ -148,6 +171,7 @@ class KernelDataPlane : public DataPlane {
   MappedArray services_, requests_, wheel_, backend_states_, service_states_, tuning_;
   std::shared_ptr<MappedArray> trace_;  // shared with whoever traces
   int stats_fd_ = -1;
+  BeforeWrite before_write_;
 };
 
 }  // namespace hedgerow

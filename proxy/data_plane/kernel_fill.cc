@@ -5,64 +5,17 @@
 // in an order in which every state in between is one that the programs may meet (kernel_reconfigure.cc says
 // why).
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "proxy/data_plane/endpoint.h"
 #include "proxy/data_plane/kernel_data_plane.h"
+#include "proxy/data_plane/service_change.h"
 #include "proxy.skel.h"
 
 namespace hedgerow {
 namespace {
 
 constexpr uint64_t kMicrosPerHedge = 1'000'000;
-
-template <typename T>
-T CopyOf(const volatile T& from) {
-  T copy{};
-  for (size_t i = 0; i < sizeof(T); ++i)
-    reinterpret_cast<char*>(&copy)[i] = reinterpret_cast<const volatile char*>(&from)[i];
-  return copy;
-}
-
-// Aligned words, so that no program ever sees half of one, and none before all that were stored earlier.
-void StoreWords(const hr_service& from, volatile hr_service* to) {
-  static_assert(sizeof(hr_service) % sizeof(uint64_t) == 0);
-  uint64_t words[sizeof(hr_service) / sizeof(uint64_t)];
-  memcpy(words, &from, sizeof(words));
-  auto* mapped = reinterpret_cast<volatile uint64_t*>(to);
-  for (size_t i = 0; i < std::size(words); ++i)
-    if (mapped[i] != words[i]) __atomic_store_n(&mapped[i], words[i], __ATOMIC_SEQ_CST);
-}
-
-// Where backends stand to whom requests may go.
-uint32_t PresentPlaces(const hr_service& service) {
-  return ((1u << service.backend_count) - 1) & ~uint32_t{service.absent};
-}
-
-// Who can be reached is said last: a place before its backend's number stands there would lead to another
-// service's.
-void StorePlaces(const hr_service& next, volatile hr_service* mapped) {
-  const hr_service old = CopyOf(*mapped);
-  hr_service step = next;
-  // The numbers of new places, which nobody looks at yet; and all that has nothing to do with places.
-  step.backend_count = old.backend_count;
-  step.absent = old.absent;
-  step.present = old.present;
-  step.drained = old.drained;
-  StoreWords(step, mapped);
-  // Who was and stays. The others are left out, the new ones among them, whom the next word would show.
-  const uint32_t stay = PresentPlaces(old) & PresentPlaces(next);
-  step.absent = static_cast<uint8_t>(((1u << next.backend_count) - 1) & ~stay);
-  step.present = static_cast<uint8_t>(std::popcount(stay));
-  StoreWords(step, mapped);
-  step.backend_count = next.backend_count;
-  StoreWords(step, mapped);
-  step.absent = next.absent;
-  step.present = next.present;
-  StoreWords(step, mapped);
-  StoreWords(next, mapped);  // a removed one is drained no longer
-}
 
 // What the configuration alone says.
 void SetConfigured(const ServiceSpec& spec, hr_service& service) {
@@ -125,16 +78,14 @@ absl::Status KernelDataPlane::MapMemory() {
 absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const ServiceSpec* before) {
   const auto vip = ParseEndpoint(spec.vip, spec.port);
   if (!vip.ok()) return vip.status();
-  volatile hr_service* mapped = services_.At<hr_service>(spec.id);
-  hr_service service = CopyOf(*mapped);
-  const bool fresh = service.backend_count == 0;
-  const uint64_t cluster_before = service.cluster_id;
+  ServiceChange change(services_.At<hr_service>(spec.id));
+  hr_service& service = change.next;
   service.vip = vip->address;
   service.port_be = vip->port_be;
   SetConfigured(spec, service);
   SetPlaces(spec, service);
   // An adaptive delay is left to whoever writes it.
-  if (fresh || !spec.adaptive) service.delay_ns = spec.delay_ns;
+  if (change.fresh() || !spec.adaptive) service.delay_ns = spec.delay_ns;
   // Unless the configuration itself has changed, what an administrator has switched holds.
   if (before == nullptr || before->dry_run != spec.dry_run)
     service.switches =
@@ -143,45 +94,32 @@ absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const Service
   absl::Status status;
   for (const BackendSpec& backend : spec.backends)
     if (status.ok()) status = FillBackend(spec, backend);
+  if (status.ok()) status = StoreHidden(change);
+  for (const BackendSpec& backend : spec.backends)
+    if (status.ok()) status = FillWayBack(backend);
   if (status.ok()) status = FillCluster(spec);
-  if (status.ok()) status = Store(service, mapped);
-  if (!status.ok()) return status;
-  const absl::StatusOr<bool> forget = fresh ? false : IsOutOfOrder(cluster_before, spec);
-  if (!forget.ok()) return forget.status();
-  // An announcement of the cluster before that was under way would stand above all that are to come.
-  if (*forget) status = WaitForPrograms();
-  if (!status.ok()) return status;
-  status = fresh ? PublishPrimary(spec) : ConfigureLeader(spec, service.absent, *forget);
-  if (!status.ok()) return status;
+  // So that an announcement cannot come before it, which it would take for a newer one.
+  if (status.ok()) status = StoreCount(change);
+  if (status.ok() && change.fresh()) status = PublishPrimary(spec);
+  if (status.ok()) status = Show(change);
+  if (status.ok() && !change.fresh()) status = MoveLeader(spec, before, change);
+  if (status.ok()) status = Hide(change);
   const uint32_t one = 1;
   const auto& maps = skeleton_->maps;
-  status = PutElement(maps.vip_addresses, &vip->address, &one);
+  if (status.ok()) status = Put(maps.vip_addresses, &vip->address, &one);
   // Last: from here on the splitter finds the service.
-  return status.ok() ? PutElement(maps.vips, &*vip, &spec.id) : status;
+  return status.ok() ? Put(maps.vips, &*vip, &spec.id) : status;
 }
 
-// A profile is many words, and half of one could take an operation for safe that is not. While it changes,
-// requests are forwarded without a copy, which asks nothing of it; the answers of what is in flight are judged
-// by parts of it that no reload changes (config/diff.h).
-absl::Status KernelDataPlane::Store(const hr_service& service, volatile hr_service* mapped) {
-  const hr_service old = CopyOf(*mapped);
-  const bool serves = old.backend_count != 0;
-  if (!serves || memcmp(&old.profile, &service.profile, sizeof(old.profile)) == 0) {
-    StorePlaces(service, mapped);
-    return absl::OkStatus();
-  }
-  hr_service step = old;
-  step.switches |= HR_SWITCH_RELOADING;
-  StoreWords(step, mapped);
-  if (absl::Status status = WaitForPrograms(); !status.ok()) {
-    StoreWords(old, mapped);
-    return status;
-  }
-  step = service;
-  step.switches |= HR_SWITCH_RELOADING;
-  StorePlaces(step, mapped);
-  StoreWords(service, mapped);
-  return absl::OkStatus();
+// Before who goes is hidden: from then on somebody leads who stays.
+absl::Status KernelDataPlane::MoveLeader(const ServiceSpec& spec, const ServiceSpec* before,
+                                         const ServiceChange& change) {
+  const absl::StatusOr<bool> forget = IsOutOfOrder(change.old.cluster_id, before, spec);
+  if (!forget.ok()) return forget.status();
+  // An announcement of the cluster before that was under way would stand above all that are to come.
+  if (*forget)
+    if (absl::Status status = WaitForPrograms(); !status.ok()) return status;
+  return ConfigureLeader(spec, change.next.absent, *forget);
 }
 
 // Above the empty entry's (0, 0, 0), and below any cluster's announcement.
@@ -206,17 +144,23 @@ absl::Status KernelDataPlane::ConfigureLeader(const ServiceSpec& spec, uint32_t 
 }
 
 absl::Status KernelDataPlane::Command(const hr_control_request& request) {
+  if (absl::Status status = Step("leaders"); !status.ok()) return status;
   auto result = Control(request);
   if (!result.ok()) return result.status();
   return *result == HR_CONTROL_DONE ? absl::OkStatus()
                                     : absl::InternalError("the control program refused the configured primary");
 }
 
-// What was announced was announced by another cluster, or under an epoch that is not to come any more: whatever is
-// announced from now on could be below it. Asked of the map, which knows it of a service that was away for a
-// moment as well.
-absl::StatusOr<bool> KernelDataPlane::IsOutOfOrder(uint64_t cluster_before, const ServiceSpec& now) const {
-  if (cluster_before != (now.cluster.has_value() ? now.cluster->id : 0)) return true;
+// What was announced was announced by another cluster, or under an epoch that is not to come any more: whatever
+// is announced from now on could be below it. Asked of the map, which knows it of a service that was away for a
+// moment as well; and of the configuration before, which knows it where several daemons died on the way.
+absl::StatusOr<bool> KernelDataPlane::IsOutOfOrder(uint64_t cluster_before, const ServiceSpec* before,
+                                                   const ServiceSpec& now) const {
+  const auto cluster_of = [](const ServiceSpec& spec) {
+    return spec.cluster.has_value() ? spec.cluster->id : 0;
+  };
+  if (cluster_before != cluster_of(now)) return true;
+  if (before != nullptr && cluster_of(*before) != cluster_of(now)) return true;
   if (!now.cluster.has_value()) return false;
   const absl::StatusOr<hr_leader_view> leader = ReadLeader(now.id);
   if (!leader.ok()) return leader.status();
@@ -232,10 +176,15 @@ absl::Status KernelDataPlane::FillBackend(const ServiceSpec& spec, const Backend
   entry.service = static_cast<uint16_t>(spec.id);
   entry.uplink_ifindex = backend.uplink_ifindex;
   entry.index = static_cast<uint8_t>(backend.slot);
-  const auto& maps = skeleton_->maps;
   // Of one that is known nothing changes but, at most, the uplink: one word.
-  if (absl::Status status = PutElement(maps.backends, &backend.id, &entry); !status.ok()) return status;
-  return PutElement(maps.backend_ids, &*endpoint, &backend.id);
+  return Put(skeleton_->maps.backends, &backend.id, &entry);
+}
+
+// By which its answers and announcements are told.
+absl::Status KernelDataPlane::FillWayBack(const BackendSpec& backend) {
+  const auto endpoint = ParseEndpoint(backend.address, backend.port);
+  if (!endpoint.ok()) return endpoint.status();
+  return Put(skeleton_->maps.backend_ids, &*endpoint, &backend.id);
 }
 
 absl::Status KernelDataPlane::FillCluster(const ServiceSpec& spec) {
@@ -244,7 +193,7 @@ absl::Status KernelDataPlane::FillCluster(const ServiceSpec& spec) {
   cluster.key = spec.cluster->key;
   cluster.epoch = spec.cluster->epoch;
   const __u64 id = spec.cluster->id;
-  return PutElement(skeleton_->maps.clusters, &id, &cluster);
+  return Put(skeleton_->maps.clusters, &id, &cluster);
 }
 
 }  // namespace hedgerow

@@ -85,7 +85,7 @@ absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services
   for (const RetiredBackend& backend : backends) {
     const auto endpoint = ParseEndpoint(backend.address, backend.port);
     if (!endpoint.ok()) return endpoint.status();
-    const auto there = DeleteElement(skeleton_->maps.backend_ids, &*endpoint);
+    const auto there = Delete(skeleton_->maps.backend_ids, &*endpoint);
     if (!there.ok()) return there.status();
   }
   for (const RetiredService& service : services) {
@@ -96,7 +96,7 @@ absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services
       return other.ok() && memcmp(&other->address, &vip->address, sizeof(vip->address)) == 0;
     });
     if (shared) continue;
-    const auto there = DeleteElement(skeleton_->maps.vip_addresses, &vip->address);
+    const auto there = Delete(skeleton_->maps.vip_addresses, &vip->address);
     if (!there.ok()) return there.status();
   }
   // A packet of a TCP connection notes its flow anew, with what it had read before: so twice, with all such
@@ -114,12 +114,12 @@ absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services
 // Whoever gets this number next begins with nothing.
 absl::Status KernelDataPlane::ClearService(uint32_t id) {
   const auto& maps = skeleton_->maps;
-  absl::Status status = ZeroElement(maps.services, id);
-  if (status.ok()) status = ZeroElement(maps.service_states, id);
-  if (status.ok()) status = ZeroElement(maps.stats, id);
+  absl::Status status = Zero(maps.services, id);
+  if (status.ok()) status = Zero(maps.service_states, id);
+  if (status.ok()) status = Zero(maps.stats, id);
   for (uint32_t kind = 0; kind < HR_SERVICE_HISTOGRAMS && status.ok(); ++kind)
-    status = ZeroElement(maps.service_histograms, id * HR_SERVICE_HISTOGRAMS + kind);
-  if (status.ok()) status = ZeroElement(maps.leaders, id);
+    status = Zero(maps.service_histograms, id * HR_SERVICE_HISTOGRAMS + kind);
+  if (status.ok()) status = Zero(maps.leaders, id);
   return status;
 }
 
@@ -128,7 +128,7 @@ absl::Status KernelDataPlane::ClearBackend(uint32_t id) {
   absl::Status status;
   for (bpf_map* map :
        {maps.backends, maps.backend_states, maps.backend_stats, maps.backend_histograms, maps.backend_tuning})
-    if (status.ok()) status = ZeroElement(map, id);
+    if (status.ok()) status = Zero(map, id);
   return status;
 }
 

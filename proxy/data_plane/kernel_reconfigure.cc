@@ -9,24 +9,30 @@
 //   its elements stay as they are, so that what was sent there is answered, dropped or hedged as if nothing had
 //   been, and only the ways to it go (its VIP out of `vips`, its place into `absent`). It is forgotten
 //   (kernel_forget.cc), and its numbers are given to others, when nothing refers to it any more.
-// - Whoever is added is written from the inside out: its backends, its service, its leader, and at last the VIP
-//   by which the splitter finds it, or the place by which a known service does.
-// - A service that stays is changed word by word (kernel_fill.cc). Most words stand alone: a budget, a delay, a
-//   deadline, read once for a decision; an old one beside a new one is a setting that was in force a moment
-//   ago, or will be. Places do not stand alone: a place is shown (`backend_count`, `absent`) only after its
-//   number stands in `backends`, and a number changes only in a place that nobody can reach. A program that has
-//   read `absent` before and the number after therefore finds whom it saw.
-// - A removed leader still gets what was steered before the control program has put another in its place, some
-//   microseconds after `absent`: it is asked and answers as before; hedges do not go to it any more. The
-//   control program decides under the leader map's lock, so that an announcement that comes at the same time is
-//   neither lost nor undone; one of a removed leader that was under way is undone after a grace period.
-// - A profile's words belong together. They change while requests are forwarded unparked, after a grace period.
+// - Whoever is added is written from the inside out: the backends, the service with the new places hidden
+//   (`absent`), the ways back from the backends (`backend_ids`, by which answers and announcements are told),
+//   the places, the leader, and at last the VIP by which the splitter finds it. So nobody is asked whose answer
+//   would not be known, and nobody is believed to lead whose place leads to somebody else.
+// - A service that stays is changed word by word (kernel_store.cc). Most words stand alone: budget, delay,
+//   deadline, each read once for a decision; an old one beside a new one is a setting that was in force a
+//   moment ago, or will be. Places do not stand alone: one is shown after its number stands in `backends`, and
+//   after a grace period, so that no program has looked at the number before and at the place after; and a
+//   number changes only in a place that nobody can reach.
+// - First who comes is shown, then somebody who stays is made the leader, then who goes is hidden: at any time
+//   there is somebody to lead and somebody to hedge to, whom one of the two configurations names. (The other
+//   way round the requests of a moment would go to a leader who is removed because he is dead, and, if one
+//   alone is left, to nobody else.) The control program decides under the leader map's lock, so that an
+//   announcement that comes at the same time is neither lost nor undone; one of a removed leader that was under
+//   way is undone after a grace period. Until he is hidden he is drained, if he was.
+// - A profile's words belong together. They change while requests are forwarded unparked, between two grace
+//   periods.
 // - An element of a hash map that is given up may be used again at once, under a program that has just found
 //   it: kernel_maps.h (PutElement) says what is done about that. A VIP that goes from one service to another is
 //   exchanged in one step; it is never absent.
 // - A daemon that is killed between two of these writes leaves some old and some new, each in one of the states
-//   above. Its record says which configuration it had begun with; the next daemon goes back to the one before,
-//   and from there to the one that it was given (proxy/daemon/proxy_reload.cc).
+//   above. Its record says which configuration it had begun with, and what an administrator had chosen until
+//   then (Choices); the next daemon goes back to the one before, and from there to the one that it was given
+//   (proxy/daemon/proxy_reload.cc).
 //
 // What cannot be at all is found before anything is written. Called by ProxyInstance::Reconfigure.
 #include <bpf/libbpf.h>
@@ -171,7 +177,7 @@ absl::Status KernelDataPlane::ForgetClusters(const DataPlaneSpec& next) {
   for (const ServiceSpec& service : spec_.services) {
     if (!service.cluster.has_value() || clusters.contains(service.cluster->id)) continue;
     const __u64 id = service.cluster->id;
-    const auto there = DeleteElement(skeleton_->maps.clusters, &id);
+    const auto there = Delete(skeleton_->maps.clusters, &id);
     if (!there.ok()) return there.status();
     gone = gone || *there;
   }
@@ -208,7 +214,7 @@ absl::Status KernelDataPlane::CloseVips(const DataPlaneSpec& next, const std::ve
     const auto vip = ParseEndpoint(service.vip, service.port);
     if (!vip.ok()) return vip.status();
     if (HasVip(next, *vip)) continue;
-    const auto there = DeleteElement(skeleton_->maps.vips, &*vip);
+    const auto there = Delete(skeleton_->maps.vips, &*vip);
     if (!there.ok()) return there.status();
     gone = gone || *there;
   }

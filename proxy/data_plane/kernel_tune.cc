@@ -36,6 +36,39 @@ absl::Status KernelDataPlane::SetDrained(const std::string& service, const std::
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<ServiceChoices>> KernelDataPlane::Choices() const {
+  std::vector<ServiceChoices> choices;
+  for (const ServiceSpec& service : spec_.services) {
+    const volatile hr_service* mapped = services_.At<hr_service>(service.id);
+    const absl::StatusOr<hr_leader_view> leader = ReadLeader(service.id);
+    if (!leader.ok()) return leader.status();
+    choices.push_back({.service = service.id,
+                       .dry_run = (mapped->switches & HR_SWITCH_DRY_RUN) != 0,
+                       .drained = mapped->drained,
+                       .pinned = leader->pinned != 0 ? leader->leader + 1u : 0u});
+  }
+  return choices;
+}
+
+absl::Status KernelDataPlane::Choose(const std::vector<ServiceChoices>& choices) {
+  for (const ServiceChoices& each : choices) {
+    const auto service = std::find_if(spec_.services.begin(), spec_.services.end(),
+                                      [&](const ServiceSpec& known) { return known.id == each.service; });
+    if (service == spec_.services.end()) continue;
+    volatile hr_service* mapped = services_.At<hr_service>(each.service);
+    mapped->drained = each.drained;
+    mapped->switches = each.dry_run ? (mapped->switches | HR_SWITCH_DRY_RUN)
+                                    : (mapped->switches & ~uint32_t{HR_SWITCH_DRY_RUN});
+    if (each.pinned == 0) continue;
+    hr_control_request request{};
+    request.operation = HR_CONTROL_PIN;
+    request.service = each.service;
+    request.leader = each.pinned - 1;
+    if (absl::Status status = Command(request); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status KernelDataPlane::SetDelay(const std::string& service, uint64_t delay_ns) {
   auto index = FindService(service);
   if (!index.ok()) return index.status();
