@@ -355,7 +355,11 @@ class Daemon {
       reply.set_applied(true);
     }
     if (const absl::Status guarded = Guard(); !guarded.ok()) {
-      GiveUp(absl::StrCat("after a reload: ", std::string(guarded.message())));
+      // Nobody looks after it here any more, but it works: the next daemon takes it over.
+      LogError("after a reload: ", std::string(guarded.message()), "; ending, and the kernel part works on");
+      exit_code_ = kExitFailure;
+      leaving_ = true;
+      loop_->Stop();
       return guarded;
     }
     // Not the file's fault, whatever the system calls it.

@@ -246,6 +246,7 @@ absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
   if (begun.has_next_config()) {
     record.mutable_next_config()->Swap(begun.mutable_next_config());
     record.mutable_next_roster()->Swap(begun.mutable_next_roster());
+    record.mutable_choices()->Swap(begun.mutable_choices());
   }
   const auto note = [](const net::VethPair& pair, v1::LinkRecord& out) {
     out.set_name(pair.link.name);
@@ -274,6 +275,7 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
   NoteUplinks(config, topology, *record.mutable_roster());
   record.clear_next_config();
   record.clear_next_roster();
+  record.clear_choices();
   record.clear_backend_uplinks();
   for (const Topology::ServicePath& path : topology.services) {
     for (const int ifindex : path.uplinks) record.add_backend_uplinks(ifindex);

@@ -123,7 +123,8 @@ class ProxyInstance {
   absl::Status AttachNewUplinks(const Topology& topology);
   const net::Attachment* AttachmentOn(int ifindex) const;
   absl::Status AdoptRetiredUplinks(const ProgramInfo& program);
-  void TakeBack(size_t attachments, const std::vector<net::VipRoute>& routes);
+  void TakeBack(const std::vector<net::VipRoute>& routes);
+  absl::Status NoteBegun(const v1::Config& next, const Topology& topology, const v1::Roster& roster);
   absl::Status GoBack();
   absl::Status EndHalfReload();
   void NoteFacts(const Topology& topology, DaemonFacts& facts) const;

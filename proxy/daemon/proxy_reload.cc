@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A proxy that runs, under another configuration. The record says first to what
-// it is about to go; then come new uplinks and routes, since they can fail; then
-// the kernel's maps (data_plane/kernel_reconfigure.cc); then the record says
-// that it is there. A daemon that is killed in between leaves a record of the
-// configuration before and of what was begun: the next one goes back, which
-// needs nothing that is not there any more. What is removed stays known for as
-// long as a request may still be answered by it, and goes later. Part of
-// ProxyInstance; what can change at all says config/diff.h.
+// it is about to go; then come new uplinks, since answers will come by them;
+// then the kernel's maps (data_plane/kernel_reconfigure.cc); then routes, which
+// let traffic in; then the record says that it is there. A daemon that is killed in between leaves a record of
+// the configuration before and of what was begun: the next one goes back, which needs nothing that is not there
+// any more. What is removed stays known for as long as a request may still be answered by it, and goes later.
+// Part of ProxyInstance; what can change at all says config/diff.h.
 
 #include <time.h>
 
@@ -54,6 +53,13 @@ Topology UplinksOf(const v1::Config& config, const v1::Roster& roster) {
   return topology;
 }
 
+std::vector<ServiceChoices> ChoicesOf(const v1::KernelRecord& record) {
+  std::vector<ServiceChoices> choices;
+  for (const v1::Choices& each : record.choices())
+    choices.push_back({each.service(), each.dry_run(), each.drained(), each.pinned()});
+  return choices;
+}
+
 }  // namespace
 
 absl::StatusOr<v1::Roster> ProxyInstance::RosterFor(const v1::Config& next) {
@@ -65,26 +71,17 @@ absl::StatusOr<v1::Roster> ProxyInstance::RosterFor(const v1::Config& next) {
 
 absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& topology,
                                         const v1::Roster& roster, DaemonFacts& facts) {
-  v1::KernelRecord& record = record_->data();
-  *record.mutable_next_config() = next;
-  *record.mutable_next_roster() = roster;
-  NoteUplinks(next, topology, *record.mutable_next_roster());
-  absl::Status status = Annotate(record_->Save(), "the instance's record");
-  if (!status.ok()) {
-    record.clear_next_config();
-    record.clear_next_roster();
-    return status;
-  }
-  const size_t attachments = attachments_.size();
+  absl::Status status = NoteBegun(next, topology, roster);
+  if (!status.ok()) return status;
   const std::vector<net::VipRoute> routes = routes_;
   status = AttachNewUplinks(topology);
-  if (status.ok()) status = AddRoutes(next, topology);
   if (status.ok()) {
     status =
         data_plane_->Reconfigure(MakeSpec(next, topology, links_, roster, line_.delay_ns), RetiredOf(roster));
   }
+  if (status.ok()) status = AddRoutes(next, topology);
   if (!status.ok()) {
-    TakeBack(attachments, routes);
+    TakeBack(routes);
     const absl::Status back = GoBack();
     if (back.ok()) return status;
     return Annotate(status, absl::StrCat("half done, and not undone (", std::string(back.message()), ")"));
@@ -97,6 +94,31 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
   return absl::OkStatus();
 }
 
+absl::Status ProxyInstance::NoteBegun(const v1::Config& next, const Topology& topology,
+                                      const v1::Roster& roster) {
+  const auto choices = data_plane_->Choices();
+  if (!choices.ok()) return choices.status();
+  v1::KernelRecord& record = record_->data();
+  *record.mutable_next_config() = next;
+  *record.mutable_next_roster() = roster;
+  NoteUplinks(next, topology, *record.mutable_next_roster());
+  record.clear_choices();
+  for (const ServiceChoices& each : *choices) {
+    v1::Choices& out = *record.add_choices();
+    out.set_service(each.service);
+    out.set_dry_run(each.dry_run);
+    out.set_drained(each.drained);
+    out.set_pinned(each.pinned);
+  }
+  absl::Status status = Annotate(record_->Save(), "the instance's record");
+  if (!status.ok()) {
+    record.clear_next_config();
+    record.clear_next_roster();
+    record.clear_choices();
+  }
+  return status;
+}
+
 // From what was begun, by us or by a daemon before us, to what the record says to be in force.
 absl::Status ProxyInstance::GoBack() {
   v1::KernelRecord& record = record_->data();
@@ -107,6 +129,7 @@ absl::Status ProxyInstance::GoBack() {
   absl::Status status = data_plane_->Assume(
       MakeSpec(half_config, UplinksOf(half_config, half_roster), links_, half_roster, line_.delay_ns));
   if (status.ok()) status = data_plane_->Reconfigure(spec, RetiredOf(roster));
+  if (status.ok()) status = data_plane_->Choose(ChoicesOf(record));
   if (!status.ok()) {
     data_plane_->Assume(spec).IgnoreError();  // what is asked by the configuration's names is answered by them
     return status;
@@ -169,8 +192,9 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
   }
 }
 
-// What came last goes first. Their undoing at the end then finds nothing to do.
-void ProxyInstance::TakeBack(size_t attachments, const std::vector<net::VipRoute>& routes) {
+// Their undoing at the end then finds nothing to do. New uplinks stay until nobody is retired: somebody may
+// have been asked by them.
+void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
   const auto keep = [](const absl::Status& status) {
     if (!status.ok()) LogError("while undoing a failed reload: ", std::string(status.message()));
   };
@@ -182,7 +206,6 @@ void ProxyInstance::TakeBack(size_t attachments, const std::vector<net::VipRoute
     }
   }
   routes_ = routes;
-  for (; attachments_.size() > attachments; attachments_.pop_back()) keep(attachments_.back()->Detach());
 }
 
 absl::Status ProxyInstance::ForgetRetired() {
@@ -191,7 +214,10 @@ absl::Status ProxyInstance::ForgetRetired() {
   const RosterPart over = Over(roster, MonotonicNs(), [this](uint32_t service, uint32_t places) {
     return data_plane_->IsKnown(service, places);
   });
-  if (over.empty()) return absl::OkStatus();
+  if (over.empty()) {
+    if (!AnyRetired(roster)) DetachUnusedUplinks();
+    return absl::OkStatus();
+  }
   std::vector<RetiredService> services;
   std::vector<RetiredBackend> backends;
   for (const v1::RosterService& service : over.services) services.push_back(Retired(service));
