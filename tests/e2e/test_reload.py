@@ -15,15 +15,16 @@ import pytest
 
 from deploy.lab import VIP_RAW
 from harness import machine
-from harness.dns import UdpClient, dig, finish_dnsperf, query, start_dnsperf, who_answers
+from harness.dns import UdpClient, dig, query, start_dnsperf, stop_dnsperf, who_answers
 from harness.product import BIN, DNS4, DNS6, METRICS, VIP4, VIP6, wait_until
 from test_adoption import NEXT, end, gone, pins, start
 
 VIP_NEW = "10.99.0.77"
 OWN = pytest.mark.own
-# Before which of its writes a daemon is killed in the midst of a reload. The long tests take all.
-KILLS = range(1, int(os.environ.get("HR_RELOAD_KILLS", "11")) + 1, 1 if "HR_RELOAD_KILLS" in os.environ else 3)
-STORM = int(os.environ.get("HR_RELOADS", "12"))
+# Before which of its writes a daemon is killed in the midst of a reload: here some, in the long tests all. What packets
+# meet at each of them: bpf/tests/reload_steps_test.cc.
+KILLS = range(1, int(os.environ["HR_RELOAD_KILLS"]) + 1) if "HR_RELOAD_KILLS" in os.environ else (2, 7, 12)
+STORM = int(os.environ.get("HR_RELOADS", "8"))
 # A deadline, ten seconds, and the margin: then nothing in flight can know what was removed.
 FORGOTTEN_WITHIN_S = 20
 
@@ -99,6 +100,8 @@ def test_a_setting_is_shown_and_applied(lab, servers, product):
     paths = {change["path"]: (change["from"], change["to"]) for change in preview["changes"]}
     assert paths == {"services[dns4].delay": ("10ms", "300ms"), "services[dns4].budget": ("5%", "100%")}
     assert preview["applied"] is False and delay_ms(product) == 10
+    plan = product.run("plan", "--json", "--config", product.write(wanted, "planned.yaml"), check=True).stdout
+    assert {change["path"] for change in json.loads(plan)["reload"]["changes"]} == set(paths)
     assert reload(product, wanted)["applied"] is True
     assert delay_ms(product) == 300
     servers["a"].stall()
@@ -122,18 +125,17 @@ def test_another_file_can_be_looked_at_and_not_applied(lab, servers, product):
     assert refused.returncode == 1 and "hedgerow.yaml" in refused.stderr and delay_ms(product) == 10
 
 
-@pytest.mark.parametrize("change, key", [
-    ({"interface": "hr7"}, "interface"), ({"limits": {"requests": 4096}}, "limits.requests"),
-    ({"clock": {"tolerance": "50ms"}}, "clock.tolerance"), ({"metrics": {"listen": "127.0.0.1:0"}}, "metrics.listen"),
-])
-def test_what_cannot_be_applied_refuses_the_whole_and_is_named(lab, servers, product, change, key):
+def test_what_cannot_be_applied_refuses_the_whole_and_is_named(lab, servers, product):
     config = product.up().config()
-    reply = reload(product, {**changed(config, delay="300ms"), **change}, check=False)
-    assert reply["exit"] == 1 and reply["applied"] is False
-    assert [problem.split(":")[0] for problem in reply["problems"]] == [key]
-    assert delay_ms(product) == 10
-    done = product.admin("reload", check=False)
-    assert done.returncode == 1 and key in done.stderr and "refused as a whole" in done.stderr
+    for change, key in (({"interface": "hr7"}, "interface"), ({"limits": {"requests": 4096}}, "limits.requests"),
+                        ({"clock": {"tolerance": "50ms"}}, "clock.tolerance"),
+                        ({"metrics": {"listen": "127.0.0.1:0"}}, "metrics.listen")):
+        reply = reload(product, {**changed(config, delay="300ms"), **change}, check=False)
+        assert reply["exit"] == 1 and reply["applied"] is False
+        assert [problem.split(":")[0] for problem in reply["problems"]] == [key]
+        assert delay_ms(product) == 10
+        done = product.admin("reload", check=False)
+        assert done.returncode == 1 and key in done.stderr and "refused as a whole" in done.stderr
     assert who_answers(lab.client, VIP4) == "a"
 
 
@@ -154,6 +156,30 @@ def test_a_backend_nobody_has_a_route_to_is_refused_and_everything_stays(lab, se
     reply = reload(product, config, check=False)
     assert reply["exit"] == 1 and "203.0.113.7" in reply["problems"][0]
     assert machine.differences(before, machine.take(lab.client, product.instance)) == []
+
+
+def test_what_goes_wrong_on_the_way_is_undone_and_an_administrators_choices_hold(lab, servers, product):
+    config = product.up().config()
+    product.admin("drain", "b", DNS4)
+    product.admin("dry-run", DNS6, "on")
+    before = entries(product)
+    wanted = with_service(changed(config, delay="300ms"), "new", VIP_NEW,
+                          [{"name": "b", "address": lab.replica("b").ipv4, "port": 5398}])
+    service_of(wanted, DNS6)["dry_run"] = "on"
+    lab.client.run(["ip", "route", "add", f"{VIP_NEW}/32", "dev", "lo"])  # somebody else's
+    try:
+        product.write(wanted)
+        done = product.admin("reload", check=False)
+        assert done.returncode == 1 and VIP_NEW in done.stderr, done.stderr
+    finally:
+        lab.client.run(["ip", "route", "del", f"{VIP_NEW}/32", "dev", "lo"])
+    assert product.status()["reloads"]["last_result"] == "failed" and product.status()["state"] == "running"
+    assert delay_ms(product) == 10 and entries(product)["vips"] == before["vips"]
+    assert [backend["name"] for backend in product.service_status()["backends"] if backend["drained"]] == ["b"]
+    assert product.service_status(DNS6)["dry_run"] is True
+    assert who_answers(lab.client, VIP4) == "a"
+    product.admin("undrain", "b", DNS4)
+    product.admin("dry-run", DNS6, "off")
 
 
 @OWN
@@ -205,7 +231,7 @@ def test_sighup_reloads(lab, servers, product):
 def test_backends_and_services_come_and_go_under_5000_queries_a_second_and_none_is_lost(lab, servers, product):
     whole = with_cluster(product.config(), lab, "00" * 15 + "01")
     product.up(without(whole, "c"))
-    loads = [start_dnsperf(lab.client, vip, seconds=11, rate=2500) for vip in (VIP4, VIP6)]
+    loads = [start_dnsperf(lab.client, vip, seconds=60, rate=2500) for vip in (VIP4, VIP6)]
     time.sleep(0.5)
     new = [{"name": "c", "address": lab.replica("c").ipv4, "port": 5300}]
     rotated = copy.deepcopy(whole)
@@ -215,11 +241,11 @@ def test_backends_and_services_come_and_go_under_5000_queries_a_second_and_none_
              {**rotated, "detach_after": "30s"}, without(rotated, "c")]
     for step in steps:
         assert reload(product, step)["applied"] is True
-        time.sleep(0.5)
-    reports = [finish_dnsperf(load) for load in loads]
+        time.sleep(0.3)
+    reports = [stop_dnsperf(load) for load in loads]
     assert [report.lost for report in reports] == [0, 0], reports[0].text + reports[1].text
     for service, report in zip((DNS4, DNS6), reports, strict=True):
-        assert report.sent > 20_000
+        assert report.sent > 5_000
         assert product.figure("requests", service) == report.sent
     assert int(product.status()["reloads"]["applied"]) == len(steps)
 
@@ -286,15 +312,16 @@ def test_many_reloads_in_a_row_lose_nothing_and_leave_nothing_behind(lab, server
     product.up(config)
     before, seed = entries(product), time.time_ns()
     draw = random.Random(seed)
-    load = start_dnsperf(lab.client, VIP4, seconds=3 + 0.4 * STORM, rate=2000)
+    load = start_dnsperf(lab.client, VIP4, seconds=20 + 2 * STORM, rate=2000)
     results = [reload(product, anything(config, lab, draw), check=False) for _ in range(STORM)]
     reload(product, config)
     unexpected = [problem for result in results for problem in result["problems"] if "may still answer" not in problem]
     assert unexpected == [], f"seed {seed}"
     assert sum(result["applied"] for result in results) >= STORM // 3, f"seed {seed}"
-    report = finish_dnsperf(load, timeout_s=3 + STORM)
-    assert report.lost == 0, f"seed {seed}\n{report.text}"
-    wait_until(lambda: entries(product) == before, timeout_s=FORGOTTEN_WITHIN_S, what="the maps as they were")
+    report = stop_dnsperf(load)
+    assert report.lost == 0 and report.sent > 1000, f"seed {seed}\n{report.text}"
+    if "HR_RELOADS" in os.environ:  # else the next test waits for that
+        wait_until(lambda: entries(product) == before, timeout_s=FORGOTTEN_WITHIN_S, what="the maps as they were")
 
 
 @OWN
@@ -390,7 +417,7 @@ def test_a_daemon_killed_in_the_midst_of_a_reload_leaves_what_the_next_one_puts_
         wait_until(lambda: gone(pid), what=f"the daemon's end at write {number}: {done.stderr}")
         return True
 
-    load = start_dnsperf(lab.client, VIP4, seconds=4 + 4 * len(KILLS), rate=1000)
+    load = start_dnsperf(lab.client, VIP4, seconds=20 + 15 * len(KILLS), rate=1000)
     killed = []
     for number in KILLS:
         if not die_at(number):
@@ -404,8 +431,8 @@ def test_a_daemon_killed_in_the_midst_of_a_reload_leaves_what_the_next_one_puts_
         assert found["vips"] == before["vips"] and found["clusters"] == before["clusters"], number
         assert "in the midst of a reload" in product.log.read_text()
     assert len(killed) >= 3, f"killed at {killed} only"
-    report = finish_dnsperf(load, timeout_s=200)
-    assert report.lost == 0, report.text
+    report = stop_dnsperf(load)
+    assert report.lost == 0 and report.sent > 1000, report.text
     reload(product, old)
     assert reload(product, wanted)["applied"] is True
     assert who_answers(lab.client, VIP4) == "b"
