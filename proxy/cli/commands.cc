@@ -27,7 +27,11 @@ const operate::Program& TheProgram() {
       "hedgerow",
       {
           {"validate", "--config FILE", "check a configuration; touches nothing", {"config"}, RunValidate},
-          {"plan", "--config FILE", "what `up` would make on this machine; makes nothing", {"config"}, RunPlan},
+          {"plan",
+           "--config FILE",
+           "what `up` would make on this machine, or `reload` change of what runs; makes nothing",
+           {"config"},
+           RunPlan},
           {"up",
            "--config FILE [--log FILE]",
            "start the daemon and wait until it serves",

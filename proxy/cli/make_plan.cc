@@ -14,6 +14,7 @@
 #include "bpf/abi/request_abi.h"
 #include "bpf/abi/stats_abi.h"
 #include "config/scalar.h"
+#include "proxy/cli/reload_text.h"
 #include "proxy/data_plane/data_plane.h"
 #include "proxy/config/emit.h"
 #include "proxy/config/schema.h"
@@ -190,6 +191,8 @@ std::string PlanText(const v1::Plan& plan) {
     for (const std::string& backend : service.backends()) absl::StrAppend(&out, "    ", backend, "\n");
     absl::StrAppend(&out, "    leader: ", service.leader(), "\n");
   }
+  if (plan.has_reload())
+    absl::StrAppend(&out, "\nreload, since its daemon runs\n", ReloadText(plan.reload(), /*dry_run=*/true));
   if (plan.problems_size() > 0) {
     absl::StrAppend(&out, "\n`up` would fail here and now:\n  ", absl::StrJoin(plan.problems(), "\n  "), "\n");
   }

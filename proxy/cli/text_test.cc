@@ -250,6 +250,20 @@ TEST(MakePlan, SaysWhatThePolicyIs) {
           "the fastest is asked first, DRY RUN"));
 }
 
+TEST(MakePlan, SaysWhatAReloadWouldChangeOfWhatRuns) {
+  Topology topology;
+  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  v1::Plan plan = MakePlan(FakeConfig(), "f.yaml", topology, 2);
+  EXPECT_THAT(PlanText(plan), Not(HasSubstr("reload")));
+  v1::ConfigChange& change = *plan.mutable_reload()->add_changes();
+  change.set_kind("changed");
+  change.set_path("services[dns].delay");
+  change.set_from("10ms");
+  change.set_to("5ms");
+  EXPECT_THAT(PlanText(plan), HasSubstr("reload, since its daemon runs\n  services[dns].delay: 10ms -> 5ms\n"
+                                        "a reload would apply all of this\n"));
+}
+
 TEST(MakePlan, SaysWhatWouldMakeUpFail) {
   Topology topology;
   topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
