@@ -26,9 +26,11 @@ class ReloadStepsTest : public ReconfigureTest {
     spec.max_requests = 512;
     spec.max_parked = 256;
     Start(spec);
-    // Backend 0, another service's, looks fastest: whoever meets a place without its number strays there.
-    for (const uint32_t id : {uint32_t{kRaw4A}, uint32_t{kRaw4B}, uint32_t{kRaw4C}, kD})
+    // Backend 0, another service's, looks fastest: whoever meets a place without its number strays there. Then
+    // comes who is added, so that he is asked as soon as he is there.
+    for (const uint32_t id : {uint32_t{kRaw4A}, uint32_t{kRaw4B}, uint32_t{kRaw4C}})
       BackendState(id).answer_ewma_ns = kMillisecond;
+    BackendState(kD).answer_ewma_ns = kMillisecond / 2;
   }
 
   // Looks before each write of `work`, and after the last.
