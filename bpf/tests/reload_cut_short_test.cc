@@ -94,6 +94,37 @@ TEST_F(ReloadCutShortTest, WhereverItEndsItIsUndoneToTheByte) {
   EXPECT_NE(Configured()[0], before[0]) << "the last one came to its end";
 }
 
+// One daemon dies when the other cluster has spoken already, and the next one when the name of the first
+// cluster stands there again, but not yet its leader.
+TEST_F(ReloadCutShortTest, WhatAnotherClusterHasSaidIsForgottenHoweverOftenItEnds) {
+  const DataPlaneSpec old = Numbered();
+  DataPlaneSpec next = old;
+  next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, kKey6, 0, kAnnouncePort};
+  // By which of its writes a reload moves that service's leader: one for each service before it.
+  const auto moves_at = [&](const DataPlaneSpec& spec) {
+    int writes = 0, at = 0;
+    uint32_t leaders = 0;
+    plane().OnWrite([&](absl::string_view what) {
+      ++writes;
+      if (what == "leaders" && leaders++ == kHkv4Service) at = writes;
+      return absl::OkStatus();
+    });
+    Reconfigure(spec);
+    plane().OnWrite(nullptr);
+    return at;
+  };
+  const int there_at = moves_at(next), back_at = moves_at(old);
+  ASSERT_TRUE(EndsBefore(there_at + 1, next, {}));
+  ASSERT_EQ(LeaderOf(kHkv4Service).term, 900u) << "the other cluster was not heard";
+  ASSERT_TRUE(plane().Assume(next).ok());
+  ASSERT_TRUE(EndsBefore(back_at, old, {}));
+  ASSERT_EQ(ServiceConfig(kHkv4Service).cluster_id, kCluster4);
+  ASSERT_TRUE(plane().Assume(next).ok());
+  Reconfigure(old);
+  AnnounceLeader(kB4, 5);
+  EXPECT_EQ(LeaderOf(kHkv4Service).leader, 1);
+}
+
 // No room for one more VIP, as if the kernel had none.
 TEST_F(ReloadCutShortTest, AMapThatIsFullEndsItAndItIsUndone) {
   std::vector<hr_endpoint> junk;

@@ -26,8 +26,10 @@ class ReloadStepsTest : public ReconfigureTest {
     spec.max_requests = 512;
     spec.max_parked = 256;
     Start(spec);
-    // Backend 0, another service's, looks fastest: whoever meets a place without its number strays there. Then
-    // comes who is added, so that he is asked as soon as he is there.
+  }
+  // Backend 0, another service's, looks fastest: whoever meets a place without its number strays there. Then
+  // comes who is added, so that he is asked as soon as he is there.
+  void Rank() {
     for (const uint32_t id : {uint32_t{kRaw4A}, uint32_t{kRaw4B}, uint32_t{kRaw4C}})
       BackendState(id).answer_ewma_ns = kMillisecond;
     BackendState(kD).answer_ewma_ns = kMillisecond / 2;
@@ -65,6 +67,7 @@ class ReloadStepsTest : public ReconfigureTest {
   }
   // A request from a port of its own.
   Asked Ask(Bytes payload = Pattern(8, 1), const char* vip = kRaw4, uint32_t service = kRaw4Service) {
+    Rank();
     Asked asked;
     asked.port = next_port_++;
     asked.payload = std::move(payload);
