@@ -38,10 +38,10 @@ def gone(pid: int) -> bool:
         return True
 
 
-def start(product, program: str = SAME, **changes) -> dict:
-    """The next daemon; its status when it serves."""
+def start(product, program: str = SAME, wrapper: tuple[str, ...] = (), **changes) -> dict:
+    """The next daemon; its status when it serves. `wrapper` is a command before it, such as env."""
     config = product.config(**changes) if changes else product._config_up
-    daemon = product.lab.client.popen([BIN / program, "--config", product.write(config)], log=product.log)
+    daemon = product.lab.client.popen([*wrapper, BIN / program, "--config", product.write(config)], log=product.log)
 
     def serves() -> bool:
         assert daemon.poll() is None, product.log.read_text()
