@@ -78,8 +78,7 @@ void Replica::Tick() {
     Act();
   }
   if (now_ns >= raft_.next_deadline_ns()) Feed(raft::Tick{});
-  if (now_ns >= next_time_tick_ns())
-    proposals_.Add({.tag = kNoRequest, .command = {.key = {.kind = CommandKind::kTick}}});
+  if (now_ns >= next_time_tick_ns()) proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kTick}});
 }
 
 uint64_t Replica::next_deadline_ns() const {
@@ -94,6 +93,7 @@ uint64_t Replica::next_time_tick_ns() const {
 }
 
 void Replica::Settle() {
+  desk_.BeginAnswers();
   while (true) {
     if (!todo_.empty()) {
       decltype(raft::Event::what) what = std::move(todo_.front());
@@ -103,17 +103,19 @@ void Replica::Settle() {
       break;
     }
   }
+  desk_.HandsOver(raft_.transferring());
   if (proposals_.empty()) return;
-  // The log has no room. What waits for some does so no longer than for a leader.
+  // The log has no room, or another node is to lead. Nothing waits for that longer than for a leader.
   proposals_.DropUnwanted(desk_.waiting(), [this](const RequestKey& key) { return desk_.IsProposed(key); });
-  proposals_.StillQueued([this](uint64_t tag) { desk_.Queued(tag); });
+  proposals_.StillQueued([this](const ProposeCommand& proposal) { desk_.Queued(proposal.key); });
 }
 
-// Who does not lead is told so by the core, whatever the room.
+// Who does not lead is told so by the core, whatever the room. While leadership is handed over nothing is
+// proposed: who takes over gets what waits (LeaderChanged); and if nobody does, no other event would tell.
 bool Replica::MayPropose() const {
   const raft::Options& options = raft_.options();
   return raft_.role() != raft::Role::kLeader ||
-         (raft_.uncommitted_entries() < options.uncommitted_max_entries &&
+         (!raft_.transferring() && raft_.uncommitted_entries() < options.uncommitted_max_entries &&
           raft_.uncommitted_bytes() < options.uncommitted_max_bytes);
 }
 
@@ -153,7 +155,7 @@ void Replica::Carry() {
   for (const raft::Refusal& refusal : outputs_.refused_reads) desk_.ReadRefused(refusal.tag, actions_);
   if (outputs_.role_change.has_value()) proposals_.EndToLead();
   if (outputs_.role_change.has_value() && outputs_.role_change->role == raft::Role::kLeader) {
-    proposals_.BeginToLead(raft_.log(), applied_.index);
+    proposals_.BeginToLead(raft_.log(), applied_.index, raft_.options().uncommitted_max_entries);
     clock_.StartTerm();
     proposed_ns_ = host_.Now_ns();
     host_.BecameLeader();
@@ -227,17 +229,20 @@ raft::Propose Replica::TakeProposals() {
   proposed_ns_ = now_ns;
   while (!proposals_.empty() &&
          (!leads || (entries < options.uncommitted_max_entries && bytes < options.uncommitted_max_bytes))) {
-    ProposeCommand proposal = proposals_.TakeFirst();
-    const RequestKey& key = proposal.command.key;
+    const ProposeCommand proposal = proposals_.TakeFirst();
+    const RequestKey& key = proposal.key;
+    Command command{.key = key};
     if (proposal.tag != kNoRequest) {
-      if (!desk_.MayBeProposed(now_ns, key, actions_)) {
+      const Command* const wanted = desk_.MayBeProposed(now_ns, key, actions_);
+      if (wanted == nullptr) {
         ++proposals_.counters.unwanted;
         continue;
       }
       if (!proposals_.Enter(key)) continue;  // whoever waits is answered once that entry is applied
+      command = *wanted;
     }
-    proposal.command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
-    raft::Payload payload(Encode(proposal.command));
+    command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
+    raft::Payload payload(Encode(command));
     ++entries;
     bytes += raft::CostBytes(raft::Entry{.payload = payload});
     batch_.emplace_back(proposal.tag, key);

@@ -127,7 +127,7 @@ class Replica {
   void Act();
   void On(Answer& answer) { host_.Send(std::move(answer)); }
   void On(Forward& forward) { host_.Send(std::move(forward)); }
-  void On(ProposeCommand& propose) { proposals_.Add(std::move(propose)); }
+  void On(ProposeCommand& propose) { proposals_.Add(propose); }
   void On(StartRead& read) { Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns}); }
 
   ReplicaHost& host_;

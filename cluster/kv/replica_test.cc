@@ -135,6 +135,25 @@ TEST_F(ReplicaTest, WhatWasTruncatedIsProposedAgain) {
   EXPECT_EQ(answers_.count(1), 1u);
 }
 
+// With a target that is down: what came meanwhile is proposed then, and not refused after a second.
+TEST_F(ReplicaTest, WhatWaitsForATransferIsProposedOnceThatIsGivenUp) {
+  Start();
+  Lead();
+  Acknowledge(1);
+  replica_->Feed(raft::TransferLeadership{.target = NodeId(3)});
+  replica_->Settle();
+  Ask(1);
+  EXPECT_EQ(Last(), 1u);
+  for (int i = 0; i < 100 && Last() == 1; ++i) Wait(11);
+  EXPECT_EQ(raft().role(), raft::Role::kLeader);
+  EXPECT_EQ(Last(), 2u);
+  EXPECT_TRUE(answers_.empty());
+  Acknowledge(2);
+  ASSERT_EQ(answers_.count(1), 1u);
+  EXPECT_EQ(answers_[1].kind, Answer::Kind::kResult);
+  EXPECT_EQ(answers_[1].result.code, ResultCode::kUnknownSession) << "applied; nobody has opened it";
+}
+
 TEST_F(ReplicaTest, WhatHasNoRoomWaitsAndIsToldSoAfterASecond) {
   Start({}, 4);
   Lead();

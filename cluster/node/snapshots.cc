@@ -13,7 +13,7 @@
 namespace hedgerow::node {
 namespace {
 
-// A follower that has taken nothing for so long is not waited for.
+// A follower that has its snapshot and does not come nearer for so long is not waited for.
 constexpr uint64_t kPatience_ns = 5'000'000'000;
 
 // 0 for one of the future: somebody has set the clock back.
@@ -145,9 +145,9 @@ bool Snapshots::Wanted(uint64_t now_ns, const kv::Replica& replica) {
 bool Snapshots::FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft) {
   if (!leads_in_.value()) return false;
   const std::vector<transfer::Sending> under_way = sender_->UnderWay();
-  const absl::Time since = absl::Now() - absl::Nanoseconds(kPatience_ns);
+  const absl::Time now = absl::Now();
   if (std::any_of(under_way.begin(), under_way.end(),
-                  [since](const transfer::Sending& sending) { return sending.moved > since; })) {
+                  [now](const transfer::Sending& sending) { return transfer::MakesProgress(sending, now); })) {
     return true;
   }
   for (auto& [member, behind] : behind_) {
@@ -193,8 +193,9 @@ void Snapshots::TakeEnded(uint64_t now_ns, kv::Replica& replica) {
     ended.swap(ended_);
   }
   for (const Ended& end : ended) {
-    // The file itself is no good: the next one may be.
-    if (absl::IsDataLoss(end.status)) taker_.Ask();
+    // The file itself is no good, or is gone: the next one may be better, also where nothing new was applied.
+    const bool bad = absl::IsDataLoss(end.status) || absl::IsNotFound(end.status);
+    if (bad && end.index == replica.raft().snapshot().last.index) taker_.Replace();
     if (end.status.ok() && leads_in_.value()) {
       behind_[end.to] = {.until = replica.raft().log().last_index(), .match = end.index, .moved_ns = now_ns};
     }
@@ -252,6 +253,10 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
     said.problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
   }
   for (const transfer::Sending& sending : sender_->UnderWay()) {
+    if (!sending.trouble.empty()) {
+      absl::StrAppend(&said.problem, said.problem.empty() ? "" : "; ", "node ", sending.to.value(),
+                      " needs one and does not get it: ", sending.trouble);
+    }
     said.transfers.push_back({.peer = sending.to,
                               .sends = true,
                               .index = sending.index,

@@ -65,6 +65,9 @@ class Raft {
   uint64_t uncommitted_entries() const { return log_.last_index().value() - commit_.value(); }
   uint64_t uncommitted_bytes() const { return log_.BytesAfter(commit_); }
 
+  // A leader hands over, and refuses proposals until that is done or given up.
+  bool transferring() const { return role_ == Role::kLeader && transfer_target_.IsSet(); }
+
   // Since the start.
   struct Counters {
     uint64_t early_kept = 0;      // appends that came before what they follow, and were kept
