@@ -45,6 +45,12 @@ enum class Bug : uint8_t {
   kDedupeWithoutFingerprint,
   kDedupeByLocalClock,
   kSnapshotWithoutDedupe,
+  kLearnerCounted,
+  kJointQuorumByOneMask,
+  kLeaderCommitsInOldConfiguration,
+  kConfigurationNotRolledBack,
+  kRemovedLeaderCountsItself,
+  kChangeBeforeTheLastIsCommitted,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -70,7 +70,7 @@ std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view val
   stored.entry.term = raft::Term(reader.Number(8));
   stored.previous_term = raft::Term(reader.Number(8));
   const std::string_view payload = reader.Rest();
-  if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kCommand)) return std::nullopt;
+  if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kConfiguration)) return std::nullopt;
   stored.entry.kind = static_cast<raft::EntryKind>(kind);
   if (!payload.empty()) stored.entry.payload = raft::Payload(std::string(payload));
   return stored;

@@ -17,7 +17,8 @@ namespace {
 TEST(RecordsTest, AnEntryComesBackAsItWas) {
   for (const std::string& payload : {std::string(), std::string("x"), std::string(100'000, '\0')}) {
     raft::Entry entry = TestEntry(uint64_t{1} << 40, 9, payload);
-    for (const raft::EntryKind kind : {raft::EntryKind::kCommand, raft::EntryKind::kNoOp}) {
+    for (const raft::EntryKind kind :
+         {raft::EntryKind::kCommand, raft::EntryKind::kNoOp, raft::EntryKind::kConfiguration}) {
       entry.kind = kind;
       const std::optional<StoredEntry> back =
           ParseEntry(EntryKey(entry.index), EncodeEntry(entry, raft::Term(8)));

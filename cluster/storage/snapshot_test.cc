@@ -40,7 +40,8 @@ raft::EntryId At(uint64_t index, uint64_t term) {
 
 SnapshotHeader HeaderOf(const raft::EntryId& last) {
   return {.cluster_id = kTestCluster,
-          .snapshot = {.last = last, .configuration = {.voters = {raft::NodeId(1), raft::NodeId(2)}}}};
+          .snapshot = {.last = last,
+                       .configuration = raft::Configuration::OfVoters({raft::NodeId(1), raft::NodeId(2)})}};
 }
 
 std::string WriteSnapshot(const std::string& path, const raft::EntryId& last,
