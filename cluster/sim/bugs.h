@@ -50,6 +50,12 @@ inline constexpr NamedBug kBugs[] = {
     {"dedupe_without_fingerprint", Bug::kDedupeWithoutFingerprint},
     {"dedupe_by_local_clock", Bug::kDedupeByLocalClock},
     {"snapshot_without_dedupe", Bug::kSnapshotWithoutDedupe},
+    {"learner_counted", Bug::kLearnerCounted},
+    {"joint_quorum_by_one_mask", Bug::kJointQuorumByOneMask},
+    {"leader_commits_in_old_configuration", Bug::kLeaderCommitsInOldConfiguration},
+    {"configuration_not_rolled_back", Bug::kConfigurationNotRolledBack},
+    {"removed_leader_counts_itself", Bug::kRemovedLeaderCountsItself},
+    {"change_before_the_last_is_committed", Bug::kChangeBeforeTheLastIsCommitted},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

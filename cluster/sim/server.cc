@@ -11,6 +11,7 @@
 #include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
+#include "cluster/sim/membership.h"
 #include "cluster/sim/weather.h"
 
 namespace hedgerow::sim {
@@ -26,7 +27,10 @@ kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
                              .snapshots = {.every_entries = world.plan.snapshots.every_entries},
                              .memcached = world.plan.memcached.limits};
   options.raft.self = id;
-  for (uint64_t node = 1; node <= world.plan.nodes; ++node) options.raft.voters.push_back(raft::NodeId(node));
+  if (id.value() > world.plan.nodes) return options;  // a spare
+  std::vector<raft::NodeId> voters;
+  for (uint64_t node = 1; node <= world.plan.nodes; ++node) voters.push_back(raft::NodeId(node));
+  options.raft.initial = raft::Configuration::OfVoters(voters);
   return options;
 }
 
@@ -95,9 +99,9 @@ void Server::StartCoupling() {
   const KernelPlan& plan = world_.plan.kernel;
   if (!kernel_.has_value()) kernel_.emplace(world_, *this);
   kernel_->kernel().ProcessBegins();
+  kernel_->kernel().SetMembers(KernelMembers());
   coupling_.emplace(kernel_->kernel(),
                     offload::CouplingOptions{.incarnation = lives_,
-                                             .config_epoch = 0,
                                              .durability = plan.durability,
                                              .switches = plan.switches,
                                              .lease_ns = plan.lease_ns},
@@ -110,6 +114,27 @@ void Server::StartCoupling() {
   kernel_->Attach();
   Turn([] {});
   if (SeededBug(Bug::kLeaseByHelper)) HelperThread(lives_);
+}
+
+std::vector<raft::NodeId> Server::KernelMembers() const {
+  std::vector<raft::NodeId> members(HR_RAFT_MAX_MEMBERS);
+  for (const raft::Member& member : raft().configuration().members) {
+    if (((raft().peers() >> member.position) & 1) != 0) members[member.position] = member.id;
+  }
+  return members;
+}
+
+// The map of members is another than the state, and is written at another time.
+void Server::ConfigurationIs(const raft::Configuration& configuration) {
+  if (raft().role() == raft::Role::kLeader) world_.membership->ConfigurationSeen(configuration);
+  if (!kernel_.has_value()) return;
+  world_.time.After(world_.random.Below(5 * kMillisecond), [this, life = lives_] {
+    if (life == lives_ && up()) kernel_->kernel().SetMembers(KernelMembers());
+  });
+}
+
+void Server::MembershipAnswered(const raft::MembershipAnswer& answer) {
+  world_.membership->Answered(*this, answer);
 }
 
 // What R5 forbids: the lease is kept while the loop stands still.
