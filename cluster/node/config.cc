@@ -76,16 +76,24 @@ uint64_t MemcachedRateMax(size_t members, uint64_t window_ns) {
 }
 
 const MemberConfig& NodeConfig::own() const {
-  const auto found =
-      std::find_if(members.begin(), members.end(), [this](const MemberConfig& m) { return m.id == self; });
-  HEDGEROW_CHECK(found != members.end());  // CheckNodeConfig refuses such a configuration
+  const MemberConfig* const found = Find(self);
+  HEDGEROW_CHECK(found != nullptr);  // CheckNodeConfig refuses such a configuration
   return *found;
 }
 
-std::vector<raft::NodeId> NodeConfig::voters() const {
+const MemberConfig* NodeConfig::Find(raft::NodeId id) const {
+  const auto found =
+      std::find_if(members.begin(), members.end(), [id](const MemberConfig& m) { return m.id == id; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+raft::Configuration NodeConfig::Initial() const {
+  if (join) return {};
   std::vector<raft::NodeId> ids;
   for (const MemberConfig& member : members) ids.push_back(member.id);
-  return ids;
+  raft::Configuration initial = raft::Configuration::OfVoters(ids);
+  for (raft::Member& member : initial.members) member.address = Find(member.id)->peer.ToString();
+  return initial;
 }
 
 NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors) {

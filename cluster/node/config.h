@@ -93,6 +93,8 @@ struct NodeConfig {
   wire::Key cluster_key{};
   std::optional<wire::Key> announce_key{};  // there if `proxies` has any
   raft::NodeId self{};                      // one of `members`
+  // This node joins a cluster that is there: it listens until it is added, and learns the members from the log.
+  bool join = false;
   Durability durability = Durability::kDisk;
   std::string data_dir = "/var/lib/hedgerow-node";
   NetAddress serve{};  // to bind: the own member's, or the unspecified address with its port
@@ -112,7 +114,10 @@ struct NodeConfig {
 
   // The entry of `members` that is this node.
   const MemberConfig& own() const;
-  std::vector<raft::NodeId> voters() const;
+  // Null: none of `members`.
+  const MemberConfig* Find(raft::NodeId id) const;
+  // What the cluster begins with: all `members` vote; nothing if this node joins.
+  raft::Configuration Initial() const;
 };
 
 // InvalidArgument with one line for each error, every one starting with FILE, and with LINE:COLUMN where it has

@@ -48,7 +48,7 @@ uint64_t DrawLife() {
 kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   kv::ReplicaOptions options;
   options.raft.self = config.self;
-  options.raft.voters = config.voters();
+  options.raft.initial = config.Initial();
   options.raft.election_floor_ns = config.election_floor_ns;
   options.raft.election_cap_ns = config.election_cap_ns;
   options.sessions.timeout_ns = config.session_timeout_ns;
@@ -60,14 +60,6 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
                        .every_bytes = config.snapshots.every_bytes};
   options.memcached = LimitsOf(config.memcached);
   return options;
-}
-
-std::vector<PeerState> OthersOf(const NodeConfig& config) {
-  std::vector<PeerState> others;
-  for (const MemberConfig& member : config.members) {
-    if (member.id != config.self) others.push_back({.id = member.id, .address = member.peer});
-  }
-  return others;
 }
 
 std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
@@ -141,7 +133,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       started_ns_(now_ns_),
       peers_(*peer_socket_,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life},
-             OthersOf(config_), [this] { return random_(); }),
+             [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
@@ -156,6 +148,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
     announcer_.AlsoName(memcached_->served());
   }
   announcer_.DrawSequencesFrom([this] { return offloads_->DrawAnnounceSequence(); });
+  FollowMembers();
 }
 
 Node::~Node() { close(epoll_); }
@@ -186,7 +179,7 @@ void Node::RequestStop() {
 
 // A leader that stops hands over first, so that clients need not wait for an election timeout.
 bool Node::MayStop() {
-  if (replica_.raft().role() != raft::Role::kLeader || config_.members.size() == 1) return true;
+  if (replica_.raft().role() != raft::Role::kLeader || replica_.raft().peers() == 0) return true;
   if (stop_by_ns_ == 0) stop_by_ns_ = now_ns_ + kHandOver_ns;
   if (now_ns_ >= hand_over_again_ns_) {
     // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be
@@ -216,6 +209,7 @@ void Node::Turn() {
   replica_.Settle();
   snapshots_->Turn(now_ns_, replica_, peers_, coupling);
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
+  FollowMembers();
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
@@ -422,12 +416,14 @@ raft::NodeId Node::MostAdvanced() const {
   const raft::Raft& raft = replica_.raft();
   raft::NodeId best;
   raft::LogIndex best_match;
-  for (size_t i = 0; i < raft.progress().size(); ++i) {
-    const raft::Progress& progress = raft.progress()[i];
-    const raft::NodeId voter = raft.options().voters[i];
-    if (voter == config_.self || progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
+  const raft::Configuration& configuration = raft.configuration();
+  const uint32_t staying = configuration.joint() ? configuration.next_voters : configuration.voters;
+  for (const raft::Member& member : configuration.members) {
+    if (((raft.peers() & staying) >> member.position & 1) == 0) continue;
+    const raft::Progress& progress = raft.progress()[member.position];
+    if (progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
     if (best.IsSet() && progress.match() <= best_match) continue;
-    best = voter;
+    best = member.id;
     best_match = progress.match();
   }
   return best;
@@ -440,10 +436,13 @@ absl::Status Node::TransferNow(raft::NodeId target) {
                                              ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
                                              : "nobody leads now");
   }
-  const std::vector<raft::NodeId>& voters = raft.options().voters;
+  const raft::Member* const member = raft.configuration().Find(target);
   if (target == config_.self) return absl::InvalidArgumentError("this node leads already");
-  if (target.IsSet() && std::find(voters.begin(), voters.end(), target) == voters.end()) {
+  if (target.IsSet() && member == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is no member"));
+  }
+  if (target.IsSet() && ((raft.configuration().deciding() >> member->position) & 1) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is a learner; promote it first"));
   }
   if (!target.IsSet()) target = MostAdvanced();
   if (!target.IsSet()) return absl::FailedPreconditionError("no other member answers");

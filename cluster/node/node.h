@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include <sys/epoll.h>
@@ -58,6 +59,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<NodeStatus> Status() override;
   absl::Status Transfer(raft::NodeId target) override;
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
+  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
 
  private:
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<kv::StateMachine> state,
@@ -78,6 +80,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Stepped(const raft::Outputs& outputs) override;
   void SnapshotNeeded(raft::NodeId to, raft::LogIndex) override { snapshots_->Needed(to); }
   void Retire(std::unique_ptr<kv::StateMachine> state) override { snapshots_->Retire(std::move(state)); }
+  void MembershipAnswered(const raft::MembershipAnswer& answer) override { membership_answer_ = answer; }
 
   // PeerReceiver
   void Receive(uint64_t arrived_ns, raft::Message message) override;
@@ -104,6 +107,11 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::Status TransferNow(raft::NodeId target);
   raft::NodeId MostAdvanced() const;
 
+  // node_members.cc
+  void FollowMembers();
+  absl::StatusOr<uint32_t> ChangeMembersNow(const std::vector<raft::MemberChange>& changes);
+  void AddMembersTo(NodeStatus& status) const;
+
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
   std::unique_ptr<UdpSocket> peer_socket_;
@@ -120,6 +128,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   kv::Replica replica_;
   std::unique_ptr<Offloads> offloads_;
   Readiness readiness_;
+  // The members that everybody was told of: epoch, those who are spoken to, committed.
+  std::optional<std::tuple<uint32_t, uint32_t, uint32_t>> followed_members_;
+  raft::MembershipAnswer membership_answer_;  // the last
   uint64_t elections_won_ = 0;
   uint64_t led_since_ns_ = 0;
   ElectionSpans election_spans_;

@@ -61,6 +61,11 @@ TEST_P(NodeAppendTest, ALargestDatagramOfManyEntriesIsStored) {
 
 TEST_P(NodeAppendTest, WhatIsNotPlainIsTheProcesss) {
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm, {})), HR_NODE_EVENT_PASSED_BATCH);
+  Bytes configuration = AppendBody(kLastIndex, kTerm, kTerm, {8, 8});
+  configuration[configuration.size() - 8 - 5] = HR_NODE_ENTRY_CONFIGURATION;  // the second entry's kind
+  ExpectPassed(SendAppend(configuration), HR_NODE_EVENT_PASSED_CONFIGURATION);
+  configuration[configuration.size() - 8 - 5] = HR_NODE_ENTRY_CONFIGURATION + 1;
+  ExpectPassed(SendAppend(configuration), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm - 1, {8})), HR_NODE_EVENT_PASSED_BATCH);
   ExpectPassed(SendAppend(AppendBody(kLastIndex + 1, kTerm, kTerm, {8})), HR_NODE_EVENT_PASSED_GAP);
   ExpectPassed(SendAppend(AppendBody(kLastIndex - 1, kTerm, kTerm, {8})), HR_NODE_EVENT_PASSED_GAP);
