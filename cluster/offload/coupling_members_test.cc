@@ -12,7 +12,7 @@ namespace {
 using raft::Configuration;
 using Kind = raft::MemberChange::Kind;
 
-Configuration Changed(const Configuration& from, const std::vector<raft::MemberChange>& changes) {
+Configuration Made(const Configuration& from, const std::vector<raft::MemberChange>& changes) {
   const raft::ChangeResult result = raft::Changed(from, changes);
   EXPECT_EQ(result.refusal, raft::ChangeRefusal::kNone);
   return result.next;
@@ -44,7 +44,7 @@ TEST(CouplingMembers, R1_AConfigurationIsTakenUpBehindTheFence) {
   host.Follow(1, 1);
   ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
   const Configuration learner =
-      Changed(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4), .address = "a"}});
+      Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4), .address = "a"}});
   const uint64_t fences = host.coupling->statistics().fences;
   EXPECT_EQ(host.Arrive(1, 1, Holding(1, 1, 1, learner)), HR_NODE_EVENT_PASSED_CONFIGURATION);
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_GAP)
@@ -72,8 +72,8 @@ TEST(CouplingMembers, WhatIsOfAnotherConfigurationIsTheProcesss) {
 TEST(CouplingMembers, BothMasksAndThoseThatLeaveGoToTheKernel) {
   Host host(Durability::kDisk);
   host.Follow(1, 1);
-  const Configuration learner = Changed(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4)}});
-  const Configuration joint = Changed(
+  const Configuration learner = Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4)}});
+  const Configuration joint = Made(
       learner, {{.kind = Kind::kPromote, .node = NodeId(4)}, {.kind = Kind::kRemove, .node = NodeId(2)}});
   AppendRequest request = Holding(0, 0, 1, learner);
   request.entries.push_back(Holding(1, 1, 1, joint).entries[0]);
@@ -99,7 +99,7 @@ TEST(CouplingMembers, ATruncatedConfigurationIsTakenBackFromTheKernel) {
   Host host;
   host.Follow(1, 1);
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
-  host.Arrive(1, 1, Holding(1, 1, 1, Changed(Three(), {{.kind = Kind::kRemove, .node = NodeId(3)}})));
+  host.Arrive(1, 1, Holding(1, 1, 1, Made(Three(), {{.kind = Kind::kRemove, .node = NodeId(3)}})));
   host.Turn();
   ASSERT_EQ(host.kernel.view().config_epoch, 1u);
   ASSERT_NE(host.kernel.view().next_voters, 0u);
