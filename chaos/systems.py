@@ -29,6 +29,7 @@ CLIENT_TIMEOUT_S = 5.0
 _PROXY_NAME = "lab"
 _ETCD_TIMING_MS = {"etcd-default": None, "etcd-tuned": (10, 100)}
 _ANNOUNCED_WITHIN_S = 5.0
+_SHORT_LOGS = (("tail_entries", 10),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Settings:
     disks: DiskSettings | None = None  # that lose what was not synced when a node is killed
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs
     own_clocks: bool = False  # wall clocks of the nodes' own, which can jump
+    short_logs: bool = False  # a snapshot leaves so little of them that who was away needs it
 
 
 @dataclasses.dataclass
@@ -72,7 +74,8 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             cluster = stack.enter_context(
                 hedgerow_cluster(lab, data, NodeSettings(durability=settings.mode, proxies=proxies,
                                                          ballast_bytes=settings.ballast_bytes,
-                                                         own_clock=settings.own_clocks)))
+                                                         own_clock=settings.own_clocks,
+                                                         snapshots=_SHORT_LOGS if settings.short_logs else ())))
             program, mode = "hr-kv-chaos", system
             servers = {"hedgerow": [f"{VIP_KV[0]}:{SERVE_PORT}"], "noproxy-noretry": cluster.endpoints[:1],
                        "noproxy-app": cluster.endpoints}[system]

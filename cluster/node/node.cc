@@ -304,6 +304,7 @@ void Node::Send(kv::Answer answer) {
 }
 
 void Node::Stepped(const raft::Outputs& outputs) {
+  if (outputs.configuration.has_value()) FollowMembers();  // before what is sent to them
   if (ElectionSpans::Concern(outputs)) election_spans_.Take(outputs, Monotonic_ns());
   const bool round = std::any_of(outputs.send.begin(), outputs.send.end(), [](const raft::Message& message) {
     return std::holds_alternative<raft::Heartbeat>(message.body);

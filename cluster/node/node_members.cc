@@ -64,7 +64,7 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
 
 }  // namespace
 
-// After each turn. What the log says goes before the file: an address there is only what the cluster began
+// After each turn, and each step that changes them. What the log says goes before the file: an address there is only what the cluster began
 // with.
 void Node::FollowMembers() {
   const raft::Raft& raft = replica_.raft();
@@ -87,6 +87,7 @@ void Node::FollowMembers() {
       peer.address = known->peer;
     }
   }
+  if (memcached_ != nullptr) memcached_->SetMembers(configuration.members.size());
   // Nobody speaks to a node that joins before it has heard of anybody.
   peers_.SetMembers(others, configuration.epoch, committed_epoch);
   offloads_->SetMembers(std::move(others));

@@ -4,7 +4,6 @@
 // is lost, none is done twice, and none goes unanswered.
 #include <atomic>
 #include <chrono>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -18,43 +17,13 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/node/node.h"
+#include "cluster/node/node_testing.h"
 
 namespace hedgerow::node {
 namespace {
 
 using namespace std::chrono_literals;
 using Kind = raft::MemberChange::Kind;
-
-uint64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-std::unique_ptr<UdpSocket> AnySocket() {
-  NetAddress address = NetAddress::Parse("127.0.0.1:1").value();
-  address.port = 0;
-  return UdpSocket::Bind(address, 1 << 20, 2048).value();
-}
-
-struct Running {
-  std::unique_ptr<Node> node;
-  std::thread thread;
-  absl::Status ended;
-
-  explicit Running(const NodeConfig& config) {
-    absl::StatusOr<std::unique_ptr<Node>> made = Node::Create(config);
-    EXPECT_TRUE(made.ok()) << made.status();
-    node = *std::move(made);
-    thread = std::thread([this] { ended = node->Run(); });
-  }
-  ~Running() {
-    node->RequestStop();
-    thread.join();
-    EXPECT_TRUE(ended.ok()) << ended;
-  }
-};
 
 class NodeMembersTest : public testing::TestWithParam<Durability> {
  protected:
@@ -63,11 +32,9 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
     ASSERT_NE(mkdtemp(made.data()), nullptr);
     folder_ = made;
     for (uint64_t id = 1; id <= 5; ++id) {
-      const auto peer = AnySocket();
-      const auto serve = AnySocket();
-      addresses_[id] = {
-          .id = raft::NodeId(id), .peer = peer->LocalAddress().value(), .serve = serve->LocalAddress().value()};
+      addresses_[id] = {.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()};
     }
+    snapshots_.tail_entries = 1;  // of a snapshot that is asked for
     for (uint64_t id = 1; id <= 3; ++id) Start(id, {1, 2, 3}, false);
     ASSERT_NE(WaitForLeader(), 0u);
   }
@@ -87,6 +54,7 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
     for (const uint64_t member : members) config.members.push_back(addresses_.at(member));
     config.serve = addresses_.at(id).serve;
     config.join = join;
+    config.snapshots = snapshots_;
     nodes_[id] = std::make_unique<Running>(config);
   }
   void Join(uint64_t id) { Start(id, {id}, true); }
@@ -191,6 +159,7 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
   }
 
   std::string folder_;
+  SnapshotsConfig snapshots_;
   std::map<uint64_t, MemberConfig> addresses_;
   std::map<uint64_t, std::unique_ptr<Running>> nodes_;
   absl::Status last_refusal_;
@@ -225,6 +194,28 @@ TEST_P(NodeMembersTest, ANodeIsAddedCatchesUpAndReplacesAnother) {
   Join(4);
   EXPECT_TRUE(WritesGoOn());
   EXPECT_EQ(RoleOf(4, 4), "voter");
+  EXPECT_EQ(wrong_, 0u);
+}
+
+// The log does not reach back to the cluster's beginning any more, on any of the three.
+TEST_P(NodeMembersTest, ANodeJoinsByASnapshot) {
+  StartWriting();
+  ASSERT_TRUE(WritesGoOn());
+  for (uint64_t id = 1; id <= 3; ++id) {
+    const auto index = nodes_.at(id)->node->TakeSnapshot();
+    ASSERT_TRUE(index.ok()) << index.status();
+    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.log_start.value() > 0; }));
+  }
+  Join(4);
+  ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(4).snapshots.last.value() > 0; }));
+  ASSERT_TRUE(Change({Of(Kind::kPromote, 4)}));
+  EXPECT_TRUE(Eventually([&] { return RoleOf(4, 4) == "voter"; }));
+  EXPECT_EQ(StatusOf(4).members.size(), 4u);
+  // It counts: with it and two others there is a majority of four, and it is one of those who can lead.
+  const uint64_t leader = WaitForLeader();
+  Stop(leader % 3 + 1);
+  EXPECT_TRUE(WritesGoOn());
   EXPECT_EQ(wrong_, 0u);
 }
 

@@ -39,6 +39,7 @@ Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::functio
 void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch) {
   const std::vector<PeerState> before = std::exchange(others_, std::move(others));
   committed_epoch_ = committed_epoch;
+  broadcast_reachable_ = 0;
   codec_.SetConfigEpoch(epoch);
   for (PeerState& peer : others_) {
     lives_.Add(peer.id);

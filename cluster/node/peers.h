@@ -57,6 +57,7 @@ class Peers {
   // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
   // answers to strangers. A stranger is somebody whose configuration is newer than what is committed here
   // (`committed_epoch`), and who may be a member that this node has not heard of: its requests are heard.
+  // The kernel copies nothing before SetBroadcast has said to whom.
   void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch);
 
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);

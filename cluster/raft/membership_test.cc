@@ -177,6 +177,35 @@ TEST_F(Dissertation_4_2_2_RemovingTheLeader, ItLeadsUntilThatIsCommittedAndMakes
   EXPECT_THAT(Voters(cluster_, 2), ElementsAre(2, 3));
 }
 
+TEST_F(Dissertation_4_2_2_RemovingTheLeader, ItsLastWordIsHeardByWhoKnowsAlreadyThatItHasLeft) {
+  ASSERT_EQ(Ask(1, {Remove(1)}), ChangeRefusal::kNone);
+  for (const uint64_t id : {2, 3}) {
+    cluster_.DeliverOnce(1, id);
+    cluster_.DeliverOnce(id, 1);
+  }
+  ASSERT_FALSE(cluster_.At(1).configuration().joint());
+  for (const uint64_t id : {2, 3}) cluster_.DeliverOnce(1, id);
+  cluster_.DropAll();
+  cluster_.Read(1);
+  uint64_t round = 0;
+  for (const Message& message : cluster_.network()) {
+    if (const auto* beat = std::get_if<Heartbeat>(&message.body)) round = std::max(round, beat->round);
+  }
+  cluster_.DropAll();
+  cluster_.Read(1);  // its round begins with the end of the first one's, in the step that commits
+  KernelCounted counted{.term = cluster_.At(1).term()};
+  for (const uint64_t id : {2, 3}) {
+    counted.members[id - 1] = {
+        .match = cluster_.At(1).log().last_index(), .round = round, .node = NodeId(id)};
+  }
+  cluster_.Step(1, counted);
+  ASSERT_EQ(cluster_.At(1).role(), Role::kFollower);
+  ASSERT_TRUE(std::holds_alternative<Heartbeat>(cluster_.network().front().body));
+  cluster_.Deliver();
+  const bool led = cluster_.At(2).role() == Role::kLeader || cluster_.At(3).role() == Role::kLeader;
+  EXPECT_TRUE(led) << "without waiting for an election timeout";
+}
+
 TEST_F(Dissertation_4_2_2_RemovingTheLeader, ItCountsItselfNoMore) {
   AddFour();
   ASSERT_EQ(Ask(1, {Promote(4)}), ChangeRefusal::kNone);

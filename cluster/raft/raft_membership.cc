@@ -129,6 +129,9 @@ bool Raft::may_stand() const {
 // asked of members alone.
 bool Raft::MayHear(const Message& message) const {
   if (IsPeer(MemberOf(message.from))) return true;
+  // A leader that leaves makes way with its last word, and what is committed may have been heard before it.
+  if (std::holds_alternative<TimeoutNow>(message.body) && message.from == leader_ && message.term == term_)
+    return true;
   const bool asks = std::holds_alternative<VoteRequest>(message.body) ||
                     std::holds_alternative<AppendRequest>(message.body) ||
                     std::holds_alternative<Heartbeat>(message.body);
