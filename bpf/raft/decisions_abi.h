@@ -110,17 +110,20 @@ HR_RAFT_INLINE __u32 hr_raft_count(__u32 mask) {
   return count;
 }
 
-/* More than half of the voters (bit masks over member positions; who is no voter does not count). */
+/*
+ * More than half of the voters (bit masks over member positions; who is no voter does not count). This and what follows
+ * is written without branches: a verifier follows both sides of each, and hr_raft_quorum_value would have 80 of them.
+ */
 HR_RAFT_INLINE int hr_raft_is_quorum(__u32 members, __u32 voters) {
-  return hr_raft_count(members & voters) > hr_raft_count(voters) / 2;
+  return (int)((hr_raft_count(voters) / 2 - hr_raft_count(members & voters)) >> 31);
 }
 
 /* R6: while two configurations are joint, a majority of each. `next_voters` 0: they are not. */
 HR_RAFT_INLINE int hr_raft_is_joint_quorum(__u32 members, __u32 voters, __u32 next_voters) {
-  return hr_raft_is_quorum(members, voters) && (!next_voters || hr_raft_is_quorum(members, next_voters));
+  return hr_raft_is_quorum(members, voters) & hr_raft_is_quorum(members, next_voters ? next_voters : voters);
 }
 
-/* 1: a >= b. Written without a branch: a verifier follows both sides of each, and there are 64 of them below. */
+/* 1: a >= b. */
 HR_RAFT_INLINE __u32 hr_raft_at_least(__u64 a, __u64 b) {
   const __u64 less = (~a & b) | (~(a ^ b) & (a - b));
   return (__u32)(less >> 63) ^ 1;
