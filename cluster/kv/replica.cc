@@ -57,7 +57,8 @@ void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer
 bool Replica::wants_snapshot(uint64_t times) const {
   // Who has not heard yet of any configuration has nothing that anybody needs.
   return !taking_snapshot() && !raft_.ConfigurationAt(applied_.index).members.empty() &&
-         (entries_since_cut_ / times >= policy_.every_entries || bytes_since_cut_ / times >= policy_.every_bytes);
+         (entries_since_cut_ / times >= policy_.every_entries ||
+          bytes_since_cut_ / times >= policy_.every_bytes);
 }
 
 raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {

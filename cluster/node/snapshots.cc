@@ -43,7 +43,8 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
        .key = config.cluster_key,
        .self = config.self,
        .address = config.own().peer.ToString(),
-       .new_loader = [options] { return kv::StateLoader(options.sessions, options.window, options.memcached); }},
+       .new_loader =
+           [options] { return kv::StateLoader(options.sessions, options.window, options.memcached); }},
       storage.snapshots(), *snapshots);
   if (!receiver.ok()) return receiver.status();
   snapshots->receiver_ = *std::move(receiver);

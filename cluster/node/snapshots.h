@@ -105,7 +105,7 @@ class Snapshots final : private transfer::ReceiverHost {
   Retirement retirement_;
   std::vector<raft::NodeId> needed_;
   std::pair<uint32_t, uint32_t> members_{};  // by epoch and mask, as it last looked
-  raft::Term leads_in_{};  // not set: it does not lead, and sends nothing
+  raft::Term leads_in_{};                    // not set: it does not lead, and sends nothing
   std::map<raft::NodeId, Behind> behind_;
   uint64_t installed_ = 0;
 

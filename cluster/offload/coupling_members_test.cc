@@ -43,8 +43,7 @@ TEST(CouplingMembers, R1_AConfigurationIsTakenUpBehindTheFence) {
   Host host;
   host.Follow(1, 1);
   ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
-  const Configuration learner =
-      Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4), .address = "a"}});
+  const Configuration learner = Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4), .address = "a"}});
   const uint64_t fences = host.coupling->statistics().fences;
   EXPECT_EQ(host.Arrive(1, 1, Holding(1, 1, 1, learner)), HR_NODE_EVENT_PASSED_CONFIGURATION);
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_GAP)
@@ -73,8 +72,8 @@ TEST(CouplingMembers, BothMasksAndThoseThatLeaveGoToTheKernel) {
   Host host(Durability::kDisk);
   host.Follow(1, 1);
   const Configuration learner = Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4)}});
-  const Configuration joint = Made(
-      learner, {{.kind = Kind::kPromote, .node = NodeId(4)}, {.kind = Kind::kRemove, .node = NodeId(2)}});
+  const Configuration joint =
+      Made(learner, {{.kind = Kind::kPromote, .node = NodeId(4)}, {.kind = Kind::kRemove, .node = NodeId(2)}});
   AppendRequest request = Holding(0, 0, 1, learner);
   request.entries.push_back(Holding(1, 1, 1, joint).entries[0]);
   host.Arrive(1, 1, request);

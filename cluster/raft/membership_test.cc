@@ -195,8 +195,7 @@ TEST_F(Dissertation_4_2_2_RemovingTheLeader, ItsLastWordIsHeardByWhoKnowsAlready
   cluster_.Read(1);  // its round begins with the end of the first one's, in the step that commits
   KernelCounted counted{.term = cluster_.At(1).term()};
   for (const uint64_t id : {2, 3}) {
-    counted.members[id - 1] = {
-        .match = cluster_.At(1).log().last_index(), .round = round, .node = NodeId(id)};
+    counted.members[id - 1] = {.match = cluster_.At(1).log().last_index(), .round = round, .node = NodeId(id)};
   }
   cluster_.Step(1, counted);
   ASSERT_EQ(cluster_.At(1).role(), Role::kFollower);
