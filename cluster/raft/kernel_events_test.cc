@@ -121,7 +121,7 @@ TEST_F(KernelEvents, R6_CountedCommitsAndIsIdempotent) {
   cluster_.Propose(1, "a");
   cluster_.DropAll();
   KernelCounted counted{.term = cluster_.At(1).term()};
-  counted.members[1].match = LogIndex(2);
+  counted.members[1] = {.match = LogIndex(2), .node = NodeId(2)};
   cluster_.Step(1, counted);
   EXPECT_THAT(cluster_.Applied(1), ElementsAre("a"));
   cluster_.Step(1, counted);

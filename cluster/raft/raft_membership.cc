@@ -94,9 +94,12 @@ void Raft::RefreshPeers(uint64_t now_ns) {
   }
 }
 
-// After each step: what follows from the commitment of the latest configuration (dissertation section 4.3).
+// After each step: what follows from the commitment of the latest configuration (dissertation section 4.3). A
+// transfer comes first, like before any entry (section 3.10): one more would leave its target with the shorter
+// log. The next leader does it then, or this one when the transfer is given up.
 void Raft::LeadConfiguration(Context& context) {
   if (role_ != Role::kLeader || !configuration_committed() || commit_ < term_start_) return;
+  if (transfer_target_.IsSet()) return;
   if (configuration().joint()) {
     AppendConfiguration(context, AfterJoint(configuration()));
   } else if (!votes_itself()) {
