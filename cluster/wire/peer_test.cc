@@ -277,7 +277,7 @@ TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
   EXPECT_EQ(reason(raft::VoteRequest{}, 36, 1), DropReason::kMalformed) << "reserved";
   EXPECT_EQ(reason(Append(), 36, 1), DropReason::kMalformed) << "reserved";
   EXPECT_EQ(reason(Append(), 24, 5), DropReason::kMalformed) << "a batch term that is not every entry's";
-  EXPECT_EQ(reason(Append(), 40 + 16, 2), DropReason::kMalformed) << "entry kind";
+  EXPECT_EQ(reason(Append(), 40 + 16, 3), DropReason::kMalformed) << "entry kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 8, 2), DropReason::kMalformed) << "answer kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 9, 10), DropReason::kMalformed) << "code";
   EXPECT_EQ(reason(ForwardAnswer{.kind = ForwardAnswer::Kind::kNotLeader}, 9, 1), DropReason::kMalformed);
