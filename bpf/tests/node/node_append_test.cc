@@ -90,7 +90,7 @@ TEST_P(NodeAppendTest, EntriesThatTheProcessCouldNotReadAreNotAcknowledged) {
   ExpectPassed(SendAppend(changed(36, 1)), HR_NODE_EVENT_PASSED_MALFORMED);  // reserved
   ExpectPassed(SendAppend(changed(second, kTerm - 1)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(second + 8, kLastIndex + 1)), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendAppend(changed(second + 16, 2)), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendAppend(changed(second + 16, 3)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(second + 17, 10)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(second + 20, 0xff)), HR_NODE_EVENT_PASSED_MALFORMED);
   Bytes longer = right;
