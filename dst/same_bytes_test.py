@@ -23,6 +23,7 @@ def _in_haste(plan: Plan) -> Plan:
     return dataclasses.replace(plan, load_us=_LOAD_US, faults=faults)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)  # a machine that others keep busy emulates slowly
 def test_a_seed_run_twice_gives_the_same_bytes(tmp_path):
     try:

@@ -85,6 +85,19 @@ std::string Encode(const Command& command) {
   return writer.Take();
 }
 
+std::optional<RequestKey> SessionKeyOf(std::string_view bytes) {
+  ByteReader reader(bytes);
+  RequestKey key;
+  if (reader.Get<uint8_t>() != kVersion) return std::nullopt;
+  key.kind = static_cast<CommandKind>(reader.Get<uint8_t>());
+  if (!IsNamedForEver(key)) return std::nullopt;
+  key.a = reader.Get<uint64_t>();
+  key.b = reader.Get<uint64_t>();
+  key.c = reader.Get<uint64_t>();
+  if (!reader.ok()) return std::nullopt;
+  return key;
+}
+
 std::optional<Command> Decode(std::string_view bytes) {
   ByteReader reader(bytes);
   Command command;

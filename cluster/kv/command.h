@@ -82,6 +82,11 @@ struct RequestKey {
   auto operator<=>(const RequestKey&) const = default;
 };
 
+// A session's seq and an OPEN's nonce are used once. The others' ids come again, for other requests.
+inline bool IsNamedForEver(const RequestKey& key) {
+  return key.kind == CommandKind::kOpen || key.kind == CommandKind::kWrite;
+}
+
 struct Command {
   RequestKey key{};
   uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
@@ -118,6 +123,9 @@ struct Result {
 };
 
 std::string Encode(const Command& command);
+// The key in an encoded OPEN or WRITE, which names one request for ever; nothing for other kinds, or other
+// bytes.
+std::optional<RequestKey> SessionKeyOf(std::string_view bytes);
 // Nothing if the bytes are no command.
 std::optional<Command> Decode(std::string_view bytes);
 

@@ -80,7 +80,7 @@ void Replica::Tick() {
   }
   if (now_ns >= raft_.next_deadline_ns()) Feed(raft::Tick{});
   if (now_ns >= next_time_tick_ns())
-    proposals_.push_back({.tag = kNoRequest, .command = {.key = {.kind = CommandKind::kTick}}});
+    proposals_.Add({.tag = kNoRequest, .command = {.key = {.kind = CommandKind::kTick}}});
 }
 
 uint64_t Replica::next_deadline_ns() const {
@@ -95,15 +95,35 @@ uint64_t Replica::next_time_tick_ns() const {
 }
 
 void Replica::Settle() {
-  while (!todo_.empty() || !proposals_.empty()) {
+  while (true) {
     if (!todo_.empty()) {
       decltype(raft::Event::what) what = std::move(todo_.front());
       todo_.pop_front();
       Step(std::move(what));
-    } else {
-      Step(TakeProposals());
+    } else if (!Propose()) {
+      break;
     }
   }
+  if (proposals_.empty()) return;
+  // The log has no room. What waits for some does so no longer than for a leader.
+  proposals_.DropUnwanted(desk_.waiting(), [this](const RequestKey& key) { return desk_.IsProposed(key); });
+  proposals_.StillQueued([this](uint64_t tag) { desk_.Queued(tag); });
+}
+
+// Who does not lead is told so by the core, whatever the room.
+bool Replica::MayPropose() const {
+  const raft::Options& options = raft_.options();
+  return raft_.role() != raft::Role::kLeader ||
+         (raft_.uncommitted_entries() < options.uncommitted_max_entries &&
+          raft_.uncommitted_bytes() < options.uncommitted_max_bytes);
+}
+
+bool Replica::Propose() {
+  if (proposals_.empty() || !MayPropose()) return false;
+  raft::Propose propose = TakeProposals();
+  if (!propose.proposals.empty()) Step(std::move(propose));
+  Act();
+  return true;
 }
 
 void Replica::Step(decltype(raft::Event::what) what) {
@@ -131,12 +151,12 @@ void Replica::Carry() {
   for (const raft::MembershipAnswer& answer : outputs_.membership_answers) host_.MembershipAnswered(answer);
   if (outputs_.configuration.has_value()) host_.ConfigurationIs(*outputs_.configuration);
   const uint64_t now_ns = host_.Now_ns();
-  for (const raft::Refusal& refusal : outputs_.refused_proposals) {
-    desk_.ProposalRefused(now_ns, refusal.tag, refusal.reason, actions_);
-  }
+  if (!outputs_.refused_proposals.empty()) ProposalsRefused();
   for (const raft::ReadReady& read : outputs_.reads_ready) desk_.ReadReady(read.tag, actions_);
   for (const raft::Refusal& refusal : outputs_.refused_reads) desk_.ReadRefused(refusal.tag, actions_);
+  if (outputs_.role_change.has_value()) proposals_.EndToLead();
   if (outputs_.role_change.has_value() && outputs_.role_change->role == raft::Role::kLeader) {
+    proposals_.BeginToLead(raft_.log(), applied_.index);
     clock_.StartTerm();
     proposed_ns_ = host_.Now_ns();
     host_.BecameLeader();
@@ -181,6 +201,7 @@ void Replica::Apply() {
       state_.SetLocalClock(host_.StampClock_ns());
 #endif
       const Result result = state_.Apply(entry.index.value(), *command);
+      proposals_.Leave(command->key);
       desk_.Applied(host_.Now_ns(), command->key, result, actions_);
     }
     host_.Applied(entry.index, state_);
@@ -196,17 +217,49 @@ void Replica::Act() {
 }
 
 // Stamped here and not before: between a request's coming and this step the node may have lost the lead and won
-// it again, and the time of somebody else's term is not this leader's to tell.
+// it again, and the time of somebody else's term is not this leader's to tell. No more than the log has room
+// for: by the time there is, nobody may want the rest.
 raft::Propose Replica::TakeProposals() {
+  const raft::Options& options = raft_.options();
+  const bool leads = raft_.role() == raft::Role::kLeader;
+  const uint64_t now_ns = host_.Now_ns();
+  uint64_t entries = raft_.uncommitted_entries();
+  uint64_t bytes = raft_.uncommitted_bytes();
   raft::Propose propose;
-  propose.proposals.reserve(proposals_.size());
-  proposed_ns_ = host_.Now_ns();
-  for (ProposeCommand& proposal : proposals_) {
+  batch_.clear();
+  proposed_ns_ = now_ns;
+  while (!proposals_.empty() &&
+         (!leads || (entries < options.uncommitted_max_entries && bytes < options.uncommitted_max_bytes))) {
+    ProposeCommand proposal = proposals_.TakeFirst();
+    const RequestKey& key = proposal.command.key;
+    if (proposal.tag != kNoRequest) {
+      if (!desk_.MayBeProposed(now_ns, key, actions_)) {
+        ++proposals_.counters.unwanted;
+        continue;
+      }
+      if (!proposals_.Enter(key)) continue;  // whoever waits is answered once that entry is applied
+    }
     proposal.command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
-    propose.proposals.push_back({.tag = proposal.tag, .payload = raft::Payload(Encode(proposal.command))});
+    raft::Payload payload(Encode(proposal.command));
+    ++entries;
+    bytes += raft::CostBytes(raft::Entry{.payload = payload});
+    batch_.emplace_back(proposal.tag, key);
+    propose.proposals.push_back({.tag = proposal.tag, .payload = std::move(payload)});
   }
-  proposals_.clear();
   return propose;
+}
+
+void Replica::ProposalsRefused() {
+  auto proposed = batch_.begin();
+  for (const raft::Refusal& refusal : outputs_.refused_proposals) {
+    while (proposed != batch_.end() && proposed->first != refusal.tag) ++proposed;
+    HEDGEROW_CHECK(proposed != batch_.end());
+    proposals_.Leave(proposed->second);
+    if (refusal.tag != kNoRequest) {
+      desk_.ProposalRefused(host_.Now_ns(), proposed->second, refusal.reason, actions_);
+    }
+    ++proposed;
+  }
 }
 
 }  // namespace hedgerow::kv

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/kv/proposal_queue.h"
 #include "cluster/kv/request_desk.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/raft.h"
@@ -113,10 +114,14 @@ class Replica {
   const StateMachine& state() const { return state_; }
   const raft::EntryId& applied() const { return applied_; }  // the last
   const RequestDesk& desk() const { return desk_; }
+  const ProposalQueue& proposals() const { return proposals_; }
 
  private:
   void Step(decltype(raft::Event::what) what);
+  bool MayPropose() const;
+  bool Propose();
   raft::Propose TakeProposals();
+  void ProposalsRefused();
   uint64_t next_time_tick_ns() const;
   void SendMessage(raft::Message message);
   void Carry();
@@ -125,7 +130,7 @@ class Replica {
   void Act();
   void On(Answer& answer) { host_.Send(std::move(answer)); }
   void On(Forward& forward) { host_.Send(std::move(forward)); }
-  void On(ProposeCommand& propose) { proposals_.push_back(std::move(propose)); }
+  void On(ProposeCommand& propose) { proposals_.Add(std::move(propose)); }
   void On(StartRead& read) { Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns}); }
 
   ReplicaHost& host_;
@@ -148,8 +153,9 @@ class Replica {
   };
   std::array<HeartbeatRound, 64> heartbeats_{};  // by round
   std::deque<decltype(raft::Event::what)> todo_;
-  std::vector<ProposeCommand> proposals_;  // not stamped yet
-  uint64_t proposed_ns_ = 0;               // when this node last proposed something, or began to lead
+  ProposalQueue proposals_;                             // not stamped yet
+  std::vector<std::pair<uint64_t, RequestKey>> batch_;  // proposed in the present step, with their tags
+  uint64_t proposed_ns_ = 0;  // when this node last proposed something, or began to lead
   raft::Outputs outputs_;
   std::vector<Action> actions_;
 };

@@ -9,6 +9,8 @@
 namespace hedgerow::kv {
 namespace {
 
+const Result kTooMuch{.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+
 Answer NotLeader(const Request& request, raft::NodeId hint) {
   return {.reply_to = request.reply_to,
           .kind = Answer::Kind::kNotLeader,
@@ -37,7 +39,8 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
     }
   }
   if (waiting_.size() >= options_.waiting_max) {
-    actions.push_back(ResultAnswer(request, {.code = ResultCode::kOverloaded, .session = 0, .values = {}}));
+    ++counters_.overloaded;
+    actions.push_back(ResultAnswer(request, kTooMuch));
     return;
   }
   const uint64_t patience_ns = request.patience_ns - std::min(request.patience_ns, request.age_ns);
@@ -75,63 +78,162 @@ bool RequestDesk::IsProposed(const RequestKey& key) const {
                                               [this](uint64_t tag) { return waiting_.at(tag).proposed; });
 }
 
+uint64_t RequestDesk::Age_ns(uint64_t now_ns, const Waiting& waiting) const {
+  if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return 0;
+  return waiting.request.age_ns + (now_ns - std::min(now_ns, waiting.arrived_ns));
+}
+
+// When its client gives up.
+uint64_t RequestDesk::End_ns(const Waiting& waiting) const {
+  const Request& request = waiting.request;
+  return waiting.arrived_ns + request.patience_ns - std::min(request.patience_ns, request.age_ns);
+}
+
 // A write that is not known to be applied goes to where it can be proposed.
 void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions) {
   Waiting& waiting = waiting_.at(tag);
   Request& request = waiting.request;
-  uint64_t age_ns = request.age_ns + (now_ns - waiting.arrived_ns);
-  if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) age_ns = 0;
   if (!leader_.IsSet()) {
     EndAt(tag, waiting.hold_until_ns);
     return;
   }
-  if (leader_ == self_ ? age_ns > options_.copy_age_max_ns : request.hops > 0) {
+  if (leader_ == self_ ? Age_ns(now_ns, waiting) > options_.copy_age_max_ns : request.hops > 0) {
     Refuse(tag, actions);
+    return;
+  }
+  if (leader_ != self_) FreeSlots(now_ns);
+  if (leader_ != self_ && slots_taken_ >= options_.forwards_max) {
+    ++counters_.forwards_queued;
+    to_forward_.push_back(tag);
+    EndAt(tag, waiting.hold_until_ns);
     return;
   }
   waiting.placed = true;
   // From now on it waits for the entry to be applied here, as long as its client does.
-  EndAt(tag, waiting.arrived_ns + request.patience_ns - std::min(request.patience_ns, request.age_ns));
+  EndAt(tag, End_ns(waiting));
   if (leader_ == self_) {
     // A hedged copy of what is in the log already, and not yet applied, need not be there twice.
     const bool again = IsProposed(request.command.key);
     waiting.proposed = true;
-    if (again) return;
+    if (again) {
+      ++waiting.tries;
+      return;
+    }
     actions.push_back(ProposeCommand{.tag = tag, .command = request.command});
     return;
   }
+  ForwardIt(now_ns, tag, actions);
+}
+
+void RequestDesk::ForwardIt(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions) {
+  Waiting& waiting = waiting_.at(tag);
   waiting.forwarded_to = leader_;
-  Forward forward{.tag = tag, .to = leader_, .request = request};
-  forward.request.age_ns = age_ns;
-  forward.request.hops = request.hops + 1;
+  waiting.has_slot = true;
+  ++waiting.tries;
+  ++slots_taken_;
+  slots_.emplace_back(now_ns + options_.forward_slot_ns, tag);
+  ++counters_.forwards;
+  Forward forward{.tag = tag, .to = leader_, .request = waiting.request};
+  forward.request.age_ns = Age_ns(now_ns, waiting);
+  forward.request.hops = waiting.request.hops + 1;
   actions.push_back(std::move(forward));
+}
+
+// Of those that are answered, or should be by now.
+void RequestDesk::FreeSlots(uint64_t now_ns) {
+  while (!slots_.empty()) {
+    const auto found = waiting_.find(slots_.front().second);
+    const bool taken = found != waiting_.end() && found->second.has_slot;
+    if (taken && slots_.front().first > now_ns) break;
+    if (taken) FreeSlot(found->second);
+    slots_.pop_front();
+  }
+}
+
+// As many as there is room for among those that are not answered.
+void RequestDesk::ForwardMore(uint64_t now_ns, std::vector<Action>& actions) {
+  FreeSlots(now_ns);
+  while (!to_forward_.empty() && slots_taken_ < options_.forwards_max) {
+    const uint64_t tag = to_forward_.front();
+    to_forward_.pop_front();
+    if (const auto found = waiting_.find(tag); found != waiting_.end() && !found->second.placed)
+      Place(now_ns, tag, actions);
+  }
+}
+
+void RequestDesk::FreeSlot(Waiting& waiting) {
+  slots_taken_ -= waiting.has_slot;
+  waiting.has_slot = false;
+}
+
+uint64_t RequestDesk::next_deadline_ns() const {
+  const uint64_t end_ns = by_end_.empty() ? UINT64_MAX : by_end_.begin()->first;
+  return to_forward_.empty() || slots_.empty() ? end_ns : std::min(end_ns, slots_.front().first);
 }
 
 void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vector<Action>& actions) {
   leader_ = leader;
+  slots_.clear();
+  to_forward_.clear();
+  slots_taken_ = 0;
   std::vector<uint64_t> tags;
   for (auto& [tag, waiting] : waiting_) {
     if (waiting.request.is_read()) continue;
     // Whether the former leader got it into a log that counts, nobody knows. Once more does no harm: the tables
     // see to it that it is applied once.
-    waiting.placed = waiting.proposed = false;
+    waiting.placed = waiting.proposed = waiting.queued = waiting.has_slot = false;
     waiting.forwarded_to = {};
     if (now_ns < waiting.hold_until_ns) tags.push_back(tag);
   }
   for (const uint64_t tag : tags) Place(now_ns, tag, actions);
 }
 
-void RequestDesk::ProposalRefused(uint64_t now_ns, uint64_t tag, raft::RefusalReason reason,
+void RequestDesk::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
                                   std::vector<Action>& actions) {
-  const auto found = waiting_.find(tag);
-  if (found == waiting_.end()) return;
-  if (reason == raft::RefusalReason::kOverloaded || now_ns >= found->second.hold_until_ns) {
-    Refuse(tag, actions);
-    return;
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  const std::vector<uint64_t> tags = found->second;
+  for (const uint64_t tag : tags) {
+    Waiting& waiting = waiting_.at(tag);
+    if (!waiting.proposed) continue;
+    --waiting.tries;
+    if (reason == raft::RefusalReason::kOverloaded) {
+      Overloaded(tag, actions);
+    } else if (now_ns >= waiting.hold_until_ns) {
+      Refuse(tag, actions);
+    } else {
+      // Leadership is moving; LeaderChanged will place it.
+      waiting.placed = waiting.proposed = waiting.queued = false;
+      EndAt(tag, waiting.hold_until_ns);
+    }
   }
-  // Leadership is moving; LeaderChanged will place it.
-  found->second.placed = found->second.proposed = false;
-  EndAt(tag, found->second.hold_until_ns);
+}
+
+bool RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vector<Action>& actions) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return false;
+  bool wanted = false;
+  const std::vector<uint64_t> tags = found->second;
+  for (const uint64_t tag : tags) {
+    Waiting& waiting = waiting_.at(tag);
+    if (!waiting.proposed) continue;
+    if (Age_ns(now_ns, waiting) > options_.copy_age_max_ns) {
+      Overloaded(tag, actions);
+      continue;
+    }
+    wanted = true;
+    ++waiting.tries;
+    if (waiting.queued) EndAt(tag, End_ns(waiting));
+    waiting.queued = false;
+  }
+  return wanted;
+}
+
+void RequestDesk::Queued(uint64_t tag) {
+  const auto found = waiting_.find(tag);
+  if (found == waiting_.end() || !found->second.proposed) return;
+  found->second.queued = true;
+  EndAt(tag, std::min(found->second.hold_until_ns, End_ns(found->second)));
 }
 
 void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
@@ -140,11 +242,17 @@ void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId fr
   if (found == waiting_.end() || found->second.forwarded_to != from) return;  // answered here, or placed anew
   Waiting& waiting = found->second;
   if (answer.kind == Answer::Kind::kResult) {
-    actions.push_back(ResultAnswer(waiting.request, answer.result));
-    Remove(tag);
+    if (answer.result.code == ResultCode::kOverloaded && waiting.tries > 1) {
+      Refuse(tag, actions);  // see Overloaded
+    } else {
+      actions.push_back(ResultAnswer(waiting.request, answer.result));
+      Remove(tag);
+    }
+    ForwardMore(now_ns, actions);
     return;
   }
   // It leads no more. LeaderChanged will say who does, if that is in time.
+  FreeSlot(waiting);
   waiting.placed = false;
   waiting.forwarded_to = {};
   if (now_ns >= waiting.hold_until_ns) {
@@ -179,6 +287,7 @@ void RequestDesk::Applied(uint64_t now_ns, const RequestKey& key, const Result& 
                           std::vector<Action>& actions) {
   applied_ns_ = now_ns;
   Answered(key, result, actions);
+  if (!to_forward_.empty()) ForwardMore(now_ns, actions);
 }
 
 void RequestDesk::Answered(const RequestKey& key, const Result& result, std::vector<Action>& actions) {
@@ -207,6 +316,10 @@ void RequestDesk::StateReplaced(std::vector<Action>& actions) {
 void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
   while (!by_end_.empty() && by_end_.begin()->first <= now_ns) {
     const uint64_t tag = by_end_.begin()->second;
+    if (waiting_.at(tag).queued) {
+      Overloaded(tag, actions);
+      continue;
+    }
     // A memcached client has said nothing of its patience, so silence tells it nothing.
     if (waiting_.at(tag).placed && waiting_.at(tag).request.item_keys.empty()) {
       Remove(tag);  // its client has given up
@@ -214,6 +327,15 @@ void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
       Refuse(tag, actions);
     }
   }
+  if (!to_forward_.empty()) ForwardMore(now_ns, actions);
+}
+
+// Nothing was done: but of what may stand in some former leader's log, nobody knows that.
+void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
+  ++counters_.overloaded;
+  if (waiting_.at(tag).tries > 0) return Refuse(tag, actions);
+  actions.push_back(ResultAnswer(waiting_.at(tag).request, kTooMuch));
+  Remove(tag);
 }
 
 void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
@@ -225,6 +347,7 @@ void RequestDesk::Remove(uint64_t tag) {
   const auto found = waiting_.find(tag);
   const Waiting& waiting = found->second;
   by_end_.erase({waiting.end_ns, tag});
+  FreeSlot(found->second);
   if (!waiting.request.is_read()) {
     const auto same = by_key_.find(waiting.request.command.key);
     std::erase(same->second, tag);

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -81,6 +82,11 @@ struct DeskOptions {
   // packet can be under way.
   uint64_t copy_age_max_ns = 1'500'000'000;
   size_t waiting_max = 16'384;  // more are refused with kOverloaded
+  // Forwarded and not answered; more wait here. One that is not answered for so long does not count any more.
+  // So an election does not make every node send all that waits there at once, which would keep the new leader
+  // from leading.
+  size_t forwards_max = 256;
+  uint64_t forward_slot_ns = 100'000'000;
 };
 
 class RequestDesk {
@@ -94,7 +100,15 @@ class RequestDesk {
   void Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions);
 
   void LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vector<Action>& actions);
-  void ProposalRefused(uint64_t now_ns, uint64_t tag, raft::RefusalReason reason, std::vector<Action>& actions);
+  // All copies of the request that wait for the same proposal.
+  void ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
+                       std::vector<Action>& actions);
+  // The turn of a ProposeCommand has come. False: nobody waits for it any more, or all copies are too old by
+  // now.
+  bool MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vector<Action>& actions);
+  // It waits for room in the log: as long as for a leader, and then it is refused with kOverloaded.
+  void Queued(uint64_t tag);
+  bool IsProposed(const RequestKey& key) const;
   // What the node that a request was forwarded to says. It has applied it, or can do nothing with it.
   void ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
                        std::vector<Action>& actions);
@@ -106,8 +120,15 @@ class RequestDesk {
   void StateReplaced(std::vector<Action>& actions);
   void Tick(uint64_t now_ns, std::vector<Action>& actions);
 
-  uint64_t next_deadline_ns() const { return by_end_.empty() ? UINT64_MAX : by_end_.begin()->first; }
+  uint64_t next_deadline_ns() const;
   size_t waiting() const { return waiting_.size(); }
+
+  struct Counters {
+    uint64_t forwards = 0;
+    uint64_t forwards_queued = 0;  // waited for an answer to earlier ones
+    uint64_t overloaded = 0;       // refused: too many wait, or no room in the log came in time
+  };
+  const Counters& counters() const { return counters_; }
 
  private:
   struct Waiting {
@@ -117,12 +138,21 @@ class RequestDesk {
     uint64_t end_ns = 0;
     bool placed = false;    // proposed here, or forwarded to the present leader
     bool proposed = false;  // here, to the present leader
+    bool queued = false;    // and waits for room in the log
+    uint32_t tries = 0;     // proposals and forwards of this copy, to whichever leader
+    bool has_slot = false;  // counts among the forwards that are not answered
     raft::NodeId forwarded_to{};
   };
 
   std::optional<Result> Known(uint64_t now_ns, const RequestKey& key) const;
   void Answered(const RequestKey& key, const Result& result, std::vector<Action>& actions);
-  bool IsProposed(const RequestKey& key) const;
+  uint64_t Age_ns(uint64_t now_ns, const Waiting& waiting) const;
+  uint64_t End_ns(const Waiting& waiting) const;
+  void Overloaded(uint64_t tag, std::vector<Action>& actions);
+  void ForwardIt(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
+  void ForwardMore(uint64_t now_ns, std::vector<Action>& actions);
+  void FreeSlot(Waiting& waiting);
+  void FreeSlots(uint64_t now_ns);
   void Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
   void Refuse(uint64_t tag, std::vector<Action>& actions);
   void Remove(uint64_t tag);
@@ -137,6 +167,13 @@ class RequestDesk {
   std::map<uint64_t, Waiting> waiting_;  // by tag
   std::map<RequestKey, std::vector<uint64_t>> by_key_;  // the writes among them
   std::set<std::pair<uint64_t, uint64_t>> by_end_;      // (end, tag)
+
+  // Of the present leader.
+  size_t slots_taken_ = 0;
+  std::deque<std::pair<uint64_t, uint64_t>>
+      slots_;                        // (when it ends at the latest, tag), some of them free by now
+  std::deque<uint64_t> to_forward_;  // tags, some of them gone by now
+  Counters counters_;
 };
 
 }  // namespace hedgerow::kv

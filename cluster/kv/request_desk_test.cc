@@ -160,6 +160,69 @@ TEST_F(RequestDeskTest, ANewLeaderGetsWhatTheFormerOneHad) {
   EXPECT_NE(Only<ProposeCommand>(), nullptr);
 }
 
+TEST_F(RequestDeskTest, WhatWaitsIsHandedToANewLeaderLittleByLittle) {
+  DeskOptions options;
+  options.forwards_max = 2;
+  RequestDesk desk(kSelf, state_, options, 100);
+  for (uint64_t seq = 1; seq <= 5; ++seq) desk.Receive(0, 0, Write(seq), actions_);
+  desk.LeaderChanged(0, kOther, actions_);
+  std::vector<Action> first = Take();
+  ASSERT_EQ(first.size(), 2u);
+  desk.ForwardAnswered(1, std::get<Forward>(first[0]).tag, kOther, Answer{}, actions_);
+  ASSERT_EQ(actions_.size(), 2u) << "an answer, and the next one";
+  EXPECT_EQ(std::get<Forward>(actions_[1]).request.command.key.b, 3u);
+  Take();
+  EXPECT_EQ(desk.next_deadline_ns(), options.forward_slot_ns);
+  desk.Tick(options.forward_slot_ns + 1, actions_);
+  EXPECT_EQ(Take().size(), 2u) << "what is not answered may be lost";
+  EXPECT_EQ(desk.counters().forwards_queued, 3u);
+  desk.LeaderChanged(options.forward_slot_ns + 2, kOther, actions_);
+  EXPECT_EQ(Take().size(), 2u) << "another term's is another's";
+}
+
+TEST_F(RequestDeskTest, WhatWaitsForRoomInTheLogIsRefusedAsOverload) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  desk_.Queued(std::get<ProposeCommand>(Take().at(0)).tag);
+  desk_.Tick(999 * kMillisecond, actions_);
+  EXPECT_TRUE(actions_.empty());
+  desk_.Tick(1000 * kMillisecond, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->result.code, ResultCode::kOverloaded);
+  EXPECT_FALSE(desk_.MayBeProposed(1001 * kMillisecond, Write(1).command.key, actions_));
+}
+
+TEST_F(RequestDeskTest, OfWhatMayStandInAFormerLogNobodySaysThatNothingWasDone) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  ASSERT_TRUE(desk_.MayBeProposed(0, Write(1).command.key, actions_));
+  desk_.LeaderChanged(0, raft::NodeId(), actions_);
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Queued(std::get<ProposeCommand>(Take().at(1)).tag);
+  desk_.Tick(1000 * kMillisecond, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader);
+}
+
+TEST_F(RequestDeskTest, AllCopiesOfARefusedProposalAreTold) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  ASSERT_EQ(Take().size(), 1u);
+  ASSERT_TRUE(desk_.MayBeProposed(0, Write(1).command.key, actions_));
+  desk_.ProposalRefused(0, Write(1).command.key, raft::RefusalReason::kOverloaded, actions_);
+  EXPECT_EQ(actions_.size(), 2u);
+  EXPECT_EQ(desk_.waiting(), 0u);
+}
+
+TEST_F(RequestDeskTest, ACopyThatGrewTooOldInTheQueueIsNotProposed) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  Take();
+  EXPECT_FALSE(desk_.MayBeProposed(1600 * kMillisecond, Write(1).command.key, actions_));
+  EXPECT_NE(Only<Answer>(), nullptr);
+}
+
 TEST_F(RequestDeskTest, TheLeaderAnswersAMemcachedCopyWhileTheWindowLasts) {
   desk_.LeaderChanged(0, kSelf, actions_);
   ApplyItem(1000 * kMillisecond, 1);

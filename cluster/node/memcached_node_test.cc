@@ -19,41 +19,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/node/node.h"
+#include "cluster/node/node_testing.h"
 
 namespace hedgerow::node {
 namespace {
 
 using namespace std::chrono_literals;
 using testing::StartsWith;
-
-uint64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-std::unique_ptr<UdpSocket> AnySocket() {
-  NetAddress address = NetAddress::Parse("127.0.0.1:1").value();
-  address.port = 0;
-  return UdpSocket::Bind(address, 4 << 20, UdpSocket::kDatagramMax_bytes).value();
-}
-
-struct Running {
-  std::unique_ptr<Node> node;
-  std::thread thread;
-
-  explicit Running(const NodeConfig& config) {
-    absl::StatusOr<std::unique_ptr<Node>> made = Node::Create(config);
-    EXPECT_TRUE(made.ok()) << made.status();
-    node = *std::move(made);
-    thread = std::thread([this] { EXPECT_TRUE(node->Run().ok()); });
-  }
-  ~Running() {
-    node->RequestStop();
-    thread.join();
-  }
-};
 
 // A client's socket: frame ids are counted up, so that nothing is a duplicate that is not meant as one.
 class Client {
@@ -96,7 +68,7 @@ class Client {
   }
 
  private:
-  std::unique_ptr<UdpSocket> socket_ = AnySocket();
+  std::unique_ptr<UdpSocket> socket_ = AnySocket(4 << 20, UdpSocket::kDatagramMax_bytes);
   uint16_t id_ = 0;
 };
 
@@ -106,15 +78,11 @@ class MemcachedNodeTest : public testing::TestWithParam<Durability> {
     std::string made = testing::TempDir() + "hedgerow-memcached-test.XXXXXX";
     ASSERT_NE(mkdtemp(made.data()), nullptr);
     folder_ = made;
-    // Held until all are drawn, so that none is drawn twice.
-    std::vector<std::unique_ptr<UdpSocket>> drawn;
-    const auto free = [&drawn] { return drawn.emplace_back(AnySocket())->LocalAddress().value(); };
     for (uint64_t id = 1; id <= 3; ++id) {
-      members_.push_back({.id = raft::NodeId(id), .peer = free(), .serve = free()});
-      listen_.push_back(free());
+      members_.push_back({.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()});
+      listen_.push_back(FreeAddress());
     }
     proxy_socket_ = AnySocket();
-    drawn.clear();
     for (uint64_t id = 1; id <= 3; ++id) Start(id);
     WaitForLeader();
   }

@@ -29,6 +29,24 @@ void AddReasons(NodeStatus& status, const std::string& name, const std::array<ui
   }
 }
 
+void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
+  status.counters.emplace_back("appends_early", counters.early_kept, "kept");
+  status.counters.emplace_back("appends_early", counters.early_stored, "stored");
+  status.counters.emplace_back("append_gaps", counters.gaps_in_flight, "waited");
+  status.counters.emplace_back("append_gaps", counters.gaps_sent_again, "sent_again");
+  status.counters.emplace_back("append_gaps", counters.probes, "probed");
+}
+
+void AddDesk(NodeStatus& status, const kv::Replica& replica) {
+  const kv::ProposalQueue::Counters& proposals = replica.proposals().counters;
+  status.counters.emplace_back("proposals_not_made", proposals.known, "in_log");
+  status.counters.emplace_back("proposals_not_made", proposals.unwanted, "unwanted");
+  status.counters.emplace_back("proposals_queued", proposals.queued);
+  status.counters.emplace_back("forwards", replica.desk().counters().forwards);
+  status.counters.emplace_back("forwards_queued", replica.desk().counters().forwards_queued);
+  status.counters.emplace_back("requests_overloaded", replica.desk().counters().overloaded);
+}
+
 void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {
   status.counters.emplace_back("storage_writes", statistics.writes);
   status.counters.emplace_back("storage_batches", statistics.batches);
@@ -118,6 +136,8 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("peer_bad_commands", peers_.counters().bad_commands);
   AddSocket(status, "peer", peer_socket_->counters());
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
+  AddReplication(status, raft.counters());
+  AddDesk(status, replica_);
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
   offloads_->AddTo(status);

@@ -18,11 +18,11 @@
 #include <vector>
 
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
 
 namespace hedgerow::node {
@@ -33,23 +33,20 @@ inline uint64_t Now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-inline std::unique_ptr<UdpSocket> AnySocket() {
+inline std::unique_ptr<UdpSocket> AnySocket(size_t buffer_bytes = 1 << 20, size_t datagram_max_bytes = 2048) {
   NetAddress address = NetAddress::Parse("127.0.0.1:1").value();
   address.port = 0;
-  return UdpSocket::Bind(address, 1 << 20, 2048).value();
+  return UdpSocket::Bind(address, buffer_bytes, datagram_max_bytes).value();
 }
 
-// Of UDP and TCP alike.
+// For a node: nobody else's, in UDP and TCP. All of 127.0.0.0/8 is loopback, so each process takes one of its
+// own; a port of 127.0.0.1 that is found free may be a stranger's connection by the time it is bound.
 inline NetAddress FreeAddress() {
-  while (true) {
-    const NetAddress address = AnySocket()->LocalAddress().value();
-    sockaddr_storage bytes{};
-    const socklen_t length = address.ToSockaddr(bytes);
-    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool free = bind(listener, reinterpret_cast<const sockaddr*>(&bytes), length) == 0;
-    close(listener);
-    if (free) return address;
-  }
+  static uint16_t port = 20'000;
+  const auto pid = static_cast<uint32_t>(getpid());
+  return NetAddress::Parse(
+             absl::StrCat("127.", 64 + (pid >> 16 & 63), ".", pid >> 8 & 255, ".", pid & 255, ":", ++port))
+      .value();
 }
 
 // A node with its thread.

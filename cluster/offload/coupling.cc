@@ -146,7 +146,10 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   Release(raft);
   if (superseded_ || !options_.switches.any()) return;
   const bool early = SeededBug(Bug::kReservationBeforeWrite) && raft.reserved() != raft::Term();
-  if (!open_ && (raft.durable_sequence() == raft.asked_sequence() || early)) {
+  // What came early waits for what the process must see then: open, the kernel part would take that by itself,
+  // and each that comes early would cost a fence.
+  const bool settled = raft.durable_sequence() == raft.asked_sequence() && raft.early_appends() == 0;
+  if (!open_ && (settled || early)) {
     Open(now_ns, raft);
   } else if (open_ && Lags(raft)) {
     Lease(now_ns, raft);

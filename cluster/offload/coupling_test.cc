@@ -320,15 +320,41 @@ TEST(Coupling, TheKernelKnowsWhatIsAcknowledgedBeforeTheAcknowledgementLeaves) {
   Host host(Durability::kDisk, {.heartbeat = true, .vote = true, .append = false, .quorum = true});
   host.Follow(1, 1);
   host.coupling->BeginTurn(host.now_ns, *host.replica);
-  host.coupling->Receive(
-      host.now_ns, {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Batch(0, 0, 1)},
-      *host.replica);
+  host.coupling->Receive(host.now_ns,
+                         {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Batch(0, 0, 1)},
+                         *host.replica);
   host.replica->Settle();
   ASSERT_NE(LastSent<raft::AppendReply>(host), nullptr);
   host.coupling->BeforeSending(host.now_ns, host.raft());
   EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
   EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->verified, LogIndex(1));
   host.coupling->EndTurn(host.now_ns, *host.replica);
+}
+
+// One fence for all that is out of order, however much it is; then the kernel part goes on where the process
+// has come to.
+TEST(Coupling, TheKernelPartWaitsUntilWhatCameEarlyHasFoundItsPlace) {
+  Host host;
+  host.Follow(1, 1);
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
+  host.Turn();
+  const uint64_t fences = host.coupling->statistics().fences;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_GAP);
+  host.Turn();
+  EXPECT_FALSE(host.coupling->open());
+  EXPECT_FALSE(LastSent<raft::AppendReply>(host)->accepted);
+  for (uint64_t prev = 3; prev <= 5; ++prev) {
+    EXPECT_NE(host.Arrive(1, 1, Host::Batch(prev, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
+    host.Turn();
+  }
+  EXPECT_EQ(host.raft().early_appends(), 4u);
+  host.Arrive(1, 1, Host::Batch(1, 1, 1));
+  host.Turn();
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(6));
+  EXPECT_EQ(LastSent<raft::AppendReply>(host)->index, LogIndex(6));
+  EXPECT_TRUE(host.coupling->open());
+  EXPECT_EQ(host.coupling->statistics().fences, fences + 1);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(6, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
 }
 
 // It is about nothing new, and the pipeline waits for it.

@@ -48,6 +48,9 @@ class Log {
   // within both bounds (CostBytes). In a few steps, however long the log is.
   LogIndex TailBefore(LogIndex last, uint64_t max_entries, size_t max_bytes) const;
 
+  // CostBytes of all entries after this one.
+  uint64_t BytesAfter(LogIndex index) const { return BytesUpTo(last_index()) - BytesUpTo(index); }
+
   // Entries from `first`, at least one if there is one, then while they stay within both bounds.
   std::vector<Entry> Slice(LogIndex first, size_t max_entries, size_t max_bytes) const;
 

@@ -180,6 +180,7 @@ TEST(Raft_5_4_1_ElectionRestriction, ACandidateWithAnOlderLogIsNotElected) {
 TEST(Raft_5_4_2_OlderTerms, AnEntryOfAnOlderTermIsNotCommittedByCounting) {
   Options options;
   options.append_max_entries = 1;
+  options.early_max_appends = 0;  // else the no-op, which came before index 2, would be there with it
   TestCluster cluster(5, options);
   cluster.SetLog(1, {.term = Term(3), .voted_for = {}}, {1, 2});
   cluster.SetLog(2, {.term = Term(3), .voted_for = {}}, {1, 2});
@@ -291,6 +292,123 @@ TEST(Raft_OneNode, ElectsItselfAndCommitsOnceItsDiskHasIt) {
   EXPECT_THAT(cluster.Applied(1), ElementsAre("a"));
   cluster.Read(1);
   EXPECT_EQ(cluster.Last().reads_ready.size(), 1u);
+}
+
+// The newest first, to one node.
+void DeliverBackwards(TestCluster& cluster, uint64_t to) {
+  std::vector<Message> messages;
+  for (const Message& message : cluster.network()) {
+    if (message.to == NodeId(to)) messages.push_back(message);
+  }
+  cluster.Drop(1, to);
+  for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
+    cluster.Step(to, Receive{.message = *message});
+  }
+}
+
+TEST(Raft_5_3_LogReplication, AppendsThatOvertakeEachOtherAreKeptAndThePipelineGoesOn) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Isolate(3);
+  for (int round = 0; round < 20; ++round) {
+    for (int i = 0; i < 5; ++i) cluster.Propose(1, std::to_string(5 * round + i));
+    DeliverBackwards(cluster, 2);
+    EXPECT_EQ(cluster.At(2).log().last_index(), cluster.At(1).log().last_index());
+    EXPECT_EQ(cluster.At(2).early_appends(), 0u);
+    cluster.Deliver();
+    EXPECT_FALSE(cluster.At(1).progress()[1].probing());
+  }
+  EXPECT_EQ(cluster.Applied(1).size(), 100u);
+  EXPECT_EQ(cluster.At(2).counters().early_stored, 80u);
+  EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 0u);
+  EXPECT_THAT(cluster.violation(), IsEmpty());
+}
+
+TEST(Raft_5_3_LogReplication, WhatIsLostIsSentAgainOnceAndWhatCameAfterItIsNot) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Isolate(3);
+  cluster.Propose(1, "lost");
+  cluster.DropAll();
+  for (int i = 0; i < 7; ++i) cluster.Propose(1, std::to_string(i));
+  cluster.Deliver();
+  EXPECT_EQ(cluster.At(2).early_appends(), 7u);
+  EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 0u) << "it may be late";
+  cluster.TickAtDeadline(1);
+  ASSERT_EQ(CountInFlight<AppendRequest>(cluster), 1);
+  EXPECT_EQ(std::get<AppendRequest>(cluster.network().back().body).entries.size(), 1u);
+  cluster.Deliver();
+  EXPECT_EQ(cluster.Applied(1).size(), 8u);
+  EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 1u);
+  EXPECT_EQ(cluster.At(1).counters().probes, 0u);
+}
+
+TEST(Raft_5_3_LogReplication, ManyRefusalsSaySoonerThatItIsLost) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Isolate(3);
+  cluster.Propose(1, "lost");
+  cluster.DropAll();
+  for (int i = 0; i < 8; ++i) cluster.Propose(1, std::to_string(i));
+  cluster.Deliver();
+  EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 1u);
+  EXPECT_EQ(cluster.Applied(1).size(), 9u);
+}
+
+TEST(Raft_5_3_LogReplication, WhatCameEarlyInAFormerTermIsForgotten) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.Propose(1, "a");
+  cluster.DropAll();
+  cluster.Propose(1, "b");
+  cluster.DeliverOnce(1, 2);
+  ASSERT_EQ(cluster.At(2).early_appends(), 1u);
+  cluster.DropAll();
+  cluster.Isolate(1);
+  cluster.Elect(3);
+  EXPECT_EQ(cluster.At(2).early_appends(), 0u);
+  cluster.Propose(3, "c");
+  cluster.Deliver();
+  EXPECT_THAT(cluster.Applied(2), IsEmpty()) << "it hears of the commit with the next";
+  cluster.TickAtDeadline(3);
+  cluster.Deliver();
+  EXPECT_THAT(cluster.Applied(2), ElementsAre("c"));
+  EXPECT_THAT(cluster.violation(), IsEmpty());
+}
+
+TEST(Raft_Bounds, EarlyAppendsHaveABound) {
+  Options options;
+  options.early_max_appends = 2;
+  TestCluster cluster(3, options);
+  cluster.Elect(1);
+  cluster.Propose(1, "lost");
+  cluster.DropAll();
+  for (int i = 0; i < 5; ++i) cluster.Propose(1, std::to_string(i));
+  cluster.DeliverOnce(1, 2);
+  EXPECT_EQ(cluster.At(2).early_appends(), 2u);
+  for (int i = 0; i < 10; ++i) {
+    cluster.TickAtDeadline(1);
+    cluster.Deliver();
+  }
+  EXPECT_EQ(cluster.Applied(2).size(), 6u);
+}
+
+// Whoever has proposed it: else each election would leave as much to the next.
+TEST(Raft_Bounds, WhatIsUncommittedHasABoundInEntriesAcrossTerms) {
+  Options options;
+  options.uncommitted_max_entries = 10;
+  TestCluster cluster(3, options);
+  cluster.SetLog(1, {.term = Term(1), .voted_for = {}}, {1, 1, 1, 1, 1, 1});
+  cluster.Elect(1);
+  EXPECT_EQ(cluster.At(1).uncommitted_entries(), 0u);
+  cluster.Isolate(1);
+  size_t refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    cluster.Propose(1, "x");
+    refused += cluster.Last().refused_proposals.size();
+  }
+  EXPECT_EQ(refused, 90u);
+  EXPECT_EQ(cluster.At(1).uncommitted_entries(), 10u);
 }
 
 TEST(Raft_Bounds, WhatIsProposedAndNotCommittedHasABound) {

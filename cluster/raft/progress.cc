@@ -10,6 +10,7 @@ void Progress::Probe() {
   awaits_snapshot_ = snapshot_failed_ = false;
   inflight_.clear();
   inflight_bytes_ = 0;
+  gap_ = LogIndex();
 }
 
 bool Progress::MaySend(const Options& options) const {
@@ -55,6 +56,26 @@ bool Progress::IsCurrentRefusal(LogIndex prev) const {
 void Progress::GoBackTo(LogIndex next) {
   next_ = std::max(match_.Next(), std::min(next, next_));
   Probe();
+}
+
+bool Progress::IsGapInFlight(LogIndex missing) const {
+  return !probing_ && missing > match_ && missing < next_;
+}
+
+void Progress::NoteGap(LogIndex missing, LogIndex prev, uint64_t now_ns) {
+  if (missing != gap_) {
+    gap_ = missing;
+    gap_last_ = prev;
+    gap_since_ns_ = now_ns;
+    gap_refusals_ = 0;
+    gap_sent_again_ = false;
+  }
+  gap_last_ = std::min(gap_last_, prev);
+  ++gap_refusals_;
+}
+
+bool Progress::GapPersists(uint64_t now_ns, uint64_t patience_ns, uint32_t refusals_max) const {
+  return gap_open() && (gap_refusals_ >= refusals_max || now_ns - gap_since_ns_ >= patience_ns);
 }
 
 void Progress::AwaitSnapshot(LogIndex at_least) {

@@ -61,6 +61,30 @@ TEST(Progress, WhatIsLostIsSentAgainAfterSomePatience) {
   EXPECT_TRUE(progress.MaySend(options));
 }
 
+TEST(Progress, WhatIsInFlightAndMissingIsLateBeforeItIsLost) {
+  Progress progress(LogIndex(), 0);
+  progress.Sent(LogIndex(1), 10, 0);
+  progress.Accepted(LogIndex(1), 0);
+  progress.Sent(LogIndex(2), 10, 0);
+  progress.Sent(LogIndex(3), 10, 0);
+  EXPECT_FALSE(progress.IsGapInFlight(LogIndex(1))) << "it has this";
+  EXPECT_FALSE(progress.IsGapInFlight(LogIndex(4))) << "it was not sent";
+  ASSERT_TRUE(progress.IsGapInFlight(LogIndex(2)));
+  progress.NoteGap(LogIndex(2), LogIndex(3), 100);
+  EXPECT_FALSE(progress.GapPersists(149, 50, 3));
+  EXPECT_TRUE(progress.GapPersists(150, 50, 3)) << "for long enough";
+  progress.NoteGap(LogIndex(2), LogIndex(3), 110);
+  EXPECT_FALSE(progress.GapPersists(149, 50, 3));
+  progress.NoteGap(LogIndex(2), LogIndex(2), 120);
+  EXPECT_TRUE(progress.GapPersists(149, 50, 3)) << "said often enough";
+  EXPECT_EQ(progress.gap_last(), LogIndex(2));
+  progress.GapSentAgain();
+  EXPECT_FALSE(progress.GapPersists(1000, 50, 3)) << "once";
+  EXPECT_FALSE(progress.probing());
+  progress.Accepted(LogIndex(2), 1000);
+  EXPECT_FALSE(progress.gap_open());
+}
+
 TEST(Progress, WhoAwaitsASnapshotIsSentNothingUntilItHasOne) {
   Options options;
   Progress progress(LogIndex(10), 0);

@@ -148,7 +148,10 @@ void Raft::SetRole(Context& context, Role role, NodeId leader) {
   }
   if (leader == said_leader_.leader && term_ == said_leader_.term) return;
   // What one leader's appends have shown says nothing about the next one's log. A term has but one.
-  if (term_ != said_leader_.term) verified_ = LogIndex();
+  if (term_ != said_leader_.term) {
+    verified_ = LogIndex();
+    early_.clear();
+  }
   const bool told = leader.IsSet() || said_leader_.leader.IsSet();
   said_leader_ = {.leader = leader, .term = term_};
   if (told) context.out.publish_leader = said_leader_;
@@ -214,9 +217,7 @@ void Raft::AdvanceCommit(Context& context, LogIndex commit) {
   commit_ = commit;
   if (configuration_committed() != was_committed) RefreshPeers(context.now_ns);
   for (; handed_out_ < commit_; handed_out_ = handed_out_.Next()) {
-    const Entry& entry = log_.At(handed_out_.Next());
-    uncommitted_bytes_ -= std::min(uncommitted_bytes_, CostBytes(entry));
-    context.out.apply.push_back(entry);
+    context.out.apply.push_back(log_.At(handed_out_.Next()));
   }
 }
 

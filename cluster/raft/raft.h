@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,21 @@ class Raft {
   bool IsCaughtUp(size_t member, uint64_t now_ns) const;
   // Messages of those who are members no more (raft_membership.cc).
   uint64_t refused_messages() const { return refused_messages_; }
+
+  // In this log and not known to be committed. A leader refuses proposals beyond the bounds of Options.
+  uint64_t uncommitted_entries() const { return log_.last_index().value() - commit_.value(); }
+  uint64_t uncommitted_bytes() const { return log_.BytesAfter(commit_); }
+
+  // Since the start.
+  struct Counters {
+    uint64_t early_kept = 0;      // appends that came before what they follow, and were kept
+    uint64_t early_stored = 0;    // of them, those that what they follow then reached
+    uint64_t gaps_in_flight = 0;  // refusals that a leader answered by waiting
+    uint64_t gaps_sent_again = 0;
+    uint64_t probes = 0;  // a leader stopped a pipeline to find out where the logs agree
+  };
+  const Counters& counters() const { return counters_; }
+  size_t early_appends() const { return early_.size(); }
 
   // For whoever keeps the kernel part in step (cluster/offload/coupling).
   LogIndex verified() const { return verified_; }
@@ -165,6 +181,9 @@ class Raft {
   LogIndex StoreEntries(Context& context, const AppendRequest& request);
   void RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
                     hr_raft_verdict why);
+  void KeepEarly(const AppendRequest& request);
+  LogIndex StoreEarly(Context& context);
+  bool FollowsLog(const AppendRequest& request) const;
 
   AppendRequest WithoutCompacted(AppendRequest request) const;
   static bool IsWellFormed(Term leader_term, const AppendRequest& request);
@@ -189,6 +208,8 @@ class Raft {
   void BecomeLeader(Context& context);
   void LeaderTick(Context& context);
   void SendAgain(Context& context);
+  void Refused(Context& context, size_t member, const AppendReply& reply);
+  void FillGap(Context& context, size_t member);
   void StartHeartbeatRound(Context& context);
   void Replicate(Context& context, size_t member);
   void ReplicateToAll(Context& context);
@@ -267,7 +288,8 @@ class Raft {
   Term suspected_term_;  // see suspected_term()
 
   // Following.
-  LogIndex verified_;  // our log is known to equal the current leader's up to here
+  LogIndex verified_;                        // our log is known to equal the current leader's up to here
+  std::map<LogIndex, AppendRequest> early_;  // this term's, by what they follow, which is beyond our log's end
 
   // Leading.
   std::vector<Progress> progress_;
@@ -277,7 +299,6 @@ class Raft {
   uint64_t round_ = 0;
   uint64_t round_started_ns_ = 0;
   LogIndex term_start_;  // the no-op
-  size_t uncommitted_bytes_ = 0;
   NodeId transfer_target_;
   uint64_t transfer_deadline_ns_ = 0;
 
@@ -285,6 +306,8 @@ class Raft {
   LeaderReads led_reads_;
   FollowerReads asked_reads_;
   std::deque<std::pair<LogIndex, LocalRead>> unapplied_reads_;
+
+  Counters counters_;
 };
 
 }  // namespace hedgerow::raft

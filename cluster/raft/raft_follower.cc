@@ -39,19 +39,23 @@ void Raft::Handle(Context& context, const Message& message, const AppendRequest&
     return;
   }
   FollowLeader(context, message.from);
+  LogIndex last = StoreEarly(context);  // the kernel part may have accepted what they follow
   const hr_raft_state state = DecisionState();
   const hr_raft_append append{.term = message.term.value(),
                               .prev_index = request.prev_index.value(),
                               .prev_term = request.prev_term.value()};
   const Term our_term = log_.Has(request.prev_index) ? log_.TermAt(request.prev_index) : Term();
   const hr_raft_verdict verdict = hr_raft_may_append(&state, &append, our_term.value());
-  if (verdict != HR_RAFT_YES) {
+  if (verdict == HR_RAFT_YES) {
+    last = std::max(last, StoreEntries(context, request));
+    verified_ = std::max(verified_, last);
+    AdvanceCommit(context, std::min(request.commit, verified_));
+    last = std::max(last, StoreEarly(context));
+  } else {
+    if (verdict == HR_RAFT_GAP) KeepEarly(request);
     RefuseAppend(context, message, request, verdict);
-    return;
+    if (last == LogIndex()) return;
   }
-  const LogIndex last = StoreEntries(context, request);
-  verified_ = std::max(verified_, last);
-  AdvanceCommit(context, std::min(request.commit, verified_));
   SendOnceDurable(context, message.from, AppendReply{.accepted = true, .index = last, .loop_seq = steps_});
 }
 
@@ -80,6 +84,37 @@ LogIndex Raft::StoreEntries(Context& context, const AppendRequest& request) {
     AppendToLog(context, entry);
   }
   return request.prev_index + request.entries.size();
+}
+
+// It has overtaken others on its way. To keep it is to let the network deliver it later: nothing is said of it,
+// and once its turn has come it is judged like any other of its term, whose end is its own.
+void Raft::KeepEarly(const AppendRequest& request) {
+  if (request.entries.empty()) return;
+  if (early_.size() >= options_.early_max_appends && !early_.contains(request.prev_index)) return;
+  counters_.early_kept += early_.insert_or_assign(request.prev_index, request).second;
+}
+
+// Returns up to where the log is the leader's by them; 0: by none.
+LogIndex Raft::StoreEarly(Context& context) {
+  LogIndex stored;
+  while (!early_.empty() && early_.begin()->first <= log_.last_index()) {
+    const AppendRequest request = std::move(early_.begin()->second);
+    early_.erase(early_.begin());
+    if (!FollowsLog(request)) continue;
+    ++counters_.early_stored;
+    stored = std::max(stored, StoreEntries(context, request));
+    verified_ = std::max(verified_, stored);
+    AdvanceCommit(context, std::min(request.commit, verified_));
+  }
+  return stored;
+}
+
+// Nothing of this log contradicts it: what lies beyond its beginning, if anything, is this leader's as well.
+bool Raft::FollowsLog(const AppendRequest& request) const {
+  if (!log_.Has(request.prev_index) || log_.TermAt(request.prev_index) != request.prev_term) return false;
+  return std::all_of(request.entries.begin(), request.entries.end(), [this](const Entry& entry) {
+    return !log_.Has(entry.index) || log_.TermAt(entry.index) == entry.term;
+  });
 }
 
 // End of Raft section 5.3: the hint lets the leader pass over a whole term at once.

@@ -33,7 +33,6 @@ void Raft::BecomeLeader(Context& context) {
   failed_elections_ = 0;
   round_trips_.ForgetDelays();
   leader_timeout_ns_ = 0;  // else the longest timeout of any leader would be handed on for ever
-  uncommitted_bytes_ = 0;
   transfer_target_ = NodeId();
   suspected_term_ = Term();
   term_start_ = log_.last_index().Next();
@@ -53,11 +52,11 @@ void Raft::On(Context& context, const Propose& propose) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kNotLeader});
     } else if (transfer_target_.IsSet()) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kTransferring});
-    } else if (uncommitted_bytes_ >= options_.uncommitted_max_bytes) {
+    } else if (uncommitted_entries() >= options_.uncommitted_max_entries ||
+               uncommitted_bytes() >= options_.uncommitted_max_bytes) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kOverloaded});
     } else {
       Entry entry{.term = term_, .index = log_.last_index().Next(), .payload = proposal.payload};
-      uncommitted_bytes_ += CostBytes(entry);
       context.out.accepted.push_back({.tag = proposal.tag, .index = entry.index, .term = term_});
       AppendToLog(context, std::move(entry));
       appended = true;
@@ -105,11 +104,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
     MaybeTransfer(context, member);
   } else {
     if (!progress.IsCurrentRefusal(reply.index)) return;
-    // End of Raft section 5.3: to the end of the conflicting term if we have it, else before its first entry.
-    const LogIndex same_term = log_.LastUpToTerm(reply.conflict_term);
-    const bool have_term = reply.conflict_term > Term() && log_.TermAt(same_term) == reply.conflict_term;
-    const LogIndex next = have_term ? same_term.Next() : reply.conflict_index;
-    progress.GoBackTo(std::min(next, reply.index));
+    Refused(context, member, reply);
   }
   Replicate(context, member);
 }
@@ -119,6 +114,51 @@ bool Raft::Acknowledged(Context& context, size_t member, LogIndex index) {
   const bool moved = progress_[member].Accepted(index, context.now_ns);
   progress_[member].FollowRound(log_.last_index(), context.now_ns, election_timeout_ns());
   return moved;
+}
+
+void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
+  Progress& progress = progress_[member];
+  if (reply.conflict_term == Term() && !progress.probing()) {
+    // What it lacked when it said this, it has acknowledged since.
+    if (reply.conflict_index <= progress.match()) return;
+    if (progress.IsGapInFlight(reply.conflict_index) && reply.index >= reply.conflict_index) {
+      ++counters_.gaps_in_flight;
+      progress.NoteGap(reply.conflict_index, reply.index, context.now_ns);
+      FillGap(context, member);
+      return;
+    }
+  }
+  // End of Raft section 5.3: to the end of the conflicting term if we have it, else before its first entry.
+  const LogIndex same_term = log_.LastUpToTerm(reply.conflict_term);
+  const bool have_term = reply.conflict_term > Term() && log_.TermAt(same_term) == reply.conflict_term;
+  const LogIndex next = have_term ? same_term.Next() : reply.conflict_index;
+  counters_.probes += !progress.probing();
+  progress.GoBackTo(std::min(next, reply.index));
+}
+
+// Packets overtake each other (RFC 9002 section 6.1): what a follower lacks is sent again only after several
+// refusals, or a while after the first, and once; the pipeline goes on, since the follower keeps what came
+// early. If this is lost, too, ForgetLost ends it.
+void Raft::FillGap(Context& context, size_t member) {
+  Progress& progress = progress_[member];
+  if (!progress.gap_open()) return;
+  const uint64_t patience_ns = HeartbeatInterval_ns() / 2;
+  if (!progress.GapPersists(context.now_ns, patience_ns, options_.gap_refusals_max)) {
+    resend_due_ns_ = std::min(resend_due_ns_, context.now_ns + patience_ns);
+    return;
+  }
+  const LogIndex prev = progress.gap().Previous();
+  if (prev < log_.start().index) return;
+  const uint64_t missing = progress.gap_last().Next().value() - progress.gap().value();
+  AppendRequest request{
+      .prev_index = prev,
+      .prev_term = log_.TermAt(prev),
+      .commit = commit_,
+      .entries = log_.Slice(progress.gap(), std::min<uint64_t>(options_.append_max_entries, missing),
+                            options_.append_max_bytes)};
+  ++counters_.gaps_sent_again;
+  progress.GapSentAgain();
+  Send(context, NodeAt(member), std::move(request));
 }
 
 void Raft::MaybeCommit(Context& context) {
@@ -188,7 +228,11 @@ void Raft::LeaderTick(Context& context) {
 void Raft::SendAgain(Context& context) {
   resend_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   ForEach(peers_, [&](size_t member) {
-    progress_[member].ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
+    Progress& progress = progress_[member];
+    const bool probing = progress.probing();
+    progress.ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
+    counters_.probes += !probing && progress.probing();
+    if (progress.gap_open()) FillGap(context, member);
     if (progress_[member].snapshot_failed()) AskForSnapshot(context, member);
   });
   ReplicateToAll(context);

@@ -85,6 +85,7 @@ void Raft::Install(Context& context, const Snapshot& snapshot) {
     for (LogIndex i = start.index.Next(); i <= log_.last_index(); i = i.Next()) tail.push_back(log_.At(i));
   }
   log_.RestartAfter(start);
+  early_.clear();
   for (Entry& entry : tail) AppendToLog(context, std::move(entry));
   // Durable, until this write is, is only what the former log had in common with this one.
   durable_index_ = std::min(durable_index_, equal);

@@ -45,6 +45,8 @@ enum class Bug : uint8_t {
   kDedupeWithoutFingerprint,
   kDedupeByLocalClock,
   kSnapshotWithoutDedupe,
+  kProposedAgain,
+  kKnownFromAFormerLog,
   kLearnerCounted,
   kJointQuorumByOneMask,
   kLeaderCommitsInOldConfiguration,

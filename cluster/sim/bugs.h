@@ -50,6 +50,8 @@ inline constexpr NamedBug kBugs[] = {
     {"dedupe_without_fingerprint", Bug::kDedupeWithoutFingerprint},
     {"dedupe_by_local_clock", Bug::kDedupeByLocalClock},
     {"snapshot_without_dedupe", Bug::kSnapshotWithoutDedupe},
+    {"proposed_again", Bug::kProposedAgain},
+    {"known_from_a_former_log", Bug::kKnownFromAFormerLog},
     {"learner_counted", Bug::kLearnerCounted},
     {"joint_quorum_by_one_mask", Bug::kJointQuorumByOneMask},
     {"leader_commits_in_old_configuration", Bug::kLeaderCommitsInOldConfiguration},

@@ -34,6 +34,14 @@ void Client::Start() {
   world_.time.After(world_.random.Below(500 * kMillisecond), [this] { Act(); });
 }
 
+void Client::Stop() {
+  stopped_ = true;
+  if (windowed_) return;
+  for (auto& [id, operation] : operations_) {
+    operation.give_up_ns = operation.resend_until_ns = world_.time.now_ns() + kAnsweredWithin_ns;
+  }
+}
+
 void Client::Act() {
   if (stopped_) return;
   if (!asleep_ && operations_.size() < world_.plan.clients.outstanding_max) Begin();
@@ -164,6 +172,10 @@ void Client::Retry(uint64_t id) {
     const auto found = operations_.find(id);
     if (found == operations_.end()) return;
     if (world_.time.now_ns() >= found->second.give_up_ns) {
+      if (stopped_ && !windowed_) {
+        world_.Fail("request ", id, " of client ", address_, " was not answered within ",
+                    kAnsweredWithin_ns / kSecond, " s of fair weather");
+      }
       // What became of it, nobody will know.
       if (found->second.kind == Kind::kOpen) opening_ = false;
       operations_.erase(found);

@@ -16,13 +16,18 @@
 
 namespace hedgerow::sim {
 
+// In fair weather, whatever was before: a cluster that is overloaded by what its last storm left is none.
+constexpr uint64_t kAnsweredWithin_ns = 10 * kSecond;
+
 class Client {
  public:
   Client(World& world, uint64_t address, bool windowed)
       : world_(world), address_(address), windowed_(windowed) {}
 
   void Start();
-  void Stop() { stopped_ = true; }
+  // Begins nothing more. What it still waits for through its session must be answered within
+  // kAnsweredWithin_ns.
+  void Stop();
   bool idle() const { return operations_.empty(); }
   void ArriveAnswer(const kv::Answer& answer);
 

@@ -99,6 +99,9 @@ int Main() {
          static_cast<unsigned long long>(totals.snapshots_taken),
          static_cast<unsigned long long>(totals.snapshots_installed),
          static_cast<unsigned long long>(totals.transfers_resumed));
+  printf("%llu appends came early and were stored, %llu requests not proposed again\n",
+         static_cast<unsigned long long>(totals.appends_early),
+         static_cast<unsigned long long>(totals.proposals_known));
   const bool found = totals.violations > 0;
   if (*bug != Bug::kNone) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
   return found == (*bug != Bug::kNone) ? 0 : 1;

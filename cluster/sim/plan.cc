@@ -71,6 +71,7 @@ void MakeFigureEight(Random& random, Plan& plan) {
   plan.nodes = random.Pick<uint64_t>({3, 3, 5});
   plan.raft.append_max_entries = 1;
   plan.raft.inflight_max_appends = 1;
+  plan.raft.early_max_appends = 0;
   plan.raft.election_floor_ns = 50 * kMillisecond;
   plan.disk = {.sync_min_ns = 50 * kMicrosecond, .sync_max_ns = 400 * kMicrosecond};
   plan.network = {};
@@ -81,6 +82,25 @@ void MakeFigureEight(Random& random, Plan& plan) {
   plan.faults.duration_max_ns = 300 * kMillisecond;
   plan.faults.crash_new_leader_ppm = random.Pick<uint64_t>({500'000, 800'000});
   plan.faults.crashes = true;
+}
+
+// Packets overtake each other all the time, clients ask for much, and leaders change in the midst of it: what
+// waits is handed from one to the next.
+void MakeJitter(Random& random, Plan& plan) {
+  plan.raft.append_max_entries = random.Pick<size_t>({1, 4, 64});
+  plan.raft.inflight_max_appends = 32;
+  plan.raft.uncommitted_max_entries = random.Pick<uint64_t>({8, 64, 2048});
+  plan.raft.early_max_appends = random.Pick<size_t>({0, 2, 64});
+  plan.raft.election_floor_ns = 50 * kMillisecond;
+  plan.desk.forwards_max = random.Pick<size_t>({2, 16, 256});
+  plan.network = {};
+  plan.network.delay_min_ns = 200 * kMicrosecond;
+  plan.network.delay_max_ns = random.Pick<uint64_t>({2, 4, 10}) * kMillisecond;
+  plan.network.drop_ppm = random.Pick<uint64_t>({0, 0, 20'000});
+  plan.network.duplicate_ppm = random.Pick<uint64_t>({0, 50'000});
+  plan.network.jitter = true;
+  plan.clients.think_max_ns = random.Pick<uint64_t>({10, 20}) * kMillisecond;
+  plan.clients.outstanding_max = 6;
 }
 
 KernelPlan DrawKernel(Random& random) {
@@ -145,6 +165,7 @@ Plan DrawPlan(Random& random) {
   const bool special = storm || figure_eight;
   if (storm) MakeElectionStorm(random, plan);
   if (figure_eight) MakeFigureEight(random, plan);
+  if (random.Chance(100'000)) MakeJitter(random, plan);
   plan.kernel = DrawKernel(random);
   plan.snapshots = DrawSnapshots(random);
   plan.raft.tail_max_entries = random.Pick<uint64_t>({0, 3, 30});
@@ -164,8 +185,9 @@ std::string Describe(const Plan& plan) {
       plan.nodes, " nodes, election floor ", plan.raft.election_floor_ns / kMillisecond, " ms, appends of ",
       plan.raft.append_max_entries, ", network ", plan.network.delay_max_ns / kMicrosecond, " us, drop ",
       plan.network.drop_ppm, " ppm, late ", plan.network.late_ppm, " ppm up to ",
-      plan.network.late_max_ns / kMillisecond, " ms, late votes ", plan.network.late_votes_ppm, " ppm, sync ",
-      plan.disk.sync_max_ns / kMicrosecond, " us, sessions ", plan.sessions.timeout_ns / kSecond,
+      plan.network.late_max_ns / kMillisecond,
+      plan.network.jitter ? " ms, jitter, late votes " : " ms, late votes ", plan.network.late_votes_ppm,
+      " ppm, sync ", plan.disk.sync_max_ns / kMicrosecond, " us, sessions ", plan.sessions.timeout_ns / kSecond,
       " s; a fault every ", faults.mean_interval_ns / kMillisecond, " ms for up to ",
       faults.duration_max_ns / kMillisecond, " ms:");
   const auto add = [&text](bool on, const char* name) {

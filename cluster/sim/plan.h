@@ -33,6 +33,7 @@ struct NetworkPlan {
   uint64_t late_votes_ppm = 0;  // the same for votes: a network may be as unfair as it likes
   uint64_t late_votes_max_ns = 0;
   bool late_acks = false;  // acknowledgements, too
+  bool jitter = false;     // delays so unlike that packets overtake each other all the time
 };
 
 struct DiskPlan {

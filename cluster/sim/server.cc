@@ -2,6 +2,8 @@
 #include "cluster/sim/server.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -155,6 +157,7 @@ void Server::Crash(bool power_cut) {
   if (!up()) return;
   world_.Trace("node ", id_.value(), power_cut ? " loses its power" : " crashes");
   ++world_.crashes;
+  AddCounters();
   replica_.reset();
   coupling_.reset();
   socket_.clear();
@@ -167,6 +170,12 @@ void Server::Crash(bool power_cut) {
   } else {
     kernel_->ProcessDied();
   }
+}
+
+void Server::AddCounters() {
+  if (!up()) return;
+  world_.appends_early += raft().counters().early_stored;
+  world_.proposals_known += replica_->proposals().counters.known;
 }
 
 void Server::Resume() {
@@ -286,6 +295,20 @@ void Server::CheckReservation() {
               raft().term().value(), " though it suspects nobody");
 }
 
+// A log grows by what clients ask for, however often it is handed to how many leaders.
+void Server::CheckProposedOnce(const raft::Outputs& outputs) {
+  if (outputs.accepted.empty()) return;
+  const raft::Log& log = raft().log();
+  std::set<kv::RequestKey> keys;
+  for (raft::LogIndex i = raft().commit().Next(); i <= log.last_index(); i = i.Next()) {
+    if (log.At(i).kind != raft::EntryKind::kCommand) continue;
+    const std::optional<kv::RequestKey> key = kv::SessionKeyOf(log.At(i).payload.view());
+    if (!key.has_value() || keys.insert(*key).second || i < outputs.accepted.front().index) continue;
+    world_.Fail("node ", id_.value(), " proposes at ", i.value(),
+                " what its log holds and has not committed: (", key->a, ", ", key->b, ")");
+  }
+}
+
 void Server::Persist(raft::Persist persist) {
   if (kernel_.has_value()) kernel_->OtherCpus();
   disk_.Write(std::move(persist));
@@ -293,6 +316,7 @@ void Server::Persist(raft::Persist persist) {
 
 void Server::Stepped(const raft::Outputs& outputs) {
   world_.checker.Stepped(raft(), id_, outputs);
+  CheckProposedOnce(outputs);
   world_.snapshots_installed += outputs.install.has_value();
   if (!world_.trace) return;
   for (const std::string& line : raft::Describe(id_, outputs)) world_.Trace(line);

@@ -60,6 +60,7 @@ class Server : public kv::ReplicaHost {
   void ArriveFromKernel(uint64_t arrived_ns, raft::Message message);
   void WakeByKernel();
   void SendToPeer(raft::Message message);
+  void AddCounters();  // of this life to the world's
   uint64_t last_turn_ns() const { return last_turn_ns_; }
 
  private:
@@ -86,6 +87,7 @@ class Server : public kv::ReplicaHost {
   std::vector<raft::NodeId> KernelMembers() const;
   void HelperThread(uint64_t life);
   void CheckReservation();
+  void CheckProposedOnce(const raft::Outputs& outputs);
   // One turn of the loop, with `work` in it.
   void Turn(const std::function<void()>& work, bool tick = false);
   void Rearm();

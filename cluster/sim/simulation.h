@@ -38,6 +38,8 @@ struct Report {
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
   uint64_t transfers_resumed = 0;
+  uint64_t appends_early = 0;    // stored once what they had overtaken had come
+  uint64_t proposals_known = 0;  // not made, since the log had them
 };
 
 Report Simulate(const SimulationOptions& options);

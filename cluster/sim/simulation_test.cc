@@ -48,6 +48,9 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
          static_cast<unsigned long long>(totals.snapshots_taken),
          static_cast<unsigned long long>(totals.snapshots_installed),
          static_cast<unsigned long long>(totals.transfers_resumed));
+  printf("%llu appends came early and were stored, %llu requests not proposed again\n",
+         static_cast<unsigned long long>(totals.appends_early),
+         static_cast<unsigned long long>(totals.proposals_known));
   // Weather that stops everything would violate nothing, and show nothing.
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 100);
@@ -57,6 +60,8 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   EXPECT_GT(totals.leaders_removed, totals.runs / 10);
   EXPECT_GT(totals.snapshots_installed, totals.runs);
   EXPECT_GT(totals.transfers_resumed, totals.runs / 10);
+  EXPECT_GT(totals.appends_early, totals.runs);
+  EXPECT_GT(totals.proposals_known, totals.runs);
 }
 
 }  // namespace

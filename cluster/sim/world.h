@@ -70,6 +70,8 @@ struct World {
   uint64_t leaders_removed = 0;
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
+  uint64_t appends_early = 0;  // of lives that have ended
+  uint64_t proposals_known = 0;
 };
 
 }  // namespace hedgerow::sim

@@ -24,8 +24,9 @@ def mac_of(host: Host) -> str:
 @pytest.fixture(scope="module")
 def stack():
     with Lab(TAG, replicas=2) as lab, Weather(lab) as weather:
-        # Nobody looks for a neighbour while packets are counted.
+        # Nobody looks for a neighbour or a router while packets are counted.
         for a in lab.hosts.values():
+            a.run(["sh", "-c", f"echo 1 > /proc/sys/net/ipv6/conf/{UPLINK}/disable_ipv6"])
             for b in lab.hosts.values():
                 if a is not b:
                     a.run(["ip", "neigh", "replace", b.ipv4, "lladdr", mac_of(b), "nud", "permanent", "dev", UPLINK])

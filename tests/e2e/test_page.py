@@ -126,9 +126,9 @@ def past(lab, page):
     """An open page that has some seconds of load to show. The daemon remembers those of the tests before; only where it does
     not, there is load now."""
     page.listen(0.2)
-    if page.ask(POINTS) < 3:
+    if page.ask(POINTS) < 5:
         with load(lab, rate=100):
-            page.wait(f"{POINTS} >= 3", 20.0)
+            page.wait(f"{POINTS} >= 5", 20.0)
     return page
 
 

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kv/proposal_queue.h"
+
+#include <optional>
+#include <utility>
+
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::kv {
+namespace {
+
+// Below this many nobody needs to look for what is not wanted any more.
+constexpr size_t kLookAt = 1024;
+
+}  // namespace
+
+// Sessions are drawn at random or counted, seqs are counted: neither spreads by itself.
+size_t ProposalQueue::Hash::operator()(const RequestKey& key) const {
+  uint64_t mixed = key.a ^ (key.b + 0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd;
+  mixed ^= mixed >> 33;
+  return mixed * 0xc4ceb9fe1a85ec53 + static_cast<uint64_t>(key.kind);
+}
+
+// Here and not as entries come: a follower's log may be truncated, a leader's is not (Leader Append-Only).
+void ProposalQueue::BeginToLead(const raft::Log& log, raft::LogIndex applied) {
+  leads_ = true;
+  if (!SeededBug(Bug::kKnownFromAFormerLog)) in_log_.clear();
+  for (raft::LogIndex index = applied.Next(); index <= log.last_index(); index = index.Next()) {
+    const raft::Entry& entry = log.At(index);
+    if (entry.kind != raft::EntryKind::kCommand) continue;
+    if (const std::optional<RequestKey> key = SessionKeyOf(entry.payload.view())) in_log_.insert(*key);
+  }
+}
+
+void ProposalQueue::EndToLead() {
+  leads_ = false;
+  queue_.clear();
+  told_ = 0;
+  if (!SeededBug(Bug::kKnownFromAFormerLog)) in_log_.clear();
+}
+
+ProposeCommand ProposalQueue::TakeFirst() {
+  ProposeCommand first = std::move(queue_.front());
+  queue_.pop_front();
+  if (told_ > 0) --told_;
+  return first;
+}
+
+void ProposalQueue::StillQueued(const std::function<void(uint64_t tag)>& each) {
+  for (; told_ < queue_.size(); ++told_) {
+    ++counters.queued;
+    each(queue_[told_].tag);
+  }
+}
+
+void ProposalQueue::DropUnwanted(size_t waiting, const std::function<bool(const RequestKey&)>& wanted) {
+  if (queue_.size() < kLookAt + 2 * waiting) return;
+  std::deque<ProposeCommand> kept;
+  size_t told = 0;
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    if (!wanted(queue_[i].command.key)) {
+      ++counters.unwanted;
+      continue;
+    }
+    told += i < told_;
+    kept.push_back(std::move(queue_[i]));
+  }
+  queue_ = std::move(kept);
+  told_ = told;
+}
+
+bool ProposalQueue::Enter(const RequestKey& key) {
+  if (!leads_ || !IsNamedForEver(key) || SeededBug(Bug::kProposedAgain)) return true;
+  const bool entered = in_log_.insert(key).second;
+  counters.known += !entered;
+  return entered;
+}
+
+void ProposalQueue::Leave(const RequestKey& key) {
+  if (!in_log_.empty()) in_log_.erase(key);
+}
+
+}  // namespace hedgerow::kv

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a leader is yet to propose, and which requests its log holds already. A request that every node hands to
+// each new leader must not be in that leader's log twice, else the log grows by all that wait with every
+// election; and what does not fit into the log now waits here and not there. Used by Replica alone; in which
+// log a request is known, and why that loses none, is argued in docs/SAFETY.md ("Proposed once").
+
+#ifndef HEDGEROW_CLUSTER_KV_PROPOSAL_QUEUE_H_
+#define HEDGEROW_CLUSTER_KV_PROPOSAL_QUEUE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <unordered_set>
+
+#include "cluster/kv/command.h"
+#include "cluster/kv/request_desk.h"
+#include "cluster/raft/log.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::kv {
+
+class ProposalQueue {
+ public:
+  struct Counters {
+    uint64_t known = 0;     // not proposed: the log holds them, not committed yet
+    uint64_t unwanted = 0;  // not proposed: nobody waited any more when their turn came
+    uint64_t queued = 0;    // waited here because the log had no room
+  };
+
+  // This node leads from now on, with this log, of which everything up to `applied` is applied.
+  void BeginToLead(const raft::Log& log, raft::LogIndex applied);
+  // It does not lead any more: what its log holds may be truncated from now on, and the desk places anew what
+  // waits.
+  void EndToLead();
+  bool leads() const { return leads_; }
+
+  void Add(ProposeCommand proposal) { queue_.push_back(std::move(proposal)); }
+  bool empty() const { return queue_.empty(); }
+  size_t size() const { return queue_.size(); }
+  ProposeCommand TakeFirst();
+  // Those that have waited since an earlier call; `each` is told of every other one, once.
+  void StillQueued(const std::function<void(uint64_t tag)>& each);
+  // Keeps the queue no longer than what waits for it, within a factor.
+  void DropUnwanted(size_t waiting, const std::function<bool(const RequestKey&)>& wanted);
+
+  // True if it is not in the log: from now on it counts as being there.
+  bool Enter(const RequestKey& key);
+  // It is not there after all; or it is applied, and the tables know of it.
+  void Leave(const RequestKey& key);
+
+  Counters counters{};
+
+ private:
+  struct Hash {
+    size_t operator()(const RequestKey& key) const;
+  };
+
+  bool leads_ = false;
+  std::deque<ProposeCommand> queue_;
+  size_t told_ = 0;  // of these, from the front
+  std::unordered_set<RequestKey, Hash> in_log_;
+};
+
+}  // namespace hedgerow::kv
+
+#endif  // HEDGEROW_CLUSTER_KV_PROPOSAL_QUEUE_H_

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/kv/proposal_queue.h"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::kv {
+namespace {
+
+RequestKey Key(uint64_t seq) { return {.kind = CommandKind::kWrite, .a = 1, .b = seq}; }
+
+raft::Entry Entry(uint64_t index, uint64_t seq) {
+  return {.term = raft::Term(1),
+          .index = raft::LogIndex(index),
+          .payload = raft::Payload(Encode({.key = Key(seq)}))};
+}
+
+TEST(ProposalQueue, WhatTheLogHoldsAndIsNotAppliedIsNotProposedAgain) {
+  ProposalQueue queue;
+  queue.BeginToLead(raft::Log({Entry(1, 10), Entry(2, 11)}), raft::LogIndex(1));
+  EXPECT_TRUE(queue.Enter(Key(10))) << "applied: the tables know it";
+  EXPECT_FALSE(queue.Enter(Key(11)));
+  EXPECT_FALSE(queue.Enter(Key(10))) << "and now it is here, too";
+  EXPECT_EQ(queue.counters.known, 2u);
+  queue.Leave(Key(11));
+  EXPECT_TRUE(queue.Enter(Key(11)));
+}
+
+TEST(ProposalQueue, AnotherTermsLogIsAnother) {
+  ProposalQueue queue;
+  queue.BeginToLead(raft::Log({Entry(1, 10)}), raft::LogIndex());
+  queue.EndToLead();
+  EXPECT_TRUE(queue.Enter(Key(10)));
+  queue.BeginToLead(raft::Log(std::vector<raft::Entry>()), raft::LogIndex());
+  EXPECT_TRUE(queue.Enter(Key(10))) << "truncated";
+}
+
+TEST(ProposalQueue, IdsThatComeAgainAreNotToldApartHere) {
+  ProposalQueue queue;
+  const RequestKey windowed{.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3};
+  queue.BeginToLead(raft::Log({{.term = raft::Term(1),
+                                .index = raft::LogIndex(1),
+                                .payload = raft::Payload(Encode({.key = windowed}))}}),
+                    raft::LogIndex());
+  EXPECT_TRUE(queue.Enter(windowed));
+  EXPECT_TRUE(queue.Enter(windowed));
+}
+
+TEST(ProposalQueue, EachIsToldOnceThatItWaits) {
+  ProposalQueue queue;
+  std::vector<uint64_t> told;
+  const auto tell = [&told](uint64_t tag) { told.push_back(tag); };
+  for (uint64_t tag = 1; tag <= 3; ++tag) queue.Add({.tag = tag, .command = {.key = Key(tag)}});
+  queue.StillQueued(tell);
+  queue.StillQueued(tell);
+  EXPECT_EQ(queue.TakeFirst().tag, 1u);
+  queue.Add({.tag = 4, .command = {.key = Key(4)}});
+  queue.StillQueued(tell);
+  EXPECT_EQ(told, (std::vector<uint64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(queue.counters.queued, 4u);
+}
+
+TEST(ProposalQueue, WhatNobodyWantsIsDroppedBeforeItIsLong) {
+  ProposalQueue queue;
+  for (uint64_t tag = 1; tag <= 3000; ++tag) queue.Add({.tag = tag, .command = {.key = Key(tag)}});
+  queue.DropUnwanted(1500, [](const RequestKey&) { return false; });
+  EXPECT_EQ(queue.size(), 3000u) << "within a factor of what waits";
+  queue.DropUnwanted(10, [](const RequestKey& key) { return key.b % 100 == 0; });
+  EXPECT_EQ(queue.size(), 30u);
+  EXPECT_EQ(queue.counters.unwanted, 2970u);
+}
+
+}  // namespace
+}  // namespace hedgerow::kv

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A leader and what is handed to it: each request once in its log, and no more than the log has room for.
+#include "cluster/kv/replica.h"
+
+#include <map>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::kv {
+namespace {
+
+using raft::LogIndex;
+using raft::NodeId;
+using raft::Term;
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+Request Write(uint64_t seq) {
+  Request request;
+  request.reply_to = {.client = 40, .request = seq};
+  request.command.key = {.kind = CommandKind::kWrite, .a = 7, .b = seq};
+  request.patience_ns = 5000 * kMillisecond;
+  return request;
+}
+
+// Node 1 of three; the test speaks for the others.
+class ReplicaTest : public testing::Test, public ReplicaHost {
+ protected:
+  void Start(std::vector<raft::Entry> entries = {}, uint64_t uncommitted_max = 2048) {
+    ReplicaOptions options;
+    options.raft.self = NodeId(1);
+    options.raft.initial = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
+    options.raft.uncommitted_max_entries = uncommitted_max;
+    raft::RestoredState restored;
+    restored.hard_state.term = Term(entries.empty() ? 0 : 1);
+    restored.entries = std::move(entries);
+    replica_ = std::make_unique<Replica>(*this, options, std::move(restored));
+  }
+  void FromNode2(uint64_t term, decltype(raft::Message::body) body) {
+    replica_->ReceiveMessage(now_ns_,
+                             {.from = NodeId(2), .to = NodeId(1), .term = Term(term), .body = std::move(body)});
+    replica_->Settle();
+  }
+  void Lead() {
+    now_ns_ += 5000 * kMillisecond;
+    replica_->Tick();
+    replica_->Settle();
+    const uint64_t term = raft().term().value() + 1;
+    FromNode2(term - 1, raft::VoteReply{.asked_term = Term(term), .pre_vote = true, .granted = true});
+    FromNode2(term, raft::VoteReply{.asked_term = Term(term), .pre_vote = false, .granted = true});
+    ASSERT_EQ(raft().role(), raft::Role::kLeader);
+  }
+  void Ask(uint64_t seq) {
+    replica_->ReceiveRequest(now_ns_, Write(seq));
+    replica_->Settle();
+  }
+  void Acknowledge(uint64_t index) {
+    FromNode2(raft().term().value(),
+              raft::AppendReply{.accepted = true, .index = LogIndex(index), .loop_seq = ++loop_seq_});
+  }
+  void Wait(uint64_t ms) {
+    now_ns_ += ms * kMillisecond;
+    FromNode2(
+        raft().term().value(),
+        raft::HeartbeatReply{.round = 0, .verified = raft().progress()[1].match(), .loop_seq = ++loop_seq_});
+    replica_->Tick();
+    replica_->Settle();
+  }
+  uint64_t Last() const { return raft().log().last_index().value(); }
+  const raft::Raft& raft() const { return replica_->raft(); }
+
+  // ReplicaHost
+  uint64_t Now_ns() override { return now_ns_; }
+  uint64_t StampClock_ns() override { return now_ns_; }
+  uint64_t Random() override { return ++random_; }
+  void Persist(raft::Persist persist) override {
+    replica_->Feed(raft::Persisted{.sequence = persist.sequence});
+  }
+  void Send(raft::Message) override {}
+  void Send(Answer answer) override { answers_[answer.reply_to.request] = answer; }
+  void Send(Forward) override { ++forwards_; }
+  void LeaderIs(NodeId, Term) override {}
+
+  uint64_t now_ns_ = 1'000'000'000;
+  uint64_t random_ = 0;
+  uint64_t loop_seq_ = 0;
+  uint64_t forwards_ = 0;
+  std::map<uint64_t, Answer> answers_;
+  std::unique_ptr<Replica> replica_;
+};
+
+raft::Entry Entry(uint64_t index, uint64_t term, uint64_t seq) {
+  return {.term = Term(term), .index = LogIndex(index), .payload = raft::Payload(Encode(Write(seq).command))};
+}
+
+TEST_F(ReplicaTest, WhatAFormerLeaderHasProposedIsNotProposedAgainAndIsAnswered) {
+  Start({Entry(1, 1, 1), Entry(2, 1, 2)});
+  Lead();
+  ASSERT_EQ(Last(), 3u) << "its no-op";
+  Ask(1);
+  Ask(2);
+  Ask(3);
+  EXPECT_EQ(Last(), 4u);
+  EXPECT_EQ(replica_->proposals().counters.known, 2u);
+  EXPECT_TRUE(answers_.empty());
+  Acknowledge(4);
+  EXPECT_EQ(answers_.size(), 3u);
+  for (const auto& [seq, answer] : answers_) EXPECT_EQ(answer.kind, Answer::Kind::kResult) << seq;
+}
+
+TEST_F(ReplicaTest, WhatWasTruncatedIsProposedAgain) {
+  Start({Entry(1, 1, 1)});
+  Lead();
+  Ask(1);
+  const uint64_t term = raft().term().value();
+  ASSERT_EQ(Last(), 2u);
+  // Another leader, whose log knows nothing of it.
+  FromNode2(
+      term + 1,
+      raft::AppendRequest{
+          .prev_index = {},
+          .prev_term = {},
+          .commit = {},
+          .entries = {
+              {.term = Term(term + 1), .index = LogIndex(1), .kind = raft::EntryKind::kNoOp, .payload = {}}}});
+  ASSERT_EQ(Last(), 1u);
+  EXPECT_EQ(forwards_, 1u) << "its waiter goes on waiting, with the new leader";
+  // A retry of the client's, after this node has come to lead again.
+  Lead();
+  Ask(1);
+  EXPECT_EQ(Last(), 3u) << "the other's no-op, its own, and the request";
+  Acknowledge(3);
+  EXPECT_EQ(answers_.count(1), 1u);
+}
+
+TEST_F(ReplicaTest, WhatHasNoRoomWaitsAndIsToldSoAfterASecond) {
+  Start({}, 4);
+  Lead();
+  for (uint64_t seq = 1; seq <= 10; ++seq) Ask(seq);
+  EXPECT_EQ(Last(), 4u) << "the no-op and three more";
+  Acknowledge(2);
+  EXPECT_EQ(Last(), 6u);
+  EXPECT_EQ(answers_.size(), 1u);
+  for (int i = 0; i < 100; ++i) Wait(11);
+  EXPECT_EQ(raft().role(), raft::Role::kLeader);
+  EXPECT_EQ(Last(), 6u);
+  EXPECT_EQ(answers_.size(), 6u) << "five of ten are in the log, of which one is applied";
+  for (uint64_t seq = 6; seq <= 10; ++seq) {
+    EXPECT_EQ(answers_[seq].kind, Answer::Kind::kResult);
+    EXPECT_EQ(answers_[seq].result.code, ResultCode::kOverloaded);
+  }
+  Acknowledge(6);
+  EXPECT_EQ(Last(), 6u) << "nobody waits for the others any more";
+}
+
+}  // namespace
+}  // namespace hedgerow::kv
