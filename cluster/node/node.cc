@@ -48,7 +48,6 @@ uint64_t DrawLife() {
 kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   kv::ReplicaOptions options;
   options.raft.self = config.self;
-  options.raft.initial = config.Initial();
   options.raft.election_floor_ns = config.election_floor_ns;
   options.raft.election_cap_ns = config.election_cap_ns;
   options.sessions.timeout_ns = config.session_timeout_ns;
@@ -60,6 +59,18 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
                        .every_bytes = config.snapshots.every_bytes};
   options.memcached = LimitsOf(config.memcached);
   return options;
+}
+
+kv::ReplicaOptions FirstMembers(const NodeConfig& config, const storage::LogStorage& storage,
+                                kv::ReplicaOptions options) {
+  options.raft.initial = storage.began_with();
+  config.Readdress(options.raft.initial);
+  return options;
+}
+
+raft::RestoredState Readdressed(const NodeConfig& config, raft::RestoredState restored) {
+  config.Readdress(restored.snapshot.configuration);
+  return restored;
 }
 
 std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
@@ -84,6 +95,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   storage::StorageOptions stored;
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
+  stored.begins_with = config.Initial();
   const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
@@ -108,6 +120,10 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   auto node =
       std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
                                      *std::move(peers), *std::move(clients), *std::move(memcached), life, *std::move(offloads)));
+  if (absl::Status members = node->config_.CheckMembers(node->storage_->began_with(),
+                                                        node->replica_.raft().configuration());
+      !members.ok())
+    return members;
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
       Snapshots::Open(node->config_, options, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
                       [&wake = node->wake_] { wake.Wake(); });
@@ -137,7 +153,8 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
-      replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored(), std::move(state)),
+      replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)), Readdressed(config_, storage_->TakeRestored()),
+               std::move(state)),
       offloads_(std::move(offloads)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);

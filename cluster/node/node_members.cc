@@ -64,8 +64,8 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
 
 }  // namespace
 
-// After each turn, and each step that changes them. What the log says goes before the file: an address there is
-// only what the cluster began with.
+// After each turn, and each step that changes them. Once they were changed, what the log says goes before the file: an
+// address there is only what the cluster began with.
 void Node::FollowMembers() {
   const raft::Raft& raft = replica_.raft();
   const raft::Configuration& configuration = raft.configuration();
@@ -81,10 +81,10 @@ void Node::FollowMembers() {
     peer.position = member.position;
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(member.address);
     const MemberConfig* const known = config_.Find(member.id);
-    if (address.ok()) {
-      peer.address = *address;
-    } else if (known != nullptr) {
+    if (known != nullptr && (configuration.epoch == 0 || !address.ok())) {
       peer.address = known->peer;
+    } else if (address.ok()) {
+      peer.address = *address;
     }
   }
   if (memcached_ != nullptr) memcached_->SetMembers(configuration.members.size());

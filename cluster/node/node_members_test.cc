@@ -15,6 +15,7 @@
 
 #include <poll.h>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cluster/node/node_testing.h"
@@ -24,6 +25,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using Kind = raft::MemberChange::Kind;
+using testing::HasSubstr;
 
 class NodeMembersTest : public testing::TestWithParam<Durability> {
  protected:
@@ -45,6 +47,9 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
   }
 
   void Start(uint64_t id, const std::vector<uint64_t>& members, bool join) {
+    nodes_[id] = std::make_unique<Running>(ConfigOf(id, members, join));
+  }
+  NodeConfig ConfigOf(uint64_t id, const std::vector<uint64_t>& members, bool join) {
     NodeConfig config;
     config.cluster_id = 7;
     config.cluster_key.bytes.fill(0x11);
@@ -55,7 +60,7 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
     config.serve = addresses_.at(id).serve;
     config.join = join;
     config.snapshots = snapshots_;
-    nodes_[id] = std::make_unique<Running>(config);
+    return config;
   }
   void Join(uint64_t id) { Start(id, {id}, true); }
   void Stop(uint64_t id) { nodes_.erase(id); }
@@ -235,6 +240,31 @@ TEST_P(NodeMembersTest, TheLeaderIsRemovedAndIsListenedToNoMore) {
   Start(former, {1, 2, 3}, false);
   EXPECT_TRUE(WritesGoOn());
   EXPECT_EQ(StatusOf(WaitForLeader()).term.value(), term) << "it disturbs nobody";
+  EXPECT_EQ(wrong_, 0u);
+}
+
+// Else 1 and 4 could be a majority of what two files say, and 2 and 3 one of what the others say.
+TEST_P(NodeMembersTest, WhoseFileWasEditedDoesNotStart) {
+  StartWriting();
+  const uint64_t edited = WaitForLeader() % 3 + 1;
+  Stop(edited);
+  const auto why = [&](const std::vector<uint64_t>& members) {
+    return std::string(Node::Create(ConfigOf(edited, members, false)).status().message());
+  };
+  EXPECT_THAT(why({1, 2, 3, 4, 5}), HasSubstr("put 1, 2, 3 back"));
+  EXPECT_THAT(why({edited}), HasSubstr("put 1, 2, 3 back"));
+  Start(edited, {1, 2, 3}, false);
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_EQ(RoleOf(edited, 4), "none");
+  // Nor does one that waits to be added begin a cluster of its own, and others' files do not add it.
+  Join(4);
+  Stop(4);
+  EXPECT_THAT(std::string(Node::Create(ConfigOf(4, {4}, false)).status().message()),
+              HasSubstr("put `join: on` back"));
+  Start(5, {1, 2, 3, 4, 5}, false);
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_NE(StatusOf(5).role, raft::Role::kLeader);
+  EXPECT_EQ(StatusOf(WaitForLeader()).members.size(), 3u);
   EXPECT_EQ(wrong_, 0u);
 }
 

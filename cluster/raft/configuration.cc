@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cluster/raft/check.h"
+#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 namespace {
@@ -153,6 +154,10 @@ Configuration AfterJoint(const Configuration& joint) {
   next.next_voters = 0;
   next.leaving = joint.voters & ~joint.next_voters;
   return next;
+}
+
+const Configuration& BeginsWith(const std::optional<Configuration>& recorded, const Configuration& file) {
+  return recorded.has_value() && !SeededBug(Bug::kBeginsWithTheFile) ? *recorded : file;
 }
 
 // Little-endian: version (1), epoch (4), three masks (1 each), number of members (1); each with position (1),

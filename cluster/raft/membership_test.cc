@@ -476,6 +476,44 @@ TEST_F(Dissertation_3_10_TransferDuringChanges, TheNextLeaderEndsAJointChange) {
   EXPECT_THAT(Voters(cluster_, 3), ElementsAre(1, 2, 3, 4));
 }
 
+// Else a cluster that has lost too many to commit what fills its log could not be mended once some are back.
+TEST(Membership_Bounds, AChangeHasRoomInALogThatIsFull) {
+  Options options;
+  options.uncommitted_max_entries = 3;
+  TestCluster full(3, options);
+  full.Elect(1);
+  full.Isolate(1);
+  for (int i = 0; i < 4; ++i) full.Propose(1, "x");
+  ASSERT_EQ(full.Last().refused_proposals.size(), 1u);
+  full.Join(4);
+  full.Change(1, {Add(4)});
+  EXPECT_EQ(full.Answer().refusal, ChangeRefusal::kNone);
+  full.Heal();
+  for (int i = 0; i < 20; ++i) {
+    full.TickAtDeadline(1);
+    full.Deliver();
+  }
+  EXPECT_EQ(full.Applied(2).size(), 3u);
+  EXPECT_EQ(full.At(4).configuration().epoch, 1u);
+  EXPECT_TRUE(full.At(1).configuration_committed());
+  EXPECT_THAT(full.violation(), IsEmpty());
+}
+
+// It has overtaken another append on its way: it is not in the log before that is.
+TEST_F(Dissertation_4_1_Safety, AConfigurationThatCameEarlyDoesNotHoldYet) {
+  cluster_.Join(4);
+  cluster_.Propose(1, "lost");
+  cluster_.DropAll();
+  ASSERT_EQ(Ask(1, {Add(4)}), ChangeRefusal::kNone);
+  cluster_.DeliverOnce(1, 2);
+  ASSERT_EQ(cluster_.At(2).early_appends(), 1u);
+  EXPECT_EQ(cluster_.At(2).configuration().epoch, 0u);
+  for (int i = 0; i < 5; ++i) Done(1);
+  EXPECT_EQ(cluster_.At(2).configuration().epoch, 1u);
+  EXPECT_THAT(cluster_.Applied(2), ElementsAre("lost"));
+  EXPECT_EQ(cluster_.At(2).early_appends(), 0u);
+}
+
 // R1: of whose position it was before, nothing counts.
 TEST_F(Membership, WhatTheKernelCountedForAFormerMemberIsNotTheNextOnes) {
   ASSERT_EQ(Ask(1, {Remove(3)}), ChangeRefusal::kNone);

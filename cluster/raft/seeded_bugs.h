@@ -53,6 +53,7 @@ enum class Bug : uint8_t {
   kConfigurationNotRolledBack,
   kRemovedLeaderCountsItself,
   kChangeBeforeTheLastIsCommitted,
+  kBeginsWithTheFile,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -58,6 +58,7 @@ inline constexpr NamedBug kBugs[] = {
     {"configuration_not_rolled_back", Bug::kConfigurationNotRolledBack},
     {"removed_leader_counts_itself", Bug::kRemovedLeaderCountsItself},
     {"change_before_the_last_is_committed", Bug::kChangeBeforeTheLastIsCommitted},
+    {"begins_with_the_file", Bug::kBeginsWithTheFile},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

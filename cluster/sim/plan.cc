@@ -136,6 +136,7 @@ MembershipPlan DrawMembership(Random& random, uint64_t nodes) {
   plan.spares = random.Between(1, std::min<uint64_t>(3, HR_RAFT_MAX_MEMBERS - nodes));
   plan.on_leader_ppm = random.Pick<uint64_t>({200'000, 700'000});
   plan.crash_ppm = random.Pick<uint64_t>({0, 100'000, 400'000});
+  plan.edit_file_ppm = random.Pick<uint64_t>({0, 300'000});
   return plan;
 }
 
@@ -169,13 +170,13 @@ Plan DrawPlan(Random& random) {
   plan.kernel = DrawKernel(random);
   plan.snapshots = DrawSnapshots(random);
   plan.raft.tail_max_entries = random.Pick<uint64_t>({0, 3, 30});
-  // Elections that never end and logs that no one commits leave nobody who could change anything.
-  if (!special) plan.membership = DrawMembership(random, plan.nodes);
   plan.disk.memory = plan.kernel.on && plan.kernel.durability == offload::Durability::kMemory;
   if (random.Chance(500'000)) {
     plan.memcached.counting_clients = random.Between(1, 2);
     plan.memcached.one_id_clients = random.Between(0, 2);
   }
+  // Elections that never end and logs that no one commits leave nobody who could change anything.
+  if (!special) plan.membership = DrawMembership(random, plan.nodes);
   return plan;
 }
 
@@ -209,7 +210,8 @@ std::string Describe(const Plan& plan) {
   if (plan.membership.mean_interval_ns != 0) {
     absl::StrAppend(&text, "; a change of membership every ", plan.membership.mean_interval_ns / kMillisecond,
                     " ms with ", plan.membership.spares, " spares, of the leader ",
-                    plan.membership.on_leader_ppm, " ppm, crashes ", plan.membership.crash_ppm, " ppm");
+                    plan.membership.on_leader_ppm, " ppm, crashes ", plan.membership.crash_ppm, " ppm, edited files ",
+                    plan.membership.edit_file_ppm, " ppm");
   }
   if (plan.snapshots.every_entries != UINT64_MAX) {
     absl::StrAppend(&text, "; snapshots every ", plan.snapshots.every_entries, " entries, tail ",

@@ -90,6 +90,7 @@ struct MembershipPlan {
   uint64_t spares = 0;            // nodes that are no members at first
   uint64_t on_leader_ppm = 0;     // it is the leader that is removed
   uint64_t crash_ppm = 0;         // of the leader, soon after a change has begun
+  uint64_t edit_file_ppm = 0;     // of the members in a node's configuration file, before it starts again
 };
 
 struct ClientPlan {

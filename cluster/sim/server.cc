@@ -29,10 +29,6 @@ kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
                              .snapshots = {.every_entries = world.plan.snapshots.every_entries},
                              .memcached = world.plan.memcached.limits};
   options.raft.self = id;
-  if (id.value() > world.plan.nodes) return options;  // a spare
-  std::vector<raft::NodeId> voters;
-  for (uint64_t node = 1; node <= world.plan.nodes; ++node) voters.push_back(raft::NodeId(node));
-  options.raft.initial = raft::Configuration::OfVoters(voters);
   return options;
 }
 
@@ -57,12 +53,27 @@ void Server::Start() {
   std::unique_ptr<kv::StateMachine> state;
   if (restored.snapshot.last.index > raft::LogIndex())
     state = Load(*disk_.Find(restored.snapshot.last)->chunks);
-  replica_.emplace(*this, OptionsOf(world_, id_), std::move(restored), std::move(state));
+  kv::ReplicaOptions options = OptionsOf(world_, id_);
+  options.raft.initial = disk_.BeginsWith(FileSays());
+  replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
   world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
   if (world_.plan.kernel.on) StartCoupling();
   Rearm();
+}
+
+// The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what somebody has
+// made of it, on this node alone. A real node then tells him and does not start until the file is mended.
+raft::Configuration Server::FileSays() {
+  const uint64_t edits_ppm = world_.plan.membership.edit_file_ppm;
+  const bool edited = lives_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);
+  std::vector<raft::NodeId> voters;
+  for (const auto& server : world_.servers) {
+    const bool first = id_.value() <= world_.plan.nodes && server->id().value() <= world_.plan.nodes;
+    if (edited ? server->id() == id_ || world_.random.Chance(500'000) : first) voters.push_back(server->id());
+  }
+  return raft::Configuration::OfVoters(voters);
 }
 
 std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& chunks) {

@@ -82,6 +82,7 @@ class Server : public kv::ReplicaHost {
 
   void Arrive(uint64_t arrived_ns, std::function<void()> handle);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
+  raft::Configuration FileSays();
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
   std::vector<raft::NodeId> KernelMembers() const;

@@ -53,6 +53,20 @@ TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->identity, identity.identity);
   EXPECT_EQ(back->format_version, kFormatVersion);
+  EXPECT_EQ(back->began_with, raft::Configuration()) << "it joined";
+}
+
+TEST(RecordsTest, WhatALogBeganWithComesBackAndAnEarlierFormatSaysNothingOfIt) {
+  IdentityRecord identity = {
+      .identity = {.cluster_id = 1, .node = raft::NodeId(2)},
+      .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
+  identity.began_with->members[0].address = "10.0.0.2:4802";
+  EXPECT_EQ(ParseIdentity(EncodeIdentity(identity))->began_with, identity.began_with);
+  identity.format_version = 2;
+  const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(identity));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->identity, identity.identity);
+  EXPECT_FALSE(back->began_with.has_value());
 }
 
 TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
