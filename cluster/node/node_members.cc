@@ -130,7 +130,7 @@ void Node::AddMembersTo(NodeStatus& status) const {
     said.role = RoleOf(configuration, member);
     said.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.position, now_ns_);
   }
-  status.counters.emplace_back("members_refused", raft.refused_messages());
+  status.counters.emplace_back("members_refused", peers_.counters().refused + raft.refused_messages());
 }
 
 }  // namespace hedgerow::node

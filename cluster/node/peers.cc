@@ -68,7 +68,10 @@ Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
 // known once it has answered a HELLO that was sent there.
 wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram& datagram) {
   const wire::PeerHeader& header = opened.header;
-  if (header.config_epoch <= committed_epoch_) return wire::DropReason::kConfigEpoch;
+  if (header.config_epoch <= committed_epoch_) {
+    ++counters_.refused;
+    return wire::DropReason::kConfigEpoch;
+  }
   Stranger* stranger = FindStranger(header.from);
   if (stranger == nullptr) {
     if (strangers_.size() >= kStrangersMax) return wire::DropReason::kNoMember;

@@ -20,6 +20,7 @@ from deploy.lab.unit_priority import command_prefix
 PINS = Path("/sys/fs/bpf/hedgerow")
 SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
 MEMCACHED_PORT = 11211
+NO_OFFLOADS = tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve"))
 
 
 @dataclasses.dataclass(frozen=True)
