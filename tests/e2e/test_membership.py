@@ -18,8 +18,9 @@ from deploy.lab.members import Delivered, Operator
 from deploy.lab.servers.hedgerow_node import NO_OFFLOADS, PEER_PORT, HedgerowNode, NodeSettings
 
 TAG = f"member{os.getpid()}"
-MODES = pytest.mark.parametrize(("durability", "offloads"), [("memory", ()), ("disk", ()), ("memory", NO_OFFLOADS)],
-                                ids=["memory", "disk", "off"])
+MODES = pytest.mark.parametrize(("durability", "offloads"), [
+    pytest.param("memory", (), id="memory"), pytest.param("disk", (), id="disk", marks=pytest.mark.long),
+    pytest.param("memory", NO_OFFLOADS, id="off", marks=pytest.mark.long)])
 
 
 class Writer:
@@ -92,7 +93,9 @@ def four(lab: Lab, data: DataDirs, settings: NodeSettings) -> tuple[Cluster, Hed
     return cluster, joins
 
 
-@pytest.mark.parametrize(("durability", "offloads"), [("memory", "on"), ("memory", "off"), ("disk", "on")])
+@pytest.mark.parametrize(("durability", "offloads"), [
+    ("memory", "on"), ("disk", "off"), pytest.param("memory", "off", marks=pytest.mark.long),
+    pytest.param("disk", "on", marks=pytest.mark.long)])
 def test_members_come_and_go_under_load_and_no_client_notices(durability, offloads):
     """A learner that catches up by a snapshot and is promoted, a voter that is removed, one that moves, and the leader removed;
     2,000 requests/s through the proxy meanwhile."""
