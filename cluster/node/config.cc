@@ -109,7 +109,8 @@ raft::Configuration NodeConfig::Initial() const {
 void NodeConfig::Readdress(raft::Configuration& configuration) const {
   if (configuration.epoch != 0) return;
   for (raft::Member& member : configuration.members) {
-    if (const MemberConfig* const known = Find(member.id); known != nullptr) member.address = known->peer.ToString();
+    if (const MemberConfig* const known = Find(member.id); known != nullptr)
+      member.address = known->peer.ToString();
   }
 }
 
@@ -131,7 +132,8 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
       changed ? absl::StrCat(" and has ", absl::StrJoin(now, ", "), " by now") : std::string(),
       ", and the configuration file has ", absl::StrJoin(said, ", "),
       ". A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put ",
-      absl::StrJoin(began, ", "), changed ? absl::StrCat(" or ", absl::StrJoin(now, ", ")) : std::string(), " back"));
+      absl::StrJoin(began, ", "), changed ? absl::StrCat(" or ", absl::StrJoin(now, ", ")) : std::string(),
+      " back"));
 }
 
 NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors) {

@@ -119,10 +119,12 @@ struct NodeConfig {
   const MemberConfig* Find(raft::NodeId id) const;
   // What the cluster begins with: all `members` vote; nothing if this node joins.
   raft::Configuration Initial() const;
-  // Of a configuration that no change has made, addresses are what this file says; later they are the log's to say.
+  // Of a configuration that no change has made, addresses are what this file says; later they are the log's to
+  // say.
   void Readdress(raft::Configuration& configuration) const;
-  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that says another
-  // thing was edited by somebody who expects something of it that it does not do. FailedPrecondition says what to do.
+  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that says
+  // another thing was edited by somebody who expects something of it that it does not do. FailedPrecondition
+  // says what to do.
   absl::Status CheckMembers(const raft::Configuration& began_with, const raft::Configuration& latest) const;
 };
 

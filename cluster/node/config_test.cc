@@ -110,24 +110,29 @@ TEST(NodeConfig, TheMembersOfAClusterThatHasBegunAreNotTheFilesToChange) {
   const raft::Configuration began = Members({1, 2, 3}, 0);
   EXPECT_TRUE(WithMembers({1, 2, 3}).CheckMembers(began, began).ok());
   EXPECT_EQ(WithMembers({1, 2, 3, 4, 5}).CheckMembers(began, began).message(),
-            "members: the log in /the/log began with the members 1, 2, 3, and the configuration file has 1, 2, 3, 4, 5. "
-            "A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put 1, 2, 3 back");
+            "members: the log in /the/log began with the members 1, 2, 3, and the configuration file has 1, 2, "
+            "3, 4, 5. "
+            "A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put "
+            "1, 2, 3 back");
   EXPECT_FALSE(WithMembers({1}).CheckMembers(began, began).ok());
   const raft::Configuration now = Members({1, 3, 4}, 5);
   EXPECT_TRUE(WithMembers({1, 2, 3}).CheckMembers(began, now).ok()) << "as it was";
   EXPECT_TRUE(WithMembers({1, 3, 4}).CheckMembers(began, now).ok()) << "as the log has it by now";
   EXPECT_EQ(WithMembers({1, 4}).CheckMembers(began, now).message(),
-            "members: the log in /the/log began with the members 1, 2, 3 and has 1, 3, 4 by now, and the configuration file "
-            "has 1, 4. A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put "
+            "members: the log in /the/log began with the members 1, 2, 3 and has 1, 3, 4 by now, and the "
+            "configuration file "
+            "has 1, 4. A cluster that has begun changes its members with `hedgerow-node members`, never in a "
+            "file: put "
             "1, 2, 3 or 1, 3, 4 back");
 }
 
 TEST(NodeConfig, ANodeThatJoinsDoesNotBeginAClusterInstead) {
   const raft::Configuration nobody;
   EXPECT_TRUE(WithMembers({4}, true).CheckMembers(nobody, nobody).ok());
-  EXPECT_EQ(WithMembers({4}).CheckMembers(nobody, nobody).message(),
-            "join: this node has joined a cluster that has not added it yet (its log in /the/log was begun with "
-            "`join: on`), and the configuration file wants it to begin one: put `join: on` back");
+  EXPECT_EQ(
+      WithMembers({4}).CheckMembers(nobody, nobody).message(),
+      "join: this node has joined a cluster that has not added it yet (its log in /the/log was begun with "
+      "`join: on`), and the configuration file wants it to begin one: put `join: on` back");
   EXPECT_TRUE(WithMembers({4}).CheckMembers(nobody, Members({1, 2, 3, 4}, 2)).ok()) << "it was added since";
   EXPECT_TRUE(WithMembers({1}, true).CheckMembers(Members({1, 2, 3}, 0), Members({1, 2, 3}, 0)).ok());
 }

@@ -99,7 +99,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
-    auto loaded = transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window, options.memcached));
+    auto loaded =
+        transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window, options.memcached));
     if (loaded.ok()) state = *std::move(loaded);
     return loaded.status();
   };
@@ -117,11 +118,11 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const uint64_t life = DrawLife();
   absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life);
   if (!offloads.ok()) return offloads.status();
-  auto node =
-      std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
-                                     *std::move(peers), *std::move(clients), *std::move(memcached), life, *std::move(offloads)));
-  if (absl::Status members = node->config_.CheckMembers(node->storage_->began_with(),
-                                                        node->replica_.raft().configuration());
+  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
+                                             *std::move(peers), *std::move(clients), *std::move(memcached),
+                                             life, *std::move(offloads)));
+  if (absl::Status members =
+          node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
       !members.ok())
     return members;
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
@@ -137,8 +138,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
 
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
            std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-           std::unique_ptr<UdpSocket> client_socket,
-           std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life, std::unique_ptr<Offloads> offloads)
+           std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached,
+           uint64_t life, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
       peer_socket_(std::move(peer_socket)),
@@ -153,8 +154,8 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
-      replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)), Readdressed(config_, storage_->TakeRestored()),
-               std::move(state)),
+      replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
+               Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       offloads_(std::move(offloads)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);
@@ -235,7 +236,8 @@ void Node::Turn() {
 }
 
 void Node::FlushPeers() {
-  if (offload::Coupling* const coupling = offloads_->coupling()) coupling->BeforeSending(now_ns_, replica_.raft());
+  if (offload::Coupling* const coupling = offloads_->coupling())
+    coupling->BeforeSending(now_ns_, replica_.raft());
   peers_.Flush();
   peer_socket_->Flush();
 }

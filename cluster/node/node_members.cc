@@ -64,8 +64,8 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
 
 }  // namespace
 
-// After each turn, and each step that changes them. Once they were changed, what the log says goes before the file: an
-// address there is only what the cluster began with.
+// After each turn, and each step that changes them. Once they were changed, what the log says goes before the
+// file: an address there is only what the cluster began with.
 void Node::FollowMembers() {
   const raft::Raft& raft = replica_.raft();
   const raft::Configuration& configuration = raft.configuration();

@@ -47,7 +47,7 @@ class Peers {
     std::array<uint64_t, wire::kDropReasons> drops{};  // by DropReason
     uint64_t too_large = 0;                            // could not be sealed
     uint64_t nowhere = 0;       // to somebody whose address is not known, or not any more
-    uint64_t refused = 0;  // datagrams of those who have left, or never were members
+    uint64_t refused = 0;       // datagrams of those who have left, or never were members
     uint64_t bad_commands = 0;  // a forwarded command that is none
     uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
   };

@@ -59,9 +59,10 @@ ChangeResult Changed(const Configuration& now, const std::vector<MemberChange>& 
 // What follows a joint configuration: the new voters alone. Who votes no more still hears of it.
 Configuration AfterJoint(const Configuration& joint);
 
-// What a node goes by until its log or a snapshot says anything else: what its log began with, which is recorded when
-// it begins, and not what the configuration file has come to say since (`file`; of a log that begins now). Files that
-// are edited on some of the nodes could have majorities without a node in common (docs/SAFETY.md).
+// What a node goes by until its log or a snapshot says anything else: what its log began with, which is
+// recorded when it begins, and not what the configuration file has come to say since (`file`; of a log that
+// begins now). Files that are edited on some of the nodes could have majorities without a node in common
+// (docs/SAFETY.md).
 const Configuration& BeginsWith(const std::optional<Configuration>& recorded, const Configuration& file);
 
 // The one encoding, for entries, snapshots and whatever carries them.

@@ -210,8 +210,8 @@ std::string Describe(const Plan& plan) {
   if (plan.membership.mean_interval_ns != 0) {
     absl::StrAppend(&text, "; a change of membership every ", plan.membership.mean_interval_ns / kMillisecond,
                     " ms with ", plan.membership.spares, " spares, of the leader ",
-                    plan.membership.on_leader_ppm, " ppm, crashes ", plan.membership.crash_ppm, " ppm, edited files ",
-                    plan.membership.edit_file_ppm, " ppm");
+                    plan.membership.on_leader_ppm, " ppm, crashes ", plan.membership.crash_ppm,
+                    " ppm, edited files ", plan.membership.edit_file_ppm, " ppm");
   }
   if (plan.snapshots.every_entries != UINT64_MAX) {
     absl::StrAppend(&text, "; snapshots every ", plan.snapshots.every_entries, " entries, tail ",

@@ -63,8 +63,9 @@ void Server::Start() {
   Rearm();
 }
 
-// The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what somebody has
-// made of it, on this node alone. A real node then tells him and does not start until the file is mended.
+// The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what
+// somebody has made of it, on this node alone. A real node then tells him and does not start until the file is
+// mended.
 raft::Configuration Server::FileSays() {
   const uint64_t edits_ppm = world_.plan.membership.edit_file_ppm;
   const bool edited = lives_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);

@@ -23,8 +23,8 @@ struct RestoredLog {
   raft::RestoredState raft{};
 };
 
-// `path` is for the errors. Format 0: the database holds nothing yet. FailedPrecondition: another's log or a later
-// format.
+// `path` is for the errors. Format 0: the database holds nothing yet. FailedPrecondition: another's log or a
+// later format.
 absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string& path,
                                              const StoredIdentity& expected);
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path);

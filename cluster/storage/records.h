@@ -5,7 +5,8 @@
 //
 //   "e" index  an entry, with the term of the entry before it
 //   "i"        whose log this is, the format's version, and the configuration that it began with
-//   "s"        the state: hard state, the log's start and last entry, and the number of the batch that wrote it;
+//   "s"        the state: hard state, the log's start and last entry, and the number of the batch that wrote
+//   it;
 //              the reserved term of rule R9 follows as long as there is one
 //
 // Every batch writes the state anew. (index, term) names an entry in a cluster once and for all (Raft's Log
@@ -27,8 +28,8 @@
 namespace hedgerow::storage {
 
 // Raised when an older program could misread what a newer one writes. 1: no start, the log begins with entry 1.
-// 2: no entries are configurations, and what it began with is the configuration file's to say. Both are read, and
-// made 3 when they are opened.
+// 2: no entries are configurations, and what it began with is the configuration file's to say. Both are read,
+// and made 3 when they are opened.
 inline constexpr uint32_t kFormatVersion = 3;
 
 inline constexpr std::string_view kEntryPrefix = "e";

@@ -57,9 +57,8 @@ TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
 }
 
 TEST(RecordsTest, WhatALogBeganWithComesBackAndAnEarlierFormatSaysNothingOfIt) {
-  IdentityRecord identity = {
-      .identity = {.cluster_id = 1, .node = raft::NodeId(2)},
-      .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
+  IdentityRecord identity = {.identity = {.cluster_id = 1, .node = raft::NodeId(2)},
+                             .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
   identity.began_with->members[0].address = "10.0.0.2:4802";
   EXPECT_EQ(ParseIdentity(EncodeIdentity(identity))->began_with, identity.began_with);
   identity.format_version = 2;

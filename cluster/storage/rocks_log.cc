@@ -147,8 +147,8 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
   return found_identity->format_version == kFormatVersion ? absl::OkStatus() : WriteIdentity(identity);
 }
 
-// A new log, or one of an earlier format: a batch says whose it is, that it is of this format from now on, and what it
-// began with. Synced in either mode: before the first vote that counts by it.
+// A new log, or one of an earlier format: a batch says whose it is, that it is of this format from now on, and
+// what it began with. Synced in either mode: before the first vote that counts by it.
 absl::Status RocksLog::WriteIdentity(const StoredIdentity& identity) {
   rocksdb::WriteBatch batch;
   const rocksdb::Status put = batch.Put(rocksdb::Slice(kIdentityKey.data(), kIdentityKey.size()),
