@@ -173,12 +173,14 @@ def test_a_write_that_is_done_twice_is_found_by_the_same_judges(stand, tmp_path)
 
 
 def test_memcaslap_misses_no_answer_while_the_leader_is_killed(stand):
-    """Gets and sets, both answered. Within the rate that one socket may have (memcached.rate)."""
+    """Gets and sets, both answered. So many sockets that none has more than its rate (memcached.rate) on a quick machine:
+    memcaslap's own bound (`-P`) is not kept over UDP.
+    """
     config = stand.lab.client.scratch("memcaslap") / "config"
     config.write_text("key\n16 16 1\nvalue\n64 64 1\ncmd\n0 0.2\n1 0.8\n", encoding="ascii")
     log = config.parent / "log"
-    child = stand.lab.client.popen(["memcaslap", "-s", f"{VIP_KV[0]}:{MEMCACHED_PORT}", "-U", "-T", "1", "-c", "8", "-t", "6s",
-                                    "-P", "2k", "-F", config], log=log)
+    child = stand.lab.client.popen(["memcaslap", "-s", f"{VIP_KV[0]}:{MEMCACHED_PORT}", "-U", "-T", "1", "-c", "32", "-t", "6s",
+                                    "-F", config], log=log)
     with leader_killed(stand, after_s=2.0, down_s=1.5):
         child.wait(30)
     text = log.read_text()
