@@ -137,7 +137,7 @@ int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotPatience);
 
 int RunSnapshot(const Call& call, absl::Duration patience) {
   if (call.arguments.words.size() > 1) return call.UsageError("snapshot takes no words");
-  const auto client = Connect(call.arguments);
+  const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const auto index = (*client)->TakeSnapshot();
   if (!index.ok()) return call.Fail(index.status());

@@ -464,6 +464,25 @@ TEST_F(Dissertation_3_10_TransferDuringChanges, AChangeWaitsForATransfer) {
   EXPECT_EQ(Ask(2, {Remove(3)}), ChangeRefusal::kNotLeader);
 }
 
+// Its own removal is committed while its target is still behind, or has been told and is not heard of.
+TEST_F(Dissertation_3_10_TransferDuringChanges, ALeaderThatHasLeftMakesWayAllTheSame) {
+  ASSERT_EQ(Ask(1, {Remove(1)}), ChangeRefusal::kNone);
+  for (const uint64_t id : {2, 3}) {
+    cluster_.DeliverOnce(1, id);
+    cluster_.DeliverOnce(id, 1);
+  }
+  ASSERT_FALSE(cluster_.At(1).configuration().joint());
+  for (const uint64_t id : {2, 3}) cluster_.DeliverOnce(1, id);
+  cluster_.Step(1, TransferLeadership{.target = NodeId(3)});
+  cluster_.DeliverOnce(2, 1);
+  ASSERT_EQ(cluster_.At(1).role(), Role::kLeader) << "one of two";
+  cluster_.DeliverOnce(3, 1);
+  EXPECT_EQ(cluster_.At(1).role(), Role::kFollower);
+  cluster_.Deliver();
+  EXPECT_EQ(cluster_.At(3).role(), Role::kLeader) << "whom it was being transferred to";
+  EXPECT_THAT(Voters(cluster_, 3), ElementsAre(2, 3));
+}
+
 TEST_F(Dissertation_3_10_TransferDuringChanges, TheNextLeaderEndsAJointChange) {
   AddFour();
   ASSERT_EQ(Ask(1, {Promote(4)}), ChangeRefusal::kNone);

@@ -95,23 +95,28 @@ void Raft::RefreshPeers(uint64_t now_ns) {
 }
 
 // After each step: what follows from the commitment of the latest configuration (dissertation section 4.3). A
-// transfer comes first, like before any entry (section 3.10): one more would leave its target with the shorter
-// log. The next leader does it then, or this one when the transfer is given up.
+// transfer comes before another entry (section 3.10), which would leave its target with the shorter log: the next
+// leader appends it then, or this one when the transfer is given up. Who is a member no more makes way all the same.
 void Raft::LeadConfiguration(Context& context) {
   if (role_ != Role::kLeader || !configuration_committed() || commit_ < term_start_) return;
-  if (transfer_target_.IsSet()) return;
   if (configuration().joint()) {
+    if (transfer_target_.IsSet()) return;
     AppendConfiguration(context, AfterJoint(configuration()));
   } else if (!votes_itself()) {
     HandOver(context);
   }
 }
 
-// Dissertation section 4.2.2. The most advanced successor need not wait for its election timeout.
+// Dissertation section 4.2.2. The most advanced successor need not wait for its election timeout; of several,
+// it is whom leadership was being transferred to, so that two do not stand at once.
 void Raft::HandOver(Context& context) {
   size_t best = kNoMember;
   ForEach(peers_ & configuration().voters, [&](size_t member) {
-    if (best == kNoMember || progress_[member].match() > progress_[best].match()) best = member;
+    const bool further = best == kNoMember || progress_[member].match() > progress_[best].match();
+    const auto chosen = [&] {
+      return NodeAt(member) == transfer_target_ && progress_[member].match() == progress_[best].match();
+    };
+    if (further || chosen()) best = member;
   });
   if (best != kNoMember) Send(context, NodeAt(best), TimeoutNow{});
   BecomeFollower(context, term_, NodeId());
