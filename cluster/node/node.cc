@@ -25,7 +25,6 @@ constexpr size_t kSocketBuffer_bytes = 4 * 1024 * 1024;
 constexpr int kBatchesPerTurn = 4;
 // Leadership is handed on within this, or the node stops with it: the others will then find out by themselves.
 constexpr uint64_t kHandOver_ns = 1'000'000'000;
-constexpr absl::Duration kControlTimeout = absl::Seconds(2);
 
 uint64_t Monotonic_ns() {
   timespec now{};
@@ -397,23 +396,6 @@ void Node::RunPosted() {
 }
 
 // What is posted may outlive the caller's patience, so it owns what it writes to.
-template <typename Result>
-std::optional<Result> Node::Ask(std::function<Result()> question) {
-  struct Shared {
-    absl::Notification done;
-    Result result;
-  };
-  auto shared = std::make_shared<Shared>();
-  if (!Post([shared, question = std::move(question)] {
-        shared->result = question();
-        shared->done.Notify();
-      })) {
-    return std::nullopt;
-  }
-  if (!shared->done.WaitForNotificationWithTimeout(kControlTimeout)) return std::nullopt;
-  return std::move(shared->result);
-}
-
 absl::StatusOr<NodeStatus> Node::Status() {
   std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
   if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");

@@ -18,6 +18,7 @@
 #include <optional>
 #include <random>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <sys/epoll.h>
@@ -26,6 +27,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "cluster/kv/replica.h"
 #include "cluster/node/announcer.h"
 #include "cluster/node/config.h"
@@ -100,6 +103,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   bool MayStop();
   static constexpr size_t kPostedMax = 64;
   bool Post(std::function<void()> what);
+  // By the loop, for another thread; nothing: it did not answer in time.
+  static constexpr absl::Duration kControlTimeout = absl::Seconds(2);
   template <typename Result>
   std::optional<Result> Ask(std::function<Result()> question);
   NodeStatus StatusNow();
@@ -146,6 +151,23 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Snapshots> snapshots_;  // last: its threads wake the loop
 };
+
+template <typename Result>
+std::optional<Result> Node::Ask(std::function<Result()> question) {
+  struct Shared {
+    absl::Notification done;
+    Result result;
+  };
+  auto shared = std::make_shared<Shared>();
+  if (!Post([shared, question = std::move(question)] {
+        shared->result = question();
+        shared->done.Notify();
+      })) {
+    return std::nullopt;
+  }
+  if (!shared->done.WaitForNotificationWithTimeout(kControlTimeout)) return std::nullopt;
+  return std::move(shared->result);
+}
 
 }  // namespace hedgerow::node
 
