@@ -116,19 +116,20 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
     return "none";
   }
 
-  // Answers with the same request again until it has one.
+  // The same request again until it has an answer; at whoever gave the last one, then at the others.
   std::optional<wire::HkvAnswer> Ask(const wire::HkvRequest& request) {
     for (int i = 0; i < 40 && !stop_writing_; ++i) {
       const auto socket = AnySocket();
-      const uint64_t to = 1 + asked_++ % 5;
+      const uint64_t to = 1 + asked_ % 5;
       socket->Send(addresses_.at(to).serve, wire::Encode(request));
       socket->Flush();
       pollfd ready{.fd = socket->fd(), .events = POLLIN, .revents = 0};
-      if (poll(&ready, 1, 300) != 1) continue;
-      const std::vector<Datagram>& received = socket->Receive(Now_ns());
-      if (received.size() != 1) continue;
-      const auto answer = wire::ParseHkvAnswer(received[0].bytes);
-      if (answer.has_value() && answer->status == wire::HkvStatus::kOk) return answer;
+      if (poll(&ready, 1, 300) == 1) {
+        const std::vector<Datagram>& received = socket->Receive(Now_ns());
+        const auto answer = received.size() == 1 ? wire::ParseHkvAnswer(received[0].bytes) : std::nullopt;
+        if (answer.has_value() && answer->status == wire::HkvStatus::kOk) return answer;
+      }
+      ++asked_;
     }
     return std::nullopt;
   }
@@ -235,11 +236,13 @@ TEST_P(NodeMembersTest, TheLeaderIsRemovedAndIsListenedToNoMore) {
   EXPECT_NE(leader, former);
   EXPECT_EQ(StatusOf(leader).peers.size(), 1u) << "nobody speaks to it";
   // With its log and its old file, and not knowing that it has left.
+  const uint64_t term = StatusOf(former).term.value();
   Stop(former);
-  const uint64_t term = StatusOf(leader).term.value();
   Start(former, {1, 2, 3}, false);
   EXPECT_TRUE(WritesGoOn());
-  EXPECT_EQ(StatusOf(WaitForLeader()).term.value(), term) << "it disturbs nobody";
+  std::this_thread::sleep_for(200ms);  // several election timeouts
+  EXPECT_LE(StatusOf(former).term.value(), term) << "nobody would vote for it, so it raises no term";
+  EXPECT_EQ(StatusOf(WaitForLeader()).peers.size(), 1u);
   EXPECT_EQ(wrong_, 0u);
 }
 
@@ -275,8 +278,9 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
   };
   EXPECT_EQ(refusal(leader, {Of(Kind::kRemove, 5)}), "node 5 is no member");
   EXPECT_EQ(refusal(leader, {Of(Kind::kAddLearner, 2)}), "node 2 is a member already");
-  EXPECT_EQ(refusal(leader % 3 + 1, {Of(Kind::kRemove, 3)}),
-            "node " + std::to_string(leader) + " leads; ask it");
+  EXPECT_TRUE(Eventually([&] {
+    return refusal(leader % 3 + 1, {Of(Kind::kRemove, 3)}) == "node " + std::to_string(leader) + " leads; ask it";
+  })) << "once it has heard of it";
   EXPECT_EQ(refusal(leader, {}), "that changes nothing");
   ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
   EXPECT_EQ(refusal(WaitForLeader(), {Of(Kind::kPromote, 4)}),
