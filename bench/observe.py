@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looking costs: the throughput of one service, all requests parked, while nobody looks (`alone`), while the metrics
-are scraped and the live page asks for its data every second (`watched`), while somebody traces with a filter that matches
-nothing (`traced`), and under `hedgerow top`, which has the kernel time its programs (`top`).
+"""What looking costs: the throughput of one service, all requests parked, while nobody looks (`alone`), while the
+metrics are scraped and the live page asks for its data every second (`watched`), while somebody traces with a filter that
+matches nothing (`traced`), and under `hedgerow top`, which has the kernel time its programs (`top`).
 
-A closed loop with a fixed number of requests in flight; client and servers have a processor each. Every round runs all of
-them in slices that take turns, so that the machine's moods meet all alike; a round's figure is its loss against `alone` of
-the same round. Run by `./dev bench observe`; writes results/observe/ and exits 1 when something it must show is missed.
+A closed loop with a fixed number of requests in flight; client and servers have a processor each. Every round runs all
+of them in slices that take turns, so that the machine's moods meet all alike; a round's figure is its loss against
+`alone` of the same round. Run by `./dev bench observe`; writes results/observe/ and exits 1 when something it must show
+is missed.
 """
 
 import argparse
@@ -152,12 +153,13 @@ def row_of(mode: str, rounds: list[dict[str, list[dict]]], config: str) -> dict:
 
 def must_show(rows: list[dict], seen: dict) -> list[Check]:
     found = {row["mode"]: row for row in rows}
+    watched, traced = (found.get(mode, {}).get("loss") for mode in ("watched", "traced"))
     return [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10),
             at_most("lost requests", sum(row["lost"] for row in rows), 0),
             at_least("scrapes that were served", seen.get("metrics", 0), 10),
             at_least("answers for the page that were served", seen.get("page", 0), 10),
-            at_most("metrics and page each second: share of throughput lost", found.get("watched", {}).get("loss"), 0.01),
-            at_most("traced, nothing matches: share of throughput lost", found.get("traced", {}).get("loss"), 0.03)]
+            at_most("metrics and page each second: share of throughput lost", watched, 0.01),
+            at_most("traced, nothing matches: share of throughput lost", traced, 0.03)]
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

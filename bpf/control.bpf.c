@@ -22,6 +22,36 @@ HR_INLINE int hr_control_publish(struct hr_leader *leader, const struct hr_contr
   return hr_publish(leader, &news) ? HR_CONTROL_DONE : HR_CONTROL_STALE;
 }
 
+/*
+ * A pin and an announcement hold as long as whom they name is there; before the first announcement, and for want of anybody
+ * announced, the configured primary leads. What is announced afterwards is still ordered after what was. No helper may be
+ * called while the lock is held.
+ */
+HR_INLINE int hr_control_configure(struct hr_leader *leader, const struct hr_control_request *request, __u64 now_ns) {
+  struct hr_leader_view *view = &leader->view;
+  __u32 absent = request->absent;
+  __u32 before;
+
+  bpf_spin_lock(&leader->lock);
+  before = view->leader;
+  if (request->sequence) {
+    view->cluster_epoch = 0;
+    view->term = 0;
+    view->sequence = 1;
+    view->announced_ns = 0;
+  }
+  if ((absent >> (view->leader & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1) view->pinned = 0;
+  if ((absent >> (view->published & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1) view->announced_ns = 0;
+  if (!view->announced_ns) {
+    view->published = request->leader;
+    view->resigning = 0;
+  }
+  if (!view->pinned) view->leader = view->published;
+  if (view->leader != before) view->updated_ns = now_ns;
+  bpf_spin_unlock(&leader->lock);
+  return HR_CONTROL_DONE;
+}
+
 SEC("tc")
 int hr_control(struct __sk_buff *skb) {
   struct hr_control_request request;
@@ -37,6 +67,7 @@ int hr_control(struct __sk_buff *skb) {
   if (request.operation != HR_CONTROL_UNPIN && request.leader >= service->backend_count) return HR_CONTROL_INVALID;
 
   if (request.operation == HR_CONTROL_PUBLISH) return hr_control_publish(leader, &request, now_ns);
+  if (request.operation == HR_CONTROL_CONFIGURE) return hr_control_configure(leader, &request, now_ns);
   bpf_spin_lock(&leader->lock);
   if (request.operation == HR_CONTROL_PIN) {
     leader->view.pinned = 1;

@@ -30,18 +30,12 @@ class Daemons:
     def pid(self) -> int:
         return int(self.proxy.status()["pid"])
 
-    def end(self, how: signal.Signals) -> None:
-        """Returns when it has ended."""
+    def end(self, how: signal.Signals, amid: contextlib.AbstractContextManager = contextlib.nullcontext()) -> None:
+        """Returns when it has ended; `amid` is what it is in the midst of."""
         pid = self.pid()
-        os.kill(pid, how)
-        if self._child is None:
-            deadline = time.monotonic() + _ENDS_WITHIN_S
-            while running(pid):
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"the daemon {pid} does not end after {how.name}")
-                time.sleep(0.005)
-        else:
-            self._child.wait(_ENDS_WITHIN_S)
+        with amid:
+            os.kill(pid, how)
+            self._wait_until_it_ended(pid, how)
 
     def take_over(self, other_build: bool = False) -> dict:
         """The next one; its status when it serves."""
@@ -49,15 +43,26 @@ class Daemons:
         self._child = self.host.popen([binary(BUILDS[self.build]), "--config", self.proxy.file], log=self.log)
         return self._wait_until_it_serves()
 
-    def succeed(self, name: str, how: signal.Signals, other_build: bool) -> dict:
+    def succeed(self, name: str, how: signal.Signals, other_build: bool,
+                amid: contextlib.AbstractContextManager = contextlib.nullcontext()) -> dict:
         """One daemon ends, another takes over. What it says of that."""
         begun = time.monotonic()
-        self.end(how)
+        self.end(how, amid)
         absent_from = time.monotonic()
         status = self.take_over(other_build)
         ended = time.monotonic()
         return {"event": name, "build": BUILDS[self.build], "took_s": round(ended - begun, 3),
                 "without_daemon_s": round(ended - absent_from, 3), **status["adoption"]}
+
+    def _wait_until_it_ended(self, pid: int, how: signal.Signals) -> None:
+        if self._child is not None:
+            self._child.wait(_ENDS_WITHIN_S)
+            return
+        deadline = time.monotonic() + _ENDS_WITHIN_S
+        while running(pid):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the daemon {pid} does not end after {how.name}")
+            time.sleep(0.005)
 
     def _wait_until_it_serves(self) -> dict:
         deadline = time.monotonic() + _SERVES_WITHIN_S

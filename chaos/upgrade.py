@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon that is killed, restarted and upgraded under load costs nobody an answer: an open loop of 5,000 requests/s through
-the proxy to two echo servers, first undisturbed, then with 20 successions of daemons. An upgrade is another build of the kernel
-programs (`hedgerowd-next`) that takes the place of the one at work, and back.
+"""A daemon that is killed, restarted, upgraded and reloaded under load costs nobody an answer: an open loop of 5,000
+requests/s through the proxy to two echo servers, first undisturbed, then with 20 successions of daemons and reloads in
+between. An upgrade is another build of the kernel programs (`hedgerowd-next`) that takes the place of the one at work,
+and back. A reload adds a service, adds and removes a backend, moves the leader and changes delay and budget.
 
 Run by `./dev chaos upgrade`; writes results/chaos-upgrade/ and exits 1 when something it must show is missed.
 """
@@ -9,11 +10,17 @@ Run by `./dev chaos upgrade`; writes results/chaos-upgrade/ and exits 1 when som
 import argparse
 import concurrent.futures
 import contextlib
+import copy
+import itertools
+import json
 import os
+import random
 import signal
 import sys
 import time
 from pathlib import Path
+
+import yaml
 
 from bench import cpu_time, experiment, product
 from bench.client_run import ClientRun, run_client
@@ -22,18 +29,70 @@ from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import BenchServer
 from bench.stopping import run
 from chaos.daemons import BUILDS, Daemons
-from deploy.lab import VIP_RAW, Lab, LabInUse
+from deploy.lab import VIP_RAW, Host, Lab, LabInUse
 
 NAME = "chaos-upgrade"
 TAG = "chaosupg"
 PORT = 9000
 RATE = 5_000
 WANTED_EVENTS = 20
-# What ends the daemon, and whether the next one is of the other build. A killed daemon cannot prepare for its end.
-CYCLE = (("kill", signal.SIGKILL, False), ("upgrade", signal.SIGTERM, True), ("kill and upgrade", signal.SIGKILL, True),
+RELOAD, KILL_IN_A_RELOAD = "reload", "kill in a reload"
+# What ends the daemon (None: nothing), and whether the next one is of the other build. A killed daemon cannot prepare
+# for its end; one that is killed in the midst of a reload has done some of it.
+CYCLE = (("kill", signal.SIGKILL, False), (RELOAD, None, False), ("upgrade", signal.SIGTERM, True),
+         (KILL_IN_A_RELOAD, signal.SIGKILL, False), ("kill and upgrade", signal.SIGKILL, True), (RELOAD, None, False),
          ("restart", signal.SIGTERM, False))
+VIP_OTHER = "10.99.0.78"
+_COMMAND_ASKS_AFTER_S = 0.02
+_RELOAD_TAKES_S = 0.03  # about as long: a kill within it meets most of its steps
 _GAP_S = 1.0  # of quiet after each succession
 _EVENT_S = 4.0  # what one takes at most, for the length of the load
+
+
+def variants(config: dict) -> list[dict]:
+    """What reloads go through, from the one to the next and round again."""
+    other, alone, moved = copy.deepcopy(config), copy.deepcopy(config), copy.deepcopy(config)
+    service = other["services"][0]
+    other["services"].append({**copy.deepcopy(service), "name": "other", "vip": VIP_OTHER, "port": PORT + 1,
+                              "backends": [{**backend, "port": PORT + 1} for backend in service["backends"]]})
+    service.update(delay="3ms", budget="20%")
+    alone["services"][0]["backends"] = alone["services"][0]["backends"][:1]
+    moved["services"][0]["primary"] = moved["services"][0]["backends"][-1]["name"]
+    return [other, alone, moved, config]
+
+
+class Reloads:
+    """Of one instance, one after the other."""
+
+    def __init__(self, proxy: product.Product, host: Host):
+        self.proxy, self.host = proxy, host
+        self._variants = itertools.cycle(variants(proxy.config))
+
+    def reload(self, check: bool = True) -> dict:
+        """The next configuration, and what the command says of it."""
+        begun = time.monotonic()
+        self._write(next(self._variants))
+        done = self.host.run([binary("hedgerow"), "reload", "--json", "--socket", self.proxy.socket], check=check)
+        said = json.loads(done.stdout) if done.returncode == 0 else {"changes": [], "applied": False}
+        return {"event": RELOAD, "how": "applied" if said["applied"] else "not applied",
+                "changes": len(said["changes"]), "took_s": round(time.monotonic() - begun, 3), "without_daemon_s": 0.0}
+
+    @contextlib.contextmanager
+    def under_way(self):
+        """A reload that has begun, and that its daemon may not live to end."""
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            reload = pool.submit(self.reload, check=False)
+            time.sleep(_COMMAND_ASKS_AFTER_S + random.random() * _RELOAD_TAKES_S)
+            yield
+            reload.result()
+
+    def settle(self) -> None:
+        """Back to the configuration of the beginning."""
+        self._write(self.proxy.config)
+        self.host.run([binary("hedgerow"), "reload", "--socket", self.proxy.socket])
+
+    def _write(self, config: dict) -> None:
+        self.proxy.file.write_text(yaml.safe_dump(config, sort_keys=False), encoding="ascii")
 
 
 def load(lab: Lab, seconds: float) -> ClientRun:
@@ -42,19 +101,36 @@ def load(lab: Lab, seconds: float) -> ClientRun:
     return run_client(lab.client, argv, [host.netns for host in lab.hosts.values()])
 
 
-def disturbed(lab: Lab, daemons: Daemons, events: int) -> tuple[ClientRun, list[dict]]:
-    """The load, and meanwhile the successions; it goes on until the last one is over."""
+def plan(successions: int) -> list[tuple]:
+    """The cycle's events until so many daemons have been succeeded."""
+    planned = []
+    for event in itertools.cycle(CYCLE):
+        if sum(how is not None for _, how, _ in planned) == successions:
+            return planned
+        planned.append(event)
+
+
+def happen(event: tuple, daemons: Daemons, reloads: Reloads) -> dict:
+    if event[0] == RELOAD:
+        return reloads.reload()
+    amid = reloads.under_way() if event[0] == KILL_IN_A_RELOAD else contextlib.nullcontext()
+    return daemons.succeed(*event, amid=amid)
+
+
+def disturbed(lab: Lab, daemons: Daemons, reloads: Reloads, events: int) -> tuple[ClientRun, list[dict]]:
+    """The load, and meanwhile the events; it goes on until the last one is over."""
     seen = []
+    planned = plan(events)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        client = pool.submit(load, lab, events * (_EVENT_S + _GAP_S))
+        client = pool.submit(load, lab, len(planned) * (_EVENT_S + _GAP_S))
         time.sleep(_GAP_S)
-        for number in range(events):
-            seen.append(daemons.succeed(*CYCLE[number % len(CYCLE)]))
-            print(f"  {number + 1}/{events} {seen[-1]['event']:16} {seen[-1]['how']:8} {seen[-1]['without_daemon_s']:.2f} s "
-                  "without a daemon", flush=True)
+        for number, event in enumerate(planned, 1):
+            seen.append(happen(event, daemons, reloads))
+            print(f"  {number}/{len(planned)} {seen[-1]['event']:16} {seen[-1]['how']:11} "
+                  f"{seen[-1]['without_daemon_s']:.2f} s without a daemon", flush=True)
             time.sleep(_GAP_S)
             if client.done():
-                raise RuntimeError("the load ended before the successions did")
+                raise RuntimeError("the load ended before the events did")
         return client.result(), seen
 
 
@@ -62,10 +138,14 @@ def row_of(phase: str, client: ClientRun, before: dict, after: dict, events: lis
     summary = client.summary
     counted = product.service_figures(after, "raw")["requests"] - product.service_figures(before, "raw")["requests"]
     reasons = after["services"][0].get("reasons", {})
+    reloads = [event for event in events if event["event"] == RELOAD]
+    events = [event for event in events if event["event"] != RELOAD]
     return {"phase": phase, "rate": RATE, "n": summary["n"], "lost": summary["lost"],
             "wrong": summary["wrong"] + summary["duplicates"], "p50_ms": summary["p50_ms"], "p99_ms": summary["p99_ms"],
             "p999_ms": summary["p999_ms"], "max_ms": summary["max_ms"], "send_lag_p99_us": summary["send_lag_p99_us"],
-            "events": len(events), "upgrades": sum(event["how"] == "upgraded" for event in events),
+            "events": len(events), "reloads": len(reloads),
+            "applied": sum(event["how"] == "applied" for event in reloads),
+            "upgrades": sum(event["how"] == "upgraded" for event in events),
             "adopted": sum(event["how"] in ("adopted", "upgraded") for event in events),
             "without_daemon_s": max((event["without_daemon_s"] for event in events), default=0.0),
             "not_counted": summary["n"] + summary["warmup"] - counted, "no_daemon": int(reasons.get("no_daemon", 0)),
@@ -78,6 +158,8 @@ def must_show(rows: list[dict]) -> list[Check]:
     return [at_least("successions of daemons", rough["events"], WANTED_EVENTS),
             at_least("of them, that took over what was at work", rough["adopted"], rough["events"]),
             at_least("of them, that exchanged the programs", rough["upgrades"], rough["events"] // 3),
+            at_least("reloads", rough["reloads"], rough["events"] // 3),
+            at_least("of them, that came into force", rough["applied"], rough["reloads"]),
             at_most("undisturbed: requests lost", calm["lost"], 0),
             at_most("disturbed: requests lost", rough["lost"], 0),
             at_most("disturbed: wrong answers and second ones", rough["wrong"], 0),
@@ -96,7 +178,7 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[
             stack.enter_context(BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{PORT}"]))
         proxy = stack.enter_context(product.Product(lab.client, lab.tag, [service], metrics={"listen": ""}))
         config = {"service": service, "rate": RATE}
-        daemons = Daemons(proxy, lab.client)
+        daemons, reloads = Daemons(proxy, lab.client), Reloads(proxy, lab.client)
         for phase in ("undisturbed", "disturbed"):
             cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
             print(f"{phase}:", flush=True)
@@ -104,7 +186,8 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[
             if phase == "undisturbed":
                 client, events = load(lab, arguments.events * (_EVENT_S + _GAP_S)), []
             else:
-                client, events = disturbed(lab, daemons, arguments.events)
+                client, events = disturbed(lab, daemons, reloads, arguments.events)
+                reloads.settle()
             after = proxy.status_at_rest()
             rows.append(row_of(phase, client, before, after, events, config))
             results.write_raw(phase, {**rows[-1], "succession": events, "client": client.report, "status": after})
@@ -136,9 +219,9 @@ def main(argv: list[str]) -> int:
     return experiment.conclude(
         results, manifest({config_hash(config): config}, ("hedgerow", *BUILDS, "hr-load"), load_average=os.getloadavg()),
         rows, must_show(rows),
-        {"phase": "phase", "events": "events", "n": "requests", "lost": "lost", "wrong": "wrong", "p50_ms": "p50 ms",
-         "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max", "upgrades": "upgrades",
-         "without_daemon_s": "no daemon for s"}, None)
+        {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
+         "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",
+         "upgrades": "upgrades", "without_daemon_s": "no daemon for s"}, None)
 
 
 if __name__ == "__main__":

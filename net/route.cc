@@ -223,6 +223,12 @@ absl::Status AddVipRoute(const VipRoute& route) {
       "; look at `ip rule`, and whether the interface is up"));
 }
 
+absl::Status ReplaceVipRoute(const VipRoute& route) {
+  netlink::Request request = VipRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
+  request.Put(RTA_PREFSRC, route.source.wire());
+  return netlink::Do(request, absl::StrCat("replace route ", ToString(route)));
+}
+
 absl::Status DeleteVipRoute(const VipRoute& route) {
   netlink::Request request = VipRequest(RTM_DELROUTE, 0, route);
   const absl::Status status = netlink::Do(request, absl::StrCat("remove route ", ToString(route)));

@@ -54,6 +54,8 @@ struct VipRoute {
 // of this host, or a routing rule sends it elsewhere although the route is in place (the route is taken back
 // then).
 absl::Status AddVipRoute(const VipRoute& route);
+// Gives a route that is ours another source, in one step: packets to the VIP never miss it.
+absl::Status ReplaceVipRoute(const VipRoute& route);
 // OK when there is none. Removes only a route of our protocol on this interface.
 absl::Status DeleteVipRoute(const VipRoute& route);
 // Our routes (by protocol) on one interface, or on all with ifindex 0.

@@ -139,6 +139,20 @@ TEST_F(RouteTest, VipRouteWithAnotherSourceIsReplaced) {
   });
 }
 
+TEST_F(RouteTest, ARouteGetsAnotherSourceInOneStep) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip addr add 10.77.0.2/24 dev eth0; ip addr add fd77::2/64 dev eth0 nodad"), 0);
+    for (auto [route, source] : {std::pair(V4(), Ip("10.77.0.2")), std::pair(V6(), Ip("fd77::2"))}) {
+      ASSERT_THAT(AddVipRoute(route), IsOk());
+      route.source = source;
+      ASSERT_THAT(ReplaceVipRoute(route), IsOk());
+      EXPECT_EQ(LookUpRoute(route.vip)->source, source);
+      EXPECT_EQ(LookUpRoute(route.vip)->ifindex, route.ifindex);
+    }
+    EXPECT_EQ(ListVipRoutes()->size(), 2u) << "one each, and not one beside the other";
+  });
+}
+
 TEST_F(RouteTest, VipThatIsTakenIsRefused) {
   InHost([&] {
     for (VipRoute own : {V4(), V6()}) {

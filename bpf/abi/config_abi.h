@@ -103,13 +103,14 @@ HR_STATIC_ASSERT(sizeof(struct hr_profile) == 856, "hr_profile is 856 bytes");
 enum hr_switch {
   HR_SWITCH_BYPASS = 1u << 0,  /* hedging off, traffic flows */
   HR_SWITCH_DRY_RUN = 1u << 1, /* everything is decided and counted, nothing but the request itself is sent */
+  HR_SWITCH_RELOADING = 1u << 2, /* for a moment: the profile is being changed, and nobody may read it in the meantime */
 };
 
 /* Map `services`, index = service id. Durations in nanoseconds. */
 struct hr_service {
   struct hr_address vip;
   __u16 port_be;
-  __u8 backend_count; /* 1..HR_MAX_BACKENDS_PER_SERVICE */
+  __u8 backend_count; /* places: 1..HR_MAX_BACKENDS_PER_SERVICE; all but those of `absent` are taken */
   __u8 attempts;      /* 1..HR_MAX_ATTEMPTS; 1 = never hedged */
   __u32 switches;     /* enum hr_switch; changes while attached */
   __u64 delay_ns;     /* of requests that come now; changes while attached where it is adaptive */
@@ -122,7 +123,9 @@ struct hr_service {
   __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> backend id */
   struct hr_profile profile;
   __u32 delay_class; /* engine qdisc: which of the delay line's delays is this service's */
-  __u32 pad;
+  __u8 absent;  /* mask of places that are free, or whose backend a reload has removed: no request goes there any more */
+  __u8 present; /* how many others there are */
+  __u16 pad;
   __u64 cluster_id; /* whose announcements may move the leader; 0 = nobody's */
   __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> node id in the cluster; 0 = not known */
   __u64 fixed_delay_ns; /* the configured delay: stands in for what is not measured yet */

@@ -72,7 +72,9 @@ HR_INLINE struct hr_backend *hr_announced_backend(const struct hr_announcement *
   if (!backend) return 0;
   service_id = backend->service;
   service = bpf_map_lookup_elem(&services, &service_id);
-  return service && service->cluster_id == announcement->cluster_id ? backend : 0;
+  /* A backend that a reload has removed may still answer requests of before, but leads nobody. */
+  if (!service || ((service->absent >> (backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1)) return 0;
+  return service->cluster_id == announcement->cluster_id ? backend : 0;
 }
 
 /* What follows from a publication, outside the lock. */

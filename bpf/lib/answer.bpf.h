@@ -279,7 +279,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
                                          const struct hr_reply *reply, __u32 leaderless, __u32 pushback) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
-  __u32 everybody = (1u << reply->service->backend_count) - 1;
+  __u32 everybody = ((1u << reply->service->backend_count) - 1) & ~(__u32)reply->service->absent;
   __u32 marks = __sync_fetch_and_or(&request->marks, HR_MARKS_REFUSED(bit) | HR_MARKS_ANSWERED(bit)) |
                 HR_MARKS_REFUSED(bit);
   int dry = hr_is_dry(reply->service);

@@ -34,7 +34,7 @@ struct {
   __type(value, struct hr_backend);
 } backends SEC(".maps") __weak;
 
-/* (VIP, port) -> service id. Fixed while attached. */
+/* (VIP, port) -> service id. Changed by reloads: see proxy/data_plane/kernel_reconfigure.cc. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, HR_MAX_SERVICES);
@@ -42,7 +42,7 @@ struct {
   __type(value, __u32);
 } vips SEC(".maps") __weak;
 
-/* (backend address, port) -> backend id. Fixed while attached. */
+/* (backend address, port) -> backend id. Changed by reloads. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, HR_MAX_BACKENDS);
@@ -50,7 +50,7 @@ struct {
   __type(value, __u32);
 } backend_ids SEC(".maps") __weak;
 
-/* Cluster id -> the key and epoch of its announcements. Fixed while attached. At most one for each service. */
+/* Cluster id -> the key and epoch of its announcements. Changed by reloads. At most one for each service. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, HR_MAX_SERVICES);
@@ -207,14 +207,14 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1); /* services * HR_SERVICE_HISTOGRAMS */
+  __uint(max_entries, 1); /* HR_SERVICE_HISTOGRAMS for each service that there is room for (DataPlaneRoom) */
   __type(key, __u32);
   __type(value, struct hr_histogram);
 } service_histograms SEC(".maps") __weak;
 
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1); /* backends */
+  __uint(max_entries, 1); /* backends that there is room for */
   __type(key, __u32);
   __type(value, struct hr_histogram);
 } backend_histograms SEC(".maps") __weak;

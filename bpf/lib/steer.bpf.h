@@ -97,7 +97,7 @@ __weak __attribute__((noinline)) __u32 hr_pick_standby(__u32 service_id, __u32 e
     __u32 backend_id;
     __u64 score;
 
-    if (i >= service->backend_count || (exclude_mask & (1u << i))) continue;
+    if (i >= service->backend_count || ((exclude_mask | service->absent) & (1u << i))) continue;
     backend_id = hr_backend_id(service, i);
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
@@ -166,7 +166,7 @@ HR_INLINE struct hr_steer hr_steer(const struct hr_service *service, __u32 servi
   __u32 standby;
 
   steer.first = leader;
-  if (service->backend_count < 2) return steer;
+  if (service->present < 2) return steer;
   health = hr_health_of(service_id, leader_id, now_ns);
   if (health == HR_HEALTHY) return steer;
   standby = hr_pick_standby(service_id, 1u << leader);

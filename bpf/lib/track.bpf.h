@@ -181,8 +181,8 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
 /* Why this packet cannot be tracked, from what is known before anything is taken. */
 HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *packet,
                                const struct hr_service *service) {
-  if (service->switches & HR_SWITCH_BYPASS) return HR_REASON_BYPASS;
-  if (service->attempts < 2 || service->backend_count < 2) return HR_REASON_NOT_HEDGED;
+  if (service->switches & (HR_SWITCH_BYPASS | HR_SWITCH_RELOADING)) return HR_REASON_BYPASS;
+  if (service->attempts < 2 || service->present < 2) return HR_REASON_NOT_HEDGED;
   if (packet->fragment != HR_WHOLE) return HR_REASON_FRAGMENT;
   if (skb->gso_size) return HR_REASON_GSO;
   if (!packet->plain) return HR_REASON_IP_OPTIONS;

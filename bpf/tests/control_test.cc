@@ -35,6 +35,15 @@ class ControlTest : public PacketTest {
     request.leader = leader;
     return Control(request);
   }
+  int Configure(uint32_t primary, uint32_t absent = 0, uint64_t forget = 0, uint32_t service = kRaw4Service) {
+    hr_control_request request{};
+    request.operation = HR_CONTROL_CONFIGURE;
+    request.service = service;
+    request.leader = primary;
+    request.absent = absent;
+    request.sequence = forget;
+    return Control(request);
+  }
   hr_leader_view Leader(uint32_t service = kRaw4Service) { return LeaderOf(service); }
   int Watchdog() { return Run(skeleton()->progs.hr_watchdog, Bytes(60), {}).verdict; }
 };
@@ -55,6 +64,56 @@ TEST_F(ControlTest, OnlyAHigherPublicationReplaces) {
   EXPECT_EQ(leader.term, 1u);
   EXPECT_EQ(leader.sequence, 1u);
   EXPECT_NE(leader.updated_ns, 0u);
+}
+
+TEST_F(ControlTest, AnotherConfigurationsPrimaryLeadsUntilSomebodyIsAnnounced) {
+  EXPECT_EQ(Configure(2), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader().leader, 2);
+  EXPECT_EQ(Leader().published, 2);
+  AnnounceLeader(kB4, 5);
+  EXPECT_EQ(Configure(2, 0, 0, kHkv4Service), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader(kHkv4Service).leader, 1) << "the announced one leads on";
+  EXPECT_EQ(Configure(2, 0b010, 0, kHkv4Service), HR_CONTROL_DONE) << "who is not there any more";
+  EXPECT_EQ(Leader(kHkv4Service).leader, 2);
+  EXPECT_EQ(Leader(kHkv4Service).term, 5u) << "older announcements stay older";
+  EXPECT_EQ(Leader(kHkv4Service).announced_ns, 0u) << "nobody leads because he was announced";
+  EXPECT_EQ(Configure(0, 0, 0, kHkv4Service), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader(kHkv4Service).leader, 0) << "so the next primary does";
+  EXPECT_EQ(Configure(0, 0, 1, kHkv4Service), HR_CONTROL_DONE) << "another cluster";
+  EXPECT_EQ(Leader(kHkv4Service).leader, 0);
+  EXPECT_EQ(Leader(kHkv4Service).term, 0u);
+  EXPECT_EQ(Leader(kHkv4Service).announced_ns, 0u);
+  AnnounceLeader(kC4, 1);
+  EXPECT_EQ(Configure(7), HR_CONTROL_INVALID) << "there is no such backend";
+}
+
+TEST_F(ControlTest, AReloadThatMovesNoLeaderSaysNothingOfHim) {
+  const uint64_t since_ns = Leader().updated_ns;
+  EXPECT_EQ(Configure(0), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader().updated_ns, since_ns);
+  EXPECT_EQ(Configure(1), HR_CONTROL_DONE);
+  EXPECT_GT(Leader().updated_ns, since_ns);
+}
+
+TEST_F(ControlTest, WhoWasResigningAndIsRemovedIsNotResigningAnyMore) {
+  AnnounceLeader(kB4, 5);
+  hr_announcement resigning = Leading(kCluster4, kB4, kHkvPort, 5, 2);
+  resigning.state = HR_ANNOUNCEMENT_RESIGNING;
+  Announce(Seal(resigning, kKey4));
+  ASSERT_EQ(Leader(kHkv4Service).resigning, 1);
+  EXPECT_EQ(Configure(0, 0b010, 0, kHkv4Service), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader(kHkv4Service).leader, 0);
+  EXPECT_EQ(Leader(kHkv4Service).resigning, 0);
+}
+
+TEST_F(ControlTest, APinHoldsOverAReloadAsLongAsItsBackendIsThere) {
+  EXPECT_EQ(Change(HR_CONTROL_PIN, 1), HR_CONTROL_DONE);
+  EXPECT_EQ(Configure(2), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader().leader, 1);
+  EXPECT_EQ(Leader().pinned, 1);
+  EXPECT_EQ(Configure(2, 0b010), HR_CONTROL_DONE);
+  EXPECT_EQ(Leader().leader, 2);
+  EXPECT_EQ(Leader().pinned, 0);
 }
 
 TEST_F(ControlTest, TheSplitterFollowsAPublication) {

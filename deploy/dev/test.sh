@@ -27,7 +27,8 @@ cmd_test() {
   ready_to_run test
   # How long two CPUs race on a node's state (bpf/tests/node).
   # HEDGEROW_LONG: every combination of the end-to-end tests' parameters (the mark `long`).
-  [ -z "$long" ] || export HR_RACE_S=60 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1
+  # HR_RELOADS, HR_RELOAD_KILLS: reloads in a row; writes to the kernel's maps before each of which one is cut short.
+  [ -z "$long" ] || export HR_RACE_S=60 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1 HR_RELOADS=100 HR_RELOAD_KILLS=40
   rm -f "$LOG_DIR"/*.xml
   run_ctest release -LE patient
   start_patient

@@ -81,6 +81,12 @@ class GrpcClient final : public AdminClient {
     request.set_on(on);
     return Ask<v1::DrainReply>(&v1::Admin::Stub::Drain, request);
   }
+  absl::StatusOr<v1::ReloadReply> Reload(bool dry_run, const std::string& file) override {
+    v1::ReloadRequest request;
+    request.set_dry_run(dry_run);
+    request.set_file(file);
+    return Ask<v1::ReloadReply>(&v1::Admin::Stub::Reload, request);
+  }
   absl::StatusOr<v1::DownReply> Down() override {
     return Ask<v1::DownReply>(&v1::Admin::Stub::Down, v1::DownRequest());
   }

@@ -39,6 +39,7 @@ class AdminClient {
   virtual absl::StatusOr<v1::Leader> LeaderUnset(const std::string& service) = 0;
   virtual absl::StatusOr<v1::BypassReply> Bypass(const std::string& service, bool on) = 0;
   virtual absl::StatusOr<v1::DownReply> Down() = 0;
+  virtual absl::StatusOr<v1::ReloadReply> Reload(bool dry_run, const std::string& file) = 0;
   virtual absl::StatusOr<v1::DryRunReply> DryRun(const std::string& service, bool on) = 0;
   virtual absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service,
                                                bool on) = 0;

@@ -155,6 +155,13 @@ absl::StatusOr<std::unique_ptr<TraceSource>> Controller::OpenTrace(const hr_trac
   return data_plane_->OpenTrace(filter);
 }
 
+absl::StatusOr<v1::ReloadReply> Controller::Reload(bool dry_run, const std::string& file) {
+  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  if (reload_ == nullptr || take_down_ == nullptr)
+    return absl::FailedPreconditionError("the daemon is going down");
+  return reload_(dry_run, file);
+}
+
 absl::StatusOr<v1::DownReply> Controller::Down() {
   if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   if (take_down_ == nullptr) return absl::FailedPreconditionError("the daemon is already going down");

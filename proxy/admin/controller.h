@@ -25,6 +25,9 @@ class Controller {
  public:
   // Takes everything down and returns what could not be removed; then ends the event loop. Called at most once.
   using TakeDown = std::function<std::vector<std::string>()>;
+  // Reads the configuration's file again and goes over to it; in a dry run says what that would change, or what
+  // another file would.
+  using ReloadConfig = std::function<absl::StatusOr<v1::ReloadReply>(bool dry_run, const std::string& file)>;
 
   Controller(const v1::Config& config, const DaemonFacts& facts, TakeDown take_down)
       : config_(config), facts_(facts), take_down_(std::move(take_down)) {}
@@ -44,6 +47,8 @@ class Controller {
   // An empty service: every one that has a backend of this name.
   absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service, bool on);
   absl::StatusOr<v1::DownReply> Down();
+  void OnReload(ReloadConfig reload) { reload_ = std::move(reload); }
+  absl::StatusOr<v1::ReloadReply> Reload(bool dry_run, const std::string& file);
   absl::StatusOr<v1::Counts> Counts();
   absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter);
 
@@ -58,6 +63,7 @@ class Controller {
   const DaemonFacts& facts_;
   DataPlane* data_plane_ = nullptr;
   TakeDown take_down_;
+  ReloadConfig reload_;
 };
 
 }  // namespace hedgerow

@@ -60,6 +60,10 @@ class Service final : public v1::Admin::Service {
         },
         *reply);
   }
+  grpc::Status Reload(grpc::ServerContext*, const v1::ReloadRequest* request, v1::ReloadReply* reply) override {
+    return OnLoop<v1::ReloadReply>([&] { return controller_.Reload(request->dry_run(), request->file()); },
+                                   *reply);
+  }
   grpc::Status GetCounts(grpc::ServerContext*, const v1::GetCountsRequest*, v1::Counts* reply) override {
     return OnLoop<v1::Counts>([this] { return controller_.Counts(); }, *reply);
   }

@@ -82,6 +82,20 @@ v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& co
   return out;
 }
 
+void FillReloads(const ReloadFacts& facts, uint64_t now_ns, v1::Reloads& out) {
+  const auto count = [&facts](ReloadResult result) { return facts.counts.at(static_cast<size_t>(result)); };
+  out.set_applied(count(ReloadResult::kApplied));
+  out.set_unchanged(count(ReloadResult::kUnchanged));
+  out.set_invalid(count(ReloadResult::kInvalid));
+  out.set_refused(count(ReloadResult::kRefused));
+  out.set_failed(count(ReloadResult::kFailed));
+  out.set_last_result(ReloadWord(facts.last));
+  out.set_last_age_ns(AgeNs(static_cast<uint64_t>(facts.last_ns), now_ns));
+  for (const std::string& problem : facts.last_problems) out.add_last_problems(problem);
+  out.set_config_hash(facts.config_hash);
+  out.set_config_age_ns(AgeNs(static_cast<uint64_t>(facts.config_since_ns), now_ns));
+}
+
 v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns) {
   v1::ServiceStatus out;
   out.set_name(service.name());
@@ -204,6 +218,24 @@ v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapsh
   return out;
 }
 
+std::string ReloadWord(ReloadResult result) {
+  switch (result) {
+    case ReloadResult::kNone:
+      break;
+    case ReloadResult::kApplied:
+      return "applied";
+    case ReloadResult::kUnchanged:
+      return "unchanged";
+    case ReloadResult::kInvalid:
+      return "invalid";
+    case ReloadResult::kRefused:
+      return "refused";
+    case ReloadResult::kFailed:
+      return "failed";
+  }
+  return "";
+}
+
 v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot) {
   v1::Status out;
   out.set_version(operate::kVersion);
@@ -257,6 +289,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_identity_ok(identity_ok);
   out.set_routes_restored(facts.routes_restored);
   out.set_links_restored(facts.links_restored);
+  FillReloads(facts.reload, snapshot.taken_ns, *out.mutable_reloads());
   v1::Adoption& adoption = *out.mutable_adoption();
   adoption.set_how(facts.adoption);
   adoption.set_kernel_uptime_ns(AgeNs(static_cast<uint64_t>(facts.kernel_since_ns), snapshot.taken_ns));

@@ -7,15 +7,32 @@
 #ifndef HEDGEROW_PROXY_ADMIN_STATUS_H_
 #define HEDGEROW_PROXY_ADMIN_STATUS_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "proxy/api/admin.pb.h"
 #include "proxy/api/config.pb.h"
 #include "proxy/data_plane/data_plane.h"
 
 namespace hedgerow {
+
+// What can come of a reload. kNone: there was none.
+enum class ReloadResult { kNone, kApplied, kUnchanged, kInvalid, kRefused, kFailed };
+inline constexpr size_t kReloadResults = 6;
+std::string ReloadWord(ReloadResult result);
+
+struct ReloadFacts {
+  std::array<uint64_t, kReloadResults> counts{};  // by result
+  ReloadResult last = ReloadResult::kNone;
+  int64_t last_ns = 0;                      // CLOCK_MONOTONIC
+  std::vector<std::string> last_problems;   // why the last one was not applied
+  std::string config_hash;                  // of the configuration in force
+  int64_t config_since_ns = 0;              // CLOCK_MONOTONIC
+  absl::Time config_since = absl::UnixEpoch();
+};
 
 struct UplinkFacts {
   std::string name;
@@ -45,6 +62,7 @@ struct DaemonFacts {
   uint64_t deadman_stops = 0;       // how often that has happened
   uint64_t attachments_restored = 0;  // programs put back on a hook that somebody took them off
   std::string build;                // of the programs
+  ReloadFacts reload;
   std::vector<UplinkFacts> uplinks;
   std::vector<std::string> problems;  // what a person should know; state is "degraded" while there are any
 };

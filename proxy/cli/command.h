@@ -37,6 +37,7 @@ int RunBypass(const Call& call);
 int RunDryRun(const Call& call);
 int RunDrain(const Call& call);
 int RunUndrain(const Call& call);
+int RunReload(const Call& call);
 int RunDown(const Call& call);
 int RunClean(const Call& call);
 int RunDoctor(const Call& call);

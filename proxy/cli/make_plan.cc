@@ -14,6 +14,8 @@
 #include "bpf/abi/request_abi.h"
 #include "bpf/abi/stats_abi.h"
 #include "config/scalar.h"
+#include "proxy/cli/reload_text.h"
+#include "proxy/data_plane/data_plane.h"
 #include "proxy/config/emit.h"
 #include "proxy/config/schema.h"
 #include "net/bpffs.h"
@@ -87,8 +89,9 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
   add("clusters", HR_MAX_SERVICES, sizeof(uint64_t) + sizeof(hr_cluster) + kHashOverheadBytes);
   add("wheel", 1, sizeof(hr_wheel));
   add("stats", HR_MAX_SERVICES + 1, sizeof(hr_stats) * per_cpu);
-  add("service_histograms", services * HR_SERVICE_HISTOGRAMS, sizeof(hr_histogram) * per_cpu);
-  add("backend_histograms", backends, sizeof(hr_histogram) * per_cpu);
+  const DataPlaneRoom room = RoomFor(services, backends);
+  add("service_histograms", uint64_t{room.services} * HR_SERVICE_HISTOGRAMS, sizeof(hr_histogram) * per_cpu);
+  add("backend_histograms", room.backends, sizeof(hr_histogram) * per_cpu);
 }
 
 // " at first, then adaptive between 1ms and 100ms"
@@ -188,6 +191,8 @@ std::string PlanText(const v1::Plan& plan) {
     for (const std::string& backend : service.backends()) absl::StrAppend(&out, "    ", backend, "\n");
     absl::StrAppend(&out, "    leader: ", service.leader(), "\n");
   }
+  if (plan.has_reload())
+    absl::StrAppend(&out, "\nreload, since its daemon runs\n", ReloadText(plan.reload(), /*dry_run=*/true));
   if (plan.problems_size() > 0) {
     absl::StrAppend(&out, "\n`up` would fail here and now:\n  ", absl::StrJoin(plan.problems(), "\n  "), "\n");
   }

@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hedgerow plan`: shows what `up` would make, and makes nothing.
+// `hedgerow plan`: shows what `up` would make, and, where a daemon serves this instance already, what a reload of
+// this file would change. Makes and changes nothing.
 
 #include <sys/sysinfo.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/str_cat.h"
 #include "operate/key_file.h"
+#include "proxy/admin/client.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/make_plan.h"
 #include "proxy/daemon/topology.h"
 
 namespace hedgerow::cli {
+namespace {
+
+// Nothing where none runs, or one that knows no reload.
+void AskTheDaemon(const v1::Config& config, const std::string& file, v1::Plan& plan) {
+  const auto client = AdminClient::Connect(config.admin().socket());
+  if (!client.ok()) return;
+  const auto status = (*client)->GetStatus();
+  if (!status.ok() || status->instance() != config.instance()) return;
+  std::error_code error;
+  auto reply = (*client)->Reload(/*dry_run=*/true, std::filesystem::absolute(file, error).string());
+  if (reply.ok()) *plan.mutable_reload() = *std::move(reply);
+}
+
+}  // namespace
 
 int RunPlan(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("plan takes no words");
@@ -24,7 +43,8 @@ int RunPlan(const Call& call) {
     topology.problems.push_back(
         absl::StrCat("service ", service.name(), ": the key file ", path, " ", std::string(key.message())));
   }
-  const v1::Plan plan = MakePlan(*config, call.arguments.Get("config"), topology, get_nprocs_conf());
+  v1::Plan plan = MakePlan(*config, call.arguments.Get("config"), topology, get_nprocs_conf());
+  AskTheDaemon(*config, call.arguments.Get("config"), plan);
   return call.Print(plan, PlanText(plan), topology.problems.empty() ? kExitOk : kExitFailure);
 }
 

@@ -118,6 +118,14 @@ void Service(const v1::ServiceStatus& service, std::string& out) {
   Backends(service, out);
 }
 
+// Nothing where nothing was tried.
+void Reloads(const v1::Reloads& reloads, std::string& out) {
+  if (reloads.last_result().empty()) return;
+  absl::StrAppend(&out, "  last reload  ", reloads.last_result(), " ", config::AgeText(reloads.last_age_ns()),
+                  " ago\n");
+  for (const std::string& problem : reloads.last_problems()) absl::StrAppend(&out, "    ", problem, "\n");
+}
+
 }  // namespace
 
 std::string DrainText(const v1::DrainReply& reply) {
@@ -181,6 +189,7 @@ std::string StatusText(const v1::Status& status) {
     }
     absl::StrAppend(&out, "\n");
   }
+  Reloads(status.reloads(), out);
   if (status.routes_restored() + status.links_restored() > 0) {
     absl::StrAppend(&out, "  restored     ", status.routes_restored(), " routes, ", status.links_restored(),
                     " links that somebody removed\n");

@@ -8,6 +8,7 @@
 #include "proxy/admin/fake_data_plane.h"
 #include "proxy/admin/status.h"
 #include "proxy/cli/make_plan.h"
+#include "proxy/cli/reload_text.h"
 #include "proxy/cli/status_text.h"
 
 namespace hedgerow::cli {
@@ -71,6 +72,38 @@ TEST(StatusText, SaysThatItWasTakenOverAndWhatCameOfTheAbsence) {
   adoption.set_unattended_ns(90'000'000'000);
   adoption.set_hedging_stopped_ns(30'000'000'000);
   EXPECT_THAT(StatusText(status), HasSubstr("hedging was stopped for 30s"));
+}
+
+TEST(StatusText, SaysWhatCameOfTheLastReload) {
+  v1::Status status = Sample();
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("reload")));
+  status.mutable_reloads()->set_last_result("refused");
+  status.mutable_reloads()->set_last_age_ns(120'000'000'000);
+  status.mutable_reloads()->add_last_problems("interface: fixed while the proxy runs");
+  EXPECT_THAT(StatusText(status), HasSubstr("last reload  refused 2m"));
+  EXPECT_THAT(StatusText(status), HasSubstr("\n    interface: fixed while the proxy runs\n"));
+}
+
+TEST(ReloadText, ReadsAsADiffAndSaysWhatBecameOfIt) {
+  v1::ReloadReply reply;
+  reply.set_file("a.yaml");
+  EXPECT_EQ(ReloadText(reply, false), "a.yaml is in force already\n");
+  v1::ConfigChange& delay = *reply.add_changes();
+  delay.set_kind("changed");
+  delay.set_path("services[dns].delay");
+  delay.set_from("10ms");
+  v1::ConfigChange& added = *reply.add_changes();
+  added.set_kind("added");
+  added.set_path("services[new]");
+  added.set_to("vip 10.99.0.9");
+  const std::string changes = "  services[dns].delay: 10ms -> \"\"\n+ services[new]: vip 10.99.0.9\n";
+  EXPECT_EQ(ReloadText(reply, true), changes + "a reload would apply all of this\n");
+  reply.set_applied(true);
+  EXPECT_EQ(ReloadText(reply, false), changes + "a.yaml is in force\n");
+  reply.set_applied(false);
+  reply.add_problems("interface: fixed");
+  EXPECT_EQ(ReloadText(reply, false),
+            changes + "refused as a whole; a.yaml is not in force:\n  interface: fixed\n");
 }
 
 TEST(StatusText, ASilentLeaderIsNotCalledAStandby) {
@@ -215,6 +248,20 @@ TEST(MakePlan, SaysWhatThePolicyIs) {
       HasSubstr(
           "hedge after 10ms at first, then adaptive between 1ms and 100ms, deadline 2s, 2 attempts, budget 5%, "
           "the fastest is asked first, DRY RUN"));
+}
+
+TEST(MakePlan, SaysWhatAReloadWouldChangeOfWhatRuns) {
+  Topology topology;
+  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  v1::Plan plan = MakePlan(FakeConfig(), "f.yaml", topology, 2);
+  EXPECT_THAT(PlanText(plan), Not(HasSubstr("reload")));
+  v1::ConfigChange& change = *plan.mutable_reload()->add_changes();
+  change.set_kind("changed");
+  change.set_path("services[dns].delay");
+  change.set_from("10ms");
+  change.set_to("5ms");
+  EXPECT_THAT(PlanText(plan), HasSubstr("reload, since its daemon runs\n  services[dns].delay: 10ms -> 5ms\n"
+                                        "a reload would apply all of this\n"));
 }
 
 TEST(MakePlan, SaysWhatWouldMakeUpFail) {

@@ -92,7 +92,12 @@ std::string Summary(const Message& message) {
 
 class Comparer {
  public:
-  Comparer(const v1::Config& from, const v1::Config& to) : from_(from), to_(to) {}
+  Comparer(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited)
+      : from_(from), to_(to), awaited_(awaited) {
+    for (const v1::Service& service : from.services()) {
+      if (service.has_cluster()) awaited_.insert(service.cluster().announce_port());
+    }
+  }
 
   std::vector<Change> Run() {
     Compare(from_, to_, "");
@@ -194,10 +199,15 @@ class Comparer {
     if (change.path == "detach_after") return "";
     if (!absl::StartsWith(change.path, "services[")) return kFixed;
     const std::string key = change.path.substr(change.path.find(']') + 1);
-    if (key == ".vip" || key == ".port" || key == ".profile" || key == ".duplicate" ||
-        absl::StartsWith(key, ".raw")) {
+    // What may be sent twice is asked when a request comes, and never again.
+    const bool how_it_answers =
+        key == ".profile" || (absl::StartsWith(key, ".raw") && !absl::StartsWith(key, ".raw.operations["));
+    if (key == ".vip" || key == ".port" || how_it_answers) {
       return "requests in flight would be answered as another service; give the new one another name and "
              "backends, or restart";
+    }
+    if (AwaitsElsewhere(change)) {
+      return "the ports on which announcements are awaited are fixed while the proxy runs";
     }
     if (to_.parking().engine() == v1::ENGINE_QDISC &&
         (key == ".delay" || (key.empty() && change.kind == Change::Kind::kAdded))) {
@@ -206,8 +216,22 @@ class Comparer {
     return "";
   }
 
+  // A service whose leader is announced on a port on which none was.
+  bool AwaitsElsewhere(const Change& change) const {
+    for (const v1::Service& service : to_.services()) {
+      const std::string path = absl::StrCat("services[", service.name(), "]");
+      if (change.path != path && change.path != path + ".cluster" &&
+          change.path != path + ".cluster.announce_port") {
+        continue;
+      }
+      if (service.has_cluster() && !awaited_.contains(service.cluster().announce_port())) return true;
+    }
+    return false;
+  }
+
   const v1::Config& from_;
   const v1::Config& to_;
+  std::set<uint32_t> awaited_;
   std::vector<Change> changes_;
 };
 
@@ -225,7 +249,9 @@ std::string Change::ToString() const {
   return absl::StrCat("  ", path, ": ", from.empty() ? "\"\"" : from, " -> ", to.empty() ? "\"\"" : to);
 }
 
-std::vector<Change> Diff(const v1::Config& from, const v1::Config& to) { return Comparer(from, to).Run(); }
+std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited) {
+  return Comparer(from, to, awaited).Run();
+}
 
 std::vector<std::string> Obstacles(const std::vector<Change>& changes) {
   std::vector<std::string> lines;

@@ -8,6 +8,8 @@
 #ifndef HEDGEROW_PROXY_CONFIG_DIFF_H_
 #define HEDGEROW_PROXY_CONFIG_DIFF_H_
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,8 @@ struct Change {
 };
 
 // A key that `from` does not know, since it was written by an older version, is at its default there.
-std::vector<Change> Diff(const v1::Config& from, const v1::Config& to);
+// `awaited`: the ports on which the programs that run await announcements, beside those of `from`.
+std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited = {});
 
 // Those that cannot be applied, one line each with the reason.
 std::vector<std::string> Obstacles(const std::vector<Change>& changes);

@@ -123,6 +123,32 @@ TEST(Diff, WhatCannotBeAppliedIsNamedWithTheReason) {
               ElementsAre(HasSubstr("services[dns].profile: ")));
 }
 
+TEST(Diff, WhatMayBeSentTwiceCanChangeAndHowAnswersArePairedCannot) {
+  const std::string raw =
+      "profile: raw\n    raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4, "
+      "operations: [{match: [{offset: 4, bytes: \"01\"}]}]}";
+  const v1::Config from = Load(absl::StrReplaceAll(kText, {{"profile: dns", raw}}));
+  const auto after = [&](const std::string& what, const std::string& by) {
+    return Diff(from,
+                Load(absl::StrReplaceAll(kText, {{"profile: dns", absl::StrReplaceAll(raw, {{what, by}})}})));
+  };
+  EXPECT_EQ(after("\"01\"", "\"02\"").size(), 1u);
+  EXPECT_THAT(Obstacles(after("\"01\"", "\"02\"")), IsEmpty());
+  EXPECT_THAT(Obstacles(after("reply_offset: 0", "reply_offset: 2")),
+              ElementsAre(HasSubstr("services[dns].raw.reply_offset: ")));
+}
+
+TEST(Diff, AnnouncementsAreAwaitedWhereTheyWereAndNowhereElse) {
+  EXPECT_THAT(Obstacles(After({{"cluster: {id: 7,", "cluster: {id: 7, announce_port: 4999,"}})),
+              ElementsAre(HasSubstr("services[kv].cluster.announce_port: ")));
+  EXPECT_THAT(Obstacles(After({{"name: kv", "name: store"}})), IsEmpty()) << "a new service on the same port";
+  const std::string without =
+      absl::StrReplaceAll(kText, {{"    cluster: {id: 7, key: \"000102030405060708090a0b0c0d0e0f\"}\n", ""}});
+  EXPECT_THAT(Obstacles(Diff(Load(without), Load(kText))), ElementsAre(HasSubstr("services[kv].cluster: ")));
+  EXPECT_THAT(Obstacles(Diff(Load(without), Load(kText), {4803})), IsEmpty())
+      << "by the programs, since their start";
+}
+
 TEST(Diff, WithADelayLineDelaysAreFixed) {
   const std::string line = absl::StrCat("parking: {engine: qdisc}\n", kText);
   const auto changes =

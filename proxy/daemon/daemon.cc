@@ -12,24 +12,29 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "operate/version.h"
 #include "proxy/admin/server.h"
 #include "proxy/config/diff.h"
+#include "proxy/config/load.h"
 #include "proxy/daemon/event_loop.h"
 #include "proxy/daemon/guardian.h"
 #include "proxy/daemon/instance_lock.h"
 #include "proxy/daemon/log.h"
 #include "proxy/daemon/proxy_instance.h"
+#include "proxy/daemon/reload_outcome.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/metrics/exporter.h"
 #include "proxy/page/page.h"
@@ -56,9 +61,9 @@ net::UniqueFd BlockSignals() {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  signal(SIGHUP, SIG_IGN);  // the terminal that ran `up` may go
   return net::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
@@ -83,33 +88,25 @@ absl::Status RemoveLeftovers(const std::string& instance) {
                    absl::StrJoin(report.failures, "; ")));
 }
 
-std::vector<std::string> NamesInOrder(const v1::Config& config) {
-  std::vector<std::string> names;
-  for (const v1::Service& service : config.services()) {
-    names.push_back(service.name());
-    for (const v1::Backend& backend : service.backends())
-      names.push_back(absl::StrCat(service.name(), "/", backend.name()));
-  }
-  return names;
-}
-
-// Why the kernel part of this record cannot go on under the configuration; empty when it can.
+// Why the kernel part of this record cannot go on and come to be under the configuration; empty when it can.
+// `topology` is that of the record's own configuration.
 std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config, const Topology& topology) {
   if (record.network_namespace() != NetworkNamespace()) return "it is in another network namespace";
-  std::vector<std::string> changes;
-  for (const config::Change& change : config::Diff(record.config(), config))
-    changes.push_back(change.ToString());
-  if (!changes.empty()) return absl::StrCat("the configuration has changed: ", absl::StrJoin(changes, "; "));
-  // Services and backends have their numbers by their places.
-  if (NamesInOrder(record.config()) != NamesInOrder(config))
-    return "services or backends stand in another order";
+  const std::vector<std::string> obstacles = config::Obstacles(
+      config::Diff(record.config(), config, KernelDataPlane::AwaitedPorts(record.load_config())));
+  if (!obstacles.empty())
+    return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
+  if (!topology.problems.empty()) {
+    return absl::StrCat("under its own configuration: ", absl::StrJoin(topology.problems, "; "));
+  }
   std::vector<int> uplinks;
   for (const Topology::ServicePath& path : topology.services) {
     uplinks.insert(uplinks.end(), path.uplinks.begin(), path.uplinks.end());
   }
   if (!std::equal(uplinks.begin(), uplinks.end(), record.backend_uplinks().begin(),
-                  record.backend_uplinks().end()))
+                  record.backend_uplinks().end())) {
     return "backends are reached by other interfaces than they were";
+  }
   return "";
 }
 
@@ -133,6 +130,8 @@ class Daemon {
     if (status = StartServers(); !status.ok()) return status;
     if (status = MakeOrAdopt(); !status.ok()) return status;
     status = Serve(signal_fd);
+    NoteConfig(config_, MonotonicNs(), absl::Now(), facts_.reload);
+    if (status.ok() && wanted_.has_value()) status = GoOverToWanted();
     // What was taken over goes on as before, with or without us.
     if (!status.ok() && facts_.adoption != "made") instance_->Leave();
     return status;
@@ -173,7 +172,8 @@ class Daemon {
     if (!guardian.ok()) return guardian.status();
     guardian_ = *std::move(guardian);
     if (history_ != nullptr) {
-      guardian_->OnSnapshot([this](const Snapshot& read) { history_->Record(config_, facts_, read, absl::Now()); });
+      guardian_->OnSnapshot(
+          [this](const Snapshot& read) { history_->Record(config_, facts_, read, absl::Now()); });
     }
     return absl::OkStatus();
   }
@@ -194,9 +194,10 @@ class Daemon {
     absl::StatusOr<Standing> standing = Inspect(config_.instance());
     if (!standing.ok()) return Unfit(standing.status());
     if (standing->record.has_value()) {
-      const std::string reason = WhyAnew(standing->record->data(), config_, topology_);
-      if (reason.empty()) return Adopt(*std::move(standing->record));
-      LogWarning("what an earlier daemon left is taken down, and requests in flight with it: ", reason);
+      const absl::StatusOr<std::string> reason = TakeOver(*std::move(standing->record));
+      if (!reason.ok()) return reason.status();
+      if (reason->empty()) return absl::OkStatus();
+      LogWarning("what an earlier daemon left is taken down, and requests in flight with it: ", *reason);
     } else if (standing->half_made) {
       LogWarning("a start that died half-way has left something, which is removed");
     }
@@ -208,6 +209,27 @@ class Daemon {
     instance_ = *std::move(instance);
     facts_.kernel_since_ns = facts_.started_ns;
     return absl::OkStatus();
+  }
+
+  // As it is first; then, as by a reload, it becomes what is wanted now (Start). Why neither can be; empty: it is
+  // ours.
+  absl::StatusOr<std::string> TakeOver(InstanceRecord record) {
+    const v1::Config before = record.data().config();
+    const Topology topology = Resolve(before, KernelNetworkView());
+    if (std::string reason = WhyAnew(record.data(), config_, topology); !reason.empty()) return reason;
+    const DaemonFacts facts = facts_;
+    wanted_ = std::exchange(config_, before);
+    topology_ = topology;
+    if (const absl::Status status = Adopt(std::move(record)); !status.ok()) return status;
+    // A start is not refused for what another start would meet again, such as a backend that changes its service.
+    const absl::StatusOr<v1::Roster> roster = instance_->RosterFor(*wanted_);
+    if (!absl::IsFailedPrecondition(roster.status())) return "";
+    for (const std::string& problem : instance_->TakeDown()) LogError("while taking down: ", problem);
+    instance_.reset();
+    config_ = *std::exchange(wanted_, std::nullopt);
+    topology_ = Resolve(config_, KernelNetworkView());
+    facts_ = facts;
+    return absl::StrJoin(absl::StrSplit(roster.status().message(), '\n'), "; ");
   }
 
   absl::Status Adopt(InstanceRecord record) {
@@ -244,6 +266,7 @@ class Daemon {
       loop_->Stop();
       return problems;
     });
+    controller_->OnReload([this](bool dry_run, const std::string& file) { return Reload(dry_run, file); });
     if (!config_.metrics().listen().empty()) {
       std::vector<operate::HttpRoute> page;
       if (config_.page().serve() == v1::PAGE_SERVE_ON) {
@@ -266,6 +289,11 @@ class Daemon {
   void OnSignal(int signal_fd) {
     signalfd_siginfo info{};
     if (read(signal_fd, &info, sizeof(info)) != sizeof(info)) return;
+    if (info.ssi_signo == SIGHUP) {
+      LogInfo("signal ", info.ssi_signo, ": reloading ", facts_.config_file);
+      Reload(/*dry_run=*/false, "").IgnoreError();  // it is logged and counted
+      return;
+    }
     // A supervisor stops the daemon, for a restart or an upgrade; a person at the terminal ends the proxy.
     leaving_ = info.ssi_signo == SIGTERM;
     LogInfo("signal ", info.ssi_signo, leaving_ ? ": ending; the kernel part works on" : ": going down");
@@ -277,6 +305,83 @@ class Daemon {
     facts_.problems.push_back(why);
     exit_code_ = kExitFailure;
     loop_->Stop();
+  }
+
+  // Asked for by an administrator, or by SIGHUP. In a dry run `file` may be another one than ours.
+  absl::StatusOr<v1::ReloadReply> Reload(bool dry_run, const std::string& file) {
+    if (down_) return absl::FailedPreconditionError("the daemon is going down");
+    std::error_code error;
+    const bool ours = file.empty() || std::filesystem::equivalent(file, facts_.config_file, error);
+    if (!ours && !dry_run) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("the daemon's configuration is ", facts_.config_file, ", which its next start reads as well; ",
+                       file, " can be looked at (--dry-run), or put in its place"));
+    }
+    const auto next = config::LoadFile(ours ? facts_.config_file : file, config::KeyFiles::kRead);
+    absl::StatusOr<v1::ReloadReply> reply =
+        next.ok() ? GoOverTo(*next, dry_run) : absl::StatusOr<v1::ReloadReply>(next.status());
+    if (reply.ok()) reply->set_file(ours ? facts_.config_file : file);
+    if (dry_run) return reply;
+    NoteReload(reply, MonotonicNs(), facts_.reload);
+    if (reply.ok() && reply->problems_size() == 0) {
+      LogInfo(OutcomeText(reply));
+    } else {
+      LogError(OutcomeText(reply));
+    }
+    return reply;
+  }
+
+  // All of it or nothing. Nothing is changed before everything that can be known to stand in the way is known.
+  absl::StatusOr<v1::ReloadReply> GoOverTo(const v1::Config& next, bool dry_run) {
+    v1::ReloadReply reply;
+    FillChanges(config::Diff(config_, next, instance_->AwaitedPorts()), reply);
+    if (reply.problems_size() > 0 || next.SerializeAsString() == config_.SerializeAsString()) return reply;
+    const Topology topology = Resolve(next, KernelNetworkView());
+    for (const std::string& problem : topology.problems) reply.add_problems(problem);
+    const absl::StatusOr<v1::Roster> roster = instance_->RosterFor(next);
+    if (absl::IsFailedPrecondition(roster.status())) {
+      for (const absl::string_view line : absl::StrSplit(roster.status().message(), '\n'))
+        reply.add_problems(std::string(line));
+    } else if (!roster.ok()) {
+      return roster.status();
+    }
+    if (reply.problems_size() > 0 || dry_run) return reply;
+    guardian_.reset();  // it looks at the configuration before
+    const absl::Status status = instance_->Reconfigure(next, topology, *roster, facts_);
+    if (status.ok()) {
+      config_ = next;
+      topology_ = topology;
+      NoteConfig(config_, MonotonicNs(), absl::Now(), facts_.reload);
+      reply.set_applied(true);
+    }
+    if (const absl::Status guarded = Guard(); !guarded.ok()) {
+      // Nobody looks after it here any more, but it works: the next daemon takes it over.
+      LogError("after a reload: ", std::string(guarded.message()), "; ending, and the kernel part works on");
+      exit_code_ = kExitFailure;
+      leaving_ = true;
+      loop_->Stop();
+      return guarded;
+    }
+    // Not the file's fault, whatever the system calls it.
+    if (absl::IsInvalidArgument(status)) return absl::InternalError(status.message());
+    if (!status.ok()) return status;
+    for (const absl::Status& done : {instance_->Beat(), instance_->FollowMtu()}) {
+      if (!done.ok()) LogError(std::string(done.message()));
+    }
+    return reply;
+  }
+
+  // At a start that took over a kernel part: from the configuration that was in force to ours.
+  absl::Status GoOverToWanted() {
+    const absl::StatusOr<v1::ReloadReply> reply = GoOverTo(*wanted_, /*dry_run=*/false);
+    wanted_.reset();
+    if (!reply.ok()) return Unfit(reply.status());
+    if (reply->problems_size() > 0)
+      return Unfit(absl::FailedPreconditionError(absl::StrJoin(reply->problems(), "\n")));
+    if (reply->applied()) {
+      LogInfo("the configuration has changed since: ", reply->changes_size(), " changes are in force");
+    }
+    return absl::OkStatus();
   }
 
   // One of our own interfaces is gone: what is left is taken over once more, and what is missing made again.
@@ -333,7 +438,8 @@ class Daemon {
     return problems;
   }
 
-  const v1::Config& config_;
+  v1::Config config_;                 // in force
+  std::optional<v1::Config> wanted_;  // at a start that took another one's kernel part over
   DaemonFacts facts_;
   Topology topology_;
   int exit_code_ = kExitOk;

@@ -194,6 +194,10 @@ void Guardian::EveryTick() {
 void Guardian::EverySecond() {
   if (resting_) return;
   if (const absl::Status status = instance_.Beat(); !status.ok()) LogError(std::string(status.message()));
+  // Tried again every second, but told once.
+  const std::string forgetting(instance_.ForgetRetired().message());
+  if (!forgetting.empty() && forgetting != reload_problem_) LogError(forgetting);
+  reload_problem_ = forgetting;
   if (absl::Now() - last_uplink_gone_ >= kLastUplinkGrace) {
     last_uplink_gone_ = absl::InfiniteFuture();
     give_up_("every uplink is gone; no backend can be reached");
@@ -219,6 +223,7 @@ void Guardian::UpdateProblems() {
   }
   problems.insert(problems.end(), repair_problems_.begin(), repair_problems_.end());
   if (!data_plane_problem_.empty()) problems.push_back(absl::StrCat("the data plane: ", data_plane_problem_));
+  if (!reload_problem_.empty()) problems.push_back(absl::StrCat("after a reload: ", reload_problem_));
   facts_.problems = std::move(problems);
 }
 

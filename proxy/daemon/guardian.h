@@ -87,6 +87,7 @@ class Guardian {
   absl::Time last_uplink_gone_ = absl::InfiniteFuture();
   std::vector<std::string> repair_problems_;
   std::string data_plane_problem_;
+  std::string reload_problem_;  // what was begun or retired and cannot be ended
   bool resting_ = false;
 };
 

@@ -136,6 +136,8 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
     return status;
   }
   instance->adopting_ = false;
+  // It is ours, and works: what cannot be put right is no reason to leave it alone.
+  if (status = instance->EndHalfReload(); !status.ok()) LogError(std::string(status.message()));
   return instance;
 }
 
@@ -144,7 +146,7 @@ absl::Status ProxyInstance::AdoptPins(InstanceRecord record) {
   undo_.Push("unmounting the BPF file system", [] { return net::ReleaseBpffs(net::kDefaultBpffs).status(); });
   pin_folder_ = net::PinDir(net::kDefaultBpffs, config_.instance());
   PushUndoOfPins();
-  const PinnedArraySpec spec = AnswersSpec(config_);
+  const PinnedArraySpec spec = AnswersSpec(record_->data().backend_room());
   auto answers = PinnedArray::Open(AnswersPath(pin_folder_), spec);
   if (!answers.ok()) {
     // Half a minute of answer times is forgotten with it, and nothing else.
@@ -210,7 +212,8 @@ absl::Status ProxyInstance::AdoptClock(DaemonFacts& facts) {
   facts.engine = "wheel";
   if (!has_delay_line()) return absl::OkStatus();
 
-  line_.delay_ns = DelaysOf(config_);
+  // As it was made, whatever reloads have made of the configuration since.
+  line_.delay_ns.assign(record.delay_line_ns().begin(), record.delay_line_ns().end());
   line_.kind = KindOf(record.delay_line_kind(),
                       {net::DelayLineKind::kNetem, net::DelayLineKind::kFq, net::DelayLineKind::kHtb});
   facts.engine = absl::StrCat("qdisc-", record.delay_line_kind());
@@ -269,11 +272,33 @@ absl::Status ProxyInstance::AdoptRoutes() {
     const auto& source = topology_.services[i].source;
     if (!vip.ok() || !source.has_value()) continue;
     for (const net::VipRoute& route : *present) {
-      // The uplink has got another address since.
-      if (route.vip == *vip && !(route.source == *source)) net::DeleteVipRoute(route).IgnoreError();
+      const bool known = std::any_of(routes_.begin(), routes_.end(),
+                                     [&](const net::VipRoute& each) { return each.vip == *vip; });
+      if (known || !(route.vip == *vip) || route.source == *source) continue;
+      // The uplink has got another address since, or a reload was cut short: AddRoutes replaces it, without a gap.
+      routes_.push_back(route);
+      PushUndoOfRoute(route);
     }
   }
-  return AddRoutes();
+  AdoptRetiredRoutes(*present);
+  return AddRoutes(config_, topology_);
+}
+
+// To VIPs of services that a reload has removed, or had begun to add: they go with those.
+void ProxyInstance::AdoptRetiredRoutes(const std::vector<net::VipRoute>& present) {
+  std::set<std::string> known;
+  for (const v1::Roster* roster : {&record_->data().roster(), &record_->data().next_roster()}) {
+    for (const v1::RosterService& service : roster->services()) known.insert(service.vip());
+  }
+  for (const v1::Service& service : config_.services()) {
+    const auto vip = net::IpAddress::Parse(service.vip());
+    if (vip.ok()) known.erase(vip->ToString());
+  }
+  for (const net::VipRoute& route : present) {
+    if (!known.contains(route.vip.ToString())) continue;
+    routes_.push_back(route);
+    PushUndoOfRoute(route);
+  }
 }
 
 absl::Status ProxyInstance::CommitAdoption(Takeover takeover, DaemonFacts& facts) {

@@ -137,7 +137,7 @@ absl::Status ProxyInstance::TryDelayLine() {
 }
 
 DataPlaneSpec ProxyInstance::Spec() const {
-  DataPlaneSpec spec = MakeSpec(config_, topology_, links_);
+  DataPlaneSpec spec = MakeSpec(config_, topology_, links_, record_->data().roster(), line_.delay_ns);
   spec.clock_kind = AbiOf(clock_.kind);
   if (has_delay_line()) spec.engine = AbiOf(line_.kind);
   return spec;

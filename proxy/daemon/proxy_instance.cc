@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Co
   if (status.ok()) status = instance->Attach(facts);
   // Before the first packet: whatever has traffic can be taken over.
   if (status.ok()) status = instance->SaveRecord(facts);
-  if (status.ok()) status = instance->AddRoutes();
+  if (status.ok()) status = instance->AddRoutes(config, topology);
   if (!status.ok()) {
     for (const std::string& problem : instance->TakeDown()) LogError("while undoing a failed start: ", problem);
     return status;
@@ -81,6 +81,8 @@ void ProxyInstance::Leave() {
 }
 
 absl::Status ProxyInstance::Beat() {
+  // An older version's configuration says nothing about it.
+  if (config_.detach_after_ns() == 0) return data_plane_->HedgeUntil(0);
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return data_plane_->HedgeUntil(static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
@@ -89,11 +91,8 @@ absl::Status ProxyInstance::Beat() {
 }
 
 AnswerHistory::Memory& ProxyInstance::AnswersOf(size_t service, size_t backend) const {
-  size_t index = backend;
-  for (size_t i = 0; i < service; ++i) {
-    index += static_cast<size_t>(config_.services(static_cast<int>(i)).backends_size());
-  }
-  return *const_cast<AnswerHistory::Memory*>(answers_.At<AnswerHistory::Memory>(static_cast<uint32_t>(index)));
+  const uint32_t id = data_plane_->spec().services.at(service).backends.at(backend).id;
+  return *const_cast<AnswerHistory::Memory*>(answers_.At<AnswerHistory::Memory>(id));
 }
 
 void ProxyInstance::NoteAnswers(const Snapshot& snapshot) {
@@ -147,7 +146,7 @@ absl::Status ProxyInstance::MakePins() {
   auto record = InstanceRecord::Create(pin_folder_);
   if (!record.ok()) return Annotate(record.status(), "the instance's record");
   record_.emplace(*std::move(record));
-  auto answers = PinnedArray::Create(AnswersPath(pin_folder_), AnswersSpec(config_));
+  auto answers = PinnedArray::Create(AnswersPath(pin_folder_), AnswersSpec(RoomOf(config_).backends));
   if (!answers.ok()) return Annotate(answers.status(), "the history of answer times");
   answers_ = *std::move(answers);
   return absl::OkStatus();
@@ -211,6 +210,9 @@ absl::Status ProxyInstance::MakeDelayPair() {
 }
 
 absl::Status ProxyInstance::Load() {
+  auto roster = NextRoster({}, config_, RoomOf(config_), 0);
+  if (!roster.ok()) return roster.status();
+  *record_->data().mutable_roster() = *roster;
   auto loaded = KernelDataPlane::Load(Spec());
   if (!loaded.ok()) return Annotate(loaded.status(), "loading the kernel programs");
   data_plane_ = *std::move(loaded);
@@ -237,7 +239,15 @@ absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
   record.set_complete(true);
   record.set_version(operate::kVersion);
   record.set_network_namespace(NetworkNamespace());
-  *record.mutable_config() = config_;
+  record.set_backend_room(answers_.entries());
+  // A reload that was begun and not ended is not forgotten by this: EndHalfReload().
+  v1::KernelRecord begun = record;
+  FillRecord(config_, topology_, begun.roster());
+  if (begun.has_next_config()) {
+    record.mutable_next_config()->Swap(begun.mutable_next_config());
+    record.mutable_next_roster()->Swap(begun.mutable_next_roster());
+    record.mutable_choices()->Swap(begun.mutable_choices());
+  }
   const auto note = [](const net::VethPair& pair, v1::LinkRecord& out) {
     out.set_name(pair.link.name);
     out.set_ifindex(pair.link.ifindex);
@@ -249,13 +259,27 @@ absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
   if (has_delay_line()) note(links_.delay, *record.mutable_delay_link());
   record.set_clock_kind(std::string(net::ToString(clock_.kind)));
   record.set_clock_error_ns(facts.clock_measured_error_ns);
-  if (has_delay_line()) record.set_delay_line_kind(std::string(net::ToString(line_.kind)));
+  if (has_delay_line()) {
+    record.set_delay_line_kind(std::string(net::ToString(line_.kind)));
+    record.clear_delay_line_ns();
+    for (const uint64_t delay_ns : line_.delay_ns) record.add_delay_line_ns(static_cast<int64_t>(delay_ns));
+  }
   if (record.made_ns() == 0) record.set_made_ns(facts.started_ns);
+  return Annotate(record_->Save(), "the instance's record");
+}
+
+void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topology, const v1::Roster& roster) {
+  v1::KernelRecord& record = record_->data();
+  *record.mutable_config() = config;
+  *record.mutable_roster() = roster;
+  NoteUplinks(config, topology, *record.mutable_roster());
+  record.clear_next_config();
+  record.clear_next_roster();
+  record.clear_choices();
   record.clear_backend_uplinks();
-  for (const Topology::ServicePath& path : topology_.services) {
+  for (const Topology::ServicePath& path : topology.services) {
     for (const int ifindex : path.uplinks) record.add_backend_uplinks(ifindex);
   }
-  return Annotate(record_->Save(), "the instance's record");
 }
 
 absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction) {
@@ -269,8 +293,8 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
   spec.pin_dir = pin_folder_;
   auto attachment = adopting_ ? TakeOver(spec, program) : net::Attachment::Attach(spec, program.fd);
   if (!attachment.ok()) return Annotate(attachment.status(), absl::StrCat("attaching ", program.name));
-  attachments_.push_back(std::make_unique<net::Attachment>(*std::move(attachment)));
-  net::Attachment* made = attachments_.back().get();
+  attachments_.push_back(std::make_shared<net::Attachment>(*std::move(attachment)));
+  const std::shared_ptr<net::Attachment> made = attachments_.back();
   undo_.Push(absl::StrCat("detaching ", made->ToString()), [made]() -> absl::Status {
     // An interface that is gone took its programs with it.
     if (!net::FindLink(made->spec().ifindex).ok()) {
@@ -322,15 +346,15 @@ absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, DaemonFa
     const bool tcx = attachments_.back()->mechanism() == net::Mechanism::kTcx;
     facts.uplinks.push_back({link.name, ifindex, link.up(), tcx ? "tcx" : "clsact"});
   }
-  return absl::OkStatus();
+  return adopting_ ? AdoptRetiredUplinks(program) : absl::OkStatus();
 }
 
-absl::Status ProxyInstance::AddRoutes() {
+absl::Status ProxyInstance::AddRoutes(const v1::Config& config, const Topology& topology) {
   const int ifindex = links_.proxy.link.ifindex;
-  for (int i = 0; i < config_.services_size(); ++i) {
-    const v1::Service& service = config_.services(i);
+  for (int i = 0; i < config.services_size(); ++i) {
+    const v1::Service& service = config.services(i);
     const auto vip = net::IpAddress::Parse(service.vip());
-    const auto& source = topology_.services.at(static_cast<size_t>(i)).source;
+    const auto& source = topology.services.at(static_cast<size_t>(i)).source;
     if (!vip.ok()) return vip.status();
     if (!source.has_value()) {
       return absl::FailedPreconditionError(absl::StrCat("service ", service.name(),
@@ -338,14 +362,18 @@ absl::Status ProxyInstance::AddRoutes() {
                                                         "address towards its primary"));
     }
     const net::VipRoute route{*vip, ifindex, *source};
-    const bool known =
-        std::any_of(routes_.begin(), routes_.end(), [&](const auto& r) { return r.vip == *vip; });
-    if (known) continue;  // several ports of one VIP
+    const auto known =
+        std::find_if(routes_.begin(), routes_.end(), [&](const auto& each) { return each.vip == *vip; });
+    if (known != routes_.end() && *known == route) continue;  // several ports of one VIP, or a reload
     absl::Status status = net::AddSourceAddress(ifindex, *source);
     if (!status.ok()) return Annotate(status, "the source address of the proxy interface");
-    status = net::AddVipRoute(route);
+    status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);
     if (!status.ok())
       return Annotate(status, absl::StrCat("service ", service.name(), ": route to ", service.vip()));
+    if (known != routes_.end()) {
+      *known = route;  // towards another primary the kernel names another source
+      continue;
+    }
     routes_.push_back(route);
     PushUndoOfRoute(route);
   }

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,21 @@ class ProxyInstance {
   // Attaches again what somebody took off a hook with its clsact filter. Returns how many programs that were.
   absl::StatusOr<int> RestoreAttachments();
 
+  // On which ports the programs await announcements.
+  std::set<uint32_t> AwaitedPorts() const {
+    return KernelDataPlane::AwaitedPorts(record_->data().load_config());
+  }
+  // The roster that `next` would have (roster.h). What is over by now is forgotten first, in the kernel as
+  // well.
+  absl::StatusOr<v1::Roster> RosterFor(const v1::Config& next);
+  // Goes over to another configuration, whose differences can be applied while running (config/diff.h), and its
+  // roster. On an error everything is as it was. Afterwards the caller's configuration and topology must be
+  // these.
+  absl::Status Reconfigure(const v1::Config& next, const Topology& topology, const v1::Roster& roster,
+                           DaemonFacts& facts);
+  // Once a second: removes what an earlier reload has retired and nothing in flight knows any more.
+  absl::Status ForgetRetired();
+
   // Keeps the answer times of a snapshot for the next daemon, now and then.
   void NoteAnswers(const Snapshot& snapshot);
   // What was kept, by us or by the daemon before us, oldest first: names, times and answer times, nothing else.
@@ -103,7 +119,18 @@ class ProxyInstance {
   absl::Status AttachOne(const ProgramInfo& program, DaemonFacts& facts);
   absl::Status AttachToUplinks(const ProgramInfo& program, DaemonFacts& facts);
   absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);
-  absl::Status AddRoutes();
+  absl::Status AddRoutes(const v1::Config& config, const Topology& topology);
+  absl::Status AttachNewUplinks(const Topology& topology);
+  const net::Attachment* AttachmentOn(int ifindex) const;
+  absl::Status AdoptRetiredUplinks(const ProgramInfo& program);
+  void TakeBack(const std::vector<net::VipRoute>& routes);
+  absl::Status NoteBegun(const v1::Config& next, const Topology& topology, const v1::Roster& roster);
+  absl::Status GoBack();
+  absl::Status EndHalfReload();
+  void NoteFacts(const Topology& topology, DaemonFacts& facts) const;
+  void RemoveUnwantedRoutes();
+  void DetachUnusedUplinks();
+  void FillRecord(const v1::Config& config, const Topology& topology, const v1::Roster& roster);
   absl::StatusOr<bool> IsAttached(const net::Attachment& attachment) const;
   AnswerHistory::Memory& AnswersOf(size_t service, size_t backend) const;
   void PushUndoOfPins();
@@ -116,6 +143,7 @@ class ProxyInstance {
   absl::Status AdoptDataPlane();
   absl::StatusOr<net::Attachment> TakeOver(const net::AttachSpec& spec, const ProgramInfo& program);
   absl::Status AdoptRoutes();
+  void AdoptRetiredRoutes(const std::vector<net::VipRoute>& present);
   absl::Status CommitAdoption(Takeover takeover, DaemonFacts& facts);
   void NoteSuccession(const Snapshot& snapshot, DaemonFacts& facts);
   void RemoveUnusedPins();
@@ -130,7 +158,7 @@ class ProxyInstance {
   std::unique_ptr<KernelDataPlane> data_plane_;
   std::optional<InstanceRecord> record_;
   PinnedArray answers_;
-  std::vector<std::unique_ptr<net::Attachment>> attachments_;
+  std::vector<std::shared_ptr<net::Attachment>> attachments_;
   // While adopting: what was put aside, by program, and which attachments had to be made anew.
   bool adopting_ = false;
   std::map<std::string, net::UniqueFd> old_programs_;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "operate/key_file.h"
+#include "proxy/daemon/roster.h"
 #include "proxy/daemon/profile_of.h"
 
 namespace hedgerow {
@@ -26,7 +27,8 @@ hr_siphash_key MakeKey(const std::string& digits) {
   return key;
 }
 
-ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path) {
+ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path,
+                        const v1::Roster& roster) {
   ServiceSpec spec;
   spec.name = service.name();
   spec.vip = service.vip();
@@ -41,6 +43,10 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.budget_ppm = service.budget_ppm();
   spec.budget_burst = service.budget_burst();
   spec.dry_run = service.dry_run() == v1::SWITCH_ON;
+  spec.adaptive = service.has_adaptive();
+  spec.prefer_fastest = service.prefer() == v1::PREFER_FASTEST;
+  const v1::RosterService* known = FindService(roster, service.name());
+  if (known != nullptr) spec.id = known->id();
   if (service.has_cluster()) {
     const v1::ClusterConfig& cluster = service.cluster();
     spec.cluster =
@@ -52,6 +58,10 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
     if (backend.name() == service.primary()) spec.primary = static_cast<uint32_t>(i);
     spec.backends.push_back({backend.name(), backend.address(), static_cast<uint16_t>(backend.port()),
                              static_cast<uint32_t>(path.uplinks.at(static_cast<size_t>(i))), backend.node()});
+    const v1::RosterBackend* place = known == nullptr ? nullptr : FindBackend(*known, backend);
+    if (place == nullptr) continue;
+    spec.backends.back().id = place->id();
+    spec.backends.back().slot = place->slot();
   }
   return spec;
 }
@@ -67,13 +77,14 @@ std::vector<uint64_t> DelaysOf(const v1::Config& config) {
   return delays;
 }
 
-DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links) {
+DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links,
+                       const v1::Roster& roster, std::vector<uint64_t> line_delays_ns) {
   DataPlaneSpec spec;
-  const std::vector<uint64_t> delays = DelaysOf(config);
+  const std::vector<uint64_t> delays = line_delays_ns.empty() ? DelaysOf(config) : std::move(line_delays_ns);
   for (int i = 0; i < config.services_size(); ++i) {
-    ServiceSpec service = MakeService(config.services(i), topology.services.at(static_cast<size_t>(i)));
+    ServiceSpec service = MakeService(config.services(i), topology.services.at(static_cast<size_t>(i)), roster);
     const auto place = std::find(delays.begin(), delays.end(), service.delay_ns);
-    service.delay_class = static_cast<uint32_t>(place - delays.begin());
+    service.delay_class = place == delays.end() ? 0 : static_cast<uint32_t>(place - delays.begin());
     spec.services.push_back(std::move(service));
   }
   spec.delay_out_ifindex = static_cast<uint32_t>(links.delay.link.ifindex);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "proxy/api/config.pb.h"
+#include "proxy/api/record.pb.h"
 #include "proxy/daemon/topology.h"
 #include "proxy/data_plane/data_plane.h"
 
@@ -23,7 +24,10 @@ struct OwnLinks {
 // The services' different delays, in order of appearance: the delay line's classes.
 std::vector<uint64_t> DelaysOf(const v1::Config& config);
 
-DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links);
+// With the roster's numbers for what is in it. `line_delays_ns`: the classes of a delay line that was made for
+// an earlier configuration; empty: DelaysOf(config).
+DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links,
+                       const v1::Roster& roster = {}, std::vector<uint64_t> line_delays_ns = {});
 
 }  // namespace hedgerow
 

@@ -236,5 +236,39 @@ services:
       << "a key that was not read is none, which the data plane refuses";
 }
 
+// What a reload has given numbers to keeps them, and the class of its delay in a line that was made before.
+TEST(MakeSpec, NumbersAreTheRostersAndClassesTheLines) {
+  const auto config = config::LoadText(R"(
+services:
+  - {name: one, vip: 10.99.0.1, port: 53, profile: dns, delay: 2ms,
+     backends: [{name: a, address: 10.77.0.11, port: 53}, {name: b, address: 10.77.0.12, port: 53}]}
+  - {name: two, vip: 10.99.0.2, port: 53, profile: dns, delay: 5ms, adaptive: {floor: 1ms, cap: 50ms}, prefer: fastest,
+     backends: [{name: a, address: 10.77.0.11, port: 54}]}
+)",
+                                       "spec.yaml");
+  ASSERT_TRUE(config.ok()) << config.status();
+  v1::Roster roster;
+  v1::RosterService& known = *roster.add_services();
+  known.set_id(9);
+  known.set_name("one");
+  v1::RosterBackend& backend = *known.add_backends();
+  backend.set_id(17);
+  backend.set_slot(3);
+  backend.set_address("10.77.0.12");
+  backend.set_port(53);
+  Topology topology;
+  topology.services = {{{4, 4}, std::nullopt}, {{4}, std::nullopt}};
+  const DataPlaneSpec spec = MakeSpec(*config, topology, {}, roster, {5'000'000, 2'000'000});
+  EXPECT_EQ(spec.services[0].id, 9u);
+  EXPECT_EQ(spec.services[0].backends[0].id, kUnnumbered);
+  EXPECT_EQ(spec.services[0].backends[1].id, 17u);
+  EXPECT_EQ(spec.services[0].backends[1].slot, 3u);
+  EXPECT_EQ(spec.services[1].id, kUnnumbered);
+  EXPECT_EQ(spec.services[0].delay_class, 1u);
+  EXPECT_EQ(spec.services[1].delay_class, 0u);
+  EXPECT_FALSE(spec.services[0].adaptive);
+  EXPECT_TRUE(spec.services[1].adaptive && spec.services[1].prefer_fastest);
+}
+
 }  // namespace
 }  // namespace hedgerow

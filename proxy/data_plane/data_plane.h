@@ -7,6 +7,7 @@
 #ifndef HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -25,6 +26,8 @@
 
 namespace hedgerow {
 
+inline constexpr uint32_t kUnnumbered = ~0u;
+
 // What the kernel programs need to know; built by the daemon from the configuration and from the links it made.
 struct BackendSpec {
   std::string name;
@@ -32,6 +35,9 @@ struct BackendSpec {
   uint16_t port = 0;    // host order
   uint32_t uplink_ifindex = 0;
   uint32_t node = 0;  // its id in the cluster, by which a nack may name it as the leader; 0 = not known
+  // Where it stands in the maps: kUnnumbered everywhere means in order of appearance (proxy/daemon/roster.h).
+  uint32_t id = kUnnumbered;
+  uint32_t slot = kUnnumbered;  // within its service
 };
 
 // Who announces a service's leader. Services of one cluster say the same here.
@@ -58,6 +64,9 @@ struct ServiceSpec {
   uint32_t primary = 0;  // service-local index of the configured leader
   uint32_t delay_class = 0;  // engine qdisc: the place of its delay among the delay line's
   bool dry_run = false;
+  bool adaptive = false;        // its delay is written by SetDelay from time to time
+  bool prefer_fastest = false;  // SetPreferred is called from time to time
+  uint32_t id = kUnnumbered;    // as a backend's
   std::optional<ClusterSpec> cluster;
   std::vector<BackendSpec> backends;
 };
@@ -77,6 +86,40 @@ struct DataPlaneSpec {
   uint32_t delay_out_ifindex = 0;            // with another engine: the delay line's end that carries the qdisc
   std::array<uint64_t, HR_CLOCK_CLASSES> clock_period_ns{100'000, 1'000'000, 10'000'000};
 };
+
+// What a configuration had and its successor has not. First it is retired: requests of before may still be
+// answered by it. Then, when nobody's request knows it any more, it is forgotten.
+struct RetiredService {
+  uint32_t id = 0;
+  std::string vip;
+  uint16_t port = 0;  // host order
+};
+struct RetiredBackend {
+  uint32_t id = 0;
+  std::string address;
+  uint16_t port = 0;  // host order
+};
+
+// What an administrator has chosen of a service while the programs run.
+struct ServiceChoices {
+  uint32_t service = 0;  // its number
+  bool dry_run = false;
+  uint32_t drained = 0;  // mask of places
+  uint32_t pinned = 0;   // the leader's place + 1; 0: none is pinned
+};
+
+// How many services and backends there is room for, from the first configuration on: a kernel part that runs
+// cannot grow.
+struct DataPlaneRoom {
+  uint32_t services = 0;
+  uint32_t backends = 0;
+};
+// A first configuration may grow to twice its size, and any to 16 services with 64 backends.
+inline DataPlaneRoom RoomFor(size_t services, size_t backends) {
+  const size_t service_room = std::min<size_t>(HR_MAX_SERVICES, std::max<size_t>(16, 2 * services));
+  const size_t backend_room = std::min<size_t>(HR_MAX_BACKENDS, std::max<size_t>(64, 2 * backends));
+  return {.services = static_cast<uint32_t>(service_room), .backends = static_cast<uint32_t>(backend_room)};
+}
 
 // A program of the object and where it belongs. The daemon attaches by these; see net/tc_attach.h.
 // kFqEgress: of whichever links have an fq. kDelayIngress: with engine qdisc only.

@@ -4,6 +4,7 @@
 // requests in flight need; programs of another build may take the old ones' place on them as long as each map
 // has the layout that they would have made. A map that only the newer build has is made anew; see
 // docs/adr/0011.
+#include <arpa/inet.h>
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
@@ -72,6 +73,16 @@ std::string KernelDataPlane::LoadConfigBytes() const {
   return std::string(reinterpret_cast<const char*>(config), sizeof(*config));
 }
 
+std::set<uint32_t> KernelDataPlane::AwaitedPorts(const std::string& load_config) {
+  std::set<uint32_t> ports;
+  hr_load_config config{};
+  if (load_config.size() != sizeof(config)) return ports;
+  memcpy(&config, load_config.data(), sizeof(config));
+  for (const uint16_t port_be : config.announce_ports_be)
+    if (port_be != 0) ports.insert(ntohs(port_be));
+  return ports;
+}
+
 absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const DataPlaneSpec& spec,
                                                                         const std::string& folder,
                                                                         const std::string& program_folder,
@@ -84,7 +95,18 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const Da
   if (!opened.ok()) return opened.status();
   KernelDataPlane& plane = **opened;
   // Where a request stands in the scoreboard depends on it.
-  plane.skeleton_->rodata->load_config.hash_seed = pinned.hash_seed;
+  auto& config = plane.skeleton_->rodata->load_config;
+  config.hash_seed = pinned.hash_seed;
+  // Of the first configuration: since then a reload may have changed the smallest delay, which stands in the
+  // wheel by now, and announcements are awaited on the same ports as long as the present one needs no other.
+  if (hr_load_config before; pinned.load_config.size() == sizeof(before)) {
+    memcpy(&before, pinned.load_config.data(), sizeof(before));
+    config.min_delay_ns = before.min_delay_ns;
+    const std::set<uint32_t> needed = AwaitedPorts(plane.LoadConfigBytes());
+    const std::set<uint32_t> awaited = AwaitedPorts(pinned.load_config);
+    if (std::includes(awaited.begin(), awaited.end(), needed.begin(), needed.end()))
+      memcpy(&config.announce_ports_be, &before.announce_ports_be, sizeof(before.announce_ports_be));
+  }
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, plane.skeleton_->obj) {
     if (!IsShared(map)) continue;
@@ -94,6 +116,7 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const Da
   if (!same || !plane.TakePrograms(program_folder)) {
     if (absl::Status status = plane.LoadObject(); !status.ok()) return status;
   }
+  if (absl::Status status = plane.CheckNumbers(plane.spec_); !status.ok()) return status;
   if (absl::Status status = plane.MapMemory(); !status.ok()) return status;
   return opened;
 }
@@ -117,7 +140,7 @@ absl::Status KernelDataPlane::TakeMap(bpf_map* map, const std::string& folder, c
                                        ", not ", known->id, ")"));
   }
   const bool grows = map == skeleton_->maps.service_histograms || map == skeleton_->maps.backend_histograms;
-  if (grows ? info->max_entries < bpf_map__max_entries(map) : info->max_entries != bpf_map__max_entries(map)) {
+  if (!grows && info->max_entries != bpf_map__max_entries(map)) {
     return CannotTakeOver(absl::StrCat("its map ", name, " has ", info->max_entries, " entries, this build's ",
                                        bpf_map__max_entries(map)));
   }

@@ -180,7 +180,7 @@ TEST_F(AdoptTest, AnotherBuildBringsItsProgramsToTheSameMaps) {
 TEST_F(AdoptTest, OtherConstantsTakeOtherPrograms) {
   ASSERT_NO_FATAL_FAILURE(Leave());
   DataPlaneSpec spec = Spec();
-  spec.services[0].delay_ns = 5'000'000;  // the smallest of all bounds the clock's laps
+  spec.services[0].cluster = ClusterSpec{.id = 7, .key = {1, 2}, .epoch = 0, .announce_port = 4803};
   const auto plane = Adopt(spec);
   ASSERT_TRUE(plane.ok()) << plane.status();
   EXPECT_TRUE((*plane)->has_new_programs());

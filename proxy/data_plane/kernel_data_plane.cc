@@ -22,6 +22,7 @@
 #include "net/bpf_log.h"
 #include "proxy/data_plane/endpoint.h"
 #include "proxy/data_plane/kernel_trace.h"
+#include "proxy/data_plane/numbered_trace.h"
 #include "proxy.skel.h"
 
 namespace hedgerow {
@@ -43,6 +44,14 @@ std::set<uint16_t> AnnouncePorts(const DataPlaneSpec& spec) {
   for (const ServiceSpec& service : spec.services)
     if (service.cluster.has_value()) ports.insert(service.cluster->announce_port);
   return ports;
+}
+
+// A backend's place in the configuration by its place in the kernel; HR_NO_BACKEND where nobody of the
+// configuration is.
+uint8_t PositionOf(const ServiceSpec& service, uint32_t slot) {
+  for (size_t i = 0; i < service.backends.size(); ++i)
+    if (service.backends[i].slot == slot) return static_cast<uint8_t>(i);
+  return HR_NO_BACKEND;
 }
 
 // What the kernel says a map takes, from /proc/self/fdinfo; 0 when it does not say.
@@ -74,7 +83,7 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Open(const Dat
   plane->SetSizes();
   plane->SetLoadConfig();
   plane->NoteLayouts();
-  plane->NumberBackends();
+  if (absl::Status status = plane->Number(); !status.ok()) return status;
   return plane;
 }
 
@@ -87,8 +96,10 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const Dat
   auto plane = Open(spec);
   if (!plane.ok()) return plane.status();
   if (absl::Status status = (*plane)->LoadObject(); !status.ok()) return status;
-  if (absl::Status status = (*plane)->Fill(); !status.ok()) return status;
   if (absl::Status status = (*plane)->MapMemory(); !status.ok()) return status;
+  if (absl::Status status = (*plane)->CheckNumbers((*plane)->spec_); !status.ok()) return status;
+  for (const ServiceSpec& service : (*plane)->spec_.services)
+    if (absl::Status status = (*plane)->FillService(service, nullptr); !status.ok()) return status;
   return plane;
 }
 
@@ -108,8 +119,9 @@ void KernelDataPlane::SetSizes() {
   bpf_map__set_max_entries(maps.flows, spec_.max_flows);
   bpf_map__set_max_entries(maps.fragments, spec_.max_fragments);
   if (spec_.engine == HR_ENGINE_HTB) bpf_map__set_max_entries(maps.delay_leaves, HR_DELAY_CLASSES * HR_DELAY_LEAVES);
-  bpf_map__set_max_entries(maps.service_histograms, static_cast<uint32_t>(spec_.services.size()) * HR_SERVICE_HISTOGRAMS);
-  bpf_map__set_max_entries(maps.backend_histograms, std::max<uint32_t>(1, static_cast<uint32_t>(backends)));
+  const DataPlaneRoom room = RoomFor(spec_.services.size(), backends);
+  bpf_map__set_max_entries(maps.service_histograms, room.services * HR_SERVICE_HISTOGRAMS);
+  bpf_map__set_max_entries(maps.backend_histograms, room.backends);
 }
 
 void KernelDataPlane::SetLoadConfig() {
@@ -188,8 +200,8 @@ absl::Status KernelDataPlane::PinLeader(const std::string& service, const std::s
   if (!leader.ok()) return leader.status();
   hr_control_request request{};
   request.operation = HR_CONTROL_PIN;
-  request.service = static_cast<uint32_t>(*index);
-  request.leader = static_cast<uint32_t>(*leader);
+  request.service = spec_.services[*index].id;
+  request.leader = spec_.services[*index].backends[*leader].slot;
   auto result = Control(request);
   if (!result.ok()) return result.status();
   return *result == HR_CONTROL_DONE ? absl::OkStatus() : absl::InternalError("the control program refused the leader");
@@ -200,7 +212,7 @@ absl::Status KernelDataPlane::UnpinLeader(const std::string& service) {
   if (!index.ok()) return index.status();
   hr_control_request request{};
   request.operation = HR_CONTROL_UNPIN;
-  request.service = static_cast<uint32_t>(*index);
+  request.service = spec_.services[*index].id;
   auto result = Control(request);
   if (!result.ok()) return result.status();
   return *result == HR_CONTROL_DONE ? absl::OkStatus() : absl::InternalError("the control program refused");
@@ -217,7 +229,10 @@ absl::StatusOr<bool> KernelDataPlane::CheckClock() {
 absl::StatusOr<std::unique_ptr<TraceSource>> KernelDataPlane::OpenTrace(const hr_trace_filter& filter) {
   net::UniqueFd rings(fcntl(bpf_map__fd(skeleton_->maps.trace_rings), F_DUPFD_CLOEXEC, 0));
   if (!rings.valid()) return absl::ErrnoToStatus(errno, "cannot hold the trace's map");
-  return KernelTrace::Open(trace_, std::move(rings), filter);
+  const TraceNumbers numbers(spec_.services);
+  auto trace = KernelTrace::Open(trace_, std::move(rings), numbers.ToKernel(filter));
+  if (!trace.ok()) return trace.status();
+  return std::make_unique<NumberedTrace>(*std::move(trace), numbers);
 }
 
 absl::Status KernelDataPlane::HedgeUntil(uint64_t until_ns) {
@@ -233,7 +248,7 @@ absl::Status KernelDataPlane::EnableRunTimeStats() {
 
 // What requests hold, counted from the map and not from any counter.
 KernelDataPlane::RequestUse KernelDataPlane::CountRequests() const {
-  RequestUse use{.in_flight = std::vector<uint64_t>(spec_.services.size())};
+  RequestUse use{.in_flight = std::vector<uint64_t>(HR_MAX_SERVICES)};
   const uint32_t handed_out = wheel_.At<hr_wheel>(0)->requests_made;
   const uint32_t made = std::min(handed_out, spec_.max_requests);
   for (uint32_t i = 1; i <= made; ++i) {
@@ -259,9 +274,20 @@ std::vector<MapUse> KernelDataPlane::ReadMapUse(uint64_t parked) const {
   return uses;
 }
 
+absl::StatusOr<hr_leader_view> KernelDataPlane::ReadLeader(uint32_t service_id) const {
+  struct {
+    uint32_t lock;
+    uint32_t pad;
+    hr_leader_view view;
+  } leader{};
+  if (bpf_map_lookup_elem_flags(bpf_map__fd(skeleton_->maps.leaders), &service_id, &leader, BPF_F_LOCK) != 0)
+    return absl::ErrnoToStatus(errno, "cannot read the leader map");
+  return leader.view;
+}
+
 absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, ServiceSnapshot& snapshot) {
   const ServiceSpec& spec = spec_.services[service];
-  const auto id = static_cast<uint32_t>(service);
+  const uint32_t id = spec.id;
   const auto& maps = skeleton_->maps;
   snapshot.name = spec.name;
   auto stats = SumStats(maps.stats, id);
@@ -273,16 +299,15 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
   snapshot.bypass = (config->switches & HR_SWITCH_BYPASS) != 0;
   snapshot.dry_run = (config->switches & HR_SWITCH_DRY_RUN) != 0;
   snapshot.delay_ns = config->delay_ns;
-  snapshot.preferred = config->preferred;
+  const uint8_t preferred =
+      config->preferred == 0 ? uint8_t{HR_NO_BACKEND} : PositionOf(spec, config->preferred - 1);
+  snapshot.preferred = preferred == HR_NO_BACKEND ? 0 : preferred + 1u;
   snapshot.pushed_back = MonotonicNs() < service_states_.At<hr_service_state>(id)->pushback_until_ns;
-  struct {
-    uint32_t lock;
-    uint32_t pad;
-    hr_leader_view view;
-  } leader{};
-  if (bpf_map_lookup_elem_flags(bpf_map__fd(maps.leaders), &id, &leader, BPF_F_LOCK) != 0)
-    return absl::ErrnoToStatus(errno, "cannot read the leader map");
-  snapshot.leader = leader.view;
+  const absl::StatusOr<hr_leader_view> leader = ReadLeader(id);
+  if (!leader.ok()) return leader.status();
+  snapshot.leader = *leader;
+  snapshot.leader.leader = PositionOf(spec, leader->leader);
+  snapshot.leader.published = PositionOf(spec, leader->published);
   if (histograms) {
     for (auto [kind, into] : {std::pair(HR_HISTOGRAM_LATENCY, &snapshot.latency),
                               std::pair(HR_HISTOGRAM_FIRE_ERROR, &snapshot.fire_error)}) {
@@ -292,7 +317,7 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
     }
   }
   for (uint32_t i = 0; i < spec.backends.size(); ++i) {
-    const uint32_t backend_id = first_backend_ids_[service] + i;
+    const uint32_t backend_id = spec.backends[i].id;
     const volatile hr_backend_state* state = backend_states_.At<hr_backend_state>(backend_id);
     BackendSnapshot backend;
     backend.name = spec.backends[i].name;
@@ -301,7 +326,7 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
     backend.sends = counts->sends;
     backend.wins = counts->wins;
     backend.unanswered = counts->unanswered;
-    backend.drained = (config->drained & (1u << i)) != 0;
+    backend.drained = (config->drained & (1u << spec.backends[i].slot)) != 0;
     backend.health = static_cast<hr_health>(state->health);
     backend.answer_ewma_ns = state->answer_ewma_ns;
     backend.last_receive_ns = state->last_receive_ns;
@@ -322,7 +347,7 @@ absl::StatusOr<Snapshot> KernelDataPlane::Read(bool histograms) {
   const RequestUse use = CountRequests();
   for (size_t i = 0; i < spec_.services.size(); ++i) {
     ServiceSnapshot service;
-    service.in_flight = use.in_flight[i];
+    service.in_flight = use.in_flight[spec_.services[i].id];
     if (absl::Status status = ReadService(i, histograms, service); !status.ok()) return status;
     snapshot.services.push_back(std::move(service));
   }

@@ -6,14 +6,17 @@
 #ifndef HEDGEROW_PROXY_DATA_PLANE_KERNEL_DATA_PLANE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_KERNEL_DATA_PLANE_H_
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "net/unique_fd.h"
 #include "proxy/data_plane/data_plane.h"
 #include "proxy/data_plane/kernel_maps.h"
@@ -23,6 +26,8 @@ struct bpf_map;
 struct bpf_program;
 
 namespace hedgerow {
+
+struct ServiceChange;
 
 // What is pinned, as whoever takes it over must find it. Kept in the instance's record.
 struct PinnedMap {
@@ -56,7 +61,30 @@ class KernelDataPlane : public DataPlane {
   // Makes the folder, which must not exist.
   absl::Status PinPrograms(const std::string& program_folder);
   absl::StatusOr<PinnedDataPlane> Describe() const;
+  // The data plane under another configuration, while the programs run: `next` is numbered, and what is not in
+  // it any more is retired. kInvalidArgument: `next` itself is wrong; nothing is changed. After any other error
+  // the maps may hold some of it: Assume(next), and Reconfigure to what was before.
+  absl::Status Reconfigure(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
+  // A Reconfigure to this was begun and not ended, by us or by a daemon that was killed. The next one starts
+  // from here.
+  absl::Status Assume(const DataPlaneSpec& half_done);
+  // Does a request still refer to these places (a mask) of a service?
+  bool IsKnown(uint32_t service, uint32_t places) const;
+  // What was retired, when no request refers to it: the flows of its last packets go, and all that it was.
+  absl::Status Forget(const std::vector<RetiredService>& services, const std::vector<RetiredBackend>& backends);
+  // What an administrator has chosen while the programs ran, and gives it back: going back to a configuration
+  // does not bring back what the other one had no place for.
+  absl::StatusOr<std::vector<ServiceChoices>> Choices() const;
+  absl::Status Choose(const std::vector<ServiceChoices>& choices);
+  // Called before each single write to what the programs see; an error ends the work there, as the daemon's death
+  // would. For packet tests, which send packets at every one of these moments.
+  using BeforeWrite = std::function<absl::Status(absl::string_view what)>;
+  void OnWrite(BeforeWrite before_write) { before_write_ = std::move(before_write); }
+  DataPlaneRoom Room() const;
+  const DataPlaneSpec& spec() const { return spec_; }  // numbered
   bool has_new_programs() const { return adopted_programs_.empty(); }
+  // On which ports programs with these constants (PinnedDataPlane::load_config) await announcements.
+  static std::set<uint32_t> AwaitedPorts(const std::string& load_config);
   // Number of the programs that this process brings along.
   static uint64_t Build();
 
@@ -92,11 +120,37 @@ class KernelDataPlane : public DataPlane {
   std::string LoadConfigBytes() const;
   int ProgramFd(const bpf_program* program) const;
   void NoteLayouts();
-  void NumberBackends();
+  absl::Status Number();
   absl::Status MapMemory();
-  absl::Status Fill();
-  absl::Status FillService(uint32_t service_id, uint32_t first_backend_id);
-  absl::Status FillBackends(uint32_t service_id, uint32_t first_backend_id, hr_service& service);
+  absl::Status FillService(const ServiceSpec& spec, const ServiceSpec* before);
+  absl::Status FillBackend(const ServiceSpec& spec, const BackendSpec& backend);
+  absl::Status FillWayBack(const BackendSpec& backend);
+  absl::Status MoveLeader(const ServiceSpec& spec, const ServiceSpec* before, const ServiceChange& change);
+  // Each write of a reload: kernel_store.cc.
+  absl::Status Step(absl::string_view what) const;
+  absl::Status Put(bpf_map* map, const void* key, const void* value);
+  absl::StatusOr<bool> Delete(bpf_map* map, const void* key);
+  absl::Status Zero(bpf_map* map, uint32_t index);
+  absl::Status StoreWords(const hr_service& from, volatile hr_service* to);
+  absl::Status StoreHidden(ServiceChange& change);
+  absl::Status StoreCount(ServiceChange& change);
+  absl::Status Show(ServiceChange& change);
+  absl::Status Hide(ServiceChange& change);
+  absl::Status PublishPrimary(const ServiceSpec& spec);
+  absl::Status ConfigureLeader(const ServiceSpec& spec, uint32_t absent, bool forget);
+  absl::Status Command(const hr_control_request& request);
+  absl::Status SettleLeaders(const DataPlaneSpec& next);
+  absl::StatusOr<hr_leader_view> ReadLeader(uint32_t service_id) const;
+  absl::StatusOr<bool> IsOutOfOrder(uint64_t cluster_before, const ServiceSpec* before, const ServiceSpec& now) const;
+  absl::Status Apply(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
+  absl::Status CheckNumbers(const DataPlaneSpec& spec) const;
+  uint64_t ShortestDelayNs(const DataPlaneSpec& spec) const;
+  absl::Status ForgetClusters(const DataPlaneSpec& next);
+  absl::Status CloseVips(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
+  absl::Status ForgetFlows(const std::vector<RetiredService>& services,
+                           const std::vector<RetiredBackend>& backends);
+  absl::Status ClearService(uint32_t id);
+  absl::Status ClearBackend(uint32_t id);
   absl::Status FillCluster(const ServiceSpec& spec);
   absl::StatusOr<size_t> FindService(const std::string& name) const;
   absl::StatusOr<size_t> FindBackend(size_t service, const std::string& name) const;
@@ -114,10 +168,10 @@ class KernelDataPlane : public DataPlane {
   proxy_bpf* skeleton_ = nullptr;
   std::map<std::string, uint64_t> layouts_;  // by map
   std::map<std::string, net::UniqueFd> adopted_programs_;  // by name; empty: the skeleton's own are loaded
-  std::vector<uint32_t> first_backend_ids_;  // by service
   MappedArray services_, requests_, wheel_, backend_states_, service_states_, tuning_;
   std::shared_ptr<MappedArray> trace_;  // shared with whoever traces
   int stats_fd_ = -1;
+  BeforeWrite before_write_;
 };
 
 }  // namespace hedgerow

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 namespace {
@@ -40,6 +41,44 @@ absl::Status UpdateElement(bpf_map* map, const void* key, const void* value) {
 absl::Status LookUpElement(bpf_map* map, const void* key, void* value) {
   if (bpf_map_lookup_elem(bpf_map__fd(map), key, value) != 0) return MapError(map, "be read");
   return absl::OkStatus();
+}
+
+absl::Status PutElement(bpf_map* map, const void* key, const void* value) {
+  std::vector<char> present(bpf_map__value_size(map));
+  const bool known = bpf_map_lookup_elem(bpf_map__fd(map), key, present.data()) == 0;
+  if (known && memcmp(present.data(), value, present.size()) == 0) return absl::OkStatus();
+  if (absl::Status status = UpdateElement(map, key, value); !status.ok()) return status;
+  return known && bpf_map__type(map) == BPF_MAP_TYPE_HASH ? WaitForPrograms() : absl::OkStatus();
+}
+
+absl::StatusOr<bool> DeleteElement(bpf_map* map, const void* key) {
+  if (bpf_map_delete_elem(bpf_map__fd(map), key) == 0) return true;
+  if (errno == ENOENT) return false;
+  return MapError(map, "be changed");
+}
+
+absl::Status ZeroElement(bpf_map* map, uint32_t index) {
+  size_t bytes = (bpf_map__value_size(map) + 7) & ~size_t{7};
+  if (bpf_map__type(map) == BPF_MAP_TYPE_PERCPU_ARRAY) bytes *= static_cast<size_t>(libbpf_num_possible_cpus());
+  const std::vector<char> zeros(bytes);
+  return UpdateElement(map, &index, zeros.data());
+}
+
+// The kernel itself waits when a map of maps is changed, so that whoever takes a map away may rely on it
+// (maybe_wait_bpf_programs() in kernel/bpf/syscall.c, since 4.19). membarrier(2) would do the same, but not with
+// nohz_full.
+absl::Status WaitForPrograms() {
+  const net::UniqueFd inner(
+      bpf_map_create(BPF_MAP_TYPE_ARRAY, "hr_wait_inner", sizeof(uint32_t), sizeof(uint32_t), 1, nullptr));
+  if (!inner.valid()) return absl::ErrnoToStatus(errno, "waiting for the programs: making a map");
+  LIBBPF_OPTS(bpf_map_create_opts, options, .inner_map_fd = static_cast<uint32_t>(inner.get()));
+  const net::UniqueFd outer(
+      bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "hr_wait", sizeof(uint32_t), sizeof(uint32_t), 1, &options));
+  if (!outer.valid()) return absl::ErrnoToStatus(errno, "waiting for the programs: making a map of maps");
+  const uint32_t zero = 0;
+  const int fd = inner.get();
+  if (bpf_map_update_elem(outer.get(), &zero, &fd, BPF_ANY) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "waiting for the programs");
 }
 
 absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index) {

@@ -23,6 +23,20 @@ namespace hedgerow {
 absl::Status UpdateElement(bpf_map* map, const void* key, const void* value);
 absl::Status LookUpElement(bpf_map* map, const void* key, void* value);
 
+// The same while programs run. An element that a hash map gives up, by deletion or by an update that puts
+// another in its place, is used again by the very next insertion, and a program that has just found it would
+// read what stands there by then. So what is unchanged is left alone, and after a change of what was there no
+// program that has seen the element before is at work any more. An element of an array is overwritten in place.
+absl::Status PutElement(bpf_map* map, const void* key, const void* value);
+// False: there was none. The caller calls WaitForPrograms() before anything else is written to this map.
+absl::StatusOr<bool> DeleteElement(bpf_map* map, const void* key);
+// On every CPU, where it is a map per CPU.
+absl::Status ZeroElement(bpf_map* map, uint32_t index);
+
+// Returns when every run of a BPF program that was under way has ended: an RCU grace period (6 to 22 ms
+// measured).
+absl::Status WaitForPrograms();
+
 // Sums of a per-CPU array's element over all possible CPUs.
 absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index);
 absl::StatusOr<hr_backend_stats> SumBackendStats(bpf_map* map, uint32_t index);

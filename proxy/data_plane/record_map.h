@@ -19,7 +19,7 @@ namespace hedgerow {
 
 class RecordMap {
  public:
-  static constexpr size_t kHalfBytes = 128 * 1024;
+  static constexpr size_t kHalfBytes = 256 * 1024;
 
   // AlreadyExists when something is pinned at `path`.
   static absl::StatusOr<RecordMap> Create(const std::string& path);

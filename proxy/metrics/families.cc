@@ -172,6 +172,32 @@ void Backends(const Snapshot& snapshot, Families& out) {
     out.push_back(std::move(*family));
 }
 
+// What became of changes to the configuration's file. Of the others of a fleet, whoever has another hash has
+// another one.
+void Reloads(const ReloadFacts& facts, Families& out) {
+  MetricFamily reloads =
+      Family("reloads_total", "Reloads of the configuration since the daemon started, by result.",
+             MetricType::Counter);
+  for (const ReloadResult result : {ReloadResult::kApplied, ReloadResult::kUnchanged, ReloadResult::kInvalid,
+                                    ReloadResult::kRefused, ReloadResult::kFailed}) {
+    AddCounter(reloads, {{"result", ReloadWord(result)}}, facts.counts.at(static_cast<size_t>(result)));
+  }
+  MetricFamily good = Family("config_last_reload_successful",
+                             "0 when the last reload failed: the file says something else than what is in force.",
+                             MetricType::Gauge);
+  const bool failed = facts.last == ReloadResult::kInvalid || facts.last == ReloadResult::kRefused ||
+                      facts.last == ReloadResult::kFailed;
+  AddGauge(good, {}, failed ? 0 : 1);
+  MetricFamily since =
+      Family("config_last_reload_success_timestamp_seconds",
+             "When the configuration in force came into force, by the machine's clock.", MetricType::Gauge);
+  AddGauge(since, {}, absl::ToDoubleSeconds(facts.config_since - absl::UnixEpoch()));
+  MetricFamily info =
+      Family("config_info", "Always 1; the hash of the configuration in force.", MetricType::Gauge);
+  AddGauge(info, {{"hash", facts.config_hash}}, 1);
+  for (MetricFamily* family : {&reloads, &good, &since, &info}) out.push_back(std::move(*family));
+}
+
 void Host(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot, Families& out) {
   const auto counter = [&](absl::string_view name, absl::string_view help, uint64_t value) {
     MetricFamily family = Family(name, help, MetricType::Counter);
@@ -241,6 +267,7 @@ std::vector<MetricFamily> BuildFamilies(const v1::Config& config, const DaemonFa
   Services(snapshot, out);
   Backends(snapshot, out);
   Host(config, facts, snapshot, out);
+  Reloads(facts.reload, out);
   return out;
 }
 

@@ -34,7 +34,8 @@ TEST(BuildFamilies, FollowsTheNamingRules) {
         << family.name;
     EXPECT_EQ(family.type == prometheus::MetricType::Histogram,
               absl::EndsWith(family.name, "_seconds") && family.name != "hedgerow_uptime_seconds" &&
-                  family.name != "hedgerow_hedge_delay_seconds")
+                  family.name != "hedgerow_hedge_delay_seconds" &&
+                  family.name != "hedgerow_config_last_reload_success_timestamp_seconds")
         << family.name;
     EXPECT_FALSE(family.help.empty()) << family.name;
   }
@@ -71,6 +72,22 @@ TEST(BuildFamilies, AnnouncementsAreCountedByResult) {
   }
   EXPECT_THAT(found, testing::UnorderedElementsAre(testing::Pair("result=accepted service=dns ", 12),
                                                    testing::Pair("result=tag ", 3)));
+}
+
+TEST(BuildFamilies, AReloadThatDidNotComeIntoForceShows) {
+  const auto successful = [](ReloadResult last) {
+    FakeDataPlane fake;
+    DaemonFacts facts;
+    facts.reload.last = last;
+    for (const auto& family : BuildFamilies(FakeConfig(), facts, fake.snapshot)) {
+      if (family.name == "hedgerow_config_last_reload_successful") return family.metric.at(0).gauge.value;
+    }
+    return -1.0;
+  };
+  for (const ReloadResult good : {ReloadResult::kNone, ReloadResult::kApplied, ReloadResult::kUnchanged})
+    EXPECT_EQ(successful(good), 1) << ReloadWord(good);
+  for (const ReloadResult bad : {ReloadResult::kInvalid, ReloadResult::kRefused, ReloadResult::kFailed})
+    EXPECT_EQ(successful(bad), 0) << ReloadWord(bad);
 }
 
 TEST(BuildFamilies, EveryFamilyIsDocumented) {

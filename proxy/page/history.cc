@@ -70,6 +70,30 @@ History::ServiceSample History::Difference(const ServiceSnapshot* before, const 
   return sample;
 }
 
+// After a reload that has changed who is where: what was sampled before stands in the new order, and of who is
+// new there is nothing.
+void History::FollowBackends(const ServiceSnapshot& before, const ServiceSnapshot& now) {
+  std::vector<size_t> places;
+  bool same = before.backends.size() == now.backends.size();
+  for (size_t i = 0; i < now.backends.size(); ++i) {
+    const BackendSnapshot* old = FindByName(before.backends, now.backends[i].name);
+    places.push_back(old == nullptr ? before.backends.size()
+                                    : static_cast<size_t>(old - before.backends.data()));
+    same = same && places.back() == i;
+  }
+  if (same) return;
+  for (Sample& sample : samples_) {
+    const auto service = sample.services.find(now.name);
+    if (service == sample.services.end()) continue;
+    std::vector<std::array<uint32_t, 2>> moved;
+    for (const size_t place : places) {
+      const auto& counts = service->second.backends;
+      moved.push_back(place < counts.size() ? counts[place] : std::array<uint32_t, 2>{});
+    }
+    service->second.backends = std::move(moved);
+  }
+}
+
 void History::Keep(v1::PageEvent event) {
   event.set_sample(last_number_);
   events_.push_back(std::move(event));
@@ -82,6 +106,7 @@ void History::Record(const v1::Config& config, const DaemonFacts& facts, const S
   Sample sample;
   for (const ServiceSnapshot& service : snapshot.services) {
     const ServiceSnapshot* before = last_.has_value() ? FindByName(last_->snapshot.services, service.name) : nullptr;
+    if (before != nullptr) FollowBackends(*before, service);
     sample.services.emplace(service.name, Difference(before, service, snapshot.taken_ns));
   }
   if (!last_.has_value()) {

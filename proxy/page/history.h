@@ -69,6 +69,8 @@ class History {
     int64_t wall_ms;
   };
 
+  void FollowBackends(const ServiceSnapshot& before, const ServiceSnapshot& now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ServiceSample Difference(const ServiceSnapshot* before, const ServiceSnapshot& now, uint64_t now_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillService(const v1::Service& config, const ServiceSnapshot& now, uint64_t after, v1::PageService& out) const

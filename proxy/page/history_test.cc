@@ -166,5 +166,23 @@ TEST_F(HistoryTest, AServiceMayComeAndGo) {
   EXPECT_THAT(data.services(0).requests(), ElementsAre(0, 0));
 }
 
+TEST_F(HistoryTest, AfterAReloadABackendHasItsOwnPast) {
+  Second();
+  Answered(2'000'000, 10);
+  Second();
+  std::swap(dns().backends[0], dns().backends[1]);
+  BackendSnapshot added;
+  added.name = "new";
+  dns().backends.push_back(added);
+  Second();
+  const v1::PageData data = Since(0);
+  const v1::PageService& service = data.services(0);
+  ASSERT_EQ(service.backends_size(), 3);
+  EXPECT_EQ(service.backends(1).name(), "a");
+  EXPECT_THAT(service.backends(0).sent(), ElementsAre(0, 0));
+  EXPECT_THAT(service.backends(1).sent(), ElementsAre(10, 0));
+  EXPECT_THAT(service.backends(2).sent(), ElementsAre(0, 0));
+}
+
 }  // namespace
 }  // namespace hedgerow

@@ -75,9 +75,9 @@ bool TraceStream::Abandoned() const {
   return abandoned_;
 }
 
-bool TraceStream::Stuck(absl::Time now) const {
+absl::Duration TraceStream::Waiting(absl::Time now) const {
   absl::MutexLock lock(&mutex_);
-  return now - waiting_since_ > kTracePatience;
+  return now - waiting_since_;
 }
 
 absl::StatusOr<std::shared_ptr<TraceStream>> Tracer::Start(const Open& open) {
@@ -105,7 +105,7 @@ void Tracer::Turn() {
   const absl::Time now = absl::Now();
   stream_->Give(std::move(events), source_->Loss(), now);
   if (stream_->Abandoned()) return Stop("");
-  if (stream_->Stuck(now)) return Stop("the client did not take its events");
+  if (stream_->Waiting(now) > patience_) return Stop("the client did not take its events");
   source_->Renew(MonotonicNs() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(kTraceLease)));
 }
 

@@ -51,7 +51,7 @@ class TraceStream {
   void Give(std::vector<hr_trace_event> events, const TraceLoss& kernel, absl::Time now);
   void End(const std::string& why);
   bool Abandoned() const;
-  bool Stuck(absl::Time now) const;
+  absl::Duration Waiting(absl::Time now) const;  // since when nothing was taken of what there is
 
   mutable absl::Mutex mutex_;
   std::vector<hr_trace_event> events_ ABSL_GUARDED_BY(mutex_);
@@ -68,7 +68,8 @@ class Tracer {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<TraceSource>>()>;
 
-  explicit Tracer(EventLoop& loop) : loop_(loop) {}
+  explicit Tracer(EventLoop& loop, absl::Duration patience = kTracePatience)
+      : loop_(loop), patience_(patience) {}
   ~Tracer() { Stop("the daemon is going down"); }
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
@@ -82,6 +83,7 @@ class Tracer {
   void Turn();
 
   EventLoop& loop_;
+  const absl::Duration patience_;
   net::UniqueFd timer_;
   std::unique_ptr<TraceSource> source_;
   std::shared_ptr<TraceStream> stream_;

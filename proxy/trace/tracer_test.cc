@@ -17,6 +17,9 @@ namespace {
 
 using testing::HasSubstr;
 
+// Long beside a turn, and short beside a test.
+constexpr absl::Duration kPatience = absl::Seconds(1);
+
 struct FakeKernel {
   int open = 0;
   int opened = 0;
@@ -55,7 +58,7 @@ class TracerTest : public testing::Test {
  protected:
   TracerTest()
       : loop_(*EventLoop::Create()),
-        tracer_(std::make_unique<Tracer>(*loop_)),
+        tracer_(std::make_unique<Tracer>(*loop_, kPatience)),
         runner_([this] { loop_->Run(); }) {}
   ~TracerTest() override {
     loop_->Stop();
@@ -171,6 +174,19 @@ TEST_F(TracerTest, WhatASlowClientLeavesIsBoundedAndCounted) {
   EXPECT_EQ(batch.events.size(), TraceStream::kMaxEvents);
   EXPECT_EQ(batch.loss.events, 1'000u);
   (*stream)->Abandon();
+}
+
+TEST_F(TracerTest, AClientThatTakesNothingIsNotLooking) {
+  auto stream = Start();
+  ASSERT_TRUE(stream.ok());
+  absl::SleepFor(kPatience + 2 * kTraceTurn);
+  EXPECT_EQ(Kernel().open, 1) << "there was nothing to take";
+  OnLoop([this] { kernel_.waiting.push_back(Numbered(1)); });
+  EXPECT_TRUE(Eventually([&] { return Kernel().open == 0; }));
+  const TraceStream::Batch batch = (*stream)->Take(absl::Seconds(5));
+  EXPECT_TRUE(batch.ended);
+  EXPECT_THAT(batch.why, HasSubstr("did not take"));
+  EXPECT_EQ(batch.events.size(), 1u) << "what there was is still its";
 }
 
 TEST_F(TracerTest, TheDaemonsEndIsToldToTheClient) {

@@ -161,6 +161,30 @@ def test_a_pinned_leader_stays_and_unpinning_follows_the_cluster(cluster):
     assert cluster.ask() == "c"
 
 
+@FAMILIES
+def test_a_rotated_key_is_believed_from_the_reload_on_and_the_old_one_no_more(cluster):
+    cluster.up()
+    cluster.say("a")
+    cluster.await_leader("a")
+    key_file = cluster.product.folder / "announce.key"
+    try:
+        key_file.write_text(OTHER_KEY.hex() + "\n", encoding="ascii")
+        reply = cluster.product.ask("reload")
+        assert reply["applied"] and all("(hidden)" == change["to"] for change in reply["changes"]), reply
+        assert OTHER_KEY.hex() not in str(reply)
+        assert cluster.leader()["source"] == "announced", "what was announced before holds"
+        before = int(cluster.product.status()["reasons"].get("announce_tag", 0))
+        cluster.say("b")
+        wait_until(lambda: int(cluster.product.status()["reasons"].get("announce_tag", 0)) > before, what="the refusal")
+        assert cluster.ask() == "a"
+        cluster.say("c", key=OTHER_KEY)
+        cluster.await_leader("c")
+        assert cluster.ask() == "c"
+    finally:
+        key_file.write_text(KEY.hex() + "\n", encoding="ascii")
+        cluster.product.ask("reload")
+
+
 def test_a_key_is_shown_nowhere(lab, product):
     service = {"name": "kv4", "vip": RAW4, "port": node.PORT, "profile": "hkv", "cluster": {"id": 1, "key": KEY.hex()},
                "backends": [{"name": "a", "address": lab.replica("a").ipv4, "port": node.PORT}]}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`hedgerow trace` beside a test, and what of the trace is in the kernel: the lease that the programs read, the ring."""
+"""`hedgerow trace` beside a test, and what of it is in the kernel: the lease that the programs read, the ring."""
 
 import contextlib
 import json

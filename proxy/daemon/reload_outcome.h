@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What came of a reload, for whoever asked for it, and for status and metrics,
+// which keep it. Used by the daemon.
+
+#ifndef HEDGEROW_PROXY_DAEMON_RELOAD_OUTCOME_H_
+#define HEDGEROW_PROXY_DAEMON_RELOAD_OUTCOME_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proxy/admin/status.h"
+#include "proxy/api/admin.pb.h"
+#include "proxy/config/diff.h"
+
+namespace hedgerow {
+
+// The differences, and as problems those that cannot be applied.
+void FillChanges(const std::vector<config::Change>& changes, v1::ReloadReply& reply);
+
+// Notes a reload that was meant (no dry run). `reply` is the error of one that did not come to an answer: a
+// file with errors (InvalidArgument), or what went wrong on the way.
+void NoteReload(const absl::StatusOr<v1::ReloadReply>& reply, int64_t now_ns, ReloadFacts& facts);
+// This configuration is in force from now on.
+void NoteConfig(const v1::Config& config, int64_t now_ns, absl::Time now, ReloadFacts& facts);
+
+// "applied", or why not.
+std::string OutcomeText(const absl::StatusOr<v1::ReloadReply>& reply);
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DAEMON_RELOAD_OUTCOME_H_

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A trace in the words of the configuration that it was opened under: the kernel's events name services and
+// backends by their numbers in the maps, which after a reload are not their places in the configuration any
+// more. What came with a later configuration is nobody to this one. Made by KernelDataPlane::OpenTrace.
+#ifndef HEDGEROW_PROXY_DATA_PLANE_NUMBERED_TRACE_H_
+#define HEDGEROW_PROXY_DATA_PLANE_NUMBERED_TRACE_H_
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "proxy/data_plane/data_plane.h"
+#include "proxy/data_plane/trace_source.h"
+
+namespace hedgerow {
+
+// Numbers of the maps to places in the configuration, and back. Pure.
+class TraceNumbers {
+ public:
+  explicit TraceNumbers(const std::vector<ServiceSpec>& services);
+
+  hr_trace_filter ToKernel(const hr_trace_filter& filter) const;
+  hr_trace_event FromKernel(const hr_trace_event& event) const;
+
+ private:
+  struct Service {
+    uint16_t place = HR_MAX_SERVICES;                             // nobody's
+    std::array<uint8_t, HR_MAX_BACKENDS_PER_SERVICE> backends{};  // by slot; HR_NO_BACKEND: nobody
+  };
+  uint32_t Mask(const Service& service, uint32_t slots) const;
+
+  std::array<Service, HR_MAX_SERVICES> by_id_;
+};
+
+class NumberedTrace final : public TraceSource {
+ public:
+  NumberedTrace(std::unique_ptr<TraceSource> source, const TraceNumbers& numbers)
+      : source_(std::move(source)), numbers_(numbers) {}
+
+  void Renew(uint64_t lease_ns) override { source_->Renew(lease_ns); }
+  size_t Drain(size_t limit, const OnEvent& on_event) override {
+    return source_->Drain(limit, [&](const hr_trace_event& event) { on_event(numbers_.FromKernel(event)); });
+  }
+  TraceLoss Loss() const override { return source_->Loss(); }
+
+ private:
+  std::unique_ptr<TraceSource> source_;
+  TraceNumbers numbers_;
+};
+
+}  // namespace hedgerow
+
+#endif  // HEDGEROW_PROXY_DATA_PLANE_NUMBERED_TRACE_H_

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A trace names services and backends as the configuration does, whatever their numbers in the kernel.
+
+#include "proxy/data_plane/numbered_trace.h"
+
+#include <gtest/gtest.h>
+
+namespace hedgerow {
+namespace {
+
+// The first service has number 5, its backends stand at 2 and 0; the second has number 0, its backend stands at 7.
+std::vector<ServiceSpec> Services() {
+  std::vector<ServiceSpec> services(2);
+  services[0].id = 5;
+  services[0].backends.resize(2);
+  services[0].backends[0].slot = 2;
+  services[0].backends[1].slot = 0;
+  services[1].id = 0;
+  services[1].backends.resize(1);
+  services[1].backends[0].slot = 7;
+  return services;
+}
+
+TEST(TraceNumbers, AFilterIsPutInTheKernelsNumbers) {
+  hr_trace_filter filter{};
+  filter.rate = 7;
+  filter.backends[0] = 0b01;
+  filter.backends[1] = 0b01;
+  const hr_trace_filter kernel = TraceNumbers(Services()).ToKernel(filter);
+  EXPECT_EQ(kernel.rate, 7u);
+  EXPECT_EQ(kernel.backends[5], 0b100);
+  EXPECT_EQ(kernel.backends[0], 0b10000000);
+  EXPECT_EQ(kernel.backends[1], 0);
+}
+
+TEST(TraceNumbers, AnEventIsToldInTheConfigurationsPlaces) {
+  hr_trace_event event{};
+  event.key.service = 5;
+  event.backend = 2;
+  event.first = 0;
+  event.winner = HR_NO_BACKEND;
+  event.marks = HR_MARKS_SENT(0b101) | HR_MARKS_ANSWERED(0b001);
+  const hr_trace_event told = TraceNumbers(Services()).FromKernel(event);
+  EXPECT_EQ(told.key.service, 0);
+  EXPECT_EQ(told.backend, 0);
+  EXPECT_EQ(told.first, 1);
+  EXPECT_EQ(told.winner, HR_NO_BACKEND);
+  EXPECT_EQ(told.marks, HR_MARKS_SENT(0b11) | HR_MARKS_ANSWERED(0b10));
+}
+
+TEST(TraceNumbers, WhoCameLaterIsNobody) {
+  hr_trace_event event{};
+  event.key.service = 3;
+  event.backend = 1;
+  event.marks = HR_MARKS_SENT(0b10);
+  const hr_trace_event told = TraceNumbers(Services()).FromKernel(event);
+  EXPECT_EQ(told.key.service, HR_MAX_SERVICES);
+  EXPECT_EQ(told.backend, HR_NO_BACKEND);
+  EXPECT_EQ(told.marks, 0u);
+}
+
+}  // namespace
+}  // namespace hedgerow
