@@ -279,7 +279,8 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
   EXPECT_EQ(refusal(leader, {Of(Kind::kRemove, 5)}), "node 5 is no member");
   EXPECT_EQ(refusal(leader, {Of(Kind::kAddLearner, 2)}), "node 2 is a member already");
   EXPECT_TRUE(Eventually([&] {
-    return refusal(leader % 3 + 1, {Of(Kind::kRemove, 3)}) == "node " + std::to_string(leader) + " leads; ask it";
+    return refusal(leader % 3 + 1, {Of(Kind::kRemove, 3)}) ==
+           "node " + std::to_string(leader) + " leads; ask it";
   })) << "once it has heard of it";
   EXPECT_EQ(refusal(leader, {}), "that changes nothing");
   ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));

@@ -85,7 +85,8 @@ void Raft::RefreshPeers(uint64_t now_ns) {
     measured_[member.position] = member.id;
   }
   if (role_ != Role::kLeader) return;
-  HEDGEROW_CHECK(self_ != kNoMember);  // no change is made before its leaving is committed, and then it makes way
+  HEDGEROW_CHECK(self_ !=
+                 kNoMember);  // no change is made before its leaving is committed, and then it makes way
   // Who has left and comes back begins anew: what it was waiting for has gone by without it.
   for (size_t position = 0; position < HR_RAFT_MAX_MEMBERS; ++position) {
     const NodeId id = IsPeer(position) ? NodeAt(position) : NodeId();
@@ -96,8 +97,9 @@ void Raft::RefreshPeers(uint64_t now_ns) {
 }
 
 // After each step: what follows from the commitment of the latest configuration (dissertation section 4.3). A
-// transfer comes before another entry (section 3.10), which would leave its target with the shorter log: the next
-// leader appends it then, or this one when the transfer is given up. Who is a member no more makes way all the same.
+// transfer comes before another entry (section 3.10), which would leave its target with the shorter log: the
+// next leader appends it then, or this one when the transfer is given up. Who is a member no more makes way all
+// the same.
 void Raft::LeadConfiguration(Context& context) {
   if (role_ != Role::kLeader || !configuration_committed() || commit_ < term_start_) return;
   if (configuration().joint()) {
