@@ -85,8 +85,8 @@ void Raft::RefreshPeers(uint64_t now_ns) {
     measured_[member.position] = member.id;
   }
   if (role_ != Role::kLeader) return;
-  HEDGEROW_CHECK(self_ !=
-                 kNoMember);  // no change is made before its leaving is committed, and then it makes way
+  // Nothing is changed before its leaving is committed, and then it makes way.
+  HEDGEROW_CHECK(self_ != kNoMember);
   // Who has left and comes back begins anew: what it was waiting for has gone by without it.
   for (size_t position = 0; position < HR_RAFT_MAX_MEMBERS; ++position) {
     const NodeId id = IsPeer(position) ? NodeAt(position) : NodeId();
