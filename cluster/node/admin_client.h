@@ -32,6 +32,7 @@ class AdminClient {
   virtual absl::StatusOr<v1::NodeStatus> GetStatus() = 0;
   virtual absl::Status Transfer(raft::NodeId target) = 0;
   virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
+  virtual absl::StatusOr<uint32_t> ChangeMembers(const v1::ChangeMembersRequest& request) = 0;
 };
 
 }  // namespace hedgerow::node

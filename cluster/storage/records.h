@@ -4,8 +4,9 @@
 // covers key and value, so that a record in the wrong place is as recognisable as a flipped bit:
 //
 //   "e" index  an entry, with the term of the entry before it
-//   "i"        whose log this is, and the format's version
-//   "s"        the state: hard state, the log's start and last entry, and the number of the batch that wrote it;
+//   "i"        whose log this is, the format's version, and the configuration that it began with
+//   "s"        the state: hard state, the log's start and last entry, and the number of the batch that wrote
+//   it;
 //              the reserved term of rule R9 follows as long as there is one
 //
 // Every batch writes the state anew. (index, term) names an entry in a cluster once and for all (Raft's Log
@@ -27,8 +28,9 @@
 namespace hedgerow::storage {
 
 // Raised when an older program could misread what a newer one writes. 1: no start, the log begins with entry 1.
-// It is read, and made 2 when it is opened.
-inline constexpr uint32_t kFormatVersion = 2;
+// 2: no entries are configurations, and what it began with is the configuration file's to say. Both are read,
+// and made 3 when they are opened.
+inline constexpr uint32_t kFormatVersion = 3;
 
 inline constexpr std::string_view kEntryPrefix = "e";
 inline constexpr std::string_view kIdentityKey = "i";
@@ -53,6 +55,8 @@ struct StoredEntry {
 struct IdentityRecord {
   uint32_t format_version = kFormatVersion;
   StoredIdentity identity{};
+  // Without members: the node joined a cluster that was there. Nothing: the format is an earlier one.
+  std::optional<raft::Configuration> began_with{};
 };
 
 std::string EntryKey(raft::LogIndex index);
