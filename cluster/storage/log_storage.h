@@ -51,6 +51,8 @@ class LogStorage {
   //
   // What was found at Open; empty when called again.
   raft::RestoredState TakeRestored();
+  // Which beginning of its cluster the log is of.
+  const Origin& origin() const { return log_->origin(); }
   // Never refuses and, with sync, never waits for the disk. Sequences must grow. Without sync it is durable on
   // return, as a rule: RocksDB being busy, or a full disk, sends it to the thread.
   void Write(raft::Persist persist);
