@@ -47,6 +47,8 @@ enum class Bug : uint8_t {
   kSnapshotWithoutDedupe,
   kProposedAgain,
   kKnownFromAFormerLog,
+  kOldEpochAccepted,
+  kRecoverWithoutTail,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -52,6 +52,8 @@ inline constexpr NamedBug kBugs[] = {
     {"snapshot_without_dedupe", Bug::kSnapshotWithoutDedupe},
     {"proposed_again", Bug::kProposedAgain},
     {"known_from_a_former_log", Bug::kKnownFromAFormerLog},
+    {"old_epoch_accepted", Bug::kOldEpochAccepted},
+    {"recover_without_tail", Bug::kRecoverWithoutTail},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/sim/plan.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace hedgerow::sim {
@@ -162,6 +164,15 @@ Plan DrawPlan(Random& random) {
     plan.memcached.counting_clients = random.Between(1, 2);
     plan.memcached.one_id_clients = random.Between(0, 2);
   }
+  // In memory mode the longest log may lack what kernel parts have acknowledged.
+  if (!plan.disk.memory && random.Chance(200'000)) {
+    plan.recovery.mean_interval_ns = random.Pick<uint64_t>({2, 5, 15}) * kSecond;
+    plan.recovery.after_election_ppm = random.Pick<uint64_t>({0, 100'000, 300'000});
+    plan.network.late_ppm = std::max(plan.network.late_ppm, random.Pick<uint64_t>({20'000, 200'000}));
+    plan.network.late_max_ns = std::max<uint64_t>(plan.network.late_max_ns, 2 * kSecond);
+    plan.network.late_votes_ppm = 300'000;
+    plan.network.late_votes_max_ns = kSecond;
+  }
   return plan;
 }
 
@@ -200,6 +211,9 @@ std::string Describe(const Plan& plan) {
   if (plan.memcached.counting_clients > 0) {
     absl::StrAppend(&text, "; memcached clients: ", plan.memcached.counting_clients, " count ids, ",
                     plan.memcached.one_id_clients, " have one");
+  }
+  if (plan.recovery.mean_interval_ns > 0) {
+    absl::StrAppend(&text, "; begins anew every ", plan.recovery.mean_interval_ns / kSecond, " s");
   }
   if (!plan.kernel.on) return text;
   absl::StrAppend(&text, "; kernel part in ", plan.disk.memory ? "memory" : "disk", " mode, lease ",

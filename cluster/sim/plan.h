@@ -84,6 +84,12 @@ struct FaultPlan {
   bool resignations = false;  // true ones and false alarms
 };
 
+// How often the cluster begins anew with what one node has left (docs/adr/0019).
+struct RecoveryPlan {
+  uint64_t mean_interval_ns = 0;    // 0: never
+  uint64_t after_election_ppm = 0;  // and soon after one, when logs end in different terms
+};
+
 struct ClientPlan {
   uint64_t session_clients = 0;
   uint64_t windowed_clients = 0;
@@ -113,6 +119,7 @@ struct Plan {
   FaultPlan faults;
   ClientPlan clients;
   MemcachedPlan memcached;
+  RecoveryPlan recovery;
 };
 
 // No packet of a windowed client takes longer; DedupeWindow states that its users see to this.

@@ -13,6 +13,7 @@
 #include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
+#include "cluster/sim/recovery.h"
 #include "cluster/sim/weather.h"
 
 namespace hedgerow::sim {
@@ -145,6 +146,17 @@ void Server::Crash(bool power_cut) {
   } else {
     kernel_->ProcessDied();
   }
+}
+
+void Server::BeginAnew(const StoredSnapshot& beginning) {
+  disk_.BeginAnew(beginning);
+  if (kernel_.has_value()) kernel_->PowerCut();
+}
+
+std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
+  if (log.snapshot.last.index > raft::LogIndex()) return Load(*disk_.Find(log.snapshot.last)->chunks);
+  return std::make_unique<kv::StateMachine>(world_.plan.sessions, world_.plan.window,
+                                            world_.plan.memcached.limits);
 }
 
 void Server::AddCounters() {
@@ -308,6 +320,7 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
 void Server::BecameLeader() {
   ++world_.elections;
   world_.weather->NewLeader(*this);
+  world_.recovery->NewLeader();
 }
 
 void Server::Send(raft::Message message) {

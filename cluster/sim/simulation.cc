@@ -11,6 +11,7 @@
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
 #include "cluster/sim/plan.h"
+#include "cluster/sim/recovery.h"
 #include "cluster/sim/server.h"
 #include "cluster/sim/weather.h"
 #include "cluster/sim/world.h"
@@ -49,6 +50,7 @@ void Populate(World& world) {
     world.servers.push_back(std::make_unique<Server>(world, raft::NodeId(id)));
   }
   world.weather = std::make_unique<Weather>(world);
+  world.recovery = std::make_unique<Recovery>(world);
   const uint64_t clients = world.plan.clients.session_clients + world.plan.clients.windowed_clients;
   for (uint64_t i = 0; i < clients; ++i) {
     world.clients.push_back(
@@ -64,6 +66,7 @@ void Populate(World& world) {
   for (const auto& client : world.clients) client->Start();
   for (const auto& client : world.memcached_clients) client->Start();
   world.weather->Start();
+  world.recovery->Start();
 }
 
 bool Run(World& world, uint64_t end_ns) {
@@ -119,6 +122,7 @@ void RunToTheEnd(World& world, uint64_t seconds) {
   if (!Run(world, world.time.now_ns() + seconds * kSecond)) return;
   world.Trace("the weather clears");
   world.weather->Calm();
+  world.recovery->Calm();
   for (const auto& client : world.clients) client->Stop();
   for (const auto& client : world.memcached_clients) client->Stop();
   const uint64_t calm_ns = world.time.now_ns();
@@ -169,6 +173,7 @@ Report Simulate(const SimulationOptions& options) {
   for (const auto& server : world.servers) server->AddCounters();
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
+  report.recoveries = world.recoveries;
   return report;
 }
 
