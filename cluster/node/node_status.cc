@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cluster/node/node.h"
+#include "cluster/node/status_message.h"
 
 namespace hedgerow::node {
 namespace {
@@ -108,6 +109,8 @@ NodeStatus Node::StatusNow() {
   status.waiting = replica_.desk().waiting();
   status.storage = std::string(storage_->health().message());
   status.uptime_ns = now_ns_ - started_ns_;
+  status.cluster_epoch = config_.cluster_epoch;
+  status.beginning = config_.beginning;
   const std::vector<raft::NodeId>& voters = raft.options().voters;
   for (const PeerState& peer : peers_.states()) {
     PeerStatus& said = status.peers.emplace_back();
@@ -116,6 +119,7 @@ NodeStatus Node::StatusNow() {
     said.life = peers_.LifeOf(peer.id);
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
+    said.lost = peer.SaysLost(now_ns_);
     for (size_t i = 0; i < voters.size(); ++i) {
       if (voters[i] != peer.id) continue;
       if (raft.round_trip_ns(i) != 0) said.round_trip_ns = raft.round_trip_ns(i);
@@ -142,6 +146,7 @@ NodeStatus Node::StatusNow() {
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
   offloads_->AddTo(status);
+  status.cluster_lost = WhyClusterLost(status, voters.size());
   snapshots_->AddTo(now_ns_, raft, status);
   return status;
 }

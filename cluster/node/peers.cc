@@ -61,6 +61,10 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
     return;
   }
   if (const auto* hello = std::get_if<wire::Hello>(&opened.body)) {
+    if (opened.header.term == wire::kLostTerm) {
+      if (PeerState* const peer = Find(opened.header.from)) peer->lost_ns = now_ns;
+      return;
+    }
     SendTo(opened.header.from, wire::HelloAck{.nonce = hello->nonce});
     return;
   }
