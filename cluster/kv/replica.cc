@@ -38,9 +38,8 @@ void Replica::ReceiveMessage(uint64_t arrived_ns, raft::Message message) {
 void Replica::HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t round) {
   HeartbeatRound& sent = heartbeats_[round % heartbeats_.size()];
   if (sent.round != round || sent.sent_ns == 0 || arrived_ns <= sent.sent_ns) return;
-  const std::vector<raft::NodeId>& voters = raft_.options().voters;
-  const auto place = std::find(voters.begin(), voters.end(), peer) - voters.begin();
-  if (place == static_cast<ptrdiff_t>(voters.size()) || ((sent.measured >> place) & 1) != 0) return;
+  const size_t place = raft_.configuration().PositionOf(peer);
+  if (place == raft::Configuration::kNoPosition || ((sent.measured >> place) & 1) != 0) return;
   sent.measured |= 1u << place;
   Feed(raft::RoundTrip{.peer = peer, .duration_ns = arrived_ns - sent.sent_ns});
 }
@@ -56,14 +55,16 @@ void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer
 }
 
 bool Replica::wants_snapshot(uint64_t times) const {
-  return !taking_snapshot() && (entries_since_cut_ / times >= policy_.every_entries ||
-                                bytes_since_cut_ / times >= policy_.every_bytes);
+  // Who has not heard yet of any configuration has nothing that anybody needs.
+  return !taking_snapshot() && !raft_.ConfigurationAt(applied_.index).members.empty() &&
+         (entries_since_cut_ / times >= policy_.every_entries ||
+          bytes_since_cut_ / times >= policy_.every_bytes);
 }
 
 raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {
   state_.BeginCut(chunk_bytes);
   entries_since_cut_ = bytes_since_cut_ = 0;
-  return {.last = applied_, .configuration = {.voters = raft_.options().voters}};
+  return {.last = applied_, .configuration = raft_.ConfigurationAt(applied_.index)};
 }
 
 void Replica::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state) {
@@ -147,6 +148,8 @@ void Replica::Carry() {
   for (const raft::SnapshotNeeded& needed : outputs_.snapshots_needed) {
     host_.SnapshotNeeded(needed.to, needed.at_least);
   }
+  for (const raft::MembershipAnswer& answer : outputs_.membership_answers) host_.MembershipAnswered(answer);
+  if (outputs_.configuration.has_value()) host_.ConfigurationIs(*outputs_.configuration);
   const uint64_t now_ns = host_.Now_ns();
   if (!outputs_.refused_proposals.empty()) ProposalsRefused();
   for (const raft::ReadReady& read : outputs_.reads_ready) desk_.ReadReady(read.tag, actions_);

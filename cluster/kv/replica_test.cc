@@ -31,7 +31,7 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
   void Start(std::vector<raft::Entry> entries = {}, uint64_t uncommitted_max = 2048) {
     ReplicaOptions options;
     options.raft.self = NodeId(1);
-    options.raft.voters = {NodeId(1), NodeId(2), NodeId(3)};
+    options.raft.initial = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
     options.raft.uncommitted_max_entries = uncommitted_max;
     raft::RestoredState restored;
     restored.hard_state.term = Term(entries.empty() ? 0 : 1);

@@ -60,6 +60,15 @@ class GrpcClient final : public AdminClient {
     return raft::LogIndex(reply.index());
   }
 
+  absl::StatusOr<uint32_t> ChangeMembers(const v1::ChangeMembersRequest& request) override {
+    v1::ChangeMembersReply reply;
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    const grpc::Status status = stub_->ChangeMembers(&context, request, &reply);
+    if (!status.ok()) return operate::FromGrpc(status);
+    return reply.epoch();
+  }
+
  private:
   const absl::Duration patience_;
   std::unique_ptr<v1::NodeAdmin::Stub> stub_;

@@ -35,6 +35,7 @@ class AdminClient {
   // `take` gets the file's bytes in order; what it returns ends it. Takes as long as it takes.
   virtual absl::Status ReadBackup(const std::function<absl::Status(const std::string&)>& take) = 0;
   virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
+  virtual absl::StatusOr<uint32_t> ChangeMembers(const v1::ChangeMembersRequest& request) = 0;
 };
 
 }  // namespace hedgerow::node

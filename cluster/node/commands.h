@@ -38,6 +38,10 @@ int RunSnapshot(const Call& call);
 int RunSnapshot(const Call& call, absl::Duration patience);
 int RunBackup(const Call& call);  // commands_backup.cc
 int RunProxyKey(const Call& call);
+// Changes of membership, and the list of members (commands_members.cc).
+inline constexpr absl::Duration kMembersPatience = absl::Seconds(30);
+int RunMembers(const Call& call);
+int RunMembers(const Call& call, absl::Duration patience);
 int RunValidate(const Call& call);
 int RunVersion(const Call& call);
 

@@ -40,6 +40,9 @@ class LostNode final : public NodeControl {
   // NodeControl: any thread.
   absl::StatusOr<NodeStatus> Status() override;
   absl::Status Transfer(raft::NodeId) override { return absl::FailedPreconditionError(why_); }
+  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override {
+    return absl::FailedPreconditionError(why_);
+  }
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
 
  private:

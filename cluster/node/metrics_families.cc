@@ -117,6 +117,21 @@ void Peers(const NodeStatus& status, Families& out) {
   }
 }
 
+void Members(const NodeStatus& status, Families& out) {
+  MetricFamily epoch = Family("config_epoch", "Grows with each change of membership.", MetricType::Gauge);
+  AddGauge(epoch, {}, status.config_epoch);
+  MetricFamily committed = Family("config_committed_epoch",
+                                  "Less than config_epoch while a change is under way.", MetricType::Gauge);
+  AddGauge(committed, {}, status.committed_epoch);
+  MetricFamily members = Family("members", "Members of the cluster by role.", MetricType::Gauge);
+  std::map<std::string, uint64_t> by_role = {{"voter", 0}, {"learner", 0}};
+  for (const MemberStatus& member : status.members) ++by_role[member.role];
+  for (const auto& [role, count] : by_role) AddGauge(members, {{"role", role}}, static_cast<double>(count));
+  out.push_back(std::move(epoch));
+  out.push_back(std::move(committed));
+  out.push_back(std::move(members));
+}
+
 void Offloads(const NodeStatus& status, Families& out) {
   if (status.offloads.empty()) return;
   MetricFamily family = Family("offload_on", "1 while the kernel does this for the node.", MetricType::Gauge);
@@ -204,6 +219,7 @@ std::vector<MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFact
   Families out;
   Node(status, facts, out);
   Peers(status, out);
+  Members(status, out);
   Offloads(status, out);
   Snapshots(status.snapshots, out);
   Counters(status, out);

@@ -26,7 +26,6 @@ constexpr size_t kSocketBuffer_bytes = 4 * 1024 * 1024;
 constexpr int kBatchesPerTurn = 4;
 // Leadership is handed on within this, or the node stops with it: the others will then find out by themselves.
 constexpr uint64_t kHandOver_ns = 1'000'000'000;
-constexpr absl::Duration kControlTimeout = absl::Seconds(2);
 
 uint64_t Monotonic_ns() {
   timespec now{};
@@ -49,7 +48,6 @@ uint64_t DrawLife() {
 kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   kv::ReplicaOptions options;
   options.raft.self = config.self;
-  options.raft.voters = config.voters();
   options.raft.election_floor_ns = config.election_floor_ns;
   options.raft.election_cap_ns = config.election_cap_ns;
   options.sessions.timeout_ns = config.session_timeout_ns;
@@ -63,12 +61,16 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   return options;
 }
 
-std::vector<PeerState> OthersOf(const NodeConfig& config) {
-  std::vector<PeerState> others;
-  for (const MemberConfig& member : config.members) {
-    if (member.id != config.self) others.push_back({.id = member.id, .address = member.peer});
-  }
-  return others;
+kv::ReplicaOptions FirstMembers(const NodeConfig& config, const storage::LogStorage& storage,
+                                kv::ReplicaOptions options) {
+  options.raft.initial = storage.began_with();
+  config.Readdress(options.raft.initial);
+  return options;
+}
+
+raft::RestoredState Readdressed(const NodeConfig& config, raft::RestoredState restored) {
+  config.Readdress(restored.snapshot.configuration);
+  return restored;
 }
 
 std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
@@ -93,10 +95,12 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   storage::StorageOptions stored;
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
+  stored.begins_with = config.Initial();
   const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
-    auto loaded = transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window, options.memcached));
+    auto loaded =
+        transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window, options.memcached));
     if (loaded.ok()) state = *std::move(loaded);
     return loaded.status();
   };
@@ -118,9 +122,13 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const uint64_t life = DrawLife();
   absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life);
   if (!offloads.ok()) return offloads.status();
-  auto node =
-      std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
-                                     *std::move(peers), *std::move(clients), *std::move(memcached), life, *std::move(offloads)));
+  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
+                                             *std::move(peers), *std::move(clients), *std::move(memcached),
+                                             life, *std::move(offloads)));
+  if (absl::Status members =
+          node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
+      !members.ok())
+    return members;
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
       Snapshots::Open(node->config_, options, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
                       [&wake = node->wake_] { wake.Wake(); });
@@ -134,8 +142,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
 
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
            std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-           std::unique_ptr<UdpSocket> client_socket,
-           std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life, std::unique_ptr<Offloads> offloads)
+           std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached,
+           uint64_t life, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
       peer_socket_(std::move(peer_socket)),
@@ -146,11 +154,12 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       started_ns_(now_ns_),
       peers_(*peer_socket_,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life},
-             OthersOf(config_), [this] { return random_(); }),
+             [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
-      replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored(), std::move(state)),
+      replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
+               Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       offloads_(std::move(offloads)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);
@@ -162,6 +171,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
     announcer_.AlsoName(memcached_->served());
   }
   announcer_.DrawSequencesFrom([this] { return offloads_->DrawAnnounceSequence(); });
+  FollowMembers();
 }
 
 Node::~Node() { close(epoll_); }
@@ -192,7 +202,7 @@ void Node::RequestStop() {
 
 // A leader that stops hands over first, so that clients need not wait for an election timeout.
 bool Node::MayStop() {
-  if (replica_.raft().role() != raft::Role::kLeader || config_.members.size() == 1) return true;
+  if (replica_.raft().role() != raft::Role::kLeader || replica_.raft().peers() == 0) return true;
   if (stop_by_ns_ == 0) stop_by_ns_ = now_ns_ + kHandOver_ns;
   if (now_ns_ >= hand_over_again_ns_) {
     // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be
@@ -222,6 +232,7 @@ void Node::Turn() {
   replica_.Settle();
   snapshots_->Turn(now_ns_, replica_, peers_, coupling);
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
+  FollowMembers();
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
@@ -230,7 +241,8 @@ void Node::Turn() {
 }
 
 void Node::FlushPeers() {
-  if (offload::Coupling* const coupling = offloads_->coupling()) coupling->BeforeSending(now_ns_, replica_.raft());
+  if (offload::Coupling* const coupling = offloads_->coupling())
+    coupling->BeforeSending(now_ns_, replica_.raft());
   peers_.Flush();
   peer_socket_->Flush();
 }
@@ -316,6 +328,7 @@ void Node::Send(kv::Answer answer) {
 }
 
 void Node::Stepped(const raft::Outputs& outputs) {
+  if (outputs.configuration.has_value()) FollowMembers();  // before what is sent to them
   if (ElectionSpans::Concern(outputs)) election_spans_.Take(outputs, Monotonic_ns());
   const bool round = std::any_of(outputs.send.begin(), outputs.send.end(), [](const raft::Message& message) {
     return std::holds_alternative<raft::Heartbeat>(message.body);
@@ -389,23 +402,6 @@ void Node::RunPosted() {
 }
 
 // What is posted may outlive the caller's patience, so it owns what it writes to.
-template <typename Result>
-std::optional<Result> Node::Ask(std::function<Result()> question) {
-  struct Shared {
-    absl::Notification done;
-    Result result;
-  };
-  auto shared = std::make_shared<Shared>();
-  if (!Post([shared, question = std::move(question)] {
-        shared->result = question();
-        shared->done.Notify();
-      })) {
-    return std::nullopt;
-  }
-  if (!shared->done.WaitForNotificationWithTimeout(kControlTimeout)) return std::nullopt;
-  return std::move(shared->result);
-}
-
 absl::StatusOr<NodeStatus> Node::Status() {
   std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
   if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
@@ -441,12 +437,14 @@ raft::NodeId Node::MostAdvanced() const {
   const raft::Raft& raft = replica_.raft();
   raft::NodeId best;
   raft::LogIndex best_match;
-  for (size_t i = 0; i < raft.progress().size(); ++i) {
-    const raft::Progress& progress = raft.progress()[i];
-    const raft::NodeId voter = raft.options().voters[i];
-    if (voter == config_.self || progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
+  const raft::Configuration& configuration = raft.configuration();
+  const uint32_t staying = configuration.joint() ? configuration.next_voters : configuration.voters;
+  for (const raft::Member& member : configuration.members) {
+    if (((raft.peers() & staying) >> member.position & 1) == 0) continue;
+    const raft::Progress& progress = raft.progress()[member.position];
+    if (progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
     if (best.IsSet() && progress.match() <= best_match) continue;
-    best = voter;
+    best = member.id;
     best_match = progress.match();
   }
   return best;
@@ -459,10 +457,13 @@ absl::Status Node::TransferNow(raft::NodeId target) {
                                              ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
                                              : "nobody leads now");
   }
-  const std::vector<raft::NodeId>& voters = raft.options().voters;
+  const raft::Member* const member = raft.configuration().Find(target);
   if (target == config_.self) return absl::InvalidArgumentError("this node leads already");
-  if (target.IsSet() && std::find(voters.begin(), voters.end(), target) == voters.end()) {
+  if (target.IsSet() && member == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is no member"));
+  }
+  if (target.IsSet() && ((raft.configuration().deciding() >> member->position) & 1) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is a learner; promote it first"));
   }
   if (!target.IsSet()) target = MostAdvanced();
   if (!target.IsSet()) return absl::FailedPreconditionError("no other member answers");

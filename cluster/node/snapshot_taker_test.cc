@@ -23,7 +23,7 @@ class SnapshotTakerTest : public ::testing::Test, public kv::ReplicaHost {
     snapshots_.emplace(*storage::SnapshotFolder::Open(folder_.log()));
     kv::ReplicaOptions options;
     options.raft.self = raft::NodeId(1);
-    options.raft.voters = {raft::NodeId(1)};
+    options.raft.initial = raft::Configuration::OfVoters({raft::NodeId(1)});
     options.snapshots.every_entries = 1000;
     replica_.emplace(*this, options, raft::RestoredState{});
     taker_.emplace(

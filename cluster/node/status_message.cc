@@ -152,6 +152,16 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_lost(peer.lost);
     if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
   }
+  for (const MemberStatus& member : status.members) {
+    v1::Member& message = *out.add_members();
+    message.set_id(member.id.value());
+    message.set_address(member.address);
+    message.set_role(member.role);
+    message.set_caught_up(member.caught_up);
+  }
+  out.set_config_epoch(status.config_epoch);
+  out.set_committed_epoch(status.committed_epoch);
+  out.set_joint(status.joint);
   for (const OffloadStatus& offload : status.offloads) {
     v1::Offload& message = *out.add_offloads();
     message.set_name(offload.name);

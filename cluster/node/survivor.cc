@@ -43,7 +43,11 @@ kv::StateLoader LoaderOf(const NodeConfig& config) {
   return kv::StateLoader(SessionsOf(config), kv::WindowLimits(), LimitsOf(config.memcached));
 }
 
-raft::Configuration ConfigurationOf(const NodeConfig& config) { return {.voters = config.voters()}; }
+raft::Configuration ConfigurationOf(const NodeConfig& config) {
+  NodeConfig all = config;
+  all.join = false;  // a cluster that begins anew has nobody to be joined
+  return all.Initial();
+}
 
 absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
   storage::StorageOptions options;

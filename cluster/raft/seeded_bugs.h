@@ -47,6 +47,13 @@ enum class Bug : uint8_t {
   kSnapshotWithoutDedupe,
   kProposedAgain,
   kKnownFromAFormerLog,
+  kLearnerCounted,
+  kJointQuorumByOneMask,
+  kLeaderCommitsInOldConfiguration,
+  kConfigurationNotRolledBack,
+  kRemovedLeaderCountsItself,
+  kChangeBeforeTheLastIsCommitted,
+  kBeginsWithTheFile,
   kOldEpochAccepted,
   kRecoverWithoutTail,
 };

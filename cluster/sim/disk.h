@@ -12,10 +12,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cluster/raft/configuration.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
 #include "cluster/sim/plan.h"
@@ -39,6 +41,13 @@ class Disk {
   // What a node starts with, and the snapshot that goes with it. Others are removed: they were received and not
   // installed, or are not needed any more.
   raft::RestoredState Restore();
+
+  // What the node goes by at first; recorded when it first starts, durable before anything else.
+  raft::Configuration BeginsWith(const raft::Configuration& file) {
+    const raft::Configuration chosen = raft::BeginsWith(began_with_, file);
+    if (!began_with_.has_value()) began_with_ = chosen;
+    return chosen;
+  }
 
   // Whole, and durable at once.
   void PutSnapshot(StoredSnapshot snapshot);
@@ -65,6 +74,7 @@ class Disk {
   DiskPlan plan_;
   std::function<void(uint64_t)> synced_;
   raft::RestoredState durable_;
+  std::optional<raft::Configuration> began_with_;
   std::map<std::pair<raft::LogIndex, raft::Term>, StoredSnapshot> snapshots_;
   std::deque<raft::Persist> unsynced_;
   bool syncing_ = false;

@@ -91,6 +91,10 @@ int Main() {
          static_cast<unsigned long long>(totals.kernel_answers),
          static_cast<unsigned long long>(totals.kernel_appends),
          static_cast<unsigned long long>(totals.kernel_votes));
+  printf("membership: %llu changes, %llu refused, %llu leaders removed\n",
+         static_cast<unsigned long long>(totals.changes),
+         static_cast<unsigned long long>(totals.changes_refused),
+         static_cast<unsigned long long>(totals.leaders_removed));
   printf("snapshots: %llu taken, %llu installed, %llu transfers resumed\n",
          static_cast<unsigned long long>(totals.snapshots_taken),
          static_cast<unsigned long long>(totals.snapshots_installed),

@@ -26,9 +26,9 @@ std::vector<std::string> WriteDown(kv::StateMachine& state) {
 }
 
 raft::Configuration AllOf(const World& world) {
-  raft::Configuration configuration;
-  for (const auto& server : world.servers) configuration.voters.push_back(server->id());
-  return configuration;
+  std::vector<raft::NodeId> voters;
+  for (const auto& server : world.servers) voters.push_back(server->id());
+  return raft::Configuration::OfVoters(voters);
 }
 
 }  // namespace

@@ -81,11 +81,15 @@ class Server : public kv::ReplicaHost {
   void SnapshotNeeded(raft::NodeId to, raft::LogIndex at_least) override { snapshots_.Needed(to, at_least); }
   void Stepped(const raft::Outputs& outputs) override;
   void Applied(raft::LogIndex index, const kv::StateMachine& state) override;
+  void MembershipAnswered(const raft::MembershipAnswer& answer) override;
+  void ConfigurationIs(const raft::Configuration& configuration) override;
 
   void Arrive(uint64_t arrived_ns, std::function<void()> handle);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
+  raft::Configuration FileSays();
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
+  std::vector<raft::NodeId> KernelMembers() const;
   void HelperThread(uint64_t life);
   void CheckReservation();
   void CheckProposedOnce(const raft::Outputs& outputs);

@@ -32,6 +32,9 @@ struct Report {
   uint64_t kernel_answers = 0;
   uint64_t kernel_appends = 0;
   uint64_t kernel_votes = 0;
+  uint64_t changes = 0;  // of membership
+  uint64_t changes_refused = 0;
+  uint64_t leaders_removed = 0;
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
   uint64_t transfers_resumed = 0;

@@ -52,11 +52,12 @@ absl::Status WriteSnapshot(const SnapshotFolder& folder, const SnapshotHeader& h
 
 // The same log that a follower has that has just installed the snapshot and voted for nobody.
 absl::Status WriteLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
-                      const raft::EntryId& last) {
+                      const raft::EntryId& last, const raft::Configuration& configuration) {
   StorageOptions options;
   options.path = path;
   options.sync = true;
   options.origin = origin;
+  options.begins_with = configuration;
   const absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, identity);
   if (!log.ok()) return log.status();
   raft::Persist persist{.sequence = 1};
@@ -74,7 +75,7 @@ absl::Status Fill(const std::string& path, const StoredIdentity& identity, const
   const SnapshotHeader header{.cluster_id = identity.cluster_id,
                               .snapshot = {.last = last, .configuration = configuration}};
   if (absl::Status status = WriteSnapshot(*folder, header, snapshot); !status.ok()) return status;
-  return WriteLog(path, identity, origin, last);
+  return WriteLog(path, identity, origin, last, configuration);
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST_F(BeginningTest, OnlyALogThatBeginsAnewIsOfTheNewFormat) {
     rocksdb::DB* raw = nullptr;
     EXPECT_TRUE(rocksdb::DB::OpenForReadOnly(rocksdb::Options(), folder_.rocksdb(), &raw).ok());
     const std::unique_ptr<rocksdb::DB> db(raw);
-    return CheckIdentity(*db, folder_.log(), kIdentity).value_or(0);
+    return CheckIdentity(*db, folder_.log(), kIdentity).value_or(IdentityRecord()).format_version;
   };
   { const auto log = OpenOrDie(options()); }
   EXPECT_EQ(format_of(), kFormatOfFirstBeginning);

@@ -139,7 +139,7 @@ TEST_F(LogRestoreTest, AMissingStateIsSeen) {
 
 TEST_F(LogRestoreTest, AnotherFormatIsRefusedBeforeAnythingElseIsRead) {
   Put(kIdentityKey, EncodeIdentity({.format_version = kFormatVersion + 1}));
-  const absl::StatusOr<uint32_t> empty =
+  const absl::StatusOr<IdentityRecord> empty =
       CheckIdentity(*db_, "THE_PATH", {.cluster_id = 1, .node = raft::NodeId(1)});
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
@@ -148,7 +148,7 @@ TEST_F(LogRestoreTest, AnotherFormatIsRefusedBeforeAnythingElseIsRead) {
 }
 
 TEST_F(LogRestoreTest, ALogOfNobodyIsRefused) {
-  const absl::StatusOr<uint32_t> empty =
+  const absl::StatusOr<IdentityRecord> empty =
       CheckIdentity(*db_, "THE_PATH", {.cluster_id = 1, .node = raft::NodeId(1)});
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kDataLoss);
 }

@@ -60,6 +60,7 @@ LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> 
       log_(std::move(log)),
       snapshots_(std::move(snapshots)),
       janitor_(*log_, snapshots_),
+      began_with_(log_->began_with()),
       restored_(log_->TakeRestored()),
       thread_([this] { Run(); }) {}
 

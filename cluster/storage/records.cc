@@ -3,6 +3,7 @@
 
 #include <zlib.h>
 
+#include "cluster/raft/configuration.h"
 #include "cluster/storage/record_bytes.h"
 
 namespace hedgerow::storage {
@@ -70,7 +71,7 @@ std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view val
   stored.entry.term = raft::Term(reader.Number(8));
   stored.previous_term = raft::Term(reader.Number(8));
   const std::string_view payload = reader.Rest();
-  if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kCommand)) return std::nullopt;
+  if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kConfiguration)) return std::nullopt;
   stored.entry.kind = static_cast<raft::EntryKind>(kind);
   if (!payload.empty()) stored.entry.payload = raft::Payload(std::string(payload));
   return stored;
@@ -111,6 +112,9 @@ std::string EncodeIdentity(const IdentityRecord& identity) {
   AppendNumber(body, identity.format_version, 4);
   AppendNumber(body, identity.identity.cluster_id, 8);
   AppendNumber(body, identity.identity.node.value(), 8);
+  if (identity.format_version >= 3) {
+    body += raft::EncodeConfiguration(identity.began_with.value_or(raft::Configuration()));
+  }
   return Seal(kIdentityKey, body);
 }
 
@@ -123,6 +127,10 @@ std::optional<IdentityRecord> ParseIdentity(std::string_view value) {
   if (identity.format_version > kFormatVersion) return identity;
   identity.identity.cluster_id = reader.Number(8);
   identity.identity.node = raft::NodeId(reader.Number(8));
+  if (identity.format_version >= 3) {
+    identity.began_with = raft::DecodeConfiguration(reader.Rest());
+    if (!identity.began_with.has_value()) return std::nullopt;
+  }
   if (!reader.Complete()) return std::nullopt;
   return identity;
 }

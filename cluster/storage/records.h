@@ -4,7 +4,7 @@
 // covers key and value, so that a record in the wrong place is as recognisable as a flipped bit:
 //
 //   "e" index  an entry, with the term of the entry before it
-//   "i"        whose log this is, and the format's version
+//   "i"        whose log this is, the format's version, and the configuration that it began with
 //   "o"        which beginning of its cluster it is of; only where the cluster has begun anew
 //   "s"        the state: hard state, the log's start and last entry, the number of the batch that wrote it;
 //              the reserved term of rule R9 follows as long as there is one
@@ -28,10 +28,11 @@
 namespace hedgerow::storage {
 
 // Raised when an older program could misread what a newer one writes. 1: no start, the log begins with entry 1.
-// It is read, and made 2 when it is opened. 4: the log is of a cluster that has begun anew, and has an origin;
-// else it is as before, and no log of a first beginning is of this format.
+// 2: no entries are configurations, and what it began with is the configuration file's to say. Both are read,
+// and made 3 when they are opened. 4: the log is of a cluster that has begun anew, and has an origin; else it is
+// as 3, and no log of a first beginning is of this format.
 inline constexpr uint32_t kFormatVersion = 4;
-inline constexpr uint32_t kFormatOfFirstBeginning = 2;
+inline constexpr uint32_t kFormatOfFirstBeginning = 3;
 inline constexpr uint32_t kFormatBegunAnew = 4;
 
 inline constexpr std::string_view kEntryPrefix = "e";
@@ -58,6 +59,8 @@ struct StoredEntry {
 struct IdentityRecord {
   uint32_t format_version = kFormatVersion;
   StoredIdentity identity{};
+  // Without members: the node joined a cluster that was there. Nothing: the format is an earlier one.
+  std::optional<raft::Configuration> began_with{};
 };
 
 std::string EntryKey(raft::LogIndex index);

@@ -4,7 +4,7 @@
 // that covers its place as well, so that a chunk of another snapshot, or in another's place, is as recognisable
 // as a flipped bit. Little-endian:
 //
-//   header   magic, format version, length of the rest; cluster, index, term, voters; checksum
+//   header   magic, format version, length of the rest; cluster, index, term, configuration; checksum
 //   chunk    length (never 0), checksum, bytes; as many as there are
 //   end      0, checksum, number of chunks, bytes in them; nothing comes after it
 //
@@ -27,7 +27,8 @@
 namespace hedgerow::storage {
 
 // Raised when an older program could misread what a newer one writes; what was written before is read for ever.
-inline constexpr uint32_t kSnapshotVersion = 1;
+// 1: the configuration is a list of voters.
+inline constexpr uint32_t kSnapshotVersion = 2;
 // A longer one is damage, and not read into memory.
 inline constexpr size_t kSnapshotChunkMax_bytes = 16 * 1024 * 1024;
 

@@ -44,9 +44,9 @@ absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& op
   const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(opened, options.path + "/rocksdb", &raw);
   if (!status.ok()) return FromRocks(options.path, "open", status);
   std::unique_ptr<rocksdb::DB> db(raw);
-  const absl::StatusOr<uint32_t> version = CheckIdentity(*db, options.path, expected);
-  if (!version.ok()) return version.status();
-  if (*version == 0) return DamagedError(options.path, "nothing is in it");
+  const absl::StatusOr<IdentityRecord> identity = CheckIdentity(*db, options.path, expected);
+  if (!identity.ok()) return identity.status();
+  if (identity->format_version == 0) return DamagedError(options.path, "nothing is in it");
   return db;
 }
 

@@ -31,6 +31,9 @@ struct StorageOptions {
   // True: durable means fdatasync'ed. False (memory mode): durable means in the page cache, which survives the
   // death of the process and not that of the host.
   bool sync = true;
+  // What the cluster begins with, as the configuration file says: recorded by a log that begins now, or is of a
+  // format before there was a record. See raft::BeginsWith.
+  raft::Configuration begins_with;
 
   // What RocksDB gathers in memory before it writes a table; its write-ahead log is bounded by three times
   // this.

@@ -242,10 +242,7 @@ Sender::~Sender() {
 void Sender::Send(SnapshotOffer offer) {
   Reap();
   const raft::NodeId to = offer.to;
-  if (const auto former = transfers_.find(to); former != transfers_.end()) {
-    Stop(std::move(former->second));
-    transfers_.erase(former);
-  }
+  StopSendingTo(to);
   auto transfer = std::make_unique<Transfer>();
   {
     absl::MutexLock lock(&transfer->mutex);
@@ -267,6 +264,13 @@ void Sender::Send(SnapshotOffer offer) {
 void Sender::Stop(std::unique_ptr<Transfer> transfer) {
   transfer->Stop();
   stopping_.push_back(std::move(transfer));
+}
+
+void Sender::StopSendingTo(raft::NodeId to) {
+  const auto found = transfers_.find(to);
+  if (found == transfers_.end()) return;
+  Stop(std::move(found->second));
+  transfers_.erase(found);
 }
 
 void Sender::StopAll() {

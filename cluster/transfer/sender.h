@@ -72,11 +72,12 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  // The owner's thread: these three. None of them waits.
+  // The owner's thread: these four. None of them waits.
   //
   // What is under way to the same follower is broken off first, without an end being told.
   void Send(SnapshotOffer offer);
-  // Breaks all off, without an end being told.
+  // Breaks off what is under way to one, or all, without an end being told.
+  void StopSendingTo(raft::NodeId to);
   void StopAll();
   std::vector<Sending> UnderWay() const;
 

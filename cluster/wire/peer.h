@@ -80,6 +80,7 @@ struct PeerHeader {
   raft::NodeId from{};
   raft::NodeId to{};  // not set: every peer
   raft::Term term{};
+  uint32_t config_epoch = 0;
 };
 
 enum class DropReason : uint8_t {
@@ -118,9 +119,9 @@ struct Opened {
 struct PeerIdentity {
   uint64_t cluster_id = 0;
   Key key{};
-  raft::NodeId self{};  // 1..2^32-1
-  uint64_t life = 0;    // drawn at random when the process starts, never 0
-  uint32_t config_epoch = 0;
+  raft::NodeId self{};        // 1..2^32-1
+  uint64_t life = 0;          // drawn at random when the process starts, never 0
+  uint32_t config_epoch = 0;  // at first: see PeerCodec::SetConfigEpoch
 };
 
 class PeerCodec {
@@ -137,6 +138,9 @@ class PeerCodec {
   // What may be believed of a datagram before PeerLives::Admit has looked at it: nothing yet.
   Opened Open(std::string_view datagram) const;
 
+  // The configuration that this node goes by from now on; the core's messages carry their own.
+  void SetConfigEpoch(uint32_t epoch) { identity_.config_epoch = epoch; }
+
   uint64_t life() const { return identity_.life; }
   uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
 
@@ -145,7 +149,7 @@ class PeerCodec {
 
  private:
   template <typename Body>
-  std::string SealBody(raft::NodeId to, raft::Term term, const Body& body);
+  std::string SealBody(raft::NodeId to, raft::Term term, uint32_t config_epoch, const Body& body);
   uint64_t DrawNumber();
 
   PeerIdentity identity_;
