@@ -37,6 +37,20 @@ class GrpcClient final : public AdminClient {
     return operate::FromGrpc(stub_->Transfer(&context, request, &reply));
   }
 
+  absl::Status ReadBackup(const std::function<absl::Status(const std::string&)>& take) override {
+    grpc::ClientContext context;
+    const auto reader = stub_->ReadBackup(&context, v1::ReadBackupRequest());
+    v1::BackupPiece piece;
+    absl::Status taken;
+    // To the end, whatever becomes of it: else Finish does not return.
+    while (reader->Read(&piece)) {
+      if (taken.ok()) taken = take(piece.data());
+      if (!taken.ok()) context.TryCancel();
+    }
+    const grpc::Status status = reader->Finish();
+    return taken.ok() ? operate::FromGrpc(status) : taken;
+  }
+
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
     v1::TakeSnapshotReply reply;
     grpc::ClientContext context;

@@ -51,6 +51,21 @@ class Service final : public v1::NodeAdmin::Service {
     return operate::ToGrpc(control_.Transfer(raft::NodeId(request->target())));
   }
 
+  grpc::Status ReadBackup(grpc::ServerContext* context, const v1::ReadBackupRequest*,
+                          grpc::ServerWriter<v1::BackupPiece>* writer) override {
+    const absl::StatusOr<BackupPieces> pieces = control_.OpenBackup();
+    if (!pieces.ok()) return operate::ToGrpc(pieces.status());
+    while (!context->IsCancelled()) {
+      absl::StatusOr<std::string> piece = (*pieces)();
+      if (!piece.ok()) return operate::ToGrpc(piece.status());
+      if (piece->empty()) return grpc::Status::OK;
+      v1::BackupPiece message;
+      message.set_data(*std::move(piece));
+      if (!writer->Write(message)) break;
+    }
+    return grpc::Status::CANCELLED;
+  }
+
   grpc::Status TakeSnapshot(grpc::ServerContext*, const v1::TakeSnapshotRequest*,
                             v1::TakeSnapshotReply* reply) override {
     const absl::StatusOr<raft::LogIndex> index = control_.TakeSnapshot();

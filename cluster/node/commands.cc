@@ -37,6 +37,8 @@ absl::StatusOr<NodeConfig> RequireConfig(const operate::Arguments& arguments) {
 
 int RefuseToRun(const Call& call) { return call.UsageError("run wants --config FILE and nothing else"); }
 
+int RefuseElsewhere(const Call& call) { return call.UsageError("this program has no such command"); }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AdminClient>> ConnectToNode(const operate::Arguments& arguments) {
@@ -73,6 +75,23 @@ const operate::Program& TheProgram() {
            "the cluster's members; or changes them, and waits until that is done (the leader does it)",
            {"socket", "config"},
            RunMembers},
+          {"backup",
+           "--out FILE",
+           "write everything that was applied by now to a file that a cluster can begin anew with",
+           {"socket", "config", "out"},
+           RunBackup},
+          {"restore",
+           "--config FILE --from BACKUP [--epoch NUMBER]",
+           "make the log of a node that does not run, of a backup; on every member, of the same file, before "
+           "any starts",
+           {"config", "from", "epoch"},
+           RefuseElsewhere},
+          {"recover",
+           "--config FILE [--out FILE --accept-data-loss [--yes]]",
+           "what a node that does not run has left, and what would be lost; or a file of it to begin anew with",
+           {"config", "out"},
+           RefuseElsewhere,
+           {"accept-data-loss", "yes"}},
           {"proxy-key",
            "--config FILE NAME",
            "print the key that the proxy NAME is configured with",

@@ -19,7 +19,7 @@ namespace hedgerow::node {
 using operate::Call;
 using enum operate::ExitCode;
 
-// All but `run`, which is main's: here it is a usage error.
+// All but `run`, `restore` and `recover`, which are main's: here they are usage errors.
 const operate::Program& TheProgram();
 
 // How long `transfer` waits to see another leader. An election takes some ten milliseconds; a target that lags
@@ -36,6 +36,7 @@ int RunTransfer(const Call& call, absl::Duration patience);
 inline constexpr absl::Duration kSnapshotPatience = absl::Minutes(10);
 int RunSnapshot(const Call& call);
 int RunSnapshot(const Call& call, absl::Duration patience);
+int RunBackup(const Call& call);  // commands_backup.cc
 int RunProxyKey(const Call& call);
 // Changes of membership, and the list of members (commands_members.cc).
 inline constexpr absl::Duration kMembersPatience = absl::Seconds(30);

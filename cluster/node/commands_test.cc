@@ -88,6 +88,18 @@ TEST_F(NodeCommandsTest, StatusIsTextOrJson) {
   EXPECT_THAT(json.out, HasSubstr("\"role\": \"leader\""));
 }
 
+TEST_F(NodeCommandsTest, ABackupThatFailsLeavesNothingBehind) {
+  Serve();
+  const std::string file = folder_ + "/backup";
+  const Outcome refused = Node({"backup", "--socket", socket_, "--out", file});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_EQ(refused.err, "this node gives no backups\n");
+  EXPECT_EQ(access(file.c_str(), F_OK), -1);
+  EXPECT_EQ(access((file + ".partial").c_str(), F_OK), -1);
+  EXPECT_EQ(Node({"backup", "--socket", socket_}).exit_code, kExitUsage);
+  EXPECT_EQ(Node({"recover", "--config", config_}).exit_code, kExitUsage) << "of another program";
+}
+
 TEST_F(NodeCommandsTest, TransferWaitsUntilAnotherLeads) {
   Serve();
   const Outcome named = Node({"transfer", "--socket", socket_, "--to", "3"});

@@ -113,6 +113,11 @@ struct NodeConfig {
   SnapshotsConfig snapshots{};
   MemcachedConfig memcached{};
 
+  // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.
+  // `cluster_key` is that beginning's then.
+  uint64_t cluster_epoch = 0;
+  uint64_t beginning = 0;
+
   // The entry of `members` that is this node.
   const MemberConfig& own() const;
   // Null: none of `members`.

@@ -42,7 +42,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   MetricFamily role = Family("role", "1 for the role the node is in.", MetricType::Gauge);
   for (const raft::Role word :
        {raft::Role::kFollower, raft::Role::kPreCandidate, raft::Role::kCandidate, raft::Role::kLeader}) {
-    AddGauge(role, {{"role", std::string(RoleWord(word))}}, status.role == word ? 1 : 0);
+    AddGauge(role, {{"role", std::string(RoleWord(word))}}, status.lost.empty() && status.role == word ? 1 : 0);
   }
   out.push_back(std::move(role));
   gauge("ready", "1 when a leader is known and what was committed at the start is applied.",
@@ -62,6 +62,16 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   gauge("requests_waiting", "Requests that wait for an outcome.", static_cast<double>(status.waiting));
   gauge("storage_ok", "0 while storage has a problem; `hedgerow-node status` says which.",
         status.storage.empty() ? 1 : 0);
+  gauge("lost",
+        "1 when what this node promised is gone: it takes part in nothing. `hedgerow-node status` says what to "
+        "do.",
+        status.lost.empty() ? 0 : 1);
+  gauge("cluster_lost",
+        "1 when so many members say that they are lost that the cluster cannot go on by itself.",
+        status.cluster_lost.empty() ? 0 : 1);
+  gauge("cluster_epoch",
+        "Which beginning of the cluster the node is of; grows when it is recovered or restored.",
+        static_cast<double>(status.cluster_epoch));
   gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
   if (status.memcached.has_value()) {
     gauge("memcached_items",

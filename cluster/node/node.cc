@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "cluster/node/backup_pieces.h"
 #include "cluster/transfer/load_state.h"
 
 namespace hedgerow::node {
@@ -106,6 +107,10 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
       storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
+  const storage::Origin& origin = (*storage)->origin();
+  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
+  config.cluster_epoch = origin.epoch;
+  config.beginning = origin.beginning;
   absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
       UdpSocket::Bind(config.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
   if (!peers.ok()) return peers.status();
@@ -160,6 +165,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
   HEDGEROW_CHECK(epoll_ >= 0);
   for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()})
     Watch(epoll_, fd);
+  announcer_.SetEpoch(config_.cluster_epoch);
   if (memcached_ != nullptr) {
     Watch(epoll_, memcached_->fd());
     announcer_.AlsoName(memcached_->served());
@@ -411,6 +417,19 @@ absl::StatusOr<raft::LogIndex> Node::TakeSnapshot() {
   const std::optional<raft::LogIndex> index = Ask<raft::LogIndex>([this] { return snapshots_->Ask(replica_); });
   if (!index.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   return *index;
+}
+
+absl::StatusOr<BackupPieces> Node::OpenBackup() {
+  const std::optional<absl::StatusOr<BackupPieces>> pieces = Ask<absl::StatusOr<BackupPieces>>([this] {
+    const raft::EntryId last = replica_.raft().snapshot().last;
+    return ReadBackup({.cluster_id = config_.cluster_id,
+                       .of = {.epoch = config_.cluster_epoch, .beginning = config_.beginning},
+                       .node = config_.self,
+                       .last = last},
+                      storage_->snapshots().PathOf(last));
+  });
+  if (!pieces.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  return *pieces;
 }
 
 // Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.

@@ -61,6 +61,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   // NodeControl: any thread but the loop's.
   absl::StatusOr<NodeStatus> Status() override;
   absl::Status Transfer(raft::NodeId target) override;
+  absl::StatusOr<BackupPieces> OpenBackup() override;
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
 

@@ -3,11 +3,13 @@
 // What a node tells about itself, gathered from its parts. Every bound and every drop has its counter here; the
 // names are documented in docs/metrics.md.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "cluster/node/node.h"
+#include "cluster/node/status_message.h"
 
 namespace hedgerow::node {
 namespace {
@@ -108,6 +110,8 @@ NodeStatus Node::StatusNow() {
   status.waiting = replica_.desk().waiting();
   status.storage = std::string(storage_->health().message());
   status.uptime_ns = now_ns_ - started_ns_;
+  status.cluster_epoch = config_.cluster_epoch;
+  status.beginning = config_.beginning;
   for (const PeerState& peer : peers_.states()) {
     PeerStatus& said = status.peers.emplace_back();
     said.id = peer.id;
@@ -115,6 +119,7 @@ NodeStatus Node::StatusNow() {
     said.life = peers_.LifeOf(peer.id);
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
+    said.lost = peer.SaysLost(now_ns_);
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
     if (raft.round_trip_ns(peer.position) != 0) said.round_trip_ns = raft.round_trip_ns(peer.position);
     if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();
@@ -141,6 +146,7 @@ NodeStatus Node::StatusNow() {
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
   offloads_->AddTo(status);
+  status.cluster_lost = WhyClusterLost(status, static_cast<size_t>(std::popcount(raft.configuration().voters)));
   snapshots_->AddTo(now_ns_, raft, status);
   return status;
 }

@@ -2,6 +2,7 @@
 #include "cluster/node/offloads.h"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cluster/node/config_check.h"
+#include "cluster/storage/beginning.h"
+#include "cluster/storage/errors.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/key.h"
 #include "net/fnv.h"
@@ -73,6 +76,27 @@ std::string InstanceOf(const NodeConfig& config) {
                       absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
 }
 
+// The log was made anew: what is pinned here was promised for one that nobody goes on with.
+absl::Status ForgetFormerLog(const NodeConfig& config) {
+  const std::string mark = absl::StrCat(config.data_dir, "/", storage::kBegunAnew);
+  if (access(mark.c_str(), F_OK) != 0) return absl::OkStatus();
+  const std::string instance = InstanceOf(config);
+  if (offload::BpfKernel::HasPins(kBpffs, instance)) {
+    if (absl::Status status = offload::BpfKernel::RemovePins(kBpffs, instance); !status.ok()) return status;
+  }
+  (void)unlink(mark.c_str());  // if it stays, the next start does it again
+  return absl::OkStatus();
+}
+
+absl::Status WhyLost(const PromiseMark& mark) {
+  return storage::AsLost(absl::DataLossError(absl::StrCat(
+      "the kernel held entries that this node has acknowledged, and its maps are gone; it must not come back "
+      "as itself (",
+      mark.path(),
+      " says so). Do not empty its folder: the others go on while they are a majority, and once they are not, "
+      "`hedgerow cluster recover` begins anew with the member that has the most")));
+}
+
 }  // namespace
 
 Offloads::Offloads(const NodeConfig& config, uint64_t life)
@@ -82,6 +106,8 @@ Offloads::~Offloads() { StopLookingOut(); }
 
 absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life) {
   auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life));
+  if (absl::Status status = ForgetFormerLog(config); !status.ok()) return status;
+  if (offloads->mark_.Lost()) return WhyLost(offloads->mark_);
   const absl::Status loaded = offloads->Load();
   const bool owed = offloads->mark_.Stands();
   if (!loaded.ok()) {
@@ -96,11 +122,8 @@ absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& confi
     offloads->kernel_.reset();
     offloads->why_not_ = std::string(loaded.message());
   } else if (owed && !offloads->kernel_->adopted()) {
-    return absl::DataLossError(absl::StrCat(
-        "the kernel held entries that this node has acknowledged, and its maps are gone; it must not come back "
-        "as itself "
-        "(",
-        offloads->mark_.path(), " says so). Wipe its data folder only if the other members are whole"));
+    if (absl::Status marked = offloads->mark_.SetLost(); !marked.ok()) return marked;
+    return WhyLost(offloads->mark_);
   }
   return offloads;
 }
@@ -254,6 +277,7 @@ void Offloads::StartWatch() {
   spec.self = config_.self;
   spec.cluster_id = config_.cluster_id;
   spec.cluster_key = wire::SipHashKey(config_.cluster_key);
+  spec.cluster_epoch = config_.cluster_epoch;
   spec.peer_address = EndpointOf(config_.own().peer);
   spec.serve = EndpointOf(config_.own().serve);
   {

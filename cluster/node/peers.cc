@@ -44,7 +44,9 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   for (PeerState& peer : others_) {
     lives_.Add(peer.id);
     for (const PeerState& known : before) {
-      if (known.id == peer.id) peer.heard_ns = known.heard_ns;
+      if (known.id != peer.id) continue;
+      peer.heard_ns = known.heard_ns;
+      peer.lost_ns = known.lost_ns;
     }
   }
   std::erase_if(strangers_, [this](const Stranger& stranger) {
@@ -105,6 +107,10 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
     return;
   }
   if (const auto* hello = std::get_if<wire::Hello>(&opened.body)) {
+    if (opened.header.term == wire::kLostTerm) {
+      if (PeerState* const peer = Find(opened.header.from)) peer->lost_ns = now_ns;
+      return;
+    }
     SendTo(opened.header.from, wire::HelloAck{.nonce = hello->nonce});
     return;
   }

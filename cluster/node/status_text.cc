@@ -134,6 +134,10 @@ std::string StatusText(const v1::NodeStatus& status) {
       absl::StrCat("hedgerow-node ", status.version(), "  cluster ", status.cluster_id(), "  node ",
                    status.node(), "  ", RoleText(status), "  ", status.ready() ? "ready" : "NOT READY",
                    "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
+  if (status.cluster_epoch() != 0) {
+    absl::StrAppend(&out, "  epoch        ", status.cluster_epoch(), ", which began with ", status.beginning(),
+                    "\n");
+  }
   for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
   absl::StrAppend(&out, "  term         ", status.term(), ", ", LeaderText(status), ", election timeout ",
                   config::RoundedDurationNs(status.election_timeout_ns()), "\n");

@@ -368,4 +368,28 @@ void InvariantChecker::Voted(Node& node, NodeId id, Term term, NodeId candidate)
   }
 }
 
+// All of the log, from index 1; nothing if a committed entry is not in it.
+std::vector<InvariantChecker::Identity> InvariantChecker::WithCommitted(const RestoredState& log) const {
+  const uint64_t before = std::min<uint64_t>(committed_.size(), log.start.index.value());
+  std::vector<Identity> all(committed_.begin(), committed_.begin() + static_cast<ptrdiff_t>(before));
+  for (const Entry& entry : log.entries) all.push_back({.term = entry.term, .content = ContentOf(entry)});
+  if (all.size() < committed_.size() || !std::equal(committed_.begin(), committed_.end(), all.begin()))
+    return {};
+  return all;
+}
+
+void InvariantChecker::BeginsAnew(const RestoredState& log) {
+  std::vector<Identity> all = WithCommitted(log);
+  if (all.empty()) {
+    Fail("recovery: what the cluster begins anew with does not hold all of the ", committed_.size(),
+         " entries that were committed");
+    return;
+  }
+  committed_ = std::move(all);
+  nodes_.clear();
+  leaders_.clear();
+  votes_.clear();
+  entries_.clear();
+}
+
 }  // namespace hedgerow::raft

@@ -38,6 +38,14 @@ class InvariantChecker {
   // A process that starts has taken over what its kernel part has promised.
   void Adopted(NodeId id);
 
+  // The cluster begins anew with all that this log holds, and nobody is bound by what was before. Committed
+  // entries may not be missing from it.
+  void BeginsAnew(const RestoredState& log);
+  // Whether every entry that is known to be committed is in this log.
+  bool HoldsCommitted(const RestoredState& log) const {
+    return !WithCommitted(log).empty() || committed_.empty();
+  }
+
   // The number of entries known to be committed anywhere.
   uint64_t committed() const { return committed_.size(); }
 
@@ -67,6 +75,7 @@ class InvariantChecker {
 
   void LogChanged(Node& node, NodeId id, const Persist& persist);
   bool IsCommitted(const EntryId& entry) const;
+  std::vector<Identity> WithCommitted(const RestoredState& log) const;
   void StartsAfter(Node& node, NodeId id, const NewStart& start);
   void Append(Node& node, NodeId id, const Entry& entry);
   void Committed(Node& node, NodeId id, LogIndex commit);

@@ -54,6 +54,8 @@ enum class Bug : uint8_t {
   kRemovedLeaderCountsItself,
   kChangeBeforeTheLastIsCommitted,
   kBeginsWithTheFile,
+  kOldEpochAccepted,
+  kRecoverWithoutTail,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

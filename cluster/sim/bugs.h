@@ -59,6 +59,8 @@ inline constexpr NamedBug kBugs[] = {
     {"removed_leader_counts_itself", Bug::kRemovedLeaderCountsItself},
     {"change_before_the_last_is_committed", Bug::kChangeBeforeTheLastIsCommitted},
     {"begins_with_the_file", Bug::kBeginsWithTheFile},
+    {"old_epoch_accepted", Bug::kOldEpochAccepted},
+    {"recover_without_tail", Bug::kRecoverWithoutTail},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

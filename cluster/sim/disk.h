@@ -54,6 +54,9 @@ class Disk {
   // Nothing: there is no such snapshot.
   const StoredSnapshot* Find(const raft::EntryId& last) const;
 
+  // A log that begins with it, and nothing else. While the node is down.
+  void BeginAnew(StoredSnapshot beginning);
+
   void Crash();
   void SetSlow(uint64_t extra_ns) { slow_ns_ = extra_ns; }
   // Writes are refused and tried again until there is room.

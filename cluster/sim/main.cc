@@ -102,6 +102,7 @@ int Main() {
   printf("%llu appends came early and were stored, %llu requests not proposed again\n",
          static_cast<unsigned long long>(totals.appends_early),
          static_cast<unsigned long long>(totals.proposals_known));
+  printf("%llu times begun anew\n", static_cast<unsigned long long>(totals.recoveries));
   const bool found = totals.violations > 0;
   if (*bug != Bug::kNone) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
   return found == (*bug != Bug::kNone) ? 0 : 1;

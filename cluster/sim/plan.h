@@ -93,6 +93,12 @@ struct MembershipPlan {
   uint64_t edit_file_ppm = 0;     // of the members in a node's configuration file, before it starts again
 };
 
+// How often the cluster begins anew with what one node has left (docs/adr/0019).
+struct RecoveryPlan {
+  uint64_t mean_interval_ns = 0;    // 0: never
+  uint64_t after_election_ppm = 0;  // and soon after one, when logs end in different terms
+};
+
 struct ClientPlan {
   uint64_t session_clients = 0;
   uint64_t windowed_clients = 0;
@@ -123,6 +129,7 @@ struct Plan {
   ClientPlan clients;
   MemcachedPlan memcached;
   MembershipPlan membership;
+  RecoveryPlan recovery;
 };
 
 // No packet of a windowed client takes longer; DedupeWindow states that its users see to this.

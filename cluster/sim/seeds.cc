@@ -49,6 +49,7 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.transfers_resumed += report.transfers_resumed;
       totals.appends_early += report.appends_early;
       totals.proposals_known += report.proposals_known;
+      totals.recoveries += report.recoveries;
       totals.seconds += report.seconds;
       each(report);
       if (range.stop_at_violation && !report.violation.empty()) stop = true;

@@ -14,6 +14,7 @@
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
 #include "cluster/sim/membership.h"
+#include "cluster/sim/recovery.h"
 #include "cluster/sim/weather.h"
 
 namespace hedgerow::sim {
@@ -184,6 +185,17 @@ void Server::Crash(bool power_cut) {
   }
 }
 
+void Server::BeginAnew(const StoredSnapshot& beginning) {
+  disk_.BeginAnew(beginning);
+  if (kernel_.has_value()) kernel_->PowerCut();
+}
+
+std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
+  if (log.snapshot.last.index > raft::LogIndex()) return Load(*disk_.Find(log.snapshot.last)->chunks);
+  return std::make_unique<kv::StateMachine>(world_.plan.sessions, world_.plan.window,
+                                            world_.plan.memcached.limits);
+}
+
 void Server::AddCounters() {
   if (!up()) return;
   world_.appends_early += raft().counters().early_stored;
@@ -346,6 +358,7 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
 void Server::BecameLeader() {
   ++world_.elections;
   world_.weather->NewLeader(*this);
+  world_.recovery->NewLeader();
 }
 
 void Server::Send(raft::Message message) {

@@ -39,6 +39,10 @@ class Server : public kv::ReplicaHost {
   void Start();
   // Of its process; or of the host, which forgets what is not on its disk.
   void Crash(bool power_cut);
+  // While it is down: its disk holds this from now on, and its kernel nothing.
+  void BeginAnew(const StoredSnapshot& beginning);
+  // What a restored log's snapshot holds.
+  std::unique_ptr<kv::StateMachine> StateOf(const raft::RestoredState& log);
   void Pause() { paused_ = true; }
   void Resume();
   void JumpClock(int64_t by_ns) { wall_offset_ns_ += by_ns; }

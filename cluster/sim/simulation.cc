@@ -12,6 +12,7 @@
 #include "cluster/sim/memcached_client.h"
 #include "cluster/sim/membership.h"
 #include "cluster/sim/plan.h"
+#include "cluster/sim/recovery.h"
 #include "cluster/sim/server.h"
 #include "cluster/sim/weather.h"
 #include "cluster/sim/world.h"
@@ -51,6 +52,7 @@ void Populate(World& world) {
   }
   world.weather = std::make_unique<Weather>(world);
   world.membership = std::make_unique<Membership>(world);
+  world.recovery = std::make_unique<Recovery>(world);
   const uint64_t clients = world.plan.clients.session_clients + world.plan.clients.windowed_clients;
   for (uint64_t i = 0; i < clients; ++i) {
     world.clients.push_back(
@@ -67,6 +69,7 @@ void Populate(World& world) {
   for (const auto& client : world.memcached_clients) client->Start();
   world.weather->Start();
   world.membership->Start();
+  world.recovery->Start();
 }
 
 bool Run(World& world, uint64_t end_ns) {
@@ -137,6 +140,7 @@ void RunToTheEnd(World& world, uint64_t seconds) {
   world.Trace("the weather clears");
   world.weather->Calm();
   world.membership->Calm();
+  world.recovery->Calm();
   for (const auto& client : world.clients) client->Stop();
   for (const auto& client : world.memcached_clients) client->Stop();
   const uint64_t calm_ns = world.time.now_ns();
@@ -190,6 +194,7 @@ Report Simulate(const SimulationOptions& options) {
   for (const auto& server : world.servers) server->AddCounters();
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
+  report.recoveries = world.recoveries;
   return report;
 }
 

@@ -27,6 +27,7 @@ class Client;
 class MemcachedClient;
 class Weather;
 class Membership;
+class Recovery;
 
 struct World {
   explicit World(uint64_t seed);
@@ -53,6 +54,7 @@ struct World {
   std::vector<std::unique_ptr<MemcachedClient>> memcached_clients;
   std::unique_ptr<Weather> weather;
   std::unique_ptr<Membership> membership;
+  std::unique_ptr<Recovery> recovery;
   std::string violation;
   std::function<void(const std::string&)> trace;
 
@@ -72,6 +74,7 @@ struct World {
   uint64_t transfers_resumed = 0;
   uint64_t appends_early = 0;  // of lives that have ended
   uint64_t proposals_known = 0;
+  uint64_t recoveries = 0;
 };
 
 }  // namespace hedgerow::sim

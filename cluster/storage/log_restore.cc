@@ -72,6 +72,25 @@ absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string&
   return *std::move(found);
 }
 
+absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path) {
+  std::string value;
+  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kOriginKey), &value);
+  if (status.IsNotFound()) {
+    std::string identity;
+    if (!db.Get(rocksdb::ReadOptions(), SliceOf(kIdentityKey), &identity).ok()) return Origin();
+    const std::optional<IdentityRecord> found = ParseIdentity(identity);
+    if (!found.has_value() || found->format_version < kFormatBegunAnew) return Origin();
+    return DamagedError(path, "it does not say with which recovery its cluster began");
+  }
+  if (!status.ok()) return FromRocks(path, "read", status);
+  const std::optional<Origin> origin = ParseOrigin(value);
+  if (!origin.has_value()) {
+    return DamagedError(path,
+                        "the record that says with which recovery its cluster began has a wrong checksum");
+  }
+  return *origin;
+}
+
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path) {
   std::string value;
   const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kStateKey), &value);

@@ -27,6 +27,8 @@ struct RestoredLog {
 // later format.
 absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string& path,
                                              const StoredIdentity& expected);
+// All 0: its cluster has never begun anew.
+absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path);
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path);
 absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path);
 

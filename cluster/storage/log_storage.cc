@@ -11,6 +11,7 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/log.h"
+#include "cluster/storage/beginning.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::storage {
@@ -35,6 +36,7 @@ uint64_t Now_ns() {
 absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOptions& options,
                                                              const StoredIdentity& expected,
                                                              const LoadSnapshot& load) {
+  if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, expected);
   if (!log.ok()) return log.status();
   absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(options.path);

@@ -53,6 +53,8 @@ class LogStorage {
   raft::RestoredState TakeRestored();
   // What the log began with, whatever StorageOptions::begins_with says by now.
   const raft::Configuration& began_with() const { return began_with_; }
+  // Which beginning of its cluster the log is of.
+  const Origin& origin() const { return log_->origin(); }
   // Never refuses and, with sync, never waits for the disk. Sequences must grow. Without sync it is durable on
   // return, as a rule: RocksDB being busy, or a full disk, sends it to the thread.
   void Write(raft::Persist persist);

@@ -135,4 +135,22 @@ std::optional<IdentityRecord> ParseIdentity(std::string_view value) {
   return identity;
 }
 
+std::string EncodeOrigin(const Origin& origin) {
+  std::string body;
+  AppendNumber(body, origin.epoch, 8);
+  AppendNumber(body, origin.beginning, 8);
+  return Seal(kOriginKey, body);
+}
+
+std::optional<Origin> ParseOrigin(std::string_view value) {
+  const std::optional<std::string_view> body = Unseal(kOriginKey, value);
+  if (!body.has_value()) return std::nullopt;
+  RecordReader reader(*body);
+  Origin origin;
+  origin.epoch = reader.Number(8);
+  origin.beginning = reader.Number(8);
+  if (!reader.Complete()) return std::nullopt;
+  return origin;
+}
+
 }  // namespace hedgerow::storage

@@ -68,6 +68,27 @@ TEST(RecordsTest, WhatALogBeganWithComesBackAndAnEarlierFormatSaysNothingOfIt) {
   EXPECT_FALSE(back->began_with.has_value());
 }
 
+TEST(RecordsTest, TheIdentityOfALogOfFormat2IsReadAsItWasWritten) {
+  const IdentityRecord identity = {.format_version = 2,
+                                   .identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)}};
+  const std::string bytes = EncodeIdentity(identity);
+  EXPECT_EQ(bytes, std::string("\xd8\x5b\x9c\x86\x02\0\0\0\0\0\0\0\0\0\0\x40\x07\0\0\0\0\0\0\0", 24));
+  const std::optional<IdentityRecord> back = ParseIdentity(bytes);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->identity, identity.identity);
+}
+
+TEST(RecordsTest, AnOriginComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
+  const Origin origin = {.epoch = 3, .beginning = ~uint64_t{0}};
+  const std::string bytes = EncodeOrigin(origin);
+  EXPECT_EQ(ParseOrigin(bytes), origin);
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(ParseOrigin(flipped).has_value()) << bit;
+  }
+}
+
 TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
   const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(
       {.format_version = kFormatVersion + 1, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}}));

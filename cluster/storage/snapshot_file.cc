@@ -119,9 +119,23 @@ absl::Status SnapshotFileWriter::Write(std::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& path) {
+absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::CreateBehind(const std::string& path,
+                                                                    std::string_view before,
+                                                                    const SnapshotHeader& header) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.ok() && errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
+  if (!file.ok()) return FromErrno(path, "make", errno);
+  SnapshotFileWriter writer(path, header, std::move(file));
+  for (const std::string& bytes : {std::string(before), EncodeHeader(header)}) {
+    if (absl::Status status = writer.Write(bytes); !status.ok()) return status;
+  }
+  return writer;
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& path, uint64_t offset) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.ok()) return FromErrno(path, "open", errno);
+  if (lseek(file.get(), static_cast<off_t>(offset), SEEK_SET) < 0) return FromErrno(path, "read", errno);
   (void)posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   std::unique_ptr<SnapshotReader> reader(new SnapshotReader(path, std::move(file)));
   if (absl::Status status = reader->ReadHeader(); !status.ok()) return status;

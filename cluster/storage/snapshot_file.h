@@ -45,6 +45,10 @@ class SnapshotFileWriter {
   // A file of this name is written over.
   static absl::StatusOr<SnapshotFileWriter> Create(const std::string& path, const SnapshotHeader& header);
 
+  // The same in a new file, behind `before`; AlreadyExists.
+  static absl::StatusOr<SnapshotFileWriter> CreateBehind(const std::string& path, std::string_view before,
+                                                         const SnapshotHeader& header);
+
   absl::Status Append(std::string_view chunk);
   // Writes the end. Everything is synced when it returns; the file's name is not.
   absl::Status Finish();
@@ -71,7 +75,8 @@ class SnapshotFileWriter {
 class SnapshotReader {
  public:
   // DataLoss: it is damaged. FailedPrecondition: a format of a later program.
-  static absl::StatusOr<std::unique_ptr<SnapshotReader>> Open(const std::string& path);
+  // `offset`: where it begins in the file, in bytes.
+  static absl::StatusOr<std::unique_ptr<SnapshotReader>> Open(const std::string& path, uint64_t offset = 0);
 
   const SnapshotHeader& header() const { return header_; }
   // The next chunk; nothing once all were given and the end has said that they are all. DataLoss: it is

@@ -33,6 +33,10 @@ constexpr size_t kPeerMax_bytes = HR_PEER_MAX_BYTES;
 constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + sizeof(hr_peer_append);
 constexpr size_t kAppendEntryFixed_bytes = 21;
 
+// In the header of a HELLO: its sender has lost what it promised, and will never take part as itself again.
+// Nobody answers for it; who hears it may say so to an operator, and believes nothing else for it.
+inline constexpr raft::Term kLostTerm{UINT64_MAX};
+
 struct Hello {
   uint64_t nonce = 0;
 };
