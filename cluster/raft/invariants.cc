@@ -116,21 +116,27 @@ void InvariantChecker::KernelDecided(NodeId id, const Message& answer) {
   }
   if (append == nullptr || !append->accepted) return;
   node.promised_term = answer.term;
-  node.acknowledged = append->index;
-  node.acknowledged_term = answer.term;
+  node.acknowledged = {.index = append->index, .term = answer.term};
+  node.installed.clear();  // a kernel part that is open stands on what is on the disk
 }
 
 void InvariantChecker::Adopted(NodeId id) {
-  const Node& node = nodes_[id];
+  Node& node = nodes_[id];
   if (node.term < node.promised_term) {
     Fail("monotone terms: node ", id.value(), " goes on in term ", node.term.value(),
          " after its kernel part promised in term ", node.promised_term.value());
   }
-  if (node.acknowledged == LogIndex()) return;
-  const uint64_t index = node.acknowledged.value();
-  if (index <= node.log.size() && node.log[index - 1].term == node.acknowledged_term) return;
+  // A snapshot that had not reached the disk is not there, and what it would have replaced must be.
+  const auto lost = std::find_if(node.installed.begin(), node.installed.end(),
+                                 [&](const auto& one) { return one.first.value() > node.log.size(); });
+  const EntryId acknowledged = lost == node.installed.end() ? node.acknowledged : lost->second;
+  node.installed.clear();
+  node.acknowledged = acknowledged;
+  if (acknowledged.index == LogIndex()) return;
+  const uint64_t index = acknowledged.index.value();
+  if (index <= node.log.size() && node.log[index - 1].term == acknowledged.term) return;
   Fail("node ", id.value(), " starts without entry ", index,
-       ", which its kernel part has acknowledged in term ", node.acknowledged_term.value());
+       ", which its kernel part has acknowledged in term ", acknowledged.term.value());
 }
 
 bool InvariantChecker::IsCommitted(const EntryId& entry) const {
@@ -153,9 +159,9 @@ void InvariantChecker::StartsAfter(Node& node, NodeId id, const NewStart& start)
   if (const Configuration* const known = CommittedConfiguration(start.after.index); known != nullptr) {
     node.configurations = {{start.after.index, *known}};
   }
-  if (node.acknowledged == LogIndex()) return;
-  node.acknowledged = start.after.index;
-  node.acknowledged_term = start.after.term;
+  if (node.acknowledged.index == LogIndex()) return;
+  node.installed.emplace_back(start.after.index, node.acknowledged);
+  node.acknowledged = start.after;
 }
 
 void InvariantChecker::LogChanged(Node& node, NodeId id, const Persist& persist) {
@@ -165,9 +171,9 @@ void InvariantChecker::LogChanged(Node& node, NodeId id, const Persist& persist)
     while (node.configurations.size() > 1 && node.configurations.back().first >= *persist.truncate_from) {
       node.configurations.pop_back();
     }
-    if (node.acknowledged >= *persist.truncate_from) {
-      node.acknowledged = persist.truncate_from->Previous();
-      node.acknowledged_term = node.log.empty() ? Term() : node.log.back().term;
+    if (node.acknowledged.index >= *persist.truncate_from) {
+      node.acknowledged = {.index = persist.truncate_from->Previous(),
+                           .term = node.log.empty() ? Term() : node.log.back().term};
     }
   }
   for (const Entry& entry : persist.entries) Append(node, id, entry);
@@ -227,7 +233,7 @@ void InvariantChecker::MajorityHas(const Node& leader, NodeId id, LogIndex commi
     if (found == nodes_.end()) return false;
     const Node& node = found->second;
     const bool in_log = commit.value() <= node.log.size() && node.log[commit.value() - 1] == entry;
-    return in_log || (node.acknowledged >= commit && node.acknowledged_term == leader.term);
+    return in_log || (node.acknowledged.index >= commit && node.acknowledged.term == leader.term);
   });
   if (missed.empty()) return;
   Fail("commitment: node ", id.value(), " commits entry ", commit.value(), " of term ", entry.term.value(),

@@ -38,7 +38,7 @@ void Client::Stop() {
   stopped_ = true;
   if (windowed_) return;
   for (auto& [id, operation] : operations_) {
-    operation.give_up_ns = operation.resend_until_ns = world_.time.now_ns() + kAnsweredWithin_ns;
+    operation.give_up_ns = operation.resend_until_ns = world_.time.now_ns() + AnsweredAfterStorm_ns(world_.plan);
   }
 }
 

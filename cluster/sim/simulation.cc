@@ -26,7 +26,6 @@ namespace {
 
 // After the weather: long enough for the last client to give up, and for ghosts of its packets to come; and
 // then as long as the slowest node needs, within reason.
-constexpr uint64_t kSettleMin_ns = kAnsweredWithin_ns + kSecond;
 constexpr uint64_t kSettleMax_ns = 60 * kSecond;
 
 // A broken invariant inside the code under test ends the run, not the simulator.
@@ -144,7 +143,7 @@ void RunToTheEnd(World& world, uint64_t seconds) {
   for (const auto& client : world.clients) client->Stop();
   for (const auto& client : world.memcached_clients) client->Stop();
   const uint64_t calm_ns = world.time.now_ns();
-  if (!Run(world, calm_ns + kSettleMin_ns)) return;
+  if (!Run(world, calm_ns + AnsweredAfterStorm_ns(world.plan) + kSecond)) return;
   while (!Unrest(world).empty() && world.time.now_ns() < calm_ns + kSettleMax_ns) {
     if (!Run(world, world.time.now_ns() + kSecond)) return;
   }

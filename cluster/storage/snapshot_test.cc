@@ -378,7 +378,7 @@ TEST_P(NewStartTest, WhatIsBeforeItAndOlderSnapshotsLeaveTheDisk) {
 }
 
 // A log that a program before snapshots has left.
-TEST(LogFormatTest, TheFirstOneIsReadAndMadeTheLatest) {
+TEST(LogFormatTest, TheFirstOneIsReadAndMadeOneThatKnowsItsBeginning) {
   const TestFolder folder;
   raft::RestoredState expected;
   {
@@ -423,7 +423,7 @@ TEST(LogFormatTest, TheFirstOneIsReadAndMadeTheLatest) {
   }
   const absl::StatusOr<IdentityRecord> now =
       CheckIdentity(*open(), folder.log(), {.cluster_id = kTestCluster, .node = kTestNode});
-  EXPECT_EQ(now->format_version, kFormatVersion);
+  EXPECT_EQ(now->format_version, kFormatOfFirstBeginning) << "later ones are of logs that have begun anew";
 }
 
 }  // namespace

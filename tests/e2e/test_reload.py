@@ -318,6 +318,7 @@ def test_many_reloads_in_a_row_lose_nothing_and_leave_nothing_behind(lab, server
     unexpected = [problem for result in results for problem in result["problems"] if "may still answer" not in problem]
     assert unexpected == [], f"seed {seed}"
     assert sum(result["applied"] for result in results) >= STORM // 3, f"seed {seed}"
+    time.sleep(0.5)  # a quick machine is done in less, and what the last one removed is asked for once more
     report = stop_dnsperf(load)
     assert report.lost == 0 and report.sent > 1000, f"seed {seed}\n{report.text}"
     if "HR_RELOADS" in os.environ:  # else the next test waits for that
