@@ -100,6 +100,25 @@ TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   EXPECT_EQ(Increment(next, session, 4), "4");
 }
 
+// A session that was opened after the backup is nobody's in the next cluster, and stays that: its id must not
+// become another client's, whose writes would then be answered with this one's answers.
+TEST_P(RecoveryTest, ASessionThatIsGoneIsNobodyElsesLater) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  const uint64_t gone = Open(leader);
+  EXPECT_EQ(Increment(leader, gone, 1), "2");
+  for (uint64_t id = 1; id <= 3; ++id) {
+    Stop(id);
+    MoveAway(id);
+    ASSERT_EQ(Restore(id, Path("backup")), absl::OkStatus());
+  }
+  for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  const uint64_t next = WaitForLeader();
+  for (uint64_t i = 0; i < 8; ++i) EXPECT_GT(Open(next), gone + (uint64_t{1} << 32)) << i;
+  EXPECT_EQ(Get(next, 1), "1");
+}
+
 // Who announces an epoch that a proxy's administrator has not accepted is refused there
 // (bpf/tests/announce_test).
 TEST_P(RecoveryTest, AnnouncementsCarryTheEpoch) {
