@@ -265,6 +265,20 @@ TEST(WhyClusterLostTest, CountsByMajority) {
   EXPECT_NE(WhyClusterLost(status, 4), "");
 }
 
+// It would send an operator to `recover`, from a cluster that works.
+TEST(WhyClusterLostTest, LearnersAreNotCounted) {
+  NodeStatus status;
+  for (const uint64_t id : {1, 2, 3}) status.members.push_back({.id = raft::NodeId(id), .role = "voter"});
+  for (const uint64_t id : {4, 5}) status.members.push_back({.id = raft::NodeId(id), .role = "learner"});
+  for (const uint64_t id : {2, 3, 4, 5}) status.peers.push_back({.id = raft::NodeId(id)});
+  status.peers[2].lost = status.peers[3].lost = true;
+  EXPECT_EQ(WhyClusterLost(status, 3), "") << "all three voters are there";
+  status.peers[0].lost = true;
+  EXPECT_EQ(WhyClusterLost(status, 3), "") << "two of three";
+  status.peers[1].lost = true;
+  EXPECT_THAT(WhyClusterLost(status, 3), HasSubstr("of 3 nodes, 2 have lost what they promised (2, 3)"));
+}
+
 TEST(PromiseMarkTest, OfWhatIsLostStandsInEveryRunOfTheHost) {
   std::string folder = testing::TempDir() + "hedgerow-mark-test.XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

@@ -100,10 +100,17 @@ absl::string_view RoleWord(raft::Role role) {
 }
 
 std::string WhyClusterLost(const NodeStatus& status, size_t members) {
+  // A learner decides nothing, lost or not. Who does not know the members' roles takes all of them for voters.
+  const auto decides = [&status](raft::NodeId id) {
+    for (const MemberStatus& member : status.members) {
+      if (member.id == id) return member.role == "voter" || member.role == "leaving";
+    }
+    return status.members.empty();
+  };
   std::vector<std::string> lost;
   if (!status.lost.empty()) lost.push_back("this one");
   for (const PeerStatus& peer : status.peers) {
-    if (peer.lost) lost.push_back(absl::StrCat(peer.id.value()));
+    if (peer.lost && decides(peer.id)) lost.push_back(absl::StrCat(peer.id.value()));
   }
   if (lost.empty() || 2 * (members - std::min(members, lost.size())) > members) return "";
   return absl::StrCat(
