@@ -252,6 +252,27 @@ TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The file still has all three, as it may.
+TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t removed = leader % 3 + 1;
+  const uint64_t lost = removed % 3 + 1;
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]->node
+        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(removed)}})
+        .ok();
+  }));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(lost).committed_epoch == 2; }));
+  Stop(removed);
+  Stop(lost);
+  LostNode node(ConfigOf(lost), "its memory is gone");
+  const absl::StatusOr<NodeStatus> status = node.Status();
+  ASSERT_TRUE(status.ok());
+  ASSERT_EQ(status->peers.size(), 1u);
+  EXPECT_EQ(status->peers[0].id, raft::NodeId(leader));
+  EXPECT_THAT(status->cluster_lost, HasSubstr("of 2 nodes, 1 have lost what they promised (this one)"));
+}
+
 TEST(WhyClusterLostTest, CountsByMajority) {
   NodeStatus status;
   for (const uint64_t id : {2, 3, 4}) status.peers.push_back({.id = raft::NodeId(id)});

@@ -108,7 +108,7 @@ std::string WhyClusterLost(const NodeStatus& status, size_t members) {
     return status.members.empty();
   };
   std::vector<std::string> lost;
-  if (!status.lost.empty()) lost.push_back("this one");
+  if (!status.lost.empty() && decides(status.node)) lost.push_back("this one");
   for (const PeerStatus& peer : status.peers) {
     if (peer.lost && decides(peer.id)) lost.push_back(absl::StrCat(peer.id.value()));
   }
