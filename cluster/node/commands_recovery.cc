@@ -100,19 +100,21 @@ v1::RecoverReport ReportOf(const NodeConfig& config, const Survivor& survivor) {
 
 std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& config) {
   std::string text = absl::StrFormat(
-      "node %d of cluster %d, epoch %d: its log in %s ends with term %d, entry %d\n"
+      "node %d of cluster %d: its log in %s is of epoch %d and ends with term %d, entry %d\n"
       "  with all of it applied there are %d keys and %d sessions\n",
-      report.node(), config.cluster_id, report.cluster_epoch(), config.data_dir, report.last_term(),
+      report.node(), config.cluster_id, config.data_dir, report.cluster_epoch(), report.last_term(),
       report.last_index(), report.keys(), report.sessions());
   for (const std::string& doubt : report.doubts()) absl::StrAppend(&text, "  IN DOUBT: ", doubt, "\n");
   absl::StrAppend(&text,
                   "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
                   "and does for good\n"
-                  "what this log holds and was never acknowledged. If another member has a log left, run this "
-                  "there as well, and\n"
-                  "take the one with the highest term, and of these the highest entry. Do not do it while a "
-                  "majority can still be\n"
-                  "started: then nothing is lost.\n");
+                  "what this log holds and was never acknowledged. If another member has a folder left, run this "
+                  "there as well. Take\n"
+                  "the one of the highest epoch (the folder of a lower one is from before the last recovery, "
+                  "however long its log is),\n"
+                  "of these the highest term, and of these the highest entry; once, on that member alone. Do not "
+                  "do it while a\n"
+                  "majority can still be started: then nothing is lost.\n");
   return text;
 }
 
@@ -171,7 +173,9 @@ int RunRecover(const Call& call, std::istream& in) {
   return call.Print(
       report, absl::StrFormat("%s begins cluster epoch %d. On every member: move the old data_dir away, and\n"
                               "  hedgerow-node restore --config FILE --from %s\n"
-                              "before the first of them starts.\n",
+                              "before the first of them starts. Use this file alone: another one, made on "
+                              "another member or by another\n"
+                              "run of this, begins another cluster, and they do not hear each other.\n",
                               path, report.begins_epoch(), path));
 }
 

@@ -211,6 +211,22 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
   EXPECT_EQ(StatusOf(next).cluster_epoch, 1u);
 }
 
+// What is advised depends on which it is: to start a lost node brings nothing back.
+TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
+  WaitForLeader();
+  Stop(1);
+  const auto doubts = [&] {
+    const absl::StatusOr<Survivor> survivor = ReadSurvivor(ConfigOf(1));
+    EXPECT_TRUE(survivor.ok()) << survivor.status();
+    return survivor.ok() ? survivor->log.doubts : std::vector<std::string>();
+  };
+  const PromiseMark mark(ConfigOf(1).data_dir);
+  ASSERT_EQ(mark.Set(), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("start it and stop it in order first")));
+  ASSERT_EQ(mark.SetLost(), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("to start it brings nothing back")));
+}
+
 class LostNodeTest : public NodeTest {};
 INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory),
                          [](const auto& info) { return std::string(Name(info.param)); });

@@ -65,7 +65,11 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
     state =
         std::make_unique<kv::StateMachine>(SessionsOf(config), kv::WindowLimits(), LimitsOf(config.memcached));
   }
-  if (PromiseMark(config.data_dir).Stands()) {
+  if (const PromiseMark mark(config.data_dir); mark.Lost()) {
+    log->doubts.push_back(
+        "it is LOST: the kernel held entries that it had acknowledged, and they are gone; to start it brings "
+        "nothing back");
+  } else if (mark.Stands()) {
     log->doubts.push_back(
         "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
         "if the node "
