@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin_client.h"
@@ -45,10 +47,63 @@ absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup, const N
   return report;
 }
 
-absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::string& path, uint64_t epoch) {
+std::vector<uint64_t> VotersOf(const raft::Configuration& configuration) {
+  std::vector<uint64_t> ids;
+  for (const raft::Member& member : configuration.members) {
+    if (((configuration.deciding() >> member.position) & 1) != 0) ids.push_back(member.id.value());
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+// What the members begin with decides who is a majority. Files that differ could make two of them.
+absl::Status CheckMembers(const storage::Backup& backup, const NodeConfig& config) {
+  const std::vector<uint64_t> had = VotersOf(backup.snapshot->header().snapshot.configuration);
+  const std::vector<uint64_t> said = VotersOf(ConfigurationOf(config));
+  if (had == said) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "members: the backup has ", absl::StrJoin(had, ", "), ", and the configuration file has ",
+      absl::StrJoin(said, ", "),
+      ". All that begin anew must begin with the same members, or there may be two clusters. If they are to be ",
+      absl::StrJoin(said, ", "),
+      ", see that the configuration files of all of them say so, and give --other-members on each"));
+}
+
+absl::Status Begin(const NodeConfig& config, const storage::Origin& origin, storage::Backup& backup) {
+  return storage::BeginLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, origin,
+                           *backup.snapshot, ConfigurationOf(config));
+}
+
+// A node that is to be added to a cluster that runs, and has begun anew before: what the backup holds comes from
+// the leader. Were it restored here, this node would be a cluster, with the others' key.
+absl::StatusOr<v1::RestoreReport> Join(const NodeConfig& config, const storage::Backup& backup) {
+  const storage::Origin& of = backup.header.of;
+  if (of == storage::Origin()) {
+    return absl::FailedPreconditionError(
+        "join is on, and the backup is of epoch 0, whose nodes join with an empty folder: nothing is to be "
+        "restored. If the cluster has begun anew since, take a backup of it as it runs now; if this node is to "
+        "begin with the others, take `join` out of its file and list all members");
+  }
+  const absl::Status begun =
+      storage::BeginJoining(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, of);
+  if (!begun.ok()) return begun;
+  v1::RestoreReport report;
+  report.set_data_dir(config.data_dir);
+  report.set_node(config.self.value());
+  report.set_cluster_epoch(of.epoch);
+  report.set_beginning(absl::StrFormat("%016x", of.beginning));
+  return report;
+}
+
+absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::string& path, uint64_t epoch,
+                                          bool other_members) {
   if (absl::Status stopped = CheckStopped(config); !stopped.ok()) return stopped;
   absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
   if (!backup.ok()) return backup.status();
+  if (config.join && epoch != 0)
+    return absl::InvalidArgumentError("--epoch: a node that joins takes the epoch that the cluster has");
+  if (config.join) return Join(config, *backup);
+  if (absl::Status members = CheckMembers(*backup, config); !other_members && !members.ok()) return members;
   absl::StatusOr<v1::RestoreReport> report = Examine(*backup, config);
   if (!report.ok()) return report;
   backup = storage::OpenBackup(path);  // from its beginning
@@ -59,10 +114,7 @@ absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::s
                                                    " or more: epoch ", backup->header.of.epoch, " was before"));
   }
   if (epoch != 0) origin.epoch = epoch;
-  const absl::Status begun =
-      storage::BeginLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, origin,
-                        *backup->snapshot, ConfigurationOf(config));
-  if (!begun.ok()) return begun;
+  if (absl::Status begun = Begin(config, origin, *backup); !begun.ok()) return begun;
   report->set_data_dir(config.data_dir);
   report->set_node(config.self.value());
   report->set_index(backup->header.last.index.value());
@@ -72,13 +124,19 @@ absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::s
 }
 
 std::string RestoreText(const v1::RestoreReport& report, const NodeConfig& config, const std::string& path) {
+  if (config.join) {
+    return absl::StrFormat(
+        "node %d can join cluster %d in epoch %d: start it, and add it there (hedgerow-node members add)\n",
+        report.node(), config.cluster_id, report.cluster_epoch());
+  }
   std::string text = absl::StrFormat(
       "node %d of cluster %d begins anew after entry %d, with %d keys and %d sessions, in cluster epoch %d\n",
       report.node(), config.cluster_id, report.index(), report.keys(), report.sessions(),
       report.cluster_epoch());
   if (config.members.size() > 1) {
-    absl::StrAppend(&text, "Restore the same file (", path,
-                    ") on every other member before the first of them starts.\n");
+    absl::StrAppend(&text, "Its members are ", absl::StrJoin(VotersOf(ConfigurationOf(config)), ", "),
+                    ". Restore the same file (", path,
+                    ") on every other one before the first of them starts.\n");
   }
   absl::StrAppend(&text, "Proxies believe it once their services' cluster.epoch is ", report.cluster_epoch(),
                   ".\n");
@@ -139,7 +197,7 @@ int RunRestore(const Call& call) {
         absl::StrCat("--epoch: got \"", call.arguments.Get("epoch"), "\", expected a number from 1"));
   const absl::StatusOr<NodeConfig> config = ConfigOf(call);
   if (!config.ok()) return call.Fail(config.status());
-  const absl::StatusOr<v1::RestoreReport> report = Restore(*config, path, epoch);
+  const absl::StatusOr<v1::RestoreReport> report = Restore(*config, path, epoch, call.arguments.Has("other-members"));
   if (!report.ok()) return call.Fail(report.status());
   return call.Print(*report, RestoreText(*report, *config, path));
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,7 +17,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/node/backup_pieces.h"
+#include "cluster/node/commands.h"
+#include "cluster/node/commands_recovery.h"
 #include "cluster/node/lost_node.h"
 #include "cluster/node/node_testing.h"
 #include "cluster/node/promise_mark.h"
@@ -73,6 +77,43 @@ class RecoveryTest : public NodeTest {
     }
     return epochs;
   }
+  // A file as an operator writes one; `ids` above 3 get an address now.
+  std::string WriteConfig(uint64_t self, const std::vector<uint64_t>& ids, bool join) {
+    std::string text = absl::StrCat("cluster_id: 7\ncluster_key: \"", std::string(32, '1'), "\"\nnode: ", self,
+                                    "\ndurability: ", std::string(Name(GetParam())), "\ndata_dir: ", Path(absl::StrCat(self)),
+                                    "\nadmin_socket: ", Path(absl::StrCat(self, ".sock")),
+                                    "\nmetrics_listen: \"\"\n", join ? "join: on\n" : "", "members:\n");
+    for (const uint64_t id : ids) {
+      while (members_.size() < id) {
+        members_.push_back(
+            {.id = raft::NodeId(members_.size() + 1), .peer = FreeAddress(), .serve = FreeAddress()});
+      }
+      absl::StrAppend(&text, "  - {id: ", id, ", peer: \"", members_[id - 1].peer.ToString(), "\", serve: \"",
+                      members_[id - 1].serve.ToString(), "\"}\n");
+    }
+    const std::string path = Path(absl::StrCat(self, ".yaml"));
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    return path;
+  }
+  struct Outcome {
+    int exit_code;
+    std::string err;
+  };
+  static Outcome Command(const std::vector<std::string>& words) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const int exit_code = operate::Run(WithRecovery(TheProgram()), words, out, err);
+    return {exit_code, err.str()};
+  }
+  void AllBeginAnewWith(const std::string& backup) {
+    for (uint64_t id = 1; id <= 3; ++id) {
+      Stop(id);
+      MoveAway(id);
+      ASSERT_EQ(Restore(id, backup), absl::OkStatus());
+    }
+    for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  }
   void MoveAway(uint64_t id) {
     std::filesystem::rename(ConfigOf(id).data_dir, ConfigOf(id).data_dir + ".before");
   }
@@ -98,6 +139,72 @@ TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   EXPECT_EQ(Get(next, 1), "3") << "the fourth came later";
   EXPECT_EQ(Increment(next, session, 3), "3") << "sessions are in it: not a second time";
   EXPECT_EQ(Increment(next, session, 4), "4");
+}
+
+// Its key is that of the beginning, which no file says.
+TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnew) {
+  const uint64_t before = WaitForLeader();
+  EXPECT_EQ(Increment(before, Open(before), 1), "1");
+  Backup(before, Path("backup"));
+  AllBeginAnewWith(Path("backup"));
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "2");
+  Backup(leader, Path("of-now"));
+
+  const std::vector<MemberConfig> three = members_;
+  const std::string file = WriteConfig(4, {4}, /*join=*/true);
+  const Outcome restored = Command({"restore", "--config", file, "--from", Path("of-now")});
+  ASSERT_EQ(restored.exit_code, 0) << restored.err;
+  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(file);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const Running joins(*config);
+  EXPECT_EQ(joins.node->Status()->cluster_epoch, 1u);
+  EXPECT_FALSE(joins.node->Status()->leader.IsSet()) << "it is no cluster of its own";
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]->node
+        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kAddLearner,
+                          .node = raft::NodeId(4),
+                          .address = members_[3].peer.ToString()}})
+        .ok();
+  }));
+  EXPECT_TRUE(Eventually([&] {
+    for (const MemberStatus& member : StatusOf(leader).members) {
+      if (member.id == raft::NodeId(4)) return member.caught_up;
+    }
+    return false;
+  }));
+  EXPECT_TRUE(Eventually([&] { return joins.node->Status()->applied == StatusOf(leader).applied; }));
+  members_ = three;
+}
+
+// With its own entry alone in its file it would have been a majority, under the key that all of them have.
+TEST_P(RecoveryTest, WhoJoinsDoesNotBegin) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  const std::vector<MemberConfig> three = members_;
+  const std::string file = WriteConfig(4, {4}, /*join=*/true);
+  const Outcome refused = Command({"restore", "--config", file, "--from", Path("backup")});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("take `join` out of its file and list all members"));
+  EXPECT_FALSE(std::filesystem::exists(Path("4")));
+  members_ = three;
+}
+
+// {1, 2} of one file and {1, 2, 3} of another could be two clusters.
+TEST_P(RecoveryTest, AllBeginWithTheMembersOfTheFileUnlessTold) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  Stop(1);
+  MoveAway(1);
+  const std::string file = WriteConfig(1, {1, 2}, /*join=*/false);
+  const Outcome refused = Command({"restore", "--config", file, "--from", Path("backup")});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("the backup has 1, 2, 3, and the configuration file has 1, 2"));
+  EXPECT_FALSE(std::filesystem::exists(Path("1")));
+  const Outcome told = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
+  EXPECT_EQ(told.exit_code, 0) << told.err;
 }
 
 // A session that was opened after the backup is nobody's in the next cluster, and stays that: its id must not

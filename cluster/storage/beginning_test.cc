@@ -112,6 +112,20 @@ TEST_F(BeginningTest, OnlyALogThatBeginsAnewIsOfTheNewFormat) {
   EXPECT_EQ(format_of(), kFormatVersion);
 }
 
+TEST_F(BeginningTest, ALogThatJoinsHasTheBeginningAndNothingElse) {
+  ASSERT_EQ(BeginJoining(folder_.log(), kIdentity, kNew), absl::OkStatus());
+  EXPECT_TRUE(absl::IsAlreadyExists(BeginJoining(folder_.log(), kIdentity, kNew)));
+  for (int start = 0; start < 2; ++start) {
+    const auto log = Open(options());
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ((*log)->origin(), kNew);
+    EXPECT_TRUE((*log)->began_with().members.empty()) << "it can begin no cluster of its own";
+    const raft::RestoredState restored = (*log)->TakeRestored();
+    EXPECT_EQ(restored.start, raft::EntryId());
+    EXPECT_THAT(restored.entries, IsEmpty());
+  }
+}
+
 TEST_F(BeginningTest, AFolderInWhichSomethingIsIsLeftAsItIs) {
   WriteBackup();
   { const auto log = OpenOrDie(options()); }
