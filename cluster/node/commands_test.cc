@@ -145,6 +145,23 @@ TEST_F(NodeCommandsTest, MembersAreListedAndChanged) {
   EXPECT_EQ(refused.err, "node 2 leads; ask it\n");
 }
 
+// The epoch that it was to have is another change's.
+TEST_F(NodeCommandsTest, AChangeThatWasLostWithItsLeaderIsNotSaidToBeDone) {
+  Serve();
+  EXPECT_EQ(Node({"members", "move", "2", "10.0.0.9:4802", "--socket", socket_}).exit_code, kExitOk);
+  control_.LoseChanges();
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"add", "4", "10.0.0.4:4802"}, {"promote", "4"}, {"remove", "2"}, {"move", "3", "10.0.0.8:4802"}}) {
+    std::vector<std::string> all = {"members"};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), {"--socket", socket_});
+    const Outcome lost = Node(all);
+    EXPECT_EQ(lost.exit_code, kExitFailure) << words[0];
+    EXPECT_THAT(lost.err, HasSubstr("is not what was asked for")) << words[0];
+    EXPECT_THAT(lost.out, IsEmpty()) << words[0];
+  }
+}
+
 TEST_F(NodeCommandsTest, ATransferThatTheNodeRefusesFails) {
   Serve();
   control_.FailTransfers(absl::FailedPreconditionError("node 2 leads; ask it"));
