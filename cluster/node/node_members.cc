@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cluster/node/config_check.h"
 #include "cluster/node/node.h"
 
 namespace hedgerow::node {
@@ -62,6 +64,19 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
   return absl::InternalError("a refusal without a reason");
 }
 
+// As the configuration file's are checked (config_check.cc): once such an address is committed, nobody reaches
+// the member, and to move it takes a change that the others have to commit without it.
+absl::Status CheckAddress(const NetAddress& address, const NetAddress& own) {
+  if (const absl::string_view why = WhyNotUnicast(address); !why.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("got \"", address.ToString(),
+                                                   "\", expected a unicast address (this is ", why, ")"));
+  }
+  if (address.is_v4() == own.is_v4()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("got \"", address.ToString(), "\", expected an ",
+                                                 own.is_v4() ? "IPv4" : "IPv6",
+                                                 " address like this node's ", own.ToString()));
+}
+
 }  // namespace
 
 // After each turn, and each step that changes them. Once they were changed, what the log says goes before the
@@ -101,6 +116,7 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
     if (change.kind != Kind::kAddLearner && change.kind != Kind::kMove) continue;
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(change.address);
     if (!address.ok()) return address.status();
+    if (absl::Status sound = CheckAddress(*address, config_.own().peer); !sound.ok()) return sound;
     change.address = address->ToString();
   }
   const auto epoch =
