@@ -124,7 +124,36 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
   return epoch.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
+// Of the voters that a change ends with a majority must answer now: without it neither this change would ever be
+// committed nor another one begun, and what is in the log can be gone back from by nobody. (Of three voters
+// with 3 down, `remove 2` where `remove 3` was meant.) Nothing in Raft asks for it; whoever is about to do it does.
+// What the core refuses anyway is left to the core, which says why.
+absl::Status Node::CheckStaysAble(const std::vector<raft::MemberChange>& changes) const {
+  const raft::Raft& raft = replica_.raft();
+  if (raft.role() != raft::Role::kLeader || raft.configuration().joint()) return absl::OkStatus();
+  const raft::ChangeResult result = raft::Changed(raft.configuration(), changes);
+  if (result.refusal != raft::ChangeRefusal::kNone || !result.next.joint()) return absl::OkStatus();
+  uint32_t answering = 0;
+  std::string silent;
+  for (const raft::Member& member : result.next.members) {
+    if (((result.next.next_voters >> member.position) & 1) == 0) continue;
+    const bool self = member.position == raft.self();
+    const uint64_t contact_ns = Has(raft.peers(), member) ? raft.progress()[member.position].contact_ns() : 0;
+    if (self || contact_ns + raft.election_timeout_ns() >= now_ns_) {
+      answering |= 1u << member.position;
+    } else {
+      absl::StrAppend(&silent, silent.empty() ? "" : ", ", member.id.value());
+    }
+  }
+  if (hr_raft_is_quorum(answering, result.next.next_voters) != 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "of the voters that would be left a majority does not answer (", silent,
+      "): the cluster would stand still, and this could not be undone. Remove who does not answer first, or start "
+      "it"));
+}
+
 absl::StatusOr<uint32_t> Node::ChangeMembersNow(const std::vector<raft::MemberChange>& changes) {
+  if (absl::Status able = CheckStaysAble(changes); !able.ok()) return able;
   membership_answer_ = {.refusal = raft::ChangeRefusal::kNotLeader};
   replica_.Feed(raft::ChangeMembership{.tag = 1, .changes = changes});
   replica_.Settle();

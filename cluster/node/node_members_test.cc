@@ -297,6 +297,31 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
             "node 4 has not caught up with the leader, or does not answer; ask again");
 }
 
+// Whom an operator means to remove is the one that is down.
+TEST_P(NodeMembersTest, WhatWouldLeaveNoMajorityThatAnswersIsRefused) {
+  StartWriting();
+  ASSERT_TRUE(WritesGoOn());
+  const uint64_t down = WaitForLeader() % 3 + 1;
+  Stop(down);
+  const uint64_t leader = WaitForLeader();
+  const uint64_t up = 6 - leader - down;
+  ASSERT_TRUE(Eventually([&] {
+    const NodeStatus status = StatusOf(leader);
+    for (const PeerStatus& peer : status.peers) {
+      if (peer.id == raft::NodeId(down)) return peer.heard_ago_ns.value_or(0) > 3 * status.election_timeout_ns;
+    }
+    return false;
+  }));
+  const auto refused = nodes_.at(leader)->node->ChangeMembers({Of(Kind::kRemove, up)});
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status()));
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("a majority does not answer (" + std::to_string(down) + ")"));
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_EQ(RoleOf(leader, up), "voter");
+  ASSERT_TRUE(Change({Of(Kind::kRemove, down)}));
+  EXPECT_TRUE(WritesGoOn());
+}
+
 TEST_P(NodeMembersTest, ALeaderThatDiesInTheMidstLosesNothing) {
   StartWriting();
   for (const uint64_t id : {4, 5}) {
