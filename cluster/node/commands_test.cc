@@ -200,6 +200,32 @@ TEST_F(NodeCommandsTest, ASnapshotThatTakesTooLongIsAFailure) {
   EXPECT_THAT(err.str(), HasSubstr("no snapshot at entry 1042 within 100ms"));
 }
 
+// As on a full disk; not only after ten minutes.
+TEST_F(NodeCommandsTest, ASnapshotThatFailsAtOnceIsAFailureAtOnce) {
+  Serve();
+  control_.FailSnapshots();
+  const Outcome snapshot = Node({"snapshot", "--socket", socket_});
+  EXPECT_EQ(snapshot.exit_code, kExitFailure);
+  EXPECT_THAT(snapshot.err, HasSubstr("the snapshot failed"));
+  control_.Set(FakeStatus());
+  const Outcome backup = Node({"backup", "--socket", socket_, "--out", folder_ + "/backup"});
+  EXPECT_EQ(backup.exit_code, kExitFailure);
+  EXPECT_THAT(backup.err, HasSubstr("the snapshot could not be taken"));
+}
+
+TEST_F(NodeCommandsTest, ABackupSaysWhatItMayLack) {
+  Serve();
+  const std::vector<std::string> words = {"backup", "--socket", socket_, "--out", folder_ + "/backup"};
+  NodeStatus status = FakeStatus();
+  status.leader = raft::NodeId(2);
+  status.role = raft::Role::kFollower;
+  control_.Set(status);
+  EXPECT_THAT(Node(words).err, StartsWith("node 2 leads, and this one follows"));
+  status.ready = false;
+  control_.Set(status);
+  EXPECT_THAT(Node(words).err, StartsWith("WARNING: this node is not ready"));
+}
+
 TEST_F(NodeCommandsTest, ANodeThatDoesNotRunIsCode3) {
   const Outcome text = Node({"status", "--socket", socket_});
   EXPECT_EQ(text.exit_code, kExitNotRunning);

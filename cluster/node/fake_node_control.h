@@ -80,7 +80,9 @@ class FakeNodeControl final : public NodeControl {
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
     absl::MutexLock lock(&mutex_);
     if (!status_.ok()) return status_.status();
-    if (!stays_) {
+    if (fails_snapshots_) {
+      status_->counters.emplace_back("snapshots", 1, "failed");
+    } else if (!stays_) {
       status_->snapshots.last = status_->applied;
       status_->snapshots.size_bytes = 4096;
     }
@@ -101,6 +103,10 @@ class FakeNodeControl final : public NodeControl {
     return status_->config_epoch;
   }
 
+  void FailSnapshots() {
+    absl::MutexLock lock(&mutex_);
+    fails_snapshots_ = true;
+  }
   void LoseChanges() {
     absl::MutexLock lock(&mutex_);
     loses_ = true;
@@ -148,6 +154,7 @@ class FakeNodeControl final : public NodeControl {
   absl::StatusOr<NodeStatus> status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
   absl::Status transfer_ ABSL_GUARDED_BY(mutex_);
   bool stays_ ABSL_GUARDED_BY(mutex_) = false;
+  bool fails_snapshots_ ABSL_GUARDED_BY(mutex_) = false;
   bool loses_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status change_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::vector<raft::MemberChange>> changes_ ABSL_GUARDED_BY(mutex_);
