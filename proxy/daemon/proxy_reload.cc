@@ -258,7 +258,9 @@ void ProxyInstance::DetachUnusedUplinks() {
   std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
     const net::AttachSpec& spec = attachment->spec();
     if (spec.role != kReplyProgram || topology_.uplinks.contains(spec.ifindex)) return false;
-    const absl::Status status = attachment->Detach();
+    absl::Status status = attachment->Detach();
+    // An interface that is gone took its programs with it; else this would be tried, and told, every second.
+    if (!net::FindLink(spec.ifindex).ok()) status = absl::OkStatus();
     if (!status.ok()) LogError(std::string(status.message()));
     if (status.ok()) undo_.Drop(UndoOfAttachment(*attachment));
     return status.ok();
