@@ -26,6 +26,15 @@ namespace {
 
 using operate::Call;
 
+std::vector<uint64_t> VotersOf(const raft::Configuration& configuration) {
+  std::vector<uint64_t> ids;
+  for (const raft::Member& member : configuration.members) {
+    if (((configuration.deciding() >> member.position) & 1) != 0) ids.push_back(member.id.value());
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
 absl::StatusOr<NodeConfig> ConfigOf(const Call& call) { return LoadNodeConfig(call.arguments.Get("config")); }
 
 // A node whose folder was moved away under it goes on with its files, and has the kernel's maps of this one.
@@ -45,15 +54,6 @@ absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup, const N
   report.set_keys((*state)->values());
   report.set_sessions((*state)->sessions());
   return report;
-}
-
-std::vector<uint64_t> VotersOf(const raft::Configuration& configuration) {
-  std::vector<uint64_t> ids;
-  for (const raft::Member& member : configuration.members) {
-    if (((configuration.deciding() >> member.position) & 1) != 0) ids.push_back(member.id.value());
-  }
-  std::sort(ids.begin(), ids.end());
-  return ids;
 }
 
 // What the members begin with decides who is a majority. Files that differ could make two of them.
@@ -156,13 +156,28 @@ v1::RecoverReport ReportOf(const NodeConfig& config, const Survivor& survivor) {
   return report;
 }
 
-std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& config) {
+// The file says who begins anew, and may be older than the log: who has come since is not in it, and who has
+// gone still is.
+std::string MembersText(const NodeConfig& config, const Survivor& survivor) {
+  const std::vector<uint64_t> by_log = VotersOf(MembersOf(survivor.log.raft, config));
+  const std::vector<uint64_t> by_file = VotersOf(ConfigurationOf(config));
+  std::string text =
+      absl::StrCat("  the members that begin anew are those of the configuration file: ", absl::StrJoin(by_file, ", "), "\n");
+  if (by_log != by_file) {
+    absl::StrAppend(&text, "  IN DOUBT: by its log the voters were ", absl::StrJoin(by_log, ", "),
+                    ". Say in the file who is to begin, with all addresses, the same on all of them\n");
+  }
+  return text;
+}
+
+std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& config, const Survivor& survivor) {
   std::string text = absl::StrFormat(
       "node %d of cluster %d: its log in %s is of epoch %d and ends with term %d, entry %d\n"
       "  with all of it applied there are %d keys and %d sessions\n",
       report.node(), config.cluster_id, config.data_dir, report.cluster_epoch(), report.last_term(),
       report.last_index(), report.keys(), report.sessions());
   for (const std::string& doubt : report.doubts()) absl::StrAppend(&text, "  IN DOUBT: ", doubt, "\n");
+  absl::StrAppend(&text, MembersText(config, survivor));
   absl::StrAppend(&text,
                   "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
                   "and does for good\n"
@@ -216,9 +231,14 @@ int RunRecover(const Call& call, std::istream& in) {
   absl::StatusOr<Survivor> survivor = ReadSurvivor(*config);
   if (!survivor.ok()) return call.Fail(survivor.status());
   v1::RecoverReport report = ReportOf(*config, *survivor);
-  const std::string text = RecoverText(report, *config);
+  const std::string text = RecoverText(report, *config, *survivor);
   if (!accepted) {
     return call.Print(report, absl::StrCat(text, "Nothing was written: --out FILE --accept-data-loss does.\n"));
+  }
+  if (config->join) {
+    return call.Fail(operate::kExitFailure,
+                     "join is on: who begins anew joins nobody. Take it out of the configuration file, list all "
+                     "members that are to begin, the same on all of them, and do this again");
   }
   if (survivor->log.last.index == raft::LogIndex())
     return call.Fail(operate::kExitFailure, "this log holds nothing that a cluster could begin with");

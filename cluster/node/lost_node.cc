@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/node/status_message.h"
-#include "cluster/raft/configuration.h"
+#include "cluster/node/survivor.h"
 #include "cluster/storage/stopped_log.h"
 
 namespace hedgerow::node {
@@ -33,19 +33,6 @@ uint64_t DrawNotZero() {
   uint64_t drawn = 0;
   while (drawn == 0) drawn = static_cast<uint64_t>(device()) << 32 | device();
   return drawn;
-}
-
-// The latest of its log, committed or not; what it began with is the file's, which says so or keeps a node from
-// starting.
-raft::Configuration LatestOf(const raft::RestoredState& log, const NodeConfig& config) {
-  raft::Configuration latest = config.Initial();
-  if (!log.snapshot.configuration.members.empty()) latest = log.snapshot.configuration;
-  for (const raft::Entry& entry : log.entries) {
-    if (entry.index <= log.snapshot.last.index || entry.kind != raft::EntryKind::kConfiguration) continue;
-    if (auto said = raft::DecodeConfiguration(entry.payload.view()); said.has_value()) latest = *std::move(said);
-  }
-  config.Readdress(latest);
-  return latest;
 }
 
 bool Decides(const raft::Configuration& configuration, const raft::Member& member) {
@@ -70,7 +57,7 @@ LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   const auto pass = [](storage::SnapshotReader&) { return absl::OkStatus(); };
   if (const auto log = storage::ReadStoppedLog(options, identity, pass); log.ok()) {
     left.origin = log->origin;
-    left.configuration = LatestOf(log->raft, config);
+    left.configuration = MembersOf(log->raft, config);
   } else if (const auto origin = storage::ReadOriginOfStopped(options, identity); origin.ok()) {
     left.origin = *origin;
   }

@@ -3,6 +3,7 @@
 // Whole nodes in one process: a cluster is backed up while it serves, recovered from a survivor, and begun
 // anew; what belongs to the one before counts for nothing.
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -98,13 +99,14 @@ class RecoveryTest : public NodeTest {
   }
   struct Outcome {
     int exit_code;
+    std::string out;
     std::string err;
   };
   static Outcome Command(const std::vector<std::string>& words) {
     std::ostringstream out;
     std::ostringstream err;
     const int exit_code = operate::Run(WithRecovery(TheProgram()), words, out, err);
-    return {exit_code, err.str()};
+    return {exit_code, out.str(), err.str()};
   }
   void AllBeginAnewWith(const std::string& backup) {
     for (uint64_t id = 1; id <= 3; ++id) {
@@ -316,6 +318,31 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
   EXPECT_EQ(Increment(next, session, 3), "3") << "not a second time";
   EXPECT_EQ(Increment(next, session, 4), "4");
   EXPECT_EQ(StatusOf(next).cluster_epoch, 1u);
+}
+
+// Its file may have the members that it began with, or itself alone.
+TEST_P(RecoveryTest, WhoBeginsAnewAndWhoWasThereIsSaid) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  const uint64_t gone = leader % 3 + 1;
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]->node
+        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(gone)}})
+        .ok();
+  }));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).committed_epoch == 2; }));
+  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
+  const Outcome plan = Command({"recover", "--config", WriteConfig(leader, {1, 2, 3}, /*join=*/false)});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("those of the configuration file: 1, 2, 3\n"));
+  const uint64_t other = 6 - leader - gone;
+  EXPECT_THAT(plan.out, HasSubstr(absl::StrCat("IN DOUBT: by its log the voters were ", std::min(leader, other),
+                                               ", ", std::max(leader, other))));
+  const Outcome joins = Command({"recover", "--config", WriteConfig(leader, {leader}, /*join=*/true), "--out",
+                                 Path("beginning"), "--accept-data-loss", "--yes"});
+  EXPECT_NE(joins.exit_code, 0);
+  EXPECT_THAT(joins.err, HasSubstr("join is on"));
+  EXPECT_FALSE(std::filesystem::exists(Path("beginning")));
 }
 
 // What is advised depends on which it is: to start a lost node brings nothing back.

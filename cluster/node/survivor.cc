@@ -10,6 +10,7 @@
 #include "cluster/kv/beginning.h"
 #include "cluster/node/memcached_front_end.h"
 #include "cluster/node/promise_mark.h"
+#include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/snapshot_file.h"
@@ -99,6 +100,17 @@ absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, co
   if (status.ok()) return header;
   (void)unlink(path.c_str());
   return status;
+}
+
+raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& config) {
+  raft::Configuration latest = config.Initial();
+  if (!log.snapshot.configuration.members.empty()) latest = log.snapshot.configuration;
+  for (const raft::Entry& entry : log.entries) {
+    if (entry.index <= log.snapshot.last.index || entry.kind != raft::EntryKind::kConfiguration) continue;
+    if (auto said = raft::DecodeConfiguration(entry.payload.view()); said.has_value()) latest = *std::move(said);
+  }
+  config.Readdress(latest);
+  return latest;
 }
 
 }  // namespace hedgerow::node
