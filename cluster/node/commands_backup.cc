@@ -56,7 +56,8 @@ absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, uint64_t f
     if (status->snapshots().last_index() >= index.value()) return absl::OkStatus();
     if (FailuresOf(*status) > failures) {
       return absl::InternalError(
-          "the snapshot could not be taken; `hedgerow-node status` says why (a full disk, say). It is tried again, "
+          "the snapshot could not be taken; `hedgerow-node status` says why (a full disk, say). It is tried "
+          "again, "
           "and so may you");
     }
     absl::SleepFor(kPoll);
@@ -139,8 +140,7 @@ int RunBackup(const Call& call) {
   const auto index = (*client)->TakeSnapshot();
   if (!index.ok()) return call.Fail(index.status());
   if (*index == raft::LogIndex()) return call.Fail(kExitFailure, "nothing was ever applied here");
-  if (absl::Status taken = AwaitSnapshot(**client, *index, FailuresOf(*before), kSnapshotPatience);
-      !taken.ok())
+  if (absl::Status taken = AwaitSnapshot(**client, *index, FailuresOf(*before), kSnapshotPatience); !taken.ok())
     return call.Fail(taken);
   const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
   if (!report.ok()) return call.Fail(report.status());

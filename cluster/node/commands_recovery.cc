@@ -64,7 +64,8 @@ absl::Status CheckMembers(const storage::Backup& backup, const NodeConfig& confi
   return absl::FailedPreconditionError(absl::StrCat(
       "members: the backup has ", absl::StrJoin(had, ", "), ", and the configuration file has ",
       absl::StrJoin(said, ", "),
-      ". All that begin anew must begin with the same members, or there may be two clusters. If they are to be ",
+      ". All that begin anew must begin with the same members, or there may be two clusters. If they are to "
+      "be ",
       absl::StrJoin(said, ", "),
       ", see that the configuration files of all of them say so, and give --other-members on each"));
 }
@@ -74,8 +75,8 @@ absl::Status Begin(const NodeConfig& config, const storage::Origin& origin, stor
                            *backup.snapshot, ConfigurationOf(config));
 }
 
-// A node that is to be added to a cluster that runs, and has begun anew before: what the backup holds comes from
-// the leader. Were it restored here, this node would be a cluster, with the others' key.
+// A node that is to be added to a cluster that runs, and has begun anew before: what the backup holds comes
+// from the leader. Were it restored here, this node would be a cluster, with the others' key.
 absl::StatusOr<v1::RestoreReport> Join(const NodeConfig& config, const storage::Backup& backup) {
   const storage::Origin& of = backup.header.of;
   if (of == storage::Origin()) {
@@ -161,8 +162,8 @@ v1::RecoverReport ReportOf(const NodeConfig& config, const Survivor& survivor) {
 std::string MembersText(const NodeConfig& config, const Survivor& survivor) {
   const std::vector<uint64_t> by_log = VotersOf(MembersOf(survivor.log.raft, config));
   const std::vector<uint64_t> by_file = VotersOf(ConfigurationOf(config));
-  std::string text =
-      absl::StrCat("  the members that begin anew are those of the configuration file: ", absl::StrJoin(by_file, ", "), "\n");
+  std::string text = absl::StrCat("  the members that begin anew are those of the configuration file: ",
+                                  absl::StrJoin(by_file, ", "), "\n");
   if (by_log != by_file) {
     absl::StrAppend(&text, "  IN DOUBT: by its log the voters were ", absl::StrJoin(by_log, ", "),
                     ". Say in the file who is to begin, with all addresses, the same on all of them\n");
@@ -178,16 +179,17 @@ std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& confi
       report.last_index(), report.keys(), report.sessions());
   for (const std::string& doubt : report.doubts()) absl::StrAppend(&text, "  IN DOUBT: ", doubt, "\n");
   absl::StrAppend(&text, MembersText(config, survivor));
-  absl::StrAppend(&text,
-                  "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
-                  "and does for good\n"
-                  "what this log holds and was never acknowledged. If another member has a folder left, run this "
-                  "there as well. Take\n"
-                  "the one of the highest epoch (the folder of a lower one is from before the last recovery, "
-                  "however long its log is),\n"
-                  "of these the highest term, and of these the highest entry; once, on that member alone. Do not "
-                  "do it while a\n"
-                  "majority can still be started: then nothing is lost.\n");
+  absl::StrAppend(
+      &text,
+      "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
+      "and does for good\n"
+      "what this log holds and was never acknowledged. If another member has a folder left, run this "
+      "there as well. Take\n"
+      "the one of the highest epoch (the folder of a lower one is from before the last recovery, "
+      "however long its log is),\n"
+      "of these the highest term, and of these the highest entry; once, on that member alone. Do not "
+      "do it while a\n"
+      "majority can still be started: then nothing is lost.\n");
   return text;
 }
 
@@ -212,7 +214,8 @@ int RunRestore(const Call& call) {
         absl::StrCat("--epoch: got \"", call.arguments.Get("epoch"), "\", expected a number from 1"));
   const absl::StatusOr<NodeConfig> config = ConfigOf(call);
   if (!config.ok()) return call.Fail(config.status());
-  const absl::StatusOr<v1::RestoreReport> report = Restore(*config, path, epoch, call.arguments.Has("other-members"));
+  const absl::StatusOr<v1::RestoreReport> report =
+      Restore(*config, path, epoch, call.arguments.Has("other-members"));
   if (!report.ok()) return call.Fail(report.status());
   return call.Print(*report, RestoreText(*report, *config, path));
 }
@@ -236,9 +239,10 @@ int RunRecover(const Call& call, std::istream& in) {
     return call.Print(report, absl::StrCat(text, "Nothing was written: --out FILE --accept-data-loss does.\n"));
   }
   if (config->join) {
-    return call.Fail(operate::kExitFailure,
-                     "join is on: who begins anew joins nobody. Take it out of the configuration file, list all "
-                     "members that are to begin, the same on all of them, and do this again");
+    return call.Fail(
+        operate::kExitFailure,
+        "join is on: who begins anew joins nobody. Take it out of the configuration file, list all "
+        "members that are to begin, the same on all of them, and do this again");
   }
   if (survivor->log.last.index == raft::LogIndex())
     return call.Fail(operate::kExitFailure, "this log holds nothing that a cluster could begin with");

@@ -64,8 +64,7 @@ LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   return left;
 }
 
-LostNode::LostNode(NodeConfig config, std::string why)
-    : LostNode(config, std::move(why), WhatIsLeft(config)) {}
+LostNode::LostNode(NodeConfig config, std::string why) : LostNode(config, std::move(why), WhatIsLeft(config)) {}
 
 LostNode::LostNode(NodeConfig config, std::string why, Left left)
     : config_([&config, &left] {

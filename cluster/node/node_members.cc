@@ -68,13 +68,13 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
 // the member, and to move it takes a change that the others have to commit without it.
 absl::Status CheckAddress(const NetAddress& address, const NetAddress& own) {
   if (const absl::string_view why = WhyNotUnicast(address); !why.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("got \"", address.ToString(),
-                                                   "\", expected a unicast address (this is ", why, ")"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("got \"", address.ToString(), "\", expected a unicast address (this is ", why, ")"));
   }
   if (address.is_v4() == own.is_v4()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("got \"", address.ToString(), "\", expected an ",
-                                                 own.is_v4() ? "IPv4" : "IPv6",
-                                                 " address like this node's ", own.ToString()));
+                                                 own.is_v4() ? "IPv4" : "IPv6", " address like this node's ",
+                                                 own.ToString()));
 }
 
 }  // namespace
@@ -124,10 +124,10 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
   return epoch.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
-// Of the voters that a change ends with a majority must answer now: without it neither this change would ever be
-// committed nor another one begun, and what is in the log can be gone back from by nobody. (Of three voters
-// with 3 down, `remove 2` where `remove 3` was meant.) Nothing in Raft asks for it; whoever is about to do it does.
-// What the core refuses anyway is left to the core, which says why.
+// Of the voters that a change ends with a majority must answer now: without it neither this change would ever
+// be committed nor another one begun, and what is in the log can be gone back from by nobody. (Of three voters
+// with 3 down, `remove 2` where `remove 3` was meant.) Nothing in Raft asks for it; whoever is about to do it
+// does. What the core refuses anyway is left to the core, which says why.
 absl::Status Node::CheckStaysAble(const std::vector<raft::MemberChange>& changes) const {
   const raft::Raft& raft = replica_.raft();
   if (raft.role() != raft::Role::kLeader || raft.configuration().joint()) return absl::OkStatus();
@@ -146,10 +146,11 @@ absl::Status Node::CheckStaysAble(const std::vector<raft::MemberChange>& changes
     }
   }
   if (hr_raft_is_quorum(answering, result.next.next_voters) != 0) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "of the voters that would be left a majority does not answer (", silent,
-      "): the cluster would stand still, and this could not be undone. Remove who does not answer first, or start "
-      "it"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("of the voters that would be left a majority does not answer (", silent,
+                   "): the cluster would stand still, and this could not be undone. Remove who does not answer "
+                   "first, or start "
+                   "it"));
 }
 
 absl::StatusOr<uint32_t> Node::ChangeMembersNow(const std::vector<raft::MemberChange>& changes) {

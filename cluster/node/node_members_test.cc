@@ -289,7 +289,8 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
   };
   EXPECT_EQ(refusal(leader, {at(Kind::kAddLearner, 4, "0.0.0.0:4802")}),
             "got \"0.0.0.0:4802\", expected a unicast address (this is an unspecified address)");
-  EXPECT_THAT(refusal(leader, {at(Kind::kMove, 2, "224.0.0.1:4802")}), HasSubstr("this is a multicast address"));
+  EXPECT_THAT(refusal(leader, {at(Kind::kMove, 2, "224.0.0.1:4802")}),
+              HasSubstr("this is a multicast address"));
   EXPECT_THAT(refusal(leader, {at(Kind::kMove, 2, "[fd00::2]:4802")}), HasSubstr("expected an IPv4 address"));
   EXPECT_EQ(StatusOf(leader).members.size(), 3u);
   ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));

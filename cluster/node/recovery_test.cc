@@ -80,10 +80,11 @@ class RecoveryTest : public NodeTest {
   }
   // A file as an operator writes one; `ids` above 3 get an address now.
   std::string WriteConfig(uint64_t self, const std::vector<uint64_t>& ids, bool join) {
-    std::string text = absl::StrCat("cluster_id: 7\ncluster_key: \"", std::string(32, '1'), "\"\nnode: ", self,
-                                    "\ndurability: ", std::string(Name(GetParam())), "\ndata_dir: ", Path(absl::StrCat(self)),
-                                    "\nadmin_socket: ", Path(absl::StrCat(self, ".sock")),
-                                    "\nmetrics_listen: \"\"\n", join ? "join: on\n" : "", "members:\n");
+    std::string text =
+        absl::StrCat("cluster_id: 7\ncluster_key: \"", std::string(32, '1'), "\"\nnode: ", self,
+                     "\ndurability: ", std::string(Name(GetParam())), "\ndata_dir: ", Path(absl::StrCat(self)),
+                     "\nadmin_socket: ", Path(absl::StrCat(self, ".sock")), "\nmetrics_listen: \"\"\n",
+                     join ? "join: on\n" : "", "members:\n");
     for (const uint64_t id : ids) {
       while (members_.size() < id) {
         members_.push_back(
@@ -94,7 +95,8 @@ class RecoveryTest : public NodeTest {
     }
     const std::string path = Path(absl::StrCat(self, ".yaml"));
     std::ofstream(path) << text;
-    std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    std::filesystem::permissions(path,
+                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     return path;
   }
   struct Outcome {
@@ -163,7 +165,8 @@ TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnew) {
   EXPECT_EQ(joins.node->Status()->cluster_epoch, 1u);
   EXPECT_FALSE(joins.node->Status()->leader.IsSet()) << "it is no cluster of its own";
   ASSERT_TRUE(Eventually([&] {
-    return nodes_[leader - 1]->node
+    return nodes_[leader - 1]
+        ->node
         ->ChangeMembers({{.kind = raft::MemberChange::Kind::kAddLearner,
                           .node = raft::NodeId(4),
                           .address = members_[3].peer.ToString()}})
@@ -326,8 +329,8 @@ TEST_P(RecoveryTest, WhoBeginsAnewAndWhoWasThereIsSaid) {
   EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
   const uint64_t gone = leader % 3 + 1;
   ASSERT_TRUE(Eventually([&] {
-    return nodes_[leader - 1]->node
-        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(gone)}})
+    return nodes_[leader - 1]
+        ->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(gone)}})
         .ok();
   }));
   ASSERT_TRUE(Eventually([&] { return StatusOf(leader).committed_epoch == 2; }));
@@ -408,8 +411,8 @@ TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
   const uint64_t removed = leader % 3 + 1;
   const uint64_t lost = removed % 3 + 1;
   ASSERT_TRUE(Eventually([&] {
-    return nodes_[leader - 1]->node
-        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(removed)}})
+    return nodes_[leader - 1]
+        ->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(removed)}})
         .ok();
   }));
   ASSERT_TRUE(Eventually([&] { return StatusOf(lost).committed_epoch == 2; }));

@@ -42,11 +42,12 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   if (!status.lost.empty()) return "";
   if (!peer.heard_ago_ns.has_value()) {
     if (status.uptime_ns < kGreetingPatience_ns) return "";
-    return absl::StrCat("nothing that can be believed has come from ", name,
-                        " yet: does it run, and has it the same cluster_id and cluster key?",
-                        status.cluster_epoch == 0
-                            ? ""
-                            : " This cluster has begun anew: its `status` must show the same epoch and beginning");
+    return absl::StrCat(
+        "nothing that can be believed has come from ", name,
+        " yet: does it run, and has it the same cluster_id and cluster key?",
+        status.cluster_epoch == 0
+            ? ""
+            : " This cluster has begun anew: its `status` must show the same epoch and beginning");
   }
   // Followers have nothing to say to each other.
   if (status.role != raft::Role::kLeader) return "";

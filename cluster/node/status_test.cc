@@ -103,7 +103,8 @@ TEST(StatusMessage, WhoIsNotHeardByARecoveredClusterMayBeOfAnotherBeginning) {
   NodeStatus status = FakeStatus();
   status.cluster_epoch = 2;
   status.beginning = 7;
-  EXPECT_THAT(Problems(status), testing::Contains(testing::HasSubstr("must show the same epoch and beginning")));
+  EXPECT_THAT(Problems(status),
+              testing::Contains(testing::HasSubstr("must show the same epoch and beginning")));
 }
 
 TEST(StatusText, OfALeader) {

@@ -107,7 +107,8 @@ raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& 
   if (!log.snapshot.configuration.members.empty()) latest = log.snapshot.configuration;
   for (const raft::Entry& entry : log.entries) {
     if (entry.index <= log.snapshot.last.index || entry.kind != raft::EntryKind::kConfiguration) continue;
-    if (auto said = raft::DecodeConfiguration(entry.payload.view()); said.has_value()) latest = *std::move(said);
+    if (auto said = raft::DecodeConfiguration(entry.payload.view()); said.has_value())
+      latest = *std::move(said);
   }
   config.Readdress(latest);
   return latest;

@@ -186,7 +186,8 @@ TEST_F(BeginningTest, EachBeginningIsAnother) {
 TEST_F(BeginningTest, NoTwoBeginningsUseTheSameIndices) {
   constexpr uint64_t kMany = uint64_t{1} << 32;
   std::vector<uint64_t> firsts = {kLast.index.value()};
-  for (const Origin& origin : {kNew, Origin{.epoch = 6, .beginning = 55}, Origin{.epoch = 5, .beginning = 56}}) {
+  for (const Origin& origin :
+       {kNew, Origin{.epoch = 6, .beginning = 55}, Origin{.epoch = 5, .beginning = 56}}) {
     const raft::EntryId first = FirstOf(origin, kLast);
     EXPECT_EQ(first.term, kLast.term);
     EXPECT_GT(first.index.value(), kLast.index.value() + kMany);
