@@ -23,6 +23,7 @@
 #include "cluster/node/peers.h"
 #include "cluster/node/status.h"
 #include "cluster/node/udp_socket.h"
+#include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
 
 namespace hedgerow::node {
@@ -46,10 +47,14 @@ class LostNode final : public NodeControl {
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
 
  private:
+  struct Left;
+  LostNode(NodeConfig config, std::string why, Left left);
+  static Left WhatIsLeft(const NodeConfig& config);
   void Tell();
   void Listen(uint64_t now_ns);
 
   const NodeConfig config_;
+  const raft::Configuration configuration_;  // by its log; the file's, if that cannot be read
   std::string why_;
   const uint64_t started_ns_;
   std::unique_ptr<UdpSocket> socket_;  // null: it could not be bound

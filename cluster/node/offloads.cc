@@ -110,6 +110,10 @@ absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& confi
   if (offloads->mark_.Lost()) return WhyLost(offloads->mark_);
   const absl::Status loaded = offloads->Load();
   const bool owed = offloads->mark_.Stands();
+  if (owed && absl::IsDataLoss(loaded)) {
+    if (absl::Status marked = offloads->mark_.SetLost(); !marked.ok()) return marked;
+    return WhyLost(offloads->mark_);
+  }
   if (!loaded.ok()) {
     if (owed || absl::IsFailedPrecondition(loaded)) {
       return absl::Status(
@@ -121,9 +125,6 @@ absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& confi
     }
     offloads->kernel_.reset();
     offloads->why_not_ = std::string(loaded.message());
-  } else if (owed && !offloads->kernel_->adopted()) {
-    if (absl::Status marked = offloads->mark_.SetLost(); !marked.ok()) return marked;
-    return WhyLost(offloads->mark_);
   }
   return offloads;
 }
@@ -147,6 +148,7 @@ absl::Status Offloads::Load() {
   options.port = config_.own().peer.port;
   options.instance = InstanceOf(config_);
   options.pin = true;
+  options.must_adopt = owed;
   absl::StatusOr<std::unique_ptr<offload::BpfKernel>> kernel = offload::BpfKernel::Open(options);
   if (!kernel.ok() && config_.durability == Durability::kDisk && !owed) {
     // What the kernel knows of votes the reservation tells as well (R9): pins of another version of this
@@ -325,7 +327,10 @@ void Offloads::Stop(kv::Replica& replica) {
   coupling_->Close(replica);
   kernel_->Detach();
   if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
-  if (offload::BpfKernel::RemovePins(kBpffs, InstanceOf(config_)).ok()) mark_.Remove();
+  // In this order: who is killed in between is started with the maps and owes nothing; the other way round it
+  // would owe what is gone, and be LOST with everything in its log.
+  mark_.Remove();
+  offload::BpfKernel::RemovePins(kBpffs, InstanceOf(config_)).IgnoreError();
 }
 
 void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {

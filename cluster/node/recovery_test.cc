@@ -3,12 +3,14 @@
 // Whole nodes in one process: a cluster is backed up while it serves, recovered from a survivor, and begun
 // anew; what belongs to the one before counts for nothing.
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,7 +18,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/node/backup_pieces.h"
+#include "cluster/node/commands.h"
+#include "cluster/node/commands_recovery.h"
 #include "cluster/node/lost_node.h"
 #include "cluster/node/node_testing.h"
 #include "cluster/node/promise_mark.h"
@@ -73,6 +78,46 @@ class RecoveryTest : public NodeTest {
     }
     return epochs;
   }
+  // A file as an operator writes one; `ids` above 3 get an address now.
+  std::string WriteConfig(uint64_t self, const std::vector<uint64_t>& ids, bool join) {
+    std::string text =
+        absl::StrCat("cluster_id: 7\ncluster_key: \"", std::string(32, '1'), "\"\nnode: ", self,
+                     "\ndurability: ", std::string(Name(GetParam())), "\ndata_dir: ", Path(absl::StrCat(self)),
+                     "\nadmin_socket: ", Path(absl::StrCat(self, ".sock")), "\nmetrics_listen: \"\"\n",
+                     join ? "join: on\n" : "", "members:\n");
+    for (const uint64_t id : ids) {
+      while (members_.size() < id) {
+        members_.push_back(
+            {.id = raft::NodeId(members_.size() + 1), .peer = FreeAddress(), .serve = FreeAddress()});
+      }
+      absl::StrAppend(&text, "  - {id: ", id, ", peer: \"", members_[id - 1].peer.ToString(), "\", serve: \"",
+                      members_[id - 1].serve.ToString(), "\"}\n");
+    }
+    const std::string path = Path(absl::StrCat(self, ".yaml"));
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path,
+                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    return path;
+  }
+  struct Outcome {
+    int exit_code;
+    std::string out;
+    std::string err;
+  };
+  static Outcome Command(const std::vector<std::string>& words) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const int exit_code = operate::Run(WithRecovery(TheProgram()), words, out, err);
+    return {exit_code, out.str(), err.str()};
+  }
+  void AllBeginAnewWith(const std::string& backup) {
+    for (uint64_t id = 1; id <= 3; ++id) {
+      Stop(id);
+      MoveAway(id);
+      ASSERT_EQ(Restore(id, backup), absl::OkStatus());
+    }
+    for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  }
   void MoveAway(uint64_t id) {
     std::filesystem::rename(ConfigOf(id).data_dir, ConfigOf(id).data_dir + ".before");
   }
@@ -98,6 +143,92 @@ TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   EXPECT_EQ(Get(next, 1), "3") << "the fourth came later";
   EXPECT_EQ(Increment(next, session, 3), "3") << "sessions are in it: not a second time";
   EXPECT_EQ(Increment(next, session, 4), "4");
+}
+
+// Its key is that of the beginning, which no file says.
+TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnew) {
+  const uint64_t before = WaitForLeader();
+  EXPECT_EQ(Increment(before, Open(before), 1), "1");
+  Backup(before, Path("backup"));
+  AllBeginAnewWith(Path("backup"));
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "2");
+  Backup(leader, Path("of-now"));
+
+  const std::vector<MemberConfig> three = members_;
+  const std::string file = WriteConfig(4, {4}, /*join=*/true);
+  const Outcome restored = Command({"restore", "--config", file, "--from", Path("of-now")});
+  ASSERT_EQ(restored.exit_code, 0) << restored.err;
+  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(file);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const Running joins(*config);
+  EXPECT_EQ(joins.node->Status()->cluster_epoch, 1u);
+  EXPECT_FALSE(joins.node->Status()->leader.IsSet()) << "it is no cluster of its own";
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]
+        ->node
+        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kAddLearner,
+                          .node = raft::NodeId(4),
+                          .address = members_[3].peer.ToString()}})
+        .ok();
+  }));
+  EXPECT_TRUE(Eventually([&] {
+    for (const MemberStatus& member : StatusOf(leader).members) {
+      if (member.id == raft::NodeId(4)) return member.caught_up;
+    }
+    return false;
+  }));
+  EXPECT_TRUE(Eventually([&] { return joins.node->Status()->applied == StatusOf(leader).applied; }));
+  members_ = three;
+}
+
+// With its own entry alone in its file it would have been a majority, under the key that all of them have.
+TEST_P(RecoveryTest, WhoJoinsDoesNotBegin) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  const std::vector<MemberConfig> three = members_;
+  const std::string file = WriteConfig(4, {4}, /*join=*/true);
+  const Outcome refused = Command({"restore", "--config", file, "--from", Path("backup")});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("take `join` out of its file and list all members"));
+  EXPECT_FALSE(std::filesystem::exists(Path("4")));
+  members_ = three;
+}
+
+// {1, 2} of one file and {1, 2, 3} of another could be two clusters.
+TEST_P(RecoveryTest, AllBeginWithTheMembersOfTheFileUnlessTold) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  Stop(1);
+  MoveAway(1);
+  const std::string file = WriteConfig(1, {1, 2}, /*join=*/false);
+  const Outcome refused = Command({"restore", "--config", file, "--from", Path("backup")});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("the backup has 1, 2, 3, and the configuration file has 1, 2"));
+  EXPECT_FALSE(std::filesystem::exists(Path("1")));
+  const Outcome told = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+}
+
+// A session that was opened after the backup is nobody's in the next cluster, and stays that: its id must not
+// become another client's, whose writes would then be answered with this one's answers.
+TEST_P(RecoveryTest, ASessionThatIsGoneIsNobodyElsesLater) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  const uint64_t gone = Open(leader);
+  EXPECT_EQ(Increment(leader, gone, 1), "2");
+  for (uint64_t id = 1; id <= 3; ++id) {
+    Stop(id);
+    MoveAway(id);
+    ASSERT_EQ(Restore(id, Path("backup")), absl::OkStatus());
+  }
+  for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  const uint64_t next = WaitForLeader();
+  for (uint64_t i = 0; i < 8; ++i) EXPECT_GT(Open(next), gone + (uint64_t{1} << 32)) << i;
+  EXPECT_EQ(Get(next, 1), "1");
 }
 
 // Who announces an epoch that a proxy's administrator has not accepted is refused there
@@ -192,6 +323,47 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
   EXPECT_EQ(StatusOf(next).cluster_epoch, 1u);
 }
 
+// Its file may have the members that it began with, or itself alone.
+TEST_P(RecoveryTest, WhoBeginsAnewAndWhoWasThereIsSaid) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  const uint64_t gone = leader % 3 + 1;
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]
+        ->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(gone)}})
+        .ok();
+  }));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).committed_epoch == 2; }));
+  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
+  const Outcome plan = Command({"recover", "--config", WriteConfig(leader, {1, 2, 3}, /*join=*/false)});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("those of the configuration file: 1, 2, 3\n"));
+  const uint64_t other = 6 - leader - gone;
+  EXPECT_THAT(plan.out, HasSubstr(absl::StrCat("IN DOUBT: by its log the voters were ", std::min(leader, other),
+                                               ", ", std::max(leader, other))));
+  const Outcome joins = Command({"recover", "--config", WriteConfig(leader, {leader}, /*join=*/true), "--out",
+                                 Path("beginning"), "--accept-data-loss", "--yes"});
+  EXPECT_NE(joins.exit_code, 0);
+  EXPECT_THAT(joins.err, HasSubstr("join is on"));
+  EXPECT_FALSE(std::filesystem::exists(Path("beginning")));
+}
+
+// What is advised depends on which it is: to start a lost node brings nothing back.
+TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
+  WaitForLeader();
+  Stop(1);
+  const auto doubts = [&] {
+    const absl::StatusOr<Survivor> survivor = ReadSurvivor(ConfigOf(1));
+    EXPECT_TRUE(survivor.ok()) << survivor.status();
+    return survivor.ok() ? survivor->log.doubts : std::vector<std::string>();
+  };
+  const PromiseMark mark(ConfigOf(1).data_dir);
+  ASSERT_EQ(mark.Set(), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("start it and stop it in order first")));
+  ASSERT_EQ(mark.SetLost(), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("to start it brings nothing back")));
+}
+
 class LostNodeTest : public NodeTest {};
 INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory),
                          [](const auto& info) { return std::string(Name(info.param)); });
@@ -233,6 +405,27 @@ TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// The file still has all three, as it may.
+TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t removed = leader % 3 + 1;
+  const uint64_t lost = removed % 3 + 1;
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]
+        ->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(removed)}})
+        .ok();
+  }));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(lost).committed_epoch == 2; }));
+  Stop(removed);
+  Stop(lost);
+  LostNode node(ConfigOf(lost), "its memory is gone");
+  const absl::StatusOr<NodeStatus> status = node.Status();
+  ASSERT_TRUE(status.ok());
+  ASSERT_EQ(status->peers.size(), 1u);
+  EXPECT_EQ(status->peers[0].id, raft::NodeId(leader));
+  EXPECT_THAT(status->cluster_lost, HasSubstr("of 2 nodes, 1 have lost what they promised (this one)"));
+}
+
 TEST(WhyClusterLostTest, CountsByMajority) {
   NodeStatus status;
   for (const uint64_t id : {2, 3, 4}) status.peers.push_back({.id = raft::NodeId(id)});
@@ -244,6 +437,20 @@ TEST(WhyClusterLostTest, CountsByMajority) {
   status.peers[1].lost = false;
   status.lost = "gone";
   EXPECT_NE(WhyClusterLost(status, 4), "");
+}
+
+// It would send an operator to `recover`, from a cluster that works.
+TEST(WhyClusterLostTest, LearnersAreNotCounted) {
+  NodeStatus status;
+  for (const uint64_t id : {1, 2, 3}) status.members.push_back({.id = raft::NodeId(id), .role = "voter"});
+  for (const uint64_t id : {4, 5}) status.members.push_back({.id = raft::NodeId(id), .role = "learner"});
+  for (const uint64_t id : {2, 3, 4, 5}) status.peers.push_back({.id = raft::NodeId(id)});
+  status.peers[2].lost = status.peers[3].lost = true;
+  EXPECT_EQ(WhyClusterLost(status, 3), "") << "all three voters are there";
+  status.peers[0].lost = true;
+  EXPECT_EQ(WhyClusterLost(status, 3), "") << "two of three";
+  status.peers[1].lost = true;
+  EXPECT_THAT(WhyClusterLost(status, 3), HasSubstr("of 3 nodes, 2 have lost what they promised (2, 3)"));
 }
 
 TEST(PromiseMarkTest, OfWhatIsLostStandsInEveryRunOfTheHost) {

@@ -86,6 +86,8 @@ absl::Status BpfKernel::RemovePins(const std::string& bpffs, const std::string& 
 
 absl::Status BpfKernel::Load() {
   if (absl::Status status = LoadAllowed(); !status.ok()) return status;
+  if (options_.must_adopt && !adopted_)
+    return absl::DataLossError(absl::StrCat("the maps that were pinned in ", pin_dir_, " are gone"));
   if (options_.pin && !adopted_) {
     if (absl::Status status = MakePins(); !status.ok()) return status;
   }

@@ -41,6 +41,9 @@ struct BpfKernelOptions {
   uint16_t port = 0;       // host order
   std::string instance{};  // one of a kind on this host, and the same in the node's next life
   bool pin = false;        // the maps outlive the process
+  // Something is owed that a former life's maps hold: without them Open is DataLoss and pins nothing, else the
+  // next start would take empty maps for those.
+  bool must_adopt = false;
   std::string bpffs = "/sys/fs/bpf";
 };
 

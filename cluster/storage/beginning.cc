@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -21,6 +22,9 @@
 
 namespace hedgerow::storage {
 namespace {
+
+// No cluster writes so many entries after the backup that the next one begins with.
+constexpr uint64_t kBeyond_entries = uint64_t{1} << 40;
 
 absl::Status MakeEmptyFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
@@ -71,7 +75,7 @@ absl::Status Fill(const std::string& path, const StoredIdentity& identity, const
                   SnapshotReader& snapshot, const raft::Configuration& configuration) {
   const absl::StatusOr<SnapshotFolder> folder = SnapshotFolder::Open(path);
   if (!folder.ok()) return folder.status();
-  const raft::EntryId last = snapshot.header().snapshot.last;
+  const raft::EntryId last = FirstOf(origin, snapshot.header().snapshot.last);
   const SnapshotHeader header{.cluster_id = identity.cluster_id,
                               .snapshot = {.last = last, .configuration = configuration}};
   if (absl::Status status = WriteSnapshot(*folder, header, snapshot); !status.ok()) return status;
@@ -80,6 +84,17 @@ absl::Status Fill(const std::string& path, const StoredIdentity& identity, const
 
 }  // namespace
 
+// Of two beginnings after the same entry neither goes on where the other does. (splitmix64's last steps.)
+raft::EntryId FirstOf(const Origin& origin, const raft::EntryId& last) {
+  if (origin == Origin()) return last;
+  uint64_t mixed = origin.beginning + origin.epoch * 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  mixed ^= mixed >> 31;
+  const uint64_t further = kBeyond_entries + mixed % kBeyond_entries;
+  return {.index = raft::LogIndex(last.index.value() + further), .term = last.term};
+}
+
 absl::Status CheckFinished(const std::string& path) {
   if (access(absl::StrCat(path, "/", kUnfinished).c_str(), F_OK) != 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -87,8 +102,10 @@ absl::Status CheckFinished(const std::string& path) {
       " was to be restored from a backup, and that was cut short: empty the folder, and restore it again"));
 }
 
-absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
-                      SnapshotReader& snapshot, const raft::Configuration& configuration) {
+namespace {
+
+// Whatever `fill` puts into the folder is no log before all of it is there.
+absl::Status Make(const std::string& path, const std::function<absl::Status()>& fill) {
   if (absl::Status status = MakeFolder(path); !status.ok()) return status;
   if (absl::Status status = CheckEmpty(path); !status.ok()) return status;
   const std::string unfinished = absl::StrCat(path, "/", kUnfinished);
@@ -96,9 +113,26 @@ absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, c
     if (absl::Status status = MakeEmptyFile(file); !status.ok()) return status;
   }
   if (absl::Status status = SyncFolder(path); !status.ok()) return status;
-  if (absl::Status status = Fill(path, identity, origin, snapshot, configuration); !status.ok()) return status;
+  if (absl::Status status = fill(); !status.ok()) return status;
   if (unlink(unfinished.c_str()) != 0) return FromErrno(unfinished, "remove", errno);
   return SyncFolder(path);
+}
+
+}  // namespace
+
+absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
+                      SnapshotReader& snapshot, const raft::Configuration& configuration) {
+  return Make(path, [&] { return Fill(path, identity, origin, snapshot, configuration); });
+}
+
+absl::Status BeginJoining(const std::string& path, const StoredIdentity& identity, const Origin& origin) {
+  return Make(path, [&] {
+    StorageOptions options;
+    options.path = path;
+    options.sync = true;
+    options.origin = origin;
+    return RocksLog::Open(options, identity).status();  // which writes whose it is, and the beginning
+  });
 }
 
 }  // namespace hedgerow::storage
