@@ -52,7 +52,7 @@ LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   const storage::StoredIdentity identity = {.cluster_id = config.cluster_id, .node = config.self};
   storage::StorageOptions options;
   options.path = config.data_dir;
-  Left left{.configuration = config.Initial()};
+  Left left{.origin = {}, .configuration = config.Initial()};
   // The state in the snapshot is nobody's business here.
   const auto pass = [](storage::SnapshotReader&) { return absl::OkStatus(); };
   if (const auto log = storage::ReadStoppedLog(options, identity, pass); log.ok()) {
