@@ -50,7 +50,7 @@ raft::Entry GetEntry(ByteReader& reader) {
   raft::Entry entry{.term = GetTerm(reader), .index = GetIndex(reader)};
   entry.kind = reader.GetBool() ? raft::EntryKind::kCommand : raft::EntryKind::kNoOp;
   const std::string_view payload = reader.GetText<uint32_t>(kPeerMax_bytes);
-  if (!payload.empty()) entry.payload = raft::Payload(std::string(payload));
+  if (!payload.empty()) entry.payload = raft::Payload(payload);
   return entry;
 }
 static_assert(static_cast<int>(raft::EntryKind::kNoOp) == 0 &&
