@@ -97,7 +97,7 @@ void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& for
 }
 
 std::optional<raft::Message> Peers::Decode(std::string_view datagram) const {
-  wire::Opened opened = codec_.Open(datagram);
+  wire::Opened opened = codec_.OpenProven(datagram);
   return opened.ok() ? wire::TakeMessage(self_, opened) : std::nullopt;
 }
 

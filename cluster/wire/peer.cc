@@ -79,8 +79,12 @@ std::string PeerCodec::Seal(const raft::Message& message) {
                     message.body);
 }
 
+Opened PeerCodec::Open(std::string_view datagram) const { return Open(datagram, /*proven=*/false); }
+
+Opened PeerCodec::OpenProven(std::string_view datagram) const { return Open(datagram, /*proven=*/true); }
+
 // What is cheap to see comes first; nothing but counters depends on what was not authenticated.
-Opened PeerCodec::Open(std::string_view datagram) const {
+Opened PeerCodec::Open(std::string_view datagram, bool proven) const {
   if (datagram.size() < kPeerHeader_bytes) return Drop(DropReason::kTooShort);
   ByteReader reader(datagram);
   if (reader.Get<uint32_t>() != HR_PEER_MAGIC) return Drop(DropReason::kMagic);
@@ -97,7 +101,8 @@ Opened PeerCodec::Open(std::string_view datagram) const {
   header.from = raft::NodeId(reader.Get<uint32_t>());
   header.to = raft::NodeId(reader.Get<uint32_t>());
   if (header.to.IsSet() && header.to != identity_.self) return Drop(DropReason::kOtherNode);
-  if (tag != hr_siphash_sealed(&key_, datagram.data(), datagram.size())) return Drop(DropReason::kTag);
+  if (!proven && tag != hr_siphash_sealed(&key_, datagram.data(), datagram.size()))
+    return Drop(DropReason::kTag);
   header.term = raft::Term(reader.Get<uint64_t>());
   if (reader.Get<uint32_t>() != identity_.config_epoch) return Drop(DropReason::kConfigEpoch);
   if (!header.from.IsSet() || header.from == identity_.self) return Drop(DropReason::kNoMember);

@@ -132,6 +132,8 @@ class PeerCodec {
 
   // What may be believed of a datagram before PeerLives::Admit has looked at it: nothing yet.
   Opened Open(std::string_view datagram) const;
+  // The same of one whose tag this node's kernel part has found right, in memory that only the kernel writes.
+  Opened OpenProven(std::string_view datagram) const;
 
   uint64_t life() const { return identity_.life; }
   uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
@@ -142,6 +144,7 @@ class PeerCodec {
  private:
   template <typename Body>
   std::string SealBody(raft::NodeId to, raft::Term term, const Body& body);
+  Opened Open(std::string_view datagram, bool proven) const;
   uint64_t DrawNumber();
 
   PeerIdentity identity_;

@@ -228,6 +228,18 @@ TEST(PeerCodec, EveryDamagedByteIsRefused) {
   }
 }
 
+TEST(PeerCodec, OfAProvenDatagramOnlyTheTagIsBelieved) {
+  PeerCodec sender = Sender();
+  std::string datagram = sender.Seal(NodeId(1), Term(6), Append());
+  datagram[kTagOffset] ^= 1;
+  EXPECT_EQ(Receiver().Open(datagram).reason, DropReason::kTag);
+  const Opened opened = Receiver().OpenProven(datagram);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(std::get<raft::AppendRequest>(opened.body).entries, Append().entries);
+  EXPECT_EQ(PeerCodec(Identity(3)).OpenProven(datagram).reason, DropReason::kOtherNode);
+  EXPECT_EQ(Receiver().OpenProven(datagram.substr(0, datagram.size() - 1)).reason, DropReason::kLength);
+}
+
 TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
   const std::string good = Sender().Seal(NodeId(1), Term(42), Hello{.nonce = 1});
   const auto reason = [](const std::string& datagram) { return Receiver().Open(datagram).reason; };
