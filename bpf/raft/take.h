@@ -208,6 +208,14 @@ HR_TAKE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view, 
   return hr_node_eaten(taken, HR_NODE_EVENT_VOTE_COUNTED);
 }
 
+/*
+ * What was passed on for this tells the process no more than the state does: it is there to wake it. A process that is awake,
+ * and will look at the state before it sleeps, need not get it (R6).
+ */
+HR_TAKE int hr_node_only_wakes(__u32 event) {
+  return event == HR_NODE_EVENT_WOKEN_FOR_COMMIT || event == HR_NODE_EVENT_WOKEN_FOR_ROUND;
+}
+
 /* Is it this leader's voter that answers in this term? */
 HR_TAKE struct hr_node_member *hr_node_led(struct hr_node_view *view, struct hr_node_taken *taken) {
   taken->event = HR_NODE_EVENT_PASSED_ROLE;

@@ -201,7 +201,10 @@ void Node::Turn() {
   ++turns_;
   now_ns_ = Monotonic_ns();
   offload::Coupling* const coupling = offloads_->coupling();
-  if (coupling != nullptr) coupling->BeginTurn(now_ns_, replica_);
+  if (coupling != nullptr) {
+    if (coupling->Noticed()) worked_ns_ = now_ns_;
+    coupling->BeginTurn(now_ns_, replica_);
+  }
   TakeFromPeers();
   TakeDurable();
   replica_.Settle();
@@ -214,6 +217,7 @@ void Node::Turn() {
   }
   RunPosted();
   replica_.Settle();
+  if (coupling != nullptr && coupling->Look(now_ns_, replica_)) worked_ns_ = now_ns_;
   snapshots_->Turn(now_ns_, replica_, peers_, coupling);
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
   peers_.SetTerm(replica_.raft().term());
@@ -333,7 +337,8 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
 int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size) {
   if (config_.spin_ns == 0 || replica_.raft().role() != raft::Role::kLeader) return 0;
   const uint64_t stop_ns = std::min(until_ns, worked_ns_ + config_.spin_ns);
-  while (now_ns < stop_ns) {
+  offload::Coupling* const coupling = offloads_->coupling();
+  while (now_ns < stop_ns && (coupling == nullptr || !coupling->Noticed())) {
     const int ready = epoll_wait(epoll_, events, size, 0);
     if (ready != 0) return ready;
     sched_yield();
@@ -346,17 +351,18 @@ void Node::Wait() {
   const uint64_t now_ns = Monotonic_ns();
   uint64_t until_ns =
       std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
-  if (offloads_->coupling() != nullptr)
-    until_ns = std::min(until_ns, offloads_->coupling()->next_deadline_ns());
+  offload::Coupling* const coupling = offloads_->coupling();
+  if (coupling != nullptr) until_ns = std::min(until_ns, coupling->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
   const uint64_t wait_ns = until_ns > now_ns ? until_ns - now_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
   std::array<epoll_event, 8> events;
   int ready = Spin(now_ns, until_ns, events.data(), events.size());
-  if (ready == 0) {
+  if (ready == 0 && (coupling == nullptr || coupling->MaySleep())) {
     ready = epoll_pwait2(epoll_, events.data(), events.size(), until_ns == UINT64_MAX ? nullptr : &timeout,
                          nullptr);
+    if (coupling != nullptr) coupling->Awake();
   }
   for (int i = 0; i < ready; ++i) {
     if (events[static_cast<size_t>(i)].data.fd == wake_.fd()) wake_.Drain();

@@ -33,7 +33,8 @@ constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "passed_lease",       "passed_term",       "passed_role",       "passed_gap",       "passed_batch",
     "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed", "dropped_tag",
     "dropped_replayed",   "dropped_too_old",   "broadcast",         "broadcast_copies", "broadcast_failed",
-    "resigned",           "passed_epoch",      "passed_source",     "answer_failed",    "passed_suspicion"};
+    "resigned",           "passed_epoch",      "passed_source",     "answer_failed",    "passed_suspicion",
+    "noticed"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
