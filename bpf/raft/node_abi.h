@@ -196,6 +196,7 @@ enum hr_node_event {
   HR_NODE_EVENT_ANSWER_FAILED = 33, /* decided, but the answer could not be sent: as if it were lost on the way */
   HR_NODE_EVENT_PASSED_SUSPICION = 34, /* a pre-vote, by which the process learns that the leader is suspect */
   HR_NODE_EVENT_NOTICED = 35, /* in place of WOKEN_FOR_COMMIT or _ROUND: the process is awake and looks by itself */
+  HR_NODE_EVENT_APPEND_STORED_UNSAID = 36, /* the next append's acknowledgement will say it, too */
   HR_NODE_EVENT_COUNT = 40,
 };
 

@@ -89,8 +89,8 @@ HR_TAKE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_view *view, s
 
 /*
  * Raft section 5.3, for a batch of one term that follows the log's end. The previous entries are equal (Log Matching),
- * so the whole log is the leader's from now on. HR_NODE_ANSWER: the caller submits the record it has reserved; with any
- * other verdict it discards it.
+ * so the whole log is the leader's from now on. hr_node_keeps_record() says whether the caller submits the record it has
+ * reserved. Acknowledgements are cumulative: one that another is about to say as well is left out, like one that is lost.
  */
 HR_TAKE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, struct hr_node_taken *taken,
                                                  const struct hr_peer_append *append, union hr_node_reply *reply) {
@@ -105,6 +105,7 @@ HR_TAKE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, stru
   view->raft.last_term = append->batch_term;
   view->verified = view->raft.last_index;
   hr_node_hear_leader(view, append->commit, taken->now_ns);
+  if (append->flags & HR_PEER_APPEND_MORE) return hr_node_eaten(taken, HR_NODE_EVENT_APPEND_STORED_UNSAID);
   reply->append.index = view->raft.last_index;
   reply->append.conflict_term = 0;
   reply->append.conflict_index = 0;

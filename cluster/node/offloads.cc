@@ -34,7 +34,7 @@ constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed", "dropped_tag",
     "dropped_replayed",   "dropped_too_old",   "broadcast",         "broadcast_copies", "broadcast_failed",
     "resigned",           "passed_epoch",      "passed_source",     "answer_failed",    "passed_suspicion",
-    "noticed"};
+    "noticed",            "append_stored_unsaid"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {

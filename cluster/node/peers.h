@@ -58,7 +58,7 @@ class Peers {
   std::optional<raft::Message> Decode(std::string_view datagram) const;
 
   // Leaves with the next Flush.
-  void Send(raft::Message message) { pending_.push_back(std::move(message)); }
+  void Send(raft::Message message) { pending_.push_back({.message = std::move(message)}); }
   // Seals what was sent since the last one. What is the same for several peers leaves once, if the kernel
   // copies it.
   void Flush();
@@ -84,8 +84,14 @@ class Peers {
   const Counters& counters() const { return counters_; }
 
  private:
+  struct Pending {
+    raft::Message message;
+    bool followed = false;  // an append: the next one to the same peer leaves with it and begins where it ends
+  };
+
   PeerState* Find(raft::NodeId id);
   uint32_t PositionBit(raft::NodeId id) const;
+  void MarkFollowed();
   uint32_t TakeGroup(size_t first);
   void SendTo(raft::NodeId to, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);
@@ -99,7 +105,7 @@ class Peers {
   wire::PeerCodec codec_;
   wire::PeerLives lives_;
   raft::Term term_;
-  std::vector<raft::Message> pending_;
+  std::vector<Pending> pending_;
   uint32_t broadcast_mark_ = 0;
   uint32_t broadcast_reachable_ = 0;
   Counters counters_;

@@ -42,7 +42,7 @@ struct BodyOf {
                  .commit = m.commit.value(),
                  .batch_term = BatchTerm(m),
                  .count = static_cast<__u32>(m.entries.size()),
-                 .reserved = 0};
+                 .flags = 0};  // as if what is left out were lost, which the simulated networks see to
     return HR_PEER_APPEND;
   }
   uint32_t operator()(const raft::AppendReply& m) const {

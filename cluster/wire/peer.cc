@@ -15,6 +15,7 @@ namespace hedgerow::wire {
 namespace {
 
 constexpr size_t kTagOffset = offsetof(hr_peer_header, tag);
+constexpr size_t kAppendFlagsOffset = kPeerHeader_bytes + offsetof(hr_peer_append, flags);
 
 // By number.
 constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
@@ -47,7 +48,7 @@ uint64_t PeerCodec::DrawNumber() {
 }
 
 template <typename Body>
-std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& body) {
+std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& body, bool followed) {
   const size_t size = kPeerHeader_bytes + BodySize_bytes(body);
   if (size > kPeerMax_bytes) return {};
   ByteWriter writer(size);
@@ -65,6 +66,10 @@ std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& bo
   writer.Put(identity_.config_epoch);
   writer.Put(uint32_t{0});  // reserved
   PutBody(writer, body);
+  if (followed) {
+    HEDGEROW_CHECK((std::is_same_v<Body, raft::AppendRequest>));
+    writer.PutAt(kAppendFlagsOffset, uint32_t{HR_PEER_APPEND_MORE});
+  }
   HEDGEROW_CHECK(writer.view().size() == size);
   writer.PutAt(kTagOffset, uint64_t{hr_siphash_sealed(&key_, writer.view().data(), size)});
   return writer.Take();
@@ -74,9 +79,10 @@ std::string PeerCodec::Seal(raft::NodeId to, raft::Term term, const PeerBody& bo
   return std::visit([&](const auto& alternative) { return SealBody(to, term, alternative); }, body);
 }
 
-std::string PeerCodec::Seal(const raft::Message& message) {
-  return std::visit([&](const auto& alternative) { return SealBody(message.to, message.term, alternative); },
-                    message.body);
+std::string PeerCodec::Seal(const raft::Message& message, bool followed) {
+  return std::visit(
+      [&](const auto& alternative) { return SealBody(message.to, message.term, alternative, followed); },
+      message.body);
 }
 
 Opened PeerCodec::Open(std::string_view datagram) const { return Open(datagram, /*proven=*/false); }

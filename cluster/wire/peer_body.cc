@@ -61,7 +61,8 @@ raft::AppendRequest GetAppend(ByteReader& reader) {
       .prev_index = GetIndex(reader), .prev_term = GetTerm(reader), .commit = GetIndex(reader)};
   const raft::Term batch_term = GetTerm(reader);
   const size_t count = reader.Get<uint32_t>();
-  GetReserved(reader);
+  // A process acknowledges each append: the hint is for kernel parts.
+  if ((reader.Get<uint32_t>() & ~HR_PEER_APPEND_MORE) != 0) reader.Fail();
   // No more memory than the bytes that are there can ask for.
   if (count * kAppendEntryFixed_bytes > reader.left_bytes()) {
     reader.Fail();

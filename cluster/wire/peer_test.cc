@@ -142,7 +142,7 @@ TEST(PeerCodec, TheHeaderIsTheStructOfTheKernelPrograms) {
   std::memcpy(&header, datagram.data(), sizeof(header));
   EXPECT_EQ(std::memcmp(datagram.data(), "HRP1", 4), 0);
   EXPECT_EQ(header.magic, HR_PEER_MAGIC);
-  EXPECT_EQ(header.version, 2);
+  EXPECT_EQ(header.version, 3);
   EXPECT_EQ(header.kind, HR_PEER_HELLO);
   EXPECT_EQ(header.bytes, 72);
   EXPECT_EQ(header.cluster_id, kCluster);
@@ -226,6 +226,22 @@ TEST(PeerCodec, EveryDamagedByteIsRefused) {
     }
     EXPECT_TRUE(receiver.Open(damaged).ok());
   }
+}
+
+TEST(PeerCodec, AnAppendSaysThatAnotherFollows) {
+  constexpr size_t kFlagsOffset = kPeerHeader_bytes + 36;
+  const raft::Message message{.from = NodeId(2), .to = NodeId(1), .term = Term(6), .body = Append()};
+  PeerCodec sender = Sender();
+  const std::string alone = sender.Seal(message);
+  const std::string followed = sender.Seal(message, /*followed=*/true);
+  EXPECT_EQ(alone[kFlagsOffset], 0);
+  EXPECT_EQ(followed[kFlagsOffset], 1);
+  const Opened opened = Receiver().Open(followed);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(std::get<raft::AppendRequest>(opened.body).entries, Append().entries);
+  std::string unknown = followed;
+  unknown[kFlagsOffset] = 2;
+  EXPECT_EQ(Receiver().OpenProven(unknown).reason, DropReason::kMalformed);
 }
 
 TEST(PeerCodec, OfAProvenDatagramOnlyTheTagIsBelieved) {
