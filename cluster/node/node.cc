@@ -145,6 +145,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
+      log_writer_(*storage_),
       replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored(), std::move(state)),
       offloads_(std::move(offloads)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
@@ -172,6 +173,7 @@ absl::Status Node::Run() {
       return absl::AbortedError("another process has started as this node");
     Wait();
   }
+  WriteHeld();
   offloads_->Stop(replica_);
   FlushPeers();
   FlushClients();
@@ -218,6 +220,11 @@ void Node::Turn() {
   RunPosted();
   replica_.Settle();
   if (coupling != nullptr && coupling->Look(now_ns_, replica_)) worked_ns_ = now_ns_;
+  if (log_writer_.holds() && (!MayWriteLater() || log_writer_.Due(now_ns_, replica_.raft().commit()))) {
+    log_writer_.WriteHeld();
+    TakeDurable();
+    replica_.Settle();
+  }
   snapshots_->Turn(now_ns_, replica_, peers_, coupling);
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
   peers_.SetTerm(replica_.raft().term());
@@ -292,8 +299,26 @@ void Node::Receive(const raft::LeaderResigns& hint) {
 // What was sent before it need not wait for it.
 void Node::Persist(raft::Persist persist) {
   if (replica_.raft().role() == raft::Role::kLeader) FlushPeers();
-  storage_->Write(std::move(persist));
+  if (MayWriteLater() && LogWriter::CanBeHeld(persist)) return log_writer_.Hold(std::move(persist), now_ns_);
+  log_writer_.Write(std::move(persist));
   TakeDurable();  // in memory mode it is done already
+}
+
+// A leader's entries, if the others are a majority without it. What the kernel part is given rests on the log.
+bool Node::MayWriteLater() const {
+  const offload::Coupling* const coupling = offloads_->coupling();
+  return config_.durability == Durability::kMemory && config_.members.size() >= 3 &&
+         replica_.raft().role() == raft::Role::kLeader && (coupling == nullptr || coupling->open());
+}
+
+// Nobody waits for it: the others have it, and are a majority.
+void Node::WriteHeld() {
+  if (!log_writer_.holds()) return;
+  log_writer_.WriteHeld();
+  TakeDurable();
+  replica_.Settle();
+  FlushPeers();
+  FlushClients();
 }
 
 void Node::TakeDurable() {
@@ -347,22 +372,31 @@ int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size
   return 0;
 }
 
-void Node::Wait() {
+// Until something has come, or time demands something.
+int Node::Sleep(epoll_event* events, int size) {
   const uint64_t now_ns = Monotonic_ns();
   uint64_t until_ns =
       std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
   offload::Coupling* const coupling = offloads_->coupling();
   if (coupling != nullptr) until_ns = std::min(until_ns, coupling->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
+  const int ready = Spin(now_ns, until_ns, events, size);
+  if (ready != 0 || (coupling != nullptr && !coupling->MaySleep())) return ready;
   const uint64_t wait_ns = until_ns > now_ns ? until_ns - now_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
+  const int woken = epoll_pwait2(epoll_, events, size, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
+  if (coupling != nullptr) coupling->Awake();
+  return woken;
+}
+
+void Node::Wait() {
   std::array<epoll_event, 8> events;
-  int ready = Spin(now_ns, until_ns, events.data(), events.size());
-  if (ready == 0 && (coupling == nullptr || coupling->MaySleep())) {
-    ready = epoll_pwait2(epoll_, events.data(), events.size(), until_ns == UINT64_MAX ? nullptr : &timeout,
-                         nullptr);
-    if (coupling != nullptr) coupling->Awake();
+  int ready = 0;
+  if (log_writer_.holds()) ready = epoll_wait(epoll_, events.data(), events.size(), 0);
+  if (ready == 0) {
+    WriteHeld();
+    ready = Sleep(events.data(), events.size());
   }
   for (int i = 0; i < ready; ++i) {
     if (events[static_cast<size_t>(i)].data.fd == wake_.fd()) wake_.Drain();
