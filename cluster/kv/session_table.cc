@@ -43,7 +43,9 @@ SessionTable::Standing SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t 
   by_activity_.splice(by_activity_.end(), by_activity_, session.place);
   if (lowest_unanswered > session.lowest_unanswered) {
     session.lowest_unanswered = lowest_unanswered;
-    session.answers.erase(session.answers.begin(), session.answers.lower_bound(lowest_unanswered));
+    const auto kept = session.answers.lower_bound(lowest_unanswered);
+    if (kept != session.answers.begin()) session.spare = session.answers.extract(session.answers.begin());
+    session.answers.erase(session.answers.begin(), kept);
   }
   return Look(session, seq);
 }
@@ -80,11 +82,18 @@ const Result* SessionTable::OpenAnswer(uint64_t nonce) const {
   return id == nullptr ? nullptr : &sessions_.Find(*id)->opened;
 }
 
-void SessionTable::Record(uint64_t id, uint64_t seq, Result result) {
+// Most clients ask one thing after the other: what is forgotten makes room for what is said.
+void SessionTable::Record(uint64_t id, uint64_t seq, const Result& result) {
   Session* const session = sessions_.Find(id);
   HEDGEROW_CHECK(session != nullptr);
   Save(id, *session);
-  session->answers.emplace(seq, std::move(result));
+  if (session->spare.empty()) {
+    session->answers.emplace(seq, result);
+    return;
+  }
+  session->spare.key() = seq;
+  session->spare.mapped() = result;
+  session->answers.insert(std::move(session->spare));
 }
 
 void SessionTable::Expire(uint64_t now_ns) {
