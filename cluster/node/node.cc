@@ -219,6 +219,7 @@ void Node::Turn() {
   }
   RunPosted();
   replica_.Settle();
+  FlushPeers();
   if (coupling != nullptr && coupling->Look(now_ns_, replica_)) worked_ns_ = now_ns_;
   if (log_writer_.holds() && (!MayWriteLater() || log_writer_.Due(now_ns_, replica_.raft().commit()))) {
     log_writer_.WriteHeld();
