@@ -113,7 +113,8 @@ Result StateMachine::Execute(const std::vector<Operation>& operations) {
         next = operation.value;
         break;
       case OperationKind::kIncrement: {
-        const std::optional<std::string> sum = Incremented(current.has_value() ? &*current : nullptr, operation.delta);
+        const std::optional<std::string> sum =
+            Incremented(current.has_value() ? &*current : nullptr, operation.delta);
         if (!sum.has_value()) return {.code = ResultCode::kNotANumber, .session = 0, .values = {}};
         next = said = *sum;
         break;

@@ -2,8 +2,8 @@
 //
 // When a node's own log is written. A leader whose entries a majority of the others holds need not have written
 // them itself to answer (dissertation section 10.2.1): in memory mode, where writing is the loop's own work, it
-// first answers, and writes what several turns have gathered at once. What may wait for this very log is written
-// in the turn in which it came. Used by the node's loop.
+// first answers, and writes what several turns have gathered at once. What may wait for this very log is
+// written in the turn in which it came. Used by the node's loop.
 
 #ifndef HEDGEROW_CLUSTER_NODE_LOG_WRITER_H_
 #define HEDGEROW_CLUSTER_NODE_LOG_WRITER_H_

@@ -16,7 +16,8 @@ constexpr uint64_t kNow_ns = 7'000'000'000;
 
 class LogWriterTest : public testing::Test {
  protected:
-  LogWriterTest() : storage_(storage::OpenOrDie(storage::TestOptions(folder_, /*sync=*/false))), writer_(*storage_) {
+  LogWriterTest()
+      : storage_(storage::OpenOrDie(storage::TestOptions(folder_, /*sync=*/false))), writer_(*storage_) {
     raft::Persist term{.sequence = 1};
     term.hard_state = raft::HardState{.term = raft::Term(1)};
     writer_.Write(std::move(term));
@@ -84,7 +85,8 @@ TEST_F(LogWriterTest, IsDueOnceSomebodyMayWaitForItOrItIsMuchOrOld) {
   EXPECT_TRUE(writer_.Due(kNow_ns, raft::LogIndex())) << "it is not committed yet";
   EXPECT_FALSE(writer_.Due(kNow_ns, raft::LogIndex(1)));
   EXPECT_TRUE(writer_.Due(kNow_ns + LogWriter::kHeldMax_ns, raft::LogIndex(1)));
-  for (uint64_t index = 2; index <= LogWriter::kHeldMax_entries; ++index) writer_.Hold(Entry(index + 1, index), kNow_ns);
+  for (uint64_t index = 2; index <= LogWriter::kHeldMax_entries; ++index)
+    writer_.Hold(Entry(index + 1, index), kNow_ns);
   EXPECT_TRUE(writer_.Due(kNow_ns, raft::LogIndex(1000)));
 }
 

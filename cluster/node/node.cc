@@ -95,7 +95,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
-    auto loaded = transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window, options.memcached));
+    auto loaded =
+        transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window, options.memcached));
     if (loaded.ok()) state = *std::move(loaded);
     return loaded.status();
   };
@@ -113,9 +114,9 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const uint64_t life = DrawLife();
   absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life);
   if (!offloads.ok()) return offloads.status();
-  auto node =
-      std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
-                                     *std::move(peers), *std::move(clients), *std::move(memcached), life, *std::move(offloads)));
+  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
+                                             *std::move(peers), *std::move(clients), *std::move(memcached),
+                                             life, *std::move(offloads)));
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
       Snapshots::Open(node->config_, options, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
                       [&wake = node->wake_] { wake.Wake(); });
@@ -129,8 +130,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
 
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
            std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-           std::unique_ptr<UdpSocket> client_socket,
-           std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life, std::unique_ptr<Offloads> offloads)
+           std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached,
+           uint64_t life, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
       peer_socket_(std::move(peer_socket)),
@@ -236,7 +237,8 @@ void Node::Turn() {
 }
 
 void Node::FlushPeers() {
-  if (offload::Coupling* const coupling = offloads_->coupling()) coupling->BeforeSending(now_ns_, replica_.raft());
+  if (offload::Coupling* const coupling = offloads_->coupling())
+    coupling->BeforeSending(now_ns_, replica_.raft());
   peers_.Flush();
   peer_socket_->Flush();
 }

@@ -121,7 +121,8 @@ Bytes RandomBody(Draw& draw, uint32_t kind) {
     case HR_PEER_APPEND: {
       std::vector<size_t> payloads(draw.OneIn(10) ? draw.Below(70) : draw.Below(4));
       for (size_t& bytes : payloads) bytes = draw.OneIn(6) ? draw.Below(1500) : draw.Below(40);
-      Bytes body = AppendBody(draw.Near(kLastIndex), draw.Near(kTerm), draw.Near(kTerm), payloads, draw.Below(20));
+      Bytes body =
+          AppendBody(draw.Near(kLastIndex), draw.Near(kTerm), draw.Near(kTerm), payloads, draw.Below(20));
       if (draw.OneIn(3)) body[offsetof(hr_peer_append, flags)] = draw.OneIn(8) ? 2 : HR_PEER_APPEND_MORE;
       return body;
     }
