@@ -97,10 +97,14 @@ void SessionTable::Record(uint64_t id, uint64_t seq, const Result& result) {
 }
 
 void SessionTable::Expire(uint64_t now_ns) {
+  if (now_ns < none_ends_before_ns_) return;
   while (!by_activity_.empty()) {
     const uint64_t id = by_activity_.front();
     Session& session = *sessions_.Find(id);
-    if (now_ns - session.active_ns < limits_.timeout_ns) return;
+    if (now_ns - session.active_ns < limits_.timeout_ns) {
+      none_ends_before_ns_ = session.active_ns + limits_.timeout_ns;
+      return;
+    }
     Save(id, session);
     by_nonce_.Erase(session.nonce);
     sessions_.Erase(id);
@@ -134,6 +138,7 @@ bool SessionTable::ContinueCut() {
 bool SessionTable::Restore(const SessionRecord& record, std::map<uint64_t, Result> answers) {
   if (sessions_.Contains(record.id) || by_nonce_.Contains(record.nonce)) return false;
   Session& session = Create(record.nonce, record.id, record.active_ns);
+  none_ends_before_ns_ = 0;  // it may be the longest idle
   session.lowest_unanswered = record.lowest_unanswered;
   session.answers = std::move(answers);
   return true;

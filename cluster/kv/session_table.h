@@ -84,6 +84,7 @@ class SessionTable {
   ShardedMap<uint64_t, Session> sessions_{256};
   ShardedMap<uint64_t, uint64_t> by_nonce_{256};
   std::list<uint64_t> by_activity_;  // the longest idle first
+  uint64_t none_ends_before_ns_ = 0;  // activity only puts ends off, so an end once seen stays a lower bound
 
   uint64_t cut_ = 0;
   CutWriter* writer_ = nullptr;  // while a cut is made
