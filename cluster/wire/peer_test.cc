@@ -303,7 +303,7 @@ TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
   EXPECT_EQ(reason(raft::AppendReply{}, 32, 2), DropReason::kMalformed) << "accepted";
   EXPECT_EQ(reason(raft::AppendReply{}, 36, 1), DropReason::kMalformed) << "reserved";
   EXPECT_EQ(reason(raft::VoteRequest{}, 36, 1), DropReason::kMalformed) << "reserved";
-  EXPECT_EQ(reason(Append(), 36, 1), DropReason::kMalformed) << "reserved";
+  EXPECT_EQ(reason(Append(), 36, 2), DropReason::kMalformed) << "a flag that there is not";
   EXPECT_EQ(reason(Append(), 24, 5), DropReason::kMalformed) << "a batch term that is not every entry's";
   EXPECT_EQ(reason(Append(), 40 + 16, 2), DropReason::kMalformed) << "entry kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 8, 2), DropReason::kMalformed) << "answer kind";
