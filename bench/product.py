@@ -75,6 +75,10 @@ class Product:
         done = self.host.run([binary("hedgerow"), "status", "--json", "--socket", self.socket])
         return json.loads(done.stdout)
 
+    def drain(self, backend: str, undo: bool = False) -> None:
+        """It gets no new requests and no hedges from now on."""
+        self.host.run([binary("hedgerow"), "undrain" if undo else "drain", backend, "--socket", self.socket])
+
     def status_at_rest(self, within_s: float = 5.0) -> dict:
         """The status once nothing is in flight any more, which is when the accounting identity must hold."""
         deadline = time.monotonic() + within_s

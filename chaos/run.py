@@ -32,7 +32,8 @@ def settings_of(scenario: Scenario, mode: str, replicas: int, *, hedge_delay: st
     """With what the scenario's faults need of the nodes and their disks."""
     if disks is None and "disks" in scenario.needs:
         disks = DiskSettings()
-    return Settings(mode, replicas, hedge_delay, disks, ballast_bytes, own_clocks="own_clocks" in scenario.needs)
+    return Settings(mode, replicas, hedge_delay, disks, ballast_bytes, own_clocks="own_clocks" in scenario.needs,
+                    short_logs="short_logs" in scenario.needs)
 
 
 def measure(lab: Lab, arguments: argparse.Namespace, scenario: Scenario, results: Results) -> list[Cell]:

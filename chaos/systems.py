@@ -20,8 +20,8 @@ from pathlib import Path
 from bench import product
 from bench.manifest import binary
 from deploy.lab import VIP_KV, Lab
-from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
-from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT, NodeSettings
+from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster, joining_nodes
+from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, NO_OFFLOADS, SERVE_PORT, HedgerowNode, NodeSettings
 from deploy.lab.unsynced_disks import DiskSettings
 
 SYSTEMS = ("hedgerow", "noproxy-noretry", "noproxy-app", "etcd-default", "etcd-tuned")
@@ -29,6 +29,7 @@ CLIENT_TIMEOUT_S = 5.0
 _PROXY_NAME = "lab"
 _ETCD_TIMING_MS = {"etcd-default": None, "etcd-tuned": (10, 100)}
 _ANNOUNCED_WITHIN_S = 5.0
+_SHORT_LOGS = (("tail_entries", 10),)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,9 @@ class Settings:
     disks: DiskSettings | None = None  # that lose what was not synced when a node is killed
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs
     own_clocks: bool = False  # wall clocks of the nodes' own, which can jump
+    short_logs: bool = False  # a snapshot leaves so little of them that who was away needs it
+    joining: int = 0  # of the lab's replicas, beyond `replicas`: no members at first
+    offloads: bool = True  # False: the kernel does nothing for the nodes
 
 
 @dataclasses.dataclass
@@ -48,6 +52,7 @@ class Running:
     final: list[str]  # reads what the store holds in the end; --of and --history are the caller's
     config: dict  # all that defines the system, for the manifest
     proxy: product.Product | None = None
+    joining: list[HedgerowNode] = dataclasses.field(default_factory=list)  # not started
     stack: contextlib.ExitStack = dataclasses.field(default_factory=contextlib.ExitStack)
 
     def keep(self) -> None:
@@ -64,15 +69,17 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
     """The store is ready, the proxy knows its leader, and nothing has been asked yet. The proxy's name on this machine
     is the lab's tag."""
     with contextlib.ExitStack() as stack:
+        joining: list[HedgerowNode] = []
         if is_etcd(system):
             cluster = stack.enter_context(etcd_cluster(lab, data, _ETCD_TIMING_MS[system]))
             program, mode, servers = "hr-etcd-chaos", "etcd", cluster.endpoints
         else:
             proxies = ((_PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
-            cluster = stack.enter_context(
-                hedgerow_cluster(lab, data, NodeSettings(durability=settings.mode, proxies=proxies,
-                                                         ballast_bytes=settings.ballast_bytes,
-                                                         own_clock=settings.own_clocks)))
+            of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
+                                    own_clock=settings.own_clocks, offloads=() if settings.offloads else NO_OFFLOADS,
+                                    snapshots=_SHORT_LOGS if settings.short_logs else ())
+            cluster = stack.enter_context(hedgerow_cluster(lab, data, of_nodes, settings.joining))
+            joining = joining_nodes(lab, data, of_nodes, settings.joining)
             program, mode = "hr-kv-chaos", system
             servers = {"hedgerow": [f"{VIP_KV[0]}:{SERVE_PORT}"], "noproxy-noretry": cluster.endpoints[:1],
                        "noproxy-app": cluster.endpoints}[system]
@@ -87,7 +94,8 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             proxy = stack.enter_context(
                 product.Product(lab.client, lab.tag, [kv_service(lab, cluster, settings.hedge_delay)]))
             _wait_until_announced(proxy)
-        yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy, stack)
+        yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy, joining,
+                      stack)
 
 
 def kv_service(lab: Lab, cluster: Cluster, delay: str) -> dict:

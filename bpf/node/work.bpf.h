@@ -103,8 +103,9 @@ HR_GLOBAL int hr_node_work_vote(struct hr_node_scratch *in) {
 HR_NODE_WORK_APPEND(hr_node_work_small_append, HR_NODE_RECORD_SMALL_BYTES)
 HR_NODE_WORK_APPEND(hr_node_work_large_append, HR_NODE_RECORD_LARGE_BYTES)
 
+/* enum hr_node_event. */
 HR_GLOBAL int hr_node_check_entries(struct hr_node_scratch *in) {
-  return in ? hr_node_entries_fit(in->words, in->bytes) : 0;
+  return in ? hr_node_entries_fault(in->words, in->bytes) : HR_NODE_EVENT_PASSED_MALFORMED;
 }
 
 /* What the state allows now, without the lock: it saves a reservation, and the decision looks again. */
@@ -115,12 +116,15 @@ HR_INLINE __u32 hr_node_peek_may(void) {
 }
 
 HR_INLINE enum hr_node_verdict hr_node_work_append(struct xdp_md *ctx, struct hr_node_scratch *in) {
+  int fault;
+
   if (!(hr_node_peek_may() & HR_NODE_MAY_APPEND)) {
     in->taken.event = HR_NODE_EVENT_PASSED_FENCED;
     return HR_NODE_PASS;
   }
-  if (!hr_node_check_entries(in)) {
-    in->taken.event = HR_NODE_EVENT_PASSED_MALFORMED;
+  fault = hr_node_check_entries(in);
+  if (fault != HR_NODE_EVENT_COUNT) {
+    in->taken.event = fault;
     return HR_NODE_PASS;
   }
   if (in->bytes <= HR_NODE_RECORD_SMALL_BYTES - HR_NODE_RECORD_HEAD_BYTES) return hr_node_work_small_append(ctx, in);

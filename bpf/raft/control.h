@@ -17,7 +17,7 @@ HR_CONTROL_INLINE int hr_node_may_replace(const struct hr_node_view *view, const
   if (next->raft.term < view->raft.term) return 0;
   if (next->raft.term == view->raft.term && view->raft.voted_for && next->raft.voted_for != view->raft.voted_for)
     return 0;
-  return next->self < HR_NODE_MEMBERS;
+  return next->self <= HR_NODE_NO_MEMBER;
 }
 
 /* What a leader or candidate has counted is of one term and role. */
@@ -38,14 +38,14 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *
   for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) {
     struct hr_node_member *member = &view->members[i];
 
-    if (!same_standing) {
+    if (!same_standing || member->node != next->members[i].node) {
       *member = next->members[i];
       continue;
     }
     if (next->members[i].match > member->match) member->match = next->members[i].match;
     if (next->members[i].round > member->round) member->round = next->members[i].round;
   }
-  if (!same_standing) {
+  if (!same_standing || view->config_epoch != next->config_epoch) {
     view->votes = next->votes;
     view->quorum_index = next->quorum_index;
     view->quorum_round = next->quorum_round;
@@ -58,6 +58,7 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *
   view->lease_until_ns = next->lease_until_ns;
   view->config_epoch = next->config_epoch;
   view->voters = next->voters;
+  view->next_voters = next->next_voters;
   view->self = next->self;
   view->role = next->role;
   view->every_ack = next->every_ack;

@@ -33,8 +33,9 @@ HR_TAKE int hr_node_header_fits(const struct hr_peer_header *header, __u32 bytes
          header->from_life != 0 && header->packet_number != 0;
 }
 
-/* An entry: term (8), index (8), kind (1: 0 or 1), payload_bytes (4), payload. */
+/* An entry: term (8), index (8), kind (1), payload_bytes (4), payload. */
 #define HR_NODE_ENTRY_HEAD_BYTES 21
+#define HR_NODE_ENTRY_CONFIGURATION 2 /* raft::EntryKind */
 #define HR_NODE_ENTRIES_OFFSET (HR_PEER_HEADER_BYTES + (__u32)sizeof(struct hr_peer_append))
 #define HR_NODE_ENTRIES_MAX ((HR_NODE_DATAGRAM_MAX_BYTES - HR_NODE_ENTRIES_OFFSET) / HR_NODE_ENTRY_HEAD_BYTES)
 
@@ -58,8 +59,10 @@ HR_TAKE __u32 hr_node_load_u32(const __u8 *at) {
 /*
  * What is acknowledged must be readable by the process: exactly `count` entries of the batch's term in the order of their
  * indices, and nothing behind them. Its sender is trusted to mean what it says, not to be free of mistakes.
+ * HR_NODE_EVENT_COUNT: so it is; otherwise why the batch is the process's. A configuration holds from the moment that it is
+ * in the log, so it is taken up behind the fence (R1), by the process.
  */
-HR_TAKE int hr_node_entries_fit(const void *datagram, __u32 bytes) {
+HR_TAKE enum hr_node_event hr_node_entries_fault(const void *datagram, __u32 bytes) {
   const __u8 *base = (const __u8 *)datagram;
   const struct hr_peer_append *append = &((const struct hr_node_datagram *)datagram)->body.append;
   __u32 offset = HR_NODE_ENTRIES_OFFSET;
@@ -73,15 +76,16 @@ HR_TAKE int hr_node_entries_fit(const void *datagram, __u32 bytes) {
     __asm__ volatile("" : "+r"(offset)); /* the compiler knows the range and drops the check; the verifier does not */
 #endif
     if (offset > HR_NODE_DATAGRAM_MAX_BYTES - HR_NODE_ENTRY_HEAD_BYTES || offset + HR_NODE_ENTRY_HEAD_BYTES > bytes)
-      return 0;
-    if (hr_node_load_u64(base + offset) != append->batch_term) return 0;
-    if (hr_node_load_u64(base + offset + 8) != append->prev_index + 1 + i) return 0;
-    if (base[offset + 16] > 1) return 0;
+      return HR_NODE_EVENT_PASSED_MALFORMED;
+    if (hr_node_load_u64(base + offset) != append->batch_term) return HR_NODE_EVENT_PASSED_MALFORMED;
+    if (hr_node_load_u64(base + offset + 8) != append->prev_index + 1 + i) return HR_NODE_EVENT_PASSED_MALFORMED;
+    if (base[offset + 16] == HR_NODE_ENTRY_CONFIGURATION) return HR_NODE_EVENT_PASSED_CONFIGURATION;
+    if (base[offset + 16] > HR_NODE_ENTRY_CONFIGURATION) return HR_NODE_EVENT_PASSED_MALFORMED;
     payload_bytes = hr_node_load_u32(base + offset + 17);
-    if (payload_bytes > HR_NODE_DATAGRAM_MAX_BYTES) return 0;
+    if (payload_bytes > HR_NODE_DATAGRAM_MAX_BYTES) return HR_NODE_EVENT_PASSED_MALFORMED;
     offset += HR_NODE_ENTRY_HEAD_BYTES + payload_bytes;
   }
-  return count <= HR_NODE_ENTRIES_MAX && offset == bytes;
+  return count <= HR_NODE_ENTRIES_MAX && offset == bytes ? HR_NODE_EVENT_COUNT : HR_NODE_EVENT_PASSED_MALFORMED;
 }
 
 /* HR_NODE_EVENT_COUNT: the kernel may decide on it; otherwise why it is the process's. */

@@ -110,30 +110,39 @@ HR_RAFT_INLINE __u32 hr_raft_count(__u32 mask) {
   return count;
 }
 
-/* More than half of the voters (bit masks over member positions; who is no voter does not count). */
+/*
+ * More than half of the voters (bit masks over member positions; who is no voter does not count). This and what follows
+ * is written without branches: a verifier follows both sides of each, and hr_raft_quorum_value would have 80 of them.
+ */
 HR_RAFT_INLINE int hr_raft_is_quorum(__u32 members, __u32 voters) {
-  return hr_raft_count(members & voters) > hr_raft_count(voters) / 2;
+  return (int)((hr_raft_count(voters) / 2 - hr_raft_count(members & voters)) >> 31);
 }
 
-/* 1: a >= b. Written without a branch: a verifier follows both sides of each, and there are 64 of them below. */
+/* R6: while two configurations are joint, a majority of each. `next_voters` 0: they are not. */
+HR_RAFT_INLINE int hr_raft_is_joint_quorum(__u32 members, __u32 voters, __u32 next_voters) {
+  return hr_raft_is_quorum(members, voters) & hr_raft_is_quorum(members, next_voters ? next_voters : voters);
+}
+
+/* 1: a >= b. */
 HR_RAFT_INLINE __u32 hr_raft_at_least(__u64 a, __u64 b) {
   const __u64 less = (~a & b) | (~(a ^ b) & (a - b));
   return (__u32)(less >> 63) ^ 1;
 }
 
 /*
- * The largest value that a majority of the voters has reached: the k-th largest of `reached`. Repeating an
- * acknowledgement changes nothing. Serves match indices, heartbeat rounds and times of contact alike.
+ * The largest value that a quorum has reached: the k-th largest of `reached`, or the smaller one of two joint
+ * configurations. Repeating an acknowledgement changes nothing. Serves match indices, heartbeat rounds and times of
+ * contact alike.
  */
-HR_RAFT_INLINE __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS], __u32 voters) {
+HR_RAFT_INLINE __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS], __u32 voters, __u32 next_voters) {
   __u64 best = 0;
   for (__u32 i = 0; i < HR_RAFT_MAX_MEMBERS; ++i) {
     __u32 at_least = 0;
-    if (!((voters >> i) & 1)) continue;
+    if (!(((voters | next_voters) >> i) & 1)) continue;
     for (__u32 j = 0; j < HR_RAFT_MAX_MEMBERS; ++j) {
       at_least |= hr_raft_at_least(reached[j], reached[i]) << j;
     }
-    if (reached[i] > best && hr_raft_is_quorum(at_least, voters)) best = reached[i];
+    if (reached[i] > best && hr_raft_is_joint_quorum(at_least, voters, next_voters)) best = reached[i];
   }
   return best;
 }

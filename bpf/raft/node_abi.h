@@ -11,8 +11,11 @@
 #include "bpf/abi/base_abi.h"
 #include "bpf/raft/decisions_abi.h"
 
-/* Raised with every change of a layout below; pinned maps of another version are not adopted. */
-#define HR_NODE_ABI_VERSION 2
+/*
+ * Raised with every change of a layout below, or of the datagrams that the ring's records hold (HR_PEER_VERSION); pinned
+ * maps of another version are not adopted.
+ */
+#define HR_NODE_ABI_VERSION 4
 
 #define HR_NODE_MEMBERS HR_RAFT_MAX_MEMBERS
 #define HR_NODE_NO_MEMBER HR_RAFT_MAX_MEMBERS
@@ -41,13 +44,18 @@ enum hr_node_may {
 #define HR_NODE_GRANTS (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED)
 #define HR_NODE_OWNS_LOG (HR_NODE_MAY_APPEND | HR_NODE_GRANTS)
 
-/* What a leader's or candidate's kernel knows of one voter, by its position among the voters. */
+/*
+ * What a leader's or candidate's kernel knows of one member, by its position. Whose position it is stands here, under the
+ * lock, and not only in the map of addresses: the masks and who they are about change in one critical section (R0).
+ */
 struct hr_node_member {
   __u64 match;      /* acknowledged in this term */
   __u64 round;      /* the latest heartbeat round it has answered in this term */
   __u64 replied_ns; /* when that answer came */
   __u64 loop_seq;   /* its loop's, as it last said */
   __u64 contact_ns; /* when loop_seq was last seen to change: progress, not an echo */
+  __u32 node;       /* id; 0: nobody */
+  __u32 reserved;
 };
 
 /*
@@ -71,13 +79,15 @@ struct hr_node_view {
   __u64 quorum_round;        /* ... and for this heartbeat round */
   __u64 reserved_term;       /* R9: that the disk knows of. Set by OPEN; 0 from the next FENCE or ADOPT on */
   __u32 config_epoch;
-  __u32 voters;    /* mask of positions */
-  __u32 self;      /* position */
+  __u32 voters;      /* mask of positions */
+  __u32 next_voters; /* under a joint configuration: a majority of them is needed as well (R6); else 0 */
+  __u32 self;        /* position; HR_NODE_NO_MEMBER */
   __u32 role;      /* enum hr_node_role */
   __u32 may;       /* mask of enum hr_node_may */
   __u32 votes;     /* candidate, pre-candidate: mask of positions */
   __u32 every_ack; /* leader: mask of members whose every acknowledgement wakes the process (their window is full) */
   __u32 tell_suspicion; /* a pre-vote that would be granted in a term in which no vote may be given here is the process's */
+  __u32 reserved;
   struct hr_node_member members[HR_NODE_MEMBERS];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_node_view) % 8 == 0, "hr_node_view");
@@ -195,8 +205,10 @@ enum hr_node_event {
   HR_NODE_EVENT_PASSED_SOURCE = 32, /* not from where its member is known to be */
   HR_NODE_EVENT_ANSWER_FAILED = 33, /* decided, but the answer could not be sent: as if it were lost on the way */
   HR_NODE_EVENT_PASSED_SUSPICION = 34, /* a pre-vote, by which the process learns that the leader is suspect */
-  HR_NODE_EVENT_NOTICED = 35, /* in place of WOKEN_FOR_COMMIT or _ROUND: the process is awake and looks by itself */
-  HR_NODE_EVENT_APPEND_STORED_UNSAID = 36, /* the next append's acknowledgement will say it, too */
+  HR_NODE_EVENT_PASSED_CONFIGURATION = 35, /* an append with a configuration: taken up behind the fence */
+  HR_NODE_EVENT_PASSED_NO_MEMBER = 36, /* counted by position, and the position is another's by now */
+  HR_NODE_EVENT_NOTICED = 37, /* in place of WOKEN_FOR_COMMIT or _ROUND: the process is awake and looks by itself */
+  HR_NODE_EVENT_APPEND_STORED_UNSAID = 38, /* the next append's acknowledgement will say it, too */
   HR_NODE_EVENT_COUNT = 40,
 };
 

@@ -27,7 +27,7 @@ struct hr_node_taken {
   __u64 term; /* the sender's, of the header */
   __u64 now_ns;
   __u32 from;     /* node id */
-  __u32 position; /* of the sender among the voters */
+  __u32 position; /* of the sender, as the map of members had it */
   __u32 event;    /* out: enum hr_node_event */
   __u32 wake;     /* out: the process should look at the ring soon */
 };
@@ -193,6 +193,15 @@ HR_TAKE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view
   return hr_node_answer_vote(taken, request, 0, HR_NODE_EVENT_VOTE_REFUSED, reply);
 }
 
+/* The sender by its position, if that is still its own: what it says is counted under it. */
+HR_TAKE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struct hr_node_taken *taken) {
+  struct hr_node_member *member = &view->members[taken->position & (HR_NODE_MEMBERS - 1)];
+
+  taken->event = HR_NODE_EVENT_PASSED_NO_MEMBER;
+  if (taken->position >= HR_NODE_MEMBERS || member->node != taken->from) return 0;
+  return member;
+}
+
 /* R6, R7. The process is woken as soon as a majority has voted, and by every vote after that. */
 HR_TAKE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view, struct hr_node_taken *taken,
                                                      const struct hr_peer_vote_reply *vote) {
@@ -201,10 +210,11 @@ HR_TAKE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view, 
   if (!hr_node_may(view, HR_NODE_MAY_VOTE, taken)) return HR_NODE_PASS;
   if (!pre_vote && view->role != HR_NODE_CANDIDATE) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_ROLE);
   if (vote->asked_term != (pre_vote ? view->raft.term + 1 : view->raft.term) || !vote->pre_vote != !pre_vote ||
-      taken->term > vote->asked_term || !vote->granted || taken->position >= HR_NODE_MEMBERS)
+      taken->term > vote->asked_term || !vote->granted)
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
-  view->votes |= 1u << taken->position;
-  if (hr_raft_is_quorum(view->votes | 1u << (view->self & (HR_NODE_MEMBERS - 1)), view->voters))
+  if (!hr_node_sender(view, taken)) return HR_NODE_PASS;
+  view->votes |= 1u << (taken->position & (HR_NODE_MEMBERS - 1));
+  if (hr_raft_is_joint_quorum(view->votes | 1u << (view->self & (HR_NODE_MEMBERS - 1)), view->voters, view->next_voters))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_VOTES);
   return hr_node_eaten(taken, HR_NODE_EVENT_VOTE_COUNTED);
 }
@@ -217,13 +227,13 @@ HR_TAKE int hr_node_only_wakes(__u32 event) {
   return event == HR_NODE_EVENT_WOKEN_FOR_COMMIT || event == HR_NODE_EVENT_WOKEN_FOR_ROUND;
 }
 
-/* Is it this leader's voter that answers in this term? */
+/* Is it this leader's member that answers in this term? */
 HR_TAKE struct hr_node_member *hr_node_led(struct hr_node_view *view, struct hr_node_taken *taken) {
   taken->event = HR_NODE_EVENT_PASSED_ROLE;
   if (view->role != HR_NODE_LEADER) return 0;
   taken->event = HR_NODE_EVENT_PASSED_TERM;
-  if (taken->term != view->raft.term || taken->position >= HR_NODE_MEMBERS) return 0;
-  return &view->members[taken->position & (HR_NODE_MEMBERS - 1)];
+  if (taken->term != view->raft.term) return 0;
+  return hr_node_sender(view, taken);
 }
 
 HR_TAKE void hr_node_contact(struct hr_node_member *member, __u64 loop_seq, __u64 now_ns) {
@@ -249,7 +259,7 @@ HR_TAKE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_view *view
   if (!reply->accepted) return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
   if (reply->index > member->match) member->match = reply->index;
   for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) reached[i] = i == view->self ? ~0ull : view->members[i].match;
-  quorum = hr_raft_quorum_value(reached, view->voters);
+  quorum = hr_raft_quorum_value(reached, view->voters, view->next_voters);
   if (quorum > view->quorum_index) {
     view->quorum_index = quorum;
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
@@ -276,7 +286,7 @@ HR_TAKE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_view *v
   hr_node_contact(member, reply->loop_seq, taken->now_ns);
   if (reply->verified < member->match) return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
   for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) reached[i] = i == view->self ? ~0ull : view->members[i].round;
-  quorum = hr_raft_quorum_value(reached, view->voters);
+  quorum = hr_raft_quorum_value(reached, view->voters, view->next_voters);
   if (quorum <= view->quorum_round) return hr_node_eaten(taken, HR_NODE_EVENT_HEARTBEAT_COUNTED);
   view->quorum_round = quorum;
   return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ROUND);

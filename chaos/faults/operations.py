@@ -11,16 +11,15 @@ import time
 from bench.manifest import binary
 from chaos.faults.fault import Fault, World, number
 from deploy.lab import CommandFailed
-from deploy.lab.servers.hedgerow_node import PEER_PORT, SERVE_PORT
+from deploy.lab.servers.hedgerow_node import PEER_PORT
 from deploy.lab.servers.store_node import StoreNode
 
-# The planned command lines, in one place.
 PROGRAM = "hedgerow"
 COMMANDS = {
     "snapshot": ("cluster", "snapshot", "--socket", "{socket}"),
-    "remove": ("cluster", "remove", "--socket", "{socket}", "--node", "{node}"),
-    "add": ("cluster", "add", "--socket", "{socket}", "--node", "{node}", "--peer", "{peer}", "--serve", "{serve}"),
-    "promote": ("cluster", "promote", "--socket", "{socket}", "--node", "{node}"),
+    "remove": ("cluster", "members", "remove", "{node}", "--socket", "{socket}"),
+    "add": ("cluster", "members", "add", "{node}", "{peer}", "--socket", "{socket}"),
+    "promote": ("cluster", "members", "promote", "{node}", "--socket", "{socket}"),
 }
 _COMMAND_WITHIN_S = 30.0
 
@@ -50,16 +49,15 @@ class DaemonKill(Fault):
 
 def has_command(name: str) -> bool:
     """Whether this build knows it."""
-    words = COMMANDS[name][:2]
-    done = subprocess.run([binary(PROGRAM), "help"], capture_output=True, text=True, check=False, timeout=10)
-    return " ".join(words) in done.stdout + done.stderr
+    group, word = COMMANDS[name][:2]
+    done = subprocess.run([binary(PROGRAM), group, "help"], capture_output=True, text=True, check=False, timeout=10)
+    return word in {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
 
 
 def command(name: str, leader: StoreNode, about: StoreNode | None = None) -> list[str]:
     values = {"socket": str(leader.socket)}
     if about is not None:
-        values |= {"node": str(about.number), "peer": f"{about.host.ipv4}:{PEER_PORT}",
-                   "serve": f"{about.host.ipv4}:{SERVE_PORT}"}
+        values |= {"node": str(about.number), "peer": f"{about.host.ipv4}:{PEER_PORT}"}
     return [str(binary(PROGRAM)), *(part.format(**values) for part in COMMANDS[name])]
 
 
@@ -77,6 +75,7 @@ class SnapshotKill(Fault):
     kind = "snapshot-kill"
     keys = {"away_s": number(0.1, 30), "after_ms": number(0, 5000)}
     targets = ("leader", "follower")
+    needs = frozenset({"short_logs"})
     shows = ("snapshots_begun",)
 
     def __init__(self, world: World, **keys):
@@ -87,16 +86,19 @@ class SnapshotKill(Fault):
         self._begun = 0
 
     def begin(self) -> None:
-        late, leader = self._late, self.world.leader
+        late = self._late
         late.host.stop(late.process)
         time.sleep(self.away_s)
-        run_command("snapshot", leader)
-        before = _counted(leader, "snapshot")
+        # Of all that are there: on a busy machine another may lead by now.
+        for node in self.world.cluster.nodes:
+            if node is not late:
+                run_command("snapshot", node)
         late.start()
+        # Seen where it arrives: whoever sends may have begun before anybody was there to take it.
         deadline = time.monotonic() + _COMMAND_WITHIN_S
-        while _counted(leader, "snapshot") == before:
+        while _snapshots_taken(late) == 0:
             if time.monotonic() > deadline:
-                raise CommandFailed("the leader does not begin to send a snapshot")
+                raise CommandFailed(f"node {late.number} is sent no snapshot")
             time.sleep(0.005)
         self._begun += 1
         time.sleep(self.world.rng.uniform(0, self.after_ms) / 1e3)
@@ -139,11 +141,21 @@ class MembershipKill(Fault):
 
     def end(self) -> None:
         self.world.leader.start()
-        leader = self._leader()
         # It may have been taken out, or not: the leader that ran the command has died.
-        for name in ("remove", "add", "promote"):
-            run_command(name, leader, self._member)
+        for name, role in (("remove", "left"), ("add", "learner"), ("promote", "voter")):
+            self._change(name, role)
             self._changes += 1
+
+    def _change(self, name: str, role: str) -> None:
+        """Until it is done: what came before may still be under way, and a learner catches up first."""
+        deadline = time.monotonic() + _COMMAND_WITHIN_S
+        while _role(leader := self._leader(), self._member) != role:
+            try:
+                run_command(name, leader, self._member)
+            except CommandFailed:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def _leader(self) -> StoreNode:
         deadline = time.monotonic() + _COMMAND_WITHIN_S
@@ -159,7 +171,13 @@ class MembershipKill(Fault):
         return {"changes": self._changes}
 
 
-def _counted(node: StoreNode, word: str) -> int:
-    """Of all counters of a node that are about it."""
-    counters = (node.status() or {}).get("counters", {})
-    return sum(int(value) for name, value in counters.items() if word in name)
+def _snapshots_taken(node: StoreNode) -> int:
+    """From others, in this life: begun."""
+    return int((node.status() or {}).get("counters", {}).get("snapshot_transfers.receive_begun", 0))
+
+
+def _role(node: StoreNode, member: StoreNode) -> str:
+    """As the node sees it; who is no member has left. Nothing if the node does not answer."""
+    if (status := node.status()) is None:
+        return ""
+    return next((said["role"] for said in status.get("members", []) if int(said["id"]) == member.number), "left")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/proposal_queue.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -22,10 +23,14 @@ size_t ProposalQueue::Hash::operator()(const RequestKey& key) const {
 }
 
 // Here and not as entries come: a follower's log may be truncated, a leader's is not (Leader Append-Only).
-void ProposalQueue::BeginToLead(const raft::Log& log, raft::LogIndex applied) {
+// After a start the log may hold a million entries that are not known to be committed: a walk over all of them
+// would take longer than an election timeout.
+void ProposalQueue::BeginToLead(const raft::Log& log, raft::LogIndex applied, uint64_t unapplied_max) {
   leads_ = true;
   if (!SeededBug(Bug::kKnownFromAFormerLog)) in_log_.clear();
-  for (raft::LogIndex index = applied.Next(); index <= log.last_index(); index = index.Next()) {
+  const uint64_t last = log.last_index().value();
+  const raft::LogIndex looked_at(std::max(applied.value(), last - std::min(last, unapplied_max)));
+  for (raft::LogIndex index = looked_at.Next(); index <= log.last_index(); index = index.Next()) {
     const raft::Entry& entry = log.At(index);
     if (entry.kind != raft::EntryKind::kCommand) continue;
     if (const std::optional<RequestKey> key = SessionKeyOf(entry.payload.view())) in_log_.insert(*key);
@@ -40,16 +45,16 @@ void ProposalQueue::EndToLead() {
 }
 
 ProposeCommand ProposalQueue::TakeFirst() {
-  ProposeCommand first = std::move(queue_.front());
+  const ProposeCommand first = queue_.front();
   queue_.pop_front();
   if (told_ > 0) --told_;
   return first;
 }
 
-void ProposalQueue::StillQueued(const std::function<void(uint64_t tag)>& each) {
+void ProposalQueue::StillQueued(const std::function<void(const ProposeCommand&)>& each) {
   for (; told_ < queue_.size(); ++told_) {
     ++counters.queued;
-    each(queue_[told_].tag);
+    each(queue_[told_]);
   }
 }
 
@@ -58,12 +63,12 @@ void ProposalQueue::DropUnwanted(size_t waiting, const std::function<bool(const 
   std::deque<ProposeCommand> kept;
   size_t told = 0;
   for (size_t i = 0; i < queue_.size(); ++i) {
-    if (!wanted(queue_[i].command.key)) {
+    if (!wanted(queue_[i].key)) {
       ++counters.unwanted;
       continue;
     }
     told += i < told_;
-    kept.push_back(std::move(queue_[i]));
+    kept.push_back(queue_[i]);
   }
   queue_ = std::move(kept);
   told_ = told;

@@ -29,19 +29,21 @@ class ProposalQueue {
     uint64_t queued = 0;    // waited here because the log had no room
   };
 
-  // This node leads from now on, with this log, of which everything up to `applied` is applied.
-  void BeginToLead(const raft::Log& log, raft::LogIndex applied);
+  // This node leads from now on, with this log, of which everything up to `applied` is applied. Nothing is
+  // proposed before that is all but the last `unapplied_max` entries, so no more of them need be known.
+  void BeginToLead(const raft::Log& log, raft::LogIndex applied, uint64_t unapplied_max);
   // It does not lead any more: what its log holds may be truncated from now on, and the desk places anew what
   // waits.
   void EndToLead();
   bool leads() const { return leads_; }
 
-  void Add(ProposeCommand proposal) { queue_.push_back(std::move(proposal)); }
+  void Add(const ProposeCommand& proposal) { queue_.push_back(proposal); }
   bool empty() const { return queue_.empty(); }
   size_t size() const { return queue_.size(); }
+  size_t in_log() const { return in_log_.size(); }  // known to be there
   ProposeCommand TakeFirst();
   // Those that have waited since an earlier call; `each` is told of every other one, once.
-  void StillQueued(const std::function<void(uint64_t tag)>& each);
+  void StillQueued(const std::function<void(const ProposeCommand&)>& each);
   // Keeps the queue no longer than what waits for it, within a factor.
   void DropUnwanted(size_t waiting, const std::function<bool(const RequestKey&)>& wanted);
 

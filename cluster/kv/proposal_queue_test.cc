@@ -8,6 +8,8 @@
 namespace hedgerow::kv {
 namespace {
 
+constexpr uint64_t kAll = 2048;
+
 RequestKey Key(uint64_t seq) { return {.kind = CommandKind::kWrite, .a = 1, .b = seq}; }
 
 raft::Entry Entry(uint64_t index, uint64_t seq) {
@@ -18,7 +20,7 @@ raft::Entry Entry(uint64_t index, uint64_t seq) {
 
 TEST(ProposalQueue, WhatTheLogHoldsAndIsNotAppliedIsNotProposedAgain) {
   ProposalQueue queue;
-  queue.BeginToLead(raft::Log({Entry(1, 10), Entry(2, 11)}), raft::LogIndex(1));
+  queue.BeginToLead(raft::Log({Entry(1, 10), Entry(2, 11)}), raft::LogIndex(1), kAll);
   EXPECT_TRUE(queue.Enter(Key(10))) << "applied: the tables know it";
   EXPECT_FALSE(queue.Enter(Key(11)));
   EXPECT_FALSE(queue.Enter(Key(10))) << "and now it is here, too";
@@ -27,12 +29,24 @@ TEST(ProposalQueue, WhatTheLogHoldsAndIsNotAppliedIsNotProposedAgain) {
   EXPECT_TRUE(queue.Enter(Key(11)));
 }
 
+// After a start nothing is known to be committed, and a log of a million entries would be walked by each node
+// that comes to lead, while its followers wait for its heartbeats.
+TEST(ProposalQueue, OnlyTheEndOfALongLogIsLookedAt) {
+  std::vector<raft::Entry> entries;
+  for (uint64_t index = 1; index <= 100; ++index) entries.push_back(Entry(index, index));
+  ProposalQueue queue;
+  queue.BeginToLead(raft::Log(std::move(entries)), raft::LogIndex(), 10);
+  EXPECT_EQ(queue.in_log(), 10u);
+  EXPECT_FALSE(queue.Enter(Key(91)));
+  EXPECT_FALSE(queue.Enter(Key(100)));
+}
+
 TEST(ProposalQueue, AnotherTermsLogIsAnother) {
   ProposalQueue queue;
-  queue.BeginToLead(raft::Log({Entry(1, 10)}), raft::LogIndex());
+  queue.BeginToLead(raft::Log({Entry(1, 10)}), raft::LogIndex(), kAll);
   queue.EndToLead();
   EXPECT_TRUE(queue.Enter(Key(10)));
-  queue.BeginToLead(raft::Log(std::vector<raft::Entry>()), raft::LogIndex());
+  queue.BeginToLead(raft::Log(std::vector<raft::Entry>()), raft::LogIndex(), kAll);
   EXPECT_TRUE(queue.Enter(Key(10))) << "truncated";
 }
 
@@ -42,7 +56,7 @@ TEST(ProposalQueue, IdsThatComeAgainAreNotToldApartHere) {
   queue.BeginToLead(raft::Log({{.term = raft::Term(1),
                                 .index = raft::LogIndex(1),
                                 .payload = raft::Payload(Encode({.key = windowed}))}}),
-                    raft::LogIndex());
+                    raft::LogIndex(), kAll);
   EXPECT_TRUE(queue.Enter(windowed));
   EXPECT_TRUE(queue.Enter(windowed));
 }
@@ -50,12 +64,12 @@ TEST(ProposalQueue, IdsThatComeAgainAreNotToldApartHere) {
 TEST(ProposalQueue, EachIsToldOnceThatItWaits) {
   ProposalQueue queue;
   std::vector<uint64_t> told;
-  const auto tell = [&told](uint64_t tag) { told.push_back(tag); };
-  for (uint64_t tag = 1; tag <= 3; ++tag) queue.Add({.tag = tag, .command = {.key = Key(tag)}});
+  const auto tell = [&told](const ProposeCommand& proposal) { told.push_back(proposal.tag); };
+  for (uint64_t tag = 1; tag <= 3; ++tag) queue.Add({.tag = tag, .key = Key(tag)});
   queue.StillQueued(tell);
   queue.StillQueued(tell);
   EXPECT_EQ(queue.TakeFirst().tag, 1u);
-  queue.Add({.tag = 4, .command = {.key = Key(4)}});
+  queue.Add({.tag = 4, .key = Key(4)});
   queue.StillQueued(tell);
   EXPECT_EQ(told, (std::vector<uint64_t>{1, 2, 3, 4}));
   EXPECT_EQ(queue.counters.queued, 4u);
@@ -63,7 +77,7 @@ TEST(ProposalQueue, EachIsToldOnceThatItWaits) {
 
 TEST(ProposalQueue, WhatNobodyWantsIsDroppedBeforeItIsLong) {
   ProposalQueue queue;
-  for (uint64_t tag = 1; tag <= 3000; ++tag) queue.Add({.tag = tag, .command = {.key = Key(tag)}});
+  for (uint64_t tag = 1; tag <= 3000; ++tag) queue.Add({.tag = tag, .key = Key(tag)});
   queue.DropUnwanted(1500, [](const RequestKey&) { return false; });
   EXPECT_EQ(queue.size(), 3000u) << "within a factor of what waits";
   queue.DropUnwanted(10, [](const RequestKey& key) { return key.b % 100 == 0; });

@@ -38,9 +38,8 @@ void Replica::ReceiveMessage(uint64_t arrived_ns, raft::Message message) {
 void Replica::HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t round) {
   HeartbeatRound& sent = heartbeats_[round % heartbeats_.size()];
   if (sent.round != round || sent.sent_ns == 0 || arrived_ns <= sent.sent_ns) return;
-  const std::vector<raft::NodeId>& voters = raft_.options().voters;
-  const auto place = std::find(voters.begin(), voters.end(), peer) - voters.begin();
-  if (place == static_cast<ptrdiff_t>(voters.size()) || ((sent.measured >> place) & 1) != 0) return;
+  const size_t place = raft_.configuration().PositionOf(peer);
+  if (place == raft::Configuration::kNoPosition || ((sent.measured >> place) & 1) != 0) return;
   sent.measured |= 1u << place;
   Feed(raft::RoundTrip{.peer = peer, .duration_ns = arrived_ns - sent.sent_ns});
 }
@@ -56,14 +55,16 @@ void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer
 }
 
 bool Replica::wants_snapshot(uint64_t times) const {
-  return !taking_snapshot() && (entries_since_cut_ / times >= policy_.every_entries ||
-                                bytes_since_cut_ / times >= policy_.every_bytes);
+  // Who has not heard yet of any configuration has nothing that anybody needs.
+  return !taking_snapshot() && !raft_.ConfigurationAt(applied_.index).members.empty() &&
+         (entries_since_cut_ / times >= policy_.every_entries ||
+          bytes_since_cut_ / times >= policy_.every_bytes);
 }
 
 raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {
   state_.BeginCut(chunk_bytes);
   entries_since_cut_ = bytes_since_cut_ = 0;
-  return {.last = applied_, .configuration = {.voters = raft_.options().voters}};
+  return {.last = applied_, .configuration = raft_.ConfigurationAt(applied_.index)};
 }
 
 void Replica::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state) {
@@ -78,8 +79,7 @@ void Replica::Tick() {
     Act();
   }
   if (now_ns >= raft_.next_deadline_ns()) Feed(raft::Tick{});
-  if (now_ns >= next_time_tick_ns())
-    proposals_.Add({.tag = kNoRequest, .command = {.key = {.kind = CommandKind::kTick}}});
+  if (now_ns >= next_time_tick_ns()) proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kTick}});
 }
 
 uint64_t Replica::next_deadline_ns() const {
@@ -94,6 +94,7 @@ uint64_t Replica::next_time_tick_ns() const {
 }
 
 void Replica::Settle() {
+  desk_.BeginAnswers();
   while (true) {
     if (!todo_.empty()) {
       decltype(raft::Event::what) what = std::move(todo_.front());
@@ -103,17 +104,19 @@ void Replica::Settle() {
       break;
     }
   }
+  desk_.HandsOver(raft_.transferring());
   if (proposals_.empty()) return;
-  // The log has no room. What waits for some does so no longer than for a leader.
+  // The log has no room, or another node is to lead. Nothing waits for that longer than for a leader.
   proposals_.DropUnwanted(desk_.waiting(), [this](const RequestKey& key) { return desk_.IsProposed(key); });
-  proposals_.StillQueued([this](uint64_t tag) { desk_.Queued(tag); });
+  proposals_.StillQueued([this](const ProposeCommand& proposal) { desk_.Queued(proposal.key); });
 }
 
-// Who does not lead is told so by the core, whatever the room.
+// Who does not lead is told so by the core, whatever the room. While leadership is handed over nothing is
+// proposed: who takes over gets what waits (LeaderChanged); and if nobody does, no other event would tell.
 bool Replica::MayPropose() const {
   const raft::Options& options = raft_.options();
   return raft_.role() != raft::Role::kLeader ||
-         (raft_.uncommitted_entries() < options.uncommitted_max_entries &&
+         (!raft_.transferring() && raft_.uncommitted_entries() < options.uncommitted_max_entries &&
           raft_.uncommitted_bytes() < options.uncommitted_max_bytes);
 }
 
@@ -147,13 +150,15 @@ void Replica::Carry() {
   for (const raft::SnapshotNeeded& needed : outputs_.snapshots_needed) {
     host_.SnapshotNeeded(needed.to, needed.at_least);
   }
+  for (const raft::MembershipAnswer& answer : outputs_.membership_answers) host_.MembershipAnswered(answer);
+  if (outputs_.configuration.has_value()) host_.ConfigurationIs(*outputs_.configuration);
   const uint64_t now_ns = host_.Now_ns();
   if (!outputs_.refused_proposals.empty()) ProposalsRefused();
   for (const raft::ReadReady& read : outputs_.reads_ready) desk_.ReadReady(read.tag, actions_);
   for (const raft::Refusal& refusal : outputs_.refused_reads) desk_.ReadRefused(refusal.tag, actions_);
   if (outputs_.role_change.has_value()) proposals_.EndToLead();
   if (outputs_.role_change.has_value() && outputs_.role_change->role == raft::Role::kLeader) {
-    proposals_.BeginToLead(raft_.log(), applied_.index);
+    proposals_.BeginToLead(raft_.log(), applied_.index, raft_.options().uncommitted_max_entries);
     clock_.StartTerm();
     proposed_ns_ = host_.Now_ns();
     host_.BecameLeader();
@@ -226,17 +231,20 @@ raft::Propose Replica::TakeProposals() {
   proposed_ns_ = now_ns;
   while (!proposals_.empty() &&
          (!leads || (entries < options.uncommitted_max_entries && bytes < options.uncommitted_max_bytes))) {
-    ProposeCommand proposal = proposals_.TakeFirst();
-    const RequestKey& key = proposal.command.key;
+    const ProposeCommand proposal = proposals_.TakeFirst();
+    const RequestKey& key = proposal.key;
+    Command command{.key = key};
     if (proposal.tag != kNoRequest) {
-      if (!desk_.MayBeProposed(now_ns, key, actions_)) {
+      const Command* const wanted = desk_.MayBeProposed(now_ns, key, actions_);
+      if (wanted == nullptr) {
         ++proposals_.counters.unwanted;
         continue;
       }
       if (!proposals_.Enter(key)) continue;  // whoever waits is answered once that entry is applied
+      command = *wanted;
     }
-    proposal.command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
-    raft::Payload payload(Encode(proposal.command));
+    command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
+    raft::Payload payload(Encode(command));
     ++entries;
     bytes += raft::CostBytes(raft::Entry{.payload = payload});
     batch_.emplace_back(proposal.tag, key);

@@ -48,6 +48,9 @@ class ReplicaHost {
 
   // A follower needs a snapshot; once something has become of it, or nothing: Replica::Feed(SnapshotSent).
   virtual void SnapshotNeeded(raft::NodeId, raft::LogIndex) {}
+  // What became of raft::ChangeMembership; and that this node goes by another configuration.
+  virtual void MembershipAnswered(const raft::MembershipAnswer&) {}
+  virtual void ConfigurationIs(const raft::Configuration&) {}
   // What a snapshot has replaced, or was not needed for. To free a large one takes seconds: not in the loop.
   virtual void Retire(std::unique_ptr<StateMachine>) {}
 
@@ -127,7 +130,7 @@ class Replica {
   void Act();
   void On(Answer& answer) { host_.Send(std::move(answer)); }
   void On(Forward& forward) { host_.Send(std::move(forward)); }
-  void On(ProposeCommand& propose) { proposals_.Add(std::move(propose)); }
+  void On(ProposeCommand& propose) { proposals_.Add(propose); }
   void On(StartRead& read) { Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns}); }
 
   ReplicaHost& host_;
@@ -146,7 +149,7 @@ class Replica {
   struct HeartbeatRound {
     uint64_t round = 0;
     uint64_t sent_ns = 0;
-    uint32_t measured = 0;  // mask over Options::voters
+    uint32_t measured = 0;  // mask of positions
   };
   std::array<HeartbeatRound, 64> heartbeats_{};  // by round
   std::deque<decltype(raft::Event::what)> todo_;

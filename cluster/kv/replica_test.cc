@@ -31,7 +31,7 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
   void Start(std::vector<raft::Entry> entries = {}, uint64_t uncommitted_max = 2048) {
     ReplicaOptions options;
     options.raft.self = NodeId(1);
-    options.raft.voters = {NodeId(1), NodeId(2), NodeId(3)};
+    options.raft.initial = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
     options.raft.uncommitted_max_entries = uncommitted_max;
     raft::RestoredState restored;
     restored.hard_state.term = Term(entries.empty() ? 0 : 1);
@@ -133,6 +133,25 @@ TEST_F(ReplicaTest, WhatWasTruncatedIsProposedAgain) {
   EXPECT_EQ(Last(), 3u) << "the other's no-op, its own, and the request";
   Acknowledge(3);
   EXPECT_EQ(answers_.count(1), 1u);
+}
+
+// With a target that is down: what came meanwhile is proposed then, and not refused after a second.
+TEST_F(ReplicaTest, WhatWaitsForATransferIsProposedOnceThatIsGivenUp) {
+  Start();
+  Lead();
+  Acknowledge(1);
+  replica_->Feed(raft::TransferLeadership{.target = NodeId(3)});
+  replica_->Settle();
+  Ask(1);
+  EXPECT_EQ(Last(), 1u);
+  for (int i = 0; i < 100 && Last() == 1; ++i) Wait(11);
+  EXPECT_EQ(raft().role(), raft::Role::kLeader);
+  EXPECT_EQ(Last(), 2u);
+  EXPECT_TRUE(answers_.empty());
+  Acknowledge(2);
+  ASSERT_EQ(answers_.count(1), 1u);
+  EXPECT_EQ(answers_[1].kind, Answer::Kind::kResult);
+  EXPECT_EQ(answers_[1].result.code, ResultCode::kUnknownSession) << "applied; nobody has opened it";
 }
 
 TEST_F(ReplicaTest, WhatHasNoRoomWaitsAndIsToldSoAfterASecond) {

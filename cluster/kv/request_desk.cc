@@ -29,7 +29,23 @@ Answer ResultAnswer(const Request& request, Result result) {
           .items = {}};
 }
 
+// What it takes while it waits. The rest of it, and what it costs in the maps, is about so much.
+size_t Size_bytes(const Request& request) {
+  size_t bytes = 512 + request.command.item.key.size() + request.command.item.value.size();
+  if (request.read_key.has_value()) bytes += request.read_key->size();
+  for (const std::string& key : request.item_keys) bytes += sizeof(key) + key.size();
+  for (const Operation& operation : request.command.operations) {
+    bytes += sizeof(operation) + operation.key.size() + operation.value.size();
+    if (operation.expected.has_value()) bytes += operation.expected->size();
+  }
+  return bytes;
+}
+
 }  // namespace
+
+bool RequestDesk::HasRoomFor(size_t bytes) const {
+  return waiting_.size() < options_.waiting_max && waiting_bytes_ + bytes <= options_.waiting_max_bytes;
+}
 
 void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
   if (!request.is_read()) {
@@ -38,7 +54,8 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
       return;
     }
   }
-  if (waiting_.size() >= options_.waiting_max) {
+  const size_t bytes = Size_bytes(request);
+  if (!HasRoomFor(bytes)) {
     ++counters_.overloaded;
     actions.push_back(ResultAnswer(request, kTooMuch));
     return;
@@ -48,6 +65,8 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   if (end_ns <= now_ns && !SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return;  // nobody waits for an answer
   const uint64_t tag = next_tag_++;
   Waiting& waiting = waiting_[tag];
+  waiting.bytes = bytes;
+  waiting_bytes_ += bytes;
   waiting.arrived_ns = arrived_ns;
   waiting.hold_until_ns = arrived_ns + std::min(patience_ns, options_.hold_max_ns);
   waiting.request = std::move(request);
@@ -76,6 +95,12 @@ bool RequestDesk::IsProposed(const RequestKey& key) const {
   const auto same = by_key_.find(key);
   return same != by_key_.end() && std::any_of(same->second.begin(), same->second.end(),
                                               [this](uint64_t tag) { return waiting_.at(tag).proposed; });
+}
+
+bool RequestDesk::IsQueued(const RequestKey& key) const {
+  const auto same = by_key_.find(key);
+  return same != by_key_.end() && std::any_of(same->second.begin(), same->second.end(),
+                                              [this](uint64_t tag) { return waiting_.at(tag).queued; });
 }
 
 uint64_t RequestDesk::Age_ns(uint64_t now_ns, const Waiting& waiting) const {
@@ -114,12 +139,14 @@ void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& acti
   if (leader_ == self_) {
     // A hedged copy of what is in the log already, and not yet applied, need not be there twice.
     const bool again = IsProposed(request.command.key);
+    const bool queued = again && IsQueued(request.command.key);
     waiting.proposed = true;
+    if (queued) return WaitForRoom(tag, waiting);
     if (again) {
       ++waiting.tries;
       return;
     }
-    actions.push_back(ProposeCommand{.tag = tag, .command = request.command});
+    actions.push_back(ProposeCommand{.tag = tag, .key = request.command.key});
     return;
   }
   ForwardIt(now_ns, tag, actions);
@@ -209,10 +236,11 @@ void RequestDesk::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::
   }
 }
 
-bool RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vector<Action>& actions) {
+const Command* RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key,
+                                          std::vector<Action>& actions) {
   const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return false;
-  bool wanted = false;
+  if (found == by_key_.end()) return nullptr;
+  const Command* wanted = nullptr;
   const std::vector<uint64_t> tags = found->second;
   for (const uint64_t tag : tags) {
     Waiting& waiting = waiting_.at(tag);
@@ -221,7 +249,7 @@ bool RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vec
       Overloaded(tag, actions);
       continue;
     }
-    wanted = true;
+    if (wanted == nullptr) wanted = &waiting.request.command;
     ++waiting.tries;
     if (waiting.queued) EndAt(tag, End_ns(waiting));
     waiting.queued = false;
@@ -229,11 +257,18 @@ bool RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vec
   return wanted;
 }
 
-void RequestDesk::Queued(uint64_t tag) {
-  const auto found = waiting_.find(tag);
-  if (found == waiting_.end() || !found->second.proposed) return;
-  found->second.queued = true;
-  EndAt(tag, std::min(found->second.hold_until_ns, End_ns(found->second)));
+// All copies wait for the one that is in the queue.
+void RequestDesk::Queued(const RequestKey& key) {
+  const auto found = by_key_.find(key);
+  if (found == by_key_.end()) return;
+  for (const uint64_t tag : found->second) {
+    if (Waiting& waiting = waiting_.at(tag); waiting.proposed) WaitForRoom(tag, waiting);
+  }
+}
+
+void RequestDesk::WaitForRoom(uint64_t tag, Waiting& waiting) {
+  waiting.queued = true;
+  EndAt(tag, std::min(waiting.hold_until_ns, End_ns(waiting)));
 }
 
 void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
@@ -266,17 +301,35 @@ void RequestDesk::ReadReady(uint64_t tag, std::vector<Action>& actions) {
   const auto found = waiting_.find(tag);
   if (found == waiting_.end()) return;
   const Request& request = found->second.request;
-  Answer answer{.reply_to = request.reply_to, .kind = Answer::Kind::kValue};
   if (request.read_key.has_value()) {
+    Answer answer{.reply_to = request.reply_to, .kind = Answer::Kind::kValue};
     answer.value = state_.Get(*request.read_key);
+    actions.push_back(std::move(answer));
   } else {
-    answer.kind = Answer::Kind::kItems;
-    for (const std::string& key : request.item_keys) {
-      if (const Item* item = state_.FindItem(key)) answer.items.emplace_back(key, *item);
-    }
+    actions.push_back(ItemsAnswer(request));
   }
-  actions.push_back(std::move(answer));
   Remove(tag);
+}
+
+// Sized before anything is copied: a question of a few bytes may name one large item a hundred times.
+Answer RequestDesk::ItemsAnswer(const Request& request) {
+  size_t bytes = 0;
+  for (const std::string& key : request.item_keys) {
+    const Item* const item = state_.FindItem(key);
+    if (item != nullptr) bytes += key.size() + item->value.size();
+  }
+  if (bytes > options_.items_max_bytes)
+    return ResultAnswer(request, {.code = ResultCode::kTooLarge, .session = 0, .values = {}});
+  if (items_bytes_ + bytes > options_.items_at_once_max_bytes) {
+    ++counters_.overloaded;
+    return ResultAnswer(request, kTooMuch);
+  }
+  items_bytes_ += bytes;
+  Answer answer{.reply_to = request.reply_to, .kind = Answer::Kind::kItems};
+  for (const std::string& key : request.item_keys) {
+    if (const Item* item = state_.FindItem(key)) answer.items.emplace_back(key, *item);
+  }
+  return answer;
 }
 
 void RequestDesk::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
@@ -332,6 +385,7 @@ void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
 
 // Nothing was done: but of what may stand in some former leader's log, nobody knows that.
 void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
+  if (hands_over_) return Refuse(tag, actions);
   ++counters_.overloaded;
   if (waiting_.at(tag).tries > 0) return Refuse(tag, actions);
   actions.push_back(ResultAnswer(waiting_.at(tag).request, kTooMuch));
@@ -347,6 +401,7 @@ void RequestDesk::Remove(uint64_t tag) {
   const auto found = waiting_.find(tag);
   const Waiting& waiting = found->second;
   by_end_.erase({waiting.end_ns, tag});
+  waiting_bytes_ -= waiting.bytes;
   FreeSlot(found->second);
   if (!waiting.request.is_read()) {
     const auto same = by_key_.find(waiting.request.command.key);

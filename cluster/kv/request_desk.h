@@ -64,9 +64,11 @@ struct Forward {
   Request request{};
 };
 
+// The command stays with the desk until its turn has come (MayBeProposed): each new leader queues all that
+// waits, and copies of it all would keep it from leading.
 struct ProposeCommand {
   uint64_t tag = 0;
-  Command command{};  // without elapsed_ns, which the loop stamps
+  RequestKey key{};
 };
 
 struct StartRead {
@@ -82,6 +84,12 @@ struct DeskOptions {
   // packet can be under way.
   uint64_t copy_age_max_ns = 1'500'000'000;
   size_t waiting_max = 16'384;  // more are refused with kOverloaded
+  // The same of their bytes: of memcached's clients, whom nobody knows, one request may have 60 KiB.
+  size_t waiting_max_bytes = size_t{256} << 20;
+  // Of memcached's items in one answer; and in all answers between two calls of BeginAnswers, so that small
+  // questions for large items take neither the node's memory nor its loop.
+  size_t items_max_bytes = size_t{1} << 20;
+  size_t items_at_once_max_bytes = size_t{8} << 20;
   // Forwarded and not answered; more wait here. One that is not answered for so long does not count any more.
   // So an election does not make every node send all that waits there at once, which would keep the new leader
   // from leading.
@@ -103,15 +111,19 @@ class RequestDesk {
   // All copies of the request that wait for the same proposal.
   void ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
                        std::vector<Action>& actions);
-  // The turn of a ProposeCommand has come. False: nobody waits for it any more, or all copies are too old by
-  // now.
-  bool MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vector<Action>& actions);
-  // It waits for room in the log: as long as for a leader, and then it is refused with kOverloaded.
-  void Queued(uint64_t tag);
+  // The turn of a ProposeCommand has come: the command, without elapsed_ns, which the loop stamps; valid until
+  // the next call. Null: nobody waits for it any more, or all copies are too old by now.
+  const Command* MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vector<Action>& actions);
+  // It waits for room in the log: each copy as long as for a leader, and then it is refused with kOverloaded.
+  void Queued(const RequestKey& key);
+  // Or it waits because this node hands its leadership over: then it is refused like what waits for a leader.
+  void HandsOver(bool hands_over) { hands_over_ = hands_over; }
   bool IsProposed(const RequestKey& key) const;
   // What the node that a request was forwarded to says. It has applied it, or can do nothing with it.
   void ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
                        std::vector<Action>& actions);
+  // Once for whatever is answered in one go.
+  void BeginAnswers() { items_bytes_ = 0; }
   void ReadReady(uint64_t tag, std::vector<Action>& actions);
   void ReadRefused(uint64_t tag, std::vector<Action>& actions);
   // The state machine has applied this request, here.
@@ -122,6 +134,7 @@ class RequestDesk {
 
   uint64_t next_deadline_ns() const;
   size_t waiting() const { return waiting_.size(); }
+  size_t waiting_bytes() const { return waiting_bytes_; }
 
   struct Counters {
     uint64_t forwards = 0;
@@ -133,6 +146,7 @@ class RequestDesk {
  private:
   struct Waiting {
     Request request;
+    size_t bytes = 0;
     uint64_t arrived_ns = 0;
     uint64_t hold_until_ns = 0;  // proposed or forwarded no later
     uint64_t end_ns = 0;
@@ -148,6 +162,10 @@ class RequestDesk {
   void Answered(const RequestKey& key, const Result& result, std::vector<Action>& actions);
   uint64_t Age_ns(uint64_t now_ns, const Waiting& waiting) const;
   uint64_t End_ns(const Waiting& waiting) const;
+  bool HasRoomFor(size_t bytes) const;
+  bool IsQueued(const RequestKey& key) const;
+  void WaitForRoom(uint64_t tag, Waiting& waiting);
+  Answer ItemsAnswer(const Request& request);
   void Overloaded(uint64_t tag, std::vector<Action>& actions);
   void ForwardIt(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
   void ForwardMore(uint64_t now_ns, std::vector<Action>& actions);
@@ -162,9 +180,12 @@ class RequestDesk {
   const StateMachine& state_;
   DeskOptions options_;
   raft::NodeId leader_;
+  bool hands_over_ = false;
   uint64_t next_tag_;
-  uint64_t applied_ns_ = 0;              // when the state machine last applied a command; 0: it has not
-  std::map<uint64_t, Waiting> waiting_;  // by tag
+  uint64_t applied_ns_ = 0;  // when the state machine last applied a command; 0: it has not
+  size_t waiting_bytes_ = 0;
+  size_t items_bytes_ = 0;                              // answered since BeginAnswers
+  std::map<uint64_t, Waiting> waiting_;                 // by tag
   std::map<RequestKey, std::vector<uint64_t>> by_key_;  // the writes among them
   std::set<std::pair<uint64_t, uint64_t>> by_end_;      // (end, tag)
 

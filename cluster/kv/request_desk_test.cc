@@ -183,7 +183,8 @@ TEST_F(RequestDeskTest, WhatWaitsIsHandedToANewLeaderLittleByLittle) {
 TEST_F(RequestDeskTest, WhatWaitsForRoomInTheLogIsRefusedAsOverload) {
   desk_.LeaderChanged(0, kSelf, actions_);
   desk_.Receive(0, 0, Write(1), actions_);
-  desk_.Queued(std::get<ProposeCommand>(Take().at(0)).tag);
+  Take();
+  desk_.Queued(Write(1).command.key);
   desk_.Tick(999 * kMillisecond, actions_);
   EXPECT_TRUE(actions_.empty());
   desk_.Tick(1000 * kMillisecond, actions_);
@@ -198,10 +199,84 @@ TEST_F(RequestDeskTest, OfWhatMayStandInAFormerLogNobodySaysThatNothingWasDone) 
   ASSERT_TRUE(desk_.MayBeProposed(0, Write(1).command.key, actions_));
   desk_.LeaderChanged(0, raft::NodeId(), actions_);
   desk_.LeaderChanged(0, kSelf, actions_);
-  desk_.Queued(std::get<ProposeCommand>(Take().at(1)).tag);
+  Take();
+  desk_.Queued(Write(1).command.key);
   desk_.Tick(1000 * kMillisecond, actions_);
   ASSERT_NE(Only<Answer>(), nullptr);
   EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader);
+}
+
+TEST_F(RequestDeskTest, WhoHandsOverTooLongSaysThatItDoesNotLead) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  Take();
+  desk_.HandsOver(true);
+  desk_.Queued(Write(1).command.key);
+  desk_.Tick(1000 * kMillisecond, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader) << "another node may be asked";
+}
+
+TEST_F(RequestDeskTest, EveryCopyThatWaitsForRoomIsToldSoAndNoneIsLeftWithoutAWord) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  desk_.Receive(0, 0, Write(1), actions_);
+  ASSERT_EQ(Take().size(), 1u) << "proposed once";
+  desk_.Queued(Write(1).command.key);
+  desk_.Receive(300 * kMillisecond, 300 * kMillisecond, Write(1), actions_);
+  EXPECT_TRUE(Take().empty());
+  desk_.Tick(1000 * kMillisecond, actions_);
+  EXPECT_EQ(Take().size(), 2u);
+  desk_.Tick(1300 * kMillisecond, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr) << "a second after it came, like the others";
+  EXPECT_EQ(Only<Answer>()->result.code, ResultCode::kOverloaded);
+  EXPECT_EQ(desk_.waiting(), 0u);
+}
+
+TEST_F(RequestDeskTest, WhatWaitsIsBoundedInBytes) {
+  DeskOptions options;
+  options.waiting_max_bytes = 200'000;
+  RequestDesk desk(kSelf, state_, options, 100);
+  for (uint64_t id = 1; id <= 4; ++id) {
+    Request request = Item(id);
+    request.command.item.value = std::string(60'000, 'v');
+    desk.Receive(0, 0, request, actions_);
+  }
+  EXPECT_EQ(desk.waiting(), 3u);
+  EXPECT_GT(desk.waiting_bytes(), 180'000u);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->result.code, ResultCode::kOverloaded);
+  Take();
+  desk.Tick(2000 * kMillisecond, actions_);
+  EXPECT_EQ(desk.waiting_bytes(), 0u);
+}
+
+TEST_F(RequestDeskTest, AFewBytesThatAskForMuchTakeNoMemory) {
+  DeskOptions options;
+  options.items_max_bytes = 100'000;
+  options.items_at_once_max_bytes = 150'000;
+  RequestDesk desk(kSelf, state_, options, 100);
+  Command large = Item(1).command;
+  large.item.value = std::string(60'000, 'v');
+  state_.Apply(++index_, large);
+  const auto read = [&](size_t times) {
+    Request request;
+    request.item_keys.assign(times, "k1");
+    request.patience_ns = 2000 * kMillisecond;
+    desk.Receive(0, 0, request, actions_);
+    const uint64_t tag = std::get<StartRead>(Take().at(0)).tag;
+    desk.ReadReady(tag, actions_);
+    return std::get<Answer>(Take().at(0));
+  };
+  const Answer hundredfold = read(100);
+  EXPECT_EQ(hundredfold.kind, Answer::Kind::kResult);
+  EXPECT_EQ(hundredfold.result.code, ResultCode::kTooLarge);
+  EXPECT_TRUE(hundredfold.items.empty());
+  EXPECT_EQ(read(1).items.size(), 1u);
+  EXPECT_EQ(read(1).items.size(), 1u);
+  EXPECT_EQ(read(1).result.code, ResultCode::kOverloaded) << "a third in one go";
+  desk.BeginAnswers();
+  EXPECT_EQ(read(1).items.size(), 1u);
 }
 
 TEST_F(RequestDeskTest, AllCopiesOfARefusedProposalAreTold) {

@@ -16,6 +16,12 @@ Said Line(Outcome outcome, std::string_view line) {
   return {.outcome = outcome, .text = std::string(line) + "\r\n"};
 }
 
+Said TooLarge(Verb verb) {
+  return Line(Outcome::kTooLarge,
+              Changes(verb) ? "SERVER_ERROR object too large for cache"
+                            : "SERVER_ERROR the answer is too large for datagrams; ask for fewer keys");
+}
+
 Said Done(Verb verb, const kv::Result& result) {
   switch (verb) {
     case Verb::kDelete:
@@ -52,7 +58,7 @@ Said SayResult(Verb verb, const kv::Result& result) {
     case kv::ResultCode::kNoRoom:
       return Line(Outcome::kNoRoom, "SERVER_ERROR out of memory storing object");
     case kv::ResultCode::kTooLarge:
-      return Line(Outcome::kTooLarge, "SERVER_ERROR object too large for cache");
+      return TooLarge(verb);
     case kv::ResultCode::kOverloaded:
     case kv::ResultCode::kUnknownSession:  // of sessions, which no such client has
     case kv::ResultCode::kBelowLowest:
@@ -67,8 +73,7 @@ Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, 
     said.text += "VALUE " + key + " " + std::to_string(item.flags) + " " + std::to_string(item.value.size());
     if (verb == Verb::kGets) said.text += " " + std::to_string(item.unique);
     said.text += "\r\n" + item.value + "\r\n";
-    if (said.text.size() > kAnswerMax_bytes)
-      return Line(Outcome::kTooLarge, "SERVER_ERROR the answer is too large for datagrams; ask for fewer keys");
+    if (said.text.size() > kAnswerMax_bytes) return TooLarge(verb);
   }
   said.text += "END\r\n";
   return said;

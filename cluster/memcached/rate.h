@@ -25,8 +25,10 @@ class Rate {
   // What may come at once, in time at the rate: within any T at most (T + this) times the rate, and one more.
   static constexpr uint64_t kBurst_ns = 100'000'000;
 
-  Rate(uint64_t per_s, size_t clients_max)
-      : cost_ns_((1'000'000'000 + per_s - 1) / per_s), clients_max_(clients_max) {}
+  Rate(uint64_t per_s, size_t clients_max) : clients_max_(clients_max) { SetRate(per_s); }
+
+  // From now on; who has sent more than that already waits a while.
+  void SetRate(uint64_t per_s) { cost_ns_ = (1'000'000'000 + per_s - 1) / per_s; }
 
   Verdict Take(const Client& client, uint64_t now_ns);
 
@@ -43,7 +45,7 @@ class Rate {
 
   void Forget(uint64_t now_ns);
 
-  uint64_t cost_ns_;
+  uint64_t cost_ns_ = 0;
   size_t clients_max_;
   // The virtual scheduling algorithm (ITU-T I.371): when a client that sends at the rate would have sent what
   // it has sent.

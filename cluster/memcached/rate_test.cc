@@ -19,6 +19,17 @@ TEST(MemcachedRate, AClientGetsItsRateAndABurst) {
   EXPECT_LE(taken, 5 * 1000 + 100 + 1u);
 }
 
+TEST(MemcachedRate, ARateThatFallsHoldsForWhoIsKnownAlready) {
+  Rate rate(1000, 10);
+  EXPECT_EQ(rate.Take({1, 2, 3}, kSecond), Verdict::kTaken);
+  rate.SetRate(100);
+  uint64_t taken = 0;
+  for (uint64_t now_ns = kSecond; now_ns < 6 * kSecond; now_ns += 100'000)
+    taken += rate.Take({1, 2, 3}, now_ns) == Verdict::kTaken;
+  EXPECT_GE(taken, 500u);
+  EXPECT_LE(taken, 5 * 100 + 10 + 1u);
+}
+
 TEST(MemcachedRate, ClientsDoNotPayForEachOther) {
   Rate rate(10, 10);
   while (rate.Take({1, 2, 3}, kSecond) == Verdict::kTaken) {

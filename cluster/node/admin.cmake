@@ -12,9 +12,9 @@ hedgerow_cc_library(cluster_node_config
        absl::strings absl::str_format)
 
 hedgerow_cc_library(cluster_node_admin
-  SRCS admin_client.cc admin_server.cc commands.cc metrics.cc metrics_families.cc status_message.cc status_text.cc
+  SRCS admin_client.cc admin_server.cc commands.cc commands_backup.cc commands_members.cc metrics.cc metrics_families.cc status_message.cc status_text.cc
   HDRS admin_client.h admin_server.h commands.h metrics.h status.h status_message.h status_text.h
-  DEPS cluster_node_config cluster_node_proto cluster_wire operate_admin operate_command_line operate_metrics
+  DEPS cluster_node_config cluster_node_proto cluster_storage cluster_wire operate_admin operate_command_line operate_metrics
        operate_version hedgerow::prometheus absl::status absl::statusor absl::strings absl::str_format absl::time)
 
 hedgerow_cc_test(cluster_node_config_test SRCS config_test.cc config_errors_test.cc

@@ -37,6 +37,20 @@ class GrpcClient final : public AdminClient {
     return operate::FromGrpc(stub_->Transfer(&context, request, &reply));
   }
 
+  absl::Status ReadBackup(const std::function<absl::Status(const std::string&)>& take) override {
+    grpc::ClientContext context;
+    const auto reader = stub_->ReadBackup(&context, v1::ReadBackupRequest());
+    v1::BackupPiece piece;
+    absl::Status taken;
+    // To the end, whatever becomes of it: else Finish does not return.
+    while (reader->Read(&piece)) {
+      if (taken.ok()) taken = take(piece.data());
+      if (!taken.ok()) context.TryCancel();
+    }
+    const grpc::Status status = reader->Finish();
+    return taken.ok() ? operate::FromGrpc(status) : taken;
+  }
+
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
     v1::TakeSnapshotReply reply;
     grpc::ClientContext context;
@@ -44,6 +58,15 @@ class GrpcClient final : public AdminClient {
     const grpc::Status status = stub_->TakeSnapshot(&context, v1::TakeSnapshotRequest(), &reply);
     if (!status.ok()) return operate::FromGrpc(status);
     return raft::LogIndex(reply.index());
+  }
+
+  absl::StatusOr<uint32_t> ChangeMembers(const v1::ChangeMembersRequest& request) override {
+    v1::ChangeMembersReply reply;
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    const grpc::Status status = stub_->ChangeMembers(&context, request, &reply);
+    if (!status.ok()) return operate::FromGrpc(status);
+    return reply.epoch();
   }
 
  private:

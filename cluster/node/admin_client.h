@@ -6,6 +6,7 @@
 #ifndef HEDGEROW_CLUSTER_NODE_ADMIN_CLIENT_H_
 #define HEDGEROW_CLUSTER_NODE_ADMIN_CLIENT_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -31,7 +32,10 @@ class AdminClient {
   // Errors are those of NodeControl.
   virtual absl::StatusOr<v1::NodeStatus> GetStatus() = 0;
   virtual absl::Status Transfer(raft::NodeId target) = 0;
+  // `take` gets the file's bytes in order; what it returns ends it. Takes as long as it takes.
+  virtual absl::Status ReadBackup(const std::function<absl::Status(const std::string&)>& take) = 0;
   virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
+  virtual absl::StatusOr<uint32_t> ChangeMembers(const v1::ChangeMembersRequest& request) = 0;
 };
 
 }  // namespace hedgerow::node

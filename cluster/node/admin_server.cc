@@ -4,7 +4,10 @@
 
 #include "cluster/node/admin_server.h"
 
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <grpcpp/grpcpp.h>
 
@@ -17,6 +20,21 @@ namespace {
 // A call holds a thread while it waits for the loop.
 constexpr int kThreadsMax = 32;
 constexpr int kRequestMax_bytes = 4096;
+
+std::optional<raft::MemberChange::Kind> KindOf(v1::MemberChange::Kind kind) {
+  switch (kind) {
+    case v1::MemberChange::ADD:
+      return raft::MemberChange::Kind::kAddLearner;
+    case v1::MemberChange::PROMOTE:
+      return raft::MemberChange::Kind::kPromote;
+    case v1::MemberChange::REMOVE:
+      return raft::MemberChange::Kind::kRemove;
+    case v1::MemberChange::MOVE:
+      return raft::MemberChange::Kind::kMove;
+    default:
+      return std::nullopt;
+  }
+}
 
 class Service final : public v1::NodeAdmin::Service {
  public:
@@ -33,11 +51,40 @@ class Service final : public v1::NodeAdmin::Service {
     return operate::ToGrpc(control_.Transfer(raft::NodeId(request->target())));
   }
 
+  grpc::Status ReadBackup(grpc::ServerContext* context, const v1::ReadBackupRequest*,
+                          grpc::ServerWriter<v1::BackupPiece>* writer) override {
+    const absl::StatusOr<BackupPieces> pieces = control_.OpenBackup();
+    if (!pieces.ok()) return operate::ToGrpc(pieces.status());
+    while (!context->IsCancelled()) {
+      absl::StatusOr<std::string> piece = (*pieces)();
+      if (!piece.ok()) return operate::ToGrpc(piece.status());
+      if (piece->empty()) return grpc::Status::OK;
+      v1::BackupPiece message;
+      message.set_data(*std::move(piece));
+      if (!writer->Write(message)) break;
+    }
+    return grpc::Status::CANCELLED;
+  }
+
   grpc::Status TakeSnapshot(grpc::ServerContext*, const v1::TakeSnapshotRequest*,
                             v1::TakeSnapshotReply* reply) override {
     const absl::StatusOr<raft::LogIndex> index = control_.TakeSnapshot();
     if (!index.ok()) return operate::ToGrpc(index.status());
     reply->set_index(index->value());
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ChangeMembers(grpc::ServerContext*, const v1::ChangeMembersRequest* request,
+                             v1::ChangeMembersReply* reply) override {
+    std::vector<raft::MemberChange> changes;
+    for (const v1::MemberChange& change : request->changes()) {
+      const std::optional<raft::MemberChange::Kind> kind = KindOf(change.kind());
+      if (!kind.has_value()) return operate::ToGrpc(absl::InvalidArgumentError("a change of no known kind"));
+      changes.push_back({.kind = *kind, .node = raft::NodeId(change.node()), .address = change.address()});
+    }
+    const absl::StatusOr<uint32_t> epoch = control_.ChangeMembers(std::move(changes));
+    if (!epoch.ok()) return operate::ToGrpc(epoch.status());
+    reply->set_epoch(*epoch);
     return grpc::Status::OK;
   }
 

@@ -58,6 +58,29 @@ TEST_F(NodeAdminTest, StatusCrossesTheSocket) {
   EXPECT_EQ(status->counters().at("hkv_requests"), 1234u);
 }
 
+TEST_F(NodeAdminTest, AChangeOfMembersReachesTheNodeAsOneStep) {
+  v1::ChangeMembersRequest request;
+  auto& promote = *request.add_changes();
+  promote.set_kind(v1::MemberChange::PROMOTE);
+  promote.set_node(4);
+  auto& remove = *request.add_changes();
+  remove.set_kind(v1::MemberChange::REMOVE);
+  remove.set_node(2);
+  const auto client = Connect();
+  const auto epoch = client->ChangeMembers(request);
+  ASSERT_TRUE(epoch.ok()) << epoch.status();
+  EXPECT_EQ(*epoch, 2u);
+  ASSERT_EQ(control_.changes().size(), 1u);
+  EXPECT_EQ(control_.changes()[0].size(), 2u);
+  EXPECT_EQ(control_.changes()[0][1].kind, raft::MemberChange::Kind::kRemove);
+  EXPECT_EQ(control_.changes()[0][1].node, raft::NodeId(2));
+  request.add_changes();
+  EXPECT_TRUE(absl::IsInvalidArgument(client->ChangeMembers(request).status())) << "of no known kind";
+  control_.FailChanges(absl::FailedPreconditionError("node 4 has not caught up"));
+  request.mutable_changes()->RemoveLast();
+  EXPECT_TRUE(absl::IsFailedPrecondition(client->ChangeMembers(request).status()));
+}
+
 TEST_F(NodeAdminTest, ATransferReachesTheNodeWithItsTarget) {
   auto client = Connect();
   EXPECT_TRUE(client->Transfer(raft::NodeId(3)).ok());
@@ -104,6 +127,7 @@ class SlowControl final : public NodeControl {
   }
   absl::Status Transfer(raft::NodeId) override { return absl::OkStatus(); }
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return raft::LogIndex(1); }
+  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override { return uint32_t{1}; }
   absl::Notification released;
 };
 

@@ -35,6 +35,9 @@ class Announcer {
   // such backend count it and change nothing.
   void AlsoName(const NetAddress& serve);
 
+  // Of the cluster; before anything else.
+  void SetEpoch(uint64_t epoch) { announcements_.front().cluster_epoch = epoch; }
+
   void Led(raft::Term term, uint64_t now_ns);  // this node leads from now on
   void Lost() { leading_ = false; }            // it does not
   void HeartbeatRound(uint64_t now_ns);

@@ -35,18 +35,19 @@ absl::StatusOr<NodeConfig> RequireConfig(const operate::Arguments& arguments) {
   return LoadNodeConfig(arguments.Get("config"));
 }
 
-// --socket, else the configuration's, else the default.
-absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const operate::Arguments& arguments) {
+int RefuseToRun(const Call& call) { return call.UsageError("run wants --config FILE and nothing else"); }
+
+int RefuseElsewhere(const Call& call) { return call.UsageError("this program has no such command"); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AdminClient>> ConnectToNode(const operate::Arguments& arguments) {
   if (arguments.Has("socket")) return AdminClient::Connect(arguments.Get("socket"));
   if (!arguments.Has("config")) return AdminClient::Connect(NodeConfig().admin_socket);
   const absl::StatusOr<NodeConfig> config = RequireConfig(arguments);
   if (!config.ok()) return config.status();
   return AdminClient::Connect(config->admin_socket);
 }
-
-int RefuseToRun(const Call& call) { return call.UsageError("run wants --config FILE and nothing else"); }
-
-}  // namespace
 
 const operate::Program& TheProgram() {
   static const auto* program = new operate::Program{
@@ -69,6 +70,28 @@ const operate::Program& TheProgram() {
            "take a snapshot now, cut the log, and wait until that is done",
            {"socket", "config"},
            RunSnapshot},
+          {"members",
+           "[add ID PEER-ADDRESS | promote ID | remove ID | replace OLD NEW | move ID PEER-ADDRESS]",
+           "the cluster's members; or changes them, and waits until that is done (the leader does it)",
+           {"socket", "config"},
+           RunMembers},
+          {"backup",
+           "--out FILE",
+           "write everything that was applied by now to a file that a cluster can begin anew with",
+           {"socket", "config", "out"},
+           RunBackup},
+          {"restore",
+           "--config FILE --from BACKUP [--epoch NUMBER]",
+           "make the log of a node that does not run, of a backup; on every member, of the same file, before "
+           "any starts",
+           {"config", "from", "epoch"},
+           RefuseElsewhere},
+          {"recover",
+           "--config FILE [--out FILE --accept-data-loss [--yes]]",
+           "what a node that does not run has left, and what would be lost; or a file of it to begin anew with",
+           {"config", "out"},
+           RefuseElsewhere,
+           {"accept-data-loss", "yes"}},
           {"proxy-key",
            "--config FILE NAME",
            "print the key that the proxy NAME is configured with",
@@ -86,7 +109,7 @@ const operate::Program& TheProgram() {
 
 int RunStatus(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("status takes no words");
-  const auto client = Connect(call.arguments);
+  const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const auto status = (*client)->GetStatus();
   if (!status.ok()) return call.Fail(status.status());
@@ -102,7 +125,7 @@ int RunTransfer(const Call& call, absl::Duration patience) {
     return call.UsageError(
         absl::StrCat("--to: got \"", call.arguments.Get("to"), "\", expected the id of a member"));
   }
-  const auto client = Connect(call.arguments);
+  const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const auto before = (*client)->GetStatus();
   if (!before.ok()) return call.Fail(before.status());
@@ -133,7 +156,7 @@ int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotPatience);
 
 int RunSnapshot(const Call& call, absl::Duration patience) {
   if (call.arguments.words.size() > 1) return call.UsageError("snapshot takes no words");
-  const auto client = Connect(call.arguments);
+  const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const auto index = (*client)->TakeSnapshot();
   if (!index.ok()) return call.Fail(index.status());

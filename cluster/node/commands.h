@@ -7,7 +7,11 @@
 #ifndef HEDGEROW_CLUSTER_NODE_COMMANDS_H_
 #define HEDGEROW_CLUSTER_NODE_COMMANDS_H_
 
+#include <memory>
+
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "cluster/node/admin_client.h"
 #include "operate/command_line.h"
 
 namespace hedgerow::node {
@@ -15,12 +19,15 @@ namespace hedgerow::node {
 using operate::Call;
 using enum operate::ExitCode;
 
-// All but `run`, which is main's: here it is a usage error.
+// All but `run`, `restore` and `recover`, which are main's: here they are usage errors.
 const operate::Program& TheProgram();
 
 // How long `transfer` waits to see another leader. An election takes some ten milliseconds; a target that lags
 // is waited for by the leader.
 inline constexpr absl::Duration kTransferPatience = absl::Seconds(10);
+
+// --socket, else the configuration's, else the default.
+absl::StatusOr<std::unique_ptr<AdminClient>> ConnectToNode(const operate::Arguments& arguments);
 
 int RunStatus(const Call& call);
 int RunTransfer(const Call& call);
@@ -29,7 +36,12 @@ int RunTransfer(const Call& call, absl::Duration patience);
 inline constexpr absl::Duration kSnapshotPatience = absl::Minutes(10);
 int RunSnapshot(const Call& call);
 int RunSnapshot(const Call& call, absl::Duration patience);
+int RunBackup(const Call& call);  // commands_backup.cc
 int RunProxyKey(const Call& call);
+// Changes of membership, and the list of members (commands_members.cc).
+inline constexpr absl::Duration kMembersPatience = absl::Seconds(30);
+int RunMembers(const Call& call);
+int RunMembers(const Call& call, absl::Duration patience);
 int RunValidate(const Call& call);
 int RunVersion(const Call& call);
 

@@ -88,6 +88,18 @@ TEST_F(NodeCommandsTest, StatusIsTextOrJson) {
   EXPECT_THAT(json.out, HasSubstr("\"role\": \"leader\""));
 }
 
+TEST_F(NodeCommandsTest, ABackupThatFailsLeavesNothingBehind) {
+  Serve();
+  const std::string file = folder_ + "/backup";
+  const Outcome refused = Node({"backup", "--socket", socket_, "--out", file});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_EQ(refused.err, "this node gives no backups\n");
+  EXPECT_EQ(access(file.c_str(), F_OK), -1);
+  EXPECT_EQ(access((file + ".partial").c_str(), F_OK), -1);
+  EXPECT_EQ(Node({"backup", "--socket", socket_}).exit_code, kExitUsage);
+  EXPECT_EQ(Node({"recover", "--config", config_}).exit_code, kExitUsage) << "of another program";
+}
+
 TEST_F(NodeCommandsTest, TransferWaitsUntilAnotherLeads) {
   Serve();
   const Outcome named = Node({"transfer", "--socket", socket_, "--to", "3"});
@@ -98,6 +110,39 @@ TEST_F(NodeCommandsTest, TransferWaitsUntilAnotherLeads) {
   EXPECT_EQ(any.exit_code, kExitOk);
   EXPECT_EQ(any.out, "{\n  \"from\": 1,\n  \"leader\": 2,\n  \"term\": 5\n}\n");
   EXPECT_THAT(control_.targets(), ElementsAre(raft::NodeId(3), raft::NodeId()));
+}
+
+TEST_F(NodeCommandsTest, MembersAreListedAndChanged) {
+  Serve();
+  const Outcome listed = Node({"members", "--socket", socket_});
+  EXPECT_EQ(listed.exit_code, kExitOk) << listed.err;
+  EXPECT_THAT(listed.out, HasSubstr("10.0.0.2:4802"));
+  EXPECT_TRUE(control_.changes().empty());
+  using Kind = raft::MemberChange::Kind;
+  const auto last = [this] { return control_.changes().back(); };
+  EXPECT_EQ(Node({"members", "add", "4", "10.0.0.4:4802", "--socket", socket_}).exit_code, kExitOk);
+  EXPECT_EQ(last()[0].kind, Kind::kAddLearner);
+  EXPECT_EQ(last()[0].address, "10.0.0.4:4802");
+  EXPECT_EQ(Node({"members", "replace", "2", "4", "--socket", socket_}).exit_code, kExitOk);
+  ASSERT_EQ(last().size(), 2u) << "in one step";
+  EXPECT_EQ(last()[0].kind, Kind::kPromote);
+  EXPECT_EQ(last()[0].node, raft::NodeId(4));
+  EXPECT_EQ(last()[1].node, raft::NodeId(2));
+  const Outcome json = Node({"members", "remove", "4", "--socket", socket_, "--json"});
+  EXPECT_THAT(json.out, HasSubstr("\"committed_epoch\": 6"));
+  const size_t asked = control_.changes().size();
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"add", "4"}, {"remove", "x"}, {"promote", "0"}, {"replace", "1"}, {"expel", "3"}}) {
+    std::vector<std::string> words = {"members"};
+    words.insert(words.end(), wrong.begin(), wrong.end());
+    words.insert(words.end(), {"--socket", socket_});
+    EXPECT_EQ(Node(words).exit_code, kExitUsage) << wrong[0];
+  }
+  EXPECT_EQ(control_.changes().size(), asked);
+  control_.FailChanges(absl::FailedPreconditionError("node 2 leads; ask it"));
+  const Outcome refused = Node({"members", "remove", "3", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_EQ(refused.err, "node 2 leads; ask it\n");
 }
 
 TEST_F(NodeCommandsTest, ATransferThatTheNodeRefusesFails) {

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cluster/node/config_check.h"
 #include "cluster/node/config_keys.h"
 #include "cluster/node/config_reader.h"
@@ -55,6 +56,15 @@ NodeConfig Parse(absl::string_view text, config::Locations& locations, config::D
   return config;
 }
 
+// In order. Of MemberConfig or raft::Member.
+template <typename Members>
+std::vector<uint64_t> IdsOf(const Members& members) {
+  std::vector<uint64_t> ids;
+  for (const auto& member : members) ids.push_back(member.id.value());
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
 void ListKeys(const std::vector<ConfigKey>& keys, const std::string& parent, std::vector<NodeConfigKey>& out) {
   for (const ConfigKey& key : keys) {
     const std::string path = JoinPath(parent, key.item ? key.name + "[]" : key.name);
@@ -76,16 +86,54 @@ uint64_t MemcachedRateMax(size_t members, uint64_t window_ns) {
 }
 
 const MemberConfig& NodeConfig::own() const {
-  const auto found =
-      std::find_if(members.begin(), members.end(), [this](const MemberConfig& m) { return m.id == self; });
-  HEDGEROW_CHECK(found != members.end());  // CheckNodeConfig refuses such a configuration
+  const MemberConfig* const found = Find(self);
+  HEDGEROW_CHECK(found != nullptr);  // CheckNodeConfig refuses such a configuration
   return *found;
 }
 
-std::vector<raft::NodeId> NodeConfig::voters() const {
+const MemberConfig* NodeConfig::Find(raft::NodeId id) const {
+  const auto found =
+      std::find_if(members.begin(), members.end(), [id](const MemberConfig& m) { return m.id == id; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+raft::Configuration NodeConfig::Initial() const {
+  if (join) return {};
   std::vector<raft::NodeId> ids;
   for (const MemberConfig& member : members) ids.push_back(member.id);
-  return ids;
+  raft::Configuration initial = raft::Configuration::OfVoters(ids);
+  Readdress(initial);
+  return initial;
+}
+
+void NodeConfig::Readdress(raft::Configuration& configuration) const {
+  if (configuration.epoch != 0) return;
+  for (raft::Member& member : configuration.members) {
+    if (const MemberConfig* const known = Find(member.id); known != nullptr)
+      member.address = known->peer.ToString();
+  }
+}
+
+absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
+                                      const raft::Configuration& latest) const {
+  if (join) return absl::OkStatus();
+  if (began_with.members.empty()) {
+    if (!latest.members.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "join: this node has joined a cluster that has not added it yet (its log in ", data_dir,
+        " was begun with `join: on`), and the configuration file wants it to begin one: put `join: on` back"));
+  }
+  const std::vector<uint64_t> said = IdsOf(members), began = IdsOf(began_with.members);
+  const std::vector<uint64_t> now = IdsOf(latest.members);
+  if (said == began || said == now) return absl::OkStatus();
+  const bool changed = now != began;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "members: the log in ", data_dir, " began with the members ", absl::StrJoin(began, ", "),
+      changed ? absl::StrCat(" and has ", absl::StrJoin(now, ", "), " by now") : std::string(),
+      ", and the configuration file has ", absl::StrJoin(said, ", "),
+      ". A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put ",
+      absl::StrJoin(began, ", "), changed ? absl::StrCat(" or ", absl::StrJoin(now, ", ")) : std::string(),
+      " back"));
 }
 
 NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors) {

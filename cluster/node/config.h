@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "cluster/node/net_address.h"
@@ -93,6 +94,8 @@ struct NodeConfig {
   wire::Key cluster_key{};
   std::optional<wire::Key> announce_key{};  // there if `proxies` has any
   raft::NodeId self{};                      // one of `members`
+  // This node joins a cluster that is there: it listens until it is added, and learns the members from the log.
+  bool join = false;
   Durability durability = Durability::kDisk;
   std::string data_dir = "/var/lib/hedgerow-node";
   NetAddress serve{};  // to bind: the own member's, or the unspecified address with its port
@@ -110,9 +113,24 @@ struct NodeConfig {
   SnapshotsConfig snapshots{};
   MemcachedConfig memcached{};
 
+  // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.
+  // `cluster_key` is that beginning's then.
+  uint64_t cluster_epoch = 0;
+  uint64_t beginning = 0;
+
   // The entry of `members` that is this node.
   const MemberConfig& own() const;
-  std::vector<raft::NodeId> voters() const;
+  // Null: none of `members`.
+  const MemberConfig* Find(raft::NodeId id) const;
+  // What the cluster begins with: all `members` vote; nothing if this node joins.
+  raft::Configuration Initial() const;
+  // Of a configuration that no change has made, addresses are what this file says; later they are the log's to
+  // say.
+  void Readdress(raft::Configuration& configuration) const;
+  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that says
+  // another thing was edited by somebody who expects something of it that it does not do. FailedPrecondition
+  // says what to do.
+  absl::Status CheckMembers(const raft::Configuration& began_with, const raft::Configuration& latest) const;
 };
 
 // InvalidArgument with one line for each error, every one starting with FILE, and with LINE:COLUMN where it has

@@ -141,7 +141,7 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
      "\nn.yaml:12:13: members[1]: unknown key \"pear\", did you mean \"peer\"?"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
-     R"(announce_key_file, node, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
+     R"(announce_key_file, node, join, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached)"},
     {"KeyTwice", "durability: disk", "cluster_id: 8",
      R"(5:1: cluster_id: the key is given twice, expected it once)"},

@@ -289,6 +289,7 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
       Secret("announce_key", [&config](const wire::Key& key) { config.announce_key = key; }),
       Path("announce_key_file", 4095, files.announce_key),
       Whole("node", kRequired, 1, kNodeIdMax, [&config](uint64_t id) { config.self = raft::NodeId(id); }),
+      Switch("join", config.join),
       Scalar("durability", kOptional, "one of disk, memory",
              [&config](const std::string& text) { return TakeDurability(text, config.durability); }),
       Path("data_dir", 4000, config.data_dir),

@@ -90,6 +90,68 @@ TEST(NodeConfig, AMemcachedFrontEndNeedsAnAddressAndNothingElse) {
   EXPECT_EQ(MemcachedRateMax(7, 60'000'000'000), 151u);
 }
 
+raft::Configuration Members(const std::vector<uint64_t>& ids, uint32_t epoch) {
+  std::vector<raft::NodeId> nodes;
+  for (const uint64_t id : ids) nodes.push_back(raft::NodeId(id));
+  raft::Configuration configuration = raft::Configuration::OfVoters(nodes);
+  configuration.epoch = epoch;
+  return configuration;
+}
+
+NodeConfig WithMembers(const std::vector<uint64_t>& ids, bool join = false) {
+  NodeConfig config;
+  config.join = join;
+  config.data_dir = "/the/log";
+  for (const uint64_t id : ids) config.members.push_back({.id = raft::NodeId(id)});
+  return config;
+}
+
+TEST(NodeConfig, TheMembersOfAClusterThatHasBegunAreNotTheFilesToChange) {
+  const raft::Configuration began = Members({1, 2, 3}, 0);
+  EXPECT_TRUE(WithMembers({1, 2, 3}).CheckMembers(began, began).ok());
+  EXPECT_EQ(WithMembers({1, 2, 3, 4, 5}).CheckMembers(began, began).message(),
+            "members: the log in /the/log began with the members 1, 2, 3, and the configuration file has 1, 2, "
+            "3, 4, 5. "
+            "A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put "
+            "1, 2, 3 back");
+  EXPECT_FALSE(WithMembers({1}).CheckMembers(began, began).ok());
+  const raft::Configuration now = Members({1, 3, 4}, 5);
+  EXPECT_TRUE(WithMembers({1, 2, 3}).CheckMembers(began, now).ok()) << "as it was";
+  EXPECT_TRUE(WithMembers({1, 3, 4}).CheckMembers(began, now).ok()) << "as the log has it by now";
+  EXPECT_EQ(WithMembers({1, 4}).CheckMembers(began, now).message(),
+            "members: the log in /the/log began with the members 1, 2, 3 and has 1, 3, 4 by now, and the "
+            "configuration file "
+            "has 1, 4. A cluster that has begun changes its members with `hedgerow-node members`, never in a "
+            "file: put "
+            "1, 2, 3 or 1, 3, 4 back");
+}
+
+TEST(NodeConfig, ANodeThatJoinsDoesNotBeginAClusterInstead) {
+  const raft::Configuration nobody;
+  EXPECT_TRUE(WithMembers({4}, true).CheckMembers(nobody, nobody).ok());
+  EXPECT_EQ(
+      WithMembers({4}).CheckMembers(nobody, nobody).message(),
+      "join: this node has joined a cluster that has not added it yet (its log in /the/log was begun with "
+      "`join: on`), and the configuration file wants it to begin one: put `join: on` back");
+  EXPECT_TRUE(WithMembers({4}).CheckMembers(nobody, Members({1, 2, 3, 4}, 2)).ok()) << "it was added since";
+  EXPECT_TRUE(WithMembers({1}, true).CheckMembers(Members({1, 2, 3}, 0), Members({1, 2, 3}, 0)).ok());
+}
+
+TEST(NodeConfig, AddressesAreTheFilesUntilMembersHaveChanged) {
+  NodeConfig config = WithMembers({1, 2});
+  config.members[1].peer = NetAddress::Parse("10.0.0.2:4802").value();
+  raft::Configuration members = Members({1, 2, 3}, 0);
+  members.members[1].address = "10.0.0.99:1";
+  members.members[2].address = "10.0.0.3:4802";
+  config.Readdress(members);
+  EXPECT_EQ(members.members[1].address, "10.0.0.2:4802");
+  EXPECT_EQ(members.members[2].address, "10.0.0.3:4802") << "the file does not know it";
+  members.epoch = 1;
+  members.members[1].address = "10.0.0.99:1";
+  config.Readdress(members);
+  EXPECT_EQ(members.members[1].address, "10.0.0.99:1");
+}
+
 TEST(NodeConfig, EveryKeyArrives) {
   const NodeConfig config = Sound(R"(
 cluster_id: 9223372036854775807
@@ -123,7 +185,8 @@ memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, wi
   EXPECT_EQ(config.serve.ToString(), "[::]:4801");
   EXPECT_EQ(config.admin_socket, "/run/n/a.sock");
   EXPECT_EQ(config.metrics_listen, "");
-  EXPECT_THAT(config.voters(), ElementsAre(raft::NodeId(2), raft::NodeId(4294967295)));
+  EXPECT_EQ(config.Initial().PositionOf(raft::NodeId(4294967295)), 1u);
+  EXPECT_EQ(config.Initial().voters, 0b11u);
   EXPECT_EQ(config.own().peer.ToString(), "[fd00::3]:4802");
   ASSERT_EQ(config.proxies.size(), 2u);
   EXPECT_EQ(config.proxies[0].name, "web-1");

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "cluster/node/status.h"
 #include "cluster/node/status_message.h"
@@ -39,6 +40,9 @@ inline NodeStatus FakeStatus() {
                           .round_trip_ns = 210'000,
                           .match = raft::LogIndex(1040)});
   status.peers.push_back({.id = raft::NodeId(3), .address = *NetAddress::Parse("10.0.0.3:4802")});
+  for (const uint64_t id : {1, 2, 3})
+    status.members.push_back(
+        {.id = raft::NodeId(id), .address = absl::StrCat("10.0.0.", id, ":4802"), .role = "voter"});
   status.counters.emplace_back("hkv_requests", 1234);
   status.counters.emplace_back("peer_dropped", 5, "replayed");
   status.counters.emplace_back("peer_dropped", 0, "tag");
@@ -83,6 +87,26 @@ class FakeNodeControl final : public NodeControl {
     return status_->applied;
   }
 
+  // Done at once, unless told to fail.
+  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override {
+    absl::MutexLock lock(&mutex_);
+    changes_.push_back(std::move(changes));
+    if (!change_.ok()) return change_;
+    if (!status_.ok()) return status_.status();
+    status_->config_epoch += 2;
+    status_->committed_epoch = status_->config_epoch;
+    return status_->config_epoch;
+  }
+
+  void FailChanges(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    change_ = std::move(status);
+  }
+  std::vector<std::vector<raft::MemberChange>> changes() const {
+    absl::MutexLock lock(&mutex_);
+    return changes_;
+  }
+
   void Set(absl::StatusOr<NodeStatus> status) {
     absl::MutexLock lock(&mutex_);
     status_ = std::move(status);
@@ -105,6 +129,8 @@ class FakeNodeControl final : public NodeControl {
   absl::StatusOr<NodeStatus> status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
   absl::Status transfer_ ABSL_GUARDED_BY(mutex_);
   bool stays_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status change_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::vector<raft::MemberChange>> changes_ ABSL_GUARDED_BY(mutex_);
   std::vector<raft::NodeId> targets_ ABSL_GUARDED_BY(mutex_);
 };
 

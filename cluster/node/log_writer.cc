@@ -4,9 +4,15 @@
 #include <iterator>
 #include <utility>
 
+#include "bpf/raft/decisions_abi.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::node {
+
+bool LogWriter::OthersDecide(const raft::Configuration& configuration, size_t self) {
+  const uint32_t own = self < HR_RAFT_MAX_MEMBERS ? 1u << self : 0;
+  return hr_raft_is_joint_quorum(configuration.all() & ~own, configuration.voters, configuration.next_voters) != 0;
+}
 
 bool LogWriter::CanBeHeld(const raft::Persist& persist) {
   return !persist.hard_state.has_value() && !persist.truncate_from.has_value() &&

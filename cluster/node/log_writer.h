@@ -26,6 +26,10 @@ class LogWriter {
 
   explicit LogWriter(storage::LogStorage& storage) : storage_(storage) {}
 
+  // Whether the other members are a quorum without this one, whose position is `self`: then what they hold is
+  // committed whatever is written here. Of two joint configurations, in each; learners decide nothing.
+  static bool OthersDecide(const raft::Configuration& configuration, size_t self);
+
   // Nothing but entries: a term, a vote, a truncation are written at once.
   static bool CanBeHeld(const raft::Persist& persist);
 

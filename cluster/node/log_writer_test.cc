@@ -40,6 +40,39 @@ class LogWriterTest : public testing::Test {
   LogWriter writer_;
 };
 
+raft::Configuration Members(size_t count, uint32_t voters, uint32_t next_voters = 0) {
+  std::vector<raft::NodeId> ids;
+  for (size_t i = 0; i < count; ++i) ids.emplace_back(i + 1);
+  raft::Configuration configuration = raft::Configuration::OfVoters(ids);
+  configuration.voters = voters;
+  configuration.next_voters = next_voters;
+  return configuration;
+}
+
+TEST(OthersDecide, IfTheyAreAMajorityWithoutThisNode) {
+  EXPECT_FALSE(LogWriter::OthersDecide(Members(1, 0b1), 0)) << "alone";
+  EXPECT_FALSE(LogWriter::OthersDecide(Members(2, 0b11), 0)) << "one of two";
+  EXPECT_TRUE(LogWriter::OthersDecide(Members(3, 0b111), 0));
+  EXPECT_TRUE(LogWriter::OthersDecide(Members(8, 0b11111111), 7));
+}
+
+TEST(OthersDecide, LearnersDoNot) {
+  EXPECT_FALSE(LogWriter::OthersDecide(Members(3, 0b001), 0)) << "a voter and two learners";
+  EXPECT_FALSE(LogWriter::OthersDecide(Members(4, 0b0011), 0));
+  EXPECT_TRUE(LogWriter::OthersDecide(Members(4, 0b0111), 0));
+}
+
+TEST(OthersDecide, InBothOfTwoJointConfigurations) {
+  EXPECT_FALSE(LogWriter::OthersDecide(Members(4, 0b0111, 0b1001), 0)) << "the next ones are two, and this is one";
+  EXPECT_FALSE(LogWriter::OthersDecide(Members(4, 0b0011, 0b1101), 0)) << "the old ones were";
+  EXPECT_TRUE(LogWriter::OthersDecide(Members(4, 0b0111, 0b1101), 0));
+}
+
+TEST(OthersDecide, AlwaysWhereThisNodeDecidesNothing) {
+  EXPECT_TRUE(LogWriter::OthersDecide(Members(3, 0b110), 0)) << "it leads until it is known that it has left";
+  EXPECT_TRUE(LogWriter::OthersDecide(Members(2, 0b11), raft::Configuration::kNoPosition));
+}
+
 TEST_F(LogWriterTest, OnlyEntriesAloneCanWait) {
   EXPECT_TRUE(LogWriter::CanBeHeld(Entry(2, 1)));
   EXPECT_FALSE(LogWriter::CanBeHeld({.sequence = 2}));

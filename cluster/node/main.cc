@@ -14,16 +14,28 @@
 #include "absl/synchronization/mutex.h"
 #include "cluster/node/admin_server.h"
 #include "cluster/node/commands.h"
+#include "cluster/node/commands_recovery.h"
 #include "cluster/node/config.h"
+#include "cluster/node/lost_node.h"
 #include "cluster/node/metrics.h"
 #include "cluster/node/node.h"
+#include "cluster/storage/errors.h"
 
 namespace hedgerow::node {
 namespace {
 
-Node* running_node = nullptr;  // for the signal handler; set before it is installed
+// For the signal handler; one of the two, set before it is installed.
+Node* running_node = nullptr;
+LostNode* lost_node = nullptr;
 
-void OnSignal(int) { running_node->RequestStop(); }
+void OnSignal(int) { running_node != nullptr ? running_node->RequestStop() : lost_node->RequestStop(); }
+
+void StopOnSignals() {
+  struct sigaction action {};
+  action.sa_handler = OnSignal;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+}
 
 int Fail(const absl::Status& status) {
   fprintf(stderr, "hedgerow-node: %s\n", std::string(status.message()).c_str());
@@ -35,6 +47,25 @@ int Fail(const absl::Status& status) {
 // the parts keep it.
 void LeaveDeadlocksToTests() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
+// What it has lost comes back by no restart: it stays up to be asked, instead of ending over and over.
+int RunLost(const NodeConfig& config, const absl::Status& why) {
+  LostNode node(config, std::string(why.message()));
+  NodeFacts facts = FactsOf(config);
+  const auto metrics = ServeMetrics(config.metrics_listen, node, facts);
+  if (!metrics.ok()) return Fail(metrics.status());
+  if (*metrics != nullptr) facts.metrics = (*metrics)->address();
+  const auto admin = ServeAdmin(config.admin_socket, node, facts);
+  if (!admin.ok()) return Fail(admin.status());
+  lost_node = &node;
+  StopOnSignals();
+  fprintf(stderr,
+          "hedgerow-node: node %llu of cluster %llu is LOST, takes part in nothing and waits to be asked: %s\n",
+          static_cast<unsigned long long>(config.self.value()),
+          static_cast<unsigned long long>(config.cluster_id), std::string(why.message()).c_str());
+  node.Run();
+  return 0;
+}
+
 int Run(const std::string& config_file) {
   LeaveDeadlocksToTests();
   absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file);
@@ -43,6 +74,7 @@ int Run(const std::string& config_file) {
     return kExitUsage;
   }
   absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(*config);
+  if (storage::IsLost(node.status())) return RunLost(*config, node.status());
   if (!node.ok()) return Fail(node.status());
   NodeFacts facts = FactsOf(*config);
   const auto metrics = ServeMetrics(config->metrics_listen, **node, facts);
@@ -52,10 +84,7 @@ int Run(const std::string& config_file) {
   if (!admin.ok()) return Fail(admin.status());
 
   running_node = node->get();
-  struct sigaction action {};
-  action.sa_handler = OnSignal;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  StopOnSignals();
   fprintf(stderr, "hedgerow-node: node %llu of cluster %llu serves on %s\n",
           static_cast<unsigned long long>(config->self.value()),
           static_cast<unsigned long long>(config->cluster_id), config->serve.ToString().c_str());
@@ -65,7 +94,7 @@ int Run(const std::string& config_file) {
 
 int Main(const std::vector<std::string>& arguments) {
   if (arguments.size() == 3 && arguments[0] == "run" && arguments[1] == "--config") return Run(arguments[2]);
-  return operate::Run(TheProgram(), arguments, std::cout, std::cerr);
+  return operate::Run(WithRecovery(TheProgram()), arguments, std::cout, std::cerr);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/memcached_front_end.h"
 
+#include <algorithm>
 #include <cstring>
 #include <ctime>
 #include <utility>
@@ -84,7 +85,18 @@ MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<U
       limits_{.value_max_bytes = config_.value_max_bytes, .once_in_window = config_.once_in_window},
       served_(ServedAddress(config)),
       socket_(std::move(socket)),
-      rate_(config_.rate_per_s, kClientsMax) {}
+      rate_per_s_(config_.rate_per_s),
+      rate_(rate_per_s_, kClientsMax) {}
+
+// Never faster than the file says, which may say less than what its own members allow.
+void MemcachedFrontEnd::SetMembers(size_t members) {
+  if (members == 0) return;  // it joins, and has heard of nobody yet
+  const uint64_t per_s =
+      std::clamp<uint64_t>(MemcachedRateMax(members, config_.window_ns), 1, config_.rate_per_s);
+  if (per_s == rate_per_s_) return;
+  rate_per_s_ = per_s;
+  rate_.SetRate(per_s);
+}
 
 bool MemcachedFrontEnd::Receive(uint64_t now_ns, const kv::MemcachedState& state, const Taker& take) {
   if (opened_ns_ == 0) opened_ns_ = now_ns;
@@ -219,7 +231,7 @@ memcached::Said MemcachedFrontEnd::SayStats(uint64_t now_ns, const kv::Memcached
 
 MemcachedStatus MemcachedFrontEnd::StatusOf(const kv::MemcachedState& state) const {
   return {.listen = config_.listen,
-          .rate_per_s = config_.rate_per_s,
+          .rate_per_s = rate_per_s_,
           .items = state.items(),
           .item_bytes = state.item_bytes(),
           .window_requests = state.seen(),

@@ -50,6 +50,9 @@ class MemcachedFrontEnd {
   // Where clients reach it, for announcements.
   const NetAddress& served() const { return served_; }
 
+  // Each member serves any client: the more there are, the less each may take of one. Follows the members.
+  void SetMembers(size_t members);
+
   // What has come, in a few batches; what the replica must answer goes to `take`. Whether anything had.
   bool Receive(uint64_t now_ns, const kv::MemcachedState& state, const Taker& take);
   void Answer(const kv::Answer& answer);
@@ -72,6 +75,7 @@ class MemcachedFrontEnd {
   memcached::Limits limits_;
   NetAddress served_;
   std::unique_ptr<UdpSocket> socket_;
+  uint64_t rate_per_s_;  // with as many members as there are now
   memcached::Rate rate_;
   uint64_t opened_ns_ = 0;  // when it first received
   Counters counters_;

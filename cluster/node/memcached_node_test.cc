@@ -150,6 +150,24 @@ class MemcachedNodeTest : public testing::TestWithParam<Durability> {
 INSTANTIATE_TEST_SUITE_P(Durability, MemcachedNodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
                          [](const auto& info) { return std::string(Name(info.param)); });
 
+// Whoever sends to all of them must not come round its ids within the window.
+TEST_P(MemcachedNodeTest, WithMoreMembersEachTakesLessOfAClient) {
+  ASSERT_EQ(StatusOf(1).memcached->rate_per_s, MemcachedRateMax(3, memcached_.window_ns));
+  EXPECT_TRUE(Eventually([this] {
+    return nodes_[leader_ - 1]
+        ->node
+        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kAddLearner,
+                          .node = raft::NodeId(4),
+                          .address = FreeAddress().ToString()}})
+        .ok();
+  }));
+  for (uint64_t id = 1; id <= 3; ++id) {
+    EXPECT_TRUE(Eventually([this, id] {
+      return StatusOf(id).memcached->rate_per_s == MemcachedRateMax(4, memcached_.window_ns);
+    }));
+  }
+}
+
 TEST_P(MemcachedNodeTest, WhicheverNodeIsAskedDoesIt) {
   EXPECT_EQ(client_.Ask(leader(), "get k\r\n"), "END\r\n");
   EXPECT_EQ(client_.Ask(follower(), "set k 7 0 5\r\nhello\r\n"), "STORED\r\n");

@@ -42,7 +42,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   MetricFamily role = Family("role", "1 for the role the node is in.", MetricType::Gauge);
   for (const raft::Role word :
        {raft::Role::kFollower, raft::Role::kPreCandidate, raft::Role::kCandidate, raft::Role::kLeader}) {
-    AddGauge(role, {{"role", std::string(RoleWord(word))}}, status.role == word ? 1 : 0);
+    AddGauge(role, {{"role", std::string(RoleWord(word))}}, status.lost.empty() && status.role == word ? 1 : 0);
   }
   out.push_back(std::move(role));
   gauge("ready", "1 when a leader is known and what was committed at the start is applied.",
@@ -62,6 +62,16 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   gauge("requests_waiting", "Requests that wait for an outcome.", static_cast<double>(status.waiting));
   gauge("storage_ok", "0 while storage has a problem; `hedgerow-node status` says which.",
         status.storage.empty() ? 1 : 0);
+  gauge("lost",
+        "1 when what this node promised is gone: it takes part in nothing. `hedgerow-node status` says what to "
+        "do.",
+        status.lost.empty() ? 0 : 1);
+  gauge("cluster_lost",
+        "1 when so many members say that they are lost that the cluster cannot go on by itself.",
+        status.cluster_lost.empty() ? 0 : 1);
+  gauge("cluster_epoch",
+        "Which beginning of the cluster the node is of; grows when it is recovered or restored.",
+        static_cast<double>(status.cluster_epoch));
   gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
   if (status.memcached.has_value()) {
     gauge("memcached_items",
@@ -105,6 +115,21 @@ void Peers(const NodeStatus& status, Families& out) {
   for (MetricFamily* family : {&known, &heard, &round_trip, &match}) {
     if (!family->metric.empty()) out.push_back(std::move(*family));
   }
+}
+
+void Members(const NodeStatus& status, Families& out) {
+  MetricFamily epoch = Family("config_epoch", "Grows with each change of membership.", MetricType::Gauge);
+  AddGauge(epoch, {}, status.config_epoch);
+  MetricFamily committed = Family("config_committed_epoch",
+                                  "Less than config_epoch while a change is under way.", MetricType::Gauge);
+  AddGauge(committed, {}, status.committed_epoch);
+  MetricFamily members = Family("members", "Members of the cluster by role.", MetricType::Gauge);
+  std::map<std::string, uint64_t> by_role = {{"voter", 0}, {"learner", 0}};
+  for (const MemberStatus& member : status.members) ++by_role[member.role];
+  for (const auto& [role, count] : by_role) AddGauge(members, {{"role", role}}, static_cast<double>(count));
+  out.push_back(std::move(epoch));
+  out.push_back(std::move(committed));
+  out.push_back(std::move(members));
 }
 
 void Offloads(const NodeStatus& status, Families& out) {
@@ -194,6 +219,7 @@ std::vector<MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFact
   Families out;
   Node(status, facts, out);
   Peers(status, out);
+  Members(status, out);
   Offloads(status, out);
   Snapshots(status.snapshots, out);
   Counters(status, out);

@@ -80,6 +80,11 @@ socklen_t NetAddress::ToSockaddr(sockaddr_storage& address) const {
     std::memcpy(&v4.sin_addr, bytes.data() + kMapped.size(), sizeof(v4.sin_addr));
     return sizeof(v4);
   }
+  return ToSockaddr6(address);
+}
+
+socklen_t NetAddress::ToSockaddr6(sockaddr_storage& address) const {
+  address = {};
   auto& v6 = reinterpret_cast<sockaddr_in6&>(address);
   v6.sin6_family = AF_INET6;
   v6.sin6_port = htons(port);

@@ -31,6 +31,8 @@ struct NetAddress {
   bool is_unspecified() const;
   // For a socket of the address's own family. Returns the length used.
   socklen_t ToSockaddr(sockaddr_storage& address) const;
+  // For an IPv6 socket, which reaches IPv4 hosts under their mapped addresses.
+  socklen_t ToSockaddr6(sockaddr_storage& address) const;
   std::string ToString() const;
 
   auto operator<=>(const NetAddress&) const = default;

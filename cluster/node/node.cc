@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "cluster/node/backup_pieces.h"
 #include "cluster/transfer/load_state.h"
 
 namespace hedgerow::node {
@@ -23,9 +24,6 @@ namespace {
 constexpr size_t kSocketBuffer_bytes = 4 * 1024 * 1024;
 // Batches taken from one socket before others have their turn.
 constexpr int kBatchesPerTurn = 4;
-// Leadership is handed on within this, or the node stops with it: the others will then find out by themselves.
-constexpr uint64_t kHandOver_ns = 1'000'000'000;
-constexpr absl::Duration kControlTimeout = absl::Seconds(2);
 
 uint64_t Monotonic_ns() {
   timespec now{};
@@ -48,7 +46,6 @@ uint64_t DrawLife() {
 kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   kv::ReplicaOptions options;
   options.raft.self = config.self;
-  options.raft.voters = config.voters();
   options.raft.election_floor_ns = config.election_floor_ns;
   options.raft.election_cap_ns = config.election_cap_ns;
   options.sessions.timeout_ns = config.session_timeout_ns;
@@ -62,12 +59,16 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   return options;
 }
 
-std::vector<PeerState> OthersOf(const NodeConfig& config) {
-  std::vector<PeerState> others;
-  for (const MemberConfig& member : config.members) {
-    if (member.id != config.self) others.push_back({.id = member.id, .address = member.peer});
-  }
-  return others;
+kv::ReplicaOptions FirstMembers(const NodeConfig& config, const storage::LogStorage& storage,
+                                kv::ReplicaOptions options) {
+  options.raft.initial = storage.began_with();
+  config.Readdress(options.raft.initial);
+  return options;
+}
+
+raft::RestoredState Readdressed(const NodeConfig& config, raft::RestoredState restored) {
+  config.Readdress(restored.snapshot.configuration);
+  return restored;
 }
 
 std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
@@ -92,6 +93,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   storage::StorageOptions stored;
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
+  stored.begins_with = config.Initial();
   const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
@@ -103,6 +105,10 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
       storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
+  const storage::Origin& origin = (*storage)->origin();
+  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
+  config.cluster_epoch = origin.epoch;
+  config.beginning = origin.beginning;
   absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
       UdpSocket::Bind(config.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
   if (!peers.ok()) return peers.status();
@@ -117,6 +123,10 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
                                              *std::move(peers), *std::move(clients), *std::move(memcached),
                                              life, *std::move(offloads)));
+  if (absl::Status members =
+          node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
+      !members.ok())
+    return members;
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
       Snapshots::Open(node->config_, options, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
                       [&wake = node->wake_] { wake.Wake(); });
@@ -142,22 +152,25 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       started_ns_(now_ns_),
       peers_(*peer_socket_,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life},
-             OthersOf(config_), [this] { return random_(); }),
+             [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
       log_writer_(*storage_),
-      replica_(*this, ReplicaOptionsOf(config_), storage_->TakeRestored(), std::move(state)),
+      replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
+               Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       offloads_(std::move(offloads)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);
   for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()})
     Watch(epoll_, fd);
+  announcer_.SetEpoch(config_.cluster_epoch);
   if (memcached_ != nullptr) {
     Watch(epoll_, memcached_->fd());
     announcer_.AlsoName(memcached_->served());
   }
   announcer_.DrawSequencesFrom([this] { return offloads_->DrawAnnounceSequence(); });
+  FollowMembers();
 }
 
 Node::~Node() { close(epoll_); }
@@ -185,19 +198,6 @@ absl::Status Node::Run() {
 void Node::RequestStop() {
   stop_requested_.store(true, std::memory_order_relaxed);
   wake_.Wake();
-}
-
-// A leader that stops hands over first, so that clients need not wait for an election timeout.
-bool Node::MayStop() {
-  if (replica_.raft().role() != raft::Role::kLeader || config_.members.size() == 1) return true;
-  if (stop_by_ns_ == 0) stop_by_ns_ = now_ns_ + kHandOver_ns;
-  if (now_ns_ >= hand_over_again_ns_) {
-    // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be
-    // now.
-    hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().election_timeout_ns();
-    if (!TransferNow(raft::NodeId()).ok()) return true;
-  }
-  return now_ns_ >= stop_by_ns_;
 }
 
 void Node::Turn() {
@@ -229,6 +229,7 @@ void Node::Turn() {
   }
   snapshots_->Turn(now_ns_, replica_, peers_, coupling);
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
+  FollowMembers();
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
@@ -307,11 +308,12 @@ void Node::Persist(raft::Persist persist) {
   TakeDurable();  // in memory mode it is done already
 }
 
-// A leader's entries, if the others are a majority without it. What the kernel part is given rests on the log.
+// A leader's entries, if the others can commit without it. What the kernel part is given rests on the log.
 bool Node::MayWriteLater() const {
+  const raft::Raft& raft = replica_.raft();
   const offload::Coupling* const coupling = offloads_->coupling();
-  return config_.durability == Durability::kMemory && config_.members.size() >= 3 &&
-         replica_.raft().role() == raft::Role::kLeader && (coupling == nullptr || coupling->open());
+  return config_.durability == Durability::kMemory && raft.role() == raft::Role::kLeader &&
+         LogWriter::OthersDecide(raft.configuration(), raft.self()) && (coupling == nullptr || coupling->open());
 }
 
 // Nobody waits for it: the others have it, and are a majority.
@@ -342,6 +344,7 @@ void Node::Send(kv::Answer answer) {
 }
 
 void Node::Stepped(const raft::Outputs& outputs) {
+  if (outputs.configuration.has_value()) FollowMembers();  // before what is sent to them
   if (ElectionSpans::Concern(outputs)) election_spans_.Take(outputs, Monotonic_ns());
   const bool round = std::any_of(outputs.send.begin(), outputs.send.end(), [](const raft::Message& message) {
     return std::holds_alternative<raft::Heartbeat>(message.body);
@@ -426,32 +429,10 @@ void Node::RunPosted() {
 }
 
 // What is posted may outlive the caller's patience, so it owns what it writes to.
-template <typename Result>
-std::optional<Result> Node::Ask(std::function<Result()> question) {
-  struct Shared {
-    absl::Notification done;
-    Result result;
-  };
-  auto shared = std::make_shared<Shared>();
-  if (!Post([shared, question = std::move(question)] {
-        shared->result = question();
-        shared->done.Notify();
-      })) {
-    return std::nullopt;
-  }
-  if (!shared->done.WaitForNotificationWithTimeout(kControlTimeout)) return std::nullopt;
-  return std::move(shared->result);
-}
-
 absl::StatusOr<NodeStatus> Node::Status() {
   std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
   if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   return *std::move(status);
-}
-
-absl::Status Node::Transfer(raft::NodeId target) {
-  const std::optional<absl::Status> status = Ask<absl::Status>([this, target] { return TransferNow(target); });
-  return status.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
 absl::StatusOr<raft::LogIndex> Node::TakeSnapshot() {
@@ -460,39 +441,17 @@ absl::StatusOr<raft::LogIndex> Node::TakeSnapshot() {
   return *index;
 }
 
-// Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.
-raft::NodeId Node::MostAdvanced() const {
-  const raft::Raft& raft = replica_.raft();
-  raft::NodeId best;
-  raft::LogIndex best_match;
-  for (size_t i = 0; i < raft.progress().size(); ++i) {
-    const raft::Progress& progress = raft.progress()[i];
-    const raft::NodeId voter = raft.options().voters[i];
-    if (voter == config_.self || progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
-    if (best.IsSet() && progress.match() <= best_match) continue;
-    best = voter;
-    best_match = progress.match();
-  }
-  return best;
-}
-
-absl::Status Node::TransferNow(raft::NodeId target) {
-  const raft::Raft& raft = replica_.raft();
-  if (raft.role() != raft::Role::kLeader) {
-    return absl::FailedPreconditionError(raft.leader().IsSet()
-                                             ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
-                                             : "nobody leads now");
-  }
-  const std::vector<raft::NodeId>& voters = raft.options().voters;
-  if (target == config_.self) return absl::InvalidArgumentError("this node leads already");
-  if (target.IsSet() && std::find(voters.begin(), voters.end(), target) == voters.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is no member"));
-  }
-  if (!target.IsSet()) target = MostAdvanced();
-  if (!target.IsSet()) return absl::FailedPreconditionError("no other member answers");
-  replica_.Feed(raft::TransferLeadership{.target = target});
-  replica_.Settle();
-  return absl::OkStatus();
+absl::StatusOr<BackupPieces> Node::OpenBackup() {
+  const std::optional<absl::StatusOr<BackupPieces>> pieces = Ask<absl::StatusOr<BackupPieces>>([this] {
+    const raft::EntryId last = replica_.raft().snapshot().last;
+    return ReadBackup({.cluster_id = config_.cluster_id,
+                       .of = {.epoch = config_.cluster_epoch, .beginning = config_.beginning},
+                       .node = config_.self,
+                       .last = last},
+                      storage_->snapshots().PathOf(last));
+  });
+  if (!pieces.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  return *pieces;
 }
 
 }  // namespace hedgerow::node

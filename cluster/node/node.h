@@ -18,6 +18,8 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <sys/epoll.h>
@@ -26,6 +28,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "cluster/kv/replica.h"
 #include "cluster/node/announcer.h"
 #include "cluster/node/config.h"
@@ -59,7 +63,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   // NodeControl: any thread but the loop's.
   absl::StatusOr<NodeStatus> Status() override;
   absl::Status Transfer(raft::NodeId target) override;
+  absl::StatusOr<BackupPieces> OpenBackup() override;
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
+  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
 
  private:
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<kv::StateMachine> state,
@@ -79,6 +85,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Stepped(const raft::Outputs& outputs) override;
   void SnapshotNeeded(raft::NodeId to, raft::LogIndex) override { snapshots_->Needed(to); }
   void Retire(std::unique_ptr<kv::StateMachine> state) override { snapshots_->Retire(std::move(state)); }
+  void MembershipAnswered(const raft::MembershipAnswer& answer) override { membership_answer_ = answer; }
 
   // PeerReceiver
   void Receive(uint64_t arrived_ns, raft::Message message) override;
@@ -101,12 +108,19 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   bool MayStop();
   static constexpr size_t kPostedMax = 64;
   bool Post(std::function<void()> what);
+  // By the loop, for another thread; nothing: it did not answer in time.
+  static constexpr absl::Duration kControlTimeout = absl::Seconds(2);
   template <typename Result>
   std::optional<Result> Ask(std::function<Result()> question);
   NodeStatus StatusNow();
   uint64_t HeardByCore_ns(raft::NodeId peer) const;
   absl::Status TransferNow(raft::NodeId target);
   raft::NodeId MostAdvanced() const;
+
+  // node_members.cc
+  void FollowMembers();
+  absl::StatusOr<uint32_t> ChangeMembersNow(const std::vector<raft::MemberChange>& changes);
+  void AddMembersTo(NodeStatus& status) const;
 
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
@@ -125,6 +139,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   kv::Replica replica_;
   std::unique_ptr<Offloads> offloads_;
   Readiness readiness_;
+  // The members that everybody was told of: epoch, those who are spoken to, committed.
+  std::optional<std::tuple<uint32_t, uint32_t, uint32_t>> followed_members_;
+  raft::MembershipAnswer membership_answer_;  // the last
   uint64_t elections_won_ = 0;
   uint64_t led_since_ns_ = 0;
   ElectionSpans election_spans_;
@@ -140,6 +157,23 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Snapshots> snapshots_;  // last: its threads wake the loop
 };
+
+template <typename Result>
+std::optional<Result> Node::Ask(std::function<Result()> question) {
+  struct Shared {
+    absl::Notification done;
+    Result result;
+  };
+  auto shared = std::make_shared<Shared>();
+  if (!Post([shared, question = std::move(question)] {
+        shared->result = question();
+        shared->done.Notify();
+      })) {
+    return std::nullopt;
+  }
+  if (!shared->done.WaitForNotificationWithTimeout(kControlTimeout)) return std::nullopt;
+  return std::move(shared->result);
+}
 
 }  // namespace hedgerow::node
 

@@ -3,11 +3,13 @@
 // What a node tells about itself, gathered from its parts. Every bound and every drop has its counter here; the
 // names are documented in docs/metrics.md.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "cluster/node/node.h"
+#include "cluster/node/status_message.h"
 
 namespace hedgerow::node {
 namespace {
@@ -84,9 +86,9 @@ uint64_t Node::HeardByCore_ns(raft::NodeId peer) const {
   const raft::Raft& raft = replica_.raft();
   if (raft.role() == raft::Role::kFollower) return raft.leader() == peer ? raft.leader_heard_ns() : 0;
   if (raft.role() != raft::Role::kLeader) return 0;
-  const std::vector<raft::NodeId>& voters = raft.options().voters;
-  const auto place = std::find(voters.begin(), voters.end(), peer) - voters.begin();
-  const uint64_t contact_ns = raft.progress()[static_cast<size_t>(place)].contact_ns();
+  const size_t position = raft.configuration().PositionOf(peer);
+  if (position == raft::Configuration::kNoPosition) return 0;
+  const uint64_t contact_ns = raft.progress()[position].contact_ns();
   return contact_ns > led_since_ns_ ? contact_ns : 0;  // it begins with when this node began to lead
 }
 
@@ -108,7 +110,8 @@ NodeStatus Node::StatusNow() {
   status.waiting = replica_.desk().waiting();
   status.storage = std::string(storage_->health().message());
   status.uptime_ns = now_ns_ - started_ns_;
-  const std::vector<raft::NodeId>& voters = raft.options().voters;
+  status.cluster_epoch = config_.cluster_epoch;
+  status.beginning = config_.beginning;
   for (const PeerState& peer : peers_.states()) {
     PeerStatus& said = status.peers.emplace_back();
     said.id = peer.id;
@@ -116,12 +119,12 @@ NodeStatus Node::StatusNow() {
     said.life = peers_.LifeOf(peer.id);
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
-    for (size_t i = 0; i < voters.size(); ++i) {
-      if (voters[i] != peer.id) continue;
-      if (raft.round_trip_ns(i) != 0) said.round_trip_ns = raft.round_trip_ns(i);
-      if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[i].match();
-    }
+    said.lost = peer.SaysLost(now_ns_);
+    if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
+    if (raft.round_trip_ns(peer.position) != 0) said.round_trip_ns = raft.round_trip_ns(peer.position);
+    if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();
   }
+  AddMembersTo(status);
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("loop_turns", turns_);
   status.counters.emplace_back("announcements_sent", announcer_.sent());
@@ -134,6 +137,7 @@ NodeStatus Node::StatusNow() {
   if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached());
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);
+  status.counters.emplace_back("peer_nowhere", peers_.counters().nowhere);
   status.counters.emplace_back("peer_bad_commands", peers_.counters().bad_commands);
   AddSocket(status, "peer", peer_socket_->counters());
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
@@ -142,6 +146,7 @@ NodeStatus Node::StatusNow() {
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
   offloads_->AddTo(status);
+  status.cluster_lost = WhyClusterLost(status, static_cast<size_t>(std::popcount(raft.configuration().voters)));
   snapshots_->AddTo(now_ns_, raft, status);
   return status;
 }

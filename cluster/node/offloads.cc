@@ -2,6 +2,7 @@
 #include "cluster/node/offloads.h"
 
 #include <arpa/inet.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cluster/node/config_check.h"
+#include "cluster/storage/beginning.h"
+#include "cluster/storage/errors.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/key.h"
 #include "net/fnv.h"
@@ -27,14 +30,16 @@ constexpr uint64_t kLooksPerRoutes = 10;
 constexpr char kBpffs[] = "/sys/fs/bpf";
 
 constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
-    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",     "vote_granted",
-    "vote_ignored",       "vote_counted",      "append_stored",     "ack_counted",      "woken_for_commit",
-    "woken_for_round",    "woken_for_votes",   "woken_for_ack",     "passed_kind",      "passed_fenced",
-    "passed_lease",       "passed_term",       "passed_role",       "passed_gap",       "passed_batch",
-    "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed", "dropped_tag",
-    "dropped_replayed",   "dropped_too_old",   "broadcast",         "broadcast_copies", "broadcast_failed",
-    "resigned",           "passed_epoch",      "passed_source",     "answer_failed",    "passed_suspicion",
-    "noticed",            "append_stored_unsaid"};
+    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",
+    "vote_granted",       "vote_ignored",      "vote_counted",      "append_stored",
+    "ack_counted",        "woken_for_commit",  "woken_for_round",   "woken_for_votes",
+    "woken_for_ack",      "passed_kind",       "passed_fenced",     "passed_lease",
+    "passed_term",        "passed_role",       "passed_gap",        "passed_batch",
+    "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed",
+    "dropped_tag",        "dropped_replayed",  "dropped_too_old",   "broadcast",
+    "broadcast_copies",   "broadcast_failed",  "resigned",          "passed_epoch",
+    "passed_source",      "answer_failed",     "passed_suspicion",  "passed_configuration",
+    "passed_no_member",   "noticed",          "append_stored_unsaid"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
@@ -71,6 +76,27 @@ std::string InstanceOf(const NodeConfig& config) {
                       absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
 }
 
+// The log was made anew: what is pinned here was promised for one that nobody goes on with.
+absl::Status ForgetFormerLog(const NodeConfig& config) {
+  const std::string mark = absl::StrCat(config.data_dir, "/", storage::kBegunAnew);
+  if (access(mark.c_str(), F_OK) != 0) return absl::OkStatus();
+  const std::string instance = InstanceOf(config);
+  if (offload::BpfKernel::HasPins(kBpffs, instance)) {
+    if (absl::Status status = offload::BpfKernel::RemovePins(kBpffs, instance); !status.ok()) return status;
+  }
+  (void)unlink(mark.c_str());  // if it stays, the next start does it again
+  return absl::OkStatus();
+}
+
+absl::Status WhyLost(const PromiseMark& mark) {
+  return storage::AsLost(absl::DataLossError(absl::StrCat(
+      "the kernel held entries that this node has acknowledged, and its maps are gone; it must not come back "
+      "as itself (",
+      mark.path(),
+      " says so). Do not empty its folder: the others go on while they are a majority, and once they are not, "
+      "`hedgerow cluster recover` begins anew with the member that has the most")));
+}
+
 }  // namespace
 
 Offloads::Offloads(const NodeConfig& config, uint64_t life)
@@ -80,6 +106,8 @@ Offloads::~Offloads() { StopLookingOut(); }
 
 absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life) {
   auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life));
+  if (absl::Status status = ForgetFormerLog(config); !status.ok()) return status;
+  if (offloads->mark_.Lost()) return WhyLost(offloads->mark_);
   const absl::Status loaded = offloads->Load();
   const bool owed = offloads->mark_.Stands();
   if (!loaded.ok()) {
@@ -94,11 +122,8 @@ absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& confi
     offloads->kernel_.reset();
     offloads->why_not_ = std::string(loaded.message());
   } else if (owed && !offloads->kernel_->adopted()) {
-    return absl::DataLossError(absl::StrCat(
-        "the kernel held entries that this node has acknowledged, and its maps are gone; it must not come back "
-        "as itself "
-        "(",
-        offloads->mark_.path(), " says so). Wipe its data folder only if the other members are whole"));
+    if (absl::Status marked = offloads->mark_.SetLost(); !marked.ok()) return marked;
+    return WhyLost(offloads->mark_);
   }
   return offloads;
 }
@@ -109,7 +134,8 @@ absl::Status Offloads::Load() {
   const bool left = offload::BpfKernel::HasPins(kBpffs, InstanceOf(config_));
   if (!owed && !left) {  // else what may still answer for a process that died is to be fenced
     if (!wanted.any()) return absl::UnavailableError("switched off");
-    if (config_.members.size() == 1) return absl::UnavailableError("this node is the whole cluster");
+    if (config_.members.size() == 1 && !config_.join)
+      return absl::UnavailableError("this node is the whole cluster");
     if (IsLoopback(config_.own().peer))
       return absl::UnavailableError("the members share the loopback interface");
   }
@@ -157,16 +183,8 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   }
   coupling_ = std::make_unique<offload::Coupling>(
       *kernel_, options, [&peers](std::string_view datagram) { return peers.Decode(datagram); });
-  lives_.assign(config_.members.size(), 0);
-  for (uint32_t position = 0; position < config_.members.size(); ++position) {
-    const MemberConfig& member = config_.members[position];
-    hr_node_peer peer{};
-    peer.address = AddressOf(member.peer);
-    peer.node = static_cast<uint32_t>(member.id.value());
-    peer.port_be = htons(member.peer.port);
-    kernel_->SetMember(position, peer);
-    kernel_->SetLife(position, 0, 0);
-  }
+  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) kernel_->SetLife(position, 0, 0);
+  WriteMembers();
   absl::StatusOr<offload::Neighbours> neighbours = offload::Neighbours::Open(*kernel_);
   if (neighbours.ok()) {
     neighbours_.emplace(*std::move(neighbours));
@@ -181,12 +199,66 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
 }
 
 void Offloads::LookOut() {
-  const auto stopping = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_; };
+  const auto wanted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || members_version_ != members_written_.load(std::memory_order_relaxed);
+  };
   while (true) {
+    WriteMembers();
     LookAgain();
     absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping), kLookAgain)) return;
+    mutex_.AwaitWithTimeout(absl::Condition(&wanted), kLookAgain);
+    if (stopping_) return;
   }
+}
+
+// A position that is another's from now on is nobody's to the kernel until the map says whose: its window is
+// closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0).
+void Offloads::SetMembers(std::vector<PeerState> others) {
+  std::array<raft::NodeId, HR_NODE_MEMBERS> ids{};
+  for (const PeerState& peer : others) ids[peer.position] = peer.id;
+  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
+    if (ids[position] == ids_[position]) continue;
+    ids_[position] = ids[position];
+    lives_[position] = 0;
+    if (coupling_ != nullptr) kernel_->SetLife(position, 0, 0);
+  }
+  absl::MutexLock lock(&mutex_);
+  members_ = std::move(others);
+  members_wanted_ = ++members_version_;
+}
+
+// At the start, and then on the thread that looks out.
+void Offloads::WriteMembers() {
+  std::vector<PeerState> members;
+  uint64_t version = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    members = members_;
+    version = members_version_;
+  }
+  if (version == members_written_.load(std::memory_order_relaxed)) return;
+  std::array<hr_node_peer, HR_NODE_MEMBERS> peers{};
+  std::vector<offload::Endpoint> endpoints;
+  for (const PeerState& member : members) {
+    if (member.address.port == 0) continue;
+    hr_node_peer& peer = peers[member.position];
+    peer.address = AddressOf(member.address);
+    peer.node = static_cast<uint32_t>(member.id.value());
+    peer.port_be = htons(member.address.port);
+    endpoints.push_back(EndpointOf(member.address));
+  }
+  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
+    const hr_node_peer before = kernel_->Member(position);
+    const hr_node_peer& peer = peers[position];
+    const bool same = before.node == peer.node && before.port_be == peer.port_be &&
+                      std::memcmp(&before.address, &peer.address, sizeof(peer.address)) == 0;
+    if (same) continue;
+    kernel_->SetMember(position, peer);
+    reachable_.fetch_and(~(1u << position), std::memory_order_relaxed);  // until its neighbour is found
+  }
+  if (watch_ != nullptr) watch_->SetPeers(std::move(endpoints));
+  looks_ = 0;  // and the routes to them
+  members_written_.store(version, std::memory_order_release);
 }
 
 void Offloads::StopLookingOut() {
@@ -205,10 +277,14 @@ void Offloads::StartWatch() {
   spec.self = config_.self;
   spec.cluster_id = config_.cluster_id;
   spec.cluster_key = wire::SipHashKey(config_.cluster_key);
+  spec.cluster_epoch = config_.cluster_epoch;
   spec.peer_address = EndpointOf(config_.own().peer);
   spec.serve = EndpointOf(config_.own().serve);
-  for (const MemberConfig& member : config_.members) {
-    if (member.id != config_.self) spec.peers.push_back(EndpointOf(member.peer));
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const PeerState& member : members_) {
+      if (member.address.port != 0) spec.peers.push_back(EndpointOf(member.address));
+    }
   }
   for (const ProxyConfig& proxy : config_.proxies) {
     spec.proxies.push_back({.address = EndpointOf(proxy.address),
@@ -229,9 +305,11 @@ void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
   if (watch_ == nullptr || raft.role() != raft::Role::kLeader) return;
   std::array<std::pair<raft::LogIndex, raft::NodeId>, HR_RAFT_MAX_MEMBERS> order;
   size_t count = 0;
-  for (size_t member = 0; member < raft.progress().size(); ++member) {
-    if (member != raft.self())
-      order[count++] = {raft.progress()[member].match(), raft.options().voters[member]};
+  const raft::Configuration& configuration = raft.configuration();
+  const uint32_t staying = configuration.joint() ? configuration.next_voters : configuration.voters;
+  for (const raft::Member& member : configuration.members) {
+    if (((raft.peers() & staying) >> member.position & 1) != 0)
+      order[count++] = {raft.progress()[member.position].match(), member.id};
   }
   std::stable_sort(order.begin(), order.begin() + count,
                    [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -254,20 +332,22 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (kernel_ == nullptr) return;
   FollowLives(peers);
   Tend(now_ns, raft);
-  peers.SetBroadcast(HR_NODE_MARK_BROADCAST, reachable_.load(std::memory_order_relaxed));
+  // Of members that are not written yet none may be reached: the map may name who had a position before.
+  const bool written = members_written_.load(std::memory_order_acquire) == members_wanted_;
+  peers.SetBroadcast(HR_NODE_MARK_BROADCAST, written ? reachable_.load(std::memory_order_relaxed) : 0);
   const uint64_t detached = detached_.load(std::memory_order_relaxed);
   if (detached == detached_seen_) return;
   detached_seen_ = detached;
   // Numbers that only the kernel has seen must not be new to the process.
-  for (uint32_t position = 0; position < lives_.size(); ++position) {
-    peers.NumbersSeen(config_.members[position].id, kernel_->ReadWindow(position).highest);
+  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
+    if (ids_[position].IsSet()) peers.NumbersSeen(ids_[position], kernel_->ReadWindow(position).highest);
   }
 }
 
 void Offloads::FollowLives(Peers& peers) {
-  for (uint32_t position = 0; position < lives_.size(); ++position) {
-    const raft::NodeId id = config_.members[position].id;
-    if (id == config_.self || peers.LifeOf(id) == lives_[position]) continue;
+  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
+    const raft::NodeId id = ids_[position];
+    if (!id.IsSet() || peers.LifeOf(id) == lives_[position]) continue;
     lives_[position] = peers.LifeOf(id);
     kernel_->SetLife(position, lives_[position], peers.HighestNumberOf(id));
   }

@@ -8,6 +8,7 @@
 #ifndef HEDGEROW_CLUSTER_NODE_OFFLOADS_H_
 #define HEDGEROW_CLUSTER_NODE_OFFLOADS_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,10 @@ class Offloads {
   // Null where the kernel does nothing for this node.
   offload::Coupling* coupling() { return coupling_.get(); }
 
+  // Whom the kernel may know, from now on, by their positions; who is no member any more is sent nothing. Takes
+  // effect within the next milliseconds but for those who have left, who are out at once.
+  void SetMembers(std::vector<PeerState> others);
+
   // Once, before the first turn: takes over what the kernel holds for the former life, and attaches.
   absl::Status Start(kv::Replica& replica, Peers& peers);
   // In order: nothing is promised any more that the log does not hold.
@@ -64,6 +69,7 @@ class Offloads {
   void LookAgain();
   void StopLookingOut();
   void FollowLives(Peers& peers);
+  void WriteMembers();
   void Tend(uint64_t now_ns, const raft::Raft& raft);
   void StartWatch();
 
@@ -78,7 +84,9 @@ class Offloads {
   std::optional<offload::Neighbours> neighbours_;
   std::unique_ptr<offload::Watch> watch_;
   std::string watch_why_not_ = "not started";
-  std::vector<uint64_t> lives_;  // by position, as the kernel knows them
+  // By position, as the kernel knows them: the loop's.
+  std::array<raft::NodeId, HR_NODE_MEMBERS> ids_{};
+  std::array<uint64_t, HR_NODE_MEMBERS> lives_{};
   uint64_t detached_seen_ = 0;
 
   // Hooks, routes and neighbours are looked after by a thread of their own: they want the kernel's one lock for
@@ -95,9 +103,13 @@ class Offloads {
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Found found_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<uint32_t> reachable_ = 0;
-  std::atomic<uint64_t> detached_ = 0;  // times that somebody took the programs off
-  bool xdp_was_on_ = false;             // the thread's, like the next one
+  std::vector<PeerState> members_ ABSL_GUARDED_BY(mutex_);  // as the loop wants them
+  uint64_t members_version_ ABSL_GUARDED_BY(mutex_) = 0;    // of members_
+  std::atomic<uint64_t> members_written_ = 0;               // the version that the kernel has
+  uint64_t members_wanted_ = 0;                             // the loop's copy of members_version_
+  std::atomic<uint32_t> reachable_ = 0;                     // of the members that were written
+  std::atomic<uint64_t> detached_ = 0;                      // times that somebody took the programs off
+  bool xdp_was_on_ = false;                                 // the thread's, like the next one
   uint64_t looks_ = 0;
 };
 

@@ -13,16 +13,10 @@
 namespace hedgerow::node {
 namespace {
 
-std::vector<raft::NodeId> Ids(const std::vector<PeerState>& peers) {
-  std::vector<raft::NodeId> ids;
-  for (const PeerState& peer : peers) ids.push_back(peer.id);
-  return ids;
-}
-
 // Whether both would be the same bytes if they named no receiver. Appends of one leader and term that begin and
 // end alike are alike.
 bool SameForAll(const raft::Message& a, const raft::Message& b) {
-  if (a.term != b.term || a.body.index() != b.body.index()) return false;
+  if (a.term != b.term || a.config_epoch != b.config_epoch || a.body.index() != b.body.index()) return false;
   if (const auto* append = std::get_if<raft::AppendRequest>(&a.body)) {
     const auto& other = std::get<raft::AppendRequest>(b.body);
     return append->prev_index == other.prev_index && append->commit == other.commit &&
@@ -41,13 +35,63 @@ bool SameForAll(const raft::Message& a, const raft::Message& b) {
 
 }  // namespace
 
-Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::vector<PeerState> others,
-             std::function<uint64_t()> draw)
-    : socket_(socket),
-      self_(identity.self),
-      others_(std::move(others)),
-      codec_(identity),
-      lives_(identity.self, Ids(others_), std::move(draw)) {}
+Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::function<uint64_t()> draw)
+    : socket_(socket), self_(identity.self), codec_(identity), lives_(identity.self, {}, std::move(draw)) {}
+
+void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch) {
+  const std::vector<PeerState> before = std::exchange(others_, std::move(others));
+  committed_epoch_ = committed_epoch;
+  broadcast_reachable_ = 0;
+  codec_.SetConfigEpoch(epoch);
+  for (PeerState& peer : others_) {
+    lives_.Add(peer.id);
+    for (const PeerState& known : before) {
+      if (known.id != peer.id) continue;
+      peer.heard_ns = known.heard_ns;
+      peer.lost_ns = known.lost_ns;
+    }
+  }
+  std::erase_if(strangers_, [this](const Stranger& stranger) {
+    if (Find(stranger.state.id) != nullptr) return true;
+    if (stranger.epoch > committed_epoch_) return false;
+    lives_.Remove(stranger.state.id);
+    return true;
+  });
+  for (const PeerState& known : before) {
+    if (Find(known.id) == nullptr) lives_.Remove(known.id);
+  }
+}
+
+Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
+  const auto found = std::find_if(strangers_.begin(), strangers_.end(),
+                                  [id](const Stranger& stranger) { return stranger.state.id == id; });
+  return found == strangers_.end() ? nullptr : &*found;
+}
+
+// As raft_membership.cc judges its messages. A stranger is where its datagrams come from; which are its own is
+// known once it has answered a HELLO that was sent there.
+wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram& datagram) {
+  const wire::PeerHeader& header = opened.header;
+  if (header.config_epoch <= committed_epoch_) {
+    ++counters_.refused;
+    return wire::DropReason::kConfigEpoch;
+  }
+  Stranger* stranger = FindStranger(header.from);
+  if (stranger == nullptr) {
+    if (strangers_.size() >= kStrangersMax) return wire::DropReason::kNoMember;
+    stranger = &strangers_.emplace_back();
+    stranger->state.id = header.from;
+    lives_.Add(header.from);
+  }
+  if (lives_.LifeOf(header.from) == 0) stranger->state.address = datagram.from;
+  stranger->epoch = std::max(stranger->epoch, header.config_epoch);
+  const bool asks = std::holds_alternative<wire::Hello>(opened.body) ||
+                    std::holds_alternative<wire::HelloAck>(opened.body) ||
+                    std::holds_alternative<raft::VoteRequest>(opened.body) ||
+                    std::holds_alternative<raft::AppendRequest>(opened.body) ||
+                    std::holds_alternative<raft::Heartbeat>(opened.body);
+  return asks ? wire::DropReason::kNone : wire::DropReason::kNoMember;
+}
 
 PeerState* Peers::Find(raft::NodeId id) {
   const auto found =
@@ -57,18 +101,28 @@ PeerState* Peers::Find(raft::NodeId id) {
 
 void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   wire::Opened opened = codec_.Open(datagram.bytes);
-  const wire::DropReason reason = opened.ok() ? lives_.Admit(opened, now_ns) : opened.reason;
+  wire::DropReason reason = opened.reason;
+  if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeStranger(opened, datagram);
+  if (reason == wire::DropReason::kNone) reason = lives_.Admit(opened, now_ns);
   if (reason != wire::DropReason::kNone) {
     ++counters_.drops[static_cast<size_t>(reason)];
     return;
   }
   if (const auto* hello = std::get_if<wire::Hello>(&opened.body)) {
+    if (opened.header.term == wire::kLostTerm) {
+      if (PeerState* const peer = Find(opened.header.from)) peer->lost_ns = now_ns;
+      return;
+    }
     SendTo(opened.header.from, wire::HelloAck{.nonce = hello->nonce});
     return;
   }
   if (PeerState* const peer = Find(opened.header.from)) peer->heard_ns = datagram.arrived_ns;
+  TakeBody(opened, datagram.arrived_ns, receiver);
+}
+
+void Peers::TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver) {
   if (const auto* forward = std::get_if<wire::Forward>(&opened.body)) {
-    TakeForward(opened.header, *forward, datagram.arrived_ns, receiver);
+    TakeForward(opened.header, *forward, arrived_ns, receiver);
   } else if (auto* answer = std::get_if<wire::ForwardAnswer>(&opened.body)) {
     kv::Answer said;
     said.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
@@ -78,7 +132,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   } else if (const auto* resign = std::get_if<wire::Resign>(&opened.body)) {
     TakeResign(opened.header, *resign, receiver);
   } else if (std::optional<raft::Message> message = wire::TakeMessage(self_, opened)) {
-    receiver.Receive(datagram.arrived_ns, std::move(*message));
+    receiver.Receive(arrived_ns, std::move(*message));
   }
 }
 
@@ -114,10 +168,10 @@ void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resig
                                        .rank = static_cast<uint32_t>(place - resign.successors.begin())});
 }
 
-uint32_t Peers::PositionBit(raft::NodeId id) const {
-  const auto before =
-      std::count_if(others_.begin(), others_.end(), [id](const PeerState& p) { return p.id < id; });
-  return 1u << (before + (self_ < id ? 1 : 0));
+// A stranger, or who has left, has one of its own beyond all masks.
+uint32_t Peers::PositionBit(raft::NodeId id) {
+  const PeerState* const peer = Find(id);
+  return 1u << (peer == nullptr ? HR_RAFT_MAX_MEMBERS : peer->position);
 }
 
 // A kernel part that stores both says so once, with the later one's acknowledgement.
@@ -126,7 +180,9 @@ void Peers::MarkFollowed() {
   for (auto pending = pending_.rbegin(); pending != pending_.rend(); ++pending) {
     const auto* append = std::get_if<raft::AppendRequest>(&pending->message.body);
     if (append == nullptr || append->entries.empty()) continue;
-    raft::LogIndex& begins = next[static_cast<size_t>(std::countr_zero(PositionBit(pending->message.to)))];
+    const auto position = static_cast<size_t>(std::countr_zero(PositionBit(pending->message.to)));
+    if (position >= next.size()) continue;  // it has left meanwhile
+    raft::LogIndex& begins = next[position];
     pending->followed = begins == append->prev_index + append->entries.size();
     begins = append->prev_index;
   }
@@ -194,10 +250,12 @@ void Peers::Answer(raft::NodeId node, const kv::Answer& answer) {
 }
 
 void Peers::Greet(uint64_t now_ns) {
-  for (const PeerState& peer : others_) {
+  const auto greet = [&](const PeerState& peer) {
     const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
     if (nonce != 0) SendTo(peer.id, wire::Hello{.nonce = nonce});
-  }
+  };
+  for (const PeerState& peer : others_) greet(peer);
+  for (const Stranger& stranger : strangers_) greet(stranger.state);
 }
 
 void Peers::SendTo(raft::NodeId to, const wire::PeerBody& body) {
@@ -205,12 +263,17 @@ void Peers::SendTo(raft::NodeId to, const wire::PeerBody& body) {
 }
 
 void Peers::SendSealed(raft::NodeId to, std::string bytes) {
-  const PeerState* const peer = Find(to);
-  if (bytes.empty() || peer == nullptr) {
-    ++counters_.too_large;
-    return;
+  const PeerState* peer = Find(to);
+  if (const Stranger* const stranger = FindStranger(to); peer == nullptr && stranger != nullptr) {
+    peer = &stranger->state;
   }
-  socket_.Send(peer->address, std::move(bytes));
+  if (bytes.empty()) {
+    ++counters_.too_large;
+  } else if (peer == nullptr || peer->address.port == 0) {
+    ++counters_.nowhere;
+  } else {
+    socket_.Send(peer->address, std::move(bytes));
+  }
 }
 
 }  // namespace hedgerow::node

@@ -28,6 +28,11 @@ struct PeerState {
   raft::NodeId id{};
   NetAddress address{};
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
+  uint32_t position = raft::Configuration::kNoPosition;
+  uint64_t lost_ns = 0;   // when it last said that it has lost what it promised; 0: never
+
+  bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
+  static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
 };
 
 // Who gets what other nodes say: the replica, or what keeps it and the kernel of one mind. Not settled here.
@@ -45,13 +50,20 @@ class Peers {
   struct Counters {
     std::array<uint64_t, wire::kDropReasons> drops{};  // by DropReason
     uint64_t too_large = 0;                            // could not be sealed
-    uint64_t bad_commands = 0;                         // a forwarded command that is none
-    uint64_t broadcasts = 0;                           // datagrams that the kernel copies to several peers
+    uint64_t nowhere = 0;       // to somebody whose address is not known, or not any more
+    uint64_t refused = 0;       // datagrams of those who have left, or never were members
+    uint64_t bad_commands = 0;  // a forwarded command that is none
+    uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
   };
 
-  // `others`: the members without this node.
-  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::vector<PeerState> others,
-        std::function<uint64_t()> draw);
+  // Nobody is known yet.
+  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::function<uint64_t()> draw);
+
+  // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
+  // answers to strangers. A stranger is somebody whose configuration is newer than what is committed here
+  // (`committed_epoch`), and who may be a member that this node has not heard of: its requests are heard.
+  // The kernel copies nothing before SetBroadcast has said to whom.
+  void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch);
 
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   // The core's message in a datagram that the kernel has admitted; nothing if it is none.
@@ -67,7 +79,7 @@ class Peers {
   void Greet(uint64_t now_ns);
   uint64_t next_greeting_ns() const { return lives_.next_ask_ns(); }
 
-  // The kernel copies a datagram whose mark is `mark` and a mask of voters, by their positions, to all of
+  // The kernel copies a datagram whose mark is `mark` and a mask of members, by their positions, to all of
   // those; `reachable` are the ones whose link address it knows. Mask 0, as at the start: it copies nothing.
   void SetBroadcast(uint32_t mark, uint32_t reachable) {
     broadcast_mark_ = mark;
@@ -89,8 +101,17 @@ class Peers {
     bool followed = false;  // an append: the next one to the same peer leaves with it and begins where it ends
   };
 
+  struct Stranger {
+    PeerState state;
+    uint32_t epoch = 0;  // the latest it has said
+  };
+  static constexpr size_t kStrangersMax = 4;
+
   PeerState* Find(raft::NodeId id);
-  uint32_t PositionBit(raft::NodeId id) const;
+  Stranger* FindStranger(raft::NodeId id);
+  wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram);
+  void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
+  uint32_t PositionBit(raft::NodeId id);
   void MarkFollowed();
   uint32_t TakeGroup(size_t first);
   void SendTo(raft::NodeId to, const wire::PeerBody& body);
@@ -102,6 +123,8 @@ class Peers {
   UdpSocket& socket_;
   raft::NodeId self_;
   std::vector<PeerState> others_;
+  std::vector<Stranger> strangers_;
+  uint32_t committed_epoch_ = 0;
   wire::PeerCodec codec_;
   wire::PeerLives lives_;
   raft::Term term_;

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/promise_mark.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/storage/descriptor.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
 
 namespace hedgerow::node {
 namespace {
+
+constexpr char kLost[] = "lost";
 
 std::string FirstLine(const std::string& path) {
   std::string line;
@@ -28,7 +34,19 @@ PromiseMark::PromiseMark(const std::string& data_dir, std::string boot_id)
 bool PromiseMark::Stands() const {
   if (access(path_.c_str(), F_OK) != 0) return false;
   const std::string line = FirstLine(path_);
-  return line.empty() || line == boot_id_;
+  return line.empty() || line == boot_id_ || line == kLost;
+}
+
+bool PromiseMark::Lost() const { return FirstLine(path_) == kLost; }
+
+absl::Status PromiseMark::SetLost() const {
+  const storage::Descriptor file(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const std::string line = absl::StrCat(kLost, "\n");
+  if (!file.ok() || write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
+      fsync(file.get()) != 0) {
+    return storage::FromErrno(path_, "write", errno);
+  }
+  return storage::SyncParent(path_);
 }
 
 absl::Status PromiseMark::Set() const {

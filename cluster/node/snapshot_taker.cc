@@ -42,7 +42,7 @@ bool SnapshotTaker::Turn(uint64_t now_ns, bool wanted, kv::Replica& replica) {
 
 void SnapshotTaker::Begin(uint64_t now_ns, kv::Replica& replica) {
   asked_ = false;
-  if (replica.applied() == replica.raft().snapshot().last) return;  // there is nothing new
+  if (!replace_ && replica.applied() == replica.raft().snapshot().last) return;  // there is nothing new
   writing_ = false;
   begun_ns_ = next_slice_ns_ = now_ns;
   writer_ = std::make_unique<storage::SnapshotWriter>(
@@ -77,6 +77,7 @@ bool SnapshotTaker::End(uint64_t now_ns, const absl::Status& result, kv::Replica
     not_before_ns_ = now_ns + kRetry_ns;
     return false;
   }
+  replace_ = false;
   ++status_.taken;
   status_.error.clear();
   status_.last_took_ns = now_ns - begun_ns_;
@@ -88,6 +89,7 @@ bool SnapshotTaker::End(uint64_t now_ns, const absl::Status& result, kv::Replica
 void SnapshotTaker::Abandon() {
   writer_->Abandon();
   abandoned_ = std::move(writer_);
+  replace_ = false;
   next_slice_ns_ = UINT64_MAX;
 }
 

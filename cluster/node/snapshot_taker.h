@@ -41,6 +41,8 @@ class SnapshotTaker {
   bool Turn(uint64_t now_ns, bool wanted, kv::Replica& replica);
   // One is taken as soon as may be, whatever the policy says.
   void Ask() { asked_ = true; }
+  // The same, even if nothing was applied since the last one: its file is damaged or gone.
+  void Replace() { asked_ = replace_ = true; }
   bool taking() const { return writer_ != nullptr; }
   // When it wants a turn; UINT64_MAX: it does not.
   uint64_t next_deadline_ns() const { return next_slice_ns_; }
@@ -59,6 +61,7 @@ class SnapshotTaker {
   std::unique_ptr<storage::SnapshotWriter> writer_;     // while one is taken
   std::unique_ptr<storage::SnapshotWriter> abandoned_;  // until its thread has ended
   bool asked_ = false;
+  bool replace_ = false;
   bool writing_ = false;  // all chunks are the writer's
   uint64_t begun_ns_ = 0;
   uint64_t next_slice_ns_ = UINT64_MAX;

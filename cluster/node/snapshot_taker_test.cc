@@ -23,7 +23,7 @@ class SnapshotTakerTest : public ::testing::Test, public kv::ReplicaHost {
     snapshots_.emplace(*storage::SnapshotFolder::Open(folder_.log()));
     kv::ReplicaOptions options;
     options.raft.self = raft::NodeId(1);
-    options.raft.voters = {raft::NodeId(1)};
+    options.raft.initial = raft::Configuration::OfVoters({raft::NodeId(1)});
     options.snapshots.every_entries = 1000;
     replica_.emplace(*this, options, raft::RestoredState{});
     taker_.emplace(
@@ -149,6 +149,24 @@ TEST_F(SnapshotTakerTest, OneThatIsAskedForIsTakenUnlessThereIsNothingNew) {
   Turn();
   EXPECT_FALSE(taker_->taking());
   EXPECT_EQ(taker_->status().taken, 1u);
+}
+
+TEST_F(SnapshotTakerTest, ADamagedFileIsReplacedAlsoWhereNothingIsNew) {
+  Write(5);
+  taker_->Ask();
+  ASSERT_TRUE(Finish());
+  const std::string path = snapshots_->PathOf(snapshots_->List().at(0));
+  const std::string sound = storage::ReadFile(path);
+  storage::WriteFile(path, std::string(sound.size(), 'x'));
+  taker_->Replace();
+  Turn();
+  ASSERT_TRUE(taker_->taking());
+  EXPECT_TRUE(Finish());
+  EXPECT_EQ(storage::ReadFile(path), sound);
+  EXPECT_EQ(snapshots_->List().size(), 1u);
+  taker_->Ask();
+  Turn();
+  EXPECT_FALSE(taker_->taking()) << "once";
 }
 
 TEST_F(SnapshotTakerTest, ALeadersSnapshotEndsIt) {

@@ -13,7 +13,7 @@
 namespace hedgerow::node {
 namespace {
 
-// A follower that has taken nothing for so long is not waited for.
+// A follower that has its snapshot and does not come nearer for so long is not waited for.
 constexpr uint64_t kPatience_ns = 5'000'000'000;
 
 // 0 for one of the future: somebody has set the clock back.
@@ -26,10 +26,9 @@ uint64_t AgeOf_ns(const struct stat& file) {
 }
 
 raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
-  const std::vector<raft::NodeId>& voters = raft.options().voters;
-  const auto place = std::find(voters.begin(), voters.end(), member) - voters.begin();
-  if (raft.role() != raft::Role::kLeader || place == static_cast<ptrdiff_t>(voters.size())) return {};
-  return raft.progress()[static_cast<size_t>(place)].match();
+  const size_t position = raft.configuration().PositionOf(member);
+  if (raft.role() != raft::Role::kLeader || position == raft::Configuration::kNoPosition) return {};
+  return raft.progress()[position].match();
 }
 
 }  // namespace
@@ -39,13 +38,13 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
     const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake) {
   std::unique_ptr<Snapshots> snapshots(
       new Snapshots(config, storage, restored, std::move(now_ns), std::move(wake)));
-  if (config.members.size() == 1) return snapshots;
   absl::StatusOr<std::unique_ptr<transfer::Receiver>> receiver = transfer::Receiver::Listen(
       {.cluster_id = config.cluster_id,
        .key = config.cluster_key,
        .self = config.self,
        .address = config.own().peer.ToString(),
-       .new_loader = [options] { return kv::StateLoader(options.sessions, options.window, options.memcached); }},
+       .new_loader =
+           [options] { return kv::StateLoader(options.sessions, options.window, options.memcached); }},
       storage.snapshots(), *snapshots);
   if (!receiver.ok()) return receiver.status();
   snapshots->receiver_ = *std::move(receiver);
@@ -123,6 +122,7 @@ absl::Status Snapshots::Take(transfer::Received received) {
 
 void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::Coupling* coupling) {
   FollowRole(replica.raft());
+  FollowMembers(replica.raft());
   if (taker_.Turn(now_ns, Wanted(now_ns, replica), replica)) {
     size_bytes_ = taker_.status().last_size_bytes;
     written_ns_ = now_ns;
@@ -132,7 +132,7 @@ void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, 
     Install(now_ns, replica, coupling);
   }
   replica.Settle();
-  if (!needed_.empty()) SendNeeded(replica.raft(), peers);
+  if (!needed_.empty()) SendNeeded(replica, peers);
   term_.store(replica.raft().term().value(), std::memory_order_relaxed);
   commit_.store(replica.raft().commit().value(), std::memory_order_relaxed);
 }
@@ -145,9 +145,9 @@ bool Snapshots::Wanted(uint64_t now_ns, const kv::Replica& replica) {
 bool Snapshots::FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft) {
   if (!leads_in_.value()) return false;
   const std::vector<transfer::Sending> under_way = sender_->UnderWay();
-  const absl::Time since = absl::Now() - absl::Nanoseconds(kPatience_ns);
+  const absl::Time now = absl::Now();
   if (std::any_of(under_way.begin(), under_way.end(),
-                  [since](const transfer::Sending& sending) { return sending.moved > since; })) {
+                  [now](const transfer::Sending& sending) { return transfer::MakesProgress(sending, now); })) {
     return true;
   }
   for (auto& [member, behind] : behind_) {
@@ -171,19 +171,37 @@ void Snapshots::FollowRole(const raft::Raft& raft) {
   leads_in_ = leads_in;
 }
 
-void Snapshots::SendNeeded(const raft::Raft& raft, const Peers& peers) {
+// Who is no member any more is sent nothing, not even the rest.
+void Snapshots::FollowMembers(const raft::Raft& raft) {
+  const std::pair now(raft.configuration().epoch, raft.peers());
+  if (now == members_) return;
+  members_ = now;
+  for (const transfer::Sending& sending : sender_->UnderWay()) {
+    const size_t position = raft.configuration().PositionOf(sending.to);
+    if (((raft.peers() >> position) & 1) == 0) sender_->StopSendingTo(sending.to);
+  }
+}
+
+void Snapshots::SendNeeded(kv::Replica& replica, const Peers& peers) {
+  const raft::Raft& raft = replica.raft();
   FollowRole(raft);  // the step that asked may have been the one that began to lead
   for (const raft::NodeId to : std::exchange(needed_, {})) {
     if (!leads_in_.value()) continue;  // and with the lead goes what it waited for
-    for (const PeerState& peer : peers.states()) {
-      if (peer.id != to) continue;
-      sender_->Send({.to = to,
-                     .address = peer.address.ToString(),
-                     .term = raft.term(),
-                     .last = raft.snapshot().last,
-                     .path = folder_.PathOf(raft.snapshot().last)});
+    const std::vector<PeerState>& others = peers.states();
+    const auto peer =
+        std::find_if(others.begin(), others.end(), [to](const PeerState& other) { return other.id == to; });
+    if (peer == others.end() || peer->address.port == 0) {
+      // Nobody knows where it is yet: the core asks again a heartbeat later.
+      replica.Feed(raft::SnapshotSent{.to = to, .index = raft.snapshot().last.index, .delivered = false});
+      continue;
     }
+    sender_->Send({.to = to,
+                   .address = peer->address.ToString(),
+                   .term = raft.term(),
+                   .last = raft.snapshot().last,
+                   .path = folder_.PathOf(raft.snapshot().last)});
   }
+  replica.Settle();
 }
 
 void Snapshots::TakeEnded(uint64_t now_ns, kv::Replica& replica) {
@@ -193,8 +211,9 @@ void Snapshots::TakeEnded(uint64_t now_ns, kv::Replica& replica) {
     ended.swap(ended_);
   }
   for (const Ended& end : ended) {
-    // The file itself is no good: the next one may be.
-    if (absl::IsDataLoss(end.status)) taker_.Ask();
+    // The file itself is no good, or is gone: the next one may be better, also where nothing new was applied.
+    const bool bad = absl::IsDataLoss(end.status) || absl::IsNotFound(end.status);
+    if (bad && end.index == replica.raft().snapshot().last.index) taker_.Replace();
     if (end.status.ok() && leads_in_.value()) {
       behind_[end.to] = {.until = replica.raft().log().last_index(), .match = end.index, .moved_ns = now_ns};
     }
@@ -252,6 +271,10 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
     said.problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
   }
   for (const transfer::Sending& sending : sender_->UnderWay()) {
+    if (!sending.trouble.empty()) {
+      absl::StrAppend(&said.problem, said.problem.empty() ? "" : "; ", "node ", sending.to.value(),
+                      " needs one and does not get it: ", sending.trouble);
+    }
     said.transfers.push_back({.peer = sending.to,
                               .sends = true,
                               .index = sending.index,
@@ -259,10 +282,8 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
                               .size_bytes = sending.size_bytes});
   }
   const transfer::SenderStatistics sent = sender_->statistics();
-  const transfer::ReceiverStatistics got =
-      receiver_ == nullptr ? transfer::ReceiverStatistics() : receiver_->statistics();
-  if (const std::optional<transfer::Receiving> receiving =
-          receiver_ == nullptr ? std::nullopt : receiver_->under_way()) {
+  const transfer::ReceiverStatistics got = receiver_->statistics();
+  if (const std::optional<transfer::Receiving> receiving = receiver_->under_way()) {
     said.transfers.push_back({.peer = receiving->from,
                               .sends = false,
                               .index = receiving->index,

@@ -45,8 +45,8 @@ class Snapshots final : private transfer::ReceiverHost {
  public:
   static constexpr uint64_t kHeldTimes = 4;
 
-  // Listens on the peer address, unless the node is alone. `now_ns` makes slices end, `wake` makes the loop
-  // turn, from any thread. `storage` outlives it.
+  // Listens on the peer address, alone or not: a cluster of one may grow. `now_ns` makes slices end, `wake`
+  // makes the loop turn, from any thread. `storage` outlives it.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Open(
       const NodeConfig& config, const kv::ReplicaOptions& options, const storage::LogStorage& storage,
       const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake);
@@ -92,7 +92,8 @@ class Snapshots final : private transfer::ReceiverHost {
   bool Wanted(uint64_t now_ns, const kv::Replica& replica);
   bool FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft);
   void FollowRole(const raft::Raft& raft);
-  void SendNeeded(const raft::Raft& raft, const Peers& peers);
+  void FollowMembers(const raft::Raft& raft);
+  void SendNeeded(kv::Replica& replica, const Peers& peers);
   void TakeEnded(uint64_t now_ns, kv::Replica& replica);
   void Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling* coupling);
 
@@ -103,7 +104,8 @@ class Snapshots final : private transfer::ReceiverHost {
   SnapshotTaker taker_;
   Retirement retirement_;
   std::vector<raft::NodeId> needed_;
-  raft::Term leads_in_{};  // not set: it does not lead, and sends nothing
+  std::pair<uint32_t, uint32_t> members_{};  // by epoch and mask, as it last looked
+  raft::Term leads_in_{};                    // not set: it does not lead, and sends nothing
   std::map<raft::NodeId, Behind> behind_;
   uint64_t installed_ = 0;
 
@@ -123,7 +125,7 @@ class Snapshots final : private transfer::ReceiverHost {
 
   // Last: their threads use what stands above.
   std::unique_ptr<transfer::Sender> sender_;
-  std::unique_ptr<transfer::Receiver> receiver_;  // null: the node is alone
+  std::unique_ptr<transfer::Receiver> receiver_;
 };
 
 }  // namespace hedgerow::node

@@ -142,6 +142,29 @@ TEST_P(SnapshotsTest, AFollowerThatWasAwayCatchesUpBySnapshotUnderLoad) {
   EXPECT_EQ(Increment(next, session, 802), std::to_string(written + 1));
 }
 
+TEST_P(SnapshotsTest, WhyAFollowerDoesNotGetOneIsSaid) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t away = leader % 3 + 1;
+  const uint64_t session = Open(leader);
+  Stop(away);
+  ASSERT_TRUE(IncrementMany(leader, session, 1, 600));
+  for (uint64_t id = 1; id <= 3; ++id) {
+    if (id == away) continue;
+    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.log_start.value() > 100; })) << id;
+    // Where its file would be written there is a folder.
+    const SnapshotStatus last = StatusOf(id).snapshots;
+    std::filesystem::create_directory(
+        absl::StrCat(folder_, "/", away, "/snapshots/", absl::Hex(last.last.value(), absl::kZeroPad16), "-",
+                     absl::Hex(last.last_term.value(), absl::kZeroPad16), ".receiving"));
+  }
+  Start(away);
+  EXPECT_TRUE(Eventually([&] {
+    const std::string problem = StatusOf(StatusOf(leader).leader.value()).snapshots.problem;
+    return absl::StrContains(problem, absl::StrCat("node ", away, " needs one and does not get it: node ")) &&
+           absl::StrContains(problem, "cannot make");
+  })) << StatusOf(leader).snapshots.problem;
+}
+
 TEST_P(SnapshotsTest, OneIsTakenOnRequest) {
   const uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);

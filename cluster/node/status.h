@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/node/net_address.h"
+#include "cluster/raft/configuration.h"
 #include "cluster/raft/types.h"
 
 namespace hedgerow::node {
@@ -28,6 +30,7 @@ struct PeerStatus {
   std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
   std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
+  bool lost = false;                        // it says that it has lost what it promised
 };
 
 // Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
@@ -96,6 +99,15 @@ struct MemcachedStatus {
   uint64_t clients = 0;          // that sent lately
 };
 
+// One of the cluster's nodes, as this node's log has it (docs/cluster.md).
+struct MemberStatus {
+  raft::NodeId id{};
+  std::string address{};
+  std::string
+      role{};  // "voter", "learner", "joining" or "leaving" (the voters that a change ends with), "left"
+  bool caught_up = false;  // as its leader sees it: fit to be promoted
+};
+
 struct NodeStatus {
   raft::NodeId node{};
   raft::Role role = raft::Role::kFollower;
@@ -123,7 +135,22 @@ struct NodeStatus {
   std::vector<NodeHistogram> histograms{};
   SnapshotStatus snapshots{};
   std::optional<MemcachedStatus> memcached{};  // if it is on
+
+  std::vector<MemberStatus> members{};  // with this node, if it is one
+  uint32_t config_epoch = 0;            // grows with each change of membership
+  uint32_t committed_epoch = 0;         // less: a change is under way
+  bool joint = false;                   // two configurations decide together
+  uint64_t cluster_epoch = 0;  // which beginning of the cluster this node is of (docs/adr/0019)
+  uint64_t beginning = 0;
+  // Sentences; empty: it is not. What this node has promised is lost, and it takes part in nothing; or, the
+  // cluster cannot go on by itself.
+  std::string lost{};
+  std::string cluster_lost{};
 };
+
+// One piece of a file after the other, in order; an empty one is the end. Any one thread at a time, as long as
+// the node is there.
+using BackupPieces = std::function<absl::StatusOr<std::string>()>;
 
 // Implemented by the loop; by a fake in tests. All functions may be called from any thread but the loop's own,
 // at any time between the start and the end of the administration server and the metrics exporter, which must
@@ -140,9 +167,18 @@ class NodeControl {
   // InvalidArgument if the target is no other member.
   virtual absl::Status Transfer(raft::NodeId target) = 0;
 
+  // The last snapshot as a file to begin anew with (docs/adr/0019). FailedPrecondition: there is none yet.
+  virtual absl::StatusOr<BackupPieces> OpenBackup() {
+    return absl::UnimplementedError("this node gives no backups");
+  }
+
   // Begins to take a snapshot, unless one is being taken. Done once Status() shows one at this index or a later
   // one, which it does at once if nothing was applied since the last.
   virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
+  // Begins a change of membership, all of it in one step. It is done once Status() tells of a committed epoch
+  // that is the returned one or later. FailedPrecondition if this node does not lead or what came before is not
+  // done, InvalidArgument if the change makes no sense.
+  virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) = 0;
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its

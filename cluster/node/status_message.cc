@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "config/scalar.h"
 #include "operate/version.h"
 
@@ -31,6 +33,13 @@ std::string CounterKey(const NodeCounter& counter) {
 
 std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   const std::string name = absl::StrCat("node ", peer.id.value(), " (", peer.address.ToString(), ")");
+  if (peer.lost) {
+    return absl::StrCat(
+        name,
+        " is LOST: what it promised is gone, and it takes part in nothing. Its own status says why, "
+        "and what to do");
+  }
+  if (!status.lost.empty()) return "";
   if (!peer.heard_ago_ns.has_value()) {
     if (status.uptime_ns < kGreetingPatience_ns) return "";
     return absl::StrCat("nothing that can be believed has come from ", name,
@@ -90,13 +99,32 @@ absl::string_view RoleWord(raft::Role role) {
   return "unknown";
 }
 
+std::string WhyClusterLost(const NodeStatus& status, size_t members) {
+  std::vector<std::string> lost;
+  if (!status.lost.empty()) lost.push_back("this one");
+  for (const PeerStatus& peer : status.peers) {
+    if (peer.lost) lost.push_back(absl::StrCat(peer.id.value()));
+  }
+  if (lost.empty() || 2 * (members - std::min(members, lost.size())) > members) return "";
+  return absl::StrCat(
+      "of ", members, " nodes, ", lost.size(), " have lost what they promised (", absl::StrJoin(lost, ", "),
+      "): the cluster cannot go on by itself. `hedgerow cluster recover` begins anew with what is left "
+      "(docs/cluster.md, \"After a bad day\")");
+}
+
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   v1::NodeStatus out;
   out.set_version(operate::kVersion);
   out.set_cluster_id(absl::StrCat(facts.cluster_id));
   out.set_node(status.node.value());
-  out.set_role(std::string(RoleWord(status.role)));
+  out.set_role(status.lost.empty() ? std::string(RoleWord(status.role)) : "lost");
   out.set_ready(status.ready);
+  out.set_cluster_epoch(status.cluster_epoch);
+  if (status.cluster_epoch != 0) out.set_beginning(absl::StrFormat("%016x", status.beginning));
+  out.set_lost(status.lost);
+  out.set_cluster_lost(status.cluster_lost);
+  if (!status.lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.lost));
+  if (!status.cluster_lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.cluster_lost));
   out.set_term(status.term.value());
   out.set_leader(status.leader.value());
   if (!status.storage.empty()) out.add_problems(absl::StrCat("storage: ", status.storage));
@@ -121,8 +149,19 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_heard_ago_ns(peer.heard_ago_ns.has_value() ? static_cast<int64_t>(*peer.heard_ago_ns) : -1);
     message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
+    message.set_lost(peer.lost);
     if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
   }
+  for (const MemberStatus& member : status.members) {
+    v1::Member& message = *out.add_members();
+    message.set_id(member.id.value());
+    message.set_address(member.address);
+    message.set_role(member.role);
+    message.set_caught_up(member.caught_up);
+  }
+  out.set_config_epoch(status.config_epoch);
+  out.set_committed_epoch(status.committed_epoch);
+  out.set_joint(status.joint);
   for (const OffloadStatus& offload : status.offloads) {
     v1::Offload& message = *out.add_offloads();
     message.set_name(offload.name);

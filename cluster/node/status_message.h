@@ -28,6 +28,9 @@ NodeFacts FactsOf(const NodeConfig& config);
 
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts);
 
+// Why so many of `members` say that they are lost that no majority can come back; empty: they are not so many.
+std::string WhyClusterLost(const NodeStatus& status, size_t members);
+
 // "follower", "pre_candidate", "candidate", "leader".
 absl::string_view RoleWord(raft::Role role);
 

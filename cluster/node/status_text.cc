@@ -33,7 +33,24 @@ std::string MatchText(const v1::NodeStatus& status, const v1::Peer& peer) {
   return absl::StrCat(peer.match_index(), " (", status.last_index() - peer.match_index(), " behind)");
 }
 
+// Of a cluster that never changed nothing is said that the table of peers does not say.
+void Membership(const v1::NodeStatus& status, std::string& out) {
+  if (status.members().empty()) {
+    absl::StrAppend(&out, "  members      none known: this node joins, and waits to be added\n");
+    return;
+  }
+  if (status.config_epoch() == 0) return;
+  std::map<std::string, std::vector<std::string>> by_role;
+  for (const v1::Member& member : status.members()) by_role[member.role()].push_back(absl::StrCat(member.id()));
+  std::vector<std::string> parts;
+  for (const auto& [role, ids] : by_role) parts.push_back(absl::StrCat(role, " ", absl::StrJoin(ids, ", ")));
+  absl::StrAppend(&out, "  members      ", absl::StrJoin(parts, "; "), " (configuration ",
+                  status.config_epoch(),
+                  status.committed_epoch() == status.config_epoch() ? ")\n" : ", not committed yet)\n");
+}
+
 void Peers(const v1::NodeStatus& status, std::string& out) {
+  if (status.peers().empty() && status.members().empty()) return;
   if (status.peers().empty()) {
     absl::StrAppend(&out, "  peers        none: this node is the whole cluster\n");
     return;
@@ -99,11 +116,28 @@ void Counters(const v1::NodeStatus& status, std::string& out) {
 
 }  // namespace
 
+std::string MembersText(const v1::NodeStatus& status) {
+  std::string out = absl::StrFormat("  %-6s %-28s %-9s %s\n", "node", "address", "role", "");
+  for (const v1::Member& member : status.members()) {
+    absl::StrAppendFormat(&out, "  %-6d %-28s %-9s %s\n", member.id(),
+                          member.address().empty() ? "(configuration file)" : member.address(), member.role(),
+                          member.role() == "learner" && member.caught_up() ? "caught up" : "");
+  }
+  absl::StrAppend(&out, "  configuration ", status.config_epoch(),
+                  status.committed_epoch() == status.config_epoch() ? "" : ", not committed yet",
+                  status.joint() ? ", old and new voters decide together" : "", "\n");
+  return out;
+}
+
 std::string StatusText(const v1::NodeStatus& status) {
   std::string out =
       absl::StrCat("hedgerow-node ", status.version(), "  cluster ", status.cluster_id(), "  node ",
                    status.node(), "  ", RoleText(status), "  ", status.ready() ? "ready" : "NOT READY",
                    "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
+  if (status.cluster_epoch() != 0) {
+    absl::StrAppend(&out, "  epoch        ", status.cluster_epoch(), ", which began with ", status.beginning(),
+                    "\n");
+  }
   for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
   absl::StrAppend(&out, "  term         ", status.term(), ", ", LeaderText(status), ", election timeout ",
                   config::RoundedDurationNs(status.election_timeout_ns()), "\n");
@@ -122,6 +156,7 @@ std::string StatusText(const v1::NodeStatus& status) {
   if (!status.metrics().empty())
     absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
   Snapshots(status, out);
+  Membership(status, out);
   Offloads(status, out);
   Peers(status, out);
   Counters(status, out);

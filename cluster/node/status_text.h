@@ -12,6 +12,7 @@
 namespace hedgerow::node {
 
 std::string StatusText(const v1::NodeStatus& status);
+std::string MembersText(const v1::NodeStatus& status);
 
 }  // namespace hedgerow::node
 

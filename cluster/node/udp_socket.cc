@@ -160,7 +160,8 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
 }
 
 void UdpSocket::Send(const NetAddress& to, std::string bytes, uint32_t mark) {
-  if (to.is_v4() == ipv6_) {
+  // A socket on [::] hears IPv4 clients as well.
+  if (!to.is_v4() && !ipv6_) {
     ++counters_.send_failed;
     return;
   }
@@ -180,7 +181,8 @@ void UdpSocket::Flush() {
     vectors[i] = {queued.bytes.data(), queued.bytes.size()};
     messages[i] = {};
     messages[i].msg_hdr.msg_name = &addresses[i];
-    messages[i].msg_hdr.msg_namelen = queued.to.ToSockaddr(addresses[i]);
+    messages[i].msg_hdr.msg_namelen =
+        ipv6_ ? queued.to.ToSockaddr6(addresses[i]) : queued.to.ToSockaddr(addresses[i]);
     messages[i].msg_hdr.msg_iov = &vectors[i];
     messages[i].msg_hdr.msg_iovlen = 1;
     if (queued.mark != 0) SetMark(messages[i].msg_hdr, marks[i].data(), queued.mark);

@@ -76,6 +76,23 @@ TEST_F(UdpSocketTest, OneThatCannotBeSentDoesNotStopTheOthers) {
   ASSERT_EQ(b_->Receive(Now_ns()).size(), 1u);
 }
 
+TEST_F(UdpSocketTest, WhoListensEverywhereAnswersBothFamilies) {
+  NetAddress everywhere = Loopback("[::]:1");
+  everywhere.port = 0;
+  const std::unique_ptr<UdpSocket> server = UdpSocket::Bind(everywhere, 1 << 20, 2048).value();
+  NetAddress to_server = Loopback("127.0.0.1:1");
+  to_server.port = server->LocalAddress().value().port;
+  a_->Send(to_server, "asked over IPv4");
+  a_->Flush();
+  const std::vector<Datagram>& asked = server->Receive(Now_ns());
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].from, to_a_);
+  server->Send(asked[0].from, "answered");
+  server->Flush();
+  EXPECT_EQ(server->counters().send_failed, 0u);
+  ASSERT_EQ(a_->Receive(Now_ns()).size(), 1u);
+}
+
 TEST_F(UdpSocketTest, ATakenAddressIsSaidByName) {
   const auto taken = UdpSocket::Bind(to_a_, 1 << 20, 2048);
   ASSERT_FALSE(taken.ok());

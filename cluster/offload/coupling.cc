@@ -168,6 +168,7 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
     HEDGEROW_CHECK(opened_.role != raft::Role::kFollower);
     FenceAndSettle(replica);
   }
+  if (open_ && MembershipOf(raft) != opened_members_) FenceAndSettle(replica);
   FollowSuspicion(replica);
   if (open_ && OwnsLog() && opened_.role == raft::Role::kFollower) {
     HEDGEROW_CHECK(raft.log().last_index() == fed_end_);
@@ -256,7 +257,6 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   if (SeededBug(Bug::kNoFence) && !Run(HR_NODE_FENCE)) return;
   may_ = May(raft);
   control_.view = ViewOf(raft);
-  control_.view.config_epoch = options_.config_epoch;
   control_.view.lease_until_ns = now_ns + options_.lease_ns;
   control_.view.may = may_;
   control_.view.reserved_term = (may_ & HR_NODE_MAY_GRANT_RESERVED) != 0 ? raft.reserved().value() : 0;
@@ -265,6 +265,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   if (!Run(HR_NODE_OPEN)) return;
   open_ = true;
   opened_ = StandingOf(raft);
+  opened_members_ = MembershipOf(raft);
   leased_ns_ = now_ns;
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
@@ -321,7 +322,8 @@ void Coupling::SyncHeard(kv::Replica& replica) {
 void Coupling::SyncVotes(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   if (control_.view.role != RoleForKernel(raft.role())) return;
-  const uint32_t others = control_.view.votes & ~(1u << raft.self());
+  if (control_.view.config_epoch != raft.configuration().epoch) return;
+  const uint32_t others = control_.view.votes & raft.peers();
   if ((others & ~raft.votes()) == 0) return;
   if (open_) return Fence(replica);  // and comes here again
   const bool pre_vote = raft.role() == raft::Role::kPreCandidate;
@@ -334,17 +336,19 @@ void Coupling::SyncCounted(kv::Replica& replica) {
   if (control_.view.role != HR_NODE_LEADER) return;
   raft::KernelCounted counted{.term = raft.term(), .members = {}};
   bool news = false;
-  for (size_t i = 0; i < raft.progress().size(); ++i) {
+  for (const raft::Member& member : raft.configuration().members) {
+    const size_t i = member.position;
     const hr_node_member& seen = control_.view.members[i];
+    if (((raft.peers() >> i) & 1) == 0 || seen.node != member.id.value()) continue;
     const raft::Progress& known = raft.progress()[i];
     counted.members[i] = {.match = raft::LogIndex(seen.match),
                           .round = seen.round,
                           .loop_seq = seen.loop_seq,
-                          .contact_ns = seen.contact_ns};
+                          .contact_ns = seen.contact_ns,
+                          .node = member.id};
     news = news || seen.match > known.match().value() || seen.round > known.round() ||
            seen.contact_ns > known.contact_ns();
-    if (seen.round > known.round())
-      replica.HeartbeatAnswered(seen.replied_ns, raft.options().voters[i], seen.round);
+    if (seen.round > known.round()) replica.HeartbeatAnswered(seen.replied_ns, member.id, seen.round);
   }
   if (news) replica.Feed(counted);
 }

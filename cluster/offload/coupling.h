@@ -44,7 +44,6 @@ struct Switches {
 
 struct CouplingOptions {
   uint64_t incarnation = 0;  // this process's life, which its datagrams carry
-  uint32_t config_epoch = 0;
   Durability durability = Durability::kDisk;
   Switches switches;
   // The kernel part speaks for the process this long after its loop's last turn (R5).
@@ -122,6 +121,16 @@ class Coupling {
     raft::Role role = raft::Role::kFollower;
     bool operator==(const Standing&) const = default;
   };
+  // Who is a member, and who decides. Changing it promises nothing by itself, and yet masks, members and epoch
+  // change behind a fence, together.
+  struct Membership {
+    uint32_t epoch = 0;
+    uint32_t peers = 0;
+    bool operator==(const Membership&) const = default;
+  };
+  static Membership MembershipOf(const raft::Raft& raft) {
+    return {.epoch = raft.configuration().epoch, .peers = raft.peers()};
+  }
   static Standing StandingOf(const raft::Raft& raft) {
     return {.term = raft.term(), .voted_for = raft.voted_for(), .leader = raft.leader(), .role = raft.role()};
   }
@@ -187,6 +196,7 @@ class Coupling {
 
   bool open_ = false;
   Standing opened_;
+  Membership opened_members_;
   uint32_t may_ = 0;
   uint64_t leased_ns_ = 0;
   uint64_t looked_ = 0;  // Kernel::Moved() before the last view that the replica was told of

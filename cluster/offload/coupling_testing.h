@@ -51,7 +51,7 @@ class Host : public kv::ReplicaHost {
   absl::Status Start() {
     kv::ReplicaOptions options;
     options.raft.self = NodeId(3);
-    options.raft.voters = {NodeId(1), NodeId(2), NodeId(3)};
+    options.raft.initial = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
     unwritten_.clear();
     kernel.ProcessBegins();
     std::unique_ptr<kv::StateMachine> state;
@@ -97,7 +97,8 @@ class Host : public kv::ReplicaHost {
     coupling->ReceiveSnapshot(
         {.leader = NodeId(from),
          .term = Term(term),
-         .snapshot = {.last = {.index = LogIndex(last), .term = Term(last_term)}, .configuration = {}}},
+         .snapshot = {.last = {.index = LogIndex(last), .term = Term(last_term)},
+                      .configuration = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)})}},
         std::make_unique<kv::StateMachine>(), *replica);
     coupling->EndTurn(now_ns, *replica);
   }
@@ -170,6 +171,7 @@ class Host : public kv::ReplicaHost {
       disk.entries.clear();
       disk.start = persist.new_start->after;
       disk.snapshot.last = disk.start;
+      disk.snapshot.configuration = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
     }
     if (persist.truncate_from.has_value()) disk.entries.resize(persist.truncate_from->value() - 1);
     disk.entries.insert(disk.entries.end(), persist.entries.begin(), persist.entries.end());

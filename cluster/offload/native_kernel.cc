@@ -68,6 +68,13 @@ struct BodyOf {
   }
 };
 
+bool HoldsConfiguration(const raft::Message& message) {
+  const auto* const append = std::get_if<raft::AppendRequest>(&message.body);
+  return append != nullptr &&
+         std::any_of(append->entries.begin(), append->entries.end(),
+                     [](const raft::Entry& entry) { return entry.kind == raft::EntryKind::kConfiguration; });
+}
+
 void PutAnswer(uint32_t kind, const hr_node_reply& reply, decltype(raft::Message::body)& body) {
   switch (kind) {
     case HR_PEER_HEARTBEAT:
@@ -136,9 +143,12 @@ void NativeKernel::Wipe() {
   released_ = taken_ = 0;
 }
 
-// Before the lock, and by a look without it: whether there will be something to store.
+// Before the lock, and by looks without it: who it is, and whether there will be something to store.
 void NativeKernel::Reserve(uint64_t number, Run& run) {
   const raft::Message& message = run.done.message;
+  run.position =
+      static_cast<size_t>(std::find(members_.begin(), members_.end(), message.from) - members_.begin());
+  if (run.position >= members_.size()) run.position = HR_NODE_NO_MEMBER;
   const auto* vote = std::get_if<raft::VoteRequest>(&message.body);
   const bool append = std::holds_alternative<raft::AppendRequest>(message.body);
   if (append ? !(view_.may & HR_NODE_MAY_APPEND)
@@ -158,24 +168,29 @@ void NativeKernel::Decide(Run& run) {
   hr_node_reply reply{};
   hr_node_spoken spoken{};
   const uint32_t kind = std::visit(BodyOf{body}, message.body);
-  const auto position = std::find(voters_.begin(), voters_.end(), message.from) - voters_.begin();
   hr_node_taken taken{.term = message.term.value(),
                       .now_ns = run.done.arrived_ns,
                       .from = static_cast<__u32>(message.from.value()),
-                      .position = static_cast<__u32>(position),
+                      .position = static_cast<__u32>(run.position),
                       .event = HR_NODE_EVENT_PASSED_KIND,
                       .wake = 0};
   if (SeededBug(Bug::kAckByIndexAlone) && kind == HR_PEER_APPEND_REPLY) {
     // As a counter for each index: whose it is, and of which term, is not looked at.
     taken.term = view_.raft.term;
-    for (uint32_t i = 0; i < voters_.size(); ++i) {
-      if (i == view_.self || view_.members[i].match >= body.append_reply.index) continue;
+    for (uint32_t i = 0; i < HR_NODE_MEMBERS; ++i) {
+      if (view_.members[i].node == 0 || i == view_.self || view_.members[i].match >= body.append_reply.index)
+        continue;
       taken.position = i;
+      taken.from = view_.members[i].node;
       break;
     }
   }
   const bool room = run.slot != 0 || SeededBug(Bug::kAckWithoutStore);
-  outcome.verdict = hr_node_decide(&view_, kind, &taken, view_.config_epoch, &body, room, &reply, &spoken);
+  if (HoldsConfiguration(message)) {
+    taken.event = HR_NODE_EVENT_PASSED_CONFIGURATION;  // as hr_node_entries_fault has it
+  } else {
+    outcome.verdict = hr_node_decide(&view_, kind, &taken, message.config_epoch, &body, room, &reply, &spoken);
+  }
   outcome.event = static_cast<hr_node_event>(taken.event);
   outcome.wake = taken.wake != 0;
   run.keeps_record = hr_node_keeps_record(outcome.verdict, &taken) != 0;
@@ -184,6 +199,7 @@ void NativeKernel::Decide(Run& run) {
     answer.from = self_;
     answer.to = message.from;
     answer.term = raft::Term(spoken.term);
+    answer.config_epoch = spoken.config_epoch;
     PutAnswer(kind, reply, answer.body);
   }
   if (when_decided_) when_decided_(run.done);

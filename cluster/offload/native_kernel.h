@@ -38,12 +38,15 @@ class NativeKernel : public Kernel {
   };
   using WhenDone = std::function<void(Done done)>;
 
-  // `voters` by position.
-  NativeKernel(raft::NodeId self, std::vector<raft::NodeId> voters, size_t ring_records, WhenDone when_done)
+  // `members` by position: the map of members.
+  NativeKernel(raft::NodeId self, std::vector<raft::NodeId> members, size_t ring_records, WhenDone when_done)
       : self_(self),
-        voters_(std::move(voters)),
+        members_(std::move(members)),
         ring_records_(ring_records),
         when_done_(std::move(when_done)) {}
+
+  // As the process writes it, at some moment before or after it opens the state for a new configuration.
+  void SetMembers(std::vector<raft::NodeId> members) { members_ = std::move(members); }
 
   // A program begins to run.
   uint64_t Begin(uint64_t now_ns, raft::Message message);
@@ -89,6 +92,7 @@ class NativeKernel : public Kernel {
     Next next = Next::kReserve;
     Done done;
     uint64_t slot = 0;  // its end; 0: none
+    size_t position = 0;
     bool keeps_record = false;
   };
 
@@ -101,7 +105,7 @@ class NativeKernel : public Kernel {
   }
 
   raft::NodeId self_;
-  std::vector<raft::NodeId> voters_;
+  std::vector<raft::NodeId> members_;
   size_t ring_records_;
   WhenDone when_done_;
   std::function<void(const Done&)> when_decided_;

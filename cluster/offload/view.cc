@@ -17,20 +17,32 @@ static_assert(static_cast<uint32_t>(raft::Role::kLeader) == HR_NODE_LEADER);
 void FillLeaders(const raft::Raft& raft, hr_node_view& view) {
   std::array<__u64, HR_RAFT_MAX_MEMBERS> matches{};
   std::array<__u64, HR_RAFT_MAX_MEMBERS> rounds{};
-  for (size_t i = 0; i < raft.progress().size(); ++i) {
+  for (size_t i = 0; i < matches.size(); ++i) {
+    if (i == raft.self()) matches[i] = rounds[i] = UINT64_MAX;
+    if (((raft.peers() >> i) & 1) == 0) continue;
     const raft::Progress& progress = raft.progress()[i];
-    view.members[i] = {.match = progress.match().value(),
-                       .round = progress.round(),
-                       .replied_ns = 0,
-                       .loop_seq = progress.loop_seq(),
-                       .contact_ns = progress.contact_ns()};
-    const bool self = i == raft.self();
-    matches[i] = self ? UINT64_MAX : view.members[i].match;
-    rounds[i] = self ? UINT64_MAX : view.members[i].round;
+    hr_node_member& member = view.members[i];
+    matches[i] = member.match = progress.match().value();
+    rounds[i] = member.round = progress.round();
+    member.loop_seq = progress.loop_seq();
+    member.contact_ns = progress.contact_ns();
   }
   view.every_ack = EveryAckForKernel(raft);
-  view.quorum_index = hr_raft_quorum_value(matches.data(), view.voters);
-  view.quorum_round = hr_raft_quorum_value(rounds.data(), view.voters);
+  view.quorum_index = hr_raft_quorum_value(matches.data(), view.voters, view.next_voters);
+  view.quorum_round = hr_raft_quorum_value(rounds.data(), view.voters, view.next_voters);
+}
+
+// Whoever is in no mask is counted and never decides (R6); who has left has no place at all.
+void FillMembers(const raft::Raft& raft, hr_node_view& view) {
+  const raft::Configuration& configuration = raft.configuration();
+  view.config_epoch = configuration.epoch;
+  view.voters = configuration.voters;
+  view.next_voters = configuration.next_voters;
+  view.self = static_cast<uint32_t>(raft.self());
+  for (const raft::Member& member : configuration.members) {
+    if (((raft.peers() >> member.position) & 1) == 0 && member.position != raft.self()) continue;
+    view.members[member.position].node = static_cast<uint32_t>(member.id.value());
+  }
 }
 
 }  // namespace
@@ -43,11 +55,12 @@ uint32_t EveryAckForKernel(const raft::Raft& raft) {
   uint32_t members = 0;
   if (raft.role() != raft::Role::kLeader) return members;
   for (size_t i = 0; i < raft.progress().size(); ++i) {
+    if (((raft.peers() >> i) & 1) == 0) continue;
     const raft::Progress& progress = raft.progress()[i];
     // Something waits for room in its window, which each acknowledgement makes; or a probe is out, whose answer
     // may be about nothing new and still is what the pipeline waits for.
     const bool waits = progress.next() <= raft.log().last_index() && !progress.MaySend(raft.options());
-    if (i != raft.self() && (waits || progress.probing())) members |= 1u << i;
+    if (waits || progress.probing()) members |= 1u << i;
   }
   return members;
 }
@@ -63,8 +76,7 @@ hr_node_view ViewOf(const raft::Raft& raft) {
   view.heard_ns = raft.leader_heard_ns();
   view.election_timeout_ns = raft.election_timeout_ns();
   view.leader_timeout_ns = raft.leader_timeout_ns();
-  view.voters = (1u << raft.options().voters.size()) - 1;
-  view.self = static_cast<uint32_t>(raft.self());
+  FillMembers(raft, view);
   view.role = RoleForKernel(raft.role());
   view.votes = raft.votes();
   if (raft.role() == raft::Role::kLeader) FillLeaders(raft, view);

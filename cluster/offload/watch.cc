@@ -231,6 +231,16 @@ absl::Status Watch::WriteTarget(uint32_t index, const Endpoint& to, const hr_sip
   return absl::OkStatus();
 }
 
+void Watch::SetPeers(std::vector<Endpoint> peers) {
+  if (peers.size() > HR_WATCH_PEERS) peers.resize(HR_WATCH_PEERS);
+  for (uint32_t i = 0; i < HR_WATCH_PEERS; ++i) {
+    const bool same = i < peers.size() && i < spec_.peers.size() &&
+                      peers[i].address == spec_.peers[i].address && peers[i].port == spec_.peers[i].port;
+    if (!same) targets_.At(i)->ifindex = 0;
+  }
+  spec_.peers = std::move(peers);
+}
+
 std::vector<std::string> Watch::FindRoutes() {
   std::vector<std::string> untold;
   auto write = [&](uint32_t index, absl::string_view who, const Endpoint& to, const hr_siphash_key& key) {

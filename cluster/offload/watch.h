@@ -75,6 +75,9 @@ class Watch {
   // told, and why, one line each.
   std::vector<std::string> FindRoutes();
 
+  // The others, from now on. Who is none any more is told nothing; the rest once FindRoutes has found them.
+  void SetPeers(std::vector<Endpoint> peers);
+
   // As leader: who is to start an election, the most complete log first. Cheap where nothing has changed.
   void SetSuccessors(raft::Term term, std::span<const raft::NodeId> order);
 

@@ -66,19 +66,26 @@ TEST(Decisions, AppendNeedsTheEntryBefore) {
   EXPECT_EQ(hr_raft_may_append(&kState, &append, 0), HR_RAFT_YES) << "before the first entry";
 }
 
-TEST(Decisions, TheQuorumValueIsTheKthLargestOfTheVoters) {
+__u64 KthLargest(const __u64 reached[HR_RAFT_MAX_MEMBERS], __u32 voters) {
+  std::vector<__u64> counted;
+  for (int i = 0; i < HR_RAFT_MAX_MEMBERS; ++i) {
+    if ((voters >> i) & 1) counted.push_back(reached[i]);
+  }
+  std::sort(counted.begin(), counted.end(), std::greater<>());
+  return counted.empty() ? 0 : counted[counted.size() / 2];
+}
+
+TEST(Decisions, TheQuorumValueIsTheKthLargestOfTheVotersAndOfBothIfTheyAreJoint) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 20'000; ++round) {
     __u64 reached[HR_RAFT_MAX_MEMBERS];
     for (__u64& value : reached) value = random() % 10;
     const __u32 voters = random() % 256;
-    std::vector<__u64> counted;
-    for (int i = 0; i < HR_RAFT_MAX_MEMBERS; ++i) {
-      if ((voters >> i) & 1) counted.push_back(reached[i]);
-    }
-    std::sort(counted.begin(), counted.end(), std::greater<>());
-    const __u64 expected = counted.empty() ? 0 : counted[counted.size() / 2];
-    ASSERT_EQ(hr_raft_quorum_value(reached, voters), expected) << "voters " << voters;
+    ASSERT_EQ(hr_raft_quorum_value(reached, voters, 0), KthLargest(reached, voters)) << "voters " << voters;
+    const __u32 next_voters = 1 + random() % 255;
+    ASSERT_EQ(hr_raft_quorum_value(reached, voters, next_voters),
+              std::min(KthLargest(reached, voters), KthLargest(reached, next_voters)))
+        << "voters " << voters << " and " << next_voters;
   }
 }
 
@@ -87,6 +94,13 @@ TEST(Decisions, WhoIsNoVoterDoesNotCount) {
   EXPECT_FALSE(hr_raft_is_quorum(0b001, 0b111));
   EXPECT_FALSE(hr_raft_is_quorum(0b1001, 0b0111));
   EXPECT_FALSE(hr_raft_is_quorum(0b0011, 0b1111)) << "half is no majority";
+}
+
+TEST(Decisions, JointConfigurationsNeedAMajorityOfEach) {
+  EXPECT_TRUE(hr_raft_is_joint_quorum(0b00011, 0b00111, 0));
+  EXPECT_FALSE(hr_raft_is_joint_quorum(0b00011, 0b00111, 0b11100));
+  EXPECT_FALSE(hr_raft_is_joint_quorum(0b11000, 0b00111, 0b11100));
+  EXPECT_TRUE(hr_raft_is_joint_quorum(0b01110, 0b00111, 0b11100)) << "a member of both counts in both";
 }
 
 TEST(Decisions, OnlyTheOwnTermMovesTheCommit) {

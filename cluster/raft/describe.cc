@@ -9,9 +9,23 @@
 namespace hedgerow::raft {
 namespace {
 
+std::string MembersText(const Configuration& configuration, uint32_t mask) {
+  std::vector<std::string> names;
+  for (const Member& member : configuration.members) {
+    if (((mask >> member.position) & 1) == 0) continue;
+    const std::string at = member.address.empty() ? "" : absl::StrCat("@", member.address);
+    names.push_back(absl::StrCat(member.id.value(), at));
+  }
+  return absl::StrJoin(names, " ");
+}
+
 std::string EntryText(const Entry& entry) {
   const std::string place = absl::StrCat(entry.index.value(), "/", entry.term.value(), " ");
   if (entry.kind == EntryKind::kNoOp) return place + "no-op";
+  if (entry.kind == EntryKind::kConfiguration) {
+    const std::optional<Configuration> configuration = DecodeConfiguration(entry.payload.view());
+    return place + (configuration.has_value() ? Describe(*configuration) : "a configuration that is none");
+  }
   return absl::StrCat(place, "\"", std::string(entry.payload.view()), "\"");
 }
 
@@ -81,6 +95,39 @@ std::string PersistText(const Persist& persist) {
   return absl::StrJoin(parts, "; ");
 }
 
+std::string ReasonText(const MembershipAnswer& answer) {
+  const uint64_t about = answer.about.value();
+  switch (answer.refusal) {
+    case ChangeRefusal::kNone:
+      return "";
+    case ChangeRefusal::kNotLeader:
+      return "not the leader";
+    case ChangeRefusal::kTransferring:
+      return "leadership is being transferred";
+    case ChangeRefusal::kUnfinished:
+      return "what came before it is not committed yet";
+    case ChangeRefusal::kFull:
+      return "there is no room for another member";
+    case ChangeRefusal::kMember:
+      return absl::StrCat(about, " is a member already");
+    case ChangeRefusal::kNoMember:
+      return absl::StrCat(about, " is no member");
+    case ChangeRefusal::kVoter:
+      return absl::StrCat(about, " votes already");
+    case ChangeRefusal::kNotCaughtUp:
+      return absl::StrCat(about, " has not caught up");
+    case ChangeRefusal::kNoVoterLeft:
+      return "nobody would be left to vote";
+    case ChangeRefusal::kAddressTaken:
+      return absl::StrCat("another member has the address for ", about);
+    case ChangeRefusal::kAddressTooLong:
+      return absl::StrCat("the address for ", about, " is too long");
+    case ChangeRefusal::kNothing:
+      return "it changes nothing";
+  }
+  return "?";
+}
+
 std::string ReasonText(RefusalReason reason) {
   switch (reason) {
     case RefusalReason::kNotLeader:
@@ -96,6 +143,16 @@ std::string ReasonText(RefusalReason reason) {
 }
 
 }  // namespace
+
+std::string Describe(const Configuration& configuration) {
+  std::vector<std::string> parts = {"voters " + MembersText(configuration, configuration.voters)};
+  if (configuration.joint()) parts[0] += " and " + MembersText(configuration, configuration.next_voters);
+  if (configuration.learners() != 0)
+    parts.push_back("learners " + MembersText(configuration, configuration.learners()));
+  if (configuration.leaving != 0)
+    parts.push_back("leaving " + MembersText(configuration, configuration.leaving));
+  return absl::StrCat("configuration ", configuration.epoch, " (", absl::StrJoin(parts, "; "), ")");
+}
 
 std::string Describe(Role role) {
   switch (role) {
@@ -136,6 +193,14 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
   for (const Refusal& refusal : outputs.refused_proposals) {
     lines.push_back(absl::StrCat(self, " refuses proposal ", refusal.tag, ": ", ReasonText(refusal.reason)));
   }
+  for (const MembershipAnswer& answer : outputs.membership_answers) {
+    lines.push_back(answer.refusal == ChangeRefusal::kNone
+                        ? absl::StrCat(self, " takes up change ", answer.tag, " at ", answer.index.value(), "/",
+                                       answer.term.value())
+                        : absl::StrCat(self, " refuses change ", answer.tag, ": ", ReasonText(answer)));
+  }
+  if (outputs.configuration.has_value())
+    lines.push_back(absl::StrCat(self, " goes by ", Describe(*outputs.configuration)));
   if (outputs.persist.has_value())
     lines.push_back(absl::StrCat(self, " writes ", PersistText(*outputs.persist)));
   for (const Message& message : outputs.send) lines.push_back(Describe(message));

@@ -14,6 +14,7 @@
 namespace hedgerow::raft {
 
 std::string Describe(Role role);
+std::string Describe(const Configuration& configuration);
 std::string Describe(const Message& message);
 // One line for each thing that the step asks for or tells.
 std::vector<std::string> Describe(NodeId node, const Outputs& outputs);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bpf/raft/decisions_abi.h"
+#include "cluster/raft/configuration.h"
 #include "cluster/raft/message.h"
 #include "cluster/raft/types.h"
 
@@ -108,14 +109,15 @@ struct KernelHeard {
   uint64_t election_timeout_ns = 0;  // 0: it has not said
 };
 
-// What a leader's kernel part has counted in this term, by the members' places in Options::voters. Everything
-// only grows, and may be told again.
+// What a leader's kernel part has counted in this term, by the members' positions. Everything only grows, and
+// may be told again. Of a position that is another's by now, nothing counts.
 struct KernelCounted {
   struct Member {
     LogIndex match{};
     uint64_t round = 0;
     uint64_t loop_seq = 0;
     uint64_t contact_ns = 0;  // when loop_seq was last seen to change
+    NodeId node{};            // whose they are
   };
   Term term{};
   std::array<Member, HR_RAFT_MAX_MEMBERS> members{};
@@ -149,12 +151,18 @@ struct SnapshotSent {
   bool delivered = false;
 };
 
+// An administrator's. The leader takes up one at a time; the answer is in Outputs::membership_answers.
+struct ChangeMembership {
+  uint64_t tag = 0;
+  std::vector<MemberChange> changes{};
+};
+
 struct Event {
   uint64_t now_ns = 0;  // monotonic; never smaller than in an earlier event
   uint64_t random = 0;  // uniform over 64 bits
   std::variant<Tick, Receive, Propose, Read, Persisted, Applied, RoundTrip, TransferLeadership, LeaderResigns,
                ReserveTerm, ReleaseTerm, KernelRemembers, KernelAppended, KernelVoted, KernelHeard,
-               KernelCounted, KernelVotes, SnapshotTaken, SnapshotReceived, SnapshotSent>
+               KernelCounted, KernelVotes, SnapshotTaken, SnapshotReceived, SnapshotSent, ChangeMembership>
       what;
 };
 

@@ -3,18 +3,41 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <optional>
 #include <string_view>
 #include <variant>
+
+#include "absl/strings/str_join.h"
+#include "cluster/raft/configuration.h"
 
 namespace hedgerow::raft {
 namespace {
 
 uint64_t ContentOf(const Entry& entry) {
-  return std::hash<std::string_view>()(entry.payload.view()) * 2 + (entry.kind == EntryKind::kNoOp ? 1 : 0);
+  return std::hash<std::string_view>()(entry.payload.view()) * 4 + static_cast<uint64_t>(entry.kind);
 }
 
 // Terms and indices of a run stay far below 2^32.
 uint64_t Key(LogIndex index, Term term) { return index.value() << 32 | term.value(); }
+
+// Empty: a majority of the configuration is so, of each if it is joint. Else which are.
+std::string NoMajority(const Configuration& configuration, const std::function<bool(NodeId)>& is_so) {
+  for (const uint32_t mask : {configuration.voters, configuration.next_voters}) {
+    size_t voters = 0;
+    std::vector<uint64_t> found;
+    for (const Member& member : configuration.members) {
+      if (((mask >> member.position) & 1) == 0) continue;
+      ++voters;
+      if (is_so(member.id)) found.push_back(member.id.value());
+    }
+    const bool counts = mask == configuration.voters || configuration.joint();
+    if (!counts || found.size() > voters / 2) continue;
+    return absl::StrCat(found.size(), " of ", voters, " voters of configuration ", configuration.epoch, " (",
+                        absl::StrJoin(found, " "), ")");
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -30,6 +53,12 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   seen.log.assign(committed_.begin(), committed_.begin() + static_cast<ptrdiff_t>(start.index.value()));
   seen.commit = seen.applied = snapshot.index;
   seen.leads = false;
+  if (!node.options().initial.members.empty()) {
+    committed_configurations_.try_emplace(LogIndex(), node.options().initial);
+  }
+  if (snapshot.index > LogIndex()) SnapshotHas(id, node.snapshot());
+  seen.configurations = {
+      {snapshot.index, snapshot.index > LogIndex() ? node.snapshot().configuration : node.options().initial}};
   seen.term = node.term();
   // R9: who starts with a reservation says nothing in that term and below.
   if (std::max(node.term(), node.reserved()) < seen.said_term) {
@@ -39,13 +68,17 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   for (LogIndex index = start.index.Next(); node.log().Has(index); index = index.Next()) {
     Append(seen, id, node.log().At(index));
   }
+  ConfigurationFollowed(seen, id, node);
 }
 
 void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outputs) {
   Node& seen = nodes_[id];
   if (node.term() < seen.term) Fail("monotone terms: node ", id.value(), " went back to ", node.term().value());
-  seen.term = node.term();
   const bool led = seen.leads;
+  // What a leader commits was in its log before this step, and counts by the configuration that it held then;
+  // it may lead no more after it.
+  if (led && node.term() == seen.term && node.commit() != seen.commit) Committed(seen, id, node.commit());
+  seen.term = node.term();
   seen.leads = node.role() == Role::kLeader;
   // Leader Append-Only (Raft section 5.3).
   const Persist* const persist = outputs.persist.has_value() ? &*outputs.persist : nullptr;
@@ -58,7 +91,11 @@ void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outpu
     Fail("node ", id.value(), " changed its log without persisting it");
   }
   for (const Message& message : outputs.send) Said(seen, id, message);
-  if (outputs.install.has_value()) seen.commit = seen.applied = outputs.install->last.index;
+  if (outputs.install.has_value()) {
+    SnapshotHas(id, *outputs.install);
+    seen.commit = seen.applied = outputs.install->last.index;
+  }
+  ConfigurationFollowed(seen, id, node);
   if (seen.leads && (!led || !leaders_.contains(node.term()))) BecameLeader(seen, id);
   if (node.commit() != seen.commit) Committed(seen, id, node.commit());
   Applied(seen, id, outputs.apply);
@@ -113,6 +150,9 @@ void InvariantChecker::StartsAfter(Node& node, NodeId id, const NewStart& start)
   }
   if (!start.empties) return;
   node.log.assign(committed_.begin(), committed_.begin() + static_cast<ptrdiff_t>(start.after.index.value()));
+  if (const Configuration* const known = CommittedConfiguration(start.after.index); known != nullptr) {
+    node.configurations = {{start.after.index, *known}};
+  }
   if (node.acknowledged == LogIndex()) return;
   node.acknowledged = start.after.index;
   node.acknowledged_term = start.after.term;
@@ -122,6 +162,9 @@ void InvariantChecker::LogChanged(Node& node, NodeId id, const Persist& persist)
   if (persist.new_start.has_value()) StartsAfter(node, id, *persist.new_start);
   if (persist.truncate_from.has_value()) {
     node.log.resize(std::min<size_t>(node.log.size(), persist.truncate_from->value() - 1));
+    while (node.configurations.size() > 1 && node.configurations.back().first >= *persist.truncate_from) {
+      node.configurations.pop_back();
+    }
     if (node.acknowledged >= *persist.truncate_from) {
       node.acknowledged = persist.truncate_from->Previous();
       node.acknowledged_term = node.log.empty() ? Term() : node.log.back().term;
@@ -144,6 +187,7 @@ void InvariantChecker::Append(Node& node, NodeId id, const Entry& entry) {
     Fail("Log Matching: node ", id.value(), " has another entry ", entry.index.value(), " of term ",
          entry.term.value(), " than was seen before");
   }
+  if (entry.kind == EntryKind::kConfiguration) ConfigurationAppended(node, id, entry, fresh);
 }
 
 void InvariantChecker::Committed(Node& node, NodeId id, LogIndex commit) {
@@ -164,6 +208,9 @@ void InvariantChecker::Committed(Node& node, NodeId id, LogIndex commit) {
       return;
     }
     committed_.push_back(node.log[i]);
+    for (const auto& [index, configuration] : node.configurations) {
+      if (index == LogIndex(i + 1)) committed_configurations_[index] = configuration;
+    }
     for (const auto& [other, leader] : nodes_) {
       if (leader.leads && leader.term >= node.term) LeaderHasCommitted(leader, other, i);
     }
@@ -175,15 +222,82 @@ void InvariantChecker::Committed(Node& node, NodeId id, LogIndex commit) {
 // before its process does; with Log Matching, an acknowledgement of the leader's term is of the leader's log.
 void InvariantChecker::MajorityHas(const Node& leader, NodeId id, LogIndex commit) {
   const Identity& entry = leader.log[commit.value() - 1];
-  size_t holders = 0;
-  for (const auto& [other, node] : nodes_) {
+  const std::string missed = NoMajority(leader.configuration(), [&](NodeId member) {
+    const auto found = nodes_.find(member);
+    if (found == nodes_.end()) return false;
+    const Node& node = found->second;
     const bool in_log = commit.value() <= node.log.size() && node.log[commit.value() - 1] == entry;
-    const bool in_ring = node.acknowledged >= commit && node.acknowledged_term == leader.term;
-    holders += in_log || in_ring;
-  }
-  if (holders > nodes_.size() / 2) return;
+    return in_log || (node.acknowledged >= commit && node.acknowledged_term == leader.term);
+  });
+  if (missed.empty()) return;
   Fail("commitment: node ", id.value(), " commits entry ", commit.value(), " of term ", entry.term.value(),
-       ", which ", holders, " of ", nodes_.size(), " nodes hold");
+       ", which only ", missed, " hold");
+}
+
+// Raft section 5.2, dissertation section 4.3. Everybody's vote is known by the time that it is counted.
+void InvariantChecker::MajorityVoted(const Node& leader, NodeId id) {
+  const std::string missed = NoMajority(leader.configuration(), [&](NodeId member) {
+    const auto vote = votes_.find({member, leader.term});
+    return member == id || (vote != votes_.end() && vote->second == id);
+  });
+  if (missed.empty()) return;
+  Fail("election: node ", id.value(), " leads term ", leader.term.value(), ", for which only ", missed,
+       " voted");
+}
+
+const Configuration* InvariantChecker::CommittedConfiguration(LogIndex index) const {
+  const auto after = committed_configurations_.upper_bound(index);
+  return after == committed_configurations_.begin() ? nullptr : &std::prev(after)->second;
+}
+
+void InvariantChecker::SnapshotHas(NodeId id, const Snapshot& snapshot) {
+  const Configuration* const known = CommittedConfiguration(snapshot.last.index);
+  if (known != nullptr && *known == snapshot.configuration) return;
+  Fail("the snapshot of node ", id.value(), " at ", snapshot.last.index.value(), " has configuration ",
+       snapshot.configuration.epoch, ", which is not the committed one");
+}
+
+// Dissertation sections 4.1 and 4.3: from one configuration to the next a majority of each is a majority of the
+// other, and there is but one that is not committed.
+void InvariantChecker::ConfigurationAppended(Node& node, NodeId id, const Entry& entry, bool fresh) {
+  if (entry.index <= node.configurations.back().first) return;  // before its snapshot
+  const std::optional<Configuration> next = DecodeConfiguration(entry.payload.view());
+  if (!next.has_value()) {
+    Fail("node ", id.value(), " appends a configuration at ", entry.index.value(), " that is none");
+    return;
+  }
+  const auto [last_index, last] = node.configurations.back();
+  node.configurations.emplace_back(entry.index, *next);
+  if (!fresh || last.members.empty()) return;  // judged where it was made
+  const uint32_t voters = last.joint() ? last.next_voters : last.voters;
+  bool steps = next->epoch == last.epoch + 1 && next->voters == voters && !(last.joint() && next->joint());
+  for (const Member& member : last.members) {
+    const Member* const kept = next->Find(member.id);
+    const bool returns = ((last.leaving >> member.position) & 1) != 0;
+    steps = steps && (kept == nullptr || returns || kept->position == member.position);
+  }
+  if (!steps)
+    Fail("configuration: node ", id.value(), " goes from ", last.epoch, " to ", next->epoch, " in one step");
+  if (last_index.value() > committed_.size()) {
+    Fail("configuration: node ", id.value(), " makes configuration ", next->epoch, " at ", entry.index.value(),
+         " before that at ", last_index.value(), " is committed");
+  }
+}
+
+// Dissertation section 4.1: a node goes by the latest configuration of its log; section 4.2: only voters stand,
+// and those who are not known to have left.
+void InvariantChecker::ConfigurationFollowed(const Node& seen, NodeId id, const Raft& node) {
+  const Configuration& held = seen.configuration();
+  if (node.configuration() != held) {
+    Fail("configuration: node ", id.value(), " goes by ", node.configuration().epoch, ", and its log holds ",
+         held.epoch);
+  }
+  const Member* const self = held.Find(id);
+  const bool votes = self != nullptr && ((held.deciding() >> self->position) & 1) != 0;
+  const bool leaves = self != nullptr && ((held.leaving >> self->position) & 1) != 0;
+  const bool has_left = seen.configurations.back().first <= node.commit();
+  if (node.role() == Role::kFollower || votes || (leaves && !has_left)) return;
+  Fail("configuration: node ", id.value(), " is no voter, and yet no follower");
 }
 
 void InvariantChecker::Applied(Node& node, NodeId id, const std::vector<Entry>& entries) {
@@ -205,6 +319,7 @@ void InvariantChecker::BecameLeader(Node& node, NodeId id) {
     Fail("Election Safety: nodes ", leader->second.value(), " and ", id.value(), " both lead term ",
          node.term.value());
   }
+  MajorityVoted(node, id);
   if (!committed_.empty()) LeaderHasCommitted(node, id, committed_.size() - 1);
 }
 
@@ -218,6 +333,15 @@ void InvariantChecker::LeaderHasCommitted(const Node& leader, NodeId id, uint64_
 }
 
 void InvariantChecker::Said(Node& node, NodeId id, const Message& message) {
+  if (std::holds_alternative<AppendRequest>(message.body) || std::holds_alternative<Heartbeat>(message.body)) {
+    const auto& [index, configuration] = node.configurations.back();
+    const Member* const to = configuration.Find(message.to);
+    const bool left =
+        to != nullptr && ((configuration.leaving >> to->position) & 1) != 0 && index <= node.commit;
+    if (to == nullptr || left) {
+      Fail("configuration: node ", id.value(), " leads node ", message.to.value(), ", which is no member");
+    }
+  }
   Term promised;
   if (const auto* reply = std::get_if<VoteReply>(&message.body)) {
     if (!reply->granted || reply->pre_vote) return;
@@ -242,6 +366,30 @@ void InvariantChecker::Voted(Node& node, NodeId id, Term term, NodeId candidate)
     Fail("one vote a term: node ", id.value(), " voted for ", vote->second.value(), " and ", candidate.value(),
          " in term ", term.value());
   }
+}
+
+// All of the log, from index 1; nothing if a committed entry is not in it.
+std::vector<InvariantChecker::Identity> InvariantChecker::WithCommitted(const RestoredState& log) const {
+  const uint64_t before = std::min<uint64_t>(committed_.size(), log.start.index.value());
+  std::vector<Identity> all(committed_.begin(), committed_.begin() + static_cast<ptrdiff_t>(before));
+  for (const Entry& entry : log.entries) all.push_back({.term = entry.term, .content = ContentOf(entry)});
+  if (all.size() < committed_.size() || !std::equal(committed_.begin(), committed_.end(), all.begin()))
+    return {};
+  return all;
+}
+
+void InvariantChecker::BeginsAnew(const RestoredState& log) {
+  std::vector<Identity> all = WithCommitted(log);
+  if (all.empty()) {
+    Fail("recovery: what the cluster begins anew with does not hold all of the ", committed_.size(),
+         " entries that were committed");
+    return;
+  }
+  committed_ = std::move(all);
+  nodes_.clear();
+  leaders_.clear();
+  votes_.clear();
+  entries_.clear();
 }
 
 }  // namespace hedgerow::raft

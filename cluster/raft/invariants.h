@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The properties of Raft figure 3, checked over a whole cluster as it runs, from observations that share no
-// code with the core. Incremental: each observation costs time in proportion to what changed, so that it can
-// follow every simulated step. Used by the simulator and the core's own tests.
+// The properties of Raft figure 3, and those of membership changes (dissertation chapter 4), checked over a
+// whole cluster as it runs, from observations that share no code with the core but the bytes of a
+// configuration. A majority is always one of the configuration that the log of whoever claims it holds.
+// Incremental: each observation costs time in proportion to what changed, so that it can follow every simulated
+// step. Used by the simulator and the core's own tests.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_
 #define HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_
@@ -36,6 +38,14 @@ class InvariantChecker {
   // A process that starts has taken over what its kernel part has promised.
   void Adopted(NodeId id);
 
+  // The cluster begins anew with all that this log holds, and nobody is bound by what was before. Committed
+  // entries may not be missing from it.
+  void BeginsAnew(const RestoredState& log);
+  // Whether every entry that is known to be committed is in this log.
+  bool HoldsCommitted(const RestoredState& log) const {
+    return !WithCommitted(log).empty() || committed_.empty();
+  }
+
   // The number of entries known to be committed anywhere.
   uint64_t committed() const { return committed_.size(); }
 
@@ -58,10 +68,14 @@ class InvariantChecker {
     // The last entry that its kernel part has acknowledged, while no leader has contradicted it.
     LogIndex acknowledged;
     Term acknowledged_term;
+    // The configurations of its log with their indices; the first is that of its beginning.
+    std::vector<std::pair<LogIndex, Configuration>> configurations;
+    const Configuration& configuration() const { return configurations.back().second; }
   };
 
   void LogChanged(Node& node, NodeId id, const Persist& persist);
   bool IsCommitted(const EntryId& entry) const;
+  std::vector<Identity> WithCommitted(const RestoredState& log) const;
   void StartsAfter(Node& node, NodeId id, const NewStart& start);
   void Append(Node& node, NodeId id, const Entry& entry);
   void Committed(Node& node, NodeId id, LogIndex commit);
@@ -70,6 +84,11 @@ class InvariantChecker {
   void Said(Node& node, NodeId id, const Message& message);
   void Voted(Node& node, NodeId id, Term term, NodeId candidate);
   void MajorityHas(const Node& leader, NodeId id, LogIndex commit);
+  void MajorityVoted(const Node& leader, NodeId id);
+  void ConfigurationAppended(Node& node, NodeId id, const Entry& entry, bool fresh);
+  void ConfigurationFollowed(const Node& seen, NodeId id, const Raft& node);
+  const Configuration* CommittedConfiguration(LogIndex index) const;
+  void SnapshotHas(NodeId id, const Snapshot& snapshot);
   void LeaderHasCommitted(const Node& leader, NodeId id, uint64_t from);
 
   template <typename... Parts>
@@ -87,6 +106,7 @@ class InvariantChecker {
   };
   std::unordered_map<uint64_t, Fixed> entries_;  // by index and term
   std::vector<Identity> committed_;
+  std::map<LogIndex, Configuration> committed_configurations_;  // at 0 the one that it began with
   std::string violation_;
 };
 

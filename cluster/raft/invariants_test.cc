@@ -19,7 +19,7 @@ Entry MakeEntry(uint64_t index, uint64_t term, const char* text) {
 Raft NodeWith(uint64_t id, uint64_t term, std::vector<Entry> entries) {
   Options options;
   options.self = NodeId(id);
-  options.voters = {NodeId(1), NodeId(2), NodeId(3)};
+  options.initial = Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
   return Raft(options, {.hard_state = {.term = Term(term), .voted_for = {}}, .entries = std::move(entries)}, 0,
               0);
 }

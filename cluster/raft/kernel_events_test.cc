@@ -121,7 +121,7 @@ TEST_F(KernelEvents, R6_CountedCommitsAndIsIdempotent) {
   cluster_.Propose(1, "a");
   cluster_.DropAll();
   KernelCounted counted{.term = cluster_.At(1).term()};
-  counted.members[1].match = LogIndex(2);
+  counted.members[1] = {.match = LogIndex(2), .node = NodeId(2)};
   cluster_.Step(1, counted);
   EXPECT_THAT(cluster_.Applied(1), ElementsAre("a"));
   cluster_.Step(1, counted);
@@ -132,7 +132,8 @@ TEST_F(KernelEvents, R7_CountsOfAnotherTermAreNotBelieved) {
   cluster_.Propose(1, "a");
   cluster_.DropAll();
   KernelCounted counted{.term = Term(cluster_.At(1).term().value() - 1)};
-  counted.members[1].match = counted.members[2].match = LogIndex(2);
+  counted.members[1] = {.match = LogIndex(2), .node = NodeId(2)};
+  counted.members[2] = {.match = LogIndex(2), .node = NodeId(3)};
   cluster_.Step(1, counted);
   EXPECT_THAT(cluster_.Applied(1), IsEmpty());
 }
@@ -185,7 +186,8 @@ TEST_F(KernelEvents, CheckQuorum_AnEchoIsNoSignOfLife) {
 TEST_F(KernelEvents, CheckQuorum_WhatTheKernelCountedBeforeDoesNotUndoWhatTheProcessSaw) {
   const Term term = cluster_.At(1).term();
   KernelCounted counted{.term = term};
-  counted.members[1] = {.match = {}, .round = 0, .loop_seq = 7, .contact_ns = cluster_.now_ns()};
+  counted.members[1] = {
+      .match = {}, .round = 0, .loop_seq = 7, .contact_ns = cluster_.now_ns(), .node = NodeId(2)};
   cluster_.Wait(kMillisecond);
   const auto echo = [&] {
     cluster_.Step(

@@ -85,6 +85,7 @@ struct Message {
   NodeId from{};
   NodeId to{};
   Term term{};
+  uint32_t config_epoch = 0;  // of the configuration that the sender goes by
   std::variant<VoteRequest, VoteReply, AppendRequest, AppendReply, Heartbeat, HeartbeatReply, ReadIndexRequest,
                ReadIndexReply, TimeoutNow>
       body;

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "cluster/raft/types.h"
 
@@ -15,7 +14,9 @@ namespace hedgerow::raft {
 
 struct Options {
   NodeId self;
-  std::vector<NodeId> voters;  // with `self`; 1 to HR_RAFT_MAX_MEMBERS
+  // What the cluster began with, the same on all its first members; later ones stand in the log and in
+  // snapshots. Without members: this node joins, and listens until it is told of a configuration.
+  Configuration initial;
 
   // The election timeout T is this many round trips to the slowest member of the nearest majority and what
   // hosts add to one of them lately, within the two bounds; a wait is drawn from [T, 2T) (Raft sections 5.2

@@ -25,6 +25,7 @@
 #include <optional>
 #include <vector>
 
+#include "cluster/raft/configuration.h"
 #include "cluster/raft/message.h"
 #include "cluster/raft/types.h"
 
@@ -91,6 +92,17 @@ struct SnapshotNeeded {
   LogIndex at_least{};
 };
 
+// A change of membership was refused, or has begun: it is done once a configuration of `epoch` or later is
+// committed that is not joint, and has failed if (index, term) is not what is applied at that index.
+struct MembershipAnswer {
+  uint64_t tag = 0;
+  ChangeRefusal refusal = ChangeRefusal::kNone;
+  NodeId about{};
+  LogIndex index{};
+  Term term{};
+  uint32_t epoch = 0;
+};
+
 struct Outputs {
   std::optional<Persist> persist{};
   std::vector<Message> send{};
@@ -104,6 +116,9 @@ struct Outputs {
   std::optional<RoleChange> role_change{};        // the last, if several
   std::optional<PublishLeader> publish_leader{};  // the last, if several
   std::vector<SnapshotNeeded> snapshots_needed{};
+  std::vector<MembershipAnswer> membership_answers{};
+  // What this node goes by from now on; the last, if several. It may be an earlier one again.
+  std::optional<Configuration> configuration{};
 
   void Clear() {
     persist.reset();
@@ -117,6 +132,8 @@ struct Outputs {
     role_change.reset();
     publish_leader.reset();
     snapshots_needed.clear();
+    membership_answers.clear();
+    configuration.reset();
   }
 };
 

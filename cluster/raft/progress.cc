@@ -89,6 +89,20 @@ void Progress::SnapshotDelivered(LogIndex index) {
   Probe();
 }
 
+void Progress::FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t patience_ns) {
+  if (match_ < catch_up_to_) return;
+  caught_up_ = now_ns - catch_up_since_ns_ <= patience_ns;
+  catch_up_to_ = leader_last;
+  catch_up_since_ns_ = now_ns;
+  // At the end there is nothing left to be late with.
+  if (match_ == leader_last) caught_up_ = true;
+}
+
+bool Progress::IsCaughtUp(uint64_t now_ns, uint64_t patience_ns) const {
+  const bool in_time = match_ >= catch_up_to_ || now_ns - catch_up_since_ns_ <= patience_ns;
+  return caught_up_ && in_time && !awaits_snapshot_ && now_ns - contact_ns_ <= patience_ns;
+}
+
 void Progress::ForgetLost(uint64_t now_ns, uint64_t patience_ns) {
   if (inflight_.empty() || now_ns - waiting_since_ns_ < patience_ns) return;
   GoBackTo(probing_ ? next_ : match_.Next());

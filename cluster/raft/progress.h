@@ -19,7 +19,8 @@ namespace hedgerow::raft {
 
 class Progress {
  public:
-  Progress(LogIndex leader_last, uint64_t now_ns) : next_(leader_last.Next()), contact_ns_(now_ns) {}
+  Progress(LogIndex leader_last, uint64_t now_ns)
+      : next_(leader_last.Next()), catch_up_to_(leader_last), catch_up_since_ns_(now_ns), contact_ns_(now_ns) {}
 
   LogIndex match() const { return match_; }  // known to be durable there
   LogIndex next() const { return next_; }    // where the next append begins
@@ -58,6 +59,11 @@ class Progress {
   // Nothing was acknowledged for `patience_ns`: what is in flight counts as lost.
   void ForgetLost(uint64_t now_ns, uint64_t patience_ns);
 
+  // Dissertation section 4.2.1: a round ends when it holds what the leader had when the round began; it has
+  // caught up once a round takes no longer than an election timeout. Called with every acknowledgement.
+  void FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t patience_ns);
+  bool IsCaughtUp(uint64_t now_ns, uint64_t patience_ns) const;
+
   uint64_t contact_ns() const { return contact_ns_; }
   // Progress, not echoes: a kernel part answers for a while after its process has died or stands still, always
   // with the same loop_seq.
@@ -92,9 +98,12 @@ class Progress {
   uint32_t gap_refusals_ = 0;
   bool gap_sent_again_ = false;
   uint64_t waiting_since_ns_ = 0;  // since the last acknowledgement, or the first send after it
-  uint64_t contact_ns_;            // when it was last seen to make progress in this term
-  uint64_t loop_seq_ = 0;          // what it said then
-  uint64_t round_ = 0;             // the last heartbeat round it answered
+  LogIndex catch_up_to_;           // the round that is under way
+  uint64_t catch_up_since_ns_;
+  bool caught_up_ = false;  // the one before took short enough
+  uint64_t contact_ns_;     // when it was last seen to make progress in this term
+  uint64_t loop_seq_ = 0;   // what it said then
+  uint64_t round_ = 0;      // the last heartbeat round it answered
 };
 
 }  // namespace hedgerow::raft

@@ -28,12 +28,14 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
       commit_(snapshot_.last.index),
       applied_(commit_),
       handed_out_(commit_),
+      configurations_(commit_, commit_ > LogIndex() ? snapshot_.configuration : options_.initial),
       durable_index_(log_.last_index()),
-      round_trips_(options_.voters.size()),
       asked_reads_(random) {
-  HEDGEROW_CHECK(!options_.voters.empty() && options_.voters.size() <= HR_RAFT_MAX_MEMBERS);
-  self_ = MemberOf(options_.self);
-  HEDGEROW_CHECK(self_ != kNoMember);
+  static_assert(Configuration::kNoPosition == HR_RAFT_MAX_MEMBERS);
+  for (LogIndex index = commit_.Next(); index <= log_.last_index(); index = index.Next()) {
+    if (log_.At(index).kind == EntryKind::kConfiguration) TakeConfiguration(log_.At(index));
+  }
+  RefreshPeers(now_ns);
   HEDGEROW_CHECK(log_.last_term() <= term_);
   HEDGEROW_CHECK(log_.Has(snapshot_.last));
   said_role_.term = said_leader_.term = term_;
@@ -47,6 +49,7 @@ void Raft::Step(const Event& event, Outputs& outputs) {
   Context context{event.now_ns, event.random, outputs};
   if (barred_ && !std::holds_alternative<KernelRemembers>(event.what)) HonourReservation(context);
   std::visit([this, &context](const auto& what) { On(context, what); }, event.what);
+  LeadConfiguration(context);
 }
 
 void Raft::On(Context& context, const Tick&) {
@@ -55,7 +58,11 @@ void Raft::On(Context& context, const Tick&) {
     LeaderTick(context);
     return;
   }
-  if (context.now_ns >= election_deadline_ns_) {
+  if (context.now_ns >= election_deadline_ns_ && !may_stand()) {
+    // Dissertation section 4.2.1: a learner, or who is no member, only waits to be spoken to.
+    BecomeFollower(context, term_, NodeId());
+    DrawElectionDeadline(context);
+  } else if (context.now_ns >= election_deadline_ns_) {
     if (role_ != Role::kFollower) ++failed_elections_;
     StartPreVote(context);
   } else if (asked_reads_.asking() && context.now_ns >= asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns()) {
@@ -65,8 +72,11 @@ void Raft::On(Context& context, const Tick&) {
 
 void Raft::On(Context& context, const Receive& receive) {
   const Message& message = receive.message;
-  if (message.to != options_.self || message.from == options_.self || MemberOf(message.from) == kNoMember)
+  if (message.to != options_.self || message.from == options_.self) return;
+  if (!MayHear(message)) {
+    ++refused_messages_;
     return;
+  }
   if (!AdoptTerm(context, message)) return;
   std::visit([this, &context, &message](const auto& body) { Handle(context, message, body); }, message.body);
 }
@@ -174,6 +184,16 @@ void Raft::AppendToLog(Context& context, Entry entry) {
   persist.entries.push_back(entry);
   log_.Append(std::move(entry));
   writes_.back().last = log_.last_index();
+  if (log_.At(log_.last_index()).kind != EntryKind::kConfiguration) return;
+  TakeConfiguration(log_.At(log_.last_index()));
+  ConfigurationChanged(context);
+}
+
+// Dissertation section 4.1: from the moment that it is in the log, committed or not.
+void Raft::TakeConfiguration(const Entry& entry) {
+  std::optional<Configuration> configuration = DecodeConfiguration(entry.payload.view());
+  HEDGEROW_CHECK(configuration.has_value());  // IsWellFormed, and the disk's checksums
+  configurations_.Append(entry.index, *std::move(configuration));
 }
 
 void Raft::TruncateLog(Context& context, LogIndex from) {
@@ -185,19 +205,28 @@ void Raft::TruncateLog(Context& context, LogIndex from) {
   log_.TruncateFrom(from);
   durable_index_ = std::min(durable_index_, from.Previous());
   for (Write& write : writes_) write.last = std::min(write.last, from.Previous());
+  if (configurations_.latest_index() < from || SeededBug(Bug::kConfigurationNotRolledBack)) return;
+  configurations_.TruncateFrom(from);
+  ConfigurationChanged(context);
 }
 
 void Raft::AdvanceCommit(Context& context, LogIndex commit) {
   if (commit <= commit_) return;
   HEDGEROW_CHECK(log_.Has(commit));
+  const bool was_committed = configuration_committed();
   commit_ = commit;
+  if (configuration_committed() != was_committed) RefreshPeers(context.now_ns);
   for (; handed_out_ < commit_; handed_out_ = handed_out_.Next()) {
     context.out.apply.push_back(log_.At(handed_out_.Next()));
   }
 }
 
 void Raft::Send(Context& context, NodeId to, decltype(Message::body) body) {
-  context.out.send.push_back({.from = options_.self, .to = to, .term = term_, .body = std::move(body)});
+  context.out.send.push_back({.from = options_.self,
+                              .to = to,
+                              .term = term_,
+                              .config_epoch = configuration().epoch,
+                              .body = std::move(body)});
 }
 
 // Raft figure 2: "persistent state ... updated on stable storage before responding to RPCs".
@@ -212,12 +241,17 @@ void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) 
   } else if (held_back_.size() < kHeldBackMax) {
     const auto later = [](uint64_t wanted, const auto& held) { return wanted < held.first; };
     held_back_.emplace(std::upper_bound(held_back_.begin(), held_back_.end(), sequence, later), sequence,
-                       Message{.from = options_.self, .to = to, .term = term_, .body = std::move(body)});
+                       Message{.from = options_.self,
+                               .to = to,
+                               .term = term_,
+                               .config_epoch = configuration().epoch,
+                               .body = std::move(body)});
   }
 }
 
 uint64_t Raft::election_timeout_ns() const {
-  const uint64_t timeout_ns = std::max(leader_timeout_ns_, round_trips_.ElectionTimeout_ns(options_, self_));
+  const uint64_t timeout_ns =
+      std::max(leader_timeout_ns_, round_trips_.ElectionTimeout_ns(options_, self_, configuration()));
   // Elections that fail twice in a row say that the estimate is too short. Three doublings bridge a floor of 20
   // ms to round trips of 100 ms; more would only delay the recovery from a long partition.
   const uint32_t doublings = std::min(failed_elections_ / 2, uint32_t{3});
@@ -242,23 +276,53 @@ uint64_t Raft::next_deadline_ns() const {
   return std::min(election_deadline_ns_, asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns());
 }
 
-size_t Raft::MemberOf(NodeId node) const {
-  const auto found = std::find(options_.voters.begin(), options_.voters.end(), node);
-  return found == options_.voters.end() ? kNoMember : static_cast<size_t>(found - options_.voters.begin());
+namespace {
+
+// Whom a count is over.
+struct Masks {
+  uint32_t voters;
+  uint32_t next_voters;
+};
+
+Masks MasksOf(const Configuration& now, bool commits) {
+  if (SeededBug(Bug::kLearnerCounted)) {
+    return {now.voters | now.learners(), now.joint() ? now.next_voters | now.learners() : 0};
+  }
+  if (SeededBug(Bug::kJointQuorumByOneMask) && now.joint()) return {now.next_voters, 0};
+  if (SeededBug(Bug::kLeaderCommitsInOldConfiguration) && commits) return {now.voters, 0};
+  return {now.voters, now.next_voters};
 }
 
+// Planted: who leads, and votes no more, counts as one of those that do.
+uint64_t QuorumValueWithStranger(std::array<__u64, HR_RAFT_MAX_MEMBERS> reached, uint32_t voters, size_t self) {
+  std::vector<uint64_t> counted{reached[self]};
+  for (size_t member = 0; member < reached.size(); ++member) {
+    if (((voters >> member) & 1) != 0) counted.push_back(reached[member]);
+  }
+  std::sort(counted.rbegin(), counted.rend());
+  return counted[hr_raft_count(voters) / 2];
+}
+
+}  // namespace
+
+// Under a joint configuration a majority of each (R6).
 bool Raft::IsQuorum(uint32_t members) const {
-  if (SeededBug(Bug::kMinorityQuorum)) return hr_raft_count(members) >= options_.voters.size() / 2;
-  return hr_raft_is_quorum(members, VotersMask()) != 0;
+  const Masks masks = MasksOf(configuration(), false);
+  if (SeededBug(Bug::kMinorityQuorum)) return hr_raft_count(members) >= hr_raft_count(masks.voters) / 2;
+  return hr_raft_is_joint_quorum(members, masks.voters, masks.next_voters) != 0;
 }
 
 uint64_t Raft::QuorumValue(const Reached& reached) const {
+  const Masks masks = MasksOf(configuration(), true);
   if (SeededBug(Bug::kMinorityQuorum)) {
     Reached sorted = reached;
     std::sort(sorted.rbegin(), sorted.rend());
-    return sorted[std::max<size_t>(options_.voters.size() / 2, 1) - 1];
+    return sorted[std::max<size_t>(hr_raft_count(masks.voters) / 2, 1) - 1];
   }
-  return hr_raft_quorum_value(reached.data(), VotersMask());
+  if (SeededBug(Bug::kRemovedLeaderCountsItself) && !votes_itself()) {
+    return QuorumValueWithStranger(reached, masks.voters, self_);
+  }
+  return hr_raft_quorum_value(reached.data(), masks.voters, masks.next_voters);
 }
 
 hr_raft_state Raft::DecisionState() const {

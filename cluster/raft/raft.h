@@ -7,7 +7,7 @@
 // Practice.
 //
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
-// raft_reads.cc, raft_kernel.cc, raft_reserve.cc, raft_snapshot.cc.
+// raft_reads.cc, raft_kernel.cc, raft_reserve.cc, raft_snapshot.cc, raft_membership.cc.
 
 #ifndef HEDGEROW_CLUSTER_RAFT_RAFT_H_
 #define HEDGEROW_CLUSTER_RAFT_RAFT_H_
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "bpf/raft/decisions_abi.h"
+#include "cluster/raft/configuration.h"
 #include "cluster/raft/event.h"
 #include "cluster/raft/log.h"
 #include "cluster/raft/message.h"
@@ -56,14 +57,33 @@ class Raft {
   const Snapshot& snapshot() const { return snapshot_; }
   uint64_t election_timeout_ns() const;
   const Options& options() const { return options_; }
-  // What a leader knows of the voters, in the order of Options::voters; means nothing in other roles.
+  // What a leader knows of the others, by position; means something for peers(), and in no other role.
   const std::vector<Progress>& progress() const { return progress_; }
-  // To a voter, by its place in Options::voters; 0: not measured yet.
+  // By position; 0: not measured yet.
   uint64_t round_trip_ns(size_t member) const { return round_trips_.Mean_ns(member); }
+
+  // What this node goes by: the latest that its log holds, committed or not (dissertation section 4.1).
+  const Configuration& configuration() const { return configurations_.latest(); }
+  bool configuration_committed() const { return configurations_.latest_index() <= commit_; }
+  // What a snapshot at `index` carries.
+  const Configuration& ConfigurationAt(LogIndex index) const { return configurations_.At(index); }
+  // Those that this node speaks to of its own accord: a mask of positions, without its own.
+  uint32_t peers() const { return peers_; }
+  // Whether this node decides with others; and whether it may want to be elected, which it may while it is not
+  // known that it has left.
+  bool votes_itself() const { return self_ != kNoMember && ((configuration().deciding() >> self_) & 1) != 0; }
+  bool may_stand() const;
+  // Fit to be promoted, as its leader sees it (dissertation section 4.2.1).
+  bool IsCaughtUp(size_t member, uint64_t now_ns) const;
+  // Messages of those who are members no more (raft_membership.cc).
+  uint64_t refused_messages() const { return refused_messages_; }
 
   // In this log and not known to be committed. A leader refuses proposals beyond the bounds of Options.
   uint64_t uncommitted_entries() const { return log_.last_index().value() - commit_.value(); }
   uint64_t uncommitted_bytes() const { return log_.BytesAfter(commit_); }
+
+  // A leader hands over, and refuses proposals until that is done or given up.
+  bool transferring() const { return role_ == Role::kLeader && transfer_target_.IsSet(); }
 
   // Since the start.
   struct Counters {
@@ -86,7 +106,7 @@ class Raft {
   // leader; or none.
   Term suspected_term() const { return suspected_term_ > term_ ? suspected_term_ : Term(); }
   Term reserved() const { return reserved_; }
-  size_t self() const { return self_; }                        // this node's place in Options::voters
+  size_t self() const { return self_; }  // this node's position; HR_RAFT_MAX_MEMBERS: it is no member
   uint64_t asked_sequence() const { return asked_sequence_; }  // of the last Persist
   uint64_t durable_sequence() const { return durable_sequence_; }
 
@@ -114,6 +134,7 @@ class Raft {
   void PersistHardState(Context& context);
   void EnterTerm(Context& context, Term term, NodeId voted_for);
   void AppendToLog(Context& context, Entry entry);
+  void TakeConfiguration(const Entry& entry);
   void TruncateLog(Context& context, LogIndex from);
   void AdvanceCommit(Context& context, LogIndex commit);
   void Send(Context& context, NodeId to, decltype(Message::body) body);
@@ -121,11 +142,29 @@ class Raft {
   void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body, uint64_t sequence);
   void DrawElectionDeadline(Context& context);
   uint64_t HeartbeatInterval_ns() const;
-  size_t MemberOf(NodeId node) const;
-  uint32_t VotersMask() const { return (1u << options_.voters.size()) - 1; }
+  size_t MemberOf(NodeId node) const { return configuration().PositionOf(node); }
+  NodeId NodeAt(size_t member) const { return configuration().At(member)->id; }
+  bool IsPeer(size_t member) const { return member < HR_RAFT_MAX_MEMBERS && ((peers_ >> member) & 1) != 0; }
+  template <typename Act>
+  void ForEach(uint32_t positions, Act act) const {
+    for (size_t member = 0; member < HR_RAFT_MAX_MEMBERS; ++member) {
+      if (((positions >> member) & 1) != 0) act(member);
+    }
+  }
   bool IsQuorum(uint32_t members) const;
   uint64_t QuorumValue(const Reached& reached) const;
   hr_raft_state DecisionState() const;
+
+  // raft_membership.cc
+  void On(Context& context, const ChangeMembership& change);
+  ChangeRefusal MayChange() const;
+  ChangeRefusal MayPromote(Context& context, const std::vector<MemberChange>& changes, NodeId& who) const;
+  void AppendConfiguration(Context& context, const Configuration& next);
+  void ConfigurationChanged(Context& context);
+  void RefreshPeers(uint64_t now_ns);
+  void LeadConfiguration(Context& context);
+  void HandOver(Context& context);
+  bool MayHear(const Message& message) const;
 
   // raft_election.cc
   void On(Context& context, const LeaderResigns& resigns);
@@ -177,6 +216,7 @@ class Raft {
   void StartHeartbeatRound(Context& context);
   void Replicate(Context& context, size_t member);
   void ReplicateToAll(Context& context);
+  bool Acknowledged(Context& context, size_t member, LogIndex index);
   void MaybeCommit(Context& context);
   void MaybeTransfer(Context& context, size_t member);
   void Handle(Context& context, const Message& message, const AppendReply& reply);
@@ -205,7 +245,9 @@ class Raft {
 
   Options options_;
   uint64_t steps_ = 0;
-  size_t self_;  // position in options_.voters, as in every mask
+  size_t self_ = kNoMember;
+  uint32_t peers_ = 0;
+  uint64_t refused_messages_ = 0;
 
   // Raft figure 2.
   Term term_;
@@ -217,6 +259,7 @@ class Raft {
   LogIndex commit_;
   LogIndex applied_;     // said by the caller
   LogIndex handed_out_;  // in Outputs::apply
+  ConfigurationHistory configurations_;
 
   Role role_ = Role::kFollower;
   NodeId leader_;
@@ -237,7 +280,8 @@ class Raft {
 
   // Elections.
   RoundTrips round_trips_;
-  uint64_t leader_timeout_ns_ = 0;  // what the last leader said
+  std::array<NodeId, HR_RAFT_MAX_MEMBERS> measured_{};  // whose round trips they are
+  uint64_t leader_timeout_ns_ = 0;                      // what the last leader said
   uint64_t election_deadline_ns_ = 0;
   uint64_t leader_heard_ns_ = 0;
   uint32_t failed_elections_ = 0;
@@ -252,6 +296,7 @@ class Raft {
 
   // Leading.
   std::vector<Progress> progress_;
+  std::array<NodeId, HR_RAFT_MAX_MEMBERS> followed_{};  // whose progress it is
   uint64_t heartbeat_due_ns_ = 0;
   uint64_t resend_due_ns_ = 0;  // when to look for what was lost
   uint64_t round_ = 0;

@@ -28,9 +28,8 @@ void Raft::StartPreVote(Context& context) {
   SetRole(context, Role::kPreCandidate, NodeId());
   DrawElectionDeadline(context);
   votes_ = 0;
-  for (const NodeId peer : options_.voters) {
-    if (peer != options_.self) Send(context, peer, VoteRequestFor(term_.Next(), true));
-  }
+  ForEach(peers_ & configuration().deciding(),
+          [&](size_t member) { Send(context, NodeAt(member), VoteRequestFor(term_.Next(), true)); });
   CountVote(context, self_);
 }
 
@@ -42,9 +41,8 @@ void Raft::StartElection(Context& context) {
   SetRole(context, Role::kCandidate, NodeId());
   DrawElectionDeadline(context);
   votes_ = 0;
-  for (const NodeId peer : options_.voters) {
-    if (peer != options_.self) SendOnceDurable(context, peer, VoteRequestFor(term_, false));
-  }
+  ForEach(peers_ & configuration().deciding(),
+          [&](size_t member) { SendOnceDurable(context, NodeAt(member), VoteRequestFor(term_, false)); });
 }
 
 void Raft::CountVote(Context& context, size_t member) {
@@ -110,12 +108,12 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
     if (role_ != Role::kCandidate) return;
     if (reply.asked_term != term_ && !SeededBug(Bug::kStaleVoteCounted)) return;
   }
-  CountVote(context, MemberOf(message.from));
+  if (const size_t member = MemberOf(message.from); IsPeer(member)) CountVote(context, member);
 }
 
 // Dissertation section 3.10. No pre-vote: the leader itself has judged that this node can win.
 void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
-  if (role_ != Role::kFollower || leader_ != message.from) return;
+  if (role_ != Role::kFollower || leader_ != message.from || !may_stand()) return;
   waived_term_ = term_;
   StartElection(context);
 }
@@ -123,6 +121,7 @@ void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
 void Raft::On(Context& context, const LeaderResigns& resigns) {
   if (role_ != Role::kFollower || resigns.leader != leader_) return;
   if (resigns.term != term_ && !SeededBug(Bug::kResignOfAnotherTerm)) return;
+  if (!may_stand()) return;
   waived_term_ = term_;
   if (resigns.rank == 0) {
     StartPreVote(context);

@@ -14,6 +14,7 @@ bool Raft::IsWellFormed(Term leader_term, const AppendRequest& request) {
   Term term = request.prev_term;
   for (const Entry& entry : request.entries) {
     if (entry.index != index.Next() || entry.term < term || entry.term > leader_term) return false;
+    if (entry.kind == EntryKind::kConfiguration && !DecodeConfiguration(entry.payload.view())) return false;
     index = entry.index;
     term = entry.term;
   }

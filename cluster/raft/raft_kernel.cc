@@ -4,6 +4,7 @@
 // (bpf/raft/take.h) on a state that the core had handed to it, and nothing else has changed that state since
 // (R1): so nothing here is judged anew, and whatever contradicts the core is a fault.
 #include <algorithm>
+#include <bit>
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
@@ -68,40 +69,36 @@ void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
 void Raft::On(Context& context, const KernelCounted& counted) {
   if (role_ != Role::kLeader || counted.term != term_) return;
   bool moved = false;
-  for (size_t member = 0; member < progress_.size(); ++member) {
+  ForEach(peers_, [&](size_t member) {
     const KernelCounted::Member& seen = counted.members[member];
     Progress& progress = progress_[member];
-    if (member == self_) continue;
+    if (seen.node != NodeAt(member)) return;  // of who had the position before
     // An answer that reached the process is newer than what the kernel part saw before it.
     if (seen.contact_ns > progress.contact_ns()) {
       progress.Contact(std::min(seen.contact_ns, context.now_ns), seen.loop_seq);
     }
     if (seen.round <= round_) progress.ConfirmRound(seen.round);
     if (seen.match > progress.match() && seen.match <= log_.last_index()) {
-      moved = progress.Accepted(seen.match, context.now_ns) || moved;
+      moved = Acknowledged(context, member, seen.match) || moved;
     }
-  }
+  });
   if (moved) MaybeCommit(context);
   ConfirmReads(context);
-  for (size_t member = 0; moved && member < progress_.size(); ++member) {
-    if (member != self_) MaybeTransfer(context, member);
+  if (!moved) return;
+  ForEach(peers_, [&](size_t member) {
+    MaybeTransfer(context, member);
     Replicate(context, member);
-  }
+  });
 }
 
 // R7: a vote counts only for what was asked. The own vote is the core's to count, once it is durable.
 void Raft::On(Context& context, const KernelVotes& votes) {
   const bool counts = votes.pre_vote ? role_ == Role::kPreCandidate && votes.asked_term == term_.Next()
                                      : role_ == Role::kCandidate && votes.asked_term == term_;
-  const uint32_t others = votes.members & VotersMask() & ~(1u << self_);
+  const uint32_t others = votes.members & peers_ & configuration().deciding();
   if (!counts || (votes_ | others) == votes_) return;
   votes_ |= others;
-  for (size_t member = 0; member < options_.voters.size(); ++member) {
-    if ((others >> member) & 1) {
-      CountVote(context, member);
-      return;  // it has counted them all
-    }
-  }
+  CountVote(context, static_cast<size_t>(std::countr_zero(others)));  // it counts them all
 }
 
 }  // namespace hedgerow::raft

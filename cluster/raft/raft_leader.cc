@@ -3,6 +3,7 @@
 // Leading: replication and commitment (Raft section 5.3 and 5.4), heartbeat rounds, the check that a majority
 // still listens (dissertation section 6.2), and leadership transfer (dissertation section 3.10).
 #include <algorithm>
+#include <array>
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
@@ -12,22 +13,23 @@ namespace hedgerow::raft {
 namespace {
 
 // Planted: a count that waits for exactly a majority. What comes in one with others passes it by.
-LogIndex ReachedByExactly(size_t majority, const std::vector<Progress>& progress, size_t self,
-                          LogIndex durable) {
-  const auto reached = [&](size_t member) { return member == self ? durable : progress[member].match(); };
-  LogIndex best;
-  for (size_t i = 0; i < progress.size(); ++i) {
+LogIndex ReachedByExactly(const std::array<__u64, HR_RAFT_MAX_MEMBERS>& reached, uint32_t voters) {
+  const size_t majority = hr_raft_count(voters) / 2 + 1;
+  uint64_t best = 0;
+  for (size_t i = 0; i < reached.size(); ++i) {
     size_t at_least = 0;
-    for (size_t j = 0; j < progress.size(); ++j) at_least += reached(j) >= reached(i);
-    if (at_least == majority) best = std::max(best, reached(i));
+    for (size_t j = 0; j < reached.size(); ++j)
+      at_least += ((voters >> j) & 1) != 0 && reached[j] >= reached[i];
+    if (((voters >> i) & 1) != 0 && at_least == majority) best = std::max<uint64_t>(best, reached[i]);
   }
-  return best;
+  return LogIndex(best);
 }
 
 }  // namespace
 
 void Raft::BecomeLeader(Context& context) {
-  progress_.assign(options_.voters.size(), Progress(log_.last_index(), context.now_ns));
+  progress_.assign(HR_RAFT_MAX_MEMBERS, Progress(log_.last_index(), context.now_ns));
+  followed_ = {};
   failed_elections_ = 0;
   round_trips_.ForgetDelays();
   leader_timeout_ns_ = 0;  // else the longest timeout of any leader would be handed on for ever
@@ -35,6 +37,7 @@ void Raft::BecomeLeader(Context& context) {
   suspected_term_ = Term();
   term_start_ = log_.last_index().Next();
   SetRole(context, Role::kLeader, options_.self);
+  RefreshPeers(context.now_ns);
   // Raft section 8: the no-op commits what earlier terms left, and lets reads begin.
   AppendToLog(context, {.term = term_, .index = term_start_, .kind = EntryKind::kNoOp, .payload = {}});
   StartHeartbeatRound(context);
@@ -64,11 +67,11 @@ void Raft::On(Context& context, const Propose& propose) {
 }
 
 void Raft::ReplicateToAll(Context& context) {
-  for (size_t member = 0; member < progress_.size(); ++member) Replicate(context, member);
+  ForEach(peers_, [&](size_t member) { Replicate(context, member); });
 }
 
 void Raft::Replicate(Context& context, size_t member) {
-  if (member == self_) return;
+  if (!IsPeer(member)) return;
   Progress& progress = progress_[member];
   while (progress.MaySend(options_)) {
     const LogIndex prev = progress.next().Previous();
@@ -85,24 +88,32 @@ void Raft::Replicate(Context& context, size_t member) {
     size_t bytes = 0;
     for (const Entry& entry : request.entries) bytes += CostBytes(entry);
     progress.Sent(request.prev_index + request.entries.size(), bytes, context.now_ns);
-    Send(context, options_.voters[member], std::move(request));
+    Send(context, NodeAt(member), std::move(request));
   }
 }
 
 void Raft::Handle(Context& context, const Message& message, const AppendReply& reply) {
   if (role_ != Role::kLeader) return;
   const size_t member = MemberOf(message.from);
+  if (!IsPeer(member)) return;
   Progress& progress = progress_[member];
   progress.Contact(context.now_ns, reply.loop_seq);
   if (reply.accepted) {
     if (reply.index > log_.last_index()) return;  // nobody can hold what was never sent
-    if (progress.Accepted(reply.index, context.now_ns)) MaybeCommit(context);
-    if (role_ == Role::kLeader) MaybeTransfer(context, member);
+    if (Acknowledged(context, member, reply.index)) MaybeCommit(context);
+    MaybeTransfer(context, member);
   } else {
     if (!progress.IsCurrentRefusal(reply.index)) return;
     Refused(context, member, reply);
   }
   Replicate(context, member);
+}
+
+// True if it holds more than was known.
+bool Raft::Acknowledged(Context& context, size_t member, LogIndex index) {
+  const bool moved = progress_[member].Accepted(index, context.now_ns);
+  progress_[member].FollowRound(log_.last_index(), context.now_ns, election_timeout_ns());
+  return moved;
 }
 
 void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
@@ -147,18 +158,17 @@ void Raft::FillGap(Context& context, size_t member) {
                             options_.append_max_bytes)};
   ++counters_.gaps_sent_again;
   progress.GapSentAgain();
-  Send(context, options_.voters[member], std::move(request));
+  Send(context, NodeAt(member), std::move(request));
 }
 
 void Raft::MaybeCommit(Context& context) {
   Reached reached{};
-  for (size_t member = 0; member < progress_.size(); ++member)
-    reached[member] = progress_[member].match().value();
+  ForEach(peers_, [&](size_t member) { reached[member] = progress_[member].match().value(); });
   // The leader counts itself like anyone else: only with what its own disk holds.
   reached[self_] = durable_index_.value();
   LogIndex index(QuorumValue(reached));
   if (SeededBug(Bug::kEqualityQuorum)) {
-    index = ReachedByExactly(progress_.size() / 2 + 1, progress_, self_, durable_index_);
+    index = ReachedByExactly(reached, configuration().voters);
   }
   if (index <= commit_) return;
   const Term counted_term = SeededBug(Bug::kCommitOlderTerm) ? term_ : log_.TermAt(index);
@@ -174,29 +184,29 @@ void Raft::StartHeartbeatRound(Context& context) {
   // is.
   if (commit_ >= term_start_ || SeededBug(Bug::kReadBeforeOwnTermCommit))
     led_reads_.StartRound(round_, commit_);
-  for (const NodeId peer : options_.voters) {
-    if (peer == options_.self) continue;
-    Send(context, peer,
+  ForEach(peers_, [&](size_t member) {
+    Send(context, NodeAt(member),
          Heartbeat{.round = round_, .commit = commit_, .election_timeout_ns = election_timeout_ns()});
-  }
+  });
   ConfirmReads(context);
 }
 
 void Raft::Handle(Context& context, const Message& message, const HeartbeatReply& reply) {
-  if (role_ != Role::kLeader || reply.round > round_) return;
-  Progress& progress = progress_[MemberOf(message.from)];
+  const size_t member = MemberOf(message.from);
+  if (role_ != Role::kLeader || reply.round > round_ || !IsPeer(member)) return;
+  Progress& progress = progress_[member];
   progress.Contact(context.now_ns, reply.loop_seq);
   progress.ConfirmRound(reply.round);
   ConfirmReads(context);
   if (role_ != Role::kLeader || reply.verified >= progress.match() || progress.awaits_snapshot()) return;
   // It has started again and no longer knows that its log is ours; until told, it commits nothing.
   progress.GoBackTo(progress.match().Next());
-  Replicate(context, MemberOf(message.from));
+  Replicate(context, member);
 }
 
 uint64_t Raft::QuorumContact_ns() const {
   Reached reached{};
-  for (size_t member = 0; member < progress_.size(); ++member) reached[member] = progress_[member].contact_ns();
+  ForEach(peers_, [&](size_t member) { reached[member] = progress_[member].contact_ns(); });
   reached[self_] = UINT64_MAX;
   const uint64_t contact_ns = QuorumValue(reached);
   return std::min(contact_ns, UINT64_MAX / 2);  // a majority of one has no one to lose
@@ -217,21 +227,23 @@ void Raft::LeaderTick(Context& context) {
 
 void Raft::SendAgain(Context& context) {
   resend_due_ns_ = context.now_ns + HeartbeatInterval_ns();
-  for (size_t member = 0; member < progress_.size(); ++member) {
+  ForEach(peers_, [&](size_t member) {
     Progress& progress = progress_[member];
     const bool probing = progress.probing();
     progress.ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
     counters_.probes += !probing && progress.probing();
     if (progress.gap_open()) FillGap(context, member);
     if (progress_[member].snapshot_failed()) AskForSnapshot(context, member);
-  }
+  });
   ReplicateToAll(context);
-  if (transfer_target_.IsSet()) MaybeTransfer(context, MemberOf(transfer_target_));
+  MaybeTransfer(context, MemberOf(transfer_target_));
 }
 
 void Raft::On(Context& context, const TransferLeadership& transfer) {
   const size_t member = MemberOf(transfer.target);
-  if (role_ != Role::kLeader || member == kNoMember || member == self_) return;
+  const Configuration& now = configuration();
+  const uint32_t staying = now.joint() ? now.next_voters : now.voters;
+  if (role_ != Role::kLeader || !IsPeer(member) || ((staying >> member) & 1) == 0) return;
   transfer_target_ = transfer.target;
   // Dissertation section 3.10: a transfer that takes longer than an election timeout is given up.
   transfer_deadline_ns_ = context.now_ns + election_timeout_ns();
@@ -240,7 +252,7 @@ void Raft::On(Context& context, const TransferLeadership& transfer) {
 }
 
 void Raft::MaybeTransfer(Context& context, size_t member) {
-  if (!transfer_target_.IsSet() || options_.voters[member] != transfer_target_) return;
+  if (!transfer_target_.IsSet() || !IsPeer(member) || NodeAt(member) != transfer_target_) return;
   if (progress_[member].match() == log_.last_index()) Send(context, transfer_target_, TimeoutNow{});
 }
 

@@ -47,7 +47,7 @@ void Raft::LeadReads(Context& context) {
 
 void Raft::ConfirmReads(Context& context) {
   Reached reached{};
-  for (size_t member = 0; member < progress_.size(); ++member) reached[member] = progress_[member].round();
+  ForEach(peers_, [&](size_t member) { reached[member] = progress_[member].round(); });
   reached[self_] = round_;
   for (const LedRead& read : led_reads_.TakeConfirmed(QuorumValue(reached))) {
     if (read.origin.IsSet()) {

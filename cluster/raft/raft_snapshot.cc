@@ -26,17 +26,19 @@ void Raft::On(Context& context, const SnapshotTaken& taken) {
   ToPersist(context).new_start =
       NewStart{.after = {.index = end, .term = log_.TermAt(end)}, .snapshot = snapshot.last};
   log_.CompactTo(end);
+  configurations_.CompactTo(snapshot.last.index);
 }
 
 void Raft::AskForSnapshot(Context& context, size_t member) {
+  if (((configuration().leaving >> member) & 1) != 0) return;  // that it leaves is not worth a snapshot
   const LogIndex at_least = log_.start().index;
   progress_[member].AwaitSnapshot(at_least);
-  context.out.snapshots_needed.push_back({.to = options_.voters[member], .at_least = at_least});
+  context.out.snapshots_needed.push_back({.to = NodeAt(member), .at_least = at_least});
 }
 
 void Raft::On(Context& context, const SnapshotSent& sent) {
   const size_t member = MemberOf(sent.to);
-  if (role_ != Role::kLeader || member == kNoMember || member == self_) return;
+  if (role_ != Role::kLeader || !IsPeer(member)) return;
   Progress& progress = progress_[member];
   if (!progress.awaits_snapshot()) return;  // its acknowledgement was faster
   if (!sent.delivered || sent.index > log_.last_index()) {
@@ -50,7 +52,7 @@ void Raft::On(Context& context, const SnapshotSent& sent) {
 
 // Raft figure 13, the receiver's part.
 void Raft::On(Context& context, const SnapshotReceived& received) {
-  if (received.term < term_ || MemberOf(received.leader) == kNoMember) return;
+  if (received.term < term_) return;
   if (received.term > term_) BecomeFollower(context, received.term, received.leader);
   FollowLeader(context, received.leader);
   const EntryId& last = received.snapshot.last;
@@ -91,6 +93,10 @@ void Raft::Install(Context& context, const Snapshot& snapshot) {
   writes_.back().last = log_.last_index();
   snapshot_ = snapshot;
   commit_ = applied_ = handed_out_ = start.index;
+  const bool other = snapshot.configuration != configuration();
+  configurations_.Restart(start.index, snapshot.configuration);
+  RefreshPeers(context.now_ns);
+  if (other) context.out.configuration = configuration();
   context.out.install = snapshot;
   ReleaseReads(context);
 }

@@ -2,6 +2,7 @@
 #include "cluster/raft/round_trips.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace hedgerow::raft {
 
@@ -38,17 +39,25 @@ uint64_t RoundTrips::Timeout_ns(const Options& options, const Peer& peer) const 
   return peer.least_ns * options.round_trips_per_election + delay_ns;
 }
 
-uint64_t RoundTrips::ElectionTimeout_ns(const Options& options, size_t self) const {
+uint64_t RoundTrips::MajorityTimeout_ns(const Options& options, size_t self, uint32_t voters) const {
   std::vector<uint64_t> timeouts_ns;
   for (size_t i = 0; i < peers_.size(); ++i) {
-    if (i != self && peers_[i].mean_ns != 0) timeouts_ns.push_back(Timeout_ns(options, peers_[i]));
+    const bool voter = ((voters >> i) & 1) != 0;
+    if (voter && i != self && peers_[i].mean_ns != 0) timeouts_ns.push_back(Timeout_ns(options, peers_[i]));
   }
-  const size_t others_in_majority = peers_.size() / 2;
-  uint64_t timeout_ns = 0;
-  if (!timeouts_ns.empty() && others_in_majority > 0) {
-    std::sort(timeouts_ns.begin(), timeouts_ns.end());
-    timeout_ns = timeouts_ns[std::min(others_in_majority, timeouts_ns.size()) - 1];
-  }
+  // Itself is one of a majority, if it votes.
+  const bool votes = self < peers_.size() && ((voters >> self) & 1) != 0;
+  const size_t others_in_majority = hr_raft_count(voters) / 2 + (votes ? 0 : 1);
+  if (timeouts_ns.empty() || others_in_majority == 0) return 0;
+  std::sort(timeouts_ns.begin(), timeouts_ns.end());
+  return timeouts_ns[std::min(others_in_majority, timeouts_ns.size()) - 1];
+}
+
+uint64_t RoundTrips::ElectionTimeout_ns(const Options& options, size_t self,
+                                        const Configuration& configuration) const {
+  const uint64_t timeout_ns =
+      std::max(MajorityTimeout_ns(options, self, configuration.voters),
+               configuration.joint() ? MajorityTimeout_ns(options, self, configuration.next_voters) : 0);
   return std::clamp(timeout_ns, options.election_floor_ns, options.election_cap_ns);
 }
 

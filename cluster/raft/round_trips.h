@@ -12,28 +12,31 @@
 #ifndef HEDGEROW_CLUSTER_RAFT_ROUND_TRIPS_H_
 #define HEDGEROW_CLUSTER_RAFT_ROUND_TRIPS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
+#include "bpf/raft/decisions_abi.h"
 #include "cluster/raft/options.h"
 
 namespace hedgerow::raft {
 
 class RoundTrips {
  public:
-  explicit RoundTrips(size_t members) : peers_(members) {}
-
   void Add(size_t member, uint64_t duration_ns);
 
   // What hosts added lately is old news when somebody else has led meanwhile; the network is still the same.
   void ForgetDelays();
 
+  // The position is another node's from now on.
+  void Forget(size_t member) { peers_[member] = {}; }
+
   // Smoothed mean (RFC 6298 section 2); 0 before the first sample.
   uint64_t Mean_ns(size_t member) const { return peers_[member].mean_ns; }
 
-  // From the slowest of the nearest majority: a far minority must not slow the others' failover.
-  uint64_t ElectionTimeout_ns(const Options& options, size_t self) const;
+  // From the slowest of the nearest majority: a far minority must not slow the others' failover. Of two joint
+  // majorities, the slower.
+  uint64_t ElectionTimeout_ns(const Options& options, size_t self, const Configuration& configuration) const;
 
  private:
   struct Peer {
@@ -43,8 +46,9 @@ class RoundTrips {
   };
 
   uint64_t Timeout_ns(const Options& options, const Peer& peer) const;
+  uint64_t MajorityTimeout_ns(const Options& options, size_t self, uint32_t voters) const;
 
-  std::vector<Peer> peers_;
+  std::array<Peer, HR_RAFT_MAX_MEMBERS> peers_{};  // by position
 };
 
 }  // namespace hedgerow::raft

@@ -41,6 +41,8 @@ class Script {
   absl::Status Deliver(const Words& words);
   absl::Status Drop(const Words& words);
   absl::Status Propose(const Words& words);
+  absl::Status Join(const Words& words);
+  absl::Status Change(const Words& words);
   absl::Status Transfer(const Words& words);
   absl::Status Resign(const Words& words);
   absl::Status KernelAppend(const Words& words);
@@ -66,6 +68,8 @@ Script::Script() {
   commands_["deliver"] = [this](const Words& words) { return Deliver(words); };
   commands_["drop"] = [this](const Words& words) { return Drop(words); };
   commands_["propose"] = [this](const Words& words) { return Propose(words); };
+  commands_["join"] = [this](const Words& words) { return Join(words); };
+  commands_["change"] = [this](const Words& words) { return Change(words); };
   commands_["transfer"] = [this](const Words& words) { return Transfer(words); };
   commands_["resign"] = [this](const Words& words) { return Resign(words); };
   commands_["kernel-append"] = [this](const Words& words) { return KernelAppend(words); };
@@ -212,6 +216,40 @@ absl::Status Script::Propose(const Words& words) {
   return absl::OkStatus();
 }
 
+absl::Status Script::Join(const Words& words) {
+  uint64_t id = 0;
+  if (words.size() != 2 || !absl::SimpleAtoi(words[1], &id) || id == 0 || cluster_->Has(NodeId(id)))
+    return Expected("join NODE, a new one");
+  cluster_->Join(id);
+  return absl::OkStatus();
+}
+
+// change LEADER (add NODE | promote NODE | remove NODE | move NODE ADDRESS)...
+absl::Status Script::Change(const Words& words) {
+  using Kind = MemberChange::Kind;
+  const std::map<std::string, Kind> kinds = {{"add", Kind::kAddLearner},
+                                             {"promote", Kind::kPromote},
+                                             {"remove", Kind::kRemove},
+                                             {"move", Kind::kMove}};
+  const absl::Status expected = Expected("change LEADER (add|promote|remove NODE | move NODE ADDRESS)...");
+  if (words.size() < 4) return expected;
+  const auto leader = Node(words[1]);
+  if (!leader.ok()) return leader.status();
+  std::vector<MemberChange> changes;
+  for (size_t i = 2; i < words.size();) {
+    const auto kind = kinds.find(words[i]);
+    uint64_t node = 0;
+    if (kind == kinds.end() || i + 1 >= words.size() || !absl::SimpleAtoi(words[i + 1], &node)) return expected;
+    changes.push_back({.kind = kind->second, .node = NodeId(node)});
+    i += 2;
+    if (kind->second != Kind::kMove) continue;
+    if (i >= words.size()) return expected;
+    changes.back().address = words[i++];
+  }
+  cluster_->Change(*leader, std::move(changes));
+  return absl::OkStatus();
+}
+
 absl::Status Script::Transfer(const Words& words) {
   if (words.size() != 3) return Expected("transfer LEADER TARGET");
   const auto leader = Node(words[1]);
@@ -289,14 +327,18 @@ absl::Status Script::KernelHeard(const Words& words) {
 
 // kernel-count LEADER MATCH...: of every node, in their order; the leader's own does not matter.
 absl::Status Script::KernelCount(const Words& words) {
-  if (words.size() != cluster_->ids().size() + 2) return Expected("kernel-count LEADER MATCH...");
+  const std::vector<NodeId> ids = cluster_->ids();
+  if (words.size() != ids.size() + 2) return Expected("kernel-count LEADER MATCH...");
   const auto id = Node(words[1]);
   if (!id.ok()) return id.status();
   KernelCounted counted{.term = cluster_->At(*id).term()};
   for (size_t i = 2; i < words.size(); ++i) {
     uint64_t match = 0;
     if (!absl::SimpleAtoi(words[i], &match)) return Expected("an index");
-    counted.members[i - 2].match = LogIndex(match);
+    const size_t position = cluster_->At(*id).configuration().PositionOf(ids[i - 2]);
+    if (position == Configuration::kNoPosition) continue;
+    counted.members[position].match = LogIndex(match);
+    counted.members[position].node = ids[i - 2];
   }
   cluster_->Step(*id, counted);
   return absl::OkStatus();

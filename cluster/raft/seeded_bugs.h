@@ -47,6 +47,15 @@ enum class Bug : uint8_t {
   kSnapshotWithoutDedupe,
   kProposedAgain,
   kKnownFromAFormerLog,
+  kLearnerCounted,
+  kJointQuorumByOneMask,
+  kLeaderCommitsInOldConfiguration,
+  kConfigurationNotRolledBack,
+  kRemovedLeaderCountsItself,
+  kChangeBeforeTheLastIsCommitted,
+  kBeginsWithTheFile,
+  kOldEpochAccepted,
+  kRecoverWithoutTail,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -13,20 +13,32 @@ constexpr int kDeliveriesMax = 100'000;  // a storm of messages that never ends 
 }  // namespace
 
 TestCluster::TestCluster(uint64_t nodes, Options options) : options_(std::move(options)) {
-  options_.voters.clear();
-  for (uint64_t id = 1; id <= nodes; ++id) options_.voters.push_back(NodeId(id));
-  for (const NodeId id : options_.voters) {
+  std::vector<NodeId> voters;
+  for (uint64_t id = 1; id <= nodes; ++id) voters.push_back(NodeId(id));
+  options_.initial = Configuration::OfVoters(voters);
+  for (const NodeId id : voters) {
     nodes_[id];
     Start(id);
   }
 }
 
-std::vector<NodeId> TestCluster::ids() const { return options_.voters; }
+void TestCluster::Join(uint64_t id) {
+  HEDGEROW_CHECK(!nodes_.contains(NodeId(id)));
+  nodes_[NodeId(id)].joins = true;
+  Start(NodeId(id));
+}
+
+std::vector<NodeId> TestCluster::ids() const {
+  std::vector<NodeId> ids;
+  for (const auto& [id, node] : nodes_) ids.push_back(id);
+  return ids;
+}
 
 void TestCluster::Start(NodeId id) {
   Options options = options_;
   options.self = id;
   Node& node = nodes_.at(id);
+  if (node.joins) options.initial = {};
   node.applied.clear();
   // The last one that is a part of this log; others were received and not installed.
   node.disk.snapshot = {};
@@ -61,6 +73,7 @@ void TestCluster::Step(uint64_t id, decltype(Event::what) what) {
   checker_.Stepped(*node.raft, NodeId(id), outputs);
   if (observer_) observer_(NodeId(id), outputs);
   last_ = outputs;
+  if (!outputs.membership_answers.empty()) answer_ = outputs.membership_answers.back();
   Carry(NodeId(id), std::move(outputs));
 }
 
@@ -115,6 +128,12 @@ uint64_t TestCluster::Propose(uint64_t id, std::string payload) {
   return tag;
 }
 
+uint64_t TestCluster::Change(uint64_t id, std::vector<MemberChange> changes) {
+  const uint64_t tag = next_tag_++;
+  Step(id, ChangeMembership{.tag = tag, .changes = std::move(changes)});
+  return tag;
+}
+
 uint64_t TestCluster::Read(uint64_t id) {
   const uint64_t tag = next_tag_++;
   Step(id, hedgerow::raft::Read{.tag = tag, .deadline_ns = now_ns_ + 1'000'000'000});
@@ -127,7 +146,7 @@ void TestCluster::Deliver() {
     Message message = std::move(network_.front());
     network_.pop_front();
     const uint64_t to = message.to.value();
-    Step(to, Receive{.message = std::move(message)});
+    if (nodes_.contains(message.to)) Step(to, Receive{.message = std::move(message)});
   }
 }
 
@@ -149,7 +168,7 @@ void TestCluster::Drop(uint64_t from, uint64_t to) {
 }
 
 void TestCluster::Isolate(uint64_t id) {
-  for (const NodeId other : options_.voters) {
+  for (const auto& [other, node] : nodes_) {
     cut_.insert({NodeId(id), other});
     cut_.insert({other, NodeId(id)});
   }
@@ -168,7 +187,7 @@ void TestCluster::TakeSnapshot(uint64_t id) {
   Node& node = nodes_.at(NodeId(id));
   const LogIndex applied = node.raft->applied();
   const Snapshot snapshot{.last = {.index = applied, .term = node.raft->log().TermAt(applied)},
-                          .configuration = {.voters = options_.voters}};
+                          .configuration = node.raft->ConfigurationAt(applied)};
   node.snapshots[applied] = {snapshot, node.applied};
   Step(id, SnapshotTaken{.snapshot = snapshot});
 }

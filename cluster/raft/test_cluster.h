@@ -28,6 +28,8 @@ class TestCluster {
   using Observer = std::function<void(NodeId node, const Outputs& outputs)>;
 
   explicit TestCluster(uint64_t nodes, Options options = {});
+  // A node that is no member: it listens. Any id that there is not yet.
+  void Join(uint64_t id);
 
   void Observe(Observer observer) { observer_ = std::move(observer); }
   const std::string& violation() const { return checker_.violation(); }
@@ -40,6 +42,8 @@ class TestCluster {
   // The commands that a node's state machine has applied since it started.
   const std::vector<std::string>& Applied(uint64_t id) const { return nodes_.at(NodeId(id)).applied; }
   const Outputs& Last() const { return last_; }
+  // To the last change of membership that was asked for.
+  const MembershipAnswer& Answer() const { return answer_; }
 
   // Before anything has happened: the node's disk holds entries of these terms.
   void SetLog(uint64_t id, HardState hard_state, const std::vector<uint64_t>& terms);
@@ -50,6 +54,7 @@ class TestCluster {
   // Waits until the node's deadline, then ticks it.
   void TickAtDeadline(uint64_t id);
   uint64_t Propose(uint64_t id, std::string payload);
+  uint64_t Change(uint64_t id, std::vector<MemberChange> changes);
   uint64_t Read(uint64_t id);
 
   // Delivers what is in flight, and what that causes, until nothing is left.
@@ -80,6 +85,7 @@ class TestCluster {
  private:
   struct Node {
     std::unique_ptr<Raft> raft;
+    bool joins = false;  // knows of no first configuration
     RestoredState disk;
     std::deque<Persist> unwritten;
     bool disk_held = false;
@@ -100,6 +106,7 @@ class TestCluster {
   InvariantChecker checker_;
   Observer observer_;
   Outputs last_;
+  MembershipAnswer answer_;
 };
 
 }  // namespace hedgerow::raft

@@ -78,9 +78,11 @@ class Payload {
   size_t size_bytes_ = 0;
 };
 
+// As bytes in logs and datagrams: never renumbered. The state machine sees commands alone.
 enum class EntryKind : uint8_t {
-  kNoOp,  // starts a term (Raft section 8); the state machine ignores it
-  kCommand,
+  kNoOp = 0,  // starts a term (Raft section 8)
+  kCommand = 1,
+  kConfiguration = 2,  // EncodeConfiguration
 };
 
 struct Entry {
@@ -111,9 +113,63 @@ struct EntryId {
   bool operator==(const EntryId&) const = default;
 };
 
-// Who decides (dissertation chapter 4).
+// One of a cluster's nodes. Its position is its bit in every mask and its place in every table, here and in the
+// kernel, for as long as it is a member; then it may become another's.
+struct Member {
+  NodeId id{};
+  uint8_t position = 0;
+  std::string address{};  // the caller's business; empty: it knows already
+
+  bool operator==(const Member&) const = default;
+};
+
+// Who decides, and who only listens (dissertation chapter 4). Masks are of positions. Whoever is in none is a
+// learner: it gets everything and is never counted.
 struct Configuration {
-  std::vector<NodeId> voters{};
+  uint32_t epoch = 0;             // grows by one with every configuration of a log
+  std::vector<Member> members{};  // by position
+  uint32_t voters = 0;
+  uint32_t next_voters = 0;  // joint consensus (dissertation section 4.3): their majority is needed as well
+  uint32_t leaving = 0;      // members no more; sent what tells them so, until it is committed
+
+  // The configuration that a cluster begins with: positions in their order, no addresses.
+  static Configuration OfVoters(const std::vector<NodeId>& ids) {
+    Configuration configuration;
+    for (const NodeId id : ids) {
+      const auto position = static_cast<uint8_t>(configuration.members.size());
+      configuration.members.push_back({.id = id, .position = position});
+      configuration.voters |= 1u << position;
+    }
+    return configuration;
+  }
+
+  bool joint() const { return next_voters != 0; }
+  uint32_t deciding() const { return voters | next_voters; }
+  uint32_t all() const {
+    uint32_t mask = 0;
+    for (const Member& member : members) mask |= 1u << member.position;
+    return mask;
+  }
+  uint32_t learners() const { return all() & ~(deciding() | leaving); }
+  // Null: there is none.
+  const Member* Find(NodeId id) const {
+    for (const Member& member : members) {
+      if (member.id == id) return &member;
+    }
+    return nullptr;
+  }
+  const Member* At(size_t position) const {
+    for (const Member& member : members) {
+      if (member.position == position) return &member;
+    }
+    return nullptr;
+  }
+  // kNoPosition: it is none.
+  static constexpr size_t kNoPosition = 8;
+  size_t PositionOf(NodeId id) const {
+    const Member* const member = Find(id);
+    return member == nullptr ? kNoPosition : member->position;
+  }
 
   bool operator==(const Configuration&) const = default;
 };

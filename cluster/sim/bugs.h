@@ -52,6 +52,15 @@ inline constexpr NamedBug kBugs[] = {
     {"snapshot_without_dedupe", Bug::kSnapshotWithoutDedupe},
     {"proposed_again", Bug::kProposedAgain},
     {"known_from_a_former_log", Bug::kKnownFromAFormerLog},
+    {"learner_counted", Bug::kLearnerCounted},
+    {"joint_quorum_by_one_mask", Bug::kJointQuorumByOneMask},
+    {"leader_commits_in_old_configuration", Bug::kLeaderCommitsInOldConfiguration},
+    {"configuration_not_rolled_back", Bug::kConfigurationNotRolledBack},
+    {"removed_leader_counts_itself", Bug::kRemovedLeaderCountsItself},
+    {"change_before_the_last_is_committed", Bug::kChangeBeforeTheLastIsCommitted},
+    {"begins_with_the_file", Bug::kBeginsWithTheFile},
+    {"old_epoch_accepted", Bug::kOldEpochAccepted},
+    {"recover_without_tail", Bug::kRecoverWithoutTail},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/sim/membership.h"
 #include "cluster/sim/server.h"
 
 namespace hedgerow::sim {
@@ -157,7 +158,7 @@ void Client::Send(uint64_t id) {
   if (operation.request.command.key.kind == kv::CommandKind::kWrite) {
     operation.request.command.lowest_unanswered = LowestUnanswered();
   }
-  Server* const to = world_.servers[world_.random.Below(world_.servers.size())].get();
+  Server* const to = &world_.membership->SomeNode();
   world_.network.Send(address_, to->id().value(), windowed_ ? kWindowedDelayMax_ns : UINT64_MAX,
                       [to, request = operation.request] { to->ArriveRequest(request); });
 }

@@ -89,6 +89,13 @@ raft::RestoredState Disk::Restore() {
   return durable_;
 }
 
+void Disk::BeginAnew(StoredSnapshot beginning) {
+  const raft::Snapshot snapshot = beginning.snapshot;
+  durable_ = {.hard_state = {.term = snapshot.last.term}, .start = snapshot.last, .snapshot = snapshot};
+  snapshots_.clear();
+  PutSnapshot(std::move(beginning));
+}
+
 void Disk::SetFull(bool full) {
   full_ = full;
   StartSync();

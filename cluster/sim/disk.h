@@ -12,10 +12,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cluster/raft/configuration.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
 #include "cluster/sim/plan.h"
@@ -40,10 +42,20 @@ class Disk {
   // installed, or are not needed any more.
   raft::RestoredState Restore();
 
+  // What the node goes by at first; recorded when it first starts, durable before anything else.
+  raft::Configuration BeginsWith(const raft::Configuration& file) {
+    const raft::Configuration chosen = raft::BeginsWith(began_with_, file);
+    if (!began_with_.has_value()) began_with_ = chosen;
+    return chosen;
+  }
+
   // Whole, and durable at once.
   void PutSnapshot(StoredSnapshot snapshot);
   // Nothing: there is no such snapshot.
   const StoredSnapshot* Find(const raft::EntryId& last) const;
+
+  // A log that begins with it, and nothing else. While the node is down.
+  void BeginAnew(StoredSnapshot beginning);
 
   void Crash();
   void SetSlow(uint64_t extra_ns) { slow_ns_ = extra_ns; }
@@ -62,6 +74,7 @@ class Disk {
   DiskPlan plan_;
   std::function<void(uint64_t)> synced_;
   raft::RestoredState durable_;
+  std::optional<raft::Configuration> began_with_;
   std::map<std::pair<raft::LogIndex, raft::Term>, StoredSnapshot> snapshots_;
   std::deque<raft::Persist> unsynced_;
   bool syncing_ = false;

@@ -2,26 +2,15 @@
 #include "cluster/sim/kernel_model.h"
 
 #include <utility>
-#include <vector>
 
 #include "cluster/raft/describe.h"
 #include "cluster/sim/server.h"
 
 namespace hedgerow::sim {
-namespace {
-
-std::vector<raft::NodeId> Voters(const World& world) {
-  std::vector<raft::NodeId> voters;
-  for (uint64_t node = 1; node <= world.plan.nodes; ++node) voters.push_back(raft::NodeId(node));
-  return voters;
-}
-
-}  // namespace
-
 KernelModel::KernelModel(World& world, Server& server)
     : world_(world),
       server_(server),
-      kernel_(server.id(), Voters(world), world.plan.kernel.ring_records,
+      kernel_(server.id(), {}, world.plan.kernel.ring_records,
               [this](offload::NativeKernel::Done done) { Ended(std::move(done)); }) {
   kernel_.WhenDecided([this](const offload::NativeKernel::Done& done) { Decided(done); });
   kernel_.WhileProcessCalls([this] { OtherCpus(); });

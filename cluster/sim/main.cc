@@ -91,6 +91,10 @@ int Main() {
          static_cast<unsigned long long>(totals.kernel_answers),
          static_cast<unsigned long long>(totals.kernel_appends),
          static_cast<unsigned long long>(totals.kernel_votes));
+  printf("membership: %llu changes, %llu refused, %llu leaders removed\n",
+         static_cast<unsigned long long>(totals.changes),
+         static_cast<unsigned long long>(totals.changes_refused),
+         static_cast<unsigned long long>(totals.leaders_removed));
   printf("snapshots: %llu taken, %llu installed, %llu transfers resumed\n",
          static_cast<unsigned long long>(totals.snapshots_taken),
          static_cast<unsigned long long>(totals.snapshots_installed),
@@ -98,6 +102,7 @@ int Main() {
   printf("%llu appends came early and were stored, %llu requests not proposed again\n",
          static_cast<unsigned long long>(totals.appends_early),
          static_cast<unsigned long long>(totals.proposals_known));
+  printf("%llu times begun anew\n", static_cast<unsigned long long>(totals.recoveries));
   const bool found = totals.violations > 0;
   if (*bug != Bug::kNone) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
   return found == (*bug != Bug::kNone) ? 0 : 1;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <utility>
 
+#include "cluster/sim/membership.h"
 #include "cluster/sim/server.h"
 
 namespace hedgerow::sim {
@@ -134,7 +135,7 @@ void MemcachedClient::Send(uint64_t id) {
   const uint64_t now_ns = world_.time.now_ns();
   if (now_ns >= operation.resend_until_ns) return;
   operation.request.patience_ns = operation.give_up_ns - now_ns;
-  Server* const to = world_.servers[world_.random.Below(world_.servers.size())].get();
+  Server* const to = &world_.membership->SomeNode();
   world_.network.Send(address_, to->id().value(), kWindowedDelayMax_ns,
                       [to, request = operation.request] { to->ArriveRequest(request); });
 }

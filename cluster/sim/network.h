@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "bpf/raft/decisions_abi.h"
+#include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/plan.h"
 #include "cluster/sim/random.h"
 #include "cluster/sim/virtual_time.h"
@@ -41,9 +42,12 @@ class Network {
       if (is_vote && random_.Chance(plan_.late_votes_ppm)) delay_ns += random_.Below(plan_.late_votes_max_ns);
       if (link.slow_ns > 0) delay_ns += random_.Below(link.slow_ns);
       ++sent_;
-      time_.After(std::min(delay_ns, delay_max_ns), arrive);
+      time_.After(std::min(delay_ns, delay_max_ns), SealedFor(from, to, arrive));
     }
   }
+
+  // What nodes have sealed for each other until now is believed by none of them any more: the key is another.
+  void BeginEpoch() { ++epoch_; }
 
   // Cuts add up, and each must be healed.
   void Cut(uint64_t from, uint64_t to) { ++At(from, to).cut; }
@@ -69,6 +73,14 @@ class Network {
   };
   static constexpr uint64_t kAddresses = 32;
 
+  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive) {
+    const bool peers = from < kFirstClient && to < kFirstClient;
+    if (!peers || SeededBug(Bug::kOldEpochAccepted)) return arrive;
+    return [this, epoch = epoch_, arrive] {
+      if (epoch == epoch_) arrive();
+    };
+  }
+
   Link& At(uint64_t from, uint64_t to) { return links_[from * kAddresses + to]; }
 
   VirtualTime& time_;
@@ -77,6 +89,7 @@ class Network {
   std::array<Link, kAddresses * kAddresses> links_{};
   uint64_t sent_ = 0;
   uint64_t lost_ = 0;
+  uint64_t epoch_ = 0;
 };
 
 }  // namespace hedgerow::sim

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/sim/plan.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace hedgerow::sim {
@@ -127,6 +129,17 @@ SnapshotPlan DrawSnapshots(Random& random) {
   return plan;
 }
 
+MembershipPlan DrawMembership(Random& random, uint64_t nodes) {
+  MembershipPlan plan;
+  if (!random.Chance(500'000)) return plan;
+  plan.mean_interval_ns = random.Pick<uint64_t>({60, 300, 1000}) * kMillisecond;
+  plan.spares = random.Between(1, std::min<uint64_t>(3, HR_RAFT_MAX_MEMBERS - nodes));
+  plan.on_leader_ppm = random.Pick<uint64_t>({200'000, 700'000});
+  plan.crash_ppm = random.Pick<uint64_t>({0, 100'000, 400'000});
+  plan.edit_file_ppm = random.Pick<uint64_t>({0, 300'000});
+  return plan;
+}
+
 }  // namespace
 
 Plan DrawPlan(Random& random) {
@@ -148,11 +161,11 @@ Plan DrawPlan(Random& random) {
   plan.clients.keys = random.Between(1, 2);
   plan.clients.hedge_ppm = random.Pick<uint64_t>({100'000, 500'000, 900'000});
   plan.clients.sleep_ppm = random.Pick<uint64_t>({0, 2'000, 10'000});
-  if (random.Chance(150'000)) {
-    MakeElectionStorm(random, plan);
-  } else if (random.Chance(150'000)) {
-    MakeFigureEight(random, plan);
-  }
+  const bool storm = random.Chance(150'000);
+  const bool figure_eight = !storm && random.Chance(150'000);
+  const bool special = storm || figure_eight;
+  if (storm) MakeElectionStorm(random, plan);
+  if (figure_eight) MakeFigureEight(random, plan);
   if (random.Chance(100'000)) MakeJitter(random, plan);
   plan.kernel = DrawKernel(random);
   plan.snapshots = DrawSnapshots(random);
@@ -161,6 +174,18 @@ Plan DrawPlan(Random& random) {
   if (random.Chance(500'000)) {
     plan.memcached.counting_clients = random.Between(1, 2);
     plan.memcached.one_id_clients = random.Between(0, 2);
+  }
+  // Elections that never end and logs that no one commits leave nobody who could change anything.
+  if (!special) plan.membership = DrawMembership(random, plan.nodes);
+  // In memory mode the longest log may lack what kernel parts have acknowledged.
+  // And who begins anew begins with the members of its file.
+  if (!plan.disk.memory && plan.membership.mean_interval_ns == 0 && random.Chance(400'000)) {
+    plan.recovery.mean_interval_ns = random.Pick<uint64_t>({2, 5, 15}) * kSecond;
+    plan.recovery.after_election_ppm = random.Pick<uint64_t>({0, 100'000, 300'000});
+    plan.network.late_ppm = std::max(plan.network.late_ppm, random.Pick<uint64_t>({20'000, 200'000}));
+    plan.network.late_max_ns = std::max<uint64_t>(plan.network.late_max_ns, 2 * kSecond);
+    plan.network.late_votes_ppm = 300'000;
+    plan.network.late_votes_max_ns = kSecond;
   }
   return plan;
 }
@@ -192,6 +217,12 @@ std::string Describe(const Plan& plan) {
   add(faults.clock_jumps, "clock-jumps");
   add(faults.transfers, "transfers");
   add(faults.resignations, "resignations");
+  if (plan.membership.mean_interval_ns != 0) {
+    absl::StrAppend(&text, "; a change of membership every ", plan.membership.mean_interval_ns / kMillisecond,
+                    " ms with ", plan.membership.spares, " spares, of the leader ",
+                    plan.membership.on_leader_ppm, " ppm, crashes ", plan.membership.crash_ppm,
+                    " ppm, edited files ", plan.membership.edit_file_ppm, " ppm");
+  }
   if (plan.snapshots.every_entries != UINT64_MAX) {
     absl::StrAppend(&text, "; snapshots every ", plan.snapshots.every_entries, " entries, tail ",
                     plan.raft.tail_max_entries, ", pauses ", plan.snapshots.pause_max_ns / kMillisecond,
@@ -200,6 +231,9 @@ std::string Describe(const Plan& plan) {
   if (plan.memcached.counting_clients > 0) {
     absl::StrAppend(&text, "; memcached clients: ", plan.memcached.counting_clients, " count ids, ",
                     plan.memcached.one_id_clients, " have one");
+  }
+  if (plan.recovery.mean_interval_ns > 0) {
+    absl::StrAppend(&text, "; begins anew every ", plan.recovery.mean_interval_ns / kSecond, " s");
   }
   if (!plan.kernel.on) return text;
   absl::StrAppend(&text, "; kernel part in ", plan.disk.memory ? "memory" : "disk", " mode, lease ",

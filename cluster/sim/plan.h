@@ -84,6 +84,21 @@ struct FaultPlan {
   bool resignations = false;  // true ones and false alarms
 };
 
+// What an administrator does to the cluster's membership, at any time.
+struct MembershipPlan {
+  uint64_t mean_interval_ns = 0;  // 0: nothing
+  uint64_t spares = 0;            // nodes that are no members at first
+  uint64_t on_leader_ppm = 0;     // it is the leader that is removed
+  uint64_t crash_ppm = 0;         // of the leader, soon after a change has begun
+  uint64_t edit_file_ppm = 0;     // of the members in a node's configuration file, before it starts again
+};
+
+// How often the cluster begins anew with what one node has left (docs/adr/0019).
+struct RecoveryPlan {
+  uint64_t mean_interval_ns = 0;    // 0: never
+  uint64_t after_election_ppm = 0;  // and soon after one, when logs end in different terms
+};
+
 struct ClientPlan {
   uint64_t session_clients = 0;
   uint64_t windowed_clients = 0;
@@ -113,6 +128,8 @@ struct Plan {
   FaultPlan faults;
   ClientPlan clients;
   MemcachedPlan memcached;
+  MembershipPlan membership;
+  RecoveryPlan recovery;
 };
 
 // No packet of a windowed client takes longer; DedupeWindow states that its users see to this.

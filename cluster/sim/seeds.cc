@@ -41,11 +41,15 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.kernel_answers += report.kernel_answers;
       totals.kernel_appends += report.kernel_appends;
       totals.kernel_votes += report.kernel_votes;
+      totals.changes += report.changes;
+      totals.changes_refused += report.changes_refused;
+      totals.leaders_removed += report.leaders_removed;
       totals.snapshots_taken += report.snapshots_taken;
       totals.snapshots_installed += report.snapshots_installed;
       totals.transfers_resumed += report.transfers_resumed;
       totals.appends_early += report.appends_early;
       totals.proposals_known += report.proposals_known;
+      totals.recoveries += report.recoveries;
       totals.seconds += report.seconds;
       each(report);
       if (range.stop_at_violation && !report.violation.empty()) stop = true;

@@ -33,11 +33,15 @@ struct SeedTotals {
   uint64_t kernel_answers = 0;
   uint64_t kernel_appends = 0;
   uint64_t kernel_votes = 0;
+  uint64_t changes = 0;  // of membership
+  uint64_t changes_refused = 0;
+  uint64_t leaders_removed = 0;
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
   uint64_t transfers_resumed = 0;
   uint64_t appends_early = 0;
   uint64_t proposals_known = 0;
+  uint64_t recoveries = 0;  // times that the cluster began anew
   double seconds = 0;
 };
 

@@ -13,6 +13,8 @@
 #include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
+#include "cluster/sim/membership.h"
+#include "cluster/sim/recovery.h"
 #include "cluster/sim/weather.h"
 
 namespace hedgerow::sim {
@@ -28,7 +30,6 @@ kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
                              .snapshots = {.every_entries = world.plan.snapshots.every_entries},
                              .memcached = world.plan.memcached.limits};
   options.raft.self = id;
-  for (uint64_t node = 1; node <= world.plan.nodes; ++node) options.raft.voters.push_back(raft::NodeId(node));
   return options;
 }
 
@@ -53,12 +54,28 @@ void Server::Start() {
   std::unique_ptr<kv::StateMachine> state;
   if (restored.snapshot.last.index > raft::LogIndex())
     state = Load(*disk_.Find(restored.snapshot.last)->chunks);
-  replica_.emplace(*this, OptionsOf(world_, id_), std::move(restored), std::move(state));
+  kv::ReplicaOptions options = OptionsOf(world_, id_);
+  options.raft.initial = disk_.BeginsWith(FileSays());
+  replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
   world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
   if (world_.plan.kernel.on) StartCoupling();
   Rearm();
+}
+
+// The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what
+// somebody has made of it, on this node alone. A real node then tells him and does not start until the file is
+// mended.
+raft::Configuration Server::FileSays() {
+  const uint64_t edits_ppm = world_.plan.membership.edit_file_ppm;
+  const bool edited = lives_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);
+  std::vector<raft::NodeId> voters;
+  for (const auto& server : world_.servers) {
+    const bool first = id_.value() <= world_.plan.nodes && server->id().value() <= world_.plan.nodes;
+    if (edited ? server->id() == id_ || world_.random.Chance(500'000) : first) voters.push_back(server->id());
+  }
+  return raft::Configuration::OfVoters(voters);
 }
 
 std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& chunks) {
@@ -97,9 +114,9 @@ void Server::StartCoupling() {
   const KernelPlan& plan = world_.plan.kernel;
   if (!kernel_.has_value()) kernel_.emplace(world_, *this);
   kernel_->kernel().ProcessBegins();
+  kernel_->kernel().SetMembers(KernelMembers());
   coupling_.emplace(kernel_->kernel(),
                     offload::CouplingOptions{.incarnation = lives_,
-                                             .config_epoch = 0,
                                              .durability = plan.durability,
                                              .switches = plan.switches,
                                              .lease_ns = plan.lease_ns},
@@ -112,6 +129,27 @@ void Server::StartCoupling() {
   kernel_->Attach();
   Turn([] {});
   if (SeededBug(Bug::kLeaseByHelper)) HelperThread(lives_);
+}
+
+std::vector<raft::NodeId> Server::KernelMembers() const {
+  std::vector<raft::NodeId> members(HR_RAFT_MAX_MEMBERS);
+  for (const raft::Member& member : raft().configuration().members) {
+    if (((raft().peers() >> member.position) & 1) != 0) members[member.position] = member.id;
+  }
+  return members;
+}
+
+// The map of members is another than the state, and is written at another time.
+void Server::ConfigurationIs(const raft::Configuration& configuration) {
+  if (raft().role() == raft::Role::kLeader) world_.membership->ConfigurationSeen(configuration);
+  if (!kernel_.has_value()) return;
+  world_.time.After(world_.random.Below(5 * kMillisecond), [this, life = lives_] {
+    if (life == lives_ && up()) kernel_->kernel().SetMembers(KernelMembers());
+  });
+}
+
+void Server::MembershipAnswered(const raft::MembershipAnswer& answer) {
+  world_.membership->Answered(*this, answer);
 }
 
 // What R5 forbids: the lease is kept while the loop stands still.
@@ -145,6 +183,17 @@ void Server::Crash(bool power_cut) {
   } else {
     kernel_->ProcessDied();
   }
+}
+
+void Server::BeginAnew(const StoredSnapshot& beginning) {
+  disk_.BeginAnew(beginning);
+  if (kernel_.has_value()) kernel_->PowerCut();
+}
+
+std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
+  if (log.snapshot.last.index > raft::LogIndex()) return Load(*disk_.Find(log.snapshot.last)->chunks);
+  return std::make_unique<kv::StateMachine>(world_.plan.sessions, world_.plan.window,
+                                            world_.plan.memcached.limits);
 }
 
 void Server::AddCounters() {
@@ -281,6 +330,7 @@ void Server::CheckProposedOnce(const raft::Outputs& outputs) {
   const raft::Log& log = raft().log();
   std::set<kv::RequestKey> keys;
   for (raft::LogIndex i = raft().commit().Next(); i <= log.last_index(); i = i.Next()) {
+    if (log.At(i).kind != raft::EntryKind::kCommand) continue;
     const std::optional<kv::RequestKey> key = kv::SessionKeyOf(log.At(i).payload.view());
     if (!key.has_value() || keys.insert(*key).second || i < outputs.accepted.front().index) continue;
     world_.Fail("node ", id_.value(), " proposes at ", i.value(),
@@ -313,6 +363,7 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
 void Server::BecameLeader() {
   ++world_.elections;
   world_.weather->NewLeader(*this);
+  world_.recovery->NewLeader();
 }
 
 void Server::Send(raft::Message message) {

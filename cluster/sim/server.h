@@ -39,6 +39,10 @@ class Server : public kv::ReplicaHost {
   void Start();
   // Of its process; or of the host, which forgets what is not on its disk.
   void Crash(bool power_cut);
+  // While it is down: its disk holds this from now on, and its kernel nothing.
+  void BeginAnew(const StoredSnapshot& beginning);
+  // What a restored log's snapshot holds.
+  std::unique_ptr<kv::StateMachine> StateOf(const raft::RestoredState& log);
   void Pause() { paused_ = true; }
   void Resume();
   void JumpClock(int64_t by_ns) { wall_offset_ns_ += by_ns; }
@@ -77,11 +81,15 @@ class Server : public kv::ReplicaHost {
   void SnapshotNeeded(raft::NodeId to, raft::LogIndex at_least) override { snapshots_.Needed(to, at_least); }
   void Stepped(const raft::Outputs& outputs) override;
   void Applied(raft::LogIndex index, const kv::StateMachine& state) override;
+  void MembershipAnswered(const raft::MembershipAnswer& answer) override;
+  void ConfigurationIs(const raft::Configuration& configuration) override;
 
   void Arrive(uint64_t arrived_ns, std::function<void()> handle);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
+  raft::Configuration FileSays();
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
+  std::vector<raft::NodeId> KernelMembers() const;
   void HelperThread(uint64_t life);
   void CheckReservation();
   void CheckProposedOnce(const raft::Outputs& outputs);

@@ -10,7 +10,9 @@
 #include "cluster/raft/check.h"
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
+#include "cluster/sim/membership.h"
 #include "cluster/sim/plan.h"
+#include "cluster/sim/recovery.h"
 #include "cluster/sim/server.h"
 #include "cluster/sim/weather.h"
 #include "cluster/sim/world.h"
@@ -45,10 +47,12 @@ class CheckFailuresAreThrown {
 };
 
 void Populate(World& world) {
-  for (uint64_t id = 1; id <= world.plan.nodes; ++id) {
+  for (uint64_t id = 1; id <= world.plan.nodes + world.plan.membership.spares; ++id) {
     world.servers.push_back(std::make_unique<Server>(world, raft::NodeId(id)));
   }
   world.weather = std::make_unique<Weather>(world);
+  world.membership = std::make_unique<Membership>(world);
+  world.recovery = std::make_unique<Recovery>(world);
   const uint64_t clients = world.plan.clients.session_clients + world.plan.clients.windowed_clients;
   for (uint64_t i = 0; i < clients; ++i) {
     world.clients.push_back(
@@ -64,6 +68,8 @@ void Populate(World& world) {
   for (const auto& client : world.clients) client->Start();
   for (const auto& client : world.memcached_clients) client->Start();
   world.weather->Start();
+  world.membership->Start();
+  world.recovery->Start();
 }
 
 bool Run(World& world, uint64_t end_ns) {
@@ -74,14 +80,28 @@ bool Run(World& world, uint64_t end_ns) {
   return true;
 }
 
-// Why the cluster is not at rest: it must come to one leader, with everything applied everywhere, by itself.
-std::string Unrest(const World& world) {
+// The one of the latest term.
+const Server* Leader(const World& world) {
   const Server* leader = nullptr;
   for (const auto& server : world.servers) {
-    if (server->raft().role() == raft::Role::kLeader) leader = server.get();
+    if (server->raft().role() != raft::Role::kLeader) continue;
+    if (leader == nullptr || server->raft().term() > leader->raft().term()) leader = server.get();
   }
+  return leader;
+}
+
+// Why the cluster is not at rest: it must come to one leader, with everything applied by every member and no
+// change of membership half done, by itself.
+std::string Unrest(const World& world) {
+  const Server* const leader = Leader(world);
   if (leader == nullptr) return "there is no leader";
+  const raft::Configuration& members = leader->raft().configuration();
+  if (members.joint() || !leader->raft().configuration_committed()) {
+    return absl::StrCat("configuration ", members.epoch, " is not the end of its change");
+  }
   for (const auto& server : world.servers) {
+    const raft::Member* const member = members.Find(server->id());
+    if (member == nullptr || ((members.leaving >> member->position) & 1) != 0) continue;
     if (server->raft().reserved() != raft::Term()) {
       return absl::StrCat("node ", server->id().value(), " keeps term ", server->raft().reserved().value(),
                           " reserved");
@@ -102,7 +122,7 @@ int64_t NumberAt(const kv::StateMachine& state, const std::string& key) {
 }
 
 void CheckHistory(World& world) {
-  const kv::StateMachine& state = world.servers[0]->state();
+  const kv::StateMachine& state = Leader(world)->state();
   const std::string why =
       world.history.Check([&state](const std::string& key) { return NumberAt(state, key); });
   if (!why.empty()) world.Fail(why);
@@ -119,6 +139,8 @@ void RunToTheEnd(World& world, uint64_t seconds) {
   if (!Run(world, world.time.now_ns() + seconds * kSecond)) return;
   world.Trace("the weather clears");
   world.weather->Calm();
+  world.membership->Calm();
+  world.recovery->Calm();
   for (const auto& client : world.clients) client->Stop();
   for (const auto& client : world.memcached_clients) client->Stop();
   const uint64_t calm_ns = world.time.now_ns();
@@ -163,12 +185,16 @@ Report Simulate(const SimulationOptions& options) {
   report.kernel_answers = world.kernel_answers;
   report.kernel_appends = world.kernel_appends;
   report.kernel_votes = world.kernel_votes;
+  report.changes = world.changes;
+  report.changes_refused = world.changes_refused;
+  report.leaders_removed = world.leaders_removed;
   report.snapshots_taken = world.snapshots_taken;
   report.snapshots_installed = world.snapshots_installed;
   report.transfers_resumed = world.transfers_resumed;
   for (const auto& server : world.servers) server->AddCounters();
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
+  report.recoveries = world.recoveries;
   return report;
 }
 

@@ -32,11 +32,15 @@ struct Report {
   uint64_t kernel_answers = 0;
   uint64_t kernel_appends = 0;
   uint64_t kernel_votes = 0;
+  uint64_t changes = 0;  // of membership
+  uint64_t changes_refused = 0;
+  uint64_t leaders_removed = 0;
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
   uint64_t transfers_resumed = 0;
   uint64_t appends_early = 0;    // stored once what they had overtaken had come
   uint64_t proposals_known = 0;  // not made, since the log had them
+  uint64_t recoveries = 0;       // times that the cluster began anew
 };
 
 Report Simulate(const SimulationOptions& options);

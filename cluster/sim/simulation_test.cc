@@ -40,6 +40,10 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
          static_cast<unsigned long long>(totals.kernel_answers),
          static_cast<unsigned long long>(totals.kernel_appends),
          static_cast<unsigned long long>(totals.kernel_votes));
+  printf("membership: %llu changes, %llu refused, %llu leaders removed\n",
+         static_cast<unsigned long long>(totals.changes),
+         static_cast<unsigned long long>(totals.changes_refused),
+         static_cast<unsigned long long>(totals.leaders_removed));
   printf("snapshots: %llu taken, %llu installed, %llu transfers resumed\n",
          static_cast<unsigned long long>(totals.snapshots_taken),
          static_cast<unsigned long long>(totals.snapshots_installed),
@@ -47,15 +51,19 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   printf("%llu appends came early and were stored, %llu requests not proposed again\n",
          static_cast<unsigned long long>(totals.appends_early),
          static_cast<unsigned long long>(totals.proposals_known));
+  printf("%llu times begun anew\n", static_cast<unsigned long long>(totals.recoveries));
   // Weather that stops everything would violate nothing, and show nothing.
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 100);
   EXPECT_GT(totals.kernel_votes, totals.runs);
   EXPECT_GT(totals.snapshots_taken, totals.runs * 10);
+  EXPECT_GT(totals.changes, totals.runs);
+  EXPECT_GT(totals.leaders_removed, totals.runs / 10);
   EXPECT_GT(totals.snapshots_installed, totals.runs);
   EXPECT_GT(totals.transfers_resumed, totals.runs / 10);
   EXPECT_GT(totals.appends_early, totals.runs);
   EXPECT_GT(totals.proposals_known, totals.runs);
+  EXPECT_GT(totals.recoveries, totals.runs / 10);
 }
 
 }  // namespace

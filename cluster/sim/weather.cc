@@ -71,7 +71,7 @@ void Weather::CrashFor(Server& server, uint64_t duration_ns, bool power_cut) {
 }
 
 void Weather::Partition(uint64_t duration_ns) {
-  const uint64_t nodes = world_.plan.nodes;
+  const uint64_t nodes = world_.servers.size();
   uint64_t side = world_.random.Next() & ((1u << nodes) - 1);
   if (world_.random.Chance(500'000)) side = 1u << (Target().id().value() - 1);
   // Its clients may be cut off with a node, or not.
@@ -94,7 +94,7 @@ void Weather::OneWay(uint64_t duration_ns) {
   const bool deaf = world_.random.Chance(500'000);
   world_.Trace("node ", node, deaf ? " hears nobody for " : " is heard by nobody for ",
                duration_ns / kMillisecond, " ms");
-  for (uint64_t other = 1; other <= world_.plan.nodes; ++other) {
+  for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
     if (other == node || world_.random.Chance(200'000)) continue;
     CutFor(deaf ? other : node, deaf ? node : other, duration_ns);
   }
@@ -104,12 +104,12 @@ void Weather::SlowLinks(uint64_t duration_ns) {
   const uint64_t node = Target().id().value();
   const uint64_t delay_ns = world_.random.Pick<uint64_t>({5, 50, 150, 400}) * kMillisecond;
   world_.Trace("some links of node ", node, " take up to ", delay_ns / kMillisecond, " ms");
-  for (uint64_t other = 1; other <= world_.plan.nodes; ++other) {
+  for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
     if (world_.random.Chance(600'000)) world_.network.Slow(other, node, delay_ns);
     if (world_.random.Chance(300'000)) world_.network.Slow(node, other, delay_ns);
   }
   world_.time.After(duration_ns, [this, node] {
-    for (uint64_t other = 1; other <= world_.plan.nodes; ++other) {
+    for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
       world_.network.Slow(other, node, 0);
       world_.network.Slow(node, other, 0);
     }
@@ -150,7 +150,7 @@ void Weather::ClockJump(uint64_t) {
 }
 
 void Weather::Transfer(uint64_t) {
-  const raft::NodeId target(world_.random.Between(1, world_.plan.nodes));
+  const raft::NodeId target(world_.random.Between(1, world_.servers.size()));
   for (const auto& server : world_.servers) {
     if (server->up() && !server->paused()) server->Feed(raft::TransferLeadership{.target = target});
   }

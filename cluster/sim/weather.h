@@ -23,6 +23,8 @@ class Weather {
   void NewLeader(Server& server);
   // Another bad moment: what this node has promised may not be on its disk yet.
   void Voted(Server& server);
+  // It dies, and comes back.
+  void CrashFor(Server& server, uint64_t duration_ns, bool power_cut);
   // Something has just become of a snapshot: begun, written, received, installed.
   void SnapshotMoment(Server& server);
 
@@ -45,7 +47,6 @@ class Weather {
   void Transfer(uint64_t duration_ns);
   void Resignation(uint64_t duration_ns);
 
-  void CrashFor(Server& server, uint64_t duration_ns, bool power_cut);
   void CutFor(uint64_t from, uint64_t to, uint64_t duration_ns);
 
   World& world_;

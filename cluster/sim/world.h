@@ -26,6 +26,8 @@ class Server;
 class Client;
 class MemcachedClient;
 class Weather;
+class Membership;
+class Recovery;
 
 struct World {
   explicit World(uint64_t seed);
@@ -51,6 +53,8 @@ struct World {
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<std::unique_ptr<MemcachedClient>> memcached_clients;
   std::unique_ptr<Weather> weather;
+  std::unique_ptr<Membership> membership;
+  std::unique_ptr<Recovery> recovery;
   std::string violation;
   std::function<void(const std::string&)> trace;
 
@@ -63,10 +67,14 @@ struct World {
   uint64_t kernel_votes = 0;  // given
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
+  uint64_t changes = 0;  // of membership, that were begun
+  uint64_t changes_refused = 0;
+  uint64_t leaders_removed = 0;
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
   uint64_t appends_early = 0;  // of lives that have ended
   uint64_t proposals_known = 0;
+  uint64_t recoveries = 0;
 };
 
 }  // namespace hedgerow::sim

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
@@ -18,7 +19,16 @@ std::string FreeSpace(const std::string& path) {
   return absl::StrCat(" (", uint64_t{space.f_bavail} * space.f_frsize / 1024, " KiB free)");
 }
 
+constexpr char kLostMark[] = "hedgerow/lost";
+
 }  // namespace
+
+absl::Status AsLost(absl::Status status) {
+  status.SetPayload(kLostMark, absl::Cord("1"));
+  return status;
+}
+
+bool IsLost(const absl::Status& status) { return status.GetPayload(kLostMark).has_value(); }
 
 absl::Status DamagedError(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(
@@ -27,7 +37,11 @@ absl::Status DamagedError(const std::string& path, const std::string& what) {
       "the node "
       "started: it would forget votes and entries that it has acknowledged, and the cluster could lose writes. "
       "Look for "
-      "the cause (dmesg, smartctl), and put the folder back only from a copy made after the node last ran"));
+      "the cause (dmesg, smartctl), and put the folder back only from a copy made after the node last ran. If "
+      "a "
+      "majority is lost like this, `hedgerow cluster recover` begins anew with the member that has the most, "
+      "or "
+      "`hedgerow cluster restore` with a backup (docs/cluster.md, \"After a bad day\")"));
 }
 
 absl::Status FullDiskError(const std::string& path, const std::string& what) {

@@ -16,6 +16,11 @@
 
 namespace hedgerow::storage {
 
+// Marks an error as one of a node that has lost what it promised, though what it finds is whole: it can go on
+// only in a cluster that begins anew (docs/adr/0019).
+absl::Status AsLost(absl::Status status);
+bool IsLost(const absl::Status& status);
+
 absl::Status DamagedError(const std::string& path, const std::string& what);
 absl::Status FullDiskError(const std::string& path, const std::string& what);
 // `doing`: "open", "write".

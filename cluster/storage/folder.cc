@@ -24,6 +24,10 @@ absl::Status MakeFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status SyncParent(const std::string& path) {
+  return SyncFolder(std::filesystem::absolute(path).parent_path());
+}
+
 absl::Status SyncFolder(const std::string& path) {
   const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.ok() || fsync(folder.get()) != 0) return FromErrno(path, "sync the folder", errno);

@@ -17,6 +17,8 @@ namespace hedgerow::storage {
 absl::Status MakeFolder(const std::string& path);
 // The names in it.
 absl::Status SyncFolder(const std::string& path);
+// The folder that `path` stands in.
+absl::Status SyncParent(const std::string& path);
 
 }  // namespace hedgerow::storage
 

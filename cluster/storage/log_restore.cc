@@ -43,8 +43,8 @@ std::string Misfit(const StoredEntry& stored, raft::LogIndex last, raft::Term la
 
 }  // namespace
 
-absl::StatusOr<uint32_t> CheckIdentity(rocksdb::DB& db, const std::string& path,
-                                       const StoredIdentity& expected) {
+absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string& path,
+                                             const StoredIdentity& expected) {
   std::string value;
   const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kIdentityKey), &value);
   if (status.IsNotFound()) {
@@ -52,10 +52,10 @@ absl::StatusOr<uint32_t> CheckIdentity(rocksdb::DB& db, const std::string& path,
     any->SeekToFirst();
     if (!any->status().ok()) return FromRocks(path, "read", any->status());
     if (any->Valid()) return DamagedError(path, "it does not say whose log it is");
-    return 0;
+    return IdentityRecord{.format_version = 0};
   }
   if (!status.ok()) return FromRocks(path, "read", status);
-  const std::optional<IdentityRecord> found = ParseIdentity(value);
+  std::optional<IdentityRecord> found = ParseIdentity(value);
   if (!found.has_value())
     return DamagedError(path, "the record that says whose log it is has a wrong checksum");
   if (found->format_version > kFormatVersion) {
@@ -69,7 +69,26 @@ absl::StatusOr<uint32_t> CheckIdentity(rocksdb::DB& db, const std::string& path,
                      found->identity.cluster_id, ", and this is node ", expected.node.value(), " of cluster ",
                      expected.cluster_id, ": correct data_dir, node or cluster_id in the configuration"));
   }
-  return found->format_version;
+  return *std::move(found);
+}
+
+absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path) {
+  std::string value;
+  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kOriginKey), &value);
+  if (status.IsNotFound()) {
+    std::string identity;
+    if (!db.Get(rocksdb::ReadOptions(), SliceOf(kIdentityKey), &identity).ok()) return Origin();
+    const std::optional<IdentityRecord> found = ParseIdentity(identity);
+    if (!found.has_value() || found->format_version < kFormatBegunAnew) return Origin();
+    return DamagedError(path, "it does not say with which recovery its cluster began");
+  }
+  if (!status.ok()) return FromRocks(path, "read", status);
+  const std::optional<Origin> origin = ParseOrigin(value);
+  if (!origin.has_value()) {
+    return DamagedError(path,
+                        "the record that says with which recovery its cluster began has a wrong checksum");
+  }
+  return *origin;
 }
 
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path) {

@@ -23,10 +23,12 @@ struct RestoredLog {
   raft::RestoredState raft{};
 };
 
-// `path` is for the errors. The format's version, or 0: the database holds nothing yet. FailedPrecondition:
-// another's log or a later format.
-absl::StatusOr<uint32_t> CheckIdentity(rocksdb::DB& db, const std::string& path,
-                                       const StoredIdentity& expected);
+// `path` is for the errors. Format 0: the database holds nothing yet. FailedPrecondition: another's log or a
+// later format.
+absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string& path,
+                                             const StoredIdentity& expected);
+// All 0: its cluster has never begun anew.
+absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path);
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path);
 absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path);
 

@@ -138,17 +138,17 @@ TEST_F(LogRestoreTest, AMissingStateIsSeen) {
 }
 
 TEST_F(LogRestoreTest, AnotherFormatIsRefusedBeforeAnythingElseIsRead) {
-  Put(kIdentityKey, EncodeIdentity({.format_version = 3}));
-  const absl::StatusOr<uint32_t> empty =
+  Put(kIdentityKey, EncodeIdentity({.format_version = kFormatVersion + 1}));
+  const absl::StatusOr<IdentityRecord> empty =
       CheckIdentity(*db_, "THE_PATH", {.cluster_id = 1, .node = raft::NodeId(1)});
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
       std::string(empty.status().message()),
-      HasSubstr("the log in THE_PATH has format 3, and this program reads formats up to 2: start the version"));
+      HasSubstr("the log in THE_PATH has format 5, and this program reads formats up to 4: start the version"));
 }
 
 TEST_F(LogRestoreTest, ALogOfNobodyIsRefused) {
-  const absl::StatusOr<uint32_t> empty =
+  const absl::StatusOr<IdentityRecord> empty =
       CheckIdentity(*db_, "THE_PATH", {.cluster_id = 1, .node = raft::NodeId(1)});
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kDataLoss);
 }

@@ -11,6 +11,7 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/log.h"
+#include "cluster/storage/beginning.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::storage {
@@ -35,6 +36,7 @@ uint64_t Now_ns() {
 absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOptions& options,
                                                              const StoredIdentity& expected,
                                                              const LoadSnapshot& load) {
+  if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, expected);
   if (!log.ok()) return log.status();
   absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(options.path);
@@ -58,6 +60,7 @@ LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> 
       log_(std::move(log)),
       snapshots_(std::move(snapshots)),
       janitor_(*log_, snapshots_),
+      began_with_(log_->began_with()),
       restored_(log_->TakeRestored()),
       thread_([this] { Run(); }) {}
 

@@ -51,6 +51,10 @@ class LogStorage {
   //
   // What was found at Open; empty when called again.
   raft::RestoredState TakeRestored();
+  // What the log began with, whatever StorageOptions::begins_with says by now.
+  const raft::Configuration& began_with() const { return began_with_; }
+  // Which beginning of its cluster the log is of.
+  const Origin& origin() const { return log_->origin(); }
   // Never refuses and, with sync, never waits for the disk. Sequences must grow. Without sync it is durable on
   // return, as a rule: RocksDB being busy, or a full disk, sends it to the thread.
   void Write(raft::Persist persist);
@@ -94,6 +98,7 @@ class LogStorage {
   const SnapshotFolder snapshots_;
   Janitor janitor_;
   std::string snapshot_trouble_;
+  const raft::Configuration began_with_;
   raft::RestoredState restored_;  // the owner's thread, like the next one
   uint64_t asked_sequence_ = 0;
 

@@ -14,6 +14,7 @@
 #include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "cluster/storage/storage_story.h"
@@ -48,6 +49,24 @@ TEST_P(LogStorageTest, ANewLogIsEmpty) {
   EXPECT_EQ(storage->TakeDurable(), 0u);
   EXPECT_TRUE(storage->health().ok());
   EXPECT_FALSE(storage->congested());
+}
+
+// The file may say something else by now, and on some of the nodes only.
+TEST_P(LogStorageTest, WhatItBeganWithIsRecordedOnce) {
+  StorageOptions edited = options();
+  for (const uint64_t voters : {3, 5, 1}) {
+    std::vector<raft::NodeId> ids;
+    for (uint64_t id = 1; id <= voters; ++id) ids.push_back(raft::NodeId(id));
+    edited.begins_with = raft::Configuration::OfVoters(ids);
+    EXPECT_EQ(OpenOrDie(edited)->began_with().voters, 0b111u);
+  }
+}
+
+TEST_P(LogStorageTest, ALogThatJoinedStaysOneThatJoined) {
+  EXPECT_TRUE(OpenOrDie(options())->began_with().members.empty());
+  StorageOptions edited = options();
+  edited.begins_with = raft::Configuration::OfVoters({kTestNode});
+  EXPECT_TRUE(OpenOrDie(edited)->began_with().members.empty());
 }
 
 TEST_P(LogStorageTest, ARestartRestoresWhatWasWritten) {

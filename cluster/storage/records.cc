@@ -3,6 +3,7 @@
 
 #include <zlib.h>
 
+#include "cluster/raft/configuration.h"
 #include "cluster/storage/record_bytes.h"
 
 namespace hedgerow::storage {
@@ -83,7 +84,7 @@ std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view val
   stored.entry.term = raft::Term(reader.Number(8));
   stored.previous_term = raft::Term(reader.Number(8));
   const std::string_view payload = reader.Rest();
-  if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kCommand)) return std::nullopt;
+  if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kConfiguration)) return std::nullopt;
   stored.entry.kind = static_cast<raft::EntryKind>(kind);
   if (!payload.empty()) stored.entry.payload = raft::Payload(payload);
   return stored;
@@ -124,6 +125,9 @@ std::string EncodeIdentity(const IdentityRecord& identity) {
   AppendNumber(body, identity.format_version, 4);
   AppendNumber(body, identity.identity.cluster_id, 8);
   AppendNumber(body, identity.identity.node.value(), 8);
+  if (identity.format_version >= 3) {
+    body += raft::EncodeConfiguration(identity.began_with.value_or(raft::Configuration()));
+  }
   return Seal(kIdentityKey, body);
 }
 
@@ -136,8 +140,30 @@ std::optional<IdentityRecord> ParseIdentity(std::string_view value) {
   if (identity.format_version > kFormatVersion) return identity;
   identity.identity.cluster_id = reader.Number(8);
   identity.identity.node = raft::NodeId(reader.Number(8));
+  if (identity.format_version >= 3) {
+    identity.began_with = raft::DecodeConfiguration(reader.Rest());
+    if (!identity.began_with.has_value()) return std::nullopt;
+  }
   if (!reader.Complete()) return std::nullopt;
   return identity;
+}
+
+std::string EncodeOrigin(const Origin& origin) {
+  std::string body;
+  AppendNumber(body, origin.epoch, 8);
+  AppendNumber(body, origin.beginning, 8);
+  return Seal(kOriginKey, body);
+}
+
+std::optional<Origin> ParseOrigin(std::string_view value) {
+  const std::optional<std::string_view> body = Unseal(kOriginKey, value);
+  if (!body.has_value()) return std::nullopt;
+  RecordReader reader(*body);
+  Origin origin;
+  origin.epoch = reader.Number(8);
+  origin.beginning = reader.Number(8);
+  if (!reader.Complete()) return std::nullopt;
+  return origin;
 }
 
 }  // namespace hedgerow::storage

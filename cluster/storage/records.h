@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in the log's database, as bytes. Three kinds of record, each under a CRC-32 of its own that
+// What stands in the log's database, as bytes. Four kinds of record, each under a CRC-32 of its own that
 // covers key and value, so that a record in the wrong place is as recognisable as a flipped bit:
 //
 //   "e" index  an entry, with the term of the entry before it
-//   "i"        whose log this is, and the format's version
-//   "s"        the state: hard state, the log's start and last entry, and the number of the batch that wrote it;
+//   "i"        whose log this is, the format's version, and the configuration that it began with
+//   "o"        which beginning of its cluster it is of; only where the cluster has begun anew
+//   "s"        the state: hard state, the log's start and last entry, the number of the batch that wrote it;
 //              the reserved term of rule R9 follows as long as there is one
 //
 // Every batch writes the state anew. (index, term) names an entry in a cluster once and for all (Raft's Log
@@ -27,11 +28,16 @@
 namespace hedgerow::storage {
 
 // Raised when an older program could misread what a newer one writes. 1: no start, the log begins with entry 1.
-// It is read, and made 2 when it is opened.
-inline constexpr uint32_t kFormatVersion = 2;
+// 2: no entries are configurations, and what it began with is the configuration file's to say. Both are read,
+// and made 3 when they are opened. 4: the log is of a cluster that has begun anew, and has an origin; else it is
+// as 3, and no log of a first beginning is of this format.
+inline constexpr uint32_t kFormatVersion = 4;
+inline constexpr uint32_t kFormatOfFirstBeginning = 3;
+inline constexpr uint32_t kFormatBegunAnew = 4;
 
 inline constexpr std::string_view kEntryPrefix = "e";
 inline constexpr std::string_view kIdentityKey = "i";
+inline constexpr std::string_view kOriginKey = "o";
 inline constexpr std::string_view kStateKey = "s";
 
 struct StateRecord {
@@ -53,6 +59,8 @@ struct StoredEntry {
 struct IdentityRecord {
   uint32_t format_version = kFormatVersion;
   StoredIdentity identity{};
+  // Without members: the node joined a cluster that was there. Nothing: the format is an earlier one.
+  std::optional<raft::Configuration> began_with{};
 };
 
 std::string EntryKey(raft::LogIndex index);
@@ -62,12 +70,14 @@ void EncodeEntryInto(std::string& record, std::string_view key, const raft::Entr
                      raft::Term previous_term);
 std::string EncodeState(const StateRecord& state);
 std::string EncodeIdentity(const IdentityRecord& identity);
+std::string EncodeOrigin(const Origin& origin);
 
 // Nothing where the checksum or the length is wrong. Of an identity of a later version, only the version is
 // set.
 std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view value);
 std::optional<StateRecord> ParseState(std::string_view value);
 std::optional<IdentityRecord> ParseIdentity(std::string_view value);
+std::optional<Origin> ParseOrigin(std::string_view value);
 
 // CRC-32 (zlib's) of `key`, then `body`.
 uint32_t Checksum(std::string_view key, std::string_view body);

@@ -17,7 +17,8 @@ namespace {
 TEST(RecordsTest, AnEntryComesBackAsItWas) {
   for (const std::string& payload : {std::string(), std::string("x"), std::string(100'000, '\0')}) {
     raft::Entry entry = TestEntry(uint64_t{1} << 40, 9, payload);
-    for (const raft::EntryKind kind : {raft::EntryKind::kCommand, raft::EntryKind::kNoOp}) {
+    for (const raft::EntryKind kind :
+         {raft::EntryKind::kCommand, raft::EntryKind::kNoOp, raft::EntryKind::kConfiguration}) {
       entry.kind = kind;
       const std::optional<StoredEntry> back =
           ParseEntry(EntryKey(entry.index), EncodeEntry(entry, raft::Term(8)));
@@ -52,6 +53,40 @@ TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->identity, identity.identity);
   EXPECT_EQ(back->format_version, kFormatVersion);
+  EXPECT_EQ(back->began_with, raft::Configuration()) << "it joined";
+}
+
+TEST(RecordsTest, WhatALogBeganWithComesBackAndAnEarlierFormatSaysNothingOfIt) {
+  IdentityRecord identity = {.identity = {.cluster_id = 1, .node = raft::NodeId(2)},
+                             .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
+  identity.began_with->members[0].address = "10.0.0.2:4802";
+  EXPECT_EQ(ParseIdentity(EncodeIdentity(identity))->began_with, identity.began_with);
+  identity.format_version = 2;
+  const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(identity));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->identity, identity.identity);
+  EXPECT_FALSE(back->began_with.has_value());
+}
+
+TEST(RecordsTest, TheIdentityOfALogOfFormat2IsReadAsItWasWritten) {
+  const IdentityRecord identity = {.format_version = 2,
+                                   .identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)}};
+  const std::string bytes = EncodeIdentity(identity);
+  EXPECT_EQ(bytes, std::string("\xd8\x5b\x9c\x86\x02\0\0\0\0\0\0\0\0\0\0\x40\x07\0\0\0\0\0\0\0", 24));
+  const std::optional<IdentityRecord> back = ParseIdentity(bytes);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->identity, identity.identity);
+}
+
+TEST(RecordsTest, AnOriginComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
+  const Origin origin = {.epoch = 3, .beginning = ~uint64_t{0}};
+  const std::string bytes = EncodeOrigin(origin);
+  EXPECT_EQ(ParseOrigin(bytes), origin);
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(ParseOrigin(flipped).has_value()) << bit;
+  }
 }
 
 TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {

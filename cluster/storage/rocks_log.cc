@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
+#include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/log_restore.h"
@@ -59,13 +60,13 @@ absl::StatusOr<std::unique_ptr<RocksLog>> RocksLog::Open(const StorageOptions& g
                                      mark.batch, " batches were durable in it"));
   }
   if (mark.unsynced && mark.boot_id != options.boot_id) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the log in ", options.path,
-                     " was written in memory mode and this host has restarted since: votes and entries that "
-                     "were acknowledged may be "
-                     "gone. This node must not go on under its identity; the others go on while they are a "
-                     "majority. Only a cluster "
-                     "that begins anew, without its data, may empty the folder"));
+    return AsLost(absl::FailedPreconditionError(absl::StrCat(
+        "the log in ", options.path,
+        " was written in memory mode and this host has restarted since: votes and entries that "
+        "were acknowledged may be "
+        "gone. This node must not go on under its identity; the others go on while they are a "
+        "majority. Do not empty the folder: once a majority is lost, `hedgerow cluster recover` begins anew "
+        "with the member that has the most")));
   }
 
   std::unique_ptr<RocksLog> log(new RocksLog(std::move(options), *std::move(watermark)));
@@ -125,9 +126,11 @@ void RocksLog::DropUpTo(raft::LogIndex index) {
 }
 
 absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_batch_in_wal) {
-  const absl::StatusOr<uint32_t> version = CheckIdentity(*db_, options_.path, identity);
-  if (!version.ok()) return version.status();
-  if (*version == 0) {
+  const absl::StatusOr<IdentityRecord> found_identity = CheckIdentity(*db_, options_.path, identity);
+  if (!found_identity.ok()) return found_identity.status();
+  began_with_ = raft::BeginsWith(found_identity->began_with, options_.begins_with);
+  if (found_identity->format_version == 0) {
+    origin_ = options_.origin;
     if (watermark_.value().batch == 0) return WriteIdentity(identity);
     return DamagedError(options_.path, absl::StrCat("nothing is in it, though ", watermark_.value().batch,
                                                     " batches were durable"));
@@ -140,17 +143,28 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
                         absl::StrCat("it ends with batch ", found, ", though batch ",
                                      std::max(watermark_.value().batch, last_batch_in_wal), " was durable"));
   }
+  const absl::StatusOr<Origin> origin = ReadOrigin(*db_, options_.path);
+  if (!origin.ok()) return origin.status();
+  origin_ = *origin;
   tail_.Restore(log->state, log->raft.entries);
   restored_ = std::move(log->raft);
-  return *version == kFormatVersion ? absl::OkStatus() : WriteIdentity(identity);
+  return found_identity->format_version >= kFormatOfFirstBeginning ? absl::OkStatus() : WriteIdentity(identity);
 }
 
-// A new log, or one of an earlier format: a batch says whose it is, and that it is of this one from now on.
+// A new log, or one of an earlier format: a batch says whose it is, that it is of this format from now on, and
+// what it began with. Synced in either mode: before the first vote that counts by it.
 absl::Status RocksLog::WriteIdentity(const StoredIdentity& identity) {
   rocksdb::WriteBatch batch;
-  const rocksdb::Status put = batch.Put(rocksdb::Slice(kIdentityKey.data(), kIdentityKey.size()),
-                                        EncodeIdentity({.identity = identity}));
+  const bool anew = origin_ != Origin();
+  const rocksdb::Status put =
+      batch.Put(rocksdb::Slice(kIdentityKey.data(), kIdentityKey.size()),
+                EncodeIdentity({.format_version = anew ? kFormatBegunAnew : kFormatOfFirstBeginning,
+                                .identity = identity,
+                                .began_with = began_with_}));
   HEDGEROW_CHECK(put.ok());
+  if (anew) {
+    HEDGEROW_CHECK(batch.Put(rocksdb::Slice(kOriginKey.data(), kOriginKey.size()), EncodeOrigin(origin_)).ok());
+  }
   tail_.Finish(batch);
   rocksdb::WriteOptions write;
   write.sync = true;

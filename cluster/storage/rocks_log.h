@@ -45,6 +45,8 @@ class RocksLog {
   RocksLog& operator=(const RocksLog&) = delete;
 
   raft::RestoredState TakeRestored() { return std::move(restored_); }
+  const raft::Configuration& began_with() const { return began_with_; }
+  const Origin& origin() const { return origin_; }
 
   // Adds to the batch being gathered. Not between a commit that failed and one that succeeds.
   void Gather(const raft::Persist& persist);
@@ -83,6 +85,8 @@ class RocksLog {
   absl::Mutex db_mutex_;
   std::unique_ptr<rocksdb::DB> db_;
   raft::RestoredState restored_;
+  raft::Configuration began_with_;
+  Origin origin_;  // as it was when the log was opened, for good
 
   LogTail tail_;  // with the batch being gathered
   rocksdb::WriteBatch batch_;

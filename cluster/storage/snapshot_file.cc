@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
+#include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/record_bytes.h"
 #include "cluster/storage/records.h"
@@ -20,7 +21,7 @@ constexpr std::string_view kMagic = "hedgerow snapshot\n";
 constexpr std::string_view kHeaderKey = "header";
 constexpr size_t kVoter_bytes = 8;
 constexpr size_t kHeaderFixed_bytes = 3 * 8 + 2;
-constexpr size_t kVotersMax = 1024;  // far above any cluster: a bound for what is read
+constexpr size_t kConfigurationMax_bytes = 8192;  // far above any: a bound for what is read
 // So that a file's last sync, and with it the log's, does not wait for all of it.
 constexpr uint64_t kSyncEvery_bytes = 4 * 1024 * 1024;
 
@@ -39,9 +40,9 @@ std::string EncodeHeader(const SnapshotHeader& header) {
   AppendNumber(body, header.cluster_id, 8);
   AppendNumber(body, snapshot.last.index.value(), 8);
   AppendNumber(body, snapshot.last.term.value(), 8);
-  AppendNumber(body, snapshot.configuration.voters.size(), 2);
-  for (const raft::NodeId voter : snapshot.configuration.voters)
-    AppendNumber(body, voter.value(), kVoter_bytes);
+  const std::string configuration = raft::EncodeConfiguration(snapshot.configuration);
+  AppendNumber(body, configuration.size(), 2);
+  body += configuration;
   std::string bytes(kMagic);
   AppendNumber(bytes, kSnapshotVersion, 4);
   AppendNumber(bytes, body.size(), 4);
@@ -60,11 +61,24 @@ std::string EncodeEnd(const raft::EntryId& last, uint64_t chunks, uint64_t chunk
   return bytes + body;
 }
 
+// Nothing: it is none.
+std::optional<raft::Configuration> ReadConfiguration(RecordReader& reader, uint64_t version) {
+  const uint64_t size = reader.Number(2);
+  if (version > 1) {
+    const std::string_view rest = reader.Rest();
+    return rest.size() == size ? raft::DecodeConfiguration(rest) : std::nullopt;
+  }
+  std::vector<raft::NodeId> voters;
+  for (uint64_t i = 0; i < size && i < HR_RAFT_MAX_MEMBERS; ++i) {
+    voters.push_back(raft::NodeId(reader.Number(kVoter_bytes)));
+  }
+  return raft::Configuration::OfVoters(voters);
+}
+
 }  // namespace
 
 absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::Create(const std::string& path,
                                                               const SnapshotHeader& header) {
-  HEDGEROW_CHECK(header.snapshot.configuration.voters.size() <= kVotersMax);
   Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file.ok()) return FromErrno(path, "make", errno);
   SnapshotFileWriter writer(path, header, std::move(file));
@@ -105,9 +119,23 @@ absl::Status SnapshotFileWriter::Write(std::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& path) {
+absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::CreateBehind(const std::string& path,
+                                                                    std::string_view before,
+                                                                    const SnapshotHeader& header) {
+  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.ok() && errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
+  if (!file.ok()) return FromErrno(path, "make", errno);
+  SnapshotFileWriter writer(path, header, std::move(file));
+  for (const std::string& bytes : {std::string(before), EncodeHeader(header)}) {
+    if (absl::Status status = writer.Write(bytes); !status.ok()) return status;
+  }
+  return writer;
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& path, uint64_t offset) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.ok()) return FromErrno(path, "open", errno);
+  if (lseek(file.get(), static_cast<off_t>(offset), SEEK_SET) < 0) return FromErrno(path, "read", errno);
   (void)posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   std::unique_ptr<SnapshotReader> reader(new SnapshotReader(path, std::move(file)));
   if (absl::Status status = reader->ReadHeader(); !status.ok()) return status;
@@ -130,7 +158,7 @@ absl::Status SnapshotReader::ReadHeader() {
         absl::StrCat("the snapshot ", path_, " has format ", version, ", and this program reads formats up to ",
                      kSnapshotVersion, ": start the version of the program that wrote it"));
   }
-  if (length < kHeaderFixed_bytes || length > kHeaderFixed_bytes + kVotersMax * kVoter_bytes) {
+  if (length < kHeaderFixed_bytes || length > kHeaderFixed_bytes + kConfigurationMax_bytes) {
     return Damaged("its header has a wrong length");
   }
   const absl::StatusOr<std::string> rest = Read(length + 4);
@@ -144,11 +172,11 @@ absl::Status SnapshotReader::ReadHeader() {
   header_.cluster_id = reader.Number(8);
   header_.snapshot.last.index = raft::LogIndex(reader.Number(8));
   header_.snapshot.last.term = raft::Term(reader.Number(8));
-  const uint64_t voters = reader.Number(2);
-  for (uint64_t i = 0; i < voters && i < kVotersMax; ++i) {
-    header_.snapshot.configuration.voters.push_back(raft::NodeId(reader.Number(kVoter_bytes)));
-  }
-  return reader.Complete() ? absl::OkStatus() : Damaged("its header has a wrong length");
+  std::optional<raft::Configuration> configuration = ReadConfiguration(reader, version);
+  if (!reader.Complete()) return Damaged("its header has a wrong length");
+  if (!configuration.has_value()) return Damaged("its header has no configuration");
+  header_.snapshot.configuration = *std::move(configuration);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<std::string>> SnapshotReader::Next() {

@@ -4,7 +4,7 @@
 // that covers its place as well, so that a chunk of another snapshot, or in another's place, is as recognisable
 // as a flipped bit. Little-endian:
 //
-//   header   magic, format version, length of the rest; cluster, index, term, voters; checksum
+//   header   magic, format version, length of the rest; cluster, index, term, configuration; checksum
 //   chunk    length (never 0), checksum, bytes; as many as there are
 //   end      0, checksum, number of chunks, bytes in them; nothing comes after it
 //
@@ -27,7 +27,8 @@
 namespace hedgerow::storage {
 
 // Raised when an older program could misread what a newer one writes; what was written before is read for ever.
-inline constexpr uint32_t kSnapshotVersion = 1;
+// 1: the configuration is a list of voters.
+inline constexpr uint32_t kSnapshotVersion = 2;
 // A longer one is damage, and not read into memory.
 inline constexpr size_t kSnapshotChunkMax_bytes = 16 * 1024 * 1024;
 
@@ -43,6 +44,10 @@ class SnapshotFileWriter {
  public:
   // A file of this name is written over.
   static absl::StatusOr<SnapshotFileWriter> Create(const std::string& path, const SnapshotHeader& header);
+
+  // The same in a new file, behind `before`; AlreadyExists.
+  static absl::StatusOr<SnapshotFileWriter> CreateBehind(const std::string& path, std::string_view before,
+                                                         const SnapshotHeader& header);
 
   absl::Status Append(std::string_view chunk);
   // Writes the end. Everything is synced when it returns; the file's name is not.
@@ -70,7 +75,8 @@ class SnapshotFileWriter {
 class SnapshotReader {
  public:
   // DataLoss: it is damaged. FailedPrecondition: a format of a later program.
-  static absl::StatusOr<std::unique_ptr<SnapshotReader>> Open(const std::string& path);
+  // `offset`: where it begins in the file, in bytes.
+  static absl::StatusOr<std::unique_ptr<SnapshotReader>> Open(const std::string& path, uint64_t offset = 0);
 
   const SnapshotHeader& header() const { return header_; }
   // The next chunk; nothing once all were given and the end has said that they are all. DataLoss: it is

@@ -87,6 +87,8 @@ absl::Status SnapshotFolder::Publish(const std::string& unfinished_path, const r
 
 void SnapshotFolder::Discard(const SnapshotFileWriter& writer) const { (void)unlink(writer.path().c_str()); }
 
+void SnapshotFolder::Remove(const raft::EntryId& last) const { (void)unlink(PathOf(last).c_str()); }
+
 void SnapshotFolder::RemoveBefore(raft::LogIndex index) const {
   for (const raft::EntryId& last : List()) {
     if (last.index < index) (void)unlink(PathOf(last).c_str());

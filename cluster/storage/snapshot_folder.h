@@ -35,6 +35,7 @@ class SnapshotFolder {
   absl::Status Publish(const std::string& unfinished_path, const raft::EntryId& last) const;
   void Discard(const SnapshotFileWriter& writer) const;
 
+  void Remove(const raft::EntryId& last) const;
   void RemoveBefore(raft::LogIndex index) const;
   void RemoveAllBut(const raft::EntryId& last) const;
   uint64_t size_bytes() const;

@@ -40,7 +40,8 @@ raft::EntryId At(uint64_t index, uint64_t term) {
 
 SnapshotHeader HeaderOf(const raft::EntryId& last) {
   return {.cluster_id = kTestCluster,
-          .snapshot = {.last = last, .configuration = {.voters = {raft::NodeId(1), raft::NodeId(2)}}}};
+          .snapshot = {.last = last,
+                       .configuration = raft::Configuration::OfVoters({raft::NodeId(1), raft::NodeId(2)})}};
 }
 
 std::string WriteSnapshot(const std::string& path, const raft::EntryId& last,
@@ -377,7 +378,7 @@ TEST_P(NewStartTest, WhatIsBeforeItAndOlderSnapshotsLeaveTheDisk) {
 }
 
 // A log that a program before snapshots has left.
-TEST(LogFormatTest, TheFirstOneIsReadAndMadeTheSecond) {
+TEST(LogFormatTest, TheFirstOneIsReadAndMadeTheLatest) {
   const TestFolder folder;
   raft::RestoredState expected;
   {
@@ -411,12 +412,18 @@ TEST(LogFormatTest, TheFirstOneIsReadAndMadeTheSecond) {
         EncodeIdentity({.format_version = 1, .identity = {.cluster_id = kTestCluster, .node = kTestNode}}));
     ASSERT_TRUE(db->Write(rocksdb::WriteOptions(), &batch).ok());
   }
-  for (int twice = 0; twice < 2; ++twice) {
-    EXPECT_TRUE(Same(OpenOrDie(TestOptions(folder, true))->TakeRestored(), expected));
+  StorageOptions options = TestOptions(folder, true);
+  for (const uint64_t voters : {3, 5}) {
+    std::vector<raft::NodeId> ids;
+    for (uint64_t id = 1; id <= voters; ++id) ids.push_back(raft::NodeId(id));
+    options.begins_with = raft::Configuration::OfVoters(ids);
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
+    EXPECT_TRUE(Same(storage->TakeRestored(), expected));
+    EXPECT_EQ(storage->began_with().voters, 0b111u) << "the file's, when the format was made this one";
   }
-  const absl::StatusOr<uint32_t> version =
+  const absl::StatusOr<IdentityRecord> now =
       CheckIdentity(*open(), folder.log(), {.cluster_id = kTestCluster, .node = kTestNode});
-  EXPECT_EQ(*version, 2u);
+  EXPECT_EQ(now->format_version, kFormatVersion);
 }
 
 }  // namespace

@@ -16,6 +16,14 @@
 
 namespace hedgerow::storage {
 
+// Which beginning of its cluster a log belongs to (docs/adr/0019). All 0: it was never recovered or restored.
+struct Origin {
+  uint64_t epoch = 0;      // grows with each recovery; announcements carry it
+  uint64_t beginning = 0;  // drawn at random, so that two recoveries to one epoch are not one cluster
+
+  bool operator==(const Origin&) const = default;
+};
+
 struct StorageOptions {
   // The folder; it is made if its parent exists. It holds `watermark` and `rocksdb/`, and belongs to one
   // process.
@@ -23,6 +31,9 @@ struct StorageOptions {
   // True: durable means fdatasync'ed. False (memory mode): durable means in the page cache, which survives the
   // death of the process and not that of the host.
   bool sync = true;
+  // What the cluster begins with, as the configuration file says: recorded by a log that begins now, or is of a
+  // format before there was a record. See raft::BeginsWith.
+  raft::Configuration begins_with;
 
   // What RocksDB gathers in memory before it writes a table; its write-ahead log is bounded by three times
   // this.
@@ -37,6 +48,8 @@ struct StorageOptions {
   absl::Duration retry_interval = absl::Milliseconds(250);
   // Names the host's present run; empty is the kernel's boot id.
   std::string boot_id;
+  // What a log says of itself that is made anew. One that is there keeps its own.
+  Origin origin{};
 };
 
 // A log that is not this one's is refused.

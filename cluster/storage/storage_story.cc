@@ -141,9 +141,10 @@ void Story::Start(raft::Persist& persist) {
 }
 
 void TakeTestSnapshot(const SnapshotFolder& folder, const raft::EntryId& last) {
-  absl::StatusOr<SnapshotFileWriter> writer = folder.Begin(
-      {.cluster_id = kTestCluster, .snapshot = {.last = last, .configuration = {.voters = {kTestNode}}}},
-      "taking");
+  absl::StatusOr<SnapshotFileWriter> writer =
+      folder.Begin({.cluster_id = kTestCluster,
+                    .snapshot = {.last = last, .configuration = raft::Configuration::OfVoters({kTestNode})}},
+                   "taking");
   HEDGEROW_CHECK(writer.ok());
   for (uint64_t chunk = 0; chunk < last.index.value() % 4; ++chunk) {
     const std::string bytes(1 + last.index.value() * 7919 % 50'000, static_cast<char>('a' + chunk));

@@ -29,6 +29,8 @@ constexpr int kThreadsMax = 16;
 constexpr size_t kStrangersMax = 6;
 // A leader that is gone without a word is found out after these two.
 constexpr int kKeepalive_ms = 3000;
+// Who connects and calls nothing. A leader calls at once.
+constexpr int kIdle_ms = 2000;
 // For a transfer that a newer one ends.
 constexpr absl::Duration kMakeWay = absl::Seconds(5);
 
@@ -46,9 +48,15 @@ class Service final : public v1::SnapshotTransfer::Service {
       return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                           "not this node, another cluster, or another cluster key");
     }
-    if (!Enter(context)) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "another transfer does not end");
-    const absl::Status status = Receive(*stream, *caller);
-    Leave(status);
+    // Before it ends another's transfer: a leader whose term is over may not know that yet, and try for ever.
+    absl::Status status = Judge(*caller);
+    if (!status.ok() && !absl::IsAlreadyExists(status)) {
+      Count(status);
+    } else {
+      if (!Enter(context)) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "another transfer does not end");
+      status = Receive(*stream, *caller);
+      Leave(status);
+    }
     // Who is not there any more needs no verdict, nor who has heard that nothing is needed.
     if (absl::IsCancelled(status) || absl::IsAlreadyExists(status)) return grpc::Status::OK;
     v1::Message verdict;
@@ -81,7 +89,14 @@ class Service final : public v1::SnapshotTransfer::Service {
     raft::NodeId id{};
     v1::Offer offer;
     Seal seal;
+
+    raft::Term term() const { return raft::Term(offer.term()); }
+    raft::EntryId last() const {
+      return {.index = raft::LogIndex(offer.last_index()), .term = raft::Term(offer.last_term())};
+    }
   };
+
+  absl::Status Judge(const Caller& caller) { return host_.Judge(caller.id, caller.term(), caller.last()); }
 
   // Nothing: it has not shown that it has the key.
   std::optional<Caller> Meet(grpc::ServerContext& context, Stream& stream) {
@@ -124,9 +139,15 @@ class Service final : public v1::SnapshotTransfer::Service {
     return true;
   }
   void Leave(const absl::Status& status) {
+    {
+      absl::MutexLock lock(&mutex_);
+      active_ = nullptr;
+      if (partial_ == nullptr) under_way_.reset();
+    }
+    Count(status);
+  }
+  void Count(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
-    active_ = nullptr;
-    if (partial_ == nullptr) under_way_.reset();
     if (status.ok() || absl::IsAlreadyExists(status)) return;
     if (absl::IsCancelled(status)) {
       ++statistics_.broken_off;
@@ -140,11 +161,8 @@ class Service final : public v1::SnapshotTransfer::Service {
 
   // Cancelled: the connection broke; what has come is kept. AlreadyExists: it is not needed.
   absl::Status Receive(Stream& stream, Caller& caller) {
-    const raft::Term term(caller.offer.term());
-    const raft::EntryId last{.index = raft::LogIndex(caller.offer.last_index()),
-                             .term = raft::Term(caller.offer.last_term())};
     v1::Message want;
-    const absl::Status judged = host_.Judge(caller.id, term, last);
+    const absl::Status judged = Judge(caller);  // what it waited for may have brought all of it
     if (absl::IsAlreadyExists(judged)) {
       partial_.reset();
       want.mutable_want()->set_not_needed(true);
@@ -163,7 +181,7 @@ class Service final : public v1::SnapshotTransfer::Service {
       if (absl::Status status = Append(piece->piece().bytes()); !status.ok()) return status;
     }
     if (partial_->offset() < partial_->size_bytes()) return Broken();
-    return Finish(caller.id, term, last);
+    return Finish(caller.id, caller.term(), caller.last());
   }
 
   static absl::Status Broken() { return absl::CancelledError("the connection broke"); }
@@ -217,9 +235,12 @@ class Service final : public v1::SnapshotTransfer::Service {
       absl::MutexLock lock(&mutex_);
       ++statistics_.received;
     }
-    return host_.Take({.event = {.leader = from, .term = term, .snapshot = header.snapshot},
-                       .size_bytes = partial->size_bytes(),
-                       .state = *std::move(state)});
+    absl::Status taken = host_.Take({.event = {.leader = from, .term = term, .snapshot = header.snapshot},
+                                     .size_bytes = partial->size_bytes(),
+                                     .state = *std::move(state)});
+    // Nothing refers to it, and leaders that come and go would fill the disk with theirs.
+    if (!taken.ok()) folder_.Remove(last);
+    return taken;
   }
 
   const ReceiverOptions options_;
@@ -254,6 +275,7 @@ class Server final : public Receiver {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdle_ms);
     // The callers' keepalives are as frequent.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepalive_ms / 2);
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);

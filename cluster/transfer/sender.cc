@@ -28,6 +28,8 @@ constexpr size_t kRead_bytes = 1024 * 1024;
 // A peer that is gone without a word is found out after these two, and one that does not exist after the third.
 constexpr int kKeepalive_ms = 3000;
 constexpr int kConnect_ms = 5000;
+// A follower that has taken nothing for so long is not waited for.
+constexpr absl::Duration kPatience = absl::Seconds(5);
 
 absl::Status FromErrno(const std::string& path, const char* doing) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", doing, " ", path));
@@ -91,6 +93,19 @@ struct Sender::Transfer {
     shown.sent_bytes = sent_bytes;
     shown.size_bytes = size;
     shown.moved = absl::Now();
+    shown.trouble.clear();
+  }
+  void Failed(const absl::Status& why) {
+    absl::MutexLock lock(&mutex);
+    shown.trouble = std::string(why.message());
+  }
+  void Moved() {
+    absl::MutexLock lock(&mutex);
+    shown.moved = absl::Now();
+  }
+  void AwaitsVerdict() {
+    absl::MutexLock lock(&mutex);
+    shown.all_sent = true;
   }
   absl::Status Open();
 };
@@ -107,6 +122,7 @@ absl::Status Sender::Transfer::Open() {
     const absl::StatusOr<std::string> read = ReadAt(
         file.get(), offer.path, offset, static_cast<size_t>(std::min<uint64_t>(kRead_bytes, size - offset)));
     if (!read.ok()) return read.status();
+    Moved();
     checksum = static_cast<uint32_t>(
         crc32(checksum, reinterpret_cast<const Bytef*>(read->data()), static_cast<uInt>(read->size())));
   }
@@ -127,6 +143,7 @@ class Sender::Call {
   ~Call() {
     absl::MutexLock lock(&transfer_.mutex);
     transfer_.context = nullptr;
+    transfer_.shown.all_sent = false;
   }
 
   // OK: delivered, or not needed. `moved` is set when more than before has arrived.
@@ -138,7 +155,10 @@ class Sender::Call {
     // The end of a call comes after all that was said in it.
     for (v1::Frame more; stream_->Read(&more);) continue;
     const grpc::Status finished = stream_->Finish();
-    if (!absl::IsUnavailable(status) || finished.ok() || finished.error_message().empty()) return status;
+    // What this end has cancelled says nothing.
+    if (!absl::IsUnavailable(status) || finished.ok() || finished.error_code() == grpc::StatusCode::CANCELLED)
+      return status;
+    if (finished.error_message().empty()) return status;
     return absl::UnavailableError(absl::StrCat(std::string(status.message()), ": ", finished.error_message()));
   }
 
@@ -213,7 +233,9 @@ class Sender::Call {
       const absl::Duration early = begun + absl::Seconds(due_s) - absl::Now();
       if (early > absl::Milliseconds(1) && !transfer_.Wait(early)) return absl::CancelledError("broken off");
     }
-    return stream_->WritesDone() ? absl::OkStatus() : WhyBroken();
+    if (!stream_->WritesDone()) return WhyBroken();
+    transfer_.AwaitsVerdict();
+    return absl::OkStatus();
   }
 
   // The follower may have said why before it hung up.
@@ -230,6 +252,10 @@ class Sender::Call {
   std::optional<Seal> seal_;
 };
 
+bool MakesProgress(const Sending& sending, absl::Time now) {
+  return sending.all_sent || now - sending.moved < kPatience;
+}
+
 Sender::Sender(SenderOptions options, Ended ended) : options_(std::move(options)), ended_(std::move(ended)) {}
 
 Sender::~Sender() {
@@ -242,10 +268,7 @@ Sender::~Sender() {
 void Sender::Send(SnapshotOffer offer) {
   Reap();
   const raft::NodeId to = offer.to;
-  if (const auto former = transfers_.find(to); former != transfers_.end()) {
-    Stop(std::move(former->second));
-    transfers_.erase(former);
-  }
+  StopSendingTo(to);
   auto transfer = std::make_unique<Transfer>();
   {
     absl::MutexLock lock(&transfer->mutex);
@@ -267,6 +290,13 @@ void Sender::Send(SnapshotOffer offer) {
 void Sender::Stop(std::unique_ptr<Transfer> transfer) {
   transfer->Stop();
   stopping_.push_back(std::move(transfer));
+}
+
+void Sender::StopSendingTo(raft::NodeId to) {
+  const auto found = transfers_.find(to);
+  if (found == transfers_.end()) return;
+  Stop(std::move(found->second));
+  transfers_.erase(found);
 }
 
 void Sender::StopAll() {
@@ -306,6 +336,7 @@ void Sender::Count(uint64_t SenderStatistics::*what, uint64_t more) {
 
 absl::Status Sender::SendPatiently(Transfer& transfer) {
   if (absl::Status status = transfer.Open(); !status.ok()) {
+    transfer.Failed(status);
     transfer.Wait(options_.retry);
     return status;
   }
@@ -313,6 +344,7 @@ absl::Status Sender::SendPatiently(Transfer& transfer) {
   for (int tries = 1;; ++tries) {
     bool moved = false;
     absl::Status status = Call(*this, transfer).Make(moved);
+    if (!status.ok()) transfer.Failed(status);
     if (status.ok() || !transfer.Wait(pause)) return status;
     if (absl::IsDataLoss(status)) return status;
     if (moved) {

@@ -59,7 +59,12 @@ struct Sending {
   uint64_t sent_bytes = 0;  // of the file, on this connection or an earlier one
   uint64_t size_bytes = 0;  // 0: not known yet
   absl::Time moved{};       // when the follower last took some of it
+  std::string trouble{};    // why the last try failed; empty: it did not, or has got further since
+  bool all_sent = false;    // its verdict is awaited: it checks what it has, and makes a state of it
 };
+// Worth waiting for. A follower that has everything says nothing while it makes a state of millions of entries;
+// one that is gone by then is found out by the connection.
+bool MakesProgress(const Sending& sending, absl::Time now);
 
 class Sender {
  public:
@@ -72,11 +77,12 @@ class Sender {
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
 
-  // The owner's thread: these three. None of them waits.
+  // The owner's thread: these four. None of them waits.
   //
   // What is under way to the same follower is broken off first, without an end being told.
   void Send(SnapshotOffer offer);
-  // Breaks all off, without an end being told.
+  // Breaks off what is under way to one, or all, without an end being told.
+  void StopSendingTo(raft::NodeId to);
   void StopAll();
   std::vector<Sending> UnderWay() const;
 

@@ -143,6 +143,21 @@ TEST_F(TransferTest, ALeaderWhoseTermIsOverIsToldSo) {
   EXPECT_EQ(receiver_->statistics().refused, 3u) << "as often as it was tried";
 }
 
+TEST_F(TransferTest, ALeaderWhoseTermIsOverEndsNobodysTransfer) {
+  Take(At(500, 3), 4000);
+  Take(At(600, 3), 10);
+  const std::unique_ptr<Sender> slow = NewSender(1'000'000);
+  slow->Send(OfferOf(At(500, 3)));
+  while (receiver_->statistics().received_bytes < 200'000) absl::SleepFor(absl::Milliseconds(5));
+  const std::unique_ptr<Sender> sender = NewSender();
+  SnapshotOffer offer = OfferOf(At(600, 3));
+  offer.term = raft::Term(4);
+  sender->Send(std::move(offer));
+  EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("node 2: its term is over"));
+  EXPECT_EQ(receiver_->statistics().broken_off, 0u);
+  EXPECT_EQ(receiver_->statistics().begun, 1u);
+}
+
 TEST_F(TransferTest, WithoutTheKeyNothingIsReceived) {
   Take(At(500, 3), 10);
   const std::unique_ptr<Sender> sender = NewSender(0, 2);
@@ -190,6 +205,13 @@ TEST_F(TransferTest, StrangersWhoSayNothingKeepNobodyOut) {
   EXPECT_GE(receiver_->statistics().unauthenticated, 1u);
   for (std::thread& listener : listeners) listener.join();
   EXPECT_LE(left, 6) << "all others were shown out";
+}
+
+TEST_F(TransferTest, StrangersWhoOnlyConnectAreShownOut) {
+  const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
+  const auto in = [](int seconds) { return std::chrono::system_clock::now() + std::chrono::seconds(seconds); };
+  ASSERT_TRUE(channel->WaitForConnected(in(10)));
+  EXPECT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY, in(10))) << "it may stay for ever";
 }
 
 TEST_F(TransferTest, NobodyThereIsAFailure) {
@@ -241,7 +263,35 @@ TEST_F(TransferTest, WhatTheCoreDoesNotTakeIsNotDelivered) {
   }
   const std::unique_ptr<Sender> sender = NewSender();
   sender->Send(OfferOf(At(500, 3)));
+  std::string trouble;
+  for (int i = 0; i < 2000 && trouble.empty(); ++i) {
+    const std::vector<Sending> under_way = sender->UnderWay();
+    if (!under_way.empty()) trouble = under_way[0].trouble;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_EQ(trouble, "node 2: another term has begun") << "told while it is tried again";
   EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("another term has begun"));
+  EXPECT_EQ(FilesAtReceiver(), 0u) << "nor kept";
+}
+
+TEST_F(TransferTest, AFollowerThatHasEverythingIsWaitedForWhileItMakesAStateOfIt) {
+  Take(At(500, 3), 100);
+  mutex_.Lock();  // the host's Take waits here
+  const std::unique_ptr<Sender> sender = NewSender();
+  sender->Send(OfferOf(At(500, 3)));
+  Sending sending;
+  for (int i = 0; i < 2000 && !sending.all_sent; ++i) {
+    absl::SleepFor(absl::Milliseconds(5));
+    const std::vector<Sending> under_way = sender->UnderWay();
+    if (!under_way.empty()) sending = under_way[0];
+  }
+  EXPECT_TRUE(sending.all_sent);
+  EXPECT_TRUE(MakesProgress(sending, absl::Now() + absl::Minutes(1)));
+  sending.all_sent = false;
+  EXPECT_TRUE(MakesProgress(sending, sending.moved + absl::Seconds(1)));
+  EXPECT_FALSE(MakesProgress(sending, sending.moved + absl::Minutes(1))) << "but not one that takes nothing";
+  mutex_.Unlock();
+  EXPECT_TRUE(AwaitEnd().ok());
 }
 
 }  // namespace

@@ -5,9 +5,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/kv/bytes.h"
 
 namespace hedgerow::wire {
 namespace {
+
+// Sets this key's use apart from datagrams, announcements and transfers, which begin otherwise.
+constexpr std::string_view kEpochPurpose = "hedgerow epoch 1";
 
 constexpr std::string_view kDigits = "0123456789abcdef";
 
@@ -53,6 +57,22 @@ std::string FormatKey(const Key& key) {
     hex.push_back(kDigits[byte & 0xf]);
   }
   return hex;
+}
+
+Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t beginning) {
+  if (epoch == 0) return cluster_key;
+  const hr_siphash_key siphash_key = SipHashKey(cluster_key);
+  Key key;
+  for (size_t half = 0; half < 2; ++half) {
+    ByteWriter writer(2 + kEpochPurpose.size() + 16);
+    writer.PutText<uint8_t>(kEpochPurpose);
+    writer.Put(static_cast<uint8_t>(half + 1));
+    writer.Put(epoch);
+    writer.Put(beginning);
+    const uint64_t hash = hr_siphash(&siphash_key, writer.view().data(), writer.view().size());
+    for (size_t i = 0; i < 8; ++i) key.bytes[half * 8 + i] = static_cast<uint8_t>(hash >> (8 * i));
+  }
+  return key;
 }
 
 hr_siphash_key SipHashKey(const Key& key) {

@@ -30,6 +30,10 @@ absl::StatusOr<Key> ParseKey(std::string_view hex);
 // 32 small hexadecimal digits: for the one command that prints a proxy's key.
 std::string FormatKey(const Key& key);
 
+// What nodes of a cluster that has begun anew prove their words with (docs/adr/0019). `epoch` 0: the key
+// itself. Nobody who has one beginning's key learns another's.
+Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t beginning);
+
 // The form in which SipHash takes it.
 hr_siphash_key SipHashKey(const Key& key);
 

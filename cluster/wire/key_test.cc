@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/wire/key.h"
 
+#include <utility>
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <gmock/gmock.h>
 
@@ -20,6 +23,21 @@ TEST(Key, IsTwoLittleEndianNumbersForSipHash) {
   const hr_siphash_key key = SipHashKey(*ParseKey(kHex));
   EXPECT_EQ(key.k0, 0x0706050403020100u);
   EXPECT_EQ(key.k1, 0x0f0e0d0c0b0a0908u);
+}
+
+TEST(Key, OfEachBeginningIsAnother) {
+  const Key key = *ParseKey(kHex);
+  EXPECT_EQ(DeriveClusterKey(key, 0, 0), key) << "as it was configured: nothing was ever recovered";
+  std::vector<Key> keys = {key};
+  for (const auto& [epoch, beginning] :
+       {std::pair<uint64_t, uint64_t>(1, 5), {1, 6}, {2, 5}, {uint64_t{1} << 40, 5}}) {
+    const Key derived = DeriveClusterKey(key, epoch, beginning);
+    EXPECT_EQ(derived, DeriveClusterKey(key, epoch, beginning));
+    for (const Key& other : keys) EXPECT_NE(derived, other) << epoch << " " << beginning;
+    keys.push_back(derived);
+  }
+  // On every node of whatever version: what has begun under it must go on.
+  EXPECT_EQ(FormatKey(DeriveClusterKey(key, 1, 5)), "61b68ac4e140c8404f15aaafb333315e");
 }
 
 TEST(Key, OfAnotherLengthIsRefused) {

@@ -48,7 +48,8 @@ uint64_t PeerCodec::DrawNumber() {
 }
 
 template <typename Body>
-std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& body, bool followed) {
+std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, uint32_t config_epoch, const Body& body,
+                                bool followed) {
   const size_t size = kPeerHeader_bytes + BodySize_bytes(body);
   if (size > kPeerMax_bytes) return {};
   ByteWriter writer(size);
@@ -63,7 +64,7 @@ std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& bo
   writer.Put(static_cast<uint32_t>(identity_.self.value()));
   writer.Put(static_cast<uint32_t>(to.value()));
   writer.Put(term.value());
-  writer.Put(identity_.config_epoch);
+  writer.Put(config_epoch);
   writer.Put(uint32_t{0});  // reserved
   PutBody(writer, body);
   if (followed) {
@@ -76,12 +77,15 @@ std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, const Body& bo
 }
 
 std::string PeerCodec::Seal(raft::NodeId to, raft::Term term, const PeerBody& body) {
-  return std::visit([&](const auto& alternative) { return SealBody(to, term, alternative); }, body);
+  return std::visit(
+      [&](const auto& alternative) { return SealBody(to, term, identity_.config_epoch, alternative); }, body);
 }
 
 std::string PeerCodec::Seal(const raft::Message& message, bool followed) {
   return std::visit(
-      [&](const auto& alternative) { return SealBody(message.to, message.term, alternative, followed); },
+      [&](const auto& alternative) {
+        return SealBody(message.to, message.term, message.config_epoch, alternative, followed);
+      },
       message.body);
 }
 
@@ -110,7 +114,7 @@ Opened PeerCodec::Open(std::string_view datagram, bool proven) const {
   if (!proven && tag != hr_siphash_sealed(&key_, datagram.data(), datagram.size()))
     return Drop(DropReason::kTag);
   header.term = raft::Term(reader.Get<uint64_t>());
-  if (reader.Get<uint32_t>() != identity_.config_epoch) return Drop(DropReason::kConfigEpoch);
+  header.config_epoch = reader.Get<uint32_t>();  // what it means is the core's to say
   if (!header.from.IsSet() || header.from == identity_.self) return Drop(DropReason::kNoMember);
   if (kind == 0 || kind >= HR_PEER_KINDS) return Drop(DropReason::kKind);
   const auto reserved = reader.Get<uint32_t>();
@@ -125,8 +129,11 @@ std::optional<raft::Message> TakeMessage(raft::NodeId self, Opened& opened) {
       [&](auto& body) -> std::optional<raft::Message> {
         using Body = std::remove_reference_t<decltype(body)>;
         if constexpr (IsOneOf<Body, decltype(raft::Message::body)>::value) {
-          return raft::Message{
-              .from = opened.header.from, .to = self, .term = opened.header.term, .body = std::move(body)};
+          return raft::Message{.from = opened.header.from,
+                               .to = self,
+                               .term = opened.header.term,
+                               .config_epoch = opened.header.config_epoch,
+                               .body = std::move(body)};
         } else {
           return std::nullopt;
         }

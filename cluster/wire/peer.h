@@ -33,6 +33,10 @@ constexpr size_t kPeerMax_bytes = HR_PEER_MAX_BYTES;
 constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + sizeof(hr_peer_append);
 constexpr size_t kAppendEntryFixed_bytes = 21;
 
+// In the header of a HELLO: its sender has lost what it promised, and will never take part as itself again.
+// Nobody answers for it; who hears it may say so to an operator, and believes nothing else for it.
+inline constexpr raft::Term kLostTerm{UINT64_MAX};
+
 struct Hello {
   uint64_t nonce = 0;
 };
@@ -76,6 +80,7 @@ struct PeerHeader {
   raft::NodeId from{};
   raft::NodeId to{};  // not set: every peer
   raft::Term term{};
+  uint32_t config_epoch = 0;
 };
 
 enum class DropReason : uint8_t {
@@ -114,9 +119,9 @@ struct Opened {
 struct PeerIdentity {
   uint64_t cluster_id = 0;
   Key key{};
-  raft::NodeId self{};  // 1..2^32-1
-  uint64_t life = 0;    // drawn at random when the process starts, never 0
-  uint32_t config_epoch = 0;
+  raft::NodeId self{};        // 1..2^32-1
+  uint64_t life = 0;          // drawn at random when the process starts, never 0
+  uint32_t config_epoch = 0;  // at first: see PeerCodec::SetConfigEpoch
 };
 
 class PeerCodec {
@@ -136,6 +141,9 @@ class PeerCodec {
   // The same of one whose tag this node's kernel part has found right, in memory that only the kernel writes.
   Opened OpenProven(std::string_view datagram) const;
 
+  // The configuration that this node goes by from now on; the core's messages carry their own.
+  void SetConfigEpoch(uint32_t epoch) { identity_.config_epoch = epoch; }
+
   uint64_t life() const { return identity_.life; }
   uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
 
@@ -144,7 +152,8 @@ class PeerCodec {
 
  private:
   template <typename Body>
-  std::string SealBody(raft::NodeId to, raft::Term term, const Body& body, bool followed = false);
+  std::string SealBody(raft::NodeId to, raft::Term term, uint32_t config_epoch, const Body& body,
+                       bool followed = false);
   Opened Open(std::string_view datagram, bool proven) const;
   uint64_t DrawNumber();
 

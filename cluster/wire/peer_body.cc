@@ -48,13 +48,13 @@ raft::ReadId GetReadId(ByteReader& reader) { return {.life = GetNumber(reader), 
 
 raft::Entry GetEntry(ByteReader& reader) {
   raft::Entry entry{.term = GetTerm(reader), .index = GetIndex(reader)};
-  entry.kind = reader.GetBool() ? raft::EntryKind::kCommand : raft::EntryKind::kNoOp;
+  const auto kind = reader.Get<uint8_t>();
+  if (kind > static_cast<uint8_t>(raft::EntryKind::kConfiguration)) reader.Fail();
+  entry.kind = static_cast<raft::EntryKind>(kind);
   const std::string_view payload = reader.GetText<uint32_t>(kPeerMax_bytes);
   if (!payload.empty()) entry.payload = raft::Payload(payload);
   return entry;
 }
-static_assert(static_cast<int>(raft::EntryKind::kNoOp) == 0 &&
-              static_cast<int>(raft::EntryKind::kCommand) == 1);
 
 raft::AppendRequest GetAppend(ByteReader& reader) {
   raft::AppendRequest body{

@@ -24,6 +24,15 @@ PeerLives::PeerLives(raft::NodeId self, const std::vector<raft::NodeId>& members
   }
 }
 
+void PeerLives::Add(raft::NodeId peer) {
+  HEDGEROW_CHECK(peer.IsSet());
+  if (Find(peer) == nullptr) peers_.push_back({.id = peer});
+}
+
+void PeerLives::Remove(raft::NodeId peer) {
+  std::erase_if(peers_, [peer](const Peer& known) { return known.id == peer; });
+}
+
 PeerLives::Peer* PeerLives::Find(raft::NodeId id) {
   const auto found =
       std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.id == id; });

@@ -35,6 +35,11 @@ class PeerLives {
   // `members` may contain `self`, which is left out. `draw` gives 64 random bits.
   PeerLives(raft::NodeId self, const std::vector<raft::NodeId>& members, std::function<uint64_t()> draw);
 
+  // Another peer, whose life is not known yet; or one that is forgotten, with its life. Who is one already
+  // stays.
+  void Add(raft::NodeId peer);
+  void Remove(raft::NodeId peer);
+
   // Whether to believe a datagram that PeerCodec has opened (`opened.ok()`), which counts as seen from now on.
   // A HELLO is kNone if it is to be answered (with a HelloAck of its nonce); it changes nothing.
   // A HELLO_ACK is kNone if its nonce waited for an answer: from now on the sender's life is known.

@@ -266,7 +266,7 @@ TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
   EXPECT_EQ(reason(Forged(good, 6, 73)), DropReason::kLength);
   EXPECT_EQ(reason(Forged(good, 16, 0)), DropReason::kOtherCluster);
   EXPECT_EQ(reason(Forged(good, 44, 3)), DropReason::kOtherNode);
-  EXPECT_EQ(reason(Forged(good, 56, 4)), DropReason::kConfigEpoch);
+  EXPECT_EQ(reason(Forged(good, 56, 4)), DropReason::kNone) << "of another configuration: the core's to judge";
   EXPECT_EQ(reason(Forged(good, 40, 1)), DropReason::kNoMember) << "from itself";
   EXPECT_EQ(reason(Forged(good, 40, 0)), DropReason::kNoMember) << "from nobody";
   EXPECT_EQ(reason(Forged(good, 5, 0)), DropReason::kKind);
@@ -305,7 +305,7 @@ TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
   EXPECT_EQ(reason(raft::VoteRequest{}, 36, 1), DropReason::kMalformed) << "reserved";
   EXPECT_EQ(reason(Append(), 36, 2), DropReason::kMalformed) << "a flag that there is not";
   EXPECT_EQ(reason(Append(), 24, 5), DropReason::kMalformed) << "a batch term that is not every entry's";
-  EXPECT_EQ(reason(Append(), 40 + 16, 2), DropReason::kMalformed) << "entry kind";
+  EXPECT_EQ(reason(Append(), 40 + 16, 3), DropReason::kMalformed) << "entry kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 8, 2), DropReason::kMalformed) << "answer kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 9, 10), DropReason::kMalformed) << "code";
   EXPECT_EQ(reason(ForwardAnswer{.kind = ForwardAnswer::Kind::kNotLeader}, 9, 1), DropReason::kMalformed);

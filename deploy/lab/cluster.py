@@ -90,12 +90,21 @@ class Cluster:
             raise ServerFailed(f"the cluster is not ready: {states}\n{logs}")
 
 
-def hedgerow_cluster(lab: Lab, data: Path, settings: NodeSettings = NodeSettings()) -> Cluster:
+def hedgerow_cluster(lab: Lab, data: Path, settings: NodeSettings = NodeSettings(), joining: int = 0) -> Cluster:
+    """Of all replicas but the last `joining`, which are no members yet."""
     hosts = lab.replicas
     network = (XdpOnSwitch(lab, hosts, bpf_object("node_pass")) if settings.uses_native_xdp
                else contextlib.nullcontext())
-    return Cluster([HedgerowNode(host, number, hosts, data / host.name, settings)
-                    for number, host in enumerate(hosts, start=1)], network)
+    members = hosts[:len(hosts) - joining]
+    return Cluster([HedgerowNode(host, number, members, data / host.name, settings)
+                    for number, host in enumerate(members, start=1)], network)
+
+
+def joining_nodes(lab: Lab, data: Path, settings: NodeSettings, joining: int) -> list[HedgerowNode]:
+    """On the last replicas; they do not run yet, and whoever starts them stops them."""
+    hosts = lab.replicas
+    return [HedgerowNode(hosts[number - 1], number, hosts[:number], data / hosts[number - 1].name, settings, join=True)
+            for number in range(len(hosts) - joining + 1, len(hosts) + 1)]
 
 
 def etcd_cluster(lab: Lab, data: Path, timing_ms: tuple[int, int] | None = None) -> Cluster:

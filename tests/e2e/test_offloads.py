@@ -3,10 +3,7 @@
 
 import csv
 import os
-import shutil
 import time
-
-import pytest
 
 from cluster.client import hkv
 from deploy.lab import Lab
@@ -14,7 +11,6 @@ from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import NodeSettings
 from deploy.lab.servers.load import binary
-from deploy.lab.servers.server import ServerFailed
 
 TAG = f"self{os.getpid()}6"
 # How often; `./dev test --long` asks for 200.
@@ -78,25 +74,6 @@ def test_what_only_a_kernel_has_acknowledged_outlives_the_process():
             adopted += holder.status()["counters"].get("coupling.adopted", 0)
             leader.start()
         assert adopted >= KILLS, "the log had it: nothing was shown"
-
-
-def test_a_node_whose_kernel_maps_are_gone_does_not_come_back_as_itself():
-    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
-          hedgerow_cluster(lab, data.path, SLOW) as cluster):
-        leader = cluster.wait_ready()
-        write(lab, leader, b"key", b"value")
-        victim = next(node for node in cluster.nodes if node is not leader)
-        assert offloads_of(victim)["append"]["on"]
-        victim.kill_at_once()
-        shutil.rmtree(victim.pins)
-        with pytest.raises(ServerFailed, match="must not come back as itself"):
-            victim.start()
-            deadline = time.monotonic() + 10
-            while victim.running and time.monotonic() < deadline:
-                time.sleep(0.05)
-            raise ServerFailed(victim.log_tail())
-        (victim.data_dir / "kernel-promises").unlink()  # so that the cluster ends as others do
-        assert read(lab, leader_of(cluster), b"key") == b"value"
 
 
 def test_nobody_is_called_silent_whose_answers_the_kernel_works_off():

@@ -76,6 +76,11 @@ TEST_P(NodeAppendTest, OneThatAnotherFollowsIsStoredAndTheOtherAcknowledgesBoth)
 
 TEST_P(NodeAppendTest, WhatIsNotPlainIsTheProcesss) {
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm, {})), HR_NODE_EVENT_PASSED_BATCH);
+  Bytes configuration = AppendBody(kLastIndex, kTerm, kTerm, {8, 8});
+  configuration[configuration.size() - 8 - 5] = HR_NODE_ENTRY_CONFIGURATION;  // the second entry's kind
+  ExpectPassed(SendAppend(configuration), HR_NODE_EVENT_PASSED_CONFIGURATION);
+  configuration[configuration.size() - 8 - 5] = HR_NODE_ENTRY_CONFIGURATION + 1;
+  ExpectPassed(SendAppend(configuration), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm - 1, {8})), HR_NODE_EVENT_PASSED_BATCH);
   ExpectPassed(SendAppend(AppendBody(kLastIndex + 1, kTerm, kTerm, {8})), HR_NODE_EVENT_PASSED_GAP);
   ExpectPassed(SendAppend(AppendBody(kLastIndex - 1, kTerm, kTerm, {8})), HR_NODE_EVENT_PASSED_GAP);
@@ -100,7 +105,7 @@ TEST_P(NodeAppendTest, EntriesThatTheProcessCouldNotReadAreNotAcknowledged) {
   ExpectPassed(SendAppend(changed(36, 2)), HR_NODE_EVENT_PASSED_MALFORMED);  // a flag that there is not
   ExpectPassed(SendAppend(changed(second, kTerm - 1)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(second + 8, kLastIndex + 1)), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendAppend(changed(second + 16, 2)), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendAppend(changed(second + 16, 3)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(second + 17, 10)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(second + 20, 0xff)), HR_NODE_EVENT_PASSED_MALFORMED);
   Bytes longer = right;

@@ -35,6 +35,42 @@ class NodeCountTest : public NodeTest {
   }
 };
 
+TEST_P(NodeCountTest, R6_UnderAJointConfigurationAMajorityOfEachIsNeeded) {
+  Lead();
+  Change1([](auto& view) {
+    view.voters = 0b00111;       // 1, 2, 3
+    view.next_voters = 0b11001;  // 1, 4, 5
+  });
+  ExpectOne(Ack(2, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
+  ExpectOne(Ack(3, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);  // a majority of the old alone
+  ExpectOne(Ack(5, 40), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
+  EXPECT_EQ(node().View().quorum_index, 40u);
+  ExpectOne(Beat(5, 3), XDP_DROP, HR_NODE_EVENT_HEARTBEAT_COUNTED);
+  ExpectOne(Beat(2, 3), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ROUND);
+}
+
+TEST_P(NodeCountTest, R6_ALearnerIsCountedAndNeverDecides) {
+  Lead();
+  Change1([](auto& view) { view.voters = 0b00111; });
+  ExpectOne(Ack(4, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
+  ExpectOne(Ack(5, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
+  EXPECT_EQ(node().View().members[PositionOf(4)].match, 50u);
+  ExpectOne(Ack(2, 30), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
+  EXPECT_EQ(node().View().quorum_index, 30u);
+}
+
+// The map of members may still say where somebody was who has left, and the position may be another's by now.
+TEST_P(NodeCountTest, R0_WhoseAPositionIsStandsInTheState) {
+  Lead();
+  Change1([](auto& view) {
+    view.members[PositionOf(2)].node = 9;
+    view.members[PositionOf(3)].node = 0;
+  });
+  ExpectPassed(Ack(2, 50), HR_NODE_EVENT_PASSED_NO_MEMBER);
+  ExpectPassed(Beat(3, 9), HR_NODE_EVENT_PASSED_NO_MEMBER);
+  EXPECT_EQ(node().View().members[PositionOf(2)].match, 0u);
+}
+
 TEST_P(NodeCountTest, AFollowerAnswersItsLeadersHeartbeat) {
   const hr_peer_heartbeat heartbeat{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
   const uint64_t before_ns = MonotonicNs();

@@ -76,7 +76,8 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.quorum_round = draw.Near(7);
   view.config_epoch = static_cast<uint32_t>(draw.OneIn(30) ? draw() : kEpoch);
   view.voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0x1f);
-  view.self = static_cast<uint32_t>(draw.OneIn(20) ? draw.Below(HR_NODE_MEMBERS) : 0);
+  view.next_voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0);
+  view.self = static_cast<uint32_t>(draw.OneIn(20) ? draw.Below(HR_NODE_MEMBERS + 1) : 0);
   view.role = draw.OneIn(2) ? static_cast<uint32_t>(draw.Below(4)) : uint32_t{HR_NODE_FOLLOWER};
   view.may = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(64) : 31);
   if (draw.OneIn(3)) view.may = (view.may & ~uint32_t{HR_NODE_MAY_GRANT}) | HR_NODE_MAY_GRANT_RESERVED;
@@ -84,12 +85,17 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.tell_suspicion = draw.OneIn(3) ? 1 : 0;
   view.votes = static_cast<uint32_t>(draw.Below(32));
   view.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);
-  for (hr_node_member& member : view.members)
+  uint32_t position = 0;
+  for (hr_node_member& member : view.members) {
+    ++position;  // as id, since positions are ids less one here
     member = {.match = draw.Near(20),
               .round = draw.Near(7),
               .replied_ns = draw.Below(9),
               .loop_seq = draw.Below(3),
-              .contact_ns = draw.Below(9)};
+              .contact_ns = draw.Below(9),
+              .node = static_cast<uint32_t>(draw.OneIn(12) ? draw.Below(9) : position),
+              .reserved = 0};
+  }
   return view;
 }
 

@@ -121,6 +121,7 @@ hr_node_view FollowerView(uint64_t now_ns) {
   view.loop_seq = 42;
   view.config_epoch = kEpoch;
   view.voters = (1u << kNodes) - 1;
+  for (uint32_t id = 1; id <= kNodes; ++id) view.members[PositionOf(id)].node = id;
   view.self = PositionOf(kSelf);
   view.role = HR_NODE_FOLLOWER;
   view.may =

@@ -196,8 +196,8 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   const uint32_t kind = datagram.header.kind;
   if (kind == HR_PEER_APPEND) {
     if ((state.view.may & HR_NODE_MAY_APPEND) == 0) return result.event = HR_NODE_EVENT_PASSED_FENCED, result;
-    if (!hr_node_entries_fit(memory.data(), bytes))
-      return result.event = HR_NODE_EVENT_PASSED_MALFORMED, result;
+    const uint32_t entries = hr_node_entries_fault(memory.data(), bytes);
+    if (entries != HR_NODE_EVENT_COUNT) return result.event = entries, result;
   }
   hr_node_taken taken{};
   taken.term = datagram.header.term;

@@ -20,6 +20,7 @@ from deploy.lab.unit_priority import command_prefix
 PINS = Path("/sys/fs/bpf/hedgerow")
 SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
 MEMCACHED_PORT = 11211
+NO_OFFLOADS = tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +53,12 @@ class HedgerowNode(StoreNode):
     name = "hedgerow-node"
 
     def __init__(self, host: Host, number: int, members: Sequence[Host], data_dir: Path,
-                 settings: NodeSettings = NodeSettings()):
+                 settings: NodeSettings = NodeSettings(), join: bool = False):
+        """`join`: the cluster is there already, and this node waits until it is added."""
         super().__init__(host, SERVE_PORT, number, data_dir)
         self.socket = self.folder / "admin.sock"
         self.file = self.folder / "node.yaml"
-        self.config = self._config(members, settings)
+        self.config = self._config(members, settings) | ({"join": "on"} if join else {})
         self.ballast_bytes = settings.ballast_bytes if number == 1 else 0
         self.refused = settings.refused
         self.clock = OwnClock(self.folder / "clock") if settings.own_clock else None
@@ -161,6 +163,12 @@ class HedgerowNode(StoreNode):
         done = subprocess.run([binary("hedgerow-node"), "snapshot", "--socket", self.socket], capture_output=True, text=True,
                               check=False, timeout=660)
         return done.returncode == 0
+
+    def change_members(self, *words: str | int) -> str:
+        """`hedgerow-node members WORDS`, waited for: what it said of an error, or nothing."""
+        done = subprocess.run([binary("hedgerow-node"), "members", *map(str, words), "--socket", self.socket],
+                              capture_output=True, text=True, check=False, timeout=40)
+        return "" if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
 
     def state(self) -> NodeState | None:
         status = self.status() if self.running else None

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What clients see of a cluster whose members change: three nodes behind the proxy under 2,000 requests/s, first left alone; then a
+fourth is added, catches up by a snapshot and is promoted, and one of the three is removed. With the kernel's offloads and
+without. Each run is judged like chaos's: nothing lost, nothing done twice; and nothing is sent to who has left.
+
+Run by `./dev bench membership`; writes results/membership/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+
+from bench import cpu_time, experiment, product
+from bench.histogram import Histogram
+from bench.manifest import config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most, median
+from bench.stopping import run
+from chaos.block import FINAL_READ_WITHIN_S, final_of
+from chaos.cell import errors_of
+from chaos.judgement import CHECKERS, judge_twice, require_checkers
+from chaos.load_process import sending
+from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, running
+from chaos.unavailable import Request, read_history
+from deploy.lab import Lab
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.members import Delivered, Operator
+from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode
+
+NAME = "membership"
+TAG = "membership"
+OFFLOADS = ("on", "off")
+PHASES = ("undisturbed", "changing")
+MODES = ("memory", "disk")
+REPLICAS = 3
+RATE = 2_000  # two clients with a request each millisecond, as hr-kv-chaos comes
+WORSE_BY = 3.0
+_PAUSE_S = 1.0  # between an operator's steps, and before the first
+_SILENCE_S = 2.0  # in which nothing may come for who has left
+_LAST_WORD_S = 0.2  # until the last member knows that it is committed
+_MOVED_PORT = PEER_PORT + 100
+_CHANGES_WITHIN_S = 120.0
+_MEDIANS = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
+_SUMS = ("n", "lost", "errors", "duplicates", "acked_lost", "double_applied", "not_linearizable", "by_snapshot", "promoted",
+         "removed", "to_removed")
+
+
+@dataclasses.dataclass
+class Changes:
+    """What was done to the members, and what shows it."""
+
+    steps: list[dict] = dataclasses.field(default_factory=list)  # what, begin_ns, end_ns: on the load's clock
+    by_snapshot: int = 0  # the new one has installed one
+    promoted: int = 0
+    removed: int = 0
+    sent_before: int = 0  # to who leaves; else the next figure would show nothing
+    to_removed: int = 0  # datagrams and segments for its port, after it has left
+    moved: int = 0
+    leader_removed: int = 0
+    gone: list[HedgerowNode] = dataclasses.field(default_factory=list)
+
+    @contextlib.contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        time.sleep(_PAUSE_S)
+        begin_ns = time.monotonic_ns()
+        yield
+        self.steps.append({"what": what, "begin_ns": begin_ns, "end_ns": time.monotonic_ns()})
+
+
+def change(lab: Lab, up: Running, *, more: bool = False) -> Changes:
+    """As docs/cluster.md tells an operator to. `more`: another one moves to another port, and the leader is removed."""
+    done, operator, (joins,) = Changes(), Operator(up.cluster), up.joining
+    leader = operator.leader()
+    leaves, stays = (node for node in up.cluster.nodes if node is not leader)
+    with Delivered(lab, leaves.host) as delivered:
+        with done.step("start"):
+            joins.start()
+        with done.step("add"):
+            operator.add(joins)
+        with done.step("catch up"):
+            operator.wait_until_caught_up(joins)
+        done.by_snapshot = int(_counter(joins, "snapshots.installed") > 0)
+        with done.step("promote"):
+            operator.change("promote", joins.number)
+            up.proxy.drain(joins.host.name, undo=True)
+        done.promoted = int(operator.role(joins) == "voter")
+        done.sent_before = delivered.count()
+        with done.step("remove"):
+            up.proxy.drain(leaves.host.name)
+            operator.change("remove", leaves.number)
+        done.gone.append(leaves)
+        done.removed = int(operator.role(leaves) in ("left", "none"))
+        time.sleep(_LAST_WORD_S)
+        before = delivered.count()
+        time.sleep(_SILENCE_S)
+        done.to_removed = delivered.count() - before
+    with done.step("stop"):
+        leaves.host.stop(leaves.process)
+    if more:
+        _change_more(done, operator, stays)
+    time.sleep(_PAUSE_S)
+    return done
+
+
+def _change_more(done: Changes, operator: Operator, moves: HedgerowNode) -> None:
+    with done.step("move"):
+        operator.move(moves, _MOVED_PORT)
+    done.moved = int(_address_of(operator, moves).endswith(f":{_MOVED_PORT}"))
+    operator.wait_until_caught_up(moves)
+    leader = operator.leader()
+    with done.step("remove the leader"):
+        operator.change("remove", leader.number)
+    done.leader_removed = int(operator.leader() is not leader and operator.role(leader) in ("left", "none"))
+    done.gone.append(leader)
+
+
+def _address_of(operator: Operator, node: HedgerowNode) -> str:
+    members = (operator.leader().status() or {}).get("members", [])
+    return next((member["address"] for member in members if int(member["id"]) == node.number), "")
+
+
+def _counter(node: HedgerowNode, name: str) -> int:
+    return int((node.status() or {}).get("counters", {}).get(name, 0))
+
+
+def figures(requests: Sequence[Request]) -> dict:
+    """A request without an answer, or with an error, has waited its whole time-out."""
+    histogram, lost = Histogram(), 0
+    for request in requests:
+        lost += not request.ok
+        histogram.record(request.ended_ns - request.intended_ns if request.ok else int(CLIENT_TIMEOUT_S * 1e9))
+    return {"n": histogram.count, "lost": lost,
+            **{f"{name}_ms": histogram.quantile(share) / 1e6
+               for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))},
+            "latency": histogram.to_json()}
+
+
+def run_once(lab: Lab, up: Running, seconds: float, seed: int, *, more: bool = False) -> dict:
+    """Undisturbed for so long, then changing; one load and one history."""
+    folder = lab.client.scratch("load")
+    history, report_file = folder / "history.csv", folder / "report.json"
+    argv = [*up.load, f"--seconds={seconds + _CHANGES_WITHIN_S:g}", f"--seed={seed}", f"--history={history}",
+            f"--report={report_file}"]
+    up.proxy.drain(up.joining[0].host.name)  # it is no member yet
+    with sending(lab, argv, folder / "load.log") as load:
+        time.sleep(_PAUSE_S)
+        calm_ns = time.monotonic_ns()
+        time.sleep(seconds)
+        end_of_calm_ns = time.monotonic_ns()
+        # From now on nobody's log reaches back to the beginning.
+        for node in up.cluster.nodes:
+            node.snapshot()
+        begin_ns = time.monotonic_ns()
+        done = change(lab, up, more=more)
+        end_ns = time.monotonic_ns()
+        if load.poll() is not None:
+            raise RuntimeError("the load ended before the changes did")
+    requests = read_history(history)
+    phases = {"undisturbed": (calm_ns, end_of_calm_ns), "changing": (begin_ns, end_ns)}
+    final = final_of(history)
+    lab.client.run([*_final_read(up, done), f"--of={history}", f"--history={final}"], timeout=FINAL_READ_WITHIN_S)
+    verdict = judge_twice(history, final)
+    report = json.loads(report_file.read_text(encoding="ascii"))
+    status = up.proxy.status_at_rest()
+    return {"phases": {name: figures([r for r in requests if begin <= r.intended_ns < end])
+                       for name, (begin, end) in phases.items()},
+            "errors": errors_of(report), "duplicates": report["duplicates"], "acked_lost": verdict["acked_lost"],
+            "double_applied": verdict["double_applied"], "not_linearizable": int(not verdict["linearizable"]),
+            "by_snapshot": done.by_snapshot, "promoted": done.promoted, "removed": done.removed,
+            "sent_before": done.sent_before, "to_removed": done.to_removed, "moved": done.moved, "leader_removed": done.leader_removed, "steps": done.steps, "begin_ns": begin_ns,
+            "offloads_on": sorted(each["name"] for each in up.cluster.nodes[-1].offloads() if each.get("on")),
+            "report": report, "verdict": verdict, "argv": argv, "proxy": product.service_figures(status, "kv"),
+            "nodes": {node.number: node.status() for node in up.cluster.nodes}}
+
+
+def _final_read(up: Running, done: Changes) -> list[str]:
+    servers = ",".join(node.endpoint for node in up.cluster.nodes if node not in done.gone)
+    return [f"--servers={servers}" if part.startswith("--servers=") else part for part in up.final]
+
+
+@contextlib.contextmanager
+def cluster_of_three(lab: Lab, mode: str, offloads: str) -> Iterator[Running]:
+    settings = Settings(mode, REPLICAS, short_logs=True, joining=1, offloads=offloads == "on")
+    with DataDirs(lab.tag, mode) as data, running("hedgerow", lab, data.path, settings) as up:
+        try:
+            yield up
+        finally:
+            for node in up.joining:
+                node.stop()
+
+
+def row_of(mode: str, offloads: str, phase: str, runs: list[dict]) -> dict:
+    """Percentiles are medians over the runs; counts are sums. What is not of one phase stands in both rows."""
+    merged = [{**run, **run["phases"][phase]} for run in runs]
+    return {"mode": mode, "offloads": offloads, "phase": phase, "runs": len(runs),
+            **{key: median(run[key] for run in merged) for key in _MEDIANS},
+            **{key: sum(run[key] for run in merged) for key in _SUMS},
+            "sent_before": min(run["sent_before"] for run in merged),
+            "kernel_part": min(len(run["offloads_on"]) for run in merged), "config_hash": runs[0]["config_hash"]}
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    found = {(row["mode"], row["offloads"], row["phase"]): row for row in rows}
+    cells = sorted({(row["mode"], row["offloads"]) for row in rows})
+    checks = [at_least("offloads on and off, both measured", len({offloads for _, offloads in cells}), len(OFFLOADS)),
+              at_least("runs of each row", min((row["runs"] for row in rows), default=0), 5)]
+    for mode, offloads in cells:
+        of = f"{mode}, offloads {offloads}"
+        calm, rough = (found[mode, offloads, phase] for phase in PHASES)
+        checks += [at_most(f"{of}: p99.9, changing / undisturbed", rough["p999_ms"] / calm["p999_ms"], WORSE_BY),
+                   at_most(f"{of}: requests without an answer or with an error", rough["errors"], 0),
+                   at_most(f"{of}: acknowledged writes lost", rough["acked_lost"], 0),
+                   at_most(f"{of}: writes done twice", rough["double_applied"], 0),
+                   at_most(f"{of}: histories that are not linearizable", rough["not_linearizable"], 0),
+                   at_least(f"{of}: nodes that caught up by a snapshot", rough["by_snapshot"], rough["runs"]),
+                   at_least(f"{of}: nodes promoted", rough["promoted"], rough["runs"]),
+                   at_least(f"{of}: nodes removed", rough["removed"], rough["runs"]),
+                   at_least(f"{of}: packets to who leaves, before", rough["sent_before"], 1),
+                   at_most(f"{of}: packets to who has left", rough["to_removed"], 0)]
+        wanted = 1 if offloads == "on" else 0
+        checks.append(Check(f"{of}: the kernel takes part", "yes" if wanted else "no", str(rough["kernel_part"]),
+                            (rough["kernel_part"] > 0) == bool(wanted)))
+    return checks
+
+
+def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+    cells: dict[tuple[str, str], list[dict]] = {(mode, offloads): [] for mode in arguments.modes
+                                                for offloads in arguments.offloads}
+    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    with Lab(TAG, replicas=REPLICAS + 1) as lab:
+        for number in range(1, arguments.rounds + 1):
+            for mode, offloads in sorted(cells, reverse=number % 2 == 0):
+                cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+                with cluster_of_three(lab, mode, offloads) as up:
+                    record = run_once(lab, up, arguments.seconds, number)
+                config = {**up.config, "seconds": arguments.seconds, "rate": RATE}
+                record["config_hash"] = config_hash(config)
+                configs[record["config_hash"]] = config
+                cells[mode, offloads].append(record)
+                results.write_raw(f"{mode}-{offloads}-{number:02d}",
+                                  {"mode": mode, "offloads": offloads, "round": number, **record})
+                done += 1
+                left_s = (time.monotonic() - started) / done * (total - done)
+                print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(mode, offloads, record)}", flush=True)
+    return [row_of(mode, offloads, phase, runs) for (mode, offloads), runs in cells.items() for phase in PHASES]
+
+
+def _line(mode: str, offloads: str, record: dict) -> str:
+    parts = [f"{name} p50 {of['p50_ms']:5.2f} p99.9 {of['p999_ms']:6.1f} max {of['max_ms']:6.1f} ms"
+             for name, of in record["phases"].items()]
+    return (f"{mode:6} offloads {offloads:3} {'  '.join(parts)}  errors {record['errors']}, lost {record['acked_lost']}, "
+            f"twice {record['double_applied']}, to who has left {record['to_removed']}")
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = experiment.parser(NAME, __doc__)
+    parser.add_argument("--modes", type=experiment.some_of(MODES), default=["memory"])
+    parser.add_argument("--offloads", type=experiment.some_of(OFFLOADS), default=list(OFFLOADS))
+    parser.add_argument("--seconds", type=float, default=15.0, help="left alone; the changes take as long as they take")
+    arguments = parser.parse_args(argv)
+    if not 2 <= arguments.seconds <= 600:
+        parser.error("--seconds must be 2 to 600")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    require_checkers()
+    results, configs = Results(NAME, arguments.into), {}
+    rows = measure(arguments, results, configs)
+    return experiment.conclude(
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", *CHECKERS),
+                          rounds=arguments.rounds, load_average=os.getloadavg()),
+        rows, must_show(rows),
+        {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
+         "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",
+         "double_applied": "twice", "by_snapshot": "by snapshot", "promoted": "promoted", "removed": "removed",
+         "to_removed": "to who left"}, "membership")
+
+
+if __name__ == "__main__":
+    run(main)

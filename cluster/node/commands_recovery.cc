@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/commands_recovery.h"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "cluster/api/node.pb.h"
+#include "cluster/node/admin_client.h"
+#include "cluster/node/config.h"
+#include "cluster/node/survivor.h"
+#include "cluster/storage/backup_file.h"
+#include "cluster/storage/beginning.h"
+#include "cluster/transfer/load_state.h"
+
+namespace hedgerow::node {
+namespace {
+
+using operate::Call;
+
+absl::StatusOr<NodeConfig> ConfigOf(const Call& call) { return LoadNodeConfig(call.arguments.Get("config")); }
+
+// A node whose folder was moved away under it goes on with its files, and has the kernel's maps of this one.
+absl::Status CheckStopped(const NodeConfig& config) {
+  const auto client = AdminClient::Connect(config.admin_socket);
+  if (!client.ok() || !(*client)->GetStatus().ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("a node answers on ", config.admin_socket,
+                                                    ": stop it first (systemctl stop hedgerow-node)"));
+}
+
+// All of it is read before anything is written.
+absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup, const NodeConfig& config) {
+  const absl::StatusOr<std::unique_ptr<kv::StateMachine>> state =
+      transfer::LoadState(*backup.snapshot, LoaderOf(config));
+  if (!state.ok()) return state.status();
+  v1::RestoreReport report;
+  report.set_keys((*state)->values());
+  report.set_sessions((*state)->sessions());
+  return report;
+}
+
+absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::string& path, uint64_t epoch) {
+  if (absl::Status stopped = CheckStopped(config); !stopped.ok()) return stopped;
+  absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
+  if (!backup.ok()) return backup.status();
+  absl::StatusOr<v1::RestoreReport> report = Examine(*backup, config);
+  if (!report.ok()) return report;
+  backup = storage::OpenBackup(path);  // from its beginning
+  if (!backup.ok()) return backup.status();
+  storage::Origin origin = backup->header.begins;
+  if (epoch != 0 && epoch < origin.epoch) {
+    return absl::InvalidArgumentError(absl::StrCat("--epoch: got ", epoch, ", expected ", origin.epoch,
+                                                   " or more: epoch ", backup->header.of.epoch, " was before"));
+  }
+  if (epoch != 0) origin.epoch = epoch;
+  const absl::Status begun =
+      storage::BeginLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, origin,
+                        *backup->snapshot, ConfigurationOf(config));
+  if (!begun.ok()) return begun;
+  report->set_data_dir(config.data_dir);
+  report->set_node(config.self.value());
+  report->set_index(backup->header.last.index.value());
+  report->set_cluster_epoch(origin.epoch);
+  report->set_beginning(absl::StrFormat("%016x", origin.beginning));
+  return report;
+}
+
+std::string RestoreText(const v1::RestoreReport& report, const NodeConfig& config, const std::string& path) {
+  std::string text = absl::StrFormat(
+      "node %d of cluster %d begins anew after entry %d, with %d keys and %d sessions, in cluster epoch %d\n",
+      report.node(), config.cluster_id, report.index(), report.keys(), report.sessions(),
+      report.cluster_epoch());
+  if (config.members.size() > 1) {
+    absl::StrAppend(&text, "Restore the same file (", path,
+                    ") on every other member before the first of them starts.\n");
+  }
+  absl::StrAppend(&text, "Proxies believe it once their services' cluster.epoch is ", report.cluster_epoch(),
+                  ".\n");
+  return text;
+}
+
+v1::RecoverReport ReportOf(const NodeConfig& config, const Survivor& survivor) {
+  v1::RecoverReport report;
+  report.set_node(config.self.value());
+  report.set_last_index(survivor.log.last.index.value());
+  report.set_last_term(survivor.log.last.term.value());
+  report.set_snapshot_index(survivor.log.raft.snapshot.last.index.value());
+  report.set_cluster_epoch(survivor.log.origin.epoch);
+  for (const std::string& doubt : survivor.log.doubts) report.add_doubts(doubt);
+  report.set_keys(survivor.state->values());
+  report.set_sessions(survivor.state->sessions());
+  return report;
+}
+
+std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& config) {
+  std::string text = absl::StrFormat(
+      "node %d of cluster %d, epoch %d: its log in %s ends with term %d, entry %d\n"
+      "  with all of it applied there are %d keys and %d sessions\n",
+      report.node(), config.cluster_id, report.cluster_epoch(), config.data_dir, report.last_term(),
+      report.last_index(), report.keys(), report.sessions());
+  for (const std::string& doubt : report.doubts()) absl::StrAppend(&text, "  IN DOUBT: ", doubt, "\n");
+  absl::StrAppend(&text,
+                  "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
+                  "and does for good\n"
+                  "what this log holds and was never acknowledged. If another member has a log left, run this "
+                  "there as well, and\n"
+                  "take the one with the highest term, and of these the highest entry. Do not do it while a "
+                  "majority can still be\n"
+                  "started: then nothing is lost.\n");
+  return text;
+}
+
+// The cluster's id, so that nobody's fingers do it by themselves.
+bool Agreed(const Call& call, const NodeConfig& config, std::istream& in) {
+  if (call.arguments.Has("yes")) return true;
+  call.err << "Type the cluster's id (" << config.cluster_id << ") to go on: " << std::flush;
+  std::string answer;
+  std::getline(in, answer);
+  return absl::StripAsciiWhitespace(answer) == absl::StrCat(config.cluster_id);
+}
+
+}  // namespace
+
+int RunRestore(const Call& call) {
+  const std::string path = call.arguments.Get("from");
+  uint64_t epoch = 0;
+  if (call.arguments.words.size() > 1 || path.empty() || !call.arguments.Has("config"))
+    return call.UsageError("restore wants --config FILE and --from BACKUP");
+  if (call.arguments.Has("epoch") && (!absl::SimpleAtoi(call.arguments.Get("epoch"), &epoch) || epoch == 0))
+    return call.UsageError(
+        absl::StrCat("--epoch: got \"", call.arguments.Get("epoch"), "\", expected a number from 1"));
+  const absl::StatusOr<NodeConfig> config = ConfigOf(call);
+  if (!config.ok()) return call.Fail(config.status());
+  const absl::StatusOr<v1::RestoreReport> report = Restore(*config, path, epoch);
+  if (!report.ok()) return call.Fail(report.status());
+  return call.Print(*report, RestoreText(*report, *config, path));
+}
+
+int RunRecover(const Call& call) { return RunRecover(call, std::cin); }
+
+int RunRecover(const Call& call, std::istream& in) {
+  const std::string path = call.arguments.Get("out");
+  const bool accepted = call.arguments.Has("accept-data-loss");
+  if (call.arguments.words.size() > 1 || !call.arguments.Has("config"))
+    return call.UsageError("recover wants --config FILE");
+  if (accepted == path.empty())
+    return call.UsageError("recover writes only with both --out FILE and --accept-data-loss");
+  const absl::StatusOr<NodeConfig> config = ConfigOf(call);
+  if (!config.ok()) return call.Fail(config.status());
+  absl::StatusOr<Survivor> survivor = ReadSurvivor(*config);
+  if (!survivor.ok()) return call.Fail(survivor.status());
+  v1::RecoverReport report = ReportOf(*config, *survivor);
+  const std::string text = RecoverText(report, *config);
+  if (!accepted) {
+    return call.Print(report, absl::StrCat(text, "Nothing was written: --out FILE --accept-data-loss does.\n"));
+  }
+  if (survivor->log.last.index == raft::LogIndex())
+    return call.Fail(operate::kExitFailure, "this log holds nothing that a cluster could begin with");
+  if (!call.arguments.json()) call.err << text;
+  if (!Agreed(call, *config, in)) return call.Fail(operate::kExitFailure, "nothing was written");
+  const absl::StatusOr<storage::BackupHeader> header = WriteBeginning(path, *config, *survivor);
+  if (!header.ok()) return call.Fail(header.status());
+  report.set_file(path);
+  report.set_begins_epoch(header->begins.epoch);
+  return call.Print(
+      report, absl::StrFormat("%s begins cluster epoch %d. On every member: move the old data_dir away, and\n"
+                              "  hedgerow-node restore --config FILE --from %s\n"
+                              "before the first of them starts.\n",
+                              path, report.begins_epoch(), path));
+}
+
+operate::Program WithRecovery(operate::Program program) {
+  for (operate::Command& command : program.commands) {
+    if (command.name == "restore") command.run = RunRestore;
+    if (command.name == "recover") command.run = RunRecover;
+  }
+  return program;
+}
+
+}  // namespace hedgerow::node

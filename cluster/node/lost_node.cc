@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/lost_node.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <random>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/node/status_message.h"
+#include "cluster/storage/stopped_log.h"
+
+namespace hedgerow::node {
+namespace {
+
+constexpr size_t kSocketBuffer_bytes = 256 * 1024;
+constexpr uint64_t kTellEvery_ns = 1'000'000'000;
+constexpr int kNap_ms = 200;
+
+uint64_t Monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+uint64_t DrawNotZero() {
+  std::random_device device;
+  uint64_t drawn = 0;
+  while (drawn == 0) drawn = static_cast<uint64_t>(device()) << 32 | device();
+  return drawn;
+}
+
+// As Node::Create makes it of the log: the others believe no other key.
+NodeConfig OfItsEpoch(NodeConfig config) {
+  storage::StorageOptions options;
+  options.path = config.data_dir;
+  const absl::StatusOr<storage::Origin> origin =
+      storage::ReadOriginOfStopped(options, {.cluster_id = config.cluster_id, .node = config.self});
+  if (!origin.ok()) return config;
+  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin->epoch, origin->beginning);
+  config.cluster_epoch = origin->epoch;
+  config.beginning = origin->beginning;
+  return config;
+}
+
+}  // namespace
+
+LostNode::LostNode(NodeConfig config, std::string why)
+    : config_(OfItsEpoch(std::move(config))), why_(std::move(why)), started_ns_(Monotonic_ns()) {
+  codec_ = std::make_unique<wire::PeerCodec>(wire::PeerIdentity{.cluster_id = config_.cluster_id,
+                                                                .key = config_.cluster_key,
+                                                                .self = config_.self,
+                                                                .life = DrawNotZero(),
+                                                                .config_epoch = 0});
+  for (const MemberConfig& member : config_.members) {
+    if (member.id != config_.self) others_.push_back({.id = member.id, .address = member.peer});
+  }
+  absl::StatusOr<std::unique_ptr<UdpSocket>> socket =
+      UdpSocket::Bind(config_.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
+  if (socket.ok()) {
+    socket_ = *std::move(socket);
+  } else {
+    absl::StrAppend(&why_, ". The other members cannot be told: ", socket.status().message());
+  }
+}
+
+void LostNode::RequestStop() {
+  stop_requested_.store(true, std::memory_order_relaxed);
+  wake_.Wake();
+}
+
+void LostNode::Run() {
+  uint64_t tell_at_ns = 0;
+  while (!stop_requested_.load(std::memory_order_relaxed)) {
+    const uint64_t now_ns = Monotonic_ns();
+    if (socket_ != nullptr && now_ns >= tell_at_ns) {
+      Tell();
+      tell_at_ns = now_ns + kTellEvery_ns;
+    }
+    std::array<pollfd, 2> ready = {
+        pollfd{.fd = wake_.fd(), .events = POLLIN, .revents = 0},
+        pollfd{.fd = socket_ == nullptr ? -1 : socket_->fd(), .events = POLLIN, .revents = 0}};
+    (void)poll(ready.data(), ready.size(), kNap_ms);
+    if (socket_ != nullptr) Listen(Monotonic_ns());
+  }
+}
+
+void LostNode::Tell() {
+  const absl::MutexLock lock(&mutex_);
+  for (const PeerState& peer : others_) {
+    socket_->Send(peer.address, codec_->Seal(peer.id, wire::kLostTerm, wire::Hello{.nonce = DrawNotZero()}));
+  }
+  socket_->Flush();
+}
+
+// Others may be lost as well. Whatever else they say is for a node that has a log.
+void LostNode::Listen(uint64_t now_ns) {
+  const std::vector<Datagram>& batch = socket_->Receive(now_ns);
+  for (const Datagram& datagram : batch) {
+    const wire::Opened opened = codec_->Open(datagram.bytes);
+    if (!opened.ok()) continue;
+    const absl::MutexLock lock(&mutex_);
+    const auto peer = std::find_if(others_.begin(), others_.end(),
+                                   [&](const PeerState& other) { return other.id == opened.header.from; });
+    if (peer == others_.end()) continue;
+    const bool lost = std::holds_alternative<wire::Hello>(opened.body) && opened.header.term == wire::kLostTerm;
+    (lost ? peer->lost_ns : peer->heard_ns) = now_ns;
+  }
+}
+
+absl::StatusOr<NodeStatus> LostNode::Status() {
+  const uint64_t now_ns = Monotonic_ns();
+  NodeStatus status;
+  status.node = config_.self;
+  status.uptime_ns = now_ns - started_ns_;
+  status.cluster_epoch = config_.cluster_epoch;
+  status.beginning = config_.beginning;
+  status.lost = why_;
+  const absl::MutexLock lock(&mutex_);
+  for (const PeerState& peer : others_) {
+    PeerStatus& said = status.peers.emplace_back();
+    said.id = peer.id;
+    said.address = peer.address;
+    said.lost = peer.SaysLost(now_ns);
+    const uint64_t heard_ns = std::max(peer.heard_ns, peer.lost_ns);
+    if (heard_ns != 0) said.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
+  }
+  status.cluster_lost = WhyClusterLost(status, config_.members.size());
+  return status;
+}
+
+}  // namespace hedgerow::node

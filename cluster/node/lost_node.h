@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What runs in place of a node that has lost what it promised (memory mode after a crash of its host): it
+// serves its status and metrics, tells the other members with a HELLO now and then, and does nothing else. It
+// votes for nobody, acknowledges nothing and answers no client, because it has no log that it could do so with.
+// main.cc runs it.
+
+#ifndef HEDGEROW_CLUSTER_NODE_LOST_NODE_H_
+#define HEDGEROW_CLUSTER_NODE_LOST_NODE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "cluster/node/config.h"
+#include "cluster/node/event_fd.h"
+#include "cluster/node/peers.h"
+#include "cluster/node/status.h"
+#include "cluster/node/udp_socket.h"
+#include "cluster/wire/peer.h"
+
+namespace hedgerow::node {
+
+class LostNode final : public NodeControl {
+ public:
+  // `why`: what Node::Create said (storage::IsLost). Without its peer socket it tells nobody, and says so.
+  LostNode(NodeConfig config, std::string why);
+
+  // Until RequestStop.
+  void Run();
+  // Any thread, or a signal handler.
+  void RequestStop();
+
+  // NodeControl: any thread.
+  absl::StatusOr<NodeStatus> Status() override;
+  absl::Status Transfer(raft::NodeId) override { return absl::FailedPreconditionError(why_); }
+  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override {
+    return absl::FailedPreconditionError(why_);
+  }
+  absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
+
+ private:
+  void Tell();
+  void Listen(uint64_t now_ns);
+
+  const NodeConfig config_;
+  std::string why_;
+  const uint64_t started_ns_;
+  std::unique_ptr<UdpSocket> socket_;  // null: it could not be bound
+  std::unique_ptr<wire::PeerCodec> codec_;
+  EventFd wake_;
+  std::atomic<bool> stop_requested_ = false;
+  absl::Mutex mutex_;
+  std::vector<PeerState> others_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_LOST_NODE_H_

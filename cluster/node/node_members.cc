@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The cluster's members as a node goes by them: who it speaks to and where, changes that an administrator asks
+// for, and what the status tells of them. They stand in the log (docs/adr/0013); the configuration file has
+// those that the cluster began with, and this node.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/node/node.h"
+
+namespace hedgerow::node {
+namespace {
+
+bool Has(uint32_t positions, const raft::Member& member) { return ((positions >> member.position) & 1) != 0; }
+
+std::string RoleOf(const raft::Configuration& configuration, const raft::Member& member) {
+  if (Has(configuration.leaving, member)) return "left";
+  if (Has(configuration.learners(), member)) return "learner";
+  if (!configuration.joint()) return "voter";
+  const bool before = Has(configuration.voters, member);
+  const bool after = Has(configuration.next_voters, member);
+  return before && after ? "voter" : after ? "joining" : "leaving";
+}
+
+absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader) {
+  const std::string who = absl::StrCat("node ", answer.about.value());
+  switch (answer.refusal) {
+    case raft::ChangeRefusal::kNone:
+      return absl::OkStatus();
+    case raft::ChangeRefusal::kNotLeader:
+      return absl::FailedPreconditionError(
+          leader.IsSet() ? absl::StrCat("node ", leader.value(), " leads; ask it") : "nobody leads now");
+    case raft::ChangeRefusal::kTransferring:
+      return absl::FailedPreconditionError("leadership is being handed over; ask again");
+    case raft::ChangeRefusal::kUnfinished:
+      return absl::FailedPreconditionError(
+          "an earlier change, or the leader's election, is not done yet; ask again");
+    case raft::ChangeRefusal::kFull:
+      return absl::FailedPreconditionError(
+          absl::StrCat("a cluster has at most ", HR_RAFT_MAX_MEMBERS, " members, learners included"));
+    case raft::ChangeRefusal::kMember:
+      return absl::InvalidArgumentError(absl::StrCat(who, " is a member already"));
+    case raft::ChangeRefusal::kNoMember:
+      return absl::InvalidArgumentError(absl::StrCat(who, " is no member"));
+    case raft::ChangeRefusal::kVoter:
+      return absl::InvalidArgumentError(absl::StrCat(who, " votes already"));
+    case raft::ChangeRefusal::kNotCaughtUp:
+      return absl::FailedPreconditionError(
+          absl::StrCat(who, " has not caught up with the leader, or does not answer; ask again"));
+    case raft::ChangeRefusal::kNoVoterLeft:
+      return absl::InvalidArgumentError("nobody would be left to vote");
+    case raft::ChangeRefusal::kAddressTaken:
+      return absl::InvalidArgumentError(absl::StrCat("another member has the address for ", who));
+    case raft::ChangeRefusal::kAddressTooLong:
+      return absl::InvalidArgumentError(absl::StrCat("the address for ", who, " is too long"));
+    case raft::ChangeRefusal::kNothing:
+      return absl::InvalidArgumentError("that changes nothing");
+  }
+  return absl::InternalError("a refusal without a reason");
+}
+
+}  // namespace
+
+// After each turn, and each step that changes them. Once they were changed, what the log says goes before the
+// file: an address there is only what the cluster began with.
+void Node::FollowMembers() {
+  const raft::Raft& raft = replica_.raft();
+  const raft::Configuration& configuration = raft.configuration();
+  const uint32_t committed_epoch = raft.ConfigurationAt(raft.commit()).epoch;
+  const std::tuple now(configuration.epoch, raft.peers(), committed_epoch);
+  if (followed_members_ == now) return;
+  followed_members_ = now;
+  std::vector<PeerState> others;
+  for (const raft::Member& member : configuration.members) {
+    if (!Has(raft.peers(), member)) continue;
+    PeerState& peer = others.emplace_back();
+    peer.id = member.id;
+    peer.position = member.position;
+    const absl::StatusOr<NetAddress> address = NetAddress::Parse(member.address);
+    const MemberConfig* const known = config_.Find(member.id);
+    if (known != nullptr && (configuration.epoch == 0 || !address.ok())) {
+      peer.address = known->peer;
+    } else if (address.ok()) {
+      peer.address = *address;
+    }
+  }
+  if (memcached_ != nullptr) memcached_->SetMembers(configuration.members.size());
+  // Nobody speaks to a node that joins before it has heard of anybody.
+  peers_.SetMembers(others, configuration.epoch, committed_epoch);
+  offloads_->SetMembers(std::move(others));
+}
+
+absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> changes) {
+  for (raft::MemberChange& change : changes) {
+    using Kind = raft::MemberChange::Kind;
+    if (!change.node.IsSet() || change.node.value() > UINT32_MAX)
+      return absl::InvalidArgumentError(absl::StrCat("a node's id is 1 to ", UINT32_MAX));
+    if (change.kind != Kind::kAddLearner && change.kind != Kind::kMove) continue;
+    const absl::StatusOr<NetAddress> address = NetAddress::Parse(change.address);
+    if (!address.ok()) return address.status();
+    change.address = address->ToString();
+  }
+  const auto epoch =
+      Ask<absl::StatusOr<uint32_t>>([this, changes = std::move(changes)] { return ChangeMembersNow(changes); });
+  return epoch.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+}
+
+absl::StatusOr<uint32_t> Node::ChangeMembersNow(const std::vector<raft::MemberChange>& changes) {
+  membership_answer_ = {.refusal = raft::ChangeRefusal::kNotLeader};
+  replica_.Feed(raft::ChangeMembership{.tag = 1, .changes = changes});
+  replica_.Settle();
+  const absl::Status status = ToStatus(membership_answer_, replica_.raft().leader());
+  if (!status.ok()) return status;
+  return membership_answer_.epoch;
+}
+
+void Node::AddMembersTo(NodeStatus& status) const {
+  const raft::Raft& raft = replica_.raft();
+  const raft::Configuration& configuration = raft.configuration();
+  status.config_epoch = configuration.epoch;
+  status.committed_epoch = raft.ConfigurationAt(raft.commit()).epoch;
+  status.joint = configuration.joint();
+  for (const raft::Member& member : configuration.members) {
+    MemberStatus& said = status.members.emplace_back();
+    said.id = member.id;
+    said.address = member.address;
+    said.role = RoleOf(configuration, member);
+    said.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.position, now_ns_);
+  }
+  status.counters.emplace_back("members_refused", peers_.counters().refused + raft.refused_messages());
+}
+
+}  // namespace hedgerow::node

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Changes of membership with whole nodes, on loopback sockets and real storage, while a client writes: no write
+// is lost, none is done twice, and none goes unanswered.
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <poll.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/node/node_testing.h"
+
+namespace hedgerow::node {
+namespace {
+
+using namespace std::chrono_literals;
+using Kind = raft::MemberChange::Kind;
+using testing::HasSubstr;
+
+class NodeMembersTest : public testing::TestWithParam<Durability> {
+ protected:
+  void SetUp() override {
+    std::string made = testing::TempDir() + "hedgerow-node-members-test.XXXXXX";
+    ASSERT_NE(mkdtemp(made.data()), nullptr);
+    folder_ = made;
+    for (uint64_t id = 1; id <= 5; ++id) {
+      addresses_[id] = {.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()};
+    }
+    snapshots_.tail_entries = 1;  // of a snapshot that is asked for
+    for (uint64_t id = 1; id <= 3; ++id) Start(id, {1, 2, 3}, false);
+    ASSERT_NE(WaitForLeader(), 0u);
+  }
+  void TearDown() override {
+    StopWriting();
+    nodes_.clear();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void Start(uint64_t id, const std::vector<uint64_t>& members, bool join) {
+    nodes_[id] = std::make_unique<Running>(ConfigOf(id, members, join));
+  }
+  NodeConfig ConfigOf(uint64_t id, const std::vector<uint64_t>& members, bool join) {
+    NodeConfig config;
+    config.cluster_id = 7;
+    config.cluster_key.bytes.fill(0x11);
+    config.self = raft::NodeId(id);
+    config.durability = GetParam();
+    config.data_dir = folder_ + "/" + std::to_string(id);
+    for (const uint64_t member : members) config.members.push_back(addresses_.at(member));
+    config.serve = addresses_.at(id).serve;
+    config.join = join;
+    config.snapshots = snapshots_;
+    return config;
+  }
+  void Join(uint64_t id) { Start(id, {id}, true); }
+  void Stop(uint64_t id) { nodes_.erase(id); }
+  NodeStatus StatusOf(uint64_t id) { return nodes_.at(id)->node->Status().value(); }
+
+  static bool Eventually(const std::function<bool()>& holds) {
+    for (int i = 0; i < 1000; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  uint64_t Leader() {
+    for (const auto& [id, running] : nodes_) {
+      if (StatusOf(id).role == raft::Role::kLeader && StatusOf(id).ready) return id;
+    }
+    return 0;
+  }
+  uint64_t WaitForLeader() {
+    uint64_t leader = 0;
+    EXPECT_TRUE(Eventually([&] { return (leader = Leader()) != 0; }));
+    return leader;
+  }
+  // Asks whoever leads until it is taken up, then until it is done.
+  bool Change(const std::vector<raft::MemberChange>& changes) {
+    uint32_t epoch = 0;
+    uint64_t leader = 0;
+    const bool begun = Eventually([&] {
+      leader = WaitForLeader();
+      const auto taken = nodes_.at(leader)->node->ChangeMembers(changes);
+      if (!taken.ok()) last_refusal_ = taken.status();
+      if (taken.ok()) epoch = *taken;
+      return taken.ok();
+    });
+    EXPECT_TRUE(begun) << last_refusal_;
+    return begun && Eventually([&] {
+             for (const auto& [id, running] : nodes_) {
+               if (StatusOf(id).role == raft::Role::kLeader && StatusOf(id).committed_epoch >= epoch)
+                 return true;
+             }
+             return false;
+           });
+  }
+  raft::MemberChange Of(Kind kind, uint64_t id) const {
+    return {.kind = kind,
+            .node = raft::NodeId(id),
+            .address = kind == Kind::kAddLearner ? addresses_.at(id).peer.ToString() : ""};
+  }
+  std::string RoleOf(uint64_t seen_by, uint64_t id) {
+    for (const MemberStatus& member : StatusOf(seen_by).members) {
+      if (member.id == raft::NodeId(id)) return member.role;
+    }
+    return "none";
+  }
+
+  // The same request again until it has an answer; at whoever gave the last one, then at the others.
+  std::optional<wire::HkvAnswer> Ask(const wire::HkvRequest& request) {
+    for (int i = 0; i < 40 && !stop_writing_; ++i) {
+      const auto socket = AnySocket();
+      const uint64_t to = 1 + asked_ % 5;
+      socket->Send(addresses_.at(to).serve, wire::Encode(request));
+      socket->Flush();
+      pollfd ready{.fd = socket->fd(), .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, 300) == 1) {
+        const std::vector<Datagram>& received = socket->Receive(Now_ns());
+        const auto answer = received.size() == 1 ? wire::ParseHkvAnswer(received[0].bytes) : std::nullopt;
+        if (answer.has_value() && answer->status == wire::HkvStatus::kOk) return answer;
+      }
+      ++asked_;
+    }
+    return std::nullopt;
+  }
+  void StartWriting() {
+    writer_ = std::thread([this] {
+      const auto opened = Ask({.kind = wire::HkvKind::kOpen, .patience_us = 250'000, .seq = 77});
+      if (!opened.has_value()) return;
+      while (!stop_writing_) {
+        const uint64_t seq = written_ + 1;
+        const auto answer =
+            Ask({.kind = wire::HkvKind::kWrite,
+                 .patience_us = 250'000,
+                 .client_id = opened->session,
+                 .seq = seq,
+                 .lowest_unanswered = seq,
+                 .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
+        if (stop_writing_) return;
+        if (!answer.has_value() || answer->values.size() != 1 || answer->values[0] != std::to_string(seq)) {
+          ++wrong_;
+          return;
+        }
+        written_ = seq;
+      }
+    });
+  }
+  void StopWriting() {
+    stop_writing_ = true;
+    if (writer_.joinable()) writer_.join();
+  }
+  bool WritesGoOn() {
+    const uint64_t before = written_;
+    return Eventually([&] { return wrong_ != 0 || written_ >= before + 20; }) && wrong_ == 0;
+  }
+
+  std::string folder_;
+  SnapshotsConfig snapshots_;
+  std::map<uint64_t, MemberConfig> addresses_;
+  std::map<uint64_t, std::unique_ptr<Running>> nodes_;
+  absl::Status last_refusal_;
+  std::thread writer_;
+  std::atomic<bool> stop_writing_ = false;
+  std::atomic<uint64_t> written_ = 0;
+  std::atomic<uint64_t> wrong_ = 0;
+  std::atomic<uint64_t> asked_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, NodeMembersTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(NodeMembersTest, ANodeIsAddedCatchesUpAndReplacesAnother) {
+  StartWriting();
+  ASSERT_TRUE(WritesGoOn());
+  Join(4);
+  EXPECT_TRUE(StatusOf(4).members.empty()) << "it waits";
+  ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
+  EXPECT_TRUE(Eventually([&] { return RoleOf(4, 4) == "learner"; })) << "it has the log";
+  const uint64_t leader = WaitForLeader();
+  const uint64_t out = leader % 3 + 1;
+  ASSERT_TRUE(Change({Of(Kind::kPromote, 4), Of(Kind::kRemove, out)}));
+  EXPECT_TRUE(Eventually([&] { return RoleOf(4, 4) == "voter"; }));
+  EXPECT_TRUE(Eventually([&] { return RoleOf(leader, out) != "voter"; }));
+  EXPECT_TRUE(WritesGoOn());
+  // The new one counts: with it and one other there is a majority.
+  Stop(6 - leader - out);
+  EXPECT_TRUE(WritesGoOn());
+  // It knows the members from its log.
+  Stop(4);
+  Join(4);
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_EQ(RoleOf(4, 4), "voter");
+  EXPECT_EQ(wrong_, 0u);
+}
+
+// The log does not reach back to the cluster's beginning any more, on any of the three.
+TEST_P(NodeMembersTest, ANodeJoinsByASnapshot) {
+  StartWriting();
+  ASSERT_TRUE(WritesGoOn());
+  for (uint64_t id = 1; id <= 3; ++id) {
+    const auto index = nodes_.at(id)->node->TakeSnapshot();
+    ASSERT_TRUE(index.ok()) << index.status();
+    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.log_start.value() > 0; }));
+  }
+  Join(4);
+  ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(4).snapshots.last.value() > 0; }));
+  ASSERT_TRUE(Change({Of(Kind::kPromote, 4)}));
+  EXPECT_TRUE(Eventually([&] { return RoleOf(4, 4) == "voter"; }));
+  EXPECT_EQ(StatusOf(4).members.size(), 4u);
+  // It counts: with it and two others there is a majority of four, and it is one of those who can lead.
+  const uint64_t leader = WaitForLeader();
+  Stop(leader % 3 + 1);
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_EQ(wrong_, 0u);
+}
+
+TEST_P(NodeMembersTest, TheLeaderIsRemovedAndIsListenedToNoMore) {
+  StartWriting();
+  ASSERT_TRUE(WritesGoOn());
+  const uint64_t former = WaitForLeader();
+  ASSERT_TRUE(Change({Of(Kind::kRemove, former)}));
+  EXPECT_TRUE(Eventually([&] { return StatusOf(former).role != raft::Role::kLeader; }));
+  EXPECT_TRUE(WritesGoOn());
+  const uint64_t leader = WaitForLeader();
+  EXPECT_NE(leader, former);
+  EXPECT_EQ(StatusOf(leader).peers.size(), 1u) << "nobody speaks to it";
+  // With its log and its old file, and not knowing that it has left.
+  const uint64_t term = StatusOf(former).term.value();
+  Stop(former);
+  Start(former, {1, 2, 3}, false);
+  EXPECT_TRUE(WritesGoOn());
+  std::this_thread::sleep_for(200ms);  // several election timeouts
+  EXPECT_LE(StatusOf(former).term.value(), term) << "nobody would vote for it, so it raises no term";
+  EXPECT_EQ(StatusOf(WaitForLeader()).peers.size(), 1u);
+  EXPECT_EQ(wrong_, 0u);
+}
+
+// Else 1 and 4 could be a majority of what two files say, and 2 and 3 one of what the others say.
+TEST_P(NodeMembersTest, WhoseFileWasEditedDoesNotStart) {
+  StartWriting();
+  const uint64_t edited = WaitForLeader() % 3 + 1;
+  Stop(edited);
+  const auto why = [&](const std::vector<uint64_t>& members) {
+    return std::string(Node::Create(ConfigOf(edited, members, false)).status().message());
+  };
+  EXPECT_THAT(why({1, 2, 3, 4, 5}), HasSubstr("put 1, 2, 3 back"));
+  EXPECT_THAT(why({edited}), HasSubstr("put 1, 2, 3 back"));
+  Start(edited, {1, 2, 3}, false);
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_EQ(RoleOf(edited, 4), "none");
+  // Nor does one that waits to be added begin a cluster of its own, and others' files do not add it.
+  Join(4);
+  Stop(4);
+  EXPECT_THAT(std::string(Node::Create(ConfigOf(4, {4}, false)).status().message()),
+              HasSubstr("put `join: on` back"));
+  Start(5, {1, 2, 3, 4, 5}, false);
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_NE(StatusOf(5).role, raft::Role::kLeader);
+  EXPECT_EQ(StatusOf(WaitForLeader()).members.size(), 3u);
+  EXPECT_EQ(wrong_, 0u);
+}
+
+TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
+  const uint64_t leader = WaitForLeader();
+  const auto refusal = [&](uint64_t node, const std::vector<raft::MemberChange>& changes) {
+    return std::string(nodes_.at(node)->node->ChangeMembers(changes).status().message());
+  };
+  EXPECT_EQ(refusal(leader, {Of(Kind::kRemove, 5)}), "node 5 is no member");
+  EXPECT_EQ(refusal(leader, {Of(Kind::kAddLearner, 2)}), "node 2 is a member already");
+  EXPECT_TRUE(Eventually([&] {
+    return refusal(leader % 3 + 1, {Of(Kind::kRemove, 3)}) ==
+           "node " + std::to_string(leader) + " leads; ask it";
+  })) << "once it has heard of it";
+  EXPECT_EQ(refusal(leader, {}), "that changes nothing");
+  ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
+  EXPECT_EQ(refusal(WaitForLeader(), {Of(Kind::kPromote, 4)}),
+            "node 4 has not caught up with the leader, or does not answer; ask again");
+}
+
+TEST_P(NodeMembersTest, ALeaderThatDiesInTheMidstLosesNothing) {
+  StartWriting();
+  for (const uint64_t id : {4, 5}) {
+    Join(id);
+    ASSERT_TRUE(Change({Of(Kind::kAddLearner, id)}));
+  }
+  const uint64_t leader = WaitForLeader();
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_.at(WaitForLeader())->node->ChangeMembers({Of(Kind::kPromote, 4), Of(Kind::kPromote, 5)}).ok();
+  }));
+  Stop(leader);
+  EXPECT_TRUE(WritesGoOn());
+  const uint64_t next = WaitForLeader();
+  EXPECT_TRUE(Eventually([&] { return !StatusOf(next).joint; })) << "what was begun is ended, or has not been";
+  EXPECT_EQ(RoleOf(next, 4), RoleOf(next, 5));
+  EXPECT_EQ(wrong_, 0u);
+}
+
+}  // namespace
+}  // namespace hedgerow::node

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/survivor.h"
+
+#include <unistd.h>
+
+#include <ctime>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/kv/beginning.h"
+#include "cluster/node/memcached_front_end.h"
+#include "cluster/node/promise_mark.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
+#include "cluster/storage/snapshot_file.h"
+#include "cluster/transfer/load_state.h"
+
+namespace hedgerow::node {
+namespace {
+
+constexpr size_t kSlice_bytes = 1024 * 1024;
+
+kv::SessionLimits SessionsOf(const NodeConfig& config) {
+  kv::SessionLimits limits;
+  limits.timeout_ns = config.session_timeout_ns;
+  limits.sessions_max = config.sessions_max;
+  return limits;
+}
+
+absl::Status WriteState(storage::SnapshotFileWriter& writer, kv::StateMachine& state) {
+  state.BeginCut();
+  while (state.cutting()) {
+    for (const std::string& chunk : state.ContinueCut(kSlice_bytes)) {
+      if (absl::Status status = writer.Append(chunk); !status.ok()) return status;
+    }
+  }
+  return writer.Finish();
+}
+
+}  // namespace
+
+kv::StateLoader LoaderOf(const NodeConfig& config) {
+  return kv::StateLoader(SessionsOf(config), kv::WindowLimits(), LimitsOf(config.memcached));
+}
+
+raft::Configuration ConfigurationOf(const NodeConfig& config) {
+  NodeConfig all = config;
+  all.join = false;  // a cluster that begins anew has nobody to be joined
+  return all.Initial();
+}
+
+absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
+  storage::StorageOptions options;
+  options.path = config.data_dir;
+  std::unique_ptr<kv::StateMachine> state;
+  const auto load = [&](storage::SnapshotReader& snapshot) {
+    auto loaded = transfer::LoadState(snapshot, LoaderOf(config));
+    if (loaded.ok()) state = *std::move(loaded);
+    return loaded.status();
+  };
+  absl::StatusOr<storage::StoppedLog> log =
+      storage::ReadStoppedLog(options, {.cluster_id = config.cluster_id, .node = config.self}, load);
+  if (!log.ok()) return log.status();
+  if (state == nullptr) {
+    state =
+        std::make_unique<kv::StateMachine>(SessionsOf(config), kv::WindowLimits(), LimitsOf(config.memcached));
+  }
+  if (PromiseMark(config.data_dir).Stands()) {
+    log->doubts.push_back(
+        "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
+        "if the node "
+        "can be started, start it and stop it in order first, so that the log gets them");
+  }
+  if (const raft::LogIndex none = kv::ApplyAll(log->raft, *state); none != raft::LogIndex()) {
+    return storage::DamagedError(config.data_dir, absl::StrCat("entry ", none.value(), " is no command"));
+  }
+  return Survivor{.log = *std::move(log), .state = std::move(state)};
+}
+
+absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, const NodeConfig& config,
+                                                     Survivor& survivor) {
+  const storage::BackupHeader header{.cluster_id = config.cluster_id,
+                                     .of = survivor.log.origin,
+                                     .begins = storage::NextOrigin(survivor.log.origin),
+                                     .node = config.self,
+                                     .last = survivor.log.last,
+                                     .made_s = static_cast<uint64_t>(time(nullptr))};
+  absl::StatusOr<storage::SnapshotFileWriter> writer = storage::SnapshotFileWriter::CreateBehind(
+      path, storage::EncodeBackupHeader(header),
+      {.cluster_id = config.cluster_id,
+       .snapshot = {.last = header.last, .configuration = ConfigurationOf(config)}});
+  if (!writer.ok()) return writer.status();
+  absl::Status status = WriteState(*writer, *survivor.state);
+  if (status.ok()) status = storage::SyncParent(path);
+  if (status.ok()) return header;
+  (void)unlink(path.c_str());
+  return status;
+}
+
+}  // namespace hedgerow::node

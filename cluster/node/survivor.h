@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a node that does not run has left, as the state that a cluster can begin anew with: its snapshot, and
+// every entry after it, committed or not (docs/adr/0019). Used by `hedgerow-node recover`.
+
+#ifndef HEDGEROW_CLUSTER_NODE_SURVIVOR_H_
+#define HEDGEROW_CLUSTER_NODE_SURVIVOR_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/kv/state_loader.h"
+#include "cluster/kv/state_machine.h"
+#include "cluster/node/config.h"
+#include "cluster/storage/backup_file.h"
+#include "cluster/storage/stopped_log.h"
+
+namespace hedgerow::node {
+
+struct Survivor {
+  storage::StoppedLog log;
+  std::unique_ptr<kv::StateMachine> state;  // with everything applied that the log holds
+};
+
+// Changes nothing that is there. As long as it is there, nobody starts the node. Errors are those of
+// storage::ReadStoppedLog.
+absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config);
+
+// A file at `path`, which must not be there, synced with its name. Returns its header.
+absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, const NodeConfig& config,
+                                                     Survivor& survivor);
+
+// For the contents of this node's snapshots.
+kv::StateLoader LoaderOf(const NodeConfig& config);
+// Who decides in a cluster that begins anew: the members of the file.
+raft::Configuration ConfigurationOf(const NodeConfig& config);
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_SURVIVOR_H_

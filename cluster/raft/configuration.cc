@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/raft/configuration.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cluster/raft/check.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::raft {
+namespace {
+
+constexpr uint8_t kVersion = 1;
+constexpr uint32_t kAllPositions = (1u << HR_RAFT_MAX_MEMBERS) - 1;
+
+void RemoveMembers(Configuration& configuration, uint32_t positions) {
+  std::erase_if(configuration.members,
+                [positions](const Member& member) { return ((positions >> member.position) & 1) != 0; });
+}
+
+// One after the other; `voters` are those that the change leads to.
+struct Changer {
+  Configuration& next;
+  uint32_t voters;
+
+  ChangeRefusal Apply(const MemberChange& change) {
+    const size_t position = next.PositionOf(change.node);
+    const uint32_t bit = position < HR_RAFT_MAX_MEMBERS ? 1u << position : 0;
+    if (change.kind == MemberChange::Kind::kAddLearner) return bit != 0 ? ChangeRefusal::kMember : Add(change);
+    if (bit == 0 || (next.leaving & bit) != 0) return ChangeRefusal::kNoMember;
+    switch (change.kind) {
+      case MemberChange::Kind::kPromote:
+        if ((voters & bit) != 0) return ChangeRefusal::kVoter;
+        voters |= bit;
+        return ChangeRefusal::kNone;
+      case MemberChange::Kind::kRemove:
+        if ((next.voters & bit) == 0) next.leaving |= bit;
+        voters &= ~bit;
+        return ChangeRefusal::kNone;
+      default:
+        return Move(change);
+    }
+  }
+
+  ChangeRefusal Add(const MemberChange& change) {
+    const uint32_t free = kAllPositions & ~next.all();
+    if (free == 0) return ChangeRefusal::kFull;
+    if (const ChangeRefusal refusal = MayStandAt(change); refusal != ChangeRefusal::kNone) return refusal;
+    uint8_t position = 0;
+    while (((free >> position) & 1) == 0) ++position;
+    const auto before = [position](const Member& member) { return member.position < position; };
+    next.members.insert(std::find_if_not(next.members.begin(), next.members.end(), before),
+                        {.id = change.node, .position = position, .address = change.address});
+    return ChangeRefusal::kNone;
+  }
+
+  ChangeRefusal Move(const MemberChange& change) {
+    if (const ChangeRefusal refusal = MayStandAt(change); refusal != ChangeRefusal::kNone) return refusal;
+    for (Member& member : next.members) {
+      if (member.id == change.node) member.address = change.address;
+    }
+    return ChangeRefusal::kNone;
+  }
+
+  ChangeRefusal MayStandAt(const MemberChange& change) const {
+    if (change.address.size() > kAddressMax_bytes) return ChangeRefusal::kAddressTooLong;
+    const auto taken = [&change](const Member& member) {
+      return member.id != change.node && !member.address.empty() && member.address == change.address;
+    };
+    return std::any_of(next.members.begin(), next.members.end(), taken) ? ChangeRefusal::kAddressTaken
+                                                                        : ChangeRefusal::kNone;
+  }
+};
+
+void Put(std::string& bytes, uint64_t value, size_t size) {
+  for (size_t i = 0; i < size; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : rest_(bytes) {}
+  uint64_t Number(size_t size) {
+    uint64_t value = 0;
+    const std::string_view bytes = Text(size);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      value |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+    }
+    return value;
+  }
+  std::string_view Text(size_t size) {
+    if (size > rest_.size()) {
+      failed_ = true;
+      rest_ = {};
+      return {};
+    }
+    const std::string_view text = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return text;
+  }
+  bool Complete() const { return !failed_ && rest_.empty(); }
+
+ private:
+  std::string_view rest_;
+  bool failed_ = false;
+};
+
+bool IsSound(const Configuration& configuration) {
+  int last = -1;
+  for (const Member& member : configuration.members) {
+    if (member.position <= last || member.position >= HR_RAFT_MAX_MEMBERS || !member.id.IsSet()) return false;
+    if (member.address.size() > kAddressMax_bytes) return false;
+    if (configuration.PositionOf(member.id) != member.position) return false;  // twice
+    last = member.position;
+  }
+  const uint32_t voters = configuration.voters | configuration.next_voters;
+  if (((voters | configuration.leaving) & ~configuration.all()) != 0) return false;
+  if ((voters & configuration.leaving) != 0) return false;
+  return configuration.voters != 0 || configuration.members.empty();
+}
+
+}  // namespace
+
+ChangeResult Changed(const Configuration& now, const std::vector<MemberChange>& changes) {
+  HEDGEROW_CHECK(!now.joint());
+  ChangeResult result{.next = now};
+  Configuration& next = result.next;
+  RemoveMembers(next, now.leaving);
+  next.leaving = 0;
+  Changer changer{.next = next, .voters = now.voters};
+  for (const MemberChange& change : changes) {
+    result.refusal = changer.Apply(change);
+    result.about = change.node;
+    if (result.refusal != ChangeRefusal::kNone) return result;
+  }
+  if (changer.voters == 0) {
+    result.refusal = ChangeRefusal::kNoVoterLeft;
+    return result;
+  }
+  if (changer.voters != now.voters) next.next_voters = changer.voters;
+  if (changes.empty() || (next.members == now.members && !next.joint() && next.leaving == now.leaving)) {
+    result.refusal = ChangeRefusal::kNothing;
+    return result;
+  }
+  next.epoch = now.epoch + 1;
+  return result;
+}
+
+Configuration AfterJoint(const Configuration& joint) {
+  HEDGEROW_CHECK(joint.joint());
+  Configuration next = joint;
+  RemoveMembers(next, joint.leaving);
+  next.epoch = joint.epoch + 1;
+  next.voters = joint.next_voters;
+  next.next_voters = 0;
+  next.leaving = joint.voters & ~joint.next_voters;
+  return next;
+}
+
+const Configuration& BeginsWith(const std::optional<Configuration>& recorded, const Configuration& file) {
+  return recorded.has_value() && !SeededBug(Bug::kBeginsWithTheFile) ? *recorded : file;
+}
+
+// Little-endian: version (1), epoch (4), three masks (1 each), number of members (1); each with position (1),
+// id (8), length of its address (2) and the address.
+std::string EncodeConfiguration(const Configuration& configuration) {
+  HEDGEROW_CHECK(IsSound(configuration));
+  std::string bytes;
+  Put(bytes, kVersion, 1);
+  Put(bytes, configuration.epoch, 4);
+  Put(bytes, configuration.voters, 1);
+  Put(bytes, configuration.next_voters, 1);
+  Put(bytes, configuration.leaving, 1);
+  Put(bytes, configuration.members.size(), 1);
+  for (const Member& member : configuration.members) {
+    Put(bytes, member.position, 1);
+    Put(bytes, member.id.value(), 8);
+    Put(bytes, member.address.size(), 2);
+    bytes += member.address;
+  }
+  return bytes;
+}
+
+std::optional<Configuration> DecodeConfiguration(std::string_view bytes) {
+  Reader reader(bytes);
+  if (reader.Number(1) != kVersion) return std::nullopt;
+  Configuration configuration;
+  configuration.epoch = static_cast<uint32_t>(reader.Number(4));
+  configuration.voters = static_cast<uint32_t>(reader.Number(1));
+  configuration.next_voters = static_cast<uint32_t>(reader.Number(1));
+  configuration.leaving = static_cast<uint32_t>(reader.Number(1));
+  const uint64_t members = reader.Number(1);
+  if (members > HR_RAFT_MAX_MEMBERS) return std::nullopt;
+  for (uint64_t i = 0; i < members; ++i) {
+    Member member{.position = static_cast<uint8_t>(reader.Number(1))};
+    member.id = NodeId(reader.Number(8));
+    member.address = std::string(reader.Text(reader.Number(2)));
+    configuration.members.push_back(std::move(member));
+  }
+  if (!reader.Complete() || !IsSound(configuration)) return std::nullopt;
+  return configuration;
+}
+
+const Configuration& ConfigurationHistory::At(LogIndex index) const {
+  for (auto placed = placed_.rbegin(); placed != placed_.rend(); ++placed) {
+    if (placed->index <= index) return placed->configuration;
+  }
+  return placed_.front().configuration;
+}
+
+void ConfigurationHistory::Append(LogIndex index, Configuration configuration) {
+  HEDGEROW_CHECK(index > latest_index());
+  placed_.push_back({index, std::move(configuration)});
+}
+
+void ConfigurationHistory::TruncateFrom(LogIndex index) {
+  while (placed_.back().index >= index) {
+    HEDGEROW_CHECK(placed_.size() > 1);  // the first is committed
+    placed_.pop_back();
+  }
+}
+
+void ConfigurationHistory::Restart(LogIndex index, Configuration configuration) {
+  placed_.clear();
+  placed_.push_back({index, std::move(configuration)});
+}
+
+void ConfigurationHistory::CompactTo(LogIndex index) {
+  while (placed_.size() > 1 && placed_[1].index <= index) placed_.pop_front();
+}
+
+}  // namespace hedgerow::raft

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Membership: dissertation chapter 4, by joint consensus (section 4.3). One change at a time; learners first,
+// promoted when they have caught up (4.2.1); a leader that is removed leads until its successors have committed
+// that, counts itself no more meanwhile, and then makes way (4.2.2); whoever was removed disturbs nobody
+// (4.2.3).
+#include <algorithm>
+#include <utility>
+
+#include "cluster/raft/check.h"
+#include "cluster/raft/raft.h"
+#include "cluster/raft/seeded_bugs.h"
+
+namespace hedgerow::raft {
+
+void Raft::On(Context& context, const ChangeMembership& change) {
+  MembershipAnswer answer{.tag = change.tag};
+  answer.refusal = MayChange();
+  ChangeResult result;
+  if (answer.refusal == ChangeRefusal::kNone) {
+    result = Changed(configuration(), change.changes);
+    answer.refusal = result.refusal;
+    answer.about = result.about;
+  }
+  if (answer.refusal == ChangeRefusal::kNone)
+    answer.refusal = MayPromote(context, change.changes, answer.about);
+  if (answer.refusal == ChangeRefusal::kNone) {
+    answer.epoch = result.next.epoch + (result.next.joint() ? 1 : 0);
+    AppendConfiguration(context, result.next);
+    answer.index = log_.last_index();
+    answer.term = term_;
+    answer.about = {};
+  }
+  context.out.membership_answers.push_back(answer);
+}
+
+// Dissertation section 4.1 wants one change at a time; and the first entry of a leader's own term committed
+// before it makes one, without which a change of a former leader that nobody knows of could be passed over
+// (the mistake found in 2015). With joint majorities that could not happen, but a leader that has not committed
+// an entry of its own does not know whether the last change is done.
+ChangeRefusal Raft::MayChange() const {
+  if (role_ != Role::kLeader) return ChangeRefusal::kNotLeader;
+  if (transfer_target_.IsSet()) return ChangeRefusal::kTransferring;
+  if (configuration().joint()) return ChangeRefusal::kUnfinished;
+  if (SeededBug(Bug::kChangeBeforeTheLastIsCommitted)) return ChangeRefusal::kNone;
+  if (!configuration_committed() || commit_ < term_start_) return ChangeRefusal::kUnfinished;
+  return ChangeRefusal::kNone;
+}
+
+ChangeRefusal Raft::MayPromote(Context& context, const std::vector<MemberChange>& changes, NodeId& who) const {
+  for (const MemberChange& change : changes) {
+    if (change.kind != MemberChange::Kind::kPromote) continue;
+    who = change.node;
+    const size_t member = MemberOf(change.node);
+    if (!IsPeer(member) || !IsCaughtUp(member, context.now_ns)) return ChangeRefusal::kNotCaughtUp;
+  }
+  return ChangeRefusal::kNone;
+}
+
+bool Raft::IsCaughtUp(size_t member, uint64_t now_ns) const {
+  return role_ == Role::kLeader && progress_[member].IsCaughtUp(now_ns, election_timeout_ns());
+}
+
+void Raft::AppendConfiguration(Context& context, const Configuration& next) {
+  AppendToLog(context, {.term = term_,
+                        .index = log_.last_index().Next(),
+                        .kind = EntryKind::kConfiguration,
+                        .payload = Payload(EncodeConfiguration(next))});
+  ReplicateToAll(context);
+}
+
+void Raft::ConfigurationChanged(Context& context) {
+  RefreshPeers(context.now_ns);
+  context.out.configuration = configuration();
+}
+
+// Who leaves is sent the configuration without it, until that is committed; from then on, nothing.
+void Raft::RefreshPeers(uint64_t now_ns) {
+  const Configuration& now = configuration();
+  self_ = now.PositionOf(options_.self);
+  peers_ = now.all() & ~(configuration_committed() ? now.leaving : 0);
+  if (self_ != kNoMember) peers_ &= ~(1u << self_);
+  for (const Member& member : now.members) {
+    if (measured_[member.position] != member.id) round_trips_.Forget(member.position);
+    measured_[member.position] = member.id;
+  }
+  if (role_ != Role::kLeader) return;
+  // Nothing is changed before its leaving is committed, and then it makes way.
+  HEDGEROW_CHECK(self_ != kNoMember);
+  // Who has left and comes back begins anew: what it was waiting for has gone by without it.
+  for (size_t position = 0; position < HR_RAFT_MAX_MEMBERS; ++position) {
+    const NodeId id = IsPeer(position) ? NodeAt(position) : NodeId();
+    if (followed_[position] == id) continue;
+    followed_[position] = id;
+    progress_[position] = Progress(log_.last_index(), now_ns);
+  }
+}
+
+// After each step: what follows from the commitment of the latest configuration (dissertation section 4.3). A
+// transfer comes before another entry (section 3.10), which would leave its target with the shorter log: the
+// next leader appends it then, or this one when the transfer is given up. Who is a member no more makes way all
+// the same.
+void Raft::LeadConfiguration(Context& context) {
+  if (role_ != Role::kLeader || !configuration_committed() || commit_ < term_start_) return;
+  if (configuration().joint()) {
+    if (transfer_target_.IsSet()) return;
+    AppendConfiguration(context, AfterJoint(configuration()));
+  } else if (!votes_itself()) {
+    HandOver(context);
+  }
+}
+
+// Dissertation section 4.2.2. The most advanced successor need not wait for its election timeout; of several,
+// it is whom leadership was being transferred to, so that two do not stand at once.
+void Raft::HandOver(Context& context) {
+  size_t best = kNoMember;
+  ForEach(peers_ & configuration().voters, [&](size_t member) {
+    const bool further = best == kNoMember || progress_[member].match() > progress_[best].match();
+    const auto chosen = [&] {
+      return NodeAt(member) == transfer_target_ && progress_[member].match() == progress_[best].match();
+    };
+    if (further || chosen()) best = member;
+  });
+  if (best != kNoMember) Send(context, NodeAt(best), TimeoutNow{});
+  BecomeFollower(context, term_, NodeId());
+}
+
+// Dissertation section 4.2.2: a voter whose log says that it is one no more still stands, without a vote of its
+// own, until that is committed. It may be the only one whose log is long enough: those who decide from now on
+// may need the vote of one who has more than they (figure 4.6).
+bool Raft::may_stand() const {
+  if (self_ == kNoMember || votes_itself()) return self_ != kNoMember;
+  if (configuration_committed() || ((configuration().leaving >> self_) & 1) == 0) return false;
+  return ((configurations_.At(configurations_.latest_index().Previous()).deciding() >> self_) & 1) != 0;
+}
+
+// Dissertation section 4.1: requests are taken from whomever, since this node may not have heard yet of a
+// configuration with the sender in it; who has such a one says so by its epoch. If that is no newer than what
+// is committed here, the sender has been removed, or lacks what is committed and can lead nobody. Answers are
+// asked of members alone.
+bool Raft::MayHear(const Message& message) const {
+  if (IsPeer(MemberOf(message.from))) return true;
+  // A leader that leaves makes way with its last word, and what is committed may have been heard before it.
+  if (std::holds_alternative<TimeoutNow>(message.body) && message.from == leader_ && message.term == term_)
+    return true;
+  const bool asks = std::holds_alternative<VoteRequest>(message.body) ||
+                    std::holds_alternative<AppendRequest>(message.body) ||
+                    std::holds_alternative<Heartbeat>(message.body);
+  return asks && message.config_epoch > configurations_.At(commit_).epoch;
+}
+
+}  // namespace hedgerow::raft

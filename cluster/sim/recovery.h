@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A bad day: all nodes are down, and an operator begins anew with what one of them has left (docs/adr/0019). It
+// is the one with the longest log by (term, index), which holds everything that was ever acknowledged, or
+// another one that does; so whatever is lost is a fault. Packets of the cluster before arrive for seconds
+// after.
+
+#ifndef HEDGEROW_CLUSTER_SIM_RECOVERY_H_
+#define HEDGEROW_CLUSTER_SIM_RECOVERY_H_
+
+#include "cluster/sim/world.h"
+
+namespace hedgerow::sim {
+
+class Recovery {
+ public:
+  explicit Recovery(World& world) : world_(world) {}
+
+  void Start();
+  void Calm() { calm_ = true; }
+  // Somebody leads.
+  void NewLeader();
+
+ private:
+  void Next();
+  void BeginAnew();
+  Server& Longest();
+  Server& Survivor();
+
+  World& world_;
+  bool calm_ = false;
+};
+
+}  // namespace hedgerow::sim
+
+#endif  // HEDGEROW_CLUSTER_SIM_RECOVERY_H_

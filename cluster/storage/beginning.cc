@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/beginning.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/outputs.h"
+#include "cluster/storage/descriptor.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
+#include "cluster/storage/rocks_log.h"
+#include "cluster/storage/snapshot_folder.h"
+
+namespace hedgerow::storage {
+namespace {
+
+absl::Status MakeEmptyFile(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  return file.ok() ? absl::OkStatus() : FromErrno(path, "make", errno);
+}
+
+absl::Status CheckEmpty(const std::string& path) {
+  std::error_code error;
+  const bool empty = std::filesystem::is_empty(path, error);
+  if (error) return FromErrno(path, "read", error.value());
+  if (empty) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(
+      "the folder ", path, " is not empty, and what is in it is not touched: move it away first (mv ", path,
+      " ", path, ".before)"));
+}
+
+absl::Status WriteSnapshot(const SnapshotFolder& folder, const SnapshotHeader& header, SnapshotReader& from) {
+  absl::StatusOr<SnapshotFileWriter> writer = folder.Begin(header, "restoring");
+  if (!writer.ok()) return writer.status();
+  while (true) {
+    const absl::StatusOr<std::optional<std::string>> chunk = from.Next();
+    if (!chunk.ok()) return chunk.status();
+    if (!chunk->has_value()) break;
+    if (absl::Status status = writer->Append(**chunk); !status.ok()) return status;
+  }
+  if (absl::Status status = writer->Finish(); !status.ok()) return status;
+  return folder.Publish(writer->path(), header.snapshot.last);
+}
+
+// The same log that a follower has that has just installed the snapshot and voted for nobody.
+absl::Status WriteLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
+                      const raft::EntryId& last, const raft::Configuration& configuration) {
+  StorageOptions options;
+  options.path = path;
+  options.sync = true;
+  options.origin = origin;
+  options.begins_with = configuration;
+  const absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, identity);
+  if (!log.ok()) return log.status();
+  raft::Persist persist{.sequence = 1};
+  persist.hard_state = raft::HardState{.term = last.term};
+  persist.new_start = raft::NewStart{.after = last, .snapshot = last, .empties = true};
+  (*log)->Gather(persist);
+  return (*log)->Commit(RocksLog::Patience::kWait);
+}
+
+absl::Status Fill(const std::string& path, const StoredIdentity& identity, const Origin& origin,
+                  SnapshotReader& snapshot, const raft::Configuration& configuration) {
+  const absl::StatusOr<SnapshotFolder> folder = SnapshotFolder::Open(path);
+  if (!folder.ok()) return folder.status();
+  const raft::EntryId last = snapshot.header().snapshot.last;
+  const SnapshotHeader header{.cluster_id = identity.cluster_id,
+                              .snapshot = {.last = last, .configuration = configuration}};
+  if (absl::Status status = WriteSnapshot(*folder, header, snapshot); !status.ok()) return status;
+  return WriteLog(path, identity, origin, last, configuration);
+}
+
+}  // namespace
+
+absl::Status CheckFinished(const std::string& path) {
+  if (access(absl::StrCat(path, "/", kUnfinished).c_str(), F_OK) != 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the log in ", path,
+      " was to be restored from a backup, and that was cut short: empty the folder, and restore it again"));
+}
+
+absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
+                      SnapshotReader& snapshot, const raft::Configuration& configuration) {
+  if (absl::Status status = MakeFolder(path); !status.ok()) return status;
+  if (absl::Status status = CheckEmpty(path); !status.ok()) return status;
+  const std::string unfinished = absl::StrCat(path, "/", kUnfinished);
+  for (const std::string& file : {unfinished, absl::StrCat(path, "/", kBegunAnew)}) {
+    if (absl::Status status = MakeEmptyFile(file); !status.ok()) return status;
+  }
+  if (absl::Status status = SyncFolder(path); !status.ok()) return status;
+  if (absl::Status status = Fill(path, identity, origin, snapshot, configuration); !status.ok()) return status;
+  if (unlink(unfinished.c_str()) != 0) return FromErrno(unfinished, "remove", errno);
+  return SyncFolder(path);
+}
+
+}  // namespace hedgerow::storage

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Makes a log in an empty folder that begins with a snapshot: how a member of a cluster that begins anew comes
+// to its state (docs/adr/0019). Used by `hedgerow-node restore`, while no node runs on the folder.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_BEGINNING_H_
+#define HEDGEROW_CLUSTER_STORAGE_BEGINNING_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "cluster/raft/types.h"
+#include "cluster/storage/snapshot_file.h"
+#include "cluster/storage/storage_options.h"
+
+namespace hedgerow::storage {
+
+// In the log's folder from before anything else is until all is durable: a log that was cut short here is none.
+inline constexpr char kUnfinished[] = "unfinished";
+// Left behind for the node's first start: what the kernel may still hold is of a log that was here before.
+inline constexpr char kBegunAnew[] = "begun-anew";
+
+// OK: it may be used. FailedPrecondition: it was not finished.
+absl::Status CheckFinished(const std::string& path);
+
+// Everything is durable when it returns. AlreadyExists: the folder is not empty. `configuration` is the new
+// cluster's; of `snapshot`, which is at its beginning, only the contents and their place in the log are kept.
+absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
+                      SnapshotReader& snapshot, const raft::Configuration& configuration);
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_BEGINNING_H_

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Logs that begin with a backup: whole or not at all, and of their own beginning; and what is left of a log
+// that its node may not go on with.
+
+#include "cluster/storage/beginning.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <rocksdb/db.h>
+
+#include "cluster/storage/backup_file.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/log_restore.h"
+#include "cluster/storage/log_storage.h"
+#include "cluster/storage/stopped_log.h"
+#include "cluster/storage/storage_story.h"
+
+namespace hedgerow::storage {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr raft::EntryId kLast = {.index = raft::LogIndex(40), .term = raft::Term(3)};
+constexpr Origin kOld = {.epoch = 4, .beginning = 44};
+constexpr Origin kNew = {.epoch = 5, .beginning = 55};
+constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
+
+class BeginningTest : public ::testing::Test {
+ protected:
+  std::string backup() const { return folder_.path() + "/backup"; }
+
+  void WriteBackup() {
+    const BackupHeader header{
+        .cluster_id = kTestCluster, .of = kOld, .begins = kNew, .node = kTestNode, .last = kLast, .made_s = 12};
+    absl::StatusOr<SnapshotFileWriter> writer = SnapshotFileWriter::CreateBehind(
+        backup(), EncodeBackupHeader(header), {.cluster_id = kTestCluster, .snapshot = {.last = kLast}});
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    for (const char* chunk : {"one", "two"}) ASSERT_TRUE(writer->Append(chunk).ok());
+    ASSERT_TRUE(writer->Finish().ok());
+  }
+  absl::Status Begin() {
+    const absl::StatusOr<Backup> opened = OpenBackup(backup());
+    if (!opened.ok()) return opened.status();
+    return BeginLog(folder_.log(), kIdentity, opened->header.begins, *opened->snapshot, {});
+  }
+  StorageOptions options() const { return TestOptions(folder_, true); }
+  absl::StatusOr<std::unique_ptr<LogStorage>> Open(StorageOptions options,
+                                                   std::vector<std::string>* chunks = nullptr) {
+    return LogStorage::Open(options, kIdentity, [chunks](SnapshotReader& snapshot) {
+      std::vector<std::string> read;
+      while (true) {
+        const absl::StatusOr<std::optional<std::string>> chunk = snapshot.Next();
+        if (!chunk.ok()) return chunk.status();
+        if (!chunk->has_value()) break;
+        read.push_back(**chunk);
+      }
+      if (chunks != nullptr) *chunks = read;
+      return absl::OkStatus();
+    });
+  }
+
+  TestFolder folder_;
+};
+
+TEST_F(BeginningTest, ALogBeginsWithABackup) {
+  WriteBackup();
+  ASSERT_EQ(Begin(), absl::OkStatus());
+  std::vector<std::string> chunks;
+  for (int start = 0; start < 2; ++start) {
+    const auto log = Open(options(), &chunks);
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_THAT(chunks, ElementsAre("one", "two"));
+    EXPECT_EQ((*log)->origin(), kNew);
+    const raft::RestoredState restored = (*log)->TakeRestored();
+    EXPECT_EQ(restored.start, kLast);
+    EXPECT_EQ(restored.snapshot.last, kLast);
+    EXPECT_EQ(restored.hard_state, raft::HardState{.term = kLast.term}) << "nobody was voted for";
+    EXPECT_THAT(restored.entries, IsEmpty());
+  }
+  const auto log = Open(options());
+  ASSERT_TRUE(log.ok()) << log.status();
+  (*log)->Write({.sequence = 1,
+                 .hard_state = raft::HardState{.term = raft::Term(9)},
+                 .entries = {TestEntry(41, 9, "x")}});
+  EXPECT_TRUE(AwaitDurable(**log, 1)) << "it goes on like any other";
+}
+
+// ... and no log that a node makes by itself is of a format that the version before could not read.
+TEST_F(BeginningTest, OnlyALogThatBeginsAnewIsOfTheNewFormat) {
+  const auto format_of = [this] {
+    rocksdb::DB* raw = nullptr;
+    EXPECT_TRUE(rocksdb::DB::OpenForReadOnly(rocksdb::Options(), folder_.rocksdb(), &raw).ok());
+    const std::unique_ptr<rocksdb::DB> db(raw);
+    return CheckIdentity(*db, folder_.log(), kIdentity).value_or(IdentityRecord()).format_version;
+  };
+  { const auto log = OpenOrDie(options()); }
+  EXPECT_EQ(format_of(), kFormatOfFirstBeginning);
+  std::filesystem::remove_all(folder_.log());
+  WriteBackup();
+  ASSERT_EQ(Begin(), absl::OkStatus());
+  EXPECT_EQ(format_of(), kFormatVersion);
+}
+
+TEST_F(BeginningTest, AFolderInWhichSomethingIsIsLeftAsItIs) {
+  WriteBackup();
+  { const auto log = OpenOrDie(options()); }
+  const std::string mark = ReadFile(folder_.log() + "/watermark");
+  EXPECT_TRUE(absl::IsAlreadyExists(Begin()));
+  EXPECT_EQ(ReadFile(folder_.log() + "/watermark"), mark);
+  EXPECT_EQ(OpenOrDie(options())->origin(), Origin());
+}
+
+TEST_F(BeginningTest, WhatWasCutShortIsNoLog) {
+  WriteBackup();
+  const std::string whole = ReadFile(backup());
+  std::string flipped = whole;
+  flipped[whole.size() - 30] =
+      static_cast<char>(flipped[whole.size() - 30] ^ 1);  // in the last chunk or the end
+  for (const std::string& bytes : {flipped, whole.substr(0, whole.size() - 1)}) {
+    WriteFile(backup(), bytes);
+    EXPECT_TRUE(absl::IsDataLoss(Begin()));
+    const auto log = Open(options());
+    ASSERT_FALSE(log.ok());
+    EXPECT_THAT(std::string(log.status().message()), HasSubstr("that was cut short: empty the folder"));
+    EXPECT_TRUE(absl::IsAlreadyExists(Begin())) << "not on top of it";
+    std::filesystem::remove_all(folder_.log());
+  }
+}
+
+TEST_F(BeginningTest, AnyFlippedBitOfABackupsHeaderIsSeen) {
+  WriteBackup();
+  const std::string whole = ReadFile(backup());
+  for (size_t bit = 0; bit < 8 * kBackupHeader_bytes; ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    WriteFile(backup(), flipped);
+    EXPECT_FALSE(OpenBackup(backup()).ok()) << bit;
+  }
+}
+
+TEST_F(BeginningTest, ABackupBehindAnotherOnesHeaderIsNone) {
+  WriteBackup();
+  const std::string whole = ReadFile(backup());
+  const BackupHeader other{.cluster_id = kTestCluster,
+                           .of = kOld,
+                           .begins = kNew,
+                           .node = kTestNode,
+                           .last = {kLast.index, raft::Term(4)}};
+  WriteFile(backup(), EncodeBackupHeader(other) + whole.substr(kBackupHeader_bytes));
+  EXPECT_TRUE(absl::IsDataLoss(OpenBackup(backup()).status()));
+}
+
+TEST_F(BeginningTest, EachBeginningIsAnother) {
+  const Origin next = NextOrigin(kOld);
+  EXPECT_EQ(next.epoch, kOld.epoch + 1);
+  EXPECT_NE(next.beginning, 0u);
+  EXPECT_NE(next, NextOrigin(kOld));
+}
+
+class StoppedLogTest : public BeginningTest {
+ protected:
+  void Write(bool sync) {
+    const auto log = OpenOrDie(TestOptions(folder_, sync));
+    log->Write({.sequence = 1,
+                .hard_state = raft::HardState{.term = raft::Term(1)},
+                .entries = {TestEntry(1, 1, "a"), TestEntry(2, 1, "b")}});
+    ASSERT_TRUE(AwaitDurable(*log, 1));
+  }
+  absl::StatusOr<StoppedLog> Read(const std::string& boot_id = "") {
+    StorageOptions options = this->options();
+    if (!boot_id.empty()) options.boot_id = boot_id;
+    return ReadStoppedLog(options, kIdentity, ReadThrough);
+  }
+};
+
+TEST_F(StoppedLogTest, IsReadAndNotChanged) {
+  Write(/*sync=*/true);
+  const std::string mark = ReadFile(folder_.log() + "/watermark");
+  {
+    const auto log = Read();
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_THAT(log->doubts, IsEmpty());
+    EXPECT_EQ(log->last, (raft::EntryId{.index = raft::LogIndex(2), .term = raft::Term(1)}));
+    EXPECT_EQ(log->raft.entries.size(), 2u);
+    EXPECT_TRUE(absl::IsUnavailable(Open(options()).status())) << "as long as it is read";
+  }
+  EXPECT_EQ(ReadFile(folder_.log() + "/watermark"), mark);
+}
+
+// What recover can still use, and the node itself must not.
+TEST_F(StoppedLogTest, OfAHostThatRestartedIsReadWithADoubtAndStaysRefused) {
+  std::string mark;
+  {
+    const auto log = OpenOrDie(TestOptions(folder_, false));
+    log->Write({.sequence = 1,
+                .hard_state = raft::HardState{.term = raft::Term(1)},
+                .entries = {TestEntry(1, 1, "a")}});
+    ASSERT_TRUE(AwaitDurable(*log, 1));
+    mark = ReadFile(folder_.log() + "/watermark");
+  }
+  WriteFile(folder_.log() + "/watermark", mark);  // as if it had not been stopped in order
+  for (int i = 0; i < 2; ++i) {
+    const auto log = Read("the next run of the host");
+    ASSERT_TRUE(log.ok()) << log.status();
+    ASSERT_EQ(log->doubts.size(), 1u);
+    EXPECT_THAT(log->doubts[0], HasSubstr("this host has restarted since"));
+    EXPECT_EQ(log->last.index, raft::LogIndex(1));
+  }
+  StorageOptions next = TestOptions(folder_, false);
+  next.boot_id = "the next run of the host";
+  const absl::Status refused = Open(next).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
+  EXPECT_TRUE(IsLost(refused));
+}
+
+TEST_F(StoppedLogTest, WhoseEndIsMissingSaysSo) {
+  Write(/*sync=*/true);
+  // Into its tables goes what is found at a start: the next batch is in the write-ahead log alone.
+  {
+    const auto log = OpenOrDie(options());
+    log->Write({.sequence = 1, .entries = {TestEntry(3, 1, "c")}});
+    ASSERT_TRUE(AwaitDurable(*log, 1));
+  }
+  WriteFile(folder_.Newest(".log"), "");
+  EXPECT_TRUE(absl::IsDataLoss(Open(options()).status()));
+  const auto log = Read();
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->last.index, raft::LogIndex(2));
+  ASSERT_EQ(log->doubts.size(), 1u);
+  EXPECT_THAT(log->doubts[0], HasSubstr("what came in between is gone"));
+}
+
+}  // namespace
+}  // namespace hedgerow::storage

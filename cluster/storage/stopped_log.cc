@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/stopped_log.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <memory>
+#include <utility>
+
+#include <rocksdb/db.h>
+#include <rocksdb/options.h>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/storage/beginning.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/log_restore.h"
+#include "cluster/storage/rocks_messages.h"
+#include "cluster/storage/rocks_options.h"
+#include "cluster/storage/snapshot_folder.h"
+#include "cluster/storage/wal_inspector.h"
+
+namespace hedgerow::storage {
+namespace {
+
+std::string BootIdOf(const StorageOptions& options) {
+  if (!options.boot_id.empty()) return options.boot_id;
+  std::string boot_id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
+  return boot_id;
+}
+
+// Of the log that was found, what was durable and is not there.
+void AddMissing(uint64_t found, uint64_t durable, std::vector<std::string>& doubts) {
+  if (found >= durable) return;
+  doubts.push_back(absl::StrCat("the log ends with batch ", found, ", though batch ", durable,
+                                " was durable: what came in between is gone"));
+}
+
+absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& options,
+                                                        const StoredIdentity& expected) {
+  const rocksdb::Options opened = RocksOptions(options, std::make_shared<RocksMessages>(options.path));
+  rocksdb::DB* raw = nullptr;
+  const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(opened, options.path + "/rocksdb", &raw);
+  if (!status.ok()) return FromRocks(options.path, "open", status);
+  std::unique_ptr<rocksdb::DB> db(raw);
+  const absl::StatusOr<IdentityRecord> identity = CheckIdentity(*db, options.path, expected);
+  if (!identity.ok()) return identity.status();
+  if (identity->format_version == 0) return DamagedError(options.path, "nothing is in it");
+  return db;
+}
+
+absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const StoredIdentity& expected,
+                                         Origin& origin) {
+  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected);
+  if (!db.ok()) return db.status();
+  const absl::StatusOr<Origin> found = ReadOrigin(**db, options.path);
+  if (!found.ok()) return found.status();
+  origin = *found;
+  return RestoreLog(**db, options.path);
+}
+
+// As ChooseSnapshot does, but none is removed. True: the log goes on from the one that was loaded.
+bool LoadPart(const SnapshotFolder& folder, const raft::EntryId& last, const StoredIdentity& expected,
+              const LoadSnapshot& load, StoppedLog& log) {
+  const raft::RestoredState& raft = log.raft;
+  const uint64_t place = last.index.value() - std::min(last.index, raft.start.index).value();
+  const bool part = last == raft.start || (last.index > raft.start.index && place <= raft.entries.size() &&
+                                           raft.entries[place - 1].term == last.term);
+  if (!part) return false;
+  absl::StatusOr<std::unique_ptr<SnapshotReader>> reader = SnapshotReader::Open(folder.PathOf(last));
+  absl::Status status = reader.status();
+  if (status.ok() && (*reader)->header().cluster_id != expected.cluster_id) {
+    status = absl::DataLossError("it is of another cluster");
+  }
+  if (status.ok()) status = load(**reader);
+  if (!status.ok()) {
+    log.doubts.push_back(absl::StrCat("a snapshot cannot be used: ", status.message()));
+    return false;
+  }
+  log.raft.snapshot = (*reader)->header().snapshot;
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const StoredIdentity& expected,
+                                          const LoadSnapshot& load) {
+  const std::string database = options.path + "/rocksdb";
+  if (access((database + "/CURRENT").c_str(), F_OK) != 0) {
+    return absl::NotFoundError(absl::StrCat("there is no log in ", options.path));
+  }
+  if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
+  absl::StatusOr<Watermark> lock = Watermark::Open(options.path, /*must_exist=*/true);
+  if (!lock.ok()) return lock.status();
+  StoppedLog log{.lock = *std::move(lock)};
+  const Watermark::Value mark = log.lock.value();
+  if (mark.unsynced && mark.boot_id != BootIdOf(options)) {
+    log.doubts.push_back(
+        "it was written in memory mode and this host has restarted since: what was not on its disk by then is "
+        "gone");
+  }
+  const absl::StatusOr<WalContents> wal =
+      InspectWal(database, RocksOptions(options, std::make_shared<RocksMessages>(options.path)));
+  if (!wal.ok()) return wal.status();
+  if (!wal->damage.empty()) log.doubts.push_back(absl::StrCat("its newest part is damaged: ", wal->damage));
+
+  absl::StatusOr<RestoredLog> found = ReadDatabase(options, expected, log.origin);
+  if (!found.ok()) return found.status();
+  log.raft = std::move(found->raft);
+  log.last = {.index = found->state.last_index, .term = found->state.last_term};
+  AddMissing(found->state.batch, std::max(mark.batch, wal->last_batch), log.doubts);
+
+  const absl::StatusOr<SnapshotFolder> folder = SnapshotFolder::Open(options.path);
+  if (!folder.ok()) return folder.status();
+  for (const raft::EntryId& last : folder->List()) {
+    if (LoadPart(*folder, last, expected, load, log)) break;
+  }
+  if (log.raft.snapshot.last.index < log.raft.start.index) {
+    return DamagedError(options.path, absl::StrCat("it begins after entry ", log.raft.start.index.value(),
+                                                   ", and there is no whole snapshot of what came before"));
+  }
+  return log;
+}
+
+absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected) {
+  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected);
+  if (!db.ok()) return db.status();
+  return ReadOrigin(**db, options.path);
+}
+
+}  // namespace hedgerow::storage

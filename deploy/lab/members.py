@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes a cluster's members as an operator does: `hedgerow-node members` at whoever leads, asked again while something is in
+the way. And what it takes to see that nobody speaks to those who have left. `./dev bench membership` and the end-to-end tests use it.
+"""
+
+import re
+import time
+from collections.abc import Callable
+
+from deploy.lab.cluster import Cluster
+from deploy.lab.host import CommandFailed, Host
+from deploy.lab.lab import Lab
+from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode
+
+WITHIN_S = 30.0
+
+
+class Operator:
+    def __init__(self, cluster: Cluster):
+        self.cluster = cluster
+
+    def leader(self) -> HedgerowNode:
+        """One that is ready."""
+        found: list[HedgerowNode] = []
+
+        def leads() -> bool:
+            node = self.cluster.leader()
+            state = node.state() if node is not None else None
+            found[:] = [node] if state is not None and state.leads and state.ready else []
+            return bool(found)
+
+        self._until(leads, lambda: f"nobody leads: {self.cluster.states()}")
+        return found[0]
+
+    def add(self, node: HedgerowNode) -> None:
+        """A learner; `node` runs already, and is one of the cluster's from now on."""
+        self.change("add", node.number, f"{node.host.ipv4}:{PEER_PORT}")
+        if node not in self.cluster.nodes:
+            self.cluster.nodes.append(node)
+
+    def wait_until_caught_up(self, node: HedgerowNode) -> None:
+        def is_so() -> bool:
+            return any(member.get("caught_up") for member in self._members() if int(member["id"]) == node.number)
+
+        self._until(is_so, lambda: f"node {node.number} does not catch up: {self._members()}")
+
+    def move(self, node: HedgerowNode, port: int) -> None:
+        """To another port of its host: it is stopped, finds the port in its file, and is moved once it listens there."""
+        node.host.stop(node.process)
+        own = next(member for member in node.config["members"] if member["id"] == node.number)
+        own["peer"] = f"{node.host.ipv4}:{port}"
+        node.start()
+        self.change("move", node.number, own["peer"])
+
+    def change(self, *words: str | int) -> None:
+        """Until it is done: while leadership moves, or an earlier change is under way, it is refused."""
+        said = ["nobody was asked"]
+
+        def done() -> bool:
+            said[0] = self.leader().change_members(*words)
+            return not said[0]
+
+        self._until(done, lambda: f"members {' '.join(map(str, words))}: {said[0]}")
+
+    def role(self, node: HedgerowNode) -> str:
+        """As the leader sees it: of who has left and is not even told so any more, `none`."""
+        return next((member["role"] for member in self._members() if int(member["id"]) == node.number), "none")
+
+    def _members(self) -> list[dict]:
+        return (self.leader().status() or {}).get("members", [])
+
+    @staticmethod
+    def _until(holds: Callable[[], bool], why_not: Callable[[], str]) -> None:
+        deadline = time.monotonic() + WITHIN_S
+        while not holds():
+            if time.monotonic() > deadline:
+                raise CommandFailed(why_not())
+            time.sleep(0.05)
+
+
+class Delivered:
+    """Inside the `with` block: what is sent to a port of a host, by whomever. Counted where the switch hands it over, since at the
+    host a kernel program may take it before anybody sees it, and whether anybody listens there does not matter either."""
+
+    def __init__(self, lab: Lab, host: Host, port: int = PEER_PORT):
+        self._lab, self._host, self._port = lab, host, port
+        self._table = f"netdev to_{host.name}_{port}"
+
+    def __enter__(self) -> "Delivered":
+        self._nft(f"""table {self._table} {{
+            chain wire {{
+                type filter hook egress device "{self._host.name}" priority 0
+                udp dport {self._port} counter
+                tcp dport {self._port} counter
+            }}
+        }}""")
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self._nft(f"delete table {self._table}")
+
+    def count(self) -> int:
+        return sum(map(int, re.findall(r"counter packets (\d+)", self._nft(f"list table {self._table}"))))
+
+    def _nft(self, commands: str) -> str:
+        return self._lab.switch(["nft", "-f", "-"], stdin=commands)

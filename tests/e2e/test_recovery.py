@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster on a bad day: nodes that have lost their memory, a majority that is gone, and beginning anew with what is left."""
+
+import contextlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+
+from cluster.client import hkv
+from deploy.lab import Lab
+from deploy.lab.cluster import Cluster, hedgerow_cluster
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
+from deploy.lab.servers.load import binary
+
+TAG = f"self{os.getpid()}8"
+PATIENT = ("200ms", "4s")
+SETTINGS = NodeSettings(durability="memory", election=PATIENT)
+
+
+def wait_for(what: str, holds, within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
+        time.sleep(0.05)
+
+
+def run(*words, code: int = 0, answer: str = "") -> subprocess.CompletedProcess:
+    """The front door's own way: `hedgerow cluster WORDS`."""
+    done = subprocess.run([binary("hedgerow"), "cluster", *map(str, words)], input=answer, capture_output=True, text=True,
+                          check=False, timeout=60)
+    assert done.returncode == code, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def host_restarts(node: HedgerowNode) -> None:
+    """As far as its node can tell, with a data folder that outlives it: the kernel's maps are gone, and the log was written in
+    another run of the host (cluster/storage/watermark.cc)."""
+    node.kill_at_once()
+    node.lose_memory()
+    mark = node.data_dir / "watermark"
+    batch, unsynced, _ = struct.unpack_from("<QBB", mark.read_bytes(), 4)
+    assert unsynced, "it was in memory mode"
+    boot_id = b"another run of this host"
+    body = (struct.pack("<QBB", batch, unsynced, len(boot_id)) + boot_id).ljust(124, b"\0")
+    mark.write_bytes(struct.pack("<I", zlib.crc32(b"hedgerow watermark 1" + body)) + body)
+
+
+def is_lost(node: HedgerowNode) -> bool:
+    status = node.status()
+    return status is not None and status["role"] == "lost"
+
+
+def said_to_be_lost(node: HedgerowNode) -> list[int]:
+    return [int(peer["id"]) for peer in (node.status() or {"peers": []})["peers"] if peer.get("lost")]
+
+
+def move_away(node: HedgerowNode) -> None:
+    before = node.data_dir.with_name(f"{node.data_dir.name}.before-{time.monotonic_ns()}")
+    node.data_dir.rename(before)
+
+
+def dropped_for_their_tag(node: HedgerowNode) -> int:
+    counters = (node.status() or {}).get("counters", {})
+    return sum(int(counters.get(name, 0)) for name in ("peer_dropped.tag", "kernel.dropped_tag"))
+
+
+def is_silent(lab: Lab, node: HedgerowNode) -> bool:
+    request = hkv.encode_request(hkv.GET, 500_000, 5, 1, 0, key=b"n")
+    with lab.client.socket() as sock:
+        sock.settimeout(0.7)
+        sock.sendto(request, (node.host.ipv4, node.port))
+        try:
+            sock.recv(2048)
+        except (TimeoutError, ConnectionRefusedError):
+            return True
+    return False
+
+
+def write_three(lab: Lab, leader: HedgerowNode) -> int:
+    with hkv.Client(leader.host.ipv4, leader.port, 5.0, lab.client.socket()) as client:
+        client.open()
+        assert [client.incr(b"n") for _ in range(3)] == [1, 2, 3]
+        return client.session
+
+
+def increment(lab: Lab, node: HedgerowNode, session: int, seq: int) -> list[bytes]:
+    copy = hkv.encode_request(hkv.WRITE, 5_000_000, session, seq, seq, operations=[hkv.incr_operation(b"n")])
+    with lab.client.socket() as sock:
+        sock.settimeout(5.0)
+        sock.sendto(copy, (node.host.ipv4, node.port))
+        return hkv.parse_answer(sock.recv(2048)).values
+
+
+def restore_and_start(cluster: Cluster, file: Path, nodes: list[HedgerowNode]) -> None:
+    for node in nodes:
+        node.write_config()
+        run("restore", "--config", node.file, "--from", file)
+    for node in nodes:
+        node.start()
+
+
+def test_a_majority_that_has_lost_its_memory_says_so_and_begins_anew_with_the_survivor():
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, SETTINGS) as cluster):
+        survivor = cluster.wait_ready()
+        lost = [node for node in cluster.nodes if node is not survivor]
+        session = write_three(lab, survivor)
+        file = data.path / "beginning"
+
+        # One of three: it takes part in nothing, and the others go on and say which it is.
+        host_restarts(lost[0])
+        lost[0].start()
+        wait_for("it says that it is lost", lambda: is_lost(lost[0]))
+        status = lost[0].status()
+        assert "this host has restarted" in status["lost"] and not status.get("cluster_lost")
+        assert is_silent(lab, lost[0])
+        wait_for("the leader hears of it", lambda: said_to_be_lost(survivor) == [lost[0].number])
+        assert not survivor.status().get("cluster_lost")
+        assert increment(lab, survivor, session, 4) == [b"4"]
+
+        # Two of three: nobody can commit anything, and all say why.
+        host_restarts(lost[1])
+        lost[1].start()
+        for node in cluster.nodes:
+            wait_for("all say that the cluster is lost",
+                     lambda node=node: "cannot go on by itself" in (node.status() or {}).get("cluster_lost", ""))
+        assert is_silent(lab, lost[1])
+        text = run("status", "--socket", survivor.socket).stdout
+        assert "PROBLEM: LOST: of 3 nodes, 2 have lost" in text
+
+        # It says what would be lost, asks, and changes nothing.
+        assert "in use by another process" in run("recover", "--config", survivor.file, code=3).stderr
+        survivor.stop()
+        doubtful = json.loads(run("recover", "--json", "--config", lost[0].file).stdout)
+        assert "restarted since" in doubtful["doubts"][0], "what a lost one has left can be looked at as well"
+        plan = run("recover", "--config", survivor.file).stdout
+        assert "LOSES every acknowledged write" in plan and "Nothing was written" in plan
+        run("recover", "--config", survivor.file, "--out", file, "--accept-data-loss", answer="yes\n", code=1)
+        assert not file.exists()
+        run("recover", "--config", survivor.file, "--out", file, "--accept-data-loss", answer=f"{SETTINGS.cluster_id}\n")
+
+        # Two begin anew; the third, as it was before, is heard by neither.
+        assert "stop it first" in run("restore", "--config", lost[1].file, "--from", file, code=1).stderr
+        for node in lost:
+            node.stop()
+        assert "is not empty" in run("restore", "--config", survivor.file, "--from", file, code=1).stderr
+        for node in lost:
+            move_away(node)
+        restore_and_start(cluster, file, lost)
+        survivor.start()  # of the cluster before, with its log
+        wait_for("two of three are a cluster", lambda: all((node.status() or {}).get("ready") for node in lost))
+        assert {node.status()["role"] for node in lost} == {"leader", "follower"}
+        wait_for("it is not believed", lambda: all(dropped_for_their_tag(node) > 0 for node in cluster.nodes))
+        assert not survivor.status().get("ready") and int(survivor.status()["cluster_epoch"]) == 0
+        survivor.kill_at_once()
+        move_away(survivor)
+        restore_and_start(cluster, file, [survivor])
+        leader = cluster.wait_ready()
+        assert {int(node.status()["cluster_epoch"]) for node in cluster.nodes} == {1}
+        assert increment(lab, leader, session, 4) == [b"4"], "sessions are in it: not a second time"
+        assert increment(lab, leader, session, 5) == [b"5"]
+
+        # Back to a backup, after the kernel has acknowledged what came later: its maps mean nothing to the new logs.
+        backup = data.path / "backup"
+        run("backup", "--socket", leader.socket, "--out", backup)
+        assert increment(lab, leader, session, 6) == [b"6"]
+        for node in cluster.nodes:
+            node.kill_at_once()
+        assert all(node.pins.exists() for node in cluster.nodes)
+        for node in cluster.nodes:
+            move_away(node)
+        restore_and_start(cluster, backup, cluster.nodes)
+        leader = cluster.wait_ready()
+        assert {int(node.status()["cluster_epoch"]) for node in cluster.nodes} == {2}
+        assert increment(lab, leader, session, 5) == [b"5"], "which the backup holds"
+        assert increment(lab, leader, session, 6) == [b"6"], "which it does not"
+
+
+def test_a_node_whose_kernel_maps_are_gone_stays_lost_however_often_it_is_started():
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, SETTINGS) as cluster):
+        leader = cluster.wait_ready()
+        session = write_three(lab, leader)
+        victim = next(node for node in cluster.nodes if node is not leader)
+        victim.kill_at_once()
+        shutil.rmtree(victim.pins)
+        for _ in range(2):  # what the first start leaves behind must not look like what was lost
+            victim.start()
+            wait_for("it says that it is lost", lambda: is_lost(victim))
+            victim.host.stop(victim.process)
+        assert increment(lab, leader, session, 4) == [b"4"]
+        victim.stop()
+
+
+def test_a_backup_taken_under_load_is_another_cluster():
+    with Lab(TAG, replicas=1) as lab, DataDirs(TAG, "disk") as data:
+        settings = NodeSettings(durability="disk", election=PATIENT)
+        file, torn = data.path / "backup", data.path / "torn"
+        with hedgerow_cluster(lab, data.path, settings) as cluster:
+            leader = cluster.wait_ready()
+            session = write_three(lab, leader)
+            load = lab.client.popen([str(binary("hr-kv-load")), f"--server={leader.endpoint}", "--clients=8", "--keys=50",
+                                     "--value_bytes=900", "--warm_up=100ms", "--measured=3s", "--rate=1000"],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                time.sleep(0.5)
+                said = json.loads(run("backup", "--json", "--socket", leader.socket, "--out", file).stdout)
+                assert int(said["index"]) > 3 and int(said["begins_epoch"]) == 1
+                assert int(said["size_bytes"]) == file.stat().st_size
+                assert "is there already" in run("backup", "--socket", leader.socket, "--out", file, code=1).stderr
+            finally:
+                lab.client.stop(load)
+            assert increment(lab, leader, session, 4) == [b"4"], "after the backup"
+        torn.write_bytes(file.read_bytes()[:-1])
+        move_away(leader)
+        other = NodeSettings(durability="disk", election=PATIENT, cluster_id=78, cluster_key="00" * 15 + "01")
+        with contextlib.ExitStack() as stack:
+            cluster = hedgerow_cluster(lab, data.path, other)
+            node = cluster.nodes[0]
+            node.write_config()
+            assert "is damaged" in run("restore", "--config", node.file, "--from", torn, code=1).stderr
+            assert not node.data_dir.exists(), "it is read as a whole before anything is made"
+            run("restore", "--config", node.file, "--from", file)
+            stack.enter_context(cluster)
+            assert cluster.wait_ready() is node
+            assert node.status()["cluster_id"] == "78"
+            assert increment(lab, node, session, 3) == [b"3"], "not a second time"
+            assert increment(lab, node, session, 4) == [b"4"], "which came after the backup"
+
+
+def restart_with(node: HedgerowNode, folder: Path | None) -> None:
+    """In order, with the program in `folder`; None: this tree's."""
+    node.host.stop(node.process)
+    ours = str(binary("hedgerow-node"))
+    theirs = str(Path(ours if folder is None else folder / "hedgerow-node").resolve())
+    command = type(node).command
+    node.command = lambda: [theirs if word == ours else word for word in command(node)]
+    node.start()
+    wait_for(f"{theirs} runs", lambda: theirs in {os.path.realpath(f"/proc/{pid}/exe") for pid in node.host.pids()})
+
+
+@pytest.mark.parametrize("mode", ["memory", "disk"])
+def test_nodes_of_the_version_before_and_of_this_one_are_one_cluster(mode):
+    """One after the other to this version, and back again, with every write there and none twice."""
+    previous = os.environ.get("HEDGEROW_PREVIOUS")
+    if not previous:
+        pytest.skip("HEDGEROW_PREVIOUS names no folder with the hedgerow-node of the version before")
+    settings = NodeSettings(durability=mode, election=PATIENT)
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, mode) as data,
+          hedgerow_cluster(lab, data.path, settings) as cluster):
+        for node in cluster.nodes:
+            restart_with(node, Path(previous))
+        leader = cluster.wait_ready()
+        session, seq = write_three(lab, leader), 3
+        for folder in (None, Path(previous)):
+            for node in cluster.nodes:
+                restart_with(node, folder)
+                leader = cluster.wait_ready()
+                for asked in cluster.nodes:  # whoever leads, of whichever version
+                    seq += 1
+                    assert increment(lab, asked, session, seq) == [str(seq).encode()]
+                    assert increment(lab, leader, session, seq) == [str(seq).encode()], "not a second time"
