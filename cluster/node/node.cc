@@ -388,7 +388,8 @@ int Node::Sleep(epoll_event* events, int size) {
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
   const int ready = Spin(now_ns, until_ns, events, size);
   if (ready != 0 || (coupling != nullptr && !coupling->MaySleep())) return ready;
-  const uint64_t wait_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+  const uint64_t spun_ns = Monotonic_ns();
+  const uint64_t wait_ns = until_ns > spun_ns ? until_ns - spun_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
   const int woken = epoll_pwait2(epoll_, events, size, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
