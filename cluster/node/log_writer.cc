@@ -11,7 +11,8 @@ namespace hedgerow::node {
 
 bool LogWriter::OthersDecide(const raft::Configuration& configuration, size_t self) {
   const uint32_t own = self < HR_RAFT_MAX_MEMBERS ? 1u << self : 0;
-  return hr_raft_is_joint_quorum(configuration.all() & ~own, configuration.voters, configuration.next_voters) != 0;
+  const uint32_t others = configuration.all() & ~own;
+  return hr_raft_is_joint_quorum(others, configuration.voters, configuration.next_voters) != 0;
 }
 
 bool LogWriter::CanBeHeld(const raft::Persist& persist) {

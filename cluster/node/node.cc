@@ -313,7 +313,8 @@ bool Node::MayWriteLater() const {
   const raft::Raft& raft = replica_.raft();
   const offload::Coupling* const coupling = offloads_->coupling();
   return config_.durability == Durability::kMemory && raft.role() == raft::Role::kLeader &&
-         LogWriter::OthersDecide(raft.configuration(), raft.self()) && (coupling == nullptr || coupling->open());
+         LogWriter::OthersDecide(raft.configuration(), raft.self()) &&
+         (coupling == nullptr || coupling->open());
 }
 
 // Nobody waits for it: the others have it, and are a majority.

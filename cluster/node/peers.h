@@ -29,7 +29,7 @@ struct PeerState {
   NetAddress address{};
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
   uint32_t position = raft::Configuration::kNoPosition;
-  uint64_t lost_ns = 0;   // when it last said that it has lost what it promised; 0: never
+  uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
 
   bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
   static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
