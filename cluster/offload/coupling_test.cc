@@ -446,6 +446,30 @@ TEST(Coupling, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {
   EXPECT_TRUE(absl::IsDataLoss(other.Start()));
 }
 
+// In memory mode the others may be a majority without this leader, which then writes after it has answered.
+TEST(Coupling, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItself) {
+  Host host;
+  Lead(host);
+  const auto acknowledge = [&host](uint64_t index) {
+    for (const uint64_t node : {1, 2}) {
+      host.Arrive(node, 1,
+                  raft::AppendReply{.accepted = true, .index = LogIndex(index), .loop_seq = 8 + index});
+    }
+    host.Turn();
+  };
+  acknowledge(1);
+  host.disk_held = true;
+  host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
+                                             .patience_ns = 1'000 * kMillisecond});
+  host.Turn();
+  acknowledge(2);
+  ASSERT_EQ(host.raft().commit(), LogIndex(2)) << "by the others alone";
+  ASSERT_EQ(host.raft().durable(), LogIndex(1));
+  EXPECT_LE(host.kernel.view().verified, 1u) << "a new process is held to no more";
+  EXPECT_TRUE(host.Start().ok());
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
+}
+
 TEST(Coupling, AProcessThatWasReplacedStops) {
   Host host;
   host.Follow(1, 1);
