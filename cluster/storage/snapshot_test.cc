@@ -423,7 +423,7 @@ TEST(LogFormatTest, TheFirstOneIsReadAndMadeTheLatest) {
   }
   const absl::StatusOr<IdentityRecord> now =
       CheckIdentity(*open(), folder.log(), {.cluster_id = kTestCluster, .node = kTestNode});
-  EXPECT_EQ(now->format_version, kFormatVersion);
+  EXPECT_EQ(now->format_version, kFormatOfFirstBeginning);
 }
 
 }  // namespace
