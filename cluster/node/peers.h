@@ -29,7 +29,7 @@ struct PeerState {
   NetAddress address{};
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
   uint32_t position = raft::Configuration::kNoPosition;
-  uint64_t lost_ns = 0;   // when it last said that it has lost what it promised; 0: never
+  uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
 
   bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
   static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
@@ -70,7 +70,7 @@ class Peers {
   std::optional<raft::Message> Decode(std::string_view datagram) const;
 
   // Leaves with the next Flush.
-  void Send(raft::Message message) { pending_.push_back(std::move(message)); }
+  void Send(raft::Message message) { pending_.push_back({.message = std::move(message)}); }
   // Seals what was sent since the last one. What is the same for several peers leaves once, if the kernel
   // copies it.
   void Flush();
@@ -96,6 +96,11 @@ class Peers {
   const Counters& counters() const { return counters_; }
 
  private:
+  struct Pending {
+    raft::Message message;
+    bool followed = false;  // an append: the next one to the same peer leaves with it and begins where it ends
+  };
+
   struct Stranger {
     PeerState state;
     uint32_t epoch = 0;  // the latest it has said
@@ -107,6 +112,7 @@ class Peers {
   wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
   uint32_t PositionBit(raft::NodeId id);
+  void MarkFollowed();
   uint32_t TakeGroup(size_t first);
   void SendTo(raft::NodeId to, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);
@@ -122,7 +128,7 @@ class Peers {
   wire::PeerCodec codec_;
   wire::PeerLives lives_;
   raft::Term term_;
-  std::vector<raft::Message> pending_;
+  std::vector<Pending> pending_;
   uint32_t broadcast_mark_ = 0;
   uint32_t broadcast_reachable_ = 0;
   Counters counters_;

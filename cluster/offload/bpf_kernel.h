@@ -100,6 +100,8 @@ class BpfKernel : public Kernel {
     return ring_.Take(until, wait, records);
   }
   void Release(uint64_t position) override { ring_.Release(position); }
+  void SetAwake(bool awake) override;
+  uint64_t Moved() override;
 
   // Becomes readable when a vote was given, which cannot wait for the loop's next turn. To be watched with
   // EPOLLET: by level it stays readable until everything is released.
@@ -158,6 +160,7 @@ class BpfKernel : public Kernel {
   std::string pin_dir_{};
   RingReader ring_{};
   Mapped<hr_node_numbers> numbers_{};
+  Mapped<hr_node_attention> attention_{};
   uint32_t reachable_ = 0;
 
   int ifindex_ = 0;
