@@ -16,11 +16,13 @@ HR_INLINE int hr_node_left(__u32 event) {
 /* The datagram into scratch, and what is known of it. HR_NODE_EVENT_COUNT: so far nothing speaks against it. */
 HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, const struct hr_node_frame *frame) {
   __u32 bytes = frame->bytes;
+  __u32 length = bytes;
   int here = 0;
 
-  if (bytes < HR_PEER_HEADER_BYTES) return HR_NODE_EVENT_PASSED_MALFORMED;
-  if (bytes > HR_NODE_DATAGRAM_MAX_BYTES) return HR_NODE_EVENT_PASSED_SIZE;
-  if (bpf_xdp_load_bytes(ctx, frame->payload_offset, in->words, bytes)) return HR_NODE_EVENT_PASSED_MALFORMED;
+  asm volatile("" : "+r"(length)); /* a short life of its own: 6.1's verifier forgets the bounds of what was spilled */
+  if (length < HR_PEER_HEADER_BYTES) return HR_NODE_EVENT_PASSED_MALFORMED;
+  if (length > HR_NODE_DATAGRAM_MAX_BYTES) return HR_NODE_EVENT_PASSED_SIZE;
+  if (bpf_xdp_load_bytes(ctx, frame->payload_offset, in->words, length)) return HR_NODE_EVENT_PASSED_MALFORMED;
   if (!hr_node_header_fits(&in->datagram.header, bytes, node_config.cluster_id, node_config.self))
     return HR_NODE_EVENT_PASSED_MALFORMED;
   in->frame_bytes = frame->frame_bytes;
