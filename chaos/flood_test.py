@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `chaos flood` demands can be missed, each by its own fault; forged datagrams have the sizes that programs look at."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from chaos import flood, flood_rigs
@@ -50,3 +53,9 @@ def test_forged_datagrams_are_as_long_as_they_say():
     assert len(flood_rigs.announcement()) == 104
     forged = flood_rigs.peer_append(2, 1)
     assert len(forged) == int.from_bytes(forged[6:8], "little") == 264
+
+
+def test_forged_appends_are_of_the_version_that_is_spoken():
+    abi = (Path(__file__).parents[1] / "bpf/abi/peer_abi.h").read_text(encoding="utf-8")
+    spoken = int(re.search(r"#define HR_PEER_VERSION (\d+)", abi)[1])
+    assert flood_rigs.peer_append(2, 1)[4] == spoken, "or they end before their tag is looked at"

@@ -223,6 +223,8 @@ void Node::Turn() {
   FlushPeers();
   if (coupling != nullptr && coupling->Look(now_ns_, replica_)) worked_ns_ = now_ns_;
   if (log_writer_.holds() && (!MayWriteLater() || log_writer_.Due(now_ns_, replica_.raft().commit()))) {
+    FlushPeers();
+    FlushClients();  // whose answers are there do not wait for this write
     log_writer_.WriteHeld();
     TakeDurable();
     replica_.Settle();

@@ -8,10 +8,25 @@
 #include <utility>
 #include <variant>
 
+#include "bpf/raft/node_abi.h"
 #include "cluster/node/front_end.h"
 
 namespace hedgerow::node {
 namespace {
+
+// So many appends in a row may go without an acknowledgement of their own: a full queue drops the last of a
+// burst, and with that one's acknowledgement goes what it would have said of all before it.
+constexpr uint32_t kUnsaidMax = 7;
+
+// What a kernel part can store by itself. The rest is for a process, whose acknowledgement takes longer.
+bool IsForKernel(const raft::AppendRequest& append, raft::Term term) {
+  size_t bytes = wire::kAppendFixed_bytes;
+  for (const raft::Entry& entry : append.entries) {
+    if (entry.term != term || entry.kind == raft::EntryKind::kConfiguration) return false;
+    bytes += wire::kAppendEntryFixed_bytes + entry.payload.size_bytes();
+  }
+  return bytes <= HR_NODE_DATAGRAM_MAX_BYTES;
+}
 
 // Whether both would be the same bytes if they named no receiver. Appends of one leader and term that begin and
 // end alike are alike.
@@ -176,15 +191,20 @@ uint32_t Peers::PositionBit(raft::NodeId id) {
 
 // A kernel part that stores both says so once, with the later one's acknowledgement.
 void Peers::MarkFollowed() {
-  std::array<raft::LogIndex, HR_RAFT_MAX_MEMBERS> next{};  // where the next append to each peer begins
+  struct Next {
+    raft::LogIndex begins{};  // where the next append for the kernel part begins
+    uint32_t unsaid = 0;      // appends in a row, from it on, that have no acknowledgement of their own
+  };
+  std::array<Next, HR_RAFT_MAX_MEMBERS> nexts{};
   for (auto pending = pending_.rbegin(); pending != pending_.rend(); ++pending) {
     const auto* append = std::get_if<raft::AppendRequest>(&pending->message.body);
     if (append == nullptr || append->entries.empty()) continue;
     const auto position = static_cast<size_t>(std::countr_zero(PositionBit(pending->message.to)));
-    if (position >= next.size()) continue;  // it has left meanwhile
-    raft::LogIndex& begins = next[position];
-    pending->followed = begins == append->prev_index + append->entries.size();
-    begins = append->prev_index;
+    if (position >= nexts.size()) continue;  // it has left meanwhile
+    Next& next = nexts[position];
+    pending->followed = next.begins == append->prev_index + append->entries.size() && next.unsaid < kUnsaidMax;
+    next.unsaid = pending->followed ? next.unsaid + 1 : 0;
+    next.begins = IsForKernel(*append, pending->message.term) ? append->prev_index : raft::LogIndex();
   }
 }
 

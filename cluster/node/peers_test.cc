@@ -4,6 +4,7 @@
 // those to nodes that have left.
 #include "cluster/node/peers.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -35,10 +36,11 @@ class PeersTest : public testing::Test {
   std::vector<PeerState> Others() const {
     return {{.id = raft::NodeId(2), .address = receiver_->LocalAddress().value(), .position = 7}};
   }
-  void Append(uint64_t prev_index, uint64_t count) {
+  void Append(uint64_t prev_index, uint64_t count, const raft::Entry& like = {.term = raft::Term(1)}) {
     raft::AppendRequest request{.prev_index = raft::LogIndex(prev_index), .prev_term = raft::Term(1)};
     for (uint64_t i = 1; i <= count; ++i) {
-      request.entries.push_back({.term = raft::Term(1), .index = raft::LogIndex(prev_index + i)});
+      request.entries.push_back(like);
+      request.entries.back().index = raft::LogIndex(prev_index + i);
     }
     peers_.Send(
         {.from = raft::NodeId(1), .to = raft::NodeId(2), .term = raft::Term(1), .body = std::move(request)});
@@ -77,6 +79,30 @@ TEST_F(PeersTest, TheLastOneNeverSaysSo) {
   EXPECT_THAT(Flushed(), ElementsAre(0)) << "or nobody would acknowledge it";
   Append(1, 1);
   EXPECT_THAT(Flushed(), ElementsAre(0));
+}
+
+TEST_F(PeersTest, ABurstIsAcknowledgedNowAndThen) {
+  for (uint64_t prev_index = 0; prev_index < 20; ++prev_index) Append(prev_index, 1);
+  const std::vector<uint32_t> flags = Flushed();
+  ASSERT_EQ(flags.size(), 20u);
+  uint32_t unsaid = 0;
+  for (const uint32_t flag : flags) {
+    unsaid = flag == 0 ? 0 : unsaid + 1;
+    EXPECT_LE(unsaid, 7u) << "the last one's loss would leave all of them unsaid";
+  }
+  EXPECT_EQ(std::count(flags.begin(), flags.end(), 0u), 3);
+}
+
+TEST_F(PeersTest, NobodysAcknowledgementWaitsForWhatOnlyAProcessStores) {
+  Append(0, 1);
+  Append(1, 1, {.term = raft::Term(1), .payload = raft::Payload(std::string(1600, 'x'))});
+  EXPECT_THAT(Flushed(), ElementsAre(0, 0)) << "too long for a kernel part";
+  Append(2, 1);
+  Append(3, 1, {.term = raft::Term(1), .kind = raft::EntryKind::kConfiguration});
+  EXPECT_THAT(Flushed(), ElementsAre(0, 0));
+  Append(4, 1);
+  Append(5, 1, {.term = raft::Term(0)});
+  EXPECT_THAT(Flushed(), ElementsAre(0, 0)) << "not of the leader's own term";
 }
 
 // Its position is beyond those of members.

@@ -74,7 +74,8 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
     log->doubts.push_back(
         "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
         "if the node "
-        "can be started, start it and stop it in order first, so that the log gets them");
+        "can be started, start it and stop it in order first, so that the log gets them; if it led, what it "
+        "answered in its last half millisecond may be with the others alone");
   }
   if (const raft::LogIndex none = kv::ApplyAll(log->raft, *state); none != raft::LogIndex()) {
     return storage::DamagedError(config.data_dir, absl::StrCat("entry ", none.value(), " is no command"));

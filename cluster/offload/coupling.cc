@@ -84,8 +84,9 @@ absl::Status Coupling::Adopt(kv::Replica& replica) {
 }
 
 void Coupling::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
-  if (!open_ || NothingMoved(now_ns)) return;
+  if (!open_ || NothingMoved(now_ns, replica.raft())) return;
   looked_ = kernel_.Moved();
+  synced_ns_ = now_ns;
   Drain(false);
   FeedWaiting(replica, false);
   Lease(now_ns, replica.raft());
@@ -98,16 +99,17 @@ void Coupling::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
   }
 }
 
-// A leader's kernel part accepts nothing and says when something has moved; nothing waits for what it only
-// counts; and the lease is young enough.
-bool Coupling::NothingMoved(uint64_t now_ns) {
-  return opened_.role == raft::Role::kLeader && leased_every_ack_ == 0 && !Noticed() &&
-         now_ns < leased_ns_ + options_.lease_ns / kLooksPerLease;
+// A leader's kernel part accepts nothing, says when a majority has moved, and passes on every acknowledgement
+// of whom the process waits for. What it only counts is looked at now and then.
+bool Coupling::NothingMoved(uint64_t now_ns, const raft::Raft& raft) {
+  return opened_.role == raft::Role::kLeader && EveryAckForKernel(raft) == leased_every_ack_ && !Noticed() &&
+         now_ns < synced_ns_ + options_.lease_ns / kLooksPerLease;
 }
 
 bool Coupling::Look(uint64_t now_ns, kv::Replica& replica) {
   if (!Noticed()) return false;
   looked_ = kernel_.Moved();
+  synced_ns_ = now_ns;
   Lease(now_ns, replica.raft());
   Sync(replica);
   if (!superseded_) replica.Settle();

@@ -161,7 +161,7 @@ class Coupling {
   void Fence(kv::Replica& replica);
   void FenceAndSettle(kv::Replica& replica);
   bool Lags(const raft::Raft& raft) const;
-  bool NothingMoved(uint64_t now_ns);
+  bool NothingMoved(uint64_t now_ns, const raft::Raft& raft);
   void Lease(uint64_t now_ns, const raft::Raft& raft);
   void Open(uint64_t now_ns, const raft::Raft& raft);
   uint32_t May(const raft::Raft& raft) const;
@@ -199,7 +199,8 @@ class Coupling {
   Membership opened_members_;
   uint32_t may_ = 0;
   uint64_t leased_ns_ = 0;
-  uint64_t looked_ = 0;  // Kernel::Moved() before the last view that the replica was told of
+  uint64_t looked_ = 0;     // Kernel::Moved() before the last view that the replica was told of
+  uint64_t synced_ns_ = 0;  // when that was
   raft::LogIndex leased_verified_;
   uint32_t leased_every_ack_ = 0;
 

@@ -22,6 +22,7 @@ __u64 BatchTerm(const raft::AppendRequest& request) {
 // The body as the datagram carries it; what is no kernel part's business has no kind here.
 struct BodyOf {
   hr_node_body& to;
+  uint32_t append_flags = 0;
 
   uint32_t operator()(const raft::VoteRequest& m) const {
     to.vote_request = {.asked_term = m.asked_term.value(),
@@ -42,7 +43,7 @@ struct BodyOf {
                  .commit = m.commit.value(),
                  .batch_term = BatchTerm(m),
                  .count = static_cast<__u32>(m.entries.size()),
-                 .flags = 0};  // as if what is left out were lost, which the simulated networks see to
+                 .flags = append_flags};
     return HR_PEER_APPEND;
   }
   uint32_t operator()(const raft::AppendReply& m) const {
@@ -167,7 +168,7 @@ void NativeKernel::Decide(Run& run) {
   hr_node_body body{};
   hr_node_reply reply{};
   hr_node_spoken spoken{};
-  const uint32_t kind = std::visit(BodyOf{body}, message.body);
+  const uint32_t kind = std::visit(BodyOf{body, append_flags_ ? append_flags_() : 0}, message.body);
   hr_node_taken taken{.term = message.term.value(),
                       .now_ns = run.done.arrived_ns,
                       .from = static_cast<__u32>(message.from.value()),

@@ -58,6 +58,8 @@ class NativeKernel : public Kernel {
   void WhenDecided(std::function<void(const Done&)> when_decided) { when_decided_ = std::move(when_decided); }
   // What other CPUs do meanwhile: called within each call of the process, once or more.
   void WhileProcessCalls(std::function<void()> other_cpus) { other_cpus_ = std::move(other_cpus); }
+  // The flags that appends arrive with: HR_PEER_APPEND_MORE is stored, and not said.
+  void DrawAppendFlags(std::function<uint32_t()> draw) { append_flags_ = std::move(draw); }
   // A process begins to read the ring where the last one had released it.
   void ProcessBegins() {
     taken_ = released_;
@@ -110,6 +112,7 @@ class NativeKernel : public Kernel {
   WhenDone when_done_;
   std::function<void(const Done&)> when_decided_;
   std::function<void()> other_cpus_;
+  std::function<uint32_t()> append_flags_;
   hr_node_view view_{};
 
   // Positions count records.

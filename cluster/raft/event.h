@@ -86,7 +86,8 @@ struct KernelRemembers {};
 // The five below tell what the node's kernel part has done by itself (cluster/offload/coupling). It has said so
 // to the others already: the core takes it as it is.
 
-// Accepted and acknowledged in this term, as its leader's follower. What the log has already is skipped.
+// Accepted in this term, as its leader's follower, and acknowledged or left to the acknowledgement of the next.
+// What the log has already is skipped.
 struct KernelAppended {
   NodeId leader{};
   Term term{};

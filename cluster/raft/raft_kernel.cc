@@ -12,7 +12,7 @@
 
 namespace hedgerow::raft {
 
-// Raft section 5.3. The acknowledgement has left already, so there is no answer.
+// Raft section 5.3. The acknowledgement has left already, or leaves with the next one's, so there is no answer.
 void Raft::On(Context& context, const KernelAppended& appended) {
   const AppendRequest& request = appended.request;
   if (request.prev_index < log_.start().index) {

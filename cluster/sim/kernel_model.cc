@@ -7,6 +7,14 @@
 #include "cluster/sim/server.h"
 
 namespace hedgerow::sim {
+namespace {
+
+// Appends that are stored without a word. Often the last before a pause is one of them, as if its answer were
+// lost.
+constexpr uint64_t kUnsaid_ppm = 200'000;
+
+}  // namespace
+
 KernelModel::KernelModel(World& world, Server& server)
     : world_(world),
       server_(server),
@@ -14,6 +22,7 @@ KernelModel::KernelModel(World& world, Server& server)
               [this](offload::NativeKernel::Done done) { Ended(std::move(done)); }) {
   kernel_.WhenDecided([this](const offload::NativeKernel::Done& done) { Decided(done); });
   kernel_.WhileProcessCalls([this] { OtherCpus(); });
+  kernel_.DrawAppendFlags([this] { return world_.random.Chance(kUnsaid_ppm) ? HR_PEER_APPEND_MORE : 0u; });
 }
 
 void KernelModel::Arrive(raft::Message message) {
