@@ -41,11 +41,8 @@ class Membership : public testing::Test {
   }
   // Until everybody has heard that it is done.
   void Done(uint64_t leader) {
-    for (int i = 0; i < 5; ++i) {
-      cluster_.Deliver();
-      cluster_.TickAtDeadline(leader);
-    }
     cluster_.Deliver();
+    cluster_.HeartbeatRounds(leader, 5);
   }
   void AddFour() {
     cluster_.Join(4);
@@ -100,10 +97,7 @@ TEST_F(Dissertation_4_1_Safety, NoChangeBeforeAnEntryOfTheLeadersOwnTermIsCommit
   cluster_.Wait(10'000'000'000);
   cluster_.Heal();
   cluster_.Tick(2);
-  while (cluster_.At(2).role() != Role::kLeader) {
-    cluster_.DeliverOnce(2, 3);
-    cluster_.DeliverOnce(3, 2);
-  }
+  while (cluster_.At(2).role() != Role::kLeader) cluster_.Exchange(2, 3);
   EXPECT_EQ(Ask(2, {Remove(3)}), ChangeRefusal::kUnfinished);
   Done(2);
   EXPECT_EQ(Ask(2, {Remove(3)}), ChangeRefusal::kNone);
@@ -151,10 +145,7 @@ TEST_F(Dissertation_4_2_1_CatchingUp, ALearnerIsPromotedOnlyOnceItHasCaughtUp) {
 TEST_F(Dissertation_4_2_1_CatchingUp, ALearnerThatIsSilentHasNotCaughtUp) {
   AddFour();
   cluster_.Crash(4);
-  for (int i = 0; i < 20; ++i) {
-    cluster_.TickAtDeadline(1);
-    cluster_.Deliver();
-  }
+  cluster_.HeartbeatRounds(1, 20);
   EXPECT_EQ(Ask(1, {Promote(4)}), ChangeRefusal::kNotCaughtUp);
 }
 
@@ -179,10 +170,7 @@ TEST_F(Dissertation_4_2_2_RemovingTheLeader, ItLeadsUntilThatIsCommittedAndMakes
 
 TEST_F(Dissertation_4_2_2_RemovingTheLeader, ItsLastWordIsHeardByWhoKnowsAlreadyThatItHasLeft) {
   ASSERT_EQ(Ask(1, {Remove(1)}), ChangeRefusal::kNone);
-  for (const uint64_t id : {2, 3}) {
-    cluster_.DeliverOnce(1, id);
-    cluster_.DeliverOnce(id, 1);
-  }
+  for (const uint64_t id : {2, 3}) cluster_.Exchange(1, id);
   ASSERT_FALSE(cluster_.At(1).configuration().joint());
   for (const uint64_t id : {2, 3}) cluster_.DeliverOnce(1, id);
   cluster_.DropAll();
@@ -210,18 +198,13 @@ TEST_F(Dissertation_4_2_2_RemovingTheLeader, ItCountsItselfNoMore) {
   ASSERT_EQ(Ask(1, {Promote(4)}), ChangeRefusal::kNone);
   Done(1);
   ASSERT_EQ(Ask(1, {Remove(1)}), ChangeRefusal::kNone);  // {1, 2, 3, 4} and {2, 3, 4}
-  for (const uint64_t id : {2, 3}) {
-    cluster_.DeliverOnce(1, id);
-    cluster_.DeliverOnce(id, 1);
-  }
+  for (const uint64_t id : {2, 3}) cluster_.Exchange(1, id);
   const LogIndex last = cluster_.At(1).log().last_index();
   ASSERT_FALSE(cluster_.At(1).configuration().joint());
-  cluster_.DeliverOnce(1, 2);
-  cluster_.DeliverOnce(2, 1);
+  cluster_.Exchange(1, 2);
   EXPECT_LT(cluster_.At(1).commit(), last) << "one of three, and itself";
   EXPECT_EQ(cluster_.At(1).role(), Role::kLeader);
-  cluster_.DeliverOnce(1, 3);
-  cluster_.DeliverOnce(3, 1);
+  cluster_.Exchange(1, 3);
   EXPECT_EQ(cluster_.At(1).commit(), last);
   EXPECT_EQ(cluster_.At(1).role(), Role::kFollower);
 }
@@ -236,9 +219,7 @@ TEST_F(Dissertation_4_2_2_RemovingTheLeader, WhoseLogSaysThatItLeavesStillStands
   ASSERT_EQ(Ask(1, {Promote(4), Promote(5), Remove(1), Remove(2)}), ChangeRefusal::kNone);
   for (const uint64_t id : {2, 3, 4, 5}) cluster_.DeliverOnce(1, id);
   for (const uint64_t id : {3, 4, 5}) cluster_.Isolate(id);
-  for (const uint64_t id : {2, 4, 5}) {
-    cluster_.DeliverOnce(id, 1);
-  }
+  for (const uint64_t id : {2, 4, 5}) cluster_.DeliverOnce(id, 1);
   ASSERT_FALSE(cluster_.At(1).configuration().joint());
   cluster_.DeliverOnce(1, 2);
   ASSERT_FALSE(cluster_.At(2).configuration().joint());
@@ -310,37 +291,28 @@ TEST_F(Dissertation_4_2_3_RemovedServers, OneThatComesBackIsALearnerFirst) {
 }
 
 TEST(Membership_Snapshots, WhoLeavesWhileASnapshotIsOnItsWayAndComesBackIsSentAnother) {
-  Options options;
-  options.tail_max_entries = 0;
-  TestCluster cluster(3, options);
+  TestCluster cluster(3, WithTail(0));
   cluster.Elect(1);
   cluster.Propose(1, "a");
   cluster.Deliver();
-  cluster.TickAtDeadline(1);
-  cluster.Deliver();
+  cluster.HeartbeatRounds(1);
   cluster.TakeSnapshot(1);
-  std::vector<uint64_t> asked;
-  cluster.Observe([&asked](NodeId, const Outputs& outputs) {
-    for (const SnapshotNeeded& needed : outputs.snapshots_needed) asked.push_back(needed.to.value());
-  });
+  SnapshotsNeeded needed(cluster);
   const auto go_on = [&cluster] {
-    for (int i = 0; i < 5; ++i) {
-      cluster.Deliver();
-      cluster.TickAtDeadline(1);
-    }
     cluster.Deliver();
+    cluster.HeartbeatRounds(1, 5);
   };
   cluster.Join(4);
   cluster.Change(1, {Add(4)});
   go_on();
-  ASSERT_THAT(asked, ElementsAre(4));
+  ASSERT_THAT(needed.asked, ElementsAre(4));
   cluster.Change(1, {Remove(4)});
   go_on();
   cluster.Step(1, SnapshotSent{.to = NodeId(4), .index = LogIndex(2), .delivered = true});
   cluster.Change(1, {Add(4)});
   ASSERT_EQ(cluster.At(1).configuration().PositionOf(NodeId(4)), 3u) << "the position that it had";
   go_on();
-  EXPECT_THAT(asked, ElementsAre(4, 4));
+  EXPECT_THAT(needed.asked, ElementsAre(4, 4));
   EXPECT_THAT(cluster.violation(), IsEmpty());
 }
 
@@ -349,11 +321,9 @@ TEST_F(Dissertation_4_3_JointConsensus, CommitmentNeedsAMajorityOfEach) {
   cluster_.Isolate(3);
   ASSERT_EQ(Ask(1, {Promote(4), Remove(2)}), ChangeRefusal::kNone);  // {1, 2, 3} and {1, 3, 4}
   const LogIndex joint = cluster_.At(1).log().last_index();
-  cluster_.DeliverOnce(1, 2);
-  cluster_.DeliverOnce(2, 1);
+  cluster_.Exchange(1, 2);
   EXPECT_LT(cluster_.At(1).commit(), joint) << "a majority of the old alone";
-  cluster_.DeliverOnce(1, 4);
-  cluster_.DeliverOnce(4, 1);
+  cluster_.Exchange(1, 4);
   EXPECT_EQ(cluster_.At(1).commit(), joint);
   EXPECT_EQ(cluster_.At(1).log().last_index(), joint.Next()) << "the new configuration follows by itself";
 }
@@ -385,20 +355,16 @@ TEST_F(Dissertation_4_3_JointConsensus, ElectionsNeedAMajorityOfEach) {
 
 TEST_F(Dissertation_4_3_JointConsensus, ReadsNeedAMajorityOfEach) {
   AddFour();
-  std::vector<uint64_t> ready;
-  cluster_.Observe([&ready](NodeId, const Outputs& outputs) {
-    for (const ReadReady& read : outputs.reads_ready) ready.push_back(read.tag);
-  });
+  ReadLog reads(cluster_);
   cluster_.Isolate(3);
   cluster_.Isolate(4);
   ASSERT_EQ(Ask(1, {Promote(4), Remove(2)}), ChangeRefusal::kNone);
   const uint64_t tag = cluster_.Read(1);
   cluster_.Deliver();
-  EXPECT_THAT(ready, IsEmpty()) << "2 has answered, a majority of the old alone";
+  EXPECT_THAT(reads.ready, IsEmpty()) << "2 has answered, a majority of the old alone";
   cluster_.Heal();
-  cluster_.TickAtDeadline(1);
-  cluster_.Deliver();
-  EXPECT_THAT(ready, ElementsAre(tag));
+  cluster_.HeartbeatRounds(1);
+  EXPECT_THAT(reads.ready, ElementsAre(tag));
 }
 
 TEST_F(Dissertation_4_3_JointConsensus, ASnapshotCarriesTheConfigurationOfItsIndex) {
@@ -429,11 +395,8 @@ TEST_F(Dissertation_4_3_JointConsensus, AClusterOfOneGrowsAndShrinks) {
   one.Elect(1);
   one.Join(2);
   one.Change(1, {Add(2)});
-  for (int i = 0; i < 3; ++i) {
-    one.Deliver();
-    one.TickAtDeadline(1);
-  }
   one.Deliver();
+  one.HeartbeatRounds(1, 3);
   one.Change(1, {Promote(2)});
   one.Deliver();
   ASSERT_THAT(Voters(one, 1), ElementsAre(1, 2));
@@ -467,10 +430,7 @@ TEST_F(Dissertation_3_10_TransferDuringChanges, AChangeWaitsForATransfer) {
 // Its own removal is committed while its target is still behind, or has been told and is not heard of.
 TEST_F(Dissertation_3_10_TransferDuringChanges, ALeaderThatHasLeftMakesWayAllTheSame) {
   ASSERT_EQ(Ask(1, {Remove(1)}), ChangeRefusal::kNone);
-  for (const uint64_t id : {2, 3}) {
-    cluster_.DeliverOnce(1, id);
-    cluster_.DeliverOnce(id, 1);
-  }
+  for (const uint64_t id : {2, 3}) cluster_.Exchange(1, id);
   ASSERT_FALSE(cluster_.At(1).configuration().joint());
   for (const uint64_t id : {2, 3}) cluster_.DeliverOnce(1, id);
   cluster_.Step(1, TransferLeadership{.target = NodeId(3)});
@@ -508,10 +468,7 @@ TEST(Membership_Bounds, AChangeHasRoomInALogThatIsFull) {
   full.Change(1, {Add(4)});
   EXPECT_EQ(full.Answer().refusal, ChangeRefusal::kNone);
   full.Heal();
-  for (int i = 0; i < 20; ++i) {
-    full.TickAtDeadline(1);
-    full.Deliver();
-  }
+  full.HeartbeatRounds(1, 20);
   EXPECT_EQ(full.Applied(2).size(), 3u);
   EXPECT_EQ(full.At(4).configuration().epoch, 1u);
   EXPECT_TRUE(full.At(1).configuration_committed());
@@ -521,8 +478,7 @@ TEST(Membership_Bounds, AChangeHasRoomInALogThatIsFull) {
 // It has overtaken another append on its way: it is not in the log before that is.
 TEST_F(Dissertation_4_1_Safety, AConfigurationThatCameEarlyDoesNotHoldYet) {
   cluster_.Join(4);
-  cluster_.Propose(1, "lost");
-  cluster_.DropAll();
+  cluster_.ProposeAndLose(1, "lost");
   ASSERT_EQ(Ask(1, {Add(4)}), ChangeRefusal::kNone);
   cluster_.DeliverOnce(1, 2);
   ASSERT_EQ(cluster_.At(2).early_appends(), 1u);
