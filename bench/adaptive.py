@@ -253,8 +253,8 @@ def main(argv: list[str]) -> int:
         rig = Rig(lab, results, arguments.phase_seconds, arguments.settle_seconds)
         rows = measure(rig, arguments)
     return experiment.conclude(
-        results, manifest(rig.configs, ("hr-load", "hr-tail-server", "hedgerowd"), rounds=arguments.rounds,
-                          load_average=os.getloadavg()), rows, must_show(rows),
+        results, manifest(rig.configs, ("hr-load", "hr-tail-server", "hedgerowd"), rounds=arguments.rounds),
+        rows, must_show(rows),
         {"mode": "mode", "phase": "phase", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
          "p95_ms": "p95 ms", "p99_ms": "p99 ms", "delay_ms": "delay ms", "hedges": "hedges",
          "extra_load_max": "extra load", "suspected": "suspected"}, "adaptive")

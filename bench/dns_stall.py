@@ -8,7 +8,6 @@ Run by `./dev bench dns-stall`; writes results/dns-stall/ and exits 1 when somet
 import argparse
 import contextlib
 import dataclasses
-import os
 import time
 
 from bench import cpu_time, experiment
@@ -119,7 +118,8 @@ def main(argv: list[str]) -> int:
     with Lab("benchdns", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds, load_average=os.getloadavg()), rows, must_show(rows),
+        results, manifest(configs, rounds=arguments.rounds),
+        rows, must_show(rows),
         {"variant": "variant", "mode": "mode", "runs": "runs", "n": "n", "timeouts": "time-outs", "p50_ms": "p50 ms",
          "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load_max": "extra load",
          "suspected": "suspected", "cpu_us_per_request": "cpu us"}, "dns_stall")

@@ -10,7 +10,6 @@ Run by `./dev bench election`; writes results/election/ and exits 1 when somethi
 import argparse
 import contextlib
 import dataclasses
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -254,8 +253,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node",), rounds=arguments.rounds, terms=arguments.terms,
-                          load_average=os.getloadavg()),
+        results, manifest(configs, ("hedgerow-node",), rounds=arguments.rounds, terms=arguments.terms),
         rows, must_show(rows),
         {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
          "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",

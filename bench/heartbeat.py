@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Iterator
 
@@ -170,8 +169,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node", "hr-heartbeat-probe", "hr-echo-server"), rounds=arguments.rounds,
-                          load_average=os.getloadavg()),
+        results, manifest(configs, ("hedgerow-node", "hr-heartbeat-probe", "hr-echo-server"), rounds=arguments.rounds),
         rows, must_show(rows),
         {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "p50_us": "p50 us", "p95_us": "p95 us",
          "p99_us": "p99 us", "p99_us_min": "min", "p99_us_max": "max", "max_us": "max us", "by_kernel": "by kernel",

@@ -9,7 +9,6 @@ Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must s
 import argparse
 import contextlib
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -201,7 +200,7 @@ def main(argv: list[str]) -> int:
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version(), load_average=os.getloadavg()),
+        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version()),
         rows, must_show(rows),
         {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op",
          "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",

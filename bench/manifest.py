@@ -47,6 +47,7 @@ def manifest(configs: dict[str, dict], programs: Sequence[str] = ("hr-load",), *
         "cpus": os.cpu_count(),
         "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
         "clocksource": _first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "load_average": os.getloadavg(),
         **commit(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "binaries": {name: _sha256(binary(name)) for name in programs},

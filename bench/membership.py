@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Iterator, Sequence
 
@@ -273,7 +272,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     return experiment.conclude(
         results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", *CHECKERS),
-                          rounds=arguments.rounds, load_average=os.getloadavg()),
+                          rounds=arguments.rounds),
         rows, must_show(rows),
         {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
          "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",

@@ -191,7 +191,8 @@ def main(argv: list[str]) -> int:
     pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
     return experiment.conclude(
         results, manifest({config_hash(config): config}, rounds=arguments.rounds, slices=arguments.slices, seen=seen,
-                          pinned=pinned, load_average=os.getloadavg()), rows, must_show(rows, seen),
+                          pinned=pinned),
+        rows, must_show(rows, seen),
         {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",
          "loss_min": "min", "loss_max": "max", "cpu_us_per_request": "cpu us", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
          "lost": "lost"}, "observe")

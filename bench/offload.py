@@ -11,7 +11,6 @@ Run by `./dev bench offload`; writes results/offload/ and exits 1 when something
 import argparse
 import contextlib
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -315,7 +314,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     status = experiment.conclude(
-        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version(), load_average=os.getloadavg()),
+        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version()),
         rows, must_show(rows),
         {"replicas": "replicas", "variant": "variant", "clients": "clients", "rate_per_s": "asked/s", "runs": "runs", "xdp": "XDP",
          "put_per_s": "puts/s", "put_per_s_min": "min", "put_per_s_max": "max", "p50_us": "p50 us", "p99_us": "p99 us",

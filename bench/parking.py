@@ -224,8 +224,8 @@ def main(argv: list[str]) -> int:
         rows = measure(lab, arguments, results, configs)
     pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds, pinned=pinned, program_statistics=True,
-                          load_average=os.getloadavg()), rows, must_show(rows),
+        results, manifest(configs, rounds=arguments.rounds, pinned=pinned, program_statistics=True),
+        rows, must_show(rows),
         {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
          "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
          "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",

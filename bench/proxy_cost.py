@@ -280,8 +280,8 @@ def main(argv: list[str]) -> int:
         rows = measure(lab, server, arguments, results, configs)
     pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds, pinned=pinned, server=server, servers_tried=tried,
-                          load_average=os.getloadavg()), rows, must_show(rows),
+        results, manifest(configs, rounds=arguments.rounds, pinned=pinned, server=server, servers_tried=tried),
+        rows, must_show(rows),
         {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
          "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss",
          "map_bytes": "maps"}, "proxy_cost")

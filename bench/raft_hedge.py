@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import time
@@ -249,8 +248,7 @@ def main(argv: list[str]) -> int:
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos"), rounds=arguments.rounds,
-                          load_average=os.getloadavg()),
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos"), rounds=arguments.rounds),
         rows, must_show(rows),
         {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost",
          "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load",

@@ -216,7 +216,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node", "hr-kv-load"), rounds=arguments.rounds, load_average=os.getloadavg()),
+        results, manifest(configs, ("hedgerow-node", "hr-kv-load"), rounds=arguments.rounds),
         rows, must_show(rows, arguments.entries),
         {"what": "what", "node": "node", "mode": "mode", "entries": "entries", "seconds": "seconds", "log_entries": "log entries",
          "live_bytes": "live", "peak_bytes": "peak disk", "rest_bytes": "disk at rest", "bound_bytes": "bound",

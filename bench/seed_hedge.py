@@ -13,7 +13,6 @@ writes results/seed-hedge-vm-SERIES/.
 import argparse
 import contextlib
 import dataclasses
-import os
 import time
 
 from bench import cpu_time, experiment, product, vm_run
@@ -222,8 +221,8 @@ def main(argv: list[str]) -> int:
         rig = Rig(lab, results)
         rows = measure(rig, arguments)
     return experiment.conclude(
-        results, manifest(rig.configs, rounds=arguments.rounds, load_average=os.getloadavg()), rows,
-        must_show_in_vm(rows) if arguments.inside_vm else must_show(rows),
+        results, manifest(rig.configs, rounds=arguments.rounds),
+        rows, must_show_in_vm(rows) if arguments.inside_vm else must_show(rows),
         {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
          "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "fire_error_p99_us": "fire p99 us",
          "extra_load": "extra load", "cpu_us_per_request": "cpu us"},

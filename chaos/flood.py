@@ -11,7 +11,6 @@ show is missed.
 
 import argparse
 import contextlib
-import os
 import re
 import sys
 import time
@@ -184,8 +183,8 @@ def main(argv: list[str]) -> int:
         print("chaos flood: another run is under way", file=sys.stderr)
         return 1
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-load", "hr-flood"), rate=arguments.rate,
-                          load_average=os.getloadavg()), rows, must_show(rows, RATE),
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-load", "hr-flood"), rate=arguments.rate),
+        rows, must_show(rows, RATE),
         {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
          "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost",
          "rss_grown": "rss grown", "maps_grown": "maps grown"}, None)

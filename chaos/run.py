@@ -5,7 +5,6 @@ missed. README.md says what the figures mean.
 """
 
 import argparse
-import os
 import re
 import sys
 import time
@@ -142,7 +141,7 @@ def main(argv: list[str]) -> int:
                           checkers=sorted({f"{name} {found.get('version', '')}".strip() for cell in cells
                                            for block in cell.blocks
                                            for name, found in block.verdict["checkers"].items()}),
-                          scenario=scenario.as_json(), load_average=os.getloadavg()),
+                          scenario=scenario.as_json()),
         rows, must_show(rows, arguments.kills, arguments.hedge_delay, scenario, arguments.ballast),
         {"mode": "mode", "system": "system", "events": "events", "client_errors": "errors",
          "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms",
