@@ -8,7 +8,6 @@ Run by `./dev bench dns-stall`; writes results/dns-stall/ and exits 1 when somet
 import argparse
 import contextlib
 import dataclasses
-import time
 
 from bench import cpu_time, experiment
 from bench.client_run import MODES
@@ -86,7 +85,7 @@ def run_once(rig: DnsRig, mode: str, variant: Variant, round_number: int, result
 def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     cells = {(variant.name, mode): [] for name in arguments.variants for variant in [VARIANTS[name]]
              for mode in variant.modes if mode in arguments.modes}
-    total, done, started = len(cells) * arguments.rounds, 0, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     for round_number in range(1, arguments.rounds + 1):
         for name in arguments.variants:
             variant = VARIANTS[name]
@@ -97,11 +96,9 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
                     cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
                     record = run_once(rig, mode, variant, round_number, results, configs)
                     cells[name, mode].append(record)
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] round {round_number} {name:7} {mode:8} p99 "
-                          f"{record['p99_ms']:8.2f} ms  p99.9 {record['p999_ms']:8.2f} ms  time-outs "
-                          f"{record['timeouts']}  extra load {record['extra_load']:.4f}", flush=True)
+                    progress.done(f"round {round_number} {name:7} {mode:8} p99 {record['p99_ms']:8.2f} ms  p99.9 "
+                                  f"{record['p999_ms']:8.2f} ms  time-outs {record['timeouts']}  extra load "
+                                  f"{record['extra_load']:.4f}")
     return [row_of(mode, name, runs) for (name, mode), runs in cells.items()]
 
 

@@ -199,7 +199,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
              for cause in arguments.causes]
     found: dict[Cell, list[list[Term]]] = {cell: [] for cell in cells}
     hashes: dict[Cell, str] = {}
-    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
         for replicas in map(int, arguments.replicas):
             with Lab(TAG, replicas=replicas) as lab:
@@ -211,9 +211,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                     results.write_raw(f"{replicas}-{cell.mode}-{cell.cause}-{number:02d}",
                                       {**dataclasses.asdict(cell), "round": number,
                                        "terms": [term.as_json() for term in terms]})
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(cell, terms)}", flush=True)
+                    progress.done(_line(cell, terms))
     return [row_of(cell, rounds, hashes[cell]) for cell, rounds in found.items()]
 
 

@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import dataclasses
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,7 +121,7 @@ def cells_of(arguments: argparse.Namespace) -> list[Cell]:
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     found: dict[Cell, list[dict]] = {cell: [] for cell in cells_of(arguments)}
-    done, total, started = 0, len(found) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(found) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
         shift = number % len(arguments.systems)
         for replicas in map(int, arguments.replicas):
@@ -135,13 +134,10 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                             found[cell].append(result)
                             results.write_raw("-".join(map(str, (*dataclasses.astuple(cell), f"{number:02d}"))),
                                               {**dataclasses.asdict(cell), "round": number, **result})
-                            done += 1
-                            left_s = (time.monotonic() - started) / done * (total - done)
-                            print(f"[{done}/{total}, {left_s / 60:.0f} min left] {replicas} replicas {mode:6} "
-                                  f"{system:14} {cell.clients:2} x {cell.operation}  p50 {result['p50_us']:7.0f}  p99 "
-                                  f"{result['p99_us']:7.0f} us  {result['ops_per_s']:7.0f}/s  "
-                                  f"{result['cpu_us_per_op']:5.0f} us CPU  failed {result['failed']} lost "
-                                  f"{result['lost']}", flush=True)
+                            progress.done(f"{replicas} replicas {mode:6} {system:14} {cell.clients:2} x {cell.operation}  "
+                                          f"p50 {result['p50_us']:7.0f}  p99 {result['p99_us']:7.0f} us  "
+                                          f"{result['ops_per_s']:7.0f}/s  {result['cpu_us_per_op']:5.0f} us CPU  "
+                                          f"failed {result['failed']} lost {result['lost']}")
     return [row_of(cell, runs) for cell, runs in found.items()]
 
 

@@ -228,7 +228,7 @@ def must_show(rows: list[dict]) -> list[Check]:
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     cells: dict[tuple[str, str], list[dict]] = {(mode, offloads): [] for mode in arguments.modes
                                                 for offloads in arguments.offloads}
-    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     with Lab(TAG, replicas=REPLICAS + 1) as lab:
         for number in range(1, arguments.rounds + 1):
             for mode, offloads in sorted(cells, reverse=number % 2 == 0):
@@ -241,9 +241,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                 cells[mode, offloads].append(record)
                 results.write_raw(f"{mode}-{offloads}-{number:02d}",
                                   {"mode": mode, "offloads": offloads, "round": number, **record})
-                done += 1
-                left_s = (time.monotonic() - started) / done * (total - done)
-                print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(mode, offloads, record)}", flush=True)
+                progress.done(_line(mode, offloads, record))
     return [row_of(mode, offloads, phase, runs) for (mode, offloads), runs in cells.items() for phase in PHASES]
 
 

@@ -265,7 +265,7 @@ def paced_rate(found: dict[Cell, list[dict]], replicas: int) -> float:
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     found: dict[Cell, list[dict]] = {cell: [] for cell in cells_of(arguments)}
-    done, total, started = 0, len(found) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(found) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
         for replicas in map(int, arguments.replicas):
             with Lab(TAG, replicas=replicas) as lab:
@@ -274,9 +274,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                         found[cell].append(result)
                         results.write_raw(f"{replicas}-{cell.variant}-{cell.clients:02d}{'-paced' * cell.paced}-{number:02d}",
                                           {**dataclasses.asdict(cell), "round": number, **result})
-                        done += 1
-                        left_s = (time.monotonic() - started) / done * (total - done)
-                        print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(cell, result)}", flush=True)
+                        progress.done(_line(cell, result))
     return [row_of(cell, runs) for cell, runs in found.items()]
 
 

@@ -199,7 +199,7 @@ def arrived(cluster: Cluster) -> int:
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     cells: dict[tuple[str, str], list[dict]] = {(variant, mode): [] for variant in arguments.variants
                                                 for mode in arguments.modes}
-    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     with Lab(TAG, replicas=REPLICAS) as lab:
         for number in range(1, arguments.rounds + 1):
             shift = number % len(arguments.modes)
@@ -219,9 +219,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                     cells[variant, mode].append(record)
                     results.write_raw(f"{variant}-{mode}-{number:02d}",
                                       {"variant": variant, "mode": mode, "round": number, **record})
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(variant, mode, record)}", flush=True)
+                    progress.done(_line(variant, mode, record))
     return [row_of(mode, variant, operation, runs) for (variant, mode), runs in cells.items()
             for operation in OPERATIONS]
 

@@ -171,7 +171,7 @@ def must_show_in_vm(rows: list[dict]) -> list:
 def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
     cells = {(variant, load, mode): Cell(mode, variant, load)
              for variant in arguments.variants for load in arguments.loads for mode in arguments.modes}
-    total, done, started = len(cells) * arguments.rounds, 0, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     for round_number in range(1, arguments.rounds + 1):
         for variant in arguments.variants:
             for load in arguments.loads:
@@ -182,12 +182,9 @@ def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
                     with stress(rig.lab.client, STRESS_PER_CPU if load == "stress" else 0) as pids:
                         record = rig.run(mode, VARIANTS[variant], load, round_number, pids)
                     cells[variant, load, mode].runs.append(record)
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] round {round_number} {variant:7} {load:6} "
-                          f"{mode:8} p99 {record['p99_ms']:8.2f} ms  lost {record['lost']}  fire_error p99 "
-                          f"{record['fire_error_p99_us']:.0f} us  cpu {record['cpu_us_per_request']:.1f} us",
-                          flush=True)
+                    progress.done(f"round {round_number} {variant:7} {load:6} {mode:8} p99 {record['p99_ms']:8.2f} ms  "
+                                  f"lost {record['lost']}  fire_error p99 {record['fire_error_p99_us']:.0f} us  cpu "
+                                  f"{record['cpu_us_per_request']:.1f} us")
     return [cell.row() for cell in cells.values()]
 
 
