@@ -12,7 +12,7 @@ import dataclasses
 from bench import cpu_time, experiment
 from bench.client_run import MODES
 from bench.dns_rig import DnsRig
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Results, at_least, at_most, median
 from bench.stopping import run
 from deploy.lab import Lab
@@ -73,8 +73,7 @@ def run_once(rig: DnsRig, mode: str, variant: Variant, round_number: int, result
         proxy = stack.enter_context(rig.hedgerow()) if mode == "wheel" else None
         done = rig.run(mode, rate=RATE, seconds=variant.seconds, stall=variant.stall, proxy=proxy)
     config = rig.config(mode, RATE, variant.seconds, variant.stall)
-    record = {**done.figures(mode), "config_hash": config_hash(config)}
-    configs[record["config_hash"]] = config
+    record = {**done.figures(mode), "config_hash": add_config(configs, config)}
     results.write_raw(f"{variant.name}-{mode}-{round_number:02d}", {
         **record, "variant": variant.name, "round": round_number, "argv": done.client.argv,
         "client": done.client.report, "cpu": done.client.spent.as_json(), "replica_packets": done.replica_packets,

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bench import cpu_time, experiment
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from chaos.faults import FaultSpec, World, make
@@ -206,8 +206,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                 for cell in [cell for cell in cells if cell.replicas == replicas]:
                     terms, config = one_round(lab, cell, arguments)
                     found[cell].append(terms)
-                    hashes[cell] = config_hash(config)
-                    configs[hashes[cell]] = config
+                    hashes[cell] = add_config(configs, config)
                     results.write_raw(f"{replicas}-{cell.mode}-{cell.cause}-{number:02d}",
                                       {**dataclasses.asdict(cell), "round": number,
                                        "terms": [term.as_json() for term in terms]})

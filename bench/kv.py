@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import cpu_time, experiment, hashicorp_raft, store_load
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import add_config, binary, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.systems import Running, Settings, etcd_version, running
@@ -152,8 +152,7 @@ def one_system(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, confi
             # Not who leads, which differs from run to run.
             load = [Path(result["argv"][0]).name, *(part for part in result["argv"][1:] if "--server" not in part)]
             config = {**up.config, "load": load}
-            result["config_hash"] = config_hash(config)
-            configs[result["config_hash"]] = config
+            result["config_hash"] = add_config(configs, config)
             yield cell, result
 
 

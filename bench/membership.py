@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from bench import cpu_time, experiment, product
 from bench.histogram import Histogram
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.block import FINAL_READ_WITHIN_S, final_of
@@ -236,8 +236,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                 with cluster_of_three(lab, mode, offloads) as up:
                     record = run_once(lab, up, arguments.seconds, number)
                 config = {**up.config, "seconds": arguments.seconds, "rate": RATE}
-                record["config_hash"] = config_hash(config)
-                configs[record["config_hash"]] = config
+                record["config_hash"] = add_config(configs, config)
                 cells[mode, offloads].append(record)
                 results.write_raw(f"{mode}-{offloads}-{number:02d}",
                                   {"mode": mode, "offloads": offloads, "round": number, **record})

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import cpu_profile, cpu_time, experiment, hashicorp_raft, store_load
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import add_config, binary, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.systems import etcd_version
@@ -241,8 +241,7 @@ def one_variant(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, conf
             if cell.paced:
                 load.append(f"--rate={PACED_SHARE:g} of none's")
             config = {**described, "load": load}
-            result |= {"xdp": xdp, "config_hash": config_hash(config)}
-            configs[result["config_hash"]] = config
+            result |= {"xdp": xdp, "config_hash": add_config(configs, config)}
             yield cell, result
 
 

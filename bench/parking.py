@@ -15,7 +15,7 @@ import time
 
 from bench import bpf_stats, cpu_time, experiment, product
 from bench.client_run import ClientRun, Destinations, command, run_client
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Results, at_least, at_most, median
 from bench.replicas import BenchServer
 from bench.stopping import run
@@ -182,8 +182,7 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
                 for variant, run in one_round(rig, mode, arguments).items():
                     config = {"mode": mode, "service": rig.service(mode), **product.ENGINES.get(mode, {}),
                               "rate": RATES.get(variant, variant)}
-                    run["config_hash"] = config_hash(config)
-                    configs[run["config_hash"]] = config
+                    run["config_hash"] = add_config(configs, config)
                     cells.setdefault((mode, variant), []).append(run)
                     results.write_raw(f"{variant}-{mode}-{round_number:02d}", {"mode": mode, "variant": variant,
                                                                                "round": round_number, **run})

@@ -15,7 +15,7 @@ import statistics
 
 from bench import cpu_time, experiment, product
 from bench.client_run import ClientRun, run_client
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import add_config, binary, manifest
 from bench.other_proxies import DNSDIST_PORT, NGINX_PORT, Dnsdist, Nginx, OtherProxy, rss_bytes
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
@@ -251,8 +251,7 @@ def measure(lab: Lab, server: str, arguments: argparse.Namespace, results: Resul
             for variant, done in rounds[-1][system].items():
                 config = {"system": system, "server": server, "settings": rig.settings(system),
                           "rate": RATES.get(variant, variant), "sockets": _SOCKETS}
-                done["config_hash"] = config_hash(config)
-                configs[done["config_hash"]] = config
+                done["config_hash"] = add_config(configs, config)
                 results.write_raw(f"{variant}-{system}-{number:02d}", {"system": system, "variant": variant,
                                                                        "round": number, **done})
                 print(f"round {number}/{arguments.rounds} {system:9} {done['rate']:7.0f}/s  p50 {done['p50_us']:6.1f} us  p99 "

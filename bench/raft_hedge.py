@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench import cpu_time, experiment, product
 from bench.histogram import Histogram
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos import unavailable
@@ -214,8 +214,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                     config = {**up.config, "mode": mode, "variant": variant, "seconds": arguments.seconds,
                               "stall": [STALL_S, EVERY_S] if variant == "stall" else None,
                               "loss": LOSS if variant == "loss" else None}
-                    record["config_hash"] = config_hash(config)
-                    configs[record["config_hash"]] = config
+                    record["config_hash"] = add_config(configs, config)
                     cells[variant, mode].append(record)
                     results.write_raw(f"{variant}-{mode}-{number:02d}",
                                       {"variant": variant, "mode": mode, "round": number, **record})

@@ -17,7 +17,7 @@ import time
 
 from bench import cpu_time, experiment, product, vm_run
 from bench.client_run import MODES, ClientRun, Destinations, command, run_client
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Results, at_least, at_most, median
 from bench.replicas import BenchServer, packets_received, stress
 from bench.stopping import run
@@ -110,8 +110,7 @@ class Rig:
                   "server": [flag for flag in server_flags if not flag.startswith("--seed")],
                   "product": {key: proxy.config[key] for key in ("services", *product.ENGINES[mode])}
                   if proxy else None}
-        record = _figures(mode, client, received, status, config_hash(config))
-        self.configs[record["config_hash"]] = config
+        record = _figures(mode, client, received, status, add_config(self.configs, config))
         self.results.write_raw(f"{variant.name}-{load}-{mode}-{round_number:02d}", {
             **record, "mode": mode, "variant": variant.name, "load": load, "round": round_number, "argv": client.argv,
             "client": client.report, "cpu": client.spent.as_json(), "replica_packets": received,
