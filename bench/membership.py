@@ -11,10 +11,10 @@ import contextlib
 import dataclasses
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from bench import cpu_time, experiment, product
-from bench.histogram import Histogram
+from bench.history import figures
 from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
@@ -22,8 +22,8 @@ from chaos.block import FINAL_READ_WITHIN_S, final_of
 from chaos.cell import errors_of
 from chaos.judgement import CHECKERS, judge_twice, require_checkers
 from chaos.load_process import sending
-from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, running
-from chaos.unavailable import Request, read_history
+from chaos.systems import Running, Settings, running
+from chaos.unavailable import read_history
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.members import Delivered, Operator
@@ -123,18 +123,6 @@ def _address_of(operator: Operator, node: HedgerowNode) -> str:
 
 def _counter(node: HedgerowNode, name: str) -> int:
     return int((node.status() or {}).get("counters", {}).get(name, 0))
-
-
-def figures(requests: Sequence[Request]) -> dict:
-    """A request without an answer, or with an error, has waited its whole time-out."""
-    histogram, lost = Histogram(), 0
-    for request in requests:
-        lost += not request.ok
-        histogram.record(request.ended_ns - request.intended_ns if request.ok else int(CLIENT_TIMEOUT_S * 1e9))
-    return {"n": histogram.count, "lost": lost,
-            **{f"{name}_ms": histogram.quantile(share) / 1e6
-               for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))},
-            "latency": histogram.to_json()}
 
 
 def run_once(lab: Lab, up: Running, seconds: float, seed: int, *, more: bool = False) -> dict:

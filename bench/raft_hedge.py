@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import cpu_time, experiment, product
-from bench.histogram import Histogram
+from bench import cpu_time, experiment, history, product
 from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
@@ -82,19 +81,9 @@ def must_show(rows: list[dict]) -> list[Check]:
 
 
 def figures(requests: list[Request]) -> dict[str, dict]:
-    """By operation. A request without an answer, or with an error, has waited its whole time-out."""
-    found = {}
-    for operation in OPERATIONS:
-        histogram, lost = Histogram(), 0
-        for request in requests:
-            if request.write == (operation == "put"):
-                lost += not request.ok
-                histogram.record(request.ended_ns - request.intended_ns if request.ok else int(CLIENT_TIMEOUT_S * 1e9))
-        found[operation] = {"n": histogram.count, "lost": lost,
-                            **{f"{name}_ms": histogram.quantile(share) / 1e6
-                               for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))},
-                            "latency": histogram.to_json()}
-    return found
+    """By operation."""
+    return {operation: history.figures(request for request in requests if request.write == (operation == "put"))
+            for operation in OPERATIONS}
 
 
 def load_command(up: Running, leader: StoreNode, mode: str, seconds: float, seed: int, folder: Path) -> list[str]:
