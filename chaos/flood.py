@@ -19,8 +19,9 @@ from pathlib import Path
 from bench import cpu_time, experiment
 from bench.manifest import config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
+from bench.pinning import pin
 from bench.stopping import run
-from chaos.flood_rigs import FLOOD_CPU, HOOKS, ClusterRig, ProxyRig, control_link, pin
+from chaos.flood_rigs import FLOOD_CPU, HOOKS, ClusterRig, ProxyRig, control_link
 from chaos.systems import Settings, running
 from deploy.lab import Lab, LabInUse
 from deploy.lab.data_dirs import DataDirs
