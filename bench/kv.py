@@ -9,7 +9,6 @@ Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must s
 import argparse
 import contextlib
 import dataclasses
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,14 +183,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    programs = ["hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load", "hr-etcd-load"]
-    if hashicorp_raft.SYSTEM in arguments.systems:
-        try:
-            hashicorp_raft.require()
-        except FileNotFoundError as error:
-            print(f"bench kv: {error}\n--systems without {hashicorp_raft.SYSTEM} measures the others", file=sys.stderr)
-            return 1
-        programs.append(hashicorp_raft.PROGRAM)
+    theirs = hashicorp_raft.programs(NAME, "--systems", arguments.systems)
+    if theirs is None:
+        return 1
+    programs = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load", "hr-etcd-load", *theirs)
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(

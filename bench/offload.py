@@ -11,7 +11,6 @@ Run by `./dev bench offload`; writes results/offload/ and exits 1 when something
 import argparse
 import contextlib
 import dataclasses
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.systems import etcd_version
 from deploy.lab import Lab
-from deploy.lab.cluster import Cluster, etcd_cluster, hashicorp_cluster, hedgerow_cluster
+from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import NodeSettings
 
@@ -298,15 +297,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    programs = ["hedgerow-node", "hr-kv-load", "hr-etcd-load", "hr-cpu-profile"]
-    if hashicorp_raft.SYSTEM in arguments.variants:
-        try:
-            hashicorp_raft.require()
-        except FileNotFoundError as error:
-            print(f"bench offload: {error}\n--variants without {hashicorp_raft.SYSTEM} measures the others",
-                  file=sys.stderr)
-            return 1
-        programs.append(hashicorp_raft.PROGRAM)
+    theirs = hashicorp_raft.programs(NAME, "--variants", arguments.variants)
+    if theirs is None:
+        return 1
+    programs = ("hedgerow-node", "hr-kv-load", "hr-etcd-load", "hr-cpu-profile", *theirs)
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     print()
