@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench import cpu_time, experiment, product
 from bench.client_run import Destinations, command, run_client
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.replicas import BenchServer
 from bench.stopping import run
@@ -176,8 +176,7 @@ class Rig:
             identity_ok = product.service_figures(proxy.status_at_rest(), "raw")["identity_ok"]
         config = {"mode": mode, "client": argv[1:], "service": service, "phase_s": self.phase_s,
                   "settle_s": self.settle_s, "slower": SLOWER}
-        hashed = config_hash(config)
-        self.configs[hashed] = config
+        hashed = add_config(self.configs, config)
         ends_s = [*conductor.changes_s[1:], self.phase_s * len(PHASES)]
         phases = {phase: {**phase_figures(latencies, conductor.samples, begin_s, end_s, self.settle_s),
                           "config_hash": hashed}
@@ -253,8 +252,8 @@ def main(argv: list[str]) -> int:
         rig = Rig(lab, results, arguments.phase_seconds, arguments.settle_seconds)
         rows = measure(rig, arguments)
     return experiment.conclude(
-        results, manifest(rig.configs, ("hr-load", "hr-tail-server", "hedgerowd"), rounds=arguments.rounds,
-                          load_average=os.getloadavg()), rows, must_show(rows),
+        results, manifest(rig.configs, ("hr-load", "hr-tail-server", "hedgerowd"), rounds=arguments.rounds),
+        rows, must_show(rows),
         {"mode": "mode", "phase": "phase", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
          "p95_ms": "p95 ms", "p99_ms": "p99 ms", "delay_ms": "delay ms", "hedges": "hedges",
          "extra_load_max": "extra load", "suspected": "suspected"}, "adaptive")

@@ -8,13 +8,11 @@ Run by `./dev bench dns-stall`; writes results/dns-stall/ and exits 1 when somet
 import argparse
 import contextlib
 import dataclasses
-import os
-import time
 
 from bench import cpu_time, experiment
 from bench.client_run import MODES
 from bench.dns_rig import DnsRig
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Results, at_least, at_most, median
 from bench.stopping import run
 from deploy.lab import Lab
@@ -75,8 +73,7 @@ def run_once(rig: DnsRig, mode: str, variant: Variant, round_number: int, result
         proxy = stack.enter_context(rig.hedgerow()) if mode == "wheel" else None
         done = rig.run(mode, rate=RATE, seconds=variant.seconds, stall=variant.stall, proxy=proxy)
     config = rig.config(mode, RATE, variant.seconds, variant.stall)
-    record = {**done.figures(mode), "config_hash": config_hash(config)}
-    configs[record["config_hash"]] = config
+    record = {**done.figures(mode), "config_hash": add_config(configs, config)}
     results.write_raw(f"{variant.name}-{mode}-{round_number:02d}", {
         **record, "variant": variant.name, "round": round_number, "argv": done.client.argv,
         "client": done.client.report, "cpu": done.client.spent.as_json(), "replica_packets": done.replica_packets,
@@ -87,7 +84,7 @@ def run_once(rig: DnsRig, mode: str, variant: Variant, round_number: int, result
 def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     cells = {(variant.name, mode): [] for name in arguments.variants for variant in [VARIANTS[name]]
              for mode in variant.modes if mode in arguments.modes}
-    total, done, started = len(cells) * arguments.rounds, 0, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     for round_number in range(1, arguments.rounds + 1):
         for name in arguments.variants:
             variant = VARIANTS[name]
@@ -98,11 +95,9 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
                     cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
                     record = run_once(rig, mode, variant, round_number, results, configs)
                     cells[name, mode].append(record)
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] round {round_number} {name:7} {mode:8} p99 "
-                          f"{record['p99_ms']:8.2f} ms  p99.9 {record['p999_ms']:8.2f} ms  time-outs "
-                          f"{record['timeouts']}  extra load {record['extra_load']:.4f}", flush=True)
+                    progress.done(f"round {round_number} {name:7} {mode:8} p99 {record['p99_ms']:8.2f} ms  p99.9 "
+                                  f"{record['p999_ms']:8.2f} ms  time-outs {record['timeouts']}  extra load "
+                                  f"{record['extra_load']:.4f}")
     return [row_of(mode, name, runs) for (name, mode), runs in cells.items()]
 
 
@@ -119,7 +114,8 @@ def main(argv: list[str]) -> int:
     with Lab("benchdns", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds, load_average=os.getloadavg()), rows, must_show(rows),
+        results, manifest(configs, rounds=arguments.rounds),
+        rows, must_show(rows),
         {"variant": "variant", "mode": "mode", "runs": "runs", "n": "n", "timeouts": "time-outs", "p50_ms": "p50 ms",
          "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load_max": "extra load",
          "suspected": "suspected", "cpu_us_per_request": "cpu us"}, "dns_stall")

@@ -10,13 +10,12 @@ Run by `./dev bench election`; writes results/election/ and exits 1 when somethi
 import argparse
 import contextlib
 import dataclasses
-import os
 import time
 from collections import Counter
 from collections.abc import Iterable
 
 from bench import cpu_time, experiment
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from chaos.faults import FaultSpec, World, make
@@ -200,21 +199,18 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
              for cause in arguments.causes]
     found: dict[Cell, list[list[Term]]] = {cell: [] for cell in cells}
     hashes: dict[Cell, str] = {}
-    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
         for replicas in map(int, arguments.replicas):
             with Lab(TAG, replicas=replicas) as lab:
                 for cell in [cell for cell in cells if cell.replicas == replicas]:
                     terms, config = one_round(lab, cell, arguments)
                     found[cell].append(terms)
-                    hashes[cell] = config_hash(config)
-                    configs[hashes[cell]] = config
+                    hashes[cell] = add_config(configs, config)
                     results.write_raw(f"{replicas}-{cell.mode}-{cell.cause}-{number:02d}",
                                       {**dataclasses.asdict(cell), "round": number,
                                        "terms": [term.as_json() for term in terms]})
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(cell, terms)}", flush=True)
+                    progress.done(_line(cell, terms))
     return [row_of(cell, rounds, hashes[cell]) for cell, rounds in found.items()]
 
 
@@ -254,8 +250,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node",), rounds=arguments.rounds, terms=arguments.terms,
-                          load_average=os.getloadavg()),
+        results, manifest(configs, ("hedgerow-node",), rounds=arguments.rounds, terms=arguments.terms),
         rows, must_show(rows),
         {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
          "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every experiment shares: its command line, and how it ends (summary, table, what it must show, plot)."""
+"""What every experiment shares: its command line, what it says while it runs, and how it ends (summary, table, what it must
+show, plot)."""
 
 import argparse
 import importlib
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -29,6 +31,18 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
         return text.split(",")
 
     return names
+
+
+class Progress:
+    """A line for each run that is done, with the time that the others will take if they are like those."""
+
+    def __init__(self, runs: int):
+        self._runs, self._done, self._started_s = runs, 0, time.monotonic()
+
+    def done(self, line: str) -> None:
+        self._done += 1
+        left_s = (time.monotonic() - self._started_s) / self._done * (self._runs - self._done)
+        print(f"[{self._done}/{self._runs}, {left_s / 60:.0f} min left] {line}", flush=True)
 
 
 def conclude(results: Results, manifest: Mapping, rows: list[dict], checks: list[Check], columns: Mapping[str, str],

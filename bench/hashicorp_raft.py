@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The system `hashicorp-raft` of the benchmarks: one node of bench/baselines/hashicorp_raft on each replica, loaded by
-hr-kv-load as our own store is, in memory only. Called by bench/kv.py; made so that other benchmarks of stores can.
+hr-kv-load as our own store is, in memory only. Called by bench/kv.py and bench/offload.py.
 
-    require()
     with running(lab) as up:
         leader = up.cluster.wait_ready()
 """
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Collection, Iterator
 
 from bench.manifest import binary
 from chaos.systems import Running
@@ -19,9 +19,17 @@ SYSTEM, PROGRAM = "hashicorp-raft", "hr-hashicorp-raft"
 MODES = ("memory",)
 
 
-def require() -> None:
-    """FileNotFoundError, with the reason, where it could not be built: better before an hour of runs than in it."""
-    binary(PROGRAM)
+def programs(experiment: str, option: str, asked: Collection[str]) -> list[str] | None:
+    """What it adds to those that are measured, if `asked` names it. None where it could not be built, after saying why: better
+    before an hour of runs than in it."""
+    if SYSTEM not in asked:
+        return []
+    try:
+        binary(PROGRAM)
+    except FileNotFoundError as error:
+        print(f"bench {experiment}: {error}\n{option} without {SYSTEM} measures the others", file=sys.stderr)
+        return None
+    return [PROGRAM]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Iterator
 
@@ -132,7 +131,7 @@ def measure_cell(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> dict:
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     found: dict[Cell, list[dict]] = {Cell(server, load): [] for load in arguments.loads for server in arguments.servers}
-    done, total, started = 0, len(found) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(found) * arguments.rounds)
     with Lab(TAG, replicas=2) as lab:
         for number in range(1, arguments.rounds + 1):
             shift = number % len(arguments.servers)
@@ -144,11 +143,9 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                     found[cell].append(result)
                     configs[result["config_hash"]] = result["config"]
                     results.write_raw(f"{load}-{server}-{number:02d}", {**dataclasses.asdict(cell), "round": number, **result})
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] {load:6} {server:7} p50 {result['p50_us']:7.1f} p95 "
-                          f"{result['p95_us']:7.1f} p99 {result['p99_us']:7.1f} max {result['max_us']:8.1f} us  lost "
-                          f"{result['lost']}  by kernel {result['by_kernel']} of {result['n']}", flush=True)
+                    progress.done(f"{load:6} {server:7} p50 {result['p50_us']:7.1f} p95 {result['p95_us']:7.1f} p99 "
+                                  f"{result['p99_us']:7.1f} max {result['max_us']:8.1f} us  lost {result['lost']}  "
+                                  f"by kernel {result['by_kernel']} of {result['n']}")
     return [row_of(cell, runs) for cell, runs in found.items()]
 
 
@@ -170,8 +167,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node", "hr-heartbeat-probe", "hr-echo-server"), rounds=arguments.rounds,
-                          load_average=os.getloadavg()),
+        results, manifest(configs, ("hedgerow-node", "hr-heartbeat-probe", "hr-echo-server"), rounds=arguments.rounds),
         rows, must_show(rows),
         {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "p50_us": "p50 us", "p95_us": "p95 us",
          "p99_us": "p99 us", "p99_us_min": "min", "p99_us_max": "max", "max_us": "max us", "by_kernel": "by kernel",

@@ -9,14 +9,11 @@ Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must s
 import argparse
 import contextlib
 import dataclasses
-import os
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench import cpu_time, experiment, hashicorp_raft, store_load
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import add_config, binary, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.systems import Running, Settings, etcd_version, running
@@ -123,7 +120,7 @@ def cells_of(arguments: argparse.Namespace) -> list[Cell]:
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     found: dict[Cell, list[dict]] = {cell: [] for cell in cells_of(arguments)}
-    done, total, started = 0, len(found) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(found) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
         shift = number % len(arguments.systems)
         for replicas in map(int, arguments.replicas):
@@ -136,13 +133,10 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                             found[cell].append(result)
                             results.write_raw("-".join(map(str, (*dataclasses.astuple(cell), f"{number:02d}"))),
                                               {**dataclasses.asdict(cell), "round": number, **result})
-                            done += 1
-                            left_s = (time.monotonic() - started) / done * (total - done)
-                            print(f"[{done}/{total}, {left_s / 60:.0f} min left] {replicas} replicas {mode:6} "
-                                  f"{system:14} {cell.clients:2} x {cell.operation}  p50 {result['p50_us']:7.0f}  p99 "
-                                  f"{result['p99_us']:7.0f} us  {result['ops_per_s']:7.0f}/s  "
-                                  f"{result['cpu_us_per_op']:5.0f} us CPU  failed {result['failed']} lost "
-                                  f"{result['lost']}", flush=True)
+                            progress.done(f"{replicas} replicas {mode:6} {system:14} {cell.clients:2} x {cell.operation}  "
+                                          f"p50 {result['p50_us']:7.0f}  p99 {result['p99_us']:7.0f} us  "
+                                          f"{result['ops_per_s']:7.0f}/s  {result['cpu_us_per_op']:5.0f} us CPU  "
+                                          f"failed {result['failed']} lost {result['lost']}")
     return [row_of(cell, runs) for cell, runs in found.items()]
 
 
@@ -157,8 +151,7 @@ def one_system(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, confi
             # Not who leads, which differs from run to run.
             load = [Path(result["argv"][0]).name, *(part for part in result["argv"][1:] if "--server" not in part)]
             config = {**up.config, "load": load}
-            result["config_hash"] = config_hash(config)
-            configs[result["config_hash"]] = config
+            result["config_hash"] = add_config(configs, config)
             yield cell, result
 
 
@@ -190,18 +183,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    programs = ["hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load", "hr-etcd-load"]
-    if hashicorp_raft.SYSTEM in arguments.systems:
-        try:
-            hashicorp_raft.require()
-        except FileNotFoundError as error:
-            print(f"bench kv: {error}\n--systems without {hashicorp_raft.SYSTEM} measures the others", file=sys.stderr)
-            return 1
-        programs.append(hashicorp_raft.PROGRAM)
+    theirs = hashicorp_raft.programs(NAME, "--systems", arguments.systems)
+    if theirs is None:
+        return 1
+    programs = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load", "hr-etcd-load", *theirs)
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version(), load_average=os.getloadavg()),
+        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version()),
         rows, must_show(rows),
         {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op",
          "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",

@@ -38,6 +38,13 @@ def config_hash(config: dict) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def add_config(configs: dict[str, dict], config: dict) -> str:
+    """Puts it among those of a manifest; the hash by which the runs that it was measured in name it."""
+    hashed = config_hash(config)
+    configs[hashed] = config
+    return hashed
+
+
 def manifest(configs: dict[str, dict], programs: Sequence[str] = ("hr-load",), **settings) -> dict:
     """`configs` maps config_hash to the configuration itself; `programs` are those of ours that were measured."""
     return {
@@ -47,6 +54,7 @@ def manifest(configs: dict[str, dict], programs: Sequence[str] = ("hr-load",), *
         "cpus": os.cpu_count(),
         "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
         "clocksource": _first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "load_average": os.getloadavg(),
         **commit(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "binaries": {name: _sha256(binary(name)) for name in programs},

@@ -10,21 +10,20 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from bench import cpu_time, experiment, product
-from bench.histogram import Histogram
-from bench.manifest import config_hash, manifest
+from bench.history import figures
+from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.block import FINAL_READ_WITHIN_S, final_of
 from chaos.cell import errors_of
 from chaos.judgement import CHECKERS, judge_twice, require_checkers
 from chaos.load_process import sending
-from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, running
-from chaos.unavailable import Request, read_history
+from chaos.systems import Running, Settings, running
+from chaos.unavailable import read_history
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.members import Delivered, Operator
@@ -126,18 +125,6 @@ def _counter(node: HedgerowNode, name: str) -> int:
     return int((node.status() or {}).get("counters", {}).get(name, 0))
 
 
-def figures(requests: Sequence[Request]) -> dict:
-    """A request without an answer, or with an error, has waited its whole time-out."""
-    histogram, lost = Histogram(), 0
-    for request in requests:
-        lost += not request.ok
-        histogram.record(request.ended_ns - request.intended_ns if request.ok else int(CLIENT_TIMEOUT_S * 1e9))
-    return {"n": histogram.count, "lost": lost,
-            **{f"{name}_ms": histogram.quantile(share) / 1e6
-               for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))},
-            "latency": histogram.to_json()}
-
-
 def run_once(lab: Lab, up: Running, seconds: float, seed: int, *, more: bool = False) -> dict:
     """Undisturbed for so long, then changing; one load and one history."""
     folder = lab.client.scratch("load")
@@ -229,7 +216,7 @@ def must_show(rows: list[dict]) -> list[Check]:
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     cells: dict[tuple[str, str], list[dict]] = {(mode, offloads): [] for mode in arguments.modes
                                                 for offloads in arguments.offloads}
-    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     with Lab(TAG, replicas=REPLICAS + 1) as lab:
         for number in range(1, arguments.rounds + 1):
             for mode, offloads in sorted(cells, reverse=number % 2 == 0):
@@ -237,14 +224,11 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                 with cluster_of_three(lab, mode, offloads) as up:
                     record = run_once(lab, up, arguments.seconds, number)
                 config = {**up.config, "seconds": arguments.seconds, "rate": RATE}
-                record["config_hash"] = config_hash(config)
-                configs[record["config_hash"]] = config
+                record["config_hash"] = add_config(configs, config)
                 cells[mode, offloads].append(record)
                 results.write_raw(f"{mode}-{offloads}-{number:02d}",
                                   {"mode": mode, "offloads": offloads, "round": number, **record})
-                done += 1
-                left_s = (time.monotonic() - started) / done * (total - done)
-                print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(mode, offloads, record)}", flush=True)
+                progress.done(_line(mode, offloads, record))
     return [row_of(mode, offloads, phase, runs) for (mode, offloads), runs in cells.items() for phase in PHASES]
 
 
@@ -273,7 +257,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     return experiment.conclude(
         results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", *CHECKERS),
-                          rounds=arguments.rounds, load_average=os.getloadavg()),
+                          rounds=arguments.rounds),
         rows, must_show(rows),
         {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
          "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",

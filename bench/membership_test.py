@@ -4,7 +4,8 @@
 import pytest
 
 from bench import membership
-from bench.membership import figures, must_show, row_of
+from bench.history import figures
+from bench.membership import must_show, row_of
 from chaos.unavailable import Request
 
 

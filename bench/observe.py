@@ -11,7 +11,6 @@ is missed.
 
 import argparse
 import contextlib
-import os
 import signal
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ from bench import cpu_time, experiment, product
 from bench.client_run import Destinations, command, run_client
 from bench.manifest import binary, config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
-from bench.parking import pin
+from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Host, Lab
@@ -32,7 +31,6 @@ NAME = "observe"
 PORT = 9000
 MODES = ("alone", "watched", "traced", "top")
 METRICS = "127.0.0.1:9464"
-_CLIENT_CPU, _SERVER_CPU = "0", "1"
 # Once a second, as Prometheus and an open page do it; the last line says how often each was served.
 _WATCHER = """
 import sys, time, urllib.request
@@ -65,16 +63,14 @@ class Rig:
     def servers(self, stack: contextlib.ExitStack) -> None:
         for host in self.lab.replicas:
             server = stack.enter_context(BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{PORT}"]))
-            pin(server.pid, _SERVER_CPU)
+            pin(server.pid, SERVER_CPU)
 
     def slice(self, in_flight: int, requests: int) -> dict:
         """One run of the client: requests answered per second, and what all of it took of the processors."""
         argv = command("wheel", self.to, ["--workload=raw", "--loop=closed", "--pause=0", f"--in_flight={in_flight}",
                                           f"--requests={requests}", f"--warmup={max(200, requests // 20)}",
                                           "--timeout=1s", "--linger=0"], "200ms")
-        if (os.cpu_count() or 1) > 1:
-            argv = ["taskset", "-c", _CLIENT_CPU, *argv]
-        client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()])
+        client = run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
         summary = client.summary
         return {"rate": summary["rate_per_second"], "p50_ms": summary["p50_ms"], "p99_ms": summary["p99_ms"],
                 "n": summary["n"], "lost": summary["lost"],
@@ -188,10 +184,10 @@ def main(argv: list[str]) -> int:
                 f"{mode} {round_rate(slices):.0f}/s ({100 * (round_rate(slices) / alone - 1):+.2f} %)"
                 for mode, slices in rounds[-1].items()), flush=True)
     rows = [row_of(mode, rounds, config_hash(config)) for mode in arguments.modes]
-    pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
     return experiment.conclude(
         results, manifest({config_hash(config): config}, rounds=arguments.rounds, slices=arguments.slices, seen=seen,
-                          pinned=pinned, load_average=os.getloadavg()), rows, must_show(rows, seen),
+                          pinned=client_and_server()),
+        rows, must_show(rows, seen),
         {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",
          "loss_min": "min", "loss_max": "max", "cpu_us_per_request": "cpu us", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
          "lost": "lost"}, "observe")

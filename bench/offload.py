@@ -11,19 +11,17 @@ Run by `./dev bench offload`; writes results/offload/ and exits 1 when something
 import argparse
 import contextlib
 import dataclasses
-import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench import cpu_profile, cpu_time, experiment, hashicorp_raft, store_load
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import add_config, binary, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.systems import etcd_version
 from deploy.lab import Lab
-from deploy.lab.cluster import Cluster, etcd_cluster, hashicorp_cluster, hedgerow_cluster
+from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import NodeSettings
 
@@ -242,8 +240,7 @@ def one_variant(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, conf
             if cell.paced:
                 load.append(f"--rate={PACED_SHARE:g} of none's")
             config = {**described, "load": load}
-            result |= {"xdp": xdp, "config_hash": config_hash(config)}
-            configs[result["config_hash"]] = config
+            result |= {"xdp": xdp, "config_hash": add_config(configs, config)}
             yield cell, result
 
 
@@ -266,7 +263,7 @@ def paced_rate(found: dict[Cell, list[dict]], replicas: int) -> float:
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     found: dict[Cell, list[dict]] = {cell: [] for cell in cells_of(arguments)}
-    done, total, started = 0, len(found) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(found) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
         for replicas in map(int, arguments.replicas):
             with Lab(TAG, replicas=replicas) as lab:
@@ -275,9 +272,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                         found[cell].append(result)
                         results.write_raw(f"{replicas}-{cell.variant}-{cell.clients:02d}{'-paced' * cell.paced}-{number:02d}",
                                           {**dataclasses.asdict(cell), "round": number, **result})
-                        done += 1
-                        left_s = (time.monotonic() - started) / done * (total - done)
-                        print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(cell, result)}", flush=True)
+                        progress.done(_line(cell, result))
     return [row_of(cell, runs) for cell, runs in found.items()]
 
 
@@ -302,20 +297,15 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    programs = ["hedgerow-node", "hr-kv-load", "hr-etcd-load", "hr-cpu-profile"]
-    if hashicorp_raft.SYSTEM in arguments.variants:
-        try:
-            hashicorp_raft.require()
-        except FileNotFoundError as error:
-            print(f"bench offload: {error}\n--variants without {hashicorp_raft.SYSTEM} measures the others",
-                  file=sys.stderr)
-            return 1
-        programs.append(hashicorp_raft.PROGRAM)
+    theirs = hashicorp_raft.programs(NAME, "--variants", arguments.variants)
+    if theirs is None:
+        return 1
+    programs = ("hedgerow-node", "hr-kv-load", "hr-etcd-load", "hr-cpu-profile", *theirs)
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     print()
     status = experiment.conclude(
-        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version(), load_average=os.getloadavg()),
+        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version()),
         rows, must_show(rows),
         {"replicas": "replicas", "variant": "variant", "clients": "clients", "rate_per_s": "asked/s", "runs": "runs", "xdp": "XDP",
          "put_per_s": "puts/s", "put_per_s_min": "min", "put_per_s_max": "max", "p50_us": "p50 us", "p99_us": "p99 us",

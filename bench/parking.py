@@ -10,13 +10,13 @@ something it must show is missed.
 
 import argparse
 import contextlib
-import os
 import time
 
 from bench import bpf_stats, cpu_time, experiment, product
 from bench.client_run import ClientRun, Destinations, command, run_client
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Results, at_least, at_most, median
+from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
@@ -28,8 +28,6 @@ RATES = {"1000": 1_000, "20000": 20_000}
 HIGHEST = "highest"
 PROGRAMS = ("hr_splitter", "hr_reply", "hr_clock", "hr_rescuer")
 REST_S = 10.0
-# The client has a CPU of its own where there are two: the scheduler moving it about is not what is measured.
-_CLIENT_CPU, _SERVER_CPU = "0", "1"
 # From one trial to the next. A rate counts as too high when it fails this often in a row: one stray hiccup of the
 # machine does not end the climb.
 _CLIMB = 1.12
@@ -52,19 +50,12 @@ class Rig:
     def servers(self, stack: contextlib.ExitStack) -> None:
         for host in self.lab.replicas:
             server = stack.enter_context(BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{PORT}"]))
-            pin(server.pid, _SERVER_CPU)
+            pin(server.pid, SERVER_CPU)
 
     def client(self, rate: float, seconds: float) -> ClientRun:
         argv = command("wheel", self.to, ["--workload=raw", "--loop=open", f"--rate={rate}", f"--seconds={seconds}",
                                           "--warmup=200", "--timeout=1s", "--linger=200ms"], "10ms")
-        if (os.cpu_count() or 1) > 1:
-            argv = ["taskset", "-c", _CLIENT_CPU, *argv]
-        return run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()])
-
-
-def pin(pid: int, cpu: str) -> None:
-    if (os.cpu_count() or 1) > 1:
-        os.sched_setaffinity(pid, {int(cpu)})
+        return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
 
 
 def measure_at(rig: Rig, proxy: product.Product, rate: float, seconds: float) -> dict:
@@ -182,8 +173,7 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
                 for variant, run in one_round(rig, mode, arguments).items():
                     config = {"mode": mode, "service": rig.service(mode), **product.ENGINES.get(mode, {}),
                               "rate": RATES.get(variant, variant)}
-                    run["config_hash"] = config_hash(config)
-                    configs[run["config_hash"]] = config
+                    run["config_hash"] = add_config(configs, config)
                     cells.setdefault((mode, variant), []).append(run)
                     results.write_raw(f"{variant}-{mode}-{round_number:02d}", {"mode": mode, "variant": variant,
                                                                                "round": round_number, **run})
@@ -222,10 +212,9 @@ def main(argv: list[str]) -> int:
     results, configs = Results(NAME, arguments.into), {}
     with Lab("benchpark", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
-    pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds, pinned=pinned, program_statistics=True,
-                          load_average=os.getloadavg()), rows, must_show(rows),
+        results, manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), program_statistics=True),
+        rows, must_show(rows),
         {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
          "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
          "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",

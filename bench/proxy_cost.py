@@ -10,14 +10,14 @@ missed.
 
 import argparse
 import contextlib
-import os
 import statistics
 
 from bench import cpu_time, experiment, product
 from bench.client_run import ClientRun, run_client
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import add_config, binary, manifest
 from bench.other_proxies import DNSDIST_PORT, NGINX_PORT, Dnsdist, Nginx, OtherProxy, rss_bytes
 from bench.outcome import Check, Results, at_least, at_most, median
+from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.stopping import run
 from deploy.lab import VIP_DNS, Lab
 from deploy.lab.servers import DNS_SERVERS, DnsServer
@@ -31,8 +31,6 @@ PORT = 53
 _NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 # As many client ports: reuseport spreads by port, and a resolver that asks uses many.
 _SOCKETS = 16
-# Client and server have a CPU each where there are two; a proxy may use both, as it could on any host.
-_CLIENT_CPU, _SERVER_CPU = 0, 1
 _CLIMB, _CLIMB_FROM, CLIMB_TO = 1.25, 10_000, 2_000_000
 _REFINE = 3  # halvings between the last good rate and the first bad one: within 3 %
 TRIAL_S = 1.5
@@ -52,8 +50,8 @@ class Rig:
     def serve(self, stack: contextlib.ExitStack) -> None:
         for replica in self.replicas:
             stack.enter_context(replica)
-            for pid in replica.host.pids():
-                pin(pid, _SERVER_CPU)
+            for pid in replica.host.pids():  # a proxy may use all processors, as it could on any host
+                pin(pid, SERVER_CPU)
 
     def target(self, system: str) -> str:
         address = self.lab.client.ipv4
@@ -74,15 +72,7 @@ class Rig:
         argv = [str(binary("hr-load")), f"--target={self.target(system)}", f"--mode={system}", "--workload=dns",
                 f"--names={_NAMES}", "--loop=open", f"--rate={rate}", f"--seconds={seconds}", f"--sockets={_SOCKETS}",
                 "--warmup=200", "--timeout=1s", "--linger=200ms"]
-        if (os.cpu_count() or 1) > 1:
-            argv = ["taskset", "-c", str(_CLIENT_CPU), *argv]
-        return run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()])
-
-
-def pin(pid: int, cpu: int) -> None:
-    if (os.cpu_count() or 1) > 1:
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(pid, {cpu})
+        return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
 
 
 class Standing:
@@ -251,8 +241,7 @@ def measure(lab: Lab, server: str, arguments: argparse.Namespace, results: Resul
             for variant, done in rounds[-1][system].items():
                 config = {"system": system, "server": server, "settings": rig.settings(system),
                           "rate": RATES.get(variant, variant), "sockets": _SOCKETS}
-                done["config_hash"] = config_hash(config)
-                configs[done["config_hash"]] = config
+                done["config_hash"] = add_config(configs, config)
                 results.write_raw(f"{variant}-{system}-{number:02d}", {"system": system, "variant": variant,
                                                                        "round": number, **done})
                 print(f"round {number}/{arguments.rounds} {system:9} {done['rate']:7.0f}/s  p50 {done['p50_us']:6.1f} us  p99 "
@@ -278,10 +267,9 @@ def main(argv: list[str]) -> int:
     with Lab("benchcost", replicas=2) as lab:
         server, tried = (arguments.server, []) if arguments.server else choose_server(lab, results)
         rows = measure(lab, server, arguments, results, configs)
-    pinned = {"client_cpu": _CLIENT_CPU, "server_cpu": _SERVER_CPU} if (os.cpu_count() or 1) > 1 else None
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds, pinned=pinned, server=server, servers_tried=tried,
-                          load_average=os.getloadavg()), rows, must_show(rows),
+        results, manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), server=server, servers_tried=tried),
+        rows, must_show(rows),
         {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
          "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss",
          "map_bytes": "maps"}, "proxy_cost")

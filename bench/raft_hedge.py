@@ -11,16 +11,14 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import cpu_time, experiment, product
-from bench.histogram import Histogram
-from bench.manifest import config_hash, manifest
+from bench import cpu_time, experiment, history, product
+from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos import unavailable
@@ -83,19 +81,9 @@ def must_show(rows: list[dict]) -> list[Check]:
 
 
 def figures(requests: list[Request]) -> dict[str, dict]:
-    """By operation. A request without an answer, or with an error, has waited its whole time-out."""
-    found = {}
-    for operation in OPERATIONS:
-        histogram, lost = Histogram(), 0
-        for request in requests:
-            if request.write == (operation == "put"):
-                lost += not request.ok
-                histogram.record(request.ended_ns - request.intended_ns if request.ok else int(CLIENT_TIMEOUT_S * 1e9))
-        found[operation] = {"n": histogram.count, "lost": lost,
-                            **{f"{name}_ms": histogram.quantile(share) / 1e6
-                               for name, share in (("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("max", 1.0))},
-                            "latency": histogram.to_json()}
-    return found
+    """By operation."""
+    return {operation: history.figures(request for request in requests if request.write == (operation == "put"))
+            for operation in OPERATIONS}
 
 
 def load_command(up: Running, leader: StoreNode, mode: str, seconds: float, seed: int, folder: Path) -> list[str]:
@@ -200,7 +188,7 @@ def arrived(cluster: Cluster) -> int:
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
     cells: dict[tuple[str, str], list[dict]] = {(variant, mode): [] for variant in arguments.variants
                                                 for mode in arguments.modes}
-    done, total, started = 0, len(cells) * arguments.rounds, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     with Lab(TAG, replicas=REPLICAS) as lab:
         for number in range(1, arguments.rounds + 1):
             shift = number % len(arguments.modes)
@@ -215,14 +203,11 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                     config = {**up.config, "mode": mode, "variant": variant, "seconds": arguments.seconds,
                               "stall": [STALL_S, EVERY_S] if variant == "stall" else None,
                               "loss": LOSS if variant == "loss" else None}
-                    record["config_hash"] = config_hash(config)
-                    configs[record["config_hash"]] = config
+                    record["config_hash"] = add_config(configs, config)
                     cells[variant, mode].append(record)
                     results.write_raw(f"{variant}-{mode}-{number:02d}",
                                       {"variant": variant, "mode": mode, "round": number, **record})
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] {_line(variant, mode, record)}", flush=True)
+                    progress.done(_line(variant, mode, record))
     return [row_of(mode, variant, operation, runs) for (variant, mode), runs in cells.items()
             for operation in OPERATIONS]
 
@@ -249,8 +234,7 @@ def main(argv: list[str]) -> int:
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos"), rounds=arguments.rounds,
-                          load_average=os.getloadavg()),
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos"), rounds=arguments.rounds),
         rows, must_show(rows),
         {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost",
          "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load",

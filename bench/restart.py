@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench import cpu_time, experiment
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import add_config, binary, manifest
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from deploy.lab import Lab
@@ -172,7 +172,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
     settings = NodeSettings(durability=arguments.mode, snapshots=configured.as_config(), election=("100ms", "4s"))
     config = {"settings": dataclasses.asdict(settings), "entries": arguments.entries, "keys": arguments.keys,
               "value_bytes": arguments.value_bytes}
-    configs[config_hash(config)] = config
+    hashed = add_config(configs, config)
     rows = []
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, arguments.mode) as data,
           hedgerow_cluster(lab, data.path, settings) as cluster):
@@ -188,7 +188,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
             cluster.wait_ready()
             rows += restart(cluster.nodes, "restart of all", thresholds)
             results.write_raw(f"round-{number:02d}", {"rows": rows, "status": [node.status() for node in cluster.nodes]})
-    return [{**row, "mode": arguments.mode, "config_hash": config_hash(config)} for row in rows]
+    return [{**row, "mode": arguments.mode, "config_hash": hashed} for row in rows]
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -216,7 +216,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node", "hr-kv-load"), rounds=arguments.rounds, load_average=os.getloadavg()),
+        results, manifest(configs, ("hedgerow-node", "hr-kv-load"), rounds=arguments.rounds),
         rows, must_show(rows, arguments.entries),
         {"what": "what", "node": "node", "mode": "mode", "entries": "entries", "seconds": "seconds", "log_entries": "log entries",
          "live_bytes": "live", "peak_bytes": "peak disk", "rest_bytes": "disk at rest", "bound_bytes": "bound",

@@ -13,12 +13,11 @@ writes results/seed-hedge-vm-SERIES/.
 import argparse
 import contextlib
 import dataclasses
-import os
 import time
 
 from bench import cpu_time, experiment, product, vm_run
 from bench.client_run import MODES, ClientRun, Destinations, command, run_client
-from bench.manifest import config_hash, manifest
+from bench.manifest import add_config, manifest
 from bench.outcome import Results, at_least, at_most, median
 from bench.replicas import BenchServer, packets_received, stress
 from bench.stopping import run
@@ -111,8 +110,7 @@ class Rig:
                   "server": [flag for flag in server_flags if not flag.startswith("--seed")],
                   "product": {key: proxy.config[key] for key in ("services", *product.ENGINES[mode])}
                   if proxy else None}
-        record = _figures(mode, client, received, status, config_hash(config))
-        self.configs[record["config_hash"]] = config
+        record = _figures(mode, client, received, status, add_config(self.configs, config))
         self.results.write_raw(f"{variant.name}-{load}-{mode}-{round_number:02d}", {
             **record, "mode": mode, "variant": variant.name, "load": load, "round": round_number, "argv": client.argv,
             "client": client.report, "cpu": client.spent.as_json(), "replica_packets": received,
@@ -172,7 +170,7 @@ def must_show_in_vm(rows: list[dict]) -> list:
 def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
     cells = {(variant, load, mode): Cell(mode, variant, load)
              for variant in arguments.variants for load in arguments.loads for mode in arguments.modes}
-    total, done, started = len(cells) * arguments.rounds, 0, time.monotonic()
+    progress = experiment.Progress(len(cells) * arguments.rounds)
     for round_number in range(1, arguments.rounds + 1):
         for variant in arguments.variants:
             for load in arguments.loads:
@@ -183,12 +181,9 @@ def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
                     with stress(rig.lab.client, STRESS_PER_CPU if load == "stress" else 0) as pids:
                         record = rig.run(mode, VARIANTS[variant], load, round_number, pids)
                     cells[variant, load, mode].runs.append(record)
-                    done += 1
-                    left_s = (time.monotonic() - started) / done * (total - done)
-                    print(f"[{done}/{total}, {left_s / 60:.0f} min left] round {round_number} {variant:7} {load:6} "
-                          f"{mode:8} p99 {record['p99_ms']:8.2f} ms  lost {record['lost']}  fire_error p99 "
-                          f"{record['fire_error_p99_us']:.0f} us  cpu {record['cpu_us_per_request']:.1f} us",
-                          flush=True)
+                    progress.done(f"round {round_number} {variant:7} {load:6} {mode:8} p99 {record['p99_ms']:8.2f} ms  "
+                                  f"lost {record['lost']}  fire_error p99 {record['fire_error_p99_us']:.0f} us  cpu "
+                                  f"{record['cpu_us_per_request']:.1f} us")
     return [cell.row() for cell in cells.values()]
 
 
@@ -222,8 +217,8 @@ def main(argv: list[str]) -> int:
         rig = Rig(lab, results)
         rows = measure(rig, arguments)
     return experiment.conclude(
-        results, manifest(rig.configs, rounds=arguments.rounds, load_average=os.getloadavg()), rows,
-        must_show_in_vm(rows) if arguments.inside_vm else must_show(rows),
+        results, manifest(rig.configs, rounds=arguments.rounds),
+        rows, must_show_in_vm(rows) if arguments.inside_vm else must_show(rows),
         {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
          "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "fire_error_p99_us": "fire p99 us",
          "extra_load": "extra load", "cpu_us_per_request": "cpu us"},

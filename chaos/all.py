@@ -13,7 +13,6 @@ the others go on.
 
 import argparse
 import dataclasses
-import os
 import sys
 import time
 import traceback
@@ -165,7 +164,7 @@ def conclude(outcomes: list[Outcome], left_out: dict[str, str], results: Results
         checks.append(at_most("minutes, all of it", seconds / 60, QUICK_MINUTES))
     configs = {key: config for outcome in outcomes for key, config in outcome.configs.items()}
     described = manifest(configs, _PROGRAMS, length=arguments.length, seed=arguments.seed, plant=arguments.plant,
-                         left_out=left_out, minutes=round(seconds / 60, 1), load_average=os.getloadavg())
+                         left_out=left_out, minutes=round(seconds / 60, 1))
     print()
     status = experiment.conclude(results, described, rows, checks, {
         "scenario": "scenario", "verdict": "verdict", "mode": "mode", "events": "events", "operations": "operations",

@@ -11,7 +11,6 @@ show is missed.
 
 import argparse
 import contextlib
-import os
 import re
 import sys
 import time
@@ -20,8 +19,9 @@ from pathlib import Path
 from bench import cpu_time, experiment
 from bench.manifest import config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
+from bench.pinning import pin
 from bench.stopping import run
-from chaos.flood_rigs import FLOOD_CPU, HOOKS, ClusterRig, ProxyRig, control_link, pin
+from chaos.flood_rigs import FLOOD_CPU, HOOKS, ClusterRig, ProxyRig, control_link
 from chaos.systems import Settings, running
 from deploy.lab import Lab, LabInUse
 from deploy.lab.data_dirs import DataDirs
@@ -184,8 +184,8 @@ def main(argv: list[str]) -> int:
         print("chaos flood: another run is under way", file=sys.stderr)
         return 1
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-load", "hr-flood"), rate=arguments.rate,
-                          load_average=os.getloadavg()), rows, must_show(rows, RATE),
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-load", "hr-flood"), rate=arguments.rate),
+        rows, must_show(rows, RATE),
         {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
          "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost",
          "rss_grown": "rss grown", "maps_grown": "maps grown"}, None)

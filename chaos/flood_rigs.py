@@ -5,13 +5,13 @@ they are, and how many of them the hook's program has counted.
 
 import contextlib
 import dataclasses
-import os
 import struct
 from collections.abc import Callable, Iterator
 
 from bench import product, store_load
 from bench.client_run import run_client
 from bench.manifest import binary
+from bench.pinning import on_cpu, pin
 from bench.replicas import BenchServer
 from deploy.lab import VIP_DNS, VIP_KV, VIP_RAW, Host, Lab
 from deploy.lab.host import UPLINK
@@ -196,13 +196,3 @@ def silent_port(host: Host, port: int) -> Iterator[None]:
         yield
     finally:
         host.run(["nft", f"delete table ip {table}"], check=False)
-
-
-def on_cpu(argv: list[str], cpu: int) -> list[str]:
-    return ["taskset", "-c", str(cpu), *argv] if (os.cpu_count() or 1) > 1 else argv
-
-
-def pin(pid: int, cpu: int) -> None:
-    if (os.cpu_count() or 1) > 1:
-        with contextlib.suppress(ProcessLookupError):
-            os.sched_setaffinity(pid, {cpu})

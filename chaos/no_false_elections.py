@@ -12,7 +12,6 @@ import argparse
 import concurrent.futures
 import contextlib
 import dataclasses
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -172,7 +171,7 @@ def main(argv: list[str]) -> int:
         return 1
     return experiment.conclude(
         results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load"), clients=CLIENTS,
-                          priority=command_prefix(), load_average=os.getloadavg()),
+                          priority=command_prefix()),
         rows, must_show(rows),
         {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
          "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us", "put_p99_us": "p99 us",

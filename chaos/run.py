@@ -5,10 +5,8 @@ missed. README.md says what the figures mean.
 """
 
 import argparse
-import os
 import re
 import sys
-import time
 
 from bench import cpu_time, experiment
 from bench.manifest import config_hash, manifest
@@ -41,16 +39,14 @@ def measure(lab: Lab, arguments: argparse.Namespace, scenario: Scenario, results
                                       disks=arguments.disks, ballast_bytes=arguments.ballast))
              for mode in arguments.mode for system in arguments.systems]
     sizes = block_sizes(arguments.kills)
-    done, total, started = 0, len(sizes) * len(cells), time.monotonic()
+    progress = experiment.Progress(len(sizes) * len(cells))
     for number, events in enumerate(sizes, start=1):
         shift = number % len(cells)
         for cell in cells[shift:] + cells[:shift]:
             cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
             block = one_block(lab, cell, scenario, events, arguments.seed + number,
                               f"{cell.settings.mode}-{cell.system}-{number:02d}", results)
-            done += 1
-            left_s = (time.monotonic() - started) / done * (total - done)
-            print(f"[{done}/{total}, {left_s / 60:.0f} min left] {line_of(cell, block)}", flush=True)
+            progress.done(line_of(cell, block))
     return cells
 
 
@@ -142,7 +138,7 @@ def main(argv: list[str]) -> int:
                           checkers=sorted({f"{name} {found.get('version', '')}".strip() for cell in cells
                                            for block in cell.blocks
                                            for name, found in block.verdict["checkers"].items()}),
-                          scenario=scenario.as_json(), load_average=os.getloadavg()),
+                          scenario=scenario.as_json()),
         rows, must_show(rows, arguments.kills, arguments.hedge_delay, scenario, arguments.ballast),
         {"mode": "mode", "system": "system", "events": "events", "client_errors": "errors",
          "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms",

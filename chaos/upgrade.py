@@ -13,7 +13,6 @@ import contextlib
 import copy
 import itertools
 import json
-import os
 import random
 import signal
 import sys
@@ -217,7 +216,7 @@ def main(argv: list[str]) -> int:
         print("chaos upgrade: another run is under way", file=sys.stderr)
         return 1
     return experiment.conclude(
-        results, manifest({config_hash(config): config}, ("hedgerow", *BUILDS, "hr-load"), load_average=os.getloadavg()),
+        results, manifest({config_hash(config): config}, ("hedgerow", *BUILDS, "hr-load")),
         rows, must_show(rows),
         {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
          "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",

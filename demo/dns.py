@@ -8,7 +8,6 @@ and takes everything down, after Ctrl-C too; with --keep it leaves the lab up an
 
 import argparse
 import contextlib
-import os
 import time
 
 from bench import product, stopping
@@ -63,7 +62,7 @@ def what_worked(rows: list[dict]) -> list:
 
 def show(rows: list[dict], results: Results, rig_configs: dict) -> bool:
     checks = what_worked(rows)
-    results.write_summary(manifest(rig_configs, load_average=os.getloadavg()), rows, checks)
+    results.write_summary(manifest(rig_configs), rows, checks)
     print(f"\n{RATE:,} DNS queries/s to two servers; the first was stopped for {Staller.for_s:.0f} s in every "
           f"{Staller.every_s:.0f}; hedged after 10 ms. Times in ms.\n")
     print_table(rows, {"label": "", "n": "queries", "lost": "lost", "p50_ms": "p50", "p99_ms": "p99",

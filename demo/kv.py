@@ -10,7 +10,6 @@ takes everything down, after Ctrl-C too; with --keep it leaves the last cluster 
 import argparse
 import contextlib
 import dataclasses
-import os
 import subprocess
 import time
 
@@ -112,7 +111,7 @@ def what_worked(rows: list[dict]) -> list[Check]:
 
 def show(rows: list[dict], configs: dict, results: Results) -> bool:
     checks = what_worked(rows)
-    results.write_summary(manifest(configs, _PROGRAMS, load_average=os.getloadavg()), rows, checks)
+    results.write_summary(manifest(configs, _PROGRAMS), rows, checks)
     print("wait: the longest around that kill, in ms; 5000: no answer, the client has given up.\n"
           "lost: writes that were acknowledged and are not there. doubled: writes that were done twice.\n")
     print_table([_cells(row) for row in rows],

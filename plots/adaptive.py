@@ -3,7 +3,6 @@
 by hand: `/usr/bin/python3 -m plots.adaptive`.
 """
 
-import sys
 from pathlib import Path
 
 from plots import style
@@ -47,12 +46,7 @@ def draw(folder: Path) -> Path:
     handles, labels = latency.get_legend_handles_labels()
     figure.suptitle("1,000 requests/s to two alike replicas, 5 % budget", fontweight="bold", fontsize=12)
     figure.legend(handles, labels, loc="lower center", ncols=2, bbox_to_anchor=(0.5, 0.02), fontsize=9)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.07, 1, 0.99))
-    path = folder / "adaptive.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "adaptive.png", summary["manifest"], rect=(0, 0.07, 1, 0.99))
 
 
 def _phases(runs: dict[str, dict], axes) -> None:
@@ -68,4 +62,4 @@ def _phases(runs: dict[str, dict], axes) -> None:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/adaptive")))
+    style.main(draw, "results/adaptive")

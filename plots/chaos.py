@@ -4,7 +4,6 @@ Called by chaos/run.py, or by hand: `/usr/bin/python3 -m plots.chaos [FOLDER]`.
 """
 
 import statistics
-import sys
 from pathlib import Path
 
 from plots import style
@@ -35,12 +34,7 @@ def draw(folder: Path) -> Path:
     axes[0][1].legend(loc="upper right", fontsize=8.5)
     scenario = summary["manifest"]["scenario"]
     figure.suptitle(f"{scenario['name']}: {scenario['what']}", fontweight="bold", fontsize=12)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.02, 1, 0.99))
-    path = folder / "chaos.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "chaos.png", summary["manifest"], rect=(0, 0.02, 1, 0.99))
 
 
 def _each_event(axis, runs: list[dict]) -> None:
@@ -81,4 +75,4 @@ def _around_a_fault(axis, runs: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/chaos-leader-kill")))
+    style.main(draw, "results/chaos-leader-kill")

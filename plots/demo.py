@@ -5,7 +5,6 @@ kills marked; one panel for each way of asking. Called by demo/kv.py, or by hand
 
 import csv
 import json
-import sys
 from pathlib import Path
 
 from plots import style
@@ -28,12 +27,7 @@ def draw(folder: Path) -> Path:
     figure.supylabel("wait for the answer (logarithmic)", fontsize=10)
     figure.suptitle("A replicated store whose leader is killed three times: every operation a point,\n"
                     "grey while the killed server is away", fontweight="bold", fontsize=12)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0.01, 0.02, 1, 0.99))
-    path = folder / "demo.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "demo.png", summary["manifest"], rect=(0.01, 0.02, 1, 0.99))
 
 
 def _panel(axis, row: dict, run: dict, history: Path) -> None:
@@ -76,4 +70,4 @@ def _what_happened(row: dict) -> str:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/demo")))
+    style.main(draw, "results/demo")

@@ -4,7 +4,6 @@ with the stops of the primary shaded. Called by demo/dns.py, or by hand: `/usr/b
 """
 
 import csv
-import sys
 from pathlib import Path
 
 from plots import style
@@ -30,12 +29,7 @@ def draw(folder: Path) -> Path:
     figure.supylabel("answer time (ms, logarithmic)", fontsize=10)
     figure.suptitle("DNS while a server stops: slowest (line) and median (band's edge) answer per 0.1 s",
                     fontweight="bold", fontsize=12)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0.01, 0.02, 1, 0.99))
-    path = folder / "demo-dns.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "demo-dns.png", summary["manifest"], rect=(0.01, 0.02, 1, 0.99))
 
 
 def _ms(value: float) -> str:
@@ -71,4 +65,4 @@ def _timeline(axis, mode: str, path: Path, stall: list[float]) -> None:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/demo-dns")))
+    style.main(draw, "results/demo-dns")

@@ -3,7 +3,6 @@
 servers are slow, each with the extra load that the mode caused. Called by bench/dns_stall.py, or by hand.
 """
 
-import sys
 from pathlib import Path
 
 from bench.histogram import Histogram
@@ -27,12 +26,7 @@ def draw(folder: Path) -> Path:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.suptitle("1,000 DNS queries/s to nsd and knot, hedged after 10 ms", fontweight="bold", fontsize=12)
     figure.legend(handles, labels, loc="lower center", ncols=2, bbox_to_anchor=(0.5, 0.015), fontsize=9)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.1, 1, 0.99))
-    path = folder / "dns-stall.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "dns-stall.png", summary["manifest"], rect=(0, 0.1, 1, 0.99))
 
 
 def _tail(axis, runs: list[dict]) -> None:
@@ -69,4 +63,4 @@ def _extra_load(axis, rows: list[dict]) -> None:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/dns-stall")))
+    style.main(draw, "results/dns-stall")

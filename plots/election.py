@@ -4,7 +4,6 @@ leader's death to the next leader, by size of cluster, mode and kind of death. C
 `/usr/bin/python3 -m plots.election [FOLDER]`.
 """
 
-import sys
 from pathlib import Path
 
 from plots import style
@@ -40,12 +39,7 @@ def draw(folder: Path) -> Path:
         axis.set_ylabel("share of terms that were quicker")
         axis.legend(fontsize=8, loc="lower right")
     figure.suptitle("Elections of idle clusters", fontweight="bold", fontsize=12)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    path = folder / "election.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "election.png", summary["manifest"], rect=(0, 0.02, 1, 1))
 
 
 def _steps(axis, runs: list[dict], key: str, **look) -> None:
@@ -55,4 +49,4 @@ def _steps(axis, runs: list[dict], key: str, **look) -> None:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/election")))
+    style.main(draw, "results/election")

@@ -4,7 +4,6 @@ answers, on an idle machine and on a busy one. Called by bench/heartbeat.py, or 
 `/usr/bin/python3 -m plots.heartbeat [FOLDER]`.
 """
 
-import sys
 from pathlib import Path
 
 from bench.histogram import Histogram
@@ -38,13 +37,8 @@ def draw(folder: Path) -> Path:
         axis.set_title("idle" if load == "idle" else "two busy processes for each processor")
         axis.legend()
     figure.suptitle("How long a heartbeat waits for its answer", fontweight="bold", fontsize=12)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    path = folder / "heartbeat.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "heartbeat.png", summary["manifest"], rect=(0, 0.02, 1, 1))
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/heartbeat")))
+    style.main(draw, "results/heartbeat")

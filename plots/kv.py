@@ -5,7 +5,6 @@ bench/kv.py, or by hand: `/usr/bin/python3 -m plots.kv [FOLDER]`.
 """
 
 import statistics
-import sys
 from pathlib import Path
 
 from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -41,12 +40,7 @@ def draw(folder: Path) -> Path:
     figure.suptitle("Put and get of the replicated store, clients that wait for each answer", fontweight="bold",
                     fontsize=12)
     figure.legend(list(found.values()), list(found), loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.03 / len(places)))
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.07 / len(places), 1, 1 - 0.01 / len(places)))
-    path = folder / "kv.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "kv.png", summary["manifest"], rect=(0, 0.07 / len(places), 1, 1 - 0.01 / len(places)))
 
 
 def _panel(axis, runs: list[dict], key: str) -> None:
@@ -75,4 +69,4 @@ def _short(value: float) -> str:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/kv")))
+    style.main(draw, "results/kv")

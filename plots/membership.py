@@ -3,7 +3,6 @@
 offloads and without. Called by bench/membership.py, or by hand: `/usr/bin/python3 -m plots.membership`.
 """
 
-import sys
 from pathlib import Path
 
 from bench.histogram import Histogram
@@ -31,13 +30,8 @@ def draw(folder: Path) -> Path:
     axes[0][0].set_ylabel("requests slower than this")
     axes[0][0].legend(fontsize=9)
     figure.suptitle("2,000 requests/s through the proxy while the members change", fontweight="bold", fontsize=12)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.04, 1, 0.98))
-    path = folder / "membership.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "membership.png", summary["manifest"], rect=(0, 0.04, 1, 0.98))
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/membership")))
+    style.main(draw, "results/membership")

@@ -3,7 +3,6 @@
 median, and what is allowed. Called by bench/observe.py.
 """
 
-import sys
 from pathlib import Path
 
 from plots import style
@@ -38,13 +37,8 @@ def draw(folder: Path) -> Path:
     axis.set_ylabel("throughput lost, %")
     axis.set_title(f"What looking costs, of {rows['alone']['rate']:,.0f} requests/s (dashed: allowed)")
     axis.grid(axis="x", visible=False)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.02, 1, 1))
-    path = folder / "observe.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "observe.png", summary["manifest"], rect=(0, 0.02, 1, 1))
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/observe")))
+    style.main(draw, "results/observe")

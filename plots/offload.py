@@ -5,7 +5,6 @@ per put, by what the kernel was doing. Points are medians of the runs, bars the 
 bench/offload.py, or by hand: `/usr/bin/python3 -m plots.offload [FOLDER]`.
 """
 
-import sys
 from pathlib import Path
 
 from matplotlib.ticker import FuncFormatter, NullFormatter
@@ -50,12 +49,7 @@ def draw(folder: Path) -> Path:
                     fontweight="bold", fontsize=12)
     figure.legend(list(found.values()), list(found), loc="lower center", ncols=5,
                   bbox_to_anchor=(0.5, 0.04 / len(sizes)))
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.2 / len(sizes), 1, 1 - 0.01 / len(sizes)))
-    path = folder / "offload.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "offload.png", summary["manifest"], rect=(0, 0.2 / len(sizes), 1, 1 - 0.01 / len(sizes)))
 
 
 def _curves(axis, rows: list[dict], key: str) -> None:
@@ -100,4 +94,4 @@ def _share(row: dict, key: str | None) -> float:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/offload")))
+    style.main(draw, "results/offload")

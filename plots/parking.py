@@ -4,7 +4,6 @@ request parked, with every request cloned into a delay line, and with none of it
 and largest run. Called by bench/parking.py.
 """
 
-import sys
 from pathlib import Path
 
 from plots import style
@@ -33,12 +32,7 @@ def draw(folder: Path) -> Path:
     handles = [plt.Rectangle((0, 0), 1, 1, color=MODES[mode][1]) for mode in _LABELS]
     figure.suptitle("What parking costs when every answer comes at once", fontweight="bold", fontsize=12)
     figure.legend(handles, list(_LABELS.values()), loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.01))
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.06, 1, 0.99))
-    path = folder / "parking.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "parking.png", summary["manifest"], rect=(0, 0.06, 1, 0.99))
 
 
 def _short(value: float) -> str:
@@ -66,4 +60,4 @@ def _bars(axis, runs: list[dict], value) -> None:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/parking")))
+    style.main(draw, "results/parking")

@@ -3,7 +3,6 @@
 proxies. Bars are medians, whiskers the smallest and largest run. Called by bench/proxy_cost.py.
 """
 
-import sys
 from pathlib import Path
 
 from plots import style
@@ -28,12 +27,7 @@ def draw(folder: Path) -> Path:
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for _, colour in _SYSTEMS.values()]
     figure.suptitle(f"What stands before a DNS server ({summary['manifest']['server']})", fontweight="bold", fontsize=12)
     figure.legend(handles, [name for name, _ in _SYSTEMS.values()], loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.01))
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.06, 1, 0.99))
-    path = folder / "proxy-cost.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "proxy-cost.png", summary["manifest"], rect=(0, 0.06, 1, 0.99))
 
 
 def _bars(axis, rows: dict, variants: list[str], labels: list[str], key: str, title: str, unit: str) -> None:
@@ -84,4 +78,4 @@ def _short(value: float) -> str:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/proxy-cost")))
+    style.main(draw, "results/proxy-cost")

@@ -3,7 +3,6 @@
 between it and the client are lost. Called by bench/raft_hedge.py, or by hand: `/usr/bin/python3 -m plots.raft_hedge`.
 """
 
-import sys
 from pathlib import Path
 
 from bench.histogram import Histogram
@@ -29,12 +28,7 @@ def draw(folder: Path) -> Path:
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.suptitle("2,000 requests/s to 3 replicas, hedged after 10 ms", fontweight="bold", fontsize=12)
     figure.legend(handles, labels, loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.02), fontsize=9)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.05, 1, 0.99))
-    path = folder / "raft-hedge.png"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
+    return style.save(figure, folder / "raft-hedge.png", summary["manifest"], rect=(0, 0.05, 1, 0.99))
 
 
 def _tail(axis, runs: list[dict], operation: str) -> None:
@@ -55,4 +49,4 @@ def _tail(axis, runs: list[dict], operation: str) -> None:
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/raft-hedge")))
+    style.main(draw, "results/raft-hedge")

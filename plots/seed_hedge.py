@@ -5,7 +5,6 @@ Columns are the variants (closed loop, 1,000/s, 10,000/s), rows the load. Called
 `/usr/bin/python3 -m plots.seed_hedge [FOLDER]`.
 """
 
-import sys
 from pathlib import Path
 
 from bench.histogram import Histogram
@@ -91,11 +90,8 @@ def _finish(figure, axes, path: Path, title: str, summary: dict) -> None:
     figure.suptitle(title, fontweight="bold", fontsize=12)
     figure.legend([handles[label] for label in labels], labels, loc="lower center", ncols=len(labels),
                   bbox_to_anchor=(0.5, 0.015), fontsize=9)
-    style.footnote(figure, summary["manifest"])
-    figure.tight_layout(rect=(0, 0.07, 1, 0.99))
-    figure.savefig(path)
-    plt.close(figure)
+    style.save(figure, path, summary["manifest"], rect=(0, 0.07, 1, 0.99))
 
 
 if __name__ == "__main__":
-    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else "results/seed-hedge")))
+    style.main(draw, "results/seed-hedge")

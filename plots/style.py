@@ -4,6 +4,8 @@ axes that say their unit. Imported by the plot of each experiment, before pyplot
 """
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib
@@ -48,6 +50,20 @@ def footnote(figure, manifest: dict) -> None:
     text = (f"{manifest['cpus']} x {manifest['cpu']}, Linux {manifest['kernel']}, commit {manifest['commit'][:10]}"
             f"{' with changes' if manifest['uncommitted_changes'] else ''}, {manifest['finished'][:10]}")
     figure.text(0.995, 0.004, text, ha="right", va="bottom", fontsize=7, color="#555555")
+
+
+def save(figure, path: Path, manifest: dict, rect: tuple[float, float, float, float]) -> Path:
+    """With its footnote; `rect` is the part of the figure that is left for all else."""
+    footnote(figure, manifest)
+    figure.tight_layout(rect=rect)
+    figure.savefig(path)
+    plt.close(figure)
+    return path
+
+
+def main(draw: Callable[[Path], object], folder: str) -> None:
+    """Draws what is in the folder that the command line names, or in `folder`."""
+    print(draw(Path(sys.argv[1] if len(sys.argv) > 1 else folder)))
 
 
 def tail_axis(axis) -> None:

@@ -3,15 +3,10 @@
 // memcached's clients against whole nodes in one process, on loopback sockets and real storage: whichever node
 // is asked does it, and once.
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <ctime>
-#include <filesystem>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include <poll.h>
@@ -72,83 +67,31 @@ class Client {
   uint16_t id_ = 0;
 };
 
-class MemcachedNodeTest : public testing::TestWithParam<Durability> {
+class MemcachedNodeTest : public NodeTest {
  protected:
   void SetUp() override {
-    std::string made = testing::TempDir() + "hedgerow-memcached-test.XXXXXX";
-    ASSERT_NE(mkdtemp(made.data()), nullptr);
-    folder_ = made;
-    for (uint64_t id = 1; id <= 3; ++id) {
-      members_.push_back({.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()});
-      listen_.push_back(FreeAddress());
-    }
-    proxy_socket_ = AnySocket();
-    for (uint64_t id = 1; id <= 3; ++id) Start(id);
-    WaitForLeader();
-  }
-  void TearDown() override {
-    nodes_ = {};
-    std::filesystem::remove_all(folder_);
+    for (uint64_t id = 1; id <= 3; ++id) listen_.push_back(FreeAddress());
+    ASSERT_NO_FATAL_FAILURE(NodeTest::SetUp());
+    leader_ = WaitForLeader();
   }
 
-  void Start(uint64_t id) {
-    NodeConfig config;
-    config.cluster_id = 7;
-    config.cluster_key.bytes.fill(0x11);
-    config.announce_key = wire::Key();
-    config.self = raft::NodeId(id);
-    config.durability = GetParam();
-    config.data_dir = folder_ + "/" + std::to_string(id);
-    config.members = members_;
-    config.serve = members_[id - 1].serve;
-    config.proxies = {{.name = "proxy", .address = proxy_socket_->LocalAddress().value()}};
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
     config.memcached = memcached_;
     config.memcached.listen = listen_[id - 1];
-    nodes_[id - 1] = std::make_unique<Running>(config);
-  }
-  void Stop(uint64_t id) { nodes_[id - 1].reset(); }
-
-  NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
-  static bool Eventually(const std::function<bool()>& holds) {
-    for (int i = 0; i < 1000; ++i) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
-  }
-  void WaitForLeader() {
-    EXPECT_TRUE(Eventually([this] {
-      leader_ = 0;
-      for (uint64_t id = 1; id <= 3; ++id) {
-        if (nodes_[id - 1] == nullptr) continue;
-        const NodeStatus status = StatusOf(id);
-        if (!status.ready || (leader_ != 0 && status.leader.value() != leader_)) return false;
-        leader_ = status.leader.value();
-      }
-      return leader_ != 0 && nodes_[leader_ - 1] != nullptr;
-    }));
+    return config;
   }
   const NetAddress& leader() const { return listen_[leader_ - 1]; }
   const NetAddress& follower(uint64_t n = 1) const { return listen_[(leader_ - 1 + n) % 3]; }
-  uint64_t Count(uint64_t node, const std::string& name, const std::string& reason) {
-    for (const NodeCounter& counter : StatusOf(node).counters) {
-      if (counter.name == name && counter.reason == reason) return counter.value;
-    }
-    return 0;
-  }
 
-  std::string folder_;
-  std::vector<MemberConfig> members_;
   std::vector<NetAddress> listen_;
   MemcachedConfig memcached_{.once_in_window = true};
-  std::unique_ptr<UdpSocket> proxy_socket_;
-  std::array<std::unique_ptr<Running>, 3> nodes_;
   uint64_t leader_ = 0;
   Client client_;
 };
 
 INSTANTIATE_TEST_SUITE_P(Durability, MemcachedNodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         DurabilityOf);
 
 // Whoever sends to all of them must not come round its ids within the window.
 TEST_P(MemcachedNodeTest, WithMoreMembersEachTakesLessOfAClient) {
@@ -213,7 +156,7 @@ TEST_P(MemcachedNodeTest, ADuplicateIsKnownAfterTheLeaderIsGone) {
   client_.Send(leader(), "incr n 5\r\n", id);
   EXPECT_EQ(client_.Receive(id, 4000), "5\r\n");
   Stop(leader_);
-  WaitForLeader();
+  leader_ = WaitForLeader();
   client_.Send(leader(), "incr n 5\r\n", id);
   EXPECT_EQ(client_.Receive(id, 4000), "5\r\n");
   EXPECT_EQ(client_.Ask(leader(), "incr n 1\r\n"), "6\r\n");
@@ -260,9 +203,9 @@ TEST_P(MemcachedNodeTest, WhatIsNoRequestIsToldSoOrDropped) {
   EXPECT_EQ(client_.Ask(leader(), "get"), "ERROR\r\n");
   EXPECT_EQ(client_.Ask(leader(), "set k 0 0 5\r\nx\r\n"), "CLIENT_ERROR bad data chunk\r\n");
   EXPECT_EQ(client_.Ask(leader(), "ERROR\r\n", 200), "");
-  EXPECT_EQ(Count(leader_, "memcached_refused", "unknown_command"), 2u);
-  EXPECT_EQ(Count(leader_, "memcached_refused", "bad_chunk"), 1u);
-  EXPECT_EQ(Count(leader_, "memcached_dropped", "an_answer"), 1u);
+  EXPECT_EQ(Counter(leader_, "memcached_refused", "unknown_command"), 2u);
+  EXPECT_EQ(Counter(leader_, "memcached_refused", "bad_chunk"), 1u);
+  EXPECT_EQ(Counter(leader_, "memcached_dropped", "an_answer"), 1u);
   EXPECT_EQ(client_.Ask(leader(), "get k\r\n"), "END\r\n") << "it lives on";
 }
 
@@ -298,8 +241,7 @@ class SlowMemcachedNodeTest : public MemcachedNodeTest {
     memcached_.once_in_window = false;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Durability, SlowMemcachedNodeTest, testing::Values(Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Durability, SlowMemcachedNodeTest, testing::Values(Durability::kMemory), DurabilityOf);
 
 TEST_P(SlowMemcachedNodeTest, AClientIsHeldToItsRateAndOthersAreNot) {
   int refused = 0;
@@ -311,7 +253,7 @@ TEST_P(SlowMemcachedNodeTest, AClientIsHeldToItsRateAndOthersAreNot) {
     }
   }
   EXPECT_GT(refused, 10);
-  EXPECT_EQ(Count(leader_, "memcached_refused", "too_fast"), static_cast<uint64_t>(refused));
+  EXPECT_EQ(Counter(leader_, "memcached_refused", "too_fast"), static_cast<uint64_t>(refused));
   Client other;
   EXPECT_EQ(other.Ask(leader(), "get k\r\n"), "END\r\n");
   EXPECT_THAT(other.Ask(leader(), "incr k 1\r\n"), StartsWith("CLIENT_ERROR incr is refused here"));

@@ -4,8 +4,6 @@
 // is lost, none is done twice, and none goes unanswered.
 #include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,12 +25,10 @@ using namespace std::chrono_literals;
 using Kind = raft::MemberChange::Kind;
 using testing::HasSubstr;
 
-class NodeMembersTest : public testing::TestWithParam<Durability> {
+class NodeMembersTest : public NodeFolderTest {
  protected:
   void SetUp() override {
-    std::string made = testing::TempDir() + "hedgerow-node-members-test.XXXXXX";
-    ASSERT_NE(mkdtemp(made.data()), nullptr);
-    folder_ = made;
+    ASSERT_NO_FATAL_FAILURE(NodeFolderTest::SetUp());
     for (uint64_t id = 1; id <= 5; ++id) {
       addresses_[id] = {.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()};
     }
@@ -43,46 +39,28 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
   void TearDown() override {
     StopWriting();
     nodes_.clear();
-    std::filesystem::remove_all(folder_);
+    NodeFolderTest::TearDown();
   }
 
   void Start(uint64_t id, const std::vector<uint64_t>& members, bool join) {
     nodes_[id] = std::make_unique<Running>(ConfigOf(id, members, join));
   }
   NodeConfig ConfigOf(uint64_t id, const std::vector<uint64_t>& members, bool join) {
-    NodeConfig config;
-    config.cluster_id = 7;
-    config.cluster_key.bytes.fill(0x11);
-    config.self = raft::NodeId(id);
-    config.durability = GetParam();
-    config.data_dir = folder_ + "/" + std::to_string(id);
+    NodeConfig config = ConfigWithoutMembers(id);
     for (const uint64_t member : members) config.members.push_back(addresses_.at(member));
     config.serve = addresses_.at(id).serve;
     config.join = join;
-    config.snapshots = snapshots_;
     return config;
   }
   void Join(uint64_t id) { Start(id, {id}, true); }
   void Stop(uint64_t id) { nodes_.erase(id); }
   NodeStatus StatusOf(uint64_t id) { return nodes_.at(id)->node->Status().value(); }
 
-  static bool Eventually(const std::function<bool()>& holds) {
-    for (int i = 0; i < 1000; ++i) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(10ms);
-    }
-    return false;
-  }
-  uint64_t Leader() {
+  uint64_t Leader() override {
     for (const auto& [id, running] : nodes_) {
       if (StatusOf(id).role == raft::Role::kLeader && StatusOf(id).ready) return id;
     }
     return 0;
-  }
-  uint64_t WaitForLeader() {
-    uint64_t leader = 0;
-    EXPECT_TRUE(Eventually([&] { return (leader = Leader()) != 0; }));
-    return leader;
   }
   // Asks whoever leads until it is taken up, then until it is done.
   bool Change(const std::vector<raft::MemberChange>& changes) {
@@ -164,8 +142,6 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
     return Eventually([&] { return wrong_ != 0 || written_ >= before + 20; }) && wrong_ == 0;
   }
 
-  std::string folder_;
-  SnapshotsConfig snapshots_;
   std::map<uint64_t, MemberConfig> addresses_;
   std::map<uint64_t, std::unique_ptr<Running>> nodes_;
   absl::Status last_refusal_;
@@ -177,7 +153,7 @@ class NodeMembersTest : public testing::TestWithParam<Durability> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Durability, NodeMembersTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         DurabilityOf);
 
 TEST_P(NodeMembersTest, ANodeIsAddedCatchesUpAndReplacesAnother) {
   StartWriting();

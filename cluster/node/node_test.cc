@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 
 INSTANTIATE_TEST_SUITE_P(Durability, NodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         DurabilityOf);
 
 TEST_P(NodeTest, WhicheverNodeIsAskedDoesIt) {
   const uint64_t leader = WaitForLeader();
@@ -138,7 +138,7 @@ class BusyNodeTest : public NodeTest {
   BusyNodeTest() { waiting_max_ = 16; }
 };
 INSTANTIATE_TEST_SUITE_P(Durability, BusyNodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         DurabilityOf);
 
 TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
   const uint64_t leader = WaitForLeader();
@@ -186,12 +186,7 @@ TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
                                                         raft::AppendReply{.accepted = false}));
   }
   socket->Flush();
-  EXPECT_TRUE(Eventually([&] {
-    for (const NodeCounter& counter : StatusOf(leader).counters) {
-      if (counter.name == "peer_dropped" && counter.reason == "tag") return counter.value == 50;
-    }
-    return false;
-  }));
+  EXPECT_TRUE(Eventually([&] { return Counter(leader, "peer_dropped", "tag") == 50; }));
   EXPECT_EQ(StatusOf(leader).term, term);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: three whole nodes in one process, on loopback sockets and real storage, and a client's datagrams.
+// For tests: whole nodes in one process, on loopback sockets and real storage; three of them, and a client's
+// datagrams.
 
 #ifndef HEDGEROW_CLUSTER_NODE_NODE_TESTING_H_
 #define HEDGEROW_CLUSTER_NODE_NODE_TESTING_H_
@@ -8,7 +9,6 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -18,36 +18,13 @@
 #include <vector>
 
 #include <poll.h>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
+#include "cluster/node/socket_testing.h"
 
 namespace hedgerow::node {
-
-inline uint64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-inline std::unique_ptr<UdpSocket> AnySocket(size_t buffer_bytes = 1 << 20, size_t datagram_max_bytes = 2048) {
-  NetAddress address = NetAddress::Parse("127.0.0.1:1").value();
-  address.port = 0;
-  return UdpSocket::Bind(address, buffer_bytes, datagram_max_bytes).value();
-}
-
-// For a node: nobody else's, in UDP and TCP. All of 127.0.0.0/8 is loopback, so each process takes one of its
-// own; a port of 127.0.0.1 that is found free may be a stranger's connection by the time it is bound.
-inline NetAddress FreeAddress() {
-  static uint16_t port = 20'000;
-  const auto pid = static_cast<uint32_t>(getpid());
-  return NetAddress::Parse(
-             absl::StrCat("127.", 64 + (pid >> 16 & 63), ".", pid >> 8 & 255, ".", pid & 255, ":", ++port))
-      .value();
-}
 
 // A node with its thread.
 struct Running {
@@ -68,12 +45,56 @@ struct Running {
   }
 };
 
-class NodeTest : public testing::TestWithParam<Durability> {
+// For the names of cases.
+inline std::string DurabilityOf(const testing::TestParamInfo<Durability>& info) {
+  return std::string(Name(info.param));
+}
+
+// A folder for the nodes of one cluster; which nodes those are is the fixture's that derives from this one.
+class NodeFolderTest : public testing::TestWithParam<Durability> {
  protected:
   void SetUp() override {
     std::string made = testing::TempDir() + "hedgerow-node-test.XXXXXX";
     ASSERT_NE(mkdtemp(made.data()), nullptr);
     folder_ = made;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Of one node, without the members and what it serves.
+  NodeConfig ConfigWithoutMembers(uint64_t id) const {
+    NodeConfig config;
+    config.cluster_id = 7;
+    config.cluster_key.bytes.fill(0x11);
+    config.self = raft::NodeId(id);
+    config.durability = GetParam();
+    config.data_dir = folder_ + "/" + std::to_string(id);
+    config.snapshots = snapshots_;
+    return config;
+  }
+  static bool Eventually(const std::function<bool()>& holds) {
+    for (int i = 0; i < 1000; ++i) {
+      if (holds()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+  // 0: there is none yet.
+  virtual uint64_t Leader() = 0;
+  uint64_t WaitForLeader() {
+    uint64_t leader = 0;
+    EXPECT_TRUE(Eventually([&] { return (leader = Leader()) != 0; }));
+    return leader;
+  }
+
+  std::string folder_;
+  SnapshotsConfig snapshots_;
+};
+
+// Nodes 1 to 3, which run, and a proxy's socket that they announce their leader to.
+class NodeTest : public NodeFolderTest {
+ protected:
+  void SetUp() override {
+    ASSERT_NO_FATAL_FAILURE(NodeFolderTest::SetUp());
     for (uint64_t id = 1; id <= 3; ++id) {
       members_.push_back({.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()});
     }
@@ -82,37 +103,31 @@ class NodeTest : public testing::TestWithParam<Durability> {
   }
   void TearDown() override {
     nodes_ = {};
-    std::filesystem::remove_all(folder_);
+    NodeFolderTest::TearDown();
   }
 
-  NodeConfig ConfigOf(uint64_t id) const {
-    NodeConfig config;
-    config.cluster_id = 7;
-    config.cluster_key.bytes.fill(0x11);
+  virtual NodeConfig ConfigOf(uint64_t id) const {
+    NodeConfig config = ConfigWithoutMembers(id);
     config.announce_key = wire::Key();
-    config.self = raft::NodeId(id);
-    config.durability = GetParam();
-    config.data_dir = folder_ + "/" + std::to_string(id);
     config.members = members_;
     config.serve = members_[id - 1].serve;
     config.proxies = {{.name = "proxy", .address = proxy_socket_->LocalAddress().value()}};
     config.waiting_max = waiting_max_;
-    config.snapshots = snapshots_;
     return config;
   }
   void Start(uint64_t id) { nodes_[id - 1] = std::make_unique<Running>(ConfigOf(id)); }
   void Stop(uint64_t id) { nodes_[id - 1].reset(); }
 
-  static bool Eventually(const std::function<bool()>& holds) {
-    for (int i = 0; i < 1000; ++i) {
-      if (holds()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  }
   NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
+  uint64_t Counter(uint64_t node, const std::string& name, const std::string& reason) {
+    for (const NodeCounter& counter : StatusOf(node).counters) {
+      if (counter.name == name && counter.reason == reason) return counter.value;
+    }
+    ADD_FAILURE() << "no counter " << name << "." << reason;
+    return 0;
+  }
   // 0: the nodes that run do not agree on one of them.
-  uint64_t Leader() {
+  uint64_t Leader() override {
     uint64_t leader = 0;
     for (uint64_t id = 1; id <= 3; ++id) {
       if (nodes_[id - 1] == nullptr) continue;
@@ -121,11 +136,6 @@ class NodeTest : public testing::TestWithParam<Durability> {
       leader = status.leader.value();
     }
     return leader != 0 && nodes_[leader - 1] != nullptr ? leader : 0;
-  }
-  uint64_t WaitForLeader() {
-    uint64_t leader = 0;
-    EXPECT_TRUE(Eventually([&] { return (leader = Leader()) != 0; }));
-    return leader;
   }
 
   // One datagram to one node, and its answer.
@@ -160,13 +170,11 @@ class NodeTest : public testing::TestWithParam<Durability> {
     return answer.has_value() ? answer->value : "no answer";
   }
 
-  std::string folder_;
   std::vector<MemberConfig> members_;
   std::unique_ptr<UdpSocket> proxy_socket_;
   std::array<std::unique_ptr<Running>, 3> nodes_;
   uint64_t nonce_ = 100;
   size_t waiting_max_ = 16'384;
-  SnapshotsConfig snapshots_;
 };
 
 }  // namespace hedgerow::node

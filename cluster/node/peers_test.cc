@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include "bpf/abi/peer_abi.h"
+#include "cluster/node/socket_testing.h"
 
 namespace hedgerow::node {
 namespace {
@@ -22,17 +23,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-NetAddress AnyPort() {
-  NetAddress address = NetAddress::Parse("127.0.0.1:1").value();
-  address.port = 0;
-  return address;
-}
-
 class PeersTest : public testing::Test {
  protected:
   PeersTest() { peers_.SetMembers(Others(), 0, 0); }
 
-  static std::unique_ptr<UdpSocket> Bind() { return UdpSocket::Bind(AnyPort(), 1 << 20, 2048).value(); }
   std::vector<PeerState> Others() const {
     return {{.id = raft::NodeId(2), .address = receiver_->LocalAddress().value(), .position = 7}};
   }
@@ -60,8 +54,8 @@ class PeersTest : public testing::Test {
     return flags;
   }
 
-  std::unique_ptr<UdpSocket> sender_ = Bind();
-  std::unique_ptr<UdpSocket> receiver_ = Bind();
+  std::unique_ptr<UdpSocket> sender_ = AnySocket();
+  std::unique_ptr<UdpSocket> receiver_ = AnySocket();
   uint64_t drawn_ = 0;
   Peers peers_{
       *sender_, {.cluster_id = 7, .key = {}, .self = raft::NodeId(1), .life = 5}, [this] { return ++drawn_; }};

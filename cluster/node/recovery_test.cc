@@ -124,7 +124,7 @@ class RecoveryTest : public NodeTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(Durability, RecoveryTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         DurabilityOf);
 
 TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   const uint64_t leader = WaitForLeader();
@@ -258,13 +258,7 @@ TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   socket->Send(members_[leader - 1].peer, std::move(datagram));
   socket->Flush();
-  const auto dropped = [&] {
-    for (const NodeCounter& counter : StatusOf(leader).counters) {
-      if (counter.name == "peer_dropped" && counter.reason == "version") return counter.value;
-    }
-    return uint64_t{0};
-  };
-  EXPECT_TRUE(Eventually([&] { return dropped() == 1; }));
+  EXPECT_TRUE(Eventually([&] { return Counter(leader, "peer_dropped", "version") == 1; }));
   EXPECT_LT(StatusOf(leader).term, raft::Term(1'000'000));
   EXPECT_EQ(WaitForLeader(), leader);
 }
@@ -365,8 +359,7 @@ TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
 }
 
 class LostNodeTest : public NodeTest {};
-INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory), DurabilityOf);
 
 TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   const uint64_t leader = WaitForLeader();

@@ -53,13 +53,6 @@ class SnapshotsTest : public NodeTest {
     }
     return lowest == count;
   }
-  uint64_t Counter(uint64_t node, const std::string& name, const std::string& reason) {
-    for (const NodeCounter& counter : StatusOf(node).counters) {
-      if (counter.name == name && counter.reason == reason) return counter.value;
-    }
-    ADD_FAILURE() << "no counter " << name << "." << reason;
-    return 0;
-  }
   bool AllHaveApplied(uint64_t leader) {
     const raft::LogIndex commit = StatusOf(leader).commit;
     for (uint64_t id = 1; id <= 3; ++id) {
@@ -70,7 +63,7 @@ class SnapshotsTest : public NodeTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(Durability, SnapshotsTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         DurabilityOf);
 
 TEST_P(SnapshotsTest, LogsAreCutAndARestartGoesOnFromSnapshotAndTail) {
   uint64_t leader = WaitForLeader();

@@ -1,37 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/udp_socket.h"
 
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "cluster/node/socket_testing.h"
 
 namespace hedgerow::node {
 namespace {
 
 NetAddress Loopback(const std::string& text) { return NetAddress::Parse(text).value(); }
 
-uint64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-// Port 0 cannot be written in a configuration; tests take any free one.
-NetAddress AnyPort() {
-  NetAddress address = Loopback("127.0.0.1:1");
-  address.port = 0;
-  return address;
-}
-
 class UdpSocketTest : public testing::Test {
  protected:
-  std::unique_ptr<UdpSocket> Bind(size_t datagram_max_bytes = 2048) {
-    return UdpSocket::Bind(AnyPort(), 1 << 20, datagram_max_bytes).value();
-  }
-  std::unique_ptr<UdpSocket> a_ = Bind();
-  std::unique_ptr<UdpSocket> b_ = Bind();
+  std::unique_ptr<UdpSocket> a_ = AnySocket();
+  std::unique_ptr<UdpSocket> b_ = AnySocket();
   NetAddress to_a_ = a_->LocalAddress().value();
   NetAddress to_b_ = b_->LocalAddress().value();
 };
@@ -59,7 +44,7 @@ TEST_F(UdpSocketTest, AFullBatchLeavesByItself) {
 }
 
 TEST_F(UdpSocketTest, WhatIsTooLongIsCountedAndDropped) {
-  const std::unique_ptr<UdpSocket> small = Bind(16);
+  const std::unique_ptr<UdpSocket> small = AnySocket(1 << 20, 16);
   a_->Send(small->LocalAddress().value(), std::string(17, 'x'));
   a_->Send(small->LocalAddress().value(), std::string(16, 'y'));
   a_->Flush();

@@ -15,18 +15,6 @@ using testing::IsEmpty;
 
 constexpr uint64_t kMillisecond = 1'000'000;
 
-class ReadLog {
- public:
-  explicit ReadLog(TestCluster& cluster) {
-    cluster.Observe([this](NodeId, const Outputs& outputs) {
-      for (const ReadReady& read : outputs.reads_ready) ready.push_back(read.tag);
-      for (const Refusal& read : outputs.refused_reads) refused.push_back(read.tag);
-    });
-  }
-  std::vector<uint64_t> ready;
-  std::vector<uint64_t> refused;
-};
-
 TEST(Dissertation_3_10_Transfer, TheTargetLeadsAtOnce) {
   TestCluster cluster(3);
   cluster.Elect(1);
@@ -47,10 +35,7 @@ TEST(Dissertation_3_10_Transfer, IsGivenUpAfterAnElectionTimeout) {
   ASSERT_EQ(cluster.Last().refused_proposals.size(), 1u);
   EXPECT_EQ(cluster.Last().refused_proposals[0].reason, RefusalReason::kTransferring);
   const uint64_t end_ns = cluster.now_ns() + cluster.At(1).election_timeout_ns();
-  while (cluster.now_ns() < end_ns) {
-    cluster.TickAtDeadline(1);
-    cluster.Deliver();
-  }
+  while (cluster.now_ns() < end_ns) cluster.HeartbeatRounds(1);
   cluster.Propose(1, "taken");
   cluster.Deliver();
   EXPECT_THAT(cluster.Applied(1), ElementsAre("taken"));
@@ -100,10 +85,7 @@ TEST(Dissertation_6_2_CheckQuorum, ALeaderWithoutAMajorityMakesWay) {
   cluster.Isolate(4);
   cluster.Isolate(5);
   const uint64_t end_ns = cluster.now_ns() + 10 * cluster.At(1).election_timeout_ns();
-  while (cluster.now_ns() < end_ns) {
-    cluster.TickAtDeadline(1);
-    cluster.Deliver();
-  }
+  while (cluster.now_ns() < end_ns) cluster.HeartbeatRounds(1);
   EXPECT_EQ(cluster.At(1).role(), Role::kLeader) << "three of five answer";
   cluster.Isolate(3);
   cluster.Isolate(2);
@@ -139,8 +121,7 @@ TEST(Dissertation_6_4_ReadIndex, ARoundThatBeganBeforeTheReadProvesNothing) {
   for (const Message& answer : old_answers) cluster.Inject(answer);
   cluster.Deliver();
   EXPECT_THAT(reads.ready, IsEmpty());
-  cluster.TickAtDeadline(1);
-  cluster.Deliver();
+  cluster.HeartbeatRounds(1);
   EXPECT_THAT(reads.ready, ElementsAre(tag));
 }
 
@@ -165,8 +146,7 @@ TEST(Dissertation_6_4_ReadIndex, ANewLeaderWaitsForItsNoOp) {
   ASSERT_EQ(cluster.At(2).role(), Role::kLeader);
   const uint64_t tag = cluster.Read(2);
   cluster.Deliver();
-  cluster.TickAtDeadline(2);
-  cluster.Deliver();
+  cluster.HeartbeatRounds(2);
   EXPECT_THAT(reads.ready, IsEmpty()) << "heartbeats are answered, but the no-op is not committed";
   cluster.ReleaseDisk(2);
   cluster.ReleaseDisk(3);
@@ -193,8 +173,7 @@ TEST(Dissertation_6_4_ReadIndex, AnAnswerToAnEarlierQuestionDoesNotFitALaterRead
   ReadLog reads(cluster);
   cluster.Read(3);
   cluster.DeliverOnce(3, 1);
-  cluster.DeliverOnce(1, 2);
-  cluster.DeliverOnce(2, 1);
+  cluster.Exchange(1, 2);
   // The answer is on its way, and slow. A second read comes, and the question is repeated for both.
   Message late;
   for (const Message& message : cluster.network()) {
@@ -235,8 +214,7 @@ TEST(Dissertation_9_6_PreVote, AnIsolatedNodeKeepsItsTerm) {
   EXPECT_EQ(cluster.At(3).role(), Role::kPreCandidate);
   EXPECT_EQ(cluster.At(3).term(), term);
   cluster.Heal();
-  cluster.TickAtDeadline(1);
-  cluster.Deliver();
+  cluster.HeartbeatRounds(1);
   EXPECT_EQ(cluster.At(1).role(), Role::kLeader);
   EXPECT_EQ(cluster.At(3).leader(), NodeId(1));
 }
@@ -287,8 +265,7 @@ TEST(Safety_R7, AVoteOfAnEarlierTermIsNotCounted) {
   TestCluster cluster(3);
   cluster.Wait(5'000'000'000);
   cluster.Tick(1);
-  cluster.DeliverOnce(1, 2);
-  cluster.DeliverOnce(2, 1);
+  cluster.Exchange(1, 2);
   cluster.DeliverOnce(1, 2);
   ASSERT_EQ(cluster.network().back().from, NodeId(2));
   const Message vote = cluster.network().back();
@@ -296,8 +273,7 @@ TEST(Safety_R7, AVoteOfAnEarlierTermIsNotCounted) {
   cluster.DropAll();
   // The vote is late. Node 1 tries again and is now a candidate of the next term.
   cluster.TickAtDeadline(1);
-  cluster.DeliverOnce(1, 3);
-  cluster.DeliverOnce(3, 1);
+  cluster.Exchange(1, 3);
   ASSERT_EQ(cluster.At(1).role(), Role::kCandidate);
   ASSERT_GT(cluster.At(1).term(), vote.term);
   cluster.DropAll();

@@ -88,8 +88,7 @@ TEST(Raft_5_2_Election, ACandidateFollowsTheLeaderOfItsTerm) {
   TestCluster cluster(3);
   cluster.Wait(5'000'000'000);
   cluster.Tick(1);
-  cluster.DeliverOnce(1, 2);
-  cluster.DeliverOnce(2, 1);
+  cluster.Exchange(1, 2);
   ASSERT_EQ(cluster.At(1).role(), Role::kCandidate);
   cluster.DropAll();
   cluster.Inject({.from = NodeId(3),
@@ -108,8 +107,7 @@ TEST(Raft_5_3_Replication, AnEntryIsAppliedEverywhereOnceCommitted) {
   cluster.Propose(1, "b");
   cluster.Deliver();
   EXPECT_THAT(cluster.Applied(1), ElementsAre("a", "b"));
-  cluster.TickAtDeadline(1);
-  cluster.Deliver();
+  cluster.HeartbeatRounds(1);
   EXPECT_THAT(cluster.Applied(2), ElementsAre("a", "b"));
   EXPECT_THAT(cluster.Applied(3), ElementsAre("a", "b"));
 }
@@ -124,8 +122,7 @@ TEST(Raft_5_3_Replication, AnOldBatchThatArrivesLateTruncatesNothing) {
   cluster.Deliver();
   for (Message& copy : copies) cluster.Inject(copy);
   cluster.Deliver();
-  cluster.TickAtDeadline(1);
-  cluster.Deliver();
+  cluster.HeartbeatRounds(1);
   EXPECT_THAT(cluster.Applied(2), ElementsAre("a", "b"));
   EXPECT_THAT(cluster.violation(), IsEmpty());
 }
@@ -225,10 +222,7 @@ TEST(Raft_5_5_Crashes, AFollowerThatWasDownCatchesUp) {
   for (int i = 0; i < 200; ++i) cluster.Propose(1, std::to_string(i));
   cluster.Deliver();
   cluster.Restart(3);
-  for (int i = 0; i < 4; ++i) {
-    cluster.TickAtDeadline(1);
-    cluster.Deliver();
-  }
+  cluster.HeartbeatRounds(1, 4);
   EXPECT_EQ(cluster.Applied(3).size(), 200u);
 }
 
@@ -236,8 +230,7 @@ TEST(Raft_5_5_Crashes, AFollowerThatWasDownCatchesUp) {
 TEST(Raft_5_3_LogReplication, WhatIsLostIsSentAgainWhileReadsKeepComing) {
   TestCluster cluster(3);
   cluster.Elect(1);
-  cluster.Propose(1, "lost on the way");
-  cluster.DropAll();
+  cluster.ProposeAndLose(1, "lost on the way");
   const uint64_t step_ns = cluster.At(1).election_timeout_ns() / 16;
   for (int i = 0; i < 2 * 16; ++i) {
     cluster.Wait(step_ns);
@@ -328,8 +321,7 @@ TEST(Raft_5_3_LogReplication, WhatIsLostIsSentAgainOnceAndWhatCameAfterItIsNot) 
   TestCluster cluster(3);
   cluster.Elect(1);
   cluster.Isolate(3);
-  cluster.Propose(1, "lost");
-  cluster.DropAll();
+  cluster.ProposeAndLose(1, "lost");
   for (int i = 0; i < 7; ++i) cluster.Propose(1, std::to_string(i));
   cluster.Deliver();
   EXPECT_EQ(cluster.At(2).early_appends(), 7u);
@@ -347,8 +339,7 @@ TEST(Raft_5_3_LogReplication, ManyRefusalsSaySoonerThatItIsLost) {
   TestCluster cluster(3);
   cluster.Elect(1);
   cluster.Isolate(3);
-  cluster.Propose(1, "lost");
-  cluster.DropAll();
+  cluster.ProposeAndLose(1, "lost");
   for (int i = 0; i < 8; ++i) cluster.Propose(1, std::to_string(i));
   cluster.Deliver();
   EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 1u);
@@ -358,8 +349,7 @@ TEST(Raft_5_3_LogReplication, ManyRefusalsSaySoonerThatItIsLost) {
 TEST(Raft_5_3_LogReplication, WhatCameEarlyInAFormerTermIsForgotten) {
   TestCluster cluster(3);
   cluster.Elect(1);
-  cluster.Propose(1, "a");
-  cluster.DropAll();
+  cluster.ProposeAndLose(1, "a");
   cluster.Propose(1, "b");
   cluster.DeliverOnce(1, 2);
   ASSERT_EQ(cluster.At(2).early_appends(), 1u);
@@ -370,8 +360,7 @@ TEST(Raft_5_3_LogReplication, WhatCameEarlyInAFormerTermIsForgotten) {
   cluster.Propose(3, "c");
   cluster.Deliver();
   EXPECT_THAT(cluster.Applied(2), IsEmpty()) << "it hears of the commit with the next";
-  cluster.TickAtDeadline(3);
-  cluster.Deliver();
+  cluster.HeartbeatRounds(3);
   EXPECT_THAT(cluster.Applied(2), ElementsAre("c"));
   EXPECT_THAT(cluster.violation(), IsEmpty());
 }
@@ -381,15 +370,11 @@ TEST(Raft_Bounds, EarlyAppendsHaveABound) {
   options.early_max_appends = 2;
   TestCluster cluster(3, options);
   cluster.Elect(1);
-  cluster.Propose(1, "lost");
-  cluster.DropAll();
+  cluster.ProposeAndLose(1, "lost");
   for (int i = 0; i < 5; ++i) cluster.Propose(1, std::to_string(i));
   cluster.DeliverOnce(1, 2);
   EXPECT_EQ(cluster.At(2).early_appends(), 2u);
-  for (int i = 0; i < 10; ++i) {
-    cluster.TickAtDeadline(1);
-    cluster.Deliver();
-  }
+  cluster.HeartbeatRounds(1, 10);
   EXPECT_EQ(cluster.Applied(2).size(), 6u);
 }
 

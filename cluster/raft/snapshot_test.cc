@@ -14,22 +14,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-Options WithTail(uint64_t entries) {
-  Options options;
-  options.tail_max_entries = entries;
-  return options;
-}
-
-class SnapshotsNeeded {
- public:
-  explicit SnapshotsNeeded(TestCluster& cluster) {
-    cluster.Observe([this](NodeId, const Outputs& outputs) {
-      for (const SnapshotNeeded& needed : outputs.snapshots_needed) asked.push_back(needed.to.value());
-    });
-  }
-  std::vector<uint64_t> asked;
-};
-
 // Node 3 misses two writes, which node 1 then compacts.
 void LeaveThirdBehind(TestCluster& cluster) {
   cluster.Elect(1);
@@ -41,15 +25,8 @@ void LeaveThirdBehind(TestCluster& cluster) {
   cluster.Heal();
 }
 
-void HeartbeatRound(TestCluster& cluster, uint64_t leader) {
-  cluster.TickAtDeadline(leader);
-  cluster.Deliver();
-}
-
 // Until the leader has given up what it believes in flight.
-void LetItProbe(TestCluster& cluster, uint64_t leader) {
-  for (int i = 0; i < 4; ++i) HeartbeatRound(cluster, leader);
-}
+void LetItProbe(TestCluster& cluster, uint64_t leader) { cluster.HeartbeatRounds(leader, 4); }
 
 TEST(Raft_7_Compaction, TheLogBeginsAfterTheSnapshotAndKeepsATail) {
   TestCluster cluster(3, WithTail(2));
@@ -80,13 +57,13 @@ TEST(Raft_7_Compaction, EachNodeCompactsByItself) {
   cluster.Elect(1);
   cluster.Propose(1, "a");
   cluster.Deliver();
-  HeartbeatRound(cluster, 1);
+  cluster.HeartbeatRounds(1);
   cluster.TakeSnapshot(2);
   EXPECT_EQ(cluster.At(2).log().start().index, LogIndex(2));
   EXPECT_EQ(cluster.At(1).log().start().index, LogIndex());
   cluster.Propose(1, "b");
   cluster.Deliver();
-  HeartbeatRound(cluster, 1);
+  cluster.HeartbeatRounds(1);
   EXPECT_THAT(cluster.Applied(2), ElementsAre("a", "b"));
 }
 
@@ -112,7 +89,7 @@ TEST(Raft_7_Compaction, AnElectionIsWonWithACompactedLog) {
   cluster.Elect(1);
   cluster.Propose(1, "a");
   cluster.Deliver();
-  HeartbeatRound(cluster, 1);
+  cluster.HeartbeatRounds(1);
   for (const uint64_t id : {1, 2, 3}) cluster.TakeSnapshot(id);
   cluster.Crash(1);
   cluster.Elect(2);
@@ -124,14 +101,14 @@ TEST(Raft_7_Compaction, AnElectionIsWonWithACompactedLog) {
 
 TEST(Raft_7_InstallSnapshot, AFollowerGetsWhatTheLogNoLongerHoldsAndThenAppends) {
   TestCluster cluster(3, WithTail(0));
-  const SnapshotsNeeded needed(cluster);
+  SnapshotsNeeded needed(cluster);
   LeaveThirdBehind(cluster);
   LetItProbe(cluster, 1);
   ASSERT_THAT(needed.asked, ElementsAre(3));
   cluster.SendSnapshot(1, 3);
   cluster.Propose(1, "c");
   cluster.Deliver();
-  HeartbeatRound(cluster, 1);
+  cluster.HeartbeatRounds(1);
   EXPECT_THAT(cluster.Applied(3), ElementsAre("a", "b", "c"));
   EXPECT_EQ(cluster.At(3).log().start().index, LogIndex(3));
   EXPECT_FALSE(cluster.At(1).progress()[2].awaits_snapshot());
@@ -167,11 +144,10 @@ TEST(Raft_7_InstallSnapshot, WhatFollowsAnEntryOfTheSnapshotIsKept) {
   cluster.Deliver();
   cluster.TakeSnapshot(1);
   // It has more, and has not heard yet that anything of it is committed.
-  const AppendRequest more{
-      .prev_index = LogIndex(3),
-      .prev_term = Term(1),
-      .commit = LogIndex(1),
-      .entries = {{.term = Term(1), .index = LogIndex(4), .payload = Payload("c")}}};
+  const AppendRequest more{.prev_index = LogIndex(3),
+                           .prev_term = Term(1),
+                           .commit = LogIndex(1),
+                           .entries = {{.term = Term(1), .index = LogIndex(4), .payload = Payload("c")}}};
   cluster.Inject({.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = more});
   cluster.DeliverOnce(1, 3);
   const LogIndex last = cluster.At(3).log().last_index();
@@ -191,7 +167,7 @@ TEST(Raft_7_InstallSnapshot, WhatIsAppliedAlreadyIsOnlyAcknowledged) {
   cluster.TakeSnapshot(1);
   cluster.Propose(1, "b");
   cluster.Deliver();
-  HeartbeatRound(cluster, 1);
+  cluster.HeartbeatRounds(1);
   ASSERT_THAT(cluster.Applied(3), ElementsAre("a", "b"));
   cluster.SendSnapshot(1, 3);
   EXPECT_FALSE(cluster.Last().install.has_value());
@@ -253,15 +229,12 @@ TEST(Raft_7_InstallSnapshot, ReadsThatWaitedForItAreAnswered) {
   TestCluster cluster(3, WithTail(0));
   LeaveThirdBehind(cluster);
   LetItProbe(cluster, 1);
-  std::vector<uint64_t> ready;
-  cluster.Observe([&ready](NodeId, const Outputs& outputs) {
-    for (const ReadReady& read : outputs.reads_ready) ready.push_back(read.tag);
-  });
+  ReadLog reads(cluster);
   const uint64_t tag = cluster.Read(3);
   cluster.Deliver();
-  EXPECT_THAT(ready, IsEmpty()) << "the leader has committed what this node lacks";
+  EXPECT_THAT(reads.ready, IsEmpty()) << "the leader has committed what this node lacks";
   cluster.SendSnapshot(1, 3);
-  EXPECT_THAT(ready, ElementsAre(tag));
+  EXPECT_THAT(reads.ready, ElementsAre(tag));
 }
 
 // What was on its way when the log was compacted, and comes again.
@@ -295,7 +268,7 @@ TEST(Raft_7_InstallSnapshot, SoDoesOneThatTheKernelPartAccepted) {
   cluster.Elect(1);
   cluster.Propose(1, "a");
   cluster.Deliver();
-  HeartbeatRound(cluster, 1);
+  cluster.HeartbeatRounds(1);
   cluster.TakeSnapshot(3);
   AppendRequest request{.prev_index = LogIndex(1), .prev_term = Term(1), .commit = {}};
   request.entries.push_back({.term = Term(1), .index = LogIndex(2), .payload = Payload("a")});
@@ -306,7 +279,7 @@ TEST(Raft_7_InstallSnapshot, SoDoesOneThatTheKernelPartAccepted) {
 
 TEST(Dissertation_5_Snapshots, AFollowerThatWaitsForOneIsSentHeartbeatsAndNothingElse) {
   TestCluster cluster(3, WithTail(0));
-  const SnapshotsNeeded needed(cluster);
+  SnapshotsNeeded needed(cluster);
   LeaveThirdBehind(cluster);
   LetItProbe(cluster, 1);
   ASSERT_TRUE(cluster.At(1).progress()[2].awaits_snapshot());
@@ -315,7 +288,7 @@ TEST(Dissertation_5_Snapshots, AFollowerThatWaitsForOneIsSentHeartbeatsAndNothin
     for (const Message& message : cluster.network()) {
       EXPECT_FALSE(message.to == NodeId(3) && std::holds_alternative<AppendRequest>(message.body));
     }
-    HeartbeatRound(cluster, 1);
+    cluster.HeartbeatRounds(1);
   }
   EXPECT_EQ(cluster.At(1).applied(), cluster.At(1).log().last_index()) << "the others go on";
   EXPECT_THAT(needed.asked, ElementsAre(3)) << "once";
@@ -324,15 +297,15 @@ TEST(Dissertation_5_Snapshots, AFollowerThatWaitsForOneIsSentHeartbeatsAndNothin
 
 TEST(Dissertation_5_Snapshots, OneThatFailedIsAskedForAgainWithTheNextHeartbeat) {
   TestCluster cluster(3, WithTail(0));
-  const SnapshotsNeeded needed(cluster);
+  SnapshotsNeeded needed(cluster);
   LeaveThirdBehind(cluster);
   LetItProbe(cluster, 1);
   cluster.Step(1, SnapshotSent{.to = NodeId(3), .index = {}, .delivered = false});
   cluster.Propose(1, "x");
   EXPECT_THAT(needed.asked, ElementsAre(3));
-  HeartbeatRound(cluster, 1);
+  cluster.HeartbeatRounds(1);
   EXPECT_THAT(needed.asked, ElementsAre(3, 3));
-  HeartbeatRound(cluster, 1);
+  cluster.HeartbeatRounds(1);
   EXPECT_THAT(needed.asked, ElementsAre(3, 3));
 }
 
@@ -349,7 +322,7 @@ TEST(Dissertation_5_Snapshots, ALostAcknowledgementOfOneIsAskedForByAnAppend) {
 
 TEST(Dissertation_5_Snapshots, ALogThatWasCompactedOnceMoreMeanwhileTakesAnother) {
   TestCluster cluster(3, WithTail(0));
-  const SnapshotsNeeded needed(cluster);
+  SnapshotsNeeded needed(cluster);
   LeaveThirdBehind(cluster);
   LetItProbe(cluster, 1);
   cluster.SendSnapshot(1, 3);

@@ -128,6 +128,12 @@ uint64_t TestCluster::Propose(uint64_t id, std::string payload) {
   return tag;
 }
 
+uint64_t TestCluster::ProposeAndLose(uint64_t id, std::string payload) {
+  const uint64_t tag = Propose(id, std::move(payload));
+  DropAll();
+  return tag;
+}
+
 uint64_t TestCluster::Change(uint64_t id, std::vector<MemberChange> changes) {
   const uint64_t tag = next_tag_++;
   Step(id, ChangeMembership{.tag = tag, .changes = std::move(changes)});
@@ -159,6 +165,18 @@ void TestCluster::DeliverOnce(uint64_t from, uint64_t to) {
   }
   network_ = std::move(rest);
   for (Message& message : chosen) Step(to, Receive{.message = std::move(message)});
+}
+
+void TestCluster::Exchange(uint64_t from, uint64_t to) {
+  DeliverOnce(from, to);
+  DeliverOnce(to, from);
+}
+
+void TestCluster::HeartbeatRounds(uint64_t leader, int rounds) {
+  for (int round = 0; round < rounds; ++round) {
+    TickAtDeadline(leader);
+    Deliver();
+  }
 }
 
 void TestCluster::Drop(uint64_t from, uint64_t to) {

@@ -54,6 +54,8 @@ class TestCluster {
   // Waits until the node's deadline, then ticks it.
   void TickAtDeadline(uint64_t id);
   uint64_t Propose(uint64_t id, std::string payload);
+  // Its appends are lost, and with them all that is in flight.
+  uint64_t ProposeAndLose(uint64_t id, std::string payload);
   uint64_t Change(uint64_t id, std::vector<MemberChange> changes);
   uint64_t Read(uint64_t id);
 
@@ -61,6 +63,10 @@ class TestCluster {
   void Deliver();
   // Only from one to another, and nothing that it causes.
   void DeliverOnce(uint64_t from, uint64_t to);
+  // What one has sent to another, then what that one answers.
+  void Exchange(uint64_t from, uint64_t to);
+  // So many, each when it is due, with all that it causes.
+  void HeartbeatRounds(uint64_t leader, int rounds = 1);
   void DropAll() { network_.clear(); }
   void Drop(uint64_t from, uint64_t to);
   void Inject(Message message) { network_.push_back(std::move(message)); }
@@ -108,6 +114,37 @@ class TestCluster {
   Outputs last_;
   MembershipAnswer answer_;
 };
+
+// How each read ended from now on, by its tag.
+class ReadLog {
+ public:
+  explicit ReadLog(TestCluster& cluster) {
+    cluster.Observe([this](NodeId, const Outputs& outputs) {
+      for (const ReadReady& read : outputs.reads_ready) ready.push_back(read.tag);
+      for (const Refusal& read : outputs.refused_reads) refused.push_back(read.tag);
+    });
+  }
+  std::vector<uint64_t> ready;
+  std::vector<uint64_t> refused;
+};
+
+// Whom a leader has no entries for from now on.
+class SnapshotsNeeded {
+ public:
+  explicit SnapshotsNeeded(TestCluster& cluster) {
+    cluster.Observe([this](NodeId, const Outputs& outputs) {
+      for (const SnapshotNeeded& needed : outputs.snapshots_needed) asked.push_back(needed.to.value());
+    });
+  }
+  std::vector<uint64_t> asked;
+};
+
+// A snapshot leaves so many entries before it in the log.
+inline Options WithTail(uint64_t entries) {
+  Options options;
+  options.tail_max_entries = entries;
+  return options;
+}
 
 }  // namespace hedgerow::raft
 

@@ -42,10 +42,7 @@ TEST_F(TransferTest, OneThatBreaksOffGoesOnWhereItWas) {
   Take(At(500, 3), 4000);
   const uint64_t size = std::filesystem::file_size(sent_->PathOf(At(500, 3)));
   {
-    // Slow enough to be broken off in the midst of it.
-    const std::unique_ptr<Sender> slow = NewSender(2'000'000);
-    slow->Send(OfferOf(At(500, 3)));
-    while (receiver_->statistics().received_bytes < 500'000) absl::SleepFor(absl::Milliseconds(5));
+    const std::unique_ptr<Sender> slow = SendSlowly(At(500, 3), 2'000'000, 500'000);
     ASSERT_EQ(slow->UnderWay().size(), 1u);
     EXPECT_EQ(slow->UnderWay()[0].size_bytes, size);
     EXPECT_GT(slow->UnderWay()[0].sent_bytes, 300'000u);
@@ -90,7 +87,7 @@ TEST_F(TransferTest, AReceiverThatStartsAnewGetsAllOfItAnew) {
   Take(At(500, 3), 4000);
   const std::unique_ptr<Sender> sender = NewSender(4'000'000, 1, 10);
   sender->Send(OfferOf(At(500, 3)));
-  while (receiver_->statistics().received_bytes < 500'000) absl::SleepFor(absl::Milliseconds(5));
+  AwaitReceived(500'000);
   receiver_.reset();
   got_.emplace(*storage::SnapshotFolder::Open(to_.log()));
   EXPECT_EQ(FilesAtReceiver(), 0u) << "what was not finished is nothing to the next life";
@@ -103,9 +100,7 @@ TEST_F(TransferTest, AReceiverThatStartsAnewGetsAllOfItAnew) {
 TEST_F(TransferTest, ANewerTransferEndsAnOlderOne) {
   Take(At(500, 3), 4000);
   Take(At(600, 3), 100);
-  const std::unique_ptr<Sender> slow = NewSender(500'000);
-  slow->Send(OfferOf(At(500, 3)));
-  while (receiver_->statistics().received_bytes < 200'000) absl::SleepFor(absl::Milliseconds(5));
+  const std::unique_ptr<Sender> slow = SendSlowly(At(500, 3), 500'000, 200'000);
   const std::unique_ptr<Sender> sender = NewSender();
   sender->Send(OfferOf(At(600, 3)));
   ASSERT_TRUE(AwaitEnd().ok());
@@ -135,9 +130,7 @@ TEST_F(TransferTest, WhatIsNotNeededIsNotSent) {
 TEST_F(TransferTest, ALeaderWhoseTermIsOverIsToldSo) {
   Take(At(500, 3), 3000);
   const std::unique_ptr<Sender> sender = NewSender();
-  SnapshotOffer offer = OfferOf(At(500, 3));
-  offer.term = raft::Term(4);
-  sender->Send(std::move(offer));
+  sender->Send(OfferOfFormerTerm(At(500, 3)));
   EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("node 2: its term is over"));
   EXPECT_EQ(sender->statistics().sent_bytes, 0u);
   EXPECT_EQ(receiver_->statistics().refused, 3u) << "as often as it was tried";
@@ -146,13 +139,9 @@ TEST_F(TransferTest, ALeaderWhoseTermIsOverIsToldSo) {
 TEST_F(TransferTest, ALeaderWhoseTermIsOverEndsNobodysTransfer) {
   Take(At(500, 3), 4000);
   Take(At(600, 3), 10);
-  const std::unique_ptr<Sender> slow = NewSender(1'000'000);
-  slow->Send(OfferOf(At(500, 3)));
-  while (receiver_->statistics().received_bytes < 200'000) absl::SleepFor(absl::Milliseconds(5));
+  const std::unique_ptr<Sender> slow = SendSlowly(At(500, 3), 1'000'000, 200'000);
   const std::unique_ptr<Sender> sender = NewSender();
-  SnapshotOffer offer = OfferOf(At(600, 3));
-  offer.term = raft::Term(4);
-  sender->Send(std::move(offer));
+  sender->Send(OfferOfFormerTerm(At(600, 3)));
   EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("node 2: its term is over"));
   EXPECT_EQ(receiver_->statistics().broken_off, 0u);
   EXPECT_EQ(receiver_->statistics().begun, 1u);
@@ -231,9 +220,7 @@ TEST_F(TransferTest, AFileThatIsGoneIsAFailure) {
 
 TEST_F(TransferTest, OneThatIsStoppedTellsNoEnd) {
   Take(At(500, 3), 4000);
-  const std::unique_ptr<Sender> sender = NewSender(500'000);
-  sender->Send(OfferOf(At(500, 3)));
-  while (receiver_->statistics().received_bytes < 200'000) absl::SleepFor(absl::Milliseconds(5));
+  const std::unique_ptr<Sender> sender = SendSlowly(At(500, 3), 500'000, 200'000);
   sender->StopAll();
   EXPECT_TRUE(sender->UnderWay().empty());
   while (receiver_->statistics().broken_off < 1) absl::SleepFor(absl::Milliseconds(5));

@@ -95,6 +95,23 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
             .last = last,
             .path = sent_->PathOf(last)};
   }
+  // A leader's whose term is over.
+  SnapshotOffer OfferOfFormerTerm(const raft::EntryId& last) {
+    SnapshotOffer offer = OfferOf(last);
+    offer.term = raft::Term(4);
+    return offer;
+  }
+  void AwaitReceived(uint64_t bytes) {
+    while (receiver_->statistics().received_bytes < bytes) absl::SleepFor(absl::Milliseconds(5));
+  }
+  // Slow enough to be met in the midst of it: so much has arrived.
+  std::unique_ptr<Sender> SendSlowly(const raft::EntryId& last, uint64_t bytes_per_second,
+                                     uint64_t arrived_bytes) {
+    std::unique_ptr<Sender> sender = NewSender(bytes_per_second);
+    sender->Send(OfferOf(last));
+    AwaitReceived(arrived_bytes);
+    return sender;
+  }
   absl::Status AwaitEnd() {
     absl::MutexLock lock(&mutex_);
     const auto one = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !ended_.empty(); };
