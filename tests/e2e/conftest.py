@@ -36,7 +36,6 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "lab(**options): how the test's Lab is built")
     config.addinivalue_line("markers", "servers(a='nsd', b='knot'): which server each replica runs")
     config.addinivalue_line("markers", "own: a stack of the test's own, taken down and compared right after it")
-    config.addinivalue_line("markers", "long: only with HEDGEROW_LONG=1 (./dev test --long); another of its kind is always run")
 
 
 def pytest_collection_modifyitems(config, items):

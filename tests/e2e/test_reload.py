@@ -355,7 +355,7 @@ def test_an_uplink_that_goes_with_its_backend_is_let_go_and_told_of_once(lab, se
         return len(os.listdir(f"/proc/{product.pid}/fd"))
 
     before = descriptors()
-    lab.client.run(["ip", "link", "add", "hrfar0", "type", "dummy"])
+    lab.client.run(["ip", "link", "add", "hrfar0", "type", "veth", "peer", "name", "hrfar1"])
     try:
         lab.client.run(["ip", "address", "add", "10.88.0.1/24", "dev", "hrfar0"])
         lab.client.run(["ip", "link", "set", "hrfar0", "up"])
