@@ -96,8 +96,8 @@ TEST_F(BeginningTest, ALogBeginsWithABackup) {
   EXPECT_TRUE(AwaitDurable(**log, 1)) << "it goes on like any other";
 }
 
-// ... and no log that a node makes by itself is of a format that the version before could not read.
-TEST_F(BeginningTest, OnlyALogThatBeginsAnewIsOfTheNewFormat) {
+// ... and no log that a node makes by itself is taken for one.
+TEST_F(BeginningTest, OnlyALogThatBeginsAnewIsOfTheFormatWithAnOrigin) {
   const auto format_of = [this] {
     rocksdb::DB* raw = nullptr;
     EXPECT_TRUE(rocksdb::DB::OpenForReadOnly(rocksdb::Options(), folder_.rocksdb(), &raw).ok());
@@ -109,7 +109,7 @@ TEST_F(BeginningTest, OnlyALogThatBeginsAnewIsOfTheNewFormat) {
   std::filesystem::remove_all(folder_.log());
   WriteBackup();
   ASSERT_EQ(Begin(), absl::OkStatus());
-  EXPECT_EQ(format_of(), kFormatVersion);
+  EXPECT_EQ(format_of(), kFormatBegunAnew);
 }
 
 TEST_F(BeginningTest, ALogThatJoinsHasTheBeginningAndNothingElse) {

@@ -41,49 +41,72 @@ std::string Misfit(const StoredEntry& stored, raft::LogIndex last, raft::Term la
   return "";
 }
 
+// Under the present key, or else under the former one, which is gone once a log was made the present format.
+// Nothing: there is neither.
+absl::StatusOr<std::optional<IdentityRecord>> ReadIdentity(rocksdb::DB& db, const std::string& path) {
+  for (const std::string_view key : {kIdentityKey, kFormerIdentityKey}) {
+    std::string value;
+    const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(key), &value);
+    if (status.IsNotFound()) continue;
+    if (!status.ok()) return FromRocks(path, "read", status);
+    std::optional<IdentityRecord> found = ParseIdentity(key, value);
+    if (!found.has_value())
+      return DamagedError(path, "the record that says whose log it is has a wrong checksum");
+    return found;
+  }
+  return std::nullopt;
+}
+
+absl::StatusOr<StateRecord> ReadFormerState(rocksdb::DB& db, const std::string& path) {
+  std::string value;
+  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kFormerStateKey), &value);
+  if (status.IsNotFound()) return DamagedError(path, "it has no state record");
+  if (!status.ok()) return FromRocks(path, "read", status);
+  const std::optional<StateRecord> state = ParseState(kFormerStateKey, value);
+  if (!state.has_value()) return DamagedError(path, "the state record has a wrong checksum");
+  return *state;
+}
+
 }  // namespace
+
+absl::Status LaterFormatError(const std::string& path, uint32_t format) {
+  return absl::FailedPreconditionError(absl::StrCat("the log in ", path, " has format ", format,
+                                                    ", and this program reads formats up to ", kFormatVersion,
+                                                    ": start the version of the program that wrote it"));
+}
 
 absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string& path,
                                              const StoredIdentity& expected) {
-  std::string value;
-  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kIdentityKey), &value);
-  if (status.IsNotFound()) {
+  absl::StatusOr<std::optional<IdentityRecord>> found = ReadIdentity(db, path);
+  if (!found.ok()) return found.status();
+  if (!found->has_value()) {
     const std::unique_ptr<rocksdb::Iterator> any(db.NewIterator(rocksdb::ReadOptions()));
     any->SeekToFirst();
     if (!any->status().ok()) return FromRocks(path, "read", any->status());
     if (any->Valid()) return DamagedError(path, "it does not say whose log it is");
     return IdentityRecord{.format_version = 0};
   }
-  if (!status.ok()) return FromRocks(path, "read", status);
-  std::optional<IdentityRecord> found = ParseIdentity(value);
-  if (!found.has_value())
-    return DamagedError(path, "the record that says whose log it is has a wrong checksum");
-  if (found->format_version > kFormatVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the log in ", path, " has format ", found->format_version, ", and this program reads formats up to ",
-        kFormatVersion, ": start the version of the program that wrote it"));
-  }
-  if (found->identity != expected) {
+  IdentityRecord identity = *std::move(*found);
+  if (identity.format_version > kFormatVersion) return LaterFormatError(path, identity.format_version);
+  if (identity.identity != expected) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the log in ", path, " belongs to node ", found->identity.node.value(), " of cluster ",
-                     found->identity.cluster_id, ", and this is node ", expected.node.value(), " of cluster ",
+        absl::StrCat("the log in ", path, " belongs to node ", identity.identity.node.value(), " of cluster ",
+                     identity.identity.cluster_id, ", and this is node ", expected.node.value(), " of cluster ",
                      expected.cluster_id, ": correct data_dir, node or cluster_id in the configuration"));
   }
-  return *std::move(found);
+  return identity;
 }
 
-absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path) {
+absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path, uint32_t format) {
+  const std::string_view key = format <= kFormatWithFormerKeys ? kFormerOriginKey : kOriginKey;
   std::string value;
-  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kOriginKey), &value);
+  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(key), &value);
   if (status.IsNotFound()) {
-    std::string identity;
-    if (!db.Get(rocksdb::ReadOptions(), SliceOf(kIdentityKey), &identity).ok()) return Origin();
-    const std::optional<IdentityRecord> found = ParseIdentity(identity);
-    if (!found.has_value() || found->format_version < kFormatBegunAnew) return Origin();
+    if (!HasOrigin(format)) return Origin();
     return DamagedError(path, "it does not say with which recovery its cluster began");
   }
   if (!status.ok()) return FromRocks(path, "read", status);
-  const std::optional<Origin> origin = ParseOrigin(value);
+  const std::optional<Origin> origin = ParseOrigin(key, value);
   if (!origin.has_value()) {
     return DamagedError(path,
                         "the record that says with which recovery its cluster began has a wrong checksum");
@@ -91,18 +114,25 @@ absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path) {
   return *origin;
 }
 
-absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path) {
-  std::string value;
-  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kStateKey), &value);
-  if (status.IsNotFound()) return DamagedError(path, "it has no state record");
-  if (!status.ok()) return FromRocks(path, "read", status);
-  const std::optional<StateRecord> state = ParseState(value);
-  if (!state.has_value()) return DamagedError(path, "the state record has a wrong checksum");
-  return *state;
+// The last state of all. If an entry stands behind it, that is found when the log is read.
+absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path, uint32_t format) {
+  if (format <= kFormatWithFormerKeys) return ReadFormerState(db, path);
+  const std::unique_ptr<rocksdb::Iterator> records(db.NewIterator(rocksdb::ReadOptions()));
+  for (records->SeekForPrev(SliceOf(kEntriesEnd)); records->Valid(); records->Prev()) {
+    const std::string_view key(records->key().data(), records->key().size());
+    if (!key.starts_with(kEntryPrefix)) break;
+    if (!IsStateKey(key)) continue;
+    const rocksdb::Slice value = records->value();
+    const std::optional<StateRecord> state = ParseState(key, {value.data(), value.size()});
+    if (!state.has_value()) return DamagedError(path, "the state record has a wrong checksum");
+    return *state;
+  }
+  if (!records->status().ok()) return FromRocks(path, "read", records->status());
+  return DamagedError(path, "it has no state record");
 }
 
-absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path) {
-  absl::StatusOr<StateRecord> state = ReadState(db, path);
+absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path, uint32_t format) {
+  absl::StatusOr<StateRecord> state = ReadState(db, path, format);
   if (!state.ok()) return state.status();
   RestoredLog log{.state = *state};
   log.raft.hard_state = state->hard_state;
@@ -112,10 +142,11 @@ absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path)
   raft::Term last_term = state->start.term;
   const std::unique_ptr<rocksdb::Iterator> records(db.NewIterator(rocksdb::ReadOptions()));
   for (records->Seek(EntryKey(last.Next())); records->Valid(); records->Next()) {
-    const rocksdb::Slice key = records->key();
-    if (!key.starts_with(SliceOf(kEntryPrefix))) break;
+    const std::string_view key(records->key().data(), records->key().size());
+    if (!key.starts_with(kEntryPrefix)) break;
+    if (IsStateKey(key)) continue;  // of an earlier batch, or the one that was read
     const rocksdb::Slice value = records->value();
-    std::optional<StoredEntry> stored = ParseEntry({key.data(), key.size()}, {value.data(), value.size()});
+    std::optional<StoredEntry> stored = ParseEntry(key, {value.data(), value.size()});
     if (!stored.has_value()) {
       return DamagedError(path, absl::StrCat("the entry after entry ", last.value(), " has a wrong checksum"));
     }

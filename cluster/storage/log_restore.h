@@ -7,6 +7,7 @@
 #ifndef HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
 #define HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
 
+#include <cstdint>
 #include <string>
 
 #include <rocksdb/db.h>
@@ -23,14 +24,15 @@ struct RestoredLog {
   raft::RestoredState raft{};
 };
 
-// `path` is for the errors. Format 0: the database holds nothing yet. FailedPrecondition: another's log or a
-// later format.
+// `path` is for the errors.
+absl::Status LaterFormatError(const std::string& path, uint32_t format);
+// Format 0: the database holds nothing yet. FailedPrecondition: another's log or a later format.
 absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string& path,
                                              const StoredIdentity& expected);
-// All 0: its cluster has never begun anew.
-absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path);
-absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path);
-absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path);
+// `format` is the log's. All 0: its cluster has never begun anew.
+absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path, uint32_t format);
+absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path, uint32_t format);
+absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path, uint32_t format);
 
 }  // namespace hedgerow::storage
 

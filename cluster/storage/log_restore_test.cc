@@ -42,12 +42,15 @@ class LogRestoreTest : public ::testing::Test {
   void Put(std::string_view key, const std::string& value) {
     EXPECT_TRUE(db_->Put(rocksdb::WriteOptions(), rocksdb::Slice(key.data(), key.size()), value).ok());
   }
-  void PutState(const StateRecord& state) { Put(kStateKey, EncodeState(state)); }
+  void PutState(const StateRecord& state) {
+    const std::string key = StateKey(state.last_index);
+    Put(key, EncodeState(key, state));
+  }
   void PutEntry(uint64_t index, uint64_t term, uint64_t previous_term) {
     Put(EntryKey(raft::LogIndex(index)), EncodeEntry(TestEntry(index, term, "x"), raft::Term(previous_term)));
   }
   std::string Damage() {
-    const absl::StatusOr<RestoredLog> log = RestoreLog(*db_, "THE_PATH");
+    const absl::StatusOr<RestoredLog> log = RestoreLog(*db_, "THE_PATH", kFormatVersion);
     if (log.ok()) return "";
     EXPECT_EQ(log.status().code(), absl::StatusCode::kDataLoss);
     EXPECT_THAT(std::string(log.status().message()), HasSubstr("the log in THE_PATH is damaged: "));
@@ -60,7 +63,7 @@ class LogRestoreTest : public ::testing::Test {
 };
 
 TEST_F(LogRestoreTest, AWholeLogIsRestored) {
-  const absl::StatusOr<RestoredLog> log = RestoreLog(*db_, "THE_PATH");
+  const absl::StatusOr<RestoredLog> log = RestoreLog(*db_, "THE_PATH", kFormatVersion);
   ASSERT_TRUE(log.ok()) << log.status();
   EXPECT_EQ(log->raft.entries.size(), 4u);
   EXPECT_EQ(log->raft.hard_state.term, raft::Term(3));
@@ -80,7 +83,7 @@ TEST_F(LogRestoreTest, WhatStandsBeforeItsStartMeansNothing) {
             .start = {.index = raft::LogIndex(2), .term = raft::Term(1)}});
   ASSERT_TRUE(db_->Delete(rocksdb::WriteOptions(), EntryKey(raft::LogIndex(1))).ok());
   Put(EntryKey(raft::LogIndex(2)), "rubbish");
-  const absl::StatusOr<RestoredLog> log = RestoreLog(*db_, "THE_PATH");
+  const absl::StatusOr<RestoredLog> log = RestoreLog(*db_, "THE_PATH", kFormatVersion);
   ASSERT_TRUE(log.ok()) << log.status();
   EXPECT_EQ(log->raft.start.index, raft::LogIndex(2));
   EXPECT_EQ(log->raft.entries.size(), 2u);
@@ -133,18 +136,46 @@ TEST_F(LogRestoreTest, AnEntryWithAWrongChecksumIsSeen) {
 }
 
 TEST_F(LogRestoreTest, AMissingStateIsSeen) {
-  ASSERT_TRUE(db_->Delete(rocksdb::WriteOptions(), rocksdb::Slice(kStateKey.data(), kStateKey.size())).ok());
+  ASSERT_TRUE(db_->Delete(rocksdb::WriteOptions(), StateKey(raft::LogIndex(4))).ok());
   EXPECT_THAT(Damage(), HasSubstr("it has no state record"));
 }
 
+TEST_F(LogRestoreTest, TheStatesOfEarlierBatchesMeanNothing) {
+  PutState({.batch = 3, .hard_state = {.term = raft::Term(1)}});
+  PutState({.batch = 7,
+            .hard_state = {.term = raft::Term(9)},
+            .last_index = raft::LogIndex(2),
+            .last_term = raft::Term(8)});
+  Put(StateKey(raft::LogIndex(3)), "rubbish");
+  const absl::StatusOr<RestoredLog> log = RestoreLog(*db_, "THE_PATH", kFormatVersion);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->state.batch, 9u);
+  EXPECT_EQ(log->raft.entries.size(), 4u);
+}
+
+TEST_F(LogRestoreTest, AStateWithAWrongChecksumIsSeenAndNoEarlierOneTakenForIt) {
+  PutState({.batch = 8, .hard_state = {.term = raft::Term(3)}, .last_index = raft::LogIndex(3)});
+  Put(StateKey(raft::LogIndex(4)), "rubbish");
+  EXPECT_THAT(Damage(), HasSubstr("the state record has a wrong checksum"));
+}
+
+// What a truncation did not delete would be the last state.
+TEST_F(LogRestoreTest, AStateBehindTheLogsEndIsSeen) {
+  PutState({.batch = 8,
+            .hard_state = {.term = raft::Term(3)},
+            .last_index = raft::LogIndex(6),
+            .last_term = raft::Term(3)});
+  EXPECT_THAT(Damage(), HasSubstr("it ends with entry 4 of term 3 instead of entry 6 of term 3"));
+}
+
 TEST_F(LogRestoreTest, AnotherFormatIsRefusedBeforeAnythingElseIsRead) {
-  Put(kIdentityKey, EncodeIdentity({.format_version = kFormatVersion + 1}));
+  Put(kIdentityKey, EncodeIdentity(kIdentityKey, {.format_version = kFormatVersion + 1}));
   const absl::StatusOr<IdentityRecord> empty =
       CheckIdentity(*db_, "THE_PATH", {.cluster_id = 1, .node = raft::NodeId(1)});
   EXPECT_EQ(empty.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(
       std::string(empty.status().message()),
-      HasSubstr("the log in THE_PATH has format 5, and this program reads formats up to 4: start the version"));
+      HasSubstr("the log in THE_PATH has format 7, and this program reads formats up to 6: start the version"));
 }
 
 TEST_F(LogRestoreTest, ALogOfNobodyIsRefused) {

@@ -42,16 +42,24 @@ void LogTail::Apply(const raft::Persist& persist, rocksdb::WriteBatch& batch) {
 
 void LogTail::Finish(rocksdb::WriteBatch& batch) {
   ++state_.batch;
-  Check(batch.Put(rocksdb::Slice(kStateKey.data(), kStateKey.size()), EncodeState(state_)));
+  const std::string key = StateKey(state_.last_index);
+  Check(batch.Put(key, EncodeState(key, state_)));
 }
 
-// One deletion for each entry: only what is not committed is ever truncated, and that is bounded. RocksDB's
-// range deletions would make every later reading of the log depend on a much rarer piece of its code.
-void LogTail::TruncateFrom(raft::LogIndex index, rocksdb::WriteBatch& batch) {
-  HEDGEROW_CHECK(index > state_.start.index);
+// Each entry, and the state of the batch that it was the last of, if it was: a state behind the log's end would
+// be taken for the last. One deletion for each: only what is not committed is ever truncated, and that is
+// bounded. RocksDB's range deletions would make every later reading of the log depend on a much rarer piece of
+// its code.
+void LogTail::DeleteFrom(raft::LogIndex index, rocksdb::WriteBatch& batch) {
   for (raft::LogIndex gone = index; gone <= state_.last_index; gone = gone.Next()) {
     Check(batch.Delete(EntryKey(gone)));
+    Check(batch.Delete(StateKey(gone)));
   }
+}
+
+void LogTail::TruncateFrom(raft::LogIndex index, rocksdb::WriteBatch& batch) {
+  HEDGEROW_CHECK(index > state_.start.index);
+  DeleteFrom(index, batch);
   if (index > state_.last_index) return;
   while (!terms_.empty() && terms_.back().first >= index) terms_.pop_back();
   state_.last_index = index.Previous();
@@ -64,9 +72,7 @@ void LogTail::Start(const raft::NewStart& start, rocksdb::WriteBatch& batch) {
   const raft::LogIndex index = start.after.index;
   HEDGEROW_CHECK(index >= state_.start.index && start.after.term <= state_.hard_state.term);
   if (start.empties) {
-    for (raft::LogIndex gone = index.Next(); gone <= state_.last_index; gone = gone.Next()) {
-      Check(batch.Delete(EntryKey(gone)));
-    }
+    DeleteFrom(index.Next(), batch);
     terms_.clear();
     state_.last_index = index;
     state_.last_term = start.after.term;

@@ -37,6 +37,7 @@ class LogTail {
   };
 
   void Start(const raft::NewStart& start, rocksdb::WriteBatch& batch);
+  void DeleteFrom(raft::LogIndex index, rocksdb::WriteBatch& batch);
   void TruncateFrom(raft::LogIndex index, rocksdb::WriteBatch& batch);
   raft::Term TermAt(raft::LogIndex index) const;
   void Append(const raft::Entry& entry);

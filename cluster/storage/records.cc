@@ -50,6 +50,17 @@ std::string EntryKey(raft::LogIndex index) {
   return key;
 }
 
+std::string StateKey(raft::LogIndex last) {
+  std::string key = EntryKey(last);
+  key.append(kStateSuffix);
+  return key;
+}
+
+bool IsStateKey(std::string_view key) {
+  return key.size() == kEntryPrefix.size() + 8 + kStateSuffix.size() && key.starts_with(kEntryPrefix) &&
+         key.ends_with(kStateSuffix);
+}
+
 std::string EncodeEntry(const raft::Entry& entry, raft::Term previous_term) {
   std::string record;
   EncodeEntryInto(record, EntryKey(entry.index), entry, previous_term);
@@ -90,7 +101,7 @@ std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view val
   return stored;
 }
 
-std::string EncodeState(const StateRecord& state) {
+std::string EncodeState(std::string_view key, const StateRecord& state) {
   std::string body;
   for (const uint64_t value : {state.batch, state.hard_state.term.value(), state.hard_state.voted_for.value(),
                                state.last_index.value(), state.last_term.value(), state.start.index.value(),
@@ -99,11 +110,11 @@ std::string EncodeState(const StateRecord& state) {
   }
   // Only while there is one: a program that knows of no reservations must not take it for an old record.
   if (state.hard_state.reserved != raft::Term()) AppendNumber(body, state.hard_state.reserved.value(), 8);
-  return Seal(kStateKey, body);
+  return Seal(key, body);
 }
 
-std::optional<StateRecord> ParseState(std::string_view value) {
-  const std::optional<std::string_view> body = Unseal(kStateKey, value);
+std::optional<StateRecord> ParseState(std::string_view key, std::string_view value) {
+  const std::optional<std::string_view> body = Unseal(key, value);
   if (!body.has_value()) return std::nullopt;
   RecordReader reader(*body);
   StateRecord state;
@@ -112,15 +123,16 @@ std::optional<StateRecord> ParseState(std::string_view value) {
   state.hard_state.voted_for = raft::NodeId(reader.Number(8));
   state.last_index = raft::LogIndex(reader.Number(8));
   state.last_term = raft::Term(reader.Number(8));
-  if (reader.Complete()) return state;  // format 1
+  if (key == kFormerStateKey && reader.Complete()) return state;  // format 1
   state.start.index = raft::LogIndex(reader.Number(8));
   state.start.term = raft::Term(reader.Number(8));
   if (body->size() > kState_bytes) state.hard_state.reserved = raft::Term(reader.Number(8));
   if (!reader.Complete()) return std::nullopt;
+  if (key != kFormerStateKey && key != StateKey(state.last_index)) return std::nullopt;
   return state;
 }
 
-std::string EncodeIdentity(const IdentityRecord& identity) {
+std::string EncodeIdentity(std::string_view key, const IdentityRecord& identity) {
   std::string body;
   AppendNumber(body, identity.format_version, 4);
   AppendNumber(body, identity.identity.cluster_id, 8);
@@ -128,11 +140,11 @@ std::string EncodeIdentity(const IdentityRecord& identity) {
   if (identity.format_version >= 3) {
     body += raft::EncodeConfiguration(identity.began_with.value_or(raft::Configuration()));
   }
-  return Seal(kIdentityKey, body);
+  return Seal(key, body);
 }
 
-std::optional<IdentityRecord> ParseIdentity(std::string_view value) {
-  const std::optional<std::string_view> body = Unseal(kIdentityKey, value);
+std::optional<IdentityRecord> ParseIdentity(std::string_view key, std::string_view value) {
+  const std::optional<std::string_view> body = Unseal(key, value);
   if (!body.has_value()) return std::nullopt;
   RecordReader reader(*body);
   IdentityRecord identity;
@@ -148,15 +160,15 @@ std::optional<IdentityRecord> ParseIdentity(std::string_view value) {
   return identity;
 }
 
-std::string EncodeOrigin(const Origin& origin) {
+std::string EncodeOrigin(std::string_view key, const Origin& origin) {
   std::string body;
   AppendNumber(body, origin.epoch, 8);
   AppendNumber(body, origin.beginning, 8);
-  return Seal(kOriginKey, body);
+  return Seal(key, body);
 }
 
-std::optional<Origin> ParseOrigin(std::string_view value) {
-  const std::optional<std::string_view> body = Unseal(kOriginKey, value);
+std::optional<Origin> ParseOrigin(std::string_view key, std::string_view value) {
+  const std::optional<std::string_view> body = Unseal(key, value);
   if (!body.has_value()) return std::nullopt;
   RecordReader reader(*body);
   Origin origin;

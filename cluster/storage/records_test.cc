@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cluster/storage/storage_story.h"
 
@@ -32,8 +33,22 @@ TEST(RecordsTest, AnEntryComesBackAsItWas) {
 TEST(RecordsTest, TheOrderOfTheKeysIsTheOrderOfTheLog) {
   EXPECT_LT(EntryKey(raft::LogIndex(255)), EntryKey(raft::LogIndex(256)));
   EXPECT_LT(EntryKey(raft::LogIndex(1)), EntryKey(raft::LogIndex(uint64_t{1} << 63)));
-  EXPECT_LT(EntryKey(raft::LogIndex(~uint64_t{0})), kIdentityKey);
-  EXPECT_LT(kIdentityKey, kStateKey);
+  EXPECT_LT(EntryKey(raft::LogIndex(255)), StateKey(raft::LogIndex(255)));
+  EXPECT_LT(StateKey(raft::LogIndex(255)), EntryKey(raft::LogIndex(256)));
+  EXPECT_LT(StateKey(raft::LogIndex(~uint64_t{0})), kEntriesEnd);
+  EXPECT_LT(kEntriesEnd, kFormerIdentityKey) << "a log that was converted ends before what it had";
+  EXPECT_LT(kIdentityKey, kOriginKey);
+  EXPECT_LT(kOriginKey, EntryKey(raft::LogIndex())) << "or it would be in every table's range";
+}
+
+TEST(RecordsTest, AStateIsToldFromAnEntryByItsKey) {
+  for (const uint64_t index : {uint64_t{0}, uint64_t{'s'}, ~uint64_t{0}}) {
+    EXPECT_TRUE(IsStateKey(StateKey(raft::LogIndex(index))));
+    EXPECT_FALSE(IsStateKey(EntryKey(raft::LogIndex(index))));
+  }
+  for (const std::string_view other : {kIdentityKey, kOriginKey, kFormerStateKey}) {
+    EXPECT_FALSE(IsStateKey(other));
+  }
 }
 
 TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
@@ -42,14 +57,17 @@ TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
                              .last_index = raft::LogIndex(12),
                              .last_term = raft::Term(4),
                              .start = {.index = raft::LogIndex(8), .term = raft::Term(2)}};
-  EXPECT_EQ(ParseState(EncodeState(state)), state);
+  const std::string key = StateKey(state.last_index);
+  EXPECT_EQ(ParseState(key, EncodeState(key, state)), state);
+  EXPECT_EQ(ParseState(kFormerStateKey, EncodeState(kFormerStateKey, state)), state) << "up to format 4";
   StateRecord reserving = state;
   reserving.hard_state.reserved = raft::Term(6);
-  EXPECT_EQ(ParseState(EncodeState(reserving)), reserving);
-  EXPECT_NE(EncodeState(reserving).size(), EncodeState(state).size())
+  EXPECT_EQ(ParseState(key, EncodeState(key, reserving)), reserving);
+  EXPECT_NE(EncodeState(key, reserving).size(), EncodeState(key, state).size())
       << "for programs that know of no reservations";
   const IdentityRecord identity = {.identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)}};
-  const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(identity));
+  const std::optional<IdentityRecord> back =
+      ParseIdentity(kIdentityKey, EncodeIdentity(kIdentityKey, identity));
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->identity, identity.identity);
   EXPECT_EQ(back->format_version, kFormatVersion);
@@ -60,9 +78,11 @@ TEST(RecordsTest, WhatALogBeganWithComesBackAndAnEarlierFormatSaysNothingOfIt) {
   IdentityRecord identity = {.identity = {.cluster_id = 1, .node = raft::NodeId(2)},
                              .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
   identity.began_with->members[0].address = "10.0.0.2:4802";
-  EXPECT_EQ(ParseIdentity(EncodeIdentity(identity))->began_with, identity.began_with);
+  EXPECT_EQ(ParseIdentity(kIdentityKey, EncodeIdentity(kIdentityKey, identity))->began_with,
+            identity.began_with);
   identity.format_version = 2;
-  const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(identity));
+  const std::optional<IdentityRecord> back =
+      ParseIdentity(kFormerIdentityKey, EncodeIdentity(kFormerIdentityKey, identity));
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->identity, identity.identity);
   EXPECT_FALSE(back->began_with.has_value());
@@ -71,27 +91,29 @@ TEST(RecordsTest, WhatALogBeganWithComesBackAndAnEarlierFormatSaysNothingOfIt) {
 TEST(RecordsTest, TheIdentityOfALogOfFormat2IsReadAsItWasWritten) {
   const IdentityRecord identity = {.format_version = 2,
                                    .identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)}};
-  const std::string bytes = EncodeIdentity(identity);
+  const std::string bytes = EncodeIdentity(kFormerIdentityKey, identity);
   EXPECT_EQ(bytes, std::string("\xd8\x5b\x9c\x86\x02\0\0\0\0\0\0\0\0\0\0\x40\x07\0\0\0\0\0\0\0", 24));
-  const std::optional<IdentityRecord> back = ParseIdentity(bytes);
+  const std::optional<IdentityRecord> back = ParseIdentity(kFormerIdentityKey, bytes);
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->identity, identity.identity);
 }
 
 TEST(RecordsTest, AnOriginComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
   const Origin origin = {.epoch = 3, .beginning = ~uint64_t{0}};
-  const std::string bytes = EncodeOrigin(origin);
-  EXPECT_EQ(ParseOrigin(bytes), origin);
+  const std::string bytes = EncodeOrigin(kOriginKey, origin);
+  EXPECT_EQ(ParseOrigin(kOriginKey, bytes), origin);
+  EXPECT_FALSE(ParseOrigin(kFormerOriginKey, bytes).has_value());
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::string flipped = bytes;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    EXPECT_FALSE(ParseOrigin(flipped).has_value()) << bit;
+    EXPECT_FALSE(ParseOrigin(kOriginKey, flipped).has_value()) << bit;
   }
 }
 
 TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
-  const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(
-      {.format_version = kFormatVersion + 1, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}}));
+  const std::optional<IdentityRecord> back = ParseIdentity(
+      kIdentityKey, EncodeIdentity(kIdentityKey, {.format_version = kFormatVersion + 1,
+                                                  .identity = {.cluster_id = 1, .node = raft::NodeId(1)}}));
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->format_version, kFormatVersion + 1);
   EXPECT_EQ(back->identity, StoredIdentity{});
@@ -106,11 +128,12 @@ TEST(RecordsTest, AnyFlippedBitIsSeen) {
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
     EXPECT_FALSE(ParseEntry(key, flipped).has_value()) << bit;
   }
-  const std::string state = EncodeState({.batch = 1, .hard_state = {.reserved = raft::Term(2)}});
+  const std::string state_key = StateKey(raft::LogIndex());
+  const std::string state = EncodeState(state_key, {.batch = 1, .hard_state = {.reserved = raft::Term(2)}});
   for (size_t bit = 0; bit < 8 * state.size(); ++bit) {
     std::string flipped = state;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    EXPECT_FALSE(ParseState(flipped).has_value()) << bit;
+    EXPECT_FALSE(ParseState(state_key, flipped).has_value()) << bit;
   }
 }
 
@@ -118,19 +141,30 @@ TEST(RecordsTest, AnEntryUnderAnothersKeyIsSeen) {
   const std::string value = EncodeEntry(TestEntry(3, 2, "payload"), raft::Term(1));
   EXPECT_FALSE(ParseEntry(EntryKey(raft::LogIndex(4)), value).has_value());
   EXPECT_FALSE(ParseEntry("e", value).has_value());
+  EXPECT_FALSE(ParseEntry(StateKey(raft::LogIndex(3)), value).has_value());
+}
+
+TEST(RecordsTest, AStateUnderAnothersKeyIsSeen) {
+  const StateRecord state = {.batch = 1, .last_index = raft::LogIndex(3), .last_term = raft::Term(1)};
+  const std::string key = StateKey(raft::LogIndex(3));
+  const std::string other = StateKey(raft::LogIndex(4));
+  ASSERT_TRUE(ParseState(key, EncodeState(key, state)).has_value());
+  EXPECT_FALSE(ParseState(other, EncodeState(key, state)).has_value());
+  EXPECT_FALSE(ParseState(other, EncodeState(other, state)).has_value()) << "it is the end of another log";
 }
 
 TEST(RecordsTest, AnythingCutShortIsSeen) {
   const std::string key = EntryKey(raft::LogIndex(3));
   const std::string entry = EncodeEntry(TestEntry(3, 2, "payload"), raft::Term(1));
-  const std::string state = EncodeState({.batch = 1, .hard_state = {.reserved = raft::Term(2)}});
-  const std::string identity = EncodeIdentity({});
+  const std::string state_key = StateKey(raft::LogIndex());
+  const std::string state = EncodeState(state_key, {.batch = 1, .hard_state = {.reserved = raft::Term(2)}});
+  const std::string identity = EncodeIdentity(kIdentityKey, {});
   for (size_t size = 0; size < entry.size(); ++size)
     EXPECT_FALSE(ParseEntry(key, entry.substr(0, size)).has_value());
   for (size_t size = 0; size < state.size(); ++size)
-    EXPECT_FALSE(ParseState(state.substr(0, size)).has_value());
+    EXPECT_FALSE(ParseState(state_key, state.substr(0, size)).has_value());
   for (size_t size = 0; size < identity.size(); ++size)
-    EXPECT_FALSE(ParseIdentity(identity.substr(0, size)).has_value());
+    EXPECT_FALSE(ParseIdentity(kIdentityKey, identity.substr(0, size)).has_value());
 }
 
 }  // namespace

@@ -30,6 +30,8 @@ namespace {
 
 constexpr uint64_t kReserve_bytes = 1024 * 1024;
 
+rocksdb::Slice SliceOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
+
 std::string KernelBootId() {
   std::string boot_id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
@@ -74,6 +76,7 @@ absl::StatusOr<std::unique_ptr<RocksLog>> RocksLog::Open(const StorageOptions& g
   if (exists) {
     const absl::StatusOr<WalContents> wal = InspectWal(database, log->database_options_);
     if (!wal.ok()) return wal.status();
+    if (wal->format > kFormatVersion) return LaterFormatError(given.path, wal->format);
     if (!wal->damage.empty()) return DamagedError(given.path, wal->damage);
     last_batch_in_wal = wal->last_batch;
   }
@@ -115,6 +118,8 @@ void RocksLog::CloseDatabase() {
 
 // Whole tables, without reading them: keys grow, so a table holds a part of the log. What is in a table with
 // live entries, in the first level or in memory stays until a later time; that is a few times the write buffer.
+// The last state stands behind the entry that the log begins after, at the least, and so behind what may go;
+// the identity stands before.
 void RocksLog::DropUpTo(raft::LogIndex index) {
   const absl::MutexLock lock(&db_mutex_);
   if (db_ == nullptr || index == raft::LogIndex()) return;
@@ -131,11 +136,12 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
   began_with_ = raft::BeginsWith(found_identity->began_with, options_.begins_with);
   if (found_identity->format_version == 0) {
     origin_ = options_.origin;
-    if (watermark_.value().batch == 0) return WriteIdentity(identity);
+    if (watermark_.value().batch == 0) return WriteIdentity(identity, /*converting=*/false);
     return DamagedError(options_.path, absl::StrCat("nothing is in it, though ", watermark_.value().batch,
                                                     " batches were durable"));
   }
-  absl::StatusOr<RestoredLog> log = RestoreLog(*db_, options_.path);
+  const uint32_t format = found_identity->format_version;
+  absl::StatusOr<RestoredLog> log = RestoreLog(*db_, options_.path, format);
   if (!log.ok()) return log.status();
   const uint64_t found = log->state.batch;
   if (found < watermark_.value().batch || found < last_batch_in_wal) {
@@ -143,32 +149,48 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
                         absl::StrCat("it ends with batch ", found, ", though batch ",
                                      std::max(watermark_.value().batch, last_batch_in_wal), " was durable"));
   }
-  const absl::StatusOr<Origin> origin = ReadOrigin(*db_, options_.path);
+  const absl::StatusOr<Origin> origin = ReadOrigin(*db_, options_.path, format);
   if (!origin.ok()) return origin.status();
   origin_ = *origin;
   tail_.Restore(log->state, log->raft.entries);
   restored_ = std::move(log->raft);
-  return found_identity->format_version >= kFormatOfFirstBeginning ? absl::OkStatus() : WriteIdentity(identity);
+  if (format > kFormatWithFormerKeys) return absl::OkStatus();
+  if (absl::Status status = WriteIdentity(identity, /*converting=*/true); !status.ok()) return status;
+  return ForgetFormerKeys();
 }
 
 // A new log, or one of an earlier format: a batch says whose it is, that it is of this format from now on, and
 // what it began with. Synced in either mode: before the first vote that counts by it.
-absl::Status RocksLog::WriteIdentity(const StoredIdentity& identity) {
+absl::Status RocksLog::WriteIdentity(const StoredIdentity& identity, bool converting) {
   rocksdb::WriteBatch batch;
   const bool anew = origin_ != Origin();
-  const rocksdb::Status put =
-      batch.Put(rocksdb::Slice(kIdentityKey.data(), kIdentityKey.size()),
-                EncodeIdentity({.format_version = anew ? kFormatBegunAnew : kFormatOfFirstBeginning,
-                                .identity = identity,
-                                .began_with = began_with_}));
+  const rocksdb::Status put = batch.Put(
+      SliceOf(kIdentityKey),
+      EncodeIdentity(kIdentityKey, {.format_version = anew ? kFormatBegunAnew : kFormatOfFirstBeginning,
+                                    .identity = identity,
+                                    .began_with = began_with_}));
   HEDGEROW_CHECK(put.ok());
   if (anew) {
-    HEDGEROW_CHECK(batch.Put(rocksdb::Slice(kOriginKey.data(), kOriginKey.size()), EncodeOrigin(origin_)).ok());
+    HEDGEROW_CHECK(batch.Put(SliceOf(kOriginKey), EncodeOrigin(kOriginKey, origin_)).ok());
+  }
+  if (converting) {
+    for (const std::string_view former : {kFormerIdentityKey, kFormerOriginKey, kFormerStateKey}) {
+      HEDGEROW_CHECK(batch.Delete(SliceOf(former)).ok());
+    }
   }
   tail_.Finish(batch);
   rocksdb::WriteOptions write;
   write.sync = true;
   return FromRocks(options_.path, "write", db_->Write(write, &batch));
+}
+
+// The former keys stand in the range of every table of a log that was converted. Without them the tables that
+// are written from now on overlap none, which is what the format is for.
+absl::Status RocksLog::ForgetFormerKeys() {
+  if (absl::Status status = MakeDurable(); !status.ok()) return status;
+  const rocksdb::Slice first = SliceOf(kFormerIdentityKey);
+  const rocksdb::Slice last = SliceOf(kFormerStateKey);
+  return FromRocks(options_.path, "compact", db_->CompactRange(rocksdb::CompactRangeOptions(), &first, &last));
 }
 
 // What was found may be in the page cache only: the process died between a write and its sync, or memory mode.
@@ -224,7 +246,7 @@ absl::Status RocksLog::Reopen() {
   absl::Status status = OpenDatabase();
   if (status.ok()) status = MakeDurable();
   if (status.ok()) {
-    const absl::StatusOr<StateRecord> state = ReadState(*db_, options_.path);
+    const absl::StatusOr<StateRecord> state = ReadState(*db_, options_.path, kFormatVersion);
     if (!state.ok()) {
       status = state.status();
     } else if (state->batch != committed_batch_ && state->batch != committed_batch_ + 1) {

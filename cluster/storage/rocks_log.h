@@ -71,7 +71,8 @@ class RocksLog {
   absl::Status Restore(const StoredIdentity& identity, uint64_t last_batch_in_wal);
   absl::Status TryCommit(Patience patience);
   void CloseDatabase();
-  absl::Status WriteIdentity(const StoredIdentity& identity);
+  absl::Status WriteIdentity(const StoredIdentity& identity, bool converting);
+  absl::Status ForgetFormerKeys();
   absl::Status MakeDurable();
   absl::Status Reopen();
   absl::Status ProbeSpace() const;

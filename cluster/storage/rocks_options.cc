@@ -45,7 +45,8 @@ rocksdb::Options RocksOptions(const StorageOptions& storage, std::shared_ptr<roc
   // Tables are written back as they grow, so that a log's fdatasync does not wait behind a whole one.
   options.bytes_per_sync = 1024 * 1024;
 
-  // Keys grow, so that tables hardly overlap and a level is rarely rewritten.
+  // Keys grow (records.h), so that tables do not overlap: they are moved from the first level to the next and
+  // not written again.
   options.level_compaction_dynamic_level_bytes = false;
   // Small tables: the log's beginning is removed by the table.
   options.target_file_size_base = storage.write_buffer_bytes;

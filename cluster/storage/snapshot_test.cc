@@ -15,14 +15,10 @@
 #include <utility>
 #include <vector>
 
-#include <rocksdb/db.h>
-
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "cluster/storage/log_restore.h"
 #include "cluster/storage/log_storage.h"
-#include "cluster/storage/record_bytes.h"
 #include "cluster/storage/snapshot_writer.h"
 #include "cluster/storage/storage_story.h"
 
@@ -375,55 +371,6 @@ TEST_P(NewStartTest, WhatIsBeforeItAndOlderSnapshotsLeaveTheDisk) {
   }
   EXPECT_LT(DiskUse(), 12'000'000u) << "of " << pieces << " MB";
   EXPECT_LE(storage->snapshots().List().size(), 2u);
-}
-
-// A log that a program before snapshots has left.
-TEST(LogFormatTest, TheFirstOneIsReadAndMadeOneThatKnowsItsBeginning) {
-  const TestFolder folder;
-  raft::RestoredState expected;
-  {
-    const std::unique_ptr<LogStorage> storage = OpenOrDie(TestOptions(folder, true));
-    Story story(3, {});
-    for (int i = 0; i < 300; ++i) storage->Write(story.Next());
-    expected = story.state();
-  }
-  const auto open = [&folder] {
-    rocksdb::DB* db = nullptr;
-    EXPECT_TRUE(rocksdb::DB::Open(rocksdb::Options(), folder.rocksdb(), &db).ok());
-    return std::unique_ptr<rocksdb::DB>(db);
-  };
-  const auto slice = [](std::string_view bytes) { return rocksdb::Slice(bytes.data(), bytes.size()); };
-  {
-    const std::unique_ptr<rocksdb::DB> db = open();
-    const absl::StatusOr<StateRecord> state = ReadState(*db, folder.log());
-    ASSERT_TRUE(state.ok());
-    std::string body;
-    for (const uint64_t number :
-         {state->batch, state->hard_state.term.value(), state->hard_state.voted_for.value(),
-          state->last_index.value(), state->last_term.value()}) {
-      AppendNumber(body, number, 8);
-    }
-    std::string record;
-    AppendNumber(record, Checksum(kStateKey, body), 4);
-    rocksdb::WriteBatch batch;
-    batch.Put(slice(kStateKey), record + body);
-    batch.Put(
-        slice(kIdentityKey),
-        EncodeIdentity({.format_version = 1, .identity = {.cluster_id = kTestCluster, .node = kTestNode}}));
-    ASSERT_TRUE(db->Write(rocksdb::WriteOptions(), &batch).ok());
-  }
-  StorageOptions options = TestOptions(folder, true);
-  for (const uint64_t voters : {3, 5}) {
-    std::vector<raft::NodeId> ids;
-    for (uint64_t id = 1; id <= voters; ++id) ids.push_back(raft::NodeId(id));
-    options.begins_with = raft::Configuration::OfVoters(ids);
-    const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
-    EXPECT_TRUE(Same(storage->TakeRestored(), expected));
-    EXPECT_EQ(storage->began_with().voters, 0b111u) << "the file's, when the format was made this one";
-  }
-  const absl::StatusOr<IdentityRecord> now =
-      CheckIdentity(*open(), folder.log(), {.cluster_id = kTestCluster, .node = kTestNode});
-  EXPECT_EQ(now->format_version, kFormatOfFirstBeginning) << "later ones are of logs that have begun anew";
 }
 
 }  // namespace

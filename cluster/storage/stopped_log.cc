@@ -38,7 +38,7 @@ void AddMissing(uint64_t found, uint64_t durable, std::vector<std::string>& doub
 }
 
 absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& options,
-                                                        const StoredIdentity& expected) {
+                                                        const StoredIdentity& expected, uint32_t& format) {
   const rocksdb::Options opened = RocksOptions(options, std::make_shared<RocksMessages>(options.path));
   rocksdb::DB* raw = nullptr;
   const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(opened, options.path + "/rocksdb", &raw);
@@ -47,17 +47,19 @@ absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& op
   const absl::StatusOr<IdentityRecord> identity = CheckIdentity(*db, options.path, expected);
   if (!identity.ok()) return identity.status();
   if (identity->format_version == 0) return DamagedError(options.path, "nothing is in it");
+  format = identity->format_version;
   return db;
 }
 
 absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const StoredIdentity& expected,
                                          Origin& origin) {
-  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected);
+  uint32_t format = 0;
+  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, format);
   if (!db.ok()) return db.status();
-  const absl::StatusOr<Origin> found = ReadOrigin(**db, options.path);
+  const absl::StatusOr<Origin> found = ReadOrigin(**db, options.path, format);
   if (!found.ok()) return found.status();
   origin = *found;
-  return RestoreLog(**db, options.path);
+  return RestoreLog(**db, options.path, format);
 }
 
 // As ChooseSnapshot does, but none is removed. True: the log goes on from the one that was loaded.
@@ -124,9 +126,10 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
 }
 
 absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected) {
-  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected);
+  uint32_t format = 0;
+  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, format);
   if (!db.ok()) return db.status();
-  return ReadOrigin(**db, options.path);
+  return ReadOrigin(**db, options.path, format);
 }
 
 }  // namespace hedgerow::storage

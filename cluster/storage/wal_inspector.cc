@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <rocksdb/db.h>
@@ -21,7 +23,8 @@ namespace {
 class StateFinder : public rocksdb::WriteBatch::Handler {
  public:
   rocksdb::Status PutCF(uint32_t, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
-    if (std::string_view(key.data(), key.size()) == kStateKey) state = ParseState({value.data(), value.size()});
+    const std::string_view name(key.data(), key.size());
+    if (IsStateKey(name) || name == kFormerStateKey) state = ParseState(name, {value.data(), value.size()});
     return rocksdb::Status::OK();
   }
   rocksdb::Status DeleteCF(uint32_t, const rocksdb::Slice&) override { return rocksdb::Status::OK(); }
@@ -66,6 +69,15 @@ class Inspector : public rocksdb::WalFilter {
   WalContents& contents_;
 };
 
+// No batch was let in, so this is what the tables say. 0: nothing that can be read.
+uint32_t FormatInTables(rocksdb::DB& db) {
+  std::string value;
+  const rocksdb::Slice key(kIdentityKey.data(), kIdentityKey.size());
+  if (!db.Get(rocksdb::ReadOptions(), key, &value).ok()) return 0;
+  const std::optional<IdentityRecord> identity = ParseIdentity(kIdentityKey, value);
+  return identity.has_value() ? identity->format_version : 0;
+}
+
 // Opening for a look does not touch RocksDB's own log of messages.
 class Silence : public rocksdb::Logger {
  public:
@@ -90,6 +102,7 @@ absl::StatusOr<WalContents> InspectWal(const std::string& folder, const rocksdb:
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(inspection, folder, families, &handles, &db);
   const std::unique_ptr<rocksdb::DB> owned(db);
+  if (status.ok()) contents.format = FormatInTables(*owned);
   for (rocksdb::ColumnFamilyHandle* handle : handles) (void)owned->DestroyColumnFamilyHandle(handle);
   if (!status.ok()) return FromRocks(folder, "read", status);
   return contents;

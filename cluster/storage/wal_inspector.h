@@ -22,6 +22,8 @@ struct WalContents {
   uint64_t batches = 0;
   uint64_t first_batch = 0;  // 0: none
   uint64_t last_batch = 0;
+  // Of the log, as far as its tables say; 0: they do not. Batches of a later format may look like damage.
+  uint32_t format = 0;
   std::string damage;  // what is missing or wrong between the two; empty if nothing
 };
 
