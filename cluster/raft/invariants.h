@@ -38,6 +38,10 @@ class InvariantChecker {
   // A process that starts has taken over what its kernel part has promised.
   void Adopted(NodeId id);
 
+  // This node's folder is empty. What it has promised, whoever has its id from now on does not know of; so what
+  // that one says must not count.
+  void Emptied(NodeId id);
+
   // The cluster begins anew with all that this log holds, and nobody is bound by what was before. Committed
   // entries may not be missing from it.
   void BeginsAnew(const RestoredState& log);

@@ -56,6 +56,7 @@ enum class Bug : uint8_t {
   kBeginsWithTheFile,
   kOldEpochAccepted,
   kRecoverWithoutTail,
+  kEmptiedFolderAccepted,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -187,6 +187,10 @@ Plan DrawPlan(Random& random) {
     plan.network.late_votes_ppm = 300'000;
     plan.network.late_votes_max_ns = kSecond;
   }
+  // Nobody puts another in the place of who is LOST, or begins anew: that has runs of its own.
+  if (plan.membership.mean_interval_ns == 0 && plan.recovery.mean_interval_ns == 0) {
+    plan.faults.empty_folders = plan.faults.mean_interval_ns > 0 && random.Chance(700'000);
+  }
   return plan;
 }
 
@@ -217,6 +221,7 @@ std::string Describe(const Plan& plan) {
   add(faults.clock_jumps, "clock-jumps");
   add(faults.transfers, "transfers");
   add(faults.resignations, "resignations");
+  add(faults.empty_folders, "empty-folders");
   if (plan.membership.mean_interval_ns != 0) {
     absl::StrAppend(&text, "; a change of membership every ", plan.membership.mean_interval_ns / kMillisecond,
                     " ms with ", plan.membership.spares, " spares, of the leader ",
