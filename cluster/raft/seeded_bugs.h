@@ -57,6 +57,7 @@ enum class Bug : uint8_t {
   kOldEpochAccepted,
   kRecoverWithoutTail,
   kEmptiedFolderAccepted,
+  kOldIncarnationAckCounted,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -62,6 +62,7 @@ inline constexpr NamedBug kBugs[] = {
     {"old_epoch_accepted", Bug::kOldEpochAccepted},
     {"recover_without_tail", Bug::kRecoverWithoutTail},
     {"emptied_folder_accepted", Bug::kEmptiedFolderAccepted},
+    {"old_incarnation_ack_counted", Bug::kOldIncarnationAckCounted},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

@@ -27,9 +27,11 @@ class Network {
  public:
   Network(VirtualTime& time, Random& random, NetworkPlan plan) : time_(time), random_(random), plan_(plan) {}
 
+  enum class Kind { kOther, kVote, kAck };
+
   // `delay_max_ns` bounds even the late ones.
   void Send(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive,
-            bool is_vote = false) {
+            Kind kind = Kind::kOther) {
     Link& link = At(from, to);
     if (link.cut > 0 || random_.Chance(plan_.drop_ppm) || random_.Chance(plan_.corrupt_ppm)) {
       ++lost_;
@@ -39,10 +41,12 @@ class Network {
     for (int i = 0; i < copies; ++i) {
       uint64_t delay_ns = random_.Between(plan_.delay_min_ns, plan_.delay_max_ns);
       if (random_.Chance(plan_.late_ppm)) delay_ns += random_.Below(plan_.late_max_ns);
-      if (is_vote && random_.Chance(plan_.late_votes_ppm)) delay_ns += random_.Below(plan_.late_votes_max_ns);
+      const bool may_be_later = kind == Kind::kVote || (kind == Kind::kAck && plan_.late_acks);
+      if (may_be_later && random_.Chance(plan_.late_votes_ppm))
+        delay_ns += random_.Below(plan_.late_votes_max_ns);
       if (link.slow_ns > 0) delay_ns += random_.Below(link.slow_ns);
       ++sent_;
-      time_.After(std::min(delay_ns, delay_max_ns), SealedFor(from, to, arrive));
+      time_.After(std::min(delay_ns, delay_max_ns), SealedFor(from, to, arrive, kind));
     }
   }
 
@@ -73,9 +77,10 @@ class Network {
   };
   static constexpr uint64_t kAddresses = 32;
 
-  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive) {
+  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive, Kind kind) {
     const bool peers = from < kFirstClient && to < kFirstClient;
     if (!peers || SeededBug(Bug::kOldEpochAccepted)) return arrive;
+    if (kind == Kind::kAck && SeededBug(Bug::kOldIncarnationAckCounted)) return arrive;
     return [this, epoch = epoch_, arrive] {
       if (epoch == epoch_) arrive();
     };

@@ -65,29 +65,32 @@ Server& Recovery::Longest() {
 }
 
 // Any that holds what was committed: what it lacks, and others have, must not come back.
-Server& Recovery::Survivor() {
-  if (world_.random.Chance(300'000)) return Longest();
+Server* Recovery::Survivor() {
+  const bool memory = world_.plan.disk.memory;
+  // Its log may lack what its kernel part has acknowledged and its process has not fetched.
+  if (!memory && world_.random.Chance(300'000)) return &Longest();
   std::vector<Server*> whole;
   for (const auto& server : world_.servers) {
     if (world_.checker.HoldsCommitted(server->disk().Restore())) whole.push_back(server.get());
   }
-  return whole.empty() ? Longest() : *whole[world_.random.Below(whole.size())];
+  if (whole.empty()) return memory ? nullptr : &Longest();
+  return whole[world_.random.Below(whole.size())];
 }
 
 // In one moment: from then on nobody starts with what was before.
 void Recovery::BeginAnew() {
-  for (const auto& server : world_.servers) server->Crash(/*power_cut=*/true);
-  Server& survivor = Survivor();
-  const raft::RestoredState log = survivor.disk().Restore();
+  for (const auto& server : world_.servers) server->Crash(/*power_cut=*/!world_.plan.disk.memory);
+  Server* const survivor = Survivor();
+  const raft::RestoredState log = survivor != nullptr ? survivor->disk().Restore() : raft::RestoredState();
   const raft::EntryId last = kv::LastOf(log);
   if (last.index == raft::LogIndex()) {
     for (const auto& server : world_.servers) server->Start();
     return;
   }
-  world_.Trace("the cluster begins anew with what node ", survivor.id().value(), " has, up to ",
+  world_.Trace("the cluster begins anew with what node ", survivor->id().value(), " has, up to ",
                last.index.value(), "/", last.term.value());
   ++world_.recoveries;
-  std::unique_ptr<kv::StateMachine> state = survivor.StateOf(log);
+  std::unique_ptr<kv::StateMachine> state = survivor->StateOf(log);
   HEDGEROW_CHECK(kv::ApplyAll(log, *state) == raft::LogIndex());
   world_.fingerprints.resize(last.index.value(), state->fingerprint());
   if (world_.fingerprints.back() != state->fingerprint()) {

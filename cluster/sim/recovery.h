@@ -2,8 +2,10 @@
 //
 // A bad day: all nodes are down, and an operator begins anew with what one of them has left (docs/adr/0019). It
 // is the one with the longest log by (term, index), which holds everything that was ever acknowledged, or
-// another one that does; so whatever is lost is a fault. Packets of the cluster before arrive for seconds
-// after.
+// another one that does; so whatever is lost is a fault. In memory mode one node's process has died and the
+// others' hosts have lost their power, so they are LOST and come back as other incarnations; but never a day on
+// which nobody is left who has all that was committed, since then writes are lost by consent. Packets of the
+// cluster before arrive for seconds after.
 
 #ifndef HEDGEROW_CLUSTER_SIM_RECOVERY_H_
 #define HEDGEROW_CLUSTER_SIM_RECOVERY_H_
@@ -25,7 +27,8 @@ class Recovery {
   void Next();
   void BeginAnew();
   Server& Longest();
-  Server& Survivor();
+  // Null, in memory mode alone: nobody's log has all of it.
+  Server* Survivor();
 
   World& world_;
   bool calm_ = false;

@@ -409,11 +409,13 @@ void Server::SendToPeer(raft::Message message) {
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   const bool is_vote = vote != nullptr && !vote->pre_vote;
   if (is_vote && vote->granted) world_.weather->Voted(*this);
-  const bool is_ack = world_.plan.network.late_acks && std::holds_alternative<raft::AppendReply>(message.body);
+  const bool is_ack = std::holds_alternative<raft::AppendReply>(message.body);
   world_.network.Send(
       id_.value(), to->id().value(), UINT64_MAX,
       [to, message = std::move(message), log_id = disk_.log_id()] { to->ArriveFromPeer(message, log_id); },
-      is_vote || is_ack);
+      is_vote  ? Network::Kind::kVote
+      : is_ack ? Network::Kind::kAck
+               : Network::Kind::kOther);
 }
 
 void Server::Send(kv::Answer answer) {
