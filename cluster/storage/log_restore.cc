@@ -91,6 +91,17 @@ absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path) {
   return *origin;
 }
 
+absl::StatusOr<uint64_t> ReadLogId(rocksdb::DB& db, const std::string& path) {
+  std::string value;
+  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kLogIdKey), &value);
+  if (status.IsNotFound()) return uint64_t{0};
+  if (!status.ok()) return FromRocks(path, "read", status);
+  const std::optional<uint64_t> log_id = ParseLogId(value);
+  if (!log_id.has_value())
+    return DamagedError(path, "the record that says which log it is has a wrong checksum");
+  return *log_id;
+}
+
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path) {
   std::string value;
   const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kStateKey), &value);

@@ -29,6 +29,8 @@ absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string&
                                              const StoredIdentity& expected);
 // All 0: its cluster has never begun anew.
 absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path);
+// 0: the log is of a program that gave them none.
+absl::StatusOr<uint64_t> ReadLogId(rocksdb::DB& db, const std::string& path);
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path);
 absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path);
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in the log's database, as bytes. Four kinds of record, each under a CRC-32 of its own that
+// What stands in the log's database, as bytes. Five kinds of record, each under a CRC-32 of its own that
 // covers key and value, so that a record in the wrong place is as recognisable as a flipped bit:
 //
 //   "e" index  an entry, with the term of the entry before it
 //   "i"        whose log this is, the format's version, and the configuration that it began with
+//   "l"        which log it is: a number drawn when it began, that its node's peers remember. An older program
+//   does
+//              not see it, and a log of such a one gets it when it is opened
 //   "o"        which beginning of its cluster it is of; only where the cluster has begun anew
 //   "s"        the state: hard state, the log's start and last entry, the number of the batch that wrote it;
 //              the reserved term of rule R9 follows as long as there is one
@@ -29,14 +32,15 @@ namespace hedgerow::storage {
 
 // Raised when an older program could misread what a newer one writes. 1: no start, the log begins with entry 1.
 // 2: no entries are configurations, and what it began with is the configuration file's to say. Both are read,
-// and made 3 when they are opened. 4: the log is of a cluster that has begun anew, and has an origin; else it is
-// as 3, and no log of a first beginning is of this format.
+// and made 3 when they are opened. 4: the log is of a cluster that has begun anew, and has an origin; else it
+// is as 3, and no log of a first beginning is of this format.
 inline constexpr uint32_t kFormatVersion = 4;
 inline constexpr uint32_t kFormatOfFirstBeginning = 3;
 inline constexpr uint32_t kFormatBegunAnew = 4;
 
 inline constexpr std::string_view kEntryPrefix = "e";
 inline constexpr std::string_view kIdentityKey = "i";
+inline constexpr std::string_view kLogIdKey = "l";
 inline constexpr std::string_view kOriginKey = "o";
 inline constexpr std::string_view kStateKey = "s";
 
@@ -68,6 +72,7 @@ std::string EncodeEntry(const raft::Entry& entry, raft::Term previous_term);
 std::string EncodeState(const StateRecord& state);
 std::string EncodeIdentity(const IdentityRecord& identity);
 std::string EncodeOrigin(const Origin& origin);
+std::string EncodeLogId(uint64_t log_id);
 
 // Nothing where the checksum or the length is wrong. Of an identity of a later version, only the version is
 // set.
@@ -75,6 +80,7 @@ std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view val
 std::optional<StateRecord> ParseState(std::string_view value);
 std::optional<IdentityRecord> ParseIdentity(std::string_view value);
 std::optional<Origin> ParseOrigin(std::string_view value);
+std::optional<uint64_t> ParseLogId(std::string_view value);  // never 0
 
 // CRC-32 (zlib's) of `key`, then `body`.
 uint32_t Checksum(std::string_view key, std::string_view body);

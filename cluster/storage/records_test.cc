@@ -89,6 +89,17 @@ TEST(RecordsTest, AnOriginComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
   }
 }
 
+TEST(RecordsTest, ALogIdComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
+  const std::string bytes = EncodeLogId(0x3edc'ba98'7654'3210);
+  EXPECT_EQ(ParseLogId(bytes), 0x3edc'ba98'7654'3210u);
+  EXPECT_FALSE(ParseLogId(EncodeLogId(0)).has_value()) << "0 is none";
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(ParseLogId(flipped).has_value()) << bit;
+  }
+}
+
 TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
   const std::optional<IdentityRecord> back = ParseIdentity(EncodeIdentity(
       {.format_version = kFormatVersion + 1, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}}));
