@@ -3,6 +3,7 @@
 // hedgerow-node: one node of the cluster in the foreground, and the commands that ask a running one.
 // docs/cluster.md tells how to set it up.
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -24,11 +25,17 @@
 namespace hedgerow::node {
 namespace {
 
-// For the signal handler; one of the two, set before it is installed.
-Node* running_node = nullptr;
-LostNode* lost_node = nullptr;
+// For the signal handler; at most one of the two is set. A node that is told that it is LOST makes way for the
+// other kind, and a signal that comes in between is kept.
+std::atomic<Node*> running_node = nullptr;
+std::atomic<LostNode*> lost_node = nullptr;
+std::atomic<bool> stop_asked = false;
 
-void OnSignal(int) { running_node != nullptr ? running_node->RequestStop() : lost_node->RequestStop(); }
+void OnSignal(int) {
+  stop_asked = true;
+  if (Node* const node = running_node) node->RequestStop();
+  if (LostNode* const node = lost_node) node->RequestStop();
+}
 
 void StopOnSignals() {
   struct sigaction action {};
@@ -58,12 +65,32 @@ int RunLost(const NodeConfig& config, const absl::Status& why) {
   if (!admin.ok()) return Fail(admin.status());
   lost_node = &node;
   StopOnSignals();
+  if (stop_asked) node.RequestStop();
   fprintf(stderr,
           "hedgerow-node: node %llu of cluster %llu is LOST, takes part in nothing and waits to be asked: %s\n",
           static_cast<unsigned long long>(config.self.value()),
           static_cast<unsigned long long>(config.cluster_id), std::string(why.message()).c_str());
   node.Run();
+  lost_node = nullptr;
   return 0;
+}
+
+// Its sockets and its log are free again when this returns.
+absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
+  NodeFacts facts = FactsOf(config);
+  const auto metrics = ServeMetrics(config.metrics_listen, *node, facts);
+  if (!metrics.ok()) return metrics.status();
+  if (*metrics != nullptr) facts.metrics = (*metrics)->address();
+  const auto admin = ServeAdmin(config.admin_socket, *node, facts);
+  if (!admin.ok()) return admin.status();
+  running_node = node.get();
+  StopOnSignals();
+  fprintf(stderr, "hedgerow-node: node %llu of cluster %llu serves on %s\n",
+          static_cast<unsigned long long>(config.self.value()),
+          static_cast<unsigned long long>(config.cluster_id), config.serve.ToString().c_str());
+  const absl::Status status = node->Run();
+  running_node = nullptr;
+  return status;
 }
 
 int Run(const std::string& config_file) {
@@ -76,19 +103,8 @@ int Run(const std::string& config_file) {
   absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(*config);
   if (storage::IsLost(node.status())) return RunLost(*config, node.status());
   if (!node.ok()) return Fail(node.status());
-  NodeFacts facts = FactsOf(*config);
-  const auto metrics = ServeMetrics(config->metrics_listen, **node, facts);
-  if (!metrics.ok()) return Fail(metrics.status());
-  if (*metrics != nullptr) facts.metrics = (*metrics)->address();
-  const auto admin = ServeAdmin(config->admin_socket, **node, facts);
-  if (!admin.ok()) return Fail(admin.status());
-
-  running_node = node->get();
-  StopOnSignals();
-  fprintf(stderr, "hedgerow-node: node %llu of cluster %llu serves on %s\n",
-          static_cast<unsigned long long>(config->self.value()),
-          static_cast<unsigned long long>(config->cluster_id), config->serve.ToString().c_str());
-  const absl::Status status = (*node)->Run();
+  const absl::Status status = Serve(*config, *std::move(node));
+  if (storage::IsLost(status)) return RunLost(*config, status);
   return status.ok() ? 0 : Fail(status);
 }
 

@@ -35,6 +35,7 @@
 #include "cluster/node/election_spans.h"
 #include "cluster/node/event_fd.h"
 #include "cluster/node/front_end.h"
+#include "cluster/node/known_logs.h"
 #include "cluster/node/memcached_front_end.h"
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
@@ -53,7 +54,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   ~Node() override;
 
   // Until RequestStop: then hands leadership on if it has it, and returns. An error is one that a restart may
-  // mend.
+  // mend, or storage::IsLost: the node was told that its folder was emptied.
   absl::Status Run();
   // Any thread, or a signal handler.
   void RequestStop();
@@ -66,9 +67,10 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
 
  private:
-  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<kv::StateMachine> state,
-       std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
-       std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life, std::unique_ptr<Offloads> offloads);
+  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, KnownLogs known_logs,
+       std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
+       std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life,
+       std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
   uint64_t Now_ns() override { return now_ns_; }
@@ -101,6 +103,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   int Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size);
   void Wait();
   bool MayStop();
+  absl::Status IsUnknown();
   static constexpr size_t kPostedMax = 64;
   bool Post(std::function<void()> what);
   // By the loop, for another thread; nothing: it did not answer in time.
@@ -119,6 +122,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
+  KnownLogs known_logs_;
   std::unique_ptr<UdpSocket> peer_socket_;
   std::unique_ptr<UdpSocket> client_socket_;
   std::unique_ptr<MemcachedFrontEnd> memcached_;  // if it is configured

@@ -3,6 +3,7 @@
 // Whole nodes in one process: a cluster is backed up while it serves, recovered from a survivor, and begun
 // anew; what belongs to the one before counts for nothing.
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -24,6 +25,7 @@
 #include "cluster/node/survivor.h"
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/beginning.h"
+#include "cluster/storage/errors.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/peer.h"
 
@@ -190,6 +192,61 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
   EXPECT_EQ(Increment(next, session, 3), "3") << "not a second time";
   EXPECT_EQ(Increment(next, session, 4), "4");
   EXPECT_EQ(StatusOf(next).cluster_epoch, 1u);
+}
+
+// Who would be a member with an empty log under its old id, if nobody had recorded which log it had.
+TEST_P(RecoveryTest, AnEmptiedFolderIsNotTakenForANewLog) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  for (uint64_t seq = 1; seq <= 3; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
+  const uint64_t victim = leader % 3 + 1;
+  const auto life = [&] {
+    for (const PeerStatus& peer : StatusOf(leader).peers) {
+      if (peer.id.value() == victim) return peer.life;
+    }
+    return uint64_t{0};
+  };
+  Stop(victim);
+  const uint64_t before = life();
+  EXPECT_NE(before, 0u);
+  MoveAway(victim);
+
+  absl::Status ended;
+  {
+    absl::StatusOr<std::unique_ptr<Node>> emptied = Node::Create(ConfigOf(victim));
+    ASSERT_TRUE(emptied.ok()) << emptied.status();
+    std::atomic<bool> done = false;
+    std::thread thread([&] {
+      ended = (*emptied)->Run();
+      done = true;
+    });
+    EXPECT_TRUE(Eventually([&] { return done.load(); }));
+    (*emptied)->RequestStop();
+    thread.join();
+  }
+  EXPECT_TRUE(storage::IsLost(ended)) << ended;
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("has recorded another"));
+  EXPECT_TRUE(storage::IsLost(Node::Create(ConfigOf(victim)).status())) << "however often it is started";
+  EXPECT_EQ(life(), before) << "nothing of it was believed";
+  EXPECT_EQ(Increment(leader, session, 4), "4");
+
+  std::filesystem::remove_all(ConfigOf(victim).data_dir);
+  std::filesystem::rename(ConfigOf(victim).data_dir + ".before", ConfigOf(victim).data_dir);
+  Start(victim);
+  EXPECT_EQ(Increment(WaitForLeader(), session, 5), "5");
+  EXPECT_TRUE(Eventually([&] { return life() != before; })) << "with its own log it is a member as before";
+}
+
+// All of them at once have no log that anybody remembers. Nor has one whose peers have begun anew.
+TEST_P(RecoveryTest, AClusterThatBeginsAgainRemembersNobody) {
+  WaitForLeader();
+  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    MoveAway(id);
+    Start(id);
+  }
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
 }
 
 class LostNodeTest : public NodeTest {};

@@ -200,6 +200,32 @@ def test_a_node_whose_kernel_maps_are_gone_stays_lost_however_often_it_is_starte
         victim.stop()
 
 
+@pytest.mark.parametrize("mode", ["memory", "disk"])
+def test_who_starts_with_an_emptied_folder_is_told_and_takes_part_in_nothing(mode):
+    settings = NodeSettings(durability=mode, election=PATIENT)
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, mode) as data,
+          hedgerow_cluster(lab, data.path, settings) as cluster):
+        leader = cluster.wait_ready()
+        session = write_three(lab, leader)
+        victim = next(node for node in cluster.nodes if node is not leader)
+        victim.stop()
+        kept = victim.data_dir.with_name(f"{victim.data_dir.name}.kept")
+        victim.data_dir.rename(kept)
+        for _ in range(2):  # the second time it knows by itself
+            victim.start()
+            wait_for("it says that it is lost", lambda: is_lost(victim))
+            assert "has recorded another" in victim.status()["lost"] and "rejoin" in victim.status()["lost"]
+            assert is_silent(lab, victim)
+            wait_for("the leader hears of it", lambda: victim.number in said_to_be_lost(leader))
+            victim.stop()
+        assert increment(lab, leader, session, 4) == [b"4"], "two of three go on"
+        shutil.rmtree(victim.data_dir)
+        kept.rename(victim.data_dir)
+        victim.start()
+        wait_for("with its own log it is a member", lambda: (victim.status() or {}).get("ready"))
+        assert increment(lab, victim, session, 5) == [b"5"]
+
+
 def test_a_backup_taken_under_load_is_another_cluster():
     with Lab(TAG, replicas=1) as lab, DataDirs(TAG, "disk") as data:
         settings = NodeSettings(durability="disk", election=PATIENT)
