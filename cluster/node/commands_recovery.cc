@@ -14,6 +14,7 @@
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin_client.h"
 #include "cluster/node/config.h"
+#include "cluster/node/rejoin.h"
 #include "cluster/node/survivor.h"
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/beginning.h"
@@ -24,7 +25,12 @@ namespace {
 
 using operate::Call;
 
-absl::StatusOr<NodeConfig> ConfigOf(const Call& call) { return LoadNodeConfig(call.arguments.Get("config")); }
+absl::StatusOr<NodeConfig> ConfigOf(const Call& call) {
+  absl::StatusOr<NodeConfig> config = LoadNodeConfig(call.arguments.Get("config"));
+  if (!config.ok()) return config;
+  if (absl::Status followed = FollowRejoin(*config); !followed.ok()) return followed;
+  return config;
+}
 
 // A node whose folder was moved away under it goes on with its files, and has the kernel's maps of this one.
 absl::Status CheckStopped(const NodeConfig& config) {

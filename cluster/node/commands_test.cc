@@ -202,6 +202,17 @@ TEST_F(NodeCommandsTest, TheConfigurationNamesTheSocket) {
   EXPECT_EQ(Node({"status", "--config", config_}).exit_code, kExitOk);
 }
 
+TEST_F(NodeCommandsTest, OnlyWhoSaysThatItIsLostComesBackAsAnother) {
+  Serve();
+  const Outcome refused = Node({"members", "rejoin", "2", "7", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_THAT(refused.err, HasSubstr("node 2 has not said within the last seconds that it is LOST"));
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"members", "rejoin", "2"}, {"members", "rejoin", "2", "2"}, {"members", "rejoin", "2", "x"}}) {
+    EXPECT_EQ(Node(words).exit_code, kExitUsage) << words.back();
+  }
+}
+
 TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
   const Outcome done = Node({"validate", "--config", config_});
   EXPECT_EQ(done.exit_code, kExitOk) << done.err;

@@ -131,12 +131,11 @@ absl::Status CheckKnown(const std::string& data_dir) {
   return storage::AsLost(absl::FailedPreconditionError(absl::StrCat(
       "the log in ", data_dir, " is not the one that this member had: node ", by->substr(0, by->find('\n')),
       " has recorded another. Somebody has emptied the folder, or it is another disk's, so what this node "
-      "voted for and "
-      "acknowledged is forgotten, and it must not go on under its id. If the folder of before is there still, "
-      "stop the "
-      "node and put it back. Otherwise let it come back under an id that was never used (`hedgerow cluster "
-      "rejoin`); the "
-      "others go on while they are a majority")));
+      "voted for "
+      "and acknowledged is forgotten, and it must not go on under its id. If the folder of before is there "
+      "still, "
+      "stop the node and put it back. Otherwise let it come back under an id that was never used "
+      "(`hedgerow cluster members rejoin` at the leader); the others go on while they are a majority")));
 }
 
 }  // namespace hedgerow::node

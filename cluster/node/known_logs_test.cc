@@ -99,7 +99,7 @@ TEST_F(KnownLogsTest, WhoWasToldIsLostAtEveryStart) {
     const absl::Status status = CheckKnown(folder_);
     EXPECT_TRUE(storage::IsLost(status));
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("node 3 has recorded another"));
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("hedgerow cluster rejoin"));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("hedgerow cluster members rejoin"));
   }
 }
 

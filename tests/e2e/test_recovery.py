@@ -184,6 +184,46 @@ def test_a_majority_that_has_lost_its_memory_says_so_and_begins_anew_with_the_su
         assert increment(lab, leader, session, 6) == [b"6"], "which it does not"
 
 
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_lost_node_comes_back_by_one_command_as_another_member(again):
+    """In the same folder and at the same address; `again`: and is lost once more, and comes back once more."""
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, SETTINGS) as cluster):
+        leader = cluster.wait_ready()
+        session, seq = write_three(lab, leader), 3
+        victim = next(node for node in cluster.nodes if node is not leader)
+        was = victim.number
+        assert "has not said" in leader.change_members("rejoin", was, 9), "it is well"
+        for new in (7, 8) if again else (7,):
+            host_restarts(victim)
+            victim.start()
+            wait_for("the leader hears that it is lost", lambda was=was: was in said_to_be_lost(leader))
+            seq += 1
+            assert increment(lab, leader, session, seq) == [str(seq).encode()]
+            assert leader.change_members("rejoin", was, new) == ""
+            assert leader.change_members("rejoin", was, new) == "", "asked again there is nothing left to do"
+            roles = {int(member["id"]): member["role"] for member in leader.status()["members"]}
+            assert roles[new] == "voter" and was not in roles and len(roles) == 3
+            wait_for("it is that member", lambda new=new: int((victim.status() or {"node": 0})["node"]) == new)
+            wait_for("it is ready", lambda: victim.status().get("ready"))
+            assert (victim.data_dir / f"lost-as-{was}" / "rocksdb").is_dir(), "what was there is kept"
+            seq += 1
+            assert increment(lab, victim, session, seq) == [str(seq).encode()]
+            was = new
+
+        # It is a member like any other: with one of the other two dead, nothing is acknowledged without it.
+        other = next(node for node in cluster.nodes if node not in (leader, victim))
+        other.kill_at_once()
+        seq += 1
+        assert increment(lab, leader, session, seq) == [str(seq).encode()]
+        victim.kill_at_once()
+        victim.start()
+        wait_for("and stays that one", lambda: int((victim.status() or {"node": 0})["node"]) == was)
+        wait_for("it is ready", lambda: victim.status().get("ready"))
+        seq += 1
+        assert increment(lab, leader, session, seq) == [str(seq).encode()]
+
+
 def test_a_node_whose_kernel_maps_are_gone_stays_lost_however_often_it_is_started():
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
           hedgerow_cluster(lab, data.path, SETTINGS) as cluster):
