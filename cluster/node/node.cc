@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
   stored.begins_with = config.Initial();
-  stored.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning};  // of one that rejoins
+  stored.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning};  // of one that joins
   const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&options, &state](storage::SnapshotReader& snapshot) {

@@ -120,6 +120,47 @@ TEST_P(RecoveryTest, AnnouncementsCarryTheEpoch) {
   EXPECT_EQ(EpochsAnnounced(), (std::set<uint64_t>{1}));
 }
 
+TEST_P(RecoveryTest, WhoJoinsIsHeardOnceItsFileSaysWhichBeginning) {
+  const uint64_t before = WaitForLeader();
+  EXPECT_EQ(Increment(before, Open(before), 1), "1");
+  Backup(before, Path("backup"));
+  for (uint64_t id = 1; id <= 3; ++id) {
+    Stop(id);
+    MoveAway(id);
+    ASSERT_EQ(Restore(id, Path("backup")), absl::OkStatus());
+  }
+  for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  const uint64_t leader = WaitForLeader();
+  NodeConfig config = ConfigOf(1);
+  config.self = raft::NodeId(4);
+  config.join = true;
+  config.members = {{.id = config.self, .peer = FreeAddress(), .serve = FreeAddress()}};
+  config.serve = config.members[0].serve;
+  config.data_dir = Path("4");
+  const absl::StatusOr<uint32_t> added =
+      nodes_[leader - 1]->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kAddLearner,
+                                                .node = config.self,
+                                                .address = config.own().peer.ToString()}});
+  ASSERT_TRUE(added.ok()) << added.status();
+  const auto caught_up = [&] {
+    for (const MemberStatus& member : StatusOf(leader).members) {
+      if (member.id == config.self) return member.caught_up;
+    }
+    return false;
+  };
+  {
+    const Running deaf(config);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    EXPECT_FALSE(caught_up()) << "it uses the key of the first beginning";
+  }
+  std::filesystem::remove_all(config.data_dir);  // nobody has heard of this log
+  config.cluster_epoch = StatusOf(leader).cluster_epoch;
+  config.beginning = StatusOf(leader).beginning;
+  const Running joins(config);
+  EXPECT_TRUE(Eventually(caught_up));
+  EXPECT_EQ(joins.node->Status()->cluster_epoch, 1u);
+}
+
 TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   const uint64_t leader = WaitForLeader();
   wire::PeerCodec newer(
