@@ -71,8 +71,8 @@ class InvariantChecker {
     bool leads = false;
     // The last entry that its kernel part has acknowledged, while no leader has contradicted it.
     EntryId acknowledged;
-    // Snapshots that took the place of its log and may not have reached the disk: where that begins, and what had been
-    // acknowledged before.
+    // Snapshots that took the place of its log and may not have reached the disk: where that begins, and what
+    // had been acknowledged before.
     std::vector<std::pair<LogIndex, EntryId>> installed;
     // The configurations of its log with their indices; the first is that of its beginning.
     std::vector<std::pair<LogIndex, Configuration>> configurations;
