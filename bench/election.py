@@ -167,10 +167,19 @@ def next_leader(cluster: Cluster, former: HedgerowNode, term: int) -> tuple[int,
         time.sleep(_LOOK_EVERY_S)
 
 
+def steady_leader(cluster: Cluster) -> tuple[HedgerowNode, dict[int, dict], int]:
+    """Who leads, everybody else's status, and its term: all of one leader's time, whoever led when it was asked for first."""
+    while True:
+        leader = cluster.wait_ready()
+        before = survivors_of(cluster, leader)
+        own = leader.status()
+        term = max(int(status["term"]) for status in before.values())
+        if own is not None and own["role"] == "leader" and int(own["term"]) == term:
+            return leader, before, term
+
+
 def one_term(lab: Lab, cluster: Cluster, cause: str) -> Term:
-    leader = cluster.wait_ready()
-    before = survivors_of(cluster, leader)
-    term = max(int(status["term"]) for status in before.values())
+    leader, before, term = steady_leader(cluster)
     fault = make([FaultSpec(FAULTS[cause])], World(lab, cluster, leader, [leader]))
     try:
         fault_ns = fault.begin()

@@ -11,7 +11,7 @@
 #include "bpf/abi/base_abi.h"
 
 #define HR_PEER_MAGIC 0x31505248u /* "HRP1" */
-#define HR_PEER_VERSION 2
+#define HR_PEER_VERSION 3
 #define HR_PEER_HEADER_BYTES 64
 #define HR_PEER_MAX_BYTES 65507 /* the largest UDP payload in IPv4: 65,535 less 20 and 8 */
 
@@ -86,9 +86,13 @@ struct hr_peer_append {
   __u64 commit;
   __u64 batch_term; /* the term of every entry; 0: there are none, or of several terms */
   __u32 count;
-  __u32 reserved;
+  __u32 flags; /* mask of HR_PEER_APPEND_MORE; other bits are 0 */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_peer_append) == 40, "hr_peer_append");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_append, flags) == 36, "flags");
+
+/* The append that follows it left together with it: one acknowledgement will do for both. A hint and no more. */
+#define HR_PEER_APPEND_MORE 1u
 
 struct hr_peer_append_reply {
   __u64 index;

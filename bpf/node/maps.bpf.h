@@ -42,6 +42,15 @@ struct {
   __type(value, struct hr_node_about);
 } about SEC(".maps") __weak;
 
+/* Mapped into the process, and written by both. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, 1);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct hr_node_attention);
+} attention SEC(".maps") __weak;
+
 /* By position. Written by the process, in step with configuration and neighbours. */
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);

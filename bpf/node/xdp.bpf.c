@@ -53,9 +53,30 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in) {
   return XDP_DROP;
 }
 
+/*
+ * Each side writes its own word and then reads the other's, with a full barrier between (an addition that returns what was
+ * there is one): either this sees that the process sleeps, or the process sees that something moved.
+ */
+HR_INLINE int hr_node_notices(__u32 event) {
+  struct hr_node_attention *word;
+  __u64 moved;
+  __u32 zero = 0;
+
+  if (!hr_node_only_wakes(event)) return 0;
+  word = bpf_map_lookup_elem(&attention, &zero);
+  if (!word) return 0;
+  moved = __sync_fetch_and_add(&word->moved, 1);
+  __asm__ volatile("" : "+r"(moved)); /* unused, it would be an addition that orders nothing */
+  return *(volatile __u64 *)&word->awake != 0;
+}
+
 HR_INLINE int hr_node_act(struct xdp_md *ctx, struct hr_node_scratch *in, int verdict) {
   int action;
 
+  if (verdict == HR_NODE_PASS && hr_node_notices(in->taken.event)) {
+    in->taken.event = HR_NODE_EVENT_NOTICED;
+    verdict = HR_NODE_EATEN;
+  }
   hr_node_count(in->taken.event);
   if (verdict == HR_NODE_EATEN) return XDP_DROP;
   if (verdict != HR_NODE_ANSWER) return XDP_PASS;

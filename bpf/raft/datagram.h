@@ -103,7 +103,7 @@ HR_TAKE enum hr_node_event hr_node_body_fault(const struct hr_node_datagram *dat
              datagram->body.vote_reply.granted <= 1;
       break;
     case HR_PEER_APPEND:
-      fits = body_bytes >= sizeof(struct hr_peer_append) && !datagram->body.append.reserved;
+      fits = body_bytes >= sizeof(struct hr_peer_append) && !(datagram->body.append.flags & ~HR_PEER_APPEND_MORE);
       break;
     case HR_PEER_APPEND_REPLY:
       fits = body_bytes == sizeof(struct hr_peer_append_reply) && datagram->body.append_reply.accepted <= 1 &&
@@ -174,6 +174,7 @@ HR_TAKE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 kin
 
 /* Has what was decided a record to submit? With any other outcome the reserved one is discarded. */
 HR_TAKE int hr_node_keeps_record(enum hr_node_verdict verdict, const struct hr_node_taken *taken) {
+  if (taken->event == HR_NODE_EVENT_APPEND_STORED_UNSAID) return verdict == HR_NODE_EATEN;
   return verdict == HR_NODE_ANSWER &&
          (taken->event == HR_NODE_EVENT_APPEND_STORED || taken->event == HR_NODE_EVENT_VOTE_GRANTED);
 }

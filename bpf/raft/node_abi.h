@@ -11,8 +11,11 @@
 #include "bpf/abi/base_abi.h"
 #include "bpf/raft/decisions_abi.h"
 
-/* Raised with every change of a layout below; pinned maps of another version are not adopted. */
-#define HR_NODE_ABI_VERSION 3
+/*
+ * Raised with every change of a layout below, or of the datagrams that the ring's records hold (HR_PEER_VERSION); pinned
+ * maps of another version are not adopted.
+ */
+#define HR_NODE_ABI_VERSION 4
 
 #define HR_NODE_MEMBERS HR_RAFT_MAX_MEMBERS
 #define HR_NODE_NO_MEMBER HR_RAFT_MAX_MEMBERS
@@ -204,6 +207,8 @@ enum hr_node_event {
   HR_NODE_EVENT_PASSED_SUSPICION = 34, /* a pre-vote, by which the process learns that the leader is suspect */
   HR_NODE_EVENT_PASSED_CONFIGURATION = 35, /* an append with a configuration: taken up behind the fence */
   HR_NODE_EVENT_PASSED_NO_MEMBER = 36, /* counted by position, and the position is another's by now */
+  HR_NODE_EVENT_NOTICED = 37, /* in place of WOKEN_FOR_COMMIT or _ROUND: the process is awake and looks by itself */
+  HR_NODE_EVENT_APPEND_STORED_UNSAID = 38, /* the next append's acknowledgement will say it, too */
   HR_NODE_EVENT_COUNT = 40,
 };
 

@@ -89,8 +89,8 @@ HR_TAKE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_view *view, s
 
 /*
  * Raft section 5.3, for a batch of one term that follows the log's end. The previous entries are equal (Log Matching),
- * so the whole log is the leader's from now on. HR_NODE_ANSWER: the caller submits the record it has reserved; with any
- * other verdict it discards it.
+ * so the whole log is the leader's from now on. hr_node_keeps_record() says whether the caller submits the record it has
+ * reserved. Acknowledgements are cumulative: one that another is about to say as well is left out, like one that is lost.
  */
 HR_TAKE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, struct hr_node_taken *taken,
                                                  const struct hr_peer_append *append, union hr_node_reply *reply) {
@@ -105,6 +105,7 @@ HR_TAKE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, stru
   view->raft.last_term = append->batch_term;
   view->verified = view->raft.last_index;
   hr_node_hear_leader(view, append->commit, taken->now_ns);
+  if (append->flags & HR_PEER_APPEND_MORE) return hr_node_eaten(taken, HR_NODE_EVENT_APPEND_STORED_UNSAID);
   reply->append.index = view->raft.last_index;
   reply->append.conflict_term = 0;
   reply->append.conflict_index = 0;
@@ -216,6 +217,14 @@ HR_TAKE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view, 
   if (hr_raft_is_joint_quorum(view->votes | 1u << (view->self & (HR_NODE_MEMBERS - 1)), view->voters, view->next_voters))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_VOTES);
   return hr_node_eaten(taken, HR_NODE_EVENT_VOTE_COUNTED);
+}
+
+/*
+ * What was passed on for this tells the process no more than the state does: it is there to wake it. A process that is awake,
+ * and will look at the state before it sleeps, need not get it (R6).
+ */
+HR_TAKE int hr_node_only_wakes(__u32 event) {
+  return event == HR_NODE_EVENT_WOKEN_FOR_COMMIT || event == HR_NODE_EVENT_WOKEN_FOR_ROUND;
 }
 
 /* Is it this leader's member that answers in this term? */

@@ -7,8 +7,11 @@
 #ifndef HEDGEROW_CLUSTER_KV_BYTES_H_
 #define HEDGEROW_CLUSTER_KV_BYTES_H_
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -21,42 +24,60 @@ namespace hedgerow {
 class ByteWriter {
  public:
   // `size_bytes` is what will be written, so that the memory is taken once.
-  explicit ByteWriter(size_t size_bytes) { bytes_.reserve(size_bytes); }
+  explicit ByteWriter(size_t size_bytes) : bytes_(size_bytes, '\0') {}
 
   template <typename Number>
   void Put(Number number) {
-    char buffer[sizeof(Number)];
-    Store(buffer, number);
-    bytes_.append(buffer, sizeof(Number));
+    Store(Room(sizeof(Number)), number);
   }
-  void PutBytes(std::string_view bytes) { bytes_.append(bytes); }
-  void PutZeros(size_t count) { bytes_.append(count, '\0'); }
+  void PutBytes(std::string_view bytes) {
+    char* const to = Room(bytes.size());
+    if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  }
+  void PutZeros(size_t count) { std::fill_n(Room(count), count, '\0'); }
   // The caller knows that the length fits a `Length`.
   template <typename Length>
   void PutText(std::string_view text) {
     Put(static_cast<Length>(text.size()));
-    bytes_.append(text);
+    PutBytes(text);
   }
   // Over bytes that were written already.
   template <typename Number>
   void PutAt(size_t offset, Number number) {
-    HEDGEROW_CHECK(offset + sizeof(Number) <= bytes_.size());
+    HEDGEROW_CHECK(offset + sizeof(Number) <= used_);
     Store(bytes_.data() + offset, number);
   }
 
-  std::string_view view() const { return bytes_; }
-  std::string Take() { return std::move(bytes_); }
+  std::string_view view() const { return {bytes_.data(), used_}; }
+  std::string Take() {
+    bytes_.resize(used_);
+    used_ = 0;
+    return std::move(bytes_);
+  }
 
  private:
+  // For so many bytes more, which count as written.
+  char* Room(size_t count) {
+    const size_t at = used_;
+    used_ += count;
+    if (used_ > bytes_.size()) bytes_.resize(std::max(used_, 2 * bytes_.size()));
+    return bytes_.data() + at;
+  }
+
   template <typename Number>
   static void Store(char* to, Number number) {
     static_assert(std::is_integral_v<Number> && !std::is_same_v<Number, bool>,
                   "say how wide it is on the wire");
-    const uint64_t bits = static_cast<std::make_unsigned_t<Number>>(number);
-    for (size_t i = 0; i < sizeof(Number); ++i) to[i] = static_cast<char>(bits >> (8 * i) & 0xff);
+    if constexpr (std::endian::native == std::endian::little) {
+      std::memcpy(to, &number, sizeof(number));
+    } else {
+      const uint64_t bits = static_cast<std::make_unsigned_t<Number>>(number);
+      for (size_t i = 0; i < sizeof(Number); ++i) to[i] = static_cast<char>(bits >> (8 * i) & 0xff);
+    }
   }
 
   std::string bytes_;
+  size_t used_ = 0;
 };
 
 class ByteReader {
@@ -70,12 +91,19 @@ class ByteReader {
       ok_ = false;
       return 0;
     }
-    uint64_t bits = 0;
-    for (size_t i = 0; i < sizeof(Number); ++i) {
-      bits |= uint64_t{static_cast<uint8_t>(bytes_[i])} << (8 * i);
-    }
+    const char* const from = bytes_.data();
     bytes_.remove_prefix(sizeof(Number));
-    return static_cast<Number>(bits);
+    if constexpr (std::endian::native == std::endian::little) {
+      Number number;
+      std::memcpy(&number, from, sizeof(number));
+      return number;
+    } else {
+      uint64_t bits = 0;
+      for (size_t i = 0; i < sizeof(Number); ++i) {
+        bits |= uint64_t{static_cast<uint8_t>(from[i])} << (8 * i);
+      }
+      return static_cast<Number>(bits);
+    }
   }
   // A byte that is 0 or 1, and nothing else: two encodings of one thing would be one too many.
   bool GetBool() {

@@ -8,16 +8,15 @@ namespace {
 
 constexpr uint8_t kVersion = 1;
 
-Operation GetOperation(ByteReader& reader) {
-  Operation operation;
+void GetOperation(ByteReader& reader, Operation& operation) {
   const uint8_t kind = reader.Get<uint8_t>();
   if (kind < 1 || kind > 4) reader.Fail();
   operation.kind = static_cast<OperationKind>(kind);
   operation.key = reader.GetText<uint32_t>(kKeyMax_bytes);
   operation.value = reader.GetText<uint32_t>(kValueMax_bytes);
+  operation.expected.reset();
   if (reader.GetBool()) operation.expected = reader.GetText<uint32_t>(kValueMax_bytes);
   operation.delta = reader.Get<int64_t>();
-  return operation;
 }
 
 // Behind the operations, of which such a command has none.
@@ -99,27 +98,33 @@ std::optional<RequestKey> SessionKeyOf(std::string_view bytes) {
 }
 
 std::optional<Command> Decode(std::string_view bytes) {
-  ByteReader reader(bytes);
   Command command;
-  if (reader.Get<uint8_t>() != kVersion) return std::nullopt;
+  if (!DecodeInto(bytes, command)) return std::nullopt;
+  return command;
+}
+
+bool DecodeInto(std::string_view bytes, Command& command) {
+  ByteReader reader(bytes);
+  if (reader.Get<uint8_t>() != kVersion) return false;
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kTick)) return std::nullopt;
+  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kTick)) return false;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();
   command.key.c = reader.Get<uint64_t>();
+  command.key.d = 0;
   command.lowest_unanswered = reader.Get<uint64_t>();
   command.elapsed_ns = reader.Get<uint64_t>();
   const uint8_t count = reader.Get<uint8_t>();
-  if (count > kOperationsMax) return std::nullopt;
-  command.operations.reserve(count);
-  for (uint8_t i = 0; i < count && reader.ok(); ++i) command.operations.push_back(GetOperation(reader));
+  if (count > kOperationsMax) return false;
+  command.operations.resize(count);
+  for (uint8_t i = 0; i < count && reader.ok(); ++i) GetOperation(reader, command.operations[i]);
+  command.item = {};
   if (command.key.kind == CommandKind::kMemcached) {
-    if (count != 0) return std::nullopt;
+    if (count != 0) return false;
     GetItem(reader, command);
   }
-  if (!reader.done()) return std::nullopt;
-  return command;
+  return reader.done();
 }
 
 }  // namespace hedgerow::kv

@@ -72,5 +72,22 @@ TEST(Command, DamagedBytesNeverCrash) {
   }
 }
 
+// What an earlier command has left in it is gone.
+TEST(Command, IsReadIntoOneThatWasUsedBefore) {
+  Command first{.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 4}};
+  first.item = {.verb = ItemVerb::kSet, .key = "item", .value = std::string(100, 'i'), .flags = 5, .life_s = 6};
+  Command second{.key = {.kind = CommandKind::kWrite, .a = 7, .b = 8}, .lowest_unanswered = 9};
+  second.operations = {{.kind = OperationKind::kCompareAndSet, .key = "k", .value = "v", .expected = "e"},
+                       {.kind = OperationKind::kIncrement, .key = "n", .delta = -3}};
+  Command third{.key = {.kind = CommandKind::kWrite, .a = 7, .b = 9}};
+  third.operations = {{.kind = OperationKind::kPut, .key = "key", .value = std::string(64, 'v')}};
+  Command used;
+  for (const Command& command : {first, second, third, first, third, second}) {
+    ASSERT_TRUE(DecodeInto(Encode(command), used));
+    EXPECT_EQ(used, command);
+  }
+  EXPECT_FALSE(DecodeInto("no command", used));
+}
+
 }  // namespace
 }  // namespace hedgerow::kv

@@ -196,15 +196,14 @@ void Replica::Apply() {
     ++entries_since_cut_;
     bytes_since_cut_ += raft::CostBytes(entry);
     if (entry.kind == raft::EntryKind::kCommand) {
-      const std::optional<Command> command = Decode(entry.payload.view());
-      HEDGEROW_CHECK(
-          command.has_value());  // it was encoded here or by a peer of this version, and has a checksum
+      // It was encoded here or by a peer of this version, and has a checksum.
+      HEDGEROW_CHECK(DecodeInto(entry.payload.view(), command_));
 #ifdef HEDGEROW_SEEDED_BUGS
       state_.SetLocalClock(host_.StampClock_ns());
 #endif
-      const Result result = state_.Apply(entry.index.value(), *command);
-      proposals_.Leave(command->key);
-      desk_.Applied(host_.Now_ns(), command->key, result, actions_);
+      const Result result = state_.Apply(entry.index.value(), command_);
+      proposals_.Leave(command_.key);
+      desk_.Applied(host_.Now_ns(), command_.key, result, actions_);
     }
     host_.Applied(entry.index, state_);
   }

@@ -43,7 +43,9 @@ SessionTable::Standing SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t 
   by_activity_.splice(by_activity_.end(), by_activity_, session.place);
   if (lowest_unanswered > session.lowest_unanswered) {
     session.lowest_unanswered = lowest_unanswered;
-    session.answers.erase(session.answers.begin(), session.answers.lower_bound(lowest_unanswered));
+    const auto kept = session.answers.lower_bound(lowest_unanswered);
+    if (kept != session.answers.begin()) session.spare = session.answers.extract(session.answers.begin());
+    session.answers.erase(session.answers.begin(), kept);
   }
   return Look(session, seq);
 }
@@ -80,18 +82,29 @@ const Result* SessionTable::OpenAnswer(uint64_t nonce) const {
   return id == nullptr ? nullptr : &sessions_.Find(*id)->opened;
 }
 
-void SessionTable::Record(uint64_t id, uint64_t seq, Result result) {
+// Most clients ask one thing after the other: what is forgotten makes room for what is said.
+void SessionTable::Record(uint64_t id, uint64_t seq, const Result& result) {
   Session* const session = sessions_.Find(id);
   HEDGEROW_CHECK(session != nullptr);
   Save(id, *session);
-  session->answers.emplace(seq, std::move(result));
+  if (session->spare.empty()) {
+    session->answers.emplace(seq, result);
+    return;
+  }
+  session->spare.key() = seq;
+  session->spare.mapped() = result;
+  session->answers.insert(std::move(session->spare));
 }
 
 void SessionTable::Expire(uint64_t now_ns) {
+  if (now_ns < none_ends_before_ns_) return;
   while (!by_activity_.empty()) {
     const uint64_t id = by_activity_.front();
     Session& session = *sessions_.Find(id);
-    if (now_ns - session.active_ns < limits_.timeout_ns) return;
+    if (now_ns - session.active_ns < limits_.timeout_ns) {
+      none_ends_before_ns_ = session.active_ns + limits_.timeout_ns;
+      return;
+    }
     Save(id, session);
     by_nonce_.Erase(session.nonce);
     sessions_.Erase(id);
@@ -125,6 +138,7 @@ bool SessionTable::ContinueCut() {
 bool SessionTable::Restore(const SessionRecord& record, std::map<uint64_t, Result> answers) {
   if (sessions_.Contains(record.id) || by_nonce_.Contains(record.nonce)) return false;
   Session& session = Create(record.nonce, record.id, record.active_ns);
+  none_ends_before_ns_ = 0;  // it may be the longest idle
   session.lowest_unanswered = record.lowest_unanswered;
   session.answers = std::move(answers);
   return true;

@@ -51,7 +51,7 @@ class SessionTable {
   const Result* Answer(uint64_t session, uint64_t seq) const;
   const Result* OpenAnswer(uint64_t nonce) const;
 
-  void Record(uint64_t session, uint64_t seq, Result result);
+  void Record(uint64_t session, uint64_t seq, const Result& result);
   void Expire(uint64_t now_ns);
 
   size_t size() const { return sessions_.size(); }
@@ -70,6 +70,7 @@ class SessionTable {
     uint64_t lowest_unanswered = 0;
     uint64_t active_ns;
     std::map<uint64_t, Result> answers;
+    std::map<uint64_t, Result>::node_type spare;  // of an answer that was forgotten: the next one's memory
     std::list<uint64_t>::iterator place;
     Result opened;
     uint64_t cut = 0;  // the last one that it is written down for, or younger than
@@ -83,6 +84,7 @@ class SessionTable {
   ShardedMap<uint64_t, Session> sessions_{256};
   ShardedMap<uint64_t, uint64_t> by_nonce_{256};
   std::list<uint64_t> by_activity_;  // the longest idle first
+  uint64_t none_ends_before_ns_ = 0;  // activity only puts ends off, so an end once seen stays a lower bound
 
   uint64_t cut_ = 0;
   CutWriter* writer_ = nullptr;  // while a cut is made

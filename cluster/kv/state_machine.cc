@@ -18,6 +18,14 @@ std::optional<int64_t> ParseNumber(const std::string& text) {
   return number;
 }
 
+// The sum as text; nothing: what is there is no number, or the sum passes 64 bits. No text counts as 0.
+std::optional<std::string> Incremented(const std::string* current, int64_t delta) {
+  const std::optional<int64_t> number = current != nullptr ? ParseNumber(*current) : 0;
+  int64_t sum = 0;
+  if (!number.has_value() || __builtin_add_overflow(*number, delta, &sum)) return std::nullopt;
+  return std::to_string(sum);
+}
+
 uint64_t MixWord(uint64_t hash, uint64_t word) {
   hash ^= word;
   hash *= 0x9e3779b97f4a7c15;
@@ -85,6 +93,7 @@ Result StateMachine::ApplyInWindow(const Command& command) {
 // All or nothing: changes are gathered, and made once nothing can fail any more. A later operation sees an
 // earlier one's change.
 Result StateMachine::Execute(const std::vector<Operation>& operations) {
+  if (operations.size() == 1) return ExecuteOne(operations.front());
   Result result;
   std::unordered_map<std::string, std::optional<std::string>> changes;
   for (const Operation& operation : operations) {
@@ -104,12 +113,10 @@ Result StateMachine::Execute(const std::vector<Operation>& operations) {
         next = operation.value;
         break;
       case OperationKind::kIncrement: {
-        const std::optional<int64_t> number = current.has_value() ? ParseNumber(*current) : 0;
-        int64_t sum = 0;
-        if (!number.has_value() || __builtin_add_overflow(*number, operation.delta, &sum)) {
-          return {.code = ResultCode::kNotANumber, .session = 0, .values = {}};
-        }
-        next = said = std::to_string(sum);
+        const std::optional<std::string> sum =
+            Incremented(current.has_value() ? &*current : nullptr, operation.delta);
+        if (!sum.has_value()) return {.code = ResultCode::kNotANumber, .session = 0, .values = {}};
+        next = said = *sum;
         break;
       }
     }
@@ -120,6 +127,35 @@ Result StateMachine::Execute(const std::vector<Operation>& operations) {
       values_.Put(key, std::move(*value));
     } else {
       values_.Erase(key);
+    }
+  }
+  return result;
+}
+
+// The same for one alone, which most are: there is nothing to gather.
+Result StateMachine::ExecuteOne(const Operation& operation) {
+  Result result{.code = ResultCode::kOk, .session = 0, .values = std::vector<std::string>(1)};
+  switch (operation.kind) {
+    case OperationKind::kPut:
+      values_.Put(operation.key, operation.value);
+      break;
+    case OperationKind::kDelete:
+      values_.Erase(operation.key);
+      break;
+    case OperationKind::kCompareAndSet: {
+      const std::string* const current = values_.Find(operation.key);
+      const bool same = current != nullptr ? operation.expected == *current : !operation.expected.has_value();
+      if (!same) return {.code = ResultCode::kMismatch, .session = 0, .values = {}};
+      values_.Put(operation.key, operation.value);
+      break;
+    }
+    case OperationKind::kIncrement: {
+      const std::string* const current = values_.Find(operation.key);
+      const std::optional<std::string> sum = Incremented(current, operation.delta);
+      if (!sum.has_value()) return {.code = ResultCode::kNotANumber, .session = 0, .values = {}};
+      values_.Put(operation.key, *sum);
+      result.values.front() = *sum;
+      break;
     }
   }
   return result;

@@ -64,6 +64,7 @@ class StateMachine {
   Result ApplyInSession(const Command& command);
   Result ApplyInWindow(const Command& command);
   Result Execute(const std::vector<Operation>& operations);
+  Result ExecuteOne(const Operation& operation);
   void Mix(const Result& result);
 
   friend class StateLoader;

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <utility>
+#include <string_view>
 
 #include "cluster/kv/cut.h"
 #include "cluster/kv/sharded_map.h"
@@ -23,11 +23,13 @@ class Store {
     const Item* item = items_.Find(key);
     return item == nullptr ? nullptr : &item->value;
   }
-  void Put(const std::string& key, std::string value) {
+  void Put(const std::string& key, std::string_view value) {
     const auto [item, fresh] = items_.Emplace(key);
     const bool forget = SeededBug(Bug::kCutSeesLaterChanges) && !fresh;
     if (!fresh && !forget) Save(key, *item);
-    item->value = std::move(value);
+    // The memory of the former value is used again, unless it is far too much.
+    if (item->value.capacity() > kSpare_bytes + 2 * value.size()) item->value = std::string();
+    item->value.assign(value);
     if (!forget) item->cut = cut_;
   }
   void Erase(const std::string& key) {
@@ -57,6 +59,8 @@ class Store {
     std::string value;
     uint64_t cut = 0;  // the last one that it is written down for, or younger than
   };
+
+  static constexpr size_t kSpare_bytes = 256;
 
   void Save(const std::string& key, Item& item) {
     if (writer_ == nullptr || item.cut == cut_) return;

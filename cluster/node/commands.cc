@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -82,11 +81,12 @@ const operate::Program& TheProgram() {
            {"socket", "config", "out"},
            RunBackup},
           {"restore",
-           "--config FILE --from BACKUP [--epoch NUMBER]",
+           "--config FILE --from BACKUP [--epoch NUMBER] [--other-members]",
            "make the log of a node that does not run, of a backup; on every member, of the same file, before "
            "any starts",
            {"config", "from", "epoch"},
-           RefuseElsewhere},
+           RefuseElsewhere,
+           {"other-members"}},
           {"recover",
            "--config FILE [--out FILE --accept-data-loss [--yes]]",
            "what a node that does not run has left, and what would be lost; or a file of it to begin anew with",
@@ -159,13 +159,14 @@ int RunSnapshot(const Call& call, absl::Duration patience) {
   if (call.arguments.words.size() > 1) return call.UsageError("snapshot takes no words");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto index = (*client)->TakeSnapshot();
-  if (!index.ok()) return call.Fail(index.status());
   const auto failures = [](const v1::NodeStatus& status) {
     const auto found = status.counters().find("snapshots.failed");
     return found == status.counters().end() ? 0 : found->second;
   };
-  std::optional<uint64_t> failed_before;
+  const auto before = (*client)->GetStatus();  // else one that fails at once would not be seen to
+  if (!before.ok()) return call.Fail(before.status());
+  const auto index = (*client)->TakeSnapshot();
+  if (!index.ok()) return call.Fail(index.status());
   const absl::Time until = absl::Now() + patience;
   while (absl::Now() < until) {
     const auto status = (*client)->GetStatus();
@@ -177,8 +178,7 @@ int RunSnapshot(const Call& call, absl::Duration patience) {
       return call.Print(report, absl::StrFormat("the last snapshot is at entry %d, %d bytes\n", report.index(),
                                                 report.size_bytes()));
     }
-    if (!failed_before.has_value()) failed_before = failures(*status);
-    if (failures(*status) > *failed_before) {
+    if (failures(*status) > failures(*before)) {
       return call.Fail(kExitFailure, "the snapshot failed; `hedgerow-node status` says why. It is tried again");
     }
     absl::SleepFor(kSnapshotPoll);

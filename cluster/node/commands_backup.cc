@@ -29,12 +29,37 @@ namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
 
-absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, absl::Duration patience) {
+uint64_t FailuresOf(const v1::NodeStatus& status) {
+  const auto found = status.counters().find("snapshots.failed");
+  return found == status.counters().end() ? 0 : found->second;
+}
+
+// What a node that is cut off, or follows, may not have.
+std::string Doubt(const v1::NodeStatus& status) {
+  if (!status.ready()) {
+    return "WARNING: this node is not ready: it knows no leader, or has not applied all that it knows to be "
+           "committed. The backup may lack any number of the latest writes; ask the leader if there is one\n";
+  }
+  if (status.leader() == status.node()) return "";
+  return absl::StrFormat(
+      "node %d leads, and this one follows: the backup may lack what was acknowledged in the last moments\n",
+      status.leader());
+}
+
+// `failures`: before it was asked for.
+absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, uint64_t failures,
+                           absl::Duration patience) {
   const absl::Time until = absl::Now() + patience;
   while (absl::Now() < until) {
     const auto status = client.GetStatus();
     if (!status.ok()) return status.status();
     if (status->snapshots().last_index() >= index.value()) return absl::OkStatus();
+    if (FailuresOf(*status) > failures) {
+      return absl::InternalError(
+          "the snapshot could not be taken; `hedgerow-node status` says why (a full disk, say). It is tried "
+          "again, "
+          "and so may you");
+    }
     absl::SleepFor(kPoll);
   }
   return absl::DeadlineExceededError(
@@ -109,10 +134,13 @@ int RunBackup(const Call& call) {
   if (access(path.c_str(), F_OK) == 0) return call.Fail(kExitFailure, absl::StrCat(path, " is there already"));
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
+  const auto before = (*client)->GetStatus();
+  if (!before.ok()) return call.Fail(before.status());
+  if (!call.arguments.json()) call.err << Doubt(*before);
   const auto index = (*client)->TakeSnapshot();
   if (!index.ok()) return call.Fail(index.status());
   if (*index == raft::LogIndex()) return call.Fail(kExitFailure, "nothing was ever applied here");
-  if (absl::Status taken = AwaitSnapshot(**client, *index, kSnapshotPatience); !taken.ok())
+  if (absl::Status taken = AwaitSnapshot(**client, *index, FailuresOf(*before), kSnapshotPatience); !taken.ok())
     return call.Fail(taken);
   const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
   if (!report.ok()) return call.Fail(report.status());

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/commands.h"
+#include "cluster/node/net_address.h"
 #include "cluster/node/status_text.h"
 
 namespace hedgerow::node {
@@ -56,6 +57,43 @@ bool Read(const std::vector<std::string>& words, v1::ChangeMembersRequest& reque
          Add(request, v1::MemberChange::REMOVE, words[2]);
 }
 
+const v1::Member* Find(const v1::NodeStatus& status, uint64_t id) {
+  for (const v1::Member& member : status.members()) {
+    if (member.id() == id && member.role() != "left") return &member;
+  }
+  return nullptr;
+}
+
+bool SameAddress(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return a == b;  // nowhere
+  const absl::StatusOr<NetAddress> one = NetAddress::Parse(a);
+  const absl::StatusOr<NetAddress> other = NetAddress::Parse(b);
+  return one.ok() && other.ok() && *one == *other;
+}
+
+// An epoch is a number: where a leader ends before its change was committed, the next one may give the same to
+// another change.
+bool IsDone(const v1::NodeStatus& status, const v1::MemberChange& change) {
+  const v1::Member* const member = Find(status, change.node());
+  switch (change.kind()) {
+    case v1::MemberChange::ADD:
+      return member != nullptr;
+    case v1::MemberChange::PROMOTE:
+      return member != nullptr && (member->role() == "voter" || member->role() == "joining");
+    case v1::MemberChange::REMOVE:
+      return member == nullptr || member->role() == "leaving";
+    case v1::MemberChange::MOVE:
+      return member != nullptr && SameAddress(member->address(), change.address());
+    default:
+      return true;
+  }
+}
+
+bool IsDone(const v1::NodeStatus& status, const v1::ChangeMembersRequest& request) {
+  return std::all_of(request.changes().begin(), request.changes().end(),
+                     [&status](const v1::MemberChange& change) { return IsDone(status, change); });
+}
+
 // Begins a change, and waits until it is committed. The status by then.
 absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembersRequest& request,
                                       absl::Duration patience) {
@@ -64,7 +102,16 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembe
   const absl::Time until = absl::Now() + patience;
   while (true) {
     absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
-    if (!status.ok() || status->committed_epoch() >= *epoch) return status;
+    if (!status.ok()) return status;
+    const bool committed = status->committed_epoch() >= *epoch;
+    if (committed && IsDone(*status, request)) return status;
+    if (committed) {
+      return absl::AbortedError(
+          absl::StrFormat("configuration %d is committed, and is not what was asked for: the leader changed, "
+                          "and the next one has made another change, or this one was undone since. `members` "
+                          "at the leader shows what there is",
+                          *epoch));
+    }
     // Another leader may have dropped it; or this node has left, and is told no more.
     if (absl::Now() >= until) {
       return absl::DeadlineExceededError(
@@ -74,13 +121,6 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembe
     }
     absl::SleepFor(kPoll);
   }
-}
-
-const v1::Member* Find(const v1::NodeStatus& status, uint64_t id) {
-  for (const v1::Member& member : status.members()) {
-    if (member.id() == id) return &member;
-  }
-  return nullptr;
 }
 
 // Where a member that says that it is LOST can be reached. Of any other one this would take its address away.

@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin_client.h"
@@ -25,10 +27,23 @@ namespace {
 
 using operate::Call;
 
+std::vector<uint64_t> VotersOf(const raft::Configuration& configuration) {
+  std::vector<uint64_t> ids;
+  for (const raft::Member& member : configuration.members) {
+    if (((configuration.deciding() >> member.position) & 1) != 0) ids.push_back(member.id.value());
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+// Of the member that the node is by now. Whether it joins is what the file says: one that has come back under
+// another id can begin anew like any other.
 absl::StatusOr<NodeConfig> ConfigOf(const Call& call) {
   absl::StatusOr<NodeConfig> config = LoadNodeConfig(call.arguments.Get("config"));
   if (!config.ok()) return config;
+  const bool joins = config->join;
   if (absl::Status followed = FollowRejoin(*config); !followed.ok()) return followed;
+  config->join = joins;
   return config;
 }
 
@@ -51,10 +66,33 @@ absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup, const N
   return report;
 }
 
-absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::string& path, uint64_t epoch) {
+// What the members begin with decides who is a majority. Files that differ could make two of them.
+absl::Status CheckMembers(const storage::Backup& backup, const NodeConfig& config) {
+  const std::vector<uint64_t> had = VotersOf(backup.snapshot->header().snapshot.configuration);
+  const std::vector<uint64_t> said = VotersOf(ConfigurationOf(config));
+  if (had == said) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "members: the backup has ", absl::StrJoin(had, ", "), ", and the configuration file has ",
+      absl::StrJoin(said, ", "),
+      ". All that begin anew must begin with the same members, or there may be two clusters. If they are to "
+      "be ",
+      absl::StrJoin(said, ", "),
+      ", see that the configuration files of all of them say so, and give --other-members on each"));
+}
+
+absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::string& path, uint64_t epoch,
+                                          bool other_members) {
   if (absl::Status stopped = CheckStopped(config); !stopped.ok()) return stopped;
+  // With its own entry alone in its file it would be a cluster, with the others' key.
+  if (config.join) {
+    return absl::FailedPreconditionError(
+        "join is on, and who joins a cluster gets everything from its leader: nothing is to be restored. "
+        "`beginning` in its file says which beginning of the cluster it joins. If this node is to begin with "
+        "the others, take `join` out of its file and list all members");
+  }
   absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
   if (!backup.ok()) return backup.status();
+  if (absl::Status members = CheckMembers(*backup, config); !other_members && !members.ok()) return members;
   absl::StatusOr<v1::RestoreReport> report = Examine(*backup, config);
   if (!report.ok()) return report;
   backup = storage::OpenBackup(path);  // from its beginning
@@ -83,8 +121,9 @@ std::string RestoreText(const v1::RestoreReport& report, const NodeConfig& confi
       report.node(), config.cluster_id, report.index(), report.keys(), report.sessions(),
       report.cluster_epoch());
   if (config.members.size() > 1) {
-    absl::StrAppend(&text, "Restore the same file (", path,
-                    ") on every other member before the first of them starts.\n");
+    absl::StrAppend(&text, "Its members are ", absl::StrJoin(VotersOf(ConfigurationOf(config)), ", "),
+                    ". Restore the same file (", path,
+                    ") on every other one before the first of them starts.\n");
   }
   absl::StrAppend(&text, "Proxies believe it once their services' cluster.epoch is ", report.cluster_epoch(),
                   ".\n");
@@ -104,21 +143,39 @@ v1::RecoverReport ReportOf(const NodeConfig& config, const Survivor& survivor) {
   return report;
 }
 
-std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& config) {
+// The file says who begins anew, and may be older than the log: who has come since is not in it, and who has
+// gone still is.
+std::string MembersText(const NodeConfig& config, const Survivor& survivor) {
+  const std::vector<uint64_t> by_log = VotersOf(MembersOf(survivor.log.raft, config));
+  const std::vector<uint64_t> by_file = VotersOf(ConfigurationOf(config));
+  std::string text = absl::StrCat("  the members that begin anew are those of the configuration file: ",
+                                  absl::StrJoin(by_file, ", "), "\n");
+  if (by_log != by_file) {
+    absl::StrAppend(&text, "  IN DOUBT: by its log the voters were ", absl::StrJoin(by_log, ", "),
+                    ". Say in the file who is to begin, with all addresses, the same on all of them\n");
+  }
+  return text;
+}
+
+std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& config, const Survivor& survivor) {
   std::string text = absl::StrFormat(
-      "node %d of cluster %d, epoch %d: its log in %s ends with term %d, entry %d\n"
+      "node %d of cluster %d: its log in %s is of epoch %d and ends with term %d, entry %d\n"
       "  with all of it applied there are %d keys and %d sessions\n",
-      report.node(), config.cluster_id, report.cluster_epoch(), config.data_dir, report.last_term(),
+      report.node(), config.cluster_id, config.data_dir, report.cluster_epoch(), report.last_term(),
       report.last_index(), report.keys(), report.sessions());
   for (const std::string& doubt : report.doubts()) absl::StrAppend(&text, "  IN DOUBT: ", doubt, "\n");
-  absl::StrAppend(&text,
-                  "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
-                  "and does for good\n"
-                  "what this log holds and was never acknowledged. If another member has a log left, run this "
-                  "there as well, and\n"
-                  "take the one with the highest term, and of these the highest entry. Do not do it while a "
-                  "majority can still be\n"
-                  "started: then nothing is lost.\n");
+  absl::StrAppend(&text, MembersText(config, survivor));
+  absl::StrAppend(
+      &text,
+      "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
+      "and does for good\n"
+      "what this log holds and was never acknowledged. If another member has a folder left, run this "
+      "there as well. Take\n"
+      "the one of the highest epoch (the folder of a lower one is from before the last recovery, "
+      "however long its log is),\n"
+      "of these the highest term, and of these the highest entry; once, on that member alone. Do not "
+      "do it while a\n"
+      "majority can still be started: then nothing is lost.\n");
   return text;
 }
 
@@ -143,7 +200,8 @@ int RunRestore(const Call& call) {
         absl::StrCat("--epoch: got \"", call.arguments.Get("epoch"), "\", expected a number from 1"));
   const absl::StatusOr<NodeConfig> config = ConfigOf(call);
   if (!config.ok()) return call.Fail(config.status());
-  const absl::StatusOr<v1::RestoreReport> report = Restore(*config, path, epoch);
+  const absl::StatusOr<v1::RestoreReport> report =
+      Restore(*config, path, epoch, call.arguments.Has("other-members"));
   if (!report.ok()) return call.Fail(report.status());
   return call.Print(*report, RestoreText(*report, *config, path));
 }
@@ -162,9 +220,15 @@ int RunRecover(const Call& call, std::istream& in) {
   absl::StatusOr<Survivor> survivor = ReadSurvivor(*config);
   if (!survivor.ok()) return call.Fail(survivor.status());
   v1::RecoverReport report = ReportOf(*config, *survivor);
-  const std::string text = RecoverText(report, *config);
+  const std::string text = RecoverText(report, *config, *survivor);
   if (!accepted) {
     return call.Print(report, absl::StrCat(text, "Nothing was written: --out FILE --accept-data-loss does.\n"));
+  }
+  if (config->join) {
+    return call.Fail(
+        operate::kExitFailure,
+        "join is on: who begins anew joins nobody. Take it out of the configuration file, list all "
+        "members that are to begin, the same on all of them, and do this again");
   }
   if (survivor->log.last.index == raft::LogIndex())
     return call.Fail(operate::kExitFailure, "this log holds nothing that a cluster could begin with");
@@ -177,7 +241,9 @@ int RunRecover(const Call& call, std::istream& in) {
   return call.Print(
       report, absl::StrFormat("%s begins cluster epoch %d. On every member: move the old data_dir away, and\n"
                               "  hedgerow-node restore --config FILE --from %s\n"
-                              "before the first of them starts.\n",
+                              "before the first of them starts. Use this file alone: another one, made on "
+                              "another member or by another\n"
+                              "run of this, begins another cluster, and they do not hear each other.\n",
                               path, report.begins_epoch(), path));
 }
 

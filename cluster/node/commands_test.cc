@@ -145,6 +145,23 @@ TEST_F(NodeCommandsTest, MembersAreListedAndChanged) {
   EXPECT_EQ(refused.err, "node 2 leads; ask it\n");
 }
 
+// The epoch that it was to have is another change's.
+TEST_F(NodeCommandsTest, AChangeThatWasLostWithItsLeaderIsNotSaidToBeDone) {
+  Serve();
+  EXPECT_EQ(Node({"members", "move", "2", "10.0.0.9:4802", "--socket", socket_}).exit_code, kExitOk);
+  control_.LoseChanges();
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"add", "4", "10.0.0.4:4802"}, {"promote", "4"}, {"remove", "2"}, {"move", "3", "10.0.0.8:4802"}}) {
+    std::vector<std::string> all = {"members"};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), {"--socket", socket_});
+    const Outcome lost = Node(all);
+    EXPECT_EQ(lost.exit_code, kExitFailure) << words[0];
+    EXPECT_THAT(lost.err, HasSubstr("is not what was asked for")) << words[0];
+    EXPECT_THAT(lost.out, IsEmpty()) << words[0];
+  }
+}
+
 TEST_F(NodeCommandsTest, ATransferThatTheNodeRefusesFails) {
   Serve();
   control_.FailTransfers(absl::FailedPreconditionError("node 2 leads; ask it"));
@@ -181,6 +198,32 @@ TEST_F(NodeCommandsTest, ASnapshotThatTakesTooLongIsAFailure) {
   const Call call{TheProgram(), {.words = {"snapshot"}, .options = {{"socket", socket_}}}, out, err};
   EXPECT_EQ(RunSnapshot(call, absl::Milliseconds(100)), kExitFailure);
   EXPECT_THAT(err.str(), HasSubstr("no snapshot at entry 1042 within 100ms"));
+}
+
+// As on a full disk; not only after ten minutes.
+TEST_F(NodeCommandsTest, ASnapshotThatFailsAtOnceIsAFailureAtOnce) {
+  Serve();
+  control_.FailSnapshots();
+  const Outcome snapshot = Node({"snapshot", "--socket", socket_});
+  EXPECT_EQ(snapshot.exit_code, kExitFailure);
+  EXPECT_THAT(snapshot.err, HasSubstr("the snapshot failed"));
+  control_.Set(FakeStatus());
+  const Outcome backup = Node({"backup", "--socket", socket_, "--out", folder_ + "/backup"});
+  EXPECT_EQ(backup.exit_code, kExitFailure);
+  EXPECT_THAT(backup.err, HasSubstr("the snapshot could not be taken"));
+}
+
+TEST_F(NodeCommandsTest, ABackupSaysWhatItMayLack) {
+  Serve();
+  const std::vector<std::string> words = {"backup", "--socket", socket_, "--out", folder_ + "/backup"};
+  NodeStatus status = FakeStatus();
+  status.leader = raft::NodeId(2);
+  status.role = raft::Role::kFollower;
+  control_.Set(status);
+  EXPECT_THAT(Node(words).err, StartsWith("node 2 leads, and this one follows"));
+  status.ready = false;
+  control_.Set(status);
+  EXPECT_THAT(Node(words).err, StartsWith("WARNING: this node is not ready"));
 }
 
 TEST_F(NodeCommandsTest, ANodeThatDoesNotRunIsCode3) {

@@ -124,7 +124,12 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
         " was begun with `join: on`), and the configuration file wants it to begin one: put `join: on` back"));
   }
   const std::vector<uint64_t> said = IdsOf(members), began = IdsOf(began_with.members);
-  const std::vector<uint64_t> now = IdsOf(latest.members);
+  // Who has left stays in the log's configuration until the next one; in nobody's list.
+  std::vector<raft::Member> staying = latest.members;
+  std::erase_if(staying, [&latest](const raft::Member& member) {
+    return ((latest.leaving >> member.position) & 1) != 0;
+  });
+  const std::vector<uint64_t> now = IdsOf(staying);
   if (said == began || said == now) return absl::OkStatus();
   const bool changed = now != began;
   return absl::FailedPreconditionError(absl::StrCat(

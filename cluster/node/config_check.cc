@@ -14,11 +14,7 @@
 #include "config/scalar.h"
 
 namespace hedgerow::node {
-namespace {
 
-using config::Quote;
-
-// Why no datagram can be sent to this address and answered from it, or empty.
 absl::string_view WhyNotUnicast(const NetAddress& address) {
   const std::array<uint8_t, 16>& b = address.bytes;
   if (address.is_unspecified()) return "an unspecified address";
@@ -32,6 +28,10 @@ absl::string_view WhyNotUnicast(const NetAddress& address) {
   if (b[0] == 0xfe && (b[1] & 0xc0) == 0x80) return "a link-local address";
   return "";
 }
+
+namespace {
+
+using config::Quote;
 
 bool IsSet(const NetAddress& address) { return address.port != 0; }
 

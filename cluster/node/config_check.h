@@ -6,6 +6,7 @@
 #ifndef HEDGEROW_CLUSTER_NODE_CONFIG_CHECK_H_
 #define HEDGEROW_CLUSTER_NODE_CONFIG_CHECK_H_
 
+#include "absl/strings/string_view.h"
 #include "cluster/node/config.h"
 #include "config/diagnostics.h"
 #include "config/locations.h"
@@ -20,6 +21,9 @@ void CheckNodeConfig(const NodeConfig& config, const config::Locations& location
 void CompleteNodeConfig(NodeConfig& config, const config::Locations& locations);
 
 bool IsLoopback(const NetAddress& address);
+
+// Why no datagram can be sent to this address and answered from it, or empty.
+absl::string_view WhyNotUnicast(const NetAddress& address);
 
 }  // namespace hedgerow::node
 

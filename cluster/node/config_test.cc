@@ -126,6 +126,18 @@ TEST(NodeConfig, TheMembersOfAClusterThatHasBegunAreNotTheFilesToChange) {
             "1, 2, 3 or 1, 3, 4 back");
 }
 
+// It is in the log's configuration until the next change, and an operator strikes it from the file at once.
+TEST(NodeConfig, WhoHasLeftNeedNotStandInTheFile) {
+  const raft::Configuration began = Members({1, 2, 3}, 0);
+  raft::Configuration now = Members({1, 2, 3, 4}, 4);
+  now.voters = 0b1101;
+  now.leaving = 0b0010;
+  EXPECT_TRUE(WithMembers({1, 3, 4}).CheckMembers(began, now).ok());
+  EXPECT_TRUE(WithMembers({1, 2, 3}).CheckMembers(began, now).ok()) << "as it was";
+  const absl::Status refused = WithMembers({1, 2, 3, 4}).CheckMembers(began, now);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("put 1, 2, 3 or 1, 3, 4 back"));
+}
+
 TEST(NodeConfig, ANodeThatJoinsDoesNotBeginAClusterInstead) {
   const raft::Configuration nobody;
   EXPECT_TRUE(WithMembers({4}, true).CheckMembers(nobody, nobody).ok());

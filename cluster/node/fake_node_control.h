@@ -80,24 +80,37 @@ class FakeNodeControl final : public NodeControl {
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
     absl::MutexLock lock(&mutex_);
     if (!status_.ok()) return status_.status();
-    if (!stays_) {
+    if (fails_snapshots_) {
+      status_->counters.emplace_back("snapshots", 1, "failed");
+    } else if (!stays_) {
       status_->snapshots.last = status_->applied;
       status_->snapshots.size_bytes = 4096;
     }
     return status_->applied;
   }
 
-  // Done at once, unless told to fail.
+  // Done at once, unless told to fail; or lost with its leader, whose successor has made another change.
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override {
     absl::MutexLock lock(&mutex_);
     changes_.push_back(std::move(changes));
     if (!change_.ok()) return change_;
     if (!status_.ok()) return status_.status();
+    for (const raft::MemberChange& change : changes_.back()) {
+      if (!loses_) Apply(change, *status_);
+    }
     status_->config_epoch += 2;
     status_->committed_epoch = status_->config_epoch;
     return status_->config_epoch;
   }
 
+  void FailSnapshots() {
+    absl::MutexLock lock(&mutex_);
+    fails_snapshots_ = true;
+  }
+  void LoseChanges() {
+    absl::MutexLock lock(&mutex_);
+    loses_ = true;
+  }
   void FailChanges(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     change_ = std::move(status);
@@ -125,10 +138,24 @@ class FakeNodeControl final : public NodeControl {
   }
 
  private:
+  static void Apply(const raft::MemberChange& change, NodeStatus& status) {
+    using Kind = raft::MemberChange::Kind;
+    if (change.kind == Kind::kAddLearner)
+      status.members.push_back({.id = change.node, .address = change.address, .role = "learner"});
+    for (MemberStatus& member : status.members) {
+      if (member.id != change.node) continue;
+      if (change.kind == Kind::kPromote) member.role = "voter";
+      if (change.kind == Kind::kRemove) member.role = "left";
+      if (change.kind == Kind::kMove) member.address = change.address;
+    }
+  }
+
   mutable absl::Mutex mutex_;
   absl::StatusOr<NodeStatus> status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
   absl::Status transfer_ ABSL_GUARDED_BY(mutex_);
   bool stays_ ABSL_GUARDED_BY(mutex_) = false;
+  bool fails_snapshots_ ABSL_GUARDED_BY(mutex_) = false;
+  bool loses_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status change_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::vector<raft::MemberChange>> changes_ ABSL_GUARDED_BY(mutex_);
   std::vector<raft::NodeId> targets_ ABSL_GUARDED_BY(mutex_);

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/node/status_message.h"
+#include "cluster/node/survivor.h"
 #include "cluster/storage/stopped_log.h"
 
 namespace hedgerow::node {
@@ -38,30 +39,59 @@ uint64_t DrawNotZero() {
   return drawn;
 }
 
-// As Node::Create makes it of the log: the others believe no other key.
-NodeConfig OfItsEpoch(NodeConfig config) {
-  storage::StorageOptions options;
-  options.path = config.data_dir;
-  const absl::StatusOr<storage::Origin> origin =
-      storage::ReadOriginOfStopped(options, {.cluster_id = config.cluster_id, .node = config.self});
-  if (!origin.ok()) return config;
-  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin->epoch, origin->beginning);
-  config.cluster_epoch = origin->epoch;
-  config.beginning = origin->beginning;
-  return config;
+bool Decides(const raft::Configuration& configuration, const raft::Member& member) {
+  return ((configuration.deciding() >> member.position) & 1) != 0;
 }
 
 }  // namespace
 
-LostNode::LostNode(NodeConfig config, std::string why)
-    : config_(OfItsEpoch(std::move(config))), why_(std::move(why)), started_ns_(Monotonic_ns()) {
+struct LostNode::Left {
+  storage::Origin origin;
+  raft::Configuration configuration;
+};
+
+// What the others go by: they believe no key but that of the cluster's beginning, and may be others by now than
+// those of the file.
+LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
+  const storage::StoredIdentity identity = {.cluster_id = config.cluster_id, .node = config.self};
+  storage::StorageOptions options;
+  options.path = config.data_dir;
+  Left left{.origin = {}, .configuration = config.Initial()};
+  // The state in the snapshot is nobody's business here.
+  const auto pass = [](storage::SnapshotReader&) { return absl::OkStatus(); };
+  if (const auto log = storage::ReadStoppedLog(options, identity, pass); log.ok()) {
+    left.origin = log->origin;
+    left.configuration = MembersOf(log->raft, config);
+  } else if (const auto origin = storage::ReadOriginOfStopped(options, identity); origin.ok()) {
+    left.origin = *origin;
+  }
+  return left;
+}
+
+LostNode::LostNode(NodeConfig config, std::string why) : LostNode(config, std::move(why), WhatIsLeft(config)) {}
+
+LostNode::LostNode(NodeConfig config, std::string why, Left left)
+    : config_([&config, &left] {
+        // As Node::Create makes it of the log.
+        config.cluster_key =
+            wire::DeriveClusterKey(config.cluster_key, left.origin.epoch, left.origin.beginning);
+        config.cluster_epoch = left.origin.epoch;
+        config.beginning = left.origin.beginning;
+        return std::move(config);
+      }()),
+      configuration_(std::move(left.configuration)),
+      why_(std::move(why)),
+      started_ns_(Monotonic_ns()) {
   codec_ = std::make_unique<wire::PeerCodec>(wire::PeerIdentity{.cluster_id = config_.cluster_id,
                                                                 .key = config_.cluster_key,
                                                                 .self = config_.self,
                                                                 .life = DrawNotZero(),
-                                                                .config_epoch = 0});
-  for (const MemberConfig& member : config_.members) {
-    if (member.id != config_.self) others_.push_back({.id = member.id, .address = member.peer});
+                                                                .config_epoch = configuration_.epoch});
+  for (const raft::Member& member : configuration_.members) {
+    const absl::StatusOr<NetAddress> address = NetAddress::Parse(member.address);
+    const bool left_it = ((configuration_.leaving >> member.position) & 1) != 0;
+    if (member.id == config_.self || left_it || !address.ok()) continue;
+    others_.push_back({.id = member.id, .address = *address, .position = member.position});
   }
   absl::StatusOr<std::unique_ptr<UdpSocket>> socket =
       UdpSocket::Bind(config_.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
@@ -155,6 +185,13 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
   status.cluster_epoch = config_.cluster_epoch;
   status.beginning = config_.beginning;
   status.lost = why_;
+  size_t voters = 0;
+  for (const raft::Member& member : configuration_.members) {
+    const bool decides = Decides(configuration_, member);
+    voters += decides;
+    status.members.push_back(
+        {.id = member.id, .address = member.address, .role = decides ? "voter" : "learner"});
+  }
   const absl::MutexLock lock(&mutex_);
   for (const PeerState& peer : others_) {
     PeerStatus& said = status.peers.emplace_back();
@@ -164,7 +201,7 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
     const uint64_t heard_ns = std::max(peer.heard_ns, peer.lost_ns);
     if (heard_ns != 0) said.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
   }
-  status.cluster_lost = WhyClusterLost(status, config_.members.size());
+  status.cluster_lost = WhyClusterLost(status, voters);
   return status;
 }
 

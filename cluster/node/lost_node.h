@@ -27,6 +27,7 @@
 #include "cluster/node/rejoin.h"
 #include "cluster/node/status.h"
 #include "cluster/node/udp_socket.h"
+#include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
 
 namespace hedgerow::node {
@@ -51,6 +52,7 @@ class LostNode final : public NodeControl {
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
 
  private:
+  struct Left;
   // Somebody greets another member at this address: is it one? It answers nobody else's questions.
   struct Candidate {
     std::unique_ptr<wire::PeerCodec> codec;
@@ -58,11 +60,14 @@ class LostNode final : public NodeControl {
     uint64_t asked_ns = 0;
   };
 
+  LostNode(NodeConfig config, std::string why, Left left);
+  static Left WhatIsLeft(const NodeConfig& config);
   void Tell();
   void Listen(uint64_t now_ns);
   void TakeForAnother(const Datagram& datagram, uint64_t now_ns);
 
   const NodeConfig config_;
+  const raft::Configuration configuration_;  // by its log; the file's, if that cannot be read
   std::string why_;
   const uint64_t started_ns_;
   std::unique_ptr<UdpSocket> socket_;  // null: it could not be bound

@@ -24,8 +24,6 @@ namespace {
 constexpr size_t kSocketBuffer_bytes = 4 * 1024 * 1024;
 // Batches taken from one socket before others have their turn.
 constexpr int kBatchesPerTurn = 4;
-// Leadership is handed on within this, or the node stops with it: the others will then find out by themselves.
-constexpr uint64_t kHandOver_ns = 1'000'000'000;
 
 uint64_t Monotonic_ns() {
   timespec now{};
@@ -163,6 +161,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
+      log_writer_(*storage_),
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       offloads_(std::move(offloads)),
@@ -194,6 +193,7 @@ absl::Status Node::Run() {
       return absl::AbortedError("another process has started as this node");
     Wait();
   }
+  WriteHeld();
   offloads_->Stop(replica_);
   FlushPeers();
   FlushClients();
@@ -215,24 +215,14 @@ void Node::RequestStop() {
   wake_.Wake();
 }
 
-// A leader that stops hands over first, so that clients need not wait for an election timeout.
-bool Node::MayStop() {
-  if (replica_.raft().role() != raft::Role::kLeader || replica_.raft().peers() == 0) return true;
-  if (stop_by_ns_ == 0) stop_by_ns_ = now_ns_ + kHandOver_ns;
-  if (now_ns_ >= hand_over_again_ns_) {
-    // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be
-    // now.
-    hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().election_timeout_ns();
-    if (!TransferNow(raft::NodeId()).ok()) return true;
-  }
-  return now_ns_ >= stop_by_ns_;
-}
-
 void Node::Turn() {
   ++turns_;
   now_ns_ = Monotonic_ns();
   offload::Coupling* const coupling = offloads_->coupling();
-  if (coupling != nullptr) coupling->BeginTurn(now_ns_, replica_);
+  if (coupling != nullptr) {
+    if (coupling->Noticed()) worked_ns_ = now_ns_;
+    coupling->BeginTurn(now_ns_, replica_);
+  }
   TakeFromPeers();
   TakeDurable();
   replica_.Settle();
@@ -245,6 +235,13 @@ void Node::Turn() {
   }
   RunPosted();
   replica_.Settle();
+  FlushPeers();
+  if (coupling != nullptr && coupling->Look(now_ns_, replica_)) worked_ns_ = now_ns_;
+  if (log_writer_.holds() && (!MayWriteLater() || log_writer_.Due(now_ns_, replica_.raft().commit()))) {
+    log_writer_.WriteHeld();
+    TakeDurable();
+    replica_.Settle();
+  }
   snapshots_->Turn(now_ns_, replica_, peers_, coupling);
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
   FollowMembers();
@@ -321,8 +318,28 @@ void Node::Receive(const raft::LeaderResigns& hint) {
 // What was sent before it need not wait for it.
 void Node::Persist(raft::Persist persist) {
   if (replica_.raft().role() == raft::Role::kLeader) FlushPeers();
-  storage_->Write(std::move(persist));
+  if (MayWriteLater() && LogWriter::CanBeHeld(persist)) return log_writer_.Hold(std::move(persist), now_ns_);
+  log_writer_.Write(std::move(persist));
   TakeDurable();  // in memory mode it is done already
+}
+
+// A leader's entries, if the others can commit without it. What the kernel part is given rests on the log.
+bool Node::MayWriteLater() const {
+  const raft::Raft& raft = replica_.raft();
+  const offload::Coupling* const coupling = offloads_->coupling();
+  return config_.durability == Durability::kMemory && raft.role() == raft::Role::kLeader &&
+         LogWriter::OthersDecide(raft.configuration(), raft.self()) &&
+         (coupling == nullptr || coupling->open());
+}
+
+// Nobody waits for it: the others have it, and are a majority.
+void Node::WriteHeld() {
+  if (!log_writer_.holds()) return;
+  log_writer_.WriteHeld();
+  TakeDurable();
+  replica_.Settle();
+  FlushPeers();
+  FlushClients();
 }
 
 void Node::TakeDurable() {
@@ -367,7 +384,8 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
 int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size) {
   if (config_.spin_ns == 0 || replica_.raft().role() != raft::Role::kLeader) return 0;
   const uint64_t stop_ns = std::min(until_ns, worked_ns_ + config_.spin_ns);
-  while (now_ns < stop_ns) {
+  offload::Coupling* const coupling = offloads_->coupling();
+  while (now_ns < stop_ns && (coupling == nullptr || !coupling->Noticed())) {
     const int ready = epoll_wait(epoll_, events, size, 0);
     if (ready != 0) return ready;
     sched_yield();
@@ -376,21 +394,32 @@ int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size
   return 0;
 }
 
-void Node::Wait() {
+// Until something has come, or time demands something.
+int Node::Sleep(epoll_event* events, int size) {
   const uint64_t now_ns = Monotonic_ns();
   uint64_t until_ns =
       std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
-  if (offloads_->coupling() != nullptr)
-    until_ns = std::min(until_ns, offloads_->coupling()->next_deadline_ns());
+  offload::Coupling* const coupling = offloads_->coupling();
+  if (coupling != nullptr) until_ns = std::min(until_ns, coupling->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
-  const uint64_t wait_ns = until_ns > now_ns ? until_ns - now_ns : 0;
+  const int ready = Spin(now_ns, until_ns, events, size);
+  if (ready != 0 || (coupling != nullptr && !coupling->MaySleep())) return ready;
+  const uint64_t spun_ns = Monotonic_ns();
+  const uint64_t wait_ns = until_ns > spun_ns ? until_ns - spun_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
+  const int woken = epoll_pwait2(epoll_, events, size, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
+  if (coupling != nullptr) coupling->Awake();
+  return woken;
+}
+
+void Node::Wait() {
   std::array<epoll_event, 8> events;
-  int ready = Spin(now_ns, until_ns, events.data(), events.size());
+  int ready = 0;
+  if (log_writer_.holds()) ready = epoll_wait(epoll_, events.data(), events.size(), 0);
   if (ready == 0) {
-    ready = epoll_pwait2(epoll_, events.data(), events.size(), until_ns == UINT64_MAX ? nullptr : &timeout,
-                         nullptr);
+    WriteHeld();
+    ready = Sleep(events.data(), events.size());
   }
   for (int i = 0; i < ready; ++i) {
     if (events[static_cast<size_t>(i)].data.fd == wake_.fd()) wake_.Drain();
@@ -423,11 +452,6 @@ absl::StatusOr<NodeStatus> Node::Status() {
   return *std::move(status);
 }
 
-absl::Status Node::Transfer(raft::NodeId target) {
-  const std::optional<absl::Status> status = Ask<absl::Status>([this, target] { return TransferNow(target); });
-  return status.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
-}
-
 absl::StatusOr<raft::LogIndex> Node::TakeSnapshot() {
   const std::optional<raft::LogIndex> index = Ask<raft::LogIndex>([this] { return snapshots_->Ask(replica_); });
   if (!index.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
@@ -445,46 +469,6 @@ absl::StatusOr<BackupPieces> Node::OpenBackup() {
   });
   if (!pieces.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   return *pieces;
-}
-
-// Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.
-raft::NodeId Node::MostAdvanced() const {
-  const raft::Raft& raft = replica_.raft();
-  raft::NodeId best;
-  raft::LogIndex best_match;
-  const raft::Configuration& configuration = raft.configuration();
-  const uint32_t staying = configuration.joint() ? configuration.next_voters : configuration.voters;
-  for (const raft::Member& member : configuration.members) {
-    if (((raft.peers() & staying) >> member.position & 1) == 0) continue;
-    const raft::Progress& progress = raft.progress()[member.position];
-    if (progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
-    if (best.IsSet() && progress.match() <= best_match) continue;
-    best = member.id;
-    best_match = progress.match();
-  }
-  return best;
-}
-
-absl::Status Node::TransferNow(raft::NodeId target) {
-  const raft::Raft& raft = replica_.raft();
-  if (raft.role() != raft::Role::kLeader) {
-    return absl::FailedPreconditionError(raft.leader().IsSet()
-                                             ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
-                                             : "nobody leads now");
-  }
-  const raft::Member* const member = raft.configuration().Find(target);
-  if (target == config_.self) return absl::InvalidArgumentError("this node leads already");
-  if (target.IsSet() && member == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is no member"));
-  }
-  if (target.IsSet() && ((raft.configuration().deciding() >> member->position) & 1) == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is a learner; promote it first"));
-  }
-  if (!target.IsSet()) target = MostAdvanced();
-  if (!target.IsSet()) return absl::FailedPreconditionError("no other member answers");
-  replica_.Feed(raft::TransferLeadership{.target = target});
-  replica_.Settle();
-  return absl::OkStatus();
 }
 
 }  // namespace hedgerow::node

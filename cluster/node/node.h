@@ -6,7 +6,8 @@
 // counted in Status().
 //
 // One turn of the loop: take what has come from peers, then what is durable by now, then what clients ask, then
-// what time demands; settle the replica; flush the sockets.
+// what time demands; settle the replica; look whether others have answered by now; write what may not wait;
+// flush the sockets.
 
 #ifndef HEDGEROW_CLUSTER_NODE_NODE_H_
 #define HEDGEROW_CLUSTER_NODE_NODE_H_
@@ -36,6 +37,7 @@
 #include "cluster/node/event_fd.h"
 #include "cluster/node/front_end.h"
 #include "cluster/node/known_logs.h"
+#include "cluster/node/log_writer.h"
 #include "cluster/node/memcached_front_end.h"
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
@@ -98,9 +100,12 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void FlushClients();
   void TakeFromPeers();
   void TakeFromClients();
+  bool MayWriteLater() const;
   void TakeDurable();
+  void WriteHeld();
   void RunPosted();
   int Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size);
+  int Sleep(epoll_event* events, int size);
   void Wait();
   bool MayStop();
   absl::Status IsUnknown();
@@ -118,6 +123,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   // node_members.cc
   void FollowMembers();
   absl::StatusOr<uint32_t> ChangeMembersNow(const std::vector<raft::MemberChange>& changes);
+  absl::Status CheckStaysAble(const std::vector<raft::MemberChange>& changes) const;
   void AddMembersTo(NodeStatus& status) const;
 
   NodeConfig config_;
@@ -133,6 +139,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   FrontEnd front_end_;
   Pushback pushback_;
   Announcer announcer_;
+  LogWriter log_writer_;
   uint64_t durable_ = 0;  // the last sequence that was fed
   kv::Replica replica_;
   std::unique_ptr<Offloads> offloads_;

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cluster/node/config_check.h"
 #include "cluster/node/node.h"
 
 namespace hedgerow::node {
@@ -62,6 +64,19 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
   return absl::InternalError("a refusal without a reason");
 }
 
+// As the configuration file's are checked (config_check.cc): once such an address is committed, nobody reaches
+// the member, and to move it takes a change that the others have to commit without it.
+absl::Status CheckAddress(const NetAddress& address, const NetAddress& own) {
+  if (const absl::string_view why = WhyNotUnicast(address); !why.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got \"", address.ToString(), "\", expected a unicast address (this is ", why, ")"));
+  }
+  if (address.is_v4() == own.is_v4()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("got \"", address.ToString(), "\", expected an ",
+                                                 own.is_v4() ? "IPv4" : "IPv6", " address like this node's ",
+                                                 own.ToString()));
+}
+
 }  // namespace
 
 // After each turn, and each step that changes them. Once they were changed, what the log says goes before the
@@ -104,6 +119,7 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
     if (change.kind == Kind::kMove && change.address.empty()) continue;
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(change.address);
     if (!address.ok()) return address.status();
+    if (absl::Status sound = CheckAddress(*address, config_.own().peer); !sound.ok()) return sound;
     change.address = address->ToString();
   }
   const auto epoch =
@@ -111,7 +127,37 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
   return epoch.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
+// Of the voters that a change ends with a majority must answer now: without it neither this change would ever
+// be committed nor another one begun, and what is in the log can be gone back from by nobody. (Of three voters
+// with 3 down, `remove 2` where `remove 3` was meant.) Nothing in Raft asks for it; whoever is about to do it
+// does. What the core refuses anyway is left to the core, which says why.
+absl::Status Node::CheckStaysAble(const std::vector<raft::MemberChange>& changes) const {
+  const raft::Raft& raft = replica_.raft();
+  if (raft.role() != raft::Role::kLeader || raft.configuration().joint()) return absl::OkStatus();
+  const raft::ChangeResult result = raft::Changed(raft.configuration(), changes);
+  if (result.refusal != raft::ChangeRefusal::kNone || !result.next.joint()) return absl::OkStatus();
+  uint32_t answering = 0;
+  std::string silent;
+  for (const raft::Member& member : result.next.members) {
+    if (((result.next.next_voters >> member.position) & 1) == 0) continue;
+    const bool self = member.position == raft.self();
+    const uint64_t contact_ns = Has(raft.peers(), member) ? raft.progress()[member.position].contact_ns() : 0;
+    if (self || contact_ns + raft.election_timeout_ns() >= now_ns_) {
+      answering |= 1u << member.position;
+    } else {
+      absl::StrAppend(&silent, silent.empty() ? "" : ", ", member.id.value());
+    }
+  }
+  if (hr_raft_is_quorum(answering, result.next.next_voters) != 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("of the voters that would be left a majority does not answer (", silent,
+                   "): the cluster would stand still, and this could not be undone. Remove who does not answer "
+                   "first, or start "
+                   "it"));
+}
+
 absl::StatusOr<uint32_t> Node::ChangeMembersNow(const std::vector<raft::MemberChange>& changes) {
+  if (absl::Status able = CheckStaysAble(changes); !able.ok()) return able;
   membership_answer_ = {.refusal = raft::ChangeRefusal::kNotLeader};
   replica_.Feed(raft::ChangeMembership{.tag = 1, .changes = changes});
   replica_.Settle();

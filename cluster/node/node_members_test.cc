@@ -283,9 +283,44 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
            "node " + std::to_string(leader) + " leads; ask it";
   })) << "once it has heard of it";
   EXPECT_EQ(refusal(leader, {}), "that changes nothing");
+  // No file would be taken with such a peer address, and this one is there to stay.
+  const auto at = [](Kind kind, uint64_t id, const std::string& address) {
+    return raft::MemberChange{.kind = kind, .node = raft::NodeId(id), .address = address};
+  };
+  EXPECT_EQ(refusal(leader, {at(Kind::kAddLearner, 4, "0.0.0.0:4802")}),
+            "got \"0.0.0.0:4802\", expected a unicast address (this is an unspecified address)");
+  EXPECT_THAT(refusal(leader, {at(Kind::kMove, 2, "224.0.0.1:4802")}),
+              HasSubstr("this is a multicast address"));
+  EXPECT_THAT(refusal(leader, {at(Kind::kMove, 2, "[fd00::2]:4802")}), HasSubstr("expected an IPv4 address"));
+  EXPECT_EQ(StatusOf(leader).members.size(), 3u);
   ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
   EXPECT_EQ(refusal(WaitForLeader(), {Of(Kind::kPromote, 4)}),
             "node 4 has not caught up with the leader, or does not answer; ask again");
+}
+
+// Whom an operator means to remove is the one that is down.
+TEST_P(NodeMembersTest, WhatWouldLeaveNoMajorityThatAnswersIsRefused) {
+  StartWriting();
+  ASSERT_TRUE(WritesGoOn());
+  const uint64_t down = WaitForLeader() % 3 + 1;
+  Stop(down);
+  const uint64_t leader = WaitForLeader();
+  const uint64_t up = 6 - leader - down;
+  ASSERT_TRUE(Eventually([&] {
+    const NodeStatus status = StatusOf(leader);
+    for (const PeerStatus& peer : status.peers) {
+      if (peer.id == raft::NodeId(down)) return peer.heard_ago_ns.value_or(0) > 3 * status.election_timeout_ns;
+    }
+    return false;
+  }));
+  const auto refused = nodes_.at(leader)->node->ChangeMembers({Of(Kind::kRemove, up)});
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused.status()));
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("a majority does not answer (" + std::to_string(down) + ")"));
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_EQ(RoleOf(leader, up), "voter");
+  ASSERT_TRUE(Change({Of(Kind::kRemove, down)}));
+  EXPECT_TRUE(WritesGoOn());
 }
 
 TEST_P(NodeMembersTest, ALeaderThatDiesInTheMidstLosesNothing) {

@@ -30,16 +30,19 @@ constexpr uint64_t kLooksPerRoutes = 10;
 constexpr char kBpffs[] = "/sys/fs/bpf";
 
 constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
-    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused",
-    "vote_granted",       "vote_ignored",      "vote_counted",      "append_stored",
-    "ack_counted",        "woken_for_commit",  "woken_for_round",   "woken_for_votes",
-    "woken_for_ack",      "passed_kind",       "passed_fenced",     "passed_lease",
-    "passed_term",        "passed_role",       "passed_gap",        "passed_batch",
-    "passed_size",        "passed_ring_full",  "passed_life",       "passed_malformed",
-    "dropped_tag",        "dropped_replayed",  "dropped_too_old",   "broadcast",
-    "broadcast_copies",   "broadcast_failed",  "resigned",          "passed_epoch",
-    "passed_source",      "answer_failed",     "passed_suspicion",  "passed_configuration",
-    "passed_no_member"};
+    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered",
+    "vote_refused",       "vote_granted",      "vote_ignored",
+    "vote_counted",       "append_stored",     "ack_counted",
+    "woken_for_commit",   "woken_for_round",   "woken_for_votes",
+    "woken_for_ack",      "passed_kind",       "passed_fenced",
+    "passed_lease",       "passed_term",       "passed_role",
+    "passed_gap",         "passed_batch",      "passed_size",
+    "passed_ring_full",   "passed_life",       "passed_malformed",
+    "dropped_tag",        "dropped_replayed",  "dropped_too_old",
+    "broadcast",          "broadcast_copies",  "broadcast_failed",
+    "resigned",           "passed_epoch",      "passed_source",
+    "answer_failed",      "passed_suspicion",  "passed_configuration",
+    "passed_no_member",   "noticed",           "append_stored_unsaid"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
@@ -110,6 +113,10 @@ absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& confi
   if (offloads->mark_.Lost()) return WhyLost(offloads->mark_);
   const absl::Status loaded = offloads->Load();
   const bool owed = offloads->mark_.Stands();
+  if (owed && absl::IsDataLoss(loaded)) {
+    if (absl::Status marked = offloads->mark_.SetLost(); !marked.ok()) return marked;
+    return WhyLost(offloads->mark_);
+  }
   if (!loaded.ok()) {
     if (owed || absl::IsFailedPrecondition(loaded)) {
       return absl::Status(
@@ -121,9 +128,6 @@ absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& confi
     }
     offloads->kernel_.reset();
     offloads->why_not_ = std::string(loaded.message());
-  } else if (owed && !offloads->kernel_->adopted()) {
-    if (absl::Status marked = offloads->mark_.SetLost(); !marked.ok()) return marked;
-    return WhyLost(offloads->mark_);
   }
   return offloads;
 }
@@ -147,6 +151,7 @@ absl::Status Offloads::Load() {
   options.port = config_.own().peer.port;
   options.instance = InstanceOf(config_);
   options.pin = true;
+  options.must_adopt = owed;
   absl::StatusOr<std::unique_ptr<offload::BpfKernel>> kernel = offload::BpfKernel::Open(options);
   if (!kernel.ok() && config_.durability == Durability::kDisk && !owed) {
     // What the kernel knows of votes the reservation tells as well (R9): pins of another version of this
@@ -325,7 +330,10 @@ void Offloads::Stop(kv::Replica& replica) {
   coupling_->Close(replica);
   kernel_->Detach();
   if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
-  if (offload::BpfKernel::RemovePins(kBpffs, InstanceOf(config_)).ok()) mark_.Remove();
+  // In this order: who is killed in between is started with the maps and owes nothing; the other way round it
+  // would owe what is gone, and be LOST with everything in its log.
+  mark_.Remove();
+  offload::BpfKernel::RemovePins(kBpffs, InstanceOf(config_)).IgnoreError();
 }
 
 void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {

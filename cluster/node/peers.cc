@@ -2,6 +2,8 @@
 #include "cluster/node/peers.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -199,7 +201,7 @@ void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& for
 }
 
 std::optional<raft::Message> Peers::Decode(std::string_view datagram) const {
-  wire::Opened opened = codec_.Open(datagram);
+  wire::Opened opened = codec_.OpenProven(datagram);
   return opened.ok() ? wire::TakeMessage(self_, opened) : std::nullopt;
 }
 
@@ -220,17 +222,32 @@ uint32_t Peers::PositionBit(raft::NodeId id) {
   return 1u << (peer == nullptr ? HR_RAFT_MAX_MEMBERS : peer->position);
 }
 
+// A kernel part that stores both says so once, with the later one's acknowledgement.
+void Peers::MarkFollowed() {
+  std::array<raft::LogIndex, HR_RAFT_MAX_MEMBERS> next{};  // where the next append to each peer begins
+  for (auto pending = pending_.rbegin(); pending != pending_.rend(); ++pending) {
+    const auto* append = std::get_if<raft::AppendRequest>(&pending->message.body);
+    if (append == nullptr || append->entries.empty()) continue;
+    const auto position = static_cast<size_t>(std::countr_zero(PositionBit(pending->message.to)));
+    if (position >= next.size()) continue;  // it has left meanwhile
+    raft::LogIndex& begins = next[position];
+    pending->followed = begins == append->prev_index + append->entries.size();
+    begins = append->prev_index;
+  }
+}
+
 // The peers to whom the same goes as in pending_[first], as a mask; their messages are taken out of the queue
 // (their `to` is unset). A message is never sent ahead of an earlier one to the same peer.
 uint32_t Peers::TakeGroup(size_t first) {
-  const uint32_t own = PositionBit(pending_[first].to);
+  const uint32_t own = PositionBit(pending_[first].message.to);
   uint32_t group = own;
   uint32_t earlier = own;  // peers with a message between the first and this one
   for (size_t i = first + 1; i < pending_.size(); ++i) {
-    raft::Message& message = pending_[i];
+    raft::Message& message = pending_[i].message;
     const uint32_t peer = message.to.IsSet() ? PositionBit(message.to) : 0;
     if (peer == 0) continue;
-    if ((peer & broadcast_reachable_ & ~earlier) != 0 && SameForAll(pending_[first], message)) {
+    if ((peer & broadcast_reachable_ & ~earlier) != 0 && pending_[i].followed == pending_[first].followed &&
+        SameForAll(pending_[first].message, message)) {
       group |= peer;
       message.to = raft::NodeId();
     }
@@ -240,19 +257,21 @@ uint32_t Peers::TakeGroup(size_t first) {
 }
 
 void Peers::Flush() {
+  MarkFollowed();
   for (size_t i = 0; i < pending_.size(); ++i) {
-    raft::Message& message = pending_[i];
+    raft::Message& message = pending_[i].message;
+    const bool followed = pending_[i].followed;
     if (!message.to.IsSet()) continue;
     const uint32_t own = PositionBit(message.to);
     const uint32_t group = (own & broadcast_reachable_) != 0 ? TakeGroup(i) : own;
     if (group == own) {
-      SendSealed(message.to, codec_.Seal(message));
+      SendSealed(message.to, codec_.Seal(message, followed));
       continue;
     }
     ++counters_.broadcasts;
     const PeerState* const peer = Find(message.to);
     message.to = raft::NodeId();
-    std::string bytes = codec_.Seal(message);
+    std::string bytes = codec_.Seal(message, followed);
     if (bytes.empty()) {
       ++counters_.too_large;
     } else {

@@ -73,7 +73,7 @@ class Peers {
   std::optional<raft::Message> Decode(std::string_view datagram) const;
 
   // Leaves with the next Flush.
-  void Send(raft::Message message) { pending_.push_back(std::move(message)); }
+  void Send(raft::Message message) { pending_.push_back({.message = std::move(message)}); }
   // Seals what was sent since the last one. What is the same for several peers leaves once, if the kernel
   // copies it.
   void Flush();
@@ -105,6 +105,11 @@ class Peers {
   const Counters& counters() const { return counters_; }
 
  private:
+  struct Pending {
+    raft::Message message;
+    bool followed = false;  // an append: the next one to the same peer leaves with it and begins where it ends
+  };
+
   struct Stranger {
     PeerState state;
     uint32_t epoch = 0;  // the latest it has said
@@ -116,6 +121,7 @@ class Peers {
   wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
   uint32_t PositionBit(raft::NodeId id);
+  void MarkFollowed();
   uint32_t TakeGroup(size_t first);
   void Remember(raft::NodeId id);
   wire::DropReason Met(raft::NodeId id);
@@ -139,7 +145,7 @@ class Peers {
   wire::PeerCodec codec_;
   wire::PeerLives lives_;
   raft::Term term_;
-  std::vector<raft::Message> pending_;
+  std::vector<Pending> pending_;
   uint32_t broadcast_mark_ = 0;
   uint32_t broadcast_reachable_ = 0;
   Counters counters_;

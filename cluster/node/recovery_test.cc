@@ -3,13 +3,14 @@
 // Whole nodes in one process: a cluster is backed up while it serves, recovered from a survivor, and begun
 // anew; what belongs to the one before counts for nothing.
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -17,7 +18,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/node/backup_pieces.h"
+#include "cluster/node/commands.h"
+#include "cluster/node/commands_recovery.h"
 #include "cluster/node/lost_node.h"
 #include "cluster/node/node_testing.h"
 #include "cluster/node/promise_mark.h"
@@ -75,6 +79,47 @@ class RecoveryTest : public NodeTest {
     }
     return epochs;
   }
+  // A file as an operator writes one; `ids` above 3 get an address now.
+  std::string WriteConfig(uint64_t self, const std::vector<uint64_t>& ids, bool join,
+                          const std::string& more = "") {
+    std::string text =
+        absl::StrCat("cluster_id: 7\ncluster_key: \"", std::string(32, '1'), "\"\nnode: ", self,
+                     "\ndurability: ", std::string(Name(GetParam())), "\ndata_dir: ", Path(absl::StrCat(self)),
+                     "\nadmin_socket: ", Path(absl::StrCat(self, ".sock")), "\nmetrics_listen: \"\"\n",
+                     join ? "join: on\n" : "", more, "members:\n");
+    for (const uint64_t id : ids) {
+      while (members_.size() < id) {
+        members_.push_back(
+            {.id = raft::NodeId(members_.size() + 1), .peer = FreeAddress(), .serve = FreeAddress()});
+      }
+      absl::StrAppend(&text, "  - {id: ", id, ", peer: \"", members_[id - 1].peer.ToString(), "\", serve: \"",
+                      members_[id - 1].serve.ToString(), "\"}\n");
+    }
+    const std::string path = Path(absl::StrCat(self, ".yaml"));
+    std::ofstream(path) << text;
+    std::filesystem::permissions(path,
+                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    return path;
+  }
+  struct Outcome {
+    int exit_code;
+    std::string out;
+    std::string err;
+  };
+  static Outcome Command(const std::vector<std::string>& words) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const int exit_code = operate::Run(WithRecovery(TheProgram()), words, out, err);
+    return {exit_code, out.str(), err.str()};
+  }
+  void AllBeginAnewWith(const std::string& backup) {
+    for (uint64_t id = 1; id <= 3; ++id) {
+      Stop(id);
+      MoveAway(id);
+      ASSERT_EQ(Restore(id, backup), absl::OkStatus());
+    }
+    for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  }
   void MoveAway(uint64_t id) {
     std::filesystem::rename(ConfigOf(id).data_dir, ConfigOf(id).data_dir + ".before");
   }
@@ -102,6 +147,99 @@ TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   EXPECT_EQ(Increment(next, session, 4), "4");
 }
 
+// Its key is that of the beginning, which `status` says.
+TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBeginning) {
+  const uint64_t before = WaitForLeader();
+  EXPECT_EQ(Increment(before, Open(before), 1), "1");
+  Backup(before, Path("backup"));
+  AllBeginAnewWith(Path("backup"));
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "2");
+
+  const std::vector<MemberConfig> three = members_;
+  const absl::StatusOr<NodeConfig> silent = LoadNodeConfig(WriteConfig(4, {4}, /*join=*/true));
+  ASSERT_TRUE(silent.ok()) << silent.status();
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]
+        ->node
+        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kAddLearner,
+                          .node = raft::NodeId(4),
+                          .address = members_[3].peer.ToString()}})
+        .ok();
+  }));
+  const auto caught_up = [&] {
+    for (const MemberStatus& member : StatusOf(leader).members) {
+      if (member.id == raft::NodeId(4)) return member.caught_up;
+    }
+    return false;
+  };
+  {
+    const Running deaf(*silent);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    EXPECT_FALSE(caught_up()) << "it uses the key of the first beginning";
+  }
+  std::filesystem::remove_all(silent->data_dir);  // nobody has heard of this log
+
+  const std::string beginning = ToMessage(StatusOf(leader), {}).beginning();
+  const absl::StatusOr<NodeConfig> config =
+      LoadNodeConfig(WriteConfig(4, {4}, /*join=*/true, absl::StrCat("beginning: 1/", beginning, "\n")));
+  ASSERT_TRUE(config.ok()) << config.status();
+  const Running joins(*config);
+  EXPECT_EQ(joins.node->Status()->cluster_epoch, 1u);
+  EXPECT_TRUE(Eventually(caught_up));
+  EXPECT_TRUE(Eventually([&] { return joins.node->Status()->applied == StatusOf(leader).applied; }));
+  members_ = three;
+}
+
+// With its own entry alone in its file it would have been a majority, under the key that all of them have.
+TEST_P(RecoveryTest, WhoJoinsDoesNotBegin) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  const std::vector<MemberConfig> three = members_;
+  const std::string file = WriteConfig(4, {4}, /*join=*/true);
+  const Outcome refused = Command({"restore", "--config", file, "--from", Path("backup")});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("take `join` out of its file and list all members"));
+  EXPECT_FALSE(std::filesystem::exists(Path("4")));
+  members_ = three;
+}
+
+// {1, 2} of one file and {1, 2, 3} of another could be two clusters.
+TEST_P(RecoveryTest, AllBeginWithTheMembersOfTheFileUnlessTold) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  Stop(1);
+  MoveAway(1);
+  const std::string file = WriteConfig(1, {1, 2}, /*join=*/false);
+  const Outcome refused = Command({"restore", "--config", file, "--from", Path("backup")});
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_THAT(refused.err, HasSubstr("the backup has 1, 2, 3, and the configuration file has 1, 2"));
+  EXPECT_FALSE(std::filesystem::exists(Path("1")));
+  const Outcome told = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+}
+
+// A session that was opened after the backup is nobody's in the next cluster, and stays that: its id must not
+// become another client's, whose writes would then be answered with this one's answers.
+TEST_P(RecoveryTest, ASessionThatIsGoneIsNobodyElsesLater) {
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  Backup(leader, Path("backup"));
+  const uint64_t gone = Open(leader);
+  EXPECT_EQ(Increment(leader, gone, 1), "2");
+  for (uint64_t id = 1; id <= 3; ++id) {
+    Stop(id);
+    MoveAway(id);
+    ASSERT_EQ(Restore(id, Path("backup")), absl::OkStatus());
+  }
+  for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  const uint64_t next = WaitForLeader();
+  for (uint64_t i = 0; i < 8; ++i) EXPECT_GT(Open(next), gone + (uint64_t{1} << 32)) << i;
+  EXPECT_EQ(Get(next, 1), "1");
+}
+
 // Who announces an epoch that a proxy's administrator has not accepted is refused there
 // (bpf/tests/announce_test).
 TEST_P(RecoveryTest, AnnouncementsCarryTheEpoch) {
@@ -118,47 +256,6 @@ TEST_P(RecoveryTest, AnnouncementsCarryTheEpoch) {
   for (uint64_t id = 1; id <= 3; ++id) Start(id);
   WaitForLeader();
   EXPECT_EQ(EpochsAnnounced(), (std::set<uint64_t>{1}));
-}
-
-TEST_P(RecoveryTest, WhoJoinsIsHeardOnceItsFileSaysWhichBeginning) {
-  const uint64_t before = WaitForLeader();
-  EXPECT_EQ(Increment(before, Open(before), 1), "1");
-  Backup(before, Path("backup"));
-  for (uint64_t id = 1; id <= 3; ++id) {
-    Stop(id);
-    MoveAway(id);
-    ASSERT_EQ(Restore(id, Path("backup")), absl::OkStatus());
-  }
-  for (uint64_t id = 1; id <= 3; ++id) Start(id);
-  const uint64_t leader = WaitForLeader();
-  NodeConfig config = ConfigOf(1);
-  config.self = raft::NodeId(4);
-  config.join = true;
-  config.members = {{.id = config.self, .peer = FreeAddress(), .serve = FreeAddress()}};
-  config.serve = config.members[0].serve;
-  config.data_dir = Path("4");
-  const absl::StatusOr<uint32_t> added =
-      nodes_[leader - 1]->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kAddLearner,
-                                                .node = config.self,
-                                                .address = config.own().peer.ToString()}});
-  ASSERT_TRUE(added.ok()) << added.status();
-  const auto caught_up = [&] {
-    for (const MemberStatus& member : StatusOf(leader).members) {
-      if (member.id == config.self) return member.caught_up;
-    }
-    return false;
-  };
-  {
-    const Running deaf(config);
-    std::this_thread::sleep_for(std::chrono::milliseconds(500));
-    EXPECT_FALSE(caught_up()) << "it uses the key of the first beginning";
-  }
-  std::filesystem::remove_all(config.data_dir);  // nobody has heard of this log
-  config.cluster_epoch = StatusOf(leader).cluster_epoch;
-  config.beginning = StatusOf(leader).beginning;
-  const Running joins(config);
-  EXPECT_TRUE(Eventually(caught_up));
-  EXPECT_EQ(joins.node->Status()->cluster_epoch, 1u);
 }
 
 TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
@@ -235,128 +332,45 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
   EXPECT_EQ(StatusOf(next).cluster_epoch, 1u);
 }
 
-// Who would be a member with an empty log under its old id, if nobody had recorded which log it had.
-TEST_P(RecoveryTest, AnEmptiedFolderIsNotTakenForANewLog) {
-  const uint64_t leader = WaitForLeader();
-  const uint64_t session = Open(leader);
-  for (uint64_t seq = 1; seq <= 3; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
-  const uint64_t victim = leader % 3 + 1;
-  const auto life = [&] {
-    for (const PeerStatus& peer : StatusOf(leader).peers) {
-      if (peer.id.value() == victim) return peer.life;
-    }
-    return uint64_t{0};
-  };
-  Stop(victim);
-  const uint64_t before = life();
-  EXPECT_NE(before, 0u);
-  MoveAway(victim);
-
-  absl::Status ended;
-  {
-    absl::StatusOr<std::unique_ptr<Node>> emptied = Node::Create(ConfigOf(victim));
-    ASSERT_TRUE(emptied.ok()) << emptied.status();
-    std::atomic<bool> done = false;
-    std::thread thread([&] {
-      ended = (*emptied)->Run();
-      done = true;
-    });
-    EXPECT_TRUE(Eventually([&] { return done.load(); }));
-    (*emptied)->RequestStop();
-    thread.join();
-  }
-  EXPECT_TRUE(storage::IsLost(ended)) << ended;
-  EXPECT_THAT(std::string(ended.message()), HasSubstr("has recorded another"));
-  EXPECT_TRUE(storage::IsLost(Node::Create(ConfigOf(victim)).status())) << "however often it is started";
-  EXPECT_EQ(life(), before) << "nothing of it was believed";
-  EXPECT_EQ(Increment(leader, session, 4), "4");
-
-  std::filesystem::remove_all(ConfigOf(victim).data_dir);
-  std::filesystem::rename(ConfigOf(victim).data_dir + ".before", ConfigOf(victim).data_dir);
-  Start(victim);
-  EXPECT_EQ(Increment(WaitForLeader(), session, 5), "5");
-  EXPECT_TRUE(Eventually([&] { return life() != before; })) << "with its own log it is a member as before";
-}
-
-// All of them at once have no log that anybody remembers. Nor has one whose peers have begun anew.
-TEST_P(RecoveryTest, AClusterThatBeginsAgainRemembersNobody) {
-  WaitForLeader();
-  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
-  for (uint64_t id = 1; id <= 3; ++id) {
-    MoveAway(id);
-    Start(id);
-  }
+// Its file may have the members that it began with, or itself alone.
+TEST_P(RecoveryTest, WhoBeginsAnewAndWhoWasThereIsSaid) {
   const uint64_t leader = WaitForLeader();
   EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+  const uint64_t gone = leader % 3 + 1;
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]
+        ->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(gone)}})
+        .ok();
+  }));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).committed_epoch == 2; }));
+  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
+  const Outcome plan = Command({"recover", "--config", WriteConfig(leader, {1, 2, 3}, /*join=*/false)});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("those of the configuration file: 1, 2, 3\n"));
+  const uint64_t other = 6 - leader - gone;
+  EXPECT_THAT(plan.out, HasSubstr(absl::StrCat("IN DOUBT: by its log the voters were ", std::min(leader, other),
+                                               ", ", std::max(leader, other))));
+  const Outcome joins = Command({"recover", "--config", WriteConfig(leader, {leader}, /*join=*/true), "--out",
+                                 Path("beginning"), "--accept-data-loss", "--yes"});
+  EXPECT_NE(joins.exit_code, 0);
+  EXPECT_THAT(joins.err, HasSubstr("join is on"));
+  EXPECT_FALSE(std::filesystem::exists(Path("beginning")));
 }
 
-class LostNodeTest : public NodeTest {};
-INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
-
-TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
-  const uint64_t leader = WaitForLeader();
-  std::vector<std::unique_ptr<LostNode>> lost;
-  std::vector<std::thread> threads;
-  const auto lose = [&](uint64_t id) {
-    Stop(id);
-    lost.push_back(std::make_unique<LostNode>(ConfigOf(id), "its memory is gone"));
-    threads.emplace_back([node = lost.back().get()] { node->Run(); });
+// What is advised depends on which it is: to start a lost node brings nothing back.
+TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
+  WaitForLeader();
+  Stop(1);
+  const auto doubts = [&] {
+    const absl::StatusOr<Survivor> survivor = ReadSurvivor(ConfigOf(1));
+    EXPECT_TRUE(survivor.ok()) << survivor.status();
+    return survivor.ok() ? survivor->log.doubts : std::vector<std::string>();
   };
-  const uint64_t first = leader % 3 + 1;
-  const uint64_t second = first % 3 + 1;
-  lose(first);
-  const auto said_by = [&](uint64_t id, uint64_t of) {
-    for (const PeerStatus& peer : StatusOf(id).peers) {
-      if (peer.id.value() == of) return peer.lost;
-    }
-    return false;
-  };
-  EXPECT_TRUE(Eventually([&] { return said_by(leader, first); }));
-  EXPECT_EQ(StatusOf(leader).cluster_lost, "") << "two of three go on";
-  EXPECT_TRUE(StatusOf(leader).ready);
-  const absl::StatusOr<NodeStatus> own = lost[0]->Status();
-  ASSERT_TRUE(own.ok());
-  EXPECT_EQ(own->lost, "its memory is gone");
-  EXPECT_FALSE(own->ready);
-  EXPECT_EQ(ToMessage(*own, {}).role(), "lost");
-  EXPECT_TRUE(absl::IsFailedPrecondition(lost[0]->Transfer(raft::NodeId(1))));
-  EXPECT_TRUE(absl::IsUnimplemented(lost[0]->OpenBackup().status()));
-
-  lose(second);
-  EXPECT_TRUE(Eventually([&] { return said_by(leader, second); }));
-  EXPECT_THAT(StatusOf(leader).cluster_lost, HasSubstr("of 3 nodes, 2 have lost what they promised"));
-  EXPECT_TRUE(Eventually([&] { return !lost[0]->Status()->cluster_lost.empty(); }));
-  for (const auto& node : lost) node->RequestStop();
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST(WhyClusterLostTest, CountsByMajority) {
-  NodeStatus status;
-  for (const uint64_t id : {2, 3, 4}) status.peers.push_back({.id = raft::NodeId(id)});
-  EXPECT_EQ(WhyClusterLost(status, 4), "");
-  status.peers[0].lost = true;
-  EXPECT_EQ(WhyClusterLost(status, 4), "") << "three of four are left";
-  status.peers[1].lost = true;
-  EXPECT_NE(WhyClusterLost(status, 4), "") << "two of four are no majority";
-  status.peers[1].lost = false;
-  status.lost = "gone";
-  EXPECT_NE(WhyClusterLost(status, 4), "");
-}
-
-TEST(PromiseMarkTest, OfWhatIsLostStandsInEveryRunOfTheHost) {
-  std::string folder = testing::TempDir() + "hedgerow-mark-test.XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const PromiseMark now(folder, "this run");
-  const PromiseMark next(folder, "the next run");
-  ASSERT_EQ(now.Set(), absl::OkStatus());
-  EXPECT_TRUE(now.Stands());
-  EXPECT_FALSE(next.Stands()) << "its log is worth nothing there, which the log itself says";
-  EXPECT_FALSE(now.Lost());
-  ASSERT_EQ(now.SetLost(), absl::OkStatus());
-  EXPECT_TRUE(next.Stands());
-  EXPECT_TRUE(next.Lost());
-  std::filesystem::remove_all(folder);
+  const PromiseMark mark(ConfigOf(1).data_dir);
+  ASSERT_EQ(mark.Set(), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("start it and stop it in order first")));
+  ASSERT_EQ(mark.SetLost(), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("to start it brings nothing back")));
 }
 
 }  // namespace

@@ -42,8 +42,12 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   if (!status.lost.empty()) return "";
   if (!peer.heard_ago_ns.has_value()) {
     if (status.uptime_ns < kGreetingPatience_ns) return "";
-    return absl::StrCat("nothing that can be believed has come from ", name,
-                        " yet: does it run, and has it the same cluster_id and cluster key?");
+    return absl::StrCat(
+        "nothing that can be believed has come from ", name,
+        " yet: does it run, and has it the same cluster_id and cluster key?",
+        status.cluster_epoch == 0
+            ? ""
+            : " This cluster has begun anew: its `status` must show the same epoch and beginning");
   }
   // Followers have nothing to say to each other.
   if (status.role != raft::Role::kLeader) return "";
@@ -100,10 +104,17 @@ absl::string_view RoleWord(raft::Role role) {
 }
 
 std::string WhyClusterLost(const NodeStatus& status, size_t members) {
+  // A learner decides nothing, lost or not. Who does not know the members' roles takes all of them for voters.
+  const auto decides = [&status](raft::NodeId id) {
+    for (const MemberStatus& member : status.members) {
+      if (member.id == id) return member.role == "voter" || member.role == "leaving";
+    }
+    return status.members.empty();
+  };
   std::vector<std::string> lost;
-  if (!status.lost.empty()) lost.push_back("this one");
+  if (!status.lost.empty() && decides(status.node)) lost.push_back("this one");
   for (const PeerStatus& peer : status.peers) {
-    if (peer.lost) lost.push_back(absl::StrCat(peer.id.value()));
+    if (peer.lost && decides(peer.id)) lost.push_back(absl::StrCat(peer.id.value()));
   }
   if (lost.empty() || 2 * (members - std::min(members, lost.size())) > members) return "";
   return absl::StrCat(

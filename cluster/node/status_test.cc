@@ -98,6 +98,15 @@ TEST(StatusMessage, StorageSaysWhatIsWrong) {
   EXPECT_THAT(Problems(status), ElementsAre("storage: no space left on device; writes wait"));
 }
 
+// A member that was restored from another file, or not at all, is heard by nobody for its key.
+TEST(StatusMessage, WhoIsNotHeardByARecoveredClusterMayBeOfAnotherBeginning) {
+  NodeStatus status = FakeStatus();
+  status.cluster_epoch = 2;
+  status.beginning = 7;
+  EXPECT_THAT(Problems(status),
+              testing::Contains(testing::HasSubstr("must show the same epoch and beginning")));
+}
+
 TEST(StatusText, OfALeader) {
   v1::NodeStatus message = ToMessage(FakeStatus(), FakeFacts());
   message.set_version("0.1.0");

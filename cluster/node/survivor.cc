@@ -10,6 +10,7 @@
 #include "cluster/kv/beginning.h"
 #include "cluster/node/memcached_front_end.h"
 #include "cluster/node/promise_mark.h"
+#include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/snapshot_file.h"
@@ -65,7 +66,11 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
     state =
         std::make_unique<kv::StateMachine>(SessionsOf(config), kv::WindowLimits(), LimitsOf(config.memcached));
   }
-  if (PromiseMark(config.data_dir).Stands()) {
+  if (const PromiseMark mark(config.data_dir); mark.Lost()) {
+    log->doubts.push_back(
+        "it is LOST: the kernel held entries that it had acknowledged, and they are gone; to start it brings "
+        "nothing back");
+  } else if (mark.Stands()) {
     log->doubts.push_back(
         "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
         "if the node "
@@ -95,6 +100,18 @@ absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, co
   if (status.ok()) return header;
   (void)unlink(path.c_str());
   return status;
+}
+
+raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& config) {
+  raft::Configuration latest = config.Initial();
+  if (!log.snapshot.configuration.members.empty()) latest = log.snapshot.configuration;
+  for (const raft::Entry& entry : log.entries) {
+    if (entry.index <= log.snapshot.last.index || entry.kind != raft::EntryKind::kConfiguration) continue;
+    if (auto said = raft::DecodeConfiguration(entry.payload.view()); said.has_value())
+      latest = *std::move(said);
+  }
+  config.Readdress(latest);
+  return latest;
 }
 
 }  // namespace hedgerow::node

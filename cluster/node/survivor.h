@@ -37,6 +37,10 @@ kv::StateLoader LoaderOf(const NodeConfig& config);
 // Who decides in a cluster that begins anew: the members of the file.
 raft::Configuration ConfigurationOf(const NodeConfig& config);
 
+// Those that a stopped log goes by: the latest in it, committed or not. What it began with is the file's, which
+// says so or keeps a node from starting.
+raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& config);
+
 }  // namespace hedgerow::node
 
 #endif  // HEDGEROW_CLUSTER_NODE_SURVIVOR_H_

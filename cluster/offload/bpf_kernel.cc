@@ -86,6 +86,8 @@ absl::Status BpfKernel::RemovePins(const std::string& bpffs, const std::string& 
 
 absl::Status BpfKernel::Load() {
   if (absl::Status status = LoadAllowed(); !status.ok()) return status;
+  if (options_.must_adopt && !adopted_)
+    return absl::DataLossError(absl::StrCat("the maps that were pinned in ", pin_dir_, " are gone"));
   if (options_.pin && !adopted_) {
     if (absl::Status status = MakePins(); !status.ok()) return status;
   }
@@ -95,6 +97,9 @@ absl::Status BpfKernel::Load() {
   auto numbers = Mapped<hr_node_numbers>::Open(numbers_map(), 1);
   if (!numbers.ok()) return numbers.status();
   numbers_ = *std::move(numbers);
+  auto attention = Mapped<hr_node_attention>::Open(bpf_map__fd(skeleton_->maps.attention), 1);
+  if (!attention.ok()) return attention.status();
+  attention_ = *std::move(attention);
   return absl::OkStatus();
 }
 
@@ -202,6 +207,14 @@ absl::Status BpfKernel::MakePins() {
 }
 
 void BpfKernel::Control(hr_node_control& request) { RunControl(skeleton_->progs.hr_node_control, request); }
+
+// The order of the two is what matters, so both are the strictest there is.
+void BpfKernel::SetAwake(bool awake) {
+  __atomic_store_n(const_cast<__u64*>(&attention_->awake), awake ? 1 : 0, __ATOMIC_SEQ_CST);
+}
+uint64_t BpfKernel::Moved() {
+  return __atomic_load_n(const_cast<__u64*>(&attention_->moved), __ATOMIC_SEQ_CST);
+}
 
 int BpfKernel::wake_fd() const { return bpf_map__fd(skeleton_->maps.ring); }
 int BpfKernel::state_map() const { return bpf_map__fd(skeleton_->maps.node); }

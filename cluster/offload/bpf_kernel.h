@@ -41,6 +41,9 @@ struct BpfKernelOptions {
   uint16_t port = 0;       // host order
   std::string instance{};  // one of a kind on this host, and the same in the node's next life
   bool pin = false;        // the maps outlive the process
+  // Something is owed that a former life's maps hold: without them Open is DataLoss and pins nothing, else the
+  // next start would take empty maps for those.
+  bool must_adopt = false;
   std::string bpffs = "/sys/fs/bpf";
 };
 
@@ -97,6 +100,8 @@ class BpfKernel : public Kernel {
     return ring_.Take(until, wait, records);
   }
   void Release(uint64_t position) override { ring_.Release(position); }
+  void SetAwake(bool awake) override;
+  uint64_t Moved() override;
 
   // Becomes readable when a vote was given, which cannot wait for the loop's next turn. To be watched with
   // EPOLLET: by level it stays readable until everything is released.
@@ -155,6 +160,7 @@ class BpfKernel : public Kernel {
   std::string pin_dir_{};
   RingReader ring_{};
   Mapped<hr_node_numbers> numbers_{};
+  Mapped<hr_node_attention> attention_{};
   uint32_t reachable_ = 0;
 
   int ifindex_ = 0;

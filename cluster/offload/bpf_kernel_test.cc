@@ -211,6 +211,22 @@ TEST_F(BpfKernelTest, HalfMadePinsAreMadeAnew) {
   });
 }
 
+// However often it is tried, and whatever becomes of the process before it has noted that it is lost.
+TEST_F(BpfKernelTest, WhereSomethingIsOwedNothingIsPinnedAnew) {
+  WithBpffs([&] {
+    BpfKernelOptions owing = Options();
+    owing.must_adopt = true;
+    for (int start = 0; start < 2; ++start) {
+      EXPECT_TRUE(absl::IsDataLoss(BpfKernel::Open(owing).status()));
+      EXPECT_FALSE(BpfKernel::HasPins(net::kDefaultBpffs, kInstance));
+    }
+    ASSERT_NE(MustOpen(), nullptr);
+    const auto kernel = MustOpen(owing);
+    ASSERT_NE(kernel, nullptr);
+    EXPECT_TRUE(kernel->adopted());
+  });
+}
+
 TEST_F(BpfKernelTest, ABpffsIsMountedWhereThereIsNone) {
   InNamespace([&] {
     BpfKernelOptions options = Options();

@@ -10,6 +10,12 @@
 #include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::offload {
+namespace {
+
+// A leader that turns more often and hears of nothing new leaves the state alone in between.
+constexpr uint64_t kLooksPerLease = 16;
+
+}  // namespace
 
 Coupling::Coupling(Kernel& kernel, CouplingOptions options, DecodeAppend decode)
     : kernel_(kernel), options_(options), decode_(std::move(decode)) {
@@ -78,7 +84,8 @@ absl::Status Coupling::Adopt(kv::Replica& replica) {
 }
 
 void Coupling::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
-  if (!open_) return;
+  if (!open_ || NothingMoved(now_ns)) return;
+  looked_ = kernel_.Moved();
   Drain(false);
   FeedWaiting(replica, false);
   Lease(now_ns, replica.raft());
@@ -89,6 +96,29 @@ void Coupling::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
   } else {
     Sync(replica);
   }
+}
+
+// A leader's kernel part accepts nothing and says when something has moved; nothing waits for what it only
+// counts; and the lease is young enough.
+bool Coupling::NothingMoved(uint64_t now_ns) {
+  return opened_.role == raft::Role::kLeader && leased_every_ack_ == 0 && !Noticed() &&
+         now_ns < leased_ns_ + options_.lease_ns / kLooksPerLease;
+}
+
+bool Coupling::Look(uint64_t now_ns, kv::Replica& replica) {
+  if (!Noticed()) return false;
+  looked_ = kernel_.Moved();
+  Lease(now_ns, replica.raft());
+  Sync(replica);
+  if (!superseded_) replica.Settle();
+  return true;
+}
+
+bool Coupling::MaySleep() {
+  kernel_.SetAwake(false);
+  if (!Noticed()) return true;
+  kernel_.SetAwake(true);
+  return false;
 }
 
 void Coupling::Receive(uint64_t arrived_ns, raft::Message message, kv::Replica& replica) {

@@ -6,7 +6,8 @@
 // again once the replica has settled and everything it asked for is durable. Used by a node's loop and by the
 // simulator alike; no sockets, no BPF.
 //
-// One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; EndTurn.
+// One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; Look;
+// EndTurn. A host that sleeps asks MaySleep first.
 // All calls come from the loop's thread, and none from within the replica's calls to its host.
 
 #ifndef HEDGEROW_CLUSTER_OFFLOAD_COUPLING_H_
@@ -88,11 +89,21 @@ class Coupling {
   // Before what the replica wants sent leaves, any number of times in a turn: the kernel part must not say less
   // of this log than the messages do, and must not eat an answer that they wait for.
   void BeforeSending(uint64_t now_ns, const raft::Raft& raft);
+  // What the followers' answers to this turn's messages have moved, if they are there already: settles the
+  // replica with it. False: nothing.
+  bool Look(uint64_t now_ns, kv::Replica& replica);
   // Settles the replica. Leaves to the kernel part what it may do from now on.
   void EndTurn(uint64_t now_ns, kv::Replica& replica);
 
   // The node stops in order: takes everything back for good. The replica is settled.
   void Close(kv::Replica& replica);
+
+  // The kernel part passes on what wakes a leader's process only while that sleeps (R6). False: something has
+  // moved, and the next turn is due at once. A host that never says that it is awake is woken for everything.
+  bool MaySleep();
+  void Awake() { kernel_.SetAwake(true); }
+  // Something has moved that BeginTurn or Look has yet to see.
+  bool Noticed() { return open_ && opened_.role == raft::Role::kLeader && kernel_.Moved() != looked_; }
 
   // When the next turn is due, whatever else happens: the lease, and what the ring and the counters hold (R6).
   uint64_t next_deadline_ns() const { return open_ ? leased_ns_ + options_.lease_ns / 3 : UINT64_MAX; }
@@ -150,6 +161,7 @@ class Coupling {
   void Fence(kv::Replica& replica);
   void FenceAndSettle(kv::Replica& replica);
   bool Lags(const raft::Raft& raft) const;
+  bool NothingMoved(uint64_t now_ns);
   void Lease(uint64_t now_ns, const raft::Raft& raft);
   void Open(uint64_t now_ns, const raft::Raft& raft);
   uint32_t May(const raft::Raft& raft) const;
@@ -187,6 +199,7 @@ class Coupling {
   Membership opened_members_;
   uint32_t may_ = 0;
   uint64_t leased_ns_ = 0;
+  uint64_t looked_ = 0;  // Kernel::Moved() before the last view that the replica was told of
   raft::LogIndex leased_verified_;
   uint32_t leased_every_ack_ = 0;
 

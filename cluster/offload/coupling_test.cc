@@ -315,6 +315,54 @@ TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
   EXPECT_EQ(host.coupling->statistics().opens, opens) << "once a term";
 }
 
+TEST(Coupling, R6_ALeaderThatIsAwakeSeesForItselfWhatWouldWakeIt) {
+  Host host;
+  Lead(host);
+  host.coupling->Awake();
+  EXPECT_FALSE(host.coupling->Look(host.now_ns, *host.replica)) << "nothing has moved";
+  EXPECT_EQ(host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
+            HR_NODE_EVENT_NOTICED);
+  EXPECT_TRUE(host.passed.empty());
+  EXPECT_FALSE(host.coupling->MaySleep());
+  EXPECT_TRUE(host.coupling->Look(host.now_ns, *host.replica));
+  EXPECT_EQ(host.raft().commit(), LogIndex(1));
+  EXPECT_TRUE(host.coupling->MaySleep());
+  EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 10}),
+            HR_NODE_EVENT_WOKEN_FOR_ROUND)
+      << "it sleeps";
+  EXPECT_EQ(host.passed.size(), 1u);
+}
+
+// An answer that is counted between its decision to sleep and its sleep is sent to it.
+TEST(Coupling, R6_WhatMovesWhileALeaderLiesDownIsNotMissed) {
+  Host host;
+  Lead(host);
+  host.coupling->Awake();
+  const uint64_t run =
+      host.Begin(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
+  ASSERT_TRUE(host.kernel.Step(run));
+  ASSERT_TRUE(host.kernel.Step(run));  // counted, and has yet to look whether the process sleeps
+  EXPECT_TRUE(host.coupling->MaySleep());
+  EXPECT_FALSE(host.kernel.Step(run));
+  EXPECT_EQ(host.passed.size(), 1u);
+}
+
+TEST(Coupling, ALeaderThatHearsNothingNewLeavesTheStateAloneForAWhile) {
+  Host host;
+  Lead(host);
+  host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
+  host.Arrive(2, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
+  host.Turn();
+  host.Turn();
+  const uint64_t leases = host.coupling->statistics().leases;
+  host.Turn();
+  EXPECT_EQ(host.coupling->statistics().leases, leases);
+  host.now_ns += kMillisecond;  // a tenth of the lease
+  host.Turn();
+  EXPECT_EQ(host.coupling->statistics().leases, leases + 1);
+  EXPECT_GT(host.coupling->next_deadline_ns(), host.now_ns);
+}
+
 // Else its leader takes it for one that has started again, and sends what it has.
 TEST(Coupling, TheKernelKnowsWhatIsAcknowledgedBeforeTheAcknowledgementLeaves) {
   Host host(Durability::kDisk, {.heartbeat = true, .vote = true, .append = false, .quorum = true});
@@ -396,6 +444,30 @@ TEST(Coupling, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {
   other.Arrive(1, 1, Host::Batch(1, 1, 1));
   other.disk.entries.clear();
   EXPECT_TRUE(absl::IsDataLoss(other.Start()));
+}
+
+// In memory mode the others may be a majority without this leader, which then writes after it has answered.
+TEST(Coupling, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItself) {
+  Host host;
+  Lead(host);
+  const auto acknowledge = [&host](uint64_t index) {
+    for (const uint64_t node : {1, 2}) {
+      host.Arrive(node, 1,
+                  raft::AppendReply{.accepted = true, .index = LogIndex(index), .loop_seq = 8 + index});
+    }
+    host.Turn();
+  };
+  acknowledge(1);
+  host.disk_held = true;
+  host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
+                                             .patience_ns = 1'000 * kMillisecond});
+  host.Turn();
+  acknowledge(2);
+  ASSERT_EQ(host.raft().commit(), LogIndex(2)) << "by the others alone";
+  ASSERT_EQ(host.raft().durable(), LogIndex(1));
+  EXPECT_LE(host.kernel.view().verified, 1u) << "a new process is held to no more";
+  EXPECT_TRUE(host.Start().ok());
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
 }
 
 TEST(Coupling, AProcessThatWasReplacedStops) {

@@ -40,6 +40,11 @@ class Kernel {
 
   // The kernel may reuse everything below `position` (rule R2). Never less than before.
   virtual void Release(uint64_t position) = 0;
+
+  // While the process says that it is awake it is not woken for what it can see in the state; Moved() changes
+  // with it. Who sleeps says so first, and then looks whether something has moved since it last ran a Control.
+  virtual void SetAwake(bool awake) = 0;
+  virtual uint64_t Moved() = 0;
 };
 
 }  // namespace hedgerow::offload

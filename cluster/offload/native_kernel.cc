@@ -42,7 +42,7 @@ struct BodyOf {
                  .commit = m.commit.value(),
                  .batch_term = BatchTerm(m),
                  .count = static_cast<__u32>(m.entries.size()),
-                 .reserved = 0};
+                 .flags = 0};  // as if what is left out were lost, which the simulated networks see to
     return HR_PEER_APPEND;
   }
   uint32_t operator()(const raft::AppendReply& m) const {
@@ -206,6 +206,14 @@ void NativeKernel::Decide(Run& run) {
 }
 
 void NativeKernel::End(Run& run) {
+  Outcome& outcome = run.done.outcome;
+  if (outcome.verdict == HR_NODE_PASS && hr_node_only_wakes(outcome.event)) {
+    ++moved_;
+    if (awake_) {
+      outcome.verdict = HR_NODE_EATEN;
+      outcome.event = HR_NODE_EVENT_NOTICED;
+    }
+  }
   if (run.slot == 0) return;
   Slot& slot = At(run.slot);
   if (!run.keeps_record) {
@@ -269,6 +277,13 @@ void NativeKernel::Release(uint64_t position) {
     ++released_;
   }
 }
+
+void NativeKernel::SetAwake(bool awake) {
+  awake_ = awake;
+  OtherCpus();
+}
+
+uint64_t NativeKernel::Moved() { return moved_; }
 
 std::optional<raft::Message> NativeKernel::Decode(std::string_view datagram) const {
   const uint64_t end = std::stoull(std::string(datagram));

@@ -59,7 +59,10 @@ class NativeKernel : public Kernel {
   // What other CPUs do meanwhile: called within each call of the process, once or more.
   void WhileProcessCalls(std::function<void()> other_cpus) { other_cpus_ = std::move(other_cpus); }
   // A process begins to read the ring where the last one had released it.
-  void ProcessBegins() { taken_ = released_; }
+  void ProcessBegins() {
+    taken_ = released_;
+    awake_ = false;
+  }
   // The host lost its power.
   void Wipe();
 
@@ -67,6 +70,8 @@ class NativeKernel : public Kernel {
   uint64_t ProducerPosition() override;
   uint64_t Take(uint64_t until, bool wait, std::vector<RingRecord>& records) override;
   void Release(uint64_t position) override;
+  void SetAwake(bool awake) override;
+  uint64_t Moved() override;
 
   // For DecodeAppend.
   std::optional<raft::Message> Decode(std::string_view datagram) const;
@@ -111,6 +116,8 @@ class NativeKernel : public Kernel {
   std::deque<Slot> ring_;  // from the one after released_
   uint64_t released_ = 0;
   uint64_t taken_ = 0;
+  bool awake_ = false;
+  uint64_t moved_ = 0;
   std::map<uint64_t, Run> runs_;
   uint64_t next_run_ = 1;
 };

@@ -7,6 +7,7 @@
 #ifndef HEDGEROW_CLUSTER_RAFT_TYPES_H_
 #define HEDGEROW_CLUSTER_RAFT_TYPES_H_
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -63,13 +64,18 @@ class NodeId {
 class Payload {
  public:
   Payload() = default;
-  explicit Payload(std::string bytes) : bytes_(std::make_shared<const std::string>(std::move(bytes))) {}
-  std::string_view view() const { return bytes_ ? std::string_view(*bytes_) : std::string_view(); }
-  size_t size_bytes() const { return view().size(); }
+  explicit Payload(std::string_view bytes) : size_bytes_(bytes.size()) {
+    std::shared_ptr<char[]> copy = std::make_shared_for_overwrite<char[]>(bytes.size());
+    std::copy(bytes.begin(), bytes.end(), copy.get());
+    bytes_ = std::move(copy);
+  }
+  std::string_view view() const { return {bytes_.get(), size_bytes_}; }
+  size_t size_bytes() const { return size_bytes_; }
   bool operator==(const Payload& other) const { return bytes_ == other.bytes_ || view() == other.view(); }
 
  private:
-  std::shared_ptr<const std::string> bytes_;
+  std::shared_ptr<const char[]> bytes_;  // with their counts in one piece of memory
+  size_t size_bytes_ = 0;
 };
 
 // As bytes in logs and datagrams: never renumbered. The state machine sees commands alone.

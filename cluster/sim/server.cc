@@ -333,9 +333,11 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
   turning_ = true;
   last_turn_ns_ = world_.time.now_ns();
   if (coupling_.has_value()) {
+    coupling_->Awake();
     coupling_->BeginTurn(last_turn_ns_, *replica_);
     work();
     if (tick) coupling_->Tick(last_turn_ns_, *replica_);
+    coupling_->Look(last_turn_ns_, *replica_);
     coupling_->EndTurn(last_turn_ns_, *replica_);
     CheckReservation();
   } else {
@@ -346,6 +348,9 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
   turning_ = false;
   Rearm();
   snapshots_.AfterTurn();
+  if (coupling_.has_value() && !coupling_->MaySleep()) {
+    world_.time.After(0, [this, life = lives_] { Wake(life); });
+  }
 }
 
 // R9: released as soon as the leader is heard. A node that dies with a reservation can follow nobody up to

@@ -22,6 +22,9 @@
 namespace hedgerow::storage {
 namespace {
 
+// No cluster writes so many entries after the backup that the next one begins with.
+constexpr uint64_t kBeyond_entries = uint64_t{1} << 40;
+
 absl::Status MakeEmptyFile(const std::string& path) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   return file.ok() ? absl::OkStatus() : FromErrno(path, "make", errno);
@@ -71,7 +74,7 @@ absl::Status Fill(const std::string& path, const StoredIdentity& identity, const
                   SnapshotReader& snapshot, const raft::Configuration& configuration) {
   const absl::StatusOr<SnapshotFolder> folder = SnapshotFolder::Open(path);
   if (!folder.ok()) return folder.status();
-  const raft::EntryId last = snapshot.header().snapshot.last;
+  const raft::EntryId last = FirstOf(origin, snapshot.header().snapshot.last);
   const SnapshotHeader header{.cluster_id = identity.cluster_id,
                               .snapshot = {.last = last, .configuration = configuration}};
   if (absl::Status status = WriteSnapshot(*folder, header, snapshot); !status.ok()) return status;
@@ -79,6 +82,17 @@ absl::Status Fill(const std::string& path, const StoredIdentity& identity, const
 }
 
 }  // namespace
+
+// Of two beginnings after the same entry neither goes on where the other does. (splitmix64's last steps.)
+raft::EntryId FirstOf(const Origin& origin, const raft::EntryId& last) {
+  if (origin == Origin()) return last;
+  uint64_t mixed = origin.beginning + origin.epoch * 0x9e3779b97f4a7c15;
+  mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
+  mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
+  mixed ^= mixed >> 31;
+  const uint64_t further = kBeyond_entries + mixed % kBeyond_entries;
+  return {.index = raft::LogIndex(last.index.value() + further), .term = last.term};
+}
 
 absl::Status CheckFinished(const std::string& path) {
   if (access(absl::StrCat(path, "/", kUnfinished).c_str(), F_OK) != 0) return absl::OkStatus();

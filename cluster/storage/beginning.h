@@ -23,6 +23,11 @@ inline constexpr char kBegunAnew[] = "begun-anew";
 // OK: it may be used. FailedPrecondition: it was not finished.
 absl::Status CheckFinished(const std::string& path);
 
+// What the log of `origin` goes on from, of a backup that ends with `last`: far beyond every entry that the
+// cluster before can have had after it. Clients remember what was made of indices (a session's id, a memcached
+// item's `cas`), and what they remember of entries that are gone must be nobody else's here.
+raft::EntryId FirstOf(const Origin& origin, const raft::EntryId& last);
+
 // Everything is durable when it returns. AlreadyExists: the folder is not empty. `configuration` is the new
 // cluster's; of `snapshot`, which is at its beginning, only the contents and their place in the log are kept.
 absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,

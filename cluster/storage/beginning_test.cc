@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -82,8 +83,8 @@ TEST_F(BeginningTest, ALogBeginsWithABackup) {
     EXPECT_THAT(chunks, ElementsAre("one", "two"));
     EXPECT_EQ((*log)->origin(), kNew);
     const raft::RestoredState restored = (*log)->TakeRestored();
-    EXPECT_EQ(restored.start, kLast);
-    EXPECT_EQ(restored.snapshot.last, kLast);
+    EXPECT_EQ(restored.start, FirstOf(kNew, kLast));
+    EXPECT_EQ(restored.snapshot.last, FirstOf(kNew, kLast));
     EXPECT_EQ(restored.hard_state, raft::HardState{.term = kLast.term}) << "nobody was voted for";
     EXPECT_THAT(restored.entries, IsEmpty());
   }
@@ -91,7 +92,7 @@ TEST_F(BeginningTest, ALogBeginsWithABackup) {
   ASSERT_TRUE(log.ok()) << log.status();
   (*log)->Write({.sequence = 1,
                  .hard_state = raft::HardState{.term = raft::Term(9)},
-                 .entries = {TestEntry(41, 9, "x")}});
+                 .entries = {TestEntry(FirstOf(kNew, kLast).index.value() + 1, 9, "x")}});
   EXPECT_TRUE(AwaitDurable(**log, 1)) << "it goes on like any other";
 }
 
@@ -109,6 +110,22 @@ TEST_F(BeginningTest, OnlyALogThatBeginsAnewIsOfTheNewFormat) {
   WriteBackup();
   ASSERT_EQ(Begin(), absl::OkStatus());
   EXPECT_EQ(format_of(), kFormatVersion);
+}
+
+// As its configuration file says: it is made by no command.
+TEST_F(BeginningTest, ALogThatJoinsHasTheBeginningAndNothingElse) {
+  StorageOptions joins = options();
+  joins.origin = kNew;
+  for (int start = 0; start < 3; ++start) {
+    const auto log = Open(joins);
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ((*log)->origin(), kNew);
+    EXPECT_TRUE((*log)->began_with().members.empty()) << "it can begin no cluster of its own";
+    const raft::RestoredState restored = (*log)->TakeRestored();
+    EXPECT_EQ(restored.start, raft::EntryId());
+    EXPECT_THAT(restored.entries, IsEmpty());
+    joins.origin = {.epoch = kNew.epoch + 1, .beginning = 1};  // what counts is how the log began
+  }
 }
 
 TEST_F(BeginningTest, AFolderInWhichSomethingIsIsLeftAsItIs) {
@@ -165,6 +182,25 @@ TEST_F(BeginningTest, EachBeginningIsAnother) {
   EXPECT_EQ(next.epoch, kOld.epoch + 1);
   EXPECT_NE(next.beginning, 0u);
   EXPECT_NE(next, NextOrigin(kOld));
+}
+
+// Ids that are made of indices are in clients' hands.
+TEST_F(BeginningTest, NoTwoBeginningsUseTheSameIndices) {
+  constexpr uint64_t kMany = uint64_t{1} << 32;
+  std::vector<uint64_t> firsts = {kLast.index.value()};
+  for (const Origin& origin :
+       {kNew, Origin{.epoch = 6, .beginning = 55}, Origin{.epoch = 5, .beginning = 56}}) {
+    const raft::EntryId first = FirstOf(origin, kLast);
+    EXPECT_EQ(first.term, kLast.term);
+    EXPECT_GT(first.index.value(), kLast.index.value() + kMany);
+    EXPECT_EQ(first, FirstOf(origin, kLast)) << "on every member";
+    for (const uint64_t other : firsts) {
+      const uint64_t apart = std::max(other, first.index.value()) - std::min(other, first.index.value());
+      EXPECT_GT(apart, uint64_t{1} << 20);
+    }
+    firsts.push_back(first.index.value());
+  }
+  EXPECT_EQ(FirstOf(Origin(), kLast), kLast);
 }
 
 class StoppedLogTest : public BeginningTest {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/storage/log_tail.h"
 
+#include <string>
+
 #include "cluster/raft/check.h"
 
 namespace hedgerow::storage {
@@ -28,10 +30,13 @@ void LogTail::Apply(const raft::Persist& persist, rocksdb::WriteBatch& batch) {
   }
   if (persist.new_start.has_value()) Start(*persist.new_start, batch);
   if (persist.truncate_from.has_value()) TruncateFrom(*persist.truncate_from, batch);
+  std::string record;
   for (const raft::Entry& entry : persist.entries) {
     const raft::Term previous_term = state_.last_term;
     Append(entry);
-    Check(batch.Put(EntryKey(entry.index), EncodeEntry(entry, previous_term)));
+    const std::string key = EntryKey(entry.index);
+    EncodeEntryInto(record, key, entry, previous_term);
+    Check(batch.Put(key, record));
   }
 }
 

@@ -6,15 +6,24 @@
 #ifndef HEDGEROW_CLUSTER_STORAGE_RECORD_BYTES_H_
 #define HEDGEROW_CLUSTER_STORAGE_RECORD_BYTES_H_
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 
 namespace hedgerow::storage {
 
+// The lowest `bytes` of them, at most 8.
 inline void AppendNumber(std::string& out, uint64_t value, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i) & 0xff));
+  char buffer[sizeof(value)];
+  if constexpr (std::endian::native == std::endian::little) {
+    std::memcpy(buffer, &value, sizeof(value));
+  } else {
+    for (size_t i = 0; i < sizeof(value); ++i) buffer[i] = static_cast<char>(value >> (8 * i) & 0xff);
+  }
+  out.append(buffer, bytes);
 }
 
 class RecordReader {

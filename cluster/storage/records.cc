@@ -10,6 +10,7 @@ namespace hedgerow::storage {
 namespace {
 
 constexpr size_t kChecksum_bytes = 4;
+constexpr size_t kEntryFixed_bytes = 17;
 constexpr size_t kState_bytes = 56;  // without a reserved term
 
 std::string Seal(std::string_view key, std::string_view body) {
@@ -41,19 +42,31 @@ uint32_t Checksum(std::string_view key, std::string_view body) {
 
 // Big-endian, so that the order of the keys is the order of the log.
 std::string EntryKey(raft::LogIndex index) {
+  char number[8];
+  for (size_t i = 0; i < sizeof(number); ++i)
+    number[i] = static_cast<char>(index.value() >> (56 - 8 * i) & 0xff);
   std::string key(kEntryPrefix);
-  for (int shift = 56; shift >= 0; shift -= 8) key.push_back(static_cast<char>(index.value() >> shift & 0xff));
+  key.append(number, sizeof(number));
   return key;
 }
 
 std::string EncodeEntry(const raft::Entry& entry, raft::Term previous_term) {
-  std::string body;
-  body.reserve(17 + entry.payload.size_bytes());
-  AppendNumber(body, static_cast<uint64_t>(entry.kind), 1);
-  AppendNumber(body, entry.term.value(), 8);
-  AppendNumber(body, previous_term.value(), 8);
-  body.append(entry.payload.view());
-  return Seal(EntryKey(entry.index), body);
+  std::string record;
+  EncodeEntryInto(record, EntryKey(entry.index), entry, previous_term);
+  return record;
+}
+
+void EncodeEntryInto(std::string& record, std::string_view key, const raft::Entry& entry,
+                     raft::Term previous_term) {
+  record.clear();
+  record.reserve(kChecksum_bytes + kEntryFixed_bytes + entry.payload.size_bytes());
+  AppendNumber(record, 0, kChecksum_bytes);  // the checksum, below
+  AppendNumber(record, static_cast<uint64_t>(entry.kind), 1);
+  AppendNumber(record, entry.term.value(), 8);
+  AppendNumber(record, previous_term.value(), 8);
+  record.append(entry.payload.view());
+  const uint32_t checksum = Checksum(key, std::string_view(record).substr(kChecksum_bytes));
+  for (size_t i = 0; i < kChecksum_bytes; ++i) record[i] = static_cast<char>(checksum >> (8 * i) & 0xff);
 }
 
 std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view value) {
@@ -73,7 +86,7 @@ std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view val
   const std::string_view payload = reader.Rest();
   if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kConfiguration)) return std::nullopt;
   stored.entry.kind = static_cast<raft::EntryKind>(kind);
-  if (!payload.empty()) stored.entry.payload = raft::Payload(std::string(payload));
+  if (!payload.empty()) stored.entry.payload = raft::Payload(payload);
   return stored;
 }
 

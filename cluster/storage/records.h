@@ -69,6 +69,9 @@ struct IdentityRecord {
 
 std::string EntryKey(raft::LogIndex index);
 std::string EncodeEntry(const raft::Entry& entry, raft::Term previous_term);
+// The same in the place of what `record` holds, whose memory is used again. `key` is the entry's.
+void EncodeEntryInto(std::string& record, std::string_view key, const raft::Entry& entry,
+                     raft::Term previous_term);
 std::string EncodeState(const StateRecord& state);
 std::string EncodeIdentity(const IdentityRecord& identity);
 std::string EncodeOrigin(const Origin& origin);

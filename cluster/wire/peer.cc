@@ -15,6 +15,7 @@ namespace hedgerow::wire {
 namespace {
 
 constexpr size_t kTagOffset = offsetof(hr_peer_header, tag);
+constexpr size_t kAppendFlagsOffset = kPeerHeader_bytes + offsetof(hr_peer_append, flags);
 
 // By number.
 constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
@@ -47,7 +48,8 @@ uint64_t PeerCodec::DrawNumber() {
 }
 
 template <typename Body>
-std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, uint32_t config_epoch, const Body& body) {
+std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, uint32_t config_epoch, const Body& body,
+                                bool followed) {
   const size_t size = kPeerHeader_bytes + BodySize_bytes(body);
   if (size > kPeerMax_bytes) return {};
   ByteWriter writer(size);
@@ -65,6 +67,10 @@ std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, uint32_t confi
   writer.Put(config_epoch);
   writer.Put(uint32_t{0});  // reserved
   PutBody(writer, body);
+  if (followed) {
+    HEDGEROW_CHECK((std::is_same_v<Body, raft::AppendRequest>));
+    writer.PutAt(kAppendFlagsOffset, uint32_t{HR_PEER_APPEND_MORE});
+  }
   HEDGEROW_CHECK(writer.view().size() == size);
   writer.PutAt(kTagOffset, uint64_t{hr_siphash_sealed(&key_, writer.view().data(), size)});
   return writer.Take();
@@ -75,16 +81,20 @@ std::string PeerCodec::Seal(raft::NodeId to, raft::Term term, const PeerBody& bo
       [&](const auto& alternative) { return SealBody(to, term, identity_.config_epoch, alternative); }, body);
 }
 
-std::string PeerCodec::Seal(const raft::Message& message) {
+std::string PeerCodec::Seal(const raft::Message& message, bool followed) {
   return std::visit(
       [&](const auto& alternative) {
-        return SealBody(message.to, message.term, message.config_epoch, alternative);
+        return SealBody(message.to, message.term, message.config_epoch, alternative, followed);
       },
       message.body);
 }
 
+Opened PeerCodec::Open(std::string_view datagram) const { return Open(datagram, /*proven=*/false); }
+
+Opened PeerCodec::OpenProven(std::string_view datagram) const { return Open(datagram, /*proven=*/true); }
+
 // What is cheap to see comes first; nothing but counters depends on what was not authenticated.
-Opened PeerCodec::Open(std::string_view datagram) const {
+Opened PeerCodec::Open(std::string_view datagram, bool proven) const {
   if (datagram.size() < kPeerHeader_bytes) return Drop(DropReason::kTooShort);
   ByteReader reader(datagram);
   if (reader.Get<uint32_t>() != HR_PEER_MAGIC) return Drop(DropReason::kMagic);
@@ -101,7 +111,8 @@ Opened PeerCodec::Open(std::string_view datagram) const {
   header.from = raft::NodeId(reader.Get<uint32_t>());
   header.to = raft::NodeId(reader.Get<uint32_t>());
   if (header.to.IsSet() && header.to != identity_.self) return Drop(DropReason::kOtherNode);
-  if (tag != hr_siphash_sealed(&key_, datagram.data(), datagram.size())) return Drop(DropReason::kTag);
+  if (!proven && tag != hr_siphash_sealed(&key_, datagram.data(), datagram.size()))
+    return Drop(DropReason::kTag);
   header.term = raft::Term(reader.Get<uint64_t>());
   header.config_epoch = reader.Get<uint32_t>();  // what it means is the core's to say
   if (!header.from.IsSet() || header.from == identity_.self) return Drop(DropReason::kNoMember);

@@ -149,11 +149,14 @@ class PeerCodec {
   // Empty, and no number is drawn, if it would pass kPeerMax_bytes or a count its field: only an append or a
   // command beyond any bound of ours can be.
   std::string Seal(raft::NodeId to, raft::Term term, const PeerBody& body);
-  // The same for a message of the core's, without a copy of its body.
-  std::string Seal(const raft::Message& message);
+  // The same for a message of the core's, without a copy of its body. `followed`: an append that another one
+  // follows, to the same peers and at once.
+  std::string Seal(const raft::Message& message, bool followed = false);
 
   // What may be believed of a datagram before PeerLives::Admit has looked at it: nothing yet.
   Opened Open(std::string_view datagram) const;
+  // The same of one whose tag this node's kernel part has found right, in memory that only the kernel writes.
+  Opened OpenProven(std::string_view datagram) const;
 
   // The configuration that this node goes by from now on; the core's messages carry their own.
   void SetConfigEpoch(uint32_t epoch) { identity_.config_epoch = epoch; }
@@ -166,7 +169,9 @@ class PeerCodec {
 
  private:
   template <typename Body>
-  std::string SealBody(raft::NodeId to, raft::Term term, uint32_t config_epoch, const Body& body);
+  std::string SealBody(raft::NodeId to, raft::Term term, uint32_t config_epoch, const Body& body,
+                       bool followed = false);
+  Opened Open(std::string_view datagram, bool proven) const;
   uint64_t DrawNumber();
 
   PeerIdentity identity_;

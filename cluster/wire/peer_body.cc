@@ -52,15 +52,17 @@ raft::Entry GetEntry(ByteReader& reader) {
   if (kind > static_cast<uint8_t>(raft::EntryKind::kConfiguration)) reader.Fail();
   entry.kind = static_cast<raft::EntryKind>(kind);
   const std::string_view payload = reader.GetText<uint32_t>(kPeerMax_bytes);
-  if (!payload.empty()) entry.payload = raft::Payload(std::string(payload));
+  if (!payload.empty()) entry.payload = raft::Payload(payload);
   return entry;
 }
+
 raft::AppendRequest GetAppend(ByteReader& reader) {
   raft::AppendRequest body{
       .prev_index = GetIndex(reader), .prev_term = GetTerm(reader), .commit = GetIndex(reader)};
   const raft::Term batch_term = GetTerm(reader);
   const size_t count = reader.Get<uint32_t>();
-  GetReserved(reader);
+  // A process acknowledges each append: the hint is for kernel parts.
+  if ((reader.Get<uint32_t>() & ~HR_PEER_APPEND_MORE) != 0) reader.Fail();
   // No more memory than the bytes that are there can ask for.
   if (count * kAppendEntryFixed_bytes > reader.left_bytes()) {
     reader.Fail();

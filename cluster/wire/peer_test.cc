@@ -191,7 +191,7 @@ TEST(PeerCodec, TheHeaderIsTheStructOfTheKernelPrograms) {
   std::memcpy(&header, datagram.data(), sizeof(header));
   EXPECT_EQ(std::memcmp(datagram.data(), "HRP1", 4), 0);
   EXPECT_EQ(header.magic, HR_PEER_MAGIC);
-  EXPECT_EQ(header.version, 2);
+  EXPECT_EQ(header.version, 3);
   EXPECT_EQ(header.kind, HR_PEER_HELLO);
   EXPECT_EQ(header.bytes, 72);
   EXPECT_EQ(header.cluster_id, kCluster);
@@ -277,6 +277,34 @@ TEST(PeerCodec, EveryDamagedByteIsRefused) {
   }
 }
 
+TEST(PeerCodec, AnAppendSaysThatAnotherFollows) {
+  constexpr size_t kFlagsOffset = kPeerHeader_bytes + 36;
+  const raft::Message message{.from = NodeId(2), .to = NodeId(1), .term = Term(6), .body = Append()};
+  PeerCodec sender = Sender();
+  const std::string alone = sender.Seal(message);
+  const std::string followed = sender.Seal(message, /*followed=*/true);
+  EXPECT_EQ(alone[kFlagsOffset], 0);
+  EXPECT_EQ(followed[kFlagsOffset], 1);
+  const Opened opened = Receiver().Open(followed);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(std::get<raft::AppendRequest>(opened.body).entries, Append().entries);
+  std::string unknown = followed;
+  unknown[kFlagsOffset] = 2;
+  EXPECT_EQ(Receiver().OpenProven(unknown).reason, DropReason::kMalformed);
+}
+
+TEST(PeerCodec, OfAProvenDatagramOnlyTheTagIsBelieved) {
+  PeerCodec sender = Sender();
+  std::string datagram = sender.Seal(NodeId(1), Term(6), Append());
+  datagram[kTagOffset] ^= 1;
+  EXPECT_EQ(Receiver().Open(datagram).reason, DropReason::kTag);
+  const Opened opened = Receiver().OpenProven(datagram);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ(std::get<raft::AppendRequest>(opened.body).entries, Append().entries);
+  EXPECT_EQ(PeerCodec(Identity(3)).OpenProven(datagram).reason, DropReason::kOtherNode);
+  EXPECT_EQ(Receiver().OpenProven(datagram.substr(0, datagram.size() - 1)).reason, DropReason::kLength);
+}
+
 TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
   const std::string good = Sender().Seal(NodeId(1), Term(42), Hello{.nonce = 1});
   const auto reason = [](const std::string& datagram) { return Receiver().Open(datagram).reason; };
@@ -324,7 +352,7 @@ TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
   EXPECT_EQ(reason(raft::AppendReply{}, 32, 2), DropReason::kMalformed) << "accepted";
   EXPECT_EQ(reason(raft::AppendReply{}, 36, 1), DropReason::kMalformed) << "reserved";
   EXPECT_EQ(reason(raft::VoteRequest{}, 36, 1), DropReason::kMalformed) << "reserved";
-  EXPECT_EQ(reason(Append(), 36, 1), DropReason::kMalformed) << "reserved";
+  EXPECT_EQ(reason(Append(), 36, 2), DropReason::kMalformed) << "a flag that there is not";
   EXPECT_EQ(reason(Append(), 24, 5), DropReason::kMalformed) << "a batch term that is not every entry's";
   EXPECT_EQ(reason(Append(), 40 + 16, 3), DropReason::kMalformed) << "entry kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 8, 2), DropReason::kMalformed) << "answer kind";

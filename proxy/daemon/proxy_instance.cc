@@ -163,8 +163,15 @@ void ProxyInstance::PushUndoOfLink(const std::string& name) {
 
 // The route and the address would go with the interface; removed first, nobody is sent to a dying one.
 void ProxyInstance::PushUndoOfRoute(const net::VipRoute& route) {
-  undo_.Push(absl::StrCat("removing the route to ", route.vip.ToString()),
-             [route] { return net::DeleteVipRoute(route); });
+  undo_.Push(UndoOfRoute(route), [route] { return net::DeleteVipRoute(route); });
+}
+
+std::string ProxyInstance::UndoOfRoute(const net::VipRoute& route) {
+  return absl::StrCat("removing the route to ", route.vip.ToString());
+}
+
+std::string ProxyInstance::UndoOfAttachment(const net::Attachment& attachment) {
+  return absl::StrCat("detaching ", attachment.ToString());
 }
 
 absl::Status ProxyInstance::MakeLinks() {
@@ -295,7 +302,7 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
   if (!attachment.ok()) return Annotate(attachment.status(), absl::StrCat("attaching ", program.name));
   attachments_.push_back(std::make_shared<net::Attachment>(*std::move(attachment)));
   const std::shared_ptr<net::Attachment> made = attachments_.back();
-  undo_.Push(absl::StrCat("detaching ", made->ToString()), [made]() -> absl::Status {
+  undo_.Push(UndoOfAttachment(*made), [made]() -> absl::Status {
     // An interface that is gone took its programs with it.
     if (!net::FindLink(made->spec().ifindex).ok()) {
       made->Detach().IgnoreError();

@@ -136,6 +136,9 @@ class ProxyInstance {
   void PushUndoOfPins();
   void PushUndoOfLink(const std::string& name);
   void PushUndoOfRoute(const net::VipRoute& route);
+  // The names of their steps in undo_, by which they leave it when a reload has undone them.
+  static std::string UndoOfRoute(const net::VipRoute& route);
+  static std::string UndoOfAttachment(const net::Attachment& attachment);
 
   absl::Status AdoptPins(InstanceRecord record);
   absl::Status AdoptLinks(DaemonFacts& facts);

@@ -200,7 +200,9 @@ void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
   };
   for (size_t i = 0; i < routes_.size(); ++i) {
     if (i >= routes.size()) {
-      keep(net::DeleteVipRoute(routes_[i]));
+      const absl::Status deleted = net::DeleteVipRoute(routes_[i]);
+      keep(deleted);
+      if (deleted.ok()) undo_.Drop(UndoOfRoute(routes_[i]));
     } else if (!(routes_[i] == routes[i])) {
       keep(net::ReplaceVipRoute(routes[i]));
     }
@@ -247,6 +249,7 @@ void ProxyInstance::RemoveUnwantedRoutes() {
     if (wanted.contains(route.vip.ToString())) return false;
     const absl::Status status = net::DeleteVipRoute(route);
     if (!status.ok()) LogError(std::string(status.message()));
+    if (status.ok()) undo_.Drop(UndoOfRoute(route));
     return status.ok();
   });
 }
@@ -255,8 +258,11 @@ void ProxyInstance::DetachUnusedUplinks() {
   std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
     const net::AttachSpec& spec = attachment->spec();
     if (spec.role != kReplyProgram || topology_.uplinks.contains(spec.ifindex)) return false;
-    const absl::Status status = attachment->Detach();
+    absl::Status status = attachment->Detach();
+    // An interface that is gone took its programs with it; else this would be tried, and told, every second.
+    if (!net::FindLink(spec.ifindex).ok()) status = absl::OkStatus();
     if (!status.ok()) LogError(std::string(status.message()));
+    if (status.ok()) undo_.Drop(UndoOfAttachment(*attachment));
     return status.ok();
   });
 }

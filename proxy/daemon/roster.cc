@@ -194,9 +194,10 @@ class Registrar {
     added.set_port(backend.port());
   }
 
-  // In whole seconds: nobody counts finer, and durations are written exactly.
+  // In whole seconds: nobody counts finer, and durations are written exactly. It may be longer: as long as a
+  // request is known that it may answer (Over).
   std::string Left(int64_t until_ns) const {
-    return absl::StrCat((until_ns - now_ns_) / 1'000'000'000 + 1, "s");
+    return absl::StrCat(std::max<int64_t>(until_ns - now_ns_, 0) / 1'000'000'000 + 1, "s");
   }
 
   v1::Roster roster_;

@@ -255,5 +255,13 @@ TEST(Roster, ThereIsRoomForSoManyAndNoMore) {
   EXPECT_THAT(Refusal(roster, Config({{"one", "1"}, {"two", "2"}})), HasSubstr("room for 3 services"));
 }
 
+// A request that it may answer is known for longer than was thought: the time is over, and it is still there.
+TEST(Roster, WhatIsLeftIsNeverLessThanNothing) {
+  const v1::Roster both = Next({}, Config({{"one", "ab"}, {"two", "c"}}));
+  const v1::Roster without = Next(both, Config({{"one", "a"}, {"two", "c"}}));
+  EXPECT_THAT(Refusal(without, Config({{"one", "a"}, {"two", "cb"}}), 1000 * kSecond),
+              HasSubstr("whose requests it may still answer for 1s"));
+}
+
 }  // namespace
 }  // namespace hedgerow

@@ -8,7 +8,10 @@
 #ifndef HEDGEROW_PROXY_DAEMON_UNDO_STACK_H_
 #define HEDGEROW_PROXY_DAEMON_UNDO_STACK_H_
 
+#include <algorithm>
+#include <cstddef>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +31,16 @@ class UndoStack {
   void Push(std::string what, std::function<absl::Status()> undo) {
     steps_.emplace_back(std::move(what), std::move(undo));
   }
+
+  // What was undone in another way: the last step of this name is not kept, nor what it holds. A reload makes
+  // and unmakes things for as long as the daemon lives.
+  void Drop(const std::string& what) {
+    const auto found =
+        std::find_if(steps_.rbegin(), steps_.rend(), [&what](const auto& step) { return step.first == what; });
+    if (found != steps_.rend()) steps_.erase(std::next(found).base());
+  }
+
+  size_t size() const { return steps_.size(); }
 
   // Undoes nothing: what was made stays.
   void Forget() { steps_.clear(); }

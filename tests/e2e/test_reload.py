@@ -347,6 +347,30 @@ def test_what_was_removed_is_forgotten_when_nothing_in_flight_knows_it(lab, serv
     wait_until(lambda: entries(product) == before, timeout_s=3, what="the maps as they were")
 
 
+@OWN
+def test_an_uplink_that_goes_with_its_backend_is_let_go_and_told_of_once(lab, servers, product):
+    config = product.up().config()
+
+    def descriptors() -> int:
+        return len(os.listdir(f"/proc/{product.pid}/fd"))
+
+    before = descriptors()
+    lab.client.run(["ip", "link", "add", "hrfar0", "type", "dummy"])
+    try:
+        lab.client.run(["ip", "address", "add", "10.88.0.1/24", "dev", "hrfar0"])
+        lab.client.run(["ip", "link", "set", "hrfar0", "up"])
+        reload(product, with_service(config, "far", VIP_NEW, [{"name": "far", "address": "10.88.0.9", "port": 53}]))
+        assert "hrfar0" in [uplink["name"] for uplink in product.status()["uplinks"]]
+        reload(product, config)
+    finally:
+        lab.client.run(["ip", "link", "del", "hrfar0"])  # before it is forgotten: somebody was quick
+    wait_until(lambda: descriptors() <= before, timeout_s=FORGOTTEN_WITHIN_S, what="as many open files as before")
+    said = product.log.read_text(encoding="utf-8")
+    time.sleep(2.5)
+    assert product.log.read_text(encoding="utf-8") == said, "nothing is tried every second any more"
+    assert product.status()["state"] == "running"
+
+
 # -- and the daemon's end -----------------------------------------------------------------------------------------
 
 

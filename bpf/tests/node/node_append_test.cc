@@ -59,6 +59,21 @@ TEST_P(NodeAppendTest, ALargestDatagramOfManyEntriesIsStored) {
   EXPECT_EQ(node().TakeAll().size(), 1u);
 }
 
+TEST_P(NodeAppendTest, OneThatAnotherFollowsIsStoredAndTheOtherAcknowledgesBoth) {
+  Bytes body = AppendBody(kLastIndex, kTerm, kTerm, {8, 9}, 7);
+  body[offsetof(hr_peer_append, flags)] = HR_PEER_APPEND_MORE;
+  const Outcome outcome = SendAppend(body);
+  EXPECT_EQ(outcome.action, XDP_DROP);
+  EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_APPEND_STORED_UNSAID, 1}}));
+  EXPECT_EQ(node().View().raft.last_index, kLastIndex + 2);
+  EXPECT_EQ(node().View().leader_commit, 7u);
+  ExpectStored(SendAppend(AppendBody(kLastIndex + 2, kTerm, kTerm, {8})), kLastIndex + 3);
+  const std::vector<offload::RingRecord> records = node().TakeAll();
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].head.last_index, kLastIndex + 2);
+  ExpectPassed(SendAppend(body), HR_NODE_EVENT_PASSED_GAP);  // the log has grown
+}
+
 TEST_P(NodeAppendTest, WhatIsNotPlainIsTheProcesss) {
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm, {})), HR_NODE_EVENT_PASSED_BATCH);
   Bytes configuration = AppendBody(kLastIndex, kTerm, kTerm, {8, 8});
@@ -87,7 +102,7 @@ TEST_P(NodeAppendTest, EntriesThatTheProcessCouldNotReadAreNotAcknowledged) {
   ExpectPassed(SendAppend(changed(32, 1)), HR_NODE_EVENT_PASSED_MALFORMED);  // one entry less than there are
   ExpectPassed(SendAppend(changed(32, 3)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(34, 1)), HR_NODE_EVENT_PASSED_MALFORMED);  // 65,538 entries
-  ExpectPassed(SendAppend(changed(36, 1)), HR_NODE_EVENT_PASSED_MALFORMED);  // reserved
+  ExpectPassed(SendAppend(changed(36, 2)), HR_NODE_EVENT_PASSED_MALFORMED);  // a flag that there is not
   ExpectPassed(SendAppend(changed(second, kTerm - 1)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(second + 8, kLastIndex + 1)), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(changed(second + 16, 3)), HR_NODE_EVENT_PASSED_MALFORMED);

@@ -119,6 +119,7 @@ void NodeTest::Reset() {
   for (uint32_t node = 1; node <= kNodes; ++node) kernel().SetLife(PositionOf(node), LifeOf(node), 0);
   node_->TakeAll();
   kernel().Release(kernel().ProducerPosition());
+  kernel().SetAwake(false);
   number_ = 0;
 }
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Leadership goes to another node: because an administrator asks for it, or because this node stops, so that
+// clients need not wait for an election timeout. Part of Node, on the loop's thread but for Transfer.
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/node/node.h"
+
+namespace hedgerow::node {
+namespace {
+
+// Leadership is handed on within this, or the node stops with it: the others will then find out by themselves.
+constexpr uint64_t kHandOver_ns = 1'000'000'000;
+
+}  // namespace
+
+// A leader that stops hands over first, so that clients need not wait for an election timeout.
+bool Node::MayStop() {
+  if (replica_.raft().role() != raft::Role::kLeader || replica_.raft().peers() == 0) return true;
+  if (stop_by_ns_ == 0) stop_by_ns_ = now_ns_ + kHandOver_ns;
+  if (now_ns_ >= hand_over_again_ns_) {
+    // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be
+    // now.
+    hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().election_timeout_ns();
+    if (!TransferNow(raft::NodeId()).ok()) return true;
+  }
+  return now_ns_ >= stop_by_ns_;
+}
+
+absl::Status Node::Transfer(raft::NodeId target) {
+  const std::optional<absl::Status> status = Ask<absl::Status>([this, target] { return TransferNow(target); });
+  return status.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+}
+
+// Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.
+raft::NodeId Node::MostAdvanced() const {
+  const raft::Raft& raft = replica_.raft();
+  raft::NodeId best;
+  raft::LogIndex best_match;
+  const raft::Configuration& configuration = raft.configuration();
+  const uint32_t staying = configuration.joint() ? configuration.next_voters : configuration.voters;
+  for (const raft::Member& member : configuration.members) {
+    if (((raft.peers() & staying) >> member.position & 1) == 0) continue;
+    const raft::Progress& progress = raft.progress()[member.position];
+    if (progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
+    if (best.IsSet() && progress.match() <= best_match) continue;
+    best = member.id;
+    best_match = progress.match();
+  }
+  return best;
+}
+
+absl::Status Node::TransferNow(raft::NodeId target) {
+  const raft::Raft& raft = replica_.raft();
+  if (raft.role() != raft::Role::kLeader) {
+    return absl::FailedPreconditionError(raft.leader().IsSet()
+                                             ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
+                                             : "nobody leads now");
+  }
+  const raft::Member* const member = raft.configuration().Find(target);
+  if (target == config_.self) return absl::InvalidArgumentError("this node leads already");
+  if (target.IsSet() && member == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is no member"));
+  }
+  if (target.IsSet() && ((raft.configuration().deciding() >> member->position) & 1) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is a learner; promote it first"));
+  }
+  if (!target.IsSet()) target = MostAdvanced();
+  if (!target.IsSet()) return absl::FailedPreconditionError("no other member answers");
+  replica_.Feed(raft::TransferLeadership{.target = target});
+  replica_.Settle();
+  return absl::OkStatus();
+}
+
+}  // namespace hedgerow::node

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an operator does on the proxies when a cluster's members change, and when it begins anew (docs/cluster.md): a proxy
+follows nobody whom its configuration does not name, and believes no epoch that its administrator has not accepted; `hedgerow
+reload` tells it of both while clients are served."""
+
+import copy
+import json
+import os
+
+import yaml
+
+from bench import product
+from bench.manifest import binary
+from chaos.systems import kv_service
+from cluster.client import hkv
+from deploy.lab import VIP_KV, Lab
+from deploy.lab.cluster import hedgerow_cluster, joining_nodes
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.members import Operator
+from deploy.lab.servers.hedgerow_node import SERVE_PORT, NodeSettings
+from test_recovery import move_away, restore_and_start, run, wait_for
+
+TAG = f"memprox{os.getpid()}"
+
+
+def settings_of(lab: Lab) -> NodeSettings:
+    return NodeSettings(durability="memory", proxies=(("lab", lab.client.ipv4),))
+
+
+def leader_at(proxy: product.Product) -> dict:
+    shown = proxy.host.run([binary("hedgerow"), "leader", "show", "--json", "--socket", proxy.socket])
+    return json.loads(shown.stdout)["leaders"][0]
+
+
+def counted(proxy: product.Product, reason: str) -> int:
+    status = proxy.status()
+    return sum(product.number(of.get("reasons", {}).get(reason)) for of in (status, status["services"][0]))
+
+
+def reload(proxy: product.Product, service: dict) -> None:
+    proxy.file.write_text(yaml.safe_dump({**proxy.config, "services": [service]}, sort_keys=False), encoding="ascii")
+    said = json.loads(proxy.host.run([binary("hedgerow"), "reload", "--json", "--socket", proxy.socket]).stdout)
+    assert said["applied"], said
+
+
+def client_of(lab: Lab) -> hkv.Client:
+    return hkv.Client(VIP_KV[0], SERVE_PORT, 5.0, lab.client.socket())
+
+
+def test_a_new_member_leads_at_a_proxy_once_a_reload_has_named_it():
+    with Lab(TAG, replicas=4) as lab, DataDirs(TAG, "memory") as data:
+        settings = settings_of(lab)
+        cluster = hedgerow_cluster(lab, data.path, settings, joining=1)
+        (joins,) = joining_nodes(lab, data.path, settings, 1)
+        with cluster:
+            cluster.wait_ready()
+            operator = Operator(cluster)
+            whole = kv_service(lab, cluster, "2ms")
+            service = {**whole, "backends": [each for each in whole["backends"] if each["name"] != joins.host.name]}
+            with product.Product(lab.client, TAG, [service]) as proxy, client_of(lab) as client:
+                wait_for("an announcement", lambda: leader_at(proxy).get("source") == "announced")
+                client.open()
+                assert client.incr(b"n") == 1
+                joins.start()
+                operator.add(joins)
+                operator.wait_until_caught_up(joins)
+                operator.change("promote", joins.number)
+                run("transfer", "--to", joins.number, "--socket", operator.leader().socket)
+                wait_for("it leads", lambda: operator.leader() is joins)
+
+                # Of whom the proxy knows nothing: the others hand on what they are asked.
+                wait_for("its announcements are counted", lambda: counted(proxy, "announce_endpoint") > 0)
+                assert leader_at(proxy)["leader"] != joins.host.name
+                assert client.incr(b"n") == 2
+
+                reload(proxy, whole)
+                wait_for("the proxy follows it", lambda: leader_at(proxy)["leader"] == joins.host.name)
+                assert client.incr(b"n") == 3
+                joins.stop()
+                assert client.incr(b"n") == 4, "the others go on, and it is announced who leads"
+                wait_for("another one leads there", lambda: leader_at(proxy)["leader"] != joins.host.name)
+
+
+def test_a_proxy_believes_a_cluster_that_has_begun_anew_once_a_reload_says_its_epoch():
+    with Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data:
+        settings = settings_of(lab)
+        with hedgerow_cluster(lab, data.path, settings) as cluster:
+            leader = cluster.wait_ready()
+            service = kv_service(lab, cluster, "2ms")
+            with product.Product(lab.client, TAG, [service]) as proxy, client_of(lab) as client:
+                wait_for("an announcement", lambda: leader_at(proxy).get("source") == "announced")
+                client.open()
+                assert client.incr(b"n") == 1
+                file = data.path / "backup"
+                run("backup", "--socket", leader.socket, "--out", file)
+                for node in cluster.nodes:
+                    node.stop()
+                    move_away(node)
+                restore_and_start(cluster, file, cluster.nodes)
+                leader = cluster.wait_ready()
+                wait_for("its epoch is refused", lambda: counted(proxy, "announce_epoch") > 0)
+                assert product.number(leader_at(proxy).get("cluster_epoch")) == 0
+
+                anew = copy.deepcopy(service)
+                anew["cluster"]["epoch"] = 1
+                reload(proxy, anew)
+                wait_for("its epoch is believed", lambda: product.number(leader_at(proxy).get("cluster_epoch")) == 1)
+                assert leader_at(proxy)["leader"] == leader.host.name
+                assert client.incr(b"n") == 2, "the session is in the backup"
