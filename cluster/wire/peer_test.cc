@@ -87,11 +87,11 @@ std::vector<PeerBody> Bodies() {
   };
 }
 
-// What a program of version 2 sealed of all of these, with numbers from 1: made after docs/WIRE_FORMAT.md and
-// not by this program.
-std::vector<std::string> OfVersion2() {
+// What a program of this version sealed of all of these, with numbers from 1, and (from version 3 on) of the
+// first append once more, which another one follows: made after docs/WIRE_FORMAT.md and not by this program.
+std::vector<std::string> OfVersion(int version) {
   std::vector<std::string> datagrams;
-  std::ifstream file(HEDGEROW_SOURCE_DIR "/cluster/wire/testdata/peer-2");
+  std::ifstream file(HEDGEROW_SOURCE_DIR "/cluster/wire/testdata/peer-" + std::to_string(version));
   std::string kind, bytes;
   while (file >> kind >> bytes) datagrams.push_back(absl::HexStringToBytes(bytes));
   return datagrams;
@@ -129,13 +129,13 @@ TEST(PeerCodec, EveryKindSurvivesTheJourney) {
   EXPECT_EQ(kinds.size(), size_t{HR_PEER_KINDS - 1}) << "a kind without a sample";
 }
 
-// Nodes of this program and of those before it are one cluster as long as both of these hold.
-TEST(PeerCodec, WhatVersion2SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
-  ASSERT_EQ(HR_PEER_VERSION, 2)
+// Nodes of this program and of those before it with the same version are one cluster as long as both hold.
+TEST(PeerCodec, WhatVersion3SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
+  ASSERT_EQ(HR_PEER_VERSION, 3)
       << "another version wants a file of its own, and an upgrade that is not rolling";
-  const std::vector<std::string> golden = OfVersion2();
+  const std::vector<std::string> golden = OfVersion(3);
   const std::vector<PeerBody> bodies = Bodies();
-  ASSERT_EQ(golden.size(), bodies.size());
+  ASSERT_EQ(golden.size(), bodies.size() + 1);
   PeerCodec sender = Sender();
   for (size_t i = 0; i < bodies.size(); ++i) {
     EXPECT_EQ(sender.Seal(NodeId(1), Term(42), bodies[i]), golden[i]) << i;
@@ -144,11 +144,23 @@ TEST(PeerCodec, WhatVersion2SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
     EXPECT_EQ(opened.body.index(), bodies[i].index());
     EXPECT_EQ(LogIdIn(opened.header), 0u) << "it says no log";
   }
+  const raft::Message message{
+      .from = NodeId(2), .to = NodeId(1), .term = Term(42), .config_epoch = 3, .body = Append()};
+  EXPECT_EQ(sender.Seal(message, /*followed=*/true), golden.back());
+  EXPECT_TRUE(Receiver().Open(golden.back()).ok());
+}
+
+TEST(PeerCodec, WhatVersion2SealedIsRefusedByName) {
+  const std::vector<std::string> golden = OfVersion(2);
+  ASSERT_EQ(golden.size(), Bodies().size());
+  for (const std::string& datagram : golden) {
+    EXPECT_EQ(Receiver().Open(datagram).reason, DropReason::kVersion);
+  }
 }
 
 // Of a HELLO and its answer the programs before there were log ids do not look at the term.
-TEST(PeerCodec, ALogIdChangesNothingThatVersion2LooksAt) {
-  const std::vector<std::string> golden = OfVersion2();
+TEST(PeerCodec, ALogIdChangesNothingThatProgramsWithoutOneLookAt) {
+  const std::vector<std::string> golden = OfVersion(3);
   ASSERT_GE(golden.size(), 2u);
   PeerCodec sender = Sender();
   constexpr size_t kTermOffset = offsetof(hr_peer_header, term);

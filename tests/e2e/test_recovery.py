@@ -402,7 +402,8 @@ def restart_with(node: HedgerowNode, folder: Path | None) -> None:
 
 @pytest.mark.parametrize("mode", ["memory", "disk"])
 def test_nodes_of_the_version_before_and_of_this_one_are_one_cluster(mode):
-    """One after the other to this version, and back again, with every write there and none twice."""
+    """One after the other to this version, and back again, with every write there and none twice. The version before is one whose
+    datagrams have this one's number (docs/cluster.md, Versions)."""
     previous = os.environ.get("HEDGEROW_PREVIOUS")
     if not previous:
         pytest.skip("HEDGEROW_PREVIOUS names no folder with the hedgerow-node of the version before")
