@@ -3,7 +3,7 @@
 // Which log each other member has, as this node has recorded it: a file beside its own log. A member that comes
 // back with another one has lost what it promised (somebody has emptied its folder), and must not be believed
 // under its old id. And the mark of a node that was told so itself. Asked by Peers and Node, in the loop's
-// thread; docs/SAFETY.md argues for it, docs/adr/0020 says why so.
+// thread; docs/SAFETY.md argues for it, docs/adr/0021 says why so.
 
 #ifndef HEDGEROW_CLUSTER_NODE_KNOWN_LOGS_H_
 #define HEDGEROW_CLUSTER_NODE_KNOWN_LOGS_H_
