@@ -56,7 +56,8 @@ LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   const storage::StoredIdentity identity = {.cluster_id = config.cluster_id, .node = config.self};
   storage::StorageOptions options;
   options.path = config.data_dir;
-  Left left{.origin = {}, .configuration = config.Initial()};
+  Left left{.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning},
+            .configuration = config.Initial()};
   // The state in the snapshot is nobody's business here.
   const auto pass = [](storage::SnapshotReader&) { return absl::OkStatus(); };
   if (const auto log = storage::ReadStoppedLog(options, identity, pass); log.ok()) {
@@ -92,6 +93,11 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
     const bool left_it = ((configuration_.leaving >> member.position) & 1) != 0;
     if (member.id == config_.self || left_it || !address.ok()) continue;
     others_.push_back({.id = member.id, .address = *address, .position = member.position});
+  }
+  // It has joined, and its log does not say whom.
+  for (const MemberConfig& member : config_.members) {
+    if (configuration_.members.empty() && member.id != config_.self)
+      others_.push_back({.id = member.id, .address = member.peer});
   }
   absl::StatusOr<std::unique_ptr<UdpSocket>> socket =
       UdpSocket::Bind(config_.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
@@ -139,12 +145,21 @@ void LostNode::Listen(uint64_t now_ns) {
     if (opened.reason == wire::DropReason::kOtherNode) TakeForAnother(datagram, now_ns);
     if (!opened.ok()) continue;
     const absl::MutexLock lock(&mutex_);
-    const auto peer = std::find_if(others_.begin(), others_.end(),
-                                   [&](const PeerState& other) { return other.id == opened.header.from; });
+    const auto peer = FindOrMeet(opened.header.from, datagram.from);
     if (peer == others_.end()) continue;
     const bool lost = std::holds_alternative<wire::Hello>(opened.body) && opened.header.term == wire::kLostTerm;
     (lost ? peer->lost_ns : peer->heard_ns) = now_ns;
   }
+}
+
+// Whose log names nobody learns from those who speak to it who is to be told.
+std::vector<PeerState>::iterator LostNode::FindOrMeet(raft::NodeId id, const NetAddress& address) {
+  const auto found =
+      std::find_if(others_.begin(), others_.end(), [id](const PeerState& other) { return other.id == id; });
+  if (found != others_.end() || !configuration_.members.empty() || others_.size() >= HR_RAFT_MAX_MEMBERS)
+    return found;
+  others_.push_back({.id = id, .address = address});
+  return others_.end() - 1;
 }
 
 // A member greets who was added at this address. What greets may be a recording, so it is asked, as that
@@ -201,7 +216,7 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
     const uint64_t heard_ns = std::max(peer.heard_ns, peer.lost_ns);
     if (heard_ns != 0) said.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
   }
-  status.cluster_lost = WhyClusterLost(status, voters);
+  if (voters != 0) status.cluster_lost = WhyClusterLost(status, voters);
   return status;
 }
 

@@ -64,6 +64,8 @@ class LostNode final : public NodeControl {
   static Left WhatIsLeft(const NodeConfig& config);
   void Tell();
   void Listen(uint64_t now_ns);
+  std::vector<PeerState>::iterator FindOrMeet(raft::NodeId id, const NetAddress& address)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeForAnother(const Datagram& datagram, uint64_t now_ns);
 
   const NodeConfig config_;

@@ -152,6 +152,28 @@ TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
   EXPECT_THAT(status->cluster_lost, HasSubstr("of 2 nodes, 1 have lost what they promised (this one)"));
 }
 
+// It has joined, and its folder was emptied: its log names nobody, and its file but itself.
+TEST_P(LostNodeTest, TellsThoseWhoSpeakToItIfItsLogNamesNobody) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t lost = leader % 3 + 1;
+  Stop(lost);
+  NodeConfig config = ConfigOf(lost);
+  config.data_dir += ".empty";
+  config.join = true;
+  std::erase_if(config.members, [&config](const MemberConfig& member) { return member.id != config.self; });
+  LostNode node(config, "its folder was emptied");
+  std::thread thread([&node] { node.Run(); });
+  EXPECT_TRUE(Eventually([&] {
+    for (const PeerStatus& peer : StatusOf(leader).peers) {
+      if (peer.id.value() == lost) return peer.lost;
+    }
+    return false;
+  }));
+  EXPECT_EQ(node.Status()->cluster_lost, "") << "it does not know how many there are";
+  node.RequestStop();
+  thread.join();
+}
+
 TEST(WhyClusterLostTest, CountsByMajority) {
   NodeStatus status;
   for (const uint64_t id : {2, 3, 4}) status.peers.push_back({.id = raft::NodeId(id)});
