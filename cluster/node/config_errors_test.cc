@@ -145,8 +145,8 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached)"},
     {"BeginningWithoutJoin", "durability: disk", "beginning: 1/61b68ac4e140c840",
      "5:12: beginning: expected it with `join: on` alone: what a restored log is of stands in the log"},
-    {"BeginningOfEpochZero", "durability: disk", "beginning: 0/61b68ac4e140c840",
-     R"(5:12: beginning: got "0/61b68ac4e140c840", expected EPOCH/NUMBER as `hedgerow-node status` of a member says )"
+    {"BeginningOfEpochZero", "durability: disk", "join: on\nbeginning: 0/61b68ac4e140c840",
+     R"(6:12: beginning: got "0/61b68ac4e140c840", expected EPOCH/NUMBER as `hedgerow-node status` of a member says )"
      R"(it, such as 1/61b68ac4e140c840)"},
     {"KeyTwice", "durability: disk", "cluster_id: 8",
      R"(5:1: cluster_id: the key is given twice, expected it once)"},

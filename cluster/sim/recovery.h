@@ -21,16 +21,21 @@ class Recovery {
   void Start();
   void Calm() { calm_ = true; }
   // Somebody leads.
-  void NewLeader();
+  void NewLeader(Server& server);
 
  private:
   void Next();
-  void BeginAnew();
+  void BeginAnew(bool worst);
   Server& Longest();
   // Null, in memory mode alone: nobody's log has all of it.
-  Server* Survivor();
+  Server* Survivor(bool shortest);
+  const Server* Leader() const;
+  void StartAgain(const Server* led);
+  void LeadsAgain();
+  void SlowAnswersTo(raft::NodeId leader, uint64_t delay_ns);
 
   World& world_;
+  raft::NodeId led_;  // before the cluster began anew at its worst moment, and not since
   bool calm_ = false;
 };
 

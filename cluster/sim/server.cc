@@ -205,8 +205,8 @@ void Server::EmptyFolder() {
 // A HELLO_ACK says which log its sender has (docs/WIRE_FORMAT.md). The first one is recorded before anything
 // else of that node is believed; nothing of a node with another one ever is.
 bool Server::Believes(raft::NodeId from, uint64_t log_id) {
-  if (SeededBug(Bug::kEmptiedFolderAccepted)) return true;
-  return known_logs_.try_emplace(from, log_id).first->second == log_id;
+  const bool known = known_logs_.try_emplace(from, log_id).first->second == log_id;
+  return known || SeededBug(Bug::kEmptiedFolderAccepted);
 }
 
 bool Server::IsRefusedBy(raft::NodeId other) const {
@@ -401,7 +401,7 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
 void Server::BecameLeader() {
   ++world_.elections;
   world_.weather->NewLeader(*this);
-  world_.recovery->NewLeader();
+  world_.recovery->NewLeader(*this);
 }
 
 void Server::Send(raft::Message message) {
