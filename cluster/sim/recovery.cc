@@ -46,6 +46,7 @@ void Recovery::LeadsAgain() {
     world_.network.Cut(led_.value(), other);
     world_.time.After(duration_ns, [this, from = led_.value(), other] { world_.network.Heal(from, other); });
   }
+  world_.network.LetGo(20 * kMillisecond);
   led_ = {};
 }
 
@@ -55,18 +56,12 @@ void Recovery::NewLeader(Server& server) {
   if (!world_.random.Chance(world_.plan.recovery.after_election_ppm)) return;
   // What it is answered comes after that, if anybody believes it then.
   const bool worst = world_.random.Chance(700'000);
-  if (worst) SlowAnswersTo(server.id(), kSecond);
+  if (worst) world_.network.HoldAcksFor(server.id().value());
   const uint64_t after_ns = world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 30}) * kMillisecond);
-  world_.time.After(worst ? 5 * kMillisecond + after_ns : after_ns, [this, worst, leader = server.id()] {
-    if (worst) SlowAnswersTo(leader, 0);
+  world_.time.After(worst ? 5 * kMillisecond + after_ns : after_ns, [this, worst] {
+    if (worst) world_.network.KeepHeld();
     if (!calm_) BeginAnew(worst);
   });
-}
-
-void Recovery::SlowAnswersTo(raft::NodeId leader, uint64_t delay_ns) {
-  for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
-    if (other != leader.value()) world_.network.Slow(other, leader.value(), delay_ns);
-  }
 }
 
 void Recovery::Next() {

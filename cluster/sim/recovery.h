@@ -32,7 +32,6 @@ class Recovery {
   const Server* Leader() const;
   void StartAgain(const Server* led);
   void LeadsAgain();
-  void SlowAnswersTo(raft::NodeId leader, uint64_t delay_ns);
 
   World& world_;
   raft::NodeId led_;  // before the cluster began anew at its worst moment, and not since
