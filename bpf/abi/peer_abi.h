@@ -150,7 +150,8 @@ enum hr_peer_drop {
   HR_PEER_DROP_TOO_OLD = 15,      /* its number lies behind the replay window */
   HR_PEER_DROP_NONCE = 16,        /* a HELLO_ACK to no HELLO that waits for one */
   HR_PEER_DROP_HELLO_LIMIT = 17,  /* more HELLOs a second than are answered */
-  HR_PEER_DROPS = 18,             /* one past the last */
+  HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK of a member whose log is not the one that it had, or to such a one */
+  HR_PEER_DROPS = 19,             /* one past the last */
 };
 
 #endif /* HEDGEROW_BPF_ABI_PEER_ABI_H_ */

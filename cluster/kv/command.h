@@ -128,7 +128,8 @@ std::string Encode(const Command& command);
 std::optional<RequestKey> SessionKeyOf(std::string_view bytes);
 // Nothing if the bytes are no command.
 std::optional<Command> Decode(std::string_view bytes);
-// Into a command that was used before, whose memory is used again. False: the bytes are none, and neither is it.
+// Into a command that was used before, whose memory is used again. False: the bytes are none, and neither is
+// it.
 bool DecodeInto(std::string_view bytes, Command& command);
 
 }  // namespace hedgerow::kv

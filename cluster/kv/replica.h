@@ -156,7 +156,7 @@ class Replica {
   ProposalQueue proposals_;                             // not stamped yet
   std::vector<std::pair<uint64_t, RequestKey>> batch_;  // proposed in the present step, with their tags
   uint64_t proposed_ns_ = 0;  // when this node last proposed something, or began to lead
-  Command command_{};  // the one that was applied last
+  Command command_{};         // the one that was applied last
   raft::Outputs outputs_;
   std::vector<Action> actions_;
 };

@@ -83,7 +83,7 @@ class SessionTable {
   SessionLimits limits_;
   ShardedMap<uint64_t, Session> sessions_{256};
   ShardedMap<uint64_t, uint64_t> by_nonce_{256};
-  std::list<uint64_t> by_activity_;  // the longest idle first
+  std::list<uint64_t> by_activity_;   // the longest idle first
   uint64_t none_ends_before_ns_ = 0;  // activity only puts ends off, so an end once seen stays a lower bound
 
   uint64_t cut_ = 0;

@@ -70,7 +70,8 @@ const operate::Program& TheProgram() {
            {"socket", "config"},
            RunSnapshot},
           {"members",
-           "[add ID PEER-ADDRESS | promote ID | remove ID | replace OLD NEW | move ID PEER-ADDRESS]",
+           "[add ID PEER-ADDRESS | promote ID | remove ID | replace OLD NEW | rejoin LOST NEW | move ID "
+           "PEER-ADDRESS]",
            "the cluster's members; or changes them, and waits until that is done (the leader does it)",
            {"socket", "config"},
            RunMembers},

@@ -40,6 +40,8 @@ int RunBackup(const Call& call);  // commands_backup.cc
 int RunProxyKey(const Call& call);
 // Changes of membership, and the list of members (commands_members.cc).
 inline constexpr absl::Duration kMembersPatience = absl::Seconds(30);
+// Of a node that comes back, until it has what the others have; by a snapshot, as a rule.
+inline constexpr absl::Duration kRejoinPatience = absl::Minutes(10);
 int RunMembers(const Call& call);
 int RunMembers(const Call& call, absl::Duration patience);
 int RunValidate(const Call& call);

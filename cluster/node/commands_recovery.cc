@@ -16,6 +16,7 @@
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin_client.h"
 #include "cluster/node/config.h"
+#include "cluster/node/rejoin.h"
 #include "cluster/node/survivor.h"
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/beginning.h"
@@ -35,7 +36,16 @@ std::vector<uint64_t> VotersOf(const raft::Configuration& configuration) {
   return ids;
 }
 
-absl::StatusOr<NodeConfig> ConfigOf(const Call& call) { return LoadNodeConfig(call.arguments.Get("config")); }
+// Of the member that the node is by now. Whether it joins is what the file says: one that has come back under
+// another id can begin anew like any other.
+absl::StatusOr<NodeConfig> ConfigOf(const Call& call) {
+  absl::StatusOr<NodeConfig> config = LoadNodeConfig(call.arguments.Get("config"));
+  if (!config.ok()) return config;
+  const bool joins = config->join;
+  if (absl::Status followed = FollowRejoin(*config); !followed.ok()) return followed;
+  config->join = joins;
+  return config;
+}
 
 // A node whose folder was moved away under it goes on with its files, and has the kernel's maps of this one.
 absl::Status CheckStopped(const NodeConfig& config) {
@@ -70,40 +80,18 @@ absl::Status CheckMembers(const storage::Backup& backup, const NodeConfig& confi
       ", see that the configuration files of all of them say so, and give --other-members on each"));
 }
 
-absl::Status Begin(const NodeConfig& config, const storage::Origin& origin, storage::Backup& backup) {
-  return storage::BeginLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, origin,
-                           *backup.snapshot, ConfigurationOf(config));
-}
-
-// A node that is to be added to a cluster that runs, and has begun anew before: what the backup holds comes
-// from the leader. Were it restored here, this node would be a cluster, with the others' key.
-absl::StatusOr<v1::RestoreReport> Join(const NodeConfig& config, const storage::Backup& backup) {
-  const storage::Origin& of = backup.header.of;
-  if (of == storage::Origin()) {
-    return absl::FailedPreconditionError(
-        "join is on, and the backup is of epoch 0, whose nodes join with an empty folder: nothing is to be "
-        "restored. If the cluster has begun anew since, take a backup of it as it runs now; if this node is to "
-        "begin with the others, take `join` out of its file and list all members");
-  }
-  const absl::Status begun =
-      storage::BeginJoining(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, of);
-  if (!begun.ok()) return begun;
-  v1::RestoreReport report;
-  report.set_data_dir(config.data_dir);
-  report.set_node(config.self.value());
-  report.set_cluster_epoch(of.epoch);
-  report.set_beginning(absl::StrFormat("%016x", of.beginning));
-  return report;
-}
-
 absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::string& path, uint64_t epoch,
                                           bool other_members) {
   if (absl::Status stopped = CheckStopped(config); !stopped.ok()) return stopped;
+  // With its own entry alone in its file it would be a cluster, with the others' key.
+  if (config.join) {
+    return absl::FailedPreconditionError(
+        "join is on, and who joins a cluster gets everything from its leader: nothing is to be restored. "
+        "`beginning` in its file says which beginning of the cluster it joins. If this node is to begin with "
+        "the others, take `join` out of its file and list all members");
+  }
   absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
   if (!backup.ok()) return backup.status();
-  if (config.join && epoch != 0)
-    return absl::InvalidArgumentError("--epoch: a node that joins takes the epoch that the cluster has");
-  if (config.join) return Join(config, *backup);
   if (absl::Status members = CheckMembers(*backup, config); !other_members && !members.ok()) return members;
   absl::StatusOr<v1::RestoreReport> report = Examine(*backup, config);
   if (!report.ok()) return report;
@@ -115,7 +103,10 @@ absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::s
                                                    " or more: epoch ", backup->header.of.epoch, " was before"));
   }
   if (epoch != 0) origin.epoch = epoch;
-  if (absl::Status begun = Begin(config, origin, *backup); !begun.ok()) return begun;
+  const absl::Status begun =
+      storage::BeginLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, origin,
+                        *backup->snapshot, ConfigurationOf(config));
+  if (!begun.ok()) return begun;
   report->set_data_dir(config.data_dir);
   report->set_node(config.self.value());
   report->set_index(backup->header.last.index.value());
@@ -125,11 +116,6 @@ absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::s
 }
 
 std::string RestoreText(const v1::RestoreReport& report, const NodeConfig& config, const std::string& path) {
-  if (config.join) {
-    return absl::StrFormat(
-        "node %d can join cluster %d in epoch %d: start it, and add it there (hedgerow-node members add)\n",
-        report.node(), config.cluster_id, report.cluster_epoch());
-  }
   std::string text = absl::StrFormat(
       "node %d of cluster %d begins anew after entry %d, with %d keys and %d sessions, in cluster epoch %d\n",
       report.node(), config.cluster_id, report.index(), report.keys(), report.sessions(),

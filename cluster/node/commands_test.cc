@@ -245,6 +245,41 @@ TEST_F(NodeCommandsTest, TheConfigurationNamesTheSocket) {
   EXPECT_EQ(Node({"status", "--config", config_}).exit_code, kExitOk);
 }
 
+TEST_F(NodeCommandsTest, OnlyWhoSaysThatItIsLostComesBackAsAnother) {
+  Serve();
+  const Outcome refused = Node({"members", "rejoin", "2", "7", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_THAT(refused.err, HasSubstr("node 2 has not said within the last seconds that it is LOST"));
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"members", "rejoin", "2"}, {"members", "rejoin", "2", "2"}, {"members", "rejoin", "2", "x"}}) {
+    EXPECT_EQ(Node(words).exit_code, kExitUsage) << words.back();
+  }
+}
+
+TEST_F(NodeCommandsTest, WhoIsLostComesBackInTwoChangesAndNotTwice) {
+  Serve();
+  NodeStatus status = FakeStatus();
+  status.peers[0].lost = true;
+  control_.Set(status);
+  const std::vector<std::string> words = {"members", "rejoin", "2", "7", "--socket", socket_};
+  const Outcome done = Node(words);
+  EXPECT_EQ(done.exit_code, kExitOk) << done.err;
+  using Kind = raft::MemberChange::Kind;
+  const auto changes = control_.changes();
+  ASSERT_EQ(changes.size(), 2u);
+  const auto is = [](const raft::MemberChange& change, Kind kind, uint64_t node, const std::string& address) {
+    return change.kind == kind && change.node.value() == node && change.address == address;
+  };
+  ASSERT_EQ(changes[0].size(), 2u) << "in one step";
+  EXPECT_TRUE(is(changes[0][0], Kind::kMove, 2, ""));
+  EXPECT_TRUE(is(changes[0][1], Kind::kAddLearner, 7, "10.0.0.2:4802"));
+  ASSERT_EQ(changes[1].size(), 2u) << "in one step";
+  EXPECT_TRUE(is(changes[1][0], Kind::kPromote, 7, ""));
+  EXPECT_TRUE(is(changes[1][1], Kind::kRemove, 2, ""));
+  EXPECT_EQ(Node(words).exit_code, kExitOk);
+  EXPECT_EQ(control_.changes().size(), 2u) << "asked again there is nothing left to do";
+}
+
 TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
   const Outcome done = Node({"validate", "--config", config_});
   EXPECT_EQ(done.exit_code, kExitOk) << done.err;

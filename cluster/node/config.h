@@ -114,7 +114,8 @@ struct NodeConfig {
   MemcachedConfig memcached{};
 
   // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.
-  // `cluster_key` is that beginning's then.
+  // `cluster_key` is that beginning's then. Before, what a log of one that joins is made as:
+  // `beginning`, or FollowRejoin, says it.
   uint64_t cluster_epoch = 0;
   uint64_t beginning = 0;
 

@@ -64,6 +64,8 @@ class Checker {
       Add("cluster_key",
           "the key is missing, expected cluster_key_file with the path of a file, or cluster_key");
     }
+    if (locations_.Has("beginning") && !config_.join)
+      Add("beginning", "expected it with `join: on` alone: what a restored log is of stands in the log");
     const bool announces = locations_.Has("announce_key") || locations_.Has("announce_key_file");
     if (!config_.proxies.empty() && !announces) {
       Add("announce_key",

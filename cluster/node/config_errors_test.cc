@@ -141,8 +141,13 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
      "\nn.yaml:12:13: members[1]: unknown key \"pear\", did you mean \"peer\"?"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
-     R"(announce_key_file, node, join, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
+     R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached)"},
+    {"BeginningWithoutJoin", "durability: disk", "beginning: 1/61b68ac4e140c840",
+     "5:12: beginning: expected it with `join: on` alone: what a restored log is of stands in the log"},
+    {"BeginningOfEpochZero", "durability: disk", "join: on\nbeginning: 0/61b68ac4e140c840",
+     R"(6:12: beginning: got "0/61b68ac4e140c840", expected EPOCH/NUMBER as `hedgerow-node status` of a member says )"
+     R"(it, such as 1/61b68ac4e140c840)"},
     {"KeyTwice", "durability: disk", "cluster_id: 8",
      R"(5:1: cluster_id: the key is given twice, expected it once)"},
     {"ProxyNameTwice", "name: web2", "name: web1",

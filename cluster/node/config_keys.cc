@@ -63,6 +63,23 @@ ConfigKey Whole(std::string name, bool required, uint64_t min, uint64_t max,
   return key;
 }
 
+// "1/61b68ac4e140c840".
+bool TakeBeginning(const std::string& text, NodeConfig& config) {
+  constexpr size_t kDigits = 16;
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return false;
+  const std::string epoch = text.substr(0, slash);
+  const std::string beginning = text.substr(slash + 1);
+  uint64_t number = 0;
+  if (!AllOf(epoch, absl::ascii_isdigit) || !absl::SimpleAtoi(epoch, &number) || number == 0) return false;
+  if (beginning.size() != kDigits || !AllOf(beginning, absl::ascii_isxdigit) ||
+      !absl::SimpleHexAtoi(beginning, &config.beginning)) {
+    return false;
+  }
+  config.cluster_epoch = number;
+  return true;
+}
+
 // Besides the units of config/scalar.h, minutes and hours, which only sessions last.
 std::optional<int64_t> ParseLongDurationNs(absl::string_view text) {
   constexpr int64_t kMinute_ns = 60'000'000'000;
@@ -290,6 +307,9 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
       Path("announce_key_file", 4095, files.announce_key),
       Whole("node", kRequired, 1, kNodeIdMax, [&config](uint64_t id) { config.self = raft::NodeId(id); }),
       Switch("join", config.join),
+      Scalar("beginning", kOptional,
+             "EPOCH/NUMBER as `hedgerow-node status` of a member says it, such as 1/61b68ac4e140c840",
+             [&config](const std::string& text) { return TakeBeginning(text, config); }),
       Scalar("durability", kOptional, "one of disk, memory",
              [&config](const std::string& text) { return TakeDurability(text, config.durability); }),
       Path("data_dir", 4000, config.data_dir),

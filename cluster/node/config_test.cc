@@ -164,6 +164,20 @@ TEST(NodeConfig, AddressesAreTheFilesUntilMembersHaveChanged) {
   EXPECT_EQ(members.members[1].address, "10.0.0.99:1");
 }
 
+TEST(NodeConfig, WhoJoinsAClusterThatHasBegunAnewSaysWhichBeginning) {
+  NodeConfig config = Sound(R"(
+cluster_id: 7
+cluster_key: 00112233445566778899aabbccddeeff
+node: 4
+join: on
+beginning: 3/ffffffffffffffff
+members: [{id: 4, peer: "10.0.0.4:4802", serve: "10.0.0.4:4801"}]
+)");
+  EXPECT_TRUE(config.join);
+  EXPECT_EQ(config.cluster_epoch, 3u);
+  EXPECT_EQ(config.beginning, ~uint64_t{0});
+}
+
 TEST(NodeConfig, EveryKeyArrives) {
   const NodeConfig config = Sound(R"(
 cluster_id: 9223372036854775807

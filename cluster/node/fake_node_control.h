@@ -141,7 +141,8 @@ class FakeNodeControl final : public NodeControl {
   static void Apply(const raft::MemberChange& change, NodeStatus& status) {
     using Kind = raft::MemberChange::Kind;
     if (change.kind == Kind::kAddLearner)
-      status.members.push_back({.id = change.node, .address = change.address, .role = "learner"});
+      status.members.push_back(
+          {.id = change.node, .address = change.address, .role = "learner", .caught_up = true});
     for (MemberStatus& member : status.members) {
       if (member.id != change.node) continue;
       if (change.kind == Kind::kPromote) member.role = "voter";

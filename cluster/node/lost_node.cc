@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
 #include <ctime>
 #include <random>
 #include <utility>
@@ -21,6 +23,8 @@ namespace {
 constexpr size_t kSocketBuffer_bytes = 256 * 1024;
 constexpr uint64_t kTellEvery_ns = 1'000'000'000;
 constexpr int kNap_ms = 200;
+constexpr size_t kCandidatesMax = 4;
+constexpr uint64_t kAskAgain_ns = 100'000'000;
 
 uint64_t Monotonic_ns() {
   timespec now{};
@@ -52,7 +56,8 @@ LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   const storage::StoredIdentity identity = {.cluster_id = config.cluster_id, .node = config.self};
   storage::StorageOptions options;
   options.path = config.data_dir;
-  Left left{.origin = {}, .configuration = config.Initial()};
+  Left left{.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning},
+            .configuration = config.Initial()};
   // The state in the snapshot is nobody's business here.
   const auto pass = [](storage::SnapshotReader&) { return absl::OkStatus(); };
   if (const auto log = storage::ReadStoppedLog(options, identity, pass); log.ok()) {
@@ -89,6 +94,11 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
     if (member.id == config_.self || left_it || !address.ok()) continue;
     others_.push_back({.id = member.id, .address = *address, .position = member.position});
   }
+  // It has joined, and its log does not say whom.
+  for (const MemberConfig& member : config_.members) {
+    if (configuration_.members.empty() && member.id != config_.self)
+      others_.push_back({.id = member.id, .address = member.peer});
+  }
   absl::StatusOr<std::unique_ptr<UdpSocket>> socket =
       UdpSocket::Bind(config_.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
   if (socket.ok()) {
@@ -105,7 +115,7 @@ void LostNode::RequestStop() {
 
 void LostNode::Run() {
   uint64_t tell_at_ns = 0;
-  while (!stop_requested_.load(std::memory_order_relaxed)) {
+  while (!stop_requested_.load(std::memory_order_relaxed) && !rejoin_.has_value()) {
     const uint64_t now_ns = Monotonic_ns();
     if (socket_ != nullptr && now_ns >= tell_at_ns) {
       Tell();
@@ -132,14 +142,54 @@ void LostNode::Listen(uint64_t now_ns) {
   const std::vector<Datagram>& batch = socket_->Receive(now_ns);
   for (const Datagram& datagram : batch) {
     const wire::Opened opened = codec_->Open(datagram.bytes);
+    if (opened.reason == wire::DropReason::kOtherNode) TakeForAnother(datagram, now_ns);
     if (!opened.ok()) continue;
     const absl::MutexLock lock(&mutex_);
-    const auto peer = std::find_if(others_.begin(), others_.end(),
-                                   [&](const PeerState& other) { return other.id == opened.header.from; });
+    const auto peer = FindOrMeet(opened.header.from, datagram.from);
     if (peer == others_.end()) continue;
     const bool lost = std::holds_alternative<wire::Hello>(opened.body) && opened.header.term == wire::kLostTerm;
     (lost ? peer->lost_ns : peer->heard_ns) = now_ns;
   }
+}
+
+// Whose log names nobody learns from those who speak to it who is to be told.
+std::vector<PeerState>::iterator LostNode::FindOrMeet(raft::NodeId id, const NetAddress& address) {
+  const auto found =
+      std::find_if(others_.begin(), others_.end(), [id](const PeerState& other) { return other.id == id; });
+  if (found != others_.end() || !configuration_.members.empty() || others_.size() >= HR_RAFT_MAX_MEMBERS)
+    return found;
+  others_.push_back({.id = id, .address = address});
+  return others_.end() - 1;
+}
+
+// A member greets who was added at this address. What greets may be a recording, so it is asked, as that
+// member; only somebody who counts it among the members answers, and only now (Peers::Take).
+void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
+  uint32_t to = 0;
+  if (datagram.bytes.size() < wire::kPeerHeader_bytes) return;
+  std::memcpy(&to, datagram.bytes.data() + offsetof(hr_peer_header, to), sizeof(to));
+  const raft::NodeId as(to);
+  auto found = candidates_.find(as);
+  if (found == candidates_.end()) {
+    if (candidates_.size() >= kCandidatesMax) candidates_.erase(candidates_.begin());
+    wire::PeerIdentity identity{
+        .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .life = DrawNotZero()};
+    found = candidates_.emplace(as, Candidate{.codec = std::make_unique<wire::PeerCodec>(identity)}).first;
+  }
+  Candidate& candidate = found->second;
+  const wire::Opened opened = candidate.codec->Open(datagram.bytes);
+  if (!opened.ok()) return;
+  if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body)) {
+    const bool fresh = candidate.nonce != 0 && ack->nonce == candidate.nonce;
+    if (fresh) rejoin_ = {.as = as, .origin = {.epoch = config_.cluster_epoch, .beginning = config_.beginning}};
+    return;
+  }
+  if (!std::holds_alternative<wire::Hello>(opened.body) || now_ns < candidate.asked_ns + kAskAgain_ns) return;
+  candidate.asked_ns = now_ns;
+  if (candidate.nonce == 0) candidate.nonce = DrawNotZero();
+  socket_->Send(datagram.from,
+                candidate.codec->Seal(opened.header.from, raft::Term(), wire::Hello{.nonce = candidate.nonce}));
+  socket_->Flush();
 }
 
 absl::StatusOr<NodeStatus> LostNode::Status() {
@@ -166,7 +216,7 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
     const uint64_t heard_ns = std::max(peer.heard_ns, peer.lost_ns);
     if (heard_ns != 0) said.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
   }
-  status.cluster_lost = WhyClusterLost(status, voters);
+  if (voters != 0) status.cluster_lost = WhyClusterLost(status, voters);
   return status;
 }
 

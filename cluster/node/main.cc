@@ -3,11 +3,13 @@
 // hedgerow-node: one node of the cluster in the foreground, and the commands that ask a running one.
 // docs/cluster.md tells how to set it up.
 
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,16 +21,23 @@
 #include "cluster/node/lost_node.h"
 #include "cluster/node/metrics.h"
 #include "cluster/node/node.h"
+#include "cluster/node/rejoin.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::node {
 namespace {
 
-// For the signal handler; one of the two, set before it is installed.
-Node* running_node = nullptr;
-LostNode* lost_node = nullptr;
+// For the signal handler; at most one of the two is set. A node that is told that it is LOST makes way for the
+// other kind, and a signal that comes in between is kept.
+std::atomic<Node*> running_node = nullptr;
+std::atomic<LostNode*> lost_node = nullptr;
+std::atomic<bool> stop_asked = false;
 
-void OnSignal(int) { running_node != nullptr ? running_node->RequestStop() : lost_node->RequestStop(); }
+void OnSignal(int) {
+  stop_asked = true;
+  if (Node* const node = running_node) node->RequestStop();
+  if (LostNode* const node = lost_node) node->RequestStop();
+}
 
 void StopOnSignals() {
   struct sigaction action {};
@@ -48,47 +57,71 @@ int Fail(const absl::Status& status) {
 void LeaveDeadlocksToTests() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
 // What it has lost comes back by no restart: it stays up to be asked, instead of ending over and over.
-int RunLost(const NodeConfig& config, const absl::Status& why) {
+// As whom it is to come back; nothing: it was stopped.
+absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const absl::Status& why) {
   LostNode node(config, std::string(why.message()));
   NodeFacts facts = FactsOf(config);
   const auto metrics = ServeMetrics(config.metrics_listen, node, facts);
-  if (!metrics.ok()) return Fail(metrics.status());
+  if (!metrics.ok()) return metrics.status();
   if (*metrics != nullptr) facts.metrics = (*metrics)->address();
   const auto admin = ServeAdmin(config.admin_socket, node, facts);
-  if (!admin.ok()) return Fail(admin.status());
+  if (!admin.ok()) return admin.status();
   lost_node = &node;
   StopOnSignals();
+  if (stop_asked) node.RequestStop();
   fprintf(stderr,
           "hedgerow-node: node %llu of cluster %llu is LOST, takes part in nothing and waits to be asked: %s\n",
           static_cast<unsigned long long>(config.self.value()),
           static_cast<unsigned long long>(config.cluster_id), std::string(why.message()).c_str());
   node.Run();
-  return 0;
+  lost_node = nullptr;
+  return node.rejoin();
+}
+
+// Its sockets and its log are free again when this returns.
+absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
+  NodeFacts facts = FactsOf(config);
+  const auto metrics = ServeMetrics(config.metrics_listen, *node, facts);
+  if (!metrics.ok()) return metrics.status();
+  if (*metrics != nullptr) facts.metrics = (*metrics)->address();
+  const auto admin = ServeAdmin(config.admin_socket, *node, facts);
+  if (!admin.ok()) return admin.status();
+  running_node = node.get();
+  StopOnSignals();
+  fprintf(stderr, "hedgerow-node: node %llu of cluster %llu serves on %s\n",
+          static_cast<unsigned long long>(config.self.value()),
+          static_cast<unsigned long long>(config.cluster_id), config.serve.ToString().c_str());
+  const absl::Status status = node->Run();
+  running_node = nullptr;
+  return status;
+}
+
+// One life after the other, as whichever member. OK: it was stopped.
+absl::Status RunAs(const NodeConfig& of_the_file) {
+  while (true) {
+    NodeConfig config = of_the_file;
+    if (absl::Status followed = FollowRejoin(config); !followed.ok()) return followed;
+    absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config);
+    const absl::Status status = node.ok() ? Serve(config, *std::move(node)) : node.status();
+    if (!storage::IsLost(status)) return status;
+    const absl::StatusOr<std::optional<Rejoin>> rejoin = RunLost(config, status);
+    if (!rejoin.ok()) return rejoin.status();
+    if (!rejoin->has_value()) return absl::OkStatus();
+    if (absl::Status begun = BeginRejoin(config.data_dir, config.self, **rejoin); !begun.ok()) return begun;
+    fprintf(stderr, "hedgerow-node: what was node %llu is node %llu from now on\n",
+            static_cast<unsigned long long>(config.self.value()),
+            static_cast<unsigned long long>((*rejoin)->as.value()));
+  }
 }
 
 int Run(const std::string& config_file) {
   LeaveDeadlocksToTests();
-  absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file);
+  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file);
   if (!config.ok()) {
     fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
     return kExitUsage;
   }
-  absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(*config);
-  if (storage::IsLost(node.status())) return RunLost(*config, node.status());
-  if (!node.ok()) return Fail(node.status());
-  NodeFacts facts = FactsOf(*config);
-  const auto metrics = ServeMetrics(config->metrics_listen, **node, facts);
-  if (!metrics.ok()) return Fail(metrics.status());
-  if (*metrics != nullptr) facts.metrics = (*metrics)->address();
-  const auto admin = ServeAdmin(config->admin_socket, **node, facts);
-  if (!admin.ok()) return Fail(admin.status());
-
-  running_node = node->get();
-  StopOnSignals();
-  fprintf(stderr, "hedgerow-node: node %llu of cluster %llu serves on %s\n",
-          static_cast<unsigned long long>(config->self.value()),
-          static_cast<unsigned long long>(config->cluster_id), config->serve.ToString().c_str());
-  const absl::Status status = (*node)->Run();
+  const absl::Status status = RunAs(*config);
   return status.ok() ? 0 : Fail(status);
 }
 

@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
   stored.begins_with = config.Initial();
+  stored.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning};  // of one that joins
   const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
@@ -105,6 +106,9 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
       storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
+  if (absl::Status known = CheckKnown(config.data_dir); !known.ok()) return known;
+  absl::StatusOr<KnownLogs> known_logs = KnownLogs::Open(config.data_dir);
+  if (!known_logs.ok()) return known_logs.status();
   const storage::Origin& origin = (*storage)->origin();
   config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
   config.cluster_epoch = origin.epoch;
@@ -120,9 +124,9 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const uint64_t life = DrawLife();
   absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life);
   if (!offloads.ok()) return offloads.status();
-  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), std::move(state),
-                                             *std::move(peers), *std::move(clients), *std::move(memcached),
-                                             life, *std::move(offloads)));
+  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(known_logs),
+                                             std::move(state), *std::move(peers), *std::move(clients),
+                                             *std::move(memcached), life, *std::move(offloads)));
   if (absl::Status members =
           node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
       !members.ok())
@@ -138,12 +142,13 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   return node;
 }
 
-Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
+Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, KnownLogs known_logs,
            std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
            std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached,
            uint64_t life, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
+      known_logs_(std::move(known_logs)),
       peer_socket_(std::move(peer_socket)),
       client_socket_(std::move(client_socket)),
       memcached_(std::move(memcached)),
@@ -152,7 +157,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       started_ns_(now_ns_),
       peers_(*peer_socket_,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life},
-             [this] { return random_(); }),
+             storage_->log_id(), known_logs_, [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve, ProxiesOf(config_)),
@@ -181,6 +186,7 @@ absl::Status Node::Run() {
     // A full disk may have room again; whatever else is wrong with it does not go by itself.
     if (absl::Status health = storage_->health(); !health.ok() && !absl::IsResourceExhausted(health))
       return health;
+    if (peers_.refused_by().IsSet()) return IsUnknown();
     if (stop_requested_.load(std::memory_order_relaxed) && MayStop()) break;
     if (offload::Coupling* const coupling = offloads_->coupling();
         coupling != nullptr && coupling->superseded())
@@ -193,6 +199,15 @@ absl::Status Node::Run() {
   FlushClients();
   RunPosted();
   return absl::OkStatus();
+}
+
+// Whoever has told it is a member, has just been asked, and will never believe this log. It is not for this
+// node to go on with those who have never heard of the one before.
+absl::Status Node::IsUnknown() {
+  offloads_->Stop(replica_);
+  RunPosted();
+  if (absl::Status marked = MarkUnknown(config_.data_dir, peers_.refused_by()); !marked.ok()) return marked;
+  return CheckKnown(config_.data_dir);
 }
 
 void Node::RequestStop() {

@@ -36,6 +36,7 @@
 #include "cluster/node/election_spans.h"
 #include "cluster/node/event_fd.h"
 #include "cluster/node/front_end.h"
+#include "cluster/node/known_logs.h"
 #include "cluster/node/log_writer.h"
 #include "cluster/node/memcached_front_end.h"
 #include "cluster/node/offloads.h"
@@ -55,7 +56,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   ~Node() override;
 
   // Until RequestStop: then hands leadership on if it has it, and returns. An error is one that a restart may
-  // mend.
+  // mend, or storage::IsLost: the node was told that its folder was emptied.
   absl::Status Run();
   // Any thread, or a signal handler.
   void RequestStop();
@@ -68,9 +69,10 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
 
  private:
-  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<kv::StateMachine> state,
-       std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
-       std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life, std::unique_ptr<Offloads> offloads);
+  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, KnownLogs known_logs,
+       std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
+       std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life,
+       std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
   uint64_t Now_ns() override { return now_ns_; }
@@ -106,6 +108,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   int Sleep(epoll_event* events, int size);
   void Wait();
   bool MayStop();
+  absl::Status IsUnknown();
   static constexpr size_t kPostedMax = 64;
   bool Post(std::function<void()> what);
   // By the loop, for another thread; nothing: it did not answer in time.
@@ -125,6 +128,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
+  KnownLogs known_logs_;
   std::unique_ptr<UdpSocket> peer_socket_;
   std::unique_ptr<UdpSocket> client_socket_;
   std::unique_ptr<MemcachedFrontEnd> memcached_;  // if it is configured

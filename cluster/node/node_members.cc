@@ -96,6 +96,7 @@ void Node::FollowMembers() {
     peer.position = member.position;
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(member.address);
     const MemberConfig* const known = config_.Find(member.id);
+    if (configuration.epoch != 0 && member.address.empty()) continue;
     if (known != nullptr && (configuration.epoch == 0 || !address.ok())) {
       peer.address = known->peer;
     } else if (address.ok()) {
@@ -114,6 +115,8 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
     if (!change.node.IsSet() || change.node.value() > UINT32_MAX)
       return absl::InvalidArgumentError(absl::StrCat("a node's id is 1 to ", UINT32_MAX));
     if (change.kind != Kind::kAddLearner && change.kind != Kind::kMove) continue;
+    // To nowhere: somebody else has its address from now on.
+    if (change.kind == Kind::kMove && change.address.empty()) continue;
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(change.address);
     if (!address.ok()) return address.status();
     if (absl::Status sound = CheckAddress(*address, config_.own().peer); !sound.ok()) return sound;

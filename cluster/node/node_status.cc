@@ -109,6 +109,7 @@ NodeStatus Node::StatusNow() {
   status.sessions = replica_.state().sessions();
   status.waiting = replica_.desk().waiting();
   status.storage = std::string(storage_->health().message());
+  if (status.storage.empty()) status.storage = std::string(peers_.recorded().message());
   status.uptime_ns = now_ns_ - started_ns_;
   status.cluster_epoch = config_.cluster_epoch;
   status.beginning = config_.beginning;

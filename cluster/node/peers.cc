@@ -50,8 +50,14 @@ bool SameForAll(const raft::Message& a, const raft::Message& b) {
 
 }  // namespace
 
-Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::function<uint64_t()> draw)
-    : socket_(socket), self_(identity.self), codec_(identity), lives_(identity.self, {}, std::move(draw)) {}
+Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log_id, KnownLogs& known,
+             std::function<uint64_t()> draw)
+    : socket_(socket),
+      self_(identity.self),
+      log_id_(log_id),
+      known_(known),
+      codec_(identity),
+      lives_(identity.self, {}, std::move(draw)) {}
 
 void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch) {
   const std::vector<PeerState> before = std::exchange(others_, std::move(others));
@@ -60,6 +66,7 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   codec_.SetConfigEpoch(epoch);
   for (PeerState& peer : others_) {
     lives_.Add(peer.id);
+    Remember(peer.id);
     for (const PeerState& known : before) {
       if (known.id != peer.id) continue;
       peer.heard_ns = known.heard_ns;
@@ -75,6 +82,43 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   for (const PeerState& known : before) {
     if (Find(known.id) == nullptr) lives_.Remove(known.id);
   }
+  // One that is not committed may be gone back from, and then who was left out is a member with its log of
+  // before.
+  if (epoch != committed_epoch) return;
+  std::vector<raft::NodeId> members;
+  for (const PeerState& peer : others_) members.push_back(peer.id);
+  if (absl::Status kept = known_.KeepOnly(members); !kept.ok()) recorded_ = kept;
+}
+
+// Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
+void Peers::Remember(raft::NodeId id) {
+  lives_.Remember(id, known_.Of(id));
+  const uint64_t said = lives_.LogOf(id);
+  if (said == 0 || said == known_.Of(id) || (known_.Of(id) == 0 && Met(id) == wire::DropReason::kNone)) return;
+  lives_.Remove(id);  // it is to answer again
+  lives_.Add(id);
+  lives_.Remember(id, known_.Of(id));
+}
+
+// A member has said which log it has. Until that is recorded nothing else of it may count: this node may be the
+// only one that knows when it comes back with another.
+wire::DropReason Peers::Met(raft::NodeId id) {
+  const uint64_t said = lives_.LogOf(id);
+  if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
+  recorded_ = known_.Record(id, said);
+  if (recorded_.ok()) {
+    lives_.Remember(id, said);
+    return wire::DropReason::kNone;
+  }
+  lives_.Remove(id);
+  lives_.Add(id);
+  return wire::DropReason::kLifeUnknown;
+}
+
+raft::Term Peers::TermForAck(const wire::PeerHeader& hello) const {
+  const uint64_t said = wire::LogIdIn(hello);
+  const uint64_t known = known_.Of(hello.from);
+  return said != 0 && known != 0 && said != known ? wire::kOtherLogTerm : wire::SayLogId(log_id_);
 }
 
 Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
@@ -119,6 +163,10 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   wire::DropReason reason = opened.reason;
   if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeStranger(opened, datagram);
   if (reason == wire::DropReason::kNone) reason = lives_.Admit(opened, now_ns);
+  if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm)
+    refused_by_ = opened.header.from;
+  if (reason == wire::DropReason::kNone && std::holds_alternative<wire::HelloAck>(opened.body))
+    reason = Met(opened.header.from);
   if (reason != wire::DropReason::kNone) {
     ++counters_.drops[static_cast<size_t>(reason)];
     return;
@@ -128,7 +176,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
       if (PeerState* const peer = Find(opened.header.from)) peer->lost_ns = now_ns;
       return;
     }
-    SendTo(opened.header.from, wire::HelloAck{.nonce = hello->nonce});
+    SendTo(opened.header.from, TermForAck(opened.header), wire::HelloAck{.nonce = hello->nonce});
     return;
   }
   if (PeerState* const peer = Find(opened.header.from)) peer->heard_ns = datagram.arrived_ns;
@@ -272,14 +320,14 @@ void Peers::Answer(raft::NodeId node, const kv::Answer& answer) {
 void Peers::Greet(uint64_t now_ns) {
   const auto greet = [&](const PeerState& peer) {
     const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
-    if (nonce != 0) SendTo(peer.id, wire::Hello{.nonce = nonce});
+    if (nonce != 0) SendTo(peer.id, wire::SayLogId(log_id_), wire::Hello{.nonce = nonce});
   };
   for (const PeerState& peer : others_) greet(peer);
   for (const Stranger& stranger : strangers_) greet(stranger.state);
 }
 
-void Peers::SendTo(raft::NodeId to, const wire::PeerBody& body) {
-  SendSealed(to, codec_.Seal(to, term_, body));
+void Peers::SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body) {
+  SendSealed(to, codec_.Seal(to, term, body));
 }
 
 void Peers::SendSealed(raft::NodeId to, std::string bytes) {

@@ -17,6 +17,7 @@
 
 #include "cluster/kv/replica.h"
 #include "cluster/node/net_address.h"
+#include "cluster/node/known_logs.h"
 #include "cluster/node/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
@@ -56,13 +57,15 @@ class Peers {
     uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
   };
 
-  // Nobody is known yet.
-  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, std::function<uint64_t()> draw);
+  // Nobody is known yet. This node has the log `log_id`, and records in `known` which ones the others have.
+  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log_id, KnownLogs& known,
+        std::function<uint64_t()> draw);
 
   // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
   // answers to strangers. A stranger is somebody whose configuration is newer than what is committed here
   // (`committed_epoch`), and who may be a member that this node has not heard of: its requests are heard.
-  // The kernel copies nothing before SetBroadcast has said to whom.
+  // The kernel copies nothing before SetBroadcast has said to whom. Once this node's configuration is
+  // committed, the logs of those who are no members by it are forgotten.
   void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch);
 
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
@@ -85,6 +88,12 @@ class Peers {
     broadcast_mark_ = mark;
     broadcast_reachable_ = reachable;
   }
+
+  // Who has recorded another log of this node, whose folder somebody has emptied then: it must end, and is
+  // LOST.
+  raft::NodeId refused_by() const { return refused_by_; }
+  // Why a member is not heard: its log cannot be recorded.
+  const absl::Status& recorded() const { return recorded_; }
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
   const std::vector<PeerState>& states() const { return others_; }
@@ -114,7 +123,11 @@ class Peers {
   uint32_t PositionBit(raft::NodeId id);
   void MarkFollowed();
   uint32_t TakeGroup(size_t first);
-  void SendTo(raft::NodeId to, const wire::PeerBody& body);
+  void Remember(raft::NodeId id);
+  wire::DropReason Met(raft::NodeId id);
+  raft::Term TermForAck(const wire::PeerHeader& hello) const;
+  void SendTo(raft::NodeId to, const wire::PeerBody& body) { SendTo(to, term_, body); }
+  void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);
   void TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
                    PeerReceiver& receiver);
@@ -122,6 +135,10 @@ class Peers {
 
   UdpSocket& socket_;
   raft::NodeId self_;
+  uint64_t log_id_;
+  KnownLogs& known_;
+  absl::Status recorded_;
+  raft::NodeId refused_by_;
   std::vector<PeerState> others_;
   std::vector<Stranger> strangers_;
   uint32_t committed_epoch_ = 0;

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +28,13 @@ using ::testing::IsEmpty;
 class PeersTest : public testing::Test {
  protected:
   PeersTest() { peers_.SetMembers(Others(), 0, 0); }
+  ~PeersTest() override { std::filesystem::remove_all(folder_); }
+
+  static std::string MakeFolder() {
+    std::string folder = testing::TempDir() + "hedgerow-peers-test.XXXXXX";
+    EXPECT_NE(mkdtemp(folder.data()), nullptr);
+    return folder;
+  }
 
   std::vector<PeerState> Others() const {
     return {{.id = raft::NodeId(2), .address = receiver_->LocalAddress().value(), .position = 7}};
@@ -57,8 +66,13 @@ class PeersTest : public testing::Test {
   std::unique_ptr<UdpSocket> sender_ = AnySocket();
   std::unique_ptr<UdpSocket> receiver_ = AnySocket();
   uint64_t drawn_ = 0;
-  Peers peers_{
-      *sender_, {.cluster_id = 7, .key = {}, .self = raft::NodeId(1), .life = 5}, [this] { return ++drawn_; }};
+  const std::string folder_ = MakeFolder();
+  KnownLogs known_ = KnownLogs::Open(folder_).value();
+  Peers peers_{*sender_,
+               {.cluster_id = 7, .key = {}, .self = raft::NodeId(1), .life = 5},
+               /*log_id=*/11,
+               known_,
+               [this] { return ++drawn_; }};
 };
 
 TEST_F(PeersTest, AnAppendSaysThatTheNextOneLeftWithIt) {

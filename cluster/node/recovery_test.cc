@@ -29,6 +29,7 @@
 #include "cluster/node/survivor.h"
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/beginning.h"
+#include "cluster/storage/errors.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/peer.h"
 
@@ -79,12 +80,13 @@ class RecoveryTest : public NodeTest {
     return epochs;
   }
   // A file as an operator writes one; `ids` above 3 get an address now.
-  std::string WriteConfig(uint64_t self, const std::vector<uint64_t>& ids, bool join) {
+  std::string WriteConfig(uint64_t self, const std::vector<uint64_t>& ids, bool join,
+                          const std::string& more = "") {
     std::string text =
         absl::StrCat("cluster_id: 7\ncluster_key: \"", std::string(32, '1'), "\"\nnode: ", self,
                      "\ndurability: ", std::string(Name(GetParam())), "\ndata_dir: ", Path(absl::StrCat(self)),
                      "\nadmin_socket: ", Path(absl::StrCat(self, ".sock")), "\nmetrics_listen: \"\"\n",
-                     join ? "join: on\n" : "", "members:\n");
+                     join ? "join: on\n" : "", more, "members:\n");
     for (const uint64_t id : ids) {
       while (members_.size() < id) {
         members_.push_back(
@@ -145,25 +147,18 @@ TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   EXPECT_EQ(Increment(next, session, 4), "4");
 }
 
-// Its key is that of the beginning, which no file says.
-TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnew) {
+// Its key is that of the beginning, which `status` says.
+TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBeginning) {
   const uint64_t before = WaitForLeader();
   EXPECT_EQ(Increment(before, Open(before), 1), "1");
   Backup(before, Path("backup"));
   AllBeginAnewWith(Path("backup"));
   const uint64_t leader = WaitForLeader();
   EXPECT_EQ(Increment(leader, Open(leader), 1), "2");
-  Backup(leader, Path("of-now"));
 
   const std::vector<MemberConfig> three = members_;
-  const std::string file = WriteConfig(4, {4}, /*join=*/true);
-  const Outcome restored = Command({"restore", "--config", file, "--from", Path("of-now")});
-  ASSERT_EQ(restored.exit_code, 0) << restored.err;
-  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(file);
-  ASSERT_TRUE(config.ok()) << config.status();
-  const Running joins(*config);
-  EXPECT_EQ(joins.node->Status()->cluster_epoch, 1u);
-  EXPECT_FALSE(joins.node->Status()->leader.IsSet()) << "it is no cluster of its own";
+  const absl::StatusOr<NodeConfig> silent = LoadNodeConfig(WriteConfig(4, {4}, /*join=*/true));
+  ASSERT_TRUE(silent.ok()) << silent.status();
   ASSERT_TRUE(Eventually([&] {
     return nodes_[leader - 1]
         ->node
@@ -172,12 +167,26 @@ TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnew) {
                           .address = members_[3].peer.ToString()}})
         .ok();
   }));
-  EXPECT_TRUE(Eventually([&] {
+  const auto caught_up = [&] {
     for (const MemberStatus& member : StatusOf(leader).members) {
       if (member.id == raft::NodeId(4)) return member.caught_up;
     }
     return false;
-  }));
+  };
+  {
+    const Running deaf(*silent);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    EXPECT_FALSE(caught_up()) << "it uses the key of the first beginning";
+  }
+  std::filesystem::remove_all(silent->data_dir);  // nobody has heard of this log
+
+  const std::string beginning = ToMessage(StatusOf(leader), {}).beginning();
+  const absl::StatusOr<NodeConfig> config =
+      LoadNodeConfig(WriteConfig(4, {4}, /*join=*/true, absl::StrCat("beginning: 1/", beginning, "\n")));
+  ASSERT_TRUE(config.ok()) << config.status();
+  const Running joins(*config);
+  EXPECT_EQ(joins.node->Status()->cluster_epoch, 1u);
+  EXPECT_TRUE(Eventually(caught_up));
   EXPECT_TRUE(Eventually([&] { return joins.node->Status()->applied == StatusOf(leader).applied; }));
   members_ = three;
 }
@@ -356,109 +365,6 @@ TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
   EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("start it and stop it in order first")));
   ASSERT_EQ(mark.SetLost(), absl::OkStatus());
   EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("to start it brings nothing back")));
-}
-
-class LostNodeTest : public NodeTest {};
-INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory), DurabilityOf);
-
-TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
-  const uint64_t leader = WaitForLeader();
-  std::vector<std::unique_ptr<LostNode>> lost;
-  std::vector<std::thread> threads;
-  const auto lose = [&](uint64_t id) {
-    Stop(id);
-    lost.push_back(std::make_unique<LostNode>(ConfigOf(id), "its memory is gone"));
-    threads.emplace_back([node = lost.back().get()] { node->Run(); });
-  };
-  const uint64_t first = leader % 3 + 1;
-  const uint64_t second = first % 3 + 1;
-  lose(first);
-  const auto said_by = [&](uint64_t id, uint64_t of) {
-    for (const PeerStatus& peer : StatusOf(id).peers) {
-      if (peer.id.value() == of) return peer.lost;
-    }
-    return false;
-  };
-  EXPECT_TRUE(Eventually([&] { return said_by(leader, first); }));
-  EXPECT_EQ(StatusOf(leader).cluster_lost, "") << "two of three go on";
-  EXPECT_TRUE(StatusOf(leader).ready);
-  const absl::StatusOr<NodeStatus> own = lost[0]->Status();
-  ASSERT_TRUE(own.ok());
-  EXPECT_EQ(own->lost, "its memory is gone");
-  EXPECT_FALSE(own->ready);
-  EXPECT_EQ(ToMessage(*own, {}).role(), "lost");
-  EXPECT_TRUE(absl::IsFailedPrecondition(lost[0]->Transfer(raft::NodeId(1))));
-  EXPECT_TRUE(absl::IsUnimplemented(lost[0]->OpenBackup().status()));
-
-  lose(second);
-  EXPECT_TRUE(Eventually([&] { return said_by(leader, second); }));
-  EXPECT_THAT(StatusOf(leader).cluster_lost, HasSubstr("of 3 nodes, 2 have lost what they promised"));
-  EXPECT_TRUE(Eventually([&] { return !lost[0]->Status()->cluster_lost.empty(); }));
-  for (const auto& node : lost) node->RequestStop();
-  for (std::thread& thread : threads) thread.join();
-}
-
-// The file still has all three, as it may.
-TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
-  const uint64_t leader = WaitForLeader();
-  const uint64_t removed = leader % 3 + 1;
-  const uint64_t lost = removed % 3 + 1;
-  ASSERT_TRUE(Eventually([&] {
-    return nodes_[leader - 1]
-        ->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(removed)}})
-        .ok();
-  }));
-  ASSERT_TRUE(Eventually([&] { return StatusOf(lost).committed_epoch == 2; }));
-  Stop(removed);
-  Stop(lost);
-  LostNode node(ConfigOf(lost), "its memory is gone");
-  const absl::StatusOr<NodeStatus> status = node.Status();
-  ASSERT_TRUE(status.ok());
-  ASSERT_EQ(status->peers.size(), 1u);
-  EXPECT_EQ(status->peers[0].id, raft::NodeId(leader));
-  EXPECT_THAT(status->cluster_lost, HasSubstr("of 2 nodes, 1 have lost what they promised (this one)"));
-}
-
-TEST(WhyClusterLostTest, CountsByMajority) {
-  NodeStatus status;
-  for (const uint64_t id : {2, 3, 4}) status.peers.push_back({.id = raft::NodeId(id)});
-  EXPECT_EQ(WhyClusterLost(status, 4), "");
-  status.peers[0].lost = true;
-  EXPECT_EQ(WhyClusterLost(status, 4), "") << "three of four are left";
-  status.peers[1].lost = true;
-  EXPECT_NE(WhyClusterLost(status, 4), "") << "two of four are no majority";
-  status.peers[1].lost = false;
-  status.lost = "gone";
-  EXPECT_NE(WhyClusterLost(status, 4), "");
-}
-
-// It would send an operator to `recover`, from a cluster that works.
-TEST(WhyClusterLostTest, LearnersAreNotCounted) {
-  NodeStatus status;
-  for (const uint64_t id : {1, 2, 3}) status.members.push_back({.id = raft::NodeId(id), .role = "voter"});
-  for (const uint64_t id : {4, 5}) status.members.push_back({.id = raft::NodeId(id), .role = "learner"});
-  for (const uint64_t id : {2, 3, 4, 5}) status.peers.push_back({.id = raft::NodeId(id)});
-  status.peers[2].lost = status.peers[3].lost = true;
-  EXPECT_EQ(WhyClusterLost(status, 3), "") << "all three voters are there";
-  status.peers[0].lost = true;
-  EXPECT_EQ(WhyClusterLost(status, 3), "") << "two of three";
-  status.peers[1].lost = true;
-  EXPECT_THAT(WhyClusterLost(status, 3), HasSubstr("of 3 nodes, 2 have lost what they promised (2, 3)"));
-}
-
-TEST(PromiseMarkTest, OfWhatIsLostStandsInEveryRunOfTheHost) {
-  std::string folder = testing::TempDir() + "hedgerow-mark-test.XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const PromiseMark now(folder, "this run");
-  const PromiseMark next(folder, "the next run");
-  ASSERT_EQ(now.Set(), absl::OkStatus());
-  EXPECT_TRUE(now.Stands());
-  EXPECT_FALSE(next.Stands()) << "its log is worth nothing there, which the log itself says";
-  EXPECT_FALSE(now.Lost());
-  ASSERT_EQ(now.SetLost(), absl::OkStatus());
-  EXPECT_TRUE(next.Stands());
-  EXPECT_TRUE(next.Lost());
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -135,8 +135,7 @@ std::string StatusText(const v1::NodeStatus& status) {
                    status.node(), "  ", RoleText(status), "  ", status.ready() ? "ready" : "NOT READY",
                    "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
   if (status.cluster_epoch() != 0) {
-    absl::StrAppend(&out, "  epoch        ", status.cluster_epoch(), ", which began with ", status.beginning(),
-                    "\n");
+    absl::StrAppend(&out, "  epoch        ", status.cluster_epoch(), "/", status.beginning(), "\n");
   }
   for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
   absl::StrAppend(&out, "  term         ", status.term(), ", ", LeaderText(status), ", election timeout ",

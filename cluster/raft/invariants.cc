@@ -374,6 +374,9 @@ void InvariantChecker::Voted(Node& node, NodeId id, Term term, NodeId candidate)
   }
 }
 
+// The votes that it gave, and the entries that were committed with its help, stay what they are.
+void InvariantChecker::Emptied(NodeId id) { nodes_[id] = {}; }
+
 // All of the log, from index 1; nothing if a committed entry is not in it.
 std::vector<InvariantChecker::Identity> InvariantChecker::WithCommitted(const RestoredState& log) const {
   const uint64_t before = std::min<uint64_t>(committed_.size(), log.start.index.value());

@@ -38,6 +38,10 @@ class InvariantChecker {
   // A process that starts has taken over what its kernel part has promised.
   void Adopted(NodeId id);
 
+  // This node's folder is empty. What it has promised, whoever has its id from now on does not know of; so what
+  // that one says must not count.
+  void Emptied(NodeId id);
+
   // The cluster begins anew with all that this log holds, and nobody is bound by what was before. Committed
   // entries may not be missing from it.
   void BeginsAnew(const RestoredState& log);
@@ -67,8 +71,8 @@ class InvariantChecker {
     bool leads = false;
     // The last entry that its kernel part has acknowledged, while no leader has contradicted it.
     EntryId acknowledged;
-    // Snapshots that took the place of its log and may not have reached the disk: where that begins, and what had been
-    // acknowledged before.
+    // Snapshots that took the place of its log and may not have reached the disk: where that begins, and what
+    // had been acknowledged before.
     std::vector<std::pair<LogIndex, EntryId>> installed;
     // The configurations of its log with their indices; the first is that of its beginning.
     std::vector<std::pair<LogIndex, Configuration>> configurations;

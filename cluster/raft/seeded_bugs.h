@@ -56,6 +56,8 @@ enum class Bug : uint8_t {
   kBeginsWithTheFile,
   kOldEpochAccepted,
   kRecoverWithoutTail,
+  kEmptiedFolderAccepted,
+  kOldIncarnationAckCounted,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -61,6 +61,8 @@ inline constexpr NamedBug kBugs[] = {
     {"begins_with_the_file", Bug::kBeginsWithTheFile},
     {"old_epoch_accepted", Bug::kOldEpochAccepted},
     {"recover_without_tail", Bug::kRecoverWithoutTail},
+    {"emptied_folder_accepted", Bug::kEmptiedFolderAccepted},
+    {"old_incarnation_ack_counted", Bug::kOldIncarnationAckCounted},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

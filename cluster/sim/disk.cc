@@ -96,6 +96,13 @@ void Disk::BeginAnew(StoredSnapshot beginning) {
   PutSnapshot(std::move(beginning));
 }
 
+void Disk::Empty() {
+  durable_ = {};
+  began_with_.reset();
+  snapshots_.clear();
+  ++log_id_;
+}
+
 void Disk::SetFull(bool full) {
   full_ = full;
   StartSync();

@@ -56,6 +56,11 @@ class Disk {
 
   // A log that begins with it, and nothing else. While the node is down.
   void BeginAnew(StoredSnapshot beginning);
+  // Somebody has emptied the folder: what starts in it next begins another log. While the node is down.
+  void Empty();
+  // Which log it is: another one after Empty.
+  static constexpr uint64_t kFirstLog = 1;
+  uint64_t log_id() const { return log_id_; }
 
   void Crash();
   void SetSlow(uint64_t extra_ns) { slow_ns_ = extra_ns; }
@@ -80,7 +85,8 @@ class Disk {
   bool syncing_ = false;
   bool full_ = false;
   uint64_t slow_ns_ = 0;
-  uint64_t life_ = 0;  // syncs of a former life never finish
+  uint64_t log_id_ = kFirstLog;  // of its folder: nobody compares those of two nodes
+  uint64_t life_ = 0;            // syncs of a former life never finish
 };
 
 }  // namespace hedgerow::sim

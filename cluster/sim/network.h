@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "bpf/raft/decisions_abi.h"
 #include "cluster/raft/seeded_bugs.h"
@@ -27,27 +28,47 @@ class Network {
  public:
   Network(VirtualTime& time, Random& random, NetworkPlan plan) : time_(time), random_(random), plan_(plan) {}
 
+  enum class Kind { kOther, kVote, kAck };
+
   // `delay_max_ns` bounds even the late ones.
   void Send(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive,
-            bool is_vote = false) {
+            Kind kind = Kind::kOther) {
     Link& link = At(from, to);
     if (link.cut > 0 || random_.Chance(plan_.drop_ppm) || random_.Chance(plan_.corrupt_ppm)) {
       ++lost_;
+      return;
+    }
+    if (kind == Kind::kAck && to == holds_for_) {
+      held_.push_back(SealedFor(from, to, arrive, kind));
       return;
     }
     const int copies = random_.Chance(plan_.duplicate_ppm) ? 2 : 1;
     for (int i = 0; i < copies; ++i) {
       uint64_t delay_ns = random_.Between(plan_.delay_min_ns, plan_.delay_max_ns);
       if (random_.Chance(plan_.late_ppm)) delay_ns += random_.Below(plan_.late_max_ns);
-      if (is_vote && random_.Chance(plan_.late_votes_ppm)) delay_ns += random_.Below(plan_.late_votes_max_ns);
+      const bool may_be_later = kind == Kind::kVote || (kind == Kind::kAck && plan_.late_acks);
+      if (may_be_later && random_.Chance(plan_.late_votes_ppm))
+        delay_ns += random_.Below(plan_.late_votes_max_ns);
       if (link.slow_ns > 0) delay_ns += random_.Below(link.slow_ns);
       ++sent_;
-      time_.After(std::min(delay_ns, delay_max_ns), SealedFor(from, to, arrive));
+      time_.After(std::min(delay_ns, delay_max_ns), SealedFor(from, to, arrive, kind));
     }
   }
 
   // What nodes have sealed for each other until now is believed by none of them any more: the key is another.
   void BeginEpoch() { ++epoch_; }
+
+  // Acknowledgements for this node stay where they are from now on, until KeepHeld, and those of before are
+  // lost. LetGo lets them go on, whatever has become of the node meanwhile.
+  void HoldAcksFor(uint64_t to) {
+    holds_for_ = to;
+    held_.clear();
+  }
+  void KeepHeld() { holds_for_ = 0; }
+  void LetGo(uint64_t within_ns) {
+    for (std::function<void()>& arrive : held_) time_.After(random_.Below(within_ns), std::move(arrive));
+    held_.clear();
+  }
 
   // Cuts add up, and each must be healed.
   void Cut(uint64_t from, uint64_t to) { ++At(from, to).cut; }
@@ -59,6 +80,7 @@ class Network {
 
   // The weather clears for the end of the run.
   void Calm() {
+    HoldAcksFor(0);
     links_ = {};
     plan_.drop_ppm = plan_.corrupt_ppm = plan_.late_ppm = plan_.late_votes_ppm = 0;
   }
@@ -73,9 +95,10 @@ class Network {
   };
   static constexpr uint64_t kAddresses = 32;
 
-  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive) {
+  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive, Kind kind) {
     const bool peers = from < kFirstClient && to < kFirstClient;
     if (!peers || SeededBug(Bug::kOldEpochAccepted)) return arrive;
+    if (kind == Kind::kAck && SeededBug(Bug::kOldIncarnationAckCounted)) return arrive;
     return [this, epoch = epoch_, arrive] {
       if (epoch == epoch_) arrive();
     };
@@ -87,6 +110,8 @@ class Network {
   Random& random_;
   NetworkPlan plan_;
   std::array<Link, kAddresses * kAddresses> links_{};
+  uint64_t holds_for_ = 0;
+  std::vector<std::function<void()>> held_;
   uint64_t sent_ = 0;
   uint64_t lost_ = 0;
   uint64_t epoch_ = 0;

@@ -177,15 +177,19 @@ Plan DrawPlan(Random& random) {
   }
   // Elections that never end and logs that no one commits leave nobody who could change anything.
   if (!special) plan.membership = DrawMembership(random, plan.nodes);
-  // In memory mode the longest log may lack what kernel parts have acknowledged.
-  // And who begins anew begins with the members of its file.
-  if (!plan.disk.memory && plan.membership.mean_interval_ns == 0 && random.Chance(400'000)) {
+  // Who begins anew begins with the members of its file.
+  if (plan.membership.mean_interval_ns == 0 && random.Chance(400'000)) {
     plan.recovery.mean_interval_ns = random.Pick<uint64_t>({2, 5, 15}) * kSecond;
     plan.recovery.after_election_ppm = random.Pick<uint64_t>({0, 100'000, 300'000});
     plan.network.late_ppm = std::max(plan.network.late_ppm, random.Pick<uint64_t>({20'000, 200'000}));
     plan.network.late_max_ns = std::max<uint64_t>(plan.network.late_max_ns, 2 * kSecond);
     plan.network.late_votes_ppm = 300'000;
     plan.network.late_votes_max_ns = kSecond;
+    plan.network.late_acks = true;
+  }
+  // Nobody puts another in the place of who is LOST, or begins anew: that has runs of its own.
+  if (plan.membership.mean_interval_ns == 0 && plan.recovery.mean_interval_ns == 0) {
+    plan.faults.empty_folders = plan.faults.mean_interval_ns > 0 && random.Chance(700'000);
   }
   return plan;
 }
@@ -217,6 +221,7 @@ std::string Describe(const Plan& plan) {
   add(faults.clock_jumps, "clock-jumps");
   add(faults.transfers, "transfers");
   add(faults.resignations, "resignations");
+  add(faults.empty_folders, "empty-folders");
   if (plan.membership.mean_interval_ns != 0) {
     absl::StrAppend(&text, "; a change of membership every ", plan.membership.mean_interval_ns / kMillisecond,
                     " ms with ", plan.membership.spares, " spares, of the leader ",

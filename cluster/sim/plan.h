@@ -81,7 +81,8 @@ struct FaultPlan {
   bool full_disks = false;
   bool clock_jumps = false;
   bool transfers = false;
-  bool resignations = false;  // true ones and false alarms
+  bool resignations = false;   // true ones and false alarms
+  bool empty_folders = false;  // of a minority, once all others have recorded its logs
 };
 
 // What an administrator does to the cluster's membership, at any time.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/sim/recovery.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,17 +38,36 @@ void Recovery::Start() {
   if (world_.plan.recovery.mean_interval_ns > 0) Next();
 }
 
-void Recovery::NewLeader() {
-  if (calm_ || !world_.random.Chance(world_.plan.recovery.after_election_ppm)) return;
-  world_.time.After(world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 30}) * kMillisecond), [this] {
-    if (!calm_) BeginAnew();
+// Nobody hears what it says now; but what was said to it before the cluster began anew still comes.
+void Recovery::LeadsAgain() {
+  const uint64_t duration_ns = world_.random.Between(50, 500) * kMillisecond;
+  for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
+    if (other == led_.value()) continue;
+    world_.network.Cut(led_.value(), other);
+    world_.time.After(duration_ns, [this, from = led_.value(), other] { world_.network.Heal(from, other); });
+  }
+  world_.network.LetGo(20 * kMillisecond);
+  led_ = {};
+}
+
+void Recovery::NewLeader(Server& server) {
+  if (calm_) return;
+  if (server.id() == led_) LeadsAgain();
+  if (!world_.random.Chance(world_.plan.recovery.after_election_ppm)) return;
+  // What it is answered comes after that, if anybody believes it then.
+  const bool worst = world_.random.Chance(700'000);
+  if (worst) world_.network.HoldAcksFor(server.id().value());
+  const uint64_t after_ns = world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 30}) * kMillisecond);
+  world_.time.After(worst ? 5 * kMillisecond + after_ns : after_ns, [this, worst] {
+    if (worst) world_.network.KeepHeld();
+    if (!calm_) BeginAnew(worst);
   });
 }
 
 void Recovery::Next() {
   world_.time.After(kSecond + world_.random.Below(2 * world_.plan.recovery.mean_interval_ns), [this] {
     if (calm_) return;
-    BeginAnew();
+    BeginAnew(/*worst=*/false);
     Next();
   });
 }
@@ -65,43 +85,76 @@ Server& Recovery::Longest() {
 }
 
 // Any that holds what was committed: what it lacks, and others have, must not come back.
-Server& Recovery::Survivor() {
-  if (world_.random.Chance(300'000)) return Longest();
+Server* Recovery::Survivor(bool shortest) {
+  const bool memory = world_.plan.disk.memory;
+  // Its log may lack what its kernel part has acknowledged and its process has not fetched.
+  if (!memory && !shortest && world_.random.Chance(300'000)) return &Longest();
   std::vector<Server*> whole;
   for (const auto& server : world_.servers) {
     if (world_.checker.HoldsCommitted(server->disk().Restore())) whole.push_back(server.get());
   }
-  return whole.empty() ? Longest() : *whole[world_.random.Below(whole.size())];
+  if (whole.empty()) return memory ? nullptr : &Longest();
+  if (!shortest) return whole[world_.random.Below(whole.size())];
+  return *std::min_element(whole.begin(), whole.end(), [](Server* a, Server* b) {
+    const raft::EntryId of_a = kv::LastOf(a->disk().Restore());
+    const raft::EntryId of_b = kv::LastOf(b->disk().Restore());
+    return std::pair(of_a.term, of_a.index) < std::pair(of_b.term, of_b.index);
+  });
 }
 
-// In one moment: from then on nobody starts with what was before.
-void Recovery::BeginAnew() {
-  for (const auto& server : world_.servers) server->Crash(/*power_cut=*/true);
-  Server& survivor = Survivor();
-  const raft::RestoredState log = survivor.disk().Restore();
+const Server* Recovery::Leader() const {
+  const Server* leader = nullptr;
+  for (const auto& server : world_.servers) {
+    if (!server->up() || server->raft().role() != raft::Role::kLeader) continue;
+    if (leader == nullptr || server->raft().term() > leader->raft().term()) leader = server.get();
+  }
+  return leader;
+}
+
+// In one moment: from then on nobody starts with what was before. At worst whoever led can lead again, in the
+// same term and at the same indices, while those who have acknowledged its entries are not there yet, but what
+// they said is.
+void Recovery::BeginAnew(bool worst) {
+  const Server* const led = worst ? Leader() : nullptr;
+  for (const auto& server : world_.servers) server->Crash(/*power_cut=*/!world_.plan.disk.memory);
+  Server* const survivor = Survivor(/*shortest=*/led != nullptr);
+  const raft::RestoredState log = survivor != nullptr ? survivor->disk().Restore() : raft::RestoredState();
   const raft::EntryId last = kv::LastOf(log);
   if (last.index == raft::LogIndex()) {
     for (const auto& server : world_.servers) server->Start();
     return;
   }
-  world_.Trace("the cluster begins anew with what node ", survivor.id().value(), " has, up to ",
+  world_.Trace("the cluster begins anew with what node ", survivor->id().value(), " has, up to ",
                last.index.value(), "/", last.term.value());
   ++world_.recoveries;
-  std::unique_ptr<kv::StateMachine> state = survivor.StateOf(log);
+  std::unique_ptr<kv::StateMachine> state = survivor->StateOf(log);
   HEDGEROW_CHECK(kv::ApplyAll(log, *state) == raft::LogIndex());
   world_.fingerprints.resize(last.index.value(), state->fingerprint());
   if (world_.fingerprints.back() != state->fingerprint()) {
     world_.Fail("what begins anew after entry ", last.index.value(),
                 " has another state than who has applied it");
   }
+  led_ = led != nullptr ? led->id() : raft::NodeId();
   world_.checker.BeginsAnew(log);
   world_.network.BeginEpoch();
   const StoredSnapshot beginning{.snapshot = {.last = last, .configuration = AllOf(world_)},
                                  .chunks = std::make_shared<const std::vector<std::string>>(WriteDown(*state))};
+  for (const auto& server : world_.servers) server->BeginAnew(beginning);
+  StartAgain(led);
+}
+
+// Who led is the first to stand then, and has a majority with those who come soon.
+void Recovery::StartAgain(const Server* led) {
+  size_t soon = world_.servers.size() / 2;
   for (const auto& server : world_.servers) {
-    server->BeginAnew(beginning);
-    world_.time.After(world_.random.Below(world_.random.Pick<uint64_t>({1, 300, 1500}) * kMillisecond),
-                      [server = server.get()] { server->Start(); });
+    uint64_t down_ns = world_.random.Below(world_.random.Pick<uint64_t>({1, 300, 1500}) * kMillisecond);
+    if (led == server.get()) {
+      down_ns = 0;
+    } else if (led != nullptr) {
+      down_ns = (soon > 0 ? world_.random.Between(20, 60) : world_.random.Between(300, 1500)) * kMillisecond;
+      soon -= soon > 0;
+    }
+    world_.time.After(down_ns, [server = server.get()] { server->Start(); });
   }
 }
 

@@ -2,8 +2,10 @@
 //
 // A bad day: all nodes are down, and an operator begins anew with what one of them has left (docs/adr/0019). It
 // is the one with the longest log by (term, index), which holds everything that was ever acknowledged, or
-// another one that does; so whatever is lost is a fault. Packets of the cluster before arrive for seconds
-// after.
+// another one that does; so whatever is lost is a fault. In memory mode one node's process has died and the
+// others' hosts have lost their power, so they are LOST and come back as other incarnations; but never a day on
+// which nobody is left who has all that was committed, since then writes are lost by consent. Packets of the
+// cluster before arrive for seconds after.
 
 #ifndef HEDGEROW_CLUSTER_SIM_RECOVERY_H_
 #define HEDGEROW_CLUSTER_SIM_RECOVERY_H_
@@ -19,15 +21,20 @@ class Recovery {
   void Start();
   void Calm() { calm_ = true; }
   // Somebody leads.
-  void NewLeader();
+  void NewLeader(Server& server);
 
  private:
   void Next();
-  void BeginAnew();
+  void BeginAnew(bool worst);
   Server& Longest();
-  Server& Survivor();
+  // Null, in memory mode alone: nobody's log has all of it.
+  Server* Survivor(bool shortest);
+  const Server* Leader() const;
+  void StartAgain(const Server* led);
+  void LeadsAgain();
 
   World& world_;
+  raft::NodeId led_;  // before the cluster began anew at its worst moment, and not since
   bool calm_ = false;
 };
 

@@ -50,6 +50,7 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.appends_early += report.appends_early;
       totals.proposals_known += report.proposals_known;
       totals.recoveries += report.recoveries;
+      totals.folders_emptied += report.folders_emptied;
       totals.seconds += report.seconds;
       each(report);
       if (range.stop_at_violation && !report.violation.empty()) stop = true;

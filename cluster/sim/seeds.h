@@ -42,6 +42,7 @@ struct SeedTotals {
   uint64_t appends_early = 0;
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;  // times that the cluster began anew
+  uint64_t folders_emptied = 0;
   double seconds = 0;
 };
 

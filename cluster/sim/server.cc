@@ -48,7 +48,7 @@ Server::Server(World& world, raft::NodeId id)
       snapshots_(world, *this) {}
 
 void Server::Start() {
-  if (up()) return;
+  if (up() || lost_) return;
   ++lives_;
   raft::RestoredState restored = disk_.Restore();
   std::unique_ptr<kv::StateMachine> state;
@@ -57,7 +57,7 @@ void Server::Start() {
   kv::ReplicaOptions options = OptionsOf(world_, id_);
   options.raft.initial = disk_.BeginsWith(FileSays());
   replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
-  world_.checker.Started(raft(), id_);
+  if (MayBeHeard()) world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
   if (world_.plan.kernel.on) StartCoupling();
@@ -100,7 +100,9 @@ void Server::WhenAwake(std::function<void()> handle) {
   }
 }
 
+// Transfers know no lives. But nobody hears what is said of one that was installed in a new log.
 void Server::ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks) {
+  if (IsRefusedBy(received.leader)) return;
   Turn([this, &received, &chunks] {
     if (coupling_.has_value()) {
       coupling_->ReceiveSnapshot(received, Load(chunks), *replica_);
@@ -125,7 +127,7 @@ void Server::StartCoupling() {
   const absl::Status adopted = coupling_->Adopt(*replica_);
   turning_ = false;
   if (!adopted.ok()) world_.Fail("node ", id_.value(), ": ", adopted.ToString());
-  world_.checker.Adopted(id_);
+  if (MayBeHeard()) world_.checker.Adopted(id_);
   kernel_->Attach();
   Turn([] {});
   if (SeededBug(Bug::kLeaseByHelper)) HelperThread(lives_);
@@ -190,6 +192,34 @@ void Server::BeginAnew(const StoredSnapshot& beginning) {
   if (kernel_.has_value()) kernel_->PowerCut();
 }
 
+void Server::EmptyFolder() {
+  Crash(/*power_cut=*/true);
+  world_.Trace("the folder of node ", id_.value(), " is emptied");
+  ++world_.folders_emptied;
+  if (kernel_.has_value()) kernel_->PowerCut();
+  disk_.Empty();
+  known_logs_.clear();
+  if (MayBeHeard()) world_.checker.Emptied(id_);
+}
+
+// A HELLO_ACK says which log its sender has (docs/WIRE_FORMAT.md). The first one is recorded before anything
+// else of that node is believed; nothing of a node with another one ever is.
+bool Server::Believes(raft::NodeId from, uint64_t log_id) {
+  const bool known = known_logs_.try_emplace(from, log_id).first->second == log_id;
+  return known || SeededBug(Bug::kEmptiedFolderAccepted);
+}
+
+bool Server::IsRefusedBy(raft::NodeId other) const {
+  if (SeededBug(Bug::kEmptiedFolderAccepted)) return false;
+  const Server& peer = *world_.servers[other.value() - 1];
+  const auto known = peer.known_logs_.find(id_);
+  return known != peer.known_logs_.end() && known->second != disk_.log_id();
+}
+
+bool Server::MayBeHeard() const {
+  return disk_.log_id() == Disk::kFirstLog || SeededBug(Bug::kEmptiedFolderAccepted);
+}
+
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
   if (log.snapshot.last.index > raft::LogIndex()) return Load(*disk_.Find(log.snapshot.last)->chunks);
   return std::make_unique<kv::StateMachine>(world_.plan.sessions, world_.plan.window,
@@ -226,7 +256,15 @@ void Server::Arrive(uint64_t arrived_ns, std::function<void()> handle) {
   }
 }
 
-void Server::ArriveFromPeer(raft::Message message) {
+// Who asks for a peer's life is told in the same answer that the peer knows another log of it; so it has heard
+// nothing of that peer before it is LOST.
+void Server::ArriveFromPeer(raft::Message message, uint64_t log_id) {
+  if (up() && !paused_ && IsRefusedBy(message.from)) {
+    world_.Trace("node ", message.from.value(), " knows another log of node ", id_.value(), ", which is LOST");
+    Crash(/*power_cut=*/true);
+    lost_ = true;
+  }
+  if (lost_ || IsRefusedBy(message.from) || !Believes(message.from, log_id)) return;
   if (kernel_.has_value() && kernel_->attached()) {
     kernel_->Arrive(std::move(message));
   } else {
@@ -262,7 +300,7 @@ void Server::ArriveForwardAnswer(raft::NodeId from, kv::Answer answer) {
 
 // A hint about a term that is over, or not yet known, must change nothing.
 void Server::ArriveResignation(const raft::LeaderResigns& hint) {
-  if (!up() || paused_ || turning_) return;
+  if (!up() || paused_ || turning_ || IsRefusedBy(hint.leader)) return;
   const raft::NodeId leader = raft().leader();
   const raft::Term term = raft().term();
   Turn([this, &hint] {
@@ -344,7 +382,7 @@ void Server::Persist(raft::Persist persist) {
 }
 
 void Server::Stepped(const raft::Outputs& outputs) {
-  world_.checker.Stepped(raft(), id_, outputs);
+  if (MayBeHeard()) world_.checker.Stepped(raft(), id_, outputs);
   CheckProposedOnce(outputs);
   world_.snapshots_installed += outputs.install.has_value();
   if (!world_.trace) return;
@@ -363,7 +401,7 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
 void Server::BecameLeader() {
   ++world_.elections;
   world_.weather->NewLeader(*this);
-  world_.recovery->NewLeader();
+  world_.recovery->NewLeader(*this);
 }
 
 void Server::Send(raft::Message message) {
@@ -376,10 +414,13 @@ void Server::SendToPeer(raft::Message message) {
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   const bool is_vote = vote != nullptr && !vote->pre_vote;
   if (is_vote && vote->granted) world_.weather->Voted(*this);
-  const bool is_ack = world_.plan.network.late_acks && std::holds_alternative<raft::AppendReply>(message.body);
+  const bool is_ack = std::holds_alternative<raft::AppendReply>(message.body);
   world_.network.Send(
       id_.value(), to->id().value(), UINT64_MAX,
-      [to, message = std::move(message)] { to->ArriveFromPeer(message); }, is_vote || is_ack);
+      [to, message = std::move(message), log_id = disk_.log_id()] { to->ArriveFromPeer(message, log_id); },
+      is_vote  ? Network::Kind::kVote
+      : is_ack ? Network::Kind::kAck
+               : Network::Kind::kOther);
 }
 
 void Server::Send(kv::Answer answer) {

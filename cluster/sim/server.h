@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,8 @@ class Server : public kv::ReplicaHost {
   raft::NodeId id() const { return id_; }
   bool up() const { return replica_.has_value(); }
   bool paused() const { return paused_; }
+  // It has been told that it is not the log that the others knew, and takes part in nothing any more.
+  bool lost() const { return lost_; }
   const raft::Raft& raft() const { return replica_->raft(); }
   const kv::StateMachine& state() const { return replica_->state(); }
   kv::Replica& replica() { return *replica_; }
@@ -41,6 +44,10 @@ class Server : public kv::ReplicaHost {
   void Crash(bool power_cut);
   // While it is down: its disk holds this from now on, and its kernel nothing.
   void BeginAnew(const StoredSnapshot& beginning);
+  // Its process ends, and somebody removes all that it has stored.
+  void EmptyFolder();
+  // Whether it has heard this node, and so recorded its log.
+  bool Knows(raft::NodeId other) const { return known_logs_.contains(other); }
   // What a restored log's snapshot holds.
   std::unique_ptr<kv::StateMachine> StateOf(const raft::RestoredState& log);
   void Pause() { paused_ = true; }
@@ -49,7 +56,7 @@ class Server : public kv::ReplicaHost {
 
   // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its
   // socket.
-  void ArriveFromPeer(raft::Message message);
+  void ArriveFromPeer(raft::Message message, uint64_t log_id);
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
   void ArriveResignation(const raft::LeaderResigns& hint);
@@ -84,6 +91,11 @@ class Server : public kv::ReplicaHost {
   void MembershipAnswered(const raft::MembershipAnswer& answer) override;
   void ConfigurationIs(const raft::Configuration& configuration) override;
 
+  bool Believes(raft::NodeId from, uint64_t log_id);
+  bool IsRefusedBy(raft::NodeId other) const;
+  // Nobody takes anything from a node with another log, so it is none of those that may not contradict
+  // themselves or each other.
+  bool MayBeHeard() const;
   void Arrive(uint64_t arrived_ns, std::function<void()> handle);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
   raft::Configuration FileSays();
@@ -107,6 +119,8 @@ class Server : public kv::ReplicaHost {
   std::optional<offload::Coupling> coupling_;
   uint64_t lives_ = 0;
   bool paused_ = false;
+  bool lost_ = false;
+  std::map<raft::NodeId, uint64_t> known_logs_;  // durable, like cluster/node/known_logs
   std::deque<std::function<void()>> socket_;
   bool turning_ = false;
   uint64_t last_turn_ns_ = 0;

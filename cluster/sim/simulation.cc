@@ -83,14 +83,14 @@ bool Run(World& world, uint64_t end_ns) {
 const Server* Leader(const World& world) {
   const Server* leader = nullptr;
   for (const auto& server : world.servers) {
-    if (server->raft().role() != raft::Role::kLeader) continue;
+    if (server->lost() || server->raft().role() != raft::Role::kLeader) continue;
     if (leader == nullptr || server->raft().term() > leader->raft().term()) leader = server.get();
   }
   return leader;
 }
 
-// Why the cluster is not at rest: it must come to one leader, with everything applied by every member and no
-// change of membership half done, by itself.
+// Why the cluster is not at rest: it must come to one leader, with everything applied by every member that is
+// not LOST and no change of membership half done, by itself.
 std::string Unrest(const World& world) {
   const Server* const leader = Leader(world);
   if (leader == nullptr) return "there is no leader";
@@ -99,6 +99,7 @@ std::string Unrest(const World& world) {
     return absl::StrCat("configuration ", members.epoch, " is not the end of its change");
   }
   for (const auto& server : world.servers) {
+    if (server->lost()) continue;
     const raft::Member* const member = members.Find(server->id());
     if (member == nullptr || ((members.leaving >> member->position) & 1) != 0) continue;
     if (server->raft().reserved() != raft::Term()) {
@@ -194,6 +195,7 @@ Report Simulate(const SimulationOptions& options) {
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
   report.recoveries = world.recoveries;
+  report.folders_emptied = world.folders_emptied;
   return report;
 }
 

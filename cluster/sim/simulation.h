@@ -41,6 +41,7 @@ struct Report {
   uint64_t appends_early = 0;    // stored once what they had overtaken had come
   uint64_t proposals_known = 0;  // not made, since the log had them
   uint64_t recoveries = 0;       // times that the cluster began anew
+  uint64_t folders_emptied = 0;
 };
 
 Report Simulate(const SimulationOptions& options);

@@ -51,7 +51,8 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   printf("%llu appends came early and were stored, %llu requests not proposed again\n",
          static_cast<unsigned long long>(totals.appends_early),
          static_cast<unsigned long long>(totals.proposals_known));
-  printf("%llu times begun anew\n", static_cast<unsigned long long>(totals.recoveries));
+  printf("%llu times begun anew, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
+         static_cast<unsigned long long>(totals.folders_emptied));
   // Weather that stops everything would violate nothing, and show nothing.
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 100);
@@ -64,6 +65,7 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   EXPECT_GT(totals.appends_early, totals.runs);
   EXPECT_GT(totals.proposals_known, totals.runs);
   EXPECT_GT(totals.recoveries, totals.runs / 10);
+  EXPECT_GT(totals.folders_emptied, totals.runs / 20);
 }
 
 }  // namespace

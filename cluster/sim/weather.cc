@@ -22,6 +22,7 @@ void Weather::Start() {
   add(plan_.clock_jumps, &Weather::ClockJump);
   add(plan_.transfers, &Weather::Transfer);
   add(plan_.resignations, &Weather::Resignation);
+  add(plan_.empty_folders, &Weather::EmptyFolder);
   if (plan_.mean_interval_ns > 0 && !faults_.empty()) Next();
 }
 
@@ -177,6 +178,35 @@ void Weather::Resignation(uint64_t duration_ns) {
     }
     return;
   }
+}
+
+// The worst moment: one node lags, this one forgets what it has acknowledged without it, and who leads is away.
+// Of a minority only, so that the others can go on; and once all others have recorded its log, which is what
+// the rule rests on (docs/SAFETY.md).
+void Weather::EmptyFolder(uint64_t duration_ns) {
+  const uint64_t nodes = world_.servers.size();
+  if (emptied_ >= (nodes - 1) / 2) return;
+  Server& server = Target();
+  for (const auto& other : world_.servers) {
+    if (other.get() != &server && !other->lost() && !other->Knows(server.id())) return;
+  }
+  if (server.lost()) return;
+  ++emptied_;
+  const uint64_t lags = 1 + (server.id().value() + world_.random.Below(nodes - 1)) % nodes;
+  const uint64_t lag_ns = world_.random.Between(50, 600) * kMillisecond;
+  for (uint64_t other = 1; other <= nodes; ++other) {
+    if (other == lags) continue;
+    CutFor(lags, other, lag_ns);
+    CutFor(other, lags, lag_ns);
+  }
+  world_.time.After(lag_ns, [this, &server, duration_ns] {
+    if (calm_) return;
+    server.EmptyFolder();
+    for (const auto& leader : world_.servers) {
+      if (leader->up() && leader->raft().role() == raft::Role::kLeader) CrashFor(*leader, duration_ns, false);
+    }
+    world_.time.After(world_.random.Below(50 * kMillisecond), [&server] { server.Start(); });
+  });
 }
 
 void Weather::SnapshotMoment(Server& server) {

@@ -46,12 +46,14 @@ class Weather {
   void ClockJump(uint64_t duration_ns);
   void Transfer(uint64_t duration_ns);
   void Resignation(uint64_t duration_ns);
+  void EmptyFolder(uint64_t duration_ns);
 
   void CutFor(uint64_t from, uint64_t to, uint64_t duration_ns);
 
   World& world_;
   FaultPlan plan_;
   std::vector<Fault> faults_;
+  uint64_t emptied_ = 0;
   bool calm_ = false;
 };
 

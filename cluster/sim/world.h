@@ -75,6 +75,7 @@ struct World {
   uint64_t appends_early = 0;  // of lives that have ended
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;
+  uint64_t folders_emptied = 0;
 };
 
 }  // namespace hedgerow::sim

@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -102,10 +101,8 @@ absl::Status CheckFinished(const std::string& path) {
       " was to be restored from a backup, and that was cut short: empty the folder, and restore it again"));
 }
 
-namespace {
-
-// Whatever `fill` puts into the folder is no log before all of it is there.
-absl::Status Make(const std::string& path, const std::function<absl::Status()>& fill) {
+absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
+                      SnapshotReader& snapshot, const raft::Configuration& configuration) {
   if (absl::Status status = MakeFolder(path); !status.ok()) return status;
   if (absl::Status status = CheckEmpty(path); !status.ok()) return status;
   const std::string unfinished = absl::StrCat(path, "/", kUnfinished);
@@ -113,26 +110,9 @@ absl::Status Make(const std::string& path, const std::function<absl::Status()>& 
     if (absl::Status status = MakeEmptyFile(file); !status.ok()) return status;
   }
   if (absl::Status status = SyncFolder(path); !status.ok()) return status;
-  if (absl::Status status = fill(); !status.ok()) return status;
+  if (absl::Status status = Fill(path, identity, origin, snapshot, configuration); !status.ok()) return status;
   if (unlink(unfinished.c_str()) != 0) return FromErrno(unfinished, "remove", errno);
   return SyncFolder(path);
-}
-
-}  // namespace
-
-absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
-                      SnapshotReader& snapshot, const raft::Configuration& configuration) {
-  return Make(path, [&] { return Fill(path, identity, origin, snapshot, configuration); });
-}
-
-absl::Status BeginJoining(const std::string& path, const StoredIdentity& identity, const Origin& origin) {
-  return Make(path, [&] {
-    StorageOptions options;
-    options.path = path;
-    options.sync = true;
-    options.origin = origin;
-    return RocksLog::Open(options, identity).status();  // which writes whose it is, and the beginning
-  });
 }
 
 }  // namespace hedgerow::storage

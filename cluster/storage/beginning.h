@@ -33,10 +33,6 @@ raft::EntryId FirstOf(const Origin& origin, const raft::EntryId& last);
 absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
                       SnapshotReader& snapshot, const raft::Configuration& configuration);
 
-// For a node that joins a cluster which has begun anew: an empty log with the beginning that the members have,
-// without which they could not hear each other.
-absl::Status BeginJoining(const std::string& path, const StoredIdentity& identity, const Origin& origin);
-
 }  // namespace hedgerow::storage
 
 #endif  // HEDGEROW_CLUSTER_STORAGE_BEGINNING_H_

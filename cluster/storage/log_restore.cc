@@ -114,6 +114,18 @@ absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path, uint
   return *origin;
 }
 
+absl::StatusOr<uint64_t> ReadLogId(rocksdb::DB& db, const std::string& path, uint32_t format) {
+  if (format <= kFormatWithFormerKeys) return uint64_t{0};
+  std::string value;
+  const rocksdb::Status status = db.Get(rocksdb::ReadOptions(), SliceOf(kLogIdKey), &value);
+  if (status.IsNotFound()) return DamagedError(path, "it does not say which log it is");
+  if (!status.ok()) return FromRocks(path, "read", status);
+  const std::optional<uint64_t> log_id = ParseLogId(value);
+  if (!log_id.has_value())
+    return DamagedError(path, "the record that says which log it is has a wrong checksum");
+  return *log_id;
+}
+
 // The last state of all. If an entry stands behind it, that is found when the log is read.
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path, uint32_t format) {
   if (format <= kFormatWithFormerKeys) return ReadFormerState(db, path);

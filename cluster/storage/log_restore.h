@@ -31,6 +31,8 @@ absl::StatusOr<IdentityRecord> CheckIdentity(rocksdb::DB& db, const std::string&
                                              const StoredIdentity& expected);
 // `format` is the log's. All 0: its cluster has never begun anew.
 absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path, uint32_t format);
+// 0: the log is of a format that gave them none.
+absl::StatusOr<uint64_t> ReadLogId(rocksdb::DB& db, const std::string& path, uint32_t format);
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path, uint32_t format);
 absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path, uint32_t format);
 

@@ -55,6 +55,8 @@ class LogStorage {
   const raft::Configuration& began_with() const { return began_with_; }
   // Which beginning of its cluster the log is of.
   const Origin& origin() const { return log_->origin(); }
+  // Which log it is: drawn when it began, never 0.
+  uint64_t log_id() const { return log_->log_id(); }
   // Never refuses and, with sync, never waits for the disk. Sequences must grow. Without sync it is durable on
   // return, as a rule: RocksDB being busy, or a full disk, sends it to the thread.
   void Write(raft::Persist persist);

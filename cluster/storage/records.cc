@@ -167,6 +167,21 @@ std::string EncodeOrigin(std::string_view key, const Origin& origin) {
   return Seal(key, body);
 }
 
+std::string EncodeLogId(uint64_t log_id) {
+  std::string body;
+  AppendNumber(body, log_id, 8);
+  return Seal(kLogIdKey, body);
+}
+
+std::optional<uint64_t> ParseLogId(std::string_view value) {
+  const std::optional<std::string_view> body = Unseal(kLogIdKey, value);
+  if (!body.has_value()) return std::nullopt;
+  RecordReader reader(*body);
+  const uint64_t log_id = reader.Number(8);
+  if (!reader.Complete() || log_id == 0) return std::nullopt;
+  return log_id;
+}
+
 std::optional<Origin> ParseOrigin(std::string_view key, std::string_view value) {
   const std::optional<std::string_view> body = Unseal(key, value);
   if (!body.has_value()) return std::nullopt;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in the log's database, as bytes. Four kinds of record, each under a CRC-32 of its own that
+// What stands in the log's database, as bytes. Five kinds of record, each under a CRC-32 of its own that
 // covers key and value, so that a record in the wrong place is as recognisable as a flipped bit:
 //
 //   "I"            whose log this is, the format's version, and the configuration that it began with
+//   "L"            which log it is: a number drawn when it began, that its node's peers remember
 //   "O"            which beginning of its cluster it is of; only where the cluster has begun anew
 //   "e" index      an entry, with the term of the entry before it
 //   "e" index "s"  the state after a batch that left `index` as the log's end: hard state, the log's start and
@@ -36,7 +37,7 @@ namespace hedgerow::storage {
 // Raised when an older program could misread what a newer one writes. 1: no start, the log begins with entry 1.
 // 2: no entries are configurations, and what it began with is the configuration file's to say. 4 and 6: the log
 // is of a cluster that has begun anew, and has an origin; else they are as 3 and 5, and no log of a first
-// beginning is of these formats. Up to 4: the former keys. 1 to 3 are read and made 5 when they are opened, 4
+// beginning is of these formats. Up to 4: the former keys, and no id. 1 to 3 are read and made 5 when they are opened, 4
 // is made 6.
 inline constexpr uint32_t kFormatVersion = 6;
 inline constexpr uint32_t kFormatOfFirstBeginning = 5;
@@ -45,6 +46,7 @@ inline constexpr uint32_t kFormatWithFormerKeys = 4;  // the last one
 constexpr bool HasOrigin(uint32_t format) { return format == 4 || format == kFormatBegunAnew; }
 
 inline constexpr std::string_view kIdentityKey = "I";
+inline constexpr std::string_view kLogIdKey = "L";
 inline constexpr std::string_view kOriginKey = "O";
 inline constexpr std::string_view kEntryPrefix = "e";
 inline constexpr std::string_view kEntriesEnd = "f";  // sorts after all entries and states
@@ -88,6 +90,7 @@ void EncodeEntryInto(std::string& record, std::string_view key, const raft::Entr
 std::string EncodeState(std::string_view key, const StateRecord& state);
 std::string EncodeIdentity(std::string_view key, const IdentityRecord& identity);
 std::string EncodeOrigin(std::string_view key, const Origin& origin);
+std::string EncodeLogId(uint64_t log_id);
 
 // Nothing where the checksum or the length is wrong, or a state stands under another's key. Of an identity of a
 // later version, only the version is set.
@@ -95,6 +98,7 @@ std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view val
 std::optional<StateRecord> ParseState(std::string_view key, std::string_view value);
 std::optional<IdentityRecord> ParseIdentity(std::string_view key, std::string_view value);
 std::optional<Origin> ParseOrigin(std::string_view key, std::string_view value);
+std::optional<uint64_t> ParseLogId(std::string_view value);  // never 0
 
 // CRC-32 (zlib's) of `key`, then `body`.
 uint32_t Checksum(std::string_view key, std::string_view body);

@@ -110,6 +110,17 @@ TEST(RecordsTest, AnOriginComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
   }
 }
 
+TEST(RecordsTest, ALogIdComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
+  const std::string bytes = EncodeLogId(0x3edc'ba98'7654'3210);
+  EXPECT_EQ(ParseLogId(bytes), 0x3edc'ba98'7654'3210u);
+  EXPECT_FALSE(ParseLogId(EncodeLogId(0)).has_value()) << "0 is none";
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    EXPECT_FALSE(ParseLogId(flipped).has_value()) << bit;
+  }
+}
+
 TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
   const std::optional<IdentityRecord> back = ParseIdentity(
       kIdentityKey, EncodeIdentity(kIdentityKey, {.format_version = kFormatVersion + 1,

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -36,6 +37,14 @@ std::string KernelBootId() {
   std::string boot_id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
   return boot_id;
+}
+
+// The highest two bits stay free for those who have to say other things in its place (wire/peer.h).
+uint64_t DrawLogId() {
+  std::random_device device;
+  uint64_t drawn = 0;
+  while (drawn == 0) drawn = (static_cast<uint64_t>(device()) << 32 | device()) >> 2;
+  return drawn;
 }
 
 }  // namespace
@@ -152,6 +161,9 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
   const absl::StatusOr<Origin> origin = ReadOrigin(*db_, options_.path, format);
   if (!origin.ok()) return origin.status();
   origin_ = *origin;
+  const absl::StatusOr<uint64_t> log_id = ReadLogId(*db_, options_.path, format);
+  if (!log_id.ok()) return log_id.status();
+  log_id_ = *log_id;
   tail_.Restore(log->state, log->raft.entries);
   restored_ = std::move(log->raft);
   if (format > kFormatWithFormerKeys) return absl::OkStatus();
@@ -159,8 +171,8 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
   return ForgetFormerKeys();
 }
 
-// A new log, or one of an earlier format: a batch says whose it is, that it is of this format from now on, and
-// what it began with. Synced in either mode: before the first vote that counts by it.
+// A new log, or one of an earlier format: a batch says whose it is, that it is of this format from now on, what
+// it began with, and which log it is. Synced in either mode: before the first vote that counts by it.
 absl::Status RocksLog::WriteIdentity(const StoredIdentity& identity, bool converting) {
   rocksdb::WriteBatch batch;
   const bool anew = origin_ != Origin();
@@ -178,6 +190,8 @@ absl::Status RocksLog::WriteIdentity(const StoredIdentity& identity, bool conver
       HEDGEROW_CHECK(batch.Delete(SliceOf(former)).ok());
     }
   }
+  if (log_id_ == 0) log_id_ = DrawLogId();
+  HEDGEROW_CHECK(batch.Put(SliceOf(kLogIdKey), EncodeLogId(log_id_)).ok());
   tail_.Finish(batch);
   rocksdb::WriteOptions write;
   write.sync = true;

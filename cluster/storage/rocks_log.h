@@ -47,6 +47,7 @@ class RocksLog {
   raft::RestoredState TakeRestored() { return std::move(restored_); }
   const raft::Configuration& began_with() const { return began_with_; }
   const Origin& origin() const { return origin_; }
+  uint64_t log_id() const { return log_id_; }
 
   // Adds to the batch being gathered. Not between a commit that failed and one that succeeds.
   void Gather(const raft::Persist& persist);
@@ -88,6 +89,7 @@ class RocksLog {
   raft::RestoredState restored_;
   raft::Configuration began_with_;
   Origin origin_;  // as it was when the log was opened, for good
+  uint64_t log_id_ = 0;
 
   LogTail tail_;  // with the batch being gathered
   rocksdb::WriteBatch batch_;

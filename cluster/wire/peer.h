@@ -37,6 +37,16 @@ constexpr size_t kAppendEntryFixed_bytes = 21;
 // Nobody answers for it; who hears it may say so to an operator, and believes nothing else for it.
 inline constexpr raft::Term kLostTerm{UINT64_MAX};
 
+// In the header of a HELLO_ACK: its sender has recorded another log of whoever asked, and will never believe
+// this one under that id.
+inline constexpr raft::Term kOtherLogTerm{UINT64_MAX - 1};
+// Otherwise the term of a HELLO and of a HELLO_ACK says which log its sender has. Programs from before there
+// were log ids look at neither, and put their term there, which is less than all of these.
+inline constexpr uint64_t kLogIdMark = uint64_t{1} << 63;
+inline constexpr uint64_t kLogIds = uint64_t{1} << 62;  // they are 1 to this, less one
+
+constexpr raft::Term SayLogId(uint64_t log_id) { return raft::Term(kLogIdMark | log_id); }
+
 struct Hello {
   uint64_t nonce = 0;
 };
@@ -83,6 +93,12 @@ struct PeerHeader {
   uint32_t config_epoch = 0;
 };
 
+// Of a HELLO or HELLO_ACK; 0: it says none.
+constexpr uint64_t LogIdIn(const PeerHeader& header) {
+  const uint64_t said = header.term.value();
+  return said >= kLogIdMark && said - kLogIdMark < kLogIds ? said - kLogIdMark : 0;
+}
+
 enum class DropReason : uint8_t {
   kNone = HR_PEER_DROP_NONE,
   kTooShort = HR_PEER_DROP_TOO_SHORT,
@@ -102,6 +118,7 @@ enum class DropReason : uint8_t {
   kTooOld = HR_PEER_DROP_TOO_OLD,
   kNonce = HR_PEER_DROP_NONCE,
   kHelloLimit = HR_PEER_DROP_HELLO_LIMIT,
+  kOtherLog = HR_PEER_DROP_OTHER_LOG,
 };
 constexpr size_t kDropReasons = HR_PEER_DROPS;
 

@@ -77,6 +77,11 @@ DropReason PeerLives::AdmitHello(Peer& peer, const PeerHeader& header, uint64_t 
 
 DropReason PeerLives::Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns) {
   if (peer.nonce == 0 || ack.nonce != peer.nonce || now_ns >= peer.nonce_until_ns) return DropReason::kNonce;
+  // The nonce stays: what is asked again, with more time in between, is answered alike.
+  const uint64_t log_id = LogIdIn(header);
+  const bool other = peer.remembered != 0 && log_id != 0 && log_id != peer.remembered;
+  if (other || header.term == kOtherLogTerm) return DropReason::kOtherLog;
+  peer.log_id = log_id;
   peer.nonce = 0;
   peer.asking = false;
   peer.wait_ns = kAskFloor_ns;
@@ -119,6 +124,16 @@ uint64_t PeerLives::next_ask_ns() const {
     if (peer.asking) next_ns = std::min(next_ns, peer.ask_at_ns);
   }
   return next_ns;
+}
+
+void PeerLives::Remember(raft::NodeId id, uint64_t log_id) {
+  Peer* const peer = Find(id);
+  if (peer != nullptr) peer->remembered = log_id;
+}
+
+uint64_t PeerLives::LogOf(raft::NodeId id) const {
+  const Peer* const peer = Find(id);
+  return peer != nullptr ? peer->log_id : 0;
 }
 
 uint64_t PeerLives::LifeOf(raft::NodeId id) const {

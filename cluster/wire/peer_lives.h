@@ -42,8 +42,9 @@ class PeerLives {
 
   // Whether to believe a datagram that PeerCodec has opened (`opened.ok()`), which counts as seen from now on.
   // A HELLO is kNone if it is to be answered (with a HelloAck of its nonce); it changes nothing.
-  // A HELLO_ACK is kNone if its nonce waited for an answer: from now on the sender's life is known.
-  // Anything else is kNone if it is of the sender's known life and new.
+  // A HELLO_ACK is kNone if its nonce waited for an answer: from now on the sender's life is known. kOtherLog:
+  // it did, but one of the two has another log than the other one remembers; nothing is known then. Anything
+  // else is kNone if it is of the sender's known life and new.
   DropReason Admit(const Opened& opened, uint64_t now_ns);
 
   // The nonce of a HELLO that is to be sent to this peer now, or 0: its life is known, or it was asked just
@@ -52,6 +53,11 @@ class PeerLives {
 
   // When NonceFor may have one to send, for whichever peer; UINT64_MAX: all lives are known.
   uint64_t next_ask_ns() const;
+
+  // The only log that this peer may have from now on; 0: any.
+  void Remember(raft::NodeId peer, uint64_t log_id);
+  // What it has said in its known life; 0: nothing, as a program from before there were log ids.
+  uint64_t LogOf(raft::NodeId peer) const;
 
   // 0: not known yet, or no member.
   uint64_t LifeOf(raft::NodeId peer) const;
@@ -64,6 +70,8 @@ class PeerLives {
   struct Peer {
     raft::NodeId id{};
     uint64_t life = 0;
+    uint64_t log_id = 0;      // in that life
+    uint64_t remembered = 0;  // 0: any
     ReplayWindow window{};
     bool asking = true;
     uint64_t nonce = 0;  // the last one sent, while it waits for its answer

@@ -76,6 +76,65 @@ TEST(PeerLives, WhoIsNoMemberIsNotBelieved) {
   EXPECT_EQ(a.lives.NonceFor(NodeId(1), kStart_ns), 0u) << "itself";
 }
 
+// A HELLO and its answer, which says `said` for a term.
+DropReason Answered(Node& a, Node& b, Term said, uint64_t now_ns) {
+  const std::string hello = a.AskHello(2, now_ns);
+  EXPECT_FALSE(hello.empty());
+  const Opened opened = b.codec.Open(hello);
+  const HelloAck ack{.nonce = std::get<Hello>(opened.body).nonce};
+  return a.Receive(b.codec.Seal(NodeId(1), said, ack), now_ns);
+}
+
+TEST(PeerLives, AMemberWithAnotherLogIsNeverBelieved) {
+  Node a(1, 100);
+  {
+    Node b(2, 200);
+    EXPECT_EQ(Answered(a, b, SayLogId(77), kStart_ns), DropReason::kNone);
+    EXPECT_EQ(a.lives.LogOf(NodeId(2)), 77u);
+    a.lives.Remember(NodeId(2), 77);
+    EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
+  }
+  Node emptied(2, 201);
+  for (uint64_t i = 1; i <= 3; ++i) {
+    EXPECT_EQ(a.Receive(emptied.Heartbeat()), DropReason::kOtherLife);
+    EXPECT_EQ(Answered(a, emptied, SayLogId(78), kStart_ns + i * kSecond_ns), DropReason::kOtherLog);
+    EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 200u) << "as it was";
+  }
+  Node again(2, 202);  // the folder of before was put back
+  EXPECT_EQ(a.Receive(again.Heartbeat()), DropReason::kOtherLife);
+  EXPECT_EQ(Answered(a, again, SayLogId(77), kStart_ns + 9 * kSecond_ns), DropReason::kNone);
+  EXPECT_EQ(a.Receive(again.Heartbeat()), DropReason::kNone);
+}
+
+TEST(PeerLives, WhoSaysNoLogIsOfAnEarlierProgramAndBelieved) {
+  Node a(1, 100);
+  Node b(2, 200);
+  a.lives.Remember(NodeId(2), 77);
+  EXPECT_EQ(Answered(a, b, Term(5), kStart_ns), DropReason::kNone);
+  EXPECT_EQ(a.lives.LogOf(NodeId(2)), 0u);
+  EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
+}
+
+TEST(PeerLives, WhoIsToldThatItsOwnLogIsAnotherLearnsNothingElse) {
+  Node a(1, 100);
+  Node b(2, 200);
+  EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), kOtherLogTerm, HelloAck{.nonce = 1})), DropReason::kNonce)
+      << "nobody was asked: it may be recorded";
+  EXPECT_EQ(Answered(a, b, kOtherLogTerm, kStart_ns), DropReason::kOtherLog);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 0u);
+}
+
+TEST(PeerLives, ALogIdIsNoTermAndNothingElseThatIsSaidInItsPlace) {
+  for (const uint64_t id : {uint64_t{1}, kLogIds - 1}) {
+    EXPECT_EQ(LogIdIn({.term = SayLogId(id)}), id);
+    EXPECT_NE(SayLogId(id), kLostTerm);
+    EXPECT_NE(SayLogId(id), kOtherLogTerm);
+  }
+  for (const Term term : {Term(), Term(1), Term(kLogIdMark - 1), kLostTerm, kOtherLogTerm}) {
+    EXPECT_EQ(LogIdIn({.term = term}), 0u);
+  }
+}
+
 TEST(PeerLives, EachDatagramIsBelievedOnce) {
   Node a(1, 100);
   Node b(2, 200);

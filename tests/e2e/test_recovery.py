@@ -2,6 +2,7 @@
 """A cluster on a bad day: nodes that have lost their memory, a majority that is gone, and beginning anew with what is left."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -14,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from cluster.client import hkv
-from deploy.lab import Lab
+from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
-from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
+from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT, HedgerowNode, NodeSettings
 from deploy.lab.servers.load import binary
+from harness.product import Product
 
 TAG = f"self{os.getpid()}8"
 PATIENT = ("200ms", "4s")
@@ -184,6 +186,46 @@ def test_a_majority_that_has_lost_its_memory_says_so_and_begins_anew_with_the_su
         assert increment(lab, leader, session, 6) == [b"6"], "which it does not"
 
 
+@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_lost_node_comes_back_by_one_command_as_another_member(again):
+    """In the same folder and at the same address; `again`: and is lost once more, and comes back once more."""
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, SETTINGS) as cluster):
+        leader = cluster.wait_ready()
+        session, seq = write_three(lab, leader), 3
+        victim = next(node for node in cluster.nodes if node is not leader)
+        was = victim.number
+        assert "has not said" in leader.change_members("rejoin", was, 9), "it is well"
+        for new in (7, 8) if again else (7,):
+            host_restarts(victim)
+            victim.start()
+            wait_for("the leader hears that it is lost", lambda was=was: was in said_to_be_lost(leader))
+            seq += 1
+            assert increment(lab, leader, session, seq) == [str(seq).encode()]
+            assert leader.change_members("rejoin", was, new) == ""
+            assert leader.change_members("rejoin", was, new) == "", "asked again there is nothing left to do"
+            roles = {int(member["id"]): member["role"] for member in leader.status()["members"]}
+            assert roles[new] == "voter" and was not in roles and len(roles) == 3
+            wait_for("it is that member", lambda new=new: int((victim.status() or {"node": 0})["node"]) == new)
+            wait_for("it is ready", lambda: victim.status().get("ready"))
+            assert (victim.data_dir / f"lost-as-{was}" / "rocksdb").is_dir(), "what was there is kept"
+            seq += 1
+            assert increment(lab, victim, session, seq) == [str(seq).encode()]
+            was = new
+
+        # It is a member like any other: with one of the other two dead, nothing is acknowledged without it.
+        other = next(node for node in cluster.nodes if node not in (leader, victim))
+        other.kill_at_once()
+        seq += 1
+        assert increment(lab, leader, session, seq) == [str(seq).encode()]
+        victim.kill_at_once()
+        victim.start()
+        wait_for("and stays that one", lambda: int((victim.status() or {"node": 0})["node"]) == was)
+        wait_for("it is ready", lambda: victim.status().get("ready"))
+        seq += 1
+        assert increment(lab, leader, session, seq) == [str(seq).encode()]
+
+
 def test_a_node_whose_kernel_maps_are_gone_stays_lost_however_often_it_is_started():
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
           hedgerow_cluster(lab, data.path, SETTINGS) as cluster):
@@ -198,6 +240,32 @@ def test_a_node_whose_kernel_maps_are_gone_stays_lost_however_often_it_is_starte
             victim.host.stop(victim.process)
         assert increment(lab, leader, session, 4) == [b"4"]
         victim.stop()
+
+
+@pytest.mark.parametrize("mode", ["memory", "disk"])
+def test_who_starts_with_an_emptied_folder_is_told_and_takes_part_in_nothing(mode):
+    settings = NodeSettings(durability=mode, election=PATIENT)
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, mode) as data,
+          hedgerow_cluster(lab, data.path, settings) as cluster):
+        leader = cluster.wait_ready()
+        session = write_three(lab, leader)
+        victim = next(node for node in cluster.nodes if node is not leader)
+        victim.stop()
+        kept = victim.data_dir.with_name(f"{victim.data_dir.name}.kept")
+        victim.data_dir.rename(kept)
+        for _ in range(2):  # the second time it knows by itself
+            victim.start()
+            wait_for("it says that it is lost", lambda: is_lost(victim))
+            assert "has recorded another" in victim.status()["lost"] and "rejoin" in victim.status()["lost"]
+            assert is_silent(lab, victim)
+            wait_for("the leader hears of it", lambda: victim.number in said_to_be_lost(leader))
+            victim.stop()
+        assert increment(lab, leader, session, 4) == [b"4"], "two of three go on"
+        shutil.rmtree(victim.data_dir)
+        kept.rename(victim.data_dir)
+        victim.start()
+        wait_for("with its own log it is a member", lambda: (victim.status() or {}).get("ready"))
+        assert increment(lab, victim, session, 5) == [b"5"]
 
 
 def test_a_backup_taken_under_load_is_another_cluster():
@@ -236,6 +304,91 @@ def test_a_backup_taken_under_load_is_another_cluster():
             assert increment(lab, node, session, 4) == [b"4"], "which came after the backup"
 
 
+def through(lab: Lab, session: int, seq: int) -> list[bytes] | None:
+    """An increment, through the proxy; nothing: it was not answered, or refused."""
+    copy = hkv.encode_request(hkv.WRITE, 1_000_000, session, seq, seq, operations=[hkv.incr_operation(b"n")])
+    with lab.client.socket() as sock:
+        sock.settimeout(2.0)
+        sock.sendto(copy, (VIP_KV[0], SERVE_PORT))
+        try:
+            answer = hkv.parse_answer(sock.recv(2048))
+        except (TimeoutError, ConnectionRefusedError):
+            return None
+    return answer.values if answer.status == hkv.OK else None
+
+
+def reload(proxy: Product, service: dict, epoch: int) -> dict:
+    """What `hedgerow reload` says of the service with this epoch."""
+    proxy.write(proxy.config(services=[{**service, "cluster": {**service["cluster"], "epoch": epoch}}]))
+    return json.loads(proxy.admin("reload", "--json").stdout)
+
+
+def test_a_proxy_follows_the_cluster_that_began_anew_once_it_is_told_the_epoch():
+    """And until then believes nobody of it: whoever leads the cluster of before would be believed again."""
+    settings = NodeSettings(durability="disk", election=PATIENT)
+    with contextlib.ExitStack() as stack:
+        lab = stack.enter_context(Lab(TAG, replicas=3))
+        data = stack.enter_context(DataDirs(TAG, "disk"))
+        settings = dataclasses.replace(settings, proxies=(("proxy", lab.client.ipv4),))
+        cluster = stack.enter_context(hedgerow_cluster(lab, data.path, settings))
+        leader = cluster.wait_ready()
+        proxy = Product(lab, instance=TAG)
+        service = {"name": "kv", "vip": VIP_KV[0], "port": SERVE_PORT, "profile": "hkv", "deadline": "3s",
+                   "cluster": {"id": settings.cluster_id, "key": cluster.nodes[0].proxy_key("proxy"),
+                               "announce_port": ANNOUNCE_PORT},
+                   "backends": [{"name": f"n{number}", "address": host.ipv4, "port": SERVE_PORT, "node": number}
+                                for number, host in enumerate(lab.replicas, start=1)]}
+        stack.callback(proxy.sweep)
+        proxy.up(services=[service])
+
+        def said() -> dict:
+            return next(each for each in proxy.ask("leader", "show")["leaders"] if each["service"] == "kv")
+
+        def follows(epoch: int) -> bool:
+            by = cluster.leader()
+            now = said()
+            return (by is not None and now["source"] == "announced" and now["leader"] == f"n{by.number}"
+                    and int(now["cluster_epoch"]) == epoch)
+
+        def refused() -> int:
+            return int(proxy.status()["reasons"].get("announce_epoch", 0))
+
+        wait_for("the proxy follows the leader", lambda: follows(0))
+        session = write_three(lab, leader)
+        assert through(lab, session, 4) == [b"4"]
+        assert refused() == 0
+
+        backup = data.path / "backup"
+        run("backup", "--socket", leader.socket, "--out", backup)
+        assert through(lab, session, 5) == [b"5"], "which the backup does not hold"
+        for node in cluster.nodes:
+            node.stop()
+            move_away(node)
+        restore_and_start(cluster, backup, cluster.nodes)
+        leader = cluster.wait_ready()
+        wait_for("its announcements are refused", lambda: refused() > 3)
+        assert int(said()["cluster_epoch"]) == 0, "nothing of another epoch is believed"
+
+        assert reload(proxy, service, epoch=1) is not None
+        wait_for("the proxy follows the new one", lambda: follows(1))
+        assert through(lab, session, 4) == [b"4"], "sessions are in the backup: not a second time"
+        assert through(lab, session, 5) == [b"5"]
+        other = next(node for node in cluster.nodes if node is not leader)
+        assert leader.transfer(other.number)
+        wait_for("and whoever leads it next", lambda: follows(1))
+        assert through(lab, session, 6) == [b"6"]
+
+        # Back to the epoch of before: the new cluster is the stranger.
+        so_far = refused()
+        reload(proxy, service, epoch=0)
+        wait_for("it is not believed any more", lambda: refused() > so_far + 3)
+        assert said()["source"] == "configured" or int(said()["cluster_epoch"]) == 0
+        reload(proxy, service, epoch=1)
+        wait_for("the proxy follows it again", lambda: follows(1))
+        assert through(lab, session, 7) == [b"7"]
+        proxy.finish()
+
+
 def restart_with(node: HedgerowNode, folder: Path | None) -> None:
     """In order, with the program in `folder`; None: this tree's."""
     node.host.stop(node.process)
@@ -249,7 +402,8 @@ def restart_with(node: HedgerowNode, folder: Path | None) -> None:
 
 @pytest.mark.parametrize("mode", ["memory", "disk"])
 def test_nodes_of_the_version_before_and_of_this_one_are_one_cluster(mode):
-    """One after the other to this version, and back again, with every write there and none twice."""
+    """One after the other to this version, and back again, with every write there and none twice. The version before is one whose
+    datagrams have this one's number (docs/cluster.md, Versions)."""
     previous = os.environ.get("HEDGEROW_PREVIOUS")
     if not previous:
         pytest.skip("HEDGEROW_PREVIOUS names no folder with the hedgerow-node of the version before")

@@ -118,10 +118,14 @@ class HedgerowNode(StoreNode):
     @property
     def pins(self) -> Path:
         """What the kernel holds for the node's next life; the log's place on the host names it."""
+        return PINS / f"node-{self.number}-{self._place}"
+
+    @property
+    def _place(self) -> str:
         value = 2166136261
         for byte in str(self.data_dir).encode():
             value = (value ^ byte) * 16777619 % 2**32
-        return PINS / f"node-{self.number}-{value:08x}"
+        return f"{value:08x}"
 
     def stop(self) -> None:
         """For good: of a node that was killed nothing is left either."""
@@ -129,7 +133,8 @@ class HedgerowNode(StoreNode):
         self.lose_memory()
 
     def lose_memory(self) -> None:
-        shutil.rmtree(self.pins, ignore_errors=True)
+        for pins in PINS.glob(f"node-*-{self._place}"):  # of whichever members it has been
+            shutil.rmtree(pins, ignore_errors=True)
         with contextlib.suppress(OSError):
             PINS.rmdir()
 

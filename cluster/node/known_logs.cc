@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/known_logs.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "cluster/storage/descriptor.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
+#include "cluster/storage/records.h"
+
+namespace hedgerow::node {
+namespace {
+
+constexpr char kTitle[] = "hedgerow known logs 1";
+constexpr char kMark[] = "unknown-log";
+
+std::string MarkOf(const std::string& data_dir) { return absl::StrCat(data_dir, "/", kMark); }
+
+// Nothing: it is not there.
+std::optional<std::string> Read(const std::string& path) {
+  if (access(path.c_str(), F_OK) != 0) return std::nullopt;
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// The old file or the new one, whatever happens in between.
+absl::Status Replace(const std::string& path, const std::string& text) {
+  const std::string unfinished = absl::StrCat(path, ".unfinished");
+  {
+    const storage::Descriptor file(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (!file.ok() || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+        fsync(file.get()) != 0) {
+      return storage::FromErrno(unfinished, "write", errno);
+    }
+  }
+  if (rename(unfinished.c_str(), path.c_str()) != 0) return storage::FromErrno(path, "write", errno);
+  return storage::SyncParent(path);
+}
+
+std::string LastLine(const std::string& lines) {
+  return absl::StrFormat("crc32 %08x\n", storage::Checksum(kTitle, lines));
+}
+
+// "NODE LOG", both decimal and hexadecimal.
+bool ParseLine(const std::string& line, std::map<raft::NodeId, uint64_t>& logs) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  uint64_t node = 0;
+  uint64_t log_id = 0;
+  if (words.size() != 2 || !absl::SimpleAtoi(words[0], &node) || !absl::SimpleHexAtoi(words[1], &log_id))
+    return false;
+  return node != 0 && log_id != 0 && logs.emplace(raft::NodeId(node), log_id).second;
+}
+
+bool Parse(const std::string& text, std::map<raft::NodeId, uint64_t>& logs) {
+  const std::string title = absl::StrCat(kTitle, "\n");
+  if (text.compare(0, title.size(), title) != 0) return false;
+  const size_t end = text.rfind("crc32 ");
+  if (end == std::string::npos || end < title.size()) return false;
+  const std::string lines = text.substr(title.size(), end - title.size());
+  if (text.substr(end) != LastLine(lines)) return false;
+  for (const std::string& line : std::vector<std::string>(absl::StrSplit(lines, '\n', absl::SkipEmpty()))) {
+    if (!ParseLine(line, logs)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<KnownLogs> KnownLogs::Open(const std::string& data_dir) {
+  KnownLogs known(absl::StrCat(data_dir, "/known-logs"));
+  const std::optional<std::string> text = Read(known.path_);
+  if (text.has_value() && !Parse(*text, known.logs_)) {
+    return storage::DamagedError(
+        data_dir,
+        absl::StrCat("the file ", known.path_, ", which says what logs the other members have, is none"));
+  }
+  return known;
+}
+
+uint64_t KnownLogs::Of(raft::NodeId node) const {
+  const auto found = logs_.find(node);
+  return found == logs_.end() ? 0 : found->second;
+}
+
+absl::Status KnownLogs::Record(raft::NodeId node, uint64_t log_id) {
+  if (Of(node) == log_id) return absl::OkStatus();
+  std::map<raft::NodeId, uint64_t> logs = logs_;
+  logs[node] = log_id;
+  if (absl::Status status = Write(logs); !status.ok()) return status;
+  logs_ = std::move(logs);
+  return absl::OkStatus();
+}
+
+absl::Status KnownLogs::KeepOnly(const std::vector<raft::NodeId>& members) {
+  std::map<raft::NodeId, uint64_t> logs = logs_;
+  std::erase_if(logs, [&members](const auto& log) {
+    return std::find(members.begin(), members.end(), log.first) == members.end();
+  });
+  if (logs.size() == logs_.size()) return absl::OkStatus();
+  if (absl::Status status = Write(logs); !status.ok()) return status;
+  logs_ = std::move(logs);
+  return absl::OkStatus();
+}
+
+absl::Status KnownLogs::Write(const std::map<raft::NodeId, uint64_t>& logs) const {
+  std::string lines;
+  for (const auto& [node, log_id] : logs) absl::StrAppendFormat(&lines, "%d %016x\n", node.value(), log_id);
+  return Replace(path_, absl::StrCat(kTitle, "\n", lines, LastLine(lines)));
+}
+
+absl::Status MarkUnknown(const std::string& data_dir, raft::NodeId by) {
+  return Replace(MarkOf(data_dir), absl::StrCat(by.value(), "\n"));
+}
+
+absl::Status CheckKnown(const std::string& data_dir) {
+  const std::optional<std::string> by = Read(MarkOf(data_dir));
+  if (!by.has_value()) return absl::OkStatus();
+  return storage::AsLost(absl::FailedPreconditionError(absl::StrCat(
+      "the log in ", data_dir, " is not the one that this member had: node ", by->substr(0, by->find('\n')),
+      " has recorded another. Somebody has emptied the folder, or it is another disk's, so what this node "
+      "voted for "
+      "and acknowledged is forgotten, and it must not go on under its id. If the folder of before is there "
+      "still, "
+      "stop the node and put it back. Otherwise let it come back under an id that was never used "
+      "(`hedgerow cluster members rejoin` at the leader); the others go on while they are a majority")));
+}
+
+}  // namespace hedgerow::node

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a node has recorded of the others' logs outlives it, and is never half there.
+#include "cluster/node/known_logs.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/storage/errors.h"
+
+namespace hedgerow::node {
+namespace {
+
+using raft::NodeId;
+
+class KnownLogsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "hedgerow-known-logs-test.XXXXXX";
+    ASSERT_NE(mkdtemp(folder_.data()), nullptr);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  KnownLogs OpenOrDie() const { return KnownLogs::Open(folder_).value(); }
+  std::string Bytes() const {
+    std::ifstream file(OpenOrDie().path(), std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+  void PutBytes(const std::string& path, const std::string& bytes) const {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(KnownLogsTest, WhatIsRecordedIsThereInTheNextLife) {
+  KnownLogs logs = OpenOrDie();
+  EXPECT_EQ(logs.Of(NodeId(2)), 0u);
+  ASSERT_EQ(logs.Record(NodeId(2), 0x3fff'ffff'ffff'ffff), absl::OkStatus());
+  ASSERT_EQ(logs.Record(NodeId(4294967295), 1), absl::OkStatus());
+  ASSERT_EQ(logs.Record(NodeId(2), 77), absl::OkStatus()) << "the last word counts";
+  for (const KnownLogs& known : {logs, OpenOrDie()}) {
+    EXPECT_EQ(known.Of(NodeId(2)), 77u);
+    EXPECT_EQ(known.Of(NodeId(4294967295)), 1u);
+    EXPECT_EQ(known.Of(NodeId(3)), 0u);
+  }
+}
+
+TEST_F(KnownLogsTest, WhoIsNoMemberAnyMoreIsForgottenAndTheOthersAreNot) {
+  KnownLogs logs = OpenOrDie();
+  for (const uint64_t id : {2, 3, 4}) ASSERT_EQ(logs.Record(NodeId(id), 10 * id), absl::OkStatus());
+  ASSERT_EQ(logs.KeepOnly({NodeId(2), NodeId(4), NodeId(5)}), absl::OkStatus());
+  const KnownLogs next = OpenOrDie();
+  EXPECT_EQ(next.Of(NodeId(2)), 20u);
+  EXPECT_EQ(next.Of(NodeId(3)), 0u);
+  EXPECT_EQ(next.Of(NodeId(4)), 40u);
+  EXPECT_EQ(next.Of(NodeId(5)), 0u);
+}
+
+TEST_F(KnownLogsTest, ADamagedFileIsRefusedAndNotTakenForNone) {
+  KnownLogs logs = OpenOrDie();
+  for (const uint64_t id : {2, 3}) ASSERT_EQ(logs.Record(NodeId(id), 10 * id), absl::OkStatus());
+  const std::string path = logs.path();
+  const std::string whole = Bytes();
+  for (size_t size = 0; size < whole.size(); ++size) {
+    PutBytes(path, whole.substr(0, size));
+    EXPECT_TRUE(absl::IsDataLoss(KnownLogs::Open(folder_).status())) << size;
+  }
+  for (size_t i = 0; i < whole.size(); ++i) {
+    std::string flipped = whole;
+    flipped[i] = static_cast<char>(flipped[i] ^ 1);
+    PutBytes(path, flipped);
+    EXPECT_TRUE(absl::IsDataLoss(KnownLogs::Open(folder_).status())) << i;
+  }
+  PutBytes(path, whole);
+  EXPECT_EQ(OpenOrDie().Of(NodeId(3)), 30u);
+}
+
+TEST_F(KnownLogsTest, AfterAnErrorNothingHasChanged) {
+  KnownLogs logs = OpenOrDie();
+  ASSERT_EQ(logs.Record(NodeId(2), 20), absl::OkStatus());
+  std::filesystem::create_directory(logs.path() + ".unfinished");  // so that it cannot be written
+  EXPECT_FALSE(logs.Record(NodeId(3), 30).ok());
+  EXPECT_EQ(logs.Of(NodeId(3)), 0u);
+  EXPECT_FALSE(logs.KeepOnly({}).ok());
+  EXPECT_EQ(logs.Of(NodeId(2)), 20u);
+  EXPECT_EQ(OpenOrDie().Of(NodeId(2)), 20u);
+}
+
+TEST_F(KnownLogsTest, WhoWasToldIsLostAtEveryStart) {
+  EXPECT_EQ(CheckKnown(folder_), absl::OkStatus());
+  ASSERT_EQ(MarkUnknown(folder_, NodeId(3)), absl::OkStatus());
+  for (int start = 0; start < 2; ++start) {
+    const absl::Status status = CheckKnown(folder_);
+    EXPECT_TRUE(storage::IsLost(status));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("node 3 has recorded another"));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("hedgerow cluster members rejoin"));
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::node

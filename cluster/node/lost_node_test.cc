@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Nodes that have lost what they promised, in one process with those that have not: they say so, take part in
+// nothing, and are told so by their peers when somebody has emptied their folder.
+#include "cluster/node/lost_node.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/node/node_testing.h"
+#include "cluster/node/promise_mark.h"
+#include "cluster/node/status_message.h"
+#include "cluster/storage/errors.h"
+
+namespace hedgerow::node {
+namespace {
+
+using ::testing::HasSubstr;
+
+class EmptiedFolderTest : public NodeTest {
+ protected:
+  void MoveAway(uint64_t id) {
+    std::filesystem::rename(ConfigOf(id).data_dir, ConfigOf(id).data_dir + ".before");
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, EmptiedFolderTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+// Who would be a member with an empty log under its old id, if nobody had recorded which log it had.
+TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  for (uint64_t seq = 1; seq <= 3; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
+  const uint64_t victim = leader % 3 + 1;
+  const auto life = [&] {
+    for (const PeerStatus& peer : StatusOf(leader).peers) {
+      if (peer.id.value() == victim) return peer.life;
+    }
+    return uint64_t{0};
+  };
+  Stop(victim);
+  const uint64_t before = life();
+  EXPECT_NE(before, 0u);
+  MoveAway(victim);
+
+  absl::Status ended;
+  {
+    absl::StatusOr<std::unique_ptr<Node>> emptied = Node::Create(ConfigOf(victim));
+    ASSERT_TRUE(emptied.ok()) << emptied.status();
+    std::atomic<bool> done = false;
+    std::thread thread([&] {
+      ended = (*emptied)->Run();
+      done = true;
+    });
+    EXPECT_TRUE(Eventually([&] { return done.load(); }));
+    (*emptied)->RequestStop();
+    thread.join();
+  }
+  EXPECT_TRUE(storage::IsLost(ended)) << ended;
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("has recorded another"));
+  EXPECT_TRUE(storage::IsLost(Node::Create(ConfigOf(victim)).status())) << "however often it is started";
+  EXPECT_EQ(life(), before) << "nothing of it was believed";
+  EXPECT_EQ(Increment(leader, session, 4), "4");
+
+  std::filesystem::remove_all(ConfigOf(victim).data_dir);
+  std::filesystem::rename(ConfigOf(victim).data_dir + ".before", ConfigOf(victim).data_dir);
+  Start(victim);
+  EXPECT_EQ(Increment(WaitForLeader(), session, 5), "5");
+  EXPECT_TRUE(Eventually([&] { return life() != before; })) << "with its own log it is a member as before";
+}
+
+// All of them at once have no log that anybody remembers. Nor has one whose peers have begun anew.
+TEST_P(EmptiedFolderTest, AClusterThatBeginsAgainRemembersNobody) {
+  WaitForLeader();
+  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    MoveAway(id);
+    Start(id);
+  }
+  const uint64_t leader = WaitForLeader();
+  EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
+}
+
+class LostNodeTest : public NodeTest {};
+INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory),
+                         [](const auto& info) { return std::string(Name(info.param)); });
+
+TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
+  const uint64_t leader = WaitForLeader();
+  std::vector<std::unique_ptr<LostNode>> lost;
+  std::vector<std::thread> threads;
+  const auto lose = [&](uint64_t id) {
+    Stop(id);
+    lost.push_back(std::make_unique<LostNode>(ConfigOf(id), "its memory is gone"));
+    threads.emplace_back([node = lost.back().get()] { node->Run(); });
+  };
+  const uint64_t first = leader % 3 + 1;
+  const uint64_t second = first % 3 + 1;
+  lose(first);
+  const auto said_by = [&](uint64_t id, uint64_t of) {
+    for (const PeerStatus& peer : StatusOf(id).peers) {
+      if (peer.id.value() == of) return peer.lost;
+    }
+    return false;
+  };
+  EXPECT_TRUE(Eventually([&] { return said_by(leader, first); }));
+  EXPECT_EQ(StatusOf(leader).cluster_lost, "") << "two of three go on";
+  EXPECT_TRUE(StatusOf(leader).ready);
+  const absl::StatusOr<NodeStatus> own = lost[0]->Status();
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(own->lost, "its memory is gone");
+  EXPECT_FALSE(own->ready);
+  EXPECT_EQ(ToMessage(*own, {}).role(), "lost");
+  EXPECT_TRUE(absl::IsFailedPrecondition(lost[0]->Transfer(raft::NodeId(1))));
+  EXPECT_TRUE(absl::IsUnimplemented(lost[0]->OpenBackup().status()));
+
+  lose(second);
+  EXPECT_TRUE(Eventually([&] { return said_by(leader, second); }));
+  EXPECT_THAT(StatusOf(leader).cluster_lost, HasSubstr("of 3 nodes, 2 have lost what they promised"));
+  EXPECT_TRUE(Eventually([&] { return !lost[0]->Status()->cluster_lost.empty(); }));
+  for (const auto& node : lost) node->RequestStop();
+  for (std::thread& thread : threads) thread.join();
+}
+
+// The file still has all three, as it may.
+TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t removed = leader % 3 + 1;
+  const uint64_t lost = removed % 3 + 1;
+  ASSERT_TRUE(Eventually([&] {
+    return nodes_[leader - 1]
+        ->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(removed)}})
+        .ok();
+  }));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(lost).committed_epoch == 2; }));
+  Stop(removed);
+  Stop(lost);
+  LostNode node(ConfigOf(lost), "its memory is gone");
+  const absl::StatusOr<NodeStatus> status = node.Status();
+  ASSERT_TRUE(status.ok());
+  ASSERT_EQ(status->peers.size(), 1u);
+  EXPECT_EQ(status->peers[0].id, raft::NodeId(leader));
+  EXPECT_THAT(status->cluster_lost, HasSubstr("of 2 nodes, 1 have lost what they promised (this one)"));
+}
+
+// It has joined, and its folder was emptied: its log names nobody, and its file but itself.
+TEST_P(LostNodeTest, TellsThoseWhoSpeakToItIfItsLogNamesNobody) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t lost = leader % 3 + 1;
+  Stop(lost);
+  NodeConfig config = ConfigOf(lost);
+  config.data_dir += ".empty";
+  config.join = true;
+  std::erase_if(config.members, [&config](const MemberConfig& member) { return member.id != config.self; });
+  LostNode node(config, "its folder was emptied");
+  std::thread thread([&node] { node.Run(); });
+  EXPECT_TRUE(Eventually([&] {
+    for (const PeerStatus& peer : StatusOf(leader).peers) {
+      if (peer.id.value() == lost) return peer.lost;
+    }
+    return false;
+  }));
+  EXPECT_EQ(node.Status()->cluster_lost, "") << "it does not know how many there are";
+  node.RequestStop();
+  thread.join();
+}
+
+TEST(WhyClusterLostTest, CountsByMajority) {
+  NodeStatus status;
+  for (const uint64_t id : {2, 3, 4}) status.peers.push_back({.id = raft::NodeId(id)});
+  EXPECT_EQ(WhyClusterLost(status, 4), "");
+  status.peers[0].lost = true;
+  EXPECT_EQ(WhyClusterLost(status, 4), "") << "three of four are left";
+  status.peers[1].lost = true;
+  EXPECT_NE(WhyClusterLost(status, 4), "") << "two of four are no majority";
+  status.peers[1].lost = false;
+  status.lost = "gone";
+  EXPECT_NE(WhyClusterLost(status, 4), "");
+}
+
+// It would send an operator to `recover`, from a cluster that works.
+TEST(WhyClusterLostTest, LearnersAreNotCounted) {
+  NodeStatus status;
+  for (const uint64_t id : {1, 2, 3}) status.members.push_back({.id = raft::NodeId(id), .role = "voter"});
+  for (const uint64_t id : {4, 5}) status.members.push_back({.id = raft::NodeId(id), .role = "learner"});
+  for (const uint64_t id : {2, 3, 4, 5}) status.peers.push_back({.id = raft::NodeId(id)});
+  status.peers[2].lost = status.peers[3].lost = true;
+  EXPECT_EQ(WhyClusterLost(status, 3), "") << "all three voters are there";
+  status.peers[0].lost = true;
+  EXPECT_EQ(WhyClusterLost(status, 3), "") << "two of three";
+  status.peers[1].lost = true;
+  EXPECT_THAT(WhyClusterLost(status, 3), HasSubstr("of 3 nodes, 2 have lost what they promised (2, 3)"));
+}
+
+TEST(PromiseMarkTest, OfWhatIsLostStandsInEveryRunOfTheHost) {
+  std::string folder = testing::TempDir() + "hedgerow-mark-test.XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const PromiseMark now(folder, "this run");
+  const PromiseMark next(folder, "the next run");
+  ASSERT_EQ(now.Set(), absl::OkStatus());
+  EXPECT_TRUE(now.Stands());
+  EXPECT_FALSE(next.Stands()) << "its log is worth nothing there, which the log itself says";
+  EXPECT_FALSE(now.Lost());
+  ASSERT_EQ(now.SetLost(), absl::OkStatus());
+  EXPECT_TRUE(next.Stands());
+  EXPECT_TRUE(next.Lost());
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace hedgerow::node

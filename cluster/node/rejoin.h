@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a node that is LOST comes back: under another id, as a learner with an empty log, in the same folder.
+// What was there is kept in a folder of its own. From then on `rejoined` says which member the node is,
+// whatever the configuration file calls it. main.cc calls these; docs/cluster.md tells the operator.
+
+#ifndef HEDGEROW_CLUSTER_NODE_REJOIN_H_
+#define HEDGEROW_CLUSTER_NODE_REJOIN_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "cluster/node/config.h"
+#include "cluster/raft/types.h"
+#include "cluster/storage/storage_options.h"
+
+namespace hedgerow::node {
+
+// As whom, and in which cluster: the log that it begins is of the same beginning as the one that is lost.
+struct Rejoin {
+  raft::NodeId as{};
+  storage::Origin origin{};
+
+  bool operator==(const Rejoin&) const = default;
+};
+
+// Moves everything in `data_dir` to `lost-as-ID` in it, ID being `was`, and says in `rejoined` who the node is.
+// Whatever is cut short is finished by FollowRejoin at the next start.
+absl::Status BeginRejoin(const std::string& data_dir, raft::NodeId was, const Rejoin& rejoin);
+
+// If the node has rejoined: `config` becomes the one of the member that it is now, which joins. To be called
+// before anything else is done with its folder.
+absl::Status FollowRejoin(NodeConfig& config);
+
+}  // namespace hedgerow::node
+
+#endif  // HEDGEROW_CLUSTER_NODE_REJOIN_H_
