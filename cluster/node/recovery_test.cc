@@ -167,9 +167,11 @@ TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBegin
                           .address = members_[3].peer.ToString()}})
         .ok();
   }));
-  const auto caught_up = [&] {
-    for (const MemberStatus& member : StatusOf(leader).members) {
-      if (member.id == raft::NodeId(4)) return member.caught_up;
+  const auto caught_up = [&] {  // as whoever leads sees it
+    for (const uint64_t id : {1, 2, 3}) {
+      for (const MemberStatus& member : StatusOf(id).members) {
+        if (member.id == raft::NodeId(4) && member.caught_up) return true;
+      }
     }
     return false;
   };
