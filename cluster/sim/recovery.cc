@@ -38,28 +38,40 @@ void Recovery::Start() {
   if (world_.plan.recovery.mean_interval_ns > 0) Next();
 }
 
-// Nobody hears what it says now; but what was said to it before the cluster began anew still comes.
-void Recovery::LeadsAgain() {
+// Nobody hears what it says from then on; but what was said to it before the cluster began anew still comes.
+void Recovery::Voted(raft::NodeId candidate) {
+  if (calm_ || candidate != led_ || alone_) return;
+  alone_ = true;
   const uint64_t duration_ns = world_.random.Between(50, 500) * kMillisecond;
   for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
     if (other == led_.value()) continue;
     world_.network.Cut(led_.value(), other);
     world_.time.After(duration_ns, [this, from = led_.value(), other] { world_.network.Heal(from, other); });
   }
-  world_.network.LetGo(20 * kMillisecond);
-  led_ = {};
 }
 
 void Recovery::NewLeader(Server& server) {
   if (calm_) return;
-  if (server.id() == led_) LeadsAgain();
+  if (server.id() == led_) {
+    world_.network.LetGo(50 * kMillisecond);
+    led_ = {};
+  }
   if (!world_.random.Chance(world_.plan.recovery.after_election_ppm)) return;
-  // What it is answered comes after that, if anybody believes it then.
+  // What it is answered comes after that, if anybody believes it then; and one does not hear it, and has what
+  // was before its term.
   const bool worst = world_.random.Chance(700'000);
-  if (worst) world_.network.HoldAcksFor(server.id().value());
+  const uint64_t leader = server.id().value();
+  const uint64_t deaf = 1 + (leader + world_.random.Below(world_.servers.size() - 1)) % world_.servers.size();
+  if (worst) {
+    world_.network.HoldAcksFor(leader);
+    world_.network.Cut(leader, deaf);
+  }
   const uint64_t after_ns = world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 30}) * kMillisecond);
-  world_.time.After(worst ? 5 * kMillisecond + after_ns : after_ns, [this, worst] {
-    if (worst) world_.network.KeepHeld();
+  world_.time.After(worst ? 5 * kMillisecond + after_ns : after_ns, [this, worst, leader, deaf] {
+    if (worst) {
+      world_.network.KeepHeld();
+      world_.network.Heal(leader, deaf);
+    }
     if (!calm_) BeginAnew(worst);
   });
 }
@@ -135,6 +147,7 @@ void Recovery::BeginAnew(bool worst) {
                 " has another state than who has applied it");
   }
   led_ = led != nullptr ? led->id() : raft::NodeId();
+  alone_ = false;
   world_.checker.BeginsAnew(log);
   world_.network.BeginEpoch();
   const StoredSnapshot beginning{.snapshot = {.last = last, .configuration = AllOf(world_)},
@@ -143,7 +156,7 @@ void Recovery::BeginAnew(bool worst) {
   StartAgain(led);
 }
 
-// Who led is the first to stand then, and has a majority with those who come soon.
+// Who led stands already when those come who make a majority with it.
 void Recovery::StartAgain(const Server* led) {
   size_t soon = world_.servers.size() / 2;
   for (const auto& server : world_.servers) {
@@ -151,7 +164,7 @@ void Recovery::StartAgain(const Server* led) {
     if (led == server.get()) {
       down_ns = 0;
     } else if (led != nullptr) {
-      down_ns = (soon > 0 ? world_.random.Between(20, 60) : world_.random.Between(300, 1500)) * kMillisecond;
+      down_ns = (soon > 0 ? world_.random.Between(150, 300) : world_.random.Between(400, 1500)) * kMillisecond;
       soon -= soon > 0;
     }
     world_.time.After(down_ns, [server = server.get()] { server->Start(); });

@@ -22,6 +22,8 @@ class Recovery {
   void Calm() { calm_ = true; }
   // Somebody leads.
   void NewLeader(Server& server);
+  // Somebody is about to get a vote.
+  void Voted(raft::NodeId candidate);
 
  private:
   void Next();
@@ -31,10 +33,10 @@ class Recovery {
   Server* Survivor(bool shortest);
   const Server* Leader() const;
   void StartAgain(const Server* led);
-  void LeadsAgain();
 
   World& world_;
   raft::NodeId led_;  // before the cluster began anew at its worst moment, and not since
+  bool alone_ = false;  // it was cut off since, as far as it speaks
   bool calm_ = false;
 };
 

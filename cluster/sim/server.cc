@@ -413,7 +413,10 @@ void Server::SendToPeer(raft::Message message) {
   Server* const to = world_.servers[message.to.value() - 1].get();
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   const bool is_vote = vote != nullptr && !vote->pre_vote;
-  if (is_vote && vote->granted) world_.weather->Voted(*this);
+  if (is_vote && vote->granted) {
+    world_.weather->Voted(*this);
+    world_.recovery->Voted(to->id());
+  }
   const bool is_ack = std::holds_alternative<raft::AppendReply>(message.body);
   world_.network.Send(
       id_.value(), to->id().value(), UINT64_MAX,
