@@ -153,16 +153,17 @@ int RunTransfer(const Call& call, absl::Duration patience) {
           before->node(), absl::FormatDuration(patience)));
 }
 
+uint64_t SnapshotFailuresOf(const v1::NodeStatus& status) {
+  const auto found = status.counters().find("snapshots.failed");
+  return found == status.counters().end() ? 0 : found->second;
+}
+
 int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotPatience); }
 
 int RunSnapshot(const Call& call, absl::Duration patience) {
   if (call.arguments.words.size() > 1) return call.UsageError("snapshot takes no words");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto failures = [](const v1::NodeStatus& status) {
-    const auto found = status.counters().find("snapshots.failed");
-    return found == status.counters().end() ? 0 : found->second;
-  };
   const auto before = (*client)->GetStatus();  // else one that fails at once would not be seen to
   if (!before.ok()) return call.Fail(before.status());
   const auto index = (*client)->TakeSnapshot();
@@ -178,7 +179,7 @@ int RunSnapshot(const Call& call, absl::Duration patience) {
       return call.Print(report, absl::StrFormat("the last snapshot is at entry %d, %d bytes\n", report.index(),
                                                 report.size_bytes()));
     }
-    if (failures(*status) > failures(*before)) {
+    if (SnapshotFailuresOf(*status) > SnapshotFailuresOf(*before)) {
       return call.Fail(kExitFailure, "the snapshot failed; `hedgerow-node status` says why. It is tried again");
     }
     absl::SleepFor(kSnapshotPoll);

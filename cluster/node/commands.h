@@ -7,6 +7,7 @@
 #ifndef HEDGEROW_CLUSTER_NODE_COMMANDS_H_
 #define HEDGEROW_CLUSTER_NODE_COMMANDS_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -34,6 +35,8 @@ int RunTransfer(const Call& call);
 int RunTransfer(const Call& call, absl::Duration patience);
 // A large store takes its time.
 inline constexpr absl::Duration kSnapshotPatience = absl::Minutes(10);
+// Snapshots that this life of the node has failed to take.
+uint64_t SnapshotFailuresOf(const v1::NodeStatus& status);
 int RunSnapshot(const Call& call);
 int RunSnapshot(const Call& call, absl::Duration patience);
 int RunBackup(const Call& call);  // commands_backup.cc

@@ -29,11 +29,6 @@ namespace {
 
 constexpr absl::Duration kPoll = absl::Milliseconds(50);
 
-uint64_t FailuresOf(const v1::NodeStatus& status) {
-  const auto found = status.counters().find("snapshots.failed");
-  return found == status.counters().end() ? 0 : found->second;
-}
-
 // What a node that is cut off, or follows, may not have.
 std::string Doubt(const v1::NodeStatus& status) {
   if (!status.ready()) {
@@ -54,7 +49,7 @@ absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, uint64_t f
     const auto status = client.GetStatus();
     if (!status.ok()) return status.status();
     if (status->snapshots().last_index() >= index.value()) return absl::OkStatus();
-    if (FailuresOf(*status) > failures) {
+    if (SnapshotFailuresOf(*status) > failures) {
       return absl::InternalError(
           "the snapshot could not be taken; `hedgerow-node status` says why (a full disk, say). It is tried "
           "again, "
@@ -140,7 +135,8 @@ int RunBackup(const Call& call) {
   const auto index = (*client)->TakeSnapshot();
   if (!index.ok()) return call.Fail(index.status());
   if (*index == raft::LogIndex()) return call.Fail(kExitFailure, "nothing was ever applied here");
-  if (absl::Status taken = AwaitSnapshot(**client, *index, FailuresOf(*before), kSnapshotPatience); !taken.ok())
+  if (absl::Status taken = AwaitSnapshot(**client, *index, SnapshotFailuresOf(*before), kSnapshotPatience);
+      !taken.ok())
     return call.Fail(taken);
   const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
   if (!report.ok()) return call.Fail(report.status());

@@ -155,6 +155,18 @@ absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_
     const v1::Member* const after = Find(*status, as);
     if (before == nullptr) return status;  // done before
     if (after == nullptr) return absl::AbortedError(absl::StrCat("node ", as, " is no member any more"));
+    // The first change leaves the lost one no address; who was added for another place is not to take this
+    // one's.
+    if (!before->address().empty()) {
+      return absl::FailedPreconditionError(absl::StrCat("node ", as,
+                                                        " is a member already, and not in the place of node ",
+                                                        was, ": take an id that was never used"));
+    }
+    if (status->leader() != status->node()) {
+      return absl::FailedPreconditionError(
+          status->leader() == 0 ? std::string("nobody leads now; ask again")
+                                : absl::StrCat("node ", status->leader(), " leads; ask again there"));
+    }
     const bool votes = before->role() == "voter";
     if (after->caught_up() || !votes) {
       v1::ChangeMembersRequest request;

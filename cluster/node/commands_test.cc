@@ -256,6 +256,18 @@ TEST_F(NodeCommandsTest, OnlyWhoSaysThatItIsLostComesBackAsAnother) {
   }
 }
 
+// A healthy member is not removed for a slip of the finger.
+TEST_F(NodeCommandsTest, NobodyComesBackAsWhoIsAMemberAlready) {
+  Serve();
+  NodeStatus status = FakeStatus();
+  status.peers[0].lost = true;
+  control_.Set(status);
+  const Outcome refused = Node({"members", "rejoin", "2", "3", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_THAT(refused.err, HasSubstr("node 3 is a member already"));
+  EXPECT_TRUE(control_.changes().empty());
+}
+
 TEST_F(NodeCommandsTest, WhoIsLostComesBackInTwoChangesAndNotTwice) {
   Serve();
   NodeStatus status = FakeStatus();

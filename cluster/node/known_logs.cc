@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/known_logs.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -16,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "cluster/storage/descriptor.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/records.h"
@@ -39,13 +35,7 @@ std::optional<std::string> Read(const std::string& path) {
 // The old file or the new one, whatever happens in between.
 absl::Status Replace(const std::string& path, const std::string& text) {
   const std::string unfinished = absl::StrCat(path, ".unfinished");
-  {
-    const storage::Descriptor file(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-    if (!file.ok() || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-        fsync(file.get()) != 0) {
-      return storage::FromErrno(unfinished, "write", errno);
-    }
-  }
+  if (absl::Status status = storage::WriteSynced(unfinished, text); !status.ok()) return status;
   if (rename(unfinished.c_str(), path.c_str()) != 0) return storage::FromErrno(path, "write", errno);
   return storage::SyncParent(path);
 }

@@ -171,10 +171,12 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   const raft::NodeId as(to);
   auto found = candidates_.find(as);
   if (found == candidates_.end()) {
-    if (candidates_.size() >= kCandidatesMax) candidates_.erase(candidates_.begin());
-    wire::PeerIdentity identity{
+    const wire::PeerIdentity identity{
         .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .life = DrawNotZero()};
-    found = candidates_.emplace(as, Candidate{.codec = std::make_unique<wire::PeerCodec>(identity)}).first;
+    auto codec = std::make_unique<wire::PeerCodec>(identity);
+    if (!codec->Open(datagram.bytes).ok()) return;  // who does not have the key takes nobody's place
+    if (candidates_.size() >= kCandidatesMax) candidates_.erase(candidates_.begin());
+    found = candidates_.emplace(as, Candidate{.codec = std::move(codec)}).first;
   }
   Candidate& candidate = found->second;
   const wire::Opened opened = candidate.codec->Open(datagram.bytes);

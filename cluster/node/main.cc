@@ -88,6 +88,7 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
   if (!admin.ok()) return admin.status();
   running_node = node.get();
   StopOnSignals();
+  if (stop_asked) node->RequestStop();
   fprintf(stderr, "hedgerow-node: node %llu of cluster %llu serves on %s\n",
           static_cast<unsigned long long>(config.self.value()),
           static_cast<unsigned long long>(config.cluster_id), config.serve.ToString().c_str());

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/promise_mark.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/storage/descriptor.h"
-#include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 
 namespace hedgerow::node {
@@ -39,15 +35,7 @@ bool PromiseMark::Stands() const {
 
 bool PromiseMark::Lost() const { return FirstLine(path_) == kLost; }
 
-absl::Status PromiseMark::SetLost() const {
-  const storage::Descriptor file(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  const std::string line = absl::StrCat(kLost, "\n");
-  if (!file.ok() || write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
-      fsync(file.get()) != 0) {
-    return storage::FromErrno(path_, "write", errno);
-  }
-  return storage::SyncParent(path_);
-}
+absl::Status PromiseMark::SetLost() const { return storage::WriteSynced(path_, absl::StrCat(kLost, "\n")); }
 
 absl::Status PromiseMark::Set() const {
   std::ofstream file(path_, std::ios::trunc);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/rejoin.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,7 +16,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cluster/storage/descriptor.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 
@@ -30,15 +28,6 @@ constexpr char kLostAs[] = "lost-as-";
 
 std::string In(const std::string& data_dir, const std::string& name) {
   return absl::StrCat(data_dir, "/", name);
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  const storage::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file.ok() || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      fsync(file.get()) != 0) {
-    return storage::FromErrno(path, "write", errno);
-  }
-  return storage::SyncParent(path);
 }
 
 struct Said {
@@ -105,7 +94,8 @@ bool IsThere(const std::string& path) { return access(path.c_str(), F_OK) == 0; 
 
 absl::Status BeginRejoin(const std::string& data_dir, raft::NodeId was, const Rejoin& rejoin) {
   const Said said = {.was = was.value(), .rejoin = rejoin};
-  if (absl::Status status = WriteFile(In(data_dir, kRejoining), LineOf(said)); !status.ok()) return status;
+  if (absl::Status status = storage::WriteSynced(In(data_dir, kRejoining), LineOf(said)); !status.ok())
+    return status;
   return FinishRejoin(data_dir);
 }
 

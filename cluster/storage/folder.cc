@@ -34,4 +34,13 @@ absl::Status SyncFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status WriteSynced(const std::string& path, const std::string& text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.ok() || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      fsync(file.get()) != 0) {
+    return FromErrno(path, "write", errno);
+  }
+  return SyncParent(path);
+}
+
 }  // namespace hedgerow::storage

@@ -19,6 +19,9 @@ absl::Status MakeFolder(const std::string& path);
 absl::Status SyncFolder(const std::string& path);
 // The folder that `path` stands in.
 absl::Status SyncParent(const std::string& path);
+// A small file, readable by its owner: bytes and name are durable when this returns. Cut short, it may hold
+// less.
+absl::Status WriteSynced(const std::string& path, const std::string& text);
 
 }  // namespace hedgerow::storage
 

@@ -34,8 +34,6 @@ using ::testing::HasSubstr;
 constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
 constexpr Origin kOrigin = {.epoch = 2, .beginning = 77};
 
-rocksdb::Slice SliceOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
-
 raft::Configuration Voters(uint64_t count) {
   std::vector<raft::NodeId> ids;
   for (uint64_t id = 1; id <= count; ++id) ids.emplace_back(id);

@@ -8,15 +8,12 @@
 
 #include <rocksdb/iterator.h>
 #include <rocksdb/options.h>
-#include <rocksdb/slice.h>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::storage {
 namespace {
-
-rocksdb::Slice SliceOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 // What is wrong with `stored` after an entry of `last` and `last_term`; empty if nothing.
 std::string Misfit(const StoredEntry& stored, raft::LogIndex last, raft::Term last_term,

@@ -9,8 +9,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include <rocksdb/db.h>
+#include <rocksdb/slice.h>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +25,8 @@ struct RestoredLog {
   StateRecord state{};
   raft::RestoredState raft{};
 };
+
+inline rocksdb::Slice SliceOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 // `path` is for the errors.
 absl::Status LaterFormatError(const std::string& path, uint32_t format);

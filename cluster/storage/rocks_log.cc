@@ -13,7 +13,6 @@
 #include <utility>
 
 #include <rocksdb/convenience.h>
-#include <rocksdb/slice.h>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
@@ -30,8 +29,6 @@ namespace hedgerow::storage {
 namespace {
 
 constexpr uint64_t kReserve_bytes = 1024 * 1024;
-
-rocksdb::Slice SliceOf(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
 
 std::string KernelBootId() {
   std::string boot_id;
