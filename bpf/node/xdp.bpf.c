@@ -19,7 +19,8 @@ HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, con
   __u32 length = bytes;
   int here = 0;
 
-  asm volatile("" : "+r"(length)); /* a short life of its own: 6.1's verifier forgets the bounds of what was spilled */
+  /* a short life of its own: 6.1's verifier forgets the bounds of what was spilled; goes with 6.1 */
+  asm volatile("" : "+r"(length));
   if (length < HR_PEER_HEADER_BYTES) return HR_NODE_EVENT_PASSED_MALFORMED;
   if (length > HR_NODE_DATAGRAM_MAX_BYTES) return HR_NODE_EVENT_PASSED_SIZE;
   if (bpf_xdp_load_bytes(ctx, frame->payload_offset, in->words, length)) return HR_NODE_EVENT_PASSED_MALFORMED;

@@ -36,8 +36,8 @@ std::vector<uint64_t> VotersOf(const raft::Configuration& configuration) {
   return ids;
 }
 
-// Of the member that the node is by now. Whether it joins is what the file says: one that has come back under
-// another id can begin anew like any other.
+// Of the member that the node is by now. Whether it joins is what the file says: `recover` takes the log of one
+// that has come back under another id like any other's. `restore` finds an empty folder, and goes by the file.
 absl::StatusOr<NodeConfig> ConfigOf(const Call& call) {
   absl::StatusOr<NodeConfig> config = LoadNodeConfig(call.arguments.Get("config"));
   if (!config.ok()) return config;

@@ -33,7 +33,7 @@ class EmptiedFolderTest : public NodeTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(Durability, EmptiedFolderTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         DurabilityOf);
 
 // Who would be a member with an empty log under its old id, if nobody had recorded which log it had.
 TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
@@ -78,7 +78,7 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   EXPECT_TRUE(Eventually([&] { return life() != before; })) << "with its own log it is a member as before";
 }
 
-// All of them at once have no log that anybody remembers. Nor has one whose peers have begun anew.
+// All of them at once have no log that anybody remembers.
 TEST_P(EmptiedFolderTest, AClusterThatBeginsAgainRemembersNobody) {
   WaitForLeader();
   for (uint64_t id = 1; id <= 3; ++id) Stop(id);
@@ -91,8 +91,7 @@ TEST_P(EmptiedFolderTest, AClusterThatBeginsAgainRemembersNobody) {
 }
 
 class LostNodeTest : public NodeTest {};
-INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory), DurabilityOf);
 
 TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   const uint64_t leader = WaitForLeader();
@@ -136,11 +135,7 @@ TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
   const uint64_t leader = WaitForLeader();
   const uint64_t removed = leader % 3 + 1;
   const uint64_t lost = removed % 3 + 1;
-  ASSERT_TRUE(Eventually([&] {
-    return nodes_[leader - 1]
-        ->node->ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(removed)}})
-        .ok();
-  }));
+  ASSERT_TRUE(Change({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(removed)}}));
   ASSERT_TRUE(Eventually([&] { return StatusOf(lost).committed_epoch == 2; }));
   Stop(removed);
   Stop(lost);

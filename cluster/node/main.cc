@@ -56,8 +56,8 @@ int Fail(const absl::Status& status) {
 // the parts keep it.
 void LeaveDeadlocksToTests() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
-// What it has lost comes back by no restart: it stays up to be asked, instead of ending over and over.
-// As whom it is to come back; nothing: it was stopped.
+// Stays up to be asked, since no restart brings back what is lost. Returns as whom the node is to come back;
+// nothing if it was stopped.
 absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const absl::Status& why) {
   LostNode node(config, std::string(why.message()));
   NodeFacts facts = FactsOf(config);

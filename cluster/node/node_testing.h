@@ -119,12 +119,15 @@ class NodeTest : public NodeFolderTest {
   void Stop(uint64_t id) { nodes_[id - 1].reset(); }
 
   NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
-  uint64_t Counter(uint64_t node, const std::string& name, const std::string& reason) {
-    for (const NodeCounter& counter : StatusOf(node).counters) {
+  static uint64_t CounterIn(const NodeStatus& status, const std::string& name, const std::string& reason) {
+    for (const NodeCounter& counter : status.counters) {
       if (counter.name == name && counter.reason == reason) return counter.value;
     }
     ADD_FAILURE() << "no counter " << name << "." << reason;
     return 0;
+  }
+  uint64_t Counter(uint64_t node, const std::string& name, const std::string& reason) {
+    return CounterIn(StatusOf(node), name, reason);
   }
   // 0: the nodes that run do not agree on one of them.
   uint64_t Leader() override {
@@ -136,6 +139,19 @@ class NodeTest : public NodeFolderTest {
       leader = status.leader.value();
     }
     return leader != 0 && nodes_[leader - 1] != nullptr ? leader : 0;
+  }
+
+  // Asks whoever leads by then, until it is taken up.
+  bool Change(const std::vector<raft::MemberChange>& changes) {
+    absl::Status refusal;
+    const bool begun = Eventually([&] {
+      const uint64_t leader = Leader();
+      if (leader == 0) return false;
+      refusal = nodes_[leader - 1]->node->ChangeMembers(changes).status();
+      return refusal.ok();
+    });
+    EXPECT_TRUE(begun) << refusal;
+    return begun;
   }
 
   // One datagram to one node, and its answer.

@@ -37,8 +37,8 @@ kv::StateLoader LoaderOf(const NodeConfig& config);
 // Who decides in a cluster that begins anew: the members of the file.
 raft::Configuration ConfigurationOf(const NodeConfig& config);
 
-// Those that a stopped log goes by: the latest in it, committed or not. What it began with is the file's, which
-// says so or keeps a node from starting.
+// By whom a stopped log goes: the latest configuration in it, committed or not; if it holds none, the members
+// of the file, since a node whose file differs from what its log began with does not start (CheckMembers).
 raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& config);
 
 }  // namespace hedgerow::node

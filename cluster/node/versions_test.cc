@@ -140,7 +140,7 @@ class NodeOfTheVersionBefore {
 
 class VersionsTest : public NodeTest {};
 INSTANTIATE_TEST_SUITE_P(Durability, VersionsTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         [](const auto& info) { return std::string(Name(info.param)); });
+                         DurabilityOf);
 
 TEST_P(VersionsTest, ANodeOfTheVersionBeforeVotesAndAcknowledges) {
   const uint64_t session = Open(WaitForLeader());
@@ -177,7 +177,8 @@ TEST_P(VersionsTest, ANodeOfTheVersionBeforeVotesAndAcknowledges) {
     EXPECT_TRUE(next_is_done());
     EXPECT_GT(before.votes(), votes);
     Start(3 - leader);
-    ASSERT_TRUE(Eventually([&] { return Leader() == leader; }));
+    leader = WaitForLeader();
+    ASSERT_NE(leader, 0u);
   }
   EXPECT_EQ(before.malformed(), 0u) << "it understands all that it is told";
 }

@@ -37,8 +37,8 @@ namespace hedgerow::storage {
 // Raised when an older program could misread what a newer one writes. 1: no start, the log begins with entry 1.
 // 2: no entries are configurations, and what it began with is the configuration file's to say. 4 and 6: the log
 // is of a cluster that has begun anew, and has an origin; else they are as 3 and 5, and no log of a first
-// beginning is of these formats. Up to 4: the former keys, and no id. 1 to 3 are read and made 5 when they are opened, 4
-// is made 6.
+// beginning is of these formats. Up to 4: the former keys, and no id. 1 to 3 are read and made 5 when they are
+// opened, 4 is made 6.
 inline constexpr uint32_t kFormatVersion = 6;
 inline constexpr uint32_t kFormatOfFirstBeginning = 5;
 inline constexpr uint32_t kFormatBegunAnew = 6;

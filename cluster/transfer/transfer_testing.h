@@ -102,7 +102,9 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     return offer;
   }
   void AwaitReceived(uint64_t bytes) {
-    while (receiver_->statistics().received_bytes < bytes) absl::SleepFor(absl::Milliseconds(5));
+    for (int i = 0; i < 4000 && receiver_->statistics().received_bytes < bytes; ++i)
+      absl::SleepFor(absl::Milliseconds(5));
+    EXPECT_GE(receiver_->statistics().received_bytes, bytes);
   }
   // Slow enough to be met in the midst of it: so much has arrived.
   std::unique_ptr<Sender> SendSlowly(const raft::EntryId& last, uint64_t bytes_per_second,
