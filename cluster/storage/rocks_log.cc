@@ -122,6 +122,12 @@ void RocksLog::CloseDatabase() {
   db_.reset();
 }
 
+bool RocksLog::StartIsDurable() {
+  if (options_.sync) return true;
+  const absl::MutexLock lock(&db_mutex_);
+  return db_ != nullptr && db_->SyncWAL().ok();
+}
+
 // Whole tables, without reading them: keys grow, so a table holds a part of the log. What is in a table with
 // live entries, in the first level or in memory stays until a later time; that is a few times the write buffer.
 // The last state stands behind the entry that the log begins after, at the least, and so behind what may go;
