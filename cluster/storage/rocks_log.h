@@ -76,6 +76,7 @@ class RocksLog {
   absl::Status TryCommit(Patience patience);
   void CloseDatabase();
   absl::Status WriteIdentity(const StoredIdentity& identity, bool converting);
+  bool HoldsFormerKeys() const;
   absl::Status ForgetFormerKeys();
   absl::Status MakeDurable();
   absl::Status Reopen();
