@@ -2,12 +2,16 @@
 //
 // The nodes' log on a disk that loses power: its writer is killed at a random moment and the disk forgets what
 // was not synced, again and again. What was reported durable is there, and what is there is a state that the
-// log went through. And a disk that lies is found out, so that this test can fail.
+// log went through. In memory mode, what is left can be recovered. And a disk that lies is found out, so that
+// this test can fail.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <ostream>
 #include <random>
@@ -15,9 +19,13 @@
 #include <utility>
 #include <vector>
 
+#include <rocksdb/db.h>
+#include <rocksdb/metadata.h>
+
 #include "absl/time/clock.h"
 #include "chaos/unsynced/mounted.h"
 #include "cluster/storage/log_storage.h"
+#include "cluster/storage/stopped_log.h"
 #include "cluster/storage/storage_story.h"
 #include "cluster/storage/storage_victim.h"
 
@@ -61,8 +69,8 @@ INSTANTIATE_TEST_SUITE_P(Variants, LogPowerCutTest,
                          [](const auto& variant) { return variant.param.name; });
 
 // One life of a writer, and the power cut that ends it. Gives what it had reported durable.
-uint64_t LiveAndDie(Mounted& disk, uint64_t life, bool torn, std::mt19937_64& random) {
-  Victim victim(disk.path(), /*sync=*/true, life);
+uint64_t LiveAndDie(Mounted& disk, bool sync, uint64_t life, bool torn, std::mt19937_64& random) {
+  Victim victim(disk.path(), sync, life);
   // Some are killed while they open the log.
   if (life % 4 != 0) victim.AwaitFirstReport();
   absl::SleepFor(absl::Microseconds(random() % 60'000));
@@ -84,7 +92,7 @@ TEST_P(LogPowerCutTest, WhatWasReportedDurableSurvives) {
   raft::RestoredState before;
   uint64_t reported_in_all = 0;
   for (uint64_t life = 0; life < kLives; ++life) {
-    const uint64_t reported = LiveAndDie(disk, life, GetParam().torn, random);
+    const uint64_t reported = LiveAndDie(disk, /*sync=*/true, life, GetParam().torn, random);
     reported_in_all += reported;
     absl::StatusOr<std::unique_ptr<storage::LogStorage>> opened = storage::LogStorage::Open(
         TestOptions(folder, true), {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});
@@ -105,12 +113,98 @@ TEST_P(LogPowerCutTest, WhatWasReportedDurableSurvives) {
   EXPECT_GT(reported_in_all, uint64_t{20} * kLives);
 }
 
+absl::StatusOr<storage::StoppedLog> ReadStopped(const TestFolder& folder) {
+  return storage::ReadStoppedLog(TestOptions(folder, false),
+                                 {.cluster_id = storage::kTestCluster, .node = storage::kTestNode},
+                                 storage::ReadThrough);
+}
+
+// In memory mode the node itself is lost then, but what is left is a log: one that it has been, or a snapshot
+// that goes further. So a cluster can begin anew with it.
+TEST_P(LogPowerCutTest, WhatMemoryModeLeavesCanBeRecovered) {
+  constexpr uint64_t kLives = 8;
+  Mounted disk(GetParam().flags);
+  const TestFolder folder{disk.path()};
+  std::mt19937_64 random(9);
+  uint64_t starts = 0;
+  for (uint64_t i = 0; i < kLives; ++i) {
+    const uint64_t life = 4 * i + 1;  // none is killed while it opens the log
+    const uint64_t reported = LiveAndDie(disk, /*sync=*/false, life, GetParam().torn, random);
+    {
+      const absl::StatusOr<storage::StoppedLog> log = ReadStopped(folder);
+      ASSERT_TRUE(log.ok()) << "life " << life << ", " << reported << " reported: " << log.status();
+      starts += log->raft.start.index > raft::LogIndex();
+      Story story(life, {}, /*with_snapshots=*/true);
+      const auto found = [&log, &story] {
+        const bool snapshot = log->raft.entries.empty() && log->raft.start == log->raft.snapshot.last;
+        return Same(story.state(), log->raft) || (snapshot && story.state().snapshot.last == log->last);
+      };
+      uint64_t told = 0;
+      while (!found()) {
+        ASSERT_LE(told, reported + 32) << "life " << life << ": " << Describe(log->raft);
+        told = story.Next().sequence;
+      }
+    }
+    std::filesystem::remove_all(folder.log());
+  }
+  EXPECT_GT(starts, 0u);
+}
+
+class MemoryModeTest : public LyingDiskTest {
+ protected:
+  // Batches of one entry of 1 KB.
+  static void Append(storage::LogStorage& storage, uint64_t count) {
+    for (uint64_t i = 1; i <= count; ++i) {
+      raft::Persist persist = {.sequence = i};
+      if (i == 1) persist.hard_state = raft::HardState{.term = raft::Term(1)};
+      persist.entries.push_back(storage::TestEntry(i, 1, std::string(1000, 'p')));
+      storage.Write(std::move(persist));
+    }
+    ASSERT_TRUE(AwaitDurable(storage, count));
+  }
+  // In the level from which the log's beginning is dropped.
+  static size_t TablesBelow(const TestFolder& folder) {
+    rocksdb::DB* raw = nullptr;
+    if (!rocksdb::DB::OpenForReadOnly(rocksdb::Options(), folder.rocksdb(), &raw).ok()) return 0;
+    const std::unique_ptr<rocksdb::DB> db(raw);
+    std::vector<rocksdb::LiveFileMetaData> tables;
+    db->GetLiveFilesMetaData(&tables);
+    return static_cast<size_t>(
+        std::count_if(tables.begin(), tables.end(), [](const auto& table) { return table.level > 0; }));
+  }
+  static bool Eventually(const std::function<bool()>& condition) {
+    for (int i = 0; i < 1000 && !condition(); ++i) absl::SleepFor(absl::Milliseconds(10));
+    return condition();
+  }
+};
+
+TEST_F(MemoryModeTest, NothingGoesThatTheLogOnTheDiskNeeds) {
+  Mounted disk;
+  const TestFolder folder{disk.path()};
+  const raft::EntryId end = {.index = raft::LogIndex(4000), .term = raft::Term(1)};
+  {
+    const std::unique_ptr<storage::LogStorage> storage = storage::OpenOrDie(TestOptions(folder, false));
+    Append(*storage, 4000);
+    size_t below = 0;
+    ASSERT_TRUE(Eventually([&] { return (below = TablesBelow(folder)) > 3; }));
+    storage::WriteWithSnapshot(*storage,
+                               {.sequence = 4001, .new_start = raft::NewStart{.after = end, .snapshot = end}});
+    ASSERT_TRUE(AwaitDurable(*storage, 4001));
+    ASSERT_TRUE(Eventually([&] { return TablesBelow(folder) < below; })) << "its beginning does not go";
+    disk.Cut();
+  }
+  const absl::StatusOr<storage::StoppedLog> log = ReadStopped(folder);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->raft.start, end);
+  EXPECT_EQ(log->raft.snapshot.last, end);
+}
+
 // Only the write-ahead log's syncs are lies: the log is short, or refused as damaged.
 TEST_F(LyingDiskTest, IsFoundOut) {
   Mounted disk({"--ignore_sync=*.log"});
   const TestFolder folder{disk.path()};
   std::mt19937_64 random(8);
-  const uint64_t reported = LiveAndDie(disk, 1, /*torn=*/false, random);
+  const uint64_t reported = LiveAndDie(disk, /*sync=*/true, 1, /*torn=*/false, random);
   ASSERT_GT(reported, 0u);
   const auto opened = storage::LogStorage::Open(
       TestOptions(folder, true), {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});

@@ -40,8 +40,15 @@ absl::Status Replace(const std::string& path, const std::string& text) {
   return storage::SyncParent(path);
 }
 
+std::string FirstLine(uint64_t log_id) { return absl::StrFormat("own %016x\n", log_id); }
+
 std::string LastLine(const std::string& lines) {
   return absl::StrFormat("crc32 %08x\n", storage::Checksum(kTitle, lines));
+}
+
+bool ParseOwn(const std::string& line, uint64_t& own) {
+  const std::vector<std::string> words = absl::StrSplit(line, ' ');
+  return words.size() == 2 && words[0] == "own" && absl::SimpleHexAtoi(words[1], &own) && own != 0;
 }
 
 // "NODE LOG", both decimal and hexadecimal.
@@ -54,7 +61,9 @@ bool ParseLine(const std::string& line, std::map<raft::NodeId, uint64_t>& logs) 
   return node != 0 && log_id != 0 && logs.emplace(raft::NodeId(node), log_id).second;
 }
 
-bool Parse(const std::string& text, std::map<raft::NodeId, uint64_t>& logs) {
+// "own LOG", whose file it is, stands before the others. Without it (the first programs that had such files did
+// not write it) it is of whatever log is there.
+bool Parse(const std::string& text, uint64_t& own, std::map<raft::NodeId, uint64_t>& logs) {
   const std::string title = absl::StrCat(kTitle, "\n");
   if (text.compare(0, title.size(), title) != 0) return false;
   const size_t end = text.rfind("crc32 ");
@@ -62,21 +71,33 @@ bool Parse(const std::string& text, std::map<raft::NodeId, uint64_t>& logs) {
   const std::string lines = text.substr(title.size(), end - title.size());
   if (text.substr(end) != LastLine(lines)) return false;
   for (const std::string& line : std::vector<std::string>(absl::StrSplit(lines, '\n', absl::SkipEmpty()))) {
+    if (own == 0 && logs.empty() && ParseOwn(line, own)) continue;
     if (!ParseLine(line, logs)) return false;
   }
   return true;
 }
 
+// "NODE LOG\n". Whatever else stands there is of this log, too: nobody is believed for a mark that is damaged.
+bool IsOfAnother(const std::string& mark, uint64_t log_id) {
+  std::map<raft::NodeId, uint64_t> marked;
+  const size_t end = mark.find('\n');
+  if (end == std::string::npos || end + 1 != mark.size() || !ParseLine(mark.substr(0, end), marked))
+    return false;
+  return marked.begin()->second != log_id;
+}
+
 }  // namespace
 
-absl::StatusOr<KnownLogs> KnownLogs::Open(const std::string& data_dir) {
-  KnownLogs known(absl::StrCat(data_dir, "/known-logs"));
+absl::StatusOr<KnownLogs> KnownLogs::Open(const std::string& data_dir, uint64_t log_id) {
+  KnownLogs known(absl::StrCat(data_dir, "/known-logs"), log_id);
   const std::optional<std::string> text = Read(known.path_);
-  if (text.has_value() && !Parse(*text, known.logs_)) {
+  uint64_t own = 0;
+  if (text.has_value() && !Parse(*text, own, known.logs_)) {
     return storage::DamagedError(
         data_dir,
         absl::StrCat("the file ", known.path_, ", which says what logs the other members have, is none"));
   }
+  if (own != 0 && own != log_id) known.logs_.clear();
   return known;
 }
 
@@ -106,20 +127,25 @@ absl::Status KnownLogs::KeepOnly(const std::vector<raft::NodeId>& members) {
 }
 
 absl::Status KnownLogs::Write(const std::map<raft::NodeId, uint64_t>& logs) const {
-  std::string lines;
+  std::string lines = FirstLine(log_id_);
   for (const auto& [node, log_id] : logs) absl::StrAppendFormat(&lines, "%d %016x\n", node.value(), log_id);
   return Replace(path_, absl::StrCat(kTitle, "\n", lines, LastLine(lines)));
 }
 
-absl::Status MarkUnknown(const std::string& data_dir, raft::NodeId by) {
-  return Replace(MarkOf(data_dir), absl::StrCat(by.value(), "\n"));
+absl::Status MarkUnknown(const std::string& data_dir, uint64_t log_id, raft::NodeId by) {
+  return Replace(MarkOf(data_dir), absl::StrFormat("%d %016x\n", by.value(), log_id));
 }
 
-absl::Status CheckKnown(const std::string& data_dir) {
-  const std::optional<std::string> by = Read(MarkOf(data_dir));
-  if (!by.has_value()) return absl::OkStatus();
+absl::Status CheckKnown(const std::string& data_dir, uint64_t log_id) {
+  const std::optional<std::string> mark = Read(MarkOf(data_dir));
+  if (!mark.has_value()) return absl::OkStatus();
+  if (IsOfAnother(*mark, log_id)) {
+    (void)unlink(MarkOf(data_dir).c_str());  // or the next start does it
+    return absl::OkStatus();
+  }
   return storage::AsLost(absl::FailedPreconditionError(absl::StrCat(
-      "the log in ", data_dir, " is not the one that this member had: node ", by->substr(0, by->find('\n')),
+      "the log in ", data_dir, " is not the one that this member had: node ",
+      mark->substr(0, mark->find_first_of(" \n")),
       " has recorded another. Somebody has emptied the folder, or it is another disk's, so what this node "
       "voted for "
       "and acknowledged is forgotten, and it must not go on under its id. If the folder of before is there "

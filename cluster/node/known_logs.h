@@ -22,9 +22,10 @@ namespace hedgerow::node {
 
 class KnownLogs {
  public:
-  // `data_dir` exists. A file that is not there says that none is known; one that is damaged is an error, since
+  // `data_dir` exists, and the log in it is `log_id`. A file that is not there says that none is known, and so
+  // does one of another log, over which this one's folder was copied; one that is damaged is an error, since
   // what it said must not be learned anew.
-  static absl::StatusOr<KnownLogs> Open(const std::string& data_dir);
+  static absl::StatusOr<KnownLogs> Open(const std::string& data_dir, uint64_t log_id);
 
   uint64_t Of(raft::NodeId node) const;  // 0: none is recorded
   // Durable when it returns without an error; after one nothing has changed.
@@ -36,17 +37,19 @@ class KnownLogs {
   const std::string& path() const { return path_; }
 
  private:
-  explicit KnownLogs(std::string path) : path_(std::move(path)) {}
+  KnownLogs(std::string path, uint64_t log_id) : path_(std::move(path)), log_id_(log_id) {}
   absl::Status Write(const std::map<raft::NodeId, uint64_t>& logs) const;
 
   std::string path_;
+  uint64_t log_id_ = 0;
   std::map<raft::NodeId, uint64_t> logs_;
 };
 
-// The node has been told by `by` that its log is not the one that was recorded of it. From now on it is LOST,
-// at every start; CheckKnown then says so, and what to do.
-absl::Status MarkUnknown(const std::string& data_dir, raft::NodeId by);
-absl::Status CheckKnown(const std::string& data_dir);
+// The node has been told by `by` that its log, `log_id`, is not the one that was recorded of it. From now on it
+// is LOST, at every start; CheckKnown then says so, and what to do. Once the folder has another log, whose
+// folder was put back over this one, the mark is of nothing that is there, and goes.
+absl::Status MarkUnknown(const std::string& data_dir, uint64_t log_id, raft::NodeId by);
+absl::Status CheckKnown(const std::string& data_dir, uint64_t log_id);
 
 }  // namespace hedgerow::node
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a node has recorded of the others' logs outlives it, and is never half there.
+// What a node has recorded of the others' logs outlives it, is never half there, and goes with the log that it
+// is of.
 #include "cluster/node/known_logs.h"
 
 #include <filesystem>
@@ -11,12 +12,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/records.h"
 
 namespace hedgerow::node {
 namespace {
 
 using raft::NodeId;
+
+constexpr uint64_t kLog = 0x1234'5678'9abc'def0;
+constexpr uint64_t kOtherLog = 99;
 
 class KnownLogsTest : public testing::Test {
  protected:
@@ -26,7 +33,7 @@ class KnownLogsTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  KnownLogs OpenOrDie() const { return KnownLogs::Open(folder_).value(); }
+  KnownLogs OpenOrDie(uint64_t log_id = kLog) const { return KnownLogs::Open(folder_, log_id).value(); }
   std::string Bytes() const {
     std::ifstream file(OpenOrDie().path(), std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
@@ -69,16 +76,38 @@ TEST_F(KnownLogsTest, ADamagedFileIsRefusedAndNotTakenForNone) {
   const std::string whole = Bytes();
   for (size_t size = 0; size < whole.size(); ++size) {
     PutBytes(path, whole.substr(0, size));
-    EXPECT_TRUE(absl::IsDataLoss(KnownLogs::Open(folder_).status())) << size;
+    EXPECT_TRUE(absl::IsDataLoss(KnownLogs::Open(folder_, kLog).status())) << size;
   }
   for (size_t i = 0; i < whole.size(); ++i) {
     std::string flipped = whole;
     flipped[i] = static_cast<char>(flipped[i] ^ 1);
     PutBytes(path, flipped);
-    EXPECT_TRUE(absl::IsDataLoss(KnownLogs::Open(folder_).status())) << i;
+    EXPECT_TRUE(absl::IsDataLoss(KnownLogs::Open(folder_, kLog).status())) << i;
   }
   PutBytes(path, whole);
   EXPECT_EQ(OpenOrDie().Of(NodeId(3)), 30u);
+}
+
+// The folder of another log was put back over this one's, and had no such file.
+TEST_F(KnownLogsTest, AFileOfAnotherLogSaysNothing) {
+  KnownLogs logs = OpenOrDie();
+  ASSERT_EQ(logs.Record(NodeId(2), 20), absl::OkStatus());
+  KnownLogs others = OpenOrDie(kOtherLog);
+  EXPECT_EQ(others.Of(NodeId(2)), 0u);
+  EXPECT_EQ(OpenOrDie().Of(NodeId(2)), 20u) << "nothing was recorded since";
+  ASSERT_EQ(others.Record(NodeId(3), 30), absl::OkStatus());
+  EXPECT_EQ(OpenOrDie(kOtherLog).Of(NodeId(3)), 30u);
+  EXPECT_EQ(OpenOrDie(kOtherLog).Of(NodeId(2)), 0u);
+  EXPECT_EQ(OpenOrDie().Of(NodeId(3)), 0u);
+}
+
+TEST_F(KnownLogsTest, AFileThatDoesNotSayWhoseItIsIsBelieved) {
+  const std::string lines = "2 0000000000000014\n";
+  PutBytes(OpenOrDie().path(),
+           absl::StrCat("hedgerow known logs 1\n", lines,
+                        absl::StrFormat("crc32 %08x\n", storage::Checksum("hedgerow known logs 1", lines))));
+  EXPECT_EQ(OpenOrDie().Of(NodeId(2)), 20u);
+  EXPECT_EQ(OpenOrDie(kOtherLog).Of(NodeId(2)), 20u);
 }
 
 TEST_F(KnownLogsTest, AfterAnErrorNothingHasChanged) {
@@ -93,14 +122,35 @@ TEST_F(KnownLogsTest, AfterAnErrorNothingHasChanged) {
 }
 
 TEST_F(KnownLogsTest, WhoWasToldIsLostAtEveryStart) {
-  EXPECT_EQ(CheckKnown(folder_), absl::OkStatus());
-  ASSERT_EQ(MarkUnknown(folder_, NodeId(3)), absl::OkStatus());
+  EXPECT_EQ(CheckKnown(folder_, kLog), absl::OkStatus());
+  ASSERT_EQ(MarkUnknown(folder_, kLog, NodeId(3)), absl::OkStatus());
   for (int start = 0; start < 2; ++start) {
-    const absl::Status status = CheckKnown(folder_);
+    const absl::Status status = CheckKnown(folder_, kLog);
     EXPECT_TRUE(storage::IsLost(status));
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("node 3 has recorded another"));
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("hedgerow cluster members rejoin"));
   }
+}
+
+// The folder of before was copied over the one that was marked.
+TEST_F(KnownLogsTest, AnotherLogIsNotLostForTheMarkAndTheMarkGoes) {
+  ASSERT_EQ(MarkUnknown(folder_, kLog, NodeId(3)), absl::OkStatus());
+  EXPECT_EQ(CheckKnown(folder_, kOtherLog), absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  EXPECT_EQ(CheckKnown(folder_, kLog), absl::OkStatus()) << "whoever does not believe it tells it again";
+}
+
+TEST_F(KnownLogsTest, AMarkThatDoesNotSayOfWhichLogItIsStays) {
+  const std::string mark = folder_ + "/unknown-log";
+  for (const char* text : {"", "3\n", "3 \n", "3 0\n", "3 log\n", "3 63", "3 63\n4 63\n", "3 63 63\n"}) {
+    PutBytes(mark, text);
+    for (const uint64_t log : {kLog, kOtherLog}) {
+      EXPECT_TRUE(storage::IsLost(CheckKnown(folder_, log))) << text;
+    }
+  }
+  PutBytes(mark, "3 63\n");
+  EXPECT_TRUE(storage::IsLost(CheckKnown(folder_, kOtherLog))) << "63 is 99";
+  EXPECT_EQ(CheckKnown(folder_, kLog), absl::OkStatus());
 }
 
 }  // namespace

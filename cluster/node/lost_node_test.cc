@@ -71,6 +71,9 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   EXPECT_EQ(life(), before) << "nothing of it was believed";
   EXPECT_EQ(Increment(leader, session, 4), "4");
 
+  // What the other log was told is left over it, as by a copy.
+  const std::string mark = "/unknown-log";
+  std::filesystem::copy_file(ConfigOf(victim).data_dir + mark, ConfigOf(victim).data_dir + ".before" + mark);
   std::filesystem::remove_all(ConfigOf(victim).data_dir);
   std::filesystem::rename(ConfigOf(victim).data_dir + ".before", ConfigOf(victim).data_dir);
   Start(victim);

@@ -106,8 +106,9 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
       storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
-  if (absl::Status known = CheckKnown(config.data_dir); !known.ok()) return known;
-  absl::StatusOr<KnownLogs> known_logs = KnownLogs::Open(config.data_dir);
+  const uint64_t log_id = (*storage)->log_id();
+  if (absl::Status known = CheckKnown(config.data_dir, log_id); !known.ok()) return known;
+  absl::StatusOr<KnownLogs> known_logs = KnownLogs::Open(config.data_dir, log_id);
   if (!known_logs.ok()) return known_logs.status();
   const storage::Origin& origin = (*storage)->origin();
   config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
@@ -206,8 +207,10 @@ absl::Status Node::Run() {
 absl::Status Node::IsUnknown() {
   offloads_->Stop(replica_);
   RunPosted();
-  if (absl::Status marked = MarkUnknown(config_.data_dir, peers_.refused_by()); !marked.ok()) return marked;
-  return CheckKnown(config_.data_dir);
+  const uint64_t log_id = storage_->log_id();
+  if (absl::Status marked = MarkUnknown(config_.data_dir, log_id, peers_.refused_by()); !marked.ok())
+    return marked;
+  return CheckKnown(config_.data_dir, log_id);
 }
 
 void Node::RequestStop() {

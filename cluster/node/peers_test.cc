@@ -67,7 +67,7 @@ class PeersTest : public testing::Test {
   std::unique_ptr<UdpSocket> receiver_ = AnySocket();
   uint64_t drawn_ = 0;
   const std::string folder_ = MakeFolder();
-  KnownLogs known_ = KnownLogs::Open(folder_).value();
+  KnownLogs known_ = KnownLogs::Open(folder_, 11).value();
   Peers peers_{*sender_,
                {.cluster_id = 7, .key = {}, .self = raft::NodeId(1), .life = 5},
                /*log_id=*/11,

@@ -276,5 +276,82 @@ TEST_F(StoppedLogTest, WhoseEndIsMissingSaysSo) {
   EXPECT_THAT(log->doubts[0], HasSubstr("what came in between is gone"));
 }
 
+class FurtherSnapshotTest : public StoppedLogTest {
+ protected:
+  void TakeSnapshot(const raft::EntryId& last) {
+    const absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(folder_.log());
+    ASSERT_TRUE(snapshots.ok()) << snapshots.status();
+    TakeTestSnapshot(*snapshots, last);
+  }
+  std::string PathOf(const raft::EntryId& last) {
+    return SnapshotFolder::Open(folder_.log()).value().PathOf(last);
+  }
+
+  const raft::EntryId end_ = {.index = raft::LogIndex(2), .term = raft::Term(1)};
+  const raft::EntryId further_ = {.index = raft::LogIndex(1001), .term = raft::Term(2)};
+};
+
+// As a power cut leaves it in memory mode: the snapshot was synced, and the log that goes on from it was not.
+TEST_F(FurtherSnapshotTest, StandsForTheLogWhoseEndIsGone) {
+  Write(/*sync=*/true);
+  TakeSnapshot(further_);
+  {
+    const auto log = Read();
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ(log->last, further_);
+    EXPECT_EQ(log->raft.start, further_);
+    EXPECT_EQ(log->raft.snapshot.last, further_);
+    EXPECT_THAT(log->raft.entries, IsEmpty());
+    ASSERT_EQ(log->doubts.size(), 1u);
+    EXPECT_THAT(log->doubts[0], HasSubstr("goes further than its log, which ends with entry 2"));
+  }
+  EXPECT_TRUE(std::filesystem::exists(PathOf(further_))) << "nothing is changed";
+  const auto storage = Open(options());
+  ASSERT_TRUE(storage.ok()) << storage.status();
+  EXPECT_EQ((*storage)->TakeRestored().entries.size(), 2u) << "a node goes by its log";
+}
+
+TEST_F(FurtherSnapshotTest, IsEnoughWhereTheOneThatTheLogBeginsWithIsGone) {
+  Write(/*sync=*/true);
+  {
+    const auto log = OpenOrDie(options());
+    WriteWithSnapshot(*log, {.sequence = 1, .new_start = raft::NewStart{.after = end_, .snapshot = end_}});
+    ASSERT_TRUE(AwaitDurable(*log, 1));
+  }
+  std::filesystem::remove(PathOf(end_));
+  EXPECT_TRUE(absl::IsDataLoss(Read().status()));
+  TakeSnapshot(further_);
+  const auto log = Read();
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->last, further_);
+}
+
+TEST_F(FurtherSnapshotTest, OfAnEarlierTermOrDamagedDoesNot) {
+  Write(/*sync=*/true);
+  const raft::EntryId earlier = {.index = raft::LogIndex(1001), .term = raft::Term(0)};
+  TakeSnapshot(earlier);
+  {
+    const auto log = Read();
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ(log->last, end_);
+    EXPECT_THAT(log->doubts, IsEmpty());
+  }
+  TakeSnapshot(further_);
+  const std::string whole = ReadFile(PathOf(further_));
+  WriteFile(PathOf(further_), whole.substr(0, whole.size() - 1));
+  {
+    const auto log = Read();
+    ASSERT_TRUE(log.ok()) << log.status();
+    EXPECT_EQ(log->last, end_);
+    EXPECT_EQ(log->raft.entries.size(), 2u);
+    ASSERT_EQ(log->doubts.size(), 1u);
+    EXPECT_THAT(log->doubts[0], HasSubstr("a snapshot cannot be used"));
+  }
+  WriteFile(PathOf({.index = raft::LogIndex(1002), .term = raft::Term(2)}), whole);
+  const auto log = Read();
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->last, end_) << "it is of another entry than its name says";
+}
+
 }  // namespace
 }  // namespace hedgerow::storage

@@ -11,15 +11,22 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include <rocksdb/db.h>
+#include <rocksdb/metadata.h>
 
 #include "absl/time/clock.h"
 #include "cluster/raft/check.h"
+#include "cluster/storage/log_restore.h"
 #include "cluster/storage/log_storage.h"
+#include "cluster/storage/records.h"
 #include "cluster/storage/storage_story.h"
 
 namespace hedgerow::storage {
@@ -61,6 +68,33 @@ class FullDiskTest : public ::testing::TestWithParam<bool> {
     options.write_buffer_bytes = 128 * 1024;
     options.batch_max_bytes = 256 * 1024;
     return options;
+  }
+  // Tables that reach from the first entry to a former key, and to its deletion.
+  void LeaveFormerKeys() const {
+    rocksdb::Options plain;
+    plain.write_buffer_size = 1024 * 1024;
+    plain.disable_auto_compactions = true;
+    rocksdb::DB* raw = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open(plain, folder_.rocksdb(), &raw).ok());
+    const std::unique_ptr<rocksdb::DB> db(raw);
+    ASSERT_TRUE(db->CompactRange(rocksdb::CompactRangeOptions(), nullptr, nullptr).ok());
+    const std::string first = EntryKey(raft::LogIndex(1));
+    std::string entry;
+    ASSERT_TRUE(db->Get(rocksdb::ReadOptions(), first, &entry).ok());
+    ASSERT_TRUE(db->Put(rocksdb::WriteOptions(), first, entry).ok());
+    ASSERT_TRUE(db->Put(rocksdb::WriteOptions(), SliceOf(kFormerStateKey), "s").ok());
+    ASSERT_TRUE(db->Flush(rocksdb::FlushOptions()).ok());
+    ASSERT_TRUE(db->Delete(rocksdb::WriteOptions(), SliceOf(kFormerStateKey)).ok());
+    ASSERT_TRUE(db->Flush(rocksdb::FlushOptions()).ok());
+  }
+  bool HoldsFormerKeys() const {
+    rocksdb::DB* raw = nullptr;
+    EXPECT_TRUE(rocksdb::DB::OpenForReadOnly(rocksdb::Options(), folder_.rocksdb(), &raw).ok());
+    const std::unique_ptr<rocksdb::DB> db(raw);
+    std::vector<rocksdb::LiveFileMetaData> tables;
+    db->GetLiveFilesMetaData(&tables);
+    return std::any_of(tables.begin(), tables.end(),
+                       [](const auto& table) { return table.largestkey > kEntriesEnd; });
   }
   // Writes on until there is no space, and none to be found any more, not even what RocksDB had set aside.
   // Gives the last sequence written.
@@ -182,6 +216,33 @@ TEST_P(FullDiskTest, AStopWhileItIsFullKeepsWhatWasReported) {
   while (told < reported) told = story.Next().sequence;
   for (int i = 0; i < 20 && !Same(story.state(), found); ++i) story.Next();
   EXPECT_TRUE(Same(story.state(), found)) << Describe(found);
+}
+
+// What a conversion that was cut short has left is in the way of nothing but speed.
+TEST_P(FullDiskTest, ALogOpensThoughThereIsNoRoomToForgetItsFormerKeys) {
+  constexpr uint64_t kEntries = 80;
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+    raft::Persist persist = {.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1)}};
+    for (uint64_t i = 1; i <= kEntries; ++i) {
+      persist.entries.push_back(TestEntry(i, 1, std::string(50'000, 'p')));
+    }
+    storage->Write(std::move(persist));
+    ASSERT_TRUE(AwaitDurable(*storage, 1));
+  }
+  LeaveFormerKeys();
+  ASSERT_TRUE(HoldsFormerKeys());
+  Fill(1024 * 1024);
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+    EXPECT_EQ(storage->TakeRestored().entries.size(), kEntries);
+    storage->Write({.sequence = 1, .entries = {TestEntry(kEntries + 1, 1, "x")}});
+    EXPECT_TRUE(AwaitDurable(*storage, 1)) << storage->health();
+  }
+  EXPECT_TRUE(HoldsFormerKeys()) << "there was room, so this has shown nothing";
+  MakeSpace();
+  EXPECT_EQ(OpenOrDie(options())->TakeRestored().entries.size(), kEntries + 1);
+  EXPECT_FALSE(HoldsFormerKeys());
 }
 
 }  // namespace

@@ -4,7 +4,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/time/time.h"
+
 namespace hedgerow::storage {
+namespace {
+
+constexpr absl::Duration kAskAgainAfter = absl::Seconds(1);
+
+}  // namespace
 
 Janitor::Janitor(RocksLog& log, SnapshotFolder snapshots)
     : log_(log), snapshots_(std::move(snapshots)), thread_([this] { Run(); }) {}
@@ -36,9 +43,22 @@ void Janitor::Run() {
       start = start_;
       snapshot = snapshot_;
     }
+    // In memory mode the new start may be in the page cache only. A power cut would leave the log as it was
+    // before, which still needs all that is to go.
+    if (!log_.StartIsDurable()) {
+      AskAgainLater();
+      continue;
+    }
     snapshots_.RemoveBefore(snapshot);
     log_.DropUpTo(start);
   }
+}
+
+// The disk is full, or the node is about to end.
+void Janitor::AskAgainLater() {
+  absl::MutexLock lock(&mutex_);
+  (void)mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kAskAgainAfter);
+  asked_ = true;
 }
 
 }  // namespace hedgerow::storage

@@ -24,11 +24,13 @@ class Janitor {
   Janitor(const Janitor&) = delete;
   Janitor& operator=(const Janitor&) = delete;
 
-  // Durable by now: the log begins after `start`, and there is a snapshot at `snapshot`. Does not wait.
+  // The log was told by now to begin after `start`, and there is a durable snapshot at `snapshot`. Does not
+  // wait.
   void Clean(raft::LogIndex start, raft::LogIndex snapshot);
 
  private:
   void Run();
+  void AskAgainLater();
   bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || asked_; }
 
   RocksLog& log_;

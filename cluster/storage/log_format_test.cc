@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <rocksdb/db.h>
@@ -39,6 +42,24 @@ raft::Configuration Voters(uint64_t count) {
   for (uint64_t id = 1; id <= count; ++id) ids.emplace_back(id);
   return raft::Configuration::OfVoters(ids);
 }
+
+// As long as it is there no file grows beyond so many bytes.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    Set(bytes);
+  }
+  ~FileLimit() { Set(RLIM_INFINITY); }
+  FileLimit(const FileLimit&) = delete;
+  FileLimit& operator=(const FileLimit&) = delete;
+
+ private:
+  static void Set(rlim_t bytes) {
+    const rlimit limit = {.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+};
 
 class LogFormatTest : public ::testing::Test {
  protected:
@@ -84,6 +105,21 @@ class LogFormatTest : public ::testing::Test {
               EncodeIdentity(kFormerIdentityKey,
                              {.format_version = format, .identity = kIdentity, .began_with = Voters(3)}));
     if (format == 4) batch.Put(SliceOf(kFormerOriginKey), EncodeOrigin(kFormerOriginKey, kOrigin));
+    ASSERT_TRUE(db->Write(rocksdb::WriteOptions(), &batch).ok());
+  }
+  // One more batch of a log that MakeFormer(3) has made, in the write-ahead log alone.
+  void AppendFormer(size_t payload_bytes) const {
+    const std::unique_ptr<rocksdb::DB> db = OpenDatabase();
+    absl::StatusOr<StateRecord> state = ReadState(*db, folder_.log(), 3);
+    ASSERT_TRUE(state.ok()) << state.status();
+    const raft::Term previous_term = std::exchange(state->last_term, state->hard_state.term);
+    state->last_index = state->last_index.Next();
+    ++state->batch;
+    const raft::Entry entry =
+        TestEntry(state->last_index.value(), state->last_term.value(), std::string(payload_bytes, 'p'));
+    rocksdb::WriteBatch batch;
+    batch.Put(EntryKey(entry.index), EncodeEntry(entry, previous_term));
+    batch.Put(SliceOf(kFormerStateKey), FormerState(*state, 3));
     ASSERT_TRUE(db->Write(rocksdb::WriteOptions(), &batch).ok());
   }
   // Some hundred batches, in tables and in the write-ahead log, with truncations.
@@ -159,6 +195,21 @@ TEST_P(FormerFormatTest, WithoutItsStateIsRefused) {
   EXPECT_THAT(std::string(storage.status().message()), HasSubstr("it has no state record"));
 }
 
+// It is synced, and what it follows may be in the page cache only: after a power cut it would be there alone,
+// and a batch missing before it.
+TEST_F(LogFormatTest, TheConversionWaitsUntilWhatItFollowsIsInATable) {
+  WriteStory();
+  MakeFormer(3);
+  AppendFormer(200'000);
+  {
+    const FileLimit limit(100'000);  // for the conversion that is enough, and for that table it is not
+    EXPECT_FALSE(LogStorage::Open(TestOptions(folder_, true), kIdentity).ok());
+  }
+  EXPECT_EQ(Format(), 3u);
+  OpenOrDie(TestOptions(folder_, true));
+  EXPECT_EQ(Format(), kFormatOfFirstBeginning);
+}
+
 TEST_F(LogFormatTest, ABeginningWithoutItsOriginIsRefused) {
   WriteStory();
   MakeFormer(4);
@@ -211,6 +262,11 @@ class TablesTest : public LogFormatTest {
               [](const auto& a, const auto& b) { return a.smallestkey < b.smallestkey; });
     return tables;
   }
+  bool HoldFormerKeys() const {
+    const std::vector<rocksdb::LiveFileMetaData> tables = Tables();
+    return std::any_of(tables.begin(), tables.end(),
+                       [](const auto& table) { return table.largestkey > kEntriesEnd; });
+  }
   void ExpectApart() const {
     const std::vector<rocksdb::LiveFileMetaData> tables = Tables();
     EXPECT_GT(tables.size(), 2u);  // what a start reads from the write-ahead log becomes one
@@ -232,6 +288,21 @@ TEST_F(TablesTest, DoNotOverlap) {
 TEST_F(TablesTest, OfALogThatWasConvertedDoNotOverlapEither) {
   { Append(*OpenOrDie(TestOptions(folder_, true)), 1, 2000, raft::Term(1)); }
   MakeFormer(3);
+  { Append(*OpenOrDie(TestOptions(folder_, true)), 2001, 4000, raft::Term(1)); }
+  ExpectApart();
+}
+
+TEST_F(TablesTest, WhatWasCutShortOfAConversionIsDoneAtTheNextStart) {
+  { Append(*OpenOrDie(TestOptions(folder_, true)), 1, 2000, raft::Term(1)); }
+  MakeFormer(3);
+  {
+    const FileLimit limit(200'000);  // it is written, and then no table without the former keys can be
+    const absl::Status cut_short = LogStorage::Open(TestOptions(folder_, true), kIdentity).status();
+    EXPECT_THAT(std::string(cut_short.message()), HasSubstr("RocksDB cannot compact it"));
+  }
+  EXPECT_TRUE(HoldFormerKeys());
+  OpenOrDie(TestOptions(folder_, true));
+  EXPECT_FALSE(HoldFormerKeys());
   { Append(*OpenOrDie(TestOptions(folder_, true)), 2001, 4000, raft::Term(1)); }
   ExpectApart();
 }

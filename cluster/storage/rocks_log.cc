@@ -11,8 +11,10 @@
 #include <random>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <rocksdb/convenience.h>
+#include <rocksdb/metadata.h>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
@@ -122,6 +124,12 @@ void RocksLog::CloseDatabase() {
   db_.reset();
 }
 
+bool RocksLog::StartIsDurable() {
+  if (options_.sync) return true;
+  const absl::MutexLock lock(&db_mutex_);
+  return db_ != nullptr && db_->SyncWAL().ok();
+}
+
 // Whole tables, without reading them: keys grow, so a table holds a part of the log. What is in a table with
 // live entries, in the first level or in memory stays until a later time; that is a few times the write buffer.
 // The last state stands behind the entry that the log begins after, at the least, and so behind what may go;
@@ -163,9 +171,13 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
   log_id_ = *log_id;
   tail_.Restore(log->state, log->raft.entries);
   restored_ = std::move(log->raft);
-  if (format > kFormatWithFormerKeys) return absl::OkStatus();
-  if (absl::Status status = WriteIdentity(identity, /*converting=*/true); !status.ok()) return status;
-  return ForgetFormerKeys();
+  if (format <= kFormatWithFormerKeys) {
+    // The batch is synced, and in another log file than what it follows, which may be in the page cache only:
+    // that goes first, or a power cut could leave this one alone.
+    if (absl::Status status = MakeDurable(); !status.ok()) return status;
+    if (absl::Status status = WriteIdentity(identity, /*converting=*/true); !status.ok()) return status;
+  }
+  return HoldsFormerKeys() ? ForgetFormerKeys() : absl::OkStatus();
 }
 
 // A new log, or one of an earlier format: a batch says whose it is, that it is of this format from now on, what
@@ -195,13 +207,27 @@ absl::Status RocksLog::WriteIdentity(const StoredIdentity& identity, bool conver
   return FromRocks(options_.path, "write", db_->Write(write, &batch));
 }
 
+// Or their deletions, which are in a table as long as what they delete. A log that was converted just now has
+// them, and one whose conversion was cut short.
+bool RocksLog::HoldsFormerKeys() const {
+  std::vector<rocksdb::LiveFileMetaData> tables;
+  db_->GetLiveFilesMetaData(&tables);
+  return std::any_of(tables.begin(), tables.end(),
+                     [](const rocksdb::LiveFileMetaData& table) { return table.largestkey > kEntriesEnd; });
+}
+
 // The former keys stand in the range of every table of a log that was converted. Without them the tables that
-// are written from now on overlap none, which is what the format is for.
+// are written from now on overlap none, which is what the format is for. Only speed depends on it: where there
+// is no room for it, the next start tries again, and a handle that has failed is opened anew.
 absl::Status RocksLog::ForgetFormerKeys() {
   if (absl::Status status = MakeDurable(); !status.ok()) return status;
   const rocksdb::Slice first = SliceOf(kFormerIdentityKey);
   const rocksdb::Slice last = SliceOf(kFormerStateKey);
-  return FromRocks(options_.path, "compact", db_->CompactRange(rocksdb::CompactRangeOptions(), &first, &last));
+  const absl::Status status =
+      FromRocks(options_.path, "compact", db_->CompactRange(rocksdb::CompactRangeOptions(), &first, &last));
+  if (!absl::IsResourceExhausted(status)) return status;
+  CloseDatabase();
+  return OpenDatabase();
 }
 
 // What was found may be in the page cache only: the process died between a write and its sync, or memory mode.

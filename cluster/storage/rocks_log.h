@@ -58,6 +58,9 @@ class RocksLog {
   // is final.
   absl::Status Commit(Patience patience);
 
+  // Any thread: syncs what was committed, in memory mode as well, and so where the log begins. False: it could
+  // not be done, and nothing may be removed that the log of before needs.
+  bool StartIsDurable() ABSL_LOCKS_EXCLUDED(db_mutex_);
   // Any thread: removes what the log does not begin with any more, durably. Entries up to `index` may be gone
   // when it returns.
   void DropUpTo(raft::LogIndex index) ABSL_LOCKS_EXCLUDED(db_mutex_);
@@ -73,6 +76,7 @@ class RocksLog {
   absl::Status TryCommit(Patience patience);
   void CloseDatabase();
   absl::Status WriteIdentity(const StoredIdentity& identity, bool converting);
+  bool HoldsFormerKeys() const;
   absl::Status ForgetFormerKeys();
   absl::Status MakeDurable();
   absl::Status Reopen();
@@ -83,7 +87,7 @@ class RocksLog {
   Watermark watermark_;
   rocksdb::Options database_options_;
   // Null between a write that failed and the next attempt. Changed by the thread that commits, under the lock,
-  // so that DropUpTo does not lose it while it is at work.
+  // so that StartIsDurable and DropUpTo do not lose it while they are at work.
   absl::Mutex db_mutex_;
   std::unique_ptr<rocksdb::DB> db_;
   raft::RestoredState restored_;

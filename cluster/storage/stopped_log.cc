@@ -62,16 +62,22 @@ absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const St
   return RestoreLog(**db, options.path, format);
 }
 
-// As ChooseSnapshot does, but none is removed. True: the log goes on from the one that was loaded.
+// As ChooseSnapshot does, but none is removed, and one that goes further than the log is taken as well: it is
+// synced by itself, while the log that goes on from it may have been in the page cache alone (memory mode).
+// What the log holds and it does not was never committed. True: the log goes on from the one that was loaded.
 bool LoadPart(const SnapshotFolder& folder, const raft::EntryId& last, const StoredIdentity& expected,
               const LoadSnapshot& load, StoppedLog& log) {
   const raft::RestoredState& raft = log.raft;
   const uint64_t place = last.index.value() - std::min(last.index, raft.start.index).value();
   const bool part = last == raft.start || (last.index > raft.start.index && place <= raft.entries.size() &&
                                            raft.entries[place - 1].term == last.term);
-  if (!part) return false;
+  const bool further = last.index > log.last.index && last.term >= log.last.term;
+  if (!part && !further) return false;
   absl::StatusOr<std::unique_ptr<SnapshotReader>> reader = SnapshotReader::Open(folder.PathOf(last));
   absl::Status status = reader.status();
+  if (status.ok() && (*reader)->header().snapshot.last != last) {
+    status = absl::DataLossError("it is not of the entry that its name says");
+  }
   if (status.ok() && (*reader)->header().cluster_id != expected.cluster_id) {
     status = absl::DataLossError("it is of another cluster");
   }
@@ -81,6 +87,15 @@ bool LoadPart(const SnapshotFolder& folder, const raft::EntryId& last, const Sto
     return false;
   }
   log.raft.snapshot = (*reader)->header().snapshot;
+  if (further) {
+    log.doubts.push_back(absl::StrCat("its newest snapshot, of entry ", last.index.value(),
+                                      ", goes further than its log, which ends with entry ",
+                                      log.last.index.value(),
+                                      ": the log's end is gone, or the snapshot had just been received"));
+    log.raft.start = last;
+    log.raft.entries.clear();
+    log.last = last;
+  }
   return true;
 }
 

@@ -25,8 +25,9 @@ struct StoppedLog {
   std::vector<std::string> doubts{};  // sentences: why something may be missing that was acknowledged
 };
 
-// `load` as in snapshot_choice.h; called with the snapshot that the log goes on from, if there is one.
-// Unavailable: a node runs on it. DataLoss: not even a beginning of it can be read.
+// `load` as in snapshot_choice.h; called with the snapshot that the log goes on from, if there is one. A
+// snapshot that goes further than the log stands for all of it. Unavailable: a node runs on it. DataLoss: not
+// even a beginning of it can be read.
 absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const StoredIdentity& expected,
                                           const LoadSnapshot& load);
 
