@@ -169,6 +169,7 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   if (datagram.bytes.size() < wire::kPeerHeader_bytes) return;
   std::memcpy(&to, datagram.bytes.data() + offsetof(hr_peer_header, to), sizeof(to));
   const raft::NodeId as(to);
+  if (configuration_.Find(as) != nullptr) return;  // somebody else's
   auto found = candidates_.find(as);
   if (found == candidates_.end()) {
     const wire::PeerIdentity identity{

@@ -5,11 +5,13 @@
 #include "cluster/node/lost_node.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -19,6 +21,7 @@
 #include "cluster/node/promise_mark.h"
 #include "cluster/node/status_message.h"
 #include "cluster/storage/errors.h"
+#include "cluster/wire/peer.h"
 
 namespace hedgerow::node {
 namespace {
@@ -170,6 +173,38 @@ TEST_P(LostNodeTest, TellsThoseWhoSpeakToItIfItsLogNamesNobody) {
   EXPECT_EQ(node.Status()->cluster_lost, "") << "it does not know how many there are";
   node.RequestStop();
   thread.join();
+}
+
+// As a file with a wrong address would have a member greet it.
+TEST_P(LostNodeTest, TakesNobodysIdThatItsLogNames) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t lost = leader % 3 + 1;
+  const uint64_t other = lost % 3 + 1;
+  Stop(lost);
+  LostNode node(ConfigOf(lost), "its memory is gone");
+  std::thread thread([&node] { node.Run(); });
+  const std::unique_ptr<UdpSocket> socket = AnySocket();
+  const auto asked_as = [&](uint64_t id) {
+    wire::PeerCodec greets(
+        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(leader), .life = 1000 + id});
+    for (int i = 0; i < 20; ++i) {
+      socket->Send(members_[lost - 1].peer,
+                   greets.Seal(raft::NodeId(id), wire::SayLogId(5), wire::Hello{.nonce = 9}));
+      socket->Flush();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      for (const Datagram& datagram : socket->Receive(Now_ns())) {
+        const wire::Opened opened = greets.Open(datagram.bytes);
+        EXPECT_TRUE(opened.ok() && std::holds_alternative<wire::Hello>(opened.body));
+        if (opened.ok() && opened.header.from == raft::NodeId(id)) return true;
+      }
+    }
+    return false;
+  };
+  EXPECT_TRUE(asked_as(7)) << "which its log does not know";
+  EXPECT_FALSE(asked_as(other));
+  node.RequestStop();
+  thread.join();
+  EXPECT_FALSE(node.rejoin().has_value());
 }
 
 TEST(WhyClusterLostTest, CountsByMajority) {

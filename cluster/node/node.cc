@@ -90,6 +90,7 @@ void Watch(int epoll, int fd, uint32_t events = EPOLLIN) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
+  if (absl::Status left = Offloads::CheckLeft(config); !left.ok()) return left;
   storage::StorageOptions stored;
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;

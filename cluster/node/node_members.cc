@@ -105,7 +105,7 @@ void Node::FollowMembers() {
   }
   if (memcached_ != nullptr) memcached_->SetMembers(configuration.members.size());
   // Nobody speaks to a node that joins before it has heard of anybody.
-  peers_.SetMembers(others, configuration.epoch, committed_epoch);
+  peers_.SetMembers(others, configuration.epoch, committed_epoch, now_ns_);
   offloads_->SetMembers(std::move(others));
 }
 

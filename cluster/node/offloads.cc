@@ -91,13 +91,27 @@ absl::Status ForgetFormerLog(const NodeConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status WhyLost(const PromiseMark& mark) {
+// Either the maps are gone, or the log that goes with them (`detail`: by what that was just seen).
+absl::Status WhyLost(const NodeConfig& config, const PromiseMark& mark, absl::string_view detail = "") {
+  const bool left = offload::BpfKernel::HasPins(kBpffs, InstanceOf(config));
+  const std::string what =
+      left ? absl::StrCat(
+                 "the kernel holds what this node has acknowledged, and the log in ", config.data_dir,
+                 " is not the one that it goes with", detail.empty() ? "" : absl::StrCat(" (", detail, ")"),
+                 ": somebody has emptied the folder, or it is another disk's. If the folder of before is "
+                 "there still, stop the node and put it back; otherwise it")
+           : "the kernel held entries that this node has acknowledged, and its maps are gone; it";
   return storage::AsLost(absl::DataLossError(absl::StrCat(
-      "the kernel held entries that this node has acknowledged, and its maps are gone; it must not come back "
-      "as itself (",
-      mark.path(),
-      " says so). Do not empty its folder: the others go on while they are a majority, and once they are not, "
-      "`hedgerow cluster recover` begins anew with the member that has the most")));
+      what, " must not come back as itself (", mark.path(), " says so). ",
+      left ? "" : "Do not empty its folder. ",
+      "Let it come back under an id that was never used (`hedgerow cluster members rejoin` at the leader): the "
+      "others go on while they are a majority, and once they are not, `hedgerow cluster recover` begins anew "
+      "with the member that has the most")));
+}
+
+absl::Status OutOfReach(const absl::Status& why) {
+  return absl::DataLossError(absl::StrCat(
+      "the kernel holds entries that this node has acknowledged, and they cannot be reached: ", why.message()));
 }
 
 }  // namespace
@@ -110,26 +124,29 @@ Offloads::~Offloads() { StopLookingOut(); }
 absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life) {
   auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life));
   if (absl::Status status = ForgetFormerLog(config); !status.ok()) return status;
-  if (offloads->mark_.Lost()) return WhyLost(offloads->mark_);
+  if (offloads->mark_.Lost()) return WhyLost(config, offloads->mark_);
   const absl::Status loaded = offloads->Load();
   const bool owed = offloads->mark_.Stands();
   if (owed && absl::IsDataLoss(loaded)) {
     if (absl::Status marked = offloads->mark_.SetLost(); !marked.ok()) return marked;
-    return WhyLost(offloads->mark_);
+    return WhyLost(config, offloads->mark_);
   }
   if (!loaded.ok()) {
-    if (owed || absl::IsFailedPrecondition(loaded)) {
-      return absl::Status(
-          owed ? absl::StatusCode::kDataLoss : loaded.code(),
-          absl::StrCat(
-              owed ? "the kernel holds entries that this node has acknowledged, and they cannot be reached: "
-                   : "",
-              loaded.message()));
-    }
+    if (owed) return OutOfReach(loaded);
+    if (absl::IsFailedPrecondition(loaded)) return loaded;
     offloads->kernel_.reset();
     offloads->why_not_ = std::string(loaded.message());
   }
   return offloads;
+}
+
+absl::Status Offloads::CheckLeft(const NodeConfig& config) {
+  const PromiseMark mark(config.data_dir);
+  const std::string instance = InstanceOf(config);
+  if (!mark.Stands() || mark.Lost() || !offload::BpfKernel::HasPins(kBpffs, instance)) return absl::OkStatus();
+  const absl::Status pins = offload::BpfKernel::CheckPins(kBpffs, instance, config.cluster_id,
+                                                          static_cast<uint32_t>(config.self.value()));
+  return pins.ok() ? pins : OutOfReach(pins);
 }
 
 absl::Status Offloads::Load() {
@@ -199,6 +216,10 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   }
   StartWatch();
   const absl::Status adopted = coupling_->Adopt(replica);
+  if (absl::IsDataLoss(adopted)) {
+    if (absl::Status marked = mark_.SetLost(); !marked.ok()) return marked;
+    return WhyLost(config_, mark_, adopted.message());
+  }
   if (adopted.ok()) lookout_ = std::thread([this] { LookOut(); });
   return adopted;
 }

@@ -39,6 +39,10 @@ class Offloads {
   // DataLoss: a former life of this node has promised in the kernel what is not there any more, so it must not
   // go on as itself. FailedPrecondition: what is there is not this node's.
   static absl::StatusOr<std::unique_ptr<Offloads>> Open(const NodeConfig& config, uint64_t life);
+  // The first thing of all: to open the log makes it one that an earlier program cannot read, and what a killed
+  // process of that program has left in the kernel that program alone can fetch. After an error nothing may be
+  // opened. OK where nothing is owed, whatever is left there: that is Open's business.
+  static absl::Status CheckLeft(const NodeConfig& config);
   ~Offloads();
 
   // Null where the kernel does nothing for this node.
@@ -48,7 +52,8 @@ class Offloads {
   // effect within the next milliseconds but for those who have left, who are out at once.
   void SetMembers(std::vector<PeerState> others);
 
-  // Once, before the first turn: takes over what the kernel holds for the former life, and attaches.
+  // Once, before the first turn: takes over what the kernel holds for the former life, and attaches. DataLoss
+  // as of Open: the log is not the one that it goes with.
   absl::Status Start(kv::Replica& replica, Peers& peers);
   // In order: nothing is promised any more that the log does not hold.
   void Stop(kv::Replica& replica);

@@ -59,14 +59,16 @@ Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log
       codec_(identity),
       lives_(identity.self, {}, std::move(draw)) {}
 
-void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch) {
+void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch,
+                       uint64_t now_ns) {
   const std::vector<PeerState> before = std::exchange(others_, std::move(others));
+  epoch_ = epoch;
   committed_epoch_ = committed_epoch;
   broadcast_reachable_ = 0;
   codec_.SetConfigEpoch(epoch);
   for (PeerState& peer : others_) {
     lives_.Add(peer.id);
-    Remember(peer.id);
+    Remember(peer.id, now_ns);
     for (const PeerState& known : before) {
       if (known.id != peer.id) continue;
       peer.heard_ns = known.heard_ns;
@@ -91,18 +93,21 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
 }
 
 // Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
-void Peers::Remember(raft::NodeId id) {
-  lives_.Remember(id, known_.Of(id));
+void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
+  const uint64_t known = known_.Of(id);
+  lives_.Remember(id, known);
   const uint64_t said = lives_.LogOf(id);
-  if (said == 0 || said == known_.Of(id) || (known_.Of(id) == 0 && Met(id) == wire::DropReason::kNone)) return;
-  lives_.Remove(id);  // it is to answer again
-  lives_.Add(id);
-  lives_.Remember(id, known_.Of(id));
+  if (said == 0 || said == known) return;
+  if (known == 0) {
+    (void)Met(id, now_ns);
+  } else {
+    lives_.Forget(id, now_ns);  // it is to answer again
+  }
 }
 
 // A member has said which log it has. Until that is recorded nothing else of it may count: this node may be the
 // only one that knows when it comes back with another.
-wire::DropReason Peers::Met(raft::NodeId id) {
+wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
   const uint64_t said = lives_.LogOf(id);
   if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
   recorded_ = known_.Record(id, said);
@@ -110,8 +115,7 @@ wire::DropReason Peers::Met(raft::NodeId id) {
     lives_.Remember(id, said);
     return wire::DropReason::kNone;
   }
-  lives_.Remove(id);
-  lives_.Add(id);
+  lives_.Forget(id, now_ns);
   return wire::DropReason::kLifeUnknown;
 }
 
@@ -166,7 +170,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm)
     refused_by_ = opened.header.from;
   if (reason == wire::DropReason::kNone && std::holds_alternative<wire::HelloAck>(opened.body))
-    reason = Met(opened.header.from);
+    reason = Met(opened.header.from, now_ns);
   if (reason != wire::DropReason::kNone) {
     ++counters_.drops[static_cast<size_t>(reason)];
     return;
@@ -174,6 +178,12 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   if (const auto* hello = std::get_if<wire::Hello>(&opened.body)) {
     if (opened.header.term == wire::kLostTerm) {
       if (PeerState* const peer = Find(opened.header.from)) peer->lost_ns = now_ns;
+      return;
+    }
+    // A LOST node asks as whom it is to come back (it says no log): what is not committed may be gone back
+    // from.
+    if (opened.header.term == raft::Term() && epoch_ != committed_epoch_) {
+      ++counters_.drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)];
       return;
     }
     SendTo(opened.header.from, TermForAck(opened.header), wire::HelloAck{.nonce = hello->nonce});

@@ -66,7 +66,7 @@ class Peers {
   // (`committed_epoch`), and who may be a member that this node has not heard of: its requests are heard.
   // The kernel copies nothing before SetBroadcast has said to whom. Once this node's configuration is
   // committed, the logs of those who are no members by it are forgotten.
-  void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch);
+  void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns);
 
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   // The core's message in a datagram that the kernel has admitted; nothing if it is none.
@@ -123,8 +123,8 @@ class Peers {
   uint32_t PositionBit(raft::NodeId id);
   void MarkFollowed();
   uint32_t TakeGroup(size_t first);
-  void Remember(raft::NodeId id);
-  wire::DropReason Met(raft::NodeId id);
+  void Remember(raft::NodeId id, uint64_t now_ns);
+  wire::DropReason Met(raft::NodeId id, uint64_t now_ns);
   raft::Term TermForAck(const wire::PeerHeader& hello) const;
   void SendTo(raft::NodeId to, const wire::PeerBody& body) { SendTo(to, term_, body); }
   void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);
@@ -141,6 +141,7 @@ class Peers {
   raft::NodeId refused_by_;
   std::vector<PeerState> others_;
   std::vector<Stranger> strangers_;
+  uint32_t epoch_ = 0;
   uint32_t committed_epoch_ = 0;
   wire::PeerCodec codec_;
   wire::PeerLives lives_;

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -27,7 +28,7 @@ using ::testing::IsEmpty;
 
 class PeersTest : public testing::Test {
  protected:
-  PeersTest() { peers_.SetMembers(Others(), 0, 0); }
+  PeersTest() { peers_.SetMembers(Others(), 0, 0, 0); }
   ~PeersTest() override { std::filesystem::remove_all(folder_); }
 
   static std::string MakeFolder() {
@@ -63,6 +64,36 @@ class PeersTest : public testing::Test {
     return flags;
   }
 
+  // Node 2 says this at `now_ns`. What node 1 says to it then.
+  std::vector<wire::Opened> SaidTo2(raft::Term term, const wire::PeerBody& body, uint64_t now_ns) {
+    const std::string bytes = other_.Seal(raft::NodeId(1), term, body);
+    peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
+                nobody_);
+    return Greeted(now_ns);
+  }
+  std::vector<wire::Opened> Greeted(uint64_t now_ns) {
+    peers_.Greet(now_ns);
+    sender_->Flush();
+    std::vector<wire::Opened> said;
+    for (const Datagram& datagram : receiver_->Receive(0)) said.push_back(other_.Open(datagram.bytes));
+    return said;
+  }
+  template <typename Body>
+  static size_t Count(const std::vector<wire::Opened>& said) {
+    return static_cast<size_t>(std::count_if(said.begin(), said.end(), [](const wire::Opened& opened) {
+      return std::holds_alternative<Body>(opened.body);
+    }));
+  }
+
+  struct Nobody final : PeerReceiver {
+    void Receive(uint64_t, raft::Message) override {}
+    void Receive(uint64_t, kv::Request) override {}
+    void Receive(raft::NodeId, uint64_t, const kv::Answer&) override {}
+    void Receive(const raft::LeaderResigns&) override {}
+  };
+
+  Nobody nobody_;
+  wire::PeerCodec other_{{.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 6}};
   std::unique_ptr<UdpSocket> sender_ = AnySocket();
   std::unique_ptr<UdpSocket> receiver_ = AnySocket();
   uint64_t drawn_ = 0;
@@ -117,9 +148,45 @@ TEST_F(PeersTest, NobodysAcknowledgementWaitsForWhatOnlyAProcessStores) {
 TEST_F(PeersTest, WhatWaitsForANodeThatHasLeftMeanwhileGoesNowhere) {
   Append(0, 2);
   Append(2, 1);
-  peers_.SetMembers({}, 1, 1);
+  peers_.SetMembers({}, 1, 1, 0);
   EXPECT_THAT(Flushed(), IsEmpty());
   EXPECT_EQ(peers_.counters().nowhere, 2u);
+}
+
+// The change that made it a member may be gone back from, and what a LOST node had is moved aside by then.
+TEST_F(PeersTest, WhoAsksAsWhomItIsToComeBackIsAnsweredOnceThatIsCommitted) {
+  const wire::PeerBody asks = wire::Hello{.nonce = 9};
+  peers_.SetMembers(Others(), 1, 0, 0);
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 1)), 0u);
+  EXPECT_EQ(peers_.counters().drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)], 1u);
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(wire::SayLogId(22), asks, 2)), 1u) << "of a member with a log";
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(3), asks, 3)), 1u) << "of a program that says none";
+  peers_.SetMembers(Others(), 1, 1, 0);
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 4)), 1u);
+}
+
+// It is asked again, but not as fast as it answers.
+TEST_F(PeersTest, WhoseLogCannotBeRecordedIsAskedNowAndThen) {
+  const auto answer = [this](const std::vector<wire::Opened>& said, uint64_t now_ns) {
+    EXPECT_EQ(Count<wire::Hello>(said), 1u);
+    if (said.empty() || !std::holds_alternative<wire::Hello>(said[0].body)) return std::vector<wire::Opened>();
+    return SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(said[0].body).nonce},
+                   now_ns);
+  };
+  std::filesystem::remove_all(folder_);
+  uint64_t now_ns = 1'000'000'000;
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_THAT(answer(Greeted(now_ns), now_ns), IsEmpty()) << "not at once";
+    EXPECT_FALSE(peers_.recorded().ok());
+    EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+    EXPECT_THAT(SaidTo2(raft::Term(1), raft::Heartbeat{.round = 1}, now_ns), IsEmpty());
+    now_ns += wire::PeerLives::kAskCap_ns;
+    EXPECT_THAT(Greeted(now_ns - 1), IsEmpty()) << "nor because it speaks";
+  }
+  std::filesystem::create_directory(folder_);
+  answer(Greeted(now_ns), now_ns);
+  EXPECT_TRUE(peers_.recorded().ok());
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
 }
 
 }  // namespace

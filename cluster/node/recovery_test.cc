@@ -22,6 +22,7 @@
 #include "cluster/node/backup_pieces.h"
 #include "cluster/node/commands.h"
 #include "cluster/node/commands_recovery.h"
+#include "cluster/node/known_logs.h"
 #include "cluster/node/lost_node.h"
 #include "cluster/node/node_testing.h"
 #include "cluster/node/promise_mark.h"
@@ -364,6 +365,25 @@ TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
   EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("start it and stop it in order first")));
   ASSERT_EQ(mark.SetLost(), absl::OkStatus());
   EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("to start it brings nothing back")));
+}
+
+// Who takes it for the survivor would begin with next to nothing.
+TEST_P(RecoveryTest, AnEmptiedFolderIsInDoubt) {
+  WaitForLeader();
+  Stop(1);
+  uint64_t log_id = 0;
+  const auto doubts = [&] {
+    const absl::StatusOr<Survivor> survivor = ReadSurvivor(ConfigOf(1));
+    EXPECT_TRUE(survivor.ok()) << survivor.status();
+    if (!survivor.ok()) return std::vector<std::string>();
+    log_id = survivor->log.log_id;
+    return survivor->log.doubts;
+  };
+  EXPECT_THAT(doubts(), IsEmpty());
+  ASSERT_EQ(MarkUnknown(ConfigOf(1).data_dir, log_id + 1, raft::NodeId(2)), absl::OkStatus());
+  EXPECT_THAT(doubts(), IsEmpty()) << "the mark is of a log that was there before";
+  ASSERT_EQ(MarkUnknown(ConfigOf(1).data_dir, log_id, raft::NodeId(2)), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("another member has recorded another log of it")));
 }
 
 }  // namespace

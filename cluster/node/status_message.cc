@@ -46,7 +46,9 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
         "nothing that can be believed has come from ", name,
         " yet: does it run, and has it the same cluster_id and cluster key?",
         status.cluster_epoch == 0
-            ? ""
+            ? " If another member's `status` has a line `epoch`, the cluster has begun anew, and this folder "
+              "is "
+              "not of it"
             : " This cluster has begun anew: its `status` must show the same epoch and beginning");
   }
   // Followers have nothing to say to each other.

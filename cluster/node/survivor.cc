@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/kv/beginning.h"
+#include "cluster/node/known_logs.h"
 #include "cluster/node/memcached_front_end.h"
 #include "cluster/node/promise_mark.h"
 #include "cluster/raft/configuration.h"
@@ -76,6 +77,11 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
         "if the node "
         "can be started, start it and stop it in order first, so that the log gets them; if it led, what it "
         "answered in its last half millisecond may be with the others alone");
+  }
+  if (absl::Status known = CheckKnown(config.data_dir, log->log_id); !known.ok()) {
+    log->doubts.push_back(
+        "another member has recorded another log of it: its folder was emptied, and what it acknowledged "
+        "before is not in it");
   }
   if (const raft::LogIndex none = kv::ApplyAll(log->raft, *state); none != raft::LogIndex()) {
     return storage::DamagedError(config.data_dir, absl::StrCat("entry ", none.value(), " is no command"));

@@ -80,6 +80,15 @@ bool BpfKernel::HasPins(const std::string& bpffs, const std::string& instance) {
   return access(PinPath(net::PinDir(bpffs, instance), "about").c_str(), F_OK) == 0;
 }
 
+absl::Status BpfKernel::CheckPins(const std::string& bpffs, const std::string& instance, uint64_t cluster_id,
+                                  uint32_t self) {
+  const std::string pin_dir = net::PinDir(bpffs, instance);
+  const std::string path = PinPath(pin_dir, "about");
+  const net::UniqueFd about(bpf_obj_get(path.c_str()));
+  if (!about.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("open ", path));
+  return CheckAbout(about.get(), pin_dir, cluster_id, self);
+}
+
 absl::Status BpfKernel::RemovePins(const std::string& bpffs, const std::string& instance) {
   return net::RemovePinDir(bpffs, instance);
 }
@@ -159,7 +168,8 @@ absl::StatusOr<bool> BpfKernel::AdoptPins() {
     if (const auto made = net::MakePinDir(options_.bpffs, options_.instance); !made.ok()) return made.status();
     return false;
   }
-  if (absl::Status status = CheckAbout(about.get()); !status.ok()) return status;
+  if (absl::Status status = CheckAbout(about.get(), pin_dir_, options_.cluster_id, options_.self); !status.ok())
+    return status;
   for (const auto& [name, map] : StateMaps(skeleton_)) {
     const std::string path = PinPath(pin_dir_, name);
     const net::UniqueFd pinned(bpf_obj_get(path.c_str()));
@@ -170,8 +180,9 @@ absl::StatusOr<bool> BpfKernel::AdoptPins() {
   return true;
 }
 
-absl::Status BpfKernel::CheckAbout(int about_fd) const {
-  const std::string remedy = absl::StrCat("start what made them once more, or remove the folder ", pin_dir_,
+absl::Status BpfKernel::CheckAbout(int about_fd, const std::string& pin_dir, uint64_t cluster_id,
+                                   uint32_t self) {
+  const std::string remedy = absl::StrCat("start what made them once more, or remove the folder ", pin_dir,
                                           " with what only it holds");
   bpf_map_info info{};
   uint32_t info_bytes = sizeof(info);
@@ -184,7 +195,7 @@ absl::Status BpfKernel::CheckAbout(int about_fd) const {
   if (about.abi_version != HR_NODE_ABI_VERSION)
     return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of layout ", about.abi_version,
                                                       ", wanted ", HR_NODE_ABI_VERSION, ": ", remedy));
-  if (about.self != options_.self || about.cluster_id != options_.cluster_id)
+  if (about.self != self || about.cluster_id != cluster_id)
     return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of node ", about.self,
                                                       " of cluster ", about.cluster_id, ": ", remedy));
   return absl::OkStatus();

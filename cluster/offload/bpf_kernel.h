@@ -76,6 +76,10 @@ class BpfKernel : public Kernel {
 
   // Whether an instance has pinned maps, of whatever layout.
   static bool HasPins(const std::string& bpffs, const std::string& instance);
+  // Of an instance that has some, before anything else is changed: whether Open could take them, as far as they
+  // say for whom they are. Errors are those of Open.
+  static absl::Status CheckPins(const std::string& bpffs, const std::string& instance, uint64_t cluster_id,
+                                uint32_t self);
   // Removes what an instance has pinned. What it held is lost with it.
   static absl::Status RemovePins(const std::string& bpffs, const std::string& instance);
 
@@ -144,7 +148,7 @@ class BpfKernel : public Kernel {
   absl::Status LoadPrograms(Wanted wanted);
   absl::Status MakePins();
   absl::StatusOr<bool> AdoptPins();
-  absl::Status CheckAbout(int about_fd) const;
+  static absl::Status CheckAbout(int about_fd, const std::string& pin_dir, uint64_t cluster_id, uint32_t self);
   absl::Status FindInterface(const std::string& name);
   absl::Status AttachXdp(XdpChoice choice);
   absl::Status AttachBroadcast(net::Mechanism mechanism);

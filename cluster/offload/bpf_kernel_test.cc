@@ -88,6 +88,9 @@ class BpfKernelTest : public net::NamespaceTest {
     EXPECT_THAT(kernel.status(), IsOk());
     return kernel.ok() ? *std::move(kernel) : nullptr;
   }
+  static absl::Status CheckPins() {
+    return BpfKernel::CheckPins(net::kDefaultBpffs, kInstance, packets::kNodeCluster, kSelf);
+  }
   static void Begin(BpfKernel& kernel) {
     kernel.SetMember(1, packets::MemberOf(packets::kLeader, false));
     kernel.SetLife(1, packets::LifeOf(packets::kLeader), 0);
@@ -151,6 +154,9 @@ TEST_F(BpfKernelTest, WhatWasAcceptedSurvivesASigkill) {
 TEST_F(BpfKernelTest, MapsOfAnotherLayoutNodeOrClusterAreRefused) {
   WithBpffs([&] {
     ASSERT_NE(MustOpen(), nullptr);
+    EXPECT_THAT(CheckPins(), IsOk());
+    EXPECT_THAT(BpfKernel::CheckPins(net::kDefaultBpffs, kInstance, packets::kNodeCluster, kSelf + 1),
+                net::FailsWith(absl::StatusCode::kFailedPrecondition, "are of node 1"));
     BpfKernelOptions other = Options();
     other.self = kSelf + 1;
     EXPECT_THAT(BpfKernel::Open(other).status(),
@@ -165,9 +171,10 @@ TEST_F(BpfKernelTest, MapsOfAnotherLayoutNodeOrClusterAreRefused) {
         .abi_version = HR_NODE_ABI_VERSION + 1, .self = kSelf, .cluster_id = packets::kNodeCluster};
     const uint32_t zero = 0;
     ASSERT_EQ(bpf_map_update_elem(about.get(), &zero, &newer, BPF_ANY), 0);
-    EXPECT_THAT(BpfKernel::Open(Options()).status(),
-                net::FailsWith(absl::StatusCode::kFailedPrecondition,
-                               absl::StrCat("layout ", HR_NODE_ABI_VERSION + 1)));
+    const auto fails =
+        net::FailsWith(absl::StatusCode::kFailedPrecondition, absl::StrCat("layout ", HR_NODE_ABI_VERSION + 1));
+    EXPECT_THAT(BpfKernel::Open(Options()).status(), fails);
+    EXPECT_THAT(CheckPins(), fails) << "it can be asked before anything is changed";
   });
 }
 

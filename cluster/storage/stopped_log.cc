@@ -52,13 +52,16 @@ absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& op
 }
 
 absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const StoredIdentity& expected,
-                                         Origin& origin) {
+                                         StoppedLog& log) {
   uint32_t format = 0;
   const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, format);
   if (!db.ok()) return db.status();
-  const absl::StatusOr<Origin> found = ReadOrigin(**db, options.path, format);
-  if (!found.ok()) return found.status();
-  origin = *found;
+  const absl::StatusOr<Origin> origin = ReadOrigin(**db, options.path, format);
+  if (!origin.ok()) return origin.status();
+  log.origin = *origin;
+  const absl::StatusOr<uint64_t> log_id = ReadLogId(**db, options.path, format);
+  if (!log_id.ok()) return log_id.status();
+  log.log_id = *log_id;
   return RestoreLog(**db, options.path, format);
 }
 
@@ -122,7 +125,7 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
   if (!wal.ok()) return wal.status();
   if (!wal->damage.empty()) log.doubts.push_back(absl::StrCat("its newest part is damaged: ", wal->damage));
 
-  absl::StatusOr<RestoredLog> found = ReadDatabase(options, expected, log.origin);
+  absl::StatusOr<RestoredLog> found = ReadDatabase(options, expected, log);
   if (!found.ok()) return found.status();
   log.raft = std::move(found->raft);
   log.last = {.index = found->state.last_index, .term = found->state.last_term};

@@ -6,6 +6,7 @@
 #ifndef HEDGEROW_CLUSTER_STORAGE_STOPPED_LOG_H_
 #define HEDGEROW_CLUSTER_STORAGE_STOPPED_LOG_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace hedgerow::storage {
 struct StoppedLog {
   Watermark lock;  // nobody starts a node on the folder as long as this is there
   Origin origin{};
+  uint64_t log_id = 0;  // 0: of a format that had none
   raft::RestoredState raft{};
   raft::EntryId last{};
   std::vector<std::string> doubts{};  // sentences: why something may be missing that was acknowledged

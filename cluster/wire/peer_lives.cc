@@ -33,6 +33,16 @@ void PeerLives::Remove(raft::NodeId peer) {
   std::erase_if(peers_, [peer](const Peer& known) { return known.id == peer; });
 }
 
+void PeerLives::Forget(raft::NodeId id, uint64_t now_ns) {
+  Peer* const peer = Find(id);
+  if (peer == nullptr) return;
+  // As if it had been asked the floor before: AskSoon then comes to the same time.
+  *peer = {.id = id,
+           .remembered = peer->remembered,
+           .ask_at_ns = now_ns + kAskCap_ns,
+           .asked_ns = now_ns + kAskCap_ns - kAskFloor_ns};
+}
+
 PeerLives::Peer* PeerLives::Find(raft::NodeId id) {
   const auto found =
       std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.id == id; });

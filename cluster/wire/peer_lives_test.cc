@@ -291,6 +291,29 @@ TEST(PeerLives, RecordingsMakeNobodyAskMoreOftenThanTheFloor) {
   EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone) << "and it goes on believing the living";
 }
 
+// Whose log cannot be recorded is not believed; what it goes on saying must not make this node ask as fast.
+TEST(PeerLives, WhoIsForgottenIsNotAskedForAWhileWhateverItSays) {
+  Node a(1, 100);
+  Node b(2, 200);
+  Node c(3, 300);
+  a.Meet(c, 3, 1);
+  EXPECT_EQ(Answered(a, b, SayLogId(77), kStart_ns), DropReason::kNone);
+  a.lives.Remember(NodeId(2), 77);
+  a.lives.Forget(NodeId(2), kStart_ns);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 0u);
+  EXPECT_EQ(a.lives.LogOf(NodeId(2)), 0u);
+  const uint64_t until_ns = kStart_ns + PeerLives::kAskCap_ns;
+  for (uint64_t now_ns = kStart_ns; now_ns < until_ns; now_ns += kMillisecond_ns) {
+    ASSERT_EQ(a.Receive(b.Heartbeat(), now_ns), DropReason::kLifeUnknown);
+    ASSERT_EQ(a.Receive(b.codec.Seal(NodeId(1), Term(1), Hello{.nonce = 1}), now_ns), DropReason::kNone);
+    ASSERT_EQ(a.lives.NonceFor(NodeId(2), now_ns), 0u);
+    ASSERT_EQ(a.lives.next_ask_ns(), until_ns);
+  }
+  EXPECT_EQ(Answered(a, b, SayLogId(78), until_ns), DropReason::kOtherLog) << "what it may have is remembered";
+  EXPECT_EQ(Answered(a, b, SayLogId(77), until_ns + PeerLives::kAskFloor_ns), DropReason::kNone);
+  EXPECT_EQ(a.Receive(b.Heartbeat(), until_ns), DropReason::kNone);
+}
+
 TEST(PeerLives, WhoIsKnownIsNotAsked) {
   Node a(1, 100);
   Node b(2, 200);

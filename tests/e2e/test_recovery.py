@@ -262,24 +262,30 @@ def test_a_node_whose_kernel_maps_are_gone_stays_lost_however_often_it_is_starte
         victim.stop()
 
 
-@pytest.mark.parametrize("mode", ["memory", "disk"])
-def test_who_starts_with_an_emptied_folder_is_told_and_takes_part_in_nothing(mode):
+@pytest.mark.parametrize(("mode", "killed"), [("memory", False), ("disk", False), ("memory", True)])
+def test_who_starts_with_an_emptied_folder_is_told_and_takes_part_in_nothing(mode, killed):
+    """By the others, or, if it was killed, by what the kernel holds for it."""
     settings = NodeSettings(durability=mode, election=PATIENT)
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, mode) as data,
           hedgerow_cluster(lab, data.path, settings) as cluster):
         leader = cluster.wait_ready()
         session = write_three(lab, leader)
         victim = next(node for node in cluster.nodes if node is not leader)
-        victim.stop()
+        if killed:
+            victim.kill_at_once()
+        else:
+            victim.stop()
         kept = victim.data_dir.with_name(f"{victim.data_dir.name}.kept")
         victim.data_dir.rename(kept)
         for _ in range(2):  # the second time it knows by itself
             victim.start()
             wait_for("it says that it is lost", lambda: is_lost(victim))
-            assert "has recorded another" in victim.status()["lost"] and "rejoin" in victim.status()["lost"]
+            why = victim.status()["lost"]
+            assert ("is not the one that it goes with" if killed else "has recorded another") in why, why
+            assert "put it back" in why and "rejoin" in why, why
             assert is_silent(lab, victim)
             wait_for("the leader hears of it", lambda: victim.number in said_to_be_lost(leader))
-            victim.stop()
+            victim.host.stop(victim.process)  # what the kernel holds goes with the folder of before
         assert increment(lab, leader, session, 4) == [b"4"], "two of three go on"
         shutil.rmtree(victim.data_dir)
         kept.rename(victim.data_dir)

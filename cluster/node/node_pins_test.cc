@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node of memory mode that was killed, started with a program that cannot take what the former one has left
+// in the kernel: it says so, and leaves the log as the former one can read it. With a bpffs of its own.
+
+#include <bpf/bpf.h>
+#include <sys/mount.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rocksdb/db.h>
+#include <rocksdb/write_batch.h>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "bpf/raft/node_maps_abi.h"
+#include "cluster/node/node.h"
+#include "cluster/node/promise_mark.h"
+#include "cluster/node/socket_testing.h"
+#include "cluster/storage/log_restore.h"
+#include "cluster/storage/storage_story.h"
+#include "net/bpffs.h"
+#include "net/fnv.h"
+#include "net/namespace_test.h"
+#include "net/unique_fd.h"
+
+namespace hedgerow::node {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr uint32_t kFormerFormat = 4;
+constexpr uint32_t kFormerLayout = HR_NODE_ABI_VERSION - 1;
+
+class NodePinsTest : public net::NamespaceTest {
+ protected:
+  NodePinsTest() {
+    for (const uint64_t id : {1, 2, 3})
+      config_.members.push_back({.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()});
+    config_.cluster_id = storage::kTestCluster;
+    config_.cluster_key.bytes.fill(0x11);
+    config_.self = storage::kTestNode;
+    config_.durability = Durability::kMemory;
+    config_.data_dir = folder_.log();
+    config_.serve = config_.own().serve;
+  }
+
+  std::string Instance() const {
+    return absl::StrCat("node-", config_.self.value(), "-",
+                        absl::Hex(net::Fnv1a(config_.data_dir), absl::kZeroPad8));
+  }
+  std::unique_ptr<rocksdb::DB> OpenDatabase() const {
+    rocksdb::Options options;
+    options.create_if_missing = true;
+    rocksdb::DB* db = nullptr;
+    EXPECT_TRUE(rocksdb::DB::Open(options, folder_.rocksdb(), &db).ok());
+    return std::unique_ptr<rocksdb::DB>(db);
+  }
+  // The one that versions_test.cc of the storage keeps.
+  void PutFormerLog() const {
+    std::filesystem::create_directories(folder_.rocksdb());
+    std::ifstream file(absl::StrCat(HEDGEROW_SOURCE_DIR "/cluster/storage/testdata/log-", kFormerFormat));
+    rocksdb::WriteBatch batch;
+    std::string key, value;
+    while (file >> key >> value) {
+      if (key == "watermark") {
+        storage::WriteFile(folder_.log() + "/watermark", absl::HexStringToBytes(value));
+      } else {
+        ASSERT_TRUE(batch.Put(absl::HexStringToBytes(key), absl::HexStringToBytes(value)).ok());
+      }
+    }
+    ASSERT_GT(batch.Count(), 0);
+    ASSERT_TRUE(OpenDatabase()->Write(rocksdb::WriteOptions(), &batch).ok());
+  }
+  uint32_t Format() const {
+    const auto identity = storage::CheckIdentity(*OpenDatabase(), folder_.log(),
+                                                 {.cluster_id = config_.cluster_id, .node = config_.self});
+    EXPECT_TRUE(identity.ok()) << identity.status();
+    return identity.ok() ? identity->format_version : 0;
+  }
+  // As far as it says for whom it is.
+  void Pin(uint32_t layout) const {
+    const net::UniqueFd map(
+        bpf_map_create(BPF_MAP_TYPE_ARRAY, "about", sizeof(uint32_t), sizeof(hr_node_about), 1, nullptr));
+    ASSERT_TRUE(map.valid()) << strerror(errno);
+    const hr_node_about about = {.abi_version = layout,
+                                 .self = static_cast<uint32_t>(config_.self.value()),
+                                 .cluster_id = config_.cluster_id};
+    const uint32_t zero = 0;
+    ASSERT_EQ(bpf_map_update_elem(map.get(), &zero, &about, BPF_ANY), 0);
+    const auto folder = net::MakePinDir(net::kDefaultBpffs, Instance());
+    ASSERT_THAT(folder.status(), net::IsOk());
+    ASSERT_EQ(bpf_obj_pin(map.get(), absl::StrCat(*folder, "/about").c_str()), 0) << strerror(errno);
+  }
+
+  storage::TestFolder folder_;
+  NodeConfig config_;
+};
+
+TEST_F(NodePinsTest, WhatOnlyTheFormerProgramCanFetchLeavesTheLogAsThatOneReadsIt) {
+  InNamespace([&] {
+    ASSERT_EQ(mount("pins", net::kDefaultBpffs, "bpf", 0, nullptr), 0) << strerror(errno);
+    ASSERT_EQ(Shell("ip link set lo up"), 0);
+    PutFormerLog();
+    Pin(kFormerLayout);
+    const PromiseMark mark(config_.data_dir);
+    ASSERT_EQ(mark.Set(), absl::OkStatus());
+    for (int start = 0; start < 2; ++start) {
+      const absl::Status refused = Node::Create(config_).status();
+      EXPECT_THAT(std::string(refused.message()), HasSubstr("start what made them once more"));
+      EXPECT_EQ(Format(), kFormerFormat);
+    }
+
+    // As that program leaves it, once it was started and stopped in order.
+    mark.Remove();
+    ASSERT_THAT(net::RemovePinDir(net::kDefaultBpffs, Instance()), net::IsOk());
+    EXPECT_THAT(Node::Create(config_).status(), net::IsOk());
+    EXPECT_GT(Format(), kFormerFormat);
+  });
+}
+
+}  // namespace
+}  // namespace hedgerow::node
