@@ -223,8 +223,9 @@ absl::Status RocksLog::ForgetFormerKeys() {
   if (absl::Status status = MakeDurable(); !status.ok()) return status;
   const rocksdb::Slice first = SliceOf(kFormerIdentityKey);
   const rocksdb::Slice last = SliceOf(kFormerStateKey);
-  const absl::Status status =
-      FromRocks(options_.path, "compact", db_->CompactRange(rocksdb::CompactRangeOptions(), &first, &last));
+  rocksdb::CompactRangeOptions compaction;  // a table that need only be moved is written anew all the same
+  compaction.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForceOptimized;
+  const absl::Status status = FromRocks(options_.path, "compact", db_->CompactRange(compaction, &first, &last));
   if (!absl::IsResourceExhausted(status)) return status;
   CloseDatabase();
   return OpenDatabase();
