@@ -25,8 +25,8 @@ class PromiseMark {
   bool Stands() const;
   // An error: it cannot be written, so nothing may be promised.
   absl::Status Set() const;
-  // What it stood for is gone. From now on it stands in every run of the host: the log, which is closed in
-  // order when the node gives up, would look whole to the next one.
+  // What it stood for is gone, or the log that it goes with. From now on it stands in every run of the host:
+  // the log, which is closed in order when the node gives up, would look whole to the next one.
   absl::Status SetLost() const;
   bool Lost() const;
   void Remove() const;
