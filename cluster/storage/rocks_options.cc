@@ -4,7 +4,6 @@
 #include <utility>
 
 #include <rocksdb/listener.h>
-#include <rocksdb/slice_transform.h>
 #include <rocksdb/table.h>
 
 namespace hedgerow::storage {
@@ -42,8 +41,6 @@ rocksdb::Options RocksOptions(const StorageOptions& storage, std::shared_ptr<roc
   options.max_write_buffer_number = 3;
   options.max_background_jobs = 2;
   options.allow_concurrent_memtable_write = false;
-  // All keys but three begin alike and grow, so each stands next to the one before.
-  options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(1));
   options.max_open_files = 64;
   // Tables are written back as they grow, so that a log's fdatasync does not wait behind a whole one.
   options.bytes_per_sync = 1024 * 1024;
