@@ -8,17 +8,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <rocksdb/db.h>
-#include <rocksdb/write_batch.h>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "bpf/raft/node_maps_abi.h"
 #include "cluster/node/node.h"
@@ -56,31 +50,8 @@ class NodePinsTest : public net::NamespaceTest {
     return absl::StrCat("node-", config_.self.value(), "-",
                         absl::Hex(net::Fnv1a(config_.data_dir), absl::kZeroPad8));
   }
-  std::unique_ptr<rocksdb::DB> OpenDatabase() const {
-    rocksdb::Options options;
-    options.create_if_missing = true;
-    rocksdb::DB* db = nullptr;
-    EXPECT_TRUE(rocksdb::DB::Open(options, folder_.rocksdb(), &db).ok());
-    return std::unique_ptr<rocksdb::DB>(db);
-  }
-  // The one that versions_test.cc of the storage keeps.
-  void PutFormerLog() const {
-    std::filesystem::create_directories(folder_.rocksdb());
-    std::ifstream file(absl::StrCat(HEDGEROW_SOURCE_DIR "/cluster/storage/testdata/log-", kFormerFormat));
-    rocksdb::WriteBatch batch;
-    std::string key, value;
-    while (file >> key >> value) {
-      if (key == "watermark") {
-        storage::WriteFile(folder_.log() + "/watermark", absl::HexStringToBytes(value));
-      } else {
-        ASSERT_TRUE(batch.Put(absl::HexStringToBytes(key), absl::HexStringToBytes(value)).ok());
-      }
-    }
-    ASSERT_GT(batch.Count(), 0);
-    ASSERT_TRUE(OpenDatabase()->Write(rocksdb::WriteOptions(), &batch).ok());
-  }
   uint32_t Format() const {
-    const auto identity = storage::CheckIdentity(*OpenDatabase(), folder_.log(),
+    const auto identity = storage::CheckIdentity(*storage::OpenTestDatabase(folder_), folder_.log(),
                                                  {.cluster_id = config_.cluster_id, .node = config_.self});
     EXPECT_TRUE(identity.ok()) << identity.status();
     return identity.ok() ? identity->format_version : 0;
@@ -108,7 +79,7 @@ TEST_F(NodePinsTest, WhatOnlyTheFormerProgramCanFetchLeavesTheLogAsThatOneReadsI
   InNamespace([&] {
     ASSERT_EQ(mount("pins", net::kDefaultBpffs, "bpf", 0, nullptr), 0) << strerror(errno);
     ASSERT_EQ(Shell("ip link set lo up"), 0);
-    PutFormerLog();
+    storage::PutGoldenLog(folder_, storage::ReadGoldenLog(kFormerFormat));
     Pin(kFormerLayout);
     const PromiseMark mark(config_.data_dir);
     ASSERT_EQ(mark.Set(), absl::OkStatus());

@@ -63,17 +63,12 @@ class FileLimit {
 
 class LogFormatTest : public ::testing::Test {
  protected:
-  std::unique_ptr<rocksdb::DB> OpenDatabase() const {
-    rocksdb::DB* db = nullptr;
-    EXPECT_TRUE(rocksdb::DB::Open(rocksdb::Options(), folder_.rocksdb(), &db).ok());
-    return std::unique_ptr<rocksdb::DB>(db);
-  }
   bool Has(std::string_view key) const {
     std::string value;
-    return OpenDatabase()->Get(rocksdb::ReadOptions(), SliceOf(key), &value).ok();
+    return OpenTestDatabase(folder_)->Get(rocksdb::ReadOptions(), SliceOf(key), &value).ok();
   }
   uint32_t Format() const {
-    return CheckIdentity(*OpenDatabase(), folder_.log(), kIdentity).value_or(IdentityRecord()).format_version;
+    return CheckIdentity(*OpenTestDatabase(folder_), folder_.log(), kIdentity).value_or(IdentityRecord()).format_version;
   }
 
   // Up to format 4: the keys, and what stood under them.
@@ -90,7 +85,7 @@ class LogFormatTest : public ::testing::Test {
     return record + body;
   }
   void MakeFormer(uint32_t format) const {
-    const std::unique_ptr<rocksdb::DB> db = OpenDatabase();
+    const std::unique_ptr<rocksdb::DB> db = OpenTestDatabase(folder_);
     const absl::StatusOr<StateRecord> state = ReadState(*db, folder_.log(), kFormatVersion);
     ASSERT_TRUE(state.ok()) << state.status();
     rocksdb::WriteBatch batch;
@@ -109,7 +104,7 @@ class LogFormatTest : public ::testing::Test {
   }
   // One more batch of a log that MakeFormer(3) has made, in the write-ahead log alone.
   void AppendFormer(size_t payload_bytes) const {
-    const std::unique_ptr<rocksdb::DB> db = OpenDatabase();
+    const std::unique_ptr<rocksdb::DB> db = OpenTestDatabase(folder_);
     absl::StatusOr<StateRecord> state = ReadState(*db, folder_.log(), 3);
     ASSERT_TRUE(state.ok()) << state.status();
     const raft::Term previous_term = std::exchange(state->last_term, state->hard_state.term);
@@ -186,7 +181,7 @@ TEST_P(FormerFormatTest, WithoutItsStateIsRefused) {
   WriteStory();
   MakeFormer(GetParam());
   {
-    const std::unique_ptr<rocksdb::DB> db = OpenDatabase();
+    const std::unique_ptr<rocksdb::DB> db = OpenTestDatabase(folder_);
     ASSERT_TRUE(db->Delete(rocksdb::WriteOptions(), SliceOf(kFormerStateKey)).ok());
     ASSERT_TRUE(db->Flush(rocksdb::FlushOptions()).ok());
   }
@@ -214,7 +209,7 @@ TEST_F(LogFormatTest, ABeginningWithoutItsOriginIsRefused) {
   WriteStory();
   MakeFormer(4);
   {
-    const std::unique_ptr<rocksdb::DB> db = OpenDatabase();
+    const std::unique_ptr<rocksdb::DB> db = OpenTestDatabase(folder_);
     ASSERT_TRUE(db->Delete(rocksdb::WriteOptions(), SliceOf(kFormerOriginKey)).ok());
     ASSERT_TRUE(db->Flush(rocksdb::FlushOptions()).ok());
   }
@@ -226,7 +221,7 @@ TEST_F(LogFormatTest, ABeginningWithoutItsOriginIsRefused) {
 TEST_F(LogFormatTest, ALaterOneIsNamedWhateverItsBatchesLookLike) {
   { OpenOrDie(TestOptions(folder_, true)); }
   {
-    const std::unique_ptr<rocksdb::DB> db = OpenDatabase();
+    const std::unique_ptr<rocksdb::DB> db = OpenTestDatabase(folder_);
     ASSERT_TRUE(db->Put(rocksdb::WriteOptions(), SliceOf(kIdentityKey),
                         EncodeIdentity(kIdentityKey, {.format_version = kFormatVersion + 1}))
                     .ok());
@@ -299,7 +294,7 @@ TEST_F(TablesTest, WhatWasCutShortOfAConversionIsDoneAtTheNextStart) {
   EXPECT_FALSE(HoldFormerKeys());
   {
     // As it is between the batch that converts and the compaction that forgets.
-    const std::unique_ptr<rocksdb::DB> db = OpenDatabase();
+    const std::unique_ptr<rocksdb::DB> db = OpenTestDatabase(folder_);
     for (const std::string_view former : {kFormerIdentityKey, kFormerOriginKey, kFormerStateKey}) {
       ASSERT_TRUE(db->Delete(rocksdb::WriteOptions(), SliceOf(former)).ok());
     }

@@ -24,29 +24,7 @@
 namespace hedgerow::storage {
 namespace {
 
-using Records = std::map<std::string, std::string>;
-
 constexpr Origin kAnew = {.epoch = 5, .beginning = 55};
-
-struct Golden {
-  Records records;
-  std::string watermark;
-};
-
-Golden ReadGolden(uint32_t version) {
-  Golden golden;
-  std::ifstream file(absl::StrCat(HEDGEROW_SOURCE_DIR "/cluster/storage/testdata/log-", version));
-  std::string key, value;
-  while (file >> key >> value) {
-    if (key == "watermark") {
-      golden.watermark = absl::HexStringToBytes(value);
-    } else {
-      golden.records[absl::HexStringToBytes(key)] = absl::HexStringToBytes(value);
-    }
-  }
-  EXPECT_EQ(golden.watermark.size(), 128u) << version;
-  return golden;
-}
 
 class LogVersionsTest : public testing::Test {
  protected:
@@ -55,23 +33,9 @@ class LogVersionsTest : public testing::Test {
     options.begins_with = raft::Configuration::OfVoters({raft::NodeId(1), raft::NodeId(2), raft::NodeId(3)});
     return options;
   }
-  std::unique_ptr<rocksdb::DB> OpenDatabase() const {
-    rocksdb::Options options;
-    options.create_if_missing = true;
-    rocksdb::DB* db = nullptr;
-    EXPECT_TRUE(rocksdb::DB::Open(options, folder_.rocksdb(), &db).ok());
-    return std::unique_ptr<rocksdb::DB>(db);
-  }
-  void Put(const Golden& golden) const {
-    std::filesystem::create_directories(folder_.rocksdb());
-    WriteFile(folder_.log() + "/watermark", golden.watermark);
-    rocksdb::WriteBatch batch;
-    for (const auto& [key, value] : golden.records) ASSERT_TRUE(batch.Put(key, value).ok());
-    ASSERT_TRUE(OpenDatabase()->Write(rocksdb::WriteOptions(), &batch).ok());
-  }
-  Records Found() const {
-    Records records;
-    const std::unique_ptr<rocksdb::DB> db = OpenDatabase();
+  std::map<std::string, std::string> Found() const {
+    std::map<std::string, std::string> records;
+    const std::unique_ptr<rocksdb::DB> db = OpenTestDatabase(folder_);
     const std::unique_ptr<rocksdb::Iterator> at(db->NewIterator(rocksdb::ReadOptions()));
     for (at->SeekToFirst(); at->Valid(); at->Next()) records[at->key().ToString()] = at->value().ToString();
     return records;
@@ -93,7 +57,7 @@ TEST_F(LogVersionsTest, WhatEachVersionWroteIsReadAndGoesOn) {
   for (uint32_t version = 1; version <= kFormatVersion; ++version) {
     SCOPED_TRACE(version);
     std::filesystem::remove_all(folder_.log());
-    Put(ReadGolden(version));
+    PutGoldenLog(folder_, ReadGoldenLog(version));
     uint64_t id = 0;
     {
       const std::unique_ptr<LogStorage> storage = OpenOrDie(Options());
@@ -131,7 +95,7 @@ TEST_F(LogVersionsTest, WhatThisVersionWritesIsAsDocumented) {
       storage->Write({.sequence = 2, .hard_state = Expected().hard_state, .entries = {entries[2]}});
       ASSERT_TRUE(AwaitDurable(*storage, 2));
     }
-    Golden golden = ReadGolden(version);
+    GoldenLog golden = ReadGoldenLog(version);
     const std::string mark = ReadFile(folder_.log() + "/watermark");
     ASSERT_EQ(mark.size(), golden.watermark.size());
     EXPECT_EQ(mark.substr(4, 9), golden.watermark.substr(4, 9)) << "what follows names this run of the host";
