@@ -28,12 +28,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class EmptiedFolderTest : public NodeTest {
- protected:
-  void MoveAway(uint64_t id) {
-    std::filesystem::rename(ConfigOf(id).data_dir, ConfigOf(id).data_dir + ".before");
-  }
-};
+class EmptiedFolderTest : public NodeTest {};
 
 INSTANTIATE_TEST_SUITE_P(Durability, EmptiedFolderTest, testing::Values(Durability::kDisk, Durability::kMemory),
                          DurabilityOf);

@@ -117,6 +117,10 @@ class NodeTest : public NodeFolderTest {
   }
   void Start(uint64_t id) { nodes_[id - 1] = std::make_unique<Running>(ConfigOf(id)); }
   void Stop(uint64_t id) { nodes_[id - 1].reset(); }
+  // The folder of a node that does not run.
+  void MoveAway(uint64_t id) const {
+    std::filesystem::rename(ConfigOf(id).data_dir, ConfigOf(id).data_dir + ".before");
+  }
 
   NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
   static uint64_t CounterIn(const NodeStatus& status, const std::string& name, const std::string& reason) {

@@ -127,9 +127,6 @@ class RecoveryTest : public NodeTest {
     }
     for (uint64_t id = 1; id <= 3; ++id) Start(id);
   }
-  void MoveAway(uint64_t id) {
-    std::filesystem::rename(ConfigOf(id).data_dir, ConfigOf(id).data_dir + ".before");
-  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Durability, RecoveryTest, testing::Values(Durability::kDisk, Durability::kMemory),
@@ -141,12 +138,7 @@ TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   for (uint64_t seq = 1; seq <= 3; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
   Backup(leader, Path("backup"));
   EXPECT_EQ(Increment(leader, session, 4), "4");
-  for (uint64_t id = 1; id <= 3; ++id) {
-    Stop(id);
-    MoveAway(id);
-    ASSERT_EQ(Restore(id, Path("backup")), absl::OkStatus());
-  }
-  for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  ASSERT_NO_FATAL_FAILURE(AllBeginAnewWith(Path("backup")));
   const uint64_t next = WaitForLeader();
   EXPECT_EQ(StatusOf(next).cluster_epoch, 1u);
   EXPECT_EQ(Get(next, 1), "3") << "the fourth came later";
@@ -159,7 +151,7 @@ TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBegin
   const uint64_t before = WaitForLeader();
   EXPECT_EQ(Increment(before, Open(before), 1), "1");
   Backup(before, Path("backup"));
-  AllBeginAnewWith(Path("backup"));
+  ASSERT_NO_FATAL_FAILURE(AllBeginAnewWith(Path("backup")));
   const uint64_t leader = WaitForLeader();
   EXPECT_EQ(Increment(leader, Open(leader), 1), "2");
 
@@ -233,12 +225,7 @@ TEST_P(RecoveryTest, ASessionThatIsGoneIsNobodyElsesLater) {
   Backup(leader, Path("backup"));
   const uint64_t gone = Open(leader);
   EXPECT_EQ(Increment(leader, gone, 1), "2");
-  for (uint64_t id = 1; id <= 3; ++id) {
-    Stop(id);
-    MoveAway(id);
-    ASSERT_EQ(Restore(id, Path("backup")), absl::OkStatus());
-  }
-  for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  ASSERT_NO_FATAL_FAILURE(AllBeginAnewWith(Path("backup")));
   const uint64_t next = WaitForLeader();
   for (uint64_t i = 0; i < 8; ++i) EXPECT_GT(Open(next), gone + (uint64_t{1} << 32)) << i;
   EXPECT_EQ(Get(next, 1), "1");

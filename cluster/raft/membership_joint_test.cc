@@ -34,15 +34,11 @@ TEST_F(Dissertation_4_3_JointConsensus, ElectionsNeedAMajorityOfEach) {
   cluster_.DropAll();
   cluster_.Isolate(1);
   cluster_.Isolate(2);
-  cluster_.Wait(10'000'000'000);
-  cluster_.Tick(3);
-  cluster_.Deliver();
+  Stand(3);
   EXPECT_EQ(cluster_.At(3).role(), Role::kPreCandidate) << "all of {3, 4, 5}, and one of {1, 2, 3}";
   cluster_.Heal();
   cluster_.Isolate(1);
-  cluster_.Wait(10'000'000'000);
-  cluster_.Tick(3);
-  cluster_.Deliver();
+  Stand(3);
   EXPECT_EQ(cluster_.At(3).role(), Role::kLeader);
   Done(3);
   EXPECT_THAT(Voters(cluster_, 3), ElementsAre(3, 4, 5)) << "a new leader ends what the last one began";

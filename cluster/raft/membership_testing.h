@@ -47,6 +47,12 @@ class Membership : public testing::Test {
     cluster_.Change(leader, std::move(changes));
     return cluster_.Answer().refusal;
   }
+  // After a silence long enough for everybody to have forgotten a leader.
+  void Stand(uint64_t id) {
+    cluster_.Wait(10'000'000'000);
+    cluster_.Tick(id);
+    cluster_.Deliver();
+  }
   // Until everybody has heard that it is done.
   void Done(uint64_t leader) {
     cluster_.Deliver();
