@@ -26,7 +26,7 @@ from deploy.lab.unsynced_disks import DiskSettings
 
 SYSTEMS = ("hedgerow", "noproxy-noretry", "noproxy-app", "etcd-default", "etcd-tuned")
 CLIENT_TIMEOUT_S = 5.0
-_PROXY_NAME = "lab"
+PROXY_NAME = "lab"
 _ETCD_TIMING_MS = {"etcd-default": None, "etcd-tuned": (10, 100)}
 _ANNOUNCED_WITHIN_S = 5.0
 _SHORT_LOGS = (("tail_entries", 10),)
@@ -74,7 +74,7 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             cluster = stack.enter_context(etcd_cluster(lab, data, _ETCD_TIMING_MS[system]))
             program, mode, servers = "hr-etcd-chaos", "etcd", cluster.endpoints
         else:
-            proxies = ((_PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
+            proxies = ((PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
             of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
                                     own_clock=settings.own_clocks, offloads=() if settings.offloads else NO_OFFLOADS,
                                     snapshots=_SHORT_LOGS if settings.short_logs else ())
@@ -92,17 +92,18 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
         proxy = None
         if system == "hedgerow":
             proxy = stack.enter_context(
-                product.Product(lab.client, lab.tag, [kv_service(lab, cluster, settings.hedge_delay)]))
+                product.Product(lab.client, lab.tag, [kv_service(lab, cluster, delay=settings.hedge_delay)]))
             _wait_until_announced(proxy)
         yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy, joining,
                       stack)
 
 
-def kv_service(lab: Lab, cluster: Cluster, delay: str) -> dict:
+def kv_service(lab: Lab, cluster: Cluster, **settings) -> dict:
+    """Of a proxy that the nodes know as PROXY_NAME; backends are called as their hosts. `settings` as in a configuration."""
     service = product.service("kv", VIP_KV[0], SERVE_PORT, "hkv", {host.name: host.ipv4 for host in lab.replicas},
-                              delay=delay, deadline=f"{CLIENT_TIMEOUT_S:g}s",
+                              **{"deadline": f"{CLIENT_TIMEOUT_S:g}s", **settings},
                               cluster={"id": cluster.nodes[0].config["cluster_id"],
-                                       "key": cluster.nodes[0].proxy_key(_PROXY_NAME),
+                                       "key": cluster.nodes[0].proxy_key(PROXY_NAME),
                                        "announce_port": ANNOUNCE_PORT})
     for number, backend in enumerate(service["backends"], start=1):
         backend["node"] = number

@@ -53,7 +53,7 @@ def test_a_new_member_leads_at_a_proxy_once_a_reload_has_named_it():
         with cluster:
             cluster.wait_ready()
             operator = Operator(cluster)
-            whole = kv_service(lab, cluster, "2ms")
+            whole = kv_service(lab, cluster, delay="2ms")
             service = {**whole, "backends": [each for each in whole["backends"] if each["name"] != joins.host.name]}
             with product.Product(lab.client, TAG, [service]) as proxy, client_of(lab) as client:
                 wait_for("an announcement", lambda: leader_at(proxy).get("source") == "announced")

@@ -9,11 +9,12 @@ import time
 
 import pytest
 
+from chaos.systems import PROXY_NAME, kv_service
 from cluster.client import hkv
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
-from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT, NodeSettings
+from deploy.lab.servers.hedgerow_node import SERVE_PORT, NodeSettings
 from harness.dns import UdpClient, parse, query, who_answers
 from harness.product import DNS4, METRICS, VIP4, Product, wait_until
 
@@ -148,17 +149,12 @@ def store(waiting_max: int):
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(TAG, replicas=3))
         data = stack.enter_context(DataDirs(TAG, "disk"))
-        settings = NodeSettings(durability="disk", proxies=(("proxy", lab.client.ipv4),), waiting_max=waiting_max)
+        settings = NodeSettings(durability="disk", proxies=((PROXY_NAME, lab.client.ipv4),), waiting_max=waiting_max)
         cluster = stack.enter_context(hedgerow_cluster(lab, data.path, settings))
         cluster.wait_ready()
         proxy = Product(lab, instance=TAG)
-        service = {"name": "kv", "vip": VIP_KV[0], "port": SERVE_PORT, "profile": "hkv", "deadline": "3s",
-                   "cluster": {"id": settings.cluster_id, "key": cluster.nodes[0].proxy_key("proxy"),
-                               "announce_port": ANNOUNCE_PORT},
-                   "backends": [{"name": f"n{number}", "address": host.ipv4, "port": SERVE_PORT, "node": number}
-                                for number, host in enumerate(lab.replicas, start=1)]}
         stack.callback(proxy.sweep)
-        proxy.up(services=[service])
+        proxy.up(services=[kv_service(lab, cluster, deadline="3s")])
         wait_until(lambda: proxy.service_status("kv")["leader_source"] == "announced", what="an announcement")
         yield lab, cluster, proxy
         proxy.finish()
@@ -191,7 +187,7 @@ def test_a_busy_node_asks_for_no_hedges_and_is_heard():
 def test_draining_a_clusters_leader_says_what_else_to_do():
     with store(waiting_max=16_384) as (lab, cluster, proxy):
         leader = cluster.leader()
-        name = f"n{leader.number}"
+        name = leader.host.name
         said = proxy.admin("drain", name).stdout
         assert "hedgerow-node transfer" in said and "leads its cluster" in said
         with hkv.Client(VIP_KV[0], SERVE_PORT, 5.0, lab.client.socket()) as client:
@@ -202,5 +198,6 @@ def test_draining_a_clusters_leader_says_what_else_to_do():
             assert client.get(b"k") == b"9", "the others send it on"
         assert int(backend_of(proxy, name, "kv")["sent"]) == sent
         assert leader.transfer(leader.number % 3 + 1)
-        wait_until(lambda: proxy.service_status("kv")["leader"] == f"n{leader.number % 3 + 1}", what="a new leader")
+        wait_until(lambda: proxy.service_status("kv")["leader"] == cluster.nodes[leader.number % 3].host.name,
+                   what="a new leader")
         assert "leads its cluster" not in proxy.admin("drain", name).stdout

@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from chaos.systems import PROXY_NAME, kv_service
 from cluster.client import hkv
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
-from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT, HedgerowNode, NodeSettings
+from deploy.lab.servers.hedgerow_node import SERVE_PORT, HedgerowNode, NodeSettings
 from deploy.lab.servers.load import binary
 from harness.product import Product
 
@@ -356,15 +357,11 @@ def test_a_proxy_follows_the_cluster_that_began_anew_once_it_is_told_the_epoch()
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(TAG, replicas=3))
         data = stack.enter_context(DataDirs(TAG, "disk"))
-        settings = dataclasses.replace(settings, proxies=(("proxy", lab.client.ipv4),))
+        settings = dataclasses.replace(settings, proxies=((PROXY_NAME, lab.client.ipv4),))
         cluster = stack.enter_context(hedgerow_cluster(lab, data.path, settings))
         leader = cluster.wait_ready()
         proxy = Product(lab, instance=TAG)
-        service = {"name": "kv", "vip": VIP_KV[0], "port": SERVE_PORT, "profile": "hkv", "deadline": "3s",
-                   "cluster": {"id": settings.cluster_id, "key": cluster.nodes[0].proxy_key("proxy"),
-                               "announce_port": ANNOUNCE_PORT},
-                   "backends": [{"name": f"n{number}", "address": host.ipv4, "port": SERVE_PORT, "node": number}
-                                for number, host in enumerate(lab.replicas, start=1)]}
+        service = kv_service(lab, cluster, deadline="3s")
         stack.callback(proxy.sweep)
         proxy.up(services=[service])
 
@@ -374,7 +371,7 @@ def test_a_proxy_follows_the_cluster_that_began_anew_once_it_is_told_the_epoch()
         def follows(epoch: int) -> bool:
             by = cluster.leader()
             now = said()
-            return (by is not None and now["source"] == "announced" and now["leader"] == f"n{by.number}"
+            return (by is not None and now["source"] == "announced" and now["leader"] == by.host.name
                     and int(now["cluster_epoch"]) == epoch)
 
         def refused() -> int:
