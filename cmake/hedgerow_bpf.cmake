@@ -43,5 +43,6 @@ function(hedgerow_bpf_object name source)
     COMMENT "bpf ${name}.bpf.o"
     VERBATIM)
   add_custom_target(${name}_bpf ALL DEPENDS "${object}")
+  add_dependencies(programs ${name}_bpf)
   # Any preset with an optimising host compiler reads the same object; tests name the target `NAME_bpf` in DATA.
 endfunction()

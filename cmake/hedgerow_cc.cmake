@@ -19,12 +19,16 @@ function(hedgerow_cc_library name)
   endif()
 endfunction()
 
-# hedgerow_cc_binary(NAME SRCS a.cc... [DEPS target...]) -> build/<preset>/bin/NAME
+# hedgerow_cc_binary(NAME [FOR_TESTS] SRCS a.cc... [DEPS target...]) -> build/<preset>/bin/NAME
+# FOR_TESTS: demo, experiments and chaos do not run it, so `programs` leaves it out.
 function(hedgerow_cc_binary name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;HDRS;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_TESTS" "" "SRCS;HDRS;DEPS")
   hedgerow_reject_unparsed(hedgerow_cc_binary ${name} ${arg_UNPARSED_ARGUMENTS})
   add_executable(${name} ${arg_SRCS} ${arg_HDRS} ${HEDGEROW_SANITIZER_SOURCES})
   target_link_libraries(${name} PRIVATE hedgerow_rules ${arg_DEPS} Threads::Threads ${CMAKE_DL_LIBS})
+  if(NOT arg_FOR_TESTS)
+    add_dependencies(programs ${name})
+  endif()
 endfunction()
 
 # hedgerow_cc_test(NAME SRCS a_test.cc... [DEPS target...] [DATA target...] [LABELS root [packets|disk] | patient]

@@ -27,6 +27,7 @@ function(hedgerow_go_program name)
     COMMENT "go ${name}"
     VERBATIM)
   add_custom_target(${name} ALL DEPENDS "${program}" "${program}_test")
+  add_dependencies(programs ${name})
   # Asked for its tests when ctest runs, as the C++ tests are: a build never runs what it built.
   set(list "${CMAKE_CURRENT_BINARY_DIR}/${name}_tests.cmake")
   configure_file("${CMAKE_SOURCE_DIR}/cmake/go_tests.cmake.in" "${list}" @ONLY)

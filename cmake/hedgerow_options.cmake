@@ -31,6 +31,9 @@ if(HEDGEROW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${HEDGEROW_CCACHE}")
 endif()
 
+# What demo, experiments and chaos need: everything but the tests, which take as long again to compile.
+add_custom_target(programs)
+
 add_library(hedgerow_rules INTERFACE)
 target_include_directories(hedgerow_rules INTERFACE "${CMAKE_SOURCE_DIR}")
 target_compile_options(hedgerow_rules INTERFACE -Wall -Wextra -Werror)

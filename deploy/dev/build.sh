@@ -16,15 +16,16 @@ cmd_build() {
   say "the programs are in build/$preset/bin, the BPF objects in build/$preset/bpf"
 }
 
+# The whole of it, or one target.
 build_preset() {
-  local preset=$1
+  local preset=$1 target=${2:-all}
   if [ ! -f "build/$preset/build.ninja" ]; then
     run_step "configure-$preset" "configuring $preset" cmake --preset "$preset" || {
       show_tail "configure-$preset"
       exit 1
     }
   fi
-  run_step "build-$preset" "building $preset" nice -n 5 ninja -C "build/$preset" -j "$(build_jobs)" || {
+  run_step "build-$preset" "building $preset" nice -n 5 ninja -C "build/$preset" -j "$(build_jobs)" "$target" || {
     show_tail "build-$preset"
     die "the build failed; the whole log is build/log/build-$preset.log"
   }

@@ -4,14 +4,14 @@
 # `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev lab`, `./dev vm`, `./dev dst` and `./dev sim`: make the machine ready, then
 # hand over to the program that does the work, which talks to the terminal by itself.
 
-# ready_to_run WHAT: packages, a kernel that can do it, and the release build.
+# ready_to_run WHAT: packages, a kernel that can do it, and the release build; without the tests unless it is them.
 ready_to_run() {
   require_root "$1"
   require_kernel_at_first_sight
   if [ "$1" = test ]; then ensure_packages build run server watch vm; else ensure_packages build run server; fi
   require_kernel
   make_bpftool_work
-  build_preset release
+  if [ "$1" = test ]; then build_preset release; else build_preset release programs; fi
   export HEDGEROW_BUILD_DIR="$HEDGEROW_ROOT/build/release"
 }
 
@@ -90,7 +90,7 @@ cmd_lab() {
 # No root: nothing but the processor is used.
 cmd_sim() {
   ensure_packages build
-  build_preset release
+  build_preset release hedgerow-sim
   build/release/bin/hedgerow-sim "$@"
 }
 
