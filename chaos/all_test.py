@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from bench import needs
 from bench.outcome import Check, Results
 from chaos import all as everything
 from chaos import beside, scenario
@@ -49,6 +50,7 @@ def test_what_breaks_is_told_and_the_others_go_on(tmp_path, capsys):
     assert "[1/2, " in (said := capsys.readouterr().out) and "min left] one" in said and "KeyError" in said
 
 
+@needs.JUDGES
 @pytest.mark.parametrize("outcomes, status", [
     ([everything.Outcome("a", checks=[met()])], 0),
     ([everything.Outcome("a", checks=[met()]), everything.Outcome("b", checks=[met(), met("lost", False)])], 1),
@@ -64,6 +66,7 @@ def test_the_exit_status_is_the_worst_verdict(outcomes, status, tmp_path, capsys
     assert summary["manifest"]["left_out"] == {"late": "not built"}
 
 
+@needs.JUDGES
 def test_a_quick_run_must_be_quick(tmp_path, capsys):
     outcomes = [everything.Outcome("a", checks=[met()])]
     assert everything.conclude(outcomes, {}, Results("x", tmp_path), arguments(), 26 * 60.0) == 1

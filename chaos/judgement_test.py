@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.manifest import why_missing
+from bench import needs
 from chaos.judgement import CHECKERS, judge_twice, require_checkers
 from deploy.lab import CommandFailed
 
-needs_porcupine = pytest.mark.skipif(why_missing("hr-porcupine") is not None, reason=str(why_missing("hr-porcupine")))
 
 _HEADER = "client,kind,key,value,intended_ns,sent_ns,ended_ns,ending,attempts\n"
 _END = 1_000_000  # of all histories here; the final reads come after it
@@ -62,7 +61,7 @@ _BAD = {
 }
 
 
-@needs_porcupine
+@needs.JUDGES
 @pytest.mark.parametrize("name", _GOOD)
 def test_both_find_a_good_history_linearizable(name, tmp_path):
     history, final = _GOOD[name]
@@ -72,7 +71,7 @@ def test_both_find_a_good_history_linearizable(name, tmp_path):
     assert all(found["seconds"] > 0 for found in verdict["checkers"].values())
 
 
-@needs_porcupine
+@needs.JUDGES
 @pytest.mark.parametrize("name", _BAD)
 def test_both_see_a_planted_fault(name, tmp_path):
     history, final = _BAD[name]
@@ -108,7 +107,7 @@ def store_run(seed: int, errs: float) -> tuple[list[Op], int, int]:
     return history, count, values[-1]
 
 
-@needs_porcupine
+@needs.JUDGES
 def test_they_agree_on_random_histories_good_and_damaged(tmp_path):
     found = {True: 0, False: 0}
     for seed in range(120):
@@ -120,7 +119,7 @@ def test_they_agree_on_random_histories_good_and_damaged(tmp_path):
     assert min(found.values()) > 30, found
 
 
-@needs_porcupine
+@needs.JUDGES
 def test_what_porcupine_refuses_is_not_called_linearizable(tmp_path):
     verdict = judged(tmp_path, [Op("p", number, number, 100) for number in range(1, 10)], register=9)
     assert verdict["checkers"]["hr-kv-check"]["says"] == "linearizable"
@@ -129,7 +128,7 @@ def test_what_porcupine_refuses_is_not_called_linearizable(tmp_path):
     assert "register0 has 9 operations outstanding" in verdict["violations"][0]
 
 
-@needs_porcupine
+@needs.JUDGES
 def test_time_that_does_not_suffice_is_not_called_linearizable(tmp_path):
     history, final = _GOOD["nothing but answers"]
     verdict = judged(tmp_path, history, **final, porcupine_within_s=0)
@@ -137,7 +136,7 @@ def test_time_that_does_not_suffice_is_not_called_linearizable(tmp_path):
     assert not verdict["linearizable"] and not verdict["agreed"] and "not decided" in verdict["violations"][0]
 
 
-@needs_porcupine
+@needs.JUDGES
 def test_files_that_say_nothing_end_the_run(tmp_path):
     with pytest.raises(CommandFailed):
         judged(tmp_path, [Op("p", 7, 1, 2)])

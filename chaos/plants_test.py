@@ -3,11 +3,11 @@
 
 import pytest
 
-from bench.manifest import why_missing
+from bench import needs
 from chaos import plants
 from chaos.judgement import judge_twice
 
-pytestmark = pytest.mark.skipif(why_missing("hr-porcupine") is not None, reason=str(why_missing("hr-porcupine")))
+pytestmark = needs.JUDGES
 
 HEADER = "client,kind,key,value,intended_ns,sent_ns,ended_ns,ending,attempts\n"
 HISTORY = HEADER + """0,i,0,1,1,1,2,ok,1

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.manifest import why_missing
+from bench import needs
 from deploy.vm import machine
 from dst import run
+
+pytestmark = needs.JUDGES
 
 _HEADER = "client,kind,key,value,intended_ns,sent_ns,ended_ns,ending,attempts\n"
 _HISTORY = _HEADER + "0,p,0,7,100,100,200,ok,1\n0,g,0,7,300,300,400,ok,1\n"
@@ -58,9 +60,3 @@ def test_a_digest_is_of_names_and_bytes(tmp_path, name, text):
     assert run.digest_of(folders[0]) == run.digest_of(folders[1]) != run.digest_of(folders[2])
     assert run.first_difference(folders[0], folders[1]) == ""
     assert name in run.first_difference(folders[0], folders[2])
-
-
-@pytest.fixture(autouse=True)
-def _both_checkers():
-    if why := why_missing("hr-porcupine"):
-        pytest.skip(why)

@@ -56,7 +56,9 @@ make_root() {
   else
     tar -C "$ROOT" -xf "$tarball"
   fi
-  # How this machine reaches its mirror (proxies, time-outs) is how the trial does.
+  # How this machine reaches its mirror (proxies, time-outs) is how the trial does, and it trusts whom this machine trusts.
+  install -d "$ROOT/usr/local/share/ca-certificates"
+  cp /usr/local/share/ca-certificates/*.crt "$ROOT/usr/local/share/ca-certificates/" 2>/dev/null || true
   install -m 600 /dev/null "$ROOT/etc/apt/apt.conf.d/00host"
   apt-config dump | sed -n '/^Acquire::/p' >"$ROOT/etc/apt/apt.conf.d/00host"
   cp -L /etc/resolv.conf "$ROOT/etc/resolv.conf"

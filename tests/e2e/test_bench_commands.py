@@ -72,6 +72,7 @@ def test_heartbeat(tmp_path):
     assert (tmp_path / "heartbeat.png").exists()
 
 
+@pytest.mark.long
 def test_adaptive(tmp_path):
     status = adaptive.main(["--rounds=1", "--phase-seconds=3", "--settle-seconds=1", "--quiet-wait=0",
                             f"--into={tmp_path}", f"--lab={TAG}"])

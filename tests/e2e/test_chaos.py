@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.manifest import why_missing
+from bench import needs
 from chaos import all as everything
 from chaos import scenario
 from chaos.block import run_block
@@ -25,8 +25,7 @@ PROJECT = Path(__file__).resolve().parents[2]
 TAG = f"self{os.getpid()}5"
 
 
-# Without porcupine nothing is judged.
-pytestmark = pytest.mark.skipif(why_missing("hr-porcupine") is not None, reason=str(why_missing("hr-porcupine")))
+pytestmark = needs.JUDGES
 
 
 def sound(verdict: dict) -> bool:

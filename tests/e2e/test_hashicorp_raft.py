@@ -8,16 +8,14 @@ import time
 
 import pytest
 
-from bench import hashicorp_raft, kv
-from bench.manifest import why_missing
+from bench import hashicorp_raft, kv, needs
 from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.servers.hashicorp_node import READS
 from deploy.lab.servers.store_node import StoreNode
 
 TAG = f"self{os.getpid()}6"
-pytestmark = pytest.mark.skipif(why_missing(hashicorp_raft.PROGRAM) is not None,
-                                reason=str(why_missing(hashicorp_raft.PROGRAM)))
+pytestmark = needs.program(hashicorp_raft.PROGRAM)
 
 
 def ask(lab: Lab, node: StoreNode) -> hkv.Client:

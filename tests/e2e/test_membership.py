@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from bench import membership
+from bench import membership, needs
 from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster, joining_nodes
@@ -97,9 +97,9 @@ def four(lab: Lab, data: DataDirs, settings: NodeSettings) -> tuple[Cluster, Hed
     return cluster, joins
 
 
+@needs.JUDGES
 @pytest.mark.parametrize(("durability", "offloads"), [
-    ("memory", "on"), ("disk", "off"), pytest.param("memory", "off", marks=pytest.mark.long),
-    pytest.param("disk", "on", marks=pytest.mark.long)])
+    ("memory", "on"), *(pytest.param(*each, marks=pytest.mark.long) for each in (("disk", "off"), ("memory", "off"), ("disk", "on")))])
 def test_members_come_and_go_under_load_and_no_client_notices(durability, offloads):
     """A learner that catches up by a snapshot and is promoted, a voter that is removed, one that moves, and the leader removed;
     2,000 requests/s through the proxy meanwhile."""

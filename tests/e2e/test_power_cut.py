@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import needs
 from chaos import scenario
 from chaos.block import Block, run_block
 from chaos.systems import Settings
@@ -41,6 +42,7 @@ def mounts() -> list[str]:
     return [line.split()[1] for line in lines if f"/hedgerow-lab-{TAG}-" in line]
 
 
+@needs.JUDGES
 @pytest.mark.parametrize("name, disks", [("power-cut", DiskSettings(torn=True)), ("leader-kill", DiskSettings())],
                          ids=["all-at-once-torn", "leader"])
 def test_what_was_acknowledged_survives_a_power_cut(name, disks, tmp_path):
@@ -54,6 +56,7 @@ def test_what_was_acknowledged_survives_a_power_cut(name, disks, tmp_path):
     assert not mounts()
 
 
+@needs.JUDGES
 def test_disks_that_lie_are_found_out(tmp_path):
     verdict = cut("power-cut", DiskSettings(ignore_sync="*"), 1, tmp_path).verdict
     assert verdict["acked_lost"] > 0 and not verdict["linearizable"]
