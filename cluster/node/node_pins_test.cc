@@ -18,6 +18,7 @@
 #include "cluster/node/node.h"
 #include "cluster/node/promise_mark.h"
 #include "cluster/node/socket_testing.h"
+#include "cluster/storage/golden_log.h"
 #include "cluster/storage/log_restore.h"
 #include "cluster/storage/storage_story.h"
 #include "net/bpffs.h"

@@ -22,6 +22,7 @@
 #include <rocksdb/write_batch.h>
 
 #include "cluster/raft/configuration.h"
+#include "cluster/storage/golden_log.h"
 #include "cluster/storage/log_restore.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/record_bytes.h"

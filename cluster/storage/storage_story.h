@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For the tests of the log: a folder that goes away, a story of what a core could ask to persist (drawn from a
-// seed, so that two processes tell the same one), the plain model of what a disk must then hold, logs of former
-// formats, and waiting.
+// seed, so that two processes tell the same one), the plain model of what a disk must then hold, and waiting.
 
 #ifndef HEDGEROW_CLUSTER_STORAGE_STORAGE_STORY_H_
 #define HEDGEROW_CLUSTER_STORAGE_STORAGE_STORY_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
-
-#include <rocksdb/db.h>
 
 #include "absl/time/time.h"
 #include "cluster/raft/outputs.h"
@@ -85,16 +81,6 @@ StorageOptions TestOptions(const TestFolder& folder, bool sync);
 std::unique_ptr<LogStorage> OpenOrDie(const StorageOptions& options);
 // False: not in time.
 bool AwaitDurable(LogStorage& storage, uint64_t sequence, absl::Duration timeout = absl::Seconds(30));
-
-// testdata/log-N: a log of format N, record by record, made after the documentation and not by a program.
-struct GoldenLog {
-  std::map<std::string, std::string> records;
-  std::string watermark;
-};
-GoldenLog ReadGoldenLog(uint32_t format);
-void PutGoldenLog(const TestFolder& folder, const GoldenLog& golden);
-// The records themselves. Made if there is none.
-std::unique_ptr<rocksdb::DB> OpenTestDatabase(const TestFolder& folder);
 
 raft::Entry TestEntry(uint64_t index, uint64_t term, std::string payload);
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Logs of all versions there were: what each of them wrote is read, and what this one writes is what is
-// documented. testdata/log-N is such a log, record by record (key, value), with its watermark, made after the
-// documentation and not by this program.
+// documented (golden_log.h).
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,8 +12,7 @@
 #include <gtest/gtest.h>
 #include <rocksdb/db.h>
 
-#include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
+#include "cluster/storage/golden_log.h"
 #include "cluster/storage/log_restore.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/records.h"
