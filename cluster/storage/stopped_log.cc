@@ -30,16 +30,20 @@ std::string BootIdOf(const StorageOptions& options) {
   return boot_id;
 }
 
-// Of the log that was found, what was durable and is not there.
-void AddMissing(uint64_t found, uint64_t durable, std::vector<std::string>& doubts) {
-  if (found >= durable) return;
-  doubts.push_back(absl::StrCat("the log ends with batch ", found, ", though batch ", durable,
-                                " was durable: what came in between is gone"));
+// Of the log that was found, what had been written and is not there.
+void AddMissing(uint64_t found, uint64_t written, std::vector<std::string>& doubts) {
+  if (found >= written) return;
+  doubts.push_back(absl::StrCat("the log ends with batch ", found, ", though batch ", written,
+                                " had been written: what came in between is gone"));
 }
 
+// As far as no batch is missing.
 absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& options,
-                                                        const StoredIdentity& expected, uint32_t& format) {
-  const rocksdb::Options opened = RocksOptions(options, std::make_shared<RocksMessages>(options.path));
+                                                        const StoredIdentity& expected,
+                                                        const WalContents& wal, uint32_t& format) {
+  rocksdb::Options opened = RocksOptions(options, std::make_shared<RocksMessages>(options.path));
+  WalPrefix prefix(wal.last_batch_in_tables);
+  opened.wal_filter = &prefix;  // asked while it is opened, and not afterwards
   rocksdb::DB* raw = nullptr;
   const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(opened, options.path + "/rocksdb", &raw);
   if (!status.ok()) return FromRocks(options.path, "open", status);
@@ -51,10 +55,15 @@ absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& op
   return db;
 }
 
+absl::StatusOr<WalContents> InspectStopped(const StorageOptions& options) {
+  return InspectWal(options.path + "/rocksdb",
+                    RocksOptions(options, std::make_shared<RocksMessages>(options.path)));
+}
+
 absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const StoredIdentity& expected,
-                                         StoppedLog& log) {
+                                         const WalContents& wal, StoppedLog& log) {
   uint32_t format = 0;
-  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, format);
+  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, wal, format);
   if (!db.ok()) return db.status();
   const absl::StatusOr<Origin> origin = ReadOrigin(**db, options.path, format);
   if (!origin.ok()) return origin.status();
@@ -120,12 +129,11 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
         "it was written in memory mode and this host has restarted since: what was not on its disk by then is "
         "gone");
   }
-  const absl::StatusOr<WalContents> wal =
-      InspectWal(database, RocksOptions(options, std::make_shared<RocksMessages>(options.path)));
+  const absl::StatusOr<WalContents> wal = InspectStopped(options);
   if (!wal.ok()) return wal.status();
   if (!wal->damage.empty()) log.doubts.push_back(absl::StrCat("its newest part is damaged: ", wal->damage));
 
-  absl::StatusOr<RestoredLog> found = ReadDatabase(options, expected, log);
+  absl::StatusOr<RestoredLog> found = ReadDatabase(options, expected, *wal, log);
   if (!found.ok()) return found.status();
   log.raft = std::move(found->raft);
   log.last = {.index = found->state.last_index, .term = found->state.last_term};
@@ -144,8 +152,10 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
 }
 
 absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected) {
+  const absl::StatusOr<WalContents> wal = InspectStopped(options);
+  if (!wal.ok()) return wal.status();
   uint32_t format = 0;
-  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, format);
+  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, *wal, format);
   if (!db.ok()) return db.status();
   return ReadOrigin(**db, options.path, format);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/storage/wal_inspector.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,11 +10,11 @@
 #include <vector>
 
 #include <rocksdb/db.h>
-#include <rocksdb/wal_filter.h>
 #include <rocksdb/write_batch.h>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/log_restore.h"
 #include "cluster/storage/records.h"
 
 namespace hedgerow::storage {
@@ -32,6 +33,16 @@ class StateFinder : public rocksdb::WriteBatch::Handler {
   std::optional<StateRecord> state;
 };
 
+// Nothing: it is no batch of this log.
+std::optional<uint64_t> NumberOf(const rocksdb::WriteBatch& batch) {
+  StateFinder finder;
+  if (!batch.Iterate(&finder).ok() || !finder.state.has_value()) return std::nullopt;
+  return finder.state->batch;
+}
+
+// RocksDB's own: after a torn end it begins the next log with an empty batch.
+bool IsRocksDbsOwn(const rocksdb::WriteBatch& batch) { return batch.Count() == 0; }
+
 // Sees every whole record of the logs in order, also those after a broken one, and lets none into the database.
 class Inspector : public rocksdb::WalFilter {
  public:
@@ -39,21 +50,19 @@ class Inspector : public rocksdb::WalFilter {
 
   WalProcessingOption LogRecordFound(unsigned long long, const std::string& file,
                                      const rocksdb::WriteBatch& batch, rocksdb::WriteBatch*, bool*) override {
-    // RocksDB's own: after a torn end it begins the next log with an empty batch.
-    if (batch.Count() == 0) return WalProcessingOption::kIgnoreCurrentRecord;
-    StateFinder finder;
-    const rocksdb::Status status = batch.Iterate(&finder);
-    if (!status.ok() || !finder.state.has_value()) {
+    if (IsRocksDbsOwn(batch)) return WalProcessingOption::kIgnoreCurrentRecord;
+    const std::optional<uint64_t> found = NumberOf(batch);
+    if (!found.has_value()) {
       Damage(absl::StrCat("a record in ", file, " after batch ", contents_.last_batch,
                           " is no batch of this log"));
       return WalProcessingOption::kIgnoreCurrentRecord;
     }
-    const uint64_t number = finder.state->batch;
+    const uint64_t number = *found;
     if (contents_.batches == 0) contents_.first_batch = number;
     // The same number twice: its write failed, and it was written again.
     if (contents_.batches > 0 && number != contents_.last_batch && number != contents_.last_batch + 1) {
       Damage(absl::StrCat(file, " holds batch ", number, " right after batch ", contents_.last_batch,
-                          "; what stood between them was durable and cannot be read any more"));
+                          "; what stood between them is gone"));
     }
     contents_.last_batch = number;
     ++contents_.batches;
@@ -76,6 +85,15 @@ uint32_t FormatInTables(rocksdb::DB& db) {
   if (!db.Get(rocksdb::ReadOptions(), key, &value).ok()) return 0;
   const std::optional<IdentityRecord> identity = ParseIdentity(kIdentityKey, value);
   return identity.has_value() ? identity->format_version : 0;
+}
+
+// Of the present format or of the one with former keys.
+uint64_t LastBatchInTables(rocksdb::DB& db) {
+  for (const uint32_t format : {kFormatVersion, kFormatWithFormerKeys}) {
+    const absl::StatusOr<StateRecord> state = ReadState(db, "", format);
+    if (state.ok()) return state->batch;
+  }
+  return 0;
 }
 
 // Opening for a look does not touch RocksDB's own log of messages.
@@ -102,10 +120,23 @@ absl::StatusOr<WalContents> InspectWal(const std::string& folder, const rocksdb:
   rocksdb::DB* db = nullptr;
   const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(inspection, folder, families, &handles, &db);
   const std::unique_ptr<rocksdb::DB> owned(db);
-  if (status.ok()) contents.format = FormatInTables(*owned);
+  if (status.ok()) {
+    contents.format = FormatInTables(*owned);
+    contents.last_batch_in_tables = LastBatchInTables(*owned);
+  }
   for (rocksdb::ColumnFamilyHandle* handle : handles) (void)owned->DestroyColumnFamilyHandle(handle);
   if (!status.ok()) return FromRocks(folder, "read", status);
   return contents;
+}
+
+rocksdb::WalFilter::WalProcessingOption WalPrefix::LogRecordFound(unsigned long long, const std::string&,
+                                                                  const rocksdb::WriteBatch& batch,
+                                                                  rocksdb::WriteBatch*, bool*) {
+  if (IsRocksDbsOwn(batch)) return WalProcessingOption::kContinueProcessing;
+  const std::optional<uint64_t> number = NumberOf(batch);
+  if (!number.has_value() || *number > last_batch_ + 1) return WalProcessingOption::kStopReplay;
+  last_batch_ = std::max(last_batch_, *number);
+  return WalProcessingOption::kContinueProcessing;
 }
 
 }  // namespace hedgerow::storage

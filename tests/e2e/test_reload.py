@@ -396,10 +396,10 @@ def test_a_restart_with_a_configuration_that_can_be_applied_takes_over_and_appli
     config = product.up().config()
     assert who_answers(lab.client, VIP4) == "a"
     end(product, signal.SIGTERM)
-    product._config_up = changed(config, primary="b", delay="3ms")
+    product._config_up = changed(config, primary="b", delay="300ms")
     assert start(product)["how"] == "adopted"
     assert who_answers(lab.client, VIP4) == "b" and product.figure("requests") == 2
-    assert delay_ms(product) == 3
+    assert delay_ms(product) == 300
 
 
 @OWN
