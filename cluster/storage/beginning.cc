@@ -25,9 +25,12 @@ namespace {
 // No cluster writes so many entries after the backup that the next one begins with.
 constexpr uint64_t kBeyond_entries = uint64_t{1} << 40;
 
+// Of two who begin in one folder at once, one finds the file there.
 absl::Status MakeEmptyFile(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  return file.ok() ? absl::OkStatus() : FromErrno(path, "make", errno);
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file.ok()) return absl::OkStatus();
+  if (errno != EEXIST) return FromErrno(path, "make", errno);
+  return absl::AlreadyExistsError(absl::StrCat(path, " is there: another `restore` fills the folder"));
 }
 
 absl::Status CheckEmpty(const std::string& path) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <rocksdb/db.h>
@@ -72,6 +73,23 @@ class BeginningTest : public ::testing::Test {
 
   TestFolder folder_;
 };
+
+TEST_F(BeginningTest, OfTwoAtOnceOneIsRefusedAndTheOtherIsWhole) {
+  WriteBackup();
+  for (int round = 0; round < 50; ++round) {
+    std::filesystem::remove_all(folder_.log());
+    absl::Status other;
+    std::thread at_once([this, &other] { other = Begin(); });
+    const absl::Status one = Begin();
+    at_once.join();
+    ASSERT_NE(one.ok(), other.ok()) << one << " and " << other;
+    const absl::Status& refused = one.ok() ? other : one;
+    EXPECT_TRUE(absl::IsAlreadyExists(refused)) << refused;
+    std::vector<std::string> chunks;
+    ASSERT_EQ(Open(options(), &chunks).status(), absl::OkStatus());
+    EXPECT_THAT(chunks, ElementsAre("one", "two"));
+  }
+}
 
 TEST_F(BeginningTest, ALogBeginsWithABackup) {
   WriteBackup();
