@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DelayLineTest,
                          [](const auto& info) { return std::string(ToString(info.param)); });
 
 TEST_P(DelayLineTest, IsInstalledAndRemovedWholeOrTheKernelLacksIt) {
-  OnLink([this](int ifindex) {
+  OnLink([](int ifindex) {
     const DelayLineOptions options{.kind = GetParam(), .delay_ns = {10 * kMillisecond, 5 * kMillisecond}};
     const absl::Status installed = InstallDelayLine(ifindex, options);
     if (installed.ok()) {
@@ -52,7 +52,7 @@ TEST_P(DelayLineTest, IsInstalledAndRemovedWholeOrTheKernelLacksIt) {
 }
 
 TEST_P(DelayLineTest, TooManyDelaysAndImpossibleOnesAreRefusedAndLeaveNothing) {
-  OnLink([this](int ifindex) {
+  OnLink([](int ifindex) {
     std::vector<uint64_t> many;
     for (uint64_t i = 1; i <= kDelayLineClassesMax + 1; ++i) many.push_back(i * kMillisecond);
     std::vector<std::vector<uint64_t>> bad = {{}, {kDelayLineMin_ns - 1}};

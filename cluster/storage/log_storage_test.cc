@@ -35,9 +35,9 @@ absl::Status OpenError(const StorageOptions& options,
   return LogStorage::Open(options, identity).status();
 }
 
-bool Readable(int fd) {
+bool Readable(int fd, int within_ms = 0) {
   pollfd event = {.fd = fd, .events = POLLIN, .revents = 0};
-  return poll(&event, 1, 0) == 1;
+  return poll(&event, 1, within_ms) == 1;
 }
 
 // Both modes.
@@ -335,8 +335,13 @@ TEST(LogStorageModesTest, OnDiskTheEventTellsAndTakingQuiets) {
   const std::unique_ptr<LogStorage> storage = OpenOrDie(TestOptions(folder, true));
   EXPECT_FALSE(Readable(storage->event_fd()));
   storage->Write({.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1)}});
-  ASSERT_TRUE(AwaitDurable(*storage, 1));
+  ASSERT_TRUE(Readable(storage->event_fd(), 10'000));
   EXPECT_EQ(storage->TakeDurable(), 1u);
+  // Now or the next time.
+  for (int i = 0; i < 1000 && Readable(storage->event_fd()); ++i) {
+    absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_EQ(storage->TakeDurable(), 1u);
+  }
   EXPECT_FALSE(Readable(storage->event_fd()));
 }
 
