@@ -80,10 +80,11 @@ def run(kernel: Kernel, image: Path, settings: Settings, files: Path | None = No
     with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
         archive = Path(scratch) / "out.tar"
         started = time.monotonic()
-        # However the lane ends, no machine goes on without it: in a session of its own it would hear of nothing.
+        # However the lane ends, no machine goes on without it: in a process group of its own it hears of nothing. Not in a
+        # session of its own, which the kernel would give as much of the processors as the end-to-end tests have.
         bound = ["setpriv", "--pdeathsig", "KILL", "--", *_command(kernel, image, settings, archive)]
         with subprocess.Popen(bound, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True) as process:
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0) as process:
             timer = threading.Timer(settings.timeout_s, process.kill)
             timer.start()
             _running.add(process)
