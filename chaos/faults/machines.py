@@ -88,7 +88,10 @@ def _threads(pid: int) -> list[int]:
 
 
 def _set_priority(pid: int, priority: int) -> None:
-    """Of all its threads: those that have begun meanwhile have inherited another."""
+    """Of all its threads: those that have begun meanwhile have inherited another. And of its session, which is what counts
+    against other programs of the lab where the kernel groups sessions (autogroup, sched(7))."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(priority), encoding="ascii")
     for thread in _threads(pid):
         with contextlib.suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, thread, priority)

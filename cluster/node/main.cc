@@ -22,6 +22,7 @@
 #include "cluster/node/metrics.h"
 #include "cluster/node/node.h"
 #include "cluster/node/rejoin.h"
+#include "cluster/node/session_priority.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::node {
@@ -121,6 +122,10 @@ int Run(const std::string& config_file) {
   if (!config.ok()) {
     fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
     return kExitUsage;
+  }
+  if (const absl::Status given = GiveSessionOwnNice(); !given.ok()) {
+    fprintf(stderr, "hedgerow-node: its nice value counts among its own threads only: %s\n",
+            std::string(given.message()).c_str());
   }
   const absl::Status status = RunAs(*config);
   return status.ok() ? 0 : Fail(status);

@@ -71,8 +71,8 @@ absl::StatusOr<bool> HasRoutes(const std::string& instance) {
 }
 
 // The verifier takes the better part of a second of a processor, and the traffic that is being taken over wants
-// it as well: on a thread of its own, which weighs a tenth of others. (Lowering one's own weight is for good
-// without CAP_SYS_NICE.)
+// it as well: on a thread of its own, which weighs a tenth of others (of this session, where the kernel groups
+// sessions). Lowering one's own weight is for good without CAP_SYS_NICE.
 constexpr int kLightNice = 10;
 
 void OnALightThread(const std::function<void()>& body) {
