@@ -81,7 +81,7 @@ def run(kernel: Kernel, image: Path, settings: Settings, files: Path | None = No
         archive = Path(scratch) / "out.tar"
         started = time.monotonic()
         # However the lane ends, no machine goes on without it: in a process group of its own it hears of nothing. Not in a
-        # session of its own, which the kernel would give as much of the processors as the end-to-end tests have.
+        # session of its own, which the kernel would give as much of the processors as any of the end-to-end tests'.
         bound = ["setpriv", "--pdeathsig", "KILL", "--", *_command(kernel, image, settings, archive)]
         with subprocess.Popen(bound, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, process_group=0) as process:
