@@ -182,10 +182,11 @@ TEST_P(MemcachedNodeTest, AnItemEndsThoughNobodyWrites) {
   EXPECT_EQ(client_.Ask(follower(), "get past\r\n"), "END\r\n");
   EXPECT_EQ(client_.Ask(follower(), "get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_TRUE(Eventually([this] { return client_.Ask(follower(), "get k\r\n") == "END\r\n"; }));
+  // UDP: a question without an answer is asked again, and does not use the time up.
+  EXPECT_TRUE(Eventually([this] { return client_.Ask(follower(), "get k\r\n", 300) == "END\r\n"; }));
   const auto took = std::chrono::steady_clock::now() - begin;
   EXPECT_GT(took, 500ms);
-  EXPECT_LT(took, 8s) << "a leader tells the time every second";
+  EXPECT_LT(took, 4s) << "a leader tells the time every second";
   EXPECT_EQ(client_.Ask(follower(2), "get absolute\r\n"), "VALUE absolute 0 1\r\nx\r\nEND\r\n");
 }
 

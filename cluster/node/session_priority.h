@@ -13,7 +13,7 @@ namespace hedgerow::node {
 
 // Gives the session that this process leads the process's own nice value. Does nothing in a session of somebody
 // else's, such as a shell's, and where the kernel does not group sessions. Called once, before anything waits
-// for this process: it may sleep for 100 ms. PermissionDenied: a value below 0 takes RLIMIT_NICE (LimitNICE= of
+// for this process: it may sleep for a second. PermissionDenied: a value below 0 takes RLIMIT_NICE (LimitNICE= of
 // a unit) or CAP_SYS_NICE.
 absl::Status GiveSessionOwnNice();
 

@@ -87,13 +87,10 @@ uint32_t FormatInTables(rocksdb::DB& db) {
   return identity.has_value() ? identity->format_version : 0;
 }
 
-// Of the present format or of the one with former keys.
-uint64_t LastBatchInTables(rocksdb::DB& db) {
-  for (const uint32_t format : {kFormatVersion, kFormatWithFormerKeys}) {
-    const absl::StatusOr<StateRecord> state = ReadState(db, "", format);
-    if (state.ok()) return state->batch;
-  }
-  return 0;
+// `format` as FormatInTables says it, which knows the present keys only.
+uint64_t LastBatchInTables(rocksdb::DB& db, uint32_t format) {
+  const absl::StatusOr<StateRecord> state = ReadState(db, "", format == 0 ? kFormatWithFormerKeys : format);
+  return state.ok() ? state->batch : 0;
 }
 
 // Opening for a look does not touch RocksDB's own log of messages.
@@ -122,7 +119,7 @@ absl::StatusOr<WalContents> InspectWal(const std::string& folder, const rocksdb:
   const std::unique_ptr<rocksdb::DB> owned(db);
   if (status.ok()) {
     contents.format = FormatInTables(*owned);
-    contents.last_batch_in_tables = LastBatchInTables(*owned);
+    contents.last_batch_in_tables = LastBatchInTables(*owned, contents.format);
   }
   for (rocksdb::ColumnFamilyHandle* handle : handles) (void)owned->DestroyColumnFamilyHandle(handle);
   if (!status.ok()) return FromRocks(folder, "read", status);
