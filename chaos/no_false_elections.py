@@ -46,7 +46,7 @@ class Seen:
 
     term: int
     won: int  # elections, since the nodes started
-    resigned: int  # RESIGNs sent, and believed
+    resigned: int  # datagrams with RESIGN, sent by clocks and heard by nodes: many for each leader
 
     @classmethod
     def of(cls, statuses: list[dict]) -> "Seen":

@@ -29,7 +29,7 @@ def _missed(last: Seen, **report) -> list[str]:
 
 
 def test_all_nodes_are_summed_up_and_the_highest_term_counts():
-    seen = Seen.of([_status(3, elections_won=1, **{"kernel.resigned": 2}), _status(4), _status(3, resigns_believed=5)])
+    seen = Seen.of([_status(3, elections_won=1, **{"kernel.resigned": 2}), _status(4), _status(3, resigns_heard=5)])
     assert seen == Seen(term=4, won=1, resigned=7)
 
 

@@ -200,7 +200,7 @@ enum hr_node_event {
   HR_NODE_EVENT_BROADCAST = 27, /* datagrams that were cloned to peers, and ... */
   HR_NODE_EVENT_BROADCAST_COPIES = 28,
   HR_NODE_EVENT_BROADCAST_FAILED = 29, /* copies that could not be sent */
-  HR_NODE_EVENT_RESIGNED = 30, /* RESIGNs sent by the clock */
+  HR_NODE_EVENT_RESIGNED = 30, /* RESIGNs sent by the clock, which counts them itself (hr_watch_clock) */
   HR_NODE_EVENT_PASSED_EPOCH = 31, /* of another configuration */
   HR_NODE_EVENT_PASSED_SOURCE = 32, /* not from where its member is known to be */
   HR_NODE_EVENT_ANSWER_FAILED = 33, /* decided, but the answer could not be sent: as if it were lost on the way */

@@ -314,6 +314,7 @@ void Node::Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) {
 }
 
 void Node::Receive(const raft::LeaderResigns& hint) {
+  ++resigns_heard_;
   if (offload::Coupling* const coupling = offloads_->coupling()) {
     coupling->Resigned(hint, replica_);
   } else {

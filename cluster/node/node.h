@@ -148,6 +148,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   std::optional<std::tuple<uint32_t, uint32_t, uint32_t>> followed_members_;
   raft::MembershipAnswer membership_answer_;  // the last
   uint64_t elections_won_ = 0;
+  uint64_t resigns_heard_ = 0;
   uint64_t led_since_ns_ = 0;
   ElectionSpans election_spans_;
   uint64_t turns_ = 0;

@@ -454,8 +454,10 @@ void Offloads::AddTo(NodeStatus& status) {
   if (kernel_ == nullptr) return;
   const hr_node_stats counters = kernel_->Counters();
   for (size_t event = 0; event < HR_NODE_EVENT_COUNT; ++event) {
-    if (!kEventNames[event].empty())
-      status.counters.emplace_back("kernel", counters.events[event], std::string(kEventNames[event]));
+    if (kEventNames[event].empty()) continue;
+    const bool resigned = event == HR_NODE_EVENT_RESIGNED && watch_ != nullptr;
+    status.counters.emplace_back("kernel", resigned ? watch_->clock().resigns : counters.events[event],
+                                 std::string(kEventNames[event]));
   }
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));

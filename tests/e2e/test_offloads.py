@@ -76,6 +76,23 @@ def test_what_only_a_kernel_has_acknowledged_outlives_the_process():
         assert adopted >= KILLS, "the log had it: nothing was shown"
 
 
+def test_a_leader_that_stands_still_resigns_and_that_is_counted():
+    """`./dev chaos no-false-elections` wants these counters to be 0, so they must not be 0 whatever happens."""
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
+          hedgerow_cluster(lab, data.path, NodeSettings(durability="memory")) as cluster):
+        leader = cluster.wait_ready()
+        others = [node for node in cluster.nodes if node is not leader]
+        heard = sum(counters_of(node)["resigns_heard"] for node in others)
+        sent = counters_of(leader)["kernel.resigned"]
+        leader.stall()
+        try:
+            time.sleep(0.5)
+            assert sum(counters_of(node)["resigns_heard"] for node in others) > heard
+        finally:
+            leader.resume()
+        assert counters_of(leader)["kernel.resigned"] > sent
+
+
 def test_nobody_is_called_silent_whose_answers_the_kernel_works_off():
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
           hedgerow_cluster(lab, data.path, NodeSettings(durability="memory")) as cluster):
