@@ -22,7 +22,7 @@
 #include "cluster/node/metrics.h"
 #include "cluster/node/node.h"
 #include "cluster/node/rejoin.h"
-#include "cluster/node/session_priority.h"
+#include "cluster/node/scheduling.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::node {
@@ -87,6 +87,10 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
   if (*metrics != nullptr) facts.metrics = (*metrics)->address();
   const auto admin = ServeAdmin(config.admin_socket, *node, facts);
   if (!admin.ok()) return admin.status();
+  if (const absl::Status shortened = ShortenSlices(); !shortened.ok()) {
+    fprintf(stderr, "hedgerow-node: its loop waits longer for busy processors than it would have to: %s\n",
+            std::string(shortened.message()).c_str());
+  }
   running_node = node.get();
   StopOnSignals();
   if (stop_asked) node->RequestStop();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/node/session_priority.h"
+#include "cluster/node/scheduling.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cluster/node/sched_attributes.h"
 #include "cluster/storage/descriptor.h"
 
 namespace hedgerow::node {
@@ -36,6 +38,14 @@ absl::Status GiveSessionOwnNice() {
     absl::SleepFor(kBetweenTries);
   }
   return absl::OkStatus();
+}
+
+absl::Status ShortenSlices() {
+  SchedAttributes attributes;
+  if (!GetSched(attributes)) return absl::ErrnoToStatus(errno, "sched_getattr");
+  if (attributes.policy != SCHED_OTHER) return absl::OkStatus();
+  attributes.runtime_ns = kSlice_ns;
+  return SetSched(attributes) ? absl::OkStatus() : absl::ErrnoToStatus(errno, "sched_setattr");
 }
 
 }  // namespace hedgerow::node

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/node/session_priority.h"
+#include "cluster/node/scheduling.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <thread>
+
+#include "cluster/node/sched_attributes.h"
 
 namespace hedgerow::node {
 namespace {
@@ -23,6 +28,13 @@ std::string Autogroup() {
   std::string line;
   std::getline(file, line);
   return line;
+}
+
+// Of the calling thread.
+SchedAttributes Attributes() {
+  SchedAttributes attributes;
+  EXPECT_TRUE(GetSched(attributes));
+  return attributes;
 }
 
 // What a process of this nice value then finds, in a session of its own or in ours.
@@ -45,16 +57,41 @@ std::string AfterwardsIn(bool own_session, int nice) {
   return found;
 }
 
-TEST(SessionPriority, ASessionOfItsOwnGetsTheProcesssNiceValue) {
+TEST(Scheduling, ASessionOfItsOwnGetsTheProcesssNiceValue) {
   ASSERT_EQ(geteuid(), 0u) << "needs root: sudo ./dev test";
   EXPECT_THAT(AfterwardsIn(/*own_session=*/true, -5), AnyOf("", EndsWith(" nice -5")));
   EXPECT_THAT(AfterwardsIn(/*own_session=*/true, 7), AnyOf("", EndsWith(" nice 7")));
 }
 
-TEST(SessionPriority, NobodyElsesSessionIsChanged) {
+TEST(Scheduling, NobodyElsesSessionIsChanged) {
   const std::string before = Autogroup();
   EXPECT_EQ(AfterwardsIn(/*own_session=*/false, 3), before);
   EXPECT_EQ(Autogroup(), before);
+}
+
+TEST(Scheduling, TheSliceIsShorterAndNothingElseChanges) {
+  std::thread([] {
+    ASSERT_EQ(setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 3), 0);
+    const SchedAttributes before = Attributes();
+    const absl::Status status = ShortenSlices();
+    ASSERT_TRUE(status.ok()) << status;
+    const SchedAttributes after = Attributes();
+    EXPECT_EQ(after.policy, before.policy);
+    EXPECT_EQ(after.nice, 3);
+    // 0 before and after: a kernel without slices of one's own.
+    EXPECT_EQ(after.runtime_ns, before.runtime_ns == 0 ? 0 : kSlice_ns);
+  }).join();
+}
+
+TEST(Scheduling, AnUnusualPolicyIsLeftAlone) {
+  std::thread([] {
+    const sched_param none{};
+    ASSERT_EQ(sched_setscheduler(0, SCHED_IDLE, &none), 0);
+    const SchedAttributes before = Attributes();
+    EXPECT_TRUE(ShortenSlices().ok());
+    EXPECT_EQ(Attributes().policy, static_cast<uint32_t>(SCHED_IDLE));
+    EXPECT_EQ(Attributes().runtime_ns, before.runtime_ns);
+  }).join();
 }
 
 }  // namespace
