@@ -22,7 +22,7 @@ bool Node::MayStop() {
   if (now_ns_ >= hand_over_again_ns_) {
     // The core gives a transfer an election timeout. If that has passed, its target was dead and is known to be
     // now.
-    hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().election_timeout_ns();
+    hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().reachable_timeout_ns();
     if (!TransferNow(raft::NodeId()).ok()) return true;
   }
   return now_ns_ >= stop_by_ns_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/offload/coupling.h"
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -246,9 +247,13 @@ void Coupling::FenceAndSettle(kv::Replica& replica) {
   if (!superseded_) replica.Settle();
 }
 
+uint64_t Coupling::LeaseEnd_ns(uint64_t now_ns, const raft::Raft& raft) const {
+  return now_ns + std::max(options_.lease_ns, raft.tolerated_silence_ns());
+}
+
 void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view = ViewOf(raft);
-  control_.view.lease_until_ns = now_ns + options_.lease_ns;
+  control_.view.lease_until_ns = LeaseEnd_ns(now_ns, raft);
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
   ++statistics_.leases;
@@ -259,7 +264,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   if (SeededBug(Bug::kNoFence) && !Run(HR_NODE_FENCE)) return;
   may_ = May(raft);
   control_.view = ViewOf(raft);
-  control_.view.lease_until_ns = now_ns + options_.lease_ns;
+  control_.view.lease_until_ns = LeaseEnd_ns(now_ns, raft);
   control_.view.may = may_;
   control_.view.reserved_term = (may_ & HR_NODE_MAY_GRANT_RESERVED) != 0 ? raft.reserved().value() : 0;
   control_.view.tell_suspicion = WantsSuspicion(raft) ? 1 : 0;

@@ -46,7 +46,8 @@ struct CouplingOptions {
   uint64_t incarnation = 0;  // this process's life, which its datagrams carry
   Durability durability = Durability::kDisk;
   Switches switches;
-  // The kernel part speaks for the process this long after its loop's last turn (R5).
+  // The kernel part speaks for the process this long after its loop's last turn (R5), or as long as the core
+  // tolerates silence, if that is longer.
   uint64_t lease_ns = 20'000'000;
   // For who measures fences: just before one and just after it.
   std::function<void()> fence_begins{};
@@ -178,6 +179,7 @@ class Coupling {
   void FeedWaiting(kv::Replica& replica, bool votes_too);
   void FeedFirst(kv::Replica& replica);
   Waiting TakeFirst();
+  uint64_t LeaseEnd_ns(uint64_t now_ns, const raft::Raft& raft) const;
   void Release(const raft::Raft& raft);
 
   // coupling_reserve.cc

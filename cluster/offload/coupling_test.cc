@@ -204,22 +204,6 @@ TEST(Coupling, R3_AFullRingLeavesAppendsToTheProcess) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(2));
 }
 
-TEST(Coupling, R5_TheLeaseIsTheLoops) {
-  Host host;
-  host.Follow(1, 1);
-  host.now_ns += 9 * kMillisecond;
-  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
-  host.now_ns += kMillisecond;
-  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(3)), HR_NODE_EVENT_PASSED_LEASE);
-  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_PASSED_LEASE);
-  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_PASSED_LEASE);
-  host.passed.clear();
-  const uint64_t loop_seq = host.kernel.view().loop_seq;
-  host.Turn();
-  EXPECT_GT(host.kernel.view().loop_seq, loop_seq);
-  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
-}
-
 TEST(Coupling, R7_AVoteThatTheKernelGaveIsTheProcesssByItsNextTurn) {
   Host host;
   host.Follow(1, 1);

@@ -19,9 +19,12 @@ struct Options {
   Configuration initial;
 
   // The election timeout T is this many round trips to the slowest member of the nearest majority and what
-  // hosts add to one of them lately, within the two bounds; a wait is drawn from [T, 2T) (Raft sections 5.2
-  // and 5.6: broadcast time << election timeout).
+  // hosts add to one of them lately, within the two bounds, and no shorter than this many times the longest
+  // silence of late that nobody had died of; a wait is drawn from [T, 2T) (Raft sections 5.2 and 5.6: broadcast
+  // time << election timeout).
   uint64_t round_trips_per_election = 20;
+  uint64_t silences_per_election = 2;
+  uint64_t floors_per_silence = 5;  // a longer one counts as so many floors: who waits keeps others waiting
   uint64_t election_floor_ns = 20'000'000;
   uint64_t election_cap_ns = 2'000'000'000;
   uint64_t heartbeats_per_election = 5;  // heartbeats that may be lost in a row, plus one

@@ -54,6 +54,7 @@ void Raft::Step(const Event& event, Outputs& outputs) {
 
 void Raft::On(Context& context, const Tick&) {
   ExpireReads(context);
+  LookForSilence(context);
   if (role_ == Role::kLeader) {
     LeaderTick(context);
     return;
@@ -142,6 +143,7 @@ void Raft::BecomeFollower(Context& context, Term term, NodeId leader) {
 void Raft::SetRole(Context& context, Role role, NodeId leader) {
   role_ = role;
   leader_ = leader;
+  silences_.ListenTo({.term = term_, .leader = leader, .leads = role == Role::kLeader});
   if (role != said_role_.role || (role != Role::kFollower && term_ != said_role_.term)) {
     said_role_ = {.role = role, .term = term_};
     context.out.role_change = said_role_;
@@ -249,7 +251,33 @@ void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) 
   }
 }
 
-uint64_t Raft::election_timeout_ns() const {
+// When who is listened to was last heard; for a leader that is a majority.
+uint64_t Raft::ListenedToAt_ns() const {
+  return role_ == Role::kLeader ? QuorumContact_ns() : leader_heard_ns_;
+}
+
+// What has been silent was heard again, perhaps.
+void Raft::BreakSilence(const Context& context) {
+  silences_.Heard(context.now_ns, ListenedToAt_ns(), options_.floors_per_silence * options_.election_floor_ns);
+  tolerated_silence_ns_ = std::min(options_.silences_per_election * silences_.Longest_ns(context.now_ns),
+                                   options_.election_cap_ns);
+}
+
+void Raft::LookForSilence(const Context& context) {
+  BreakSilence(context);
+  silences_.Look(context.now_ns);
+  // A leader that has not turned was silent, whatever has come meanwhile.
+  if (role_ == Role::kLeader) silences_.AtLeast(context.now_ns - looked_ns_);
+  looked_ns_ = context.now_ns;
+}
+
+// Calm hosts hear each other four times in this.
+uint64_t Raft::next_look_ns() const {
+  if (role_ != Role::kLeader && !leader_.IsSet()) return UINT64_MAX;
+  return std::max(looked_ns_ + kLook_ns, ListenedToAt_ns() + reachable_timeout_ns() / 2);
+}
+
+uint64_t Raft::reachable_timeout_ns() const {
   const uint64_t timeout_ns =
       std::max(leader_timeout_ns_, round_trips_.ElectionTimeout_ns(options_, self_, configuration()));
   // Elections that fail twice in a row say that the estimate is too short. Three doublings bridge a floor of 20
@@ -258,13 +286,16 @@ uint64_t Raft::election_timeout_ns() const {
   return std::min(timeout_ns << doublings, options_.election_cap_ns);
 }
 
+uint64_t Raft::election_timeout_ns() const { return std::max(reachable_timeout_ns(), tolerated_silence_ns_); }
+
 // Raft section 5.2: drawn anew for every wait, once, so that split votes do not repeat.
 void Raft::DrawElectionDeadline(Context& context) {
-  const uint64_t timeout_ns = election_timeout_ns();
+  const bool follows = role_ == Role::kFollower && leader_.IsSet();
+  const uint64_t timeout_ns = follows ? election_timeout_ns() : reachable_timeout_ns();
   election_deadline_ns_ = context.now_ns + timeout_ns + context.random % timeout_ns;
 }
 
-uint64_t Raft::HeartbeatInterval_ns() const { return election_timeout_ns() / options_.heartbeats_per_election; }
+uint64_t Raft::HeartbeatInterval_ns() const { return reachable_timeout_ns() / options_.heartbeats_per_election; }
 
 uint64_t Raft::next_deadline_ns() const {
   if (role_ == Role::kLeader) {

@@ -30,6 +30,7 @@
 #include "cluster/raft/progress.h"
 #include "cluster/raft/reads.h"
 #include "cluster/raft/round_trips.h"
+#include "cluster/raft/silences.h"
 #include "cluster/raft/types.h"
 
 namespace hedgerow::raft {
@@ -44,6 +45,8 @@ class Raft {
 
   // When the next Tick is due at the latest.
   uint64_t next_deadline_ns() const;
+  // When a Tick is wanted that does nothing but see how long it has been silent.
+  uint64_t next_look_ns() const;
 
   Role role() const { return role_; }
   Term term() const { return term_; }
@@ -56,6 +59,10 @@ class Raft {
   // The last one that this node has taken or installed.
   const Snapshot& snapshot() const { return snapshot_; }
   uint64_t election_timeout_ns() const;
+  // The part of it that follows from the longest silence of late: who is silent for so long may well be alive.
+  uint64_t tolerated_silence_ns() const { return tolerated_silence_ns_; }
+  // The part of it that it takes to reach the others. All that does not wait for a silent leader goes by this.
+  uint64_t reachable_timeout_ns() const;
   const Options& options() const { return options_; }
   // What a leader knows of the others, by position; means something for peers(), and in no other role.
   const std::vector<Progress>& progress() const { return progress_; }
@@ -112,6 +119,7 @@ class Raft {
 
  private:
   static constexpr size_t kNoMember = HR_RAFT_MAX_MEMBERS;
+  static constexpr uint64_t kLook_ns = 1'000'000;  // how exactly silences are measured
   using Reached = std::array<__u64, HR_RAFT_MAX_MEMBERS>;
 
   // Lasts one step.
@@ -141,6 +149,9 @@ class Raft {
   void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body);
   void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body, uint64_t sequence);
   void DrawElectionDeadline(Context& context);
+  uint64_t ListenedToAt_ns() const;
+  void BreakSilence(const Context& context);
+  void LookForSilence(const Context& context);
   uint64_t HeartbeatInterval_ns() const;
   size_t MemberOf(NodeId node) const { return configuration().PositionOf(node); }
   NodeId NodeAt(size_t member) const { return configuration().At(member)->id; }
@@ -281,6 +292,9 @@ class Raft {
   // Elections.
   RoundTrips round_trips_;
   std::array<NodeId, HR_RAFT_MAX_MEMBERS> measured_{};  // whose round trips they are
+  Silences silences_;
+  uint64_t tolerated_silence_ns_ = 0;
+  uint64_t looked_ns_ = 0;
   uint64_t leader_timeout_ns_ = 0;                      // what the last leader said
   uint64_t election_deadline_ns_ = 0;
   uint64_t leader_heard_ns_ = 0;

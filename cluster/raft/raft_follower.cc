@@ -29,6 +29,7 @@ void Raft::FollowLeader(Context& context, NodeId leader) {
   leader_heard_ns_ = context.now_ns;
   failed_elections_ = 0;
   waived_term_ = suspected_term_ = Term();
+  BreakSilence(context);
   DrawElectionDeadline(context);
 }
 

@@ -61,6 +61,7 @@ void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
   leader_heard_ns_ = heard_ns;
   failed_elections_ = 0;
   waived_term_ = suspected_term_ = Term();
+  BreakSilence(context);
   DrawElectionDeadline(context);
   election_deadline_ns_ -= context.now_ns - heard_ns;
 }

@@ -30,6 +30,7 @@ LogIndex ReachedByExactly(const std::array<__u64, HR_RAFT_MAX_MEMBERS>& reached,
 void Raft::BecomeLeader(Context& context) {
   progress_.assign(HR_RAFT_MAX_MEMBERS, Progress(log_.last_index(), context.now_ns));
   followed_ = {};
+  looked_ns_ = context.now_ns;
   failed_elections_ = 0;
   round_trips_.ForgetDelays();
   leader_timeout_ns_ = 0;  // else the longest timeout of any leader would be handed on for ever
@@ -186,7 +187,7 @@ void Raft::StartHeartbeatRound(Context& context) {
     led_reads_.StartRound(round_, commit_);
   ForEach(peers_, [&](size_t member) {
     Send(context, NodeAt(member),
-         Heartbeat{.round = round_, .commit = commit_, .election_timeout_ns = election_timeout_ns()});
+         Heartbeat{.round = round_, .commit = commit_, .election_timeout_ns = reachable_timeout_ns()});
   });
   ConfirmReads(context);
 }
@@ -246,7 +247,7 @@ void Raft::On(Context& context, const TransferLeadership& transfer) {
   if (role_ != Role::kLeader || !IsPeer(member) || ((staying >> member) & 1) == 0) return;
   transfer_target_ = transfer.target;
   // Dissertation section 3.10: a transfer that takes longer than an election timeout is given up.
-  transfer_deadline_ns_ = context.now_ns + election_timeout_ns();
+  transfer_deadline_ns_ = context.now_ns + reachable_timeout_ns();
   MaybeTransfer(context, member);
   Replicate(context, member);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/sim/kernel_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cluster/raft/describe.h"
@@ -71,7 +72,9 @@ void KernelModel::Decided(const offload::NativeKernel::Done& done) {
   world_.checker.KernelDecided(server_.id(), *done.outcome.answer);
   // R5. What began before the lease had passed may end later.
   const uint64_t turned_ns = server_.last_turn_ns();
-  if (done.arrived_ns >= turned_ns + world_.plan.kernel.lease_ns) {
+  const uint64_t lease_ns = world_.plan.kernel.lease_ns;
+  world_.kernel_answers_late += done.arrived_ns >= turned_ns + lease_ns;
+  if (done.arrived_ns >= turned_ns + std::max(lease_ns, server_.last_turn_tolerated_ns())) {
     world_.Fail("the kernel part of node ", server_.id().value(), " answers ",
                 (done.arrived_ns - turned_ns) / kMicrosecond, " us after its loop's last turn");
   }

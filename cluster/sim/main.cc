@@ -87,8 +87,9 @@ int Main() {
       static_cast<unsigned long long>(totals.committed), static_cast<unsigned long long>(totals.elections),
       static_cast<unsigned long long>(totals.crashes), totals.seconds, wall_s, totals.seconds / wall_s,
       range.threads);
-  printf("kernel parts: %llu answers, %llu appends accepted, %llu votes given\n",
+  printf("kernel parts: %llu answers (%llu of a longer lease), %llu appends accepted, %llu votes given\n",
          static_cast<unsigned long long>(totals.kernel_answers),
+         static_cast<unsigned long long>(totals.kernel_answers_late),
          static_cast<unsigned long long>(totals.kernel_appends),
          static_cast<unsigned long long>(totals.kernel_votes));
   printf("membership: %llu changes, %llu refused, %llu leaders removed\n",

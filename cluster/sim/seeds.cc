@@ -41,6 +41,7 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.kernel_answers += report.kernel_answers;
       totals.kernel_appends += report.kernel_appends;
       totals.kernel_votes += report.kernel_votes;
+      totals.kernel_answers_late += report.kernel_answers_late;
       totals.changes += report.changes;
       totals.changes_refused += report.changes_refused;
       totals.leaders_removed += report.leaders_removed;

@@ -332,6 +332,7 @@ void Server::WakeByKernel() {
 void Server::Turn(const std::function<void()>& work, bool tick) {
   turning_ = true;
   last_turn_ns_ = world_.time.now_ns();
+  last_turn_tolerated_ns_ = raft().tolerated_silence_ns();
   if (coupling_.has_value()) {
     coupling_->Awake();
     coupling_->BeginTurn(last_turn_ns_, *replica_);
@@ -345,6 +346,7 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
     if (tick) replica_->Tick();
   }
   replica_->Settle();
+  last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().tolerated_silence_ns());
   turning_ = false;
   Rearm();
   snapshots_.AfterTurn();

@@ -73,6 +73,8 @@ class Server : public kv::ReplicaHost {
   void SendToPeer(raft::Message message);
   void AddCounters();  // of this life to the world's
   uint64_t last_turn_ns() const { return last_turn_ns_; }
+  // What the core tolerated in that turn: the lease is no shorter.
+  uint64_t last_turn_tolerated_ns() const { return last_turn_tolerated_ns_; }
 
  private:
   // kv::ReplicaHost
@@ -124,6 +126,7 @@ class Server : public kv::ReplicaHost {
   std::deque<std::function<void()>> socket_;
   bool turning_ = false;
   uint64_t last_turn_ns_ = 0;
+  uint64_t last_turn_tolerated_ns_ = 0;
   uint64_t armed_ns_ = UINT64_MAX;
   int64_t wall_offset_ns_ = 0;
 };

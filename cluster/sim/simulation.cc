@@ -185,6 +185,7 @@ Report Simulate(const SimulationOptions& options) {
   report.kernel_answers = world.kernel_answers;
   report.kernel_appends = world.kernel_appends;
   report.kernel_votes = world.kernel_votes;
+  report.kernel_answers_late = world.kernel_answers_late;
   report.changes = world.changes;
   report.changes_refused = world.changes_refused;
   report.leaders_removed = world.leaders_removed;

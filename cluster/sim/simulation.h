@@ -32,6 +32,7 @@ struct Report {
   uint64_t kernel_answers = 0;
   uint64_t kernel_appends = 0;
   uint64_t kernel_votes = 0;
+  uint64_t kernel_answers_late = 0;
   uint64_t changes = 0;  // of membership
   uint64_t changes_refused = 0;
   uint64_t leaders_removed = 0;

@@ -36,8 +36,9 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
          totals.seconds / wall_s, static_cast<unsigned long long>(totals.operations),
          static_cast<unsigned long long>(totals.answers), static_cast<unsigned long long>(totals.elections),
          static_cast<unsigned long long>(totals.crashes));
-  printf("kernel parts: %llu answers, %llu appends accepted, %llu votes given\n",
+  printf("kernel parts: %llu answers (%llu of a longer lease), %llu appends accepted, %llu votes given\n",
          static_cast<unsigned long long>(totals.kernel_answers),
+         static_cast<unsigned long long>(totals.kernel_answers_late),
          static_cast<unsigned long long>(totals.kernel_appends),
          static_cast<unsigned long long>(totals.kernel_votes));
   printf("membership: %llu changes, %llu refused, %llu leaders removed\n",
@@ -57,6 +58,7 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 100);
   EXPECT_GT(totals.kernel_votes, totals.runs);
+  EXPECT_GT(totals.kernel_answers_late, 0u);
   EXPECT_GT(totals.snapshots_taken, totals.runs * 10);
   EXPECT_GT(totals.changes, totals.runs);
   EXPECT_GT(totals.leaders_removed, totals.runs / 10);

@@ -64,7 +64,8 @@ struct World {
   uint64_t answers = 0;
   uint64_t kernel_answers = 0;  // of all kinds; of them ...
   uint64_t kernel_appends = 0;
-  uint64_t kernel_votes = 0;  // given
+  uint64_t kernel_votes = 0;         // given
+  uint64_t kernel_answers_late = 0;  // within a lease that was longer because silences had been
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
   uint64_t changes = 0;  // of membership, that were begun

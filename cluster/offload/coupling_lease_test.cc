@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How long the kernel part speaks for a process that does not turn (rule R5 of docs/SAFETY.md).
+#include <gtest/gtest.h>
+
+#include "cluster/offload/coupling_testing.h"
+
+namespace hedgerow::offload {
+namespace {
+
+TEST(Coupling, R5_TheLeaseIsTheLoops) {
+  Host host;
+  host.Follow(1, 1);
+  host.now_ns += 9 * kMillisecond;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  host.now_ns += kMillisecond;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(3)), HR_NODE_EVENT_PASSED_LEASE);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_PASSED_LEASE);
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_PASSED_LEASE);
+  host.passed.clear();
+  const uint64_t loop_seq = host.kernel.view().loop_seq;
+  host.Turn();
+  EXPECT_GT(host.kernel.view().loop_seq, loop_seq);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+}
+
+// Else a leader that was kept waiting resigned before its followers wanted another.
+TEST(Coupling, R5_WhereSilencesAreLongTheLeaseIsNoShorter) {
+  Host host;
+  host.Follow(1, 1);
+  for (int i = 0; i < 14; ++i) {
+    host.now_ns += kMillisecond;
+    host.Turn();
+  }
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  host.now_ns += kMillisecond;
+  host.Turn();
+  const uint64_t tolerated_ns = host.replica->raft().tolerated_silence_ns();
+  ASSERT_GE(tolerated_ns, 25 * kMillisecond);
+  host.now_ns += 4 * kMillisecond;  // the lease is due to be put off
+  host.Turn();
+  host.now_ns += tolerated_ns - kMillisecond / 10;  // some of it has faded
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(3)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  host.now_ns += kMillisecond / 10;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_PASSED_LEASE);
+}
+
+}  // namespace
+}  // namespace hedgerow::offload
