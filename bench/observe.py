@@ -31,7 +31,7 @@ NAME = "observe"
 PORT = 9000
 MODES = ("alone", "watched", "traced", "top")
 METRICS = "127.0.0.1:9464"
-# Once a second, as Prometheus and an open page do it; the last line says how often each was served.
+# Once a second, as Prometheus and an open page do it; each line says how often each was served so far.
 _WATCHER = """
 import sys, time, urllib.request
 served = {path: 0 for path in sys.argv[2:]}
@@ -44,10 +44,11 @@ try:
                     served[path] += len(answer.read()) > 0
             except OSError:
                 pass
+        print(*served.values(), flush=True)
         due += 1
         time.sleep(max(0.0, due - time.monotonic()))
 except KeyboardInterrupt:
-    print(*served.values(), flush=True)
+    pass
 """
 _PATHS = {"metrics": "/metrics", "page": "/api/v1/page?after=0"}
 
@@ -90,14 +91,18 @@ def looking(host: Host, proxy: product.Product, mode: str, seen: dict) -> Iterat
     else:
         argv = [binary("hedgerow"), "top", "--json", "--socket", proxy.socket]
     child = host.popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    time.sleep(0.3)  # until it looks
+    # Until it looks: an interpreter that starts cold takes longer than our own programs.
+    first = child.stdout.readline().splitlines() if mode == "watched" else []
+    time.sleep(0.3)
     try:
         yield
     finally:
         status = host.stop(child, signal.SIGINT)
-        lines = child.stdout.read().splitlines()
+        lines = first + child.stdout.read().splitlines()
         child.stdout.close()
     if mode == "watched":
+        if not lines:
+            raise RuntimeError(f"who watches has ended with {status} and seen nothing")
         for name, count in zip(_PATHS, lines[-1].split(), strict=True):
             seen[name] = seen.get(name, 0) + int(count)
     elif status != 0:
