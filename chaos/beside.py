@@ -49,7 +49,7 @@ class Beside:
 ALL = (
     Beside("upgrade", upgrade.main, ("--events=4", "--quiet-wait=0"), ("successions of daemons", "p99.9"),
            lambda rows: max(row["events"] for row in rows)),
-    Beside("flood", flood.main, ("--rounds=1", "--seconds=1.5", "--warm-up=0.5", "--pause=0.5", "--quiet-wait=0"),
+    Beside("flood", flood.main, ("--rounds=1", "--settle=3", "--seconds=1.5", "--warm-up=0.5", "--pause=0.5", "--quiet-wait=0"),
            ("runs of each hook", "frames per second", "p99 / quiet", "memory"), len),
     Beside("no-false-elections", no_false_elections.main, ("--seconds=60", "--quiet-wait=0"), ("seconds under load",),
            lambda rows: int(sum(row["seconds"] for row in rows))),

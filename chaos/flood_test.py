@@ -59,3 +59,25 @@ def test_forged_appends_are_of_the_version_that_is_spoken():
     abi = (Path(__file__).parents[1] / "bpf/abi/peer_abi.h").read_text(encoding="utf-8")
     spoken = int(re.search(r"#define HR_PEER_VERSION (\d+)", abi)[1])
     assert flood_rigs.peer_append(2, 1)[4] == spoken, "or they end before their tag is looked at"
+
+
+class _Growing:
+    """Holds more after each honest run, up to a bound or for ever."""
+
+    def __init__(self, monkeypatch, sizes: list[int]):
+        self.ran, self._sizes = 0, sizes
+        monkeypatch.setattr(flood, "memory", lambda rig: {"rss_bytes": rig.size(), "map_bytes": 1})
+
+    def size(self) -> int:
+        return self._sizes[min(self.ran, len(self._sizes) - 1)]
+
+    def honest(self, _seconds: float) -> dict:
+        self.ran += 1
+        return {}
+
+
+@pytest.mark.parametrize("sizes, ran", [([100, 100], 1), ([100, 150, 170, 170], 3), (list(range(100, 200, 10)), 5)])
+def test_memory_is_let_grow_to_its_bound_and_not_for_ever(monkeypatch, sizes, ran):
+    rig = _Growing(monkeypatch, sizes)
+    flood.settle(rig, 1.0, 5)
+    assert rig.ran == ran

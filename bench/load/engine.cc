@@ -162,6 +162,8 @@ void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, cons
   }
   if (decoded.result == DecodeResult::kWrong) {
     ++counters.wrong;
+    const Request* const request = window_.Find(decoded.seq);
+    if (request != nullptr && request->state == Request::State::kPending) ++counters.wrong_waiting;
     return;
   }
   const AnswerVerdict verdict = window_.OnAnswer(decoded.seq, source, now_ns);

@@ -58,7 +58,8 @@ struct LoadCounters {
   uint64_t losers = 0;       // Second answers explained by this client's own hedge.
   uint64_t duplicates = 0;   // Second answers nobody asked for.
   uint64_t late = 0;         // Answers after the deadline.
-  uint64_t wrong = 0;        // The right id with the wrong content.
+  uint64_t wrong = 0;        // The right id with the wrong content; of these ...
+  uint64_t wrong_waiting = 0;  // ... while the request of that id had no answer yet.
   uint64_t stray = 0;        // Anything else that arrived.
 };
 

@@ -14,7 +14,7 @@ TAG = f"self{os.getpid()}7"
 
 
 def test_spoofed_frames_at_every_hook_lose_nobody_and_take_no_memory(tmp_path):
-    status = flood.main(["--rounds=1", "--seconds=0.3", "--warm-up=0.2", "--pause=0.1", "--rate=20000", "--quiet-wait=0",
+    status = flood.main(["--rounds=1", "--settle=1", "--seconds=0.3", "--warm-up=0.2", "--pause=0.1", "--rate=20000", "--quiet-wait=0",
                          f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round at a fifth of the rate is never enough
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))
