@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Who speaks, and may it be believed: the member by its id, its known life, the tag over the whole datagram, and whether
+ * Who speaks, and may it be believed: the member by its id, the tag over the whole datagram, its known life, and whether
  * its number is new. Only what has passed all of it reaches the node's state (xdp.bpf.c).
  */
 #ifndef HEDGEROW_BPF_NODE_ADMIT_BPF_H_
@@ -31,14 +31,7 @@ HR_GLOBAL int hr_node_tag_is_right(struct hr_node_scratch *in) {
          hr_siphash_bounded(&key, in->words, in->bytes, sizeof(in->words), HR_SIPHASH_TAG_WORD);
 }
 
-/* An unlocked look: the window's own check, under its lock, decides. It spares strangers the tag's cost. */
-HR_INLINE int hr_node_knows_life(__u32 position, __u64 life) {
-  struct hr_node_locked_window *slot = bpf_map_lookup_elem(&windows, &position);
-
-  return slot && *(volatile __u64 *)&slot->window.life == life;
-}
-
-/* enum hr_node_window_verdict. */
+/* enum hr_node_window_verdict. After the tag: a life that is not known is the process's, but not on a stranger's word. */
 HR_GLOBAL int hr_node_take_number(struct hr_node_scratch *in) {
   struct hr_node_locked_window *slot;
   enum hr_node_window_verdict verdict;

@@ -37,7 +37,6 @@ HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, con
   in->taken.position = hr_node_position(in->taken.from, frame, &here);
   if (in->taken.position >= HR_NODE_MEMBERS) return HR_NODE_EVENT_PASSED_MALFORMED;
   if (!here) return HR_NODE_EVENT_PASSED_SOURCE;
-  if (!hr_node_knows_life(in->taken.position, in->datagram.header.from_life)) return HR_NODE_EVENT_PASSED_LIFE;
   return HR_NODE_EVENT_COUNT;
 }
 

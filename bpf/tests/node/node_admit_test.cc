@@ -167,6 +167,14 @@ TEST_P(NodeAdmitTest, ALifeThatIsNotKnownIsTheProcesss) {
   EXPECT_EQ(Send(kLeader, Heartbeat(1)).action, XDP_TX);
 }
 
+// Else a flood of them would cost the process a look at each.
+TEST_P(NodeAdmitTest, AForgedDatagramOfALifeThatIsNotKnownEndsHere) {
+  kernel().SetLife(PositionOf(kLeader), LifeOf(kLeader) + 1, 0);
+  Bytes forged = Heartbeat(1);
+  forged.back() ^= 1;
+  ExpectDropped(Send(kLeader, forged), HR_NODE_EVENT_DROPPED_TAG);
+}
+
 TEST_P(NodeAdmitTest, EachMemberHasItsOwnWindow) {
   EXPECT_EQ(Send(kLeader, Heartbeat(1)).action, XDP_TX);
   ExpectPassed(Send(kPeer, Heartbeat(1, kPeer)), HR_NODE_EVENT_PASSED_TERM);

@@ -154,7 +154,6 @@ uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagra
   if (std::memcmp(&member.address, &udp.source, sizeof(udp.source)) != 0 ||
       ntohs(member.port_be) != udp.source_port)
     return HR_NODE_EVENT_PASSED_SOURCE;
-  if (state.windows[position].life != datagram.header.from_life) return HR_NODE_EVENT_PASSED_LIFE;
   if (datagram.header.tag != hr_siphash_sealed(&state.config.key, udp.payload.data(), udp.payload.size()))
     return HR_NODE_EVENT_DROPPED_TAG;
   result.taken_from = position;
