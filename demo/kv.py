@@ -26,7 +26,7 @@ NAME = "demo"
 STAGE = stage.Stage(tag="demo", instance="demo", durability="memory")
 SETTINGS = Settings(mode="memory", replicas=3, hedge_delay="10ms")
 _PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", "hr-kv-check")
-# A bound for a machine that somebody works on; docs/benchmarks.md has what an idle one shows.
+# A bound for a machine that somebody works on; docs/figures.md has what an idle one shows.
 _LONGEST_WAIT_MS = 1000
 
 
