@@ -52,15 +52,15 @@ struct RequestRecord {
 
 struct LoadCounters {
   uint64_t answered = 0;
-  uint64_t timeouts = 0;     // Given up at the deadline; with send_errors these are the lost requests.
-  uint64_t send_errors = 0;  // Refused by the local kernel; such a request also times out.
-  uint64_t hedges = 0;       // Sent by this client.
-  uint64_t losers = 0;       // Second answers explained by this client's own hedge.
-  uint64_t duplicates = 0;   // Second answers nobody asked for.
-  uint64_t late = 0;         // Answers after the deadline.
-  uint64_t wrong = 0;        // The right id with the wrong content; of these ...
+  uint64_t timeouts = 0;       // Given up at the deadline; with send_errors these are the lost requests.
+  uint64_t send_errors = 0;    // Refused by the local kernel; such a request also times out.
+  uint64_t hedges = 0;         // Sent by this client.
+  uint64_t losers = 0;         // Second answers explained by this client's own hedge.
+  uint64_t duplicates = 0;     // Second answers nobody asked for.
+  uint64_t late = 0;           // Answers after the deadline.
+  uint64_t wrong = 0;          // The right id with the wrong content; of these ...
   uint64_t wrong_waiting = 0;  // ... while the request of that id had no answer yet.
-  uint64_t stray = 0;        // Anything else that arrived.
+  uint64_t stray = 0;          // Anything else that arrived.
 };
 
 struct LoadResult {
