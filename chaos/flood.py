@@ -112,6 +112,7 @@ def row_of(hook: str, rounds: list[dict[str, dict]], config: dict) -> dict:
     row["p99_factor"] = median([one["flood"]["p99_us"] / one["quiet"]["p99_us"] for one in rounds])
     row["p99_factor_of_control"] = median([one["control"]["p99_us"] / one["quiet"]["p99_us"] for one in rounds])
     row["rss_grown"] = max(all_of("flood", "rss_grown"))
+    row["quiet_rss_grown"] = max(all_of("quiet", "rss_grown"))
     row["maps_grown"] = max(all_of("flood", "maps_grown"))
     return row
 

@@ -14,7 +14,7 @@ TAG = f"self{os.getpid()}7"
 
 
 def test_spoofed_frames_at_every_hook_lose_nobody_and_take_no_memory(tmp_path):
-    status = flood.main(["--rounds=1", "--settle=1", "--seconds=0.3", "--warm-up=0.2", "--pause=0.1", "--rate=20000", "--quiet-wait=0",
+    status = flood.main(["--rounds=1", "--settle=3", "--seconds=0.3", "--warm-up=0.2", "--pause=0.1", "--rate=20000", "--quiet-wait=0",
                          f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round at a fifth of the rate is never enough
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))
@@ -23,7 +23,8 @@ def test_spoofed_frames_at_every_hook_lose_nobody_and_take_no_memory(tmp_path):
     for hook, row in rows.items():
         assert row["met_share"] > 0.9, hook
         assert row["flood_lost"] == row["wrong"] == 0, hook
-        assert row["rss_grown"] < 0.05 and row["maps_grown"] <= 0.01, hook
+        # The store's logs grow by what honest clients write, whoever floods, and the most in the first run, the quiet one.
+        assert row["rss_grown"] < 0.05 + row["quiet_rss_grown"] and row["maps_grown"] <= 0.01, hook
         assert row["n"] > 100, hook
         assert row["config_hash"] in summary["manifest"]["configs"]
 
