@@ -52,11 +52,11 @@ class ClusterChecker {
     if (cluster.id() == 0) return;
     const auto [entry, inserted] = clusters_.try_emplace(cluster.id(), Seen{&cluster, path});
     if (inserted) return;
-    const v1::ClusterConfig& first = *entry->second.cluster;
+    const Seen& seen = entry->second;
+    const v1::ClusterConfig& first = *seen.cluster;
     const auto differs = [&](absl::string_view key) {
       Add(absl::StrCat(path, ".", key),
-          absl::StrCat("got another ", key, " than ", entry->second.path, " in line ",
-                       locations_.Find(entry->second.path).line,
+          absl::StrCat("got another ", key, " than ", seen.path, " in line ", locations_.Find(seen.path).line,
                        ", expected the same, since both are of cluster ", cluster.id()));
     };
     if (HasKey(cluster) && HasKey(first) &&
