@@ -23,8 +23,9 @@ def test_spoofed_frames_at_every_hook_lose_nobody_and_take_no_memory(tmp_path):
     for hook, row in rows.items():
         assert row["met_share"] > 0.9, hook
         assert row["flood_lost"] == row["wrong"] == 0, hook
-        # The store's logs grow by what honest clients write, whoever floods, and the most in the first run, the quiet one.
-        assert row["rss_grown"] < 0.05 + row["quiet_rss_grown"] and row["maps_grown"] <= 0.01, hook
+        # A store's logs grow by what honest clients write, most in the first run, the quiet one; a proxy has no such excuse.
+        honest = row["quiet_rss_grown"] if hook == "node" else 0
+        assert row["rss_grown"] - honest < 0.05 and row["maps_grown"] <= 0.01, hook
         assert row["n"] > 100, hook
         assert row["config_hash"] in summary["manifest"]["configs"]
 
