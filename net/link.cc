@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -49,6 +50,17 @@ LinkInfo ParseLink(const netlink::Message& message) {
   }
   link.mac = attributes.Value<MacAddress>(IFLA_ADDRESS).value_or(MacAddress{});
   return link;
+}
+
+// Locally administered, unicast (IEEE 802 section 8.4). Given at creation, it counts as set by somebody: systemd-udevd
+// replaces one that the kernel has drawn a moment later (MACAddressPolicy=persistent of its 99-default.link), when
+// it has been read already.
+MacAddress RandomMac() {
+  std::random_device random;
+  MacAddress mac;
+  for (uint8_t& byte : mac) byte = static_cast<uint8_t>(random());
+  mac[0] = static_cast<uint8_t>((mac[0] & 0xfc) | 0x02);
+  return mac;
 }
 
 absl::Status CheckName(absl::string_view name) {
@@ -188,6 +200,7 @@ absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options) {
     request.PutString(IFLA_IFNAME, name);
     request.PutU32(IFLA_MTU, options.mtu_bytes);
     request.PutU32(IFLA_GROUP, OwnerGroup(options.instance));
+    request.Put(IFLA_ADDRESS, RandomMac());
   };
   const ifinfomsg header = ChangeHeader(0, flags, flags);
   netlink::Request request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, header);

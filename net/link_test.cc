@@ -44,6 +44,20 @@ TEST_F(LinkTest, VethPairIsUpTaggedAndSilent) {
   });
 }
 
+TEST_F(LinkTest, TheirAddressesAreSetAndNotDrawnByTheKernel) {
+  InNamespace([] {
+    const auto pair = CreateVethPair(ProxyPair());
+    ASSERT_THAT(pair.status(), IsOk());
+    EXPECT_NE(pair->link.mac, pair->peer.mac);
+    ASSERT_EQ(Shell("mount -t sysfs sysfs /sys"), 0);  // shows the namespace it is mounted in
+    for (const LinkInfo& end : {pair->link, pair->peer}) {
+      EXPECT_EQ(end.mac[0] & 3, 2) << "locally administered, unicast";
+      // NET_ADDR_SET (linux/netdevice.h): systemd-udevd leaves such alone, and gives others its own.
+      EXPECT_EQ(Shell("grep -qx 3 /sys/class/net/" + end.name + "/addr_assign_type"), 0);
+    }
+  });
+}
+
 TEST_F(LinkTest, LinkLocalAddressAppearsWithoutOurOption) {
   // The counter-proof of VethPairIsUpTaggedAndSilent: this kernel would generate one.
   InNamespace([] {
