@@ -98,7 +98,7 @@ struct hr_request {
   __u8 rechecks;  /* times the clock looked and did not send */
   __u8 l3_header_bytes; /* of the parked copy: 20 or 40 */
   __u32 marks; /* four masks of 8 bits, see below; changed by atomic and/or */
-  __u32 owed;  /* mask of the backends that still owe a reply to an older request with this key */
+  __u32 owed;  /* which backends still owe a reply to an older request with this key, see below; changed by atomic and */
   __u16 copy_to; /* backend id of the last clone made of it */
   __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
   __u8 put_off; /* 1 = its refusal asked to be sent on later, not at once */
@@ -117,6 +117,18 @@ HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache line
 #define HR_ANSWERED(marks) (((marks) >> 8) & 0xff)
 #define HR_REFUSED(marks) (((marks) >> 16) & 0xff)
 #define HR_FAILOVER(marks) (((marks) >> 24) & 0xff)
+
+/*
+ * hr_request.owed: who still owes (bits 0 to 7), who owed when the key was taken over (8 to 15), and since when, in ticks of
+ * 17 ms (16 to 31, wraps after 18 minutes). A reply that was lost and one that came late cannot be told apart by counting:
+ * the debt of a lost one goes on from request to request, until it is old enough to be taken for lost.
+ */
+#define HR_OWED_TICK_SHIFT 24
+#define HR_OWED_TICK(time_ns) ((__u32)((time_ns) >> HR_OWED_TICK_SHIFT) & 0xffff)
+#define HR_OWED(mask, tick) ((__u32)(mask) | (__u32)(mask) << 8 | (__u32)(tick) << 16)
+#define HR_OWED_NOW(owed) ((owed) & 0xff)
+#define HR_OWED_AT_FIRST(owed) (((owed) >> 8) & 0xff)
+#define HR_OWED_SINCE(owed) ((owed) >> 16)
 
 /* Map `pool`, index 1.. ; the bytes of a parked request. Layer 4 starts at a fixed place, so that checksums do. */
 #define HR_PARKED_L3_BYTES 40

@@ -97,12 +97,40 @@ HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr
 }
 
 /*
+ * Who owes a reply to what comes after `old` under its key. A debt that `old` began with and leaves open is as old as it
+ * was there: past the time for which an answered request is remembered it is taken for lost with its reply, or what is
+ * really the answer to each next request would be dropped for ever. But a request that has not yet been silent for long is
+ * owed its own reply all the same.
+ */
+HR_INLINE __u32 hr_owed_to(const struct hr_request *old, const struct hr_service *service, __u64 now_ns) {
+  __u32 marks = *(const volatile __u32 *)&old->marks, before = *(const volatile __u32 *)&old->owed;
+  __u32 own = HR_SENT(marks) & ~HR_ANSWERED(marks);
+  __u32 owes = own | HR_OWED_NOW(before);
+  __u32 since = HR_OWED_TICK(old->sent_ns);
+  __u64 lapse_ns = service->deadline_ns + service->linger_ns;
+
+  if (owes & HR_OWED_AT_FIRST(before)) {
+    __u32 age = (HR_OWED_TICK(now_ns) - HR_OWED_SINCE(before)) & 0xffff;
+
+    if ((__u64)age << HR_OWED_TICK_SHIFT <= lapse_ns)
+      since = HR_OWED_SINCE(before);
+    else if (now_ns <= old->sent_ns + hr_silence_limit_ns(service, hr_backend_id(service, old->first)))
+      owes = own;
+    else
+      owes = own & ~HR_OWED_AT_FIRST(before);
+  } else if (now_ns > old->sent_ns + lapse_ns) {
+    owes = 0;
+  }
+  return owes ? HR_OWED(owes, since) : 0;
+}
+
+/*
  * The key is in use. Still pending with the same payload: the client's retransmission. Otherwise the newer request
  * takes the key over: the old one is detached by compare-and-swap, so that the clock, which removes a request from
  * the scoreboard only after its own compare-and-swap to REMOVING, never removes the newer one's entry.
  */
-HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, struct hr_request *fresh, __u64 reference, __u64 known,
-                                 struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service *service, struct hr_request *fresh,
+                                 __u64 reference, __u64 known, struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
   __u64 word, detached;
 
@@ -130,19 +158,19 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, struct hr_request *fres
     hr_trace_note(HR_REFERENCE_REQUEST(known), HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
   fresh->flags |= HR_REQUEST_KEY_REUSED;
-  fresh->owed = (HR_SENT(old->marks) & ~HR_ANSWERED(old->marks)) | old->owed;
+  fresh->owed = hr_owed_to(old, service, now_ns);
   fresh->set = old->set;
   return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
 }
 
 /* Claims the key; the reason why not, otherwise. Two CPUs that claim one key at once may both have to give way. */
-HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, struct hr_request *request, __u64 hash, __u64 reference,
-                             struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, const struct hr_service *service, struct hr_request *request,
+                             __u64 hash, __u64 reference, struct hr_stats *service_stats, __u64 now_ns) {
   __u64 other = hr_scoreboard_insert(wheel, request, hash, reference);
 
   if (!other) return HR_REASON_NONE;
   if (other == HR_SCOREBOARD_FULL) return HR_REASON_SCOREBOARD_FULL;
-  return hr_take_key_over(wheel, request, reference, other, service_stats, now_ns);
+  return hr_take_key_over(wheel, service, request, reference, other, service_stats, now_ns);
 }
 
 HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
@@ -230,7 +258,7 @@ HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet
   reference = HR_REFERENCE(generation, request->tag, index);
   /* Found from here on, but changed by nobody else before it is PENDING: it can still be withdrawn. */
   *(volatile __u64 *)&request->word = HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING);
-  reason = hr_claim_key(wheel, request, hash, reference, service_stats, now_ns);
+  reason = hr_claim_key(wheel, service, request, hash, reference, service_stats, now_ns);
   if (reason) return reason;
   if (hr_engine_is_qdisc() ? hr_push_behind_line(wheel, request, index, now_ns)
                            : hr_push_due(wheel, request, index, now_ns)) {

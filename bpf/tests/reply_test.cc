@@ -296,6 +296,21 @@ TEST_F(ReplyTest, ASlowOnlyAnswerIsNoLoser) {
   EXPECT_EQ(Reply(DnsReply4(1, kB4)).verdict, kDropped);
 }
 
+TEST_F(ReplyTest, ASlowAnswerOfTheOnlyOneAskedIsNoLoser) {
+  ServiceConfig(kDns4Service).linger_ns = kSecond;
+  AskBoth(1);  // this client's requests are hedged, so what belongs to none of them may be a loser's
+  Split(DnsRequest4(2));
+  const uint32_t request = FindDns(2);
+  MakeExpired(request);
+  VisitAll();
+  MakeLingerOver(request);
+  VisitAll();
+  EXPECT_EQ(SentTo(request), 0b01u);
+  const RunResult late = Reply(DnsReply4(2, kA4));
+  EXPECT_EQ(late.verdict, kRedirected);
+  EXPECT_EQ(late.changes.at("dns4.late_answers"), 1);
+}
+
 // DNS: the reply must echo the question of the newer request, in whatever case.
 TEST_F(ReplyTest, AnAnswerToTheOlderQuestionIsStale) {
   Split(DnsRequest4(7, "old.example.org"));
@@ -351,6 +366,60 @@ TEST_F(ReplyTest, WhatTheOlderRequestsOwedIsHandedOn) {
   EXPECT_EQ(Owes(Find(1)), 0b001u);
 }
 
+// A reply that was lost is a debt that nobody pays: what is dropped for it is the answer to the next request, and so on.
+TEST_F(ReplyTest, ADebtThatNobodyPaysLapses) {
+  ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
+  ServiceConfig(kRaw4Service).linger_ns = kSecond;
+  const auto ask = [&](uint8_t version) {
+    Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, version}).Build());
+    return Find(1);
+  };
+  const auto debt_is_of = [&](uint32_t request, uint64_t age_ns) {
+    Request(request).owed =
+        HR_OWED(HR_OWED_AT_FIRST(Request(request).owed), HR_OWED_TICK(NowNs() - age_ns)) & ~0b001u;
+  };
+  ask(1);
+  uint32_t request = ask(2);
+  EXPECT_EQ(Answer(1, kA4).verdict, kDropped);
+  debt_is_of(request, 2900 * kMillisecond);
+  request = ask(3);
+  EXPECT_EQ(Owes(request), 0b001u) << "late or lost: nobody can tell yet";
+  EXPECT_EQ(Answer(1, kA4).verdict, kDropped);
+  debt_is_of(request, 3100 * kMillisecond);
+  request = ask(4);
+  EXPECT_EQ(Owes(request), 0b001u) << "its own is younger than a silent backend's";
+  EXPECT_EQ(Answer(1, kA4).verdict, kDropped);
+  debt_is_of(request, 3100 * kMillisecond);
+  Request(request).sent_ns = NowNs() - 41 * kSecond;  // the limit is 40 s here
+  request = ask(5);
+  EXPECT_EQ(Owes(request), 0u);
+  EXPECT_EQ(Answer(1, kA4).verdict, kRedirected);
+  EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
+}
+
+TEST_F(ReplyTest, ADebtThatBeganSinceDoesNotLapseWithAnOlderOne) {
+  ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
+  ServiceConfig(kRaw4Service).linger_ns = kSecond;
+  Ask(1);
+  Request(Find(1)).owed = HR_OWED(0b010, HR_OWED_TICK(NowNs() - 3100 * kMillisecond));
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, 2}).Build());
+  EXPECT_EQ(Owes(Find(1)), 0b001u);
+  EXPECT_EQ(HR_OWED_AT_FIRST(Request(Find(1)).owed), 0b001u);
+}
+
+TEST_F(ReplyTest, ARetransmissionLongAfterTheDeadlineIsAnswered) {
+  ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
+  ServiceConfig(kRaw4Service).linger_ns = kSecond;
+  Ask(1);
+  FireNow(Find(1));
+  Request(Find(1)).sent_ns = NowNs() - 3500 * kMillisecond;
+  VisitAll();
+  EXPECT_EQ(StateOf(Find(1)), HR_STATE_EXPIRED);
+  Ask(1);
+  EXPECT_EQ(StateOf(Find(1)), HR_STATE_PENDING);
+  EXPECT_EQ(Answer(1, kA4).verdict, kRedirected);
+}
+
 TEST_F(ReplyTest, TcpGoesBackInTheVipsName) {
   Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
   const RunResult run = Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpSynAck).Build());
@@ -393,6 +462,21 @@ TEST_F(ReplyTest, AnswerTimesAreSampled) {
   EXPECT_EQ(snapshot->services[kDns4Service].latency.Count(), 1u);
   EXPECT_EQ(snapshot->services[kDns4Service].backends[0].answer_times.Count(), 1u);
   EXPECT_EQ(snapshot->services[kDns4Service].backends[0].wins, 1u);
+}
+
+TEST_F(ReplyTest, WhatIsNotKnownToBeASendsAnswerTimeIsNoSample) {
+  Ask(1);
+  const uint32_t request = Find(1);
+  FireNow(request);
+  ASSERT_EQ(SentTo(request), 0b011u);
+  Request(request).marks = Request(request).marks | HR_MARKS_SENT(0b100);  // handed over: fire_ns is of that
+  Answer(1, kB4);
+  EXPECT_EQ(BackendState(kRaw4B).answer_ewma_ns, 0u);
+
+  const uint32_t other = AskBoth(1);
+  Request(other).fire_ns = NowNs() + kSecond;  // another CPU's, made since this answer came
+  Reply(DnsReply4(1, kB4));
+  EXPECT_EQ(BackendState(kDns4B).answer_ewma_ns, 0u) << "and not 2^64 ns less a little";
 }
 
 }  // namespace
