@@ -65,12 +65,17 @@ HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precis
   visit->wheel->list = visit->index;
 }
 
+/* Expired, and nobody has answered since. */
+HR_INLINE int hr_is_unanswered(__u64 word) {
+  return HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND;
+}
+
 /*
  * How long an ended request stays known. One that nobody has answered waits as long as its flow is believed: its only
  * answer, however late, must not look like a loser's.
  */
 HR_INLINE __u64 hr_linger_ns(const struct hr_service *service, __u64 word) {
-  if (HR_WORD_STATE(word) != HR_STATE_EXPIRED || HR_WORD_WINNER(word) != HR_NO_BACKEND) return service->linger_ns;
+  if (!hr_is_unanswered(word)) return service->linger_ns;
   return service->linger_ns > HR_FLOW_UDP_NS ? service->linger_ns : HR_FLOW_UDP_NS;
 }
 
@@ -83,17 +88,19 @@ HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
 }
 
 /*
- * No longer pending: the bytes go back at once. The scoreboard entry lingers only where more than one was asked: what
- * the losers still send must be recognised. For the others an entry would only take up cache.
+ * No longer pending: the bytes go back at once. The scoreboard entry lingers where more than one was asked, because what
+ * the losers still send must be recognised, and where the only answer would be taken for a loser's. For the others it would
+ * only take up cache.
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
   __u32 sent = HR_SENT(request->marks);
-  int others = (sent & (sent - 1)) || request->owed;
   __u64 word = visit->word;
+  int lingers = (sent & (sent - 1)) || HR_OWED_NOW(request->owed) ||
+                (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->service->profile.one_datagram);
 
   hr_free_parked(request);
-  if (others && visit->now_ns < request->done_ns + hr_linger_ns(visit->service, word)) {
+  if (lingers && visit->now_ns < request->done_ns + hr_linger_ns(visit->service, word)) {
     hr_requeue(visit, request->done_ns + hr_linger_ns(visit->service, word), 0);
     return;
   }
@@ -413,6 +420,8 @@ __weak __attribute__((noinline)) int hr_release(struct __sk_buff *skb, __u32 ind
   if (!service || HR_WORD_STATE(word) != HR_STATE_PENDING) return TC_ACT_SHOT;
   attempt = hr_claim_attempt(request, service, service_id, 1, now_ns);
   if (attempt.index == HR_NO_BACKEND) return TC_ACT_SHOT;
+  /* Its answer's time counts from here. With engine qdisc the field says when the clone is due. */
+  if (!hr_engine_is_qdisc()) request->fire_ns = now_ns;
   hr_note_attempt(request, &attempt, service, service_id, now_ns);
   backend = bpf_map_lookup_elem(&backends, &attempt.backend_id);
   /* The bytes are the request's only as long as its word stands. */

@@ -77,6 +77,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   /* Several datagrams merged by GRO cannot be judged as one: all of them pass. */
   if (skb->gso_size) {
     hr_reason(reply->service_stats, HR_REASON_MERGED);
+    hr_note_receive(reply->backend_state, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   key.client = packet->destination;
@@ -90,7 +91,9 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   request = hr_find_request(&key, &reply->reference);
   if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->service, reply->service_id));
-  } else if (profile->one_datagram && reply->hedged && !reply->untracked) {
+  } else if (reply->untracked) {
+    hr_note_receive(reply->backend_state, reply->now_ns);
+  } else if (profile->one_datagram && reply->hedged) {
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_LATE;
     hr_count(reply->service_stats, HR_LOSERS_DROPPED);

@@ -58,11 +58,19 @@ HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u
   skb->mark = mark;
 }
 
+/*
+ * An untracked request has no copy. One that was to carry a probe is the probe itself; but a retransmission, whose request
+ * waits for an answer, goes to whom it was noted for.
+ */
+HR_INLINE int hr_is_itself_a_probe(const struct hr_steer *steer, const struct hr_tracking *tracking) {
+  return steer->probe && tracking->reason != HR_REASON_RETRANSMISSION;
+}
+
 /* The beginning of a request that a tracer asked for. The packet is still as the client sent it. */
 HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
                               const struct hr_tracking *tracking, const struct hr_steer *steer) {
   if (!tracking->request) {
-    __u32 to = steer->probe ? steer->second : steer->first;
+    __u32 to = hr_is_itself_a_probe(steer, tracking) ? steer->second : steer->first;
 
     hr_trace_untracked(skb, packet, service_id, HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, to, 0));
     return;
@@ -90,8 +98,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   if (!tracking.request) {
     hr_count(service_stats, HR_PASSED_THROUGH);
     hr_reason(service_stats, tracking.reason);
-    /* An untracked request has no copy. One that was to carry a probe is the probe itself. */
-    if (steer.probe) {
+    if (hr_is_itself_a_probe(&steer, &tracking)) {
       steer.first = steer.second;
       first_id = hr_backend_id(service, steer.first);
       hr_count(service_stats, HR_PROBES);

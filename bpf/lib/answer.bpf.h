@@ -160,6 +160,11 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
   if (reply->index == request->first) {
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
     hr_record_backend(reply->backend_id, took_ns);
+  } else {
+    __u32 others = HR_SENT(request->marks) & ~(1u << request->first);
+
+    /* fire_ns is of the last attempt only, and may be of one that another CPU makes just now. */
+    if ((others & (others - 1)) || reply->now_ns < sent_ns) return;
   }
   /* A lost update between two CPUs costs one sample of an average. */
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
@@ -310,6 +315,22 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   return answer;
 }
 
+/*
+ * A refusal after the deadline is nobody's answer: it goes to the client only if nobody is left who could give one, and
+ * what comes after it is still welcome.
+ */
+HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
+  __u32 bit = 1u << reply->index;
+  __u32 marks = __sync_fetch_and_or(&request->marks, HR_MARKS_REFUSED(bit) | HR_MARKS_ANSWERED(bit));
+
+  if (!(HR_SENT(marks) & ~HR_REFUSED(marks) & ~bit)) return answer;
+  answer.verdict = HR_VERDICT_DROP;
+  answer.reason = HR_REASON_NACK;
+  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+  return answer;
+}
+
 HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
                                     const struct hr_reply *reply, int is_nack) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
@@ -324,6 +345,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   }
   if (!(HR_SENT(request->marks) & bit)) {
     if (reply->untracked) { /* an untracked request with the same key went there */
+      hr_note_receive(reply->backend_state, reply->now_ns);
       answer.request = 0;
       return answer;
     }
@@ -350,6 +372,8 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     if (hint) *(volatile __u8 *)&request->hint = hint;
     return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->service), pushback);
   }
+  if (is_nack && HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND)
+    return hr_judge_late_nack(request, reply);
   before = __sync_fetch_and_or(&request->marks, HR_MARKS_ANSWERED(bit));
   if (!(HR_ANSWERED(before) & bit) && !is_nack) hr_sample(request, reply);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {

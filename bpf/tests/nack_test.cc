@@ -53,6 +53,33 @@ TEST_F(NackTest, TheReleasedCopyHasTheClientsMark) {
   EXPECT_EQ(Release(Reply(DnsReply4(1, kA4, kServFail))).mark, 0x55u);
 }
 
+TEST_F(NackTest, ARefusalAfterTheDeadlineIsNobodysAnswer) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  FireNow(request);
+  MakeExpired(request);
+  VisitAll();
+  const RunResult nack = Reply(DnsReply4(1, kB4, kServFail));
+  EXPECT_EQ(nack.verdict, kDropped) << "the other one may still answer";
+  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("dns4.nacks_swallowed", 1), Pair("dns4:nack", 1)));
+  const RunResult answer = Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(answer.verdict, kRedirected);
+  EXPECT_EQ(answer.changes.at("dns4.late_answers"), 1);
+}
+
+TEST_F(NackTest, TheLastRefusalAfterTheDeadlineIsPassedOn) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  FireNow(request);
+  MakeExpired(request);
+  VisitAll();
+  EXPECT_EQ(Reply(DnsReply4(1, kB4, kServFail)).verdict, kDropped);
+  const RunResult last = Reply(DnsReply4(1, kA4, kServFail));
+  EXPECT_EQ(last.verdict, kRedirected);
+  EXPECT_THAT(last.changes, UnorderedElementsAre(Pair("dns4.replies", 1)));
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected) << "an answer is welcome all the same";
+}
+
 TEST_F(NackTest, ANackIsSwallowedWhileAnotherCopyIsUnderWay) {
   Split(DnsRequest4(1));
   FireNow(FindDns(1));

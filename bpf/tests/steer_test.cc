@@ -130,6 +130,29 @@ TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsAwayToo) {
   Clones(HR_MARK_SEND, 0);
 }
 
+TEST_F(SteerTest, AnAnswerToAnUntrackedRequestIsASignOfLifeToo) {
+  ASSERT_TRUE(plane().SetBypass("raw4", true).ok());
+  MakeAway(kRaw4A);
+  BackendState(kRaw4A).wait_since_ns = 1;
+  const Bytes request = PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build();
+  EXPECT_EQ(Read(Split(request).packet).destination, kA4) << "it is itself the probe";
+  Reply(PacketBuilder(kA4, kClient4).Udp(9000, kClientPort, {1, 0, 0, 0}).Build());
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
+  EXPECT_EQ(BackendState(kRaw4A).wait_since_ns, 0u);
+}
+
+TEST_F(SteerTest, ARetransmissionIsNoProbe) {
+  MakeAway(kDns4A);
+  BackendState(kDns4A).probe_counter = 1;
+  Ask(1);
+  BackendState(kDns4A).probe_counter = 16;
+  const RunResult again = Ask(1);
+  EXPECT_EQ(Read(again.packet).destination, kB4) << "who was asked is asked again";
+  EXPECT_EQ(again.changes.at("dns4:retransmission"), 1);
+  EXPECT_FALSE(again.changes.contains("dns4.probes"));
+  EXPECT_EQ(SentTo(FindDns(1)), 0b10u);
+}
+
 TEST_F(SteerTest, ALeaderThatIsAwayIsHedgedWithoutBudgetAndOnlyAsALastResort) {
   MakeAway(kDns4A);
   BackendState(kDns4A).probe_counter = 1;
