@@ -138,6 +138,8 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
   instance->adopting_ = false;
   // It is ours, and works: what cannot be put right is no reason to leave it alone.
   if (status = instance->EndHalfReload(); !status.ok()) LogError(std::string(status.message()));
+  // An uplink's may have changed while nobody looked.
+  if (status = instance->FollowMtu(); !status.ok()) LogError(std::string(status.message()));
   return instance;
 }
 
