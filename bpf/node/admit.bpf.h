@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Who speaks, and may it be believed: the member by its id, the tag over the whole datagram, its known life, and whether
+ * Who speaks, and may it be believed: the tag over the whole datagram, the member by its id, its known life, and whether
  * its number is new. Only what has passed all of it reaches the node's state (xdp.bpf.c).
  */
 #ifndef HEDGEROW_BPF_NODE_ADMIT_BPF_H_
@@ -31,7 +31,7 @@ HR_GLOBAL int hr_node_tag_is_right(struct hr_node_scratch *in) {
          hr_siphash_bounded(&key, in->words, in->bytes, sizeof(in->words), HR_SIPHASH_TAG_WORD);
 }
 
-/* enum hr_node_window_verdict. After the tag: a life that is not known is the process's, but not on a stranger's word. */
+/* enum hr_node_window_verdict. A life that is not known is the process's. */
 HR_GLOBAL int hr_node_take_number(struct hr_node_scratch *in) {
   struct hr_node_locked_window *slot;
   enum hr_node_window_verdict verdict;

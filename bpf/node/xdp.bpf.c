@@ -17,7 +17,6 @@ HR_INLINE int hr_node_left(__u32 event) {
 HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, const struct hr_node_frame *frame) {
   __u32 bytes = frame->bytes;
   __u32 length = bytes;
-  int here = 0;
 
   /* a short life of its own: 6.1's verifier forgets the bounds of what was spilled; goes with 6.1 */
   asm volatile("" : "+r"(length));
@@ -34,20 +33,24 @@ HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, con
   in->taken.term = in->datagram.header.term;
   in->taken.now_ns = bpf_ktime_get_ns();
   in->taken.from = in->datagram.header.from;
-  in->taken.position = hr_node_position(in->taken.from, frame, &here);
-  if (in->taken.position >= HR_NODE_MEMBERS) return HR_NODE_EVENT_PASSED_MALFORMED;
-  if (!here) return HR_NODE_EVENT_PASSED_SOURCE;
   return HR_NODE_EVENT_COUNT;
 }
 
-/* XDP_TX: `in` is believed, its number is taken, and it may be answered. */
-HR_INLINE int hr_node_believe(struct hr_node_scratch *in) {
+/*
+ * XDP_TX: `in` is believed, its number is taken, and it may be answered. The tag comes first: whoever sends, and wherever
+ * from, is the process's to know, but not on a stranger's word.
+ */
+HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_frame *frame) {
+  int here = 0;
   int verdict;
 
   if (!hr_node_tag_is_right(in)) {
     hr_node_count(HR_NODE_EVENT_DROPPED_TAG);
     return XDP_DROP;
   }
+  in->taken.position = hr_node_position(in->taken.from, frame, &here);
+  if (in->taken.position >= HR_NODE_MEMBERS) return hr_node_left(HR_NODE_EVENT_PASSED_MALFORMED);
+  if (!here) return hr_node_left(HR_NODE_EVENT_PASSED_SOURCE);
   verdict = hr_node_take_number(in);
   if (verdict == HR_NODE_WINDOW_NEW) return XDP_TX;
   if (verdict == HR_NODE_WINDOW_OTHER_LIFE) return hr_node_left(HR_NODE_EVENT_PASSED_LIFE);
@@ -100,7 +103,7 @@ int hr_node_xdp(struct xdp_md *ctx) {
   if (!in) return XDP_PASS;
   fault = hr_node_read(ctx, in, &frame);
   if (fault < HR_NODE_EVENT_COUNT) return hr_node_left(fault);
-  action = hr_node_believe(in);
+  action = hr_node_believe(in, &frame);
   if (action != XDP_TX) return action;
   fault = hr_node_body_fault(&in->datagram, in->bytes);
   if (fault < HR_NODE_EVENT_COUNT) return hr_node_left(fault);

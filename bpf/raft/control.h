@@ -118,8 +118,9 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_control_view(struct hr_nod
   return HR_NODE_INVALID;
 }
 
-/* The window's own lock is held. */
+/* The window's own lock is held. Of a life that is known already, what was seen stays seen. */
 HR_CONTROL_INLINE void hr_node_window_begin(struct hr_node_window *window, __u64 life, __u64 floor) {
+  if (window->life == life && life && window->highest > floor) floor = window->highest;
   window->life = life;
   window->floor = floor;
   window->highest = floor;

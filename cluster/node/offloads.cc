@@ -364,6 +364,16 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   // Of members that are not written yet none may be reached: the map may name who had a position before.
   const bool written = members_written_.load(std::memory_order_acquire) == members_wanted_;
   peers.SetBroadcast(HR_NODE_MARK_BROADCAST, written ? reachable_.load(std::memory_order_relaxed) : 0);
+  // Numbers that only the process has seen, while no program was there to take them, must not be new to the kernel. What
+  // is on its way with an earlier one is lost.
+  const uint64_t attached = attached_.load(std::memory_order_relaxed);
+  if (attached != attached_seen_) {
+    attached_seen_ = attached;
+    for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
+      if (!ids_[position].IsSet() || lives_[position] == 0) continue;
+      kernel_->SetLife(position, lives_[position], peers.HighestNumberOf(ids_[position]));
+    }
+  }
   const uint64_t detached = detached_.load(std::memory_order_relaxed);
   if (detached == detached_seen_) return;
   detached_seen_ = detached;
@@ -397,6 +407,7 @@ void Offloads::LookAgain() {
   }
   found.xdp = kernel_->Xdp();
   found.broadcast = kernel_->Broadcast();
+  if (!on && found.xdp.on) attached_.fetch_add(1, std::memory_order_relaxed);
   xdp_was_on_ = found.xdp.on;
   if (neighbours_.has_value()) {
     const absl::Status refreshed = neighbours_->Refresh();

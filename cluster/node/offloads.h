@@ -93,6 +93,7 @@ class Offloads {
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids_{};
   std::array<uint64_t, HR_NODE_MEMBERS> lives_{};
   uint64_t detached_seen_ = 0;
+  uint64_t attached_seen_ = 0;
 
   // Hooks, routes and neighbours are looked after by a thread of their own: they want the kernel's one lock for
   // all of networking, which others may hold for tens of milliseconds, and a leader that waits for it is given
@@ -114,6 +115,7 @@ class Offloads {
   uint64_t members_wanted_ = 0;                             // the loop's copy of members_version_
   std::atomic<uint32_t> reachable_ = 0;                     // of the members that were written
   std::atomic<uint64_t> detached_ = 0;                      // times that somebody took the programs off
+  std::atomic<uint64_t> attached_ = 0;                      // times that the programs were attached since
   bool xdp_was_on_ = false;                                 // the thread's, like the next one
   uint64_t looks_ = 0;
 };

@@ -124,6 +124,19 @@ TEST_P(NodeAdmitTest, ADatagramFromElsewhereIsTheProcesss) {
   EXPECT_EQ(Send(kLeader, datagram).action, XDP_TX) << "its number was not taken";
 }
 
+TEST_P(NodeAdmitTest, AForgedDatagramIsDroppedWhereverItClaimsToBeFrom) {
+  const std::string self = AddressOf(kSelf, ipv6());
+  Bytes forged = Heartbeat(1);
+  forged.back() ^= 1;
+  const Outcome moved =
+      Run(PacketBuilder(AddressOf(kLeader, ipv6()), self).Udp(9, kPeerPort, forged).Build());
+  EXPECT_EQ(moved.action, XDP_DROP);
+  Bytes stranger = SealPeer(PeerHead(HR_PEER_FORWARD, 99, 1), Bytes(8));
+  ExpectPassed(Send(kLeader, stranger), HR_NODE_EVENT_PASSED_MALFORMED);
+  stranger.back() ^= 1;
+  EXPECT_EQ(Send(kLeader, stranger).action, XDP_DROP);
+}
+
 // Every single bit: of the key there is one, and nothing else may pass.
 TEST_P(NodeAdmitTest, OneWrongBitAnywhereIsDroppedOrTheProcesss) {
   const Bytes right = Heartbeat(1);

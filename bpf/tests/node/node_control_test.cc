@@ -87,6 +87,17 @@ TEST_P(NodeControlTest, ALifeBeginsAnEmptyWindow) {
   for (const uint64_t word : window.seen) EXPECT_EQ(word, 0u);
 }
 
+// The process has seen more than the kernel, or less, while no program was attached.
+TEST_P(NodeControlTest, WhatWasSeenOfALifeStaysSeen) {
+  kernel().SetLife(2, 7, 1234);
+  kernel().SetLife(2, 7, 2000);
+  EXPECT_EQ(kernel().ReadWindow(2).floor, 2000u);
+  kernel().SetLife(2, 7, 100);
+  EXPECT_EQ(kernel().ReadWindow(2).floor, 2000u);
+  kernel().SetLife(2, 8, 100);
+  EXPECT_EQ(kernel().ReadWindow(2).floor, 100u);
+}
+
 TEST_P(NodeControlTest, ProcessAndKernelDrawDifferentNumbers) {
   node().SetNumbers(500);
   EXPECT_EQ(kernel().DrawPacketNumber(), 501u);

@@ -116,7 +116,10 @@ void NodeTest::SetUp() {
 
 void NodeTest::Reset() {
   node_->SetView(FollowerView(MonotonicNs()));
-  for (uint32_t node = 1; node <= kNodes; ++node) kernel().SetLife(PositionOf(node), LifeOf(node), 0);
+  for (uint32_t node = 1; node <= kNodes; ++node) {
+    kernel().SetLife(PositionOf(node), 0, 0);  // else what was seen of this life stays seen
+    kernel().SetLife(PositionOf(node), LifeOf(node), 0);
+  }
   node_->TakeAll();
   kernel().Release(kernel().ProducerPosition());
   kernel().SetAwake(false);

@@ -148,14 +148,14 @@ uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagra
   const auto bytes = static_cast<uint32_t>(udp.payload.size());
   if (!hr_node_header_fits(&datagram.header, bytes, state.config.cluster_id, state.config.self))
     return HR_NODE_EVENT_PASSED_MALFORMED;
+  if (datagram.header.tag != hr_siphash_sealed(&state.config.key, udp.payload.data(), udp.payload.size()))
+    return HR_NODE_EVENT_DROPPED_TAG;
   const uint32_t position = FindMember(state, datagram.header.from);
   if (position == HR_NODE_NO_MEMBER) return HR_NODE_EVENT_PASSED_MALFORMED;
   const hr_node_peer& member = state.members[position];
   if (std::memcmp(&member.address, &udp.source, sizeof(udp.source)) != 0 ||
       ntohs(member.port_be) != udp.source_port)
     return HR_NODE_EVENT_PASSED_SOURCE;
-  if (datagram.header.tag != hr_siphash_sealed(&state.config.key, udp.payload.data(), udp.payload.size()))
-    return HR_NODE_EVENT_DROPPED_TAG;
   result.taken_from = position;
   switch (
       hr_node_window_take(&state.windows[position], datagram.header.from_life, datagram.header.packet_number)) {
