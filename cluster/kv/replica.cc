@@ -116,8 +116,8 @@ void Replica::Settle() {
 bool Replica::MayPropose() const {
   const raft::Options& options = raft_.options();
   return raft_.role() != raft::Role::kLeader ||
-         (!raft_.transferring() && raft_.uncommitted_entries() < options.uncommitted_max_entries &&
-          raft_.uncommitted_bytes() < options.uncommitted_max_bytes);
+         (!raft_.transferring() && raft_.unsettled_entries() < options.uncommitted_max_entries &&
+          raft_.unsettled_bytes() < options.uncommitted_max_bytes);
 }
 
 bool Replica::Propose() {
@@ -224,8 +224,8 @@ raft::Propose Replica::TakeProposals() {
   const raft::Options& options = raft_.options();
   const bool leads = raft_.role() == raft::Role::kLeader;
   const uint64_t now_ns = host_.Now_ns();
-  uint64_t entries = raft_.uncommitted_entries();
-  uint64_t bytes = raft_.uncommitted_bytes();
+  uint64_t entries = raft_.unsettled_entries();
+  uint64_t bytes = raft_.unsettled_bytes();
   raft::Propose propose;
   batch_.clear();
   proposed_ns_ = now_ns;

@@ -95,6 +95,32 @@ TEST(Dissertation_6_2_CheckQuorum, ALeaderWithoutAMajorityMakesWay) {
   EXPECT_LE(cluster.now_ns(), cut_ns + 2 * cluster.At(1).election_timeout_ns());
 }
 
+// Its followers may have heard it all the time, and be patient: they are not to refuse it for its own sake.
+TEST(Dissertation_6_2_CheckQuorum, ALeaderThatMadeWayMayBeElectedAgainAtOnce) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  cluster.HeartbeatRounds(1, 3);
+  const Term term = cluster.At(1).term();
+  cluster.Cut(2, 1);
+  cluster.Cut(3, 1);
+  while (cluster.At(1).role() == Role::kLeader) cluster.TickAtDeadline(1);
+  cluster.Heal();
+  cluster.Wait(cluster.At(1).next_deadline_ns() - cluster.now_ns());
+  cluster.DropAll();
+  for (const uint64_t to : {2, 3}) {
+    cluster.Inject({.from = NodeId(1),
+                    .to = NodeId(to),
+                    .term = term,
+                    .body = Heartbeat{.round = 100, .commit = {}, .election_timeout_ns = 20'000'000}});
+  }
+  cluster.Deliver();
+  for (const uint64_t id : {2, 3}) ASSERT_EQ(cluster.At(id).leader_heard_ns(), cluster.now_ns());
+  cluster.Tick(1);
+  cluster.Deliver();
+  EXPECT_EQ(cluster.At(1).role(), Role::kLeader);
+  EXPECT_EQ(cluster.At(1).term(), term.Next());
+}
+
 TEST(Dissertation_6_4_ReadIndex, ALeaderThatWasReplacedAnswersNoRead) {
   TestCluster cluster(3);
   cluster.Elect(1);

@@ -450,51 +450,5 @@ TEST(Raft_5_3_LogReplication, WhatCameEarlyInAFormerTermIsForgotten) {
   EXPECT_THAT(cluster.violation(), IsEmpty());
 }
 
-TEST(Raft_Bounds, EarlyAppendsHaveABound) {
-  Options options;
-  options.early_max_appends = 2;
-  TestCluster cluster(3, options);
-  cluster.Elect(1);
-  cluster.ProposeAndLose(1, "lost");
-  for (int i = 0; i < 5; ++i) cluster.Propose(1, std::to_string(i));
-  cluster.DeliverOnce(1, 2);
-  EXPECT_EQ(cluster.At(2).early_appends(), 2u);
-  cluster.HeartbeatRounds(1, 10);
-  EXPECT_EQ(cluster.Applied(2).size(), 6u);
-}
-
-// Whoever has proposed it: else each election would leave as much to the next.
-TEST(Raft_Bounds, WhatIsUncommittedHasABoundInEntriesAcrossTerms) {
-  Options options;
-  options.uncommitted_max_entries = 10;
-  TestCluster cluster(3, options);
-  cluster.SetLog(1, {.term = Term(1), .voted_for = {}}, {1, 1, 1, 1, 1, 1});
-  cluster.Elect(1);
-  EXPECT_EQ(cluster.At(1).uncommitted_entries(), 0u);
-  cluster.Isolate(1);
-  size_t refused = 0;
-  for (int i = 0; i < 100; ++i) {
-    cluster.Propose(1, "x");
-    refused += cluster.Last().refused_proposals.size();
-  }
-  EXPECT_EQ(refused, 90u);
-  EXPECT_EQ(cluster.At(1).uncommitted_entries(), 10u);
-}
-
-TEST(Raft_Bounds, WhatIsProposedAndNotCommittedHasABound) {
-  Options options;
-  options.uncommitted_max_bytes = 1000;
-  TestCluster cluster(3, options);
-  cluster.Elect(1);
-  cluster.Isolate(1);
-  size_t refused = 0;
-  for (int i = 0; i < 100; ++i) {
-    cluster.Propose(1, std::string(100, 'x'));
-    refused += cluster.Last().refused_proposals.size();
-  }
-  EXPECT_GT(refused, 80u);
-  EXPECT_LT(CountInFlight<AppendRequest>(cluster), 100);
-}
-
 }  // namespace
 }  // namespace hedgerow::raft

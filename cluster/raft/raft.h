@@ -85,9 +85,10 @@ class Raft {
   // Messages of those who are members no more (raft_membership.cc).
   uint64_t refused_messages() const { return refused_messages_; }
 
-  // In this log and not known to be committed. A leader refuses proposals beyond the bounds of Options.
-  uint64_t uncommitted_entries() const { return log_.last_index().value() - commit_.value(); }
-  uint64_t uncommitted_bytes() const { return log_.BytesAfter(commit_); }
+  // In this log and not known to be committed, or not durable here though the others have committed it: a disk that
+  // hangs must not let memory grow. A leader refuses proposals beyond the bounds of Options.
+  uint64_t unsettled_entries() const { return log_.last_index().value() - settled().value(); }
+  uint64_t unsettled_bytes() const { return log_.BytesAfter(settled()); }
 
   // A leader hands over, and refuses proposals until that is done or given up.
   bool transferring() const { return role_ == Role::kLeader && transfer_target_.IsSet(); }
@@ -118,6 +119,7 @@ class Raft {
   uint64_t durable_sequence() const { return durable_sequence_; }
 
  private:
+  LogIndex settled() const { return std::min(commit_, std::max(durable_index_, log_.start().index)); }
   static constexpr size_t kNoMember = HR_RAFT_MAX_MEMBERS;
   static constexpr uint64_t kLook_ns = 1'000'000;  // how exactly silences are measured
   using Reached = std::array<__u64, HR_RAFT_MAX_MEMBERS>;
@@ -301,7 +303,7 @@ class Raft {
   uint32_t failed_elections_ = 0;
   uint32_t votes_ = 0;  // mask over members
   uint64_t own_vote_sequence_ = 0;
-  Term waived_term_;     // its leader asked for an election
+  Term waived_term_;     // its leader asked for an election, or gave itself up
   Term suspected_term_;  // see suspected_term()
 
   // Following.

@@ -53,8 +53,8 @@ void Raft::On(Context& context, const Propose& propose) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kNotLeader});
     } else if (transfer_target_.IsSet()) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kTransferring});
-    } else if (uncommitted_entries() >= options_.uncommitted_max_entries ||
-               uncommitted_bytes() >= options_.uncommitted_max_bytes) {
+    } else if (unsettled_entries() >= options_.uncommitted_max_entries ||
+               unsettled_bytes() >= options_.uncommitted_max_bytes) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kOverloaded});
     } else {
       Entry entry{.term = term_, .index = log_.last_index().Next(), .payload = proposal.payload};
@@ -217,6 +217,7 @@ void Raft::LeaderTick(Context& context) {
   // Dissertation section 6.2: a leader that a majority no longer answers makes way, so that its clients look
   // elsewhere. For availability only (R4).
   if (context.now_ns >= QuorumContact_ns() + election_timeout_ns()) {
+    waived_term_ = term_;  // nobody need be true to it, itself included
     BecomeFollower(context, term_, NodeId());
     return;
   }

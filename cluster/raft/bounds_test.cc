@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a node keeps in memory for others, and for a disk that is behind, is bounded.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cluster/raft/test_cluster.h"
+
+namespace hedgerow::raft {
+namespace {
+
+TEST(Raft_Bounds, EarlyAppendsHaveABound) {
+  Options options;
+  options.early_max_appends = 2;
+  TestCluster cluster(3, options);
+  cluster.Elect(1);
+  cluster.ProposeAndLose(1, "lost");
+  for (int i = 0; i < 5; ++i) cluster.Propose(1, std::to_string(i));
+  cluster.DeliverOnce(1, 2);
+  EXPECT_EQ(cluster.At(2).early_appends(), 2u);
+  cluster.HeartbeatRounds(1, 10);
+  EXPECT_EQ(cluster.Applied(2).size(), 6u);
+}
+
+// Whoever has proposed it: else each election would leave as much to the next.
+TEST(Raft_Bounds, WhatIsUncommittedHasABoundInEntriesAcrossTerms) {
+  Options options;
+  options.uncommitted_max_entries = 10;
+  TestCluster cluster(3, options);
+  cluster.SetLog(1, {.term = Term(1), .voted_for = {}}, {1, 1, 1, 1, 1, 1});
+  cluster.Elect(1);
+  EXPECT_EQ(cluster.At(1).unsettled_entries(), 0u);
+  cluster.Isolate(1);
+  size_t refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    cluster.Propose(1, "x");
+    refused += cluster.Last().refused_proposals.size();
+  }
+  EXPECT_EQ(refused, 90u);
+  EXPECT_EQ(cluster.At(1).unsettled_entries(), 10u);
+}
+
+TEST(Raft_Bounds, WhatOnlyTheOthersHaveWrittenHasABound) {
+  Options options;
+  options.uncommitted_max_entries = 10;
+  TestCluster cluster(3, options);
+  cluster.Elect(1);
+  cluster.HoldDisk(1);
+  size_t refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    cluster.Propose(1, "x");
+    refused += cluster.Last().refused_proposals.size();
+    cluster.Deliver();
+  }
+  EXPECT_EQ(cluster.At(1).commit(), cluster.At(1).log().last_index()) << "the others are a majority";
+  EXPECT_EQ(refused, 90u);
+  cluster.ReleaseDisk(1);
+  cluster.Propose(1, "x");
+  EXPECT_TRUE(cluster.Last().refused_proposals.empty());
+}
+
+TEST(Raft_Bounds, WhatIsProposedAndNotCommittedHasABound) {
+  Options options;
+  options.uncommitted_max_bytes = 1000;
+  TestCluster cluster(3, options);
+  cluster.Elect(1);
+  cluster.Isolate(1);
+  size_t refused = 0;
+  for (int i = 0; i < 100; ++i) {
+    cluster.Propose(1, std::string(100, 'x'));
+    refused += cluster.Last().refused_proposals.size();
+  }
+  EXPECT_GT(refused, 80u);
+  EXPECT_LT(std::count_if(cluster.network().begin(), cluster.network().end(),
+                          [](const Message& m) { return std::holds_alternative<AppendRequest>(m.body); }),
+            100);
+}
+
+}  // namespace
+}  // namespace hedgerow::raft
