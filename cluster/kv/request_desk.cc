@@ -78,7 +78,7 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
     actions.push_back(StartRead{.tag = tag, .deadline_ns = end_ns});
     return;
   }
-  by_key_[waiting.request.command.key].push_back(tag);
+  by_key_[waiting.request.command.key].insert(tag);
   Place(now_ns, tag, actions);
 }
 
@@ -97,10 +97,14 @@ bool RequestDesk::IsProposed(const RequestKey& key) const {
                                               [this](uint64_t tag) { return waiting_.at(tag).proposed; });
 }
 
+// All that are proposed are, or none is (Queued, MayBeProposed): the first says it, however many copies wait.
 bool RequestDesk::IsQueued(const RequestKey& key) const {
   const auto same = by_key_.find(key);
-  return same != by_key_.end() && std::any_of(same->second.begin(), same->second.end(),
-                                              [this](uint64_t tag) { return waiting_.at(tag).queued; });
+  if (same == by_key_.end()) return false;
+  for (const uint64_t tag : same->second) {
+    if (const Waiting& waiting = waiting_.at(tag); waiting.proposed) return waiting.queued;
+  }
+  return false;
 }
 
 uint64_t RequestDesk::Age_ns(uint64_t now_ns, const Waiting& waiting) const {
@@ -219,7 +223,7 @@ void RequestDesk::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::
                                   std::vector<Action>& actions) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
-  const std::vector<uint64_t> tags = found->second;
+  const std::vector<uint64_t> tags(found->second.begin(), found->second.end());
   for (const uint64_t tag : tags) {
     Waiting& waiting = waiting_.at(tag);
     if (!waiting.proposed) continue;
@@ -241,7 +245,7 @@ const Command* RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return nullptr;
   const Command* wanted = nullptr;
-  const std::vector<uint64_t> tags = found->second;
+  const std::vector<uint64_t> tags(found->second.begin(), found->second.end());
   for (const uint64_t tag : tags) {
     Waiting& waiting = waiting_.at(tag);
     if (!waiting.proposed) continue;
@@ -346,7 +350,7 @@ void RequestDesk::Applied(uint64_t now_ns, const RequestKey& key, const Result& 
 void RequestDesk::Answered(const RequestKey& key, const Result& result, std::vector<Action>& actions) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
-  const std::vector<uint64_t> tags = found->second;
+  const std::vector<uint64_t> tags(found->second.begin(), found->second.end());
   for (const uint64_t tag : tags) {
     // See Known: here it may be an old request that had the same id. Whoever has forwarded it is told by the
     // leader.
@@ -392,7 +396,12 @@ void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
   Remove(tag);
 }
 
+// To a memcached client a refusal says that this copy did nothing. One that was proposed or forwarded may stand in some log:
+// its client is left to its own patience. (A node that has forwarded it judges for itself.)
 void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
+  const Waiting& waiting = waiting_.at(tag);
+  const bool write = !waiting.request.is_read() && waiting.request.command.key.kind == CommandKind::kMemcached;
+  if (write && waiting.tries > 0 && waiting.request.hops == 0) return Remove(tag);
   actions.push_back(NotLeader(waiting_.at(tag).request, leader_ == self_ ? raft::NodeId() : leader_));
   Remove(tag);
 }
@@ -405,7 +414,7 @@ void RequestDesk::Remove(uint64_t tag) {
   FreeSlot(found->second);
   if (!waiting.request.is_read()) {
     const auto same = by_key_.find(waiting.request.command.key);
-    std::erase(same->second, tag);
+    same->second.erase(tag);
     if (same->second.empty()) by_key_.erase(same);
   }
   waiting_.erase(found);

@@ -186,7 +186,7 @@ class RequestDesk {
   size_t waiting_bytes_ = 0;
   size_t items_bytes_ = 0;                              // answered since BeginAnswers
   std::map<uint64_t, Waiting> waiting_;                 // by tag
-  std::map<RequestKey, std::vector<uint64_t>> by_key_;  // the writes among them
+  std::map<RequestKey, std::set<uint64_t>> by_key_;     // the writes among them
   std::set<std::pair<uint64_t, uint64_t>> by_end_;      // (end, tag)
 
   // Of the present leader.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 namespace hedgerow::kv {
 namespace {
 
@@ -333,6 +335,47 @@ TEST_F(RequestDeskTest, AMemcachedRequestThatItProposedIsAnsweredOnceItIsApplied
   EXPECT_EQ(Take().size(), 1u) << "proposed once";
   ApplyItem(1 * kMillisecond, 1);
   EXPECT_EQ(actions_.size(), 2u) << "and answered twice";
+}
+
+// "no leader" promises a memcached client that this copy did nothing.
+TEST_F(RequestDeskTest, AMemcachedCopyThatMayStandInSomeLogIsNotRefused) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Item(1), actions_);
+  desk_.MayBeProposed(0, Item(1).command.key, actions_);
+  Take();
+  desk_.LeaderChanged(100 * kMillisecond, raft::NodeId(), actions_);
+  desk_.Receive(100 * kMillisecond, 100 * kMillisecond, Item(2), actions_);
+  desk_.Tick(2000 * kMillisecond, actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->reply_to.request, 2u) << "nobody has seen that one";
+  EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader);
+  EXPECT_EQ(desk_.waiting(), 0u);
+}
+
+TEST_F(RequestDeskTest, ANodeThatForwardedAMemcachedCopyIsTold) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  Request forwarded = Item(1);
+  forwarded.hops = 1;
+  desk_.Receive(0, 0, forwarded, actions_);
+  desk_.MayBeProposed(0, Item(1).command.key, actions_);
+  Take();
+  desk_.LeaderChanged(100 * kMillisecond, raft::NodeId(), actions_);
+  desk_.Tick(2000 * kMillisecond, actions_);
+  EXPECT_NE(Only<Answer>(), nullptr) << "it judges for itself";
+}
+
+// Anybody can send one datagram ten thousand times while nobody leads.
+TEST_F(RequestDeskTest, ManyCopiesOfOneWriteDoNotHoldUpANewLeader) {
+  constexpr int kCopies = 16'000;
+  for (int i = 0; i < kCopies; ++i) desk_.Receive(0, 0, Write(1), actions_);
+  ASSERT_EQ(desk_.waiting(), size_t{kCopies});
+  const auto begin = std::chrono::steady_clock::now();
+  desk_.LeaderChanged(1, kSelf, actions_);
+  EXPECT_NE(Only<ProposeCommand>(), nullptr);
+  desk_.Applied(2, Write(1).command.key, Result(), actions_);
+  EXPECT_EQ(desk_.waiting(), 0u);
+  // Looking each copy up among all others takes ten seconds and more.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
 TEST_F(RequestDeskTest, ItemsAreReadTogetherAndEndedOnesAreMissing) {
