@@ -152,7 +152,13 @@ class Checker {
     if (!IsSet(serve) || !IsSet(own.serve) || serve == own.serve) return;
     const bool covers =
         serve.is_unspecified() && serve.port == own.serve.port && serve.is_v4() == own.serve.is_v4();
-    if (covers) return;
+    if (covers) {
+      if (IsSet(own.peer) && own.peer.port == serve.port) {
+        Add("serve", absl::StrCat("got ", Quote(serve.ToString()), ", expected another port than that of the node's own peer, ",
+                                  own.peer.ToString()));
+      }
+      return;
+    }
     Add("serve",
         absl::StrCat("got ", Quote(serve.ToString()), ", expected ", own.serve.ToString(), ", as the member ",
                      own.id.value(), " says, or ", own.serve.is_v4() ? "0.0.0.0:" : "[::]:", own.serve.port));
@@ -193,9 +199,9 @@ class Checker {
     for (const MemberConfig& member : config_.members) {
       if (member.id != config_.self) continue;
       for (const NetAddress* own : {&member.peer, &member.serve}) {
-        const bool same =
-            memcached.listen.is_unspecified() ? memcached.listen.port == own->port : memcached.listen == *own;
-        if (!same) continue;
+        const bool everywhere =
+            memcached.listen.is_unspecified() || (own == &member.serve && config_.serve.is_unspecified());
+        if (!(everywhere ? memcached.listen.port == own->port : memcached.listen == *own)) continue;
         Add("memcached.listen",
             absl::StrCat("got ", Quote(memcached.listen.ToString()),
                          ", expected another address or port than the node's own ", own->ToString()));

@@ -226,6 +226,18 @@ TEST(NodeConfigErrors, ComeAllAtOnceInTheOrderOfTheFile) {
               ElementsAre(HasSubstr("1:13: cluster_id"), HasSubstr("4:7: node"), HasSubstr("18:30: sessions")));
 }
 
+TEST(NodeConfigErrors, WhatServesEverywhereLeavesNoAddressOfItsPort) {
+  std::string text(kSound);
+  const std::string serve = "serve: \"10.0.0.1:4801\"", peer = "peer: \"10.0.0.1:4802\"";
+  text.replace(text.find(serve), serve.size(), "serve: \"0.0.0.0:4801\"");
+  EXPECT_THAT(ErrorsOf(text), testing::IsEmpty());
+  EXPECT_THAT(ErrorsOf(absl::StrCat(text, "memcached: {listen: \"10.0.0.5:4801\"}\n")),
+              ElementsAre(HasSubstr("expected another address or port than the node's own 10.0.0.1:4801")));
+  text.replace(text.find(peer), peer.size(), "peer: \"10.0.0.9:4801\"");
+  EXPECT_THAT(ErrorsOf(text),
+              ElementsAre(HasSubstr("expected another port than that of the node's own peer, 10.0.0.9:4801")));
+}
+
 TEST(NodeConfigErrors, AMemcachedFrontEndHasAnAddressOfItsOwnAndARateThatItsIdsAllow) {
   const auto with = [](absl::string_view memcached) {
     return ErrorsOf(absl::StrCat(kSound, "memcached: ", memcached, "\n"));

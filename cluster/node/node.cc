@@ -186,8 +186,9 @@ absl::Status Node::Run() {
   while (true) {
     Turn();
     // A full disk may have room again; whatever else is wrong with it does not go by itself.
-    if (absl::Status health = storage_->health(); !health.ok() && !absl::IsResourceExhausted(health))
-      return health;
+    const absl::Status health = storage_->health();
+    if (!health.ok() && !absl::IsResourceExhausted(health)) return health;
+    MakeWayWhileFull(!health.ok());
     if (peers_.refused_by().IsSet()) return IsUnknown();
     if (stop_requested_.load(std::memory_order_relaxed) && MayStop()) break;
     if (offload::Coupling* const coupling = offloads_->coupling();

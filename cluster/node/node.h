@@ -118,7 +118,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   NodeStatus StatusNow();
   uint64_t HeardByCore_ns(raft::NodeId peer) const;
   absl::Status TransferNow(raft::NodeId target);
-  raft::NodeId MostAdvanced() const;
+  raft::NodeId MostAdvanced(raft::NodeId last_resort) const;
+  void MakeWayWhileFull(bool full);
 
   // node_members.cc
   void FollowMembers();
@@ -155,6 +156,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t worked_ns_ = 0;   // when a datagram last came
   uint64_t stop_by_ns_ = 0;  // 0: nobody asked
   uint64_t hand_over_again_ns_ = 0;
+  raft::NodeId handed_over_to_;  // that did not come about
+  uint64_t full_since_ns_ = 0;   // its disk, while it leads; 0: there is room
 
   EventFd wake_;
   std::atomic<bool> stop_requested_ = false;

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace hedgerow::node {
 namespace {
@@ -45,8 +48,21 @@ void SnapshotTaker::Begin(uint64_t now_ns, kv::Replica& replica) {
   if (!replace_ && replica.applied() == replica.raft().snapshot().last) return;  // there is nothing new
   writing_ = false;
   begun_ns_ = next_slice_ns_ = now_ns;
-  writer_ = std::make_unique<storage::SnapshotWriter>(
-      folder_, storage::SnapshotHeader{.cluster_id = cluster_id_, .snapshot = replica.BeginSnapshot()}, wake_);
+  const storage::SnapshotHeader header{.cluster_id = cluster_id_, .snapshot = replica.BeginSnapshot()};
+  try {
+    writer_ = std::make_unique<storage::SnapshotWriter>(folder_, header, wake_);
+  } catch (const std::system_error& error) {  // a bound on threads is reached
+    replica.AbandonSnapshot();
+    next_slice_ns_ = UINT64_MAX;
+    Failed(now_ns, absl::StrCat("no thread to write the snapshot: ", error.what()));
+  }
+}
+
+void SnapshotTaker::Failed(uint64_t now_ns, std::string why) {
+  ++status_.failed;
+  status_.error = std::move(why);
+  asked_ = true;
+  not_before_ns_ = now_ns + kRetry_ns;
 }
 
 void SnapshotTaker::Slice(kv::Replica& replica) {
@@ -71,10 +87,7 @@ bool SnapshotTaker::End(uint64_t now_ns, const absl::Status& result, kv::Replica
   writer_.reset();
   next_slice_ns_ = UINT64_MAX;
   if (!result.ok()) {
-    ++status_.failed;
-    status_.error = std::string(result.message());
-    asked_ = true;
-    not_before_ns_ = now_ns + kRetry_ns;
+    Failed(now_ns, std::string(result.message()));
     return false;
   }
   replace_ = false;

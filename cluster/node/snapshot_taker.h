@@ -53,6 +53,7 @@ class SnapshotTaker {
   void Slice(kv::Replica& replica);
   bool End(uint64_t now_ns, const absl::Status& result, kv::Replica& replica);
   void Abandon();
+  void Failed(uint64_t now_ns, std::string why);
 
   const storage::SnapshotFolder folder_;
   const uint64_t cluster_id_;

@@ -123,10 +123,10 @@ absl::StatusOr<NetAddress> UdpSocket::LocalAddress() const {
 const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
   received_.clear();
   Buffers& buffers = *buffers_;
+  arrivals_.Reading(now_ns, RealTime_ns());
   const int count = recvmmsg(fd_, buffers.messages.data(), kBatch, MSG_DONTWAIT, nullptr);
   if (count <= 0)
     return received_;  // EAGAIN; or an ICMP error that a UDP socket without connect() does not get
-  const uint64_t real_now_ns = RealTime_ns();
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     msghdr header = buffers.messages[i].msg_hdr;
     buffers.Prepare(i);
@@ -137,9 +137,7 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
       if (control->cmsg_type == SCM_TIMESTAMPNS) {
         timespec stamp{};
         std::memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
-        const uint64_t stamp_ns = ToNs(stamp);
-        // The stamp is of the wall clock, which may have been set back meanwhile.
-        waited_ns = stamp_ns < real_now_ns ? real_now_ns - stamp_ns : 0;
+        waited_ns = arrivals_.Waited_ns(ToNs(stamp));
       } else if (control->cmsg_type == SO_RXQ_OVFL) {
         uint32_t dropped = 0;
         std::memcpy(&dropped, CMSG_DATA(control), sizeof(dropped));

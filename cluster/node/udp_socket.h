@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cluster/node/arrival_clock.h"
 #include "cluster/node/net_address.h"
 
 namespace hedgerow::node {
@@ -73,6 +74,7 @@ class UdpSocket {
   int fd_;
   bool ipv6_;
   std::unique_ptr<Buffers> buffers_;
+  ArrivalClock arrivals_;
   std::vector<Datagram> received_;
   std::vector<Queued> queue_;
   Counters counters_;
