@@ -52,9 +52,9 @@ LinkInfo ParseLink(const netlink::Message& message) {
   return link;
 }
 
-// Locally administered, unicast (IEEE 802 section 8.4). Given at creation, it counts as set by somebody: systemd-udevd
-// replaces one that the kernel has drawn a moment later (MACAddressPolicy=persistent of its 99-default.link), when
-// it has been read already.
+// Locally administered, unicast (IEEE 802 section 8.4). Given at creation, it counts as set by somebody:
+// systemd-udevd replaces one that the kernel has drawn a moment later (MACAddressPolicy=persistent of its
+// 99-default.link), when it has been read already.
 MacAddress RandomMac() {
   std::random_device random;
   MacAddress mac;

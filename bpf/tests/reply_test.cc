@@ -366,7 +366,8 @@ TEST_F(ReplyTest, WhatTheOlderRequestsOwedIsHandedOn) {
   EXPECT_EQ(Owes(Find(1)), 0b001u);
 }
 
-// A reply that was lost is a debt that nobody pays: what is dropped for it is the answer to the next request, and so on.
+// A reply that was lost is a debt that nobody pays: what is dropped for it is the answer to the next request,
+// and so on.
 TEST_F(ReplyTest, ADebtThatNobodyPaysLapses) {
   ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
   ServiceConfig(kRaw4Service).linger_ns = kSecond;

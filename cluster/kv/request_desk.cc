@@ -396,8 +396,8 @@ void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
   Remove(tag);
 }
 
-// To a memcached client a refusal says that this copy did nothing. One that was proposed or forwarded may stand in some log:
-// its client is left to its own patience. (A node that has forwarded it judges for itself.)
+// To a memcached client a refusal says that this copy did nothing. One that was proposed or forwarded may stand
+// in some log: its client is left to its own patience. (A node that has forwarded it judges for itself.)
 void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
   const Waiting& waiting = waiting_.at(tag);
   const bool write = !waiting.request.is_read() && waiting.request.command.key.kind == CommandKind::kMemcached;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long a datagram has waited in its socket. The kernel stamps it by the wall clock (SO_TIMESTAMPNS), which may be
-// set while it waits; a copy of a write must never be taken for younger than it is, since what is old enough is
-// forgotten, and would be done once more (docs/SAFETY.md, Exactly once). One for each socket, on its thread.
+// How long a datagram has waited in its socket. The kernel stamps it by the wall clock (SO_TIMESTAMPNS), which
+// may be set while it waits; a copy of a write must never be taken for younger than it is, since what is old
+// enough is forgotten, and would be done once more (docs/SAFETY.md, Exactly once). One for each socket, on its
+// thread.
 
 #ifndef HEDGEROW_CLUSTER_NODE_ARRIVAL_CLOCK_H_
 #define HEDGEROW_CLUSTER_NODE_ARRIVAL_CLOCK_H_

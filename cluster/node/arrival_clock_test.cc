@@ -13,7 +13,8 @@ constexpr uint64_t kReal = 1'700'000'000 * kSecond;  // when the monotonic clock
 TEST(ArrivalClock, AStampSaysHowLongItWaited) {
   ArrivalClock clock;
   clock.Reading(10 * kSecond, kReal + 10 * kSecond);
-  EXPECT_EQ(clock.Waited_ns(kReal + 8 * kSecond), 2 * kSecond) << "the first reading has nothing to compare with";
+  EXPECT_EQ(clock.Waited_ns(kReal + 8 * kSecond), 2 * kSecond)
+      << "the first reading has nothing to compare with";
   clock.Reading(18 * kSecond, kReal + 18 * kSecond + kMillisecond);
   EXPECT_EQ(clock.Waited_ns(kReal + 11 * kSecond), 7 * kSecond + kMillisecond);
 }

@@ -154,8 +154,9 @@ class Checker {
         serve.is_unspecified() && serve.port == own.serve.port && serve.is_v4() == own.serve.is_v4();
     if (covers) {
       if (IsSet(own.peer) && own.peer.port == serve.port) {
-        Add("serve", absl::StrCat("got ", Quote(serve.ToString()), ", expected another port than that of the node's own peer, ",
-                                  own.peer.ToString()));
+        Add("serve",
+            absl::StrCat("got ", Quote(serve.ToString()),
+                         ", expected another port than that of the node's own peer, ", own.peer.ToString()));
       }
       return;
     }

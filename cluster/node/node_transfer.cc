@@ -22,8 +22,8 @@ bool Node::MayStop() {
   if (replica_.raft().role() != raft::Role::kLeader || replica_.raft().peers() == 0) return true;
   if (stop_by_ns_ == 0) stop_by_ns_ = now_ns_ + kHandOver_ns;
   if (now_ns_ >= hand_over_again_ns_) {
-    // The core gives a transfer an election timeout. If that has passed, its target was dead, and may not be known
-    // to be yet.
+    // The core gives a transfer an election timeout. If that has passed, its target was dead, and may not be
+    // known to be yet.
     hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().reachable_timeout_ns();
     const raft::NodeId target = MostAdvanced(handed_over_to_);
     if (!target.IsSet() || !TransferNow(target).ok()) return true;
@@ -32,8 +32,8 @@ bool Node::MayStop() {
   return now_ns_ >= stop_by_ns_;
 }
 
-// What it proposes meanwhile only the others write, and its core takes no more than the bounds of raft::Options. Whoever
-// has acknowledged most has room, or had it last; who has none cannot be elected.
+// What it proposes meanwhile only the others write, and its core takes no more than the bounds of
+// raft::Options. Whoever has acknowledged most has room, or had it last; who has none cannot be elected.
 void Node::MakeWayWhileFull(bool full) {
   if (!full || replica_.raft().role() != raft::Role::kLeader) {
     full_since_ns_ = 0;
@@ -51,8 +51,8 @@ absl::Status Node::Transfer(raft::NodeId target) {
   return status.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
-// Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for. `last_resort`
-// only if there is nobody else.
+// Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.
+// `last_resort` only if there is nobody else.
 raft::NodeId Node::MostAdvanced(raft::NodeId last_resort) const {
   const raft::Raft& raft = replica_.raft();
   raft::NodeId best;

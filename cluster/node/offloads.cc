@@ -364,8 +364,8 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   // Of members that are not written yet none may be reached: the map may name who had a position before.
   const bool written = members_written_.load(std::memory_order_acquire) == members_wanted_;
   peers.SetBroadcast(HR_NODE_MARK_BROADCAST, written ? reachable_.load(std::memory_order_relaxed) : 0);
-  // Numbers that only the process has seen, while no program was there to take them, must not be new to the kernel. What
-  // is on its way with an earlier one is lost.
+  // Numbers that only the process has seen, while no program was there to take them, must not be new to the
+  // kernel. What is on its way with an earlier one is lost.
   const uint64_t attached = attached_.load(std::memory_order_relaxed);
   if (attached != attached_seen_) {
     attached_seen_ = attached;

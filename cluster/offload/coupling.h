@@ -3,9 +3,8 @@
 // Keeps a node's replica and its kernel part of one mind: rules R0 to R5, R7 and R9 of docs/SAFETY.md, the
 // process's side. While the kernel may accept appends or vote, the log's end and the vote are its own; here
 // they are taken back (the fence) before the core gets anything that may promise or change something, and given
-// again once the replica has settled and everything it asked for is durable; a leader's at once, since it promises
-// nothing. Used by a node's loop and by the
-// simulator alike; no sockets, no BPF.
+// again once the replica has settled and everything it asked for is durable; a leader's at once, since it
+// promises nothing. Used by a node's loop and by the simulator alike; no sockets, no BPF.
 //
 // One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; Look;
 // EndTurn. A host that sleeps asks MaySleep first.

@@ -126,7 +126,8 @@ void Lead(Host& host) {
   ASSERT_EQ(host.raft().role(), Role::kLeader);
 }
 
-// Under load a leader's disk is never done with everything. Its kernel part grants and appends nothing meanwhile.
+// Under load a leader's disk is never done with everything. Its kernel part grants and appends nothing
+// meanwhile.
 TEST(Coupling, DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
   Host host(Durability::kDisk);
   Lead(host);
@@ -145,7 +146,8 @@ TEST(Coupling, DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
     ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
     EXPECT_EQ(host.kernel.view().role, HR_NODE_LEADER);
     EXPECT_GT(host.kernel.view().lease_until_ns, host.now_ns) << i;
-    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED | HR_NODE_MAY_APPEND), 0u);
+    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED | HR_NODE_MAY_APPEND),
+              0u);
   }
 }
 

@@ -85,8 +85,8 @@ class Raft {
   // Messages of those who are members no more (raft_membership.cc).
   uint64_t refused_messages() const { return refused_messages_; }
 
-  // In this log and not known to be committed, or not durable here though the others have committed it: a disk that
-  // hangs must not let memory grow. A leader refuses proposals beyond the bounds of Options.
+  // In this log and not known to be committed, or not durable here though the others have committed it: a disk
+  // that hangs must not let memory grow. A leader refuses proposals beyond the bounds of Options.
   uint64_t unsettled_entries() const { return log_.last_index().value() - settled().value(); }
   uint64_t unsettled_bytes() const { return log_.BytesAfter(settled()); }
 

@@ -128,8 +128,7 @@ TEST_P(NodeAdmitTest, AForgedDatagramIsDroppedWhereverItClaimsToBeFrom) {
   const std::string self = AddressOf(kSelf, ipv6());
   Bytes forged = Heartbeat(1);
   forged.back() ^= 1;
-  const Outcome moved =
-      Run(PacketBuilder(AddressOf(kLeader, ipv6()), self).Udp(9, kPeerPort, forged).Build());
+  const Outcome moved = Run(PacketBuilder(AddressOf(kLeader, ipv6()), self).Udp(9, kPeerPort, forged).Build());
   EXPECT_EQ(moved.action, XDP_DROP);
   Bytes stranger = SealPeer(PeerHead(HR_PEER_FORWARD, 99, 1), Bytes(8));
   ExpectPassed(Send(kLeader, stranger), HR_NODE_EVENT_PASSED_MALFORMED);
