@@ -91,7 +91,7 @@ TEST(Dissertation_6_2_CheckQuorum, ALeaderWithoutAMajorityMakesWay) {
   cluster.Isolate(2);
   const uint64_t cut_ns = cluster.now_ns();
   while (cluster.At(1).role() == Role::kLeader && cluster.now_ns() < end_ns * 2) cluster.TickAtDeadline(1);
-  EXPECT_EQ(cluster.At(1).role(), Role::kFollower);
+  EXPECT_EQ(cluster.At(1).role(), Role::kPreCandidate);
   EXPECT_LE(cluster.now_ns(), cut_ns + 2 * cluster.At(1).election_timeout_ns());
 }
 
@@ -101,22 +101,11 @@ TEST(Dissertation_6_2_CheckQuorum, ALeaderThatMadeWayMayBeElectedAgainAtOnce) {
   cluster.Elect(1);
   cluster.HeartbeatRounds(1, 3);
   const Term term = cluster.At(1).term();
-  cluster.Cut(2, 1);
-  cluster.Cut(3, 1);
+  // Their answers are late; its heartbeats and then its pre-votes are there.
   while (cluster.At(1).role() == Role::kLeader) cluster.TickAtDeadline(1);
-  cluster.Heal();
-  cluster.Wait(cluster.At(1).next_deadline_ns() - cluster.now_ns());
-  cluster.DropAll();
-  for (const uint64_t to : {2, 3}) {
-    cluster.Inject({.from = NodeId(1),
-                    .to = NodeId(to),
-                    .term = term,
-                    .body = Heartbeat{.round = 100, .commit = {}, .election_timeout_ns = 20'000'000}});
-  }
+  const uint64_t made_way_ns = cluster.now_ns();
   cluster.Deliver();
-  for (const uint64_t id : {2, 3}) ASSERT_EQ(cluster.At(id).leader_heard_ns(), cluster.now_ns());
-  cluster.Tick(1);
-  cluster.Deliver();
+  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster.At(id).leader_heard_ns(), made_way_ns);
   EXPECT_EQ(cluster.At(1).role(), Role::kLeader);
   EXPECT_EQ(cluster.At(1).term(), term.Next());
 }

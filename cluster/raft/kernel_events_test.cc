@@ -180,7 +180,7 @@ TEST_F(KernelEvents, CheckQuorum_AnEchoIsNoSignOfLife) {
   answer_for(5 * timeout_ns, 1);
   EXPECT_EQ(cluster_.At(1).role(), Role::kLeader);
   answer_for(5 * timeout_ns, 0);
-  EXPECT_EQ(cluster_.At(1).role(), Role::kFollower) << "its process stands still";
+  EXPECT_EQ(cluster_.At(1).role(), Role::kPreCandidate) << "its process stands still";
 }
 
 TEST_F(KernelEvents, CheckQuorum_WhatTheKernelCountedBeforeDoesNotUndoWhatTheProcessSaw) {

@@ -100,7 +100,7 @@ TEST_F(Dissertation_4_2_1_CatchingUp, ALearnerGetsEverythingAndCountsForNothing)
   cluster_.Tick(4);
   EXPECT_EQ(cluster_.At(4).role(), Role::kFollower) << "it never stands";
   cluster_.Tick(1);
-  EXPECT_EQ(cluster_.At(1).role(), Role::kFollower) << "nor is it a majority that listens";
+  EXPECT_EQ(cluster_.At(1).role(), Role::kPreCandidate) << "nor is it a majority that listens";
 }
 
 TEST_F(Dissertation_4_2_1_CatchingUp, ALearnerIsPromotedOnlyOnceItHasCaughtUp) {

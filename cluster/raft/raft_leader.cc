@@ -215,10 +215,12 @@ uint64_t Raft::QuorumContact_ns() const {
 
 void Raft::LeaderTick(Context& context) {
   // Dissertation section 6.2: a leader that a majority no longer answers makes way, so that its clients look
-  // elsewhere. For availability only (R4).
+  // elsewhere. For availability only (R4). It asks at once whether it may lead again: mostly a follower was slow,
+  // and those who have heard it all the time want nobody else.
   if (context.now_ns >= QuorumContact_ns() + election_timeout_ns()) {
     waived_term_ = term_;  // nobody need be true to it, itself included
     BecomeFollower(context, term_, NodeId());
+    if (may_stand()) StartPreVote(context);
     return;
   }
   if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
