@@ -402,7 +402,7 @@ void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
   const Waiting& waiting = waiting_.at(tag);
   const bool write = !waiting.request.is_read() && waiting.request.command.key.kind == CommandKind::kMemcached;
   if (write && waiting.tries > 0 && waiting.request.hops == 0) return Remove(tag);
-  actions.push_back(NotLeader(waiting_.at(tag).request, leader_ == self_ ? raft::NodeId() : leader_));
+  actions.push_back(NotLeader(waiting.request, leader_ == self_ ? raft::NodeId() : leader_));
   Remove(tag);
 }
 

@@ -14,22 +14,30 @@ namespace hedgerow::node {
 
 class ArrivalClock {
  public:
-  // Before the stamps of one reading of the socket; both clocks as of now, CLOCK_MONOTONIC and CLOCK_REALTIME.
-  void Reading(uint64_t now_ns, uint64_t real_now_ns) {
-    const int64_t offset_ns = static_cast<int64_t>(real_now_ns - now_ns);
-    since_last_ns_ = last_ns_ == 0 ? 0 : now_ns - last_ns_;
-    const int64_t moved_ns = last_ns_ == 0 ? 0 : offset_ns - offset_ns_;
-    // Faster than adjtimex(2) lets it run: it was set.
-    const auto tolerated_ns = static_cast<int64_t>(kReadings_ns + since_last_ns_ / kSlew);
-    was_set_ = moved_ns > tolerated_ns || moved_ns < -tolerated_ns;
-    last_ns_ = now_ns;
+  // Nothing is left in the socket, at `now_ns` of CLOCK_MONOTONIC.
+  void Emptied(uint64_t now_ns) {
+    emptied_ns_ = now_ns;
+    was_set_ = false;
+  }
+
+  // Datagrams were taken from it, all of which came before now: by CLOCK_MONOTONIC and by CLOCK_REALTIME, read
+  // together.
+  void Took(uint64_t now_ns, uint64_t real_now_ns) {
+    const auto offset_ns = static_cast<int64_t>(real_now_ns - now_ns);
+    if (compared_ns_ != 0) {
+      // Faster than adjtimex(2) lets it run: it was set. More of what it had stamped before may be left.
+      const auto tolerated_ns = static_cast<int64_t>(kReadings_ns + (now_ns - compared_ns_) / kSlew);
+      was_set_ |= offset_ns - offset_ns_ > tolerated_ns || offset_ns_ - offset_ns > tolerated_ns;
+    }
+    longest_ns_ = emptied_ns_ == 0 ? 0 : now_ns - emptied_ns_;
+    compared_ns_ = now_ns;
     real_now_ns_ = real_now_ns;
     offset_ns_ = offset_ns;
   }
 
-  // Where the wall clock cannot say, as long as can be: since the reading before.
+  // Of a datagram that was just taken. Where the wall clock cannot say, as long as can be.
   uint64_t Waited_ns(uint64_t stamp_ns) const {
-    if (was_set_ || stamp_ns > real_now_ns_) return since_last_ns_;
+    if (was_set_ || stamp_ns > real_now_ns_) return longest_ns_;
     return real_now_ns_ - stamp_ns;
   }
 
@@ -37,10 +45,11 @@ class ArrivalClock {
   static constexpr uint64_t kReadings_ns = 5'000'000;  // between the two clocks' readings
   static constexpr uint64_t kSlew = 1'000;             // twice the 500 ppm that the kernel allows
 
-  uint64_t last_ns_ = 0;
+  uint64_t emptied_ns_ = 0;
+  uint64_t compared_ns_ = 0;  // when both clocks were last read
   uint64_t real_now_ns_ = 0;
   int64_t offset_ns_ = 0;
-  uint64_t since_last_ns_ = 0;
+  uint64_t longest_ns_ = 0;
   bool was_set_ = false;
 };
 

@@ -23,9 +23,9 @@ uint64_t ToNs(const timespec& time) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
-uint64_t RealTime_ns() {
+uint64_t Clock_ns(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
+  clock_gettime(clock, &now);
   return ToNs(now);
 }
 
@@ -123,10 +123,14 @@ absl::StatusOr<NetAddress> UdpSocket::LocalAddress() const {
 const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
   received_.clear();
   Buffers& buffers = *buffers_;
-  arrivals_.Reading(now_ns, RealTime_ns());
   const int count = recvmmsg(fd_, buffers.messages.data(), kBatch, MSG_DONTWAIT, nullptr);
-  if (count <= 0)
-    return received_;  // EAGAIN; or an ICMP error that a UDP socket without connect() does not get
+  if (count <= 0) {  // EAGAIN; or an ICMP error that a UDP socket without connect() does not get
+    arrivals_.Emptied(now_ns);
+    return received_;
+  }
+  // Only now: what came while this was called must not look as if it came from the future.
+  const uint64_t took_ns = Clock_ns(CLOCK_MONOTONIC);
+  arrivals_.Took(took_ns, Clock_ns(CLOCK_REALTIME));
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     msghdr header = buffers.messages[i].msg_hdr;
     buffers.Prepare(i);
@@ -154,6 +158,7 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
                                                    buffers.messages[i].msg_len),
                          .arrived_ns = waited_ns < now_ns ? now_ns - waited_ns : 0});
   }
+  if (static_cast<size_t>(count) < kBatch) arrivals_.Emptied(took_ns);
   return received_;
 }
 

@@ -45,5 +45,30 @@ TEST(Coupling, R5_WhereSilencesAreLongTheLeaseIsNoShorter) {
   EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_PASSED_LEASE);
 }
 
+// Under load a leader's disk is never done with everything. Its kernel part grants and appends nothing
+// meanwhile.
+TEST(Coupling, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
+  Host host(Durability::kDisk);
+  Lead(host);
+  host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
+  host.Turn();
+  ASSERT_EQ(host.raft().commit(), LogIndex(1));
+  host.disk_held = true;
+  const uint64_t fences = host.coupling->statistics().fences;
+  host.replica->Feed(raft::ChangeMembership{.changes = {{.node = NodeId(4), .address = "10.0.0.4:4800"}}});
+  for (int i = 0; i < 10; ++i) {
+    host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
+                                               .patience_ns = 1'000 * kMillisecond});
+    host.now_ns += kMillisecond;
+    host.Turn();
+    EXPECT_GT(host.coupling->statistics().fences, fences) << "who is a member changes behind one";
+    ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
+    EXPECT_EQ(host.kernel.view().role, HR_NODE_LEADER);
+    EXPECT_GT(host.kernel.view().lease_until_ns, host.now_ns) << i;
+    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED | HR_NODE_MAY_APPEND),
+              0u);
+  }
+}
+
 }  // namespace
 }  // namespace hedgerow::offload

@@ -110,47 +110,6 @@ TEST(Coupling, DiskModeOpensOnlyWhatIsDurable) {
   EXPECT_NE(host.kernel.view().may, 0u);
 }
 
-// In term 1, by a vote that only its kernel part has seen.
-void Lead(Host& host) {
-  host.Turn();
-  host.now_ns += 5'000 * kMillisecond;
-  host.Turn();
-  ASSERT_EQ(host.raft().role(), Role::kPreCandidate);
-  host.Arrive(1, 0, raft::VoteReply{.asked_term = Term(1), .pre_vote = true, .granted = true});
-  host.Turn();
-  ASSERT_EQ(host.raft().role(), Role::kCandidate);
-  EXPECT_EQ(host.Arrive(1, 1, raft::VoteReply{.asked_term = Term(1), .granted = true}),
-            HR_NODE_EVENT_WOKEN_FOR_VOTES);
-  host.passed.clear();  // lost on its way to the process
-  host.Turn();
-  ASSERT_EQ(host.raft().role(), Role::kLeader);
-}
-
-// Under load a leader's disk is never done with everything. Its kernel part grants and appends nothing
-// meanwhile.
-TEST(Coupling, DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
-  Host host(Durability::kDisk);
-  Lead(host);
-  host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
-  host.Turn();
-  ASSERT_EQ(host.raft().commit(), LogIndex(1));
-  host.disk_held = true;
-  const uint64_t fences = host.coupling->statistics().fences;
-  host.replica->Feed(raft::ChangeMembership{.changes = {{.node = NodeId(4), .address = "10.0.0.4:4800"}}});
-  for (int i = 0; i < 10; ++i) {
-    host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
-                                               .patience_ns = 1'000 * kMillisecond});
-    host.now_ns += kMillisecond;
-    host.Turn();
-    EXPECT_GT(host.coupling->statistics().fences, fences) << "who is a member changes behind one";
-    ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
-    EXPECT_EQ(host.kernel.view().role, HR_NODE_LEADER);
-    EXPECT_GT(host.kernel.view().lease_until_ns, host.now_ns) << i;
-    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED | HR_NODE_MAY_APPEND),
-              0u);
-  }
-}
-
 TEST(Coupling, R1_WhatWasAcceptedIsInTheLogBeforeTheProcessVotes) {
   Host host;
   host.Follow(1, 1);

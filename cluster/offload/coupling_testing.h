@@ -197,6 +197,22 @@ class Host : public kv::ReplicaHost {
   const raft::Raft& raft() const { return replica->raft(); }
 };
 
+// In term 1, by a vote that only its kernel part has seen.
+inline void Lead(Host& host) {
+  host.Turn();
+  host.now_ns += 5'000 * kMillisecond;
+  host.Turn();
+  ASSERT_EQ(host.raft().role(), Role::kPreCandidate);
+  host.Arrive(1, 0, raft::VoteReply{.asked_term = Term(1), .pre_vote = true, .granted = true});
+  host.Turn();
+  ASSERT_EQ(host.raft().role(), Role::kCandidate);
+  EXPECT_EQ(host.Arrive(1, 1, raft::VoteReply{.asked_term = Term(1), .granted = true}),
+            HR_NODE_EVENT_WOKEN_FOR_VOTES);
+  host.passed.clear();  // lost on its way to the process
+  host.Turn();
+  ASSERT_EQ(host.raft().role(), Role::kLeader);
+}
+
 template <typename Body>
 const Body* LastSent(const Host& host) {
   for (auto message = host.sent.rbegin(); message != host.sent.rend(); ++message) {

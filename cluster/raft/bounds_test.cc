@@ -4,11 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 
 #include "cluster/raft/test_cluster.h"
 
 namespace hedgerow::raft {
 namespace {
+
+// How many of so many proposals the leader refuses.
+size_t RefusedOf(TestCluster& cluster, int proposals, const std::string& payload) {
+  size_t refused = 0;
+  for (int i = 0; i < proposals; ++i) {
+    cluster.Propose(1, payload);
+    refused += cluster.Last().refused_proposals.size();
+  }
+  return refused;
+}
 
 TEST(Raft_Bounds, EarlyAppendsHaveABound) {
   Options options;
@@ -32,12 +43,7 @@ TEST(Raft_Bounds, WhatIsUncommittedHasABoundInEntriesAcrossTerms) {
   cluster.Elect(1);
   EXPECT_EQ(cluster.At(1).unsettled_entries(), 0u);
   cluster.Isolate(1);
-  size_t refused = 0;
-  for (int i = 0; i < 100; ++i) {
-    cluster.Propose(1, "x");
-    refused += cluster.Last().refused_proposals.size();
-  }
-  EXPECT_EQ(refused, 90u);
+  EXPECT_EQ(RefusedOf(cluster, 100, "x"), 90u);
   EXPECT_EQ(cluster.At(1).unsettled_entries(), 10u);
 }
 
@@ -49,15 +55,13 @@ TEST(Raft_Bounds, WhatOnlyTheOthersHaveWrittenHasABound) {
   cluster.HoldDisk(1);
   size_t refused = 0;
   for (int i = 0; i < 100; ++i) {
-    cluster.Propose(1, "x");
-    refused += cluster.Last().refused_proposals.size();
+    refused += RefusedOf(cluster, 1, "x");
     cluster.Deliver();
   }
   EXPECT_EQ(cluster.At(1).commit(), cluster.At(1).log().last_index()) << "the others are a majority";
   EXPECT_EQ(refused, 90u);
   cluster.ReleaseDisk(1);
-  cluster.Propose(1, "x");
-  EXPECT_TRUE(cluster.Last().refused_proposals.empty());
+  EXPECT_EQ(RefusedOf(cluster, 1, "x"), 0u);
 }
 
 TEST(Raft_Bounds, WhatIsProposedAndNotCommittedHasABound) {
@@ -66,12 +70,7 @@ TEST(Raft_Bounds, WhatIsProposedAndNotCommittedHasABound) {
   TestCluster cluster(3, options);
   cluster.Elect(1);
   cluster.Isolate(1);
-  size_t refused = 0;
-  for (int i = 0; i < 100; ++i) {
-    cluster.Propose(1, std::string(100, 'x'));
-    refused += cluster.Last().refused_proposals.size();
-  }
-  EXPECT_GT(refused, 80u);
+  EXPECT_GT(RefusedOf(cluster, 100, std::string(100, 'x')), 80u);
   EXPECT_LT(std::count_if(cluster.network().begin(), cluster.network().end(),
                           [](const Message& m) { return std::holds_alternative<AppendRequest>(m.body); }),
             100);

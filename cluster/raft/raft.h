@@ -119,10 +119,12 @@ class Raft {
   uint64_t durable_sequence() const { return durable_sequence_; }
 
  private:
-  LogIndex settled() const { return std::min(commit_, std::max(durable_index_, log_.start().index)); }
   static constexpr size_t kNoMember = HR_RAFT_MAX_MEMBERS;
   static constexpr uint64_t kLook_ns = 1'000'000;  // how exactly silences are measured
   using Reached = std::array<__u64, HR_RAFT_MAX_MEMBERS>;
+
+  // Committed, and durable here.
+  LogIndex settled() const { return std::min(commit_, std::max(durable_index_, log_.start().index)); }
 
   // Lasts one step.
   struct Context {
