@@ -53,7 +53,8 @@ class Seen:
         counters = [each.get("counters", {}) for each in statuses]
         return cls(term=max(int(each["term"]) for each in statuses),
                    won=sum(int(each.get("elections_won", 0)) for each in counters),
-                   resigned=sum(int(value) for each in counters for key, value in each.items() if "resign" in key))
+                   resigned=sum(int(value) for each in counters for key, value in each.items()
+                                if "resign" in key and not key.startswith("elections_begun.")))
 
 
 def elections(first: Seen, last: Seen) -> int:
@@ -82,6 +83,12 @@ def watch(cluster: Cluster, first: Seen, going_on: Callable[[], bool]) -> tuple[
         if memory_available_kib() < _MEMORY_LEFT_KIB:
             raise RuntimeError("less than 1 GiB of memory is left: the log is kept whole in memory; --seconds shortens the run")
     return last, changes
+
+
+def told(statuses: list[dict]) -> list[str]:
+    """What the nodes say about it themselves: why one wanted to be elected, and when its loop stood still."""
+    return [f"node {status['node']}, {int(incident['ago_ns']) / 1e9:.1f} s ago: {incident['what']}"
+            for status in statuses for incident in status.get("incidents", [])]
 
 
 def memory_available_kib() -> int:
@@ -133,9 +140,12 @@ def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, result
             last, changes = watch(up.cluster, first, lambda: not all(load.done() for load in loads.values()))
             reports = {operation: load.result().report for operation, load in loads.items()}
         row = row_of(settings, first, last, reports, up.config)
+        statuses = [node.status() for node in up.cluster.nodes]
+        for line in told([status for status in statuses if status is not None]):
+            print(f"  {line}", flush=True)
         results.write_raw(settings.mode, {**row, "first": dataclasses.asdict(first), "last": dataclasses.asdict(last),
                                           "changes": changes, "reports": reports,
-                                          "status": [node.status() for node in up.cluster.nodes],
+                                          "status": statuses,
                                           "proxy": up.proxy.status_at_rest()})
         return row, up.config
 

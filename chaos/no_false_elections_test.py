@@ -33,6 +33,15 @@ def test_all_nodes_are_summed_up_and_the_highest_term_counts():
     assert seen == Seen(term=4, won=1, resigned=7)
 
 
+def test_an_election_because_of_a_resignation_is_not_another_one():
+    assert Seen.of([_status(3, resigns_heard=5, **{"elections_begun.resigned": 1})]).resigned == 5
+
+
+def test_nodes_say_why():
+    assert nfe.told([{"node": "2", "incidents": [{"ago_ns": "1500000000", "what": "its loop stood still for 12.0ms"}]},
+                     {"node": "3"}]) == ["node 2, 1.5 s ago: its loop stood still for 12.0ms"]
+
+
 def test_a_term_that_nobody_won_is_an_election_too():
     assert nfe.elections(_FIRST, _FIRST) == 0
     assert nfe.elections(_FIRST, Seen(term=5, won=1, resigned=0)) == 2

@@ -167,6 +167,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       offloads_(std::move(offloads)),
+      incidents_(config_.election_floor_ns / 2),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);
   for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()})
@@ -223,6 +224,7 @@ void Node::RequestStop() {
 void Node::Turn() {
   ++turns_;
   now_ns_ = Monotonic_ns();
+  incidents_.TurnBegins(now_ns_);
   offload::Coupling* const coupling = offloads_->coupling();
   if (coupling != nullptr) {
     if (coupling->Noticed()) worked_ns_ = now_ns_;
@@ -370,6 +372,7 @@ void Node::Send(kv::Answer answer) {
 void Node::Stepped(const raft::Outputs& outputs) {
   if (outputs.configuration.has_value()) FollowMembers();  // before what is sent to them
   if (ElectionSpans::Concern(outputs)) election_spans_.Take(outputs, Monotonic_ns());
+  if (outputs.stand.has_value()) incidents_.Stands(*outputs.stand, now_ns_);
   const bool round = std::any_of(outputs.send.begin(), outputs.send.end(), [](const raft::Message& message) {
     return std::holds_alternative<raft::Heartbeat>(message.body);
   });
@@ -413,6 +416,7 @@ int Node::Sleep(epoll_event* events, int size) {
   const int ready = Spin(now_ns, until_ns, events, size);
   if (ready != 0 || (coupling != nullptr && !coupling->MaySleep())) return ready;
   const uint64_t spun_ns = Monotonic_ns();
+  incidents_.Sleeps(spun_ns, until_ns);
   const uint64_t wait_ns = until_ns > spun_ns ? until_ns - spun_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};

@@ -36,6 +36,7 @@
 #include "cluster/node/election_spans.h"
 #include "cluster/node/event_fd.h"
 #include "cluster/node/front_end.h"
+#include "cluster/node/incidents.h"
 #include "cluster/node/known_logs.h"
 #include "cluster/node/log_writer.h"
 #include "cluster/node/memcached_front_end.h"
@@ -152,6 +153,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t resigns_heard_ = 0;
   uint64_t led_since_ns_ = 0;
   ElectionSpans election_spans_;
+  Incidents incidents_;
   uint64_t turns_ = 0;
   uint64_t worked_ns_ = 0;   // when a datagram last came
   uint64_t stop_by_ns_ = 0;  // 0: nobody asked

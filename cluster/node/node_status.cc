@@ -147,6 +147,7 @@ NodeStatus Node::StatusNow() {
   AddDesk(status, replica_);
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
+  incidents_.AddTo(now_ns_, status);
   offloads_->AddTo(status);
   status.cluster_lost = WhyClusterLost(status, static_cast<size_t>(std::popcount(raft.configuration().voters)));
   snapshots_->AddTo(now_ns_, raft, status);

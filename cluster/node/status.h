@@ -108,6 +108,12 @@ struct MemberStatus {
   bool caught_up = false;  // as its leader sees it: fit to be promoted
 };
 
+// Something out of the ordinary that happened to this node, as a sentence.
+struct NodeIncident {
+  uint64_t ago_ns = 0;
+  std::string what{};
+};
+
 struct NodeStatus {
   raft::NodeId node{};
   raft::Role role = raft::Role::kFollower;
@@ -133,6 +139,7 @@ struct NodeStatus {
   std::vector<OffloadStatus> offloads{};
   std::vector<NodeCounter> counters{};
   std::vector<NodeHistogram> histograms{};
+  std::vector<NodeIncident> incidents{};  // the latest, newest first
   SnapshotStatus snapshots{};
   std::optional<MemcachedStatus> memcached{};  // if it is on
 

@@ -203,6 +203,11 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_window_requests(status.memcached->window_requests);
     message.set_clients(status.memcached->clients);
   }
+  for (const NodeIncident& incident : status.incidents) {
+    v1::Incident& message = *out.add_incidents();
+    message.set_ago_ns(incident.ago_ns);
+    message.set_what(incident.what);
+  }
   for (const NodeCounter& counter : status.counters)
     (*out.mutable_counters())[CounterKey(counter)] = counter.value;
   return out;

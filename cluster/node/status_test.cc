@@ -176,6 +176,17 @@ TEST(StatusText, SaysWhatTheKernelDoesAndWhyNot) {
                         "               heartbeat, vote on: native XDP on eth0\n"));
 }
 
+TEST(StatusText, SaysWhatHappenedLately) {
+  NodeStatus status = FakeStatus();
+  EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())), Not(HasSubstr("lately")));
+  status.incidents = {{.ago_ns = 12'000'000'000, .what = "its loop stood still for 12.0ms"},
+                      {.ago_ns = 65'000'000'000, .what = "wanted to lead in term 4: node 2 resigned"}};
+  EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())),
+              HasSubstr("  lately       12s ago: its loop stood still for 12.0ms\n"
+                        "               1m 5s ago: wanted to lead in term 4: node 2 resigned\n"));
+  EXPECT_THAT(ToJson(ToMessage(status, FakeFacts())), HasSubstr("\"what\": \"wanted to lead"));
+}
+
 TEST(StatusText, SaysWhatMemcachedsClientsHave) {
   NodeStatus status = FakeStatus();
   EXPECT_FALSE(ToMessage(status, FakeFacts()).has_memcached());

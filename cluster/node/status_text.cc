@@ -103,6 +103,15 @@ void Snapshots(const v1::NodeStatus& status, std::string& out) {
   }
 }
 
+void Incidents(const v1::NodeStatus& status, std::string& out) {
+  const char* title = "lately";
+  for (const v1::Incident& incident : status.incidents()) {
+    absl::StrAppendFormat(&out, "  %-12s %s ago: %s\n", title,
+                          config::AgeText(static_cast<int64_t>(incident.ago_ns())), incident.what());
+    title = "";
+  }
+}
+
 void Counters(const v1::NodeStatus& status, std::string& out) {
   const std::map<std::string, uint64_t> sorted(status.counters().begin(), status.counters().end());
   bool any = false;
@@ -157,6 +166,7 @@ std::string StatusText(const v1::NodeStatus& status) {
   Snapshots(status, out);
   Membership(status, out);
   Offloads(status, out);
+  Incidents(status, out);
   Peers(status, out);
   Counters(status, out);
   return out;

@@ -85,6 +85,22 @@ struct PublishLeader {
   Term term{};
 };
 
+// Why a node wants to be elected from now on. Nothing that is decided goes by it.
+enum class StandReason : uint8_t {
+  kSilentLeader,    // a follower has not heard its leader for as long as it waits (Raft section 5.2)
+  kSilentMajority,  // a leader that no majority answers makes way (dissertation section 6.2)
+  kNoLeader,        // it knows of no leader, and its wait is over
+  kResigned,        // RESIGN
+  kAsked,           // its leader hands over (dissertation section 3.10)
+};
+
+struct Stand {
+  StandReason reason = StandReason::kNoLeader;
+  Term term{};             // that it wants to lead in
+  NodeId leader{};         // whom it gives up, which may be itself; or nobody
+  uint64_t silent_ns = 0;  // how long it has not heard that one, or a majority; 0: it knows of no leader
+};
+
 // A follower needs what the log does not hold any more: any snapshot at `at_least` or later. Said once, until
 // there is a SnapshotSent for it; nothing but heartbeats is sent to it meanwhile.
 struct SnapshotNeeded {
@@ -115,6 +131,7 @@ struct Outputs {
   std::vector<Refusal> refused_reads{};
   std::optional<RoleChange> role_change{};        // the last, if several
   std::optional<PublishLeader> publish_leader{};  // the last, if several
+  std::optional<Stand> stand{};                   // the last, if several
   std::vector<SnapshotNeeded> snapshots_needed{};
   std::vector<MembershipAnswer> membership_answers{};
   // What this node goes by from now on; the last, if several. It may be an earlier one again.
@@ -131,6 +148,7 @@ struct Outputs {
     refused_reads.clear();
     role_change.reset();
     publish_leader.reset();
+    stand.reset();
     snapshots_needed.clear();
     membership_answers.clear();
     configuration.reset();

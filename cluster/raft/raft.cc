@@ -65,6 +65,7 @@ void Raft::On(Context& context, const Tick&) {
     DrawElectionDeadline(context);
   } else if (context.now_ns >= election_deadline_ns_) {
     if (role_ != Role::kFollower) ++failed_elections_;
+    SayWhy(context, WhyAfterWaiting());
     StartPreVote(context);
   } else if (asked_reads_.asking() && context.now_ns >= asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns()) {
     AskLeader(context);

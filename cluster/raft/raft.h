@@ -183,6 +183,8 @@ class Raft {
 
   // raft_election.cc
   void On(Context& context, const LeaderResigns& resigns);
+  void SayWhy(Context& context, StandReason reason) const;
+  StandReason WhyAfterWaiting() const;
   void StartPreVote(Context& context);
   void StartElection(Context& context);
   VoteRequest VoteRequestFor(Term asked_term, bool pre_vote) const;

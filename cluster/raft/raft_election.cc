@@ -23,6 +23,22 @@ VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
           .pre_vote = pre_vote};
 }
 
+// Before it gives up whom it listened to.
+void Raft::SayWhy(Context& context, StandReason reason) const {
+  const bool listens = role_ == Role::kLeader || (role_ == Role::kFollower && leader_.IsSet());
+  context.out.stand = Stand{.reason = reason,
+                            .term = term_.Next(),
+                            .leader = leader_,
+                            .silent_ns = listens ? context.now_ns - ListenedToAt_ns() : 0};
+}
+
+// A lower rank than the first has waited for the others.
+StandReason Raft::WhyAfterWaiting() const {
+  if (role_ != Role::kFollower) return StandReason::kNoLeader;
+  if (leader_.IsSet()) return StandReason::kSilentLeader;
+  return waived_term_ > Term() && waived_term_ == term_ ? StandReason::kResigned : StandReason::kNoLeader;
+}
+
 // Dissertation section 9.6: a node that could not win does not raise the term.
 void Raft::StartPreVote(Context& context) {
   SetRole(context, Role::kPreCandidate, NodeId());
@@ -115,6 +131,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
 void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
   if (role_ != Role::kFollower || leader_ != message.from || !may_stand()) return;
   waived_term_ = term_;
+  SayWhy(context, StandReason::kAsked);
   StartElection(context);
 }
 
@@ -124,6 +141,7 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   if (!may_stand()) return;
   waived_term_ = term_;
   if (resigns.rank == 0) {
+    SayWhy(context, StandReason::kResigned);
     StartPreVote(context);
     return;
   }

@@ -219,6 +219,7 @@ void Raft::LeaderTick(Context& context) {
   // and those who have heard it all the time want nobody else.
   if (context.now_ns >= QuorumContact_ns() + election_timeout_ns()) {
     waived_term_ = term_;  // nobody need be true to it, itself included
+    if (may_stand()) SayWhy(context, StandReason::kSilentMajority);
     BecomeFollower(context, term_, NodeId());
     if (may_stand()) StartPreVote(context);
     return;

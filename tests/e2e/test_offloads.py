@@ -3,6 +3,7 @@
 
 import csv
 import os
+import re
 import time
 
 from cluster.client import hkv
@@ -91,6 +92,17 @@ def test_a_leader_that_stands_still_resigns_and_that_is_counted():
         finally:
             leader.resume()
         assert counters_of(leader)["kernel.resigned"] > sent
+        # Each says what it knows of it: one that its leader resigned, the other that it stood still itself.
+        assert sum(counters_of(node)["elections_begun.resigned"] for node in others) >= 1
+        assert any("resigned" in incident["what"] for node in others for incident in node.status().get("incidents", []))
+        longest_s = max(still_s(incident["what"]) for incident in leader.status()["incidents"])
+        assert 0.4 <= longest_s <= 5.0
+
+
+def still_s(what: str) -> float:
+    """How long a node's loop stood still, as it says; 0: it says something else."""
+    found = re.search(r"stood still for ([0-9.]+)(ms|s)$", what)
+    return float(found[1]) / (1000 if found[2] == "ms" else 1) if found else 0.0
 
 
 def test_nobody_is_called_silent_whose_answers_the_kernel_works_off():
