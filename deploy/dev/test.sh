@@ -28,7 +28,10 @@ cmd_test() {
   # How long two CPUs race on a node's state (bpf/tests/node).
   # HEDGEROW_LONG: every combination of the end-to-end tests' parameters (the mark `long`).
   # HR_RELOADS, HR_RELOAD_KILLS: reloads in a row; writes to the kernel's maps before each of which one is cut short.
-  [ -z "$long" ] || export HR_RACE_S=60 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1 HR_RELOADS=100 HR_RELOAD_KILLS=40
+  if [ -n "$long" ]; then
+    export HR_RACE_S=60 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1 HR_RELOADS=100 HR_RELOAD_KILLS=40
+    CTEST_LIMIT_S=3600 PYTEST_LIMIT_S=7200 PATIENT_LIMIT_S=7200
+  fi
   rm -f "$LOG_DIR"/*.xml
   run_ctest release -LE patient
   start_patient

@@ -202,9 +202,9 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
     made.state.packet_number = draw.OneIn(2) ? draw() : draw.Below(100);
     made.from = static_cast<uint32_t>(draw.OneIn(3) ? 2 + draw.Below(4) : kLeader);
     const uint64_t number = 1 + draw.Below(draw.OneIn(2) ? 10 : 20000);
-    const uint32_t kind =
-        static_cast<uint32_t>(draw.OneIn(12) ? draw.Below(17) : HR_PEER_VOTE_REQUEST + draw.Below(6));
-    hr_peer_header header = PeerHead(static_cast<hr_peer_kind>(kind), made.from, number);
+    const auto kind =
+        static_cast<uint8_t>(draw.OneIn(12) ? draw.Below(17) : HR_PEER_VOTE_REQUEST + draw.Below(6));
+    hr_peer_header header = PeerHead(kind, made.from, number);
     made.state.windows[PositionOf(made.from)] = RandomWindow(draw, made.from, number);
     made.frame = RandomFrame(draw, header, GetParam());
     return made;

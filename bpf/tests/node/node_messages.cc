@@ -53,11 +53,11 @@ hr_node_config NodeConfig(bool ipv6) {
   return config;
 }
 
-hr_peer_header PeerHead(hr_peer_kind kind, uint32_t from, uint64_t number, uint64_t term) {
+hr_peer_header PeerHead(uint8_t kind, uint32_t from, uint64_t number, uint64_t term) {
   hr_peer_header header{};
   header.magic = HR_PEER_MAGIC;
   header.version = HR_PEER_VERSION;
-  header.kind = static_cast<uint8_t>(kind);
+  header.kind = kind;
   header.cluster_id = kNodeCluster;
   header.from_life = LifeOf(from);
   header.packet_number = number;

@@ -30,8 +30,9 @@ std::string AddressOf(uint32_t node, bool ipv6);
 hr_node_peer MemberOf(uint32_t node, bool ipv6);
 hr_node_config NodeConfig(bool ipv6);
 
-// Of a datagram from `from` to node 1, in term kTerm; the tag and the length come with SealPeer.
-hr_peer_header PeerHead(hr_peer_kind kind, uint32_t from, uint64_t number, uint64_t term = kTerm);
+// Of a datagram from `from` to node 1, in term kTerm; the tag and the length come with SealPeer. `kind` may be none
+// that there is (enum hr_peer_kind).
+hr_peer_header PeerHead(uint8_t kind, uint32_t from, uint64_t number, uint64_t term = kTerm);
 // Header and body with the right length and tag.
 Bytes SealPeer(hr_peer_header header, const Bytes& body, const hr_siphash_key& key = kNodeKey);
 // The tag made anew over bytes as they are.
