@@ -132,8 +132,10 @@ void Obey(const std::string& command, Victim& victim) {
   if (command == "adopted") victim.AdoptBy(4711);
   if (command == "new-term") victim.NewTerm();
   Tell(command);
-  if (command == "segv")
+  if (command == "segv") {
+    signal(SIGSEGV, SIG_DFL);  // a sanitizer handles it
     *static_cast<volatile char*>(mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) = 1;
+  }
   if (command == "abort") std::abort();
   if (command == "exit") exit(0);
   if (command == "thread") std::thread([] {}).join();
