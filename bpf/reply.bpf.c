@@ -47,10 +47,11 @@ HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, c
                 (packet->protocol == IPPROTO_UDP ? 0 : HR_TRACE_ICMP);
   __u32 what = HR_TRACE_WHAT(kind, answer->reason, reply->index, flags);
 
-  if (answer->request)
-    hr_trace_event(answer->request, what);
-  else if (packet->protocol == IPPROTO_UDP)
+  if (answer->request) {
+    if (hr_tracing_requests()) hr_trace_event(answer->request, what);
+  } else if (packet->protocol == IPPROTO_UDP) {
     hr_trace_untracked(skb, packet, reply->service_id, what);
+  }
 }
 
 HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,

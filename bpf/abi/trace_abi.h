@@ -94,7 +94,7 @@ struct hr_trace {
   /* Written by the programs while somebody looks. */
   __u64 window;
   __u32 admitted;      /* requests told in this window */
-  __u32 pad3;
+  __u32 matched;       /* not 0: some request is this tracer's; until then there is nothing to tell of requests */
   __u64 requests_lost; /* over the rate */
   __u64 events_lost;   /* the ring was full */
   __u64 pad4[12];

@@ -32,6 +32,9 @@ struct {
 
 HR_INLINE int hr_tracing(void) { return *(volatile __u64 *)&hr_trace.lease_ns != 0; }
 
+/* Of requests: a filter that matches none costs the splitter its look at each, and nobody else anything. */
+HR_INLINE int hr_tracing_requests(void) { return hr_tracing() && *(volatile __u32 *)&hr_trace.matched; }
+
 /* Is the tracer still there? One that died without a word is forgotten by the first program that notices. */
 HR_INLINE int hr_trace_alive(__u64 now_ns) {
   __u64 lease_ns = *(volatile __u64 *)&hr_trace.lease_ns;
@@ -113,6 +116,7 @@ __weak __attribute__((noinline)) int hr_trace_match(struct __sk_buff *skb, struc
         !hr_trace_is_the_key(key.correlation))
       return 0;
   }
+  if (!hr_trace.matched) *(volatile __u32 *)&hr_trace.matched = 1; /* its cache line is every processor's */
   packet->trace = hr_trace.session;
   return 0;
 }
@@ -218,7 +222,7 @@ __weak __attribute__((noinline)) int hr_trace_untracked(struct __sk_buff *skb, s
 /* ---- What the programs call: each one line at the place where the thing happens ---------------------------------- */
 
 HR_INLINE void hr_trace_note(__u32 request, __u32 kind, __u32 reason, __u32 backend, __u32 flags) {
-  if (hr_tracing()) hr_trace_event(request, HR_TRACE_WHAT(kind, reason, backend, flags));
+  if (hr_tracing_requests()) hr_trace_event(request, HR_TRACE_WHAT(kind, reason, backend, flags));
 }
 
 #endif /* HEDGEROW_BPF_LIB_TRACE_BPF_H_ */

@@ -94,6 +94,20 @@ TEST_F(TraceFilterTest, TheNextTracerIsToldNothingOfTheLastOnesRequests) {
   EXPECT_EQ(Events().size(), 1u);
 }
 
+// What a filter that matches nothing spares all programs but the splitter.
+TEST_F(TraceFilterTest, UntilARequestMatchesThereIsNothingToTellOfRequests) {
+  hr_trace_filter filter = Everything();
+  filter.client_port_be = htons(41000);
+  Trace(filter);
+  AskFrom("10.77.1.9", 40000);
+  EXPECT_EQ(Memory().matched, 0u);
+  AskFrom("10.77.1.9", 41000);
+  EXPECT_NE(Memory().matched, 0u);
+  EXPECT_EQ(Events().size(), 1u);
+  Trace(filter);
+  EXPECT_EQ(Memory().matched, 0u) << "nothing of the next tracer's yet";
+}
+
 TEST_F(TraceFilterTest, ByService) {
   hr_trace_filter filter = Everything();
   memset(filter.backends, 0, sizeof(filter.backends));

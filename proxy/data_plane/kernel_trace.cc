@@ -35,6 +35,7 @@ void WriteFilter(volatile hr_trace* memory, const hr_trace_filter& filter) {
   memcpy(const_cast<hr_trace_filter*>(&memory->filter), &filter, sizeof(filter));
   memory->window = 0;
   memory->admitted = 0;
+  memory->matched = 0;
   memory->requests_lost = 0;
   memory->events_lost = 0;
 }
