@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes absl::Mutex and absl::CondVar visible to ThreadSanitizer. Debian's Abseil is a shared library built
-// without it, so every use of an absl::Mutex would be reported as a race. The executable's definitions below
-// come before the library's in symbol order: each calls the library's own and tells ThreadSanitizer what it
-// means. Compiled only into binaries of the tsan preset (hedgerow_options.cmake). Written for Abseil 20220623
-// (Debian 12, Ubuntu 24.04); later ones split these functions differently and get no help from here.
+// Makes absl::Mutex, absl::CondVar and absl::Notification visible to ThreadSanitizer. Debian's Abseil is a
+// shared library built without it, so every use of an absl::Mutex would be reported as a race. The executable's
+// definitions below come before the library's in symbol order: each calls the library's own and tells
+// ThreadSanitizer what it means. Compiled only into binaries of the tsan preset (hedgerow_options.cmake).
+// Written for Abseil 20220623 (Debian 12, Ubuntu 24.04); later ones split these functions differently and get
+// no help from here.
 #include "absl/base/config.h"
 
 #if ABSL_LTS_RELEASE_VERSION < 20230101
@@ -17,6 +18,7 @@
 #include <type_traits>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 
 extern "C" {
 void AnnotateIgnoreReadsBegin(const char* file, int line);
@@ -31,14 +33,15 @@ namespace {
 #define HEDGEROW_TOKEN_TEXT(x) HEDGEROW_TOKEN_TEXT_2(x)
 constexpr const char* kNamespace = HEDGEROW_TOKEN_TEXT(ABSL_OPTION_INLINE_NAMESPACE_NAME);
 
-// Finds the library's own function: "_ZN4absl7debian3" + the rest of the mangled name.
-void* Original(const char* mangled_rest) {
+// Finds the library's own function: "_ZN4absl7debian3" + the rest of the mangled name, or with "_ZNK4absl" one
+// that is const.
+void* Original(const char* mangled_rest, const char* begin = "_ZN4absl") {
   char name[256];
   char length[8];
   int digits = 0;
   for (size_t n = std::strlen(kNamespace); n > 0; n /= 10) length[digits++] = static_cast<char>('0' + n % 10);
   char* out = name;
-  for (const char* c = "_ZN4absl"; *c != 0; ++c) *out++ = *c;
+  for (const char* c = begin; *c != 0; ++c) *out++ = *c;
   while (digits > 0) *out++ = length[--digits];
   for (const char* c = kNamespace; *c != 0; ++c) *out++ = *c;
   std::strcpy(out, mangled_rest);
@@ -88,7 +91,7 @@ Result Call(Edge edge, void* lock, void* original, Self* self, Args... args) {
 
 }  // namespace
 
-#define HEDGEROW_ORIGINAL(rest) static void* const original = Original(rest)
+#define HEDGEROW_ORIGINAL(...) static void* const original = Original(__VA_ARGS__)
 
 namespace absl {
 ABSL_NAMESPACE_BEGIN
@@ -139,6 +142,23 @@ bool CondVar::WaitWithTimeout(Mutex* mu, Duration timeout) {
 bool CondVar::WaitWithDeadline(Mutex* mu, Time deadline) {
   HEDGEROW_ORIGINAL("7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE");
   return Call<bool, CondVar, Mutex*, Time>(kBoth, mu, original, this, mu, deadline);
+}
+
+// Whoever comes late takes no lock: the library looks at its flag and returns.
+void Notification::Notify() {
+  HEDGEROW_ORIGINAL("12Notification6NotifyEv");
+  Call<void, Notification>(kRelease, this, original, this);
+}
+
+void Notification::WaitForNotification() const {
+  HEDGEROW_ORIGINAL("12Notification19WaitForNotificationEv", "_ZNK4absl");
+  Call<void, const Notification>(kAcquire, const_cast<Notification*>(this), original, this);
+}
+
+bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
+  HEDGEROW_ORIGINAL("12Notification30WaitForNotificationWithTimeoutENS0_8DurationE", "_ZNK4absl");
+  return Call<bool, const Notification, Duration>(kAcquire, const_cast<Notification*>(this), original, this,
+                                                  timeout);
 }
 
 ABSL_NAMESPACE_END
