@@ -96,14 +96,9 @@ INSTANTIATE_TEST_SUITE_P(Durability, MemcachedNodeTest, testing::Values(Durabili
 // Whoever sends to all of them must not come round its ids within the window.
 TEST_P(MemcachedNodeTest, WithMoreMembersEachTakesLessOfAClient) {
   ASSERT_EQ(StatusOf(1).memcached->rate_per_s, MemcachedRateMax(3, memcached_.window_ns));
-  EXPECT_TRUE(Eventually([this] {
-    return nodes_[leader_ - 1]
-        ->node
-        ->ChangeMembers({{.kind = raft::MemberChange::Kind::kAddLearner,
-                          .node = raft::NodeId(4),
-                          .address = FreeAddress().ToString()}})
-        .ok();
-  }));
+  EXPECT_TRUE(Change({{.kind = raft::MemberChange::Kind::kAddLearner,
+                       .node = raft::NodeId(4),
+                       .address = FreeAddress().ToString()}}));
   for (uint64_t id = 1; id <= 3; ++id) {
     EXPECT_TRUE(Eventually([this, id] {
       return StatusOf(id).memcached->rate_per_s == MemcachedRateMax(4, memcached_.window_ns);
