@@ -47,6 +47,7 @@ class Seen:
     term: int
     won: int  # elections, since the nodes started
     resigned: int  # datagrams with RESIGN, sent by clocks and heard by nodes: many for each leader
+    doubted: int = 0  # times that a leader heard no majority and asked whether it may go on
 
     @classmethod
     def of(cls, statuses: list[dict]) -> "Seen":
@@ -54,7 +55,8 @@ class Seen:
         return cls(term=max(int(each["term"]) for each in statuses),
                    won=sum(int(each.get("elections_won", 0)) for each in counters),
                    resigned=sum(int(value) for each in counters for key, value in each.items()
-                                if "resign" in key and not key.startswith("elections_begun.")))
+                                if "resign" in key and not key.startswith("elections_begun.")),
+                   doubted=sum(int(each.get("leader_doubts", 0)) for each in counters))
 
 
 def elections(first: Seen, last: Seen) -> int:
@@ -62,12 +64,12 @@ def elections(first: Seen, last: Seen) -> int:
     return max(last.term - first.term, last.won - first.won)
 
 
-def look(cluster: Cluster, within_s: float = 10.0) -> Seen:
+def look(cluster: Cluster, within_s: float = 10.0) -> list[dict]:
     deadline = time.monotonic() + within_s
     while None in (statuses := [node.status() for node in cluster.nodes]):
         if time.monotonic() > deadline:
             raise RuntimeError(f"a node does not say how it is: {[status and status['term'] for status in statuses]}")
-    return Seen.of(statuses)
+    return statuses
 
 
 def watch(cluster: Cluster, first: Seen, going_on: Callable[[], bool]) -> tuple[Seen, list[dict]]:
@@ -75,20 +77,23 @@ def watch(cluster: Cluster, first: Seen, going_on: Callable[[], bool]) -> tuple[
     started, last, changes = time.monotonic(), first, []
     while going_on():
         time.sleep(_LOOK_EVERY_S)
-        now = look(cluster)
+        statuses = look(cluster)
+        now = Seen.of(statuses)
         if now != last:
-            changes.append({"at_s": round(time.monotonic() - started, 1), **dataclasses.asdict(now)})
-            print(f"  after {changes[-1]['at_s']:.0f} s: {now}", flush=True)
+            why = told(statuses, 2 * _LOOK_EVERY_S)
+            changes.append({"at_s": round(time.monotonic() - started, 1), **dataclasses.asdict(now), "told": why})
+            print("\n    ".join([f"  after {changes[-1]['at_s']:.0f} s: {now}", *why]), flush=True)
         last = now
         if memory_available_kib() < _MEMORY_LEFT_KIB:
             raise RuntimeError("less than 1 GiB of memory is left: the log is kept whole in memory; --seconds shortens the run")
     return last, changes
 
 
-def told(statuses: list[dict]) -> list[str]:
-    """What the nodes say about it themselves: why one wanted to be elected, and when its loop stood still."""
-    return [f"node {status['node']}, {int(incident['ago_ns']) / 1e9:.1f} s ago: {incident['what']}"
-            for status in statuses for incident in status.get("incidents", [])]
+def told(statuses: list[dict], within_s: float) -> list[str]:
+    """What the nodes say about it themselves: why one wanted to be elected, and when its loop stood still. They keep the last
+    of these, so whoever asks late hears nothing of it."""
+    return [f"node {status['node']}, {int(incident['ago_ns']) / 1e9:.3f} s ago: {incident['what']}"
+            for status in statuses for incident in status.get("incidents", []) if int(incident["ago_ns"]) < within_s * 1e9]
 
 
 def memory_available_kib() -> int:
@@ -105,7 +110,8 @@ def row_of(settings: Settings, first: Seen, last: Seen, reports: dict[str, dict]
     """`reports` are the loads', by operation."""
     found = {"system": "hedgerow", "mode": settings.mode, "replicas": settings.replicas,
              "seconds": min(report["seconds"] for report in reports.values()), "stress_per_cpu": STRESS_PER_CPU,
-             "elections": elections(first, last), "resigns": last.resigned - first.resigned}
+             "elections": elections(first, last), "resigns": last.resigned - first.resigned,
+             "doubts": last.doubted - first.doubted}
     for operation, report in reports.items():
         latency = store_load.latency_of(report)
         found |= {f"{operation}s_per_s": report["answered"] / report["seconds"],
@@ -132,7 +138,7 @@ def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, result
         up = stack.enter_context(running("hedgerow", lab, data, settings))
         # Elections of the beginning are no fault; those of the busy processes' beginning are.
         up.cluster.wait_ready()
-        first = look(up.cluster)
+        first = Seen.of(look(up.cluster))
         stack.enter_context(stress(lab.client, STRESS_PER_CPU))
         with concurrent.futures.ThreadPoolExecutor(len(CLIENTS)) as pool:
             loads = {operation: pool.submit(store_load.run_load, lab, load_command(operation, clients, arguments.seconds))
@@ -140,12 +146,9 @@ def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, result
             last, changes = watch(up.cluster, first, lambda: not all(load.done() for load in loads.values()))
             reports = {operation: load.result().report for operation, load in loads.items()}
         row = row_of(settings, first, last, reports, up.config)
-        statuses = [node.status() for node in up.cluster.nodes]
-        for line in told([status for status in statuses if status is not None]):
-            print(f"  {line}", flush=True)
         results.write_raw(settings.mode, {**row, "first": dataclasses.asdict(first), "last": dataclasses.asdict(last),
                                           "changes": changes, "reports": reports,
-                                          "status": statuses,
+                                          "status": [node.status() for node in up.cluster.nodes],
                                           "proxy": up.proxy.status_at_rest()})
         return row, up.config
 
@@ -184,8 +187,8 @@ def main(argv: list[str]) -> int:
                           priority=command_prefix()),
         rows, must_show(rows),
         {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
-         "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us", "put_p99_us": "p99 us",
-         "failed": "failed", "lost": "lost"}, None)
+         "doubts": "doubts", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",
+         "put_p99_us": "p99 us", "failed": "failed", "lost": "lost"}, None)
 
 
 if __name__ == "__main__":

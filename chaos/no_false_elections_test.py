@@ -29,8 +29,9 @@ def _missed(last: Seen, **report) -> list[str]:
 
 
 def test_all_nodes_are_summed_up_and_the_highest_term_counts():
-    seen = Seen.of([_status(3, elections_won=1, **{"kernel.resigned": 2}), _status(4), _status(3, resigns_heard=5)])
-    assert seen == Seen(term=4, won=1, resigned=7)
+    seen = Seen.of([_status(3, elections_won=1, **{"kernel.resigned": 2}), _status(4, leader_doubts=3),
+                    _status(3, resigns_heard=5)])
+    assert seen == Seen(term=4, won=1, resigned=7, doubted=3)
 
 
 def test_an_election_because_of_a_resignation_is_not_another_one():
@@ -38,8 +39,10 @@ def test_an_election_because_of_a_resignation_is_not_another_one():
 
 
 def test_nodes_say_why():
-    assert nfe.told([{"node": "2", "incidents": [{"ago_ns": "1500000000", "what": "its loop stood still for 12.0ms"}]},
-                     {"node": "3"}]) == ["node 2, 1.5 s ago: its loop stood still for 12.0ms"]
+    incidents = [{"ago_ns": "1500000000", "what": "its loop stood still for 12.0ms"},
+                 {"ago_ns": "7000000000", "what": "its loop stood still for 11.0ms"}]
+    assert nfe.told([{"node": "2", "incidents": incidents}, {"node": "3"}],
+                    within_s=4) == ["node 2, 1.500 s ago: its loop stood still for 12.0ms"]
 
 
 def test_a_term_that_nobody_won_is_an_election_too():

@@ -72,6 +72,9 @@ class Progress {
     loop_seq_ = loop_seq;
     contact_ns_ = now_ns > contact_ns_ ? now_ns : contact_ns_;
   }
+  // It would vote for this leader, says its process or its kernel part alone: no progress, and no silence ends.
+  void Vouched(uint64_t now_ns) { vouched_ns_ = now_ns > vouched_ns_ ? now_ns : vouched_ns_; }
+  uint64_t heard_ns() const { return contact_ns_ > vouched_ns_ ? contact_ns_ : vouched_ns_; }
   uint64_t loop_seq() const { return loop_seq_; }
   uint64_t round() const { return round_; }
   void ConfirmRound(uint64_t round) { round_ = round > round_ ? round : round_; }
@@ -102,6 +105,7 @@ class Progress {
   uint64_t catch_up_since_ns_;
   bool caught_up_ = false;  // the one before took short enough
   uint64_t contact_ns_;     // when it was last seen to make progress in this term
+  uint64_t vouched_ns_ = 0;
   uint64_t loop_seq_ = 0;   // what it said then
   uint64_t round_ = 0;      // the last heartbeat round it answered
 };

@@ -49,6 +49,7 @@ void Raft::Step(const Event& event, Outputs& outputs) {
   Context context{event.now_ns, event.random, outputs};
   if (barred_ && !std::holds_alternative<KernelRemembers>(event.what)) HonourReservation(context);
   std::visit([this, &context](const auto& what) { On(context, what); }, event.what);
+  if (doubts_ && MajorityHeard(context.now_ns)) StopDoubting(context);
   LeadConfiguration(context);
 }
 
@@ -135,6 +136,7 @@ void Raft::BecomeFollower(Context& context, Term term, NodeId leader) {
   const bool led = role_ == Role::kLeader;
   SetRole(context, Role::kFollower, leader);
   if (!led) return;
+  doubts_ = false;
   round_trips_.ForgetDelays();
   progress_.clear();
   transfer_target_ = NodeId();
@@ -301,7 +303,8 @@ uint64_t Raft::HeartbeatInterval_ns() const { return reachable_timeout_ns() / op
 uint64_t Raft::next_deadline_ns() const {
   if (role_ == Role::kLeader) {
     const uint64_t next_ns =
-        std::min({heartbeat_due_ns_, resend_due_ns_, QuorumContact_ns() + election_timeout_ns()});
+        doubts_ ? std::min(heartbeat_due_ns_, doubts_end_ns_)
+                : std::min({heartbeat_due_ns_, resend_due_ns_, QuorumHeard_ns() + election_timeout_ns()});
     return transfer_target_.IsSet() ? std::min(next_ns, transfer_deadline_ns_) : next_ns;
   }
   if (!asked_reads_.asking() || !leader_.IsSet()) return election_deadline_ns_;

@@ -90,6 +90,8 @@ class Raft {
   uint64_t unsettled_entries() const { return log_.last_index().value() - settled().value(); }
   uint64_t unsettled_bytes() const { return log_.BytesAfter(settled()); }
 
+  // It leads, and has heard no majority for a timeout.
+  bool doubts() const { return doubts_; }
   // A leader hands over, and refuses proposals until that is done or given up.
   bool transferring() const { return role_ == Role::kLeader && transfer_target_.IsSet(); }
 
@@ -100,6 +102,7 @@ class Raft {
     uint64_t gaps_in_flight = 0;  // refusals that a leader answered by waiting
     uint64_t gaps_sent_again = 0;
     uint64_t probes = 0;  // a leader stopped a pipeline to find out where the logs agree
+    uint64_t doubts = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
   };
   const Counters& counters() const { return counters_; }
   size_t early_appends() const { return early_.size(); }
@@ -186,6 +189,7 @@ class Raft {
   void SayWhy(Context& context, StandReason reason) const;
   StandReason WhyAfterWaiting() const;
   void StartPreVote(Context& context);
+  void AskForPreVotes(Context& context);
   void StartElection(Context& context);
   VoteRequest VoteRequestFor(Term asked_term, bool pre_vote) const;
   void CountVote(Context& context, size_t member);
@@ -226,6 +230,8 @@ class Raft {
   void On(Context& context, const Propose& propose);
   void On(Context& context, const TransferLeadership& transfer);
   void BecomeLeader(Context& context);
+  void Doubt(Context& context);
+  void StopDoubting(Context& context);
   void LeaderTick(Context& context);
   void SendAgain(Context& context);
   void Refused(Context& context, size_t member, const AppendReply& reply);
@@ -238,7 +244,11 @@ class Raft {
   void MaybeTransfer(Context& context, size_t member);
   void Handle(Context& context, const Message& message, const AppendReply& reply);
   void Handle(Context& context, const Message& message, const HeartbeatReply& reply);
+  // When a majority was last seen to make progress, and when one was last heard at all.
   uint64_t QuorumContact_ns() const;
+  uint64_t QuorumHeard_ns() const;
+  uint64_t QuorumTime_ns(Reached reached) const;
+  bool MajorityHeard(uint64_t now_ns) const { return now_ns < QuorumHeard_ns() + election_timeout_ns(); }
 
   // raft_snapshot.cc
   void On(Context& context, const SnapshotTaken& taken);
@@ -317,7 +327,9 @@ class Raft {
   // Leading.
   std::vector<Progress> progress_;
   std::array<NodeId, HR_RAFT_MAX_MEMBERS> followed_{};  // whose progress it is
-  uint64_t heartbeat_due_ns_ = 0;
+  bool doubts_ = false;  // it has heard no majority for a timeout, and sends no heartbeat and no append
+  uint64_t doubts_end_ns_ = 0;
+  uint64_t heartbeat_due_ns_ = 0;  // or pre-votes
   uint64_t resend_due_ns_ = 0;  // when to look for what was lost
   uint64_t round_ = 0;
   uint64_t round_started_ns_ = 0;

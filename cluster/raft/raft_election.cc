@@ -11,7 +11,7 @@
 namespace hedgerow::raft {
 
 bool Raft::LeaderHeard(uint64_t now_ns) const {
-  if (role_ == Role::kLeader) return true;  // it steps down by itself when it hears no majority
+  if (role_ == Role::kLeader) return !doubts_;  // it steps down by itself when it hears no majority
   return leader_.IsSet() && now_ns - leader_heard_ns_ < election_timeout_ns();
 }
 
@@ -44,9 +44,13 @@ void Raft::StartPreVote(Context& context) {
   SetRole(context, Role::kPreCandidate, NodeId());
   DrawElectionDeadline(context);
   votes_ = 0;
+  AskForPreVotes(context);
+  CountVote(context, self_);
+}
+
+void Raft::AskForPreVotes(Context& context) {
   ForEach(peers_ & configuration().deciding(),
           [&](size_t member) { Send(context, NodeAt(member), VoteRequestFor(term_.Next(), true)); });
-  CountVote(context, self_);
 }
 
 // Raft section 5.2. Nobody is asked, and the own vote does not count, before both are durable: a node that
@@ -84,7 +88,9 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
   if (request.pre_vote) {
     const hr_raft_state state = DecisionState();
     reply.granted = hr_raft_may_pre_vote(&state, &asked, heard) == HR_RAFT_YES;
-    if (reply.granted) suspected_term_ = std::max(suspected_term_, request.asked_term);
+    // A leader that doubts suspects nobody: it hears of no leader by which that would end.
+    if (reply.granted && role_ != Role::kLeader)
+      suspected_term_ = std::max(suspected_term_, request.asked_term);
     Send(context, message.from, reply);
     return;
   }
@@ -117,14 +123,18 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
 
 void Raft::Handle(Context& context, const Message& message, const VoteReply& reply) {
   if (!reply.granted) return;
+  const size_t member = MemberOf(message.from);
   if (reply.pre_vote) {
+    // Who would vote for a leader that doubts has heard it, and follows nobody of this term or a later one.
+    if (doubts_ && reply.asked_term == term_.Next() && IsPeer(member))
+      progress_[member].Vouched(context.now_ns);
     if (role_ != Role::kPreCandidate || reply.asked_term != term_.Next()) return;
   } else {
     // R7: a vote counts only in the term it was given for.
     if (role_ != Role::kCandidate) return;
     if (reply.asked_term != term_ && !SeededBug(Bug::kStaleVoteCounted)) return;
   }
-  if (const size_t member = MemberOf(message.from); IsPeer(member)) CountVote(context, member);
+  if (IsPeer(member)) CountVote(context, member);
 }
 
 // Dissertation section 3.10. No pre-vote: the leader itself has judged that this node can win.

@@ -30,6 +30,7 @@ LogIndex ReachedByExactly(const std::array<__u64, HR_RAFT_MAX_MEMBERS>& reached,
 void Raft::BecomeLeader(Context& context) {
   progress_.assign(HR_RAFT_MAX_MEMBERS, Progress(log_.last_index(), context.now_ns));
   followed_ = {};
+  doubts_ = false;
   looked_ns_ = context.now_ns;
   failed_elections_ = 0;
   round_trips_.ForgetDelays();
@@ -72,7 +73,7 @@ void Raft::ReplicateToAll(Context& context) {
 }
 
 void Raft::Replicate(Context& context, size_t member) {
-  if (!IsPeer(member)) return;
+  if (!IsPeer(member) || doubts_) return;
   Progress& progress = progress_[member];
   while (progress.MaySend(options_)) {
     const LogIndex prev = progress.next().Previous();
@@ -142,7 +143,7 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
 // early. If this is lost, too, ForgetLost ends it.
 void Raft::FillGap(Context& context, size_t member) {
   Progress& progress = progress_[member];
-  if (!progress.gap_open()) return;
+  if (!progress.gap_open() || doubts_) return;
   const uint64_t patience_ns = HeartbeatInterval_ns() / 2;
   if (!progress.GapPersists(context.now_ns, patience_ns, options_.gap_refusals_max)) {
     resend_due_ns_ = std::min(resend_due_ns_, context.now_ns + patience_ns);
@@ -179,6 +180,7 @@ void Raft::MaybeCommit(Context& context) {
 }
 
 void Raft::StartHeartbeatRound(Context& context) {
+  if (doubts_) return;
   ++round_;
   heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   // Dissertation section 6.4 step 1: before an entry of its own term is committed, a leader does not know what
@@ -208,23 +210,59 @@ void Raft::Handle(Context& context, const Message& message, const HeartbeatReply
 uint64_t Raft::QuorumContact_ns() const {
   Reached reached{};
   ForEach(peers_, [&](size_t member) { reached[member] = progress_[member].contact_ns(); });
-  reached[self_] = UINT64_MAX;
-  const uint64_t contact_ns = QuorumValue(reached);
-  return std::min(contact_ns, UINT64_MAX / 2);  // a majority of one has no one to lose
+  return QuorumTime_ns(reached);
 }
 
+uint64_t Raft::QuorumHeard_ns() const {
+  Reached reached{};
+  ForEach(peers_, [&](size_t member) { reached[member] = progress_[member].heard_ns(); });
+  return QuorumTime_ns(reached);
+}
+
+uint64_t Raft::QuorumTime_ns(Reached reached) const {
+  reached[self_] = UINT64_MAX;
+  return std::min(QuorumValue(reached), UINT64_MAX / 2);  // a majority of one has no one to lose
+}
+
+// It keeps its term and its role meanwhile, and sends nothing by which a follower would hear its leader, so
+// that one that it cannot hear, or whose answers are lost, waits no longer for it than if it had made way at
+// once.
+void Raft::Doubt(Context& context) {
+  if (!doubts_) {
+    doubts_ = true;
+    doubts_end_ns_ = context.now_ns + election_timeout_ns();
+    ++counters_.doubts;
+  }
+  waived_term_ = term_;  // nobody need be true to it, itself included
+  heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
+  AskForPreVotes(context);
+}
+
+// A majority was heard again.
+void Raft::StopDoubting(Context& context) {
+  doubts_ = false;
+  waived_term_ = Term();
+  StartHeartbeatRound(context);
+  ReplicateToAll(context);
+}
+
+// Dissertation section 6.2: a leader that a majority no longer answers makes way, so that its clients look
+// elsewhere. For availability only (R4). Mostly all were slow, itself included, and an election would be for
+// nothing: after one timeout it asks whether it may go on, and makes way if nobody has said so after another.
 void Raft::LeaderTick(Context& context) {
-  // Dissertation section 6.2: a leader that a majority no longer answers makes way, so that its clients look
-  // elsewhere. For availability only (R4). It asks at once whether it may lead again: mostly a follower was slow,
-  // and those who have heard it all the time want nobody else.
-  if (context.now_ns >= QuorumContact_ns() + election_timeout_ns()) {
-    waived_term_ = term_;  // nobody need be true to it, itself included
+  if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
+  const bool heard = MajorityHeard(context.now_ns);
+  if (!heard && (!may_stand() || (doubts_ && context.now_ns >= doubts_end_ns_))) {
+    waived_term_ = term_;
     if (may_stand()) SayWhy(context, StandReason::kSilentMajority);
     BecomeFollower(context, term_, NodeId());
     if (may_stand()) StartPreVote(context);
     return;
   }
-  if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
+  if (!heard) {
+    if (!doubts_ || context.now_ns >= heartbeat_due_ns_) Doubt(context);
+    return;
+  }
   if (context.now_ns >= heartbeat_due_ns_) StartHeartbeatRound(context);
   // Not with the heartbeats: each read's round puts those off, and reads may never pause.
   if (context.now_ns >= resend_due_ns_) SendAgain(context);

@@ -193,6 +193,7 @@ Report Simulate(const SimulationOptions& options) {
   report.snapshots_installed = world.snapshots_installed;
   report.transfers_resumed = world.transfers_resumed;
   for (const auto& server : world.servers) server->AddCounters();
+  report.doubts = world.doubts;
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
   report.recoveries = world.recoveries;

@@ -73,7 +73,8 @@ struct World {
   uint64_t leaders_removed = 0;
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
-  uint64_t appends_early = 0;  // of lives that have ended
+  uint64_t doubts = 0;         // of lives that have ended
+  uint64_t appends_early = 0;  // of those, too
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;
   uint64_t folders_emptied = 0;

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A leader that hears no majority (dissertation section 6.2) asks whether it may go on before it makes way.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <variant>
+#include <vector>
+
+#include "cluster/raft/test_cluster.h"
+
+namespace hedgerow::raft {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr uint64_t kMillisecond = 1'000'000;
+
+class Doubt : public testing::Test {
+ protected:
+  Doubt() {
+    cluster_.Elect(1);
+    cluster_.HeartbeatRounds(1, 3);
+    term_ = cluster_.At(1).term();
+  }
+
+  // All answers are late: what it has sent meanwhile is lost.
+  void LetItDoubt() {
+    while (!cluster_.At(1).doubts() && cluster_.At(1).role() == Role::kLeader) {
+      cluster_.DropAll();
+      cluster_.TickAtDeadline(1);
+    }
+    ASSERT_TRUE(cluster_.At(1).doubts());
+  }
+
+  void ItLeadsOn() const {
+    EXPECT_FALSE(cluster_.At(1).doubts());
+    EXPECT_EQ(cluster_.At(1).role(), Role::kLeader);
+    for (const uint64_t id : {1, 2, 3}) {
+      EXPECT_EQ(cluster_.At(id).term(), term_);
+      EXPECT_EQ(cluster_.At(id).leader(), NodeId(1));
+    }
+    EXPECT_THAT(cluster_.violation(), IsEmpty());
+  }
+
+  // As a follower's process or kernel part would, were it asked now.
+  void Vouch(uint64_t id, Term asked_term) {
+    cluster_.Step(
+        1,
+        Receive{.message = {.from = NodeId(id),
+                            .to = NodeId(1),
+                            .term = term_,
+                            .body = VoteReply{.asked_term = asked_term, .pre_vote = true, .granted = true}}});
+  }
+
+  TestCluster cluster_{3};
+  Term term_;
+};
+
+TEST_F(Doubt, BeginsAfterOneTimeout) {
+  const uint64_t heard_ns = cluster_.now_ns();
+  LetItDoubt();
+  EXPECT_EQ(cluster_.now_ns(), heard_ns + cluster_.At(1).election_timeout_ns());
+  EXPECT_EQ(cluster_.At(1).counters().doubts, 1u);
+}
+
+TEST_F(Doubt, EndsWithAMajorityThatWouldVoteForIt) {
+  LetItDoubt();
+  std::vector<Role> roles;
+  cluster_.Observe([&](NodeId, const Outputs& outputs) {
+    if (outputs.role_change.has_value()) roles.push_back(outputs.role_change->role);
+    EXPECT_FALSE(outputs.stand.has_value());
+  });
+  cluster_.Deliver();
+  ItLeadsOn();
+  EXPECT_THAT(roles, IsEmpty());
+  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster_.At(id).leader_heard_ns(), cluster_.now_ns());
+  EXPECT_FALSE(cluster_.At(2).suspected_term().value()) << "heard again";
+  const uint64_t doubted_ns = cluster_.now_ns();
+  cluster_.HeartbeatRounds(1, 20);
+  EXPECT_EQ(cluster_.At(1).counters().doubts, 1u);
+  EXPECT_GT(cluster_.now_ns(), doubted_ns + 2 * cluster_.At(1).reachable_timeout_ns());
+}
+
+TEST_F(Doubt, EndsWithALateAnswerToAHeartbeat) {
+  cluster_.TickAtDeadline(1);
+  cluster_.DeliverOnce(1, 2);
+  ASSERT_FALSE(cluster_.network().empty());
+  const std::vector<Message> answers(cluster_.network().begin(), cluster_.network().end());
+  LetItDoubt();
+  cluster_.DropAll();
+  for (const Message& answer : answers) {
+    if (answer.from == NodeId(2)) cluster_.Inject(answer);
+  }
+  cluster_.Deliver();
+  ItLeadsOn();
+}
+
+// Followers must be able to miss it: they may hear it though it does not hear them.
+TEST_F(Doubt, NothingIsSentMeanwhileByWhichALeaderIsHeard) {
+  LetItDoubt();
+  cluster_.Propose(1, "a");
+  ReadLog reads(cluster_);
+  const uint64_t tag = cluster_.Read(1);
+  while (cluster_.At(1).doubts()) {
+    for (const Message& message : cluster_.network()) {
+      const auto* request = std::get_if<VoteRequest>(&message.body);
+      ASSERT_NE(request, nullptr);
+      EXPECT_TRUE(request->pre_vote);
+      EXPECT_EQ(request->waived_term, term_);
+    }
+    if (cluster_.At(1).next_deadline_ns() + kMillisecond > cluster_.At(2).election_deadline_ns()) break;
+    cluster_.TickAtDeadline(1);
+  }
+  EXPECT_THAT(cluster_.Applied(1), IsEmpty());
+  EXPECT_THAT(reads.ready, IsEmpty());
+  cluster_.Deliver();
+  ItLeadsOn();
+  EXPECT_THAT(cluster_.Applied(1), ElementsAre("a"));
+  EXPECT_THAT(reads.ready, ElementsAre(tag));
+}
+
+TEST_F(Doubt, OneOfFiveIsNoMajority) {
+  TestCluster five(5);
+  five.Elect(1);
+  five.HeartbeatRounds(1, 3);
+  while (!five.At(1).doubts()) {
+    five.DropAll();
+    five.TickAtDeadline(1);
+  }
+  for (const uint64_t id : {3, 4, 5}) five.Cut(id, 1);
+  five.Deliver();
+  EXPECT_TRUE(five.At(1).doubts()) << "node 2 alone would vote for it";
+  five.Heal();
+  five.TickAtDeadline(1);
+  five.Deliver();
+  EXPECT_FALSE(five.At(1).doubts());
+  EXPECT_EQ(five.At(1).role(), Role::kLeader);
+}
+
+TEST_F(Doubt, ItIsTrueToNobodyNotEvenToItself) {
+  LetItDoubt();
+  cluster_.Crash(3);
+  cluster_.DropAll();
+  while (cluster_.At(2).role() == Role::kFollower) cluster_.TickAtDeadline(2);
+  ASSERT_TRUE(cluster_.At(1).doubts());
+  cluster_.Exchange(2, 1);
+  EXPECT_EQ(cluster_.At(2).role(), Role::kCandidate) << "by the vote of the leader alone";
+  cluster_.Deliver();
+  EXPECT_EQ(cluster_.At(2).role(), Role::kLeader);
+  EXPECT_EQ(cluster_.At(1).leader(), NodeId(2));
+  EXPECT_THAT(cluster_.violation(), IsEmpty());
+}
+
+// Else a reservation (R9) would be asked for, and nothing that a leader hears would end that.
+TEST_F(Doubt, ItSuspectsNobody) {
+  LetItDoubt();
+  cluster_.Inject({.from = NodeId(2),
+                   .to = NodeId(1),
+                   .term = term_,
+                   .body = VoteRequest{.asked_term = term_.Next(),
+                                       .last_index = cluster_.At(2).log().last_index(),
+                                       .last_term = term_,
+                                       .pre_vote = true}});
+  cluster_.DeliverOnce(2, 1);
+  ASSERT_TRUE(cluster_.At(1).doubts());
+  EXPECT_EQ(cluster_.At(1).suspected_term(), Term());
+  cluster_.Deliver();
+  EXPECT_EQ(cluster_.At(1).suspected_term(), Term());
+}
+
+TEST_F(Doubt, ItMakesWayWhenNobodyHasAnsweredForASecondTimeout) {
+  const uint64_t heard_ns = cluster_.now_ns();
+  LetItDoubt();
+  cluster_.Isolate(1);
+  while (cluster_.At(1).role() == Role::kLeader) cluster_.TickAtDeadline(1);
+  EXPECT_FALSE(cluster_.At(1).doubts());
+  EXPECT_EQ(cluster_.At(1).role(), Role::kPreCandidate);
+  EXPECT_EQ(cluster_.now_ns(), heard_ns + 2 * cluster_.At(1).election_timeout_ns());
+}
+
+// A dead follower's kernel part answers until its lease is over. That is heard, and no progress: its leader
+// makes way that much later, and learns no patience from it.
+TEST_F(Doubt, WhatOnlyKernelPartsVouchForIsNoSilenceThatEnded) {
+  const uint64_t timeout_ns = cluster_.At(1).election_timeout_ns();
+  cluster_.Crash(2);
+  cluster_.Crash(3);
+  const uint64_t lease_end_ns = cluster_.now_ns() + 10 * timeout_ns;
+  while (cluster_.At(1).role() == Role::kLeader) {
+    cluster_.DropAll();
+    cluster_.TickAtDeadline(1);
+    EXPECT_LE(cluster_.At(1).next_deadline_ns(), cluster_.now_ns() + timeout_ns);
+    EXPECT_EQ(cluster_.At(1).election_timeout_ns(), timeout_ns);
+    if (cluster_.At(1).doubts() && cluster_.now_ns() < lease_end_ns) Vouch(2, term_.Next());
+  }
+  EXPECT_GE(cluster_.At(1).counters().doubts, 9u);
+  EXPECT_GE(cluster_.now_ns(), lease_end_ns);
+  EXPECT_LE(cluster_.now_ns(), lease_end_ns + 2 * timeout_ns);
+}
+
+TEST_F(Doubt, AVoucherForAnotherTermIsNone) {
+  LetItDoubt();
+  Vouch(2, term_);
+  EXPECT_TRUE(cluster_.At(1).doubts()) << "from before it was elected";
+  Vouch(2, term_.Next().Next());
+  EXPECT_TRUE(cluster_.At(1).doubts());
+  Vouch(2, term_.Next());
+  EXPECT_FALSE(cluster_.At(1).doubts());
+}
+
+// What is late when a doubt begins asks for it again.
+TEST_F(Doubt, NoGapIsFilledMeanwhile) {
+  TestCluster five(5);
+  five.Elect(1);
+  five.HeartbeatRounds(1, 3);
+  for (const uint64_t id : {3, 4, 5}) five.Crash(id);
+  const uint64_t heard_ns = five.now_ns();
+  const uint64_t doubt_ns = heard_ns + five.At(1).election_timeout_ns();
+  while (five.At(1).next_deadline_ns() < doubt_ns) {
+    five.TickAtDeadline(1);
+    five.Deliver();
+  }
+  five.ProposeAndLose(1, "lost");
+  for (int i = 0; i < 9; ++i) five.Propose(1, "late");
+  five.DeliverOnce(1, 2);
+  ASSERT_EQ(five.At(2).early_appends(), 9u);
+  five.TickAtDeadline(1);
+  ASSERT_TRUE(five.At(1).doubts());
+  five.DeliverOnce(2, 1);
+  ASSERT_TRUE(five.At(1).doubts());
+  EXPECT_GE(five.At(1).counters().gaps_in_flight, 9u);
+  EXPECT_EQ(five.At(1).counters().gaps_sent_again, 0u);
+}
+
+TEST_F(Doubt, ATransferIsGivenUpWhenItsTimeIsOver) {
+  cluster_.Isolate(1);
+  LetItDoubt();
+  cluster_.Propose(1, "a");
+  cluster_.Step(1, TransferLeadership{.target = NodeId(2)});
+  ASSERT_TRUE(cluster_.At(1).transferring());
+  cluster_.Wait(cluster_.At(1).reachable_timeout_ns());
+  cluster_.Heal();
+  Vouch(2, term_.Next());
+  EXPECT_FALSE(cluster_.At(1).doubts());
+  cluster_.Tick(1);
+  EXPECT_FALSE(cluster_.At(1).transferring());
+  cluster_.Deliver();
+  ItLeadsOn();
+}
+
+// Its process or its host was stopped. How long is known only to who was not.
+TEST_F(Doubt, WhoHasStoodStillAsksFirstToo) {
+  cluster_.Wait(10 * cluster_.At(1).election_timeout_ns());
+  cluster_.Tick(1);
+  EXPECT_TRUE(cluster_.At(1).doubts());
+  cluster_.Deliver();
+  ItLeadsOn();
+}
+
+TEST_F(Doubt, WhoeverHasAnotherLeaderEndsIt) {
+  cluster_.Isolate(1);
+  cluster_.Elect(2);
+  cluster_.DropAll();
+  cluster_.Heal();
+  cluster_.Wait(cluster_.At(1).election_timeout_ns());
+  cluster_.Tick(1);
+  ASSERT_TRUE(cluster_.At(1).doubts());
+  cluster_.Deliver();
+  EXPECT_FALSE(cluster_.At(1).doubts());
+  EXPECT_EQ(cluster_.At(1).role(), Role::kFollower);
+  EXPECT_EQ(cluster_.At(1).term(), cluster_.At(2).term());
+  EXPECT_THAT(cluster_.violation(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace hedgerow::raft
