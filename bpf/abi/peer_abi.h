@@ -118,12 +118,16 @@ struct hr_peer_heartbeat_reply {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat_reply) == 24, "hr_peer_heartbeat_reply");
 
-/* The first of `successors` starts an election at once, the i-th after i times 2 ms; 0: no more. The term is the header's. */
+/*
+ * The first of `successors` starts an election at once, the i-th after i times 2 ms; 0: no more. The term is
+ * the header's. With `late` nobody resigns and nobody is named: the leader's loop waits for a processor, so
+ * whoever waits for the leader is to wait a little longer.
+ */
 #define HR_PEER_SUCCESSORS 8
 struct hr_peer_resign {
   __u64 incarnation; /* of the leader that resigns; the header's from_life, unless somebody else speaks for it */
   __u32 leader;
-  __u32 reserved;
+  __u32 late; /* 0 or 1 */
   __u32 successors[HR_PEER_SUCCESSORS];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_peer_resign) == 48, "hr_peer_resign");

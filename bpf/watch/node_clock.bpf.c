@@ -3,9 +3,11 @@
  * NODE CLOCK: TC ingress of the inner end of a node's clock link. As the proxy's clock (bpf/clock.bpf.c) it is
  * one packet that a queueing discipline holds back between laps; it goes round only while this node leads. Each
  * lap asks whether the process is dead or its lease has passed, and if so tells peers and proxies that the
- * leader resigns, a bounded number of laps long. It needs nothing of the process: a dead one's clock goes on.
- * hr_watch_kick sets it going.
+ * leader resigns, a bounded number of laps long. A loop that only waits for a processor is late, and peers are
+ * asked to wait. The clock needs nothing of the process: a dead one's goes on. hr_watch_kick sets it going.
  */
+/* The order of these two matters: the first needs a helper's name that the second defines. */
+#include "bpf/watch/task.bpf.h"
 #include "bpf/watch/tell.bpf.h"
 
 #include <linux/pkt_cls.h>
@@ -38,12 +40,36 @@ static __always_inline int hr_leads(const struct hr_watch* watch, struct hr_watc
          standing->incarnation == *(volatile __u64*)&watch->incarnation;
 }
 
+/*
+ * The loop has not turned for a while, and would if it had a processor: it will soon. A stopped one does not
+ * want to run, and one that is caught in a loop of its own has had its processor all the time. The kernel's
+ * word is taken for as long as `late_until_ns`. Should the thread be gone, whatever is read costs an election,
+ * or delays it.
+ */
+static __always_inline int hr_is_late(struct hr_watch_clock* clock, const struct hr_watch* watch,
+                                      const struct hr_watch_standing* standing, __u64 now_ns) {
+  struct task_struct* loop = (struct task_struct*)watch->loop;
+  unsigned int state = 1;
+  int on_cpu = 0;
+
+  if (!standing->lease_until_ns || now_ns + watch_config.late_from_ns < standing->lease_until_ns ||
+      now_ns >= standing->lease_until_ns + watch_config.late_until_ns) {
+    clock->late = clock->loop_ran = 0;
+    return 0;
+  }
+  if (!loop || bpf_core_read(&state, sizeof(state), &loop->__state) || state) return 0;
+  if (bpf_core_field_exists(loop->on_cpu)) bpf_core_read(&on_cpu, sizeof(on_cpu), &loop->on_cpu);
+  clock->loop_ran = on_cpu ? clock->loop_ran + 1 : 0;
+  return clock->loop_ran < HR_WATCH_RUNNING_LAPS;
+}
+
 static __always_inline __u32 hr_why_resign(const struct hr_watch* watch,
-                                           const struct hr_watch_standing* standing, __u64 now_ns) {
+                                           const struct hr_watch_standing* standing, int late, __u64 now_ns) {
   if (*(volatile __u64*)&watch->dead_ns)
     return *(volatile __u32*)&watch->cause == HR_WATCH_EXIT ? HR_WATCH_EXIT : HR_WATCH_SIGNAL;
   /* 0: the process keeps no lease. */
-  return standing->lease_until_ns && now_ns >= standing->lease_until_ns ? HR_WATCH_STALLED : HR_WATCH_ALIVE;
+  return !late && standing->lease_until_ns && now_ns >= standing->lease_until_ns ? HR_WATCH_STALLED
+                                                                                 : HR_WATCH_ALIVE;
 }
 
 static __always_inline void hr_count_told(struct hr_watch_clock* clock, int told, __u64* sent) {
@@ -52,9 +78,16 @@ static __always_inline void hr_count_told(struct hr_watch_clock* clock, int told
 }
 
 static __always_inline void hr_tell_peers(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                                          const struct hr_watch_standing* standing) {
-  if (hr_make_resign(standing)) return;
-  for (__u32 i = 0; i < HR_WATCH_PEERS; ++i) hr_count_told(clock, hr_tell(skb, i), &clock->resigns);
+                                          const struct hr_watch_standing* standing, int late) {
+  if (hr_make_resign(standing, late)) return;
+  for (__u32 i = 0; i < HR_WATCH_PEERS; ++i)
+    hr_count_told(clock, hr_tell(skb, i), late ? &clock->lates : &clock->resigns);
+}
+
+static __always_inline void hr_say_late(struct __sk_buff* skb, struct hr_watch_clock* clock,
+                                        const struct hr_watch_standing* standing) {
+  if (!clock->late) ++clock->latenesses;
+  if (clock->late++ % HR_WATCH_LATE_LAPS == 0) hr_tell_peers(skb, clock, standing, 1);
 }
 
 /* Global: the announcement is sealed anew for each proxy, and verified once. */
@@ -116,7 +149,7 @@ static __always_inline int hr_resign(struct __sk_buff* skb, struct hr_watch_cloc
     ++clock->resignations;
   }
   ++clock->resigned;
-  hr_tell_peers(skb, clock, standing);
+  hr_tell_peers(skb, clock, standing, 0);
   hr_tell_proxies(skb, clock, standing->term);
   return hr_go_round(skb, epoch);
 }
@@ -128,6 +161,7 @@ static __always_inline int hr_lap(struct __sk_buff* skb, __u32 epoch) {
   struct hr_watch* watch;
   __u32 zero = 0;
   __u32 why;
+  int late;
 
   watch = bpf_map_lookup_elem(&node_watch, &zero);
   if (!clock || !watch) return TC_ACT_SHOT;
@@ -141,9 +175,11 @@ static __always_inline int hr_lap(struct __sk_buff* skb, __u32 epoch) {
     clock->resigned = 0;
     return hr_rests(clock, watch) ? TC_ACT_SHOT : hr_go_round(skb, epoch);
   }
-  why = hr_why_resign(watch, &standing, now_ns);
+  late = hr_is_late(clock, watch, &standing, now_ns);
+  why = hr_why_resign(watch, &standing, late, now_ns);
   if (why == HR_WATCH_ALIVE) {
     clock->resigned = 0;
+    if (late) hr_say_late(skb, clock, &standing);
     return hr_go_round(skb, epoch);
   }
   if (clock->resigned >= watch_config.resigning_laps) return hr_ends(clock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The few fields of the kernel's own structures that tell whether a process dies. Only their names count: the
- * loader finds the offsets in the running kernel's BTF. Included by watchdog.bpf.c alone.
+ * The few fields of the kernel's own structures that tell whether a process dies, and whether a thread of it
+ * waits for a processor. Only their names count: the loader finds the offsets in the running kernel's BTF.
  */
 #ifndef HEDGEROW_BPF_WATCH_TASK_BPF_H_
 #define HEDGEROW_BPF_WATCH_TASK_BPF_H_
@@ -23,6 +23,8 @@ struct signal_struct {
 };
 
 struct task_struct {
+  unsigned int __state; /* since 5.14; 0: it runs, or would */
+  int on_cpu;           /* with CONFIG_SMP */
   __u32 tgid;
   __u64 start_boottime; /* since 5.5 */
   struct task_struct* group_leader;

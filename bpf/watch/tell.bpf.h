@@ -74,7 +74,7 @@ static __always_inline void hr_fill_successors(struct hr_peer_resign* resign, __
 }
 
 /* The same bytes for every peer, and one number: each of them keeps its own book of the numbers it has seen. */
-static __always_inline int hr_make_resign(const struct hr_watch_standing* standing) {
+static __always_inline int hr_make_resign(const struct hr_watch_standing* standing, int late) {
   const struct hr_siphash_key key = {.k0 = watch_config.cluster_key.k0, .k1 = watch_config.cluster_key.k1};
   __u32 zero = 0;
   struct hr_node_numbers* drawn = bpf_map_lookup_elem(&numbers, &zero);
@@ -100,8 +100,9 @@ static __always_inline int hr_make_resign(const struct hr_watch_standing* standi
   header->reserved = 0;
   resign->incarnation = standing->incarnation;
   resign->leader = watch_config.self;
-  resign->reserved = 0;
-  hr_fill_successors(resign, standing->term);
+  resign->late = late;
+  __builtin_memset(resign->successors, 0, sizeof(resign->successors));
+  if (!late) hr_fill_successors(resign, standing->term);
   out->bytes = HR_RESIGN_BYTES;
   header->tag = hr_siphash_bounded(&key, header, HR_RESIGN_BYTES, HR_RESIGN_BYTES, HR_SIPHASH_TAG_WORD);
   return 0;

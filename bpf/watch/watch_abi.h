@@ -34,8 +34,9 @@ struct hr_watch {
   __u32 cause;       /* enum hr_watch_cause; written just after dead_ns */
   __u32 signal;      /* with HR_WATCH_SIGNAL */
   __u32 reserved;
+  __u64 loop; /* the kernel's address of the thread that noted all this, which is the loop's */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_watch) == 40, "hr_watch");
+HR_STATIC_ASSERT(sizeof(struct hr_watch) == 48, "hr_watch");
 
 /* Marks of packets on the clock's link, in the upper byte. */
 #define HR_WATCH_MARK_KIND(mark) ((mark)&0xff000000u)
@@ -46,6 +47,10 @@ HR_STATIC_ASSERT(sizeof(struct hr_watch) == 40, "hr_watch");
 /* skb->priority that holds a packet back for a lap: class 1:10 of net/clock_qdisc, the first of its periods. */
 #define HR_WATCH_LAP_PRIORITY 0x0001000au
 #define HR_WATCH_LAP_FRAME_BYTES 60
+/* One lap in so many says that a leader is late. */
+#define HR_WATCH_LATE_LAPS 4u
+/* A loop that runs for so many laps and does not come to its end is not late. */
+#define HR_WATCH_RUNNING_LAPS 8u
 /* Laps are a millisecond apart; rare maxima of 30 ms were measured on busy machines. */
 #define HR_WATCH_OVERDUE_NS 100000000ull
 
@@ -66,8 +71,12 @@ struct hr_watch_clock {
   __u64 resigns;       /* datagrams to peers ... */
   __u64 announcements; /* ... and to proxies */
   __u64 failures;      /* those that the kernel refused */
+  __u32 late;          /* laps that found the process late, since it was last well ... */
+  __u32 loop_ran;      /* ... and the last so many of those its loop running */
+  __u64 latenesses;    /* times that `late` began to count */
+  __u64 lates;         /* datagrams to peers that say so */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_watch_clock) == 104, "hr_watch_clock");
+HR_STATIC_ASSERT(sizeof(struct hr_watch_clock) == 128, "hr_watch_clock");
 
 /*
  * Map `node_plan`, one element, mapped into the process, which writes it as a sequence lock: `version` is odd
@@ -112,6 +121,8 @@ struct hr_watch_config {
   __u32 clock_in_ifindex;
   __u32 resigning_laps; /* how often the same is said */
   __u32 reserved2;
+  __u64 late_from_ns;  /* before the end of its lease a process may be late */
+  __u64 late_until_ns; /* and after it */
 };
 
 #endif /* HEDGEROW_BPF_WATCH_WATCH_ABI_H_ */

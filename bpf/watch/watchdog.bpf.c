@@ -108,6 +108,7 @@ int hr_watch_me(struct bpf_raw_tracepoint_args* context) {
   if (!watch || watch->incarnation) return 0;
   watch->tgid = BPF_CORE_READ(task, tgid);
   watch->started_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+  watch->loop = (__u64)task;
   __sync_lock_test_and_set(&watch->incarnation, context->args[0]);
   return 1;
 }

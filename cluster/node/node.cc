@@ -325,6 +325,12 @@ void Node::Receive(const raft::LeaderResigns& hint) {
   }
 }
 
+// It changes nothing that the kernel part decides by.
+void Node::Receive(const raft::LeaderLate& hint) {
+  ++lates_heard_;
+  replica_.Feed(hint);
+}
+
 // What was sent before it need not wait for it.
 void Node::Persist(raft::Persist persist) {
   if (replica_.raft().role() == raft::Role::kLeader) FlushPeers();

@@ -95,6 +95,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Receive(uint64_t arrived_ns, kv::Request request) override;
   void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) override;
   void Receive(const raft::LeaderResigns& hint) override;
+  void Receive(const raft::LeaderLate& hint) override;
 
   void Turn();
   void FlushPeers();
@@ -151,6 +152,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   raft::MembershipAnswer membership_answer_;  // the last
   uint64_t elections_won_ = 0;
   uint64_t resigns_heard_ = 0;
+  uint64_t lates_heard_ = 0;
   uint64_t led_since_ns_ = 0;
   ElectionSpans election_spans_;
   Incidents incidents_;

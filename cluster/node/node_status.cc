@@ -129,6 +129,7 @@ NodeStatus Node::StatusNow() {
   AddMembersTo(status);
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
+  status.counters.emplace_back("lates_heard", lates_heard_);
   status.counters.emplace_back("loop_turns", turns_);
   status.counters.emplace_back("announcements_sent", announcer_.sent());
   status.counters.emplace_back("hkv_requests", front_end_.counters().requests);

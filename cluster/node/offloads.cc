@@ -316,6 +316,9 @@ void Offloads::StartWatch() {
     spec.proxies.push_back({.address = EndpointOf(proxy.address),
                             .key = wire::SipHashKey(wire::DeriveProxyKey(*config_.announce_key, proxy.name))});
   }
+  // As long as the core lets a leader be late, its lease included.
+  spec.late_from_ns = config_.election_floor_ns / 2;
+  spec.late_until_ns = (raft::Options().floors_per_silence - 1) * config_.election_floor_ns;
   spec.state_map = kernel_->state_map();
   spec.numbers_map = kernel_->numbers_map();
   absl::StatusOr<std::unique_ptr<offload::Watch>> watch = offload::Watch::Start(spec);
@@ -470,6 +473,7 @@ void Offloads::AddTo(NodeStatus& status) {
     status.counters.emplace_back("kernel", resigned ? watch_->clock().resigns : counters.events[event],
                                  std::string(kEventNames[event]));
   }
+  if (watch_ != nullptr) status.counters.emplace_back("kernel", watch_->clock().lates, "late");
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_lost_answers", found.lost_answers);

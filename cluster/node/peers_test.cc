@@ -90,6 +90,9 @@ class PeersTest : public testing::Test {
     void Receive(uint64_t, kv::Request) override {}
     void Receive(raft::NodeId, uint64_t, const kv::Answer&) override {}
     void Receive(const raft::LeaderResigns&) override {}
+    void Receive(const raft::LeaderLate& hint) override { late.push_back(hint); }
+
+    std::vector<raft::LeaderLate> late;
   };
 
   Nobody nobody_;
@@ -163,6 +166,19 @@ TEST_F(PeersTest, WhoAsksAsWhomItIsToComeBackIsAnsweredOnceThatIsCommitted) {
   EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(3), asks, 3)), 1u) << "of a program that says none";
   peers_.SetMembers(Others(), 1, 1, 0);
   EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 4)), 1u);
+}
+
+TEST_F(PeersTest, ALateLeaderSpeaksForItselfAlone) {
+  const std::vector<wire::Opened> greeting = Greeted(1);
+  ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+  SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
+  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, 1);
+  ASSERT_EQ(nobody_.late.size(), 1u);
+  EXPECT_EQ(nobody_.late[0].leader, raft::NodeId(2));
+  EXPECT_EQ(nobody_.late[0].term, raft::Term(3));
+  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(3), .late = true}, 2);
+  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 5, .leader = raft::NodeId(2), .late = true}, 3);
+  EXPECT_EQ(nobody_.late.size(), 1u);
 }
 
 // It is asked again, but not as fast as it answers.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The watch over this very process (DESIGN, "A dying leader"): kernel programs that note its death within
-// microseconds, and a clock in the kernel that then tells peers and proxies that their leader resigns. Made by
-// Node when it starts, after it has adopted the shared state; on the loop's thread.
+// microseconds, and a clock in the kernel that then tells peers and proxies that their leader resigns; or,
+// should its loop wait for a processor, peers that it is late. Made by Node when it starts, after it has
+// adopted the shared state; on the loop's thread.
 //
 // The clock outlives the process, and has to: it is a veth pair with a queueing discipline and a TC filter, not
 // a link that goes with its descriptor. It comes to rest by itself. The next life removes it (RemoveLeftovers),
@@ -53,6 +54,10 @@ struct WatchSpec {
   Endpoint serve{};               // what announcements name
   std::vector<Endpoint> peers{};  // the others
   std::vector<Proxy> proxies{};
+  // As leader it may be late, should its loop wait for a processor: this long before its lease ends, and this
+  // long after.
+  uint64_t late_from_ns = 0;
+  uint64_t late_until_ns = 0;
   int state_map = -1;  // `node` and `numbers` of the node's kernel part; -1: its own, which is of use to tests
   int numbers_map = -1;
 };

@@ -52,6 +52,7 @@ struct VictimOptions {
   int threads = 1;
   int resident_megabytes = 0;
   uint64_t lease_ms = 3'600'000;
+  uint64_t late_ms = 0;  // from half a lease before its end until so long after it
 };
 
 // A run of watch_victim in the calling thread's namespace.

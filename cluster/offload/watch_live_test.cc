@@ -3,16 +3,19 @@
 // A dying leader, live: a process that leads is killed, crashes, ends or is stopped, and what its peers and
 // proxies then hear from its kernel is caught at the far end of a wire. Times go to standard output and into
 // the test's record.
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <thread>
 #include <variant>
 
 #include "bpf/tests/checksum.h"
@@ -72,6 +75,58 @@ struct Distribution {
   }
 };
 
+bool SaysLate(const Heard& heard) {
+  const wire::Opened opened = OpenAsPeer(heard);
+  const auto* resign = std::get_if<wire::Resign>(&opened.body);
+  return opened.ok() && resign != nullptr && resign->late;
+}
+
+// The first or the last of the processors that the test may use.
+cpu_set_t Processor(bool last) {
+  cpu_set_t allowed, one;
+  CPU_ZERO(&one);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
+    const int cpu = last ? CPU_SETSIZE - 1 - i : i;
+    if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+  }
+  return one;
+}
+
+bool HaveTwoProcessors() {
+  const cpu_set_t first = Processor(/*last=*/false), last = Processor(/*last=*/true);
+  return !CPU_EQUAL(&first, &last);
+}
+
+void PinTo(pid_t pid, const cpu_set_t& one) { EXPECT_EQ(sched_setaffinity(pid, sizeof(one), &one), 0); }
+
+// For half a second, and while it lives, it keeps a process's first thread from the one processor that this may
+// use.
+class Hog {
+ public:
+  explicit Hog(pid_t pid) {
+    const cpu_set_t one = Processor(/*last=*/true);
+    PinTo(pid, one);
+    thread_ = std::thread([this, one] {
+      const sched_param first{.sched_priority = 1};
+      PinTo(0, one);
+      EXPECT_EQ(sched_setscheduler(0, SCHED_FIFO, &first), 0);
+      while (!over_ && Lasts()) {
+      }
+    });
+  }
+  ~Hog() {
+    over_ = true;
+    thread_.join();
+  }
+  bool Lasts() const { return MonotonicNs() < until_ns_; }
+
+ private:
+  const uint64_t until_ns_ = MonotonicNs() + 500'000'000;
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
 class WatchLiveTest : public net::NamespaceTest {
  protected:
   // The thread that runs `body` is in the node's namespace.
@@ -96,8 +151,11 @@ class WatchLiveTest : public net::NamespaceTest {
     return ear_->Listen(quiet_ms, longest_ms);
   }
 
+  // The clock laps on the processor on which it is set going: not on the one that a hog takes, and with it the
+  // kernel's threads that work off soft interrupts.
   static void ExpectLeads(Victim& victim) {
     ASSERT_TRUE(victim.ready()) << victim.first_line();
+    PinTo(victim.pid(), Processor(/*last=*/false));
     ASSERT_NE(victim.Command("lead"), 0u);
   }
 
@@ -117,6 +175,7 @@ class WatchLiveTest : public net::NamespaceTest {
                                  << static_cast<int>(opened.reason);
         const auto* resign = std::get_if<wire::Resign>(&opened.body);
         ASSERT_NE(resign, nullptr);
+        EXPECT_FALSE(resign->late);
         numbers[i].push_back(opened.header.packet_number);
         EXPECT_EQ(opened.header.from_life, 0x1234567890abcdefull);
         EXPECT_EQ(opened.header.from, raft::NodeId(1));
@@ -142,6 +201,20 @@ class WatchLiveTest : public net::NamespaceTest {
       EXPECT_GT(announcement->sequence, sequence);
       sequence = announcement->sequence;
     }
+  }
+
+  // What a leader of term 7 says that is late: to two peers, and to no proxy.
+  static void ExpectLateness(const std::vector<Heard>& heard) {
+    EXPECT_FALSE(heard.empty());
+    for (const Heard& one : heard) {
+      EXPECT_EQ(packets::ChecksumFault(one.frame), "");
+      EXPECT_NE(one.port, kProxyPort);
+      ASSERT_TRUE(SaysLate(one));
+      EXPECT_EQ(OpenAsPeer(one).header.term, raft::Term(7));
+      EXPECT_EQ(std::get<wire::Resign>(OpenAsPeer(one).body).leader, raft::NodeId(1));
+    }
+    EXPECT_NEAR(static_cast<double>(To(kPeerPorts[0], heard).size()),
+                static_cast<double>(To(kPeerPorts[1], heard).size()), 1);
   }
 
   // `command` kills the process; it says when it begins.
@@ -277,7 +350,7 @@ TEST_F(WatchLiveTest, WhatIsHandledOrEndsAThreadIsNoDeath) {
 TEST_F(WatchLiveTest, AStopIsNoDeathButTheEndOfTheLease) {
   OnStage([&] {
     constexpr uint64_t kLease_ms = 300;
-    Victim victim({.threads = 2, .lease_ms = kLease_ms});
+    Victim victim({.threads = 2, .lease_ms = kLease_ms, .late_ms = 10'000});
     ExpectLeads(victim);
     for (int turn = 1; turn <= 2; ++turn) {
       const uint64_t stopped_ns = RealtimeNs();
@@ -300,9 +373,64 @@ TEST_F(WatchLiveTest, AStopIsNoDeathButTheEndOfTheLease) {
   });
 }
 
+// It has one processor with somebody else, who goes first as long as it lasts.
+TEST_F(WatchLiveTest, WhoWaitsForAProcessorIsLateAndDoesNotResign) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 2, .lease_ms = 100, .late_ms = 10'000});
+    ExpectLeads(victim);
+    EXPECT_THAT(Listen(50, 50), ::testing::IsEmpty());
+    const Hog hog(victim.pid());
+    std::vector<Heard> heard;
+    while (victim.clock().lates < 40 && hog.Lasts())
+      for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
+    ExpectLateness(heard);
+    EXPECT_GE(heard.size(), 40u);
+    EXPECT_GE(victim.clock().latenesses, 1u);
+    EXPECT_EQ(victim.clock().resignations, 0u);
+    EXPECT_EQ(victim.clock().running, 1u);
+  });
+}
+
+TEST_F(WatchLiveTest, WhoIsLateForTooLongResigns) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 1, .lease_ms = 50, .late_ms = 50});
+    ExpectLeads(victim);
+    const Hog hog(victim.pid());
+    std::vector<Heard> heard;
+    while (victim.clock().running != 0 && hog.Lasts())
+      for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
+    const auto first =
+        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+    ExpectLateness({heard.begin(), first});
+    EXPECT_GE(first - heard.begin(), 8);
+    ExpectResignation({first, heard.end()});
+    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+  });
+}
+
+TEST_F(WatchLiveTest, WhoIsCaughtInALoopOfItsOwnIsNotLate) {
+  OnStage([&] {
+    constexpr uint64_t kLease_ms = 200;
+    Victim victim({.threads = 1, .lease_ms = kLease_ms, .late_ms = 10'000});
+    ExpectLeads(victim);
+    const uint64_t begun_ns = RealtimeNs();
+    ASSERT_NE(victim.Command("spin"), 0u);
+    const std::vector<Heard> heard = Listen(2 * kLease_ms, kLongest_ms);
+    const auto first =
+        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+    ASSERT_NE(first, heard.end());
+    EXPECT_LT(static_cast<double>(first->at_ns - begun_ns) / 1e6, 2.0 * kLease_ms);
+    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+    EXPECT_EQ(victim.watched().dead_ns, 0u);
+    victim.Kill(SIGKILL);
+  });
+}
+
 TEST_F(WatchLiveTest, AnExecIsLeftToTheLease) {
   OnStage([&] {
-    Victim victim({.threads = 4, .lease_ms = 300});
+    Victim victim({.threads = 4, .lease_ms = 300, .late_ms = 10'000});
     ExpectLeads(victim);
     const uint64_t begun_ns = RealtimeNs();
     ASSERT_NE(victim.Command("exec"), 0u);

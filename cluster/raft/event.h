@@ -70,6 +70,13 @@ struct LeaderResigns {
   uint32_t rank = 0;
 };
 
+// A hint from the leader's host that its process waits for a processor: it would turn, and will. Only ever
+// delays an election.
+struct LeaderLate {
+  NodeId leader{};
+  Term term{};
+};
+
 // Rule R9, in disk mode: a follower that suspects its leader makes one later term known to the disk, so that a
 // vote may be given in it before the vote itself is durable, by the kernel part above all. Given back once the
 // leader is heard again and no vote was given. A node that starts with a reservation gives no vote in that term
@@ -162,7 +169,7 @@ struct Event {
   uint64_t now_ns = 0;  // monotonic; never smaller than in an earlier event
   uint64_t random = 0;  // uniform over 64 bits
   std::variant<Tick, Receive, Propose, Read, Persisted, Applied, RoundTrip, TransferLeadership, LeaderResigns,
-               ReserveTerm, ReleaseTerm, KernelRemembers, KernelAppended, KernelVoted, KernelHeard,
+               LeaderLate, ReserveTerm, ReleaseTerm, KernelRemembers, KernelAppended, KernelVoted, KernelHeard,
                KernelCounted, KernelVotes, SnapshotTaken, SnapshotReceived, SnapshotSent, ChangeMembership>
       what;
 };

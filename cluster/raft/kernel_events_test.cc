@@ -117,6 +117,75 @@ TEST_F(KernelEvents, HeardPutsTheElectionOff) {
   EXPECT_LT(cluster_.At(2).election_deadline_ns(), heard_ns + timeout_ns) << "not its leader";
 }
 
+TEST_F(KernelEvents, ALateLeaderIsWaitedForALittleLonger) {
+  const Raft& follower = cluster_.At(3);
+  const uint64_t timeout_ns = follower.election_timeout_ns();
+  const uint64_t heard_ns = follower.leader_heard_ns();
+  const LeaderLate late{.leader = NodeId(1), .term = follower.term()};
+  const auto would_vote = [&] {
+    cluster_.Step(3, Receive{.message = {.from = NodeId(2),
+                                         .to = NodeId(3),
+                                         .term = follower.term(),
+                                         .body = VoteRequest{.asked_term = follower.term().Next(),
+                                                             .last_index = LogIndex(9),
+                                                             .last_term = follower.term(),
+                                                             .pre_vote = true}}});
+    return std::get<VoteReply>(cluster_.network().back().body).granted;
+  };
+  cluster_.Wait(timeout_ns - kMillisecond);
+  cluster_.Step(3, late);
+  EXPECT_GE(follower.election_deadline_ns(), cluster_.now_ns() + timeout_ns);
+  EXPECT_LE(follower.election_deadline_ns(), cluster_.now_ns() + 2 * timeout_ns);
+  EXPECT_EQ(follower.leader_heard_ns(), heard_ns) << "it was not heard";
+  cluster_.Wait(timeout_ns - kMillisecond);
+  EXPECT_FALSE(would_vote());
+  cluster_.Wait(kMillisecond);
+  EXPECT_TRUE(would_vote());
+}
+
+TEST_F(KernelEvents, ALateLeaderTeachesPatienceOnceItIsHeard) {
+  const uint64_t timeout_ns = cluster_.At(3).election_timeout_ns();
+  const uint64_t heard_ns = cluster_.now_ns();
+  while (cluster_.now_ns() < heard_ns + 2 * timeout_ns) {
+    cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = cluster_.At(3).term()});
+    cluster_.Wait(kMillisecond);
+    cluster_.Tick(3);
+  }
+  ASSERT_EQ(cluster_.At(3).role(), Role::kFollower);
+  EXPECT_EQ(cluster_.At(3).election_timeout_ns(), timeout_ns);
+  cluster_.Tick(1);
+  cluster_.Deliver();
+  EXPECT_GE(cluster_.At(3).election_timeout_ns(), 3 * timeout_ns);
+}
+
+TEST_F(KernelEvents, LatenessEnds) {
+  const uint64_t heard_ns = cluster_.now_ns();
+  const Options options;
+  const uint64_t longest_ns = options.floors_per_silence * options.election_floor_ns;
+  while (cluster_.At(3).role() == Role::kFollower && cluster_.now_ns() < heard_ns + 3 * longest_ns) {
+    cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = cluster_.At(3).term()});
+    cluster_.Wait(kMillisecond);
+    cluster_.Tick(3);
+  }
+  EXPECT_EQ(cluster_.At(3).role(), Role::kPreCandidate);
+  EXPECT_GE(cluster_.now_ns(), heard_ns + longest_ns);
+  EXPECT_LE(cluster_.now_ns(), heard_ns + longest_ns + 2 * cluster_.At(3).election_timeout_ns());
+}
+
+TEST_F(KernelEvents, LatenessOfAnotherTermOrLeaderIsNobodysBusiness) {
+  const uint64_t deadline_ns = cluster_.At(3).election_deadline_ns();
+  const Term term = cluster_.At(3).term();
+  cluster_.Wait(kMillisecond);
+  cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = term.Next()});
+  cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = Term(term.value() - 1)});
+  cluster_.Step(3, LeaderLate{.leader = NodeId(2), .term = term});
+  EXPECT_EQ(cluster_.At(3).election_deadline_ns(), deadline_ns);
+  cluster_.Step(3, LeaderResigns{.leader = NodeId(1), .term = term, .rank = 1});
+  const uint64_t turn_ns = cluster_.At(3).election_deadline_ns();
+  cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = term});
+  EXPECT_EQ(cluster_.At(3).election_deadline_ns(), turn_ns) << "it has resigned";
+}
+
 TEST_F(KernelEvents, R6_CountedCommitsAndIsIdempotent) {
   cluster_.Propose(1, "a");
   cluster_.DropAll();

@@ -186,6 +186,7 @@ class Raft {
 
   // raft_election.cc
   void On(Context& context, const LeaderResigns& resigns);
+  void On(Context& context, const LeaderLate& late);
   void SayWhy(Context& context, StandReason reason) const;
   StandReason WhyAfterWaiting() const;
   void StartPreVote(Context& context);
@@ -314,6 +315,7 @@ class Raft {
   uint64_t leader_timeout_ns_ = 0;                      // what the last leader said
   uint64_t election_deadline_ns_ = 0;
   uint64_t leader_heard_ns_ = 0;
+  uint64_t leader_late_ns_ = 0;  // when its host last said that it is late
   uint32_t failed_elections_ = 0;
   uint32_t votes_ = 0;  // mask over members
   uint64_t own_vote_sequence_ = 0;

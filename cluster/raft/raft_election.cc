@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), and the two ways a leader asks
-// for one: transfer (dissertation section 3.10) and resignation.
+// for one, or not to stand yet: transfer (dissertation section 3.10), resignation and lateness.
 #include <algorithm>
 
 #include "cluster/raft/check.h"
@@ -12,7 +12,7 @@ namespace hedgerow::raft {
 
 bool Raft::LeaderHeard(uint64_t now_ns) const {
   if (role_ == Role::kLeader) return !doubts_;  // it steps down by itself when it hears no majority
-  return leader_.IsSet() && now_ns - leader_heard_ns_ < election_timeout_ns();
+  return leader_.IsSet() && now_ns - std::max(leader_heard_ns_, leader_late_ns_) < election_timeout_ns();
 }
 
 VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
@@ -158,6 +158,15 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   suspected_term_ = std::max(suspected_term_, term_.Next());
   SetRole(context, Role::kFollower, NodeId());
   election_deadline_ns_ = context.now_ns + resigns.rank * options_.resign_step_ns;
+}
+
+// It is not heard, and the silence goes on. Nobody waits longer for it than the longest silence teaches
+// patience.
+void Raft::On(Context& context, const LeaderLate& late) {
+  if (role_ != Role::kFollower || late.leader != leader_ || late.term != term_) return;
+  if (context.now_ns - leader_heard_ns_ >= options_.floors_per_silence * options_.election_floor_ns) return;
+  leader_late_ns_ = context.now_ns;
+  DrawElectionDeadline(context);
 }
 
 }  // namespace hedgerow::raft

@@ -317,6 +317,11 @@ void Server::ArriveResignation(const raft::LeaderResigns& hint) {
   }
 }
 
+void Server::ArriveLateness(const raft::LeaderLate& hint) {
+  if (!up() || paused_ || turning_ || IsRefusedBy(hint.leader)) return;
+  Turn([this, &hint] { replica_->Feed(hint); });
+}
+
 void Server::Feed(decltype(raft::Event::what) what) {
   if (!up()) return;
   if (turning_) {  // the disk's word during a step

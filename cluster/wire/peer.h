@@ -72,9 +72,11 @@ struct ForwardAnswer {
 };
 
 // A dying leader's last word, said by its kernel: who should stand for election at once, and who after whom.
+// Or, where its loop only waits for a processor, that it is late: then nobody resigns, and nobody is named.
 struct Resign {
   uint64_t incarnation = 0;  // the life of the leader that resigns
   raft::NodeId leader{};
+  bool late = false;
   std::vector<raft::NodeId> successors{};  // at most HR_PEER_SUCCESSORS
 };
 

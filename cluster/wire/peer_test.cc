@@ -438,6 +438,18 @@ TEST(PeerCodec, ASuccessorAfterTheLastIsMalformed) {
   EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 24, 5)).reason, DropReason::kMalformed);
 }
 
+// Programs of this version that do not know of it drop it as malformed, and wait as they would.
+TEST(PeerCodec, WhoIsLateNamesNobodyAndIsNothingElse) {
+  const Resign body{.incarnation = 25, .leader = NodeId(2), .late = true};
+  const std::string late = Sender().Seal(NodeId(1), Term(1), body);
+  const Opened opened = Receiver().Open(late);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_TRUE(std::get<Resign>(opened.body).late);
+  EXPECT_EQ(Sender().Seal(NodeId(1), Term(1), opened.body), late);
+  EXPECT_EQ(Receiver().Open(Forged(late, kPeerHeader_bytes + 16, 4)).reason, DropReason::kMalformed);
+  EXPECT_EQ(Receiver().Open(Forged(late, kPeerHeader_bytes + 12, 2)).reason, DropReason::kMalformed);
+}
+
 // A node's process and its kernel programs number their datagrams together.
 TEST(PeerCodec, DrawsItsNumbersFromACounterThatOthersShare) {
   PeerCodec sender = Sender();

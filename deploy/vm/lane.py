@@ -65,6 +65,7 @@ class Part:
 
 PARTS = (Part("objects", "mt", 300, smoke=True), Part("packets", "det", 600), Part("races", "mt", 300),
          Part("node", "mt", 600), Part("kernel_interfaces", "mt", 600), Part("dying_leader", "det", 600),
+         Part("late_leader", "mt", 300),
          Part("end_to_end", "mt", 900, _E2E), Part("stalls", "det", 600, smoke=True),
          Part("engines", "det", 600))
 
