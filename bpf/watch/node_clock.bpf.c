@@ -57,7 +57,11 @@ static __always_inline int hr_is_late(struct hr_watch_clock* clock, const struct
     clock->late = clock->loop_ran = 0;
     return 0;
   }
-  if (!loop || bpf_core_read(&state, sizeof(state), &loop->__state) || state) return 0;
+  if (!loop || clock->resigned) return 0; /* what has been said stands */
+  if (bpf_core_read(&state, sizeof(state), &loop->__state) || state) {
+    clock->loop_ran = 0;
+    return 0;
+  }
   if (bpf_core_field_exists(loop->on_cpu)) bpf_core_read(&on_cpu, sizeof(on_cpu), &loop->on_cpu);
   clock->loop_ran = on_cpu ? clock->loop_ran + 1 : 0;
   return clock->loop_ran < HR_WATCH_RUNNING_LAPS;

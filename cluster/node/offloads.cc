@@ -318,7 +318,7 @@ void Offloads::StartWatch() {
   }
   // As long as the core lets a leader be late, its lease included.
   spec.late_from_ns = config_.election_floor_ns / 2;
-  spec.late_until_ns = (raft::Options().floors_per_silence - 1) * config_.election_floor_ns;
+  spec.late_until_ns = (raft::Options().floors_late - 1) * config_.election_floor_ns;
   spec.state_map = kernel_->state_map();
   spec.numbers_map = kernel_->numbers_map();
   absl::StatusOr<std::unique_ptr<offload::Watch>> watch = offload::Watch::Start(spec);

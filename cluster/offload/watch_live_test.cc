@@ -410,6 +410,21 @@ TEST_F(WatchLiveTest, WhoIsLateForTooLongResigns) {
   });
 }
 
+TEST_F(WatchLiveTest, WhoHasResignedIsNotLateAfterwards) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 1, .lease_ms = 100, .late_ms = 10'000});
+    ExpectLeads(victim);
+    victim.Kill(SIGSTOP);
+    const Hog hog(victim.pid());
+    while (victim.clock().resigned == 0 && hog.Lasts()) usleep(100);
+    victim.Kill(SIGCONT);
+    ExpectResignation(Listen(100));
+    EXPECT_EQ(victim.clock().resignations, 1u);
+    EXPECT_EQ(victim.clock().lates, 0u);
+  });
+}
+
 TEST_F(WatchLiveTest, WhoIsCaughtInALoopOfItsOwnIsNotLate) {
   OnStage([&] {
     constexpr uint64_t kLease_ms = 200;

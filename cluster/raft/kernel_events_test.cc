@@ -161,7 +161,7 @@ TEST_F(KernelEvents, ALateLeaderTeachesPatienceOnceItIsHeard) {
 TEST_F(KernelEvents, LatenessEnds) {
   const uint64_t heard_ns = cluster_.now_ns();
   const Options options;
-  const uint64_t longest_ns = options.floors_per_silence * options.election_floor_ns;
+  const uint64_t longest_ns = options.floors_late * options.election_floor_ns;
   while (cluster_.At(3).role() == Role::kFollower && cluster_.now_ns() < heard_ns + 3 * longest_ns) {
     cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = cluster_.At(3).term()});
     cluster_.Wait(kMillisecond);

@@ -160,11 +160,10 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   election_deadline_ns_ = context.now_ns + resigns.rank * options_.resign_step_ns;
 }
 
-// It is not heard, and the silence goes on. Nobody waits longer for it than the longest silence teaches
-// patience.
+// It is not heard, and the silence goes on.
 void Raft::On(Context& context, const LeaderLate& late) {
   if (role_ != Role::kFollower || late.leader != leader_ || late.term != term_) return;
-  if (context.now_ns - leader_heard_ns_ >= options_.floors_per_silence * options_.election_floor_ns) return;
+  if (context.now_ns - leader_heard_ns_ >= options_.floors_late * options_.election_floor_ns) return;
   leader_late_ns_ = context.now_ns;
   DrawElectionDeadline(context);
 }
