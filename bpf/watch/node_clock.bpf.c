@@ -40,31 +40,48 @@ static __always_inline int hr_leads(const struct hr_watch* watch, struct hr_watc
          standing->incarnation == *(volatile __u64*)&watch->incarnation;
 }
 
+static __always_inline __u64 hr_loop_ran_ns(const struct hr_watch* watch) {
+  struct task_struct* loop = (struct task_struct*)watch->loop;
+  __u64 ran_ns = 0;
+
+  if (loop) bpf_core_read(&ran_ns, sizeof(ran_ns), &loop->se.sum_exec_runtime);
+  return ran_ns;
+}
+
+/* Each turn of the loop puts the lease off (R5), so a lease that is another is a turn. */
+static __always_inline int hr_has_turned(struct hr_watch_clock* clock, const struct hr_watch* watch,
+                                         const struct hr_watch_standing* standing, __u64 now_ns) {
+  if (standing->lease_until_ns == clock->lease_until_ns) return 0;
+  clock->lease_until_ns = standing->lease_until_ns;
+  clock->turned_ns = now_ns;
+  clock->turned_ran_ns = hr_loop_ran_ns(watch);
+  clock->late = clock->asleep = 0;
+  return 1;
+}
+
 /*
  * The loop has not turned for a while, and would if it had a processor: it will soon. A stopped one does not
- * want to run, and one that is caught in a loop of its own has had its processor all the time. The kernel's
- * word is taken for as long as `late_until_ns`. Should the thread be gone, whatever is read costs an election,
- * or delays it.
+ * want to run, and one that is caught in a loop of its own has had a processor for long enough. The kernel's
+ * word is taken until `late_until_ns`. One that was late and sleeps is on its way to the end of its turn, or
+ * stands still: the next lap knows. Should the thread be gone, whatever is read costs an election, or delays
+ * it.
  */
 static __always_inline int hr_is_late(struct hr_watch_clock* clock, const struct hr_watch* watch,
                                       const struct hr_watch_standing* standing, __u64 now_ns) {
   struct task_struct* loop = (struct task_struct*)watch->loop;
   unsigned int state = 1;
-  int on_cpu = 0;
+  __u64 silent_ns;
 
-  if (!standing->lease_until_ns || now_ns + watch_config.late_from_ns < standing->lease_until_ns ||
-      now_ns >= standing->lease_until_ns + watch_config.late_until_ns) {
-    clock->late = clock->loop_ran = 0;
+  if (hr_has_turned(clock, watch, standing, now_ns)) return 0;
+  silent_ns = now_ns - clock->turned_ns;
+  if (!standing->lease_until_ns || silent_ns < watch_config.late_from_ns ||
+      silent_ns >= watch_config.late_until_ns)
     return 0;
-  }
   if (!loop || clock->resigned) return 0; /* what has been said stands */
-  if (bpf_core_read(&state, sizeof(state), &loop->__state) || state) {
-    clock->loop_ran = 0;
-    return 0;
-  }
-  if (bpf_core_field_exists(loop->on_cpu)) bpf_core_read(&on_cpu, sizeof(on_cpu), &loop->on_cpu);
-  clock->loop_ran = on_cpu ? clock->loop_ran + 1 : 0;
-  return clock->loop_ran < HR_WATCH_RUNNING_LAPS;
+  if (bpf_core_read(&state, sizeof(state), &loop->__state) || (state & ~HR_TASK_WAKING))
+    return clock->late && ++clock->asleep < HR_WATCH_ASLEEP_LAPS;
+  clock->asleep = 0;
+  return hr_loop_ran_ns(watch) - clock->turned_ran_ns < watch_config.late_from_ns;
 }
 
 static __always_inline __u32 hr_why_resign(const struct hr_watch* watch,
@@ -89,9 +106,14 @@ static __always_inline void hr_tell_peers(struct __sk_buff* skb, struct hr_watch
 }
 
 static __always_inline void hr_say_late(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                                        const struct hr_watch_standing* standing) {
-  if (!clock->late) ++clock->latenesses;
-  if (clock->late++ % HR_WATCH_LATE_LAPS == 0) hr_tell_peers(skb, clock, standing, 1);
+                                        const struct hr_watch_standing* standing, __u64 now_ns) {
+  if (!clock->late++) {
+    ++clock->latenesses;
+  } else if (now_ns < clock->late_said_ns + watch_config.late_from_ns / 2) {
+    return;
+  }
+  clock->late_said_ns = now_ns;
+  hr_tell_peers(skb, clock, standing, 1);
 }
 
 /* Global: the announcement is sealed anew for each proxy, and verified once. */
@@ -176,14 +198,14 @@ static __always_inline int hr_lap(struct __sk_buff* skb, __u32 epoch) {
   *(volatile __u64*)&clock->last_lap_ns = now_ns;
   ++clock->laps;
   if (!hr_leads(watch, &standing)) {
-    clock->resigned = 0;
+    clock->resigned = clock->late = 0;
     return hr_rests(clock, watch) ? TC_ACT_SHOT : hr_go_round(skb, epoch);
   }
   late = hr_is_late(clock, watch, &standing, now_ns);
   why = hr_why_resign(watch, &standing, late, now_ns);
   if (why == HR_WATCH_ALIVE) {
     clock->resigned = 0;
-    if (late) hr_say_late(skb, clock, &standing);
+    if (late) hr_say_late(skb, clock, &standing, now_ns);
     return hr_go_round(skb, epoch);
   }
   if (clock->resigned >= watch_config.resigning_laps) return hr_ends(clock);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The few fields of the kernel's own structures that tell whether a process dies, and whether a thread of it
- * waits for a processor. Only their names count: the loader finds the offsets in the running kernel's BTF.
+ * waits for a processor or has had one. Only their names count: the loader finds the offsets in the running
+ * kernel's BTF.
  */
 #ifndef HEDGEROW_BPF_WATCH_TASK_BPF_H_
 #define HEDGEROW_BPF_WATCH_TASK_BPF_H_
@@ -22,9 +23,13 @@ struct signal_struct {
   unsigned int flags;
 };
 
+struct sched_entity {
+  __u64 sum_exec_runtime; /* ns on a processor; brought up to date at least at every tick there */
+};
+
 struct task_struct {
   unsigned int __state; /* since 5.14; 0: it runs, or would */
-  int on_cpu;           /* with CONFIG_SMP */
+  struct sched_entity se;
   __u32 tgid;
   __u64 start_boottime; /* since 5.5 */
   struct task_struct* group_leader;
@@ -40,6 +45,9 @@ struct k_sigaction {
 };
 
 #pragma clang attribute pop
+
+/* include/linux/sched.h: on its way to a run queue. */
+#define HR_TASK_WAKING 0x00000200u
 
 /* include/linux/sched/signal.h: the same since 2.6. */
 #define HR_SIGNAL_GROUP_EXIT 0x00000004u

@@ -47,10 +47,9 @@ HR_STATIC_ASSERT(sizeof(struct hr_watch) == 48, "hr_watch");
 /* skb->priority that holds a packet back for a lap: class 1:10 of net/clock_qdisc, the first of its periods. */
 #define HR_WATCH_LAP_PRIORITY 0x0001000au
 #define HR_WATCH_LAP_FRAME_BYTES 60
-/* One lap in so many says that a leader is late. */
-#define HR_WATCH_LATE_LAPS 4u
-/* A loop that runs for so many laps and does not come to its end is not late. */
-#define HR_WATCH_RUNNING_LAPS 8u
+/* So many laps in a row must find a loop asleep that has been late before it counts as one that stands still.
+ */
+#define HR_WATCH_ASLEEP_LAPS 2u
 /* Laps are a millisecond apart; rare maxima of 30 ms were measured on busy machines. */
 #define HR_WATCH_OVERDUE_NS 100000000ull
 
@@ -71,12 +70,18 @@ struct hr_watch_clock {
   __u64 resigns;       /* datagrams to peers ... */
   __u64 announcements; /* ... and to proxies */
   __u64 failures;      /* those that the kernel refused */
-  __u32 late;          /* laps that found the process late, since it was last well ... */
-  __u32 loop_ran;      /* ... and the last so many of those its loop running */
+  __u32 late;          /* laps that found the process late, since its loop last turned ... */
+  __u32 asleep;        /* ... and the last so many of those found it asleep */
   __u64 latenesses;    /* times that `late` began to count */
   __u64 lates;         /* datagrams to peers that say so */
+  __u64 late_said_ns;  /* when the last of them were sent */
+  /* At the first lap that saw this lease, hence when the loop last turned: CLOCK_MONOTONIC, and how long its
+   * thread had run by then. */
+  __u64 lease_until_ns;
+  __u64 turned_ns;
+  __u64 turned_ran_ns;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_watch_clock) == 128, "hr_watch_clock");
+HR_STATIC_ASSERT(sizeof(struct hr_watch_clock) == 160, "hr_watch_clock");
 
 /*
  * Map `node_plan`, one element, mapped into the process, which writes it as a sequence lock: `version` is odd
@@ -121,8 +126,9 @@ struct hr_watch_config {
   __u32 clock_in_ifindex;
   __u32 resigning_laps; /* how often the same is said */
   __u32 reserved2;
-  __u64 late_from_ns;  /* before the end of its lease a process may be late */
-  __u64 late_until_ns; /* and after it */
+  __u64 late_from_ns;  /* after its loop last turned a process may be late; the loop is no longer if it has run
+                          for as long since */
+  __u64 late_until_ns; /* and until then; not above late_from_ns: never */
 };
 
 #endif /* HEDGEROW_BPF_WATCH_WATCH_ABI_H_ */

@@ -325,7 +325,6 @@ void Node::Receive(const raft::LeaderResigns& hint) {
   }
 }
 
-// It changes nothing that the kernel part decides by.
 void Node::Receive(const raft::LeaderLate& hint) {
   ++lates_heard_;
   replica_.Feed(hint);

@@ -316,9 +316,8 @@ void Offloads::StartWatch() {
     spec.proxies.push_back({.address = EndpointOf(proxy.address),
                             .key = wire::SipHashKey(wire::DeriveProxyKey(*config_.announce_key, proxy.name))});
   }
-  // As long as the core lets a leader be late, its lease included.
   spec.late_from_ns = config_.election_floor_ns / 2;
-  spec.late_until_ns = (raft::Options().floors_late - 1) * config_.election_floor_ns;
+  spec.late_until_ns = raft::Options().floors_late * config_.election_floor_ns;
   spec.state_map = kernel_->state_map();
   spec.numbers_map = kernel_->numbers_map();
   absl::StatusOr<std::unique_ptr<offload::Watch>> watch = offload::Watch::Start(spec);

@@ -159,7 +159,8 @@ void Coupling::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
 }
 
 bool Coupling::Lags(const raft::Raft& raft) const {
-  return VerifiedForKernel(raft) > leased_verified_ || (EveryAckForKernel(raft) & ~leased_every_ack_) != 0;
+  return VerifiedForKernel(raft) > leased_verified_ || (EveryAckForKernel(raft) & ~leased_every_ack_) != 0 ||
+         raft.leader_late_by_ns() != leased_late_by_ns_;
 }
 
 void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
@@ -260,6 +261,7 @@ void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view.lease_until_ns = LeaseEnd_ns(now_ns, raft);
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
+  leased_late_by_ns_ = raft.leader_late_by_ns();
   ++statistics_.leases;
   if (Run(HR_NODE_LEASE)) leased_ns_ = now_ns;
 }
@@ -280,6 +282,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   leased_ns_ = now_ns;
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
+  leased_late_by_ns_ = raft.leader_late_by_ns();
   fed_end_ = raft.log().last_index();
 }
 

@@ -205,6 +205,7 @@ class Coupling {
   uint64_t synced_ns_ = 0;  // when that was
   raft::LogIndex leased_verified_;
   uint32_t leased_every_ack_ = 0;
+  uint64_t leased_late_by_ns_ = 0;
 
   std::vector<RingRecord> records_;
   uint64_t position_ = 0;  // in the ring, taken up to here

@@ -72,5 +72,29 @@ TEST(Coupling, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
   EXPECT_GE(host.kernel.view().lease_until_ns, lease_until_ns + 5 * kMillisecond);
 }
 
+// Else it voted for another, though its process would not.
+TEST(Coupling, TheKernelPartKnowsThatItsLeaderIsLate) {
+  for (const bool late : {false, true}) {
+    Host host;
+    host.Follow(1, 1);
+    const uint64_t timeout_ns = host.raft().election_timeout_ns();
+    const uint64_t heard_ns = host.raft().leader_heard_ns();
+    host.now_ns = heard_ns + timeout_ns - kMillisecond;
+    host.coupling->BeginTurn(host.now_ns, *host.replica);
+    if (late) host.replica->Feed(raft::LeaderLate{.leader = NodeId(1), .term = Term(1)});
+    host.coupling->EndTurn(host.now_ns, *host.replica);
+    EXPECT_EQ(host.kernel.view().heard_ns, heard_ns) << "it was not heard";
+    host.now_ns += 2 * kMillisecond;
+    raft::VoteRequest vote = Host::Vote(2, 9, 1);
+    vote.waived_term = Term();
+    EXPECT_EQ(host.Arrive(2, 2, vote), late ? HR_NODE_EVENT_VOTE_IGNORED : HR_NODE_EVENT_VOTE_GRANTED);
+    if (!late) continue;
+    host.now_ns += kMillisecond;
+    EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+    host.Turn();
+    EXPECT_EQ(host.kernel.view().election_timeout_ns, host.raft().election_timeout_ns()) << "it is no longer";
+  }
+}
+
 }  // namespace
 }  // namespace hedgerow::offload

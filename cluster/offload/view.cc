@@ -74,7 +74,7 @@ hr_node_view ViewOf(const raft::Raft& raft) {
                .last_term = raft.log().last_term().value()};
   view.verified = VerifiedForKernel(raft).value();
   view.heard_ns = raft.leader_heard_ns();
-  view.election_timeout_ns = raft.election_timeout_ns();
+  view.election_timeout_ns = raft.election_timeout_ns() + raft.leader_late_by_ns();
   view.leader_timeout_ns = raft.leader_timeout_ns();
   FillMembers(raft, view);
   view.role = RoleForKernel(raft.role());

@@ -54,8 +54,8 @@ struct WatchSpec {
   Endpoint serve{};               // what announcements name
   std::vector<Endpoint> peers{};  // the others
   std::vector<Proxy> proxies{};
-  // As leader it may be late, should its loop wait for a processor: this long before its lease ends, and this
-  // long after.
+  // As leader it may be late, should its loop wait for a processor: this long after it last turned, and until
+  // then. It is no longer once the loop has run for late_from_ns since. 0 and 0: never.
   uint64_t late_from_ns = 0;
   uint64_t late_until_ns = 0;
   int state_map = -1;  // `node` and `numbers` of the node's kernel part; -1: its own, which is of use to tests

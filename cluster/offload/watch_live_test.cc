@@ -101,16 +101,20 @@ bool HaveTwoProcessors() {
 void PinTo(pid_t pid, const cpu_set_t& one) { EXPECT_EQ(sched_setaffinity(pid, sizeof(one), &one), 0); }
 
 // For half a second, and while it lives, it keeps a process's first thread from the one processor that this may
-// use.
+// use, or shares it fairly. Whoever made it is on another meanwhile.
 class Hog {
  public:
-  explicit Hog(pid_t pid) {
+  explicit Hog(pid_t pid, bool goes_first = true) {
     const cpu_set_t one = Processor(/*last=*/true);
+    EXPECT_EQ(sched_getaffinity(0, sizeof(before_), &before_), 0);
+    PinTo(0, Processor(/*last=*/false));
     PinTo(pid, one);
-    thread_ = std::thread([this, one] {
+    thread_ = std::thread([this, one, goes_first] {
       const sched_param first{.sched_priority = 1};
       PinTo(0, one);
-      EXPECT_EQ(sched_setscheduler(0, SCHED_FIFO, &first), 0);
+      if (goes_first) {
+        EXPECT_EQ(sched_setscheduler(0, SCHED_FIFO, &first), 0);
+      }
       while (!over_ && Lasts()) {
       }
     });
@@ -118,11 +122,13 @@ class Hog {
   ~Hog() {
     over_ = true;
     thread_.join();
+    PinTo(0, before_);
   }
   bool Lasts() const { return MonotonicNs() < until_ns_; }
 
  private:
   const uint64_t until_ns_ = MonotonicNs() + 500'000'000;
+  cpu_set_t before_{};
   std::atomic<bool> over_ = false;
   std::thread thread_;
 };
@@ -350,7 +356,7 @@ TEST_F(WatchLiveTest, WhatIsHandledOrEndsAThreadIsNoDeath) {
 TEST_F(WatchLiveTest, AStopIsNoDeathButTheEndOfTheLease) {
   OnStage([&] {
     constexpr uint64_t kLease_ms = 300;
-    Victim victim({.threads = 2, .lease_ms = kLease_ms, .late_ms = 10'000});
+    Victim victim({.threads = 2, .lease_ms = kLease_ms, .late_from_ms = 150, .late_until_ms = 10'000});
     ExpectLeads(victim);
     for (int turn = 1; turn <= 2; ++turn) {
       const uint64_t stopped_ns = RealtimeNs();
@@ -377,7 +383,7 @@ TEST_F(WatchLiveTest, AStopIsNoDeathButTheEndOfTheLease) {
 TEST_F(WatchLiveTest, WhoWaitsForAProcessorIsLateAndDoesNotResign) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    Victim victim({.threads = 2, .lease_ms = 100, .late_ms = 10'000});
+    Victim victim({.threads = 2, .lease_ms = 100, .late_from_ms = 20, .late_until_ms = 10'000});
     ExpectLeads(victim);
     EXPECT_THAT(Listen(50, 50), ::testing::IsEmpty());
     const Hog hog(victim.pid());
@@ -395,7 +401,7 @@ TEST_F(WatchLiveTest, WhoWaitsForAProcessorIsLateAndDoesNotResign) {
 TEST_F(WatchLiveTest, WhoIsLateForTooLongResigns) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    Victim victim({.threads = 1, .lease_ms = 50, .late_ms = 50});
+    Victim victim({.threads = 1, .lease_ms = 50, .late_from_ms = 25, .late_until_ms = 100});
     ExpectLeads(victim);
     const Hog hog(victim.pid());
     std::vector<Heard> heard;
@@ -413,7 +419,7 @@ TEST_F(WatchLiveTest, WhoIsLateForTooLongResigns) {
 TEST_F(WatchLiveTest, WhoHasResignedIsNotLateAfterwards) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    Victim victim({.threads = 1, .lease_ms = 100, .late_ms = 10'000});
+    Victim victim({.threads = 1, .lease_ms = 100, .late_from_ms = 50, .late_until_ms = 10'000});
     ExpectLeads(victim);
     victim.Kill(SIGSTOP);
     const Hog hog(victim.pid());
@@ -425,27 +431,77 @@ TEST_F(WatchLiveTest, WhoHasResignedIsNotLateAfterwards) {
   });
 }
 
-TEST_F(WatchLiveTest, WhoIsCaughtInALoopOfItsOwnIsNotLate) {
+// Followers wait by when they last heard it, however long its lease is.
+TEST_F(WatchLiveTest, WhoseLeaseIsLongIsLateNoLaterAndNoLonger) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    constexpr uint64_t kLease_ms = 200;
-    Victim victim({.threads = 1, .lease_ms = kLease_ms, .late_ms = 10'000});
+    Victim victim({.threads = 1, .lease_ms = 400, .late_from_ms = 20, .late_until_ms = 120});
     ExpectLeads(victim);
     const uint64_t begun_ns = RealtimeNs();
-    ASSERT_NE(victim.Command("spin"), 0u);
-    const std::vector<Heard> heard = Listen(2 * kLease_ms, kLongest_ms);
+    const Hog hog(victim.pid());
+    std::vector<Heard> heard;
+    while (victim.clock().running != 0 && hog.Lasts())
+      for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
     const auto first =
         std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+    ASSERT_NE(first, heard.begin());
     ASSERT_NE(first, heard.end());
-    EXPECT_LT(static_cast<double>(first->at_ns - begun_ns) / 1e6, 2.0 * kLease_ms);
-    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
-    EXPECT_EQ(victim.watched().dead_ns, 0u);
-    victim.Kill(SIGKILL);
+    ExpectLateness({heard.begin(), first});
+    ExpectResignation({first, heard.end()});
+    const auto after_ms = [&](const Heard& one) { return static_cast<double>(one.at_ns - begun_ns) / 1e6; };
+    printf("late from %.1f to %.1f ms, RESIGN after %.1f ms\n", after_ms(heard.front()),
+           after_ms(*std::prev(first)), after_ms(*first));
+    EXPECT_LT(after_ms(heard.front()), 80);
+    EXPECT_LT(after_ms(*std::prev(first)), 200);
+    EXPECT_GT(after_ms(*first), 350);
   });
+}
+
+TEST_F(WatchLiveTest, WhoIsKilledWhileItIsLateResignsAtOnce) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 2, .lease_ms = 50, .late_from_ms = 25, .late_until_ms = 10'000});
+    ExpectLeads(victim);
+    const Hog hog(victim.pid());
+    while (victim.clock().lates == 0 && hog.Lasts()) usleep(100);
+    const uint64_t killed_ns = MonotonicNs();
+    victim.Kill(SIGKILL);
+    std::vector<Heard> heard = Listen(50);
+    EXPECT_TRUE(hog.Lasts()) << "it should have died without a processor";
+    std::erase_if(heard, SaysLate);
+    ExpectResignation(heard);
+    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_SIGNAL});
+    EXPECT_LT(victim.clock().resigned_ns - killed_ns, 20'000'000u);
+  });
+}
+
+// Alone on a processor, and on one that others take in turns.
+TEST_F(WatchLiveTest, WhoIsCaughtInALoopOfItsOwnIsNotLate) {
+  for (const bool shares : {false, true}) {
+    OnStage([&] {
+      constexpr uint64_t kLease_ms = 200;
+      Victim victim(
+          {.threads = 1, .lease_ms = kLease_ms, .late_from_ms = kLease_ms / 5, .late_until_ms = 10'000});
+      ExpectLeads(victim);
+      std::optional<Hog> hog;
+      if (shares) hog.emplace(victim.pid(), /*goes_first=*/false);
+      const uint64_t begun_ns = RealtimeNs();
+      ASSERT_NE(victim.Command("spin"), 0u);
+      const std::vector<Heard> heard = Listen(2 * kLease_ms, kLongest_ms);
+      const auto first =
+          std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+      ASSERT_NE(first, heard.end());
+      EXPECT_LT(static_cast<double>(first->at_ns - begun_ns) / 1e6, 2.0 * kLease_ms);
+      EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+      EXPECT_EQ(victim.watched().dead_ns, 0u);
+      victim.Kill(SIGKILL);
+    });
+  }
 }
 
 TEST_F(WatchLiveTest, AnExecIsLeftToTheLease) {
   OnStage([&] {
-    Victim victim({.threads = 4, .lease_ms = 300, .late_ms = 10'000});
+    Victim victim({.threads = 4, .lease_ms = 300, .late_from_ms = 150, .late_until_ms = 10'000});
     ExpectLeads(victim);
     const uint64_t begun_ns = RealtimeNs();
     ASSERT_NE(victim.Command("exec"), 0u);

@@ -4,7 +4,8 @@
 // watch, says in the shared state that it leads, keeps its lease, and does on command what kills a process.
 // Test code only.
 //
-//   watch_victim INSTANCE TERM SOURCE SERVE PEERS PROXIES THREADS RESIDENT_MB LEASE_MS LATE_MS
+//   watch_victim INSTANCE TERM SOURCE SERVE PEERS PROXIES THREADS RESIDENT_MB LEASE_MS LATE_FROM_MS
+//   LATE_UNTIL_MS
 //
 // SOURCE and the lists of PEERS are ADDRESS,PORT separated by "/". Commands come on standard input, one a line;
 // answers go to standard output. Ready: "ready PID WATCH_MAP CLOCK_MAP STATE_MAP" with the maps' ids.
@@ -165,7 +166,7 @@ void Occupy(size_t megabytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 11) return 2;
+  if (argc != 12) return 2;
   WatchSpec spec;
   spec.instance = argv[1];
   spec.incarnation = 0x1234567890abcdefull;
@@ -177,8 +178,8 @@ int main(int argc, char** argv) {
   spec.peers = ParseEndpoints(argv[5]);
   for (const Endpoint& proxy : ParseEndpoints(argv[6]))
     spec.proxies.push_back({.address = proxy, .key = {.k0 = uint64_t{100} + proxy.port, .k1 = 4}});
-  spec.late_until_ns = std::stoull(argv[10]) * 1'000'000;
-  if (spec.late_until_ns != 0) spec.late_from_ns = std::stoull(argv[9]) * 1'000'000 / 2;
+  spec.late_from_ns = std::stoull(argv[10]) * 1'000'000;
+  spec.late_until_ns = std::stoull(argv[11]) * 1'000'000;
   signal(SIGTERM, [](int) {});  // handled: no death
   Occupy(std::stoul(argv[8]));
   Victim victim(spec, std::stoull(argv[2]), std::stoull(argv[9]) * 1'000'000);

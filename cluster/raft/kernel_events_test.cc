@@ -143,6 +143,34 @@ TEST_F(KernelEvents, ALateLeaderIsWaitedForALittleLonger) {
   EXPECT_TRUE(would_vote());
 }
 
+TEST_F(KernelEvents, LatenessNeverShortensAWait) {
+  const Raft& follower = cluster_.At(3);
+  const uint64_t wait_ns = follower.election_deadline_ns() - follower.leader_heard_ns();
+  uint64_t listened_ns = follower.leader_heard_ns();
+  const auto say_late = [&] {
+    cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = follower.term()});
+    listened_ns = cluster_.now_ns();
+  };
+  for (int i = 0; i < 5; ++i) {
+    cluster_.Wait(3 * kMillisecond);
+    say_late();
+    EXPECT_EQ(follower.election_deadline_ns(), listened_ns + wait_ns) << i;
+    EXPECT_EQ(follower.leader_late_by_ns(), listened_ns - follower.leader_heard_ns());
+  }
+  // It has been heard since; its kernel's word of before comes afterwards.
+  cluster_.Wait(kMillisecond);
+  const uint64_t heard_ns = cluster_.now_ns();
+  cluster_.Wait(kMillisecond);
+  say_late();
+  cluster_.Step(3, KernelHeard{.leader = NodeId(1),
+                               .term = follower.term(),
+                               .heard_ns = heard_ns,
+                               .commit = LogIndex(1),
+                               .election_timeout_ns = follower.election_timeout_ns()});
+  EXPECT_EQ(follower.leader_late_by_ns(), listened_ns - heard_ns);
+  EXPECT_GE(follower.election_deadline_ns(), listened_ns + follower.election_timeout_ns());
+}
+
 TEST_F(KernelEvents, ALateLeaderTeachesPatienceOnceItIsHeard) {
   const uint64_t timeout_ns = cluster_.At(3).election_timeout_ns();
   const uint64_t heard_ns = cluster_.now_ns();

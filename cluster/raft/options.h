@@ -25,8 +25,7 @@ struct Options {
   uint64_t round_trips_per_election = 20;
   uint64_t silences_per_election = 2;
   uint64_t floors_per_silence = 5;  // a longer one counts as so many floors: who waits keeps others waiting
-  // A leader whose loop waits for a processor is late, for so many floors with its lease of one; then it
-  // resigns.
+  // A leader whose loop waits for a processor is late, until so many floors after it was last heard.
   uint64_t floors_late = 3;
   uint64_t election_floor_ns = 20'000'000;
   uint64_t election_cap_ns = 2'000'000'000;

@@ -110,6 +110,11 @@ class Raft {
   // For whoever keeps the kernel part in step (cluster/offload/coupling).
   LogIndex verified() const { return verified_; }
   uint64_t leader_heard_ns() const { return leader_heard_ns_; }
+  // How long after it was last heard its host last said that it is late; 0: it has not since. So much longer
+  // than an election timeout nobody is voted for.
+  uint64_t leader_late_by_ns() const {
+    return leader_late_ns_ > leader_heard_ns_ ? leader_late_ns_ - leader_heard_ns_ : 0;
+  }
   uint64_t leader_timeout_ns() const { return leader_timeout_ns_; }
   uint64_t election_deadline_ns() const { return election_deadline_ns_; }
   uint32_t votes() const { return votes_; }

@@ -12,7 +12,7 @@ namespace hedgerow::raft {
 
 bool Raft::LeaderHeard(uint64_t now_ns) const {
   if (role_ == Role::kLeader) return !doubts_;  // it steps down by itself when it hears no majority
-  return leader_.IsSet() && now_ns - std::max(leader_heard_ns_, leader_late_ns_) < election_timeout_ns();
+  return leader_.IsSet() && now_ns - leader_heard_ns_ < election_timeout_ns() + leader_late_by_ns();
 }
 
 VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
@@ -160,12 +160,12 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   election_deadline_ns_ = context.now_ns + resigns.rank * options_.resign_step_ns;
 }
 
-// It is not heard, and the silence goes on.
+// It is not heard, and the silence goes on. The wait that was drawn begins anew.
 void Raft::On(Context& context, const LeaderLate& late) {
   if (role_ != Role::kFollower || late.leader != leader_ || late.term != term_) return;
   if (context.now_ns - leader_heard_ns_ >= options_.floors_late * options_.election_floor_ns) return;
+  election_deadline_ns_ += context.now_ns - leader_heard_ns_ - leader_late_by_ns();
   leader_late_ns_ = context.now_ns;
-  DrawElectionDeadline(context);
 }
 
 }  // namespace hedgerow::raft

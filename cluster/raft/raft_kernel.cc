@@ -63,7 +63,7 @@ void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
   waived_term_ = suspected_term_ = Term();
   BreakSilence(context);
   DrawElectionDeadline(context);
-  election_deadline_ns_ -= context.now_ns - heard_ns;
+  election_deadline_ns_ -= context.now_ns - heard_ns - leader_late_by_ns();
 }
 
 // R6: the same rules as for answers that reach the process; what is told again changes nothing.
