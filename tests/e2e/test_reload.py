@@ -443,7 +443,7 @@ def test_a_daemon_killed_in_the_midst_of_a_reload_leaves_what_the_next_one_puts_
         return True
 
     load = start_dnsperf(lab.client, VIP4, seconds=20 + 15 * len(KILLS), rate=1000)
-    killed = []
+    killed, begun = [], time.monotonic()
     for number in KILLS:
         if not die_at(number):
             break
@@ -456,8 +456,9 @@ def test_a_daemon_killed_in_the_midst_of_a_reload_leaves_what_the_next_one_puts_
         assert found["vips"] == before["vips"] and found["clusters"] == before["clusters"], number
         assert "in the midst of a reload" in product.log.read_text()
     assert len(killed) >= 3, f"killed at {killed} only"
+    lasted_s = time.monotonic() - begun  # a quick machine is done within a second
     report = stop_dnsperf(load)
-    assert report.lost == 0 and report.sent > 1000, report.text
+    assert report.lost == 0 and report.sent > 500 * lasted_s, report.text
     reload(product, old)
     assert reload(product, wanted)["applied"] is True
     assert who_answers(lab.client, VIP4) == "b"
