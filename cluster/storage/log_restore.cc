@@ -124,52 +124,64 @@ absl::StatusOr<uint64_t> ReadLogId(rocksdb::DB& db, const std::string& path, uin
 }
 
 // The last state of all. If an entry stands behind it, that is found when the log is read.
+absl::StatusOr<std::optional<StateRecord>> FindState(rocksdb::Iterator& records, const std::string& path) {
+  for (records.SeekForPrev(SliceOf(kEntriesEnd)); records.Valid(); records.Prev()) {
+    const std::string_view key(records.key().data(), records.key().size());
+    if (!key.starts_with(kEntryPrefix)) break;
+    if (!IsStateKey(key)) continue;
+    const rocksdb::Slice value = records.value();
+    const std::optional<StateRecord> state = ParseState(key, {value.data(), value.size()});
+    if (!state.has_value()) return DamagedError(path, "the state record has a wrong checksum");
+    return state;
+  }
+  if (!records.status().ok()) return FromRocks(path, "read", records.status());
+  return std::nullopt;
+}
+
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path, uint32_t format) {
   if (format <= kFormatWithFormerKeys) return ReadFormerState(db, path);
   const std::unique_ptr<rocksdb::Iterator> records(db.NewIterator(rocksdb::ReadOptions()));
-  for (records->SeekForPrev(SliceOf(kEntriesEnd)); records->Valid(); records->Prev()) {
-    const std::string_view key(records->key().data(), records->key().size());
-    if (!key.starts_with(kEntryPrefix)) break;
-    if (!IsStateKey(key)) continue;
-    const rocksdb::Slice value = records->value();
-    const std::optional<StateRecord> state = ParseState(key, {value.data(), value.size()});
-    if (!state.has_value()) return DamagedError(path, "the state record has a wrong checksum");
-    return *state;
-  }
-  if (!records->status().ok()) return FromRocks(path, "read", records->status());
-  return DamagedError(path, "it has no state record");
+  absl::StatusOr<std::optional<StateRecord>> found = FindState(*records, path);
+  if (!found.ok()) return found.status();
+  if (!found->has_value()) return DamagedError(path, "it has no state record");
+  return **found;
 }
 
 absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path, uint32_t format) {
   absl::StatusOr<StateRecord> state = ReadState(db, path, format);
   if (!state.ok()) return state.status();
-  RestoredLog log{.state = *state};
-  log.raft.hard_state = state->hard_state;
-  log.raft.start = state->start;
-
-  raft::LogIndex last = state->start.index;
-  raft::Term last_term = state->start.term;
   const std::unique_ptr<rocksdb::Iterator> records(db.NewIterator(rocksdb::ReadOptions()));
-  for (records->Seek(EntryKey(last.Next())); records->Valid(); records->Next()) {
-    const std::string_view key(records->key().data(), records->key().size());
+  return RestoreLog(*records, path, *state);
+}
+
+absl::StatusOr<RestoredLog> RestoreLog(rocksdb::Iterator& records, const std::string& path,
+                                       const StateRecord& state) {
+  RestoredLog log{.state = state};
+  log.raft.hard_state = state.hard_state;
+  log.raft.start = state.start;
+
+  raft::LogIndex last = state.start.index;
+  raft::Term last_term = state.start.term;
+  for (records.Seek(EntryKey(last.Next())); records.Valid(); records.Next()) {
+    const std::string_view key(records.key().data(), records.key().size());
     if (!key.starts_with(kEntryPrefix)) break;
     if (IsStateKey(key)) continue;  // of an earlier batch, or the one that was read
-    const rocksdb::Slice value = records->value();
+    const rocksdb::Slice value = records.value();
     std::optional<StoredEntry> stored = ParseEntry(key, {value.data(), value.size()});
     if (!stored.has_value()) {
       return DamagedError(path, absl::StrCat("the entry after entry ", last.value(), " has a wrong checksum"));
     }
-    const std::string misfit = Misfit(*stored, last, last_term, *state);
+    const std::string misfit = Misfit(*stored, last, last_term, state);
     if (!misfit.empty()) return DamagedError(path, misfit);
     last = stored->entry.index;
     last_term = stored->entry.term;
     log.raft.entries.push_back(std::move(stored->entry));
   }
-  if (!records->status().ok()) return FromRocks(path, "read", records->status());
-  if (last != state->last_index || last_term != state->last_term) {
+  if (!records.status().ok()) return FromRocks(path, "read", records.status());
+  if (last != state.last_index || last_term != state.last_term) {
     return DamagedError(path, absl::StrCat("it ends with entry ", last.value(), " of term ", last_term.value(),
-                                           " instead of entry ", state->last_index.value(), " of term ",
-                                           state->last_term.value()));
+                                           " instead of entry ", state.last_index.value(), " of term ",
+                                           state.last_term.value()));
   }
   return log;
 }

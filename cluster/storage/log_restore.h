@@ -2,16 +2,18 @@
 //
 // Reads a log out of its database and checks that it is one: whose it is, every record's checksum, indices from
 // its start without gaps, each entry linked to the term of the one before, no term above the hard state's, and
-// the end where the state record says. Called by RocksLog when it opens.
+// the end where the state record says. Called by RocksLog when it opens, and by ReadStoppedLog.
 
 #ifndef HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
 #define HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <rocksdb/db.h>
+#include <rocksdb/iterator.h>
 #include <rocksdb/slice.h>
 
 #include "absl/status/status.h"
@@ -39,6 +41,10 @@ absl::StatusOr<Origin> ReadOrigin(rocksdb::DB& db, const std::string& path, uint
 absl::StatusOr<uint64_t> ReadLogId(rocksdb::DB& db, const std::string& path, uint32_t format);
 absl::StatusOr<StateRecord> ReadState(rocksdb::DB& db, const std::string& path, uint32_t format);
 absl::StatusOr<RestoredLog> RestoreLog(rocksdb::DB& db, const std::string& path, uint32_t format);
+// The same of any records in the order of their keys, of a present format. No state: they do not say.
+absl::StatusOr<std::optional<StateRecord>> FindState(rocksdb::Iterator& records, const std::string& path);
+absl::StatusOr<RestoredLog> RestoreLog(rocksdb::Iterator& records, const std::string& path,
+                                       const StateRecord& state);
 
 }  // namespace hedgerow::storage
 

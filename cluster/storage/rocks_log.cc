@@ -21,6 +21,8 @@
 #include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
+#include "cluster/storage/journal.h"
+#include "cluster/storage/journal_reader.h"
 #include "cluster/storage/log_restore.h"
 #include "cluster/storage/records.h"
 #include "cluster/storage/rocks_messages.h"
@@ -98,6 +100,7 @@ absl::StatusOr<std::unique_ptr<RocksLog>> RocksLog::Open(const StorageOptions& g
   for (const absl::Status& status : {log->WriteWatermark(), log->watermark_.Sync()}) {
     if (!status.ok()) return status;
   }
+  if (absl::Status status = log->BeginJournal(); !status.ok()) return status;
   return log;
 }
 
@@ -105,7 +108,7 @@ RocksLog::~RocksLog() {
   if (db_ == nullptr || !final_error_.ok()) return;
   // An error here costs the log's validity after a restart of the host in memory mode, which nobody was
   // promised.
-  if (!options_.sync && committed_batch_ > 0 && db_->SyncWAL().ok()) {
+  if (journal_ != nullptr && committed_batch_ > 0 && journal_->Sync()) {
     (void)watermark_.Write({.batch = committed_batch_, .unsynced = false, .boot_id = options_.boot_id});
   }
   (void)watermark_.Sync();
@@ -124,17 +127,14 @@ void RocksLog::CloseDatabase() {
   db_.reset();
 }
 
-bool RocksLog::StartIsDurable() {
-  if (options_.sync) return true;
-  const absl::MutexLock lock(&db_mutex_);
-  return db_ != nullptr && db_->SyncWAL().ok();
-}
+bool RocksLog::StartIsDurable() { return options_.sync || journal_->Sync(); }
 
 // Whole tables, without reading them: keys grow, so a table holds a part of the log. What is in a table with
 // live entries, in the first level or in memory stays until a later time; that is a few times the write buffer.
 // The last state stands behind the entry that the log begins after, at the least, and so behind what may go;
 // the identity stands before.
 void RocksLog::DropUpTo(raft::LogIndex index) {
+  if (journal_ != nullptr) journal_->DropUpTo(index);
   const absl::MutexLock lock(&db_mutex_);
   if (db_ == nullptr || index == raft::LogIndex()) return;
   const std::string end = EntryKey(index);
@@ -155,6 +155,12 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
                                                     " batches were durable"));
   }
   const uint32_t format = found_identity->format_version;
+  const absl::StatusOr<uint64_t> log_id = ReadLogId(*db_, options_.path, format);
+  if (!log_id.ok()) return log_id.status();
+  log_id_ = *log_id;
+  if (format > kFormatWithFormerKeys) {
+    if (absl::Status status = TakeOverJournal(); !status.ok()) return status;
+  }
   absl::StatusOr<RestoredLog> log = RestoreLog(*db_, options_.path, format);
   if (!log.ok()) return log.status();
   const uint64_t found = log->state.batch;
@@ -166,9 +172,6 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
   const absl::StatusOr<Origin> origin = ReadOrigin(*db_, options_.path, format);
   if (!origin.ok()) return origin.status();
   origin_ = *origin;
-  const absl::StatusOr<uint64_t> log_id = ReadLogId(*db_, options_.path, format);
-  if (!log_id.ok()) return log_id.status();
-  log_id_ = *log_id;
   tail_.Restore(log->state, log->raft.entries);
   restored_ = std::move(log->raft);
   if (format <= kFormatWithFormerKeys) {
@@ -178,6 +181,35 @@ absl::Status RocksLog::Restore(const StoredIdentity& identity, uint64_t last_bat
     if (absl::Status status = WriteIdentity(identity, /*converting=*/true); !status.ok()) return status;
   }
   return HoldsFormerKeys() ? ForgetFormerKeys() : absl::OkStatus();
+}
+
+// What a life in memory mode has left in the journal goes into tables. RocksDB need not log it meanwhile: the
+// journal stays until it is there, and whoever is killed in between begins where the tables end.
+absl::Status RocksLog::TakeOverJournal() {
+  const std::unique_ptr<rocksdb::Iterator> records(db_->NewIterator(rocksdb::ReadOptions()));
+  const absl::StatusOr<std::optional<StateRecord>> state = FindState(*records, options_.path);
+  if (!state.ok()) return state.status();
+  const uint64_t in_tables = state->has_value() ? (*state)->batch : 0;
+  const absl::StatusOr<JournalReader> journal = JournalReader::Open(options_.path, log_id_, in_tables);
+  if (!journal.ok()) return journal.status();
+  if (!journal->damage().empty()) return DamagedError(options_.path, journal->damage());
+  if (journal->empty()) return absl::OkStatus();
+  rocksdb::WriteOptions write;
+  write.disableWAL = true;
+  absl::Status status = journal->ForEach([this, &write](rocksdb::WriteBatch batch) {
+    return FromRocks(options_.path, "write", db_->Write(write, &batch));
+  });
+  return status.ok() ? MakeDurable() : status;
+}
+
+// Of a log whose tables have everything.
+absl::Status RocksLog::BeginJournal() {
+  if (options_.sync) return Journal::Remove(options_.path);
+  absl::StatusOr<std::unique_ptr<Journal>> journal =
+      Journal::Create(options_.path, log_id_, tail_.state().last_index, options_.write_buffer_bytes);
+  if (!journal.ok()) return journal.status();
+  journal_ = *std::move(journal);
+  return absl::OkStatus();
 }
 
 // A new log, or one of an earlier format: a batch says whose it is, that it is of this format from now on, what
@@ -251,12 +283,24 @@ absl::Status RocksLog::Commit(Patience patience) {
 }
 
 absl::Status RocksLog::TryCommit(Patience patience) {
+  if (!finished_) tail_.Finish(batch_);
+  finished_ = true;
+  const absl::Status written =
+      journal_ != nullptr ? journal_->Append(tail_.state().batch, tail_.state().last_index, batch_.Data())
+                          : WriteToRocks(patience);
+  if (!written.ok()) return written;
+  committed_batch_ = tail_.state().batch;
+  // Full here and not there: the batch is written again, with the same number.
+  if (absl::Status status = WriteWatermark(); !status.ok()) return status;
+  batch_.Clear();
+  finished_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status RocksLog::WriteToRocks(Patience patience) {
   if (db_ == nullptr) {
     if (absl::Status status = Reopen(); !status.ok()) return status;
   }
-  if (!finished_) tail_.Finish(batch_);
-  finished_ = true;
-
   rocksdb::WriteOptions write;
   write.sync = options_.sync;
   write.no_slowdown = patience == Patience::kDoNotWait;
@@ -266,11 +310,6 @@ absl::Status RocksLog::TryCommit(Patience patience) {
     if (absl::IsResourceExhausted(status)) CloseDatabase();
     return status;
   }
-  committed_batch_ = tail_.state().batch;
-  // Full here and not there: the batch is written again, with the same number.
-  if (absl::Status status = WriteWatermark(); !status.ok()) return status;
-  batch_.Clear();
-  finished_ = false;
   return absl::OkStatus();
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // One node's log and hard state in a RocksDB database, without threads: it gathers what is to be persisted into
-// a batch and commits that. What RocksDB leaves to its user is done here: which end of a write-ahead log may be
-// missing, whose log it is, whether it links up, and going on after a full disk. LogStorage calls it, one
-// thread at a time.
+// a batch and commits that; in memory mode to a journal, which RocksDB takes over at the next start. What
+// RocksDB leaves to its user is done here: which end of a write-ahead log may be missing, whose log it is,
+// whether it links up, and going on after a full disk. LogStorage calls it, one thread at a time.
 //
 // A handle on which a write has failed is thrown away, and the database is opened again, which is what happens
 // after a crash, too. DB::Resume is not used: if the memtable was empty, the next write after it ends the
@@ -28,6 +28,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
+#include "cluster/storage/journal.h"
 #include "cluster/storage/log_tail.h"
 #include "cluster/storage/storage_options.h"
 #include "cluster/storage/watermark.h"
@@ -73,7 +74,10 @@ class RocksLog {
   std::string database_path() const { return options_.path + "/rocksdb"; }
   absl::Status OpenDatabase();
   absl::Status Restore(const StoredIdentity& identity, uint64_t last_batch_in_wal);
+  absl::Status TakeOverJournal();
+  absl::Status BeginJournal();
   absl::Status TryCommit(Patience patience);
+  absl::Status WriteToRocks(Patience patience);
   void CloseDatabase();
   absl::Status WriteIdentity(const StoredIdentity& identity, bool converting);
   bool HoldsFormerKeys() const;
@@ -90,6 +94,7 @@ class RocksLog {
   // so that StartIsDurable and DropUpTo do not lose it while they are at work.
   absl::Mutex db_mutex_;
   std::unique_ptr<rocksdb::DB> db_;
+  std::unique_ptr<Journal> journal_;  // in memory mode: takes the batches in RocksDB's place
   raft::RestoredState restored_;
   raft::Configuration began_with_;
   Origin origin_;  // as it was when the log was opened, for good

@@ -10,10 +10,12 @@
 
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
+#include <rocksdb/utilities/write_batch_with_index.h>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/storage/beginning.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/journal_reader.h"
 #include "cluster/storage/log_restore.h"
 #include "cluster/storage/rocks_messages.h"
 #include "cluster/storage/rocks_options.h"
@@ -39,8 +41,8 @@ void AddMissing(uint64_t found, uint64_t written, std::vector<std::string>& doub
 
 // As far as no batch is missing.
 absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& options,
-                                                        const StoredIdentity& expected,
-                                                        const WalContents& wal, uint32_t& format) {
+                                                        const StoredIdentity& expected, const WalContents& wal,
+                                                        uint32_t& format) {
   rocksdb::Options opened = RocksOptions(options, std::make_shared<RocksMessages>(options.path));
   WalPrefix prefix(wal.last_batch_in_tables);
   opened.wal_filter = &prefix;  // asked while it is opened, and not afterwards
@@ -60,6 +62,43 @@ absl::StatusOr<WalContents> InspectStopped(const StorageOptions& options) {
                     RocksOptions(options, std::make_shared<RocksMessages>(options.path)));
 }
 
+// Puts and deletions of a batch into what is laid over the tables.
+class Overlay : public rocksdb::WriteBatch::Handler {
+ public:
+  explicit Overlay(rocksdb::WriteBatchWithIndex& changes) : changes_(changes) {}
+  rocksdb::Status PutCF(uint32_t, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
+    return changes_.Put(key, value);
+  }
+  rocksdb::Status DeleteCF(uint32_t, const rocksdb::Slice& key) override { return changes_.Delete(key); }
+
+ private:
+  rocksdb::WriteBatchWithIndex& changes_;
+};
+
+// As it would be once RocksDB had taken the journal over.
+absl::StatusOr<RestoredLog> RestoreWithJournal(rocksdb::DB& db, const StorageOptions& options,
+                                               StoppedLog& log) {
+  std::unique_ptr<rocksdb::Iterator> tables(db.NewIterator(rocksdb::ReadOptions()));
+  absl::StatusOr<std::optional<StateRecord>> state = FindState(*tables, options.path);
+  if (!state.ok()) return state.status();
+  const uint64_t in_tables = state->has_value() ? (*state)->batch : 0;
+  const absl::StatusOr<JournalReader> journal = JournalReader::Open(options.path, log.log_id, in_tables);
+  if (!journal.ok()) return journal.status();
+  if (!journal->damage().empty())
+    log.doubts.push_back(absl::StrCat("its newest part is damaged: ", journal->damage()));
+  rocksdb::WriteBatchWithIndex changes(rocksdb::BytewiseComparator(), 0, /*overwrite_key=*/true);
+  const absl::Status read = journal->ForEach([&changes, &options](const rocksdb::WriteBatch& batch) {
+    Overlay overlay(changes);
+    return FromRocks(options.path, "read", batch.Iterate(&overlay));
+  });
+  if (!read.ok()) return read;
+  const std::unique_ptr<rocksdb::Iterator> records(changes.NewIteratorWithBase(tables.release()));
+  state = FindState(*records, options.path);
+  if (!state.ok()) return state.status();
+  if (!state->has_value()) return DamagedError(options.path, "it has no state record");
+  return RestoreLog(*records, options.path, **state);
+}
+
 absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const StoredIdentity& expected,
                                          const WalContents& wal, StoppedLog& log) {
   uint32_t format = 0;
@@ -71,7 +110,8 @@ absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const St
   const absl::StatusOr<uint64_t> log_id = ReadLogId(**db, options.path, format);
   if (!log_id.ok()) return log_id.status();
   log.log_id = *log_id;
-  return RestoreLog(**db, options.path, format);
+  if (format <= kFormatWithFormerKeys) return RestoreLog(**db, options.path, format);
+  return RestoreWithJournal(**db, options, log);
 }
 
 // As ChooseSnapshot does, but none is removed, and one that goes further than the log is taken as well: it is

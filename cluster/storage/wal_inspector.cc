@@ -13,6 +13,7 @@
 #include <rocksdb/write_batch.h>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/storage/batch_state.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/log_restore.h"
 #include "cluster/storage/records.h"
@@ -20,24 +21,10 @@
 namespace hedgerow::storage {
 namespace {
 
-// The state record of one batch.
-class StateFinder : public rocksdb::WriteBatch::Handler {
- public:
-  rocksdb::Status PutCF(uint32_t, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
-    const std::string_view name(key.data(), key.size());
-    if (IsStateKey(name) || name == kFormerStateKey) state = ParseState(name, {value.data(), value.size()});
-    return rocksdb::Status::OK();
-  }
-  rocksdb::Status DeleteCF(uint32_t, const rocksdb::Slice&) override { return rocksdb::Status::OK(); }
-
-  std::optional<StateRecord> state;
-};
-
 // Nothing: it is no batch of this log.
 std::optional<uint64_t> NumberOf(const rocksdb::WriteBatch& batch) {
-  StateFinder finder;
-  if (!batch.Iterate(&finder).ok() || !finder.state.has_value()) return std::nullopt;
-  return finder.state->batch;
+  const std::optional<StateRecord> state = StateOf(batch);
+  return state.has_value() ? std::optional(state->batch) : std::nullopt;
 }
 
 // RocksDB's own: after a torn end it begins the next log with an empty batch.
