@@ -221,8 +221,13 @@ TEST_P(FullDiskTest, AStopWhileItIsFullKeepsWhatWasReported) {
   EXPECT_TRUE(Same(story.state(), found)) << Describe(found);
 }
 
+// In memory mode the log comes into tables at its next start only, and is then as in disk mode.
+class FullDiskWithTablesTest : public FullDiskTest {};
+INSTANTIATE_TEST_SUITE_P(Modes, FullDiskWithTablesTest, ::testing::Values(true),
+                         [](const auto&) { return "Disk"; });
+
 // What a conversion that was cut short has left is in the way of nothing but speed.
-TEST_P(FullDiskTest, ALogOpensThoughThereIsNoRoomToForgetItsFormerKeys) {
+TEST_P(FullDiskWithTablesTest, ALogOpensThoughThereIsNoRoomToForgetItsFormerKeys) {
   constexpr uint64_t kEntries = 80;
   {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
@@ -233,7 +238,6 @@ TEST_P(FullDiskTest, ALogOpensThoughThereIsNoRoomToForgetItsFormerKeys) {
     storage->Write(std::move(persist));
     ASSERT_TRUE(AwaitDurable(*storage, 1));
   }
-  OpenOrDie(options());  // in memory mode they come into tables only now
   LeaveFormerKeys();
   ASSERT_TRUE(HoldsFormerKeys());
   Fill(1024 * 1024);

@@ -95,6 +95,7 @@ absl::Status Journal::Begin(uint64_t batch) {
 // and a reader takes them for a torn end.
 absl::Status Journal::Append(uint64_t batch, raft::LogIndex last, std::string_view bytes) {
   HEDGEROW_CHECK(bytes.size() <= std::numeric_limits<uint32_t>::max());
+  HEDGEROW_CHECK(last_batch_ == 0 || batch == last_batch_ + 1);  // else readers would stop before it
   const absl::MutexLock lock(&mutex_);
   reached_ = std::max(reached_, last);
   if (files_.empty() || files_.back()->bytes >= file_bytes_) {
@@ -109,6 +110,7 @@ absl::Status Journal::Append(uint64_t batch, raft::LogIndex last, std::string_vi
     return status;
   file.bytes += head.size() + bytes.size();
   file.reached = reached_;
+  last_batch_ = batch;
   return absl::OkStatus();
 }
 

@@ -73,6 +73,7 @@ class Journal {
   const std::string folder_;
   const uint64_t log_id_;
   const size_t file_bytes_;
+  uint64_t last_batch_ = 0;  // appended; of the thread that appends
 
   absl::Mutex mutex_;
   // In order; the last one is written to. Shared with a Sync that is under way.

@@ -285,12 +285,15 @@ absl::Status RocksLog::Commit(Patience patience) {
 absl::Status RocksLog::TryCommit(Patience patience) {
   if (!finished_) tail_.Finish(batch_);
   finished_ = true;
-  const absl::Status written =
-      journal_ != nullptr ? journal_->Append(tail_.state().batch, tail_.state().last_index, batch_.Data())
-                          : WriteToRocks(patience);
-  if (!written.ok()) return written;
-  committed_batch_ = tail_.state().batch;
-  // Full here and not there: the batch is written again, with the same number.
+  const StateRecord& state = tail_.state();
+  if (committed_batch_ < state.batch) {
+    const absl::Status written = journal_ != nullptr
+                                     ? journal_->Append(state.batch, state.last_index, batch_.Data())
+                                     : WriteToRocks(patience);
+    if (!written.ok()) return written;
+    committed_batch_ = state.batch;
+  }
+  // Full here and not there: the next try does only this.
   if (absl::Status status = WriteWatermark(); !status.ok()) return status;
   batch_.Clear();
   finished_ = false;
