@@ -70,7 +70,7 @@ absl::Status WriteLog(const std::string& path, const StoredIdentity& identity, c
   persist.hard_state = raft::HardState{.term = last.term};
   persist.new_start = raft::NewStart{.after = last, .snapshot = last, .empties = true};
   (*log)->Gather(persist);
-  return (*log)->Commit(RocksLog::Patience::kWait);
+  return (*log)->Commit();
 }
 
 absl::Status Fill(const std::string& path, const StoredIdentity& identity, const Origin& origin,

@@ -45,7 +45,7 @@ void Janitor::Run() {
     }
     // In memory mode the new start may be in the page cache only. A power cut would leave the log as it was
     // before, which still needs all that is to go.
-    if (!log_.StartIsDurable()) {
+    if (!log_.StartIsDurable(start)) {
       AskAgainLater();
       continue;
     }

@@ -42,6 +42,10 @@ absl::Status WriteAt(int file, const std::string& path, std::string_view head, s
   return absl::OkStatus();
 }
 
+std::shared_ptr<const Descriptor> Open(const std::string& path, int flags) {
+  return std::make_shared<const Descriptor>(open(path.c_str(), O_RDWR | O_CLOEXEC | flags, 0600));
+}
+
 }  // namespace
 
 std::string JournalFolderOf(const std::string& log_path) { return log_path + "/journal"; }
@@ -72,21 +76,23 @@ absl::Status Journal::Remove(const std::string& log_path) {
 absl::Status Journal::Begin(uint64_t batch) {
   auto file = std::make_shared<File>();
   file->path = absl::StrFormat("%s/%016x", folder_, batch);
-  file->descriptor = Descriptor(open(file->path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file->descriptor.ok()) return FromErrno(file->path, "make", errno);
+  file->open = Open(file->path, O_CREAT | O_TRUNC);
+  if (!file->open->ok()) return FromErrno(file->path, "make", errno);
   std::string header(kJournalMagic);
   AppendNumber(header, log_id_, 8);
   AppendNumber(header, batch, 8);
   AppendNumber(header, reached_.value(), 8);
   AppendNumber(header, JournalChecksum(log_id_, batch, header), 4);
   HEDGEROW_CHECK(header.size() == kJournalHeader_bytes);
-  if (absl::Status status = WriteAt(file->descriptor.get(), file->path, header, "", 0); !status.ok()) {
+  if (absl::Status status = WriteAt(file->open->get(), file->path, header, "", 0); !status.ok()) {
     (void)unlink(file->path.c_str());  // or the next try does it
     return status;
   }
   file->first_batch = batch;
   file->bytes = header.size();
   file->reached = reached_;
+  if (!files_.empty())
+    files_.back()->open = nullptr;  // a long log has more files than a process has descriptors
   files_.push_back(std::move(file));
   return absl::OkStatus();
 }
@@ -97,16 +103,17 @@ absl::Status Journal::Append(uint64_t batch, raft::LogIndex last, std::string_vi
   HEDGEROW_CHECK(bytes.size() <= std::numeric_limits<uint32_t>::max());
   HEDGEROW_CHECK(last_batch_ == 0 || batch == last_batch_ + 1);  // else readers would stop before it
   const absl::MutexLock lock(&mutex_);
-  reached_ = std::max(reached_, last);
+  if (!sync_error_.ok()) return sync_error_;
   if (files_.empty() || files_.back()->bytes >= file_bytes_) {
     if (absl::Status status = Begin(batch); !status.ok()) return status;
   }
+  reached_ = std::max(reached_, last);  // not before: a file says what was reached before it
   File& file = *files_.back();
   std::string head;
   AppendNumber(head, bytes.size(), 4);
   AppendNumber(head, JournalChecksum(log_id_, batch, bytes), 4);
   AppendNumber(head, batch, 8);
-  if (absl::Status status = WriteAt(file.descriptor.get(), file.path, head, bytes, file.bytes); !status.ok())
+  if (absl::Status status = WriteAt(file.open->get(), file.path, head, bytes, file.bytes); !status.ok())
     return status;
   file.bytes += head.size() + bytes.size();
   file.reached = reached_;
@@ -115,39 +122,54 @@ absl::Status Journal::Append(uint64_t batch, raft::LogIndex last, std::string_vi
 }
 
 // Without the lock where it takes long: the loop appends meanwhile.
-bool Journal::Sync() {
+bool Journal::Sync(raft::LogIndex start) {
   struct Due {
     std::shared_ptr<File> file;
+    std::shared_ptr<const Descriptor> open;
     size_t bytes;
   };
   std::vector<Due> due;
   bool names = false;
   {
     const absl::MutexLock lock(&mutex_);
+    if (!sync_error_.ok()) return false;
     for (const std::shared_ptr<File>& file : files_) {
-      if (file->synced_bytes < file->bytes) due.push_back({.file = file, .bytes = file->bytes});
+      const bool goes = file->reached <= start && file != files_.back();
+      if (goes || file->synced_bytes == file->bytes) continue;
+      due.push_back({.file = file, .open = file->open, .bytes = file->bytes});
       names = names || file->synced_bytes == 0;
     }
   }
-  for (const Due& each : due) {
-    if (fdatasync(each.file->descriptor.get()) != 0) return false;
+  absl::Status status;
+  for (Due& each : due) {
+    if (each.open == nullptr) each.open = Open(each.file->path, 0);
+    if (fdatasync(each.open->get()) != 0) status.Update(FromErrno(each.file->path, "sync", errno));
   }
-  if (names && !SyncFolder(folder_).ok()) return false;
+  if (names) status.Update(SyncFolder(folder_));
   const absl::MutexLock lock(&mutex_);
+  if (!status.ok()) {
+    sync_error_ = status;
+    return false;
+  }
   for (const Due& each : due) {
-    each.file->synced_bytes = std::max(each.file->synced_bytes, each.bytes);
+    each.file->synced_bytes = each.bytes;
     if (each.bytes > kJournalHeader_bytes) synced_file_ = std::max(synced_file_, each.file->first_batch);
   }
   return true;
 }
 
+// Without the lock where it takes long: freeing the blocks of a few files takes tens of milliseconds. If one
+// stays, or comes back by a power cut, readers pass it over.
 void Journal::DropUpTo(raft::LogIndex start) {
-  const absl::MutexLock lock(&mutex_);
-  while (!files_.empty() && files_.front()->first_batch < synced_file_ && files_.front()->reached <= start) {
-    // If it stays, or comes back by a power cut, readers pass it over.
-    (void)unlink(files_.front()->path.c_str());
-    files_.pop_front();
+  std::vector<std::shared_ptr<File>> gone;
+  {
+    const absl::MutexLock lock(&mutex_);
+    while (!files_.empty() && files_.front()->first_batch < synced_file_ && files_.front()->reached <= start) {
+      gone.push_back(std::move(files_.front()));
+      files_.pop_front();
+    }
   }
+  for (const std::shared_ptr<File>& file : gone) (void)unlink(file->path.c_str());
 }
 
 }  // namespace hedgerow::storage

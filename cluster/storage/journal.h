@@ -50,15 +50,17 @@ class Journal {
   // it. ResourceExhausted: the disk is full, nothing is lost, call it again. Any other error is final.
   absl::Status Append(uint64_t batch, raft::LogIndex last, std::string_view bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Any thread: what was appended before is on the disk when this returns. False: it could not be done.
-  bool Sync() ABSL_LOCKS_EXCLUDED(mutex_);
+  // One thread: what was appended before is on the disk when this returns, but for files in which nothing later
+  // than `start` stands, which are about to go. False: it could not be done, now and for ever, and neither is
+  // anything appended from then on: Linux may report the next sync as good.
+  bool Sync(raft::LogIndex start = raft::LogIndex()) ABSL_LOCKS_EXCLUDED(mutex_);
   // Any thread: the log begins after `start`, which is synced. Removes whole files in which nothing later
   // stands.
   void DropUpTo(raft::LogIndex start) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct File {
-    Descriptor descriptor;
+    std::shared_ptr<const Descriptor> open;  // of the last one only, and of a Sync that is under way
     std::string path;
     uint64_t first_batch = 0;
     size_t bytes = 0;  // of whole records, with the header
@@ -79,6 +81,7 @@ class Journal {
   // In order; the last one is written to. Shared with a Sync that is under way.
   std::deque<std::shared_ptr<File>> files_ ABSL_GUARDED_BY(mutex_);
   raft::LogIndex reached_ ABSL_GUARDED_BY(mutex_);
+  absl::Status sync_error_ ABSL_GUARDED_BY(mutex_);
   // Of the file with the last batch that is synced. What comes after it may be lost, so it stays.
   uint64_t synced_file_ ABSL_GUARDED_BY(mutex_) = 0;
 };

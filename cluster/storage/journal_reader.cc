@@ -97,7 +97,7 @@ absl::StatusOr<JournalReader> JournalReader::Open(const std::string& log_path, u
 absl::StatusOr<JournalReader::File> JournalReader::Look(const std::string& path, uint64_t log_id) {
   const absl::StatusOr<std::string> bytes = ReadAll(path);
   if (!bytes.ok()) return bytes.status();
-  File file{.path = path};
+  File file{.path = path, .bytes = bytes->size()};
   const std::optional<Header> header = ParseHeader(*bytes, log_id);
   if (!header.has_value()) return file;
   file.first_batch = header->first_batch;
@@ -135,6 +135,12 @@ void JournalReader::Choose(std::vector<File> found, uint64_t batch_in_tables) {
                            "; what stood between them is gone");
     found.erase(run, found.end());
   }
+}
+
+size_t JournalReader::bytes() const {
+  size_t bytes = 0;
+  for (const File& file : files_) bytes += file.bytes;
+  return bytes;
 }
 
 absl::Status JournalReader::ForEach(const std::function<absl::Status(rocksdb::WriteBatch batch)>& take) const {

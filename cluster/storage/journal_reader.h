@@ -33,12 +33,15 @@ class JournalReader {
   // What is missing before batches that are there, and that ForEach passes over; empty: nothing.
   const std::string& damage() const { return damage_; }
 
+  size_t bytes() const;  // of the files, about
+
   // Every batch after those in the tables, in order. Ends with the first error of `take`.
   absl::Status ForEach(const std::function<absl::Status(rocksdb::WriteBatch batch)>& take) const;
 
  private:
   struct File {
     std::string path;
+    size_t bytes = 0;
     uint64_t first_batch = 0;
     uint64_t last_batch = 0;      // first_batch - 1: none is whole
     raft::LogIndex reached{};     // before it

@@ -13,7 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include <rocksdb/db.h>
+
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/stopped_log.h"
 #include "cluster/storage/storage_story.h"
@@ -222,6 +226,42 @@ TEST_F(LogDamageTest, OfAStoppedLogWhatFollowsAGapIsNotRead) {
     }
     ExpectRefused(OpenTwice(copy));
   }
+}
+
+// Tables in which everything comes before the log's beginning go, also with the last state that stands in
+// tables.
+TEST_F(LogDamageTest, OfAStoppedLogWhoseTablesHaveGoneTheEndIsRead) {
+  WriteLog(60, 10'000);
+  OpenOrDie(options());  // into tables
+  {
+    // Several, below the first level, from which nothing is dropped.
+    rocksdb::Options several;
+    several.target_file_size_base = 64 * 1024;
+    several.compression = rocksdb::kNoCompression;
+    rocksdb::DB* raw = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open(several, folder_.rocksdb(), &raw).ok());
+    const std::unique_ptr<rocksdb::DB> db(raw);
+    rocksdb::CompactRangeOptions compaction;
+    compaction.bottommost_level_compaction = rocksdb::BottommostLevelCompaction::kForce;
+    ASSERT_TRUE(db->CompactRange(compaction, nullptr, nullptr).ok());
+  }
+  const raft::EntryId start = {.index = raft::LogIndex(1000), .term = raft::Term(1)};
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+  storage->TakeRestored();
+  WriteWithSnapshot(
+      *storage,
+      {.sequence = 1, .new_start = raft::NewStart{.after = start, .snapshot = start, .empties = true}});
+  storage->Write({.sequence = 2, .entries = {TestEntry(1001, 1, "acknowledged")}});
+  ASSERT_TRUE(AwaitDurable(*storage, 2));
+  absl::SleepFor(absl::Milliseconds(300));  // the janitor's
+
+  const TestFolder copy;  // of a node that was killed
+  std::filesystem::copy(folder_.log(), copy.log(), std::filesystem::copy_options::recursive);
+  const absl::StatusOr<StoppedLog> log =
+      ReadStoppedLog(TestOptions(copy, true), {.cluster_id = kTestCluster, .node = kTestNode}, ReadThrough);
+  ASSERT_TRUE(log.ok()) << log.status();
+  EXPECT_EQ(log->last.index, raft::LogIndex(1001));
+  EXPECT_THAT(log->doubts, ::testing::IsEmpty());
 }
 
 TEST_F(LogDamageTest, MissingFilesAreRefused) {

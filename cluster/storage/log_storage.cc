@@ -93,7 +93,7 @@ void LogStorage::Write(raft::Persist persist) {
   batch.push_back(std::move(persist));
   const uint64_t start_ns = Now_ns();
   log_->Gather(batch.front());
-  const absl::Status status = log_->Commit(RocksLog::Patience::kDoNotWait);
+  const absl::Status status = log_->Commit();
   absl::MutexLock lock(&mutex_);
   if (status.ok()) {
     Account(batch, Now_ns() - start_ns);
@@ -180,7 +180,7 @@ std::vector<raft::Persist> LogStorage::NextBatch() {
 absl::Status LogStorage::CommitPatiently(uint64_t& duration_ns) {
   while (true) {
     const uint64_t start_ns = Now_ns();
-    const absl::Status status = log_->Commit(RocksLog::Patience::kWait);
+    const absl::Status status = log_->Commit();
     duration_ns = Now_ns() - start_ns;
     absl::MutexLock lock(&mutex_);
     statistics_.reopened = log_->reopened();

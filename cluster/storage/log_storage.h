@@ -58,7 +58,7 @@ class LogStorage {
   // Which log it is: drawn when it began, never 0.
   uint64_t log_id() const { return log_->log_id(); }
   // Never refuses and, with sync, never waits for the disk. Sequences must grow. Without sync it is durable on
-  // return, as a rule: RocksDB being busy, or a full disk, sends it to the thread.
+  // return, as a rule: a full disk sends it to the thread.
   void Write(raft::Persist persist);
   // The highest sequence up to which everything is durable; 0 is none yet. Quiets event_fd(), now or the next
   // time.

@@ -108,7 +108,7 @@ RocksLog::~RocksLog() {
   if (db_ == nullptr || !final_error_.ok()) return;
   // An error here costs the log's validity after a restart of the host in memory mode, which nobody was
   // promised.
-  if (journal_ != nullptr && committed_batch_ > 0 && journal_->Sync()) {
+  if (!options_.sync && committed_batch_ > 0 && (journal_ == nullptr || journal_->Sync())) {
     (void)watermark_.Write({.batch = committed_batch_, .unsynced = false, .boot_id = options_.boot_id});
   }
   (void)watermark_.Sync();
@@ -127,12 +127,13 @@ void RocksLog::CloseDatabase() {
   db_.reset();
 }
 
-bool RocksLog::StartIsDurable() { return options_.sync || journal_->Sync(); }
+bool RocksLog::StartIsDurable(raft::LogIndex start) { return options_.sync || journal_->Sync(start); }
 
 // Whole tables, without reading them: keys grow, so a table holds a part of the log. What is in a table with
 // live entries, in the first level or in memory stays until a later time; that is a few times the write buffer.
-// The last state stands behind the entry that the log begins after, at the least, and so behind what may go;
-// the identity stands before.
+// The log's last state stands behind the entry that the log begins after, at the least, and so behind what may
+// go; the identity stands before. The last state *in tables* may go, with everything it was of: then what comes
+// after them, in the write-ahead log or in the journal, says where the log begins.
 void RocksLog::DropUpTo(raft::LogIndex index) {
   if (journal_ != nullptr) journal_->DropUpTo(index);
   const absl::MutexLock lock(&db_mutex_);
@@ -275,21 +276,20 @@ void RocksLog::Gather(const raft::Persist& persist) {
   tail_.Apply(persist, batch_);
 }
 
-absl::Status RocksLog::Commit(Patience patience) {
+absl::Status RocksLog::Commit() {
   if (!final_error_.ok()) return final_error_;
-  absl::Status status = TryCommit(patience);
-  if (!status.ok() && !absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) final_error_ = status;
+  absl::Status status = TryCommit();
+  if (!status.ok() && !absl::IsResourceExhausted(status)) final_error_ = status;
   return status;
 }
 
-absl::Status RocksLog::TryCommit(Patience patience) {
+absl::Status RocksLog::TryCommit() {
   if (!finished_) tail_.Finish(batch_);
   finished_ = true;
   const StateRecord& state = tail_.state();
   if (committed_batch_ < state.batch) {
-    const absl::Status written = journal_ != nullptr
-                                     ? journal_->Append(state.batch, state.last_index, batch_.Data())
-                                     : WriteToRocks(patience);
+    const absl::Status written =
+        journal_ != nullptr ? journal_->Append(state.batch, state.last_index, batch_.Data()) : WriteToRocks();
     if (!written.ok()) return written;
     committed_batch_ = state.batch;
   }
@@ -300,13 +300,12 @@ absl::Status RocksLog::TryCommit(Patience patience) {
   return absl::OkStatus();
 }
 
-absl::Status RocksLog::WriteToRocks(Patience patience) {
+absl::Status RocksLog::WriteToRocks() {
   if (db_ == nullptr) {
     if (absl::Status status = Reopen(); !status.ok()) return status;
   }
   rocksdb::WriteOptions write;
   write.sync = options_.sync;
-  write.no_slowdown = patience == Patience::kDoNotWait;
   const rocksdb::Status written = db_->Write(write, &batch_);
   if (!written.ok()) {
     const absl::Status status = FromRocks(options_.path, "write", written);

@@ -53,15 +53,14 @@ class RocksLog {
   // Adds to the batch being gathered. Not between a commit that failed and one that succeeds.
   void Gather(const raft::Persist& persist);
 
-  enum class Patience { kWait, kDoNotWait };
-  // Writes the batch as one, durably as the options say. Unavailable (only with kDoNotWait: RocksDB would make
-  // the caller wait) and ResourceExhausted (the disk is full): nothing is lost, call it again. Any other error
-  // is final.
-  absl::Status Commit(Patience patience);
+  // Writes the batch as one, durably as the options say. ResourceExhausted (the disk is full): nothing is lost,
+  // call it again. Any other error is final.
+  absl::Status Commit();
 
-  // Any thread: syncs what was committed, in memory mode as well, and so where the log begins. False: it could
-  // not be done, and nothing may be removed that the log of before needs.
-  bool StartIsDurable() ABSL_LOCKS_EXCLUDED(db_mutex_);
+  // Any thread: syncs what was committed, in memory mode as well, and so that the log begins after `start`, but
+  // for what DropUpTo removes then. False: it could not be done, and nothing may be removed that the log of
+  // before needs.
+  bool StartIsDurable(raft::LogIndex start);
   // Any thread: removes what the log does not begin with any more, durably. Entries up to `index` may be gone
   // when it returns.
   void DropUpTo(raft::LogIndex index) ABSL_LOCKS_EXCLUDED(db_mutex_);
@@ -76,8 +75,8 @@ class RocksLog {
   absl::Status Restore(const StoredIdentity& identity, uint64_t last_batch_in_wal);
   absl::Status TakeOverJournal();
   absl::Status BeginJournal();
-  absl::Status TryCommit(Patience patience);
-  absl::Status WriteToRocks(Patience patience);
+  absl::Status TryCommit();
+  absl::Status WriteToRocks();
   void CloseDatabase();
   absl::Status WriteIdentity(const StoredIdentity& identity, bool converting);
   bool HoldsFormerKeys() const;
@@ -91,7 +90,7 @@ class RocksLog {
   Watermark watermark_;
   rocksdb::Options database_options_;
   // Null between a write that failed and the next attempt. Changed by the thread that commits, under the lock,
-  // so that StartIsDurable and DropUpTo do not lose it while they are at work.
+  // so that DropUpTo does not lose it while it is at work.
   absl::Mutex db_mutex_;
   std::unique_ptr<rocksdb::DB> db_;
   std::unique_ptr<Journal> journal_;  // in memory mode: takes the batches in RocksDB's place

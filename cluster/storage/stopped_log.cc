@@ -39,12 +39,21 @@ void AddMissing(uint64_t found, uint64_t written, std::vector<std::string>& doub
                                 " had been written: what came in between is gone"));
 }
 
+// The batch that the write-ahead log follows. Where the log begins after all that the tables had reached, the
+// last state in them may be gone, and with it the number of that batch; what was synced batch by batch lacks
+// none.
+uint64_t BatchBefore(const WalContents& wal, const Watermark::Value& mark) {
+  const bool tables_gone = !mark.unsynced && wal.batches > 0 && wal.damage.empty() &&
+                           wal.log_begins != raft::LogIndex() && wal.log_begins >= wal.last_in_tables;
+  return tables_gone ? wal.first_batch - 1 : wal.last_batch_in_tables;
+}
+
 // As far as no batch is missing.
 absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& options,
-                                                        const StoredIdentity& expected, const WalContents& wal,
+                                                        const StoredIdentity& expected, uint64_t batch_before,
                                                         uint32_t& format) {
   rocksdb::Options opened = RocksOptions(options, std::make_shared<RocksMessages>(options.path));
-  WalPrefix prefix(wal.last_batch_in_tables);
+  WalPrefix prefix(batch_before);
   opened.wal_filter = &prefix;  // asked while it is opened, and not afterwards
   rocksdb::DB* raw = nullptr;
   const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(opened, options.path + "/rocksdb", &raw);
@@ -86,7 +95,7 @@ absl::StatusOr<RestoredLog> RestoreWithJournal(rocksdb::DB& db, const StorageOpt
   if (!journal.ok()) return journal.status();
   if (!journal->damage().empty())
     log.doubts.push_back(absl::StrCat("its newest part is damaged: ", journal->damage()));
-  rocksdb::WriteBatchWithIndex changes(rocksdb::BytewiseComparator(), 0, /*overwrite_key=*/true);
+  rocksdb::WriteBatchWithIndex changes(rocksdb::BytewiseComparator(), journal->bytes(), /*overwrite_key=*/true);
   const absl::Status read = journal->ForEach([&changes, &options](const rocksdb::WriteBatch& batch) {
     Overlay overlay(changes);
     return FromRocks(options.path, "read", batch.Iterate(&overlay));
@@ -102,7 +111,8 @@ absl::StatusOr<RestoredLog> RestoreWithJournal(rocksdb::DB& db, const StorageOpt
 absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const StoredIdentity& expected,
                                          const WalContents& wal, StoppedLog& log) {
   uint32_t format = 0;
-  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, wal, format);
+  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db =
+      OpenToRead(options, expected, BatchBefore(wal, log.lock.value()), format);
   if (!db.ok()) return db.status();
   const absl::StatusOr<Origin> origin = ReadOrigin(**db, options.path, format);
   if (!origin.ok()) return origin.status();
@@ -195,7 +205,8 @@ absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const 
   const absl::StatusOr<WalContents> wal = InspectStopped(options);
   if (!wal.ok()) return wal.status();
   uint32_t format = 0;
-  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db = OpenToRead(options, expected, *wal, format);
+  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db =
+      OpenToRead(options, expected, wal->last_batch_in_tables, format);
   if (!db.ok()) return db.status();
   return ReadOrigin(**db, options.path, format);
 }

@@ -25,8 +25,7 @@ struct Origin {
 };
 
 struct StorageOptions {
-  // The folder; it is made if its parent exists. It holds `watermark` and `rocksdb/`, and belongs to one
-  // process.
+  // The folder; it is made if its parent exists. It holds what README.md says, and belongs to one process.
   std::string path;
   // True: durable means fdatasync'ed. False (memory mode): durable means in the page cache, which survives the
   // death of the process and not that of the host.
@@ -36,7 +35,7 @@ struct StorageOptions {
   raft::Configuration begins_with;
 
   // What RocksDB gathers in memory before it writes a table; its write-ahead log is bounded by three times
-  // this.
+  // this. Also the size of a file of the journal.
   size_t write_buffer_bytes = 8 * 1024 * 1024;
   // One batch takes no more than this, but for a single larger write.
   size_t batch_max_bytes = 4 * 1024 * 1024;

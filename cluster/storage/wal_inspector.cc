@@ -21,12 +21,6 @@
 namespace hedgerow::storage {
 namespace {
 
-// Nothing: it is no batch of this log.
-std::optional<uint64_t> NumberOf(const rocksdb::WriteBatch& batch) {
-  const std::optional<StateRecord> state = StateOf(batch);
-  return state.has_value() ? std::optional(state->batch) : std::nullopt;
-}
-
 // RocksDB's own: after a torn end it begins the next log with an empty batch.
 bool IsRocksDbsOwn(const rocksdb::WriteBatch& batch) { return batch.Count() == 0; }
 
@@ -38,13 +32,13 @@ class Inspector : public rocksdb::WalFilter {
   WalProcessingOption LogRecordFound(unsigned long long, const std::string& file,
                                      const rocksdb::WriteBatch& batch, rocksdb::WriteBatch*, bool*) override {
     if (IsRocksDbsOwn(batch)) return WalProcessingOption::kIgnoreCurrentRecord;
-    const std::optional<uint64_t> found = NumberOf(batch);
+    const std::optional<StateRecord> found = StateOf(batch);
     if (!found.has_value()) {
       Damage(absl::StrCat("a record in ", file, " after batch ", contents_.last_batch,
                           " is no batch of this log"));
       return WalProcessingOption::kIgnoreCurrentRecord;
     }
-    const uint64_t number = *found;
+    const uint64_t number = found->batch;
     if (contents_.batches == 0) contents_.first_batch = number;
     // The same number twice: its write failed, and it was written again.
     if (contents_.batches > 0 && number != contents_.last_batch && number != contents_.last_batch + 1) {
@@ -52,6 +46,7 @@ class Inspector : public rocksdb::WalFilter {
                           "; what stood between them is gone"));
     }
     contents_.last_batch = number;
+    contents_.log_begins = found->start.index;
     ++contents_.batches;
     return WalProcessingOption::kIgnoreCurrentRecord;
   }
@@ -75,9 +70,9 @@ uint32_t FormatInTables(rocksdb::DB& db) {
 }
 
 // `format` as FormatInTables says it, which knows the present keys only.
-uint64_t LastBatchInTables(rocksdb::DB& db, uint32_t format) {
+StateRecord StateInTables(rocksdb::DB& db, uint32_t format) {
   const absl::StatusOr<StateRecord> state = ReadState(db, "", format == 0 ? kFormatWithFormerKeys : format);
-  return state.ok() ? state->batch : 0;
+  return state.ok() ? *state : StateRecord();
 }
 
 // Opening for a look does not touch RocksDB's own log of messages.
@@ -106,7 +101,9 @@ absl::StatusOr<WalContents> InspectWal(const std::string& folder, const rocksdb:
   const std::unique_ptr<rocksdb::DB> owned(db);
   if (status.ok()) {
     contents.format = FormatInTables(*owned);
-    contents.last_batch_in_tables = LastBatchInTables(*owned, contents.format);
+    const StateRecord state = StateInTables(*owned, contents.format);
+    contents.last_batch_in_tables = state.batch;
+    contents.last_in_tables = state.last_index;
   }
   for (rocksdb::ColumnFamilyHandle* handle : handles) (void)owned->DestroyColumnFamilyHandle(handle);
   if (!status.ok()) return FromRocks(folder, "read", status);
@@ -117,9 +114,9 @@ rocksdb::WalFilter::WalProcessingOption WalPrefix::LogRecordFound(unsigned long 
                                                                   const rocksdb::WriteBatch& batch,
                                                                   rocksdb::WriteBatch*, bool*) {
   if (IsRocksDbsOwn(batch)) return WalProcessingOption::kContinueProcessing;
-  const std::optional<uint64_t> number = NumberOf(batch);
-  if (!number.has_value() || *number > last_batch_ + 1) return WalProcessingOption::kStopReplay;
-  last_batch_ = std::max(last_batch_, *number);
+  const std::optional<StateRecord> state = StateOf(batch);
+  if (!state.has_value() || state->batch > last_batch_ + 1) return WalProcessingOption::kStopReplay;
+  last_batch_ = std::max(last_batch_, state->batch);
   return WalProcessingOption::kContinueProcessing;
 }
 

@@ -5,7 +5,7 @@
 // (kPointInTimeRecovery), and it can step over zeros; a batch was synced before the next one was
 // begun, so a batch missing before another is damage, while one torn at the very end is what a crash leaves.
 // Called by RocksLog::Open and ReadStoppedLog; it changes nothing. For logs that were not synced batch by
-// batch, WalPrefix reads what comes before the first gap.
+// batch (memory mode of programs from before the journal), WalPrefix reads what comes before the first gap.
 
 #ifndef HEDGEROW_CLUSTER_STORAGE_WAL_INSPECTOR_H_
 #define HEDGEROW_CLUSTER_STORAGE_WAL_INSPECTOR_H_
@@ -17,6 +17,7 @@
 #include <rocksdb/wal_filter.h>
 
 #include "absl/status/statusor.h"
+#include "cluster/raft/types.h"
 
 namespace hedgerow::storage {
 
@@ -27,7 +28,9 @@ struct WalContents {
   // Of the log, as far as its tables say; 0: they do not. Batches of a later format may look like damage.
   uint32_t format = 0;
   uint64_t last_batch_in_tables = 0;  // 0: none, or they do not say
-  std::string damage;  // what is missing or wrong between the two; empty if nothing
+  raft::LogIndex last_in_tables{};    // entry; of the same state
+  raft::LogIndex log_begins{};        // after this one, says the last batch
+  std::string damage;                 // what is missing or wrong between the two; empty if nothing
 };
 
 // `folder` is RocksDB's, `options` those that it will be opened with.
