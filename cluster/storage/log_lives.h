@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For log_lives_test: the lives of one log, one process after the other, drawn from a seed. The process that
+// lives one (log_lives_victim_main.cc) and the test that judges what it has left both draw them here, so
+// nothing need be handed over but the numbers of seed and life.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_H_
+#define HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string_view>
+#include <vector>
+
+#include "cluster/raft/outputs.h"
+#include "cluster/raft/types.h"
+#include "cluster/storage/storage_options.h"
+#include "cluster/storage/storage_story.h"
+
+namespace hedgerow::storage {
+
+struct Life {
+  bool sync = false;  // disk mode; the log is handed from one mode to the other
+  // Processes before it that are killed so many microseconds after they began to open the log.
+  std::vector<uint64_t> killed_opens_us;
+  uint64_t story_seed = 0;
+  uint64_t batches = 0;
+  bool disk_fills_up = false;  // now and then, and there is room again
+  bool killed = false;         // after its last batch; else it ends in order
+  // What comes after it: it is read as `recover` does, and the power fails, for a copy of the log.
+  bool read_when_stopped = false;
+  bool power_cut = false;
+  uint64_t power_cut_seed = 0;
+};
+
+struct LogLives {
+  size_t journal_file_bytes = 0;
+  std::vector<Life> lives;
+};
+LogLives LivesOf(uint64_t seed);
+
+struct LivedBatch {
+  std::vector<raft::Persist> persists;
+  // After it, in the janitor's place: the log's start is made durable; what lies before the start that was last
+  // made so goes, which may be batches later, or never in this life.
+  bool start_becomes_durable = false;
+  bool drops = false;
+};
+
+// Tells a life, batch by batch.
+class LifeTeller {
+ public:
+  LifeTeller(const Life& life, const raft::RestoredState& before);
+  bool over() const { return told_ == batches_; }
+  LivedBatch Next();
+  const raft::RestoredState& state() const { return story_.state(); }  // after the last one
+  uint64_t told() const { return told_; }
+
+ private:
+  const uint64_t batches_;
+  uint64_t told_ = 0;
+  Story story_;
+  std::mt19937_64 random_;
+};
+
+// What the log must hold when the life with this number begins, and so when the one before it has ended.
+raft::RestoredState StateBefore(const LogLives& lives, size_t life);
+
+inline constexpr StoredIdentity kLivesIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
+// All of a log's lives are of one run of the host, and whoever reads it after a power cut is of the next.
+inline constexpr std::string_view kBootBeforeCut = "before";
+inline constexpr std::string_view kBootAfterCut = "after";
+StorageOptions LivesOptions(const TestFolder& folder, const LogLives& lives, bool sync,
+                            std::string_view boot_id);
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_H_

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// For log_lives_test: a power cut after a life in memory mode. All that the life wrote after it had opened the
+// log is in the journal and in snapshots, which are synced one by one; so a cut takes from the journal's files
+// what log_lives_disk.h did not see synced, in any shape, and may give back what was removed.
+
+#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_CUT_H_
+#define HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_CUT_H_
+
+#include <cstdint>
+#include <string>
+
+#include "cluster/storage/storage_story.h"
+
+namespace hedgerow::storage {
+
+// Beside the log, by the pretended disk: the journal's files as far as a cut leaves them, those that were
+// removed, and how many writes it had no room for.
+std::string SyncedFolderOf(const TestFolder& folder);
+std::string RemovedFolderOf(const TestFolder& folder);
+std::string RefusedWritesOf(const TestFolder& folder);
+
+struct CutLosses {
+  uint64_t files_gone = 0;
+  uint64_t files_torn = 0;
+  uint64_t removals_undone = 0;
+};
+
+// The log in `after` is what the cut leaves of that in `before`, which stays as it is.
+CutLosses CutPower(const TestFolder& before, const TestFolder& after, uint64_t seed);
+
+}  // namespace hedgerow::storage
+
+#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_CUT_H_

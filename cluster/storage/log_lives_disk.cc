@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/log_lives_disk.h"
+
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/storage/journal.h"
+#include "cluster/storage/log_lives_cut.h"
+
+namespace hedgerow::storage {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kWritesUntilFull = 40;  // on the average
+
+struct Disk {
+  std::string folder;
+  std::string journal;
+  std::string watermark;
+  // Of the journal's folder. A file's bytes may be on the disk and its name not, and the other way round.
+  std::map<std::string, std::string> synced_bytes;
+  std::set<std::string> synced_names;
+
+  std::optional<std::mt19937_64> fills;
+  uint64_t full_for = 0;  // so many more writes
+  uint64_t refused = 0;   // writes, or parts of them
+};
+
+// Never destroyed: RocksDB's threads sync after main has returned.
+Disk& TheDisk() {
+  static Disk& disk = *new Disk;
+  return disk;
+}
+
+std::string PathOf(int file) {
+  std::error_code error;
+  return fs::read_symlink(absl::StrCat("/proc/self/fd/", file), error);
+}
+
+bool IsOfJournal(const fs::path& path) {
+  const std::string& journal = TheDisk().journal;
+  return !journal.empty() && path.parent_path() == journal;
+}
+
+int Sync(int file) {
+  Disk& disk = TheDisk();
+  const fs::path path = PathOf(file);
+  if (IsOfJournal(path)) {
+    disk.synced_bytes[path.filename()] = ReadFile(path);
+  } else if (!path.empty() && path == disk.journal) {
+    disk.synced_names.clear();
+    for (const fs::directory_entry& entry : fs::directory_iterator(path))
+      disk.synced_names.insert(entry.path().filename());
+  }
+  return 0;
+}
+
+// How much of the next write there is room for.
+size_t Room(size_t bytes) {
+  Disk& disk = TheDisk();
+  if (!disk.fills.has_value()) return bytes;
+  std::mt19937_64& random = *disk.fills;
+  size_t room = 0;
+  if (disk.full_for > 0) {
+    --disk.full_for;
+  } else if (random() % kWritesUntilFull == 0) {
+    disk.full_for = random() % 3;
+    room = random() % bytes;
+  } else {
+    return bytes;
+  }
+  ++disk.refused;
+  return room;
+}
+
+ssize_t WriteToJournal(int file, const iovec* parts, int count, off_t place) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+  const size_t room = Room(all.size());
+  if (room > 0) return syscall(SYS_pwrite64, file, all.data(), room, place);
+  errno = ENOSPC;
+  return -1;
+}
+
+// Until the folder is synced again a power cut undoes the removal.
+int RemoveFromJournal(const fs::path& path) {
+  const Disk& disk = TheDisk();
+  if (!disk.synced_names.contains(path.filename())) return static_cast<int>(syscall(SYS_unlink, path.c_str()));
+  const fs::path kept = fs::path(RemovedFolderOf(TestFolder(disk.folder))) / path.filename();
+  return rename(path.c_str(), kept.c_str());
+}
+
+}  // namespace
+
+void UsePretendedDisk(const TestFolder& folder) {
+  Disk& disk = TheDisk();
+  disk.folder = folder.path();
+  disk.journal = JournalFolderOf(disk.folder + "/log");
+  disk.watermark = disk.folder + "/log/watermark";
+  for (const std::string& left : {SyncedFolderOf(folder), RemovedFolderOf(folder)}) {
+    fs::remove_all(left);
+    fs::create_directory(left);
+  }
+}
+
+void FillDisk(uint64_t seed) { TheDisk().fills.emplace(seed); }
+
+void FreeDisk() { TheDisk().fills.reset(); }
+
+void LeaveDiskForCut() {
+  Disk& disk = TheDisk();
+  const TestFolder folder(disk.folder);
+  for (const std::string& name : disk.synced_names)
+    WriteFile(absl::StrCat(SyncedFolderOf(folder), "/", name), disk.synced_bytes[name]);
+  WriteFile(RefusedWritesOf(folder), absl::StrCat(disk.refused));
+}
+
+}  // namespace hedgerow::storage
+
+// In the C library's place, for this program.
+extern "C" {
+
+int fsync(int file) { return hedgerow::storage::Sync(file); }
+
+int fdatasync(int file) { return hedgerow::storage::Sync(file); }
+
+ssize_t pwritev(int file, const iovec* parts, int count, off_t place) {
+  if (hedgerow::storage::IsOfJournal(hedgerow::storage::PathOf(file)))
+    return hedgerow::storage::WriteToJournal(file, parts, count, place);
+  return syscall(SYS_pwritev, file, parts, count, place, 0);
+}
+
+ssize_t pwrite(int file, const void* bytes, size_t size, off_t place) {
+  if (hedgerow::storage::PathOf(file) == hedgerow::storage::TheDisk().watermark &&
+      hedgerow::storage::Room(size) < size) {
+    errno = ENOSPC;
+    return -1;
+  }
+  return syscall(SYS_pwrite64, file, bytes, size, place);
+}
+
+int unlink(const char* path) noexcept {
+  if (hedgerow::storage::IsOfJournal(path)) return hedgerow::storage::RemoveFromJournal(path);
+  return static_cast<int>(syscall(SYS_unlink, path));
+}
+
+}  // extern "C"
