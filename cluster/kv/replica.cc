@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 #include <variant>
 
@@ -191,23 +192,39 @@ void Replica::Install() {
 
 void Replica::Apply() {
   if (outputs_.apply.empty()) return;
-  for (const raft::Entry& entry : outputs_.apply) {
+  const std::span<const raft::Entry> entries(outputs_.apply);
+  for (size_t begin = 0; begin < entries.size(); begin += commands_.size()) {
+    ApplySome(entries.subspan(begin, std::min(commands_.size(), entries.size() - begin)));
+  }
+  Feed(raft::Applied{.index = outputs_.apply.back().index});
+}
+
+// At most as many as commands_ has room for. All are decoded before the first is applied, so that what they
+// need is on its way from memory meanwhile.
+void Replica::ApplySome(std::span<const raft::Entry> entries) {
+  size_t decoded = 0;
+  for (const raft::Entry& entry : entries) {
+    if (entry.kind != raft::EntryKind::kCommand) continue;
+    // It was encoded here or by a peer of this version, and has a checksum.
+    HEDGEROW_CHECK(DecodeInto(entry.payload.view(), commands_[decoded++]));
+  }
+  state_.Prefetch(std::span(commands_).first(decoded));
+  const Command* command = commands_.data();
+  for (const raft::Entry& entry : entries) {
     applied_ = {.index = entry.index, .term = entry.term};
     ++entries_since_cut_;
     bytes_since_cut_ += raft::CostBytes(entry);
     if (entry.kind == raft::EntryKind::kCommand) {
-      // It was encoded here or by a peer of this version, and has a checksum.
-      HEDGEROW_CHECK(DecodeInto(entry.payload.view(), command_));
 #ifdef HEDGEROW_SEEDED_BUGS
       state_.SetLocalClock(host_.StampClock_ns());
 #endif
-      const Result result = state_.Apply(entry.index.value(), command_);
-      proposals_.Leave(command_.key);
-      desk_.Applied(host_.Now_ns(), command_.key, result, actions_);
+      const Result result = state_.Apply(entry.index.value(), *command);
+      proposals_.Leave(command->key);
+      desk_.Applied(host_.Now_ns(), command->key, result, actions_);
+      ++command;
     }
     host_.Applied(entry.index, state_);
   }
-  Feed(raft::Applied{.index = outputs_.apply.back().index});
 }
 
 void Replica::Act() {

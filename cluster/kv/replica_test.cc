@@ -154,6 +154,41 @@ TEST_F(ReplicaTest, WhatWaitsForATransferIsProposedOnceThatIsGivenUp) {
   EXPECT_EQ(answers_[1].result.code, ResultCode::kUnknownSession) << "applied; nobody has opened it";
 }
 
+// They are decoded and fetched several at a time, and no-ops stand among them.
+TEST_F(ReplicaTest, ManyEntriesAtOnceAreAppliedAsOneByOne) {
+  StateMachine expected;
+  std::vector<raft::Entry> entries;
+  for (uint64_t index = 1; index <= 203; ++index) {
+    raft::Entry entry{.term = Term(1), .index = LogIndex(index), .kind = raft::EntryKind::kNoOp, .payload = {}};
+    if (index % 9 != 0) {
+      Command command{.key = {.kind = CommandKind::kOpen, .a = 5}, .operations = {}};
+      if (index > 1) command.key = {.kind = CommandKind::kWrite, .a = 1, .b = index};
+      // The same keys again and again, so that each depends on the one before; some change several.
+      for (uint64_t i = 0; index > 1 && i < 1 + index % 3; ++i) {
+        command.operations.push_back(
+            {.kind = index % 7 == 0 ? OperationKind::kDelete : OperationKind::kIncrement,
+             .key = "key" + std::to_string((index + i) % 4),
+             .delta = static_cast<int64_t>(index)});
+      }
+      command.lowest_unanswered = index;
+      entry.kind = raft::EntryKind::kCommand;
+      entry.payload = raft::Payload(Encode(command));
+      expected.Apply(index, command);
+    }
+    entries.push_back(std::move(entry));
+  }
+  Start();
+  FromNode2(
+      1, raft::AppendRequest{.prev_index = {}, .prev_term = {}, .commit = LogIndex(203), .entries = entries});
+  EXPECT_EQ(replica_->applied().index, LogIndex(203));
+  EXPECT_EQ(replica_->state().fingerprint(), expected.fingerprint());
+  EXPECT_EQ(replica_->state().values(), expected.values());
+  for (uint64_t key = 0; key < 4; ++key) {
+    const std::string name = "key" + std::to_string(key);
+    EXPECT_EQ(replica_->state().Get(name), expected.Get(name));
+  }
+}
+
 TEST_F(ReplicaTest, WhatHasNoRoomWaitsAndIsToldSoAfterASecond) {
   Start({}, 4);
   Lead();

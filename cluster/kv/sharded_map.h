@@ -3,14 +3,18 @@
 // A hash map in many small ones. One large map stops its user for a second when it grows at ten million
 // entries; here each part grows by itself, and a walk over all of it can be made a little at a time, while it
 // changes. Used by the tables of the state machine, whose owner is a node's loop.
+//
+// The small ones are its own, because what a look-up takes is the wait for memory. Here that is for a bucket
+// and then a node; std::unordered_map reads the node before that one first, and cannot be asked to fetch a
+// bucket early. Nothing may depend on the process, so the hash is std::hash and not absl::Hash.
 
 #ifndef HEDGEROW_CLUSTER_KV_SHARDED_MAP_H_
 #define HEDGEROW_CLUSTER_KV_SHARDED_MAP_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -32,20 +36,44 @@ class ShardedMap {
 
   size_t size() const { return size_; }
   Value* Find(const Key& key) {
-    Shard& shard = ShardOf(key);
-    const auto found = shard.find(key);
-    return found == shard.end() ? nullptr : &found->second;
+    const uint64_t hash = Hash(key);
+    Node* const node = ShardOf(hash).Find(key, hash);
+    return node == nullptr ? nullptr : &node->value;
   }
   const Value* Find(const Key& key) const { return const_cast<ShardedMap*>(this)->Find(key); }
   bool Contains(const Key& key) const { return Find(key) != nullptr; }
+  // Fetches what a look-up of this key will read first, and does not wait for it.
+  void Prefetch(const Key& key) const {
+    const uint64_t hash = Hash(key);
+    const Shard& shard = ShardOf(hash);
+    if (shard.size == 0) return;
+    __builtin_prefetch(shard.buckets.data() + shard.BucketOf(hash));
+  }
 
   // The key's value, and whether it is new.
   std::pair<Value*, bool> Emplace(const Key& key) {
-    const auto [item, fresh] = ShardOf(key).try_emplace(key);
-    size_ += fresh;
-    return {&item->second, fresh};
+    const uint64_t hash = Hash(key);
+    Shard& shard = ShardOf(hash);
+    if (Node* const node = shard.Find(key, hash)) return {&node->value, false};
+    if (shard.size == shard.buckets.size()) shard.Grow();
+    Node* const node = new Node{.next = nullptr, .hash = hash, .key = key, .value = {}};
+    shard.Link(node);
+    ++shard.size;
+    ++size_;
+    return {&node->value, true};
   }
-  void Erase(const Key& key) { size_ -= ShardOf(key).erase(key); }
+  void Erase(const Key& key) {
+    const uint64_t hash = Hash(key);
+    Shard& shard = ShardOf(hash);
+    Node* const node = shard.Find(key, hash);
+    if (node == nullptr) return;
+    Node** place = &shard.buckets[shard.BucketOf(hash)];
+    while (*place != node) place = &(*place)->next;
+    *place = node->next;
+    delete node;
+    --shard.size;
+    --size_;
+  }
 
   // Visits one bucket: a handful of entries. False: there was none left.
   template <typename Visit>
@@ -53,10 +81,10 @@ class ShardedMap {
     while (walk.shard < shards_.size()) {
       Shard& shard = shards_[walk.shard];
       // It has grown meanwhile, and everything is elsewhere: this shard once more.
-      if (walk.buckets != shard.bucket_count()) walk = {walk.shard, 0, shard.bucket_count()};
-      if (!shard.empty() && walk.bucket < walk.buckets) {
-        for (auto item = shard.begin(walk.bucket); item != shard.end(walk.bucket); ++item) {
-          visit(item->first, item->second);
+      if (walk.buckets != shard.buckets.size()) walk = {walk.shard, 0, shard.buckets.size()};
+      if (shard.size != 0 && walk.bucket < walk.buckets) {
+        for (Node* node = shard.buckets[walk.bucket]; node != nullptr; node = node->next) {
+          visit(node->key, node->value);
         }
         ++walk.bucket;
         return true;
@@ -67,13 +95,54 @@ class ShardedMap {
   }
 
  private:
-  using Shard = std::unordered_map<Key, Value>;
+  struct Node {
+    Node* next;  // in its bucket
+    uint64_t hash;
+    const Key key;
+    Value value;
+  };
 
-  // Other bits than those that choose the bucket.
-  Shard& ShardOf(const Key& key) {
-    const uint64_t hash = std::hash<Key>()(key) * 0x9e3779b97f4a7c15;
-    return shards_[(hash >> 32) & (shards_.size() - 1)];
-  }
+  // Never copied or moved: only the vector of them is, as a whole.
+  struct Shard {
+    std::vector<Node*> buckets;  // none, or a power of two
+    size_t size = 0;             // no more than buckets
+
+    Shard() = default;
+    Shard(const Shard&) = delete;
+    Shard& operator=(const Shard&) = delete;
+    // Not by owners in a chain: clients choose the keys, so a chain may be longer than a stack is deep.
+    ~Shard() {
+      for (Node* node : buckets) {
+        while (node != nullptr) delete std::exchange(node, node->next);
+      }
+    }
+
+    // Other bits than those that choose the shard: 20 of them, for up to a million buckets.
+    size_t BucketOf(uint64_t hash) const { return (hash >> 44) & (buckets.size() - 1); }
+    Node* Find(const Key& key, uint64_t hash) const {
+      if (size == 0) return nullptr;
+      Node* node = buckets[BucketOf(hash)];
+      while (node != nullptr && (node->hash != hash || node->key != key)) node = node->next;
+      return node;
+    }
+    void Link(Node* node) {
+      Node*& first = buckets[BucketOf(node->hash)];
+      node->next = std::exchange(first, node);
+    }
+    void Grow() {
+      std::vector<Node*> former(std::max(kBucketsMin, 2 * buckets.size()));
+      former.swap(buckets);
+      for (Node* node : former) {
+        while (node != nullptr) Link(std::exchange(node, node->next));
+      }
+    }
+  };
+
+  static constexpr size_t kBucketsMin = 4;
+
+  static uint64_t Hash(const Key& key) { return std::hash<Key>()(key) * 0x9e3779b97f4a7c15; }
+  Shard& ShardOf(uint64_t hash) { return shards_[(hash >> 32) & (shards_.size() - 1)]; }
+  const Shard& ShardOf(uint64_t hash) const { return const_cast<ShardedMap*>(this)->ShardOf(hash); }
 
   std::vector<Shard> shards_;
   size_t size_ = 0;

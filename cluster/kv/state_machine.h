@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,10 @@ class StateMachine {
 
   // `index` is the entry's place in the log; it becomes the id of a session that the entry opens.
   Result Apply(uint64_t index, const Command& command);
+
+  // Fetches from memory what these commands are about, for all of them at once: applied one after the other
+  // each would wait for its own. Changes nothing, and need not be called.
+  void Prefetch(std::span<const Command> commands) const;
 
   std::optional<std::string> Get(const std::string& key) const;
 
