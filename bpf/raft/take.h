@@ -156,7 +156,20 @@ HR_TAKE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct hr_
   return hr_node_answer_vote(taken, request, 1, HR_NODE_EVENT_VOTE_GRANTED, reply);
 }
 
-/* Raft sections 5.2 and 5.4.1, dissertation section 9.6. HR_NODE_ANSWER with VOTE_GRANTED: the record is submitted. */
+/* The sender by its position, if that is still its own: what it says is counted under it. */
+HR_TAKE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struct hr_node_taken *taken) {
+  struct hr_node_member *member = &view->members[taken->position & (HR_NODE_MEMBERS - 1)];
+
+  taken->event = HR_NODE_EVENT_PASSED_NO_MEMBER;
+  if (taken->position >= HR_NODE_MEMBERS || member->node != taken->from) return 0;
+  return member;
+}
+
+/*
+ * Raft sections 5.2 and 5.4.1, dissertation section 9.6. HR_NODE_ANSWER with VOTE_GRANTED: the record is submitted.
+ * Who has left is the process's to refuse (dissertation section 4.2.3): a vote here would make a leader of whom the process
+ * does not hear, and a pre-vote would keep it one.
+ */
 HR_TAKE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view, struct hr_node_taken *taken,
                                                        const struct hr_peer_vote_request *request,
                                                        union hr_node_reply *reply) {
@@ -170,6 +183,7 @@ HR_TAKE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view
   int heard;
 
   if (!hr_node_may(view, HR_NODE_MAY_VOTE, taken)) return HR_NODE_PASS;
+  if (!hr_node_sender(view, taken)) return HR_NODE_PASS;
   if (request->asked_term != (request->pre_vote ? taken->term + 1 : taken->term))
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_MALFORMED);
   heard = hr_node_leader_heard(view, taken->now_ns);
@@ -191,15 +205,6 @@ HR_TAKE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view
   }
   if (verdict == HR_RAFT_YES) return hr_node_grant(view, taken, request, reply);
   return hr_node_answer_vote(taken, request, 0, HR_NODE_EVENT_VOTE_REFUSED, reply);
-}
-
-/* The sender by its position, if that is still its own: what it says is counted under it. */
-HR_TAKE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struct hr_node_taken *taken) {
-  struct hr_node_member *member = &view->members[taken->position & (HR_NODE_MEMBERS - 1)];
-
-  taken->event = HR_NODE_EVENT_PASSED_NO_MEMBER;
-  if (taken->position >= HR_NODE_MEMBERS || member->node != taken->from) return 0;
-  return member;
 }
 
 /* R6, R7. The process is woken as soon as a majority has voted, and by every vote after that. */

@@ -135,6 +135,15 @@ TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
                HR_NODE_EVENT_PASSED_MALFORMED);
 }
 
+// Its process would not hear of a leader that it has voted for here, and one that doubts would go on for ever.
+TEST_P(NodeVoteTest, WhoHasLeftIsTheProcesssToRefuse) {
+  Change1([](auto& view) { view.members[PositionOf(kPeer)].node = 0; });
+  ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_NO_MEMBER);
+  ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_NO_MEMBER);
+  EXPECT_EQ(node().View().raft.term, kTerm);
+  EXPECT_TRUE(node().TakeAll().empty());
+}
+
 TEST_P(NodeVoteTest, NeitherCandidateNorLeaderGives) {
   Change1([](auto& view) { view.role = HR_NODE_CANDIDATE; });
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_ROLE);
