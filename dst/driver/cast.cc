@@ -10,7 +10,6 @@
 #include <utility>
 
 #include <fcntl.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -178,13 +177,23 @@ void Cast::Calm(const std::string& host) {
   Tool({"tc", "qdisc", "replace", "dev", host, "root", "pfifo"});
 }
 
+// In pieces that become smaller, since the node writes meanwhile: all that is free at once might not be by
+// then.
 void Cast::FillDisk(uint32_t node) {
+  constexpr off_t kSmallest_bytes = 4096;
   diary_.Note(absl::StrCat("fill disk of node ", node));
   NodeOf(node).disk_full = true;
-  struct statvfs disk {};
   const net::UniqueFd filler(open(FillerOf(node).c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  const bool made = filler.valid() && statvfs(BackingOf(node).c_str(), &disk) == 0 &&
-                    fallocate(filler.get(), 0, 0, static_cast<off_t>(disk.f_bavail * disk.f_frsize)) == 0;
+  bool made = filler.valid();
+  off_t filled = 0;
+  for (off_t piece = 16 * 1024 * 1024; made && piece >= kSmallest_bytes;) {
+    if (fallocate(filler.get(), 0, filled, piece) == 0) {
+      filled += piece;
+    } else {
+      made = errno == ENOSPC;
+      piece /= 2;
+    }
+  }
   if (!made) diary_.Trouble(absl::StrCat("cannot fill ", BackingOf(node), ": ", strerror(errno)));
 }
 
