@@ -143,6 +143,7 @@ bool Journal::Sync(raft::LogIndex start) {
   absl::Status status;
   for (Due& each : due) {
     if (each.open == nullptr) each.open = Open(each.file->path, 0);
+    if (!each.open->ok()) return false;  // no descriptor is left: nothing is lost, and a later try may have one
     if (fdatasync(each.open->get()) != 0) status.Update(FromErrno(each.file->path, "sync", errno));
   }
   if (names) status.Update(SyncFolder(folder_));

@@ -51,8 +51,8 @@ class Journal {
   absl::Status Append(uint64_t batch, raft::LogIndex last, std::string_view bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // One thread: what was appended before is on the disk when this returns, but for files in which nothing later
-  // than `start` stands, which are about to go. False: it could not be done, now and for ever, and neither is
-  // anything appended from then on: Linux may report the next sync as good.
+  // than `start` stands, which are about to go. False: it could not be done. After a sync that has failed it
+  // never can, and nothing is appended from then on: Linux may report the next one as good.
   bool Sync(raft::LogIndex start = raft::LogIndex()) ABSL_LOCKS_EXCLUDED(mutex_);
   // Any thread: the log begins after `start`, which is synced. Removes whole files in which nothing later
   // stands.
