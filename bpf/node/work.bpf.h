@@ -33,12 +33,16 @@ HR_INLINE void hr_node_fill_append(struct hr_node_record *record, const struct h
   record->bytes = in->bytes;
 }
 
-/* The process polls the ring (a wake-up costs more than all of this); only a vote cannot wait for its next turn. */
+/*
+ * The process is never woken for the ring: it looks at it in each of its turns, which come at least three times a lease,
+ * and a wake-up costs more than all of this. A voter that was woken would also compete with its candidate where they share
+ * a processor; it hears its new leader in a moment.
+ */
 HR_INLINE void hr_node_finish_record(void *record, enum hr_node_verdict verdict, const struct hr_node_taken *taken) {
   if (!hr_node_keeps_record(verdict, taken))
     bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
   else
-    bpf_ringbuf_submit(record, taken->wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+    bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 
 HR_INLINE enum hr_node_verdict hr_node_locked(struct hr_node *state, struct hr_node_scratch *in, __u32 kind, int room) {

@@ -29,7 +29,6 @@ struct hr_node_taken {
   __u32 from;     /* node id */
   __u32 position; /* of the sender, as the map of members had it */
   __u32 event;    /* out: enum hr_node_event */
-  __u32 wake;     /* out: the process should look at the ring soon */
 };
 
 union hr_node_reply {
@@ -152,7 +151,6 @@ HR_TAKE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct hr_
   }
   view->raft.term = request->asked_term;
   view->raft.voted_for = taken->from;
-  taken->wake = 1;
   return hr_node_answer_vote(taken, request, 1, HR_NODE_EVENT_VOTE_GRANTED, reply);
 }
 

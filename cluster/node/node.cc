@@ -80,9 +80,9 @@ std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
   return proxies;
 }
 
-void Watch(int epoll, int fd, uint32_t events = EPOLLIN) {
+void Watch(int epoll, int fd) {
   epoll_event event{};
-  event.events = events;
+  event.events = EPOLLIN;
   event.data.fd = fd;
   HEDGEROW_CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
 }
@@ -140,7 +140,6 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
   if (!started.ok()) return started;
-  if (const int fd = node->offloads_->wake_fd(); fd >= 0) Watch(node->epoll_, fd, EPOLLIN | EPOLLET);
   return node;
 }
 

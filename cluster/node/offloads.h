@@ -60,8 +60,6 @@ class Offloads {
 
   // Every turn.
   void Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers);
-  // Readable when the loop should turn; to be watched edge-triggered. -1: none.
-  int wake_fd() const { return kernel_ == nullptr ? -1 : kernel_->wake_fd(); }
   // The kernel's and the process's announcements are ordered by one counter. 0: the process has its own.
   uint64_t DrawAnnounceSequence() { return kernel_ == nullptr ? 0 : kernel_->DrawAnnounceSequence(); }
 

@@ -227,7 +227,6 @@ uint64_t BpfKernel::Moved() {
   return __atomic_load_n(const_cast<__u64*>(&attention_->moved), __ATOMIC_SEQ_CST);
 }
 
-int BpfKernel::wake_fd() const { return bpf_map__fd(skeleton_->maps.ring); }
 int BpfKernel::state_map() const { return bpf_map__fd(skeleton_->maps.node); }
 int BpfKernel::numbers_map() const { return bpf_map__fd(skeleton_->maps.numbers); }
 

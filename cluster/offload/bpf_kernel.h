@@ -107,10 +107,6 @@ class BpfKernel : public Kernel {
   void SetAwake(bool awake) override;
   uint64_t Moved() override;
 
-  // Becomes readable when a vote was given, which cannot wait for the loop's next turn. To be watched with
-  // EPOLLET: by level it stays readable until everything is released.
-  int wake_fd() const;
-
   // The member at this position now lives this life, and all its numbers up to `floor` are old. Life 0:
   // unknown, its datagrams are left to the process.
   void SetLife(uint32_t position, uint64_t life, uint64_t floor);

@@ -173,8 +173,7 @@ void NativeKernel::Decide(Run& run) {
                       .now_ns = run.done.arrived_ns,
                       .from = static_cast<__u32>(message.from.value()),
                       .position = static_cast<__u32>(run.position),
-                      .event = HR_NODE_EVENT_PASSED_KIND,
-                      .wake = 0};
+                      .event = HR_NODE_EVENT_PASSED_KIND};
   if (SeededBug(Bug::kAckByIndexAlone) && kind == HR_PEER_APPEND_REPLY) {
     // As a counter for each index: whose it is, and of which term, is not looked at.
     taken.term = view_.raft.term;
@@ -193,7 +192,6 @@ void NativeKernel::Decide(Run& run) {
     outcome.verdict = hr_node_decide(&view_, kind, &taken, message.config_epoch, &body, room, &reply, &spoken);
   }
   outcome.event = static_cast<hr_node_event>(taken.event);
-  outcome.wake = taken.wake != 0;
   run.keeps_record = hr_node_keeps_record(outcome.verdict, &taken) != 0;
   if (outcome.verdict == HR_NODE_ANSWER) {
     raft::Message& answer = outcome.answer.emplace();

@@ -29,7 +29,6 @@ class NativeKernel : public Kernel {
     hr_node_verdict verdict = HR_NODE_PASS;
     hr_node_event event = HR_NODE_EVENT_PASSED_KIND;
     std::optional<raft::Message> answer{};
-    bool wake = false;
   };
   struct Done {
     raft::Message message;

@@ -85,11 +85,7 @@ void KernelModel::Ended(offload::NativeKernel::Done done) {
     if (world_.trace) world_.Trace("kernel: ", raft::Describe(*done.outcome.answer));
     server_.SendToPeer(std::move(*done.outcome.answer));
   }
-  if (done.outcome.verdict == HR_NODE_PASS) {
-    server_.ArriveFromKernel(done.arrived_ns, std::move(done.message));
-  } else if (done.outcome.wake) {
-    server_.WakeByKernel();
-  }
+  if (done.outcome.verdict == HR_NODE_PASS) server_.ArriveFromKernel(done.arrived_ns, std::move(done.message));
 }
 
 }  // namespace hedgerow::sim

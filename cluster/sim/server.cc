@@ -331,10 +331,6 @@ void Server::Feed(decltype(raft::Event::what) what) {
   }
 }
 
-void Server::WakeByKernel() {
-  Arrive(world_.time.now_ns(), [] {});
-}
-
 void Server::Turn(const std::function<void()>& work, bool tick) {
   turning_ = true;
   last_turn_ns_ = world_.time.now_ns();

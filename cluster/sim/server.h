@@ -70,7 +70,6 @@ class Server : public kv::ReplicaHost {
 
   // From and for its kernel part.
   void ArriveFromKernel(uint64_t arrived_ns, raft::Message message);
-  void WakeByKernel();
   void SendToPeer(raft::Message message);
   void AddCounters();  // of this life to the world's
   uint64_t last_turn_ns() const { return last_turn_ns_; }

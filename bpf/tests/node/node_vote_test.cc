@@ -2,8 +2,6 @@
 //
 // Votes: pre-votes, refusals, votes given (told to the process through the ring), ignored, and counted by
 // candidates.
-#include <poll.h>
-
 #include "bpf/tests/node/node_fixture.h"
 
 namespace hedgerow::packets {
@@ -72,14 +70,6 @@ TEST_P(NodeVoteTest, AVoteIsGivenOnceATermAndToldToTheProcess) {
   EXPECT_TRUE(records[0].datagram.empty());
   ExpectVote(Ask(Request(kTerm + 1, false), 4), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm + 1, kTerm + 1);
   ExpectVote(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
-}
-
-TEST_P(NodeVoteTest, AGivenVoteWakesTheProcess) {
-  kernel().Release(kernel().ProducerPosition());
-  pollfd ring{.fd = kernel().wake_fd(), .events = POLLIN, .revents = 0};
-  EXPECT_EQ(poll(&ring, 1, 0), 0);
-  ExpectVote(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
-  EXPECT_EQ(poll(&ring, 1, 1000), 1);
 }
 
 TEST_P(NodeVoteTest, AnOlderTermOrLogIsRefused) {
