@@ -302,8 +302,9 @@ TEST_F(JournalTest, AppendsDoNotWaitForRemovals) {
   std::vector<absl::Duration> took;
   for (int round = 0; round < 3; ++round) {
     std::atomic<bool> done = false;
+    const raft::LogIndex dropped(batch - 32 * static_cast<uint64_t>(20 - 10 * round));
     std::thread janitor([&] {
-      journal_->DropUpTo(raft::LogIndex(batch - 32 * static_cast<uint64_t>(20 - 10 * round)));
+      journal_->DropUpTo(dropped);
       done = true;
     });
     absl::Duration longest;
