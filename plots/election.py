@@ -6,6 +6,8 @@ leader's death to the next leader, by size of cluster, mode and kind of death. C
 
 from pathlib import Path
 
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
 from plots import style
 from plots.style import plt
 
@@ -35,9 +37,12 @@ def draw(folder: Path) -> Path:
         axis.set_xlabel("ms")
     for axis in axes:
         axis.set_xscale("log")
+        axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_ylim(0, 1.02)
         axis.set_ylabel("share of terms that were quicker")
-        axis.legend(fontsize=8, loc="lower right")
+        axis.legend(fontsize=8, loc="best")
     figure.suptitle("Elections of idle clusters", fontweight="bold", fontsize=12)
     return style.save(figure, folder / "election.png", summary["manifest"], rect=(0, 0.02, 1, 1))
 
