@@ -215,6 +215,22 @@ TEST(Coupling, R7_AVoteThatTheKernelGaveIsTheProcesssByItsNextTurn) {
   EXPECT_EQ(host.Arrive(1, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_VOTE_REFUSED);
 }
 
+// Nothing wakes a process for the vote: it looks by itself in time, and at the latest when it would stand.
+TEST(Coupling, R7_WhoSleptThroughItsVoteDoesNotStandAgainstIt) {
+  Host host;
+  host.Follow(1, 1);
+  EXPECT_LE(host.coupling->next_deadline_ns(), host.now_ns + 10 * kMillisecond / 3);
+  host.now_ns = host.raft().election_deadline_ns() - 1;
+  host.Turn();
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_VOTE_GRANTED);
+  host.now_ns += 1;
+  host.Turn();
+  EXPECT_EQ(host.raft().role(), Role::kFollower);
+  EXPECT_EQ(host.raft().voted_for(), NodeId(2));
+  EXPECT_GT(host.raft().election_deadline_ns(), host.now_ns);
+  EXPECT_EQ(LastSent<raft::VoteRequest>(host), nullptr);
+}
+
 TEST(Coupling, R7_AVoteThatTheKernelGaveSurvivesTheProcess) {
   Host host;
   host.Follow(1, 1);
