@@ -30,7 +30,12 @@ struct hr_announcement {
   __u64 sequence; /* orders announcements within a term */
   struct hr_address leader_address;
   __u16 leader_port_be;
-  __u8 reserved[6];
+  __u8 reserved[2];
+  /*
+   * How far back it may still hold requests that it was sent, in ms: for as long as its process lives, and no longer than
+   * it holds any. What was sent to it earlier and is not answered is lost. 0 = not said.
+   */
+  __u32 holds_ms;
   __u8 successors[32]; /* reserved */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_announcement) == HR_ANNOUNCEMENT_BYTES, "hr_announcement is 104 bytes");
@@ -44,6 +49,7 @@ HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, sequence) == 40, "se
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, leader_address) == 48, "leader_address");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, leader_port_be) == 64, "leader_port_be");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, reserved) == 66, "reserved");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, holds_ms) == 68, "holds_ms");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, successors) == 72, "successors");
 
 #endif /* HEDGEROW_BPF_ABI_ANNOUNCE_ABI_H_ */

@@ -102,7 +102,8 @@ struct hr_request {
   __u16 copy_to; /* backend id of the last clone made of it */
   __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
   __u8 put_off; /* 1 = its refusal asked to be sent on later, not at once */
-  __u8 pad[2];
+  __u8 handed_to; /* whom the last handover gave it to: service-local index + 1; 0 = nobody */
+  __u8 pad;
   __u8 trace;      /* the tracer that asked for it (hr_trace.session); 0 = nobody */
   __u8 trace_told; /* events of it that were told */
 };
@@ -363,7 +364,7 @@ struct hr_leader_view {
   __u8 published; /* who was published last (at first: the configured primary) */
   __u8 pinned;    /* 1 = an administrator chose `leader` */
   __u8 resigning; /* 1 = the last announcement was of a leader that is about to go */
-  __u8 pad[4];
+  __u32 holds_ms; /* at `since_ns`: what `leader` was sent before so long it has lost (announce_abi.h); 0 = not said */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_leader_view) == 56, "hr_leader_view is 56 bytes");
 

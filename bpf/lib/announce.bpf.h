@@ -100,6 +100,7 @@ HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_anno
       .term = announcement->term,
       .sequence = announcement->sequence,
       .now_ns = bpf_ktime_get_ns(),
+      .holds_ms = announcement->holds_ms,
       .announced = 1,
       .resigning = announcement->state == HR_ANNOUNCEMENT_RESIGNING,
   };

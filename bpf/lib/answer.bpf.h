@@ -159,6 +159,8 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 
   if (reply->index == request->first) {
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
+    /* The first send was lost with its answer, and this is the handover's. */
+    if (request->handed_to == request->first + 1) return;
     hr_record_backend(reply->backend_id, took_ns);
   } else {
     __u32 others = HR_SENT(request->marks) & ~(1u << request->first);
@@ -195,6 +197,11 @@ HR_INLINE int hr_finish(struct hr_wheel *wheel, struct hr_request *request, __u6
   return 1;
 }
 
+/* Whom a handover sent it again may answer twice. Where an answer has several datagrams, nobody can tell. */
+HR_INLINE int hr_is_second_answer(const struct hr_request *request, __u32 state, const struct hr_reply *reply) {
+  return state != HR_STATE_NACKED && reply->service->profile.one_datagram && request->handed_to == reply->index + 1;
+}
+
 /* A datagram for a request that is no longer pending: the winner's further datagrams pass, the loser's do not. */
 HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word, const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
@@ -204,14 +211,14 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
   if (state == HR_STATE_EXPIRED && winner == HR_NO_BACKEND) {
     __u64 won = HR_WORD(HR_WORD_GENERATION(word), reply->index, word & HR_WORD_DETACHED, HR_STATE_EXPIRED);
 
-    winner = reply->index;
-    if (__sync_val_compare_and_swap(&request->word, word, won) == word)
+    if (__sync_val_compare_and_swap(&request->word, word, won) == word) {
       hr_count(reply->service_stats, HR_LATE_ANSWERS);
-    else
-      winner = HR_WORD_WINNER(request->word);
+      return answer;
+    }
+    winner = HR_WORD_WINNER(request->word);
   }
   if (state == HR_STATE_ANSWERED || state == HR_STATE_NACKED || state == HR_STATE_EXPIRED) {
-    if (winner == reply->index) return answer;
+    if (winner == reply->index && !hr_is_second_answer(request, state, reply)) return answer;
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_LOSER;
     hr_count(reply->service_stats, HR_LOSERS_DROPPED);

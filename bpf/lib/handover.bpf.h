@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A newly announced leader gets the parked requests whose earlier sends went elsewhere: once for each term, outside the
- * attempts and the budget, paced. Announcements ask for it (announce.bpf.h), the clock's lap does it. Only a lap frees
+ * A newly announced leader gets the parked requests that it does not hold, because their earlier sends went elsewhere, or
+ * because it has been restarted since: once for each term, outside the attempts and the budget, paced. Announcements ask for it (announce.bpf.h), the clock's lap does it. Only a lap frees
  * requests, so one that is pending when the lap looks at it keeps its place in the wheel and its bytes.
  */
 #ifndef HEDGEROW_BPF_LIB_HANDOVER_BPF_H_
@@ -15,6 +15,18 @@
  * is missed; its own next attempt prefers the leader.
  */
 #define HR_HANDOVER_SLACK_NS 1000000
+
+/*
+ * Was it sent to the leader so long before the announcement that it is lost there? When an attempt went there is not known,
+ * only when a handover did; else the first send is asked for, which was no later. So it may be sent twice, which the
+ * cluster's dedupe is for, and the second answer is dropped (answer.bpf.h).
+ */
+HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leader_view *view) {
+  __u64 sent_ns = request->sent_ns;
+
+  if (request->handed_to == view->leader + 1 && !hr_engine_is_qdisc()) sent_ns = request->fire_ns;
+  return view->holds_ms && sent_ns + (__u64)view->holds_ms * 1000000 < view->since_ns;
+}
 
 /* Sends a parked request to its service's leader, if that is due to it. Returns 1 when it was sent. */
 __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
@@ -40,7 +52,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   attempt.backend_id = hr_backend_id(service, attempt.index);
   bit = 1u << attempt.index;
   marks = *(volatile __u32 *)&request->marks;
-  if (HR_SENT(marks) & ~HR_REFUSED(marks) & bit) return 0;
+  if ((HR_SENT(marks) & ~HR_REFUSED(marks) & bit) && !hr_is_lost(request, &leader->view)) return 0;
   if (hr_is_dry(service)) return 0;
   /* Somebody else has it: a leader that is being drained need not. */
   if (hr_is_drained(service, attempt.index) && (HR_SENT(marks) & ~HR_REFUSED(marks))) return 0;
@@ -48,6 +60,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   if (HR_REFUSED(marks) & bit) __sync_fetch_and_and(&request->marks, ~HR_MARKS_REFUSED(bit));
   /* Its answer's time counts from here. With engine qdisc the field says when the clone is due. */
   if (!hr_engine_is_qdisc()) request->fire_ns = now_ns;
+  request->handed_to = attempt.index + 1;
   hr_note_attempt(request, &attempt, service, service_id, now_ns);
   if (hr_build(skb, index, attempt.backend_id)) goto failed;
   if (__sync_fetch_and_add(&request->word, 0) != word) return 0; /* answered meanwhile; a full barrier as in hr_fire */

@@ -15,6 +15,7 @@ struct hr_publication {
   __u64 sequence;
   __u64 now_ns;
   __u32 leader;   /* service-local index */
+  __u32 holds_ms; /* see announce_abi.h */
   __u8 announced; /* by the cluster itself */
   __u8 resigning; /* it leads no longer, or not for long: nobody else does yet */
 };
@@ -50,6 +51,7 @@ HR_INLINE __u32 hr_note_leading(struct hr_leader_view *view, const struct hr_pub
   view->leader = news->leader;
   if (news->announced && !known) {
     view->since_ns = news->now_ns;
+    view->holds_ms = news->holds_ms;
     changed |= HR_PUBLISHED_TERM;
   }
   return changed;

@@ -30,6 +30,14 @@ class HandoverTest : public PacketTest {
     EXPECT_NE(request, 0u);
     return request;
   }
+  // Announced by a node that may hold what it was sent in the last `holds_ms`; 0: it does not say.
+  void AnnounceHolding(const char* node, uint64_t term, uint32_t holds_ms) {
+    hr_announcement news = Leading(kCluster4, node, kHkvPort, term, 1);
+    news.holds_ms = holds_ms;
+    EXPECT_EQ(Announce(Seal(news, kKey4)).verdict, kDropped) << "consumed";
+  }
+  // It was sent so long ago, by its own account.
+  void Age(uint32_t request, uint64_t ns) { Request(request).sent_ns = Request(request).sent_ns - ns; }
   // Laps until nothing of it is left.
   Changes HandOver() {
     Changes sum;
@@ -101,6 +109,63 @@ TEST_F(HandoverTest, OnceForEachTerm) {
   AnnounceLeader(kB4, 7, 1);
   EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
   for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+}
+
+// Its process died with its copy: the same leader is none the wiser.
+TEST_F(HandoverTest, ALeaderThatWasRestartedGetsAgainWhatItHadBefore) {
+  AnnounceHolding(kA4, 5, 1000);
+  const uint32_t request = Ask(1);
+  ASSERT_EQ(SentTo(request), 0b001u);
+  Age(request, 100 * kMillisecond);
+  AnnounceHolding(kA4, 6, 40);
+  EXPECT_EQ(HandOver(), (Changes{{"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
+  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kA4);
+  EXPECT_EQ(SentTo(request), 0b001u);
+  AnnounceHolding(kA4, 6, 41);
+  EXPECT_EQ(Wheel().handover, 0u) << "once for each term";
+  BackendState(kHkv4A).answer_ewma_ns = 0;
+  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
+  EXPECT_EQ(BackendState(kHkv4A).answer_ewma_ns, 0u) << "how long it was away is not how long it takes to answer";
+  const RunResult second = Reply(HkvReply4(1, kA4));
+  EXPECT_EQ(second.verdict, kDropped) << "if it had both copies";
+  EXPECT_THAT(second.changes, Contains(Pair("hkv4:loser", 1)));
+}
+
+TEST_F(HandoverTest, WhatItWasGivenInThisLifeItIsNotGivenAgain) {
+  AnnounceHolding(kA4, 5, 1000);
+  const uint32_t request = Ask(1);
+  Age(request, 100 * kMillisecond);
+  AnnounceHolding(kA4, 6, 40);
+  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
+  AnnounceHolding(kA4, 7, 60);
+  EXPECT_THAT(HandOver(), IsEmpty());
+  Clones(HR_MARK_SEND, 1);
+}
+
+TEST_F(HandoverTest, ARestartedFollowerThatLeadsNextGetsAgainWhatItHadBefore) {
+  const uint32_t request = Ask(1);
+  FireNow(request);
+  Clones(HR_MARK_RESCUE, 1);
+  ASSERT_EQ(SentTo(request), 0b11u);
+  Age(request, 100 * kMillisecond);
+  AnnounceHolding(kB4, 5, 40);
+  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
+  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
+}
+
+TEST_F(HandoverTest, WhatALeaderStillHoldsIsNotSentAgain) {
+  AnnounceHolding(kA4, 5, 1000);
+  const uint32_t request = Ask(1);
+  Age(request, 100 * kMillisecond);
+  AnnounceHolding(kA4, 6, 1000);
+  EXPECT_THAT(HandOver(), IsEmpty()) << "it lived all the time";
+  AnnounceHolding(kA4, 7, 0);
+  EXPECT_THAT(HandOver(), IsEmpty()) << "it does not say";
+  Age(request, kSecond);
+  AnnounceHolding(kA4, 8, 1000);
+  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1) << "nobody holds for so long: its copy, or the answer, was lost";
+  Clones(HR_MARK_SEND, 1);
 }
 
 TEST_F(HandoverTest, TheFirstAnnouncementOfTheConfiguredPrimaryCountsToo) {

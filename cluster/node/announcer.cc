@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/announcer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hedgerow::node {
+namespace {
+
+constexpr uint64_t kMillisecond_ns = 1'000'000;
+
+// 0 would say nothing.
+uint32_t HeldFor_ms(uint64_t held_ns) {
+  return static_cast<uint32_t>(std::clamp<uint64_t>(held_ns / kMillisecond_ns, 1, UINT32_MAX));
+}
+
+}  // namespace
 
 Announcer::Announcer(UdpSocket& socket, uint64_t cluster_id, const NetAddress& serve,
-                     std::vector<Proxy> proxies)
-    : socket_(socket), proxies_(std::move(proxies)) {
+                     Holding holding, std::vector<Proxy> proxies)
+    : socket_(socket), holding_(holding), proxies_(std::move(proxies)) {
   announcements_.emplace_back().cluster_id = cluster_id;
   announcements_.back().leader_address = serve.bytes;
   announcements_.back().leader_port = serve.port;
@@ -34,8 +45,10 @@ void Announcer::Announce(uint64_t now_ns) {
   last_ns_ = now_ns;
   const uint64_t drawn = draw_ ? draw_() : 0;
   sequence_ = drawn != 0 ? drawn : sequence_ + 1;
+  const uint32_t held_ms = HeldFor_ms(std::min(now_ns - holding_.since_ns, holding_.longest_ns));
   for (wire::Announcement& announcement : announcements_) {
     announcement.sequence = sequence_;
+    announcement.holds_ms = held_ms;
     for (const Proxy& proxy : proxies_) {
       socket_.Send(proxy.address, wire::SealAnnouncement(announcement, proxy.key));
       ++sent_;

@@ -29,7 +29,15 @@ class Announcer {
   // Heartbeat rounds may come faster than this when reads ask for them; announcements do not.
   static constexpr uint64_t kInterval_ns = 2'000'000;
 
-  Announcer(UdpSocket& socket, uint64_t cluster_id, const NetAddress& serve, std::vector<Proxy> proxies);
+  // How long this node holds what it is sent: from `since_ns` (CLOCK_MONOTONIC), when it began to take requests, and
+  // no longer than `longest_ns`.
+  struct Holding {
+    uint64_t since_ns;
+    uint64_t longest_ns;
+  };
+
+  Announcer(UdpSocket& socket, uint64_t cluster_id, const NetAddress& serve, Holding holding,
+            std::vector<Proxy> proxies);
 
   // The leader serves at this address, too: another announcement, since each names one. Proxies that have no
   // such backend count it and change nothing.
@@ -51,6 +59,7 @@ class Announcer {
   void Announce(uint64_t now_ns);
 
   UdpSocket& socket_;
+  Holding holding_;
   std::vector<Proxy> proxies_;
   std::vector<wire::Announcement> announcements_;  // one for each address; else alike
   std::function<uint64_t()> draw_{};

@@ -8,7 +8,7 @@ namespace hedgerow::wire {
 namespace {
 
 constexpr size_t kTagOffset = 8;
-constexpr size_t kReservedAfterPort_bytes = 6;
+constexpr size_t kReservedAfterPort_bytes = 2;
 constexpr size_t kSuccessors_bytes = 32;
 
 uint16_t NetworkOrder(uint16_t port) { return static_cast<uint16_t>(port >> 8 | port << 8); }
@@ -36,7 +36,9 @@ std::string SealAnnouncement(const Announcement& announcement, const Key& proxy_
   for (const uint8_t byte : announcement.leader_address) writer.Put(byte);
   // Put is little-endian on every host, so this is network order on every host.
   writer.Put(NetworkOrder(announcement.leader_port));
-  writer.PutZeros(kReservedAfterPort_bytes + kSuccessors_bytes);
+  writer.PutZeros(kReservedAfterPort_bytes);
+  writer.Put(announcement.holds_ms);
+  writer.PutZeros(kSuccessors_bytes);
   writer.PutAt(kTagOffset, Tag(writer.view(), proxy_key));
   return writer.Take();
 }
@@ -59,9 +61,14 @@ std::optional<Announcement> OpenAnnouncement(std::string_view datagram, const Ke
   for (uint8_t& byte : announcement.leader_address) byte = reader.Get<uint8_t>();
   announcement.leader_port = NetworkOrder(reader.Get<uint16_t>());
   // What is reserved may mean something one day; until then only 0 is understood.
-  while (reader.left_bytes() > 0) {
-    if (reader.Get<uint8_t>() != 0) return std::nullopt;
-  }
+  const auto zeros = [&reader](size_t bytes) {
+    bool all = true;
+    while (bytes-- > 0) all = reader.Get<uint8_t>() == 0 && all;
+    return all;
+  };
+  if (!zeros(kReservedAfterPort_bytes)) return std::nullopt;
+  announcement.holds_ms = reader.Get<uint32_t>();
+  if (!zeros(kSuccessors_bytes)) return std::nullopt;
   return announcement;
 }
 

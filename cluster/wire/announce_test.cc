@@ -20,7 +20,8 @@ Announcement Sample() {
           .term = raft::Term(0x3132333435363738),
           .sequence = 0x4142434445464748,
           .leader_address = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1},
-          .leader_port = 4801};
+          .leader_port = 4801,
+          .holds_ms = 0x51525354};
 }
 
 TEST(Announcement, SurvivesTheJourney) {
@@ -46,6 +47,7 @@ TEST(Announcement, IsTheStructOfTheKernelPrograms) {
   EXPECT_EQ(fields.sequence, 0x4142434445464748u);
   EXPECT_EQ(std::memcmp(&fields.leader_address, Sample().leader_address.data(), 16), 0);
   EXPECT_EQ(std::memcmp(&fields.leader_port_be, "\x12\xc1", 2), 0);
+  EXPECT_EQ(fields.holds_ms, 0x51525354u);
   const hr_siphash_key key = SipHashKey(kKey);
   EXPECT_EQ(fields.tag, hr_siphash_bounded(&key, &fields, sizeof(fields), sizeof(fields), HR_SIPHASH_TAG_WORD));
   const uint64_t tag = fields.tag;

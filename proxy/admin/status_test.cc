@@ -158,7 +158,7 @@ TEST(BuildLeader, SaysWhereItsWordIsFrom) {
                     .published = 1,
                     .pinned = 0,
                     .resigning = 1,
-                    .pad = {}};
+                    .holds_ms = 0};
   leader = BuildLeader(config.services(0), service, now_ns);
   EXPECT_EQ(leader.source(), "announced");
   EXPECT_EQ(leader.leader(), "b");
