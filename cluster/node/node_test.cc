@@ -106,6 +106,8 @@ TEST_P(NodeTest, TheLeaderAnnouncesItselfToTheProxy) {
       EXPECT_TRUE(announcement.has_value());
       EXPECT_TRUE(!last.has_value() || std::pair(last->term, last->sequence) <
                                            std::pair(announcement->term, announcement->sequence));
+      EXPECT_GE(announcement->holds_ms, last.has_value() ? std::max(last->holds_ms, 1u) : 1u) << "0 says nothing";
+      EXPECT_LE(announcement->holds_ms, 1000u) << "it holds nothing for longer";
       last = announcement;
     }
     return last.has_value() && last->leader_port == members_[leader - 1].serve.port;
