@@ -11,10 +11,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 #include <variant>
 
@@ -132,6 +134,17 @@ class Hog {
   std::atomic<bool> over_ = false;
   std::thread thread_;
 };
+
+// Within a second. proc_pid_stat(5): the state follows the name in parentheses.
+bool HasStopped(pid_t pid) {
+  const std::string path = absl::StrCat("/proc/", pid, "/stat");
+  for (const uint64_t until_ns = MonotonicNs() + 1'000'000'000; MonotonicNs() < until_ns; usleep(100)) {
+    std::string line;
+    std::getline(std::ifstream(path), line);
+    if (line.find(") T ") != std::string::npos) return true;
+  }
+  return false;
+}
 
 class WatchLiveTest : public net::NamespaceTest {
  protected:
@@ -421,7 +434,9 @@ TEST_F(WatchLiveTest, WhoHasResignedIsNotLateAfterwards) {
   OnStage([&] {
     Victim victim({.threads = 1, .lease_ms = 100, .late_from_ms = 50, .late_until_ms = 10'000});
     ExpectLeads(victim);
+    // A thread needs a processor to stop: with the hog before it, it would be one that waits for it, and late.
     victim.Kill(SIGSTOP);
+    ASSERT_TRUE(HasStopped(victim.pid()));
     const Hog hog(victim.pid());
     while (victim.clock().resigned == 0 && hog.Lasts()) usleep(100);
     victim.Kill(SIGCONT);
