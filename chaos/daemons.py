@@ -65,7 +65,7 @@ class Daemons:
             time.sleep(0.005)
 
     def _wait_until_it_serves(self) -> dict:
-        """Reads its log until then: a command that asks again and again takes as much of the processors as the daemon's start."""
+        """Reads its log until then: a command that asks again and again takes processor time beside the start."""
         deadline = time.monotonic() + _SERVES_WITHIN_S
         while f" as pid {self._child.pid}\n" not in (log := self.log.read_text(errors="replace")):
             if self._child.poll() is not None or time.monotonic() > deadline:

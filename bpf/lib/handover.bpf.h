@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A newly announced leader gets the parked requests that it does not hold, because their earlier sends went elsewhere, or
- * because it has been restarted since: once for each term, outside the attempts and the budget, paced. Announcements ask for it (announce.bpf.h), the clock's lap does it. Only a lap frees
- * requests, so one that is pending when the lap looks at it keeps its place in the wheel and its bytes.
+ * because it has been restarted since: once for each term, outside the attempts and the budget, paced. Announcements ask
+ * for it (announce.bpf.h), the clock's lap does it. Only a lap frees requests, so one that is pending when the lap looks
+ * at it keeps its place in the wheel and its bytes.
  */
 #ifndef HEDGEROW_BPF_LIB_HANDOVER_BPF_H_
 #define HEDGEROW_BPF_LIB_HANDOVER_BPF_H_
