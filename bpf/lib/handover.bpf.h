@@ -56,7 +56,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   if ((HR_SENT(marks) & ~HR_REFUSED(marks) & bit) && !hr_is_lost(request, &leader->view)) return 0;
   if (hr_is_dry(service)) return 0;
   /* Somebody else has it: a leader that is being drained need not. */
-  if (hr_is_drained(service, attempt.index) && (HR_SENT(marks) & ~HR_REFUSED(marks))) return 0;
+  if (hr_is_drained(service, attempt.index) && (HR_SENT(marks) & ~HR_REFUSED(marks) & ~bit)) return 0;
   /* What it refused when it did not lead, it is asked again. */
   if (HR_REFUSED(marks) & bit) __sync_fetch_and_and(&request->marks, ~HR_MARKS_REFUSED(bit));
   /* Its answer's time counts from here. With engine qdisc the field says when the clone is due. */

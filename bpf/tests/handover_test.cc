@@ -142,6 +142,17 @@ TEST_F(HandoverTest, WhatItWasGivenInThisLifeItIsNotGivenAgain) {
   Clones(HR_MARK_SEND, 1);
 }
 
+// What only it had is what nobody has.
+TEST_F(HandoverTest, ARestartedLeaderGetsItAlsoWhileItIsDrained) {
+  AnnounceHolding(kA4, 5, 1000);
+  const uint32_t request = Ask(1);
+  Age(request, 100 * kMillisecond);
+  ASSERT_TRUE(plane().SetDrained("hkv4", "n1", true).ok());
+  AnnounceHolding(kA4, 6, 40);
+  EXPECT_EQ(HandOver()["hkv4.handed_over"], 1);
+  Clones(HR_MARK_SEND, 1);
+}
+
 TEST_F(HandoverTest, ARestartedFollowerThatLeadsNextGetsAgainWhatItHadBefore) {
   const uint32_t request = Ask(1);
   FireNow(request);

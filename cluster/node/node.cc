@@ -162,7 +162,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
-                 {.since_ns = started_ns_, .longest_ns = kv::DeskOptions{}.hold_max_ns}, ProxiesOf(config_)),
+                 {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).desk.hold_max_ns}, ProxiesOf(config_)),
       log_writer_(*storage_),
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),

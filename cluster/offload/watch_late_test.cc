@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A late leader, live: a process that leads gets no processor, or is killed or caught in a loop meanwhile, and its
+// kernel says "late" or resigns. Part of watch_live_test.
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/offload/watch_live_fixture.h"
+
+namespace hedgerow::offload {
+namespace {
+
+bool SaysLate(const Heard& heard) {
+  const wire::Opened opened = OpenAsPeer(heard);
+  const auto* resign = std::get_if<wire::Resign>(&opened.body);
+  return opened.ok() && resign != nullptr && resign->late;
+}
+
+// What a leader of term 7 says that is late: to two peers, and to no proxy.
+void ExpectLateness(const std::vector<Heard>& heard) {
+  EXPECT_FALSE(heard.empty());
+  for (const Heard& one : heard) {
+    EXPECT_EQ(packets::ChecksumFault(one.frame), "");
+    EXPECT_NE(one.port, kProxyPort);
+    ASSERT_TRUE(SaysLate(one));
+    EXPECT_EQ(OpenAsPeer(one).header.term, raft::Term(7));
+    EXPECT_EQ(std::get<wire::Resign>(OpenAsPeer(one).body).leader, raft::NodeId(1));
+  }
+  EXPECT_NEAR(static_cast<double>(To(kPeerPorts[0], heard).size()),
+              static_cast<double>(To(kPeerPorts[1], heard).size()), 1);
+}
+
+bool HaveTwoProcessors() {
+  const cpu_set_t first = Processor(/*last=*/false), last = Processor(/*last=*/true);
+  return !CPU_EQUAL(&first, &last);
+}
+
+// For half a second, and while it lives, it keeps a process's first thread from the one processor that this may
+// use, or shares it fairly. Whoever made it is on another meanwhile.
+class Hog {
+ public:
+  explicit Hog(pid_t pid, bool goes_first = true) {
+    const cpu_set_t one = Processor(/*last=*/true);
+    EXPECT_EQ(sched_getaffinity(0, sizeof(before_), &before_), 0);
+    PinTo(0, Processor(/*last=*/false));
+    PinTo(pid, one);
+    thread_ = std::thread([this, one, goes_first] {
+      const sched_param first{.sched_priority = 1};
+      PinTo(0, one);
+      if (goes_first) {
+        EXPECT_EQ(sched_setscheduler(0, SCHED_FIFO, &first), 0);
+      }
+      while (!over_ && Lasts()) {
+      }
+    });
+  }
+  ~Hog() {
+    over_ = true;
+    thread_.join();
+    PinTo(0, before_);
+  }
+  bool Lasts() const { return MonotonicNs() < until_ns_; }
+
+ private:
+  const uint64_t until_ns_ = MonotonicNs() + 500'000'000;
+  cpu_set_t before_{};
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
+// Within a second. proc_pid_stat(5): the state follows the name in parentheses.
+bool HasStopped(pid_t pid) {
+  const std::string path = absl::StrCat("/proc/", pid, "/stat");
+  for (const uint64_t until_ns = MonotonicNs() + 1'000'000'000; MonotonicNs() < until_ns; usleep(100)) {
+    std::string line;
+    std::getline(std::ifstream(path), line);
+    if (line.find(") T ") != std::string::npos) return true;
+  }
+  return false;
+}
+
+// It has one processor with somebody else, who goes first as long as it lasts.
+TEST_F(WatchLiveTest, WhoWaitsForAProcessorIsLateAndDoesNotResign) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 2, .lease_ms = 100, .late_from_ms = 20, .late_until_ms = 10'000});
+    ExpectLeads(victim);
+    EXPECT_THAT(Listen(50, 50), ::testing::IsEmpty());
+    const Hog hog(victim.pid());
+    std::vector<Heard> heard;
+    while (victim.clock().lates < 40 && hog.Lasts())
+      for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
+    ExpectLateness(heard);
+    EXPECT_GE(heard.size(), 40u);
+    EXPECT_GE(victim.clock().latenesses, 1u);
+    EXPECT_EQ(victim.clock().resignations, 0u);
+    EXPECT_EQ(victim.clock().running, 1u);
+  });
+}
+
+TEST_F(WatchLiveTest, WhoIsLateForTooLongResigns) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 1, .lease_ms = 50, .late_from_ms = 25, .late_until_ms = 100});
+    ExpectLeads(victim);
+    const Hog hog(victim.pid());
+    std::vector<Heard> heard;
+    while (victim.clock().running != 0 && hog.Lasts())
+      for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
+    const auto first =
+        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+    ExpectLateness({heard.begin(), first});
+    EXPECT_GE(first - heard.begin(), 8);
+    ExpectResignation({first, heard.end()});
+    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+  });
+}
+
+TEST_F(WatchLiveTest, WhoHasResignedIsNotLateAfterwards) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 1, .lease_ms = 100, .late_from_ms = 50, .late_until_ms = 10'000});
+    ExpectLeads(victim);
+    // A thread needs a processor to stop: with the hog before it, it would be one that waits for it, and late.
+    victim.Kill(SIGSTOP);
+    ASSERT_TRUE(HasStopped(victim.pid()));
+    const Hog hog(victim.pid());
+    while (victim.clock().resigned == 0 && hog.Lasts()) usleep(100);
+    victim.Kill(SIGCONT);
+    ExpectResignation(Listen(100));
+    EXPECT_EQ(victim.clock().resignations, 1u);
+    EXPECT_EQ(victim.clock().lates, 0u);
+  });
+}
+
+// Followers wait by when they last heard it, however long its lease is.
+TEST_F(WatchLiveTest, WhoseLeaseIsLongIsLateNoLaterAndNoLonger) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 1, .lease_ms = 400, .late_from_ms = 20, .late_until_ms = 120});
+    ExpectLeads(victim);
+    const uint64_t begun_ns = RealtimeNs();
+    const Hog hog(victim.pid());
+    std::vector<Heard> heard;
+    while (victim.clock().running != 0 && hog.Lasts())
+      for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
+    const auto first =
+        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+    ASSERT_NE(first, heard.begin());
+    ASSERT_NE(first, heard.end());
+    ExpectLateness({heard.begin(), first});
+    ExpectResignation({first, heard.end()});
+    const auto after_ms = [&](const Heard& one) { return static_cast<double>(one.at_ns - begun_ns) / 1e6; };
+    printf("late from %.1f to %.1f ms, RESIGN after %.1f ms\n", after_ms(heard.front()),
+           after_ms(*std::prev(first)), after_ms(*first));
+    EXPECT_LT(after_ms(heard.front()), 80);
+    EXPECT_LT(after_ms(*std::prev(first)), 200);
+    EXPECT_GT(after_ms(*first), 350);
+  });
+}
+
+TEST_F(WatchLiveTest, WhoIsKilledWhileItIsLateResignsAtOnce) {
+  if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
+  OnStage([&] {
+    Victim victim({.threads = 2, .lease_ms = 50, .late_from_ms = 25, .late_until_ms = 10'000});
+    ExpectLeads(victim);
+    const Hog hog(victim.pid());
+    while (victim.clock().lates == 0 && hog.Lasts()) usleep(100);
+    const uint64_t killed_ns = MonotonicNs();
+    victim.Kill(SIGKILL);
+    std::vector<Heard> heard = Listen(50);
+    EXPECT_TRUE(hog.Lasts()) << "it should have died without a processor";
+    std::erase_if(heard, SaysLate);
+    ExpectResignation(heard);
+    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_SIGNAL});
+    EXPECT_LT(victim.clock().resigned_ns - killed_ns, 20'000'000u);
+  });
+}
+
+// Alone on a processor, and on one that others take in turns.
+TEST_F(WatchLiveTest, WhoIsCaughtInALoopOfItsOwnIsNotLate) {
+  for (const bool shares : {false, true}) {
+    OnStage([&] {
+      constexpr uint64_t kLease_ms = 200;
+      Victim victim(
+          {.threads = 1, .lease_ms = kLease_ms, .late_from_ms = kLease_ms / 5, .late_until_ms = 10'000});
+      ExpectLeads(victim);
+      std::optional<Hog> hog;
+      if (shares) hog.emplace(victim.pid(), /*goes_first=*/false);
+      const uint64_t begun_ns = RealtimeNs();
+      ASSERT_NE(victim.Command("spin"), 0u);
+      const std::vector<Heard> heard = Listen(2 * kLease_ms, kLongest_ms);
+      const auto first =
+          std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+      ASSERT_NE(first, heard.end());
+      EXPECT_LT(static_cast<double>(first->at_ns - begun_ns) / 1e6, 2.0 * kLease_ms);
+      EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+      EXPECT_EQ(victim.watched().dead_ns, 0u);
+      victim.Kill(SIGKILL);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::offload
