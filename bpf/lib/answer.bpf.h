@@ -274,6 +274,20 @@ HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struc
 }
 
 /*
+ * The announced leader refuses what it was sent before it led, and its handover is over: when the lap looked, the refusal was
+ * still under way, and the request seemed to be held there. Nobody else would ask again. Once for each term, as a handover is.
+ */
+HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct hr_reply *reply) {
+  struct hr_leader *leader = bpf_map_lookup_elem(&leaders, &reply->service_id);
+  __u64 since_ns;
+
+  if (!leader || leader->view.pinned || leader->view.leader != reply->index) return 0;
+  since_ns = leader->view.since_ns;
+  if (request->handed_to == reply->index + 1 && (load_config.engine != HR_ENGINE_WHEEL || request->fire_ns >= since_ns)) return 0;
+  return request->sent_ns < since_ns;
+}
+
+/*
  * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
  * that was not asked and is healthy, or was named as the leader, whatever its health. The last one goes to the client.
  * Only refusals count here, not answers: an answer on another CPU that has not yet ended PENDING must not look like one
@@ -295,13 +309,16 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   __u32 marks = __sync_fetch_and_or(&request->marks, HR_MARKS_REFUSED(bit) | HR_MARKS_ANSWERED(bit)) |
                 HR_MARKS_REFUSED(bit);
   int dry = hr_is_dry(reply->service);
+  int passed_over = leaderless && !dry && wheel && hr_was_passed_over(request, reply);
   int under_way = HR_SENT(marks) & ~HR_REFUSED(marks);
   int open = !under_way && *(volatile __u32 *)&request->attempts < reply->service->attempts &&
              (HR_SENT(marks) & everybody) != everybody &&
              (leaderless || hr_open_hint(request, HR_SENT(marks)) < HR_MAX_BACKENDS_PER_SERVICE ||
               hr_somebody_healthy(reply, HR_SENT(marks)));
 
-  if (under_way) {
+  /* The mark stands already: the lap sees it. */
+  if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
+  if (under_way || passed_over) {
     answer.verdict = HR_VERDICT_DROP;
   } else if (open && !dry && !pushback) {
     answer.verdict = HR_VERDICT_RELEASE;

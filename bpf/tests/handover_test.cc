@@ -202,6 +202,32 @@ TEST_F(HandoverTest, WhatItRefusedBeforeItLedItIsAskedAgain) {
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
 }
 
+// It was held there for as long as the node holds anything, and refused in the turn in which that became the leader: the
+// refusal comes behind the announcement, and the lap between them.
+TEST_F(HandoverTest, WhatTheNewLeaderRefusesAfterItsHandoverItIsGivenOnce) {
+  const uint32_t request = Ask(1);
+  FireNow(request);
+  Clones(HR_MARK_RESCUE, 1);
+  AnnounceHolding(kB4, 5, 1000);
+  ASSERT_THAT(HandOver(), IsEmpty()) << "it has it";
+  EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
+  EXPECT_EQ(HandOver()["hkv4.handed_over"], 1);
+  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
+  EXPECT_EQ(Wheel().handover, 0u) << "once";
+  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_first", 1)));
+}
+
+TEST_F(HandoverTest, WhoDoesNotLeadIsNotAskedAgain) {
+  const uint32_t request = Ask(1);
+  FireNow(request);
+  Clones(HR_MARK_RESCUE, 1);
+  AnnounceLeader(kA4, 5);
+  ASSERT_THAT(HandOver(), IsEmpty());
+  EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
+  EXPECT_EQ(Wheel().handover, 0u);
+}
+
 TEST_F(HandoverTest, WhatEverybodyRefusedWaitsForTheNextLeader) {
   const uint32_t request = Ask(1);
   FireNow(request);  // both attempts are made
