@@ -103,7 +103,7 @@ struct hr_request {
   __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
   __u8 put_off; /* 1 = its refusal asked to be sent on later, not at once */
   __u8 handed_to; /* whom the last handover gave it to: service-local index + 1; 0 = nobody */
-  __u8 pad;
+  __u8 sent_again; /* mask of whom handovers gave a second copy */
   __u8 trace;      /* the tracer that asked for it (hr_trace.session); 0 = nobody */
   __u8 trace_told; /* events of it that were told */
 };

@@ -160,7 +160,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
   if (reply->index == request->first) {
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
     /* The first send was lost with its answer, and this is the handover's. */
-    if (request->handed_to == request->first + 1) return;
+    if (request->sent_again & (1u << request->first)) return;
     hr_record_backend(reply->backend_id, took_ns);
   } else {
     __u32 others = HR_SENT(request->marks) & ~(1u << request->first);
@@ -199,7 +199,8 @@ HR_INLINE int hr_finish(struct hr_wheel *wheel, struct hr_request *request, __u6
 
 /* Whom a handover sent it again may answer twice. Where an answer has several datagrams, nobody can tell. */
 HR_INLINE int hr_is_second_answer(const struct hr_request *request, __u32 state, const struct hr_reply *reply) {
-  return state != HR_STATE_NACKED && reply->service->profile.one_datagram && request->handed_to == reply->index + 1;
+  return state != HR_STATE_NACKED && reply->service->profile.one_datagram &&
+         (request->sent_again & (1u << reply->index));
 }
 
 /* A datagram for a request that is no longer pending: the winner's further datagrams pass, the loser's do not. */

@@ -62,6 +62,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   /* Its answer's time counts from here. With engine qdisc the field says when the clone is due. */
   if (!hr_engine_is_qdisc()) request->fire_ns = now_ns;
   request->handed_to = attempt.index + 1;
+  request->sent_again |= HR_SENT(marks) & bit;
   hr_note_attempt(request, &attempt, service, service_id, now_ns);
   if (hr_build(skb, index, attempt.backend_id)) goto failed;
   if (__sync_fetch_and_add(&request->word, 0) != word) return 0; /* answered meanwhile; a full barrier as in hr_fire */

@@ -200,6 +200,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->owed = 0;
   request->hint = 0;
   request->handed_to = 0;
+  request->sent_again = 0;
   request->put_off = 0;
   request->trace = packet->trace;
   request->trace_told = 0;

@@ -131,6 +131,21 @@ TEST_F(HandoverTest, ALeaderThatWasRestartedGetsAgainWhatItHadBefore) {
   EXPECT_THAT(second.changes, Contains(Pair("hkv4:loser", 1)));
 }
 
+// The next leader gets it too, and the one before, who has it twice, answers first.
+TEST_F(HandoverTest, TheSecondAnswerIsDroppedAlsoAfterAnotherHandover) {
+  AnnounceHolding(kA4, 5, 1000);
+  const uint32_t request = Ask(1);
+  Age(request, 100 * kMillisecond);
+  AnnounceHolding(kA4, 6, 40);
+  EXPECT_EQ(HandOver()["hkv4.handed_over"], 1);
+  AnnounceHolding(kB4, 7, 1000);
+  EXPECT_EQ(HandOver()["hkv4.handed_over"], 1);
+  Clones(HR_MARK_SEND, 2);
+  EXPECT_NE(Reply(HkvReply4(1, kA4)).verdict, kDropped);
+  EXPECT_EQ(Reply(HkvReply4(1, kA4)).verdict, kDropped);
+  EXPECT_EQ(Reply(HkvReply4(1, kB4)).verdict, kDropped);
+}
+
 TEST_F(HandoverTest, WhatItWasGivenInThisLifeItIsNotGivenAgain) {
   AnnounceHolding(kA4, 5, 1000);
   const uint32_t request = Ask(1);
