@@ -12,7 +12,8 @@ function(hedgerow_cc_library name)
   hedgerow_reject_unparsed(hedgerow_cc_library ${name} ${arg_UNPARSED_ARGUMENTS})
   if(arg_SRCS)
     add_library(${name} STATIC ${arg_SRCS} ${arg_HDRS})
-    target_link_libraries(${name} PUBLIC hedgerow_rules ${arg_DEPS} Threads::Threads)
+    target_link_libraries(${name} PUBLIC hedgerow_rules ${arg_DEPS} Threads::Threads PRIVATE hedgerow_pch_shipped)
+    target_compile_options(${name} PRIVATE ${HEDGEROW_SHIPPED_OPTIONS})
   else()
     add_library(${name} INTERFACE ${arg_HDRS})
     target_link_libraries(${name} INTERFACE hedgerow_rules ${arg_DEPS} Threads::Threads)
@@ -25,10 +26,23 @@ function(hedgerow_cc_binary name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_TESTS" "" "SRCS;HDRS;DEPS")
   hedgerow_reject_unparsed(hedgerow_cc_binary ${name} ${arg_UNPARSED_ARGUMENTS})
   add_executable(${name} ${arg_SRCS} ${arg_HDRS} ${HEDGEROW_SANITIZER_SOURCES})
-  target_link_libraries(${name} PRIVATE hedgerow_rules ${arg_DEPS} Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_libraries(${name} PRIVATE hedgerow_rules hedgerow_pch_shipped ${arg_DEPS} Threads::Threads ${CMAKE_DL_LIBS})
+  target_compile_options(${name} PRIVATE ${HEDGEROW_SHIPPED_OPTIONS})
   if(NOT arg_FOR_TESTS)
     add_dependencies(programs ${name})
   endif()
+endfunction()
+
+# hedgerow_cc_test_program(NAME SRCS a_test.cc... [DEPS target...]) -> build/<preset>/bin/NAME
+# A gtest binary that ctest does not know of; the caller adds it.
+function(hedgerow_cc_test_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;HDRS;DEPS")
+  hedgerow_reject_unparsed(hedgerow_cc_test_program ${name} ${arg_UNPARSED_ARGUMENTS})
+  add_executable(${name} ${arg_SRCS} ${arg_HDRS} ${HEDGEROW_SANITIZER_SOURCES})
+  target_link_libraries(${name} PRIVATE hedgerow_rules hedgerow_pch_tests ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main
+                                        Threads::Threads ${CMAKE_DL_LIBS})
+  target_compile_options(${name} PRIVATE ${HEDGEROW_TEST_OPTIONS})
+  target_include_directories(${name} PRIVATE "${HEDGEROW_PATHS_DIR}")
 endfunction()
 
 # hedgerow_cc_test(NAME SRCS a_test.cc... [DEPS target...] [DATA target...] [LABELS root [packets|disk] | patient]
@@ -45,11 +59,7 @@ function(hedgerow_cc_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
-  add_executable(${name} ${arg_SRCS} ${arg_HDRS} ${HEDGEROW_SANITIZER_SOURCES})
-  target_link_libraries(${name} PRIVATE hedgerow_rules ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main
-                                        Threads::Threads ${CMAKE_DL_LIBS})
-  target_compile_definitions(${name} PRIVATE HEDGEROW_BUILD_DIR="${CMAKE_BINARY_DIR}"
-                                             HEDGEROW_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  hedgerow_cc_test_program(${name} SRCS ${arg_SRCS} HDRS ${arg_HDRS} DEPS ${arg_DEPS})
   if(arg_DATA)
     add_dependencies(${name} ${arg_DATA})
   endif()
@@ -70,6 +80,15 @@ function(hedgerow_cc_test name)
   gtest_discover_tests(${name} TEST_PREFIX "${name}:" WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
                        DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
 endfunction()
+
+# Where the project and its build stand, for the few tests that read files of either: "build_paths.h" of HEDGEROW_PATHS_DIR. A
+# header and not a definition, so that every other source compiles to the same in every clone.
+set(HEDGEROW_PATHS_DIR "${CMAKE_BINARY_DIR}/paths")
+file(CONFIGURE OUTPUT "${HEDGEROW_PATHS_DIR}/build_paths.h" CONTENT "// Generated.
+#pragma once
+#define HEDGEROW_BUILD_DIR \"@CMAKE_BINARY_DIR@\"
+#define HEDGEROW_SOURCE_DIR \"@CMAKE_SOURCE_DIR@\"
+" @ONLY)
 
 # A misspelt keyword would otherwise be swallowed silently.
 function(hedgerow_reject_unparsed function name)

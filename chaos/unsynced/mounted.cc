@@ -18,6 +18,7 @@
 #include <sstream>
 #include <utility>
 
+#include "build_paths.h"
 #include "cluster/raft/check.h"
 
 extern char** environ;

@@ -16,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "build_paths.h"
 #include "cluster/kv/state_loader.h"
 #include "cluster/kv/state_machine.h"
 

@@ -16,6 +16,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "build_paths.h"
 #include "cluster/node/admin_server.h"
 #include "cluster/node/fake_node_control.h"
 #include "cluster/wire/announce.h"

@@ -15,6 +15,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "build_paths.h"
 #include "cluster/node/fake_node_control.h"
 #include "operate/scrape_test.h"
 

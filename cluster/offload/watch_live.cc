@@ -21,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "build_paths.h"
 #include "net/link.h"
 #include "net/network_namespace.h"
 

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "build_paths.h"
 #include "cluster/raft/script.h"
 
 namespace hedgerow::raft {

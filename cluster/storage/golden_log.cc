@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "build_paths.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::storage {

@@ -27,6 +27,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "build_paths.h"
 #include "cluster/raft/check.h"
 #include "cluster/storage/log_lives.h"
 #include "cluster/storage/log_lives_cut.h"

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "build_paths.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/snapshot_writer.h"
 #include "cluster/storage/storage_story.h"

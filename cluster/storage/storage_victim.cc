@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "build_paths.h"
 #include "cluster/raft/check.h"
 
 extern char** environ;

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/escaping.h"
+#include "build_paths.h"
 #include "cluster/kv/bytes.h"
 #include "cluster/wire/peer_body.h"
 

@@ -27,11 +27,8 @@ PYTEST = """<testsuites><testsuite name="pytest">
 
 @pytest.fixture(name="run")
 def _run(tmp_path, capsys):
-    def run(reports, skips="# none\n", again=None):
-        arguments = []
-        if again is not None:
-            (tmp_path / "again.xml").write_text(again)
-            arguments.append(f"--again=pytest:{tmp_path / 'again.xml'}:0")
+    def run(reports, skips="# none\n", slowest=0):
+        arguments = [f"--slowest={slowest}"]
         for label, text, status in reports:
             path = tmp_path / f"{label}.xml"
             if text is not None:
@@ -57,46 +54,10 @@ def test_an_unlisted_skip_is_a_failure(run):
     assert "FAILED pytest/tests.e2e.test_x.test_teardown" in lines
 
 
-def case(name, inside="", module="tests.e2e.test_x"):
-    return f'<testcase classname="{module}" name="{name}" time="0.1">{inside}</testcase>'
-
-
-FAILURE = '<failure message="0.3 &gt; 0.2">late</failure>'
-
-
-def test_what_passes_alone_is_passed_and_its_first_end_is_shown(run):
-    first = f"<testsuites><testsuite>{case('a')}{case('b[1]', FAILURE)}{case('c', FAILURE)}</testsuite></testsuites>"
-    second = f"<testsuites><testsuite>{case('b[1]')}{case('c', FAILURE)}</testsuite></testsuites>"
-    status, lines = run([("pytest", first, 1)], again=second)
-    assert (status, lines[-1]) == (1, "2 passed, 1 failed, 0 skipped")
-    assert lines[:3] == ["passed only alone, in a second run: pytest/tests.e2e.test_x.b[1]", "  | 0.3 > 0.2", "  | late"]
-    assert "FAILED pytest/tests.e2e.test_x.c" in lines
-    assert run([("pytest", first, 1)], again="<testsuite/>")[1][-1] == "1 passed, 2 failed, 0 skipped"
-
-
-def test_a_test_whose_end_fails_again_has_failed(run):
-    """pytest names a test twice whose teardown fails, too."""
-    both = f"<testsuite>{case('a')}{case('a', FAILURE)}</testsuite>"
-    assert run([("pytest", both, 1)], again=both)[1][-1] == "1 passed, 1 failed, 0 skipped"
-    assert run([("pytest", both, 1)], again=f"<testsuite>{case('a')}</testsuite>")[1][-1] == "1 passed, 0 failed, 0 skipped"
-    skipped = "<testsuite>" + case("a", '<skipped message="no"/>') + "</testsuite>"
-    assert run([("pytest", both, 1)], again=skipped)[0] == 1
-
-
-def test_few_end_to_end_tests_are_run_again_and_nothing_else(tmp_path, capsys):
-    def asked(*cases):
-        (tmp_path / "report.xml").write_text(f"<testsuite>{''.join(cases)}</testsuite>")
-        assert junit_counts.main(["--to-run-again", str(tmp_path / "report.xml")]) == 0
-        return capsys.readouterr().out.split()
-
-    assert asked(case("a[x-1]", FAILURE), case("a[x-1]", "<error/>"), case("b")) == ["tests/e2e/test_x.py::a[x-1]"]
-    assert asked(case("b")) == []
-    lost = '<failure message="assert 1 == 0">    row = 1\n&gt;   assert row["acked_lost"] == 0\nE   assert 1 == 0</failure>'
-    other = '<failure message="assert 2 &lt; 1">    row["acked_lost"]\n&gt;   assert slow &lt; 1\nE   assert 2 &lt; 1</failure>'
-    assert asked(case("a", other), case("b", lost)) == [] != asked(case("a", other))
-    assert asked(case("a", FAILURE), case("a", FAILURE, "bench.kv_test")) == []
-    assert len(asked(*(case(f"t{number}", FAILURE) for number in range(junit_counts.AGAIN_MAX)))) == junit_counts.AGAIN_MAX
-    assert asked(*(case(f"t{number}", FAILURE) for number in range(junit_counts.AGAIN_MAX + 1))) == []
+def test_the_slowest_are_named_slowest_first(run):
+    report = "".join(f'<testcase classname="m" name="{name}" time="{time}"/>' for name, time in (("a", 1), ("b", 3.5), ("c", 2)))
+    lines = run([("pytest", f"<testsuite>{report}</testsuite>", 0)], slowest=2)[1]
+    assert lines == ["    3.5 s  pytest/m.b", "    2.0 s  pytest/m.c", "3 passed, 0 failed, 0 skipped"]
 
 
 def test_a_runner_without_a_report_is_a_failure(run):

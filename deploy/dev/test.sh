@@ -16,7 +16,7 @@ PATIENT_LIMIT_S=2400
 FUZZ_SECONDS=${HEDGEROW_FUZZ_SECONDS:-60}
 
 cmd_test() {
-  local long="" started=$SECONDS status=0 reports=() again=""
+  local long="" started=$SECONDS status=0 reports=()
   while [ $# -gt 0 ]; do
     case "$1" in
       --long) long=yes ;;
@@ -37,7 +37,6 @@ cmd_test() {
   start_patient
   run_pytest
   finish_patient
-  run_pytest_again
   if [ -n "$long" ]; then
     ensure_tla_packages
     run_tla
@@ -46,7 +45,7 @@ cmd_test() {
     run_sanitizer tsan
   fi
   say "all of it took $(clock_text $((SECONDS - started)))"
-  "$PYTHON" deploy/dev/junit_counts.py --skips tests/skips.txt ${again:+"--again=$again"} "${reports[@]}" || status=$?
+  "$PYTHON" deploy/dev/junit_counts.py --skips tests/skips.txt --slowest 20 "${reports[@]}" || status=$?
   return "$status"
 }
 
@@ -61,13 +60,14 @@ run_ctest() {
   reports+=("ctest-$preset:$LOG_DIR/ctest-$preset.xml:$result")
 }
 
+# Two workers, each with a lab tag and a view of bpffs of its own (tests/e2e/conftest.py); a file's tests stay together.
 run_pytest() {
   local result=0 folders=() folder
   for folder in tests bench chaos cluster demo deploy dst plots proxy spec; do
     [ ! -d "$folder" ] || folders+=("$folder")
   done
   run_step pytest "Python and end-to-end tests" \
-    timeout --foreground -s INT -k 60 "$PYTEST_LIMIT_S" "$PYTHON" -m pytest -v \
+    timeout --foreground -s INT -k 60 "$PYTEST_LIMIT_S" "$PYTHON" -m pytest -v -n 2 --dist loadfile \
     --junitxml="$LOG_DIR/pytest.xml" "${folders[@]}" || result=$?
   # 5: pytest found no test.
   [ "$result" -ne 5 ] || result=0
@@ -110,19 +110,6 @@ finish_patient() {
     [ ! -f "$report" ] || reports+=("$(basename "$(dirname "$report")"):$report:0")
   done
   [ "$result" -eq 0 ] || reports+=("vm::$result")
-}
-
-# End-to-end tests look at the clock, and simulator and lane ran beside them: the few that failed are run once more with the
-# processors to themselves. What passes then is counted as passed, and shown all the same (junit_counts.py).
-run_pytest_again() {
-  local tests=() result=0
-  [ -f "$LOG_DIR/pytest.xml" ] || return 0
-  mapfile -t tests < <("$PYTHON" deploy/dev/junit_counts.py --to-run-again "$LOG_DIR/pytest.xml" | grep . || true)
-  [ ${#tests[@]} -gt 0 ] || return 0
-  run_step pytest-again "${#tests[@]} of them once more, alone" \
-    timeout --foreground -s INT -k 60 "$PYTEST_LIMIT_S" "$PYTHON" -m pytest -v \
-    --junitxml="$LOG_DIR/pytest-again.xml" "${tests[@]}" || result=$?
-  again="pytest:$LOG_DIR/pytest-again.xml:$result"
 }
 
 # Which seeds find the planted bugs the release build has said, and a sanitizer takes minutes for the rare ones.

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "build_paths.h"
 #include "proxy/cli/command.h"
 
 namespace hedgerow::cli {

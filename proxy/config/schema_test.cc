@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "build_paths.h"
 #include "config/scalar.h"
 #include "proxy/api/config.pb.h"
 

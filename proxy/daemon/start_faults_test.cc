@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "build_paths.h"
 
 namespace hedgerow {
 namespace {

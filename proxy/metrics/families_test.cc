@@ -14,6 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "build_paths.h"
 #include "proxy/admin/fake_data_plane.h"
 #include "proxy/data_plane/names.h"
 
