@@ -173,7 +173,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->service->cluster_id != 0, 0);
 }
 
-/* `reply` is the caller's: one more would not fit, see docs/STATUS.md on 6.1's 512 bytes of stack along the deepest calls. */
+/* `reply` is the caller's: one more does not fit into 6.1's 512 bytes of stack (docs/development.md, Traps). */
 HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_icmp_error error = {};

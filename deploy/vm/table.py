@@ -13,12 +13,12 @@ from deploy.vm.image import PROJECT
 TARGET = PROJECT / "docs" / "KERNELS.md"
 _HEAD = """# Kernels
 
-What works on stock Debian kernels, made from the results of `./dev vm test` by `deploy/vm/table.py`; do not edit.
+What works on stock Debian kernels. `deploy/vm/table.py` makes this page from the results of `./dev vm test`: do not
+edit it.
 
 The times are virtual: one emulated CPU, one nanosecond for an instruction, no caches and no contention. They repeat
-exactly and compare engines and kernels with each other, not with a real machine. Delay 10 ms, service 2 ms, closed
-loop.
-`fire_error` is (hedge really sent) - (due).
+exactly, and compare engines and kernels with each other, not with a real machine. Delay 10 ms, service 2 ms, closed
+loop. `fire_error` is (hedge really sent) - (due).
 
 """
 _COLUMNS = ("engine", "attach", "works", "p99 ms", "fire_error p50 us", "fire_error p99 us", "laps")
@@ -31,7 +31,7 @@ def text_of(results: dict[str, dict]) -> str:
         parts.append(f"## {series} ({figures['release']})\n\n" + _table(_COLUMNS, map(_cells, figures["engines"])))
     counts = {series: figures["verified_instructions"] for series, figures in sorted(results.items())}
     programs = sorted({name for each in counts.values() for name in each})
-    parts.append("## Verified instructions\n\nHow many instructions the verifier looks at before it accepts a program; "
+    parts.append("## Verified instructions\n\nHow many instructions the verifier processes before it accepts a program; "
                  "a million is the kernel's limit.\n\n" +
                  _table(("program", *counts), ((name, *(str(each.get(name, "-")) for each in counts.values()))
                                                for name in programs)))
