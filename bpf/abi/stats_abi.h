@@ -65,6 +65,7 @@ enum hr_reason {
   HR_REASON_SCOREBOARD_FULL = 14, /* the 8 places that the key's hash allows are taken */
   HR_REASON_TRAILING_BYTES = 15, /* the IP packet is longer than the UDP datagram in it */
   HR_REASON_NO_DAEMON = 16, /* no daemon has given a sign of life for `detach_after`: as under bypass */
+  HR_REASON_RELOADING = 17, /* a reload is changing what may be sent twice */
   HR_REASON_ONE_WAY = 20, /* nobody answers it (memcached's noreply): a copy would only be a second request */
   /* Why a hedge was not made. */
   HR_REASON_NO_BUDGET = 24,

@@ -100,6 +100,27 @@ TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
   ExpectRest();
 }
 
+// An answer may come between a hedge's claim and its send: then it was not needed, and costs nothing.
+TEST_F(RaceTest, AHedgeIsPaidForIfAndOnlyIfItWasSent) {
+  constexpr int64_t kBudget = 1'000'000'000'000;
+  ids_ = 8;
+  volatile hr_service& service = ServiceConfig(kDns4Service);
+  service.delay_ns = 20'000;
+  service.deadline_ns = 2 * kMillisecond;
+  service.linger_ns = 100'000;
+  service.budget_ppm = 0;
+  ServiceState(kDns4Service).budget_micros = kBudget;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  RunAll(seed);
+  const StateView busy = View();
+  EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
+  const auto hedges = static_cast<int64_t>(busy.services[kDns4Service].stats.counters[HR_HEDGES]);
+  EXPECT_GT(hedges, 0);
+  EXPECT_EQ(kBudget - ServiceState(kDns4Service).budget_micros, hedges * 1'000'000);
+  ExpectRest();
+}
+
 TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {
   ids_ = 2000;
   volatile hr_service& service = ServiceConfig(kDns4Service);

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <tuple>
 
+#include "bpf/lib/choose.h"
 #include "operate/version.h"
 #include "proxy/config/schema.h"
 #include "proxy/data_plane/names.h"
@@ -156,18 +156,25 @@ bool IdentityHolds(const ServiceSnapshot& snapshot) {
 }
 
 size_t RequestsTo(const ServiceSnapshot& snapshot) {
-  const auto& backends = snapshot.backends;
-  const size_t choice = snapshot.preferred > 0 ? snapshot.preferred - 1 : snapshot.leader.leader;
-  if (choice >= backends.size() || !backends[choice].drained) return choice;
-  // As hr_pick_standby() has it: silence is worse than being drained, and that worse than any answer time.
-  const auto rank = [&](size_t i) {
-    return std::tuple(backends[i].health != HR_HEALTHY, backends[i].drained, backends[i].answer_ewma_ns);
-  };
-  size_t best = 0;
-  for (size_t i = 1; i < backends.size(); ++i) {
-    if (rank(i) < rank(best)) best = i;
+  // The kernel programs' own choice, of a request that neither explores nor probes.
+  hr_choice_view view{};
+  view.explore_tick = HR_EXPLORE_NEVER;
+  view.probe_tick = 1;
+  const size_t backends = std::min<size_t>(snapshot.backends.size(), HR_MAX_BACKENDS_PER_SERVICE);
+  if (snapshot.leader.leader >= backends) return snapshot.leader.leader;
+  view.leader = snapshot.leader.leader;
+  view.preferred = static_cast<uint8_t>(snapshot.preferred);
+  view.present = static_cast<uint8_t>((1u << backends) - 1);
+  for (size_t i = 0; i < backends; ++i) {
+    const BackendSnapshot& backend = snapshot.backends[i];
+    const auto set_if = [i](bool is, __u8& mask) { mask = static_cast<uint8_t>(mask | (is ? 1u << i : 0u)); };
+    view.answer_us[i] = static_cast<uint32_t>(backend.answer_ewma_ns >> 10);
+    set_if(backend.drained, view.drained);
+    set_if(backend.health == HR_HEALTHY, view.healthy);
+    set_if(backend.health == HR_SUSPECT, view.suspect);
+    set_if(backend.retry_due, view.retry_due);
   }
-  return best;
+  return hr_choose(&view).first;
 }
 
 v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot,

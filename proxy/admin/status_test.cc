@@ -104,7 +104,9 @@ TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {
   dns.preferred = 0;
   dns.backends[0].drained = false;
   dns.backends[0].health = HR_AWAY;
-  EXPECT_EQ(RequestsTo(dns), 0u) << "around a silent leader is steered, but it stays the one that is asked";
+  EXPECT_EQ(RequestsTo(dns), 1u) << "around a leader that is down";
+  dns.backends[0].health = HR_SUSPECT;
+  EXPECT_EQ(RequestsTo(dns), 0u) << "a suspect leader is asked still, beside a standby";
 }
 
 TEST(BuildStatus, SaysWhatPolicyIsInForce) {

@@ -65,6 +65,7 @@ constexpr std::array<Reason, HR_REASON_COUNT> kReasons = [] {
   reasons[HR_REASON_SCOREBOARD_FULL] = {"scoreboard_full", "forwarded"};
   reasons[HR_REASON_TRAILING_BYTES] = {"trailing_bytes", "forwarded"};
   reasons[HR_REASON_NO_DAEMON] = {"no_daemon", "forwarded"};
+  reasons[HR_REASON_RELOADING] = {"reloading", "forwarded"};
   reasons[HR_REASON_ONE_WAY] = {"one_way", "forwarded"};
   reasons[HR_REASON_NO_BUDGET] = {"no_budget", "not_hedged"};
   reasons[HR_REASON_NO_TARGET] = {"no_target", "not_hedged"};

@@ -142,7 +142,7 @@ void Backends(const Snapshot& snapshot, Families& out) {
   MetricFamily leader = Family("leader", "1 for the backend that leads the service.", MetricType::Gauge);
   MetricFamily state = Family("backend_state", "1 for the state the backend is in.", MetricType::Gauge);
   MetricFamily drained = Family("backend_drained", "1 while the backend is being drained.", MetricType::Gauge);
-  MetricFamily asked = Family("requests_to", "1 for the backend that gets the requests while nobody is silent.",
+  MetricFamily asked = Family("requests_to", "1 for the backend that gets the next request.",
                               MetricType::Gauge);
   MetricFamily unanswered =
       Family("backend_unanswered_total",

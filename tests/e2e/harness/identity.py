@@ -11,7 +11,7 @@ PARTS = ("won_by_first", "won_by_rescue", "won_by_failover", "nacked", "unanswer
 # Reasons that account for passed_through, one for one (bpf/abi/stats_abi.h, "forwarded untracked").
 FORWARDED = ("bypass", "not_hedged", "fragment", "gso", "too_big", "unknown_operation", "retransmission", "pool_full",
              "requests_full", "key_busy", "ip_options", "wheel_contended", "copy_failed", "scoreboard_full",
-             "trailing_bytes", "one_way", "no_daemon")
+             "trailing_bytes", "one_way", "no_daemon", "reloading")
 
 
 def violations(status: dict) -> list[str]:
