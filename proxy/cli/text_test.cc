@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "proxy/admin/fake_data_plane.h"
 #include "proxy/admin/status.h"
 #include "proxy/cli/make_plan.h"
@@ -213,6 +215,10 @@ TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   uint64_t bytes = 0;
   for (const v1::PlannedMap& map : plan.maps()) bytes += map.bytes();
   EXPECT_EQ(plan.map_bytes(), bytes);
+  const auto scoreboard = std::find_if(plan.maps().begin(), plan.maps().end(),
+                                       [](const v1::PlannedMap& map) { return map.name() == "scoreboard"; });
+  ASSERT_NE(scoreboard, plan.maps().end());
+  EXPECT_GE(scoreboard->bytes(), 4u * 8u * FakeConfig().limits().requests()) << "four places of 8 bytes a request";
   const std::string text = PlanText(plan);
   EXPECT_THAT(text, HasSubstr("10.99.0.53 dev hr0 src 10.77.0.1"));
   EXPECT_THAT(text, HasSubstr("splitter on hr0 egress"));
