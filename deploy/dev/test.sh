@@ -33,6 +33,7 @@ cmd_test() {
     CTEST_LIMIT_S=3600 PYTEST_LIMIT_S=7200 PATIENT_LIMIT_S=7200
   fi
   rm -f "$LOG_DIR"/*.xml
+  rm -rf build/*/gtest
   run_ctest release -LE patient
   start_patient
   run_pytest
@@ -49,7 +50,7 @@ cmd_test() {
   return "$status"
 }
 
-# The runners add "LABEL:FILE:STATUS" to `reports` of cmd_test. A runner that fails does not end the run: the next one
+# The runners add "LABEL:FILE:STATUS[:GTEST]" (junit_counts.py) to `reports` of cmd_test. A runner that fails does not end the run: the next one
 # still says what it finds.
 run_ctest() {
   local preset=$1 result=0
@@ -57,7 +58,7 @@ run_ctest() {
   run_step "ctest-$preset" "C++ tests ($preset)" \
     timeout --foreground -s INT -k 30 "$CTEST_LIMIT_S" ctest --test-dir "build/$preset" --output-on-failure "$@" \
     --no-tests=ignore -j "$(nproc)" --output-junit "$LOG_DIR/ctest-$preset.xml" || result=$?
-  reports+=("ctest-$preset:$LOG_DIR/ctest-$preset.xml:$result")
+  reports+=("ctest-$preset:$LOG_DIR/ctest-$preset.xml:$result:build/$preset/gtest")
 }
 
 # Two workers, each with a lab tag and a view of bpffs of its own (tests/e2e/conftest.py); a file's tests stay together.
@@ -104,7 +105,7 @@ finish_patient() {
   wait "$PATIENT_PID" || true
   PATIENT_PID=""
   result=$(cat "$LOG_DIR/ctest-patient.status" 2>/dev/null || echo 1)
-  reports+=("ctest-patient:$LOG_DIR/ctest-patient.xml:$result")
+  reports+=("ctest-patient:$LOG_DIR/ctest-patient.xml:$result:build/release/gtest")
   result=$(cat "$LOG_DIR/vm.status" 2>/dev/null || echo 1)
   for report in "$LOG_DIR"/vm-*/part-*.xml "$LOG_DIR"/vm-*/lane.xml; do
     [ ! -f "$report" ] || reports+=("$(basename "$(dirname "$report")"):$report:0")
@@ -115,7 +116,7 @@ finish_patient() {
 # Which seeds find the planted bugs the release build has said, and a sanitizer takes minutes for the rare ones.
 run_sanitizer() {
   build_preset "$1"
-  HR_SIM_SEEDS=100 run_ctest "$1" -E "^cluster_sim_bugs_test:"
+  HR_SIM_SEEDS=100 run_ctest "$1" -E "^cluster_sim_bugs_test$"
 }
 
 # Each fuzzer for a bounded time; what it finds is kept under build/log/fuzz for replay.
