@@ -6,10 +6,9 @@
 # JUnit XML into build/log, and junit_counts.py reads those: it prints what failed and the closing line, and decides the exit status.
 #
 # What looks at no clock (the simulator, and the lane: emulated machines, of which those that measure have a virtual time of
-# their own) runs beside the end-to-end tests at idle priority: it takes what they leave of the processors, and they never
-# wait for it.
+# their own) runs beside the others at idle priority: it takes what they leave of the processors, and they never wait for it.
 
-# Bounds far above what is expected: they only end a run that hangs. All of it should take 17 minutes on two CPUs.
+# Bounds far above what is expected: they only end a run that hangs. All of it should take 11 minutes on two CPUs.
 CTEST_LIMIT_S=900
 PYTEST_LIMIT_S=1800
 PATIENT_LIMIT_S=2400
@@ -34,8 +33,8 @@ cmd_test() {
   fi
   rm -f "$LOG_DIR"/*.xml
   rm -rf build/*/gtest
-  run_ctest release -LE patient
   start_patient
+  run_ctest release -LE patient
   run_pytest
   finish_patient
   if [ -n "$long" ]; then
