@@ -14,9 +14,6 @@
 #define HR_PACKED_CHOICE(first, second, why, probe) \
   ((__u32)(first) | (__u32)(second) << 8 | (__u32)(why) << 16 | (__u32)(probe) << 24)
 
-/* By enum hr_health, four bits each: bit 0 healthy, bit 1 suspect, bit 2 down. */
-#define HR_HEALTH_CLASSES 0x421u
-
 /*
  * The snapshot of the choice in hand: on the stack it would not fit beside the reply program's own frame. A program is not
  * interrupted by another on its CPU.
@@ -30,19 +27,16 @@ struct {
 
 /*
  * hr_choose() among a service's backends as they are now, packed into a word: a global function, so that its loops are
- * verified once. The masks are built without a branch, or the verifier would follow every combination of healths.
+ * verified once. The verifier knows nothing of what stands in a map, so it does not follow every combination of healths.
  */
 __weak __attribute__((noinline)) __u32 hr_choose_now(__u32 service_id, __u32 exclude, __u32 explore_tick, __u64 now_ns) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
-  __u32 class_of = HR_HEALTH_CLASSES, zero = 0;
+  __u32 zero = 0;
   struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
   struct hr_choice choice;
-  __u64 retry_ns;
 
   if (!service || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
   __builtin_memset(view, 0, sizeof(*view));
-  asm volatile("" : "+r"(class_of));
-  retry_ns = HR_STANDBY_RETRY * service->election_timeout_ns;
   view->explore_tick = explore_tick;
   view->exclude = exclude;
   view->leader = hr_leader_of(service_id);
@@ -52,17 +46,18 @@ __weak __attribute__((noinline)) __u32 hr_choose_now(__u32 service_id, __u32 exc
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
     __u32 backend_id = hr_backend_id(service, i);
     struct hr_backend_state *state;
-    __u32 class;
-    __u64 due;
+    __u32 health;
 
     if (!((view->present >> i) & 1)) continue;
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
-    class = class_of >> 4 * (hr_health_of(service_id, backend_id, now_ns) & 3);
-    due = (state->health_since_ns + retry_ns - now_ns - 1) >> 63;
-    view->healthy |= (class & 1) << i;
-    view->suspect |= (class >> 1 & 1) << i;
-    view->retry_due |= (class >> 2 & (__u32)due & 1) << i;
+    health = hr_health_of(service_id, backend_id, now_ns);
+    if (health == HR_HEALTHY)
+      view->healthy |= 1u << i;
+    else if (health == HR_SUSPECT)
+      view->suspect |= 1u << i;
+    else if (now_ns >= state->health_since_ns + HR_STANDBY_RETRY * service->election_timeout_ns)
+      view->retry_due |= 1u << i;
     view->answer_us[i] = state->answer_ewma_ns >> 10;
     if (i == hr_choice_target(view->leader, view->preferred, explore_tick)) view->probe_tick = state->probe_counter;
   }

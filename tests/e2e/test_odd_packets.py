@@ -50,6 +50,19 @@ def test_a_request_with_ip_options_is_forwarded_unhedged(lab, product, servers):
     assert product.figure("ip_options", "raw4") == 1
 
 
+@CHECKSUMS_FINISHED
+@ECHOES
+@pytest.mark.parametrize("option", [socket.IPV6_HOPOPTS, socket.IPV6_DSTOPTS], ids=["hop-by-hop", "destination"])
+def test_a_request_with_ipv6_options_is_forwarded_unhedged(lab, product, servers, option):
+    product.up(services=product.services("raw"))
+    with UdpClient(lab.client, RAW6, 4000) as client:
+        client.socket.setsockopt(socket.IPPROTO_IPV6, option, b"\0\0\x01\x04\0\0\0\0")  # 8 bytes: PadN
+        client.send(b"\0\0\0\1options")
+        assert client.receive() == b"\0\0\0\1options"
+    assert product.figure("ip_options", "raw6") == 1
+    assert lab.replica("a").snmp("Udp6")["InCsumErrors"] == 0
+
+
 @RAW
 @CHECKSUMS_FINISHED
 @ECHOES
