@@ -97,37 +97,47 @@ HR_INLINE int hr_take_retry(const struct hr_service *service, __u32 backend_id, 
   return __sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) == since_ns;
 }
 
+/*
+ * A new request's choice where its target is drained, absent or not healthy. In a dry run a drained target is drained, and
+ * nothing else is steered. A global function: verified once.
+ */
+__weak __attribute__((noinline)) __u32 hr_choose_steered(__u32 service_id, __u32 target, __u32 explore_tick, __u64 now_ns) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  __u32 packed = hr_choose_now(service_id, 0, explore_tick, now_ns);
+  struct hr_choice choice = hr_unpack_choice(packed);
+  __u32 target_id;
+
+  if (!service || choice.first >= HR_MAX_BACKENDS_PER_SERVICE)
+    return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_LAST_RESORT, 0);
+  if (hr_is_dry(service)) {
+    if (hr_choice_is_fair(&choice)) return HR_PACKED_CHOICE(choice.first, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
+    return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_DRY_RUN, 0);
+  }
+  if (hr_choice_goes_around(&choice)) {
+    struct hr_backend_state *state;
+
+    target_id = hr_backend_id(service, target);
+    state = bpf_map_lookup_elem(&backend_states, &target_id);
+    if (state) __sync_fetch_and_add(&state->probe_counter, 1);
+  }
+  /* If that one is down too, the next request tries another. */
+  if (choice.why != HR_CHOSE_STANDBY) hr_take_retry(service, hr_backend_id(service, choice.first), now_ns);
+  return packed;
+}
+
 /* A new request's choice. Nearly all go to a healthy target, which asks about no other backend. */
 HR_INLINE struct hr_choice hr_choose_first(const struct hr_service *service, __u32 service_id, __u64 now_ns) {
   __u32 preferred = *(const volatile __u32 *)&service->preferred;
   __u32 explore_tick = preferred ? hr_explore_tick(service_id) : 0;
   __u32 leader = hr_leader_of(service_id);
   __u32 target = hr_choice_target(leader, preferred, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  __u32 target_id = hr_backend_id(service, target);
-  struct hr_choice usual = {.first = target, .second = HR_NO_BACKEND, .why = HR_CHOSE_LEADER};
-  struct hr_choice choice;
+  __u32 passed_by = service->absent | *(const volatile __u32 *)&service->drained;
+  __u32 packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
 
-  if (target != leader) usual.why = HR_CHOSE_PREFERRED;
-  if (service->present < 2) return usual;
-  if (!((service->absent | *(const volatile __u32 *)&service->drained) >> target & 1) &&
-      hr_health_of(service_id, target_id, now_ns) == HR_HEALTHY)
-    return usual;
-  choice = hr_unpack_choice(hr_choose_now(service_id, 0, explore_tick, now_ns));
-  if (choice.first >= HR_MAX_BACKENDS_PER_SERVICE) return usual;
-  if (hr_is_dry(service)) {
-    /* Drained is drained; nothing else is steered. */
-    if (hr_choice_is_fair(&choice)) usual.first = choice.first;
-    usual.why = hr_choice_is_fair(&choice) ? HR_CHOSE_STANDBY : HR_CHOSE_DRY_RUN;
-    return usual;
-  }
-  if (choice.why == HR_CHOSE_AROUND || choice.why == HR_CHOSE_PROBE) {
-    struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &target_id);
-
-    if (state) __sync_fetch_and_add(&state->probe_counter, 1);
-  }
-  /* If that one is down too, the next request tries another. */
-  if (choice.why != HR_CHOSE_STANDBY) hr_take_retry(service, hr_backend_id(service, choice.first), now_ns);
-  return choice;
+  if (service->present >= 2 &&
+      ((passed_by >> target & 1) || hr_health_of(service_id, hr_backend_id(service, target), now_ns) != HR_HEALTHY))
+    packed = hr_choose_steered(service_id, target, explore_tick, now_ns);
+  return hr_unpack_choice(packed);
 }
 
 #endif /* HEDGEROW_BPF_LIB_CHOOSE_BPF_H_ */
