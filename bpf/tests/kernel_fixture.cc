@@ -243,12 +243,12 @@ Changes PacketTest::CountersByName() {
   auto add = [&](const std::string& owner, uint32_t index) {
     const auto stats = SumStats(skeleton()->maps.stats, index);
     ASSERT_TRUE(stats.ok()) << stats.status();
-    for (int i = 0; i < HR_COUNTER_COUNT; ++i)
-      if (stats->counters[i])
-        counters[absl::StrCat(owner, ".", CounterName(i))] = static_cast<int64_t>(stats->counters[i]);
-    for (int i = 0; i < HR_REASON_COUNT; ++i)
-      if (stats->reasons[i])
-        counters[absl::StrCat(owner, ":", ReasonName(i))] = static_cast<int64_t>(stats->reasons[i]);
+    for (const CounterRow& row : kCounters)
+      if (const uint64_t count = stats->counters[row.number])
+        counters[absl::StrCat(owner, ".", row.name)] = static_cast<int64_t>(count);
+    for (const ReasonRow& row : kReasons)
+      if (const uint64_t count = stats->reasons[row.number])
+        counters[absl::StrCat(owner, ":", row.name)] = static_cast<int64_t>(count);
   };
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i) add(loaded_->spec.services[i].name, i);
   add("host", HR_MAX_SERVICES);

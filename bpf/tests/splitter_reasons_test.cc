@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// SPLITTER, what it forwards without hedging: one test for each reason of bpf/abi/stats_abi.h. A packet so
+// SPLITTER, what it forwards without hedging: one test for each reason of bpf/abi/reasons_abi.h. A packet so
 // forwarded still reaches the leader, with right checksums, and leaves no request and no parked copy behind
 // (the fixture's invariants look). Not reachable from one CPU by test_run: wheel_contended and index_lost
 // (other CPUs must win 16 tries), copy_failed (the parser has checked the length before), flow_failed and

@@ -33,33 +33,34 @@ int64_t AgeNs(uint64_t then_ns, uint64_t now_ns) {
 
 template <typename Map>
 void NonZeroReasons(const hr_stats& stats, Map& reasons) {
-  for (int i = 0; i < HR_REASON_COUNT; ++i) {
-    const absl::string_view name = ReasonName(i);
-    if (!name.empty() && stats.reasons[i] > 0) reasons[std::string(name)] = stats.reasons[i];
+  for (const ReasonRow& reason : kReasons) {
+    if (stats.reasons[reason.number] > 0) reasons[std::string(reason.name)] = stats.reasons[reason.number];
   }
 }
 
 template <typename Map>
 void AllCounters(const hr_stats& stats, Map& counters) {
-  for (int i = 0; i < HR_COUNTER_COUNT; ++i) {
-    const absl::string_view name = CounterName(i);
-    if (!name.empty()) counters[std::string(name)] = stats.counters[i];
+  for (const CounterRow& counter : kCounters) counters[std::string(counter.name)] = stats.counters[counter.number];
+}
+
+// The counters that have a field of their own, `requests` and others, besides their place in `counters`.
+void FillCounterFields(const hr_stats& stats, v1::ServiceStatus& out) {
+  for (const CounterRow& counter : kCounters) {
+    const auto* field = v1::ServiceStatus::descriptor()->FindFieldByName(std::string(counter.name));
+    if (field != nullptr) v1::ServiceStatus::GetReflection()->SetUInt64(&out, field, stats.counters[counter.number]);
   }
 }
 
-void FillIdentity(const ServiceSnapshot& snapshot, v1::ServiceStatus& out) {
-  const auto& counters = snapshot.stats.counters;
-  out.set_requests(counters[HR_REQUESTS]);
-  out.set_won_by_first(counters[HR_WON_BY_FIRST]);
-  out.set_won_by_rescue(counters[HR_WON_BY_RESCUE]);
-  out.set_won_by_failover(counters[HR_WON_BY_FAILOVER]);
-  out.set_nacked(counters[HR_NACKED]);
-  out.set_unanswered(counters[HR_UNANSWERED]);
-  out.set_superseded(counters[HR_SUPERSEDED]);
-  out.set_evicted(counters[HR_EVICTED]);
-  out.set_passed_through(counters[HR_PASSED_THROUGH]);
-  out.set_in_flight(snapshot.in_flight);
-  out.set_identity_ok(IdentityHolds(snapshot));
+// By which names a reader of the status may check the books itself.
+v1::Accounting BuildAccounting() {
+  v1::Accounting out;
+  for (const CounterRow& counter : kCounters) {
+    if (counter.family == "outcome") out.add_outcomes(std::string(counter.name));
+  }
+  for (const ReasonRow& reason : kReasons) {
+    if (reason.kind == "forwarded") out.add_forwarded_reasons(std::string(reason.name));
+  }
+  return out;
 }
 
 v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& config,
@@ -114,10 +115,9 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_bypass(snapshot.bypass);
   out.set_dry_run(snapshot.dry_run);
   out.set_pushed_back(snapshot.pushed_back);
-  out.set_would_hedge(snapshot.stats.counters[HR_WOULD_HEDGE]);
-  out.set_would_fail_over(snapshot.stats.counters[HR_WOULD_FAIL_OVER]);
-  FillIdentity(snapshot, out);
-  out.set_hedges(snapshot.stats.counters[HR_HEDGES]);
+  FillCounterFields(snapshot.stats, out);
+  out.set_in_flight(snapshot.in_flight);
+  out.set_identity_ok(IdentityHolds(snapshot));
   out.set_extra_load(Share(out.hedges(), out.requests()));
   out.set_budget_tokens(snapshot.budget_tokens);
   *out.mutable_fire_error_ns() = ToQuantiles(snapshot.fire_error);
@@ -147,12 +147,7 @@ std::string HealthWord(hr_health health) {
 }
 
 bool IdentityHolds(const ServiceSnapshot& snapshot) {
-  const auto& counters = snapshot.stats.counters;
-  const uint64_t accounted = counters[HR_WON_BY_FIRST] + counters[HR_WON_BY_RESCUE] +
-                             counters[HR_WON_BY_FAILOVER] + counters[HR_NACKED] + counters[HR_UNANSWERED] +
-                             counters[HR_SUPERSEDED] + counters[HR_EVICTED] + counters[HR_PASSED_THROUGH] +
-                             snapshot.in_flight;
-  return counters[HR_REQUESTS] == accounted;
+  return snapshot.stats.counters[HR_REQUESTS] == Outcomes(snapshot.stats) + snapshot.in_flight;
 }
 
 size_t RequestsTo(const ServiceSnapshot& snapshot) {
@@ -307,6 +302,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   adoption.set_deadman_stops(facts.deadman_stops);
   adoption.set_detach_after_ns(config.detach_after_ns());
   adoption.set_attachments_restored(facts.attachments_restored);
+  *out.mutable_accounting() = BuildAccounting();
   NonZeroReasons(snapshot.host, *out.mutable_reasons());
   AllCounters(snapshot.host, *out.mutable_counters());
   return out;
