@@ -19,8 +19,8 @@
 
 /* clang-format off */
 #define HR_REASONS(X) \
-  X(1, HR_REASON_BYPASS, bypass, forwarded, "hedging is switched off for the service, or for the moment of a reload that needs it", \
-    "`hedgerow bypass SERVICE off`; nothing after a reload") \
+  X(1, HR_REASON_BYPASS, bypass, forwarded, "hedging is switched off for the service", \
+    "`hedgerow bypass SERVICE off`") \
   X(2, HR_REASON_NOT_HEDGED, not_hedged, forwarded, "`attempts` is 1, or the service has one backend", \
     "nothing, or add a backend") \
   X(3, HR_REASON_FRAGMENT, fragment, forwarded, "the request is fragmented", \
