@@ -51,6 +51,7 @@ HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u
                HR_FLOW_HEDGED, now_ns);
   hr_note_send(backend_id, now_ns);
   hr_count(service_stats, HR_FAILOVER_SENDS);
+  hr_count(service_stats, HR_EXTRA_SENDS);
   if (steer->probe) hr_count(service_stats, HR_PROBES);
   skb->mark = HR_MARK_SEND | HR_MARK_VALUE(index);
   if (bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
@@ -80,6 +81,11 @@ HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, _
     hr_trace_event(tracking->request, HR_TRACE_WHAT(HR_TRACE_COPY, HR_REASON_NONE, steer->second, 0));
 }
 
+/* Is the first send's backend taken for healthy: the leader, or the standby that serves while the leader is down? */
+HR_INLINE int hr_is_first_healthy(const struct hr_steer *steer) {
+  return !steer->dry && (!steer->failover || ((steer->failover >> steer->first) & 1));
+}
+
 HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
                            struct hr_service *service) {
   struct hr_stats *service_stats = hr_stats_of(service_id);
@@ -92,8 +98,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   hr_budget_earn(service, service_id);
   if (steer.dry) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_tracing()) hr_trace_match(skb, packet, service_id, now_ns);
-  tracking = hr_track(skb, packet, service_id, service, &steer,
-                      steer.second == HR_NO_BACKEND && !steer.failover && !steer.dry, service_stats, now_ns);
+  tracking = hr_track(skb, packet, service_id, service, &steer, hr_is_first_healthy(&steer), service_stats, now_ns);
   if (packet->trace) hr_trace_begin(skb, packet, service_id, &tracking, &steer);
   if (!tracking.request) {
     hr_count(service_stats, HR_PASSED_THROUGH);

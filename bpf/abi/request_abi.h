@@ -190,7 +190,7 @@ struct hr_fragment {
 enum hr_health {
   HR_HEALTHY = 0,
   HR_SUSPECT = 1, /* silent while requests wait: both copies at once, for at most one election timeout */
-  HR_AWAY = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
+  HR_DOWN = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
 };
 struct hr_backend_state {
   __u64 wait_since_ns;   /* first send since its last datagram; 0 = it owes nothing */
@@ -199,7 +199,10 @@ struct hr_backend_state {
   __u64 answer_ewma_ns; /* weight 1/8 */
   __u32 health;         /* enum hr_health */
   __u32 probe_counter;
-  __u64 pad[3];
+  __u64 paused_until_ns; /* answers to requests sent earlier were held back by a pause; 0 = there was none */
+  __u32 catching_up;     /* 1 = it has answered nothing yet that was sent after its last pause */
+  __u32 pad0;
+  __u64 pad[1];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 

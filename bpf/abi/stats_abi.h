@@ -43,6 +43,7 @@ enum hr_counter {
   HR_WOULD_HEDGE = 26,     /* dry run: hedges that would have been sent; the budget is played */
   HR_WOULD_FAIL_OVER = 27, /* dry run: requests that would have been steered around a silent or refusing backend */
   HR_PUSHBACKS = 28,       /* replies that asked for later hedges, or for none */
+  HR_EXTRA_SENDS = 29,     /* datagrams sent beyond the first of a request: hedges, second copies, probes, handovers */
   HR_COUNTER_COUNT = 32,
 };
 
@@ -145,7 +146,13 @@ enum hr_service_histogram {
   HR_HISTOGRAM_FIRE_ERROR = 1, /* copy handed to the uplink - due */
   HR_SERVICE_HISTOGRAMS = 2,
 };
-/* Map `backend_histograms`, per CPU; index = backend id: answer times of first attempts sent while healthy. */
+/* Map `backend_histograms`, per CPU; index = backend id * HR_BACKEND_HISTOGRAMS + kind. */
+enum hr_backend_histogram {
+  HR_HISTOGRAM_ANSWERS = 0,   /* answer times of first attempts sent while healthy */
+  HR_HISTOGRAM_HELD_BACK = 1, /* those of them that a pause held back; recorded after HR_HISTOGRAM_ANSWERS */
+  HR_HISTOGRAM_PAUSES = 2,    /* silences longer than suspect_min, one sample each, however many answers they held back */
+  HR_BACKEND_HISTOGRAMS = 3,
+};
 
 /* Bucket of a duration. Pure; compiled by both sides. */
 static inline __attribute__((always_inline)) __u32 hr_histogram_bucket(__u64 duration_ns) {

@@ -150,7 +150,8 @@ HR_INLINE __u32 hr_next_target(const struct hr_service *service, __u32 service_i
 
 /*
  * Claims the next attempt of a pending request. It is a failover, free of the budget, when everyone asked so far has
- * refused or is silent; otherwise a hedge, paid for. The claim is a compare-and-swap on `attempts`, so that the clock
+ * refused or is silent, and the next is not down; otherwise a hedge, paid for: with every backend down nothing is gained by
+ * asking two, and the doubling ends as each becomes DOWN. The claim is a compare-and-swap on `attempts`, so that the clock
  * and a nack's release never make the same attempt twice. In a dry run it is claimed, paid and counted, and goes to nobody.
  *
  * What a backend has said about hedging holds for hedges, and for what was refused with these words. Not for other refusals,
@@ -171,7 +172,7 @@ HR_INLINE struct hr_attempt hr_claim_attempt(struct hr_request *request, const s
   if (!attempt.hinted) target = hr_next_target(service, service_id, sent_mask, now_ns);
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return attempt;
   silent = hr_health_of(service_id, hr_backend_id(service, request->first), now_ns) != HR_HEALTHY;
-  attempt.failover = refused || silent;
+  attempt.failover = refused || (silent && hr_health_of(service_id, hr_backend_id(service, target), now_ns) != HR_DOWN);
   if (!attempt.failover && hr_is_drained(service, target)) {
     attempt.reason = HR_REASON_DRAINED;
     return attempt;
@@ -222,6 +223,7 @@ HR_INLINE void hr_trace_attempt(__u32 request, const struct hr_attempt *attempt,
 /* It is on its way. */
 HR_INLINE void hr_count_attempt(const struct hr_attempt *attempt, struct hr_stats *service_stats, __u64 now_ns) {
   hr_count(service_stats, attempt->failover ? HR_FAILOVER_SENDS : HR_HEDGES);
+  hr_count(service_stats, HR_EXTRA_SENDS);
   if (attempt->hinted) hr_count(service_stats, HR_HINTED);
   hr_note_send(attempt->backend_id, now_ns);
 }

@@ -91,7 +91,7 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
   add("stats", HR_MAX_SERVICES + 1, sizeof(hr_stats) * per_cpu);
   const DataPlaneRoom room = RoomFor(services, backends);
   add("service_histograms", uint64_t{room.services} * HR_SERVICE_HISTOGRAMS, sizeof(hr_histogram) * per_cpu);
-  add("backend_histograms", room.backends, sizeof(hr_histogram) * per_cpu);
+  add("backend_histograms", uint64_t{room.backends} * HR_BACKEND_HISTOGRAMS, sizeof(hr_histogram) * per_cpu);
 }
 
 // " at first, then adaptive between 1ms and 100ms"
@@ -112,7 +112,9 @@ std::string Summary(const v1::Service& service) {
   return absl::StrCat(service.vip(), " port ", service.port(), ", ", profile, ", hedge after ",
                       config::FormatDurationNs(service.delay_ns()), Adaptive(service), ", deadline ",
                       config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(),
-                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), cluster,
+                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), ", suspect after ",
+                      config::FormatDurationNs(service.suspect_min_ns()), " to ",
+                      config::FormatDurationNs(service.suspect_max_ns()), " of silence", cluster,
                       service.prefer() == v1::PREFER_FASTEST ? ", the fastest is asked first" : "",
                       service.dry_run() == v1::SWITCH_ON ? ", DRY RUN" : "");
 }

@@ -44,6 +44,7 @@ constexpr std::array<absl::string_view, HR_COUNTER_COUNT> kCounters = [] {
   names[HR_WOULD_HEDGE] = "would_hedge";
   names[HR_WOULD_FAIL_OVER] = "would_fail_over";
   names[HR_PUSHBACKS] = "pushbacks";
+  names[HR_EXTRA_SENDS] = "extra_sends";
   return names;
 }();
 
@@ -125,8 +126,8 @@ absl::string_view HealthName(int health) {
       return "healthy";
     case HR_SUSPECT:
       return "suspect";
-    case HR_AWAY:
-      return "away";
+    case HR_DOWN:
+      return "down";
   }
   return "unknown";
 }

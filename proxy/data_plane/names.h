@@ -17,7 +17,7 @@ absl::string_view CounterName(int counter);
 absl::string_view ReasonName(int reason);
 // "forwarded", "not_hedged", "dropped", "untouched" or "bound": which family a reason belongs to.
 absl::string_view ReasonKind(int reason);
-// "healthy", "suspect", "away".
+// "healthy", "suspect", "down".
 absl::string_view HealthName(int health);
 
 }  // namespace hedgerow

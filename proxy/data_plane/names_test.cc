@@ -17,7 +17,7 @@ TEST(NamesTest, NamesAreUniqueAndEveryNamedReasonHasAKind) {
       EXPECT_TRUE(seen.insert(name).second) << name;
     }
   }
-  EXPECT_EQ(seen.size(), HR_PUSHBACKS + 1u) << "the last one, and none between them was forgotten";
+  EXPECT_EQ(seen.size(), HR_EXTRA_SENDS + 1u) << "the last one, and none between them was forgotten";
   seen.clear();
   for (int i = 0; i < HR_REASON_COUNT; ++i) {
     const std::string name(ReasonName(i));

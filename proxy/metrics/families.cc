@@ -155,7 +155,7 @@ void Backends(const Snapshot& snapshot, Families& out) {
     for (size_t i = 0; i < service.backends.size(); ++i) {
       const BackendSnapshot& backend = service.backends[i];
       AddGauge(leader, BackendLabels(service, backend), i == service.leader.leader ? 1 : 0);
-      for (const hr_health health : {HR_HEALTHY, HR_SUSPECT, HR_AWAY}) {
+      for (const hr_health health : {HR_HEALTHY, HR_SUSPECT, HR_DOWN}) {
         Labels labels = BackendLabels(service, backend);
         labels.push_back({"state", HealthWord(health)});
         AddGauge(state, std::move(labels), backend.health == health ? 1 : 0);
