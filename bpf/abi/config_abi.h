@@ -159,4 +159,16 @@ struct hr_backend_tuning {
   __u64 p95_ns; /* of answers that no pause held back, and of pauses, one sample each (ADR 26); 0 = not known */
 };
 
+/*
+ * The suspicion timeout: how long a backend may say nothing. Three times the p95 of its answer times, which pauses do not
+ * enter but as one sample each (docs/adr/0026). Before 20 samples it is unknown (0): the fixed delay stands in for it.
+ */
+static inline __attribute__((always_inline)) __u64 hr_suspicion_timeout_ns(const volatile struct hr_service *service,
+                                                                           __u64 p95_ns) {
+  __u64 timeout_ns = 3 * (p95_ns ? p95_ns : service->fixed_delay_ns);
+
+  if (timeout_ns > service->suspect_max_ns) timeout_ns = service->suspect_max_ns;
+  return timeout_ns > service->suspect_min_ns ? timeout_ns : service->suspect_min_ns;
+}
+
 #endif /* HEDGEROW_BPF_ABI_CONFIG_ABI_H_ */

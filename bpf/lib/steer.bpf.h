@@ -45,16 +45,10 @@ HR_INLINE int hr_is_drained(const struct hr_service *service, __u32 index) {
 
 HR_INLINE int hr_is_dry(const struct hr_service *service) { return service->switches & HR_SWITCH_DRY_RUN; }
 
-/*
- * The suspicion timeout: how long a backend may say nothing. Three times the p95 of its answer times, which pauses do not
- * enter but as one sample each (docs/adr/0026). Before 20 samples it is unknown: the fixed delay stands in for it.
- */
 HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service *service, __u32 backend_id) {
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
-  __u64 limit_ns = 3 * (tuning && tuning->p95_ns ? tuning->p95_ns : service->fixed_delay_ns);
 
-  if (limit_ns > service->suspect_max_ns) limit_ns = service->suspect_max_ns;
-  return limit_ns > service->suspect_min_ns ? limit_ns : service->suspect_min_ns;
+  return hr_suspicion_timeout_ns(service, tuning ? tuning->p95_ns : 0);
 }
 
 HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
@@ -75,6 +69,9 @@ __weak __attribute__((noinline)) __u32 hr_health_of(__u32 service_id, __u32 back
   if (state->health == HR_HEALTHY && wait_since_ns &&
       now_ns > wait_since_ns + hr_silence_limit_ns(service, backend_id))
     hr_suspect(state, hr_stats_of(service_id), now_ns);
+  if (state->health != HR_HEALTHY && state->answered_ns && !wait_since_ns &&
+      hr_has_rested(state, hr_silence_limit_ns(service, backend_id), now_ns))
+    __sync_lock_test_and_set(&state->health, HR_HEALTHY);
   if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + service->election_timeout_ns)
     __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
   return state->health;
@@ -244,10 +241,13 @@ __weak __attribute__((noinline)) int hr_recover(__u32 service_id, __u32 backend_
   if (sent_ns >= *(volatile __u64 *)&state->paused_until_ns ||
       now_ns <= sent_ns + hr_silence_limit_ns(service, backend_id)) {
     __sync_lock_test_and_set(&state->health, HR_HEALTHY);
-  } else if (ends_pause && state->health == HR_DOWN) {
+    return 0;
+  }
+  if (ends_pause && state->health == HR_DOWN) {
     state->health_since_ns = now_ns;
     __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_SUSPECT);
   }
+  *(volatile __u64 *)&state->answered_ns = now_ns;
   return 0;
 }
 

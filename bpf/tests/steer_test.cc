@@ -175,6 +175,26 @@ TEST_F(SteerTest, TheFirstAnswerOfALeaderThatWasDownMakesItSuspectSoThatBothAreA
   Clones(HR_MARK_SEND, 1);
 }
 
+TEST_F(SteerTest, ABackendThatHasAnsweredAndHasHadNothingToDoSinceIsHealthy) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;  // the timeout is 600 ms here
+  Ask(1);
+  Request(FindDns(1)).sent_ns = NowNs() - 700 * kMillisecond;
+  Silence(kDns4A, 700 * kMillisecond);
+  Ask(2);
+  Request(FindDns(2)).sent_ns = NowNs() - 650 * kMillisecond;
+  Clones(HR_MARK_SEND, 1);
+  Reply(DnsReply4(1, kA4));
+  Reply(DnsReply4(2, kA4));
+  ASSERT_EQ(BackendState(kDns4A).health, HR_SUSPECT) << "both were late";
+  EXPECT_EQ(OfA().health, HR_SUSPECT);
+  BackendState(kDns4A).answered_ns = NowNs() - 601 * kMillisecond;
+  BackendState(kDns4A).health_since_ns = NowNs() - 650 * kMillisecond;
+  EXPECT_EQ(OfA().health, HR_HEALTHY) << "nobody sends, so no program says so";
+  Ask(3);
+  EXPECT_EQ(SentTo(FindDns(3)), 0b01u);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+}
+
 TEST_F(SteerTest, ARequestWithoutBudgetIsLookedAtAgainWhenItsBackendBecomesSuspect) {
   ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
   ServiceConfig(kDns4Service).budget_ppm = 0;

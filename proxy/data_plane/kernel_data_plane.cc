@@ -332,6 +332,10 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
     backend.last_receive_ns = state->last_receive_ns;
     backend.health_since_ns = state->health_since_ns;
     backend.p95_ns = tuning_.At<hr_backend_tuning>(backend_id)->p95_ns;
+    // As the programs will find when something is sent to it.
+    if (backend.health != HR_HEALTHY &&
+        hr_has_rested(state, hr_suspicion_timeout_ns(config, backend.p95_ns), MonotonicNs()))
+      backend.health = HR_HEALTHY;
     if (histograms) {
       Histogram held_back, pauses;
       // The part before the whole: what is recorded meanwhile must not make it more than that.
