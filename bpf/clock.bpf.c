@@ -5,8 +5,9 @@
  * again. The same program sends on what other programs put on the link under a mark: finished copies, and spent
  * nacks that become the next attempt. Every packet here is ours; anything else is dropped and counted.
  */
+#include "bpf/lib/attempt.bpf.h"
 #include "bpf/lib/handover.bpf.h"
-#include "bpf/lib/rescue.bpf.h"
+#include "bpf/lib/track.bpf.h"
 
 #include <linux/pkt_cls.h>
 
@@ -202,41 +203,24 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   hr_requeue(visit, suspicion_ns > visit->now_ns && suspicion_ns < due_ns ? suspicion_ns : due_ns, 1);
 }
 
-HR_INLINE void hr_fail(const struct hr_visit *visit, const struct hr_attempt *attempt) {
-  hr_undo_attempt(visit->request, attempt, visit->service_id, visit->service_stats, HR_REASON_RESCUE_FAILED);
-  hr_trace_note(visit->index, HR_TRACE_NO_RESCUE, HR_REASON_RESCUE_FAILED, attempt->index, 0);
-}
-
 /* Due and unanswered: the next attempt, as a clone of the carrier that passes this program once more. */
 HR_INLINE void hr_fire(const struct hr_visit *visit) {
+  struct hr_attempt attempt = hr_attempt_of(visit->index, visit->word, HR_TRACE_RESCUE);
   struct hr_request *request = visit->request;
-  int refused = !(HR_SENT(request->marks) & ~HR_REFUSED(request->marks));
-  struct hr_attempt attempt;
 
   if (request->attempts >= visit->service->attempts) { /* a nack's release was faster */
     hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
     return;
   }
   hr_trace_note(visit->index, HR_TRACE_DUE, HR_REASON_NONE, HR_NO_BACKEND, 0);
-  attempt = hr_claim_attempt(request, visit->service, visit->service_id, refused, visit->now_ns);
+  attempt.due_ns = request->due_ns;
+  hr_claim_next(&attempt, visit->now_ns);
   if (attempt.index == HR_NO_BACKEND) {
     hr_put_off(visit, attempt.reason);
     return;
   }
-  request->fire_ns = request->due_ns;
-  hr_note_attempt(request, &attempt, visit->service, visit->service_id, visit->now_ns);
-  if (hr_build(visit->skb, visit->index, attempt.backend_id)) {
-    hr_fail(visit, &attempt);
-  } else if (__sync_fetch_and_add(&request->word, 0) == visit->word) { /* a full barrier: after the bytes were read */
-    request->copy_to = attempt.backend_id;
-    visit->skb->mark = HR_MARK_RESCUE | HR_MARK_VALUE(visit->index);
-    if (bpf_clone_redirect(visit->skb, load_config.clock_in_ifindex, BPF_F_INGRESS)) {
-      hr_fail(visit, &attempt);
-    } else {
-      hr_count_attempt(&attempt, visit->service_stats, visit->now_ns);
-      hr_trace_attempt(visit->index, &attempt, HR_TRACE_RESCUE);
-    }
-  }
+  hr_send_attempt(visit->skb, &attempt);
+  hr_send_probe(visit->skb, &attempt, visit->now_ns);
   hr_requeue(visit, hr_next_due(visit, request->attempts - 1), 1);
 }
 
@@ -397,7 +381,7 @@ HR_INLINE int hr_send_round(struct __sk_buff *skb, struct hr_wheel *wheel, __u32
 
 HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   struct hr_wheel *wheel = hr_the_wheel();
-  struct hr_lap lap = {.skb = skb, .wheel = wheel, .now_ns = bpf_ktime_get_ns()};
+  struct hr_lap lap = {.skb = skb, .wheel = wheel, .now_ns = hr_now_ns()};
   struct hr_pause pause = {.class = 0, .wait_ns = HR_EXACT_WAIT_MIN_NS};
 
   if (!wheel || epoch != HR_MARK_VALUE(*(volatile __u32 *)&wheel->epoch)) {
@@ -427,50 +411,47 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
 /* A spent nack: becomes the next attempt of its request, if nobody was faster. Global: it has a stack of its own. */
 __weak __attribute__((noinline)) int hr_release(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_stats *service_stats;
-  struct hr_attempt attempt;
-  struct hr_service *service;
+  struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_RELEASE);
   struct hr_backend *backend;
-  __u64 now_ns = bpf_ktime_get_ns();
-  __u32 service_id;
-  __u64 word;
+  __u64 now_ns = hr_now_ns();
+  __u32 backend_id;
 
   if (!request) return TC_ACT_SHOT;
-  word = *(volatile __u64 *)&request->word;
-  service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  service_stats = hr_stats_of(service_id);
-  if (!service || HR_WORD_STATE(word) != HR_STATE_PENDING) return TC_ACT_SHOT;
-  attempt = hr_claim_attempt(request, service, service_id, 1, now_ns);
+  attempt.word = *(volatile __u64 *)&request->word;
+  if (HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return TC_ACT_SHOT;
+  hr_claim_next(&attempt, now_ns);
   if (attempt.index == HR_NO_BACKEND) return TC_ACT_SHOT;
-  /* Its answer's time counts from here. With engine qdisc the field says when the clone is due. */
-  if (!hr_engine_is_qdisc()) request->fire_ns = now_ns;
-  hr_note_attempt(request, &attempt, service, service_id, now_ns);
-  backend = bpf_map_lookup_elem(&backends, &attempt.backend_id);
-  /* The bytes are the request's only as long as its word stands. */
-  if (!backend || hr_build(skb, index, attempt.backend_id)) {
-    hr_undo_attempt(request, &attempt, service_id, service_stats, HR_REASON_RELEASE_FAILED);
+  /* Before the attempt itself, which takes the carrier away. */
+  hr_send_probe(skb, &attempt, now_ns);
+  backend_id = attempt.backend_id;
+  backend = bpf_map_lookup_elem(&backends, &backend_id);
+  if (!backend || hr_build(skb, index, backend_id)) {
+    hr_settle(&attempt, HR_OUTCOME_FAILED);
     return TC_ACT_SHOT;
   }
-  if (__sync_fetch_and_add(&request->word, 0) != word) return TC_ACT_SHOT; /* answered meanwhile */
-  hr_count_attempt(&attempt, service_stats, now_ns);
-  hr_trace_attempt(index, &attempt, HR_TRACE_RELEASE);
+  if (hr_settle(&attempt, hr_is_still_wanted(request, &attempt) ? HR_OUTCOME_SENT : HR_OUTCOME_NOT_NEEDED))
+    return TC_ACT_SHOT;
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }
 
 /* A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. */
-HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 index, int is_rescue) {
-  struct hr_request *request = hr_request_at(index);
+HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
+  struct hr_request *request = hr_request_at(HR_MARK_REQUEST(mark));
+  struct hr_service *service;
   struct hr_backend *backend;
-  __u32 backend_id;
+  __u32 service_id, backend_id;
+  __u64 due_ns = 0;
 
   if (!request) return TC_ACT_SHOT;
-  backend_id = request->copy_to;
+  service_id = request->key.service;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  if (!service) return TC_ACT_SHOT;
+  backend_id = hr_backend_id(service, HR_MARK_PLACE(mark));
   backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (!backend) return TC_ACT_SHOT;
-  if (is_rescue)
-    hr_record_service(backend->service, HR_HISTOGRAM_FIRE_ERROR, bpf_ktime_get_ns() - request->fire_ns);
+  if (HR_MARK_KIND(mark) == HR_MARK_RESCUE && !bpf_skb_load_bytes(skb, ETH_ALEN, &due_ns, ETH_ALEN))
+    hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, (hr_now_ns() - due_ns) & HR_DUE_MASK);
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }
@@ -483,9 +464,8 @@ int hr_clock(struct __sk_buff *skb) {
     case HR_MARK_LAP:
       return hr_lap(skb, HR_MARK_VALUE(mark));
     case HR_MARK_RESCUE:
-      return hr_send_finished(skb, HR_MARK_VALUE(mark), 1);
     case HR_MARK_SEND:
-      return hr_send_finished(skb, HR_MARK_VALUE(mark), 0);
+      return hr_send_finished(skb, mark);
     case HR_MARK_RELEASE:
       return hr_release(skb, HR_MARK_VALUE(mark));
   }

@@ -57,7 +57,7 @@ int hr_control(struct __sk_buff *skb) {
   struct hr_control_request request;
   struct hr_service *service;
   struct hr_leader *leader;
-  __u64 now_ns = bpf_ktime_get_ns();
+  __u64 now_ns = hr_now_ns();
   int result = HR_CONTROL_DONE;
 
   if (bpf_skb_load_bytes(skb, ETH_HLEN, &request, sizeof(request))) return HR_CONTROL_INVALID;
@@ -92,7 +92,7 @@ int hr_watchdog(struct __sk_buff *skb) {
 
   if (!wheel || !*(volatile __u32 *)&wheel->nodes) return HR_CONTROL_STALE;
   restarts = wheel->restarts + wheel->kicks;
-  hr_clock_wake(skb, wheel, bpf_ktime_get_ns());
+  hr_clock_wake(skb, wheel, hr_now_ns());
   return wheel->restarts + wheel->kicks != restarts ? HR_CONTROL_DONE : HR_CONTROL_STALE;
 }
 

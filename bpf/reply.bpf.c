@@ -119,7 +119,7 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   backend = bpf_map_lookup_elem(&backends, &reply->backend_id);
   /* Only the way to the backend leads back from it; strict reverse-path filtering would say the same. */
   if (!backend || backend->uplink_ifindex != skb->ifindex) return -1;
-  reply->now_ns = bpf_ktime_get_ns();
+  reply->now_ns = hr_now_ns();
   reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   reply->service_id = backend->service;
   reply->service = bpf_map_lookup_elem(&services, &reply->service_id);
@@ -159,9 +159,15 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
     return answer;
   }
   request = hr_find_request(&key, &reply->reference);
-  if (!request) return answer;
-  word = *(volatile __u64 *)&request->word;
-  if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) return answer;
+  word = request ? *(volatile __u64 *)&request->word : 0;
+  if (!request || HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
+    /* About nothing that waits or lingers: a copy that lost, later than the linger. */
+    if (reply->untracked || !reply->hedged) return answer;
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_LATE;
+    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+    return answer;
+  }
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) return answer;
   if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     /* About a copy that lost: the client has its answer. */
@@ -203,7 +209,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
 }
 
 HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_fragment *fragment = hr_fragment_find(packet, bpf_ktime_get_ns());
+  struct hr_fragment *fragment = hr_fragment_find(packet, hr_now_ns());
   struct hr_stats *service_stats;
   struct hr_service *service;
   __u32 service_id;

@@ -4,7 +4,7 @@
  * arrives here; if its request still has no answer, it becomes the hedge, otherwise it ends, as most do. With the wheel
  * this is the clock's business (clock.bpf.c), and this program is not attached.
  */
-#include "bpf/lib/rescue.bpf.h"
+#include "bpf/lib/attempt.bpf.h"
 #include "bpf/lib/rewrite.bpf.h"
 
 #include <linux/pkt_cls.h>
@@ -25,38 +25,27 @@ HR_INLINE int hr_send_clone(struct __sk_buff *skb, struct hr_request *request, c
 
 HR_INLINE int hr_rescue(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_stats *service_stats;
-  struct hr_attempt attempt;
-  struct hr_service *service;
-  __u64 now_ns = bpf_ktime_get_ns();
-  __u32 service_id, sent;
+  struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_RESCUE);
+  __u64 now_ns = hr_now_ns();
+  __u32 service_id;
   int verdict;
 
-  if (!request || HR_WORD_STATE(*(volatile __u64 *)&request->word) != HR_STATE_PENDING) return TC_ACT_SHOT;
+  if (!request) return TC_ACT_SHOT;
+  attempt.word = *(volatile __u64 *)&request->word;
+  if (HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return TC_ACT_SHOT;
   /* A younger request has the place by now: this clone was held up, and that one's is still to come. */
   if (now_ns < request->fire_ns) return TC_ACT_SHOT;
   service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  service_stats = hr_stats_of(service_id);
-  if (!service) return TC_ACT_SHOT;
-  sent = request->marks;
   hr_trace_note(index, HR_TRACE_DUE, HR_REASON_NONE, HR_NO_BACKEND, 0);
-  attempt = hr_claim_attempt(request, service, service_id, !(HR_SENT(sent) & ~HR_REFUSED(sent)), now_ns);
+  hr_claim_next(&attempt, now_ns);
   if (attempt.index == HR_NO_BACKEND) {
-    if (attempt.reason) hr_reason(service_stats, attempt.reason);
+    if (attempt.reason) hr_reason(hr_stats_of(service_id), attempt.reason);
     hr_trace_note(index, HR_TRACE_NO_RESCUE, attempt.reason, HR_NO_BACKEND, 0);
     return TC_ACT_SHOT;
   }
-  hr_note_attempt(request, &attempt, service, service_id, now_ns);
   verdict = hr_send_clone(skb, request, &attempt);
-  if (verdict < 0) {
-    hr_undo_attempt(request, &attempt, service_id, service_stats, HR_REASON_RESCUE_FAILED);
-    hr_trace_note(index, HR_TRACE_NO_RESCUE, HR_REASON_RESCUE_FAILED, attempt.index, 0);
-    return TC_ACT_SHOT;
-  }
-  hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, bpf_ktime_get_ns() - request->fire_ns);
-  hr_count_attempt(&attempt, service_stats, now_ns);
-  hr_trace_attempt(index, &attempt, HR_TRACE_RESCUE);
+  if (hr_settle(&attempt, verdict < 0 ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT)) return TC_ACT_SHOT;
+  hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, hr_now_ns() - request->fire_ns);
   return verdict;
 }
 

@@ -4,9 +4,8 @@
  * around it), parks a copy for the clock, and sends it out of the uplink; TCP goes to the leader, pings are answered
  * here, later fragments follow their first. What is for no service passes on untouched (to the sink).
  */
-#include "bpf/lib/flow.bpf.h"
+#include "bpf/lib/attempt.bpf.h"
 #include "bpf/lib/rewrite.bpf.h"
-#include "bpf/lib/steer.bpf.h"
 #include "bpf/lib/trace.bpf.h"
 #include "bpf/lib/track.bpf.h"
 
@@ -32,94 +31,81 @@ HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet
   return TC_ACT_SHOT;
 }
 
-/* A second copy at once: rewritten, cloned round the clock's link, and the original left to be rewritten again. */
-HR_INLINE void hr_send_copy(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id, __u32 index,
-                            const struct hr_steer *steer, struct hr_stats *service_stats, __u64 now_ns) {
-  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
+/*
+ * A copy beside the first send: rewritten, cloned round the clock's link, and the original left to be rewritten again. A
+ * global function: it has a stack of its own.
+ */
+__weak __attribute__((noinline)) int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
+                                                    struct hr_attempt *attempt) {
+  struct hr_backend *backend;
   struct hr_address address;
-  struct hr_request *request = hr_request_at(index);
-  __u32 mark = skb->mark;
+  __u32 backend_id, mark = skb->mark;
+  int failed = 1;
 
-  if (!backend || !request) return;
-  request->copy_to = backend_id;
-  address = backend->address;
-  if (hr_rewrite_destination(skb, packet, &address, backend->port_be)) {
-    hr_reason(service_stats, HR_REASON_SEND_FAILED);
-    return;
+  if (!packet || !attempt) return 0;
+  backend_id = attempt->backend_id;
+  backend = bpf_map_lookup_elem(&backends, &backend_id);
+  if (backend) {
+    address = backend->address;
+    failed = hr_rewrite_destination(skb, packet, &address, backend->port_be) || hr_clone_to_uplink(skb, attempt);
   }
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, backend->service,
-               HR_FLOW_HEDGED, now_ns);
-  hr_note_send(backend_id, now_ns);
-  hr_count(service_stats, HR_FAILOVER_SENDS);
-  hr_count(service_stats, HR_EXTRA_SENDS);
-  if (steer->probe) hr_count(service_stats, HR_PROBES);
-  skb->mark = HR_MARK_SEND | HR_MARK_VALUE(index);
-  if (bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS))
-    hr_reason(service_stats, HR_REASON_SEND_FAILED);
+  hr_settle(attempt, failed ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
   skb->mark = mark;
+  return 0;
 }
 
 /*
- * An untracked request has no copy. One that was to carry a probe is the probe itself; but a retransmission, whose request
- * waits for an answer, goes to whom it was noted for.
+ * Who gets a request that is not tracked, and can have no copy. But a retransmission, whose request waits for an answer,
+ * goes to whom it was noted for.
  */
-HR_INLINE int hr_is_itself_a_probe(const struct hr_steer *steer, const struct hr_tracking *tracking) {
-  return steer->probe && tracking->reason != HR_REASON_RETRANSMISSION;
+HR_INLINE __u32 hr_untracked_to(const struct hr_choice *choice, const struct hr_tracking *tracking) {
+  return tracking->reason == HR_REASON_RETRANSMISSION ? choice->first : hr_choice_alone(choice);
 }
 
 /* The beginning of a request that a tracer asked for. The packet is still as the client sent it. */
 HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
-                              const struct hr_tracking *tracking, const struct hr_steer *steer) {
-  if (!tracking->request) {
-    __u32 to = hr_is_itself_a_probe(steer, tracking) ? steer->second : steer->first;
-
-    hr_trace_untracked(skb, packet, service_id, HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, to, 0));
-    return;
-  }
-  hr_trace_event(tracking->request, HR_TRACE_WHAT(HR_TRACE_SPLIT, HR_REASON_NONE, steer->first, 0));
-  if (steer->second != HR_NO_BACKEND)
-    hr_trace_event(tracking->request, HR_TRACE_WHAT(HR_TRACE_COPY, HR_REASON_NONE, steer->second, 0));
-}
-
-/* Is the first send's backend taken for healthy: the leader, or the standby that serves while the leader is down? */
-HR_INLINE int hr_is_first_healthy(const struct hr_steer *steer) {
-  return !steer->dry && (!steer->failover || ((steer->failover >> steer->first) & 1));
+                              const struct hr_tracking *tracking, const struct hr_choice *choice) {
+  if (tracking->request)
+    hr_trace_event(tracking->request, HR_TRACE_WHAT(HR_TRACE_SPLIT, HR_REASON_NONE, choice->first, 0));
+  else
+    hr_trace_untracked(skb, packet, service_id,
+                       HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, hr_untracked_to(choice, tracking), 0));
 }
 
 HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
                            struct hr_service *service) {
   struct hr_stats *service_stats = hr_stats_of(service_id);
-  __u64 now_ns = bpf_ktime_get_ns();
-  struct hr_steer steer = hr_steer(service, service_id, now_ns);
-  __u32 first_id = hr_backend_id(service, steer.first);
+  __u64 now_ns = hr_now_ns();
+  struct hr_choice choice = hr_choose_first(service, service_id, now_ns);
   struct hr_tracking tracking;
+  __u32 first_id;
 
   hr_count(service_stats, HR_REQUESTS);
   hr_budget_earn(service, service_id);
-  if (steer.dry) hr_count(service_stats, HR_WOULD_FAIL_OVER);
+  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_tracing()) hr_trace_match(skb, packet, service_id, now_ns);
-  tracking = hr_track(skb, packet, service_id, service, &steer, hr_is_first_healthy(&steer), service_stats, now_ns);
-  if (packet->trace) hr_trace_begin(skb, packet, service_id, &tracking, &steer);
+  tracking = hr_track(skb, packet, service_id, service, &choice, service_stats, now_ns);
+  if (packet->trace) hr_trace_begin(skb, packet, service_id, &tracking, &choice);
   if (!tracking.request) {
+    __u32 to = hr_untracked_to(&choice, &tracking);
+
     hr_count(service_stats, HR_PASSED_THROUGH);
     hr_reason(service_stats, tracking.reason);
-    if (hr_is_itself_a_probe(&steer, &tracking)) {
-      steer.first = steer.second;
-      first_id = hr_backend_id(service, steer.first);
-      hr_count(service_stats, HR_PROBES);
-    }
-    if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
-  } else if (steer.second == HR_NO_BACKEND) {
-    if (hr_engine_is_qdisc()) hr_delay(skb, service, tracking.request, service_stats, now_ns);
-  } else {
-    hr_send_copy(skb, packet, hr_backend_id(service, steer.second), tracking.request, &steer, service_stats, now_ns);
+    if (to != choice.first) hr_count(service_stats, HR_PROBES);
+    choice.first = to;
+  } else if (choice.second != HR_NO_BACKEND) {
+    struct hr_attempt beside = hr_attempt_of(tracking.request, 0, HR_TRACE_COPY);
+
+    hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
+    if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
+  } else if (hr_engine_is_qdisc()) {
+    hr_delay(skb, service, tracking.request, service_stats, now_ns);
   }
-  if (steer.failover & (1u << steer.first)) hr_count(service_stats, HR_FAILOVER_SENDS);
+  first_id = hr_backend_id(service, choice.first);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
+  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               !tracking.request                   ? HR_FLOW_UNTRACKED
-               : steer.second != HR_NO_BACKEND ? HR_FLOW_HEDGED
-                                               : HR_FLOW_PLAIN,
-               now_ns);
+               tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED, now_ns);
   if (tracking.request)
     hr_note_send(first_id, now_ns);
   else
@@ -131,7 +117,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
 HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
                            struct hr_service *service) {
   struct hr_stats *service_stats = hr_stats_of(service_id);
-  __u64 now_ns = bpf_ktime_get_ns();
+  __u64 now_ns = hr_now_ns();
   struct hr_flow_key key;
   struct hr_flow *connection;
   __u32 backend_id;
@@ -145,10 +131,10 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     backend_id = connection->id;
     connection->seen_ns = now_ns;
   } else {
-    struct hr_steer steer = hr_steer(service, service_id, now_ns);
+    struct hr_choice choice = hr_choose_first(service, service_id, now_ns);
 
-    backend_id = hr_backend_id(service, steer.probe ? steer.second : steer.first);
-    if (steer.probe) hr_count(service_stats, HR_PROBES);
+    backend_id = hr_backend_id(service, hr_choice_alone(&choice));
+    if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                  HR_FLOW_PLAIN, now_ns);
   }
@@ -159,7 +145,7 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
 }
 
 HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_fragment *fragment = hr_fragment_find(packet, bpf_ktime_get_ns());
+  struct hr_fragment *fragment = hr_fragment_find(packet, hr_now_ns());
   struct hr_stats *service_stats;
   struct hr_backend *backend;
   __u32 backend_id;

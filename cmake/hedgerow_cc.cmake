@@ -46,27 +46,36 @@ function(hedgerow_cc_test_program name)
 endfunction()
 
 # hedgerow_cc_test(NAME SRCS a_test.cc... [DEPS target...] [DATA target...] [LABELS root [packets|disk] | patient]
-#                [TIMEOUT seconds])
-# One gtest binary; ctest sees each of its cases. The cases run in the project's root and find the build tree in
-# HEDGEROW_BUILD_DIR. The label `root` says that the cases need root and the kernel: they make links and measure times, and
-# run one at a time. Beside it, `packets` says that they only run programs on packets of their own: one at a time as well,
-# but not waiting for the others; `disk`, that root is for mounting only: they wait for nobody. `patient` stands
-# alone: no case looks at a clock, and `./dev test` runs them at idle priority beside what does.
+#                [TIMEOUT seconds] [SHARDS n])
+# One gtest binary. It runs in the project's root and finds the build tree in HEDGEROW_BUILD_DIR. The label `root` says that
+# the cases need root and the kernel: they make links and measure times, and programs with it run one at a time. Beside it,
+# `packets` says that they only run programs on packets of their own: one at a time as well, but not waiting for the others;
+# `disk`, that root is for mounting only: they wait for no other. `patient` stands alone: no case looks at a clock, and
+# `./dev test` runs them at idle priority beside what does.
 # DATA names targets (BPF objects, other binaries) that must be built before the test runs.
 function(hedgerow_cc_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SRCS;HDRS;DEPS;DATA;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS" "SRCS;HDRS;DEPS;DATA;LABELS")
   hedgerow_reject_unparsed(hedgerow_cc_test ${name} ${arg_UNPARSED_ARGUMENTS})
-  if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 60)
-  endif()
   hedgerow_cc_test_program(${name} SRCS ${arg_SRCS} HDRS ${arg_HDRS} DEPS ${arg_DEPS})
   if(arg_DATA)
     add_dependencies(${name} ${arg_DATA})
   endif()
+  hedgerow_add_test(${name} ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} SHARDS ${arg_SHARDS})
+endfunction()
+
+# hedgerow_add_test(ENTRY PROGRAM [FILTER filter] [LABELS ...] [TIMEOUT seconds] [SHARDS n]): ctest's entry ENTRY, or n of
+# them, ENTRY:1 and so on, that share the cases. All cases of an entry run in one process, for a process takes up to a second
+# to start (its libraries, its BPF programs' verification); each case's end is in gtest/ENTRY.xml of the build's folder,
+# where `./dev test` reads it. A long TIMEOUT is also an early start.
+function(hedgerow_add_test entry program)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "FILTER;TIMEOUT;SHARDS" "LABELS")
+  hedgerow_reject_unparsed(hedgerow_add_test ${entry} ${arg_UNPARSED_ARGUMENTS})
   if("patient" IN_LIST arg_LABELS)
     set(arg_TIMEOUT 1500)
+  elseif(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
   endif()
-  set(properties TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "HEDGEROW_BUILD_DIR=${CMAKE_BINARY_DIR}")
+  set(properties TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT})
   if(arg_LABELS)
     list(GET arg_LABELS 0 label)  # what ctest selects by
     list(APPEND properties LABELS ${label})
@@ -76,9 +85,25 @@ function(hedgerow_cc_test name)
   elseif("root" IN_LIST arg_LABELS AND NOT "disk" IN_LIST arg_LABELS)
     list(APPEND properties RESOURCE_LOCK hedgerow_kernel)
   endif()
-  # Discovery at test time: a build never runs what it built, and a sanitizer's start-up cost is not paid by it.
-  gtest_discover_tests(${name} TEST_PREFIX "${name}:" WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}"
-                       DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
+  set(filter "")
+  if(arg_FILTER)
+    set(filter "--gtest_filter=${arg_FILTER}")
+  endif()
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 1)
+  endif()
+  math(EXPR last "${arg_SHARDS} - 1")
+  foreach(shard RANGE ${last})
+    set(name ${entry})
+    if(arg_SHARDS GREATER 1)
+      math(EXPR number "${shard} + 1")
+      set(name ${entry}:${number})
+    endif()
+    add_test(NAME ${name} COMMAND ${program} ${filter} "--gtest_output=xml:${CMAKE_BINARY_DIR}/gtest/${name}.xml"
+             WORKING_DIRECTORY "${CMAKE_SOURCE_DIR}")
+    set_tests_properties(${name} PROPERTIES ${properties} ENVIRONMENT
+      "HEDGEROW_BUILD_DIR=${CMAKE_BINARY_DIR};GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
 endfunction()
 
 # Where the project and its build stand, for the few tests that read files of either: "build_paths.h" of HEDGEROW_PATHS_DIR. A
@@ -96,5 +121,3 @@ function(hedgerow_reject_unparsed function name)
     message(FATAL_ERROR "${function}(${name}): does not know what '${ARGN}' is")
   endif()
 endfunction()
-
-include(GoogleTest)

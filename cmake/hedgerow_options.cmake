@@ -57,8 +57,13 @@ add_custom_target(programs)
 
 add_library(hedgerow_rules INTERFACE)
 target_include_directories(hedgerow_rules INTERFACE "${CMAKE_SOURCE_DIR}")
-target_compile_options(hedgerow_rules INTERFACE -Wall -Wextra -Werror "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
+target_compile_options(hedgerow_rules INTERFACE -Wall -Wextra "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=")
 target_compile_definitions(hedgerow_rules INTERFACE _GLIBCXX_ASSERTIONS)
+# A warning is an error with the compiler that the tests run with. A newer one knows warnings that nobody here has seen, and
+# must not keep a stranger from building.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
+  target_compile_options(hedgerow_rules INTERFACE -Werror)
+endif()
 # Generated code (protobuf) takes everything but the warnings and the sanitizers.
 add_library(hedgerow_generated_rules INTERFACE)
 target_include_directories(hedgerow_generated_rules INTERFACE "${CMAKE_SOURCE_DIR}")

@@ -6,7 +6,7 @@
 #
 # hedgerow_pch_shipped and hedgerow_pch_tests are interface libraries: a target that links one of them uses that file.
 # They are not CMake's target_precompile_headers, whose files name the build's folder: these are the same bytes in every
-# clone (read from standard input, in a folder that every machine has), so that ccache serves one clone from another.
+# clone (from standard input to standard output, in a folder that every machine has), so that ccache serves one clone from another.
 add_library(hedgerow_pch_shipped INTERFACE)
 add_library(hedgerow_pch_tests INTERFACE)
 
@@ -31,7 +31,7 @@ function(hedgerow_pch name options)
     OUTPUT "${pch}"
     COMMAND "${CMAKE_COMMAND}" -E cat ${sources} > "${header}"
     COMMAND "${CMAKE_CXX_COMPILER}" ${flags} -std=c++20 -fPIE -pthread ${definitions} ${options} -Xclang -fno-pch-timestamp
-            -fpch-instantiate-templates -MD -MF "${pch}.d" -MT "${pch}" -x c++-header -o "${pch}" - < "${header}"
+            -fpch-instantiate-templates -MD -MF "${pch}.d" -MT "${pch}" -x c++-header -o - - < "${header}" > "${pch}"
     DEPENDS ${sources}
     DEPFILE "${pch}.d"
     WORKING_DIRECTORY /usr/include

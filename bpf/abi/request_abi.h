@@ -83,7 +83,7 @@ struct hr_request {
   struct hr_request_key key;
   __u64 sent_ns;  /* when the splitter saw it; CLOCK_MONOTONIC, like all times here */
   __u64 due_ns;   /* when the clock shall look again */
-  __u64 fire_ns;  /* what the rescue under way was due at, for the fire error */
+  __u64 fire_ns;  /* when the first further attempt was due: its answer's time counts from there */
   __u64 done_ns;  /* when it left PENDING */
   __u32 next;     /* link in a wheel slot, or in the free list */
   __u32 armed;    /* fine slot + 1 whose `live` this request holds; 0 = none. Taken back by exchange. */
@@ -99,7 +99,7 @@ struct hr_request {
   __u8 l3_header_bytes; /* of the parked copy: 20 or 40 */
   __u32 marks; /* four masks of 8 bits, see below; changed by atomic and/or */
   __u32 owed;  /* which backends still owe a reply to an older request with this key, see below; changed by atomic and */
-  __u16 copy_to; /* backend id of the last clone made of it */
+  __u16 handed_tick; /* when the last handover was, in ticks of 2^20 ns; wraps after 69 s */
   __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
   __u8 put_off; /* 1 = its refusal asked to be sent on later, not at once */
   __u8 handed_to; /* whom the last handover gave it to: service-local index + 1; 0 = nobody */
@@ -109,10 +109,13 @@ struct hr_request {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 
+#define HR_HANDED_TICK_SHIFT 20
+#define HR_HANDED_TICK(time_ns) ((__u16)((time_ns) >> HR_HANDED_TICK_SHIFT))
+
 /* hr_request.marks: which backends... */
 #define HR_MARKS_SENT(mask) ((__u32)(mask))           /* were sent it */
 #define HR_MARKS_ANSWERED(mask) ((__u32)(mask) << 8)  /* sent anything back, nacks included */
-#define HR_MARKS_REFUSED(mask) ((__u32)(mask) << 16)  /* refused it, by nack or ICMP */
+#define HR_MARKS_REFUSED(mask) ((__u32)(mask) << 16)  /* are not waited for: refused it, or were sent it as a probe */
 #define HR_MARKS_FAILOVER(mask) ((__u32)(mask) << 24) /* were reached by failover rather than by a hedge */
 #define HR_SENT(marks) ((marks) & 0xff)
 #define HR_ANSWERED(marks) (((marks) >> 8) & 0xff)
@@ -287,7 +290,8 @@ struct hr_wheel {
   __u64 handover; /* services whose leader was newly announced, one bit each: the next lap takes them over */
   __u64 shortest_delay_ns; /* of all services now; written by the daemon where delays are adaptive, 0 = as loaded */
   __u64 hedge_until_ns; /* the daemon's sign of life: past this time nothing new is hedged; 0 = for ever */
-  __u64 read_pad2[5];
+  __u64 test_ahead_ns;  /* with test_clock: how far the programs' time is ahead of the kernel's */
+  __u64 read_pad2[4];
 
   __u32 nodes;         /* requests in the wheel */
   __u32 requests_made; /* high-water mark of `requests` */
@@ -337,11 +341,15 @@ struct hr_delay_leaf {
 #define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
 #define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
 #define HR_MARK_LAP 0x48000000u     /* value: epoch */
-#define HR_MARK_SEND 0x49000000u    /* a finished copy; value: request. Sent on as it is. */
-#define HR_MARK_RESCUE 0x4a000000u  /* a finished rescue; value: request. Sent on, and its fire error noted. */
+#define HR_MARK_SEND 0x49000000u    /* a finished copy; value: backend's place (4 bits) | request (20). Sent on as it is. */
+#define HR_MARK_RESCUE 0x4a000000u  /* the same, of a hedge. Sent on, and its fire error noted. */
 #define HR_MARK_DELAYED 0x4c000000u /* a clone in the delay line; value: request */
 #define HR_MARK_CHARGE 0x4d000000u  /* a charger in the delay line: dropped at its end */
 #define HR_MARK_RELEASE 0x4b000000u /* a spent nack; value: request. Becomes that request's next attempt. */
+
+#define HR_MARK_OF_COPY(kind, place, request) ((kind) | (__u32)(place) << 20 | (request))
+#define HR_MARK_PLACE(mark) (((mark) >> 20) & (HR_MAX_BACKENDS_PER_SERVICE - 1))
+#define HR_MARK_REQUEST(mark) ((mark) & (HR_MAX_REQUESTS - 1))
 
 /* Fixed at load, as read-only data of the programs. Interface indices are of the namespace they are attached in. */
 struct hr_load_config {
@@ -359,8 +367,10 @@ struct hr_load_config {
   __u64 hash_seed;    /* random, so that nobody can choose which keys share a set */
   __u64 min_delay_ns; /* smallest configured delay of all services: bounds how long a lap may be */
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
+  __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/lib/time.bpf.h) */
+  __u32 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 88, "hr_load_config is 88 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 96, "hr_load_config is 96 bytes");
 
 /*
  * Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. Both are one

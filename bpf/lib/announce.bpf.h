@@ -99,7 +99,7 @@ HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_anno
       .cluster_epoch = announcement->cluster_epoch,
       .term = announcement->term,
       .sequence = announcement->sequence,
-      .now_ns = bpf_ktime_get_ns(),
+      .now_ns = hr_now_ns(),
       .holds_ms = announcement->holds_ms,
       .announced = 1,
       .resigning = announcement->state == HR_ANNOUNCEMENT_RESIGNING,

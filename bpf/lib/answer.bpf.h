@@ -7,9 +7,9 @@
 #ifndef HEDGEROW_BPF_LIB_ANSWER_BPF_H_
 #define HEDGEROW_BPF_LIB_ANSWER_BPF_H_
 
+#include "bpf/lib/choose.bpf.h"
 #include "bpf/lib/profile.bpf.h"
 #include "bpf/lib/scoreboard.bpf.h"
-#include "bpf/lib/steer.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
 
 enum hr_verdict {
@@ -240,10 +240,9 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
 
 /* Is there a backend worth asking that was not asked? A refusal in hand is better than a wait for a dead one. */
 HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask) {
-  __u32 standby = hr_pick_standby(reply->service_id, sent_mask);
+  __u32 packed = hr_choose_now(reply->service_id, sent_mask, HR_EXPLORE_NEVER, reply->now_ns);
 
-  if (standby >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
-  return hr_health_of(reply->service_id, hr_backend_id(reply->service, standby), reply->now_ns) == HR_HEALTHY;
+  return hr_unpack_choice(packed).why != HR_CHOSE_NONE && hr_unpack_choice(packed).why != HR_CHOSE_LAST_RESORT;
 }
 
 /*
@@ -269,7 +268,7 @@ __weak __attribute__((noinline)) __u32 hr_take_pushback(struct __sk_buff *skb, _
     if (wait_ns > HR_PUSHBACK_HOLD_NS) wait_ns = HR_PUSHBACK_HOLD_NS;
   }
   *(volatile __u64 *)&state->pushback_ns = wait_ns;
-  *(volatile __u64 *)&state->pushback_until_ns = bpf_ktime_get_ns() + HR_PUSHBACK_HOLD_NS;
+  *(volatile __u64 *)&state->pushback_until_ns = hr_now_ns() + HR_PUSHBACK_HOLD_NS;
   hr_count(hr_stats_of(service_id), HR_PUSHBACKS);
   return said;
 }
@@ -293,7 +292,7 @@ HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct 
 
   if (!leader || leader->view.pinned || leader->view.leader != reply->index) return 0;
   since_ns = leader->view.since_ns;
-  if (request->handed_to == reply->index + 1 && (load_config.engine != HR_ENGINE_WHEEL || request->fire_ns >= since_ns)) return 0;
+  if (request->handed_to == reply->index + 1 && (__s16)(request->handed_tick - HR_HANDED_TICK(since_ns)) >= 0) return 0;
   return request->sent_ns < since_ns;
 }
 

@@ -74,7 +74,8 @@ HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_p
   key->source = packet->source;
   key->destination = packet->destination;
   key->id = packet->fragment_id;
-  key->protocol = packet->protocol;
+  /* RFC 8200 section 4.5: no part of an IPv6 datagram's identification, and options may stand before layer 4 in the first. */
+  key->protocol = packet->version == 4 ? packet->protocol : 0;
 }
 
 /* As long as Linux keeps an incomplete datagram (net.ipv4.ipfrag_time); identifications come round again. */

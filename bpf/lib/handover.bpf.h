@@ -8,7 +8,7 @@
 #ifndef HEDGEROW_BPF_LIB_HANDOVER_BPF_H_
 #define HEDGEROW_BPF_LIB_HANDOVER_BPF_H_
 
-#include "bpf/lib/rescue.bpf.h"
+#include "bpf/lib/attempt.bpf.h"
 
 /*
  * A splitter that read the old leader may have read its time after the announcement read its own. Younger requests than
@@ -23,60 +23,51 @@
  * cluster's dedupe is for, and the second answer is dropped (answer.bpf.h).
  */
 HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leader_view *view) {
-  __u64 sent_ns = request->sent_ns;
+  __u64 holds_ns = (__u64)view->holds_ms * 1000000;
 
-  if (request->handed_to == view->leader + 1 && !hr_engine_is_qdisc()) sent_ns = request->fire_ns;
-  return view->holds_ms && sent_ns + (__u64)view->holds_ms * 1000000 < view->since_ns;
+  if (!holds_ns) return 0;
+  if (request->handed_to == view->leader + 1)
+    return (__s16)(HR_HANDED_TICK(view->since_ns) - request->handed_tick) > (__s64)(holds_ns >> HR_HANDED_TICK_SHIFT);
+  return request->sent_ns + holds_ns < view->since_ns;
 }
 
-/* Sends a parked request to its service's leader, if that is due to it. Returns 1 when it was sent. */
+/* Sends a parked request to its service's leader, if that is due to it. Returns 1 when it was tried. */
 __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_attempt attempt = {.failover = 1};
-  struct hr_stats *service_stats;
+  struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_HANDOVER);
+  __u64 now_ns = hr_now_ns();
   struct hr_service *service;
   struct hr_leader *leader;
-  __u32 service_id, marks, bit;
-  __u64 now_ns = bpf_ktime_get_ns();
-  __u64 word;
+  __u32 service_id, place, marks, waited_for, bit, again;
+  __u8 handed_to;
 
   if (!request) return 0;
-  word = *(volatile __u64 *)&request->word;
+  attempt.word = *(volatile __u64 *)&request->word;
   service_id = request->key.service;
   service = bpf_map_lookup_elem(&services, &service_id);
   leader = bpf_map_lookup_elem(&leaders, &service_id);
-  service_stats = hr_stats_of(service_id);
-  if (!service || !leader || HR_WORD_STATE(word) != HR_STATE_PENDING) return 0;
+  if (!service || !leader || HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return 0;
   if (leader->view.pinned || request->sent_ns > leader->view.since_ns + HR_HANDOVER_SLACK_NS) return 0;
-  if (now_ns >= request->sent_ns + service->deadline_ns) return 0;
-  attempt.index = leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  attempt.backend_id = hr_backend_id(service, attempt.index);
-  bit = 1u << attempt.index;
+  if (now_ns >= request->sent_ns + service->deadline_ns || hr_is_dry(service)) return 0;
+  place = leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  bit = 1u << place;
   marks = *(volatile __u32 *)&request->marks;
-  if ((HR_SENT(marks) & ~HR_REFUSED(marks) & bit) && !hr_is_lost(request, &leader->view)) return 0;
-  if (hr_is_dry(service)) return 0;
-  /* Somebody else has it: a leader that is being drained need not. */
-  if (hr_is_drained(service, attempt.index) && (HR_SENT(marks) & ~HR_REFUSED(marks) & ~bit)) return 0;
+  waited_for = HR_SENT(marks) & ~HR_REFUSED(marks);
+  if ((waited_for & bit) && !hr_is_lost(request, &leader->view)) return 0;
+  /* Another backend has it: a leader that is being drained need not. */
+  if (hr_is_drained(service, place) && (waited_for & ~bit)) return 0;
   /* What it refused when it did not lead, it is asked again. */
-  if (HR_REFUSED(marks) & bit) __sync_fetch_and_and(&request->marks, ~HR_MARKS_REFUSED(bit));
-  /* Its answer's time counts from here. With engine qdisc the field says when the clone is due. */
-  if (!hr_engine_is_qdisc()) request->fire_ns = now_ns;
-  request->handed_to = attempt.index + 1;
-  request->sent_again |= HR_SENT(marks) & bit;
-  hr_note_attempt(request, &attempt, service, service_id, now_ns);
-  if (hr_build(skb, index, attempt.backend_id)) goto failed;
-  if (__sync_fetch_and_add(&request->word, 0) != word) return 0; /* answered meanwhile; a full barrier as in hr_fire */
-  request->copy_to = attempt.backend_id;
-  skb->mark = HR_MARK_SEND | HR_MARK_VALUE(index);
-  if (bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS)) goto failed;
-  hr_count_attempt(&attempt, service_stats, now_ns);
-  hr_count(service_stats, HR_HANDED_OVER);
-  hr_trace_attempt(index, &attempt, HR_TRACE_HANDOVER);
-  return 1;
-
-failed:
-  __sync_fetch_and_and(&request->marks, ~(HR_MARKS_SENT(bit) | HR_MARKS_FAILOVER(bit)));
-  hr_reason(service_stats, HR_REASON_RESCUE_FAILED);
+  attempt.cleared = marks & HR_MARKS_REFUSED(bit);
+  again = HR_SENT(marks) & bit & ~(__u32)request->sent_again;
+  handed_to = request->handed_to;
+  request->sent_again |= again;
+  request->handed_to = place + 1;
+  request->handed_tick = HR_HANDED_TICK(now_ns);
+  hr_note_attempt(&attempt, place, now_ns);
+  if (hr_send_attempt(skb, &attempt)) {
+    request->sent_again &= ~again;
+    request->handed_to = handed_to;
+  }
   return 1; /* it counts for the pace: what fails takes as long */
 }
 

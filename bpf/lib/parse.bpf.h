@@ -21,7 +21,10 @@
 #define HR_IPV4_FRAGMENT_OFFSET 0x1fff
 #define HR_IPV6_MORE_FRAGMENTS 0x0001
 #define HR_IPV6_FRAGMENT_OFFSET 0xfff8
+#define HR_NEXT_HEADER_HOP_BY_HOP 0
 #define HR_NEXT_HEADER_FRAGMENT 44
+#define HR_NEXT_HEADER_DESTINATION 60
+#define HR_IPV6_EXTENSIONS 4 /* headers in front of layer 4 that are read over; what has more is no UDP to us */
 #define HR_IPPROTO_ICMPV6 58
 #define HR_IPV4_HEADER_BYTES 20
 #define HR_IPV6_HEADER_BYTES 40
@@ -93,10 +96,37 @@ HR_INLINE int hr_parse_ipv4(struct __sk_buff *skb, struct hr_packet *packet) {
   return 0;
 }
 
-HR_INLINE int hr_parse_ipv6(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_ipv6_fragment_header fragment;
-  struct ipv6hdr header;
+/*
+ * One IPv6 extension header, if there is one: hop-by-hop and destination options change nothing for us, a fragment header
+ * does. A routing header's destination is not the last, and an authentication header would not survive another address: what
+ * carries one stays untouched. 1 = read over, 0 = layer 4 begins here.
+ */
+HR_INLINE int hr_parse_extension(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct hr_ipv6_fragment_header header; /* options begin alike: next header, and length in units of 8 bytes but the first */
   __u16 offset_flags;
+
+  if (packet->protocol != HR_NEXT_HEADER_HOP_BY_HOP && packet->protocol != HR_NEXT_HEADER_DESTINATION &&
+      packet->protocol != HR_NEXT_HEADER_FRAGMENT)
+    return 0;
+  if (bpf_skb_load_bytes(skb, packet->l4_offset, &header, sizeof(header))) return -1;
+  packet->plain = 0;
+  packet->l4_offset += sizeof(header);
+  if (packet->protocol == HR_NEXT_HEADER_FRAGMENT) {
+    packet->fragment_id = header.id;
+    offset_flags = bpf_ntohs(header.offset_flags);
+    if (offset_flags & HR_IPV6_FRAGMENT_OFFSET)
+      packet->fragment = HR_LATER_FRAGMENT;
+    else if (offset_flags & HR_IPV6_MORE_FRAGMENTS)
+      packet->fragment = HR_FIRST_FRAGMENT;
+  } else {
+    packet->l4_offset += header.reserved * 8;
+  }
+  packet->protocol = header.next_header;
+  return packet->fragment != HR_LATER_FRAGMENT;
+}
+
+HR_INLINE int hr_parse_ipv6(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct ipv6hdr header;
 
   if (bpf_skb_load_bytes(skb, packet->l3_offset, &header, sizeof(header))) return -1;
   if (header.version != 6) return -1;
@@ -109,18 +139,12 @@ HR_INLINE int hr_parse_ipv6(struct __sk_buff *skb, struct hr_packet *packet) {
   packet->fragment_id = 0;
   __builtin_memcpy(&packet->source, &header.saddr, 16);
   __builtin_memcpy(&packet->destination, &header.daddr, 16);
-  if (header.nexthdr != HR_NEXT_HEADER_FRAGMENT) return 0;
+  for (__u32 i = 0; i < HR_IPV6_EXTENSIONS; i++) {
+    int more = hr_parse_extension(skb, packet);
 
-  if (bpf_skb_load_bytes(skb, packet->l4_offset, &fragment, sizeof(fragment))) return -1;
-  packet->protocol = fragment.next_header;
-  packet->l4_offset += sizeof(fragment);
-  packet->plain = 0;
-  packet->fragment_id = fragment.id;
-  offset_flags = bpf_ntohs(fragment.offset_flags);
-  if (offset_flags & HR_IPV6_FRAGMENT_OFFSET)
-    packet->fragment = HR_LATER_FRAGMENT;
-  else if (offset_flags & HR_IPV6_MORE_FRAGMENTS)
-    packet->fragment = HR_FIRST_FRAGMENT;
+    if (more < 0) return -1;
+    if (!more) break;
+  }
   return 0;
 }
 

@@ -6,7 +6,7 @@
 #ifndef HEDGEROW_BPF_LIB_STATS_BPF_H_
 #define HEDGEROW_BPF_LIB_STATS_BPF_H_
 
-#include "bpf/lib/maps.bpf.h"
+#include "bpf/lib/time.bpf.h"
 
 /* Counters of a service; HR_MAX_SERVICES for what belongs to none. NULL only for an index out of range. */
 HR_INLINE struct hr_stats *hr_stats_of(__u32 service) { return bpf_map_lookup_elem(&stats, &service); }

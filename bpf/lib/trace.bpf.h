@@ -139,7 +139,7 @@ __weak __attribute__((noinline)) int hr_trace_event(__u32 index, __u32 what) {
   __u32 service_id;
 
   if (!request || !request->trace || request->trace != (__u8)hr_trace.session) return 0;
-  now_ns = bpf_ktime_get_ns();
+  now_ns = hr_now_ns();
   if (!hr_trace_alive(now_ns) || request->trace_told >= HR_TRACE_EVENTS_PER_REQUEST) return 0;
   if (!request->trace_told) {
     if (!hr_trace_is_wanted(request, now_ns)) return 0;
@@ -179,7 +179,7 @@ __weak __attribute__((noinline)) int hr_trace_untracked(struct __sk_buff *skb, s
                                                         __u32 service_id, __u32 what) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   int passed = (what & 0xff) == HR_TRACE_PASSED, late = (what & 0xff) == HR_TRACE_DROPPED;
-  __u64 now_ns = bpf_ktime_get_ns();
+  __u64 now_ns = hr_now_ns();
   struct hr_request_key key = {};
   struct hr_trace_event *event;
   struct hr_payload payload;

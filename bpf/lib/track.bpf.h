@@ -13,7 +13,7 @@
 #include "bpf/lib/operation.bpf.h"
 #include "bpf/lib/profile.bpf.h"
 #include "bpf/lib/scoreboard.bpf.h"
-#include "bpf/lib/steer.bpf.h"
+#include "bpf/lib/choose.bpf.h"
 #include "bpf/lib/trace.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
 
@@ -143,7 +143,11 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service
     return HR_REASON_KEY_BUSY;
   detached = word | HR_WORD_DETACHED;
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
-    if (hr_is_retransmission(old, fresh)) {
+    int again = hr_is_retransmission(old, fresh);
+
+    /* Its copy may have been given up and filled anew while it was read, but not as long as its word stands: a full barrier. */
+    if (__sync_fetch_and_add(&old->word, 0) != word) return HR_REASON_KEY_BUSY;
+    if (again) {
       /* It goes to whoever leads now: he may answer too. */
       __sync_fetch_and_or(&old->marks, HR_MARKS_SENT(1u << fresh->first));
       return HR_REASON_RETRANSMISSION;
@@ -174,8 +178,8 @@ HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, const struct hr_service *se
 }
 
 HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
-                               __u32 service_id, const struct hr_service *service, const struct hr_steer *steer,
-                               int first_healthy, __u64 now_ns) {
+                               __u32 service_id, const struct hr_service *service, const struct hr_choice *choice,
+                               __u64 now_ns) {
   request->key.client = packet->source;
   request->key.client_port_be = packet->source_port_be;
   request->key.service = service_id;
@@ -187,16 +191,13 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->armed = 0;
   request->parked_bytes = packet->l3_bytes;
   request->mark = skb->mark;
-  request->flags = first_healthy ? HR_REQUEST_FIRST_HEALTHY : 0;
-  request->first = steer->first;
+  request->flags = hr_choice_is_measured(choice) ? HR_REQUEST_FIRST_HEALTHY : 0;
+  request->first = choice->first;
   request->rechecks = 0;
   request->l3_header_bytes = packet->version == 4 ? HR_IPV4_HEADER_BYTES : HR_IPV6_HEADER_BYTES;
-  request->marks = HR_MARKS_SENT(1u << steer->first) | HR_MARKS_FAILOVER(steer->failover);
+  request->marks = HR_MARKS_SENT(1u << choice->first);
+  if (hr_choice_goes_around(choice)) request->marks |= HR_MARKS_FAILOVER(1u << choice->first);
   request->attempts = 1;
-  if (steer->second != HR_NO_BACKEND) {
-    request->marks |= HR_MARKS_SENT(1u << steer->second);
-    request->attempts = 2;
-  }
   request->owed = 0;
   request->hint = 0;
   request->handed_to = 0;
@@ -204,14 +205,13 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->put_off = 0;
   request->trace = packet->trace;
   request->trace_told = 0;
-  /* With every attempt spent there is nothing to look at before the deadline. */
-  if (request->attempts >= service->attempts) request->due_ns = now_ns + service->deadline_ns;
 }
 
 /* Why this packet cannot be tracked, from what is known before anything is taken. */
 HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *packet,
                                const struct hr_service *service) {
-  if (service->switches & (HR_SWITCH_BYPASS | HR_SWITCH_RELOADING)) return HR_REASON_BYPASS;
+  if (service->switches & HR_SWITCH_BYPASS) return HR_REASON_BYPASS;
+  if (service->switches & HR_SWITCH_RELOADING) return HR_REASON_RELOADING;
   if (service->attempts < 2 || service->present < 2) return HR_REASON_NOT_HEDGED;
   if (packet->fragment != HR_WHOLE) return HR_REASON_FRAGMENT;
   if (skb->gso_size) return HR_REASON_GSO;
@@ -273,8 +273,8 @@ HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet
 
 /* Tracks a request: afterwards a reply finds it and the clock will look at it. */
 HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_packet *packet, __u32 service_id,
-                                      const struct hr_service *service, const struct hr_steer *steer,
-                                      int first_healthy, struct hr_stats *service_stats, __u64 now_ns) {
+                                      const struct hr_service *service, const struct hr_choice *choice,
+                                      struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, service)};
   struct hr_wheel *wheel = hr_the_wheel();
   struct hr_request *request;
@@ -295,7 +295,7 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   __sync_fetch_and_add(&wheel->nodes, 1);
   slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
   request->parked = slot;
-  hr_fill_request(request, skb, packet, service_id, service, steer, first_healthy, now_ns);
+  hr_fill_request(request, skb, packet, service_id, service, choice, now_ns);
   tracking.reason = slot ? hr_publish(skb, packet, service, wheel, request, tracking.request, service_stats, now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {

@@ -16,11 +16,6 @@
 #define HR_FINE_HORIZON_NS ((__u64)(HR_FINE_SLOTS - 64) << HR_FINE_SHIFT)
 #define HR_COARSE_HORIZON_NS ((__u64)(HR_COARSE_SLOTS - 4) << HR_COARSE_SHIFT)
 
-HR_INLINE struct hr_wheel *hr_the_wheel(void) {
-  __u32 zero = 0;
-  return bpf_map_lookup_elem(&wheels, &zero);
-}
-
 HR_INLINE struct hr_request *hr_request_at(__u32 index) {
   if (!index) return 0;
   return bpf_map_lookup_elem(&requests, &index);
@@ -115,21 +110,25 @@ HR_INLINE __u32 hr_priority_of_lap(__u32 class, __u64 wait_ns) {
 
 /*
  * Sends a clone of the packet in hand round the clock's link as the new clock packet. The link has no transmit
- * checksum offload, so the clone arrives with a finished checksum: the carrier is never CHECKSUM_PARTIAL.
+ * checksum offload, so the clone arrives with a finished checksum: the carrier is never CHECKSUM_PARTIAL. Where that fails
+ * the epoch goes back, so that a clock packet which is still on its way stays the clock. Returns 0 when it was sent.
  */
-HR_INLINE void hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
+HR_INLINE int hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
   __u32 epoch = __sync_fetch_and_add(&wheel->epoch, 1) + 1;
   __u32 mark = skb->mark;
   __u32 priority = skb->priority;
+  long failed;
 
   skb->mark = HR_MARK_LAP | HR_MARK_VALUE(epoch);
   skb->priority = hr_priority_of_lap(0, 0);
-  if (bpf_clone_redirect(skb, load_config.clock_out_ifindex, 0)) {
+  failed = bpf_clone_redirect(skb, load_config.clock_out_ifindex, 0);
+  if (failed) {
     hr_host_reason(HR_REASON_CLOCK_KICK_FAILED);
-    __sync_lock_test_and_set(&wheel->running, 0);
+    __sync_val_compare_and_swap(&wheel->epoch, epoch, epoch - 1);
   }
   skb->mark = mark;
   skb->priority = priority;
+  return failed ? -1 : 0;
 }
 
 /*
@@ -144,7 +143,8 @@ HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u6
     wheel->kick_ns = now_ns;
     *(volatile __u64 *)&wheel->last_lap_ns = now_ns;
     wheel->kicks++;
-    hr_clock_send(skb, wheel);
+    /* At rest as before: the next request tries again. */
+    if (hr_clock_send(skb, wheel)) __sync_lock_test_and_set(&wheel->running, 0);
     return;
   }
   last_lap_ns = *(volatile __u64 *)&wheel->last_lap_ns;
@@ -152,7 +152,8 @@ HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u6
   /* Overdue by many laps: its packet is lost. One CPU wins the right to replace it, and no other for as long again. */
   if (__sync_val_compare_and_swap(&wheel->last_lap_ns, last_lap_ns, now_ns) != last_lap_ns) return;
   wheel->restarts++;
-  hr_clock_send(skb, wheel);
+  /* Still overdue: the next request tries again. */
+  if (hr_clock_send(skb, wheel)) __sync_val_compare_and_swap(&wheel->last_lap_ns, now_ns, last_lap_ns);
 }
 
 /*

@@ -33,7 +33,7 @@ TEST_F(ClockTest, ADueRequestIsRescued) {
   EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 0) << "paid";
   const std::vector<Captured> copies = Clones(HR_MARK_RESCUE, 1);
   ASSERT_EQ(copies.size(), 1u);
-  EXPECT_EQ(copies[0].mark, HR_MARK_RESCUE | request);
+  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_RESCUE, 1, request)) << "it says to whom it goes";
   EXPECT_TRUE(copies[0].checksum_ready);
   EXPECT_EQ(Layer3(copies[0].packet),
             Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build()));
@@ -53,7 +53,7 @@ TEST_F(ClockTest, ARequestFallsDueByItself) {
   const uint32_t request = Ask(1);
   Lap();
   EXPECT_EQ(SentTo(request), 0b01u) << "not before its time";
-  usleep(101'000);
+  Advance(101 * kMillisecond);
   for (int lap = 0; lap < 5; ++lap) Lap();
   EXPECT_EQ(SentTo(request), 0b11u);
   Clones(HR_MARK_RESCUE, 1);

@@ -59,7 +59,7 @@ TEST_F(HandoverTest, ANewLeaderGetsWhatWentElsewhere) {
   EXPECT_EQ(ServiceState(kHkv4Service).budget_micros, 1'000'000) << "and the budget";
   const std::vector<Captured> copies = Clones(HR_MARK_SEND, 1);
   ASSERT_EQ(copies.size(), 1u);
-  EXPECT_EQ(copies[0].mark, HR_MARK_SEND | request);
+  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_SEND, 2, request)) << "it says to whom it goes";
   EXPECT_TRUE(copies[0].checksum_ready);
   EXPECT_EQ(Layer3(copies[0].packet),
             Layer3(PacketBuilder(kClient4, kC4)
@@ -346,6 +346,68 @@ TEST_F(HandoverTest, ASendThatFailsIsUndoneAndCounted) {
   EXPECT_EQ(HR_FAILOVER(Request(request).marks), 0u);
   EXPECT_THAT(FireNow(request), Contains(Pair("hkv4.hedges", 1))) << "its own next attempt goes there";
   for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+}
+
+TEST_F(HandoverTest, ASendThatFailsTakesNoEarlierOneBack) {
+  AnnounceHolding(kA4, 5, 1000);
+  const uint32_t request = Ask(1);
+  Age(request, 100 * kMillisecond);
+  AnnounceHolding(kA4, 6, 40);
+  ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
+  const Changes failed = HandOver();
+  ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
+  EXPECT_EQ(failed, (Changes{{"hkv4:rescue_failed", 1}}));
+  EXPECT_EQ(SentTo(request), 0b001u) << "a has the first send";
+  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_first", 1))) << "and its answer is welcome";
+}
+
+TEST_F(HandoverTest, ARefusalComesBackWhereTheSendFails) {
+  const uint32_t request = Ask(1);
+  FireNow(request);
+  Clones(HR_MARK_RESCUE, 1);
+  EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
+  AnnounceLeader(kB4, 5);
+  ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
+  HandOver();
+  ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
+  EXPECT_EQ(HR_REFUSED(Request(request).marks), 0b010u);
+  EXPECT_EQ(SentTo(request), 0b011u);
+}
+
+TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
+  ServiceConfig(kHkv4Service).delay_ns = 20 * kMillisecond;
+  const uint32_t request = Ask(1);
+  AnnounceLeader(kC4, 5);
+  BackendState(kHkv4C).health = HR_SUSPECT;  // so that the hedge goes to another
+  BackendState(kHkv4C).health_since_ns = NowNs();
+  Advance(70 * kMillisecond);
+  EXPECT_EQ(Lap().changes, (Changes{{"hkv4.extra_sends", 2}, {"hkv4.hedges", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
+  EXPECT_EQ(SentTo(request), 0b111u);
+  const std::vector<Captured> copies = Copies(2);
+  ASSERT_EQ(copies.size(), 2u);
+  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_RESCUE, 1, request));
+  EXPECT_EQ(Read(copies[0].packet).destination, kB4);
+  EXPECT_EQ(copies[1].mark, HR_MARK_OF_COPY(HR_MARK_SEND, 2, request));
+  EXPECT_EQ(Read(copies[1].packet).destination, kC4);
+  for (const Captured& copy : copies) EXPECT_EQ(Clock(copy.packet, {.mark = copy.mark}).verdict, kRedirected);
+  const auto snapshot = plane().Read(true);
+  ASSERT_TRUE(snapshot.ok());
+  EXPECT_EQ(snapshot->services[kHkv4Service].fire_error.Count(), 1u) << "the hedge's";
+  EXPECT_GE(snapshot->services[kHkv4Service].fire_error.max_ns, 50 * kMillisecond) << "from when it was due";
+}
+
+TEST_F(HandoverTest, AHurryThatFailsLeavesTheClockRunning) {
+  Ask(1);
+  Clones(HR_MARK_LAP, 1);
+  const uint32_t epoch = Wheel().epoch;
+  ASSERT_TRUE(net::SetLinkDown("hr0c0").ok());
+  AnnounceLeader(kC4, 5);
+  ASSERT_TRUE(net::SetLinkUp("hr0c0").ok());
+  EXPECT_EQ(Wheel().running, 1u);
+  EXPECT_EQ(Wheel().epoch, epoch) << "the packet that is on its way is the clock still";
+  EXPECT_EQ(Lap().verdict, kRedirected);
+  EXPECT_EQ(HandOver().size(), 0u) << "in that lap";
+  Clones(HR_MARK_SEND, 1);
 }
 
 TEST_F(HandoverTest, WithEngineQdiscTheCloneInTheLineKeepsItsTime) {

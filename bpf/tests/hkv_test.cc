@@ -61,6 +61,22 @@ TEST_F(HkvTest, EveryKindIsHedged) {
   }
 }
 
+TEST_F(HkvTest, ARefusalWaitsForNoProbe) {
+  ServiceConfig(kHkv4Service).election_timeout_ns = kSecond;
+  MakeDown(kHkv4B);
+  Advance(HR_STANDBY_RETRY * kSecond);
+  Ask(1);
+  const uint32_t request = FindHkv(1);
+  EXPECT_EQ(Release(Reply(HkvReply4(1, kA4, kHkvOverloaded))), kC4) << "the healthy one";
+  for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4) << "the probe beside it";
+  EXPECT_EQ(SentTo(request), 0b111u);
+  const RunResult last = Reply(HkvReply4(1, kC4, kHkvOverloaded));
+  EXPECT_EQ(last.verdict, kRedirected) << "the client's: a backend that is down is not waited for";
+  EXPECT_THAT(last.changes, Contains(Pair("hkv4.nacked", 1)));
+  EXPECT_EQ(Reply(HkvReply4(1, kB4)).verdict, kDropped) << "decided";
+  EXPECT_EQ(BackendState(kHkv4B).health, HR_HEALTHY);
+}
+
 TEST_F(HkvTest, WorksOverIpv6) {
   const Bytes payload = HkvRequest(kHkvGet, 1, 2, Text("\3key"));
   Split(PacketBuilder(kClient6, kHkv6).Udp(kClientPort, kHkvPort, payload).Build());

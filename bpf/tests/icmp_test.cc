@@ -110,6 +110,19 @@ TEST_F(IcmpTest, AnErrorAboutACopyThatLostIsDropped) {
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:loser", 1)));
 }
 
+TEST_F(IcmpTest, AnErrorAboutACopyThatLostIsDroppedAfterTheLingerToo) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  FireNow(request);
+  Reply(DnsReply4(1, kB4));
+  MakeLingerOver(request);
+  VisitAll();
+  ASSERT_EQ(StateOf(request), HR_STATE_FREE);
+  const RunResult run = Reply(Unreachable4(kA4, Quote(Sent4(kA4))));
+  EXPECT_EQ(run.verdict, kDropped) << "the client had its answer";
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:late", 1)));
+}
+
 TEST_F(IcmpTest, AQuotationTooShortForTheKeyEndsNothing) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "proxy/data_plane/names.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -21,18 +22,13 @@ uint64_t InFlight(const StateView& state, size_t service) {
 void CheckIdentity(const StateView& state, Faults& faults) {
   for (size_t i = 0; i < state.services.size(); ++i) {
     const hr_stats& stats = state.services[i].stats;
-    uint64_t ended = InFlight(state, i);
-    for (const int counter : {HR_WON_BY_FIRST, HR_WON_BY_RESCUE, HR_WON_BY_FAILOVER, HR_NACKED, HR_UNANSWERED,
-                              HR_SUPERSEDED, HR_EVICTED, HR_PASSED_THROUGH})
-      ended += stats.counters[counter];
+    const uint64_t ended = InFlight(state, i) + Outcomes(stats);
     if (stats.counters[HR_REQUESTS] != ended)
       faults.push_back(absl::StrCat("identity: service ", state.services[i].name, " counted ",
                                     stats.counters[HR_REQUESTS], " requests, but ", ended,
                                     " ended or are in flight"));
     // Every untracked request has exactly one reason.
-    uint64_t reasons = 0;
-    for (int reason = HR_REASON_BYPASS; reason < HR_REASON_NO_BUDGET; ++reason)
-      reasons += stats.reasons[reason];
+    const uint64_t reasons = ForwardedReasons(stats);
     if (stats.counters[HR_PASSED_THROUGH] != reasons)
       faults.push_back(absl::StrCat("reasons: service ", state.services[i].name, " passed ",
                                     stats.counters[HR_PASSED_THROUGH], " through for ", reasons, " reasons"));

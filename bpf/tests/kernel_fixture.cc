@@ -157,6 +157,7 @@ DataPlaneSpec PacketTest::Spec() {
   std::copy(links.proxy.mac.begin(), links.proxy.mac.end(), spec.proxy_mac.begin());
   spec.clock_out_ifindex = links.clock_out.ifindex;
   spec.clock_in_ifindex = links.clock_in.ifindex;
+  spec.test_clock = true;
   return spec;
 }
 
@@ -235,7 +236,7 @@ void PacketTest::TearDown() {
 uint64_t PacketTest::NowNs() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec);
+  return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec) + Wheel().test_ahead_ns;
 }
 
 Changes PacketTest::CountersByName() {
@@ -243,12 +244,12 @@ Changes PacketTest::CountersByName() {
   auto add = [&](const std::string& owner, uint32_t index) {
     const auto stats = SumStats(skeleton()->maps.stats, index);
     ASSERT_TRUE(stats.ok()) << stats.status();
-    for (int i = 0; i < HR_COUNTER_COUNT; ++i)
-      if (stats->counters[i])
-        counters[absl::StrCat(owner, ".", CounterName(i))] = static_cast<int64_t>(stats->counters[i]);
-    for (int i = 0; i < HR_REASON_COUNT; ++i)
-      if (stats->reasons[i])
-        counters[absl::StrCat(owner, ":", ReasonName(i))] = static_cast<int64_t>(stats->reasons[i]);
+    for (const CounterRow& row : kCounters)
+      if (const uint64_t count = stats->counters[row.number])
+        counters[absl::StrCat(owner, ".", row.name)] = static_cast<int64_t>(count);
+    for (const ReasonRow& row : kReasons)
+      if (const uint64_t count = stats->reasons[row.number])
+        counters[absl::StrCat(owner, ":", row.name)] = static_cast<int64_t>(count);
   };
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i) add(loaded_->spec.services[i].name, i);
   add("host", HR_MAX_SERVICES);
@@ -403,12 +404,16 @@ void PacketTest::AgeFlow(const char* client, uint16_t client_port, uint8_t proto
   ASSERT_TRUE(UpdateElement(skeleton()->maps.flows, &key, &flow).ok());
 }
 
-std::vector<Captured> PacketTest::Clones(uint32_t kind, size_t expected) {
+std::vector<Captured> PacketTest::Clones(uint32_t kind, size_t expected) { return ClonesOf({kind}, expected); }
+
+std::vector<Captured> PacketTest::Copies(size_t expected) { return ClonesOf({HR_MARK_SEND, HR_MARK_RESCUE}, expected); }
+
+std::vector<Captured> PacketTest::ClonesOf(const std::set<uint32_t>& kinds, size_t expected) {
   std::vector<Captured> clones;
   for (int i = 0; i < 20 && (i == 0 || clones.size() < expected); ++i)
     for (Captured& captured : TestLinks::Get().clock_sniffer->Take(1, clones.size() < expected ? 100 : 0))
-      if (HR_MARK_KIND(captured.mark) == kind) clones.push_back(std::move(captured));
-  EXPECT_EQ(clones.size(), expected) << "clones with mark " << std::hex << kind;
+      if (kinds.contains(HR_MARK_KIND(captured.mark))) clones.push_back(std::move(captured));
+  EXPECT_EQ(clones.size(), expected) << "clones with mark " << std::hex << *kinds.begin();
   return clones;
 }
 

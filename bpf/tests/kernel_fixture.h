@@ -2,9 +2,9 @@
 //
 // What every packet test stands on: the real KernelDataPlane::Load in a network namespace of the test process,
 // one call that runs a program on a packet through BPF_PROG_TEST_RUN, and what came of it: verdict, packet,
-// counters that changed, and the clones that were really sent on the clock's link. Time-dependent state is set
-// through the mapped arrays, so that no test waits for a deadline. Every test ends with the checks of
-// invariants.h.
+// counters that changed, and the clones that were really sent on the clock's link. The programs' time is set forward,
+// or time-dependent state through the mapped arrays, so that no test waits for a deadline. Every test ends with the
+// checks of invariants.h.
 #ifndef HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
 #define HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
 
@@ -14,9 +14,11 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "bpf/lib/choose.h"
 #include "bpf/tests/cluster_messages.h"
 #include "bpf/tests/invariants.h"
 #include "bpf/tests/packet.h"
@@ -186,6 +188,8 @@ class PacketTest : public ::testing::Test {
   // The clones of one kind (HR_MARK_...) that the clock's link got since the last look. More or fewer is a
   // failure.
   std::vector<Captured> Clones(uint32_t kind, size_t expected);
+  // The same for copies of both kinds on their way to an uplink, in the order in which they were sent.
+  std::vector<Captured> Copies(size_t expected);
 
   KernelDataPlane& plane() { return *loaded_->plane; }
   proxy_bpf* skeleton() { return loaded_->plane->skeleton(); }
@@ -194,7 +198,9 @@ class PacketTest : public ::testing::Test {
   // Without looking at the counters; may be called from many threads.
   RunResult RunUncounted(bpf_program* program, const Bytes& packet, const RunContext& context);
   StateView View();
-  static uint64_t NowNs();
+  // The programs' time, which Advance() sets forward.
+  uint64_t NowNs();
+  void Advance(uint64_t ns) { Wheel().test_ahead_ns = Wheel().test_ahead_ns + ns; }
   static uint32_t StateMapEntries(bpf_map* map);
 
   // Frames of the services, whole.
@@ -213,6 +219,7 @@ class PacketTest : public ::testing::Test {
   void Reset();
   Changes CountersByName();
   Changes Since(const Changes& before);
+  std::vector<Captured> ClonesOf(const std::set<uint32_t>& kinds, size_t expected);
 
   std::shared_ptr<LoadedPlane> loaded_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// SPLITTER, what it forwards without hedging: one test for each reason of bpf/abi/stats_abi.h. A packet so
+// SPLITTER, what it forwards without hedging: one test for each reason of bpf/abi/reasons_abi.h. A packet so
 // forwarded still reaches the leader, with right checksums, and leaves no request and no parked copy behind
 // (the fixture's invariants look). Not reachable from one CPU by test_run: wheel_contended and index_lost
 // (other CPUs must win 16 tries), copy_failed (the parser has checked the length before), flow_failed and
@@ -39,6 +39,11 @@ TEST_F(SplitterReasonTest, Bypass) {
       << "its reply must find the VIP";
   ASSERT_TRUE(plane().SetBypass("dns4", false).ok());
   EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
+}
+
+TEST_F(SplitterReasonTest, Reloading) {
+  ServiceConfig(kDns4Service).switches = HR_SWITCH_RELOADING;
+  ExpectForwarded(Split(DnsRequest4(1)), "dns4", "reloading", kA4);
 }
 
 TEST_F(SplitterReasonTest, NoDaemonForTooLong) {
@@ -178,6 +183,67 @@ TEST_F(SplitterReasonTest, IpOptionsIsAlsoAnAtomicIpv6Fragment) {
   EXPECT_THAT(run.changes,
               UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
                                    std::pair("raw6:ip_options", 1)));
+}
+
+// The frame with IPv6 extension headers in front of what follows its IPv6 header (RFC 8200 section 4).
+Bytes WithExtensions(Bytes frame, const std::vector<uint8_t>& headers, size_t bytes = 8) {
+  uint8_t next = frame[kEthernetBytes + 6];
+  Bytes all;
+  for (auto header = headers.rbegin(); header != headers.rend(); ++header) {
+    Bytes one(bytes);
+    one[0] = next;
+    one[1] = static_cast<uint8_t>(bytes / 8 - 1);
+    one[2] = 1;  // PadN over the rest
+    one[3] = static_cast<uint8_t>(bytes - 4);
+    all.insert(all.begin(), one.begin(), one.end());
+    next = *header;
+  }
+  frame[kEthernetBytes + 6] = next;
+  const size_t payload = (frame[kEthernetBytes + 4] << 8 | frame[kEthernetBytes + 5]) + all.size();
+  frame[kEthernetBytes + 4] = static_cast<uint8_t>(payload >> 8);
+  frame[kEthernetBytes + 5] = static_cast<uint8_t>(payload);
+  frame.insert(frame.begin() + kEthernetBytes + 40, all.begin(), all.end());
+  return frame;
+}
+
+TEST_F(SplitterReasonTest, IpOptionsAreAlsoIpv6HopByHopAndDestinationOptions) {
+  const auto udp = [](const char* to) {
+    return PacketBuilder(kClient6, to).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build();
+  };
+  for (const std::vector<uint8_t>& headers : {std::vector<uint8_t>{IPPROTO_HOPOPTS}, {IPPROTO_DSTOPTS},
+                                              {IPPROTO_HOPOPTS, IPPROTO_DSTOPTS}}) {
+    for (const size_t bytes : {8, 24}) {
+      const RunResult run = Split(WithExtensions(udp(kRaw6), headers, bytes));
+      EXPECT_EQ(run.verdict, kRedirected);
+      EXPECT_EQ(Layer3(run.packet), Layer3(WithExtensions(udp(kA6), headers, bytes))) << "checksum and all";
+      EXPECT_THAT(run.changes,
+                  UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
+                                       std::pair("raw6:ip_options", 1)));
+    }
+  }
+  // What routes on its way, or signs addresses, is not for us to change.
+  for (const uint8_t header : {uint8_t{IPPROTO_ROUTING}, uint8_t{IPPROTO_AH}})
+    EXPECT_EQ(Split(WithExtensions(udp(kRaw6), {header})).verdict, kUntouched) << int{header};
+  // More than a sender means well with.
+  EXPECT_EQ(Split(WithExtensions(udp(kRaw6), std::vector<uint8_t>(5, IPPROTO_DSTOPTS))).verdict, kUntouched);
+}
+
+TEST_F(SplitterReasonTest, FragmentsWithOptionsStayTogether) {
+  // Hop-by-hop options come before the fragment header of every fragment, destination options behind it in the first:
+  // all of them say that these come next.
+  std::vector<Bytes> fragments =
+      PacketBuilder(kClient6, kRaw6).Udp(kClientPort, kRawPort, Pattern(100, 1)).BuildFragments(64, 0x4242);
+  ASSERT_EQ(fragments.size(), 2u);
+  constexpr size_t kFragmentHeader = kEthernetBytes + 40;
+  for (Bytes& fragment : fragments) fragment[kFragmentHeader] = IPPROTO_DSTOPTS;
+  const Bytes options = {IPPROTO_UDP, 0, 1, 4, 0, 0, 0, 0};
+  fragments[0].insert(fragments[0].begin() + kFragmentHeader + 8, options.begin(), options.end());
+  fragments[0][kEthernetBytes + 5] = static_cast<uint8_t>(fragments[0][kEthernetBytes + 5] + options.size());
+  for (const Bytes& fragment : fragments) {
+    const RunResult run = Split(WithExtensions(fragment, {IPPROTO_HOPOPTS}));
+    EXPECT_EQ(run.verdict, kRedirected);
+    EXPECT_EQ(Read(run.packet).destination, kA6);
+  }
 }
 
 TEST_F(SplitterReasonTest, TrailingBytesBehindTheDatagram) {

@@ -386,6 +386,83 @@ TEST_F(SteerTest, AnUnhealthyStandbyIsTakenLast) {
   for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
+TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
+  ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
+  BackendState(kRaw4B).answer_ewma_ns = 1 * kMillisecond;
+  BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;
+  MakeDown(kRaw4B);
+  Advance(HR_STANDBY_RETRY * kSecond);
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
+  const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
+  EXPECT_EQ(FireNow(request), (Changes{{"raw4.extra_sends", 2}, {"raw4.hedges", 1}, {"raw4.failover_sends", 1}, {"raw4.probes", 1}}));
+  EXPECT_EQ(SentTo(request), 0b111u);
+  EXPECT_EQ(Request(request).attempts, 2u) << "a probe is no attempt";
+  EXPECT_EQ(ServiceState(kRaw4Service).budget_micros, 0) << "nor paid for";
+  const std::vector<Captured> copies = Copies(2);
+  ASSERT_EQ(copies.size(), 2u);
+  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_RESCUE, 2, request));
+  EXPECT_EQ(Read(copies[0].packet).destination, kC4) << "the healthy one, though it is slower";
+  EXPECT_EQ(copies[1].mark, HR_MARK_OF_COPY(HR_MARK_SEND, 1, request));
+  EXPECT_EQ(Read(copies[1].packet).destination, kB4);
+  EXPECT_EQ(ChecksumFault(copies[1].packet), "");
+  // Not again at once.
+  ServiceState(kRaw4Service).budget_micros = 1'000'000;
+  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {2, 0, 0, 0}).Build());
+  EXPECT_EQ(FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {2, 0, 0, 0})), (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
+  for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  // And healthy as soon as it answers.
+  Reply(PacketBuilder(kB4, kClient4).Udp(kRawPort, kClientPort, {1, 0, 0, 0}).Build());
+  EXPECT_EQ(BackendState(kRaw4B).health, HR_HEALTHY);
+}
+
+TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideAFailover) {
+  ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
+  BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;
+  MakeDown(kRaw4B);
+  Advance(HR_STANDBY_RETRY * kSecond);
+  MakeDown(kRaw4A);
+  BackendState(kRaw4A).probe_counter = 1;
+  const RunResult run = Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
+  EXPECT_EQ(Read(run.packet).destination, kC4);
+  EXPECT_EQ(run.changes, (Changes{{"raw4.requests", 1}, {"raw4.extra_sends", 1}, {"raw4.failover_sends", 2}, {"raw4.probes", 1}}));
+  for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
+  EXPECT_EQ(Request(request).attempts, 1u);
+  // The next waits for no probe, and has none.
+  EXPECT_EQ(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {2, 0, 0, 0}).Build()).changes,
+            (Changes{{"raw4.requests", 1}, {"raw4.failover_sends", 1}}));
+  Copies(0);
+}
+
+TEST_F(SteerTest, ASecondCopyThatFailsIsTakenBack) {
+  Ask(1);  // the clock runs
+  Silence(kDns4A, 41 * kSecond);
+  ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
+  const RunResult run = Ask(2);
+  ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Read(run.packet).destination, kA4) << "the request itself went out";
+  EXPECT_EQ(ChecksumFault(run.packet), "");
+  EXPECT_EQ(run.changes,
+            (Changes{{"dns4.requests", 1}, {"dns4.suspected", 1}, {"dns4:rescue_failed", 1}})) << "no failover is counted";
+  const uint32_t request = FindDns(2);
+  EXPECT_EQ(SentTo(request), 0b01u) << "nobody waits for b";
+  EXPECT_EQ(HR_FAILOVER(Request(request).marks), 0u);
+  EXPECT_EQ(Request(request).attempts, 1u);
+  EXPECT_EQ(BackendState(kDns4B).wait_since_ns, 0u);
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.failover_sends", 1}})) << "the clock makes the attempt";
+  Clones(HR_MARK_RESCUE, 1);
+}
+
+TEST_F(SteerTest, WithNobodyHealthyTheSecondSendIsPaidFor) {
+  MakeDown(kDns4A);
+  MakeDown(kDns4B);
+  BackendState(kDns4A).probe_counter = 1;
+  EXPECT_EQ(Read(Ask(1).packet).destination, kB4);
+  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}})) << "load does not double for as long as both are down";
+  Clones(HR_MARK_RESCUE, 1);
+}
+
 TEST_F(SteerTest, TheNextAttemptGoesToANewLeaderThatWasNotAsked) {
   BackendState(kRaw4B).answer_ewma_ns = 1 * kMillisecond;
   BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;

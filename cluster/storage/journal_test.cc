@@ -317,7 +317,7 @@ TEST_F(JournalTest, AppendsDoNotWaitForRemovals) {
     took.push_back(longest);
   }
   // A busy machine may stand still in one of them. With the lock held they took 40 to 80 ms each.
-  EXPECT_LT(*std::min_element(took.begin(), took.end()), absl::Milliseconds(5));
+  EXPECT_LT(*std::min_element(took.begin(), took.end()), absl::Milliseconds(20));
 }
 
 // In a log.

@@ -68,9 +68,36 @@ def skip_reason(skip: ElementTree.Element, output: str) -> str:
     return message
 
 
+def gtest_outcomes(label: str, entry: Outcome, path: Path) -> list[Outcome]:
+    """The cases of one of ctest's entries, from gtest's own report; the entry itself where there is none. A program that
+    ended badly without naming a failed case is a failure beside them."""
+    try:
+        suites = list(ElementTree.parse(path).getroot().iter("testsuite"))
+    except (OSError, ElementTree.ParseError):
+        return [entry]  # no gtest program, or it died
+    cases = []
+    for suite in suites:
+        for case in suite.iter("testcase"):
+            test = f"{label}/{path.stem.partition(':')[0]}:{case.get('classname')}.{case.get('name')}"
+            seconds = float(case.get("time") or 0)
+            messages = "\n".join(failure.get("message", "") for failure in case.iter("failure"))
+            skip = case.find("skipped")
+            if case.find("failure") is not None:
+                cases.append(Outcome(test, FAILED, messages, seconds))
+            elif skip is not None:
+                # gtest writes "file:line" and then the reason.
+                cases.append(Outcome(test, SKIPPED, skip.get("message", "").partition("\n")[2].strip()))
+            elif case.get("status") != "notrun":  # the other shards' and filters'
+                cases.append(Outcome(test, PASSED, seconds=seconds))
+    if not cases or entry.state == FAILED and not any(case.state == FAILED for case in cases):
+        cases.append(entry)
+    return cases
+
+
 def read_report(report: str) -> list[Outcome]:
-    """`LABEL:FILE:STATUS`: a runner's report and exit status. Without a FILE the status is the only outcome."""
-    label, path, status_text = report.split(":")
+    """`LABEL:FILE:STATUS[:GTEST]`: a runner's report and exit status. Without a FILE the status is the only outcome. GTEST is
+    a folder with a report of gtest's for each of ctest's entries."""
+    label, path, status_text, gtest = (report + ":").split(":")[:4]
     status = int(status_text)
     if not path:
         return [Outcome(label, PASSED if status == 0 else FAILED, f"ended with status {status}")]
@@ -81,6 +108,9 @@ def read_report(report: str) -> list[Outcome]:
             return []  # The runner had nothing to run.
         return [Outcome(label, FAILED, f"no readable report ({error}); the runner ended with status {status}")]
     outcomes = [outcome_of(label, case) for case in cases]
+    if gtest:
+        outcomes = [outcome for case, entry in zip(cases, outcomes, strict=True)
+                    for outcome in gtest_outcomes(label, entry, Path(gtest, f"{case.get('name')}.xml"))]
     if status != 0 and not any(outcome.state == FAILED for outcome in outcomes):
         outcomes.append(Outcome(label, FAILED, f"the runner ended with status {status} but names no failed test"))
     return outcomes
@@ -137,7 +167,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--skips", type=Path, required=True, help="tests/skips.txt")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="print the N tests that took longest")
-    parser.add_argument("reports", nargs="*", metavar="LABEL:FILE:STATUS")
+    parser.add_argument("reports", nargs="*", metavar="LABEL:FILE:STATUS[:GTEST]")
     args = parser.parse_args(argv)
     outcomes = [outcome for report in args.reports for outcome in read_report(report)]
     outcomes = judge_skips(outcomes, read_skips(args.skips))

@@ -60,6 +60,35 @@ def test_the_slowest_are_named_slowest_first(run):
     assert lines == ["    3.5 s  pytest/m.b", "    2.0 s  pytest/m.c", "3 passed, 0 failed, 0 skipped"]
 
 
+GTEST = """<testsuites><testsuite name="A">
+  <testcase classname="A" name="Passes" status="run" time="0.5"/>
+  <testcase classname="A" name="Fails" status="run" time="0.1"><failure message="a.cc:3&#x0A;Expected"/></testcase>
+  <testcase classname="A" name="Skips" status="run"><skipped message="a.cc:7&#x0A;no such device"/></testcase>
+  <testcase classname="A" name="OfAnotherShard" status="notrun"/>
+</testsuite></testsuites>"""
+
+
+@pytest.mark.parametrize("gtest, status, closing", [
+    (GTEST, 8, "1 passed, 1 failed, 1 skipped"),
+    # It died after its report, or named nothing: the entry's own end counts too.
+    (GTEST.replace("<failure", "<x"), 8, "2 passed, 1 failed, 1 skipped"),
+    (GTEST.replace("<failure", "<x"), 0, "2 passed, 0 failed, 1 skipped"),
+    ("<testsuites/>", 0, "1 passed, 0 failed, 0 skipped"),
+    (None, 8, "0 passed, 1 failed, 0 skipped"),
+], ids=["cases count one by one", "a bad end counts", "a good end does not", "nothing in it", "no report"])
+def test_cases_of_a_gtest_program_are_read_from_its_own_report(tmp_path, capsys, gtest, status, closing):
+    entry = f'<testcase name="a_test:1" classname="a_test:1" status="{"fail" if status else "run"}"/>'
+    (tmp_path / "ctest.xml").write_text(f"<testsuite>{entry.replace('/>', '><failure/></testcase>') if status else entry}</testsuite>")
+    if gtest is not None:
+        (tmp_path / "a_test:1.xml").write_text(gtest)
+    (tmp_path / "skips.txt").write_text("ctest/a_test:A.Skips  no device here\n")
+    junit_counts.main(["--skips", str(tmp_path / "skips.txt"), f"ctest:{tmp_path / 'ctest.xml'}:{status}:{tmp_path}"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == closing
+    if gtest == GTEST:
+        assert "FAILED ctest/a_test:A.Fails" in lines and "skipped ctest/a_test:A.Skips: no such device" in lines
+
+
 def test_a_runner_without_a_report_is_a_failure(run):
     assert run([("pytest", None, 137)])[0] == 1
     assert run([("pytest", "<testsuites><testsu", 0)])[0] == 1

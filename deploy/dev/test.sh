@@ -6,10 +6,9 @@
 # JUnit XML into build/log, and junit_counts.py reads those: it prints what failed and the closing line, and decides the exit status.
 #
 # What looks at no clock (the simulator, and the lane: emulated machines, of which those that measure have a virtual time of
-# their own) runs beside the end-to-end tests at idle priority: it takes what they leave of the processors, and they never
-# wait for it.
+# their own) runs beside the others at idle priority: it takes what they leave of the processors, and they never wait for it.
 
-# Bounds far above what is expected: they only end a run that hangs. All of it should take 17 minutes on two CPUs.
+# Bounds far above what is expected: they only end a run that hangs. All of it should take 11 minutes on two CPUs.
 CTEST_LIMIT_S=900
 PYTEST_LIMIT_S=1800
 PATIENT_LIMIT_S=2400
@@ -33,8 +32,9 @@ cmd_test() {
     CTEST_LIMIT_S=3600 PYTEST_LIMIT_S=7200 PATIENT_LIMIT_S=7200
   fi
   rm -f "$LOG_DIR"/*.xml
-  run_ctest release -LE patient
+  rm -rf build/*/gtest
   start_patient
+  run_ctest release -LE patient
   run_pytest
   finish_patient
   if [ -n "$long" ]; then
@@ -49,7 +49,7 @@ cmd_test() {
   return "$status"
 }
 
-# The runners add "LABEL:FILE:STATUS" to `reports` of cmd_test. A runner that fails does not end the run: the next one
+# The runners add "LABEL:FILE:STATUS[:GTEST]" (junit_counts.py) to `reports` of cmd_test. A runner that fails does not end the run: the next one
 # still says what it finds.
 run_ctest() {
   local preset=$1 result=0
@@ -57,7 +57,7 @@ run_ctest() {
   run_step "ctest-$preset" "C++ tests ($preset)" \
     timeout --foreground -s INT -k 30 "$CTEST_LIMIT_S" ctest --test-dir "build/$preset" --output-on-failure "$@" \
     --no-tests=ignore -j "$(nproc)" --output-junit "$LOG_DIR/ctest-$preset.xml" || result=$?
-  reports+=("ctest-$preset:$LOG_DIR/ctest-$preset.xml:$result")
+  reports+=("ctest-$preset:$LOG_DIR/ctest-$preset.xml:$result:build/$preset/gtest")
 }
 
 # Two workers, each with a lab tag and a view of bpffs of its own (tests/e2e/conftest.py); a file's tests stay together.
@@ -104,7 +104,7 @@ finish_patient() {
   wait "$PATIENT_PID" || true
   PATIENT_PID=""
   result=$(cat "$LOG_DIR/ctest-patient.status" 2>/dev/null || echo 1)
-  reports+=("ctest-patient:$LOG_DIR/ctest-patient.xml:$result")
+  reports+=("ctest-patient:$LOG_DIR/ctest-patient.xml:$result:build/release/gtest")
   result=$(cat "$LOG_DIR/vm.status" 2>/dev/null || echo 1)
   for report in "$LOG_DIR"/vm-*/part-*.xml "$LOG_DIR"/vm-*/lane.xml; do
     [ ! -f "$report" ] || reports+=("$(basename "$(dirname "$report")"):$report:0")
@@ -115,7 +115,7 @@ finish_patient() {
 # Which seeds find the planted bugs the release build has said, and a sanitizer takes minutes for the rare ones.
 run_sanitizer() {
   build_preset "$1"
-  HR_SIM_SEEDS=100 run_ctest "$1" -E "^cluster_sim_bugs_test:"
+  HR_SIM_SEEDS=100 run_ctest "$1" -E "^cluster_sim_bugs_test$"
 }
 
 # Each fuzzer for a bounded time; what it finds is kept under build/log/fuzz for replay.

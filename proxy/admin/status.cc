@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "config/scalar.h"
+#include "bpf/lib/choose.h"
 #include "operate/version.h"
 #include "proxy/config/schema.h"
 #include "proxy/data_plane/names.h"
@@ -35,33 +35,34 @@ int64_t AgeNs(uint64_t then_ns, uint64_t now_ns) {
 
 template <typename Map>
 void NonZeroReasons(const hr_stats& stats, Map& reasons) {
-  for (int i = 0; i < HR_REASON_COUNT; ++i) {
-    const absl::string_view name = ReasonName(i);
-    if (!name.empty() && stats.reasons[i] > 0) reasons[std::string(name)] = stats.reasons[i];
+  for (const ReasonRow& reason : kReasons) {
+    if (stats.reasons[reason.number] > 0) reasons[std::string(reason.name)] = stats.reasons[reason.number];
   }
 }
 
 template <typename Map>
 void AllCounters(const hr_stats& stats, Map& counters) {
-  for (int i = 0; i < HR_COUNTER_COUNT; ++i) {
-    const absl::string_view name = CounterName(i);
-    if (!name.empty()) counters[std::string(name)] = stats.counters[i];
+  for (const CounterRow& counter : kCounters) counters[std::string(counter.name)] = stats.counters[counter.number];
+}
+
+// The counters that have a field of their own, `requests` and others, besides their place in `counters`.
+void FillCounterFields(const hr_stats& stats, v1::ServiceStatus& out) {
+  for (const CounterRow& counter : kCounters) {
+    const auto* field = v1::ServiceStatus::descriptor()->FindFieldByName(std::string(counter.name));
+    if (field != nullptr) v1::ServiceStatus::GetReflection()->SetUInt64(&out, field, stats.counters[counter.number]);
   }
 }
 
-void FillIdentity(const ServiceSnapshot& snapshot, v1::ServiceStatus& out) {
-  const auto& counters = snapshot.stats.counters;
-  out.set_requests(counters[HR_REQUESTS]);
-  out.set_won_by_first(counters[HR_WON_BY_FIRST]);
-  out.set_won_by_rescue(counters[HR_WON_BY_RESCUE]);
-  out.set_won_by_failover(counters[HR_WON_BY_FAILOVER]);
-  out.set_nacked(counters[HR_NACKED]);
-  out.set_unanswered(counters[HR_UNANSWERED]);
-  out.set_superseded(counters[HR_SUPERSEDED]);
-  out.set_evicted(counters[HR_EVICTED]);
-  out.set_passed_through(counters[HR_PASSED_THROUGH]);
-  out.set_in_flight(snapshot.in_flight);
-  out.set_identity_ok(IdentityHolds(snapshot));
+// By which names a reader of the status may check the books itself.
+v1::Accounting BuildAccounting() {
+  v1::Accounting out;
+  for (const CounterRow& counter : kCounters) {
+    if (counter.family == "outcome") out.add_outcomes(std::string(counter.name));
+  }
+  for (const ReasonRow& reason : kReasons) {
+    if (reason.kind == "forwarded") out.add_forwarded_reasons(std::string(reason.name));
+  }
+  return out;
 }
 
 v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& config,
@@ -141,10 +142,9 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_bypass(snapshot.bypass);
   out.set_dry_run(snapshot.dry_run);
   out.set_pushed_back(snapshot.pushed_back);
-  out.set_would_hedge(snapshot.stats.counters[HR_WOULD_HEDGE]);
-  out.set_would_fail_over(snapshot.stats.counters[HR_WOULD_FAIL_OVER]);
-  FillIdentity(snapshot, out);
-  out.set_hedges(snapshot.stats.counters[HR_HEDGES]);
+  FillCounterFields(snapshot.stats, out);
+  out.set_in_flight(snapshot.in_flight);
+  out.set_identity_ok(IdentityHolds(snapshot));
   out.set_extra_load(Share(out.hedges(), out.requests()));
   out.set_extra_sends(snapshot.stats.counters[HR_EXTRA_SENDS]);
   out.set_extra_sends_share(Share(out.extra_sends(), out.requests()));
@@ -178,27 +178,29 @@ std::string HealthWord(hr_health health) {
 }
 
 bool IdentityHolds(const ServiceSnapshot& snapshot) {
-  const auto& counters = snapshot.stats.counters;
-  const uint64_t accounted = counters[HR_WON_BY_FIRST] + counters[HR_WON_BY_RESCUE] +
-                             counters[HR_WON_BY_FAILOVER] + counters[HR_NACKED] + counters[HR_UNANSWERED] +
-                             counters[HR_SUPERSEDED] + counters[HR_EVICTED] + counters[HR_PASSED_THROUGH] +
-                             snapshot.in_flight;
-  return counters[HR_REQUESTS] == accounted;
+  return snapshot.stats.counters[HR_REQUESTS] == Outcomes(snapshot.stats) + snapshot.in_flight;
 }
 
 size_t RequestsTo(const ServiceSnapshot& snapshot) {
-  const auto& backends = snapshot.backends;
-  const size_t choice = snapshot.preferred > 0 ? snapshot.preferred - 1 : snapshot.leader.leader;
-  if (choice >= backends.size() || !backends[choice].drained) return choice;
-  // As hr_pick_standby() has it: silence is worse than being drained, and that worse than any answer time.
-  const auto rank = [&](size_t i) {
-    return std::tuple(backends[i].health != HR_HEALTHY, backends[i].drained, backends[i].answer_ewma_ns);
-  };
-  size_t best = 0;
-  for (size_t i = 1; i < backends.size(); ++i) {
-    if (rank(i) < rank(best)) best = i;
+  // The kernel programs' own choice, of a request that neither explores nor probes.
+  hr_choice_view view{};
+  view.explore_tick = HR_EXPLORE_NEVER;
+  view.probe_tick = 1;
+  const size_t backends = std::min<size_t>(snapshot.backends.size(), HR_MAX_BACKENDS_PER_SERVICE);
+  if (snapshot.leader.leader >= backends) return snapshot.leader.leader;
+  view.leader = snapshot.leader.leader;
+  view.preferred = static_cast<uint8_t>(snapshot.preferred);
+  view.present = static_cast<uint8_t>((1u << backends) - 1);
+  for (size_t i = 0; i < backends; ++i) {
+    const BackendSnapshot& backend = snapshot.backends[i];
+    const auto set_if = [i](bool is, __u8& mask) { mask = static_cast<uint8_t>(mask | (is ? 1u << i : 0u)); };
+    view.answer_us[i] = static_cast<uint32_t>(backend.answer_ewma_ns >> 10);
+    set_if(backend.drained, view.drained);
+    set_if(backend.health == HR_HEALTHY, view.healthy);
+    set_if(backend.health == HR_SUSPECT, view.suspect);
+    set_if(backend.retry_due, view.retry_due);
   }
-  return best;
+  return hr_choose(&view).first;
 }
 
 v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot,
@@ -333,6 +335,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   adoption.set_deadman_stops(facts.deadman_stops);
   adoption.set_detach_after_ns(config.detach_after_ns());
   adoption.set_attachments_restored(facts.attachments_restored);
+  *out.mutable_accounting() = BuildAccounting();
   NonZeroReasons(snapshot.host, *out.mutable_reasons());
   AllCounters(snapshot.host, *out.mutable_counters());
   return out;

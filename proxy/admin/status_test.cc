@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/algorithm/container.h"
 #include "proxy/admin/fake_data_plane.h"
 
 namespace hedgerow {
@@ -29,6 +30,19 @@ TEST(BuildStatus, CarriesEveryTermOfTheAccountingIdentity) {
                                 dns.in_flight());
   EXPECT_TRUE(dns.identity_ok());
   EXPECT_TRUE(status.identity_ok());
+}
+
+TEST(BuildStatus, NamesTheTermsByWhichAReaderChecksTheBooks) {
+  FakeDataPlane fake;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  const v1::ServiceStatus& dns = status.services(0);
+  uint64_t accounted = dns.in_flight(), forwarded = 0;
+  for (const std::string& outcome : status.accounting().outcomes()) accounted += dns.counters().at(outcome);
+  for (const auto& [reason, count] : dns.reasons()) {
+    if (absl::c_linear_search(status.accounting().forwarded_reasons(), reason)) forwarded += count;
+  }
+  EXPECT_EQ(accounted, dns.requests());
+  EXPECT_EQ(forwarded, dns.passed_through());
 }
 
 TEST(BuildStatus, SaysWhenTheIdentityIsBroken) {
@@ -108,7 +122,9 @@ TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {
   dns.preferred = 0;
   dns.backends[0].drained = false;
   dns.backends[0].health = HR_DOWN;
-  EXPECT_EQ(RequestsTo(dns), 0u) << "around a silent leader is steered, but it stays the one that is asked";
+  EXPECT_EQ(RequestsTo(dns), 1u) << "around a leader that is down";
+  dns.backends[0].health = HR_SUSPECT;
+  EXPECT_EQ(RequestsTo(dns), 0u) << "a suspect leader is asked still, beside a standby";
 }
 
 TEST(BuildStatus, SaysWhatPolicyIsInForce) {

@@ -10,23 +10,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "bpf/abi/config_abi.h"
-#include "bpf/abi/request_abi.h"
-#include "bpf/abi/stats_abi.h"
 #include "config/scalar.h"
 #include "proxy/cli/reload_text.h"
-#include "proxy/data_plane/data_plane.h"
+#include "proxy/data_plane/map_sizes.h"
 #include "proxy/config/emit.h"
 #include "proxy/config/schema.h"
 #include "net/bpffs.h"
 
 namespace hedgerow::cli {
 namespace {
-
-// What the kernel's hash maps keep beside key and value, in bytes an entry (struct htab_elem and its bucket).
-constexpr uint64_t kHashOverheadBytes = 64;
-// Two places of 8 bytes for each request (bpf/abi/request_abi.h).
-constexpr uint64_t kScoreboardBytes = 16;
 
 void Links(const v1::Config& config, v1::Plan& plan) {
   const std::string& name = config.interface();
@@ -68,30 +60,24 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
 }
 
 void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
-  const auto add = [&plan](absl::string_view name, uint64_t entries, uint64_t entry_bytes) {
-    v1::PlannedMap& map = *plan.add_maps();
-    map.set_name(std::string(name));
-    map.set_entries(entries);
-    map.set_bytes(entries * entry_bytes);
-    plan.set_map_bytes(plan.map_bytes() + map.bytes());
-  };
-  const auto per_cpu = static_cast<uint64_t>(cpus);
-  uint64_t backends = 0;
-  for (const v1::Service& service : config.services())
-    backends += static_cast<uint64_t>(service.backends_size());
-  const auto services = static_cast<uint64_t>(config.services_size());
+  size_t backends = 0;
+  for (const v1::Service& service : config.services()) backends += static_cast<size_t>(service.backends_size());
+  const auto services = static_cast<size_t>(config.services_size());
   const v1::Limits& limits = config.limits();
-  add("requests", limits.requests(), sizeof(hr_request));
-  add("scoreboard", limits.requests(), kScoreboardBytes);
-  add("parked", limits.parked(), sizeof(hr_parked));
-  add("flows", limits.flows(), sizeof(hr_flow_key) + sizeof(hr_flow) + kHashOverheadBytes);
-  add("fragments", limits.fragments(), sizeof(hr_fragment_key) + sizeof(hr_fragment) + kHashOverheadBytes);
-  add("clusters", HR_MAX_SERVICES, sizeof(uint64_t) + sizeof(hr_cluster) + kHashOverheadBytes);
-  add("wheel", 1, sizeof(hr_wheel));
-  add("stats", HR_MAX_SERVICES + 1, sizeof(hr_stats) * per_cpu);
-  const DataPlaneRoom room = RoomFor(services, backends);
-  add("service_histograms", uint64_t{room.services} * HR_SERVICE_HISTOGRAMS, sizeof(hr_histogram) * per_cpu);
-  add("backend_histograms", uint64_t{room.backends} * HR_BACKEND_HISTOGRAMS, sizeof(hr_histogram) * per_cpu);
+  const bool htb = config.parking().engine() == v1::ENGINE_QDISC && config.parking().line() == v1::DELAY_LINE_HTB;
+  const MapBounds bounds = {.requests = static_cast<uint32_t>(limits.requests()),
+                            .parked = static_cast<uint32_t>(limits.parked()),
+                            .flows = static_cast<uint32_t>(limits.flows()),
+                            .fragments = static_cast<uint32_t>(limits.fragments()),
+                            .room = RoomFor(services, backends),
+                            .engine = htb ? HR_ENGINE_HTB : HR_ENGINE_WHEEL};
+  for (const MapSize& size : MapSizes(bounds, static_cast<uint32_t>(cpus))) {
+    v1::PlannedMap& map = *plan.add_maps();
+    map.set_name(size.name);
+    map.set_entries(size.entries);
+    map.set_bytes(size.bytes);
+    plan.set_map_bytes(plan.map_bytes() + size.bytes);
+  }
 }
 
 // " at first, then adaptive between 1ms and 100ms"

@@ -12,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "config/scalar.h"
 
 namespace hedgerow::cli {
@@ -40,19 +42,16 @@ std::string Endpoint(const std::string& address, uint32_t port) {
 }
 
 // Only what happened: a line of zeros tells a tired person nothing.
-std::string Outcomes(const v1::ServiceStatus& service) {
+std::string Outcomes(const v1::Accounting& accounting, const v1::ServiceStatus& service) {
   std::vector<std::string> words;
   const auto add = [&words](absl::string_view name, uint64_t count) {
     if (count > 0) words.push_back(absl::StrCat(name, " ", count));
   };
-  add("first", service.won_by_first());
-  add("rescue", service.won_by_rescue());
-  add("failover", service.won_by_failover());
-  add("refused", service.nacked());
-  add("unanswered", service.unanswered());
-  add("superseded", service.superseded());
-  add("evicted", service.evicted());
-  add("unhedged", service.passed_through());
+  for (const std::string& outcome : accounting.outcomes()) {
+    const auto count = service.counters().find(outcome);
+    if (count == service.counters().end()) continue;
+    add(absl::StrReplaceAll(absl::StripPrefix(outcome, "won_by_"), {{"_", " "}}), count->second);
+  }
   add("in flight", service.in_flight());
   return absl::StrJoin(words, ", ");
 }
@@ -99,7 +98,7 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
   }
 }
 
-void Service(const v1::ServiceStatus& service, std::string& out) {
+void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppend(&out, "\n", service.name(), "  ", Endpoint(service.vip(), service.port()), "  ",
                   service.profile(), "  leader ", service.leader(), LeaderSource(service), ", ",
                   LeaderState(service.state()), service.bypass() ? ", BYPASSED: no hedging" : "",
@@ -107,7 +106,7 @@ void Service(const v1::ServiceStatus& service, std::string& out) {
   if (service.requests_to() != service.leader())
     absl::StrAppend(&out, "  requests to  ", service.requests_to(), Why(service), "\n");
   absl::StrAppend(&out, "  requests     ", service.requests());
-  if (service.requests() > 0) absl::StrAppend(&out, ": ", Outcomes(service));
+  if (service.requests() > 0) absl::StrAppend(&out, ": ", Outcomes(accounting, service));
   if (!service.identity_ok()) absl::StrAppend(&out, "  (not all accounted for; exact only at rest)");
   absl::StrAppend(&out, "\n");
   absl::StrAppendFormat(&out, "  hedges       %d, %.2f%% extra load, %.1f tokens left\n", service.hedges(),
@@ -206,7 +205,7 @@ std::string StatusText(const v1::Status& status) {
                     " links that somebody removed\n");
   }
   if (!status.reasons().empty()) absl::StrAppend(&out, "  other packets: ", Reasons(status.reasons()), "\n");
-  for (const v1::ServiceStatus& service : status.services()) Service(service, out);
+  for (const v1::ServiceStatus& service : status.services()) Service(status.accounting(), service, out);
   return out;
 }
 

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "proxy/admin/fake_data_plane.h"
 #include "proxy/admin/status.h"
 #include "proxy/cli/make_plan.h"
@@ -32,7 +34,7 @@ TEST(StatusText, SaysWhoLeadsHowItGoesAndWhatItCosts) {
   EXPECT_THAT(text, HasSubstr("up 50s"));
   EXPECT_THAT(text, HasSubstr("dns  10.99.0.53:53  dns  leader a, healthy"));
   EXPECT_THAT(text, HasSubstr("echo  [fd99::1]:7  raw  leader only, healthy"));
-  EXPECT_THAT(text, HasSubstr("1000: first 970, rescue 19, unanswered 2, unhedged 4, in flight 5"));
+  EXPECT_THAT(text, HasSubstr("1000: first 970, rescue 19, unanswered 2, passed through 4, in flight 5"));
   EXPECT_THAT(text, HasSubstr("21, 2.10% extra load, 12.5 tokens left"));
   EXPECT_THAT(text, HasSubstr("retransmission 4"));
   EXPECT_THAT(text, HasSubstr("eth0 (tcx)"));
@@ -227,6 +229,10 @@ TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   uint64_t bytes = 0;
   for (const v1::PlannedMap& map : plan.maps()) bytes += map.bytes();
   EXPECT_EQ(plan.map_bytes(), bytes);
+  const auto scoreboard = std::find_if(plan.maps().begin(), plan.maps().end(),
+                                       [](const v1::PlannedMap& map) { return map.name() == "scoreboard"; });
+  ASSERT_NE(scoreboard, plan.maps().end());
+  EXPECT_GE(scoreboard->bytes(), 4u * 8u * FakeConfig().limits().requests()) << "four places of 8 bytes a request";
   const std::string text = PlanText(plan);
   EXPECT_THAT(text, HasSubstr("10.99.0.53 dev hr0 src 10.77.0.1"));
   EXPECT_THAT(text, HasSubstr("splitter on hr0 egress"));

@@ -86,6 +86,7 @@ struct DataPlaneSpec {
   hr_engine engine = HR_ENGINE_WHEEL;
   uint32_t delay_out_ifindex = 0;            // with another engine: the delay line's end that carries the qdisc
   std::array<uint64_t, HR_CLOCK_CLASSES> clock_period_ns{100'000, 1'000'000, 10'000'000};
+  bool test_clock = false;  // tests set the programs' time forward (hr_wheel.test_ahead_ns)
 };
 
 // What a configuration had and its successor has not. First it is retired: requests of before may still be
@@ -158,6 +159,7 @@ struct BackendSnapshot {
   uint64_t p95_ns = 0;           // as last written by SetBackendP95
   uint64_t unanswered = 0;  // first sends that got no answer while they were waited for
   bool drained = false;
+  bool retry_due = false;  // it is down, and may be probed again
   Histogram answer_times;
   // Those that no pause held back, and each pause itself as one: what the suspicion timeout is learned from.
   Histogram ordinary_times;

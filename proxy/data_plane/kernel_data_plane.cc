@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -19,9 +18,11 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "bpf/lib/choose.h"
 #include "net/bpf_log.h"
 #include "proxy/data_plane/endpoint.h"
 #include "proxy/data_plane/kernel_trace.h"
+#include "proxy/data_plane/map_sizes.h"
 #include "proxy/data_plane/numbered_trace.h"
 #include "proxy.skel.h"
 
@@ -35,9 +36,6 @@ uint64_t MonotonicNs() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
-
-// Four times as many places as requests: at the limit a set of 8 holds 2 on average, and 2 in 10,000 overflow.
-uint32_t ColdSets(uint32_t max_requests) { return std::max<uint32_t>(16, std::bit_ceil(max_requests * 4) / HR_SET_WAYS); }
 
 std::set<uint16_t> AnnouncePorts(const DataPlaneSpec& spec) {
   std::set<uint16_t> ports;
@@ -80,7 +78,7 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Open(const Dat
   net::KeepBpfLog();
   plane->skeleton_ = proxy_bpf__open();
   if (plane->skeleton_ == nullptr) return net::BpfLoadError(errno);
-  plane->SetSizes();
+  if (absl::Status status = plane->SetSizes(); !status.ok()) return status;
   plane->SetLoadConfig();
   plane->NoteLayouts();
   if (absl::Status status = plane->Number(); !status.ok()) return status;
@@ -108,20 +106,13 @@ KernelDataPlane::~KernelDataPlane() {
   proxy_bpf__destroy(skeleton_);
 }
 
-void KernelDataPlane::SetSizes() {
-  auto& maps = skeleton_->maps;
-  size_t backends = 0;
-  for (const ServiceSpec& service : spec_.services) backends += service.backends.size();
-  bpf_map__set_max_entries(maps.scoreboard, HR_HOT_SETS + ColdSets(spec_.max_requests));
-  bpf_map__set_max_entries(maps.requests, spec_.max_requests + 1);
-  bpf_map__set_max_entries(maps.pool, spec_.max_parked + 1);
-  bpf_map__set_max_entries(maps.parked_links, spec_.max_parked + 1);
-  bpf_map__set_max_entries(maps.flows, spec_.max_flows);
-  bpf_map__set_max_entries(maps.fragments, spec_.max_fragments);
-  if (spec_.engine == HR_ENGINE_HTB) bpf_map__set_max_entries(maps.delay_leaves, HR_DELAY_CLASSES * HR_DELAY_LEAVES);
-  const DataPlaneRoom room = RoomFor(spec_.services.size(), backends);
-  bpf_map__set_max_entries(maps.service_histograms, room.services * HR_SERVICE_HISTOGRAMS);
-  bpf_map__set_max_entries(maps.backend_histograms, room.backends * HR_BACKEND_HISTOGRAMS);
+absl::Status KernelDataPlane::SetSizes() {
+  for (const MapSize& size : MapSizes(BoundsOf(spec_), 1)) {
+    bpf_map* map = bpf_object__find_map_by_name(skeleton_->obj, size.name.c_str());
+    if (map == nullptr) return absl::InternalError(absl::StrCat("the programs have no map ", size.name));
+    bpf_map__set_max_entries(map, size.entries);
+  }
+  return absl::OkStatus();
 }
 
 void KernelDataPlane::SetLoadConfig() {
@@ -138,6 +129,7 @@ void KernelDataPlane::SetLoadConfig() {
   config.clock_kind = static_cast<uint16_t>(spec_.clock_kind);
   config.engine = spec_.engine;
   config.delay_out_ifindex = spec_.delay_out_ifindex;
+  config.test_clock = spec_.test_clock ? 1 : 0;
   for (int i = 0; i < HR_CLOCK_CLASSES; ++i) config.clock_period_ns[i] = spec_.clock_period_ns[i];
   for (const ServiceSpec& service : spec_.services)
     config.min_delay_ns = std::min<uint64_t>(config.min_delay_ns, service.delay_ns);
@@ -331,6 +323,8 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
     backend.answer_ewma_ns = state->answer_ewma_ns;
     backend.last_receive_ns = state->last_receive_ns;
     backend.health_since_ns = state->health_since_ns;
+    backend.retry_due = state->health == HR_DOWN &&
+                        MonotonicNs() >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns;
     backend.p95_ns = tuning_.At<hr_backend_tuning>(backend_id)->p95_ns;
     // As the programs will find when something is sent to it.
     if (backend.health != HR_HEALTHY &&

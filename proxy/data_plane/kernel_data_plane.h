@@ -112,7 +112,7 @@ class KernelDataPlane : public DataPlane {
   explicit KernelDataPlane(const DataPlaneSpec& spec) : spec_(spec) {}
 
   static absl::StatusOr<std::unique_ptr<KernelDataPlane>> Open(const DataPlaneSpec& spec);
-  void SetSizes();
+  absl::Status SetSizes();
   void SetLoadConfig();
   absl::Status LoadObject();
   absl::Status TakeMap(bpf_map* map, const std::string& folder, const PinnedDataPlane& pinned);

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Snapshot to metric families; see the header.
+// The table of metrics; see the header.
 
 #include "proxy/metrics/families.h"
 
 #include <algorithm>
-#include <string>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "operate/metric_family.h"
@@ -17,230 +19,264 @@
 namespace hedgerow {
 namespace {
 
-using operate::AddCounter;
-using operate::AddGauge;
 using operate::Labels;
 using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
+using Fill = decltype(Metric::fill);
 
+constexpr auto kCounter = MetricType::Counter;
+constexpr auto kGauge = MetricType::Gauge;
+constexpr auto kHistogram = MetricType::Histogram;
 constexpr double kNsPerSecond = 1e9;
 constexpr double kPpm = 1e6;
+constexpr absl::string_view kAnnounce = "announce_";
 
-MetricFamily Family(absl::string_view name, absl::string_view help, MetricType type) {
-  return operate::MakeFamily(absl::StrCat("hedgerow_", name), help, type);
-}
-
-void AddHistogram(MetricFamily& family, Labels labels, const Histogram& histogram) {
-  operate::AddHistogram(family, std::move(labels), ToPrometheus(histogram));
-}
-
-Labels ServiceLabel(const ServiceSnapshot& service) { return {{"service", service.name}}; }
-Labels BackendLabels(const ServiceSnapshot& service, const BackendSnapshot& backend) {
-  return {{"backend", backend.name}, {"service", service.name}};
-}
-
-using Families = std::vector<MetricFamily>;
-
-// One family for each counter of the kernel programs, named after it.
-void Counters(const Snapshot& snapshot, Families& out) {
-  for (int i = 0; i < HR_COUNTER_COUNT; ++i) {
-    const absl::string_view name = CounterName(i);
-    if (name.empty()) continue;
-    MetricFamily family =
-        Family(absl::StrCat(name, "_total"), absl::StrCat("Counter ", name, " of the kernel programs."),
-               MetricType::Counter);
-    for (const ServiceSnapshot& service : snapshot.services) {
-      AddCounter(family, ServiceLabel(service), service.stats.counters[i]);
-    }
-    // What belongs to no service: pings of a VIP, which several services may share.
-    AddCounter(family, {}, snapshot.host.counters[i]);
-    out.push_back(std::move(family));
+// A number or a histogram, as the family's type has it.
+template <typename Value>
+void Add(MetricFamily& family, Labels labels, const Value& value) {
+  if constexpr (std::is_same_v<Value, Histogram>) {
+    operate::AddHistogram(family, std::move(labels), ToPrometheus(value));
+  } else if (family.type == kCounter) {
+    operate::AddCounter(family, std::move(labels), static_cast<uint64_t>(value));
+  } else {
+    operate::AddGauge(family, std::move(labels), static_cast<double>(value));
   }
 }
 
-void Reasons(const Snapshot& snapshot, Families& out) {
-  MetricFamily family =
-      Family("reasons_total",
-             "Packets that were not hedged, dropped or left alone, by reason. Without a service "
-             "label: packets that belong to none.",
-             MetricType::Counter);
-  for (int i = 1; i < HR_REASON_COUNT; ++i) {
-    const absl::string_view name = ReasonName(i);
-    if (name.empty()) continue;
-    for (const ServiceSnapshot& service : snapshot.services) {
-      AddCounter(family, {{"reason", std::string(name)}, {"service", service.name}}, service.stats.reasons[i]);
-    }
-    AddCounter(family, {{"reason", std::string(name)}}, snapshot.host.reasons[i]);
-  }
-  out.push_back(std::move(family));
+// What belongs to no service or backend.
+template <typename Value>
+Fill Once(Value value) {
+  return [value](const Scrape& scrape, MetricFamily& family) { Add(family, {}, value(scrape)); };
+}
+template <typename Member>
+Fill OfFacts(Member member) {
+  return Once([member](const Scrape& scrape) { return scrape.facts.*member; });
+}
+template <typename Member>
+Fill OfClock(Member member) {
+  return Once([member](const Scrape& scrape) { return scrape.snapshot.clock.*member; });
 }
 
-// The reasons of announcements once more, under a name of their own: what came to the announce ports and what
-// became of it. The result is the reason's name less "announce_". Which service it was for is known of those
-// that were opened.
-void Announcements(const Snapshot& snapshot, Families& out) {
-  MetricFamily family =
-      Family("announcements_total", "Announcements of leaders, by what became of them.", MetricType::Counter);
-  for (int i = HR_REASON_ANNOUNCE_LENGTH; i <= HR_REASON_ANNOUNCE_STALE; ++i) {
-    const std::string result(absl::StripPrefix(ReasonName(i), "announce_"));
-    for (const ServiceSnapshot& service : snapshot.services) {
-      AddCounter(family, {{"result", result}, {"service", service.name}}, service.stats.reasons[i]);
-    }
-    AddCounter(family, {{"result", result}}, snapshot.host.reasons[i]);
+// One sample a service: of a member of its snapshot, or of what a function makes of it.
+template <typename Value>
+Fill OfServices(Value value) {
+  return [value](const Scrape& scrape, MetricFamily& family) {
+    for (const ServiceSnapshot& service : scrape.snapshot.services)
+      Add(family, {{"service", service.name}}, std::invoke(value, service));
+  };
+}
+
+Labels BackendLabels(const ServiceSnapshot& service, size_t backend) {
+  return {{"backend", service.backends[backend].name}, {"service", service.name}};
+}
+
+template <typename Each>
+Fill EachBackend(Each each) {
+  return [each](const Scrape& scrape, MetricFamily& family) {
+    for (const ServiceSnapshot& service : scrape.snapshot.services)
+      for (size_t i = 0; i < service.backends.size(); ++i) each(family, service, i);
+  };
+}
+template <typename Member>
+Fill OfBackends(Member member) {
+  return EachBackend([member](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
+    Add(family, BackendLabels(service, i), service.backends[i].*member);
+  });
+}
+// 1 for the backend that is chosen.
+Fill Chosen(size_t (*choice)(const ServiceSnapshot&)) {
+  return EachBackend([choice](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
+    Add(family, BackendLabels(service, i), i == choice(service));
+  });
+}
+
+void FillHealth(MetricFamily& family, const ServiceSnapshot& service, size_t i) {
+  for (const hr_health health : {HR_HEALTHY, HR_SUSPECT, HR_DOWN}) {
+    Labels labels = BackendLabels(service, i);
+    labels.push_back({"state", HealthWord(health)});
+    Add(family, std::move(labels), service.backends[i].health == health);
   }
-  out.push_back(std::move(family));
+}
+
+// By service, and once more without: what belongs to none, such as pings of a VIP that several services share.
+Fill OfCounter(int number) {
+  return [number](const Scrape& scrape, MetricFamily& family) {
+    for (const ServiceSnapshot& service : scrape.snapshot.services)
+      Add(family, {{"service", service.name}}, service.stats.counters[number]);
+    Add(family, {}, scrape.snapshot.host.counters[number]);
+  };
+}
+
+// By reason, and service where there is one. `label` gets the reason's name less `prefix`, which it must have.
+Fill OfReasons(const char* label, absl::string_view prefix) {
+  return [label, prefix](const Scrape& scrape, MetricFamily& family) {
+    for (const ReasonRow& reason : kReasons) {
+      if (!absl::StartsWith(reason.name, prefix)) continue;
+      const std::string name(absl::StripPrefix(reason.name, prefix));
+      for (const ServiceSnapshot& service : scrape.snapshot.services)
+        Add(family, {{label, name}, {"service", service.name}}, service.stats.reasons[reason.number]);
+      Add(family, {{label, name}}, scrape.snapshot.host.reasons[reason.number]);
+    }
+  };
 }
 
 // What the configuration allows, so that a graph can show the use beside it.
-void Budgets(const v1::Config& config, Families& out) {
-  MetricFamily budget = Family("budget_ratio", "Extra load that hedges may cause, as configured.", MetricType::Gauge);
-  for (const v1::Service& service : config.services()) {
-    AddGauge(budget, {{"service", service.name()}}, static_cast<double>(service.budget_ppm()) / kPpm);
-  }
-  out.push_back(std::move(budget));
+void FillBudget(const Scrape& scrape, MetricFamily& family) {
+  for (const v1::Service& service : scrape.config.services())
+    Add(family, {{"service", service.name()}}, static_cast<double>(service.budget_ppm()) / kPpm);
 }
 
-void Services(const Snapshot& snapshot, Families& out) {
-  MetricFamily in_flight = Family("in_flight", "Requests waiting for an answer.", MetricType::Gauge);
-  MetricFamily tokens = Family("budget_tokens", "Hedges the budget allows now.", MetricType::Gauge);
-  MetricFamily bypass = Family("bypass", "1 while hedging is switched off for the service.", MetricType::Gauge);
-  MetricFamily dry_run =
-      Family("dry_run", "1 while would-be hedges are counted and nothing is sent twice.", MetricType::Gauge);
-  MetricFamily delay = Family(
-      "hedge_delay_seconds", "How long a request that comes now waits before it is hedged.", MetricType::Gauge);
-  MetricFamily pushed_back = Family(
-      "pushed_back", "1 while what a backend has said about later hedges, or none, holds.", MetricType::Gauge);
-  MetricFamily identity =
-      Family("identity_ok", "1 when every request is accounted for (exact only at rest).", MetricType::Gauge);
-  MetricFamily term =
-      Family("leader_term", "The term that the leader was announced for; 0 before the first announcement.",
-             MetricType::Gauge);
-  MetricFamily latency =
-      Family("latency_seconds", "Request seen to first answer given to the client.", MetricType::Histogram);
-  MetricFamily fire =
-      Family("fire_error_seconds", "How late hedges left after they fell due.", MetricType::Histogram);
-  for (const ServiceSnapshot& service : snapshot.services) {
-    AddGauge(in_flight, ServiceLabel(service), static_cast<double>(service.in_flight));
-    AddGauge(tokens, ServiceLabel(service), service.budget_tokens);
-    AddGauge(bypass, ServiceLabel(service), service.bypass ? 1 : 0);
-    AddGauge(dry_run, ServiceLabel(service), service.dry_run ? 1 : 0);
-    AddGauge(delay, ServiceLabel(service), static_cast<double>(service.delay_ns) / kNsPerSecond);
-    AddGauge(pushed_back, ServiceLabel(service), service.pushed_back ? 1 : 0);
-    AddGauge(identity, ServiceLabel(service), IdentityHolds(service) ? 1 : 0);
-    AddGauge(term, ServiceLabel(service), static_cast<double>(service.leader.term));
-    AddHistogram(latency, ServiceLabel(service), service.latency);
-    AddHistogram(fire, ServiceLabel(service), service.fire_error);
-  }
-  for (MetricFamily* family :
-       {&in_flight, &tokens, &bypass, &dry_run, &delay, &pushed_back, &identity, &term, &latency, &fire}) {
-    out.push_back(std::move(*family));
-  }
-}
-
-void Backends(const Snapshot& snapshot, Families& out) {
-  MetricFamily leader = Family("leader", "1 for the backend that leads the service.", MetricType::Gauge);
-  MetricFamily state = Family("backend_state", "1 for the state the backend is in.", MetricType::Gauge);
-  MetricFamily drained = Family("backend_drained", "1 while the backend is being drained.", MetricType::Gauge);
-  MetricFamily asked = Family("requests_to", "1 for the backend that gets the requests while nobody is silent.",
-                              MetricType::Gauge);
-  MetricFamily unanswered =
-      Family("backend_unanswered_total",
-             "First sends that the backend did not answer while they were waited for.", MetricType::Counter);
-  MetricFamily sent = Family("backend_sent_total", "Datagrams sent to the backend.", MetricType::Counter);
-  MetricFamily won = Family("backend_won_total", "Requests the backend answered first.", MetricType::Counter);
-  MetricFamily answer =
-      Family("answer_seconds", "Answer times of first sends, late losers included.", MetricType::Histogram);
-  for (const ServiceSnapshot& service : snapshot.services) {
-    for (size_t i = 0; i < service.backends.size(); ++i) {
-      const BackendSnapshot& backend = service.backends[i];
-      AddGauge(leader, BackendLabels(service, backend), i == service.leader.leader ? 1 : 0);
-      for (const hr_health health : {HR_HEALTHY, HR_SUSPECT, HR_DOWN}) {
-        Labels labels = BackendLabels(service, backend);
-        labels.push_back({"state", HealthWord(health)});
-        AddGauge(state, std::move(labels), backend.health == health ? 1 : 0);
-      }
-      AddGauge(drained, BackendLabels(service, backend), backend.drained ? 1 : 0);
-      AddGauge(asked, BackendLabels(service, backend), i == RequestsTo(service) ? 1 : 0);
-      AddCounter(unanswered, BackendLabels(service, backend), backend.unanswered);
-      AddCounter(sent, BackendLabels(service, backend), backend.sends);
-      AddCounter(won, BackendLabels(service, backend), backend.wins);
-      AddHistogram(answer, BackendLabels(service, backend), backend.answer_times);
-    }
-  }
-  for (MetricFamily* family : {&leader, &state, &drained, &asked, &unanswered, &sent, &won, &answer})
-    out.push_back(std::move(*family));
-}
-
-// What became of changes to the configuration's file. Of the others of a fleet, whoever has another hash has
-// another one.
-void Reloads(const ReloadFacts& facts, Families& out) {
-  MetricFamily reloads =
-      Family("reloads_total", "Reloads of the configuration since the daemon started, by result.",
-             MetricType::Counter);
+void FillReloads(const Scrape& scrape, MetricFamily& family) {
   for (const ReloadResult result : {ReloadResult::kApplied, ReloadResult::kUnchanged, ReloadResult::kInvalid,
-                                    ReloadResult::kRefused, ReloadResult::kFailed}) {
-    AddCounter(reloads, {{"result", ReloadWord(result)}}, facts.counts.at(static_cast<size_t>(result)));
-  }
-  MetricFamily good = Family("config_last_reload_successful",
-                             "0 when the last reload failed: the file says something else than what is in force.",
-                             MetricType::Gauge);
-  const bool failed = facts.last == ReloadResult::kInvalid || facts.last == ReloadResult::kRefused ||
-                      facts.last == ReloadResult::kFailed;
-  AddGauge(good, {}, failed ? 0 : 1);
-  MetricFamily since =
-      Family("config_last_reload_success_timestamp_seconds",
-             "When the configuration in force came into force, by the machine's clock.", MetricType::Gauge);
-  AddGauge(since, {}, absl::ToDoubleSeconds(facts.config_since - absl::UnixEpoch()));
-  MetricFamily info =
-      Family("config_info", "Always 1; the hash of the configuration in force.", MetricType::Gauge);
-  AddGauge(info, {{"hash", facts.config_hash}}, 1);
-  for (MetricFamily* family : {&reloads, &good, &since, &info}) out.push_back(std::move(*family));
+                                    ReloadResult::kRefused, ReloadResult::kFailed})
+    Add(family, {{"result", ReloadWord(result)}}, scrape.facts.reload.counts.at(static_cast<size_t>(result)));
 }
 
-void Host(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot, Families& out) {
-  const auto counter = [&](absl::string_view name, absl::string_view help, uint64_t value) {
-    MetricFamily family = Family(name, help, MetricType::Counter);
-    AddCounter(family, {}, value);
-    out.push_back(std::move(family));
+bool LastReloadFailed(const Scrape& scrape) {
+  const ReloadResult last = scrape.facts.reload.last;
+  return last == ReloadResult::kInvalid || last == ReloadResult::kRefused || last == ReloadResult::kFailed;
+}
+
+void FillMapUsed(const Scrape& scrape, MetricFamily& family) {
+  for (const MapUse& map : scrape.snapshot.maps)
+    if (map.exact) Add(family, {{"map", map.name}}, map.used);
+}
+void FillMapSize(const Scrape& scrape, MetricFamily& family) {
+  for (const MapUse& map : scrape.snapshot.maps) Add(family, {{"map", map.name}}, map.size);
+}
+
+constexpr char kRequests[] = "Requests, per service";
+constexpr char kLeaders[] = "Leaders, per service";
+constexpr char kHedging[] = "Hedging";
+constexpr char kPackets[] = "Other packets";
+constexpr char kBackends[] = "Backends";
+constexpr char kMachine[] = "The machine";
+
+const char* SectionOf(const CounterRow& counter) {
+  if (counter.family == "leaders") return kLeaders;
+  if (counter.family == "hedging") return kHedging;
+  return counter.family == "packets" ? kPackets : kRequests;
+}
+
+// All but the kernel programs' counters.
+std::vector<Metric> OtherMetrics() {
+  using Service = const ServiceSnapshot&;
+  return {
+      {kRequests, kGauge, "in_flight", "requests waiting for an answer", OfServices(&ServiceSnapshot::in_flight)},
+      {kRequests, kGauge, "identity_ok", "1 when the identity holds; alert on 0 for minutes, not for one scrape",
+       OfServices(&IdentityHolds)},
+      {kRequests, kHistogram, "latency_seconds",
+       "from the first sight of a request to the first answer given to the client",
+       OfServices(&ServiceSnapshot::latency)},
+      {kLeaders, kGauge, "leader_term",
+       "the term that the leader was announced for; 0 before the first announcement",
+       OfServices([](Service service) { return service.leader.term; })},
+      {kLeaders, kCounter, "announcements_total",
+       "announcements, by `result`: [reasons.md](reasons.md) says what each `announce_` reason means. Alert on no "
+       "`accepted` for seconds, and on any `tag` or `epoch`",
+       OfReasons("result", kAnnounce)},
+      {kHedging, kGauge, "budget_ratio", "extra load that hedges may cause, as configured: 0.05 is 5 %", FillBudget},
+      {kHedging, kGauge, "budget_tokens", "hedges the budget allows now", OfServices(&ServiceSnapshot::budget_tokens)},
+      {kHedging, kGauge, "dry_run", "1 while would-be hedges are counted and nothing is sent twice",
+       OfServices(&ServiceSnapshot::dry_run)},
+      {kHedging, kGauge, "hedge_delay_seconds", "how long a request that arrives now waits before it is hedged",
+       OfServices([](Service service) { return static_cast<double>(service.delay_ns) / kNsPerSecond; })},
+      {kHedging, kGauge, "pushed_back",
+       "1 while a backend's request for later hedges, or none, holds (a second at most)",
+       OfServices(&ServiceSnapshot::pushed_back)},
+      {kHedging, kGauge, "bypass", "1 while hedging is switched off", OfServices(&ServiceSnapshot::bypass)},
+      {kHedging, kHistogram, "fire_error_seconds", "how late hedges left after they fell due",
+       OfServices(&ServiceSnapshot::fire_error)},
+      {kPackets, kCounter, "reasons_total",
+       "packets forwarded unhedged, dropped or left alone, by `reason` ([reasons.md](reasons.md))",
+       OfReasons("reason", "")},
+      {kBackends, kGauge, "leader", "1 for the backend that leads the service",
+       Chosen([](Service service) -> size_t { return service.leader.leader; })},
+      {kBackends, kGauge, "backend_state",
+       "1 for the state it is in: `healthy`, `suspect` or `down`",
+       EachBackend(FillHealth)},
+      {kBackends, kCounter, "backend_sent_total", "datagrams sent to it", OfBackends(&BackendSnapshot::sends)},
+      {kBackends, kCounter, "backend_unanswered_total",
+       "first sends that it left unanswered while they were waited for", OfBackends(&BackendSnapshot::unanswered)},
+      {kBackends, kGauge, "backend_drained", "1 while it is being drained", OfBackends(&BackendSnapshot::drained)},
+      {kBackends, kGauge, "requests_to", "1 for the backend that gets the next request",
+       Chosen(&RequestsTo)},
+      {kBackends, kCounter, "backend_won_total", "requests that it answered first",
+       OfBackends(&BackendSnapshot::wins)},
+      {kBackends, kHistogram, "answer_seconds", "answer times of first sends, late losers included",
+       OfBackends(&BackendSnapshot::answer_times)},
+      {kMachine, kCounter, "clock_laps_total", "laps of the kernel clock; none while it rests",
+       OfClock(&ClockSnapshot::laps)},
+      {kMachine, kCounter, "clock_starts_total", "starts from rest", OfClock(&ClockSnapshot::kicks)},
+      {kMachine, kCounter, "clock_restarts_total", "starts because a lap was overdue",
+       OfClock(&ClockSnapshot::restarts)},
+      {kMachine, kGauge, "clock_running", "1 while the kernel clock runs, 0 at rest",
+       OfClock(&ClockSnapshot::running)},
+      {kMachine, kGauge, "map_used_entries",
+       "entries in use, by `map`; absent where the kernel cannot count cheaply", FillMapUsed},
+      {kMachine, kGauge, "map_size_entries", "entries there is room for, by `map`", FillMapSize},
+      {kMachine, kCounter, "routes_restored_total", "VIP routes put back after their removal",
+       OfFacts(&DaemonFacts::routes_restored)},
+      {kMachine, kCounter, "links_restored_total",
+       "own links set up or made again after they were set down or removed", OfFacts(&DaemonFacts::links_restored)},
+      {kMachine, kCounter, "attachments_restored_total",
+       "programs attached again after they were taken off their hook", OfFacts(&DaemonFacts::attachments_restored)},
+      {kMachine, kCounter, "adoptions_total", "daemons that have taken over the kernel part since it was made",
+       OfFacts(&DaemonFacts::adoptions)},
+      {kMachine, kCounter, "deadman_stops_total",
+       "times that hedging stopped because no daemon had lived for the unattended timeout (`detach_after`); "
+       "`hedgerow_reasons_total{reason=\"no_daemon\"}` counts the requests",
+       OfFacts(&DaemonFacts::deadman_stops)},
+      {kMachine, kCounter, "reloads_total",
+       "reloads of the configuration since the daemon started, by `result`: `applied`; `unchanged`; `invalid` (the "
+       "file has errors), `refused` (it cannot be applied to what runs), `failed` (an error on the way; all was "
+       "undone). After the last three the former configuration is still in force",
+       FillReloads},
+      {kMachine, kGauge, "config_last_reload_successful",
+       "0 when the last reload was `invalid`, `refused` or `failed`; alert on 0 for minutes "
+       "(`HedgerowConfigNotInForce`), because the next start may run another configuration",
+       Once([](const Scrape& scrape) { return !LastReloadFailed(scrape); })},
+      {kMachine, kGauge, "config_last_reload_success_timestamp_seconds",
+       "when the configuration in force came into force, in seconds since 1970",
+       Once([](const Scrape& scrape) {
+         return absl::ToDoubleSeconds(scrape.facts.reload.config_since - absl::UnixEpoch());
+       })},
+      {kMachine, kGauge, "config_info",
+       "always 1; label `hash`: of the configuration in force, with its defaults and keys",
+       [](const Scrape& scrape, MetricFamily& family) {
+         Add(family, {{"hash", scrape.facts.reload.config_hash}}, 1);
+       }},
+      {kMachine, kGauge, "problems", "the number of problems that `hedgerow status` lists; alert on > 0",
+       Once([](const Scrape& scrape) { return scrape.facts.problems.size(); })},
+      {kMachine, kGauge, "uptime_seconds", "since the daemon started",
+       Once([](const Scrape& scrape) {
+         const int64_t uptime_ns = static_cast<int64_t>(scrape.snapshot.taken_ns) - scrape.facts.started_ns;
+         return static_cast<double>(uptime_ns) / kNsPerSecond;
+       })},
+      {kMachine, kGauge, "build_info", "always 1; labels `version`, `instance`, `kernel`",
+       [](const Scrape& scrape, MetricFamily& family) {
+         Add(family,
+             {{"instance", scrape.config.instance()}, {"kernel", scrape.facts.kernel}, {"version", operate::kVersion}},
+             1);
+       }},
   };
-  const auto gauge = [&](absl::string_view name, absl::string_view help, double value) {
-    MetricFamily family = Family(name, help, MetricType::Gauge);
-    AddGauge(family, {}, value);
-    out.push_back(std::move(family));
-  };
-  counter("clock_laps_total", "Laps of the kernel clock.", snapshot.clock.laps);
-  counter("clock_starts_total", "Starts of the kernel clock from rest.", snapshot.clock.kicks);
-  counter("clock_restarts_total", "Restarts of the kernel clock because a lap was overdue.",
-          snapshot.clock.restarts);
-  gauge("clock_running", "1 while the kernel clock runs, 0 at rest.", snapshot.clock.running ? 1 : 0);
-  counter("routes_restored_total", "VIP routes put back after somebody removed them.", facts.routes_restored);
-  counter("links_restored_total", "Own links set up again after somebody set them down.", facts.links_restored);
-  counter("attachments_restored_total", "Programs attached again after somebody took them off their hook.",
-          facts.attachments_restored);
-  counter("adoptions_total", "Daemons that have taken over the kernel part since it was made.",
-          facts.adoptions);
-  counter("deadman_stops_total", "Times that hedging stopped because no daemon had lived for detach_after.",
-          facts.deadman_stops);
-  gauge("problems", "Problems that status lists; 0 is good.", static_cast<double>(facts.problems.size()));
-  gauge("uptime_seconds", "Since the daemon started.",
-        static_cast<double>(static_cast<int64_t>(snapshot.taken_ns) - facts.started_ns) / kNsPerSecond);
-  MetricFamily used = Family(
-      "map_used_entries", "Entries in use; absent where the kernel cannot count cheaply.", MetricType::Gauge);
-  MetricFamily size = Family("map_size_entries", "Entries there is room for.", MetricType::Gauge);
-  for (const MapUse& map : snapshot.maps) {
-    if (map.exact) AddGauge(used, {{"map", map.name}}, static_cast<double>(map.used));
-    AddGauge(size, {{"map", map.name}}, static_cast<double>(map.size));
-  }
-  out.push_back(std::move(used));
-  out.push_back(std::move(size));
-  MetricFamily info = Family("build_info", "Always 1; the labels say what runs.", MetricType::Gauge);
-  AddGauge(info, {{"instance", config.instance()}, {"kernel", facts.kernel}, {"version", operate::kVersion}},
-           1);
-  out.push_back(std::move(info));
 }
 
 }  // namespace
+
+const std::vector<Metric>& Metrics() {
+  static const auto& metrics = *new std::vector<Metric>([] {
+    std::vector<Metric> all;
+    for (const CounterRow& row : kCounters)
+      all.push_back({SectionOf(row), kCounter, absl::StrCat(row.name, "_total"), std::string(row.help),
+                     OfCounter(row.number)});
+    for (Metric& metric : OtherMetrics()) all.push_back(std::move(metric));
+    for (Metric& metric : all) metric.name.insert(0, "hedgerow_");
+    return all;
+  }());
+  return metrics;
+}
 
 ClientMetric::Histogram ToPrometheus(const Histogram& histogram) {
   constexpr uint32_t kStep = (1u << HR_HISTOGRAM_SUB_SHIFT) / 2;
@@ -259,15 +295,11 @@ ClientMetric::Histogram ToPrometheus(const Histogram& histogram) {
 
 std::vector<MetricFamily> BuildFamilies(const v1::Config& config, const DaemonFacts& facts,
                                         const Snapshot& snapshot) {
-  Families out;
-  Counters(snapshot, out);
-  Reasons(snapshot, out);
-  Announcements(snapshot, out);
-  Budgets(config, out);
-  Services(snapshot, out);
-  Backends(snapshot, out);
-  Host(config, facts, snapshot, out);
-  Reloads(facts.reload, out);
+  std::vector<MetricFamily> out;
+  for (const Metric& metric : Metrics()) {
+    out.push_back(operate::MakeFamily(metric.name, metric.help, metric.type));
+    metric.fill({config, facts, snapshot}, out.back());
+  }
   return out;
 }
 

@@ -157,13 +157,13 @@ void History::FillReasons(const ServiceSnapshot& now, v1::PageService& out) cons
     if (service == sample->services.end()) continue;
     for (const auto& [reason, count] : service->second.reasons) minute[reason] += count;
   }
-  for (int i = 1; i < HR_REASON_COUNT; ++i) {
-    if (now.stats.reasons[i] == 0 || ReasonName(i).empty()) continue;
+  for (const ReasonRow& row : kReasons) {
+    if (now.stats.reasons[row.number] == 0) continue;
     v1::PageReason& reason = *out.add_reasons();
-    reason.set_name(std::string(ReasonName(i)));
-    reason.set_kind(std::string(ReasonKind(i)));
-    reason.set_minute(minute[i]);
-    reason.set_total(now.stats.reasons[i]);
+    reason.set_name(std::string(row.name));
+    reason.set_kind(std::string(row.kind));
+    reason.set_minute(minute[row.number]);
+    reason.set_total(now.stats.reasons[row.number]);
   }
 }
 

@@ -12,25 +12,29 @@ from harness.dns import parse, query
 
 pytestmark = [pytest.mark.own, pytest.mark.servers()]
 
-GOOD = {"services": [{"name": "dns4", "requests": "10", "won_by_first": "6", "won_by_rescue": "1", "nacked": "1",
-                      "passed_through": "2", "reasons": {"bypass": "1", "fragment": "1"}, "identity_ok": True}]}
+GOOD = {"accounting": {"outcomes": ["won_by_first", "won_by_rescue", "nacked", "passed_through", "evicted"],
+                       "forwarded_reasons": ["bypass", "fragment"]},
+        "services": [{"name": "dns4", "reasons": {"bypass": "1", "fragment": "1", "loser": "1"}, "identity_ok": True,
+                      "counters": {"requests": "10", "won_by_first": "6", "won_by_rescue": "1", "nacked": "1",
+                                   "passed_through": "2", "hedges": "1"}}]}
 
 
-def planted(**changes) -> dict:
+def planted(counters: dict | None = None, **changes) -> dict:
     status = copy.deepcopy(GOOD)
     status["services"][0].update(changes)
+    status["services"][0]["counters"].update(counters or {})
     return status
 
 
 def test_balanced_books_have_no_violation_whether_zeros_are_written_or_not():
     assert identity.violations(GOOD) == []
-    assert identity.violations(planted(evicted="0", in_flight=0)) == []
+    assert identity.violations(planted({"evicted": "0"}, in_flight=0)) == []
 
 
 @pytest.mark.parametrize("changes, text", [
-    ({"requests": "11"}, "11 requests, but its parts sum up to 10"),
+    ({"counters": {"requests": "11"}}, "11 requests, but its parts sum up to 10"),
     ({"in_flight": "1"}, "parts sum up to 11"),
-    ({"won_by_first": "0"}, "parts sum up to 4"),
+    ({"counters": {"won_by_first": "0"}}, "parts sum up to 4"),
     ({"reasons": {"bypass": "1"}}, "2 passed through, but reasons explain 1"),
     ({"identity_ok": False}, "identity_ok says False"),
 ])
@@ -39,7 +43,11 @@ def test_a_fault_planted_in_the_books_is_found(changes, text):
 
 
 def test_a_status_without_services_is_no_proof():
-    assert identity.violations({"services": []})
+    assert identity.violations(GOOD | {"services": []})
+
+
+def test_a_status_that_does_not_name_the_terms_is_no_proof():
+    assert identity.violations(GOOD | {"accounting": {}}) == ["status names no outcomes", "status names no forwarded_reasons"]
 
 
 # One fault each: how it is planted in the client host, and what the comparison must say.

@@ -107,7 +107,8 @@ def test_a_set_is_duplicated_only_where_the_operator_says_so(product, servers, c
     servers["a"].stall()
     cache.send(frame(6, b"set k 0 0 1\r\ny\r\n"))
     assert cache.receive() == frame(6, b"STORED\r\n")
-    assert product.figure("won_by_rescue", "raw4") == 1
+    # By a hedge, or by failover where the leader counts as silent already.
+    assert product.figure("won_by_rescue", "raw4") + product.figure("won_by_failover", "raw4") == 1
 
 
 @MEMCACHED

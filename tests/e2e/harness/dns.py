@@ -65,8 +65,8 @@ class DnsperfReport:
 
 def start_dnsperf(host: Host, server: str, *, seconds: float, rate: int, clients: int = 4, timeout_s: float = 2.0):
     """dnsperf in the background over the zone's numbered names; read it with `finish_dnsperf`."""
-    folder = host.scratch("dnsperf")
-    queries, log = folder / "queries", folder / f"log-{time.monotonic_ns()}"
+    folder, number = host.scratch("dnsperf"), time.monotonic_ns()
+    queries, log = folder / f"queries-{number}", folder / f"log-{number}"  # another one may be reading its own just now
     queries.write_text(zone.dnsperf_queries(), encoding="ascii")
     child = host.popen(["dnsperf", "-s", server, "-d", queries, "-l", str(seconds), "-Q", str(rate), "-c", str(clients),
                         "-t", str(timeout_s)], log=log)

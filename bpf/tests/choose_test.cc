@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// The choice of a backend: a table of cases, and properties that hold for every snapshot of three backends.
+#include "bpf/lib/choose.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+namespace hedgerow {
+namespace {
+
+constexpr unsigned kA = 0b001, kB = 0b010, kC = 0b100, kAll = 0b111;
+constexpr int kNone = HR_NO_BACKEND;
+
+// Three healthy backends; a leads, and c answers sooner than b.
+hr_choice_view Healthy() {
+  hr_choice_view view{};
+  view.present = view.healthy = kAll;
+  view.answer_us[0] = 10;
+  view.answer_us[1] = 30;
+  view.answer_us[2] = 20;
+  view.explore_tick = HR_EXPLORE_NEVER;
+  view.probe_tick = 1;
+  return view;
+}
+
+void MakeSuspect(hr_choice_view& view, unsigned mask) {
+  view.healthy &= static_cast<__u8>(~mask);
+  view.suspect |= static_cast<__u8>(mask);
+}
+void MakeDown(hr_choice_view& view, unsigned mask) { view.healthy &= static_cast<__u8>(~mask); }
+
+struct Case {
+  const char* name;
+  void (*change)(hr_choice_view&);
+  int first, second;
+  hr_choice_why why;
+  bool probe;
+};
+
+const Case kCases[] = {
+    {"AllHealthyGoesToTheLeader", [](auto&) {}, 0, kNone, HR_CHOSE_LEADER, false},
+    {"AnotherLeader", [](auto& view) { view.leader = 1; }, 1, kNone, HR_CHOSE_LEADER, false},
+    {"ThePreferredBackend", [](auto& view) { view.preferred = 3; }, 2, kNone, HR_CHOSE_PREFERRED, false},
+    {"OneRequestExploresTheLeader", [](auto& view) { view.preferred = 3; view.explore_tick = 2 * HR_EXPLORE_ONE_IN; },
+     0, kNone, HR_CHOSE_LEADER, false},
+    {"ADrainedLeaderGetsNothing", [](auto& view) { view.drained = kA; }, 2, kNone, HR_CHOSE_STANDBY, false},
+    {"TheLeaderIsKeptWhereEveryBackendIsDrained", [](auto& view) { view.drained = kAll; }, 0, kNone, HR_CHOSE_STANDBY, false},
+    {"AnAbsentLeaderGetsNothing", [](auto& view) { view.present = kB | kC; }, 2, kNone, HR_CHOSE_STANDBY, false},
+    {"ASuspectLeaderAndTheFastestStandby", [](auto& view) { MakeSuspect(view, kA); }, 0, 2, HR_CHOSE_BOTH, false},
+    {"ADownLeaderIsPassedBy", [](auto& view) { MakeDown(view, kA); }, 2, kNone, HR_CHOSE_AROUND, false},
+    {"ADownLeaderIsProbedByTurns", [](auto& view) { MakeDown(view, kA); view.probe_tick = 2 * HR_PROBE_ONE_IN; },
+     2, 0, HR_CHOSE_PROBE, true},
+    {"ADownStandbyWhoseRetryIsDueIsProbedBesideAHealthyOne",
+     [](auto& view) { MakeDown(view, kA | kC); view.retry_due = kC; }, 1, 2, HR_CHOSE_AROUND, true},
+    {"AHealthyTargetIsSentNoProbeBeside", [](auto& view) { MakeDown(view, kB); view.retry_due = kB; }, 0, kNone,
+     HR_CHOSE_LEADER, false},
+    {"WithNoneHealthyAndADownLeaderAStandbyIsTried", [](auto& view) { MakeDown(view, kAll); }, 2, kNone, HR_CHOSE_AROUND, false},
+    {"OfDownStandbysTheOneWhoseRetryIsDue", [](auto& view) { MakeDown(view, kAll); view.retry_due = kB; }, 1, kNone,
+     HR_CHOSE_AROUND, false},
+    {"OneAloneIsAskedWhateverItsHealth", [](auto& view) { MakeDown(view, kA); view.present = kA; }, 0, kNone,
+     HR_CHOSE_LAST_RESORT, false},
+    {"NobodyIsPresent", [](auto& view) { view.present = 0; }, kNone, kNone, HR_CHOSE_NONE, false},
+    // Further attempts.
+    {"TheNextGoesToTheFastestStandby", [](auto& view) { view.exclude = kA; }, 2, kNone, HR_CHOSE_STANDBY, false},
+    {"TheNextGoesToANewLeader", [](auto& view) { view.leader = 1; view.exclude = kA; }, 1, kNone, HR_CHOSE_LEADER, false},
+    {"TheNextAvoidsADrainedLeader", [](auto& view) { view.leader = 1; view.drained = kB; view.exclude = kA; }, 2, kNone,
+     HR_CHOSE_STANDBY, false},
+    {"TheNextGoesToADrainedOneRatherThanToASilentOne",
+     [](auto& view) { view.drained = kB; view.exclude = kA; MakeSuspect(view, kC); }, 1, kNone, HR_CHOSE_STANDBY, false},
+    {"ADownStandbyWhoseRetryIsDueIsNeverPreferredToAHealthyOne",
+     [](auto& view) { view.exclude = kA; MakeDown(view, kC); view.retry_due = kC; }, 1, 2, HR_CHOSE_STANDBY, true},
+    {"ADownStandbyIsTheLastResort", [](auto& view) { view.exclude = kA | kB; MakeDown(view, kC); }, 2, kNone,
+     HR_CHOSE_LAST_RESORT, false},
+    {"ASuspectStandbyBeforeADownOne",
+     [](auto& view) { view.exclude = kA; MakeSuspect(view, kB); MakeDown(view, kC); view.retry_due = kC; }, 1, kNone,
+     HR_CHOSE_LAST_RESORT, false},
+    {"ASuspectLeaderIsNotDoubledForTheNext", [](auto& view) { view.leader = 1; MakeSuspect(view, kB); view.exclude = kA; },
+     2, kNone, HR_CHOSE_STANDBY, false},
+    {"EveryBackendWasAsked", [](auto& view) { view.exclude = kAll; }, kNone, kNone, HR_CHOSE_NONE, false},
+};
+
+class ChooseTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ChooseTest, Chooses) {
+  hr_choice_view view = Healthy();
+  GetParam().change(view);
+  const hr_choice choice = hr_choose(&view);
+  EXPECT_EQ(choice.first, GetParam().first);
+  EXPECT_EQ(choice.second, GetParam().second);
+  EXPECT_EQ(choice.why, GetParam().why);
+  EXPECT_EQ(choice.probe != 0, GetParam().probe);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ChooseTest, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+
+bool Has(unsigned mask, unsigned place) { return place < HR_MAX_BACKENDS_PER_SERVICE && ((mask >> place) & 1) != 0; }
+
+void ExpectSound(const hr_choice_view& view) {
+  const hr_choice_view before = view;
+  const hr_choice choice = hr_choose(&view);
+  ASSERT_EQ(memcmp(&view, &before, sizeof(view)), 0) << "it writes nothing";
+  const unsigned open = view.present & ~view.exclude;
+  const unsigned target = hr_choice_target(view.leader, view.preferred, view.explore_tick);
+  ASSERT_EQ(choice.first != HR_NO_BACKEND, open != 0) << "a backend is chosen if there is one";
+  ASSERT_EQ(choice.first != HR_NO_BACKEND, choice.why != HR_CHOSE_NONE);
+  if (open == 0) return;
+  ASSERT_TRUE(Has(open, choice.first)) << "it may be asked";
+  ASSERT_TRUE(choice.second == HR_NO_BACKEND || Has(open, choice.second));
+  ASSERT_NE(choice.first, choice.second);
+  if ((open & view.healthy) != 0) {
+    ASSERT_TRUE(Has(view.healthy, choice.first) || (choice.why == HR_CHOSE_BOTH && choice.first == target))
+        << "a healthy backend is there: no other standby is chosen";
+    ASSERT_TRUE(choice.why != HR_CHOSE_BOTH || Has(view.healthy, choice.second)) << "and gets the copy";
+  }
+  const unsigned better = open & view.healthy & ~static_cast<unsigned>(view.drained);
+  ASSERT_FALSE(better != 0 && Has(view.drained, choice.first)) << "drained, and another is there";
+  if (choice.probe) {
+    ASSERT_FALSE(Has(view.healthy | view.suspect, choice.second)) << "a probe is of a down backend";
+    ASSERT_TRUE(choice.why == HR_CHOSE_PROBE || (Has(view.healthy, choice.first) && Has(view.retry_due, choice.second)))
+        << "and rides beside a healthy one, when it is due";
+  }
+  ASSERT_TRUE(view.exclude == 0 || choice.second == HR_NO_BACKEND || choice.probe) << "one attempt at a time";
+  ASSERT_TRUE(choice.second == HR_NO_BACKEND || (choice.why != HR_CHOSE_LEADER && choice.why != HR_CHOSE_PREFERRED));
+}
+
+TEST(ChooseProperties, HoldForEverySnapshotOfThreeBackends) {
+  hr_choice_view view{};
+  for (const unsigned* times : (const unsigned[][3]){{0, 0, 0}, {3, 2, 1}, {1, 3, 2}}) {
+    for (int i = 0; i < 3; ++i) view.answer_us[i] = times[i];
+    for (unsigned health = 0; health < 64; ++health) {  // two bits a backend: healthy, suspect, down, down and due
+      view.healthy = view.suspect = view.retry_due = 0;
+      for (unsigned i = 0; i < 3; ++i) {
+        const unsigned kind = health >> 2 * i & 3;
+        view.healthy |= static_cast<__u8>((kind == 0) << i);
+        view.suspect |= static_cast<__u8>((kind == 1) << i);
+        view.retry_due |= static_cast<__u8>((kind == 3) << i);
+      }
+      for (unsigned masks = 0; masks < 512; ++masks) {
+        view.present = masks & 7;
+        view.drained = masks >> 3 & 7;
+        view.exclude = masks >> 6 & 7;
+        for (unsigned who = 0; who < 48; ++who) {
+          view.leader = static_cast<__u8>(who % 3);
+          view.preferred = static_cast<__u8>(who / 3 % 4);
+          view.explore_tick = who / 12 & 1;
+          view.probe_tick = who / 24;
+          ExpectSound(view);
+          if (HasFatalFailure()) {
+            ADD_FAILURE() << "health " << health << ", masks " << masks << ", who " << who;
+            return;
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pages name is there: functions of the kernel programs, files that links lead to, and headings behind a `#`."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+PAGES = sorted(path for pattern in ("*.md", "docs/**/*.md", "*/README.md", "*/*/README.md") for path in PROJECT.glob(pattern)
+               if not path.is_relative_to(PROJECT / "build"))
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """As GitHub makes them of headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_links_lead_somewhere(page):
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{page.name} links to {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name} links to {link}, and there is no such heading"
+
+
+def test_every_function_in_the_life_of_a_request_exists():
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in PROJECT.glob("bpf/**/*.[ch]"))
+    named = re.findall(r"`(hr_\w+)`", (PROJECT / "docs" / "life-of-a-request.md").read_text(encoding="utf-8"))
+    assert len(named) > 30
+    missing = [name for name in named if not re.search(rf"\b{name}\(", sources)]
+    assert not missing
