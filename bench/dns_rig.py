@@ -6,6 +6,7 @@ is stopped for a second in every ten. Shared by the demo and by bench/dns_stall.
 import contextlib
 import dataclasses
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,16 +25,22 @@ _NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 _CLIENT_FLAGS = ("--workload=dns", f"--names={_NAMES}", "--loop=open", "--timeout=2s", "--linger=500ms", "--warmup=200")
 
 
+@dataclasses.dataclass(frozen=True)
+class Stalls:
+    """When a server stands still, from the first measured request on."""
+
+    first_after_s: float = 3.0
+    every_s: float = 10.0
+    for_s: float = 1.0
+
+
 class Staller:
     """Stops and wakes a server by the clock, in a thread. Started by the first measured request, so that every mode
     meets the stalls at the same requests; a stopped server is always woken at the end."""
 
-    first_after_s = 3.0
-    every_s = 10.0
-    for_s = 1.0
-
-    def __init__(self, server: Nsd):
+    def __init__(self, server: Nsd, times: Stalls):
         self.server = server
+        self.times = times
         self.stopped = False
         self.stalls = 0
         self._end = threading.Event()
@@ -48,17 +55,17 @@ class Staller:
             self._thread.join()
 
     def _run(self) -> None:
-        wait_s = self.first_after_s
-        while not self._end.wait(wait_s):
+        next_s = time.monotonic() + self.times.first_after_s
+        while not self._end.wait(max(0.0, next_s - time.monotonic())):
             self.server.stall()
             self.stopped = True
             self.stalls += 1
             try:
-                self._end.wait(self.for_s)
+                self._end.wait(self.times.for_s)
             finally:
                 self.server.resume()
                 self.stopped = False
-            wait_s = self.every_s - self.for_s
+            next_s += self.times.every_s
 
 
 @dataclasses.dataclass
@@ -119,18 +126,19 @@ class DnsRig:
     def hedgerow(self) -> product.Product:
         return product.Product(self.lab.client, self._instance, [self.service])
 
-    def config(self, mode: str, rate: int, seconds: float, stall: bool) -> dict:
+    def config(self, mode: str, rate: int, seconds: float, stall: bool, stalls: Stalls = Stalls()) -> dict:
         """The settings of a run, for the manifest."""
         return {"mode": mode, "client": command(mode, self.to, self._flags(rate, seconds), DELAY)[1:],
                 "answer_delay": self.answer_delay, "product": [self.service] if mode == "wheel" else None,
-                "stall": [Staller.first_after_s, Staller.every_s, Staller.for_s] if stall else None,
+                "stall": list(dataclasses.astuple(stalls)) if stall else None,
                 "servers": [self.primary.name, self.standby.name]}
 
-    def run(self, mode: str, *, rate: int, seconds: float, stall: bool, csv: Path | None = None,
+    def run(self, mode: str, *, rate: int, seconds: float, stall: bool, stalls: Stalls = Stalls(),
+            csv: Path | None = None,
             proxy: product.Product | None = None,
             on_tick: Callable[[dict, Staller], None] | None = None) -> DnsRun:
         """One client run; mode `wheel` needs `proxy`, which must be up."""
-        staller = Staller(self.primary)
+        staller = Staller(self.primary, stalls)
 
         def on_event(event: dict) -> None:
             if event["event"] == "measuring" and stall:

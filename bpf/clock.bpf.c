@@ -152,9 +152,30 @@ HR_INLINE void hr_reason_once(const struct hr_visit *visit, __u32 reason, __u32 
   hr_reason(visit->service_stats, which);
 }
 
+/*
+ * The first backend has said nothing since this request was sent, and will be SUSPECT at this time if it goes on: then the
+ * next attempt is free. ~0 otherwise. A global function: rare, and verified once.
+ */
+__weak __attribute__((noinline)) __u64 hr_suspicion_due_ns(__u32 service_id, __u32 index) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_request *request = hr_request_at(index);
+  struct hr_backend_state *state;
+  __u64 wait_since_ns;
+  __u32 backend_id;
+
+  if (!service || !request) return ~0ull;
+  backend_id = hr_backend_id(service, request->first);
+  state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  if (!state) return ~0ull;
+  wait_since_ns = *(volatile __u64 *)&state->wait_since_ns;
+  if (state->health != HR_HEALTHY || !wait_since_ns || wait_since_ns > request->sent_ns) return ~0ull;
+  return wait_since_ns + hr_silence_limit_ns(service, backend_id) + 1;
+}
+
 /* Due, but no attempt can be made now. */
 HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   struct hr_request *request = visit->request;
+  __u64 due_ns, suspicion_ns;
 
   hr_trace_note(visit->index, HR_TRACE_NO_RESCUE, reason, HR_NO_BACKEND, 0);
   if (reason == HR_REASON_NO_TARGET) {
@@ -177,7 +198,9 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
     }
   }
   if (request->rechecks < 30) request->rechecks++;
-  hr_requeue(visit, hr_next_due(visit, request->rechecks), 1);
+  due_ns = hr_next_due(visit, request->rechecks);
+  suspicion_ns = hr_suspicion_due_ns(visit->service_id, visit->index);
+  hr_requeue(visit, suspicion_ns > visit->now_ns && suspicion_ns < due_ns ? suspicion_ns : due_ns, 1);
 }
 
 /* Due and unanswered: the next attempt, as a clone of the carrier that passes this program once more. */

@@ -78,7 +78,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   /* Several datagrams merged by GRO cannot be judged as one: all of them pass. */
   if (skb->gso_size) {
     hr_reason(reply->service_stats, HR_REASON_MERGED);
-    hr_note_receive(reply->backend_state, reply->now_ns);
+    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   key.client = packet->destination;
@@ -87,13 +87,15 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   if (!hr_is_reply(skb, payload, profile) ||
       hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
     hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
+    /* It names no request, so it makes nobody healthy; but who sends it is not silent. */
+    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   request = hr_find_request(&key, &reply->reference);
   if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->service, reply->service_id));
   } else if (reply->untracked) {
-    hr_note_receive(reply->backend_state, reply->now_ns);
+    hr_note_untracked(reply);
   } else if (profile->one_datagram && reply->hedged) {
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_LATE;

@@ -118,6 +118,7 @@ struct hr_service {
   __u64 linger_ns;
   __u64 election_timeout_ns;
   __u64 suspect_min_ns;
+  __u64 suspect_max_ns; /* the suspicion timeout is never longer; at least suspect_min_ns */
   __u64 budget_ppm;          /* tokens earned per request, in millionths of a hedge */
   __u64 budget_burst_micros; /* bucket size, in millionths of a hedge */
   __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> backend id */
@@ -132,7 +133,7 @@ struct hr_service {
   __u32 drained;        /* mask of backends that get nothing new while anybody else is there; changes while attached */
   __u32 preferred;      /* who gets requests instead of the leader: service-local index + 1; 0 = the leader does; changes */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service) == 1016, "hr_service is 1016 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_service) == 1024, "hr_service is 1024 bytes");
 
 /* Map `clusters`, key = cluster id: who may announce a leader to this proxy. Several services may be of one cluster. */
 struct hr_cluster {
@@ -155,7 +156,19 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
 
 /* Map `backend_tuning`, index = backend id. Written by the daemon's merge of the histograms. */
 struct hr_backend_tuning {
-  __u64 p99_ns; /* of first-attempt answer times in an ordinary second (ADR 7); 0 = not known */
+  __u64 p95_ns; /* of answers that no pause held back, and of pauses, one sample each (ADR 26); 0 = not known */
 };
+
+/*
+ * The suspicion timeout: how long a backend may say nothing. Three times the p95 of its answer times, which pauses do not
+ * enter but as one sample each (docs/adr/0026). Before 20 samples it is unknown (0): the fixed delay stands in for it.
+ */
+static inline __attribute__((always_inline)) __u64 hr_suspicion_timeout_ns(const volatile struct hr_service *service,
+                                                                           __u64 p95_ns) {
+  __u64 timeout_ns = 3 * (p95_ns ? p95_ns : service->fixed_delay_ns);
+
+  if (timeout_ns > service->suspect_max_ns) timeout_ns = service->suspect_max_ns;
+  return timeout_ns > service->suspect_min_ns ? timeout_ns : service->suspect_min_ns;
+}
 
 #endif /* HEDGEROW_BPF_ABI_CONFIG_ABI_H_ */

@@ -57,7 +57,10 @@
   X(26, HR_WOULD_HEDGE, would_hedge, hedging, "dry runs: hedges that the budget would have paid for") \
   X(27, HR_WOULD_FAIL_OVER, would_fail_over, hedging, \
     "dry runs: requests that would have been steered around a backend that is silent or sends negative replies") \
-  X(28, HR_PUSHBACKS, pushbacks, hedging, "answers that asked for later hedges, or for none")
+  X(28, HR_PUSHBACKS, pushbacks, hedging, "answers that asked for later hedges, or for none") \
+  X(29, HR_EXTRA_SENDS, extra_sends, hedging, \
+    "datagrams beyond the first of each request: hedges, second copies around a suspect backend, probes, handovers. " \
+    "The whole extra load: divide by `hedgerow_requests_total`")
 /* clang-format on */
 
 #endif /* HEDGEROW_BPF_ABI_COUNTERS_ABI_H_ */

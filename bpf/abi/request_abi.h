@@ -193,7 +193,7 @@ struct hr_fragment {
 enum hr_health {
   HR_HEALTHY = 0,
   HR_SUSPECT = 1, /* silent while requests wait: both copies at once, for at most one election timeout */
-  HR_AWAY = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
+  HR_DOWN = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
 };
 struct hr_backend_state {
   __u64 wait_since_ns;   /* first send since its last datagram; 0 = it owes nothing */
@@ -202,9 +202,22 @@ struct hr_backend_state {
   __u64 answer_ewma_ns; /* weight 1/8 */
   __u32 health;         /* enum hr_health */
   __u32 probe_counter;
-  __u64 pad[3];
+  __u64 paused_until_ns; /* answers to requests sent earlier were held back by a pause; 0 = there was none */
+  __u32 catching_up;     /* 1 = it has answered nothing yet that was sent after its last pause */
+  __u32 pad0;
+  __u64 answered_ns; /* while it is not healthy: its last answer, too late to make it so */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
+
+/*
+ * Is a backend that is not healthy taken for healthy again, because it has answered since, and in all of its suspicion timeout
+ * since then nothing was sent to it? It has nothing to work off any more. Pure; both sides call it, for nobody may send.
+ */
+static inline __attribute__((always_inline)) int hr_has_rested(const volatile struct hr_backend_state *state,
+                                                               __u64 timeout_ns, __u64 now_ns) {
+  return !state->wait_since_ns && state->answered_ns && state->answered_ns >= state->health_since_ns &&
+         now_ns > state->answered_ns + timeout_ns;
+}
 
 /* Map `service_states`, index = service id. */
 struct hr_service_state {

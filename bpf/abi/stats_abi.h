@@ -51,7 +51,13 @@ enum hr_service_histogram {
   HR_HISTOGRAM_FIRE_ERROR = 1, /* copy handed to the uplink - due */
   HR_SERVICE_HISTOGRAMS = 2,
 };
-/* Map `backend_histograms`, per CPU; index = backend id: answer times of first attempts sent while healthy. */
+/* Map `backend_histograms`, per CPU; index = backend id * HR_BACKEND_HISTOGRAMS + kind. */
+enum hr_backend_histogram {
+  HR_HISTOGRAM_ANSWERS = 0,   /* answer times of first attempts sent while healthy */
+  HR_HISTOGRAM_HELD_BACK = 1, /* those of them that a pause held back; recorded after HR_HISTOGRAM_ANSWERS */
+  HR_HISTOGRAM_PAUSES = 2,    /* silences longer than suspect_min, one sample each, however many answers they held back */
+  HR_BACKEND_HISTOGRAMS = 3,
+};
 
 /* Bucket of a duration. Pure; compiled by both sides. */
 static inline __attribute__((always_inline)) __u32 hr_histogram_bucket(__u64 duration_ns) {

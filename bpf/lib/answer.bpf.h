@@ -152,22 +152,31 @@ HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, stru
   return (__sync_fetch_and_and(&request->owed, ~bit) & bit) != 0;
 }
 
-HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply *reply) {
+/* When this backend was sent the request. */
+HR_INLINE __u64 hr_asked_ns(const struct hr_request *request, const struct hr_reply *reply) {
+  return reply->index != request->first && request->fire_ns ? request->fire_ns : request->sent_ns;
+}
+
+/* `about`: HR_ANSWER_... of this answer. */
+HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply *reply, __u32 about) {
   __u64 ewma_ns = reply->backend_state->answer_ewma_ns;
-  __u64 sent_ns = reply->index != request->first && request->fire_ns ? request->fire_ns : request->sent_ns;
+  __u64 sent_ns = hr_asked_ns(request, reply);
   __u64 took_ns = reply->now_ns - sent_ns;
 
   if (reply->index == request->first) {
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
     /* The first send was lost with its answer, and this is the handover's. */
     if (request->sent_again & (1u << request->first)) return;
-    hr_record_backend(reply->backend_id, took_ns);
+    hr_record_backend(reply->backend_id, HR_HISTOGRAM_ANSWERS, took_ns);
+    if (about & HR_ANSWER_HELD_BACK) hr_record_backend(reply->backend_id, HR_HISTOGRAM_HELD_BACK, took_ns);
   } else {
     __u32 others = HR_SENT(request->marks) & ~(1u << request->first);
 
     /* fire_ns is of the last attempt only, and may be of one that another CPU makes just now. */
     if ((others & (others - 1)) || reply->now_ns < sent_ns) return;
   }
+  /* Of all that a pause held back one counts, the answer that ends it: where each request is a pause, that is each. */
+  if (about == HR_ANSWER_HELD_BACK) return;
   /* A lost update between two CPUs costs one sample of an average. */
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
 }
@@ -355,13 +364,19 @@ HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const 
   return answer;
 }
 
+/* An answer to a request that was forwarded untracked: when that was sent is not known. */
+HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
+  hr_note_answer(reply->service, reply->service_id, reply->backend_state, reply->backend_id, reply->now_ns,
+                 reply->now_ns);
+}
+
 HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
                                     const struct hr_reply *reply, int is_nack) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 word = *(volatile __u64 *)&request->word;
-  __u32 before, pushback;
+  __u32 before, pushback, about;
 
   if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
     answer.request = 0; /* freed since it was found */
@@ -369,7 +384,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   }
   if (!(HR_SENT(request->marks) & bit)) {
     if (reply->untracked) { /* an untracked request with the same key went there */
-      hr_note_receive(reply->backend_state, reply->now_ns);
+      hr_note_untracked(reply);
       answer.request = 0;
       return answer;
     }
@@ -379,13 +394,15 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
-  hr_note_receive(reply->backend_state, reply->now_ns);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
+    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns); /* it names an older request */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
+  about = hr_note_answer(reply->service, reply->service_id, reply->backend_state, reply->backend_id,
+                         hr_asked_ns(request, reply), reply->now_ns);
   pushback = reply->service->profile.pushback_offset
                  ? hr_take_pushback(skb, reply->service_id, payload.offset, payload.bytes)
                  : 0;
@@ -399,7 +416,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   if (is_nack && HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND)
     return hr_judge_late_nack(request, reply);
   before = __sync_fetch_and_or(&request->marks, HR_MARKS_ANSWERED(bit));
-  if (!(HR_ANSWERED(before) & bit) && !is_nack) hr_sample(request, reply);
+  if (!(HR_ANSWERED(before) & bit) && !is_nack) hr_sample(request, reply, about);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
       hr_count_win(request, reply);

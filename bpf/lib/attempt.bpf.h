@@ -196,6 +196,7 @@ __weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32
   service_stats = hr_stats_of(service_id);
   if (outcome == HR_OUTCOME_SENT) {
     hr_count(service_stats, attempt->flags & HR_ATTEMPT_PAID ? HR_HEDGES : HR_FAILOVER_SENDS);
+    hr_count(service_stats, HR_EXTRA_SENDS);
     if (attempt->flags & HR_ATTEMPT_PROBE) hr_count(service_stats, HR_PROBES);
     if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
     if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);

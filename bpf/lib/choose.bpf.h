@@ -91,7 +91,7 @@ HR_INLINE int hr_take_retry(const struct hr_service *service, __u32 backend_id, 
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   __u64 since_ns;
 
-  if (!state || state->health != HR_AWAY) return 0;
+  if (!state || state->health != HR_DOWN) return 0;
   since_ns = *(volatile __u64 *)&state->health_since_ns;
   if (now_ns < since_ns + HR_STANDBY_RETRY * service->election_timeout_ns) return 0;
   return __sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) == since_ns;

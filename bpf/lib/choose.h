@@ -135,6 +135,11 @@ HR_CHOOSE_INLINE int hr_choice_is_fair(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_LEADER || choice->why == HR_CHOSE_PREFERRED || choice->why == HR_CHOSE_STANDBY;
 }
 
+/* The same where a standby serves while the leader is down: nothing else would measure it. */
+HR_CHOOSE_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
+  return hr_choice_is_fair(choice) || choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
+}
+
 /* Who gets a packet that can have no copy, since nothing would tell two answers apart: it is itself the probe. */
 HR_CHOOSE_INLINE __u32 hr_choice_alone(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_PROBE ? choice->second : choice->first;

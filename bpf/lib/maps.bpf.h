@@ -214,7 +214,7 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1); /* backends that there is room for */
+  __uint(max_entries, 1); /* HR_BACKEND_HISTOGRAMS for each backend that there is room for */
   __type(key, __u32);
   __type(value, struct hr_histogram);
 } backend_histograms SEC(".maps") __weak;

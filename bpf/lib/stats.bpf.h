@@ -39,8 +39,10 @@ __weak __attribute__((noinline)) int hr_record_service(__u32 service, __u32 kind
   return 0;
 }
 
-__weak __attribute__((noinline)) int hr_record_backend(__u32 backend_id, __u64 duration_ns) {
-  hr_record(bpf_map_lookup_elem(&backend_histograms, &backend_id), duration_ns);
+__weak __attribute__((noinline)) int hr_record_backend(__u32 backend_id, __u32 kind, __u64 duration_ns) {
+  __u32 index = backend_id * HR_BACKEND_HISTOGRAMS + kind;
+
+  hr_record(bpf_map_lookup_elem(&backend_histograms, &index), duration_ns);
   return 0;
 }
 

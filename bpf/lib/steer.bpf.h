@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Who gets a request: the leader, around a silent leader, or a standby. A backend is SUSPECT when no datagram at all
- * came from it for max(3 x p99, suspect_min) while something was sent to it: silence, never slowness. Failover is
+ * came from it for its suspicion timeout while something was sent to it: silence, never slowness. Failover is
  * not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
  */
 #ifndef HEDGEROW_BPF_LIB_STEER_BPF_H_
@@ -28,12 +28,10 @@ HR_INLINE int hr_is_drained(const struct hr_service *service, __u32 index) {
 
 HR_INLINE int hr_is_dry(const struct hr_service *service) { return service->switches & HR_SWITCH_DRY_RUN; }
 
-/* How long a backend may say nothing. Before 20 samples its p99 is unknown: the fixed delay stands in for it. */
 HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service *service, __u32 backend_id) {
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
-  __u64 limit_ns = 3 * (tuning && tuning->p99_ns ? tuning->p99_ns : service->fixed_delay_ns);
 
-  return limit_ns > service->suspect_min_ns ? limit_ns : service->suspect_min_ns;
+  return hr_suspicion_timeout_ns(service, tuning ? tuning->p95_ns : 0);
 }
 
 HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
@@ -54,8 +52,11 @@ __weak __attribute__((noinline)) __u32 hr_health_of(__u32 service_id, __u32 back
   if (state->health == HR_HEALTHY && wait_since_ns &&
       now_ns > wait_since_ns + hr_silence_limit_ns(service, backend_id))
     hr_suspect(state, hr_stats_of(service_id), now_ns);
+  if (state->health != HR_HEALTHY && state->answered_ns && !wait_since_ns &&
+      hr_has_rested(state, hr_silence_limit_ns(service, backend_id), now_ns))
+    __sync_lock_test_and_set(&state->health, HR_HEALTHY);
   if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + service->election_timeout_ns)
-    __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_AWAY);
+    __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
   return state->health;
 }
 
@@ -67,11 +68,81 @@ HR_INLINE void hr_note_send(__u32 backend_id, __u64 now_ns) {
   hr_count_send(backend_id);
 }
 
-/* Any datagram that answers something proves that it lives. */
-HR_INLINE void hr_note_receive(struct hr_backend_state *state, __u64 now_ns) {
+/* A pause is over, the silence since `wait_since_ns`. Global: rare, and has a stack of its own. 1: on this CPU. */
+__weak __attribute__((noinline)) int hr_end_pause(__u32 backend_id, __u64 wait_since_ns, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+
+  if (!state || __sync_val_compare_and_swap(&state->wait_since_ns, wait_since_ns, 0) != wait_since_ns) return 0;
+  state->catching_up = 1;
+  *(volatile __u64 *)&state->paused_until_ns = now_ns;
+  hr_record_backend(backend_id, HR_HISTOGRAM_PAUSES, now_ns - wait_since_ns);
+  return 1;
+}
+
+/*
+ * Any datagram to a client of ours is a sign of life: the backend is not silent. Returns 1 where it ends a pause, a silence
+ * longer than suspect_min. That measure does not depend on what was learned: a timeout that has become long for whatever
+ * reason must not hide the pauses that would make it longer.
+ */
+HR_INLINE int hr_note_life(const struct hr_service *service, struct hr_backend_state *state, __u32 backend_id,
+                           __u64 now_ns) {
+  __u64 wait_since_ns = *(volatile __u64 *)&state->wait_since_ns;
+
   state->last_receive_ns = now_ns;
-  if (state->wait_since_ns) *(volatile __u64 *)&state->wait_since_ns = 0;
-  if (state->health != HR_HEALTHY) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
+  if (!wait_since_ns) return 0;
+  if (now_ns > wait_since_ns + service->suspect_min_ns) return hr_end_pause(backend_id, wait_since_ns, now_ns);
+  *(volatile __u64 *)&state->wait_since_ns = 0;
+  return 0;
+}
+
+/*
+ * An unhealthy backend has answered what was sent at `sent_ns`. It is HEALTHY if that was within its suspicion timeout, or
+ * after its pause: until then it works off what the pause held back, and a request that went to it alone would queue
+ * behind that. Its first answer after a pause makes it SUSPECT again where it was DOWN: both are asked, so that what is sent
+ * now finds out. A global function: rare.
+ */
+__weak __attribute__((noinline)) int hr_recover(__u32 service_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns,
+                                                __u32 ends_pause) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+
+  if (!state || !service) return 0;
+  if (sent_ns >= *(volatile __u64 *)&state->paused_until_ns ||
+      now_ns <= sent_ns + hr_silence_limit_ns(service, backend_id)) {
+    __sync_lock_test_and_set(&state->health, HR_HEALTHY);
+    return 0;
+  }
+  if (ends_pause && state->health == HR_DOWN) {
+    state->health_since_ns = now_ns;
+    __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_SUSPECT);
+  }
+  *(volatile __u64 *)&state->answered_ns = now_ns;
+  return 0;
+}
+
+/*
+ * Was this answer held back, because its request was sent before the end of a pause, or before the first answer to one that
+ * was sent later? That one had to queue behind what the pause held back, and so had all that was sent before it came.
+ */
+HR_INLINE int hr_was_held_back(struct hr_backend_state *state, __u64 sent_ns, __u64 now_ns) {
+  if (sent_ns < *(volatile __u64 *)&state->paused_until_ns) return 1;
+  if (!state->catching_up) return 0;
+  state->catching_up = 0;
+  *(volatile __u64 *)&state->paused_until_ns = now_ns;
+  return 1;
+}
+
+#define HR_ANSWER_HELD_BACK 1u
+#define HR_ANSWER_ENDS_PAUSE 2u
+
+/* An answer to what it was sent at `sent_ns`: only what names a request moves health up. HR_ANSWER_... of it. */
+HR_INLINE __u32 hr_note_answer(const struct hr_service *service, __u32 service_id, struct hr_backend_state *state,
+                               __u32 backend_id, __u64 sent_ns, __u64 now_ns) {
+  __u32 about = hr_note_life(service, state, backend_id, now_ns) ? HR_ANSWER_ENDS_PAUSE : 0;
+
+  if (state->health != HR_HEALTHY) hr_recover(service_id, backend_id, sent_ns, now_ns, about);
+  if (hr_was_held_back(state, sent_ns, now_ns)) about |= HR_ANSWER_HELD_BACK;
+  return about;
 }
 
 /* Newly announced as the leader: whatever it was silent about before, it is tried at once. */

@@ -245,7 +245,7 @@ TEST_F(AnnounceTest, APinnedLeaderStaysAndUnpinningFollowsTheLastAnnouncement) {
 
 TEST_F(AnnounceTest, ANewLeaderIsTriedAtOnceWhateverItWasSilentAbout) {
   uint64_t term = 0;
-  for (const hr_health health : {HR_SUSPECT, HR_AWAY}) {
+  for (const hr_health health : {HR_SUSPECT, HR_DOWN}) {
     BackendState(kHkv4C).health = health;
     BackendState(kHkv4C).health_since_ns = NowNs();
     BackendState(kHkv4C).wait_since_ns = NowNs() - 100 * kSecond;
@@ -260,10 +260,10 @@ TEST_F(AnnounceTest, ANewLeaderIsTriedAtOnceWhateverItWasSilentAbout) {
 
 TEST_F(AnnounceTest, ARepeatedAnnouncementDoesNotHealASilentLeader) {
   AnnounceLeader(kC4, 5, 1);
-  BackendState(kHkv4C).health = HR_AWAY;
+  BackendState(kHkv4C).health = HR_DOWN;
   BackendState(kHkv4C).health_since_ns = NowNs();
   AnnounceLeader(kC4, 5, 2);
-  EXPECT_EQ(BackendState(kHkv4C).health, HR_AWAY) << "it announces, and answers nobody";
+  EXPECT_EQ(BackendState(kHkv4C).health, HR_DOWN) << "it announces, and answers nobody";
   AnnounceLeader(kC4, 6, 1);
   EXPECT_EQ(BackendState(kHkv4C).health, HR_HEALTHY) << "elected anew";
 }

@@ -58,7 +58,7 @@ TEST_F(DelayLineTest, AnUnansweredRequestsCloneBecomesTheHedge) {
   EXPECT_EQ(run.mark, 0x66u) << "the client's";
   EXPECT_EQ(Layer3(run.packet),
             Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build()));
-  EXPECT_EQ(run.changes, (Changes{{"dns4.hedges", 1}}));
+  EXPECT_EQ(run.changes, (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
   EXPECT_EQ(SentTo(request), 0b11u);
   const auto snapshot = plane().Read(true);
   ASSERT_TRUE(snapshot.ok());

@@ -53,7 +53,7 @@ TEST_F(HandoverTest, ANewLeaderGetsWhatWentElsewhere) {
   Split(HkvRequest4(1), {.mark = 0x66});
   const uint32_t request = FindHkv(1);
   AnnounceLeader(kC4, 5);
-  EXPECT_EQ(HandOver(), (Changes{{"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
+  EXPECT_EQ(HandOver(), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
   EXPECT_EQ(SentTo(request), 0b101u);
   EXPECT_EQ(Request(request).attempts, 1u) << "outside the attempts";
   EXPECT_EQ(ServiceState(kHkv4Service).budget_micros, 1'000'000) << "and the budget";
@@ -118,7 +118,7 @@ TEST_F(HandoverTest, ALeaderThatWasRestartedGetsAgainWhatItHadBefore) {
   ASSERT_EQ(SentTo(request), 0b001u);
   Age(request, 100 * kMillisecond);
   AnnounceHolding(kA4, 6, 40);
-  EXPECT_EQ(HandOver(), (Changes{{"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
+  EXPECT_EQ(HandOver(), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
   for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kA4);
   EXPECT_EQ(SentTo(request), 0b001u);
   AnnounceHolding(kA4, 6, 41);
@@ -325,7 +325,7 @@ TEST_F(HandoverTest, AtRestNobodyIsHurried) {
   Clones(HR_MARK_LAP, 0);
   EXPECT_EQ(Wheel().running, 0u);
   // What was asked for then does not come true for a request that is sent elsewhere much later.
-  BackendState(kHkv4C).health = HR_AWAY;
+  BackendState(kHkv4C).health = HR_DOWN;
   BackendState(kHkv4C).health_since_ns = NowNs();
   BackendState(kHkv4C).probe_counter = 1;
   usleep(2000);
@@ -381,7 +381,7 @@ TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
   BackendState(kHkv4C).health = HR_SUSPECT;  // so that the hedge goes to another
   BackendState(kHkv4C).health_since_ns = NowNs();
   Advance(70 * kMillisecond);
-  EXPECT_EQ(Lap().changes, (Changes{{"hkv4.hedges", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
+  EXPECT_EQ(Lap().changes, (Changes{{"hkv4.extra_sends", 2}, {"hkv4.hedges", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
   EXPECT_EQ(SentTo(request), 0b111u);
   const std::vector<Captured> copies = Copies(2);
   ASSERT_EQ(copies.size(), 2u);

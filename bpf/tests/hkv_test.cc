@@ -30,8 +30,8 @@ class HkvTest : public PacketTest {
     hinted_ = sent.changes.count("hkv4.hinted");
     return Read(sent.packet).destination;
   }
-  void MakeAway(uint32_t backend) {
-    BackendState(backend).health = HR_AWAY;
+  void MakeDown(uint32_t backend) {
+    BackendState(backend).health = HR_DOWN;
     BackendState(backend).health_since_ns = NowNs();
   }
 
@@ -63,7 +63,7 @@ TEST_F(HkvTest, EveryKindIsHedged) {
 
 TEST_F(HkvTest, ARefusalWaitsForNoProbe) {
   ServiceConfig(kHkv4Service).election_timeout_ns = kSecond;
-  MakeAway(kHkv4B);
+  MakeDown(kHkv4B);
   Advance(HR_STANDBY_RETRY * kSecond);
   Ask(1);
   const uint32_t request = FindHkv(1);
@@ -203,8 +203,8 @@ TEST_F(HkvTest, WithoutAUsefulHintItGoesAsBefore) {
 }
 
 TEST_F(HkvTest, AHintIsFollowedWhateverThatBackendsHealth) {
-  MakeAway(kHkv4B);
-  MakeAway(kHkv4C);
+  MakeDown(kHkv4B);
+  MakeDown(kHkv4C);
   Ask(1);
   EXPECT_THAT(Reply(HkvReply4(1, kA4, kHkvOverloaded)).changes, Contains(Pair("hkv4.nacked", 1)))
       << "such a refusal in hand is better than a wait for the silent";
@@ -213,8 +213,8 @@ TEST_F(HkvTest, AHintIsFollowedWhateverThatBackendsHealth) {
 }
 
 TEST_F(HkvTest, WhoeverHoldsRequestsWhileNobodyLeadsIsNotTakenForDead) {
-  MakeAway(kHkv4B);
-  MakeAway(kHkv4C);
+  MakeDown(kHkv4B);
+  MakeDown(kHkv4C);
   Ask(1);
   Release(Reply(HkvReply4(1, kA4, kHkvNotLeader, 0)));
   EXPECT_EQ(Request(FindHkv(1)).attempts, 2u);
@@ -223,7 +223,7 @@ TEST_F(HkvTest, WhoeverHoldsRequestsWhileNobodyLeadsIsNotTakenForDead) {
 TEST_F(HkvTest, TheClocksAttemptFollowsTheHintToo) {
   Ask(1);
   Reply(HkvReply4(1, kA4, kHkvNotLeader, 3));  // and its release is lost
-  EXPECT_EQ(FireNow(FindHkv(1)), (Changes{{"hkv4.failover_sends", 1}, {"hkv4.hinted", 1}}));
+  EXPECT_EQ(FireNow(FindHkv(1)), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.hinted", 1}}));
   for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 

@@ -35,6 +35,7 @@ ServiceSpec MakeService(const char* name, const char* vip, uint16_t port, const 
   service.linger_ns = 10 * kSecond;
   service.election_timeout_ns = 40 * kSecond;
   service.suspect_min_ns = 40 * kSecond;
+  service.suspect_max_ns = 1000 * kSecond;
   service.attempts = 2;
   service.budget_ppm = 1'000'000;  // every request earns one hedge
   service.budget_burst = 1000;

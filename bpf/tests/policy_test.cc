@@ -34,8 +34,8 @@ class PolicyTest : public PacketTest {
     EXPECT_TRUE(plane().SetDrained(service, backend, on).ok());
   }
   void Silence(uint32_t backend) { BackendState(backend).wait_since_ns = NowNs() - 41 * kSecond; }
-  void MakeAway(uint32_t backend) {
-    BackendState(backend).health = HR_AWAY;
+  void MakeDown(uint32_t backend) {
+    BackendState(backend).health = HR_DOWN;
     BackendState(backend).health_since_ns = NowNs();
   }
   uint64_t Unanswered(uint32_t service, size_t backend) {
@@ -139,7 +139,7 @@ TEST_F(PolicyTest, ADrainedStandbyGetsNoHedge) {
   BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;  // b would be faster
   const uint32_t request = AskRaw(1);
   EXPECT_EQ(to_, kA4);
-  EXPECT_EQ(FireNow(request), (Changes{{"raw4.hedges", 1}}));
+  EXPECT_EQ(FireNow(request), (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
   EXPECT_EQ(SentTo(request), 0b101u);
   Clones(HR_MARK_RESCUE, 1);
   EXPECT_EQ(FireNow(request), (Changes{{"raw4:drained", 1}}));
@@ -152,7 +152,7 @@ TEST_F(PolicyTest, ADrainedBackendIsTheLastResort) {
   EXPECT_EQ(AskDns(1), kA4);
   EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "a is silent, and nobody else is there";
   Clones(HR_MARK_SEND, 1);
-  MakeAway(kDns4A);
+  MakeDown(kDns4A);
   BackendState(kDns4A).probe_counter = 1;
   EXPECT_EQ(AskDns(2), kB4);
 }
@@ -278,7 +278,7 @@ TEST_F(PolicyTest, ADryRunCountsHedgesPlaysTheBudgetAndSendsNothing) {
   EXPECT_THAT(Reply(DnsReply4(1, kA4)).changes, Contains(Pair("dns4.won_by_first", 1)));
   ASSERT_TRUE(plane().SetDryRun("dns4", false).ok());
   ServiceState(kDns4Service).budget_micros = 1'000'000;
-  EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4.hedges", 1}}));
+  EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
   Clones(HR_MARK_RESCUE, 1);
 }
 
@@ -290,7 +290,7 @@ TEST_F(PolicyTest, ADryRunSteersAroundNobody) {
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.requests", 1), Pair("dns4.suspected", 1),
                                                 Pair("dns4.would_fail_over", 1)));
   EXPECT_EQ(Request(FindDns(1)).flags & HR_REQUEST_FIRST_HEALTHY, 0) << "no fair sample";
-  MakeAway(kDns4A);
+  MakeDown(kDns4A);
   run = Split(DnsRequest4(2));
   EXPECT_EQ(Read(run.packet).destination, kA4);
   EXPECT_EQ(SentTo(FindDns(2)), 0b01u);
@@ -345,7 +345,7 @@ TEST_F(PolicyTest, WhatItAskedForIsOverAfterASecond) {
   EXPECT_LE(ServiceState(kHkv4Service).pushback_until_ns, NowNs() + kSecond);
   ServiceState(kHkv4Service).pushback_until_ns = NowNs() - 1;
   EXPECT_FALSE(plane().Read(false)->services[kHkv4Service].pushed_back);
-  EXPECT_EQ(FireNow(FindHkv(2)), (Changes{{"hkv4.hedges", 1}}));
+  EXPECT_EQ(FireNow(FindHkv(2)), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.hedges", 1}}));
   Clones(HR_MARK_RESCUE, 1);
 }
 
@@ -357,7 +357,7 @@ TEST_F(PolicyTest, ABackendMayAskForLaterHedges) {
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4:pushback", 1}}));
   EXPECT_EQ(Request(request).due_ns, Request(request).sent_ns + 700 * kMillisecond);
   Request(request).sent_ns = NowNs() - 701 * kMillisecond;
-  EXPECT_EQ(FireNow(request), (Changes{{"hkv4.hedges", 1}}));
+  EXPECT_EQ(FireNow(request), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.hedges", 1}}));
   Clones(HR_MARK_RESCUE, 1);
 }
 
@@ -393,7 +393,7 @@ TEST_F(PolicyTest, ARefusalThatWantsALaterHedgeIsSentOnByTheClockWhenItIsTime) {
                                                     Pair("hkv4.pushbacks", 1)));
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4:pushback", 1}}));
   Request(request).sent_ns = NowNs() - 301 * kMillisecond;
-  EXPECT_EQ(FireNow(request), (Changes{{"hkv4.failover_sends", 1}}));
+  EXPECT_EQ(FireNow(request), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}}));
   Clones(HR_MARK_RESCUE, 1);
 }
 

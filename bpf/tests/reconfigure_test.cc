@@ -227,7 +227,7 @@ TEST_F(ReconfigureTest, PacketsThatAreUnderWayStrayNowhere) {
     Raw(spec).backends.erase(Raw(spec).backends.begin() + 1);
     return spec;
   }();
-  BackendState(kRaw4A).health = HR_AWAY;
+  BackendState(kRaw4A).health = HR_DOWN;
   BackendState(kRaw4A).health_since_ns = NowNs();
   for (const uint32_t id : {uint32_t{kRaw4B}, uint32_t{kRaw4C}, 40u})
     BackendState(id).answer_ewma_ns = kMillisecond;

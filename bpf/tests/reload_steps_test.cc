@@ -129,7 +129,7 @@ TEST_F(ReloadStepsTest, ADeadLeaderThatIsRemovedIsAskedByNobody) {
     DataPlaneSpec spec = Numbered();
     Raw(spec).backends.resize(1 + others);
     Reconfigure(spec);
-    BackendState(kRaw4A).health = HR_AWAY;
+    BackendState(kRaw4A).health = HR_DOWN;
     Raw(spec).backends.erase(Raw(spec).backends.begin());
     Reload(spec, [&] {
       BackendState(kRaw4A).probe_counter = 1;  // no probe of him

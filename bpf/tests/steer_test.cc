@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Steering around a silent leader (HEALTHY, SUSPECT, AWAY), the choice of a standby, the leader map, and the
+// Steering around a silent leader (HEALTHY, SUSPECT, DOWN), the choice of a standby, the leader map, and the
 // hedging budget. Times are set in the mapped state; nothing here waits.
 #include <netinet/in.h>
 
@@ -18,8 +18,9 @@ class SteerTest : public PacketTest {
   RunResult Ask(uint16_t id) { return Split(DnsRequest4(id)); }
   // The leader was last heard before `ns`, and requests wait for it since then.
   void Silence(uint32_t backend, uint64_t ns) { BackendState(backend).wait_since_ns = NowNs() - ns; }
-  void MakeAway(uint32_t backend) {
-    BackendState(backend).health = HR_AWAY;
+  BackendSnapshot OfA() { return plane().Read(true)->services[kDns4Service].backends[0]; }
+  void MakeDown(uint32_t backend) {
+    BackendState(backend).health = HR_DOWN;
     BackendState(backend).health_since_ns = NowNs();
   }
 };
@@ -38,7 +39,7 @@ TEST_F(SteerTest, ASilentLeaderIsSuspectedAndBothGetACopyAtOnce) {
   EXPECT_EQ(ChecksumFault(run.packet), "");
   EXPECT_EQ(run.mark, 0x33u);
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.requests", 1), Pair("dns4.suspected", 1),
-                                                Pair("dns4.failover_sends", 1)));
+                                                Pair("dns4.failover_sends", 1), Pair("dns4.extra_sends", 1)));
   EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
   const uint32_t request = FindDns(1);
   EXPECT_EQ(SentTo(request), 0b11u);
@@ -61,15 +62,211 @@ TEST_F(SteerTest, SlownessIsNoSilence) {
   EXPECT_THAT(Ask(1).changes, UnorderedElementsAre(Pair("dns4.requests", 1)));
 }
 
-TEST_F(SteerTest, TheLimitOfSilenceIsThreeTimesTheP99) {
+TEST_F(SteerTest, TheSuspicionTimeoutIsThreeTimesTheP95) {
   ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
-  ASSERT_TRUE(plane().SetBackendP99("dns4", 0, 20 * kSecond).ok());
+  ASSERT_TRUE(plane().SetBackendP95("dns4", 0, 20 * kSecond).ok());
   Silence(kDns4A, 59 * kSecond);
   Ask(1);
   EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
   Silence(kDns4A, 61 * kSecond);
   Ask(2);
   EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
+}
+
+TEST_F(SteerTest, TheSuspicionTimeoutHasACeiling) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  ServiceConfig(kDns4Service).suspect_max_ns = 10 * kSecond;
+  ASSERT_TRUE(plane().SetBackendP95("dns4", 0, 20 * kSecond).ok());
+  Silence(kDns4A, 9 * kSecond);
+  Ask(1);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+  Silence(kDns4A, 11 * kSecond);
+  Ask(2);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
+}
+
+// ---- What an outage leaves behind
+// -----------------------------------------------------------------------------------
+
+TEST_F(SteerTest, APauseIsOneSampleHoweverManyAnswersItHeldBack) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  for (uint16_t id = 1; id <= 20; ++id) {
+    Ask(id);
+    Request(FindDns(id)).sent_ns = NowNs() - 400 * kMillisecond;
+  }
+  Silence(kDns4A, 400 * kMillisecond);
+  for (uint16_t id = 1; id <= 20; ++id) Reply(DnsReply4(id, kA4));
+  EXPECT_EQ(OfA().answer_times.Count(), 20u) << "the adaptive delay's";
+  EXPECT_EQ(OfA().ordinary_times.Count(), 1u);
+  EXPECT_GE(OfA().ordinary_times.max_ns, 400 * kMillisecond);
+  const uint64_t ewma_ns = OfA().answer_ewma_ns;
+  EXPECT_GE(ewma_ns, 400 * kMillisecond) << "the answer that ended it counts, as the others do not";
+
+  // What came just after it had to queue behind what it held back.
+  Ask(21);
+  Ask(22);
+  Reply(DnsReply4(21, kA4));
+  Reply(DnsReply4(22, kA4));
+  EXPECT_EQ(OfA().ordinary_times.Count(), 1u);
+  Ask(23);
+  Reply(DnsReply4(23, kA4));
+  EXPECT_EQ(OfA().ordinary_times.Count(), 2u);
+  EXPECT_LT(OfA().answer_ewma_ns, ewma_ns);
+}
+
+TEST_F(SteerTest, APauseIsOneWhateverTheSuspicionTimeoutHasBecome) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  ASSERT_TRUE(plane().SetBackendP95("dns4", 0, 20 * kSecond).ok());
+  Ask(1);
+  Ask(2);
+  for (const uint16_t id : {1, 2}) Request(FindDns(id)).sent_ns = NowNs() - 400 * kMillisecond;
+  Silence(kDns4A, 400 * kMillisecond);
+  Reply(DnsReply4(1, kA4));
+  Reply(DnsReply4(2, kA4));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY) << "it was never suspect";
+  EXPECT_EQ(OfA().ordinary_times.Count(), 1u) << "or a long timeout would keep itself up";
+}
+
+TEST_F(SteerTest, EachSlowAnswerOfASeldomAskedBackendIsASample) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  for (uint16_t id = 1; id <= 20; ++id) {
+    Ask(id);
+    Request(FindDns(id)).sent_ns = NowNs() - 100 * kMillisecond;
+    Silence(kDns4A, 100 * kMillisecond);
+    Reply(DnsReply4(id, kA4));
+  }
+  EXPECT_EQ(OfA().ordinary_times.Count(), 20u);
+  EXPECT_GE(OfA().ordinary_times.QuantileNs(0.05), 100 * kMillisecond);
+  EXPECT_GE(OfA().answer_ewma_ns, 100 * kMillisecond);
+}
+
+TEST_F(SteerTest, ABackendThatWorksOffItsBacklogIsStillSuspect) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;  // the timeout is 600 ms here
+  Ask(1);
+  Ask(2);
+  for (const uint16_t id : {1, 2}) Request(FindDns(id)).sent_ns = NowNs() - 700 * kMillisecond;
+  Silence(kDns4A, 700 * kMillisecond);
+  Ask(3);
+  ASSERT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
+  Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT) << "new requests would queue behind the backlog";
+  Ask(4);
+  EXPECT_EQ(SentTo(FindDns(4)), 0b11u);
+  Reply(DnsReply4(2, kA4));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
+  Reply(DnsReply4(4, kA4));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+  Clones(HR_MARK_SEND, 2);
+}
+
+TEST_F(SteerTest, TheFirstAnswerOfALeaderThatWasDownMakesItSuspectSoThatBothAreAsked) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  Ask(1);
+  Request(FindDns(1)).sent_ns = NowNs() - 2 * kSecond;
+  Silence(kDns4A, 2 * kSecond);
+  MakeDown(kDns4A);
+  Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
+  EXPECT_GE(BackendState(kDns4A).health_since_ns, NowNs() - kSecond) << "for another election timeout at most";
+  Ask(2);
+  EXPECT_EQ(SentTo(FindDns(2)), 0b11u);
+  Reply(DnsReply4(2, kA4));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+  Clones(HR_MARK_SEND, 1);
+}
+
+TEST_F(SteerTest, ABackendThatHasAnsweredAndHasHadNothingToDoSinceIsHealthy) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;  // the timeout is 600 ms here
+  Ask(1);
+  Request(FindDns(1)).sent_ns = NowNs() - 700 * kMillisecond;
+  Silence(kDns4A, 700 * kMillisecond);
+  Ask(2);
+  Request(FindDns(2)).sent_ns = NowNs() - 650 * kMillisecond;
+  Clones(HR_MARK_SEND, 1);
+  Reply(DnsReply4(1, kA4));
+  Reply(DnsReply4(2, kA4));
+  ASSERT_EQ(BackendState(kDns4A).health, HR_SUSPECT) << "both were late";
+  EXPECT_EQ(OfA().health, HR_SUSPECT);
+  BackendState(kDns4A).answered_ns = NowNs() - 601 * kMillisecond;
+  BackendState(kDns4A).health_since_ns = NowNs() - 650 * kMillisecond;
+  EXPECT_EQ(OfA().health, HR_HEALTHY) << "nobody sends, so no program says so";
+  Ask(3);
+  EXPECT_EQ(SentTo(FindDns(3)), 0b01u);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+}
+
+TEST_F(SteerTest, ARequestWithoutBudgetIsLookedAtAgainWhenItsBackendBecomesSuspect) {
+  ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  ServiceConfig(kDns4Service).budget_ppm = 0;
+  ServiceState(kDns4Service).budget_micros = 0;
+  Ask(1);
+  const uint32_t request = FindDns(1);
+  const uint64_t silent_since_ns = BackendState(kDns4A).wait_since_ns;
+  ASSERT_EQ(silent_since_ns, Request(request).sent_ns);
+  Request(request).rechecks = 3;  // it would be looked at after 3.2 s
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4:no_budget", 1}}));
+  EXPECT_EQ(Request(request).due_ns, silent_since_ns + 600 * kMillisecond + 1);
+  // It speaks to others meanwhile: there is nothing to wait for.
+  BackendState(kDns4A).wait_since_ns = NowNs();
+  FireNow(request);
+  EXPECT_GT(Request(request).due_ns, silent_since_ns + 700 * kMillisecond);
+}
+
+TEST_F(SteerTest, AStandbyThatServesIsMeasured) {
+  MakeDown(kDns4A);
+  BackendState(kDns4A).probe_counter = 1;
+  Ask(1);
+  Reply(DnsReply4(1, kB4));
+  EXPECT_EQ(plane().Read(true)->services[kDns4Service].backends[1].answer_times.Count(), 1u);
+}
+
+// ---- Signs of life
+// --------------------------------------------------------------------------------------------------
+
+TEST_F(SteerTest, WhatNamesNoRequestEndsTheSilenceAndHealsNobody) {
+  Silence(kDns4A, 39 * kSecond);
+  Ask(1);
+  Bytes query(DnsQuery(1, "www.example.org"));  // QR is not set: no reply
+  const RunResult run = Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, kClientPort, query).Build());
+  EXPECT_THAT(run.changes, Contains(Pair("dns4:not_a_reply", 1)));
+  EXPECT_EQ(BackendState(kDns4A).wait_since_ns, 0u) << "who speaks is not silent";
+  MakeDown(kDns4A);
+  Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, kClientPort, query).Build());
+  EXPECT_EQ(BackendState(kDns4A).health, HR_DOWN);
+}
+
+TEST_F(SteerTest, ARequestThatIsPassedThroughSaysNothingAboutSilence) {
+  Bytes query = DnsQuery(1, "www.example.org");
+  query[2] = 0x28;  // UPDATE
+  const RunResult run = Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, query).Build());
+  EXPECT_THAT(run.changes, Contains(Pair("dns4:unknown_operation", 1)));
+  EXPECT_EQ(BackendState(kDns4A).wait_since_ns, 0u);
+}
+
+TEST_F(SteerTest, WithEveryBackendDownNothingIsDoubled) {
+  MakeDown(kDns4A);
+  MakeDown(kDns4B);
+  BackendState(kDns4A).probe_counter = 1;
+  ServiceConfig(kDns4Service).budget_ppm = 0;
+  ServiceState(kDns4Service).budget_micros = 0;
+  Ask(1);
+  EXPECT_EQ(SentTo(FindDns(1)), 0b10u);
+  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4:no_budget", 1}})) << "a second copy is a hedge, and paid";
+  Clones(HR_MARK_RESCUE, 0);
+}
+
+TEST_F(SteerTest, DatagramsBeyondTheFirstAreCounted) {
+  Silence(kDns4A, 41 * kSecond);
+  EXPECT_EQ(Ask(1).changes.at("dns4.extra_sends"), 1);
+  Clones(HR_MARK_SEND, 1);
+  MakeDown(kDns4A);
+  BackendState(kDns4A).probe_counter = 1;
+  EXPECT_EQ(Ask(2).changes.count("dns4.extra_sends"), 0u) << "the standby gets the only one";
+  BackendState(kDns4A).health = HR_HEALTHY;
+  BackendState(kDns4A).wait_since_ns = 0;
+  Ask(3);
+  EXPECT_EQ(FireNow(FindDns(3)).at("dns4.extra_sends"), 1);
+  Clones(HR_MARK_RESCUE, 1);
 }
 
 TEST_F(SteerTest, AnyAnswerMakesItHealthyAgain) {
@@ -89,16 +286,16 @@ TEST_F(SteerTest, ALosersAnswerMakesItHealthyToo) {
   EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
 }
 
-TEST_F(SteerTest, AfterAnElectionTimeoutItIsAway) {
+TEST_F(SteerTest, AfterAnElectionTimeoutItIsDown) {
   Silence(kDns4A, 41 * kSecond);
   Ask(1);
   BackendState(kDns4A).health_since_ns = NowNs() - 41 * kSecond;
   Ask(2);
-  EXPECT_EQ(BackendState(kDns4A).health, HR_AWAY);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_DOWN);
 }
 
-TEST_F(SteerTest, AwayMeansTheStandbyAloneAndOneProbeInSixteen) {
-  MakeAway(kDns4A);
+TEST_F(SteerTest, DownMeansTheStandbyAloneAndOneProbeInSixteen) {
+  MakeDown(kDns4A);
   uint32_t probes = 0;
   for (uint16_t id = 1; id <= 32; ++id) {
     const RunResult run = Ask(id);
@@ -113,11 +310,11 @@ TEST_F(SteerTest, AwayMeansTheStandbyAloneAndOneProbeInSixteen) {
   for (const Captured& copy : Clones(HR_MARK_SEND, 2)) EXPECT_EQ(Read(copy.packet).destination, kA4);
 }
 
-TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsAwayToo) {
+TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsDownToo) {
   for (const bool bypass : {false, true}) {
     const char* vip = bypass ? kRaw4 : kOnce4;
     ASSERT_TRUE(plane().SetBypass("raw4", bypass).ok());
-    MakeAway(bypass ? kRaw4A : kOnceA);
+    MakeDown(bypass ? kRaw4A : kOnceA);
     uint32_t to_leader = 0;
     for (uint8_t i = 0; i < 32; ++i) {
       const RunResult run =
@@ -132,7 +329,7 @@ TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsAwayToo) {
 
 TEST_F(SteerTest, AnAnswerToAnUntrackedRequestIsASignOfLifeToo) {
   ASSERT_TRUE(plane().SetBypass("raw4", true).ok());
-  MakeAway(kRaw4A);
+  MakeDown(kRaw4A);
   BackendState(kRaw4A).wait_since_ns = 1;
   const Bytes request = PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build();
   EXPECT_EQ(Read(Split(request).packet).destination, kA4) << "it is itself the probe";
@@ -142,7 +339,7 @@ TEST_F(SteerTest, AnAnswerToAnUntrackedRequestIsASignOfLifeToo) {
 }
 
 TEST_F(SteerTest, ARetransmissionIsNoProbe) {
-  MakeAway(kDns4A);
+  MakeDown(kDns4A);
   BackendState(kDns4A).probe_counter = 1;
   Ask(1);
   BackendState(kDns4A).probe_counter = 16;
@@ -153,8 +350,8 @@ TEST_F(SteerTest, ARetransmissionIsNoProbe) {
   EXPECT_EQ(SentTo(FindDns(1)), 0b10u);
 }
 
-TEST_F(SteerTest, ALeaderThatIsAwayIsHedgedWithoutBudgetAndOnlyAsALastResort) {
-  MakeAway(kDns4A);
+TEST_F(SteerTest, ALeaderThatIsDownIsHedgedToOnlyAsALastResort) {
+  MakeDown(kDns4A);
   BackendState(kDns4A).probe_counter = 1;
   Ask(1);
   FireNow(FindDns(1));
@@ -168,7 +365,7 @@ TEST_F(SteerTest, TheStandbyWithTheLowestAnswerTimeIsTaken) {
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
   ServiceState(kRaw4Service).budget_micros = 5'000'000;
-  EXPECT_EQ(FireNow(request), (Changes{{"raw4.hedges", 1}}));
+  EXPECT_EQ(FireNow(request), (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
   EXPECT_EQ(SentTo(request), 0b101u);
   for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
   // The third attempt goes to whom is left, a fourth to nobody.
@@ -183,7 +380,7 @@ TEST_F(SteerTest, TheStandbyWithTheLowestAnswerTimeIsTaken) {
 TEST_F(SteerTest, AnUnhealthyStandbyIsTakenLast) {
   BackendState(kRaw4B).answer_ewma_ns = 1 * kMillisecond;
   BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;
-  MakeAway(kRaw4B);
+  MakeDown(kRaw4B);
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0}));
   for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
@@ -193,11 +390,11 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
   ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
   BackendState(kRaw4B).answer_ewma_ns = 1 * kMillisecond;
   BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;
-  MakeAway(kRaw4B);
+  MakeDown(kRaw4B);
   Advance(HR_STANDBY_RETRY * kSecond);
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
-  EXPECT_EQ(FireNow(request), (Changes{{"raw4.hedges", 1}, {"raw4.failover_sends", 1}, {"raw4.probes", 1}}));
+  EXPECT_EQ(FireNow(request), (Changes{{"raw4.extra_sends", 2}, {"raw4.hedges", 1}, {"raw4.failover_sends", 1}, {"raw4.probes", 1}}));
   EXPECT_EQ(SentTo(request), 0b111u);
   EXPECT_EQ(Request(request).attempts, 2u) << "a probe is no attempt";
   EXPECT_EQ(ServiceState(kRaw4Service).budget_micros, 0) << "nor paid for";
@@ -211,7 +408,7 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
   // Not again at once.
   ServiceState(kRaw4Service).budget_micros = 1'000'000;
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {2, 0, 0, 0}).Build());
-  EXPECT_EQ(FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {2, 0, 0, 0})), (Changes{{"raw4.hedges", 1}}));
+  EXPECT_EQ(FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {2, 0, 0, 0})), (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
   for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
   // And healthy as soon as it answers.
   Reply(PacketBuilder(kB4, kClient4).Udp(kRawPort, kClientPort, {1, 0, 0, 0}).Build());
@@ -221,13 +418,13 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
 TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideAFailover) {
   ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
   BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;
-  MakeAway(kRaw4B);
+  MakeDown(kRaw4B);
   Advance(HR_STANDBY_RETRY * kSecond);
-  MakeAway(kRaw4A);
+  MakeDown(kRaw4A);
   BackendState(kRaw4A).probe_counter = 1;
   const RunResult run = Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   EXPECT_EQ(Read(run.packet).destination, kC4);
-  EXPECT_EQ(run.changes, (Changes{{"raw4.requests", 1}, {"raw4.failover_sends", 2}, {"raw4.probes", 1}}));
+  EXPECT_EQ(run.changes, (Changes{{"raw4.requests", 1}, {"raw4.extra_sends", 1}, {"raw4.failover_sends", 2}, {"raw4.probes", 1}}));
   for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
   const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
   EXPECT_EQ(Request(request).attempts, 1u);
@@ -253,16 +450,16 @@ TEST_F(SteerTest, ASecondCopyThatFailsIsTakenBack) {
   EXPECT_EQ(HR_FAILOVER(Request(request).marks), 0u);
   EXPECT_EQ(Request(request).attempts, 1u);
   EXPECT_EQ(BackendState(kDns4B).wait_since_ns, 0u);
-  EXPECT_EQ(FireNow(request), (Changes{{"dns4.failover_sends", 1}})) << "the clock makes the attempt";
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.failover_sends", 1}})) << "the clock makes the attempt";
   Clones(HR_MARK_RESCUE, 1);
 }
 
 TEST_F(SteerTest, WithNobodyHealthyTheSecondSendIsPaidFor) {
-  MakeAway(kDns4A);
-  MakeAway(kDns4B);
+  MakeDown(kDns4A);
+  MakeDown(kDns4B);
   BackendState(kDns4A).probe_counter = 1;
   EXPECT_EQ(Read(Ask(1).packet).destination, kB4);
-  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.hedges", 1}})) << "load does not double for as long as both are down";
+  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}})) << "load does not double for as long as both are down";
   Clones(HR_MARK_RESCUE, 1);
 }
 
@@ -314,7 +511,7 @@ TEST_F(SteerTest, AHedgePaysOneTokenAndAnEmptyBucketRefuses) {
   ServiceConfig(kDns4Service).budget_ppm = 0;
   ServiceState(kDns4Service).budget_micros = 1'999'999;
   for (uint16_t id = 1; id <= 3; ++id) Ask(id);
-  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.hedges", 1}}));
+  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
   EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 999'999);
   Clones(HR_MARK_RESCUE, 1);
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4:no_budget", 1}})) << "no minimum reserve";
@@ -323,7 +520,7 @@ TEST_F(SteerTest, AHedgePaysOneTokenAndAnEmptyBucketRefuses) {
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{})) << "counted once a request";
   // With a token in the bucket it is hedged after all.
   ServiceState(kDns4Service).budget_micros = 1'000'000;
-  EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4.hedges", 1}}));
+  EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
   Clones(HR_MARK_RESCUE, 1);
 }
 
@@ -336,7 +533,7 @@ TEST_F(SteerTest, AHedgeThatFailsCostsNothing) {
   EXPECT_EQ(failed, (Changes{{"dns4:rescue_failed", 1}})) << "no hedge is counted";
   EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 1'000'000) << "nothing was sent";
   EXPECT_EQ(SentTo(request), 0b01u);
-  EXPECT_EQ(FireNow(request), (Changes{{"dns4.hedges", 1}}));
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
   Clones(HR_MARK_RESCUE, 1);
 }
 

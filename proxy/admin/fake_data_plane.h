@@ -67,7 +67,7 @@ class FakeDataPlane final : public DataPlane {
     a.name = "a";
     a.sends = 1000;
     a.wins = 970;
-    a.p99_ns = 3'000'000;
+    a.p95_ns = 3'000'000;
     Record(a.answer_times, 2'000'000, 970);
     BackendSnapshot b;
     b.name = "b";
@@ -149,9 +149,9 @@ class FakeDataPlane final : public DataPlane {
     }
     return absl::OkStatus();
   }
-  absl::Status SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) override {
+  absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override {
     for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service) candidate.backends.at(backend).p99_ns = p99_ns;
+      if (candidate.name == service) candidate.backends.at(backend).p95_ns = p95_ns;
     }
     return absl::OkStatus();
   }

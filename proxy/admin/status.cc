@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+#include "config/scalar.h"
 #include "bpf/lib/choose.h"
 #include "operate/version.h"
 #include "proxy/config/schema.h"
@@ -74,10 +76,11 @@ v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& co
   out.set_sent(snapshot.sends);
   out.set_won(snapshot.wins);
   *out.mutable_answer_ns() = ToQuantiles(snapshot.answer_times);
-  // Before there are enough samples the fixed delay stands in for the p99, as in the kernel
+  // Before there are enough samples the fixed delay stands in for the p95, as in the kernel
   // (bpf/lib/steer.bpf.h).
-  const int64_t p99_ns = snapshot.p99_ns > 0 ? static_cast<int64_t>(snapshot.p99_ns) : service.delay_ns();
-  out.set_suspect_after_ns(std::max<int64_t>(3 * p99_ns, service.suspect_min_ns()));
+  const int64_t p95_ns = snapshot.p95_ns > 0 ? static_cast<int64_t>(snapshot.p95_ns) : service.delay_ns();
+  out.set_suspect_after_ns(std::clamp<int64_t>(3 * p95_ns, service.suspect_min_ns(),
+                                               std::max(service.suspect_max_ns(), service.suspect_min_ns())));
   out.set_drained(snapshot.drained);
   out.set_unanswered(snapshot.unanswered);
   return out;
@@ -95,6 +98,30 @@ void FillReloads(const ReloadFacts& facts, uint64_t now_ns, v1::Reloads& out) {
   for (const std::string& problem : facts.last_problems) out.add_last_problems(problem);
   out.set_config_hash(facts.config_hash);
   out.set_config_age_ns(AgeNs(static_cast<uint64_t>(facts.config_since_ns), now_ns));
+}
+
+// What a person should know of the health of a service's backends, and whether none of them is up.
+bool AddTroubles(const ServiceSnapshot& service, uint64_t now_ns, v1::Status& out) {
+  size_t down = 0;
+  std::vector<std::string> troubles;
+  for (size_t i = 0; i < service.backends.size(); ++i) {
+    const BackendSnapshot& backend = service.backends[i];
+    if (backend.health == HR_HEALTHY) continue;
+    down += backend.health == HR_DOWN;
+    const bool leads = i == service.leader.leader;
+    const uint64_t since_ns = backend.last_receive_ns != 0 ? backend.last_receive_ns : backend.health_since_ns;
+    const char* requests = !leads                         ? ""
+                           : service.dry_run              ? "; a dry run: nobody else is asked"
+                           : backend.health == HR_SUSPECT ? "; requests go to it and to a standby"
+                                                          : "; requests go to a standby";
+    troubles.push_back(absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name, " ",
+                                    HealthWord(backend.health), ", silent for ",
+                                    config::RoundedDurationNs(AgeNs(since_ns, now_ns)), requests));
+  }
+  const bool all = down > 0 && down == service.backends.size();
+  if (all) troubles = {absl::StrCat(service.name, ": every backend is down")};
+  for (std::string& trouble : troubles) out.add_problems(std::move(trouble));
+  return all;
 }
 
 v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns) {
@@ -119,6 +146,10 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_in_flight(snapshot.in_flight);
   out.set_identity_ok(IdentityHolds(snapshot));
   out.set_extra_load(Share(out.hedges(), out.requests()));
+  out.set_extra_sends(snapshot.stats.counters[HR_EXTRA_SENDS]);
+  out.set_extra_sends_share(Share(out.extra_sends(), out.requests()));
+  out.set_suspect_min_ns(service.suspect_min_ns());
+  out.set_suspect_max_ns(service.suspect_max_ns());
   out.set_budget_tokens(snapshot.budget_tokens);
   *out.mutable_fire_error_ns() = ToQuantiles(snapshot.fire_error);
   *out.mutable_latency_ns() = ToQuantiles(snapshot.latency);
@@ -140,8 +171,8 @@ std::string HealthWord(hr_health health) {
       return "healthy";
     case HR_SUSPECT:
       return "suspect";
-    case HR_AWAY:
-      return "standby";
+    case HR_DOWN:
+      return "down";
   }
   return "unknown";
 }
@@ -242,7 +273,6 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   v1::Status out;
   out.set_version(operate::kVersion);
   out.set_instance(config.instance());
-  out.set_state(facts.problems.empty() ? "running" : "degraded");
   out.set_pid(getpid());
   out.set_uptime_ns(static_cast<int64_t>(snapshot.taken_ns) - facts.started_ns);
   out.set_kernel(facts.kernel);
@@ -252,6 +282,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_metrics(facts.metrics_address);
   out.set_page(facts.page_address);
   for (const std::string& problem : facts.problems) out.add_problems(problem);
+  bool any_down = false;
   v1::Clock& clock = *out.mutable_clock();
   clock.set_running(snapshot.clock.running);
   clock.set_kind(facts.clock_kind);
@@ -281,11 +312,13 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   for (int i = 0; i < services; ++i) {
     const ServiceSnapshot& service = snapshot.services[i];
     *out.add_services() = BuildService(config.services(i), service, snapshot.taken_ns);
+    any_down = AddTroubles(service, snapshot.taken_ns, out) || any_down;
     fire_error.Add(service.fire_error);
     requests += service.stats.counters[HR_REQUESTS];
     out.set_hedges(out.hedges() + service.stats.counters[HR_HEDGES]);
     identity_ok = identity_ok && IdentityHolds(service);
   }
+  out.set_state(any_down ? "down" : out.problems().empty() ? "running" : "degraded");
   *out.mutable_fire_error_ns() = ToQuantiles(fire_error);
   out.set_extra_load(Share(out.hedges(), requests));
   out.set_identity_ok(identity_ok);

@@ -64,7 +64,7 @@ struct DaemonFacts {
   std::string build;                // of the programs
   ReloadFacts reload;
   std::vector<UplinkFacts> uplinks;
-  std::vector<std::string> problems;  // what a person should know; state is "degraded" while there are any
+  std::vector<std::string> problems;  // what a person should know, beside the backends' health
 };
 
 v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot);
@@ -85,7 +85,7 @@ v1::Quantiles ToQuantiles(const Histogram& histogram);
 // requests = sum of where they went, for one service.
 bool IdentityHolds(const ServiceSnapshot& snapshot);
 
-// "healthy", "suspect", or "standby" while requests go to a standby.
+// "healthy", "suspect", or "down" while requests go to a standby.
 std::string HealthWord(hr_health health);
 
 }  // namespace hedgerow

@@ -4,6 +4,7 @@
 
 #include "proxy/admin/status.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/algorithm/container.h"
@@ -78,25 +79,28 @@ TEST(BuildStatus, NamesOnlyReasonsThatHappened) {
 
 TEST(BuildStatus, StateIsTheLeadersHealth) {
   FakeDataPlane fake;
-  fake.snapshot.services[0].backends[1].health = HR_AWAY;
+  fake.snapshot.services[0].backends[1].health = HR_DOWN;
   EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).state(), "healthy");
   fake.snapshot.services[0].leader.leader = 1;
   const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
   EXPECT_EQ(status.services(0).leader(), "b");
-  EXPECT_EQ(status.services(0).state(), "standby");
+  EXPECT_EQ(status.services(0).state(), "down");
   EXPECT_EQ(status.services(0).backends(0).role(), "standby");
   EXPECT_EQ(status.services(0).backends(1).role(), "leader");
 }
 
-TEST(BuildStatus, SuspectAfterIsThreeTimesP99ButAtLeastTheMinimum) {
+TEST(BuildStatus, SuspectAfterIsThreeTimesP95WithinItsBounds) {
   FakeDataPlane fake;
   const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
   EXPECT_EQ(status.services(0).backends(0).suspect_after_ns(), 9'000'000);
   EXPECT_EQ(status.services(0).backends(1).suspect_after_ns(), 30'000'000)
       << "three times the fixed delay, as long as nothing is known of it";
-  fake.snapshot.services[0].backends[1].p99_ns = 1'000'000;
+  fake.snapshot.services[0].backends[1].p95_ns = 1'000'000;
   EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).backends(1).suspect_after_ns(),
             5'000'000);
+  fake.snapshot.services[0].backends[1].p95_ns = 400'000'000;
+  EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).backends(1).suspect_after_ns(),
+            1'000'000'000);
 }
 
 TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {
@@ -113,11 +117,11 @@ TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {
   EXPECT_EQ(RequestsTo(dns), 0u) << "the best of all";
   dns.backends[0].drained = true;
   EXPECT_EQ(RequestsTo(dns), 2u);
-  dns.backends[2].health = HR_AWAY;
+  dns.backends[2].health = HR_DOWN;
   EXPECT_EQ(RequestsTo(dns), 0u) << "silence is worse than being drained";
   dns.preferred = 0;
   dns.backends[0].drained = false;
-  dns.backends[0].health = HR_AWAY;
+  dns.backends[0].health = HR_DOWN;
   EXPECT_EQ(RequestsTo(dns), 1u) << "around a leader that is down";
   dns.backends[0].health = HR_SUSPECT;
   EXPECT_EQ(RequestsTo(dns), 0u) << "a suspect leader is asked still, beside a standby";
@@ -199,6 +203,36 @@ TEST(BuildStatus, AProblemDegradesIt) {
   EXPECT_EQ(BuildStatus(FakeConfig(), facts, fake.snapshot).state(), "running");
   facts.problems = {"uplink eth1 is gone"};
   EXPECT_EQ(BuildStatus(FakeConfig(), facts, fake.snapshot).state(), "degraded");
+}
+
+TEST(BuildStatus, WhatIsNotHealthyIsNotCalledRunning) {
+  FakeDataPlane fake;
+  auto& backends = fake.snapshot.services[0].backends;
+  backends[0].health = HR_DOWN;
+  backends[0].last_receive_ns = fake.snapshot.taken_ns - 12'000'000'000;
+  v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.state(), "degraded");
+  ASSERT_EQ(status.problems_size(), 1);
+  EXPECT_EQ(status.problems(0), "dns: leader a down, silent for 12.0s; requests go to a standby");
+  backends[1].health = HR_DOWN;
+  status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.state(), "down");
+  ASSERT_EQ(status.problems_size(), 1);
+  EXPECT_EQ(status.problems(0), "dns: every backend is down");
+  backends[0].health = HR_HEALTHY;
+  backends[1].health = HR_SUSPECT;
+  status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.state(), "degraded");
+  ASSERT_EQ(status.problems_size(), 1);
+  EXPECT_THAT(status.problems(0), testing::HasSubstr("dns: standby b suspect, silent for"));
+}
+
+TEST(BuildStatus, CountsDatagramsBeyondTheFirst) {
+  FakeDataPlane fake;
+  fake.snapshot.services[0].stats.counters[HR_EXTRA_SENDS] = 500;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.services(0).extra_sends(), 500u);
+  EXPECT_DOUBLE_EQ(status.services(0).extra_sends_share(), 0.5);
 }
 
 }  // namespace

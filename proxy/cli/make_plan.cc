@@ -98,7 +98,9 @@ std::string Summary(const v1::Service& service) {
   return absl::StrCat(service.vip(), " port ", service.port(), ", ", profile, ", hedge after ",
                       config::FormatDurationNs(service.delay_ns()), Adaptive(service), ", deadline ",
                       config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(),
-                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), cluster,
+                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), ", suspect after ",
+                      config::FormatDurationNs(service.suspect_min_ns()), " to ",
+                      config::FormatDurationNs(service.suspect_max_ns()), " of silence", cluster,
                       service.prefer() == v1::PREFER_FASTEST ? ", the fastest is asked first" : "",
                       service.dry_run() == v1::SWITCH_ON ? ", DRY RUN" : "");
 }

@@ -56,12 +56,9 @@ std::string Outcomes(const v1::Accounting& accounting, const v1::ServiceStatus& 
   return absl::StrJoin(words, ", ");
 }
 
-// The state "standby" (requests go to a standby) would read badly beside the role of the same name.
-std::string Health(const std::string& state) { return state == "standby" ? "silent" : state; }
-
 std::string LeaderState(const std::string& state) {
   if (state == "suspect") return "SUSPECT (silent; requests go to both)";
-  if (state == "standby") return "SILENT (requests go to a standby)";
+  if (state == "down") return "DOWN (requests go to a standby)";
   return state;
 }
 
@@ -79,6 +76,15 @@ std::string Why(const v1::ServiceStatus& service) {
   return ", who answers faster";
 }
 
+// "a after 5.00ms, b after 30.0ms of silence (5.00ms to 1.00s)"
+std::string SuspectAfter(const v1::ServiceStatus& service) {
+  std::vector<std::string> words;
+  for (const v1::BackendStatus& backend : service.backends())
+    words.push_back(absl::StrCat(backend.name(), " after ", Duration(backend.suspect_after_ns())));
+  return absl::StrCat(absl::StrJoin(words, ", "), " of silence (", Duration(service.suspect_min_ns()), " to ",
+                      Duration(service.suspect_max_ns()), ")");
+}
+
 void Backends(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
                         "state", "sent", "won", "p50", "p99");
@@ -86,7 +92,7 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
     const bool seen = backend.answer_ns().count() > 0;
     absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10d %10d %9s %9s\n", backend.name(),
                           Endpoint(backend.address(), backend.port()), backend.role(),
-                          backend.drained() ? "drained" : Health(backend.health()), backend.sent(),
+                          backend.drained() ? "drained" : backend.health(), backend.sent(),
                           backend.won(), seen ? Duration(backend.answer_ns().p50()) : "-",
                           seen ? Duration(backend.answer_ns().p99()) : "-");
   }
@@ -105,12 +111,17 @@ void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service,
   absl::StrAppend(&out, "\n");
   absl::StrAppendFormat(&out, "  hedges       %d, %.2f%% extra load, %.1f tokens left\n", service.hedges(),
                         100 * service.extra_load(), service.budget_tokens());
+  if (service.extra_sends() > 0) {
+    absl::StrAppendFormat(&out, "  extra        %d datagrams beyond the first of each request, %.2f%%\n",
+                          service.extra_sends(), 100 * service.extra_sends_share());
+  }
   if (service.would_hedge() + service.would_fail_over() > 0) {
     absl::StrAppend(&out, "  dry runs     would have hedged ", service.would_hedge(), ", failed over ",
                     service.would_fail_over(), "\n");
   }
   absl::StrAppend(&out, "  delay        ", Duration(service.delay_ns()), service.adaptive() ? ", adaptive" : "",
                   service.pushed_back() ? "; A BACKEND ASKS for later hedges, or none" : "", "\n");
+  absl::StrAppend(&out, "  suspicion    ", SuspectAfter(service), "\n");
   absl::StrAppend(&out, "  latency      ", P50P99(service.latency_ns()), "\n");
   absl::StrAppend(&out, "  fire error   ", P50P99(service.fire_error_ns()), "\n");
   if (!service.reasons().empty()) absl::StrAppend(&out, "  reasons      ", Reasons(service.reasons()), "\n");

@@ -108,13 +108,27 @@ TEST(ReloadText, ReadsAsADiffAndSaysWhatBecameOfIt) {
             changes + "refused as a whole; a.yaml is not in force:\n  interface: fixed\n");
 }
 
-TEST(StatusText, ASilentLeaderIsNotCalledAStandby) {
+TEST(StatusText, ALeaderThatIsDownIsCalledSo) {
   v1::Status status = Sample();
-  status.mutable_services(0)->set_state("standby");
-  status.mutable_services(0)->mutable_backends(0)->set_health("standby");
+  status.mutable_services(0)->set_state("down");
+  status.mutable_services(0)->mutable_backends(0)->set_health("down");
   const std::string text = StatusText(status);
-  EXPECT_THAT(text, HasSubstr("leader a, SILENT (requests go to a standby)"));
-  EXPECT_THAT(text, testing::ContainsRegex("10.77.0.11:53 +leader +silent"));
+  EXPECT_THAT(text, HasSubstr("leader a, DOWN (requests go to a standby)"));
+  EXPECT_THAT(text, testing::ContainsRegex("10.77.0.11:53 +leader +down"));
+}
+
+TEST(StatusText, SaysWhatIsSentBeyondTheFirstAndWhenABackendIsSuspect) {
+  v1::Status status = Sample();
+  v1::ServiceStatus& dns = *status.mutable_services(0);
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("  extra  ")));
+  dns.set_extra_sends(500);
+  dns.set_extra_sends_share(0.5);
+  dns.set_suspect_min_ns(5'000'000);
+  dns.set_suspect_max_ns(1'000'000'000);
+  dns.mutable_backends(0)->set_suspect_after_ns(9'000'000);
+  EXPECT_THAT(StatusText(status), HasSubstr("500 datagrams beyond the first of each request, 50.00%"));
+  EXPECT_THAT(StatusText(status), HasSubstr("  suspicion    a after 9.00ms"));
+  EXPECT_THAT(StatusText(status), HasSubstr(" of silence (5.00ms to 1.00s)"));
 }
 
 TEST(StatusText, SaysThatTheLeaderIsItsClustersWord) {
@@ -253,7 +267,7 @@ TEST(MakePlan, SaysWhatThePolicyIs) {
       PlanText(MakePlan(config, "f.yaml", topology, 2)),
       HasSubstr(
           "hedge after 10ms at first, then adaptive between 1ms and 100ms, deadline 2s, 2 attempts, budget 5%, "
-          "the fastest is asked first, DRY RUN"));
+          "suspect after 5ms to 1s of silence, the fastest is asked first, DRY RUN"));
 }
 
 TEST(MakePlan, SaysWhatAReloadWouldChangeOfWhatRuns) {

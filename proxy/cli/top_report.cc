@@ -100,6 +100,8 @@ void FillService(const v1::ServiceStatus& before, const v1::ServiceStatus& now,
   out.set_p99_ns(Quantile(latency, 0.99));
   out.set_hedges_per_s(rates.PerSecond(before.hedges(), now.hedges()));
   if (out.requests_per_s() > 0) out.set_hedge_share(out.hedges_per_s() / out.requests_per_s());
+  out.set_extra_sends_per_s(counter("extra_sends"));
+  if (out.requests_per_s() > 0) out.set_extra_sends_share(out.extra_sends_per_s() / out.requests_per_s());
   out.set_budget(counts_now.budget_ppm() / kPartsPerMillion);
   out.set_budget_tokens(now.budget_tokens());
   out.set_rescues_won_per_s(rates.PerSecond(before.won_by_rescue(), now.won_by_rescue()));

@@ -23,6 +23,8 @@ namespace {
 constexpr int kWide = 120;
 constexpr int kServicesWidth = 80;
 constexpr int kBarWidth = 14;
+// A second's hedges may have been saved up for.
+constexpr double kBeyondBudget = 0.01;
 
 std::string Duration(int64_t ns) { return ns == 0 ? "-" : config::RoundedDurationNs(ns); }
 
@@ -38,12 +40,9 @@ Mark MarkOf(const std::string& state) {
   return state == "healthy" ? Mark::kPlain : Mark::kAlarm;
 }
 
-// As `hedgerow status` says it.
-std::string Health(const std::string& state) { return state == "standby" ? "silent" : state; }
-
 std::string LeaderState(const std::string& state) {
   if (state == "suspect") return "SUSPECT: requests go to both";
-  if (state == "standby") return "SILENT: requests go to a standby";
+  if (state == "down") return "DOWN: requests go to a standby";
   return state;
 }
 
@@ -93,6 +92,10 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
                  {absl::StrFormat(" of %s allowed  ", Percent(service.budget()))},
                  {Bar(service.hedge_share(), service.budget()), Mark::kQuiet},
                  {absl::StrFormat(" %.0f saved", service.budget_tokens()), Mark::kQuiet}});
+  const bool doubles = service.extra_sends_share() > service.budget() + kBeyondBudget;
+  out.push_back({{absl::StrFormat("  extra     %8s/s   ", RateText(service.extra_sends_per_s()))},
+                 {absl::StrFormat("%6s", Percent(service.extra_sends_share())), doubles ? Mark::kWarning : Mark::kPlain},
+                 {" more datagrams than requests, hedges included"}});
   out.push_back({{absl::StrFormat(
       "  rescued   %8s/s   failover %s/s   losers dropped %s/s", RateText(service.rescues_won_per_s()),
       RateText(service.failovers_won_per_s()), RateText(service.losers_dropped_per_s()))}});
@@ -109,7 +112,7 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
   for (const v1::TopBackend& backend : service.backends()) {
     out.push_back(
         {{absl::StrFormat("  %-16s %-8s ", backend.name(), backend.role())},
-         {absl::StrFormat("%-8s", Health(backend.health())), MarkOf(backend.health())},
+         {absl::StrFormat("%-8s", backend.health()), MarkOf(backend.health())},
          {absl::StrFormat(" %9s %9s %9s %9s", RateText(backend.sent_per_s()), RateText(backend.won_per_s()),
                           Duration(backend.p50_ns()), Duration(backend.p99_ns()))}});
   }

@@ -44,6 +44,7 @@ class Checker {
       const v1::Service& service = config_.services(i);
       Identity(service, path);
       Timing(service, path);
+      Suspicion(service, path);
       Backends(service, path);
     }
     DelayLine();
@@ -90,6 +91,15 @@ class Checker {
       Add(deadline, absl::StrCat("got \"", FormatDurationNs(service.deadline_ns()),
                                  "\", expected more than the delay of ", FormatDurationNs(service.delay_ns())));
     }
+  }
+
+  // Where only the lower one was written the upper one follows it (Complete).
+  void Suspicion(const v1::Service& service, const std::string& path) {
+    const std::string most = absl::StrCat(path, ".suspect_max");
+    if (!locations_.Has(most) || service.suspect_max_ns() == 0 || service.suspect_min_ns() == 0) return;
+    if (service.suspect_max_ns() >= service.suspect_min_ns()) return;
+    Add(most, absl::StrCat("got \"", FormatDurationNs(service.suspect_max_ns()),
+                           "\", expected at least the suspect_min of ", FormatDurationNs(service.suspect_min_ns())));
   }
 
   // What a delay line cannot do; the wheel can.
@@ -209,6 +219,7 @@ void Complete(v1::Config& config) {
     if (service.primary().empty() && service.backends_size() > 0) {
       service.set_primary(service.backends(0).name());
     }
+    service.set_suspect_max_ns(std::max(service.suspect_max_ns(), service.suspect_min_ns()));
   }
 }
 

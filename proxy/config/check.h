@@ -18,7 +18,7 @@ namespace hedgerow::config {
 void Check(const v1::Config& config, const Locations& locations, Diagnostics& errors);
 
 // Fills what defaults to another value: a service's primary is its first
-// backend.
+// backend, and suspect_max is no less than suspect_min.
 void Complete(v1::Config& config);
 
 }  // namespace hedgerow::config

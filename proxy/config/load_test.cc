@@ -45,6 +45,7 @@ services:
     budget_burst: 7
     election_timeout: 150ms
     suspect_min: 2ms
+    suspect_max: 400ms
     primary: b
     backends:
       - {name: a, address: fd77::b, port: 53}

@@ -104,5 +104,17 @@ TEST(PolicyConfig, ADelayLineCannotBeAdaptive) {
                 "qdisc"));
 }
 
+TEST(PolicyConfig, TheSuspicionTimeoutHasACeiling) {
+  EXPECT_EQ(LoadText(Text("delay: 10ms"), "c.yaml")->services(0).suspect_max_ns(), 1'000'000'000);
+  EXPECT_EQ(LoadText(Text("suspect_max: 50ms"), "c.yaml")->services(0).suspect_max_ns(), 50'000'000);
+  EXPECT_EQ(LoadText(Text("suspect_min: 10s"), "c.yaml")->services(0).suspect_max_ns(), 10'000'000'000)
+      << "where only the lower bound is given, the upper one follows it";
+  EXPECT_EQ(Error("suspect_min: 20ms\n    suspect_max: 10ms"),
+            "c.yaml:7:18: services[0].suspect_max: got \"10ms\", expected at least the suspect_min of 20ms");
+  EXPECT_EQ(Error("suspect_max: 3ms"),
+            "c.yaml:6:18: services[0].suspect_max: got \"3ms\", expected at least the suspect_min of 5ms");
+  EXPECT_THAT(Error("suspect_max: never"), HasSubstr("c.yaml:6:18: services[0].suspect_max"));
+}
+
 }  // namespace
 }  // namespace hedgerow::config

@@ -28,6 +28,7 @@ class AnswerHistory {
     uint64_t at_ns = 0;  // 0: none. Written last, so that a daemon killed meanwhile leaves no half.
     uint64_t unanswered = 0;
     Histogram answer_times;
+    Histogram ordinary_times;
   };
   using Memory = std::array<Moment, kMoments>;
 
@@ -40,6 +41,7 @@ class AnswerHistory {
     *at_ns = 0;
     moment.unanswered = backend.unanswered;
     moment.answer_times = backend.answer_times;
+    moment.ordinary_times = backend.ordinary_times;
     *at_ns = now_ns;
   }
 
@@ -51,7 +53,7 @@ class AnswerHistory {
     return past;
   }
 };
-static_assert(sizeof(AnswerHistory::Moment) == 16 + sizeof(Histogram), "no padding: it is kept in the kernel");
+static_assert(sizeof(AnswerHistory::Moment) == 16 + 2 * sizeof(Histogram), "no padding: it is kept in the kernel");
 
 }  // namespace hedgerow
 

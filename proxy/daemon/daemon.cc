@@ -29,6 +29,7 @@
 #include "proxy/admin/server.h"
 #include "proxy/config/diff.h"
 #include "proxy/config/load.h"
+#include "proxy/daemon/event_log.h"
 #include "proxy/daemon/event_loop.h"
 #include "proxy/daemon/guardian.h"
 #include "proxy/daemon/instance_lock.h"
@@ -171,10 +172,13 @@ class Daemon {
         [this] { loop_->Post([this] { Relink(); }); });
     if (!guardian.ok()) return guardian.status();
     guardian_ = *std::move(guardian);
-    if (history_ != nullptr) {
-      guardian_->OnSnapshot(
-          [this](const Snapshot& read) { history_->Record(config_, facts_, read, absl::Now()); });
-    }
+    guardian_->OnSnapshot([this](const Snapshot& read) {
+      const absl::Time now = absl::Now();
+      for (const EventLog::Line& line : event_log_.Lines(read, facts_, absl::ToUnixMillis(now))) {
+        line.warning ? LogWarning(line.text) : LogInfo(line.text);
+      }
+      if (history_ != nullptr) history_->Record(config_, facts_, read, now);
+    });
     return absl::OkStatus();
   }
 
@@ -450,6 +454,7 @@ class Daemon {
   std::unique_ptr<ProxyInstance> instance_;
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Controller> controller_;
+  EventLog event_log_;
   std::unique_ptr<History> history_;  // what the page shows; null: it is not served
   std::unique_ptr<operate::MetricsPage> metrics_;
   std::unique_ptr<operate::AdminSocket> admin_;

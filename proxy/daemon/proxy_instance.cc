@@ -117,6 +117,7 @@ std::vector<Snapshot> ProxyInstance::PastAnswers() const {
         snapshot.services[i].backends.resize(static_cast<size_t>(service.backends_size()));
         snapshot.services[i].backends[j].unanswered = moment.unanswered;
         snapshot.services[i].backends[j].answer_times = moment.answer_times;
+        snapshot.services[i].backends[j].ordinary_times = moment.ordinary_times;
       }
     }
   }

@@ -88,7 +88,7 @@ void Tuner::Recall(const Snapshot& past) {
     for (size_t j = 0; j < seen.size() && j < services_[i].backends.size(); ++j) {
       Backend& backend = services_[i].backends[j];
       const Histogram all = WithUnanswered(seen[j], deadline_ns);
-      backend.ordinary.P99Ns(past.taken_ns, seen[j].answer_times);
+      backend.ordinary.P95Ns(past.taken_ns, seen[j].ordinary_times);
       backend.windows.Recent(past.taken_ns, all);
       backend.samples = all.Count();
     }
@@ -104,7 +104,7 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
   for (size_t i = 0; i < service.backends.size() && i < snapshot.backends.size(); ++i) {
     Backend& backend = service.backends[i];
     const BackendSnapshot& seen = snapshot.backends[i];
-    first.Update(data_plane.SetBackendP99(snapshot.name, i, backend.ordinary.P99Ns(now_ns, seen.answer_times)));
+    first.Update(data_plane.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
     const Histogram all = WithUnanswered(seen, deadline_ns);
     recent[i] = backend.windows.Recent(now_ns, all);
     const uint64_t samples = all.Count();

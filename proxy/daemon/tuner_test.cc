@@ -42,52 +42,67 @@ TEST(AnswerWindows, HoldsTwentyToThirtySeconds) {
 TEST(OrdinarySecond, KnowsNothingBeforeTwentySamples) {
   OrdinarySecond ordinary;
   Histogram total;
-  EXPECT_EQ(ordinary.P99Ns(kS, total), 0u);
+  EXPECT_EQ(ordinary.P95Ns(kS, total), 0u);
   Record(total, kMs, 19);
-  EXPECT_EQ(ordinary.P99Ns(3 * kS, total), 0u);
+  EXPECT_EQ(ordinary.P95Ns(3 * kS, total), 0u);
   Record(total, kMs, 1);
-  EXPECT_NEAR(Ms(ordinary.P99Ns(4 * kS, total)), 1, 0.07);
+  EXPECT_NEAR(Ms(ordinary.P95Ns(4 * kS, total)), 1, 0.07);
 }
 
 TEST(OrdinarySecond, ForgetsAfterThirtySecondsOfNothing) {
   OrdinarySecond ordinary;
   Histogram total;
-  ordinary.P99Ns(kS, total);
+  ordinary.P95Ns(kS, total);
   Record(total, kMs, 100);
-  EXPECT_GT(ordinary.P99Ns(2 * kS, total), 0u);
-  EXPECT_GT(ordinary.P99Ns(31 * kS, total), 0u);
-  EXPECT_EQ(ordinary.P99Ns(34 * kS, total), 0u);
+  EXPECT_GT(ordinary.P95Ns(2 * kS, total), 0u);
+  EXPECT_GT(ordinary.P95Ns(31 * kS, total), 0u);
+  EXPECT_EQ(ordinary.P95Ns(34 * kS, total), 0u);
 }
 
-// The fault that this class mends. 2,000 requests/s of 0.5 ms; the backend stands still for 400 ms in every 5 s
-// and then answers what it held back. Of the answers of 30 s, 8 % were held back.
-TEST(OrdinarySecond, AnOutageThatComesBackDoesNotMakeItselfInvisible) {
+// The fault that this class mends: the leader stands still for half of every second. 300 requests/s: 150 are
+// answered at once, and the pause is one sample, whatever it held back.
+TEST(OrdinarySecond, AnOutageInEverySecondIsNotLearned) {
   OrdinarySecond ordinary;
   Histogram total;
-  AnswerWindows all;
-  ordinary.P99Ns(kS, total);
-  Record(total, kMs / 2, 2000);
-  uint64_t widest_ns = ordinary.P99Ns(2 * kS, total);
-  for (uint64_t second = 3; second < 63; ++second) {
-    const bool stalled = second % 5 == 0;
-    Record(total, kMs / 2, stalled ? 1200 : 2000);
-    if (stalled) Record(total, 300 * kMs, 800);
-    widest_ns = std::max(widest_ns, ordinary.P99Ns(second * kS, total));
+  for (uint64_t second = 1; second < 60; ++second) {
+    Record(total, kMs / 2, 150);
+    Record(total, 500 * kMs, 1);
+    EXPECT_LT(Ms(ordinary.P95Ns(second * kS, total)), 1) << second;
   }
-  EXPECT_LT(Ms(widest_ns), 1);
-  EXPECT_GT(Ms(all.Recent(63 * kS, total).QuantileNs(0.99)), 200) << "which is what made it invisible";
+}
+
+// 5 requests/s: 20 samples take four seconds.
+TEST(OrdinarySecond, NorIsOnePauseInTwentySamplesOfAQuietService) {
+  OrdinarySecond ordinary;
+  Histogram total;
+  for (uint64_t second = 1; second < 120; ++second) {
+    Record(total, kMs, second % 4 == 0 ? 4 : 5);
+    if (second % 4 == 0) Record(total, 500 * kMs, 1);
+    EXPECT_LT(Ms(ordinary.P95Ns(second * kS, total)), 2) << second;
+  }
+}
+
+TEST(OrdinarySecond, ABackendWhoseAnswersAreAllPausesIsSlow) {
+  OrdinarySecond ordinary;
+  Histogram total;
+  uint64_t p95_ns = 0;
+  for (uint64_t second = 1; second < 20; ++second) {
+    Record(total, 150 * kMs, 5);
+    p95_ns = ordinary.P95Ns(second * kS, total);
+  }
+  EXPECT_GE(Ms(p95_ns), 150);
 }
 
 TEST(OrdinarySecond, SlownessThatIsAlwaysThereStays) {
   OrdinarySecond ordinary;
   Histogram total;
-  uint64_t p99_ns = 0;
+  uint64_t p95_ns = 0;
   for (uint64_t second = 1; second < 20; ++second) {
-    Record(total, 2 * kMs, 980);
-    Record(total, 400 * kMs, 20);
-    p99_ns = ordinary.P99Ns(second * kS, total);
+    Record(total, 2 * kMs, 940);
+    Record(total, 400 * kMs, 60);
+    p95_ns = ordinary.P95Ns(second * kS, total);
   }
-  EXPECT_GT(Ms(p99_ns), 390);
+  EXPECT_GT(Ms(p95_ns), 390);
 }
 
 TEST(OrdinarySecond, ABackendThatBecomesSlowIsBelievedAfterThreeSeconds) {
@@ -95,24 +110,24 @@ TEST(OrdinarySecond, ABackendThatBecomesSlowIsBelievedAfterThreeSeconds) {
   Histogram total;
   for (uint64_t second = 1; second <= 30; ++second) {
     Record(total, kMs, 100);
-    ordinary.P99Ns(second * kS, total);
+    ordinary.P95Ns(second * kS, total);
   }
   for (uint64_t second = 31; second <= 34; ++second) {
     Record(total, 40 * kMs, 100);
-    EXPECT_EQ(Ms(ordinary.P99Ns(second * kS, total)) > 35, second >= 33) << second;
+    EXPECT_EQ(Ms(ordinary.P95Ns(second * kS, total)) > 35, second >= 33) << second;
   }
 }
 
 TEST(OrdinarySecond, TakesSeveralSecondsOfAQuietService) {
   OrdinarySecond ordinary;
   Histogram total;
-  uint64_t p99_ns = 0;
+  uint64_t p95_ns = 0;
   for (uint64_t second = 1; second < 40; ++second) {
     Record(total, 3 * kMs, 2);
-    p99_ns = ordinary.P99Ns(second * kS, total);
-    EXPECT_EQ(p99_ns > 0, second > 10) << second;
+    p95_ns = ordinary.P95Ns(second * kS, total);
+    EXPECT_EQ(p95_ns > 0, second > 10) << second;
   }
-  EXPECT_NEAR(Ms(p99_ns), 3, 0.2);
+  EXPECT_NEAR(Ms(p95_ns), 3, 0.2);
 }
 
 // ---- The delay ----
@@ -164,7 +179,7 @@ class TunerTest : public testing::Test {
     dns.mutable_adaptive()->set_floor_ns(kMs);
     dns.mutable_adaptive()->set_cap_ns(100 * kMs);
     for (ServiceSnapshot& service : fake_.snapshot.services)
-      for (BackendSnapshot& backend : service.backends) backend.answer_times = Histogram();
+      for (BackendSnapshot& backend : service.backends) backend.answer_times = backend.ordinary_times = Histogram();
   }
   BackendSnapshot& Backend(size_t i) { return fake_.snapshot.services[0].backends[i]; }
   uint64_t TuneOneSecond() {
@@ -195,6 +210,7 @@ TEST_F(TunerTest, WhatAnEarlierDaemonSawIsPlayedBackToTheNextOne) {
   Record(Backend(0).answer_times, 50 * kMs, 1000);  // long ago
   for (int second = 0; second < 75; ++second) {
     Record(Backend(0).answer_times, 3 * kMs, 100);
+    Record(Backend(0).ordinary_times, 3 * kMs, 100);
     Backend(0).unanswered = 1;
     EXPECT_GT(TuneOneSecond(), 0u);
     AnswerHistory::Note(memory, fake_.snapshot.taken_ns, Backend(0));
@@ -206,6 +222,7 @@ TEST_F(TunerTest, WhatAnEarlierDaemonSawIsPlayedBackToTheNextOne) {
     Snapshot seen = fake_.snapshot;
     seen.taken_ns = moment.at_ns;
     seen.services[0].backends[0].answer_times = moment.answer_times;
+    seen.services[0].backends[0].ordinary_times = moment.ordinary_times;
     seen.services[0].backends[0].unanswered = moment.unanswered;
     next.Recall(seen);
   }
@@ -213,7 +230,7 @@ TEST_F(TunerTest, WhatAnEarlierDaemonSawIsPlayedBackToTheNextOne) {
   Record(Backend(0).answer_times, 3 * kMs, 100);
   ASSERT_TRUE(next.Tune(fake_.snapshot, fake_).ok());
   EXPECT_NEAR(Ms(fake_.snapshot.services[0].delay_ns), 3, 0.2);
-  EXPECT_NEAR(Ms(Backend(0).p99_ns), 3, 0.2);
+  EXPECT_NEAR(Ms(Backend(0).p95_ns), 3, 0.2);
   Tuner forgetful(config_);
   ASSERT_TRUE(forgetful.Tune(fake_.snapshot, fake_).ok());
   EXPECT_GT(Ms(fake_.snapshot.services[0].delay_ns), 40) << "without it all is remembered";
@@ -223,11 +240,12 @@ TEST_F(TunerTest, UnansweredRequestsCountAsTheDeadlineForTheDelayAndNotForSilenc
   config_.mutable_services(0)->mutable_adaptive()->set_cap_ns(10 * kS);
   for (int second = 0; second < 5; ++second) {
     Record(Backend(0).answer_times, 3 * kMs, 90);
+    Record(Backend(0).ordinary_times, 3 * kMs, 90);
     Backend(0).unanswered += 10;
     TuneOneSecond();
   }
   EXPECT_EQ(fake_.snapshot.services[0].delay_ns, 2 * kS);
-  EXPECT_NEAR(Ms(Backend(0).p99_ns), 3, 0.2);
+  EXPECT_NEAR(Ms(Backend(0).p95_ns), 3, 0.2);
 }
 
 TEST_F(TunerTest, FollowsARiseWithinSecondsAndAFallWithinThirty) {
@@ -333,7 +351,7 @@ TEST_F(FastestTest, WhoIsSilentDrainedOrUnknownIsNotPreferred) {
   service_.backends[1].drained = true;
   EXPECT_EQ(Look(5), std::nullopt);
   service_.backends[1].drained = false;
-  service_.backends[1].health = HR_AWAY;
+  service_.backends[1].health = HR_DOWN;
   EXPECT_EQ(Look(5), std::nullopt);
   service_.backends[1].health = HR_HEALTHY;
   EXPECT_EQ(Look(3), 1u);

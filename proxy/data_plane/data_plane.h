@@ -58,6 +58,7 @@ struct ServiceSpec {
   uint64_t linger_ns = 0;
   uint64_t election_timeout_ns = 0;
   uint64_t suspect_min_ns = 0;
+  uint64_t suspect_max_ns = 0;
   uint32_t attempts = 2;
   uint32_t budget_ppm = 50'000;
   uint32_t budget_burst = 50;
@@ -154,11 +155,14 @@ struct BackendSnapshot {
   uint64_t wins = 0;
   uint64_t answer_ewma_ns = 0;
   uint64_t last_receive_ns = 0;
-  uint64_t p99_ns = 0;  // as last written by SetBackendP99
+  uint64_t health_since_ns = 0;  // the last change for the worse; 0: there was none
+  uint64_t p95_ns = 0;           // as last written by SetBackendP95
   uint64_t unanswered = 0;  // first sends that got no answer while they were waited for
   bool drained = false;
   bool retry_due = false;  // it is down, and may be probed again
   Histogram answer_times;
+  // Those that no pause held back, and each pause itself as one: what the suspicion timeout is learned from.
+  Histogram ordinary_times;
 };
 
 struct ServiceSnapshot {
@@ -227,8 +231,8 @@ class DataPlane {
   // Who gets requests instead of the leader; nullopt: the leader does.
   virtual absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) = 0;
 
-  // p99 of a backend's first-attempt answer times, 0 = unknown. Feeds SUSPECT.
-  virtual absl::Status SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) = 0;
+  // p95 of a backend's ordinary answer times, 0 = unknown: a third of its suspicion timeout.
+  virtual absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) = 0;
 
   // Restarts a clock whose packet was lost while nobody sends; false = it was fine.
   virtual absl::StatusOr<bool> CheckClock() = 0;

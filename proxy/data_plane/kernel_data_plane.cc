@@ -322,13 +322,25 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
     backend.health = static_cast<hr_health>(state->health);
     backend.answer_ewma_ns = state->answer_ewma_ns;
     backend.last_receive_ns = state->last_receive_ns;
-    backend.retry_due = state->health == HR_AWAY &&
+    backend.health_since_ns = state->health_since_ns;
+    backend.retry_due = state->health == HR_DOWN &&
                         MonotonicNs() >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns;
-    backend.p99_ns = tuning_.At<hr_backend_tuning>(backend_id)->p99_ns;
+    backend.p95_ns = tuning_.At<hr_backend_tuning>(backend_id)->p95_ns;
+    // As the programs will find when something is sent to it.
+    if (backend.health != HR_HEALTHY &&
+        hr_has_rested(state, hr_suspicion_timeout_ns(config, backend.p95_ns), MonotonicNs()))
+      backend.health = HR_HEALTHY;
     if (histograms) {
-      auto histogram = SumHistogram(maps.backend_histograms, backend_id);
-      if (!histogram.ok()) return histogram.status();
-      backend.answer_times = *histogram;
+      Histogram held_back, pauses;
+      // The part before the whole: what is recorded meanwhile must not make it more than that.
+      for (auto [kind, into] : {std::pair(HR_HISTOGRAM_HELD_BACK, &held_back), std::pair(HR_HISTOGRAM_PAUSES, &pauses),
+                                std::pair(HR_HISTOGRAM_ANSWERS, &backend.answer_times)}) {
+        auto histogram = SumHistogram(maps.backend_histograms, backend_id * HR_BACKEND_HISTOGRAMS + kind);
+        if (!histogram.ok()) return histogram.status();
+        *into = *histogram;
+      }
+      backend.ordinary_times = backend.answer_times.Since(held_back);
+      backend.ordinary_times.Add(pauses);
     }
     snapshot.backends.push_back(std::move(backend));
   }

@@ -97,7 +97,7 @@ class KernelDataPlane : public DataPlane {
   absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) override;
   absl::Status SetDelay(const std::string& service, uint64_t delay_ns) override;
   absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override;
-  absl::Status SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) override;
+  absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override;
   absl::StatusOr<bool> CheckClock() override;
   absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) override;
   absl::Status HedgeUntil(uint64_t until_ns) override;

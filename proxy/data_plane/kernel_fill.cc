@@ -25,6 +25,7 @@ void SetConfigured(const ServiceSpec& spec, hr_service& service) {
   service.linger_ns = spec.linger_ns;
   service.election_timeout_ns = spec.election_timeout_ns;
   service.suspect_min_ns = spec.suspect_min_ns;
+  service.suspect_max_ns = std::max(spec.suspect_max_ns, spec.suspect_min_ns);
   service.budget_ppm = spec.budget_ppm;
   service.budget_burst_micros = spec.budget_burst * kMicrosPerHedge;
   service.profile = spec.profile;

@@ -126,9 +126,10 @@ absl::Status KernelDataPlane::ClearService(uint32_t id) {
 absl::Status KernelDataPlane::ClearBackend(uint32_t id) {
   const auto& maps = skeleton_->maps;
   absl::Status status;
-  for (bpf_map* map :
-       {maps.backends, maps.backend_states, maps.backend_stats, maps.backend_histograms, maps.backend_tuning})
+  for (bpf_map* map : {maps.backends, maps.backend_states, maps.backend_stats, maps.backend_tuning})
     if (status.ok()) status = Zero(map, id);
+  for (uint32_t kind = 0; kind < HR_BACKEND_HISTOGRAMS && status.ok(); ++kind)
+    status = Zero(maps.backend_histograms, id * HR_BACKEND_HISTOGRAMS + kind);
   return status;
 }
 

@@ -90,7 +90,7 @@ const ServiceSpec* FindById(const DataPlaneSpec& spec, uint32_t id) {
 
 DataPlaneRoom KernelDataPlane::Room() const {
   return {.services = bpf_map__max_entries(skeleton_->maps.service_histograms) / HR_SERVICE_HISTOGRAMS,
-          .backends = bpf_map__max_entries(skeleton_->maps.backend_histograms)};
+          .backends = bpf_map__max_entries(skeleton_->maps.backend_histograms) / HR_BACKEND_HISTOGRAMS};
 }
 
 // In order of appearance what has no numbers yet.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an operator or the daemon's policy changes while the programs run: switches, drained backends, who is
-// preferred, delays and the p99s that SUSPECT stands on. Each is one aligned word of a mapped array, so that no
+// preferred, delays and the p95s that suspicion timeouts stand on. Each is one aligned word of a mapped array, so that no
 // program ever sees half of a change. Called on the event loop's thread only: nobody else writes these words.
 #include <algorithm>
 
@@ -95,11 +95,11 @@ absl::Status KernelDataPlane::SetPreferred(const std::string& service, std::opti
   return absl::OkStatus();
 }
 
-absl::Status KernelDataPlane::SetBackendP99(const std::string& service, size_t backend, uint64_t p99_ns) {
+absl::Status KernelDataPlane::SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) {
   auto index = FindService(service);
   if (!index.ok()) return index.status();
   if (backend >= spec_.services[*index].backends.size()) return absl::NotFoundError("no such backend");
-  tuning_.At<hr_backend_tuning>(spec_.services[*index].backends[backend].id)->p99_ns = p99_ns;
+  tuning_.At<hr_backend_tuning>(spec_.services[*index].backends[backend].id)->p95_ns = p95_ns;
   return absl::OkStatus();
 }
 

@@ -75,7 +75,7 @@ std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
       PerCpu("stats", HR_MAX_SERVICES + 1, sizeof(hr_stats), cpus),
       PerCpu("backend_stats", HR_MAX_BACKENDS, sizeof(hr_backend_stats), cpus),
       PerCpu("service_histograms", bounds.room.services * HR_SERVICE_HISTOGRAMS, sizeof(hr_histogram), cpus),
-      PerCpu("backend_histograms", bounds.room.backends, sizeof(hr_histogram), cpus),
+      PerCpu("backend_histograms", bounds.room.backends * HR_BACKEND_HISTOGRAMS, sizeof(hr_histogram), cpus),
   };
 }
 

@@ -73,8 +73,11 @@ class Comparison {
     // There and back again within the second, or several times.
     const bool returned = !moved && announced > 0;
     const bool elected_again = !moved && !returned && now.leader.term != before.leader.term;
-    if (!moved && !returned && !elected_again) return;
     const bool pinned = now.leader.pinned != 0;
+    if (!moved && pinned != (before.leader.pinned != 0)) {
+      Add("pin", now.name, absl::StrCat(to, pinned ? " is pinned by an administrator" : " is no longer pinned"));
+    }
+    if (!moved && !returned && !elected_again) return;
     std::string text = moved      ? absl::StrCat(to, " leads, after ", from)
                        : returned ? absl::StrCat(to, " leads again after ", announced, " changes")
                                   : absl::StrCat(to, " was elected again");
@@ -113,8 +116,8 @@ class Comparison {
       changed = true;
       const char* words = backend.health == HR_HEALTHY   ? " answers again"
                           : now.dry_run                  ? " is silent: dry run, nobody else is asked"
-                          : backend.health == HR_SUSPECT ? " is silent: requests go to it and to a standby"
-                                                         : " is still silent: requests go to a standby";
+                          : backend.health == HR_SUSPECT ? " is suspect: requests go to it and to a standby"
+                                                         : " is down: requests go to a standby";
       v1::PageEvent& event = Add("health", now.name, absl::StrCat(backend.name, words));
       event.set_backend(backend.name);
       event.set_from(HealthWord(old->health));
@@ -124,7 +127,7 @@ class Comparison {
     const uint64_t is = now.stats.counters[HR_SUSPECTED];
     if (changed || is <= was) return;
     v1::PageEvent& event = Add("health", now.name,
-                               absl::StrCat("a backend was silent for a moment",
+                               absl::StrCat("a backend was suspect for a moment",
                                             is - was > 1 ? absl::StrCat(", ", is - was, " times") : ""));
     event.set_from(HealthWord(HR_HEALTHY));
     event.set_to(HealthWord(HR_HEALTHY));

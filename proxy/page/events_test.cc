@@ -102,7 +102,7 @@ TEST_F(EventsTest, InADryRunNobodyElseIsAskedForASilentBackend) {
 
 TEST_F(EventsTest, ASilenceShorterThanASecondIsSeen) {
   dns().stats.counters[HR_SUSPECTED] += 3;
-  EXPECT_EQ(Only().text(), "a backend was silent for a moment, 3 times");
+  EXPECT_EQ(Only().text(), "a backend was suspect for a moment, 3 times");
 }
 
 TEST_F(EventsTest, ProblemsComeAndGo) {

@@ -30,9 +30,9 @@ class History {
  public:
   static constexpr size_t kMaxEvents = 256;
   // The counters that are kept for each second, in the order of PageService.
-  static constexpr std::array<hr_counter, 9> kSeries = {
+  static constexpr std::array<hr_counter, 10> kSeries = {
       HR_REQUESTS,       HR_HEDGES,     HR_WON_BY_RESCUE, HR_WON_BY_FAILOVER, HR_FAILOVER_SENDS,
-      HR_LOSERS_DROPPED, HR_UNANSWERED, HR_NACKED,        HR_PASSED_THROUGH};
+      HR_LOSERS_DROPPED, HR_UNANSWERED, HR_NACKED,        HR_PASSED_THROUGH,  HR_EXTRA_SENDS};
 
   // Keeps `seconds` samples. `boot` is another text at each start.
   History(size_t seconds, std::string boot) : seconds_(seconds), boot_(std::move(boot)) {}

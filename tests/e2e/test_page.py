@@ -165,7 +165,7 @@ def test_a_rescue_is_counted_and_a_silent_backend_is_told(lab, servers, served, 
         page.wait(f"{POINTS} >= 1")
         servers["a"].stall()
         page.wait("[...document.querySelectorAll('#events li[data-kind=health]')].length > 0")
-        page.wait("/suspect|silent/.test(document.querySelector('#backends tbody tr td:nth-child(3)').textContent)")
+        page.wait("/suspect|down/.test(document.querySelector('#backends tbody tr td:nth-child(3)').textContent)")
         servers["a"].resume()
         page.wait("/a answers again/.test(document.querySelector('#events').textContent)")
     page.wait("[...document.querySelectorAll('#tiles div')].some((tile) => /^(Rescued|Failed over)[1-9]/.test(tile.textContent))")

@@ -14,20 +14,20 @@ const perSecond = (service, countOf) => (sample) => {
 };
 const time = (service, name) => (sample) => sample.services.get(service)?.[name] ?? null;
 
-// Hedges per request over the ten seconds that end at each sample.
+// Extra datagrams per request over the ten seconds that end at each sample.
 function slidingShares(samples, service) {
   const shares = new Map();
-  let first = 0, hedges = 0, requests = 0;
+  let first = 0, extra = 0, requests = 0;
   for (const sample of samples) {
     const found = sample.services.get(service);
-    hedges += found?.hedges ?? 0;
+    extra += found?.extra_sends ?? 0;
     requests += found?.requests ?? 0;
     for (; samples[first].at <= sample.at - SHARE_S * 1000; ++first) {
       const gone = samples[first].services.get(service);
-      hedges -= gone?.hedges ?? 0;
+      extra -= gone?.extra_sends ?? 0;
       requests -= gone?.requests ?? 0;
     }
-    shares.set(sample.at, requests > 0 ? hedges / requests : null);
+    shares.set(sample.at, requests > 0 ? extra / requests : null);
   }
   return (sample) => shares.get(sample.at) ?? null;
 }
@@ -46,7 +46,7 @@ const CHARTS = [
   },
   {
     id: "extra-load", title: "Extra load", scale: "linear", least: 0.01, format: percent,
-    about: "Hedges per request over 10 seconds, against the budget.",
+    about: "Datagrams beyond the first of each request over 10 seconds, against the budget for hedges.",
     series: ({ service, samples }) => [line(1, "extra load", slidingShares(samples, service))],
     reference: ({ about }) => ({ value: about.budget_ppm / 1e6, name: `budget ${short(percent(about.budget_ppm / 1e6))}` }),
   },

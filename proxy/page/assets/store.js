@@ -3,7 +3,7 @@
 // restart of the daemon, whose own memory then begins anew. docs/dashboard.md describes the data.
 
 const COUNTS = ["requests", "hedges", "won_by_rescue", "won_by_failover", "failover_sends", "losers_dropped",
-  "unanswered", "nacked", "passed_through"];
+  "unanswered", "nacked", "passed_through", "extra_sends"];
 const TIMES = ["p50_ns", "p99_ns", "p999_ns", "delay_ns"];
 const MOST_EVENTS = 500;
 
@@ -67,7 +67,7 @@ export class Store {
   share(service, seconds) {
     const samples = this.recent(seconds);
     const requests = total(samples, service, (s) => s.requests);
-    return requests > 0 ? total(samples, service, (s) => s.hedges) / requests : null;
+    return requests > 0 ? total(samples, service, (s) => s.extra_sends) / requests : null;
   }
 }
 

@@ -11,13 +11,13 @@ const MOST_EVENTS = 40;
 
 const STATES = {
   healthy: { words: "healthy", tone: "good" },
-  suspect: { words: "suspect: silent, both are asked", tone: "warn" },
-  standby: { words: "silent: standbys are asked", tone: "bad" },
+  suspect: { words: "suspect: both are asked", tone: "warn" },
+  down: { words: "down: standbys are asked", tone: "bad" },
 };
 // In a dry run a silent backend is noticed as ever, and nobody else is asked.
 function stateOf(word, dryRun) {
   const state = STATES[word] ?? { words: word, tone: null };
-  return dryRun && word !== "healthy" ? { words: "silent: dry run, nobody else is asked", tone: state.tone } : state;
+  return dryRun && word !== "healthy" ? { words: `${word}: dry run, nobody else is asked`, tone: state.tone } : state;
 }
 
 // Drained is what somebody wants; what the backend says meanwhile is worth less.
@@ -59,7 +59,7 @@ const KINDS = {
   bound: "a bound was reached",
 };
 
-const EVENTS = { leader: "leader", term: "election", health: "backend", bypass: "bypass", dry_run: "dry run",
+const EVENTS = { leader: "leader", pin: "pin", term: "election", health: "backend", bypass: "bypass", dry_run: "dry run",
   drain: "drain", problem: "problem",
   solved: "solved", restored: "repaired", start: "start" };
 
@@ -96,6 +96,7 @@ function showTiles(store, about, status) {
   const minute = store.recent(MINUTE_S);
   const count = (countOf) => total(minute, status.name, countOf);
   const share = store.share(status.name, MINUTE_S);
+  const extra = count((s) => s.extra_sends);
   const budget = about.budget_ppm / 1e6;
   const unanswered = count((s) => s.unanswered);
   const tiles = [
@@ -104,7 +105,7 @@ function showTiles(store, about, status) {
     { name: "p99.9", value: duration(about.minute?.p999_ns), more: "last minute" },
     { name: "Requests", value: `${rate(store.rate(status.name, MINUTE_S, (s) => s.requests))}/s`,
       more: `${whole(status.in_flight)} waiting now` },
-    { name: "Extra load", value: percent(share), more: `budget ${short(percent(budget))}, ${whole(status.budget_tokens)} saved`,
+    { name: "Extra load", value: percent(share), more: `${whole(extra)} datagrams; budget ${short(percent(budget))}, ${whole(status.budget_tokens)} saved`,
       tone: share !== null && share > budget + 0.01 ? "warn" : null },
     { name: "Rescued", value: whole(count((s) => s.won_by_rescue)), more: "last minute" },
     { name: "Failed over", value: whole(count((s) => s.won_by_failover)), more: "last minute" },
@@ -138,7 +139,7 @@ export function showBackends(store, about, status) {
     { label: "Won/s", number: true, value: (row) => row.rate("won") },
     { label: "p50", number: true, value: (row) => duration(row.minute?.p50_ns) },
     { label: "p99", number: true, value: (row) => duration(row.minute?.p99_ns) },
-    { label: "Silent after", number: true, value: (row) => duration(row.backend.suspect_after_ns) },
+    { label: "Suspect after", number: true, value: (row) => duration(row.backend.suspect_after_ns) },
   ]);
 }
 
