@@ -60,18 +60,20 @@ run_ctest() {
   reports+=("ctest-$preset:$LOG_DIR/ctest-$preset.xml:$result:build/$preset/gtest")
 }
 
-# Two workers, each with a lab tag and a view of bpffs of its own (tests/e2e/conftest.py); a file's tests stay together.
+# End-to-end tests in two workers, a report for each file (run_pytest.py).
 run_pytest() {
-  local result=0 folders=() folder
-  for folder in tests bench chaos cluster demo deploy dst plots proxy spec; do
+  local result=0 folders=() folder report
+  for folder in bench chaos cluster demo deploy dst plots proxy spec; do
     [ ! -d "$folder" ] || folders+=("$folder")
   done
   run_step pytest "Python and end-to-end tests" \
-    timeout --foreground -s INT -k 60 "$PYTEST_LIMIT_S" "$PYTHON" -m pytest -v -n 2 --dist loadfile \
-    --junitxml="$LOG_DIR/pytest.xml" "${folders[@]}" || result=$?
-  # 5: pytest found no test.
-  [ "$result" -ne 5 ] || result=0
-  reports+=("pytest:$LOG_DIR/pytest.xml:$result")
+    timeout --foreground -s INT -k 60 "$PYTEST_LIMIT_S" "$PYTHON" -m deploy.dev.run_pytest --reports "$LOG_DIR" \
+    "${folders[@]}" || result=$?
+  for report in "$LOG_DIR"/pytest-*.xml; do
+    [ ! -f "$report" ] || reports+=("pytest:$report:0")
+  done
+  # A process that ended badly has named a failed test in its report, or has none.
+  [ "$result" -eq 0 ] || reports+=("pytest::$result")
 }
 
 # In the background until finish_patient. It has a session of its own: a background job of a script hears no Ctrl-C, so

@@ -7,7 +7,6 @@ instance carry our pid, so that two runs on one machine do not meet.
 """
 
 import contextlib
-import ctypes
 import os
 import re
 import signal
@@ -31,23 +30,7 @@ TAG = f"e2e{os.getpid()}"
 TEST_FAILED = pytest.StashKey[bool]()
 
 
-def own_view_of_bpffs() -> None:
-    """From here on this process and its children have mounts of their own, and an empty bpffs where the machine has one.
-
-    Two runs, or the two workers of `./dev test`, then see neither each other's pins nor whether the other has mounted bpffs,
-    so what a test finds left behind is its own. Python has no unshare before 3.12.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    clone_newns, ms_rec, ms_private = 0x00020000, 0x4000, 1 << 18
-    if libc.unshare(clone_newns) or libc.mount(None, b"/", None, ms_rec | ms_private, None):
-        raise OSError(ctypes.get_errno(), "mounts of our own")
-    if os.path.ismount("/sys/fs/bpf"):
-        subprocess.run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"], check=True)
-
-
 def pytest_configure(config):
-    if os.geteuid() == 0:
-        own_view_of_bpffs()
     # A polite kill unwinds the fixtures, as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     config.addinivalue_line("markers", "lab(**options): how the test's Lab is built")

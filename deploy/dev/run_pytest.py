@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the Python tests in two workers, a process for each file of end-to-end tests and one for all the others.
+
+Called by test.sh. A process has mounts of its own, and an empty bpffs where the machine has one, so that what a test finds
+left behind on bpffs is its own; its labs carry its pid. The largest files come first, so that none is alone at the end. Each
+writes a JUnit report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is
+shown. Not pytest-xdist: its workers of Debian 12 run a test in the main thread only by chance, and signals need that.
+"""
+
+import argparse
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+END_TO_END = PROJECT / "tests" / "e2e"
+OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
+              "if mountpoint -q /sys/fs/bpf; then mount -t bpf bpf /sys/fs/bpf; fi; exec \"$@\"", "sh")
+NO_TEST_RAN = 5
+
+
+def groups(folders: list[str]) -> list[tuple[str, list[str]]]:
+    """A name, and what pytest is given: the longest first, as far as a file's size tells."""
+    files = sorted(END_TO_END.glob("test_*.py"), key=lambda path: path.stat().st_size, reverse=True)
+    found = [(path.stem.removeprefix("test_"), [str(path.relative_to(PROJECT))]) for path in files]
+    return [*found, ("others", [*folders, "tests", "--ignore=tests/e2e"])]
+
+
+class Runner:
+    def __init__(self, reports: Path):
+        self._reports = reports
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen] = set()
+        self._stopping = False
+        self.status = 0
+
+    def work(self, queue: Iterator[tuple[str, list[str]]]) -> None:
+        """Until the queue is empty or `stop`. Several threads may share a queue."""
+        while True:
+            with self._lock:
+                group = None if self._stopping else next(queue, None)
+                if group is None:
+                    return
+                name, arguments = group
+                command = [sys.executable, "-m", "pytest", "-v", f"--junitxml={self._reports}/pytest-{name}.xml", *arguments]
+                child = subprocess.Popen([*OWN_MOUNTS, *command], cwd=PROJECT, stdin=subprocess.DEVNULL, text=True,
+                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+                self._running.add(child)
+            with (self._reports / f"pytest-{name}.log").open("w", encoding="utf-8") as log:
+                for line in child.stdout:
+                    log.write(line)
+                    if "::" in line and not line.startswith("E "):
+                        print(line, end="", flush=True)
+            status = child.wait()
+            with self._lock:
+                self._running.discard(child)
+                if status not in (0, NO_TEST_RAN):
+                    self.status = 1
+
+    def stop(self, *_signal) -> None:
+        """As Ctrl-C: the tests in hand take down what they made."""
+        self._stopping = True
+        self.status = 1
+        for child in list(self._running):
+            child.send_signal(signal.SIGINT)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--reports", type=Path, required=True, help="folder for JUnit reports and logs")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("folders", nargs="*", help="folders with further tests, beside tests/")
+    args = parser.parse_args()
+    runner = Runner(args.reports)
+    signal.signal(signal.SIGINT, runner.stop)
+    signal.signal(signal.SIGTERM, runner.stop)
+    queue = iter(groups(args.folders))
+    workers = [threading.Thread(target=runner.work, args=(queue,)) for _ in range(args.workers)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return runner.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
