@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * CLOCK/RESCUER: TC ingress of the clock link's inner end. One packet circulates on that link, held back by a qdisc;
- * each lap looks at what has fallen due in the wheel, rescues what still has no answer, and sends the packet round
+ * each lap looks at what has fallen due in the wheel, hedges what still has no answer, and sends the packet round
  * again. The same program sends on what other programs put on the link under a mark: finished copies, and spent
  * nacks that become the next attempt. Every packet here is ours; anything else is dropped and counted.
  */
@@ -177,7 +177,7 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   struct hr_request *request = visit->request;
   __u64 due_ns, suspicion_ns;
 
-  hr_trace_note(visit->index, HR_TRACE_NO_RESCUE, reason, HR_NO_BACKEND, 0);
+  hr_trace_note(visit->index, HR_TRACE_NO_HEDGE, reason, HR_NO_BACKEND, 0);
   if (reason == HR_REASON_NO_TARGET) {
     hr_reason(visit->service_stats, HR_REASON_NO_TARGET);
     hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
@@ -205,7 +205,7 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
 
 /* Due and unanswered: the next attempt, as a clone of the carrier that passes this program once more. */
 HR_INLINE void hr_fire(const struct hr_visit *visit) {
-  struct hr_attempt attempt = hr_attempt_of(visit->index, visit->word, HR_TRACE_RESCUE);
+  struct hr_attempt attempt = hr_attempt_of(visit->index, visit->word, HR_TRACE_HEDGE);
   struct hr_request *request = visit->request;
 
   if (request->attempts >= visit->service->attempts) { /* a nack's release was faster */
@@ -450,7 +450,7 @@ HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
   backend_id = hr_backend_id(service, HR_MARK_PLACE(mark));
   backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (!backend) return TC_ACT_SHOT;
-  if (HR_MARK_KIND(mark) == HR_MARK_RESCUE && !bpf_skb_load_bytes(skb, ETH_ALEN, &due_ns, ETH_ALEN))
+  if (HR_MARK_KIND(mark) == HR_MARK_HEDGE && !bpf_skb_load_bytes(skb, ETH_ALEN, &due_ns, ETH_ALEN))
     hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, (hr_now_ns() - due_ns) & HR_DUE_MASK);
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
@@ -463,7 +463,7 @@ int hr_clock(struct __sk_buff *skb) {
   switch (HR_MARK_KIND(mark)) {
     case HR_MARK_LAP:
       return hr_lap(skb, HR_MARK_VALUE(mark));
-    case HR_MARK_RESCUE:
+    case HR_MARK_HEDGE:
     case HR_MARK_SEND:
       return hr_send_finished(skb, mark);
     case HR_MARK_RELEASE:

@@ -23,9 +23,9 @@ HR_INLINE int hr_send_clone(struct __sk_buff *skb, struct hr_request *request, c
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }
 
-HR_INLINE int hr_rescue(struct __sk_buff *skb, __u32 index) {
+HR_INLINE int hr_fire_clone(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_RESCUE);
+  struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_HEDGE);
   __u64 now_ns = hr_now_ns();
   __u32 service_id;
   int verdict;
@@ -40,7 +40,7 @@ HR_INLINE int hr_rescue(struct __sk_buff *skb, __u32 index) {
   hr_claim_next(&attempt, now_ns);
   if (attempt.index == HR_NO_BACKEND) {
     if (attempt.reason) hr_reason(hr_stats_of(service_id), attempt.reason);
-    hr_trace_note(index, HR_TRACE_NO_RESCUE, attempt.reason, HR_NO_BACKEND, 0);
+    hr_trace_note(index, HR_TRACE_NO_HEDGE, attempt.reason, HR_NO_BACKEND, 0);
     return TC_ACT_SHOT;
   }
   verdict = hr_send_clone(skb, request, &attempt);
@@ -55,7 +55,7 @@ int hr_rescuer(struct __sk_buff *skb) {
 
   switch (HR_MARK_KIND(mark)) {
     case HR_MARK_DELAYED:
-      return hr_rescue(skb, HR_MARK_VALUE(mark));
+      return hr_fire_clone(skb, HR_MARK_VALUE(mark));
     case HR_MARK_CHARGE:
       return TC_ACT_SHOT;
   }

@@ -19,7 +19,7 @@
   X(0, HR_REQUESTS, requests, total, \
     "UDP datagrams to the service; a fragmented one counts once, by its first fragment") \
   X(1, HR_WON_BY_FIRST, won_by_first, outcome, "the first send's backend answered first") \
-  X(2, HR_WON_BY_RESCUE, won_by_rescue, outcome, "a hedge's backend answered first") \
+  X(2, HR_WON_BY_HEDGE, won_by_hedge, outcome, "a hedge's backend answered first") \
   X(3, HR_WON_BY_FAILOVER, won_by_failover, outcome, \
     "a backend reached by steering around a suspect one, or after a negative reply, answered first") \
   X(4, HR_NACKED, nacked, outcome, "every attempt got a negative reply; the last one went to the client") \

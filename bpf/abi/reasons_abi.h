@@ -58,7 +58,7 @@
     "look for the slow backend; then perhaps raise `budget`") \
   X(25, HR_REASON_NO_TARGET, no_target, not_hedged, "every backend has the request already", \
     "nothing, or add a backend") \
-  X(26, HR_REASON_RESCUE_FAILED, rescue_failed, not_hedged, "the kernel refused to build or to send the copy", \
+  X(26, HR_REASON_HEDGE_FAILED, hedge_failed, not_hedged, "the kernel refused to build or to send the copy", \
     "look at the route to the backend") \
   X(27, HR_REASON_RELEASE_FAILED, release_failed, not_hedged, \
     "a negative reply could not be turned into the next attempt; the clock sends that attempt instead", \

@@ -342,7 +342,7 @@ struct hr_delay_leaf {
 #define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
 #define HR_MARK_LAP 0x48000000u     /* value: epoch */
 #define HR_MARK_SEND 0x49000000u    /* a finished copy; value: backend's place (4 bits) | request (20). Sent on as it is. */
-#define HR_MARK_RESCUE 0x4a000000u  /* the same, of a hedge. Sent on, and its fire error noted. */
+#define HR_MARK_HEDGE 0x4a000000u  /* the same, of a hedge. Sent on, and its fire error noted. */
 #define HR_MARK_DELAYED 0x4c000000u /* a clone in the delay line; value: request */
 #define HR_MARK_CHARGE 0x4d000000u  /* a charger in the delay line: dropped at its end */
 #define HR_MARK_RELEASE 0x4b000000u /* a spent nack; value: request. Becomes that request's next attempt. */

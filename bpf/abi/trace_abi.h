@@ -15,8 +15,8 @@ enum hr_trace_kind {
   HR_TRACE_PASSED = 2,    /* forwarded untracked to `backend`, for `reason` */
   HR_TRACE_COPY = 3,      /* a second copy at once to `backend`: the leader is suspect, or probed */
   HR_TRACE_DUE = 4,       /* its time came, and no answer has */
-  HR_TRACE_RESCUE = 5,    /* sent to `backend` when due: a hedge, or with HR_TRACE_FAILOVER around a silent backend */
-  HR_TRACE_NO_RESCUE = 6, /* due, but not sent, for `reason` */
+  HR_TRACE_HEDGE = 5,    /* sent to `backend` when due: a hedge, or with HR_TRACE_FAILOVER around a silent backend */
+  HR_TRACE_NO_HEDGE = 6, /* due, but not sent, for `reason` */
   HR_TRACE_RELEASE = 7,   /* a nack became the next attempt, sent to `backend` */
   HR_TRACE_HANDOVER = 8,  /* given to `backend`, newly announced as the leader */
   HR_TRACE_ANSWER = 9,    /* a datagram of `backend` given to the client; state NACKED: the last refusal */
@@ -41,7 +41,7 @@ struct hr_trace_event {
   struct hr_request_key key; /* `pad` says how many of the correlation bytes the service's key has */
   __u64 sent_ns; /* when the splitter saw it */
   __u64 due_ns;  /* when the clock looks next */
-  __u64 fire_ns; /* what the last rescue was due at; 0 = none */
+  __u64 fire_ns; /* what the last hedge was due at; 0 = none */
   __u32 marks;
   __u16 bytes;   /* of the layer 3 packet that the splitter saw */
   __u8 kind;     /* enum hr_trace_kind */
@@ -64,7 +64,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_trace_event) == 96, "hr_trace_event is 96 byte
 
 /*
  * What is to be told. A request that matches is told from its first event at which `slower_ns` have passed, it was sent
- * to a backend in question, and, with only_rescued, to a second one; what came before is in its fields.
+ * to a backend in question, and, with only_hedged, to a second one; what came before is in its fields.
  */
 struct hr_trace_filter {
   struct hr_address client; /* masked */
@@ -74,7 +74,7 @@ struct hr_trace_filter {
   __u64 slower_ns;
   __u32 rate;            /* requests told in a window, at most */
   __u16 client_port_be;  /* 0 = any */
-  __u8 only_rescued;
+  __u8 only_hedged;
   __u8 pad;
   __u8 backends[HR_MAX_SERVICES]; /* by service: mask of the backends in question; 0 = not this service */
 };

@@ -189,7 +189,7 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
   else if (reply->index == request->first)
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
   else
-    hr_count(reply->service_stats, HR_WON_BY_RESCUE);
+    hr_count(reply->service_stats, HR_WON_BY_HEDGE);
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }

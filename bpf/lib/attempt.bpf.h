@@ -12,7 +12,7 @@
 #include "bpf/lib/choose.bpf.h"
 #include "bpf/lib/delay_line.bpf.h"
 #include "bpf/lib/flow.bpf.h"
-#include "bpf/lib/rescue.bpf.h"
+#include "bpf/lib/build.bpf.h"
 #include "bpf/lib/trace.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
 
@@ -214,9 +214,9 @@ __weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32
     if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
   }
   if (outcome != HR_OUTCOME_FAILED) return -1;
-  reason = attempt->kind == HR_TRACE_RELEASE ? HR_REASON_RELEASE_FAILED : HR_REASON_RESCUE_FAILED;
+  reason = attempt->kind == HR_TRACE_RELEASE ? HR_REASON_RELEASE_FAILED : HR_REASON_HEDGE_FAILED;
   hr_reason(service_stats, reason);
-  hr_trace_note(attempt->request, HR_TRACE_NO_RESCUE, reason, attempt->index, 0);
+  hr_trace_note(attempt->request, HR_TRACE_NO_HEDGE, reason, attempt->index, 0);
   return -1;
 }
 
@@ -230,7 +230,7 @@ __weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32
  */
 HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt *attempt) {
   if (attempt->due_ns && bpf_skb_store_bytes(skb, ETH_ALEN, &attempt->due_ns, ETH_ALEN, 0)) return -1;
-  skb->mark = HR_MARK_OF_COPY(attempt->due_ns ? HR_MARK_RESCUE : HR_MARK_SEND, attempt->index, attempt->request);
+  skb->mark = HR_MARK_OF_COPY(attempt->due_ns ? HR_MARK_HEDGE : HR_MARK_SEND, attempt->index, attempt->request);
   return bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS) ? -1 : 0;
 }
 

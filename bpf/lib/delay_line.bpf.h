@@ -55,7 +55,7 @@ HR_INLINE void hr_delay(struct __sk_buff *skb, const struct hr_service *service,
   if (!failed) failed = hr_clone_into_line(skb, HR_MARK_DELAYED | HR_MARK_VALUE(request), line_priority);
   if (failed) {
     hr_reason(service_stats, HR_REASON_DELAY_LINE_FULL);
-    hr_trace_note(request, HR_TRACE_NO_RESCUE, HR_REASON_DELAY_LINE_FULL, HR_NO_BACKEND, 0);
+    hr_trace_note(request, HR_TRACE_NO_HEDGE, HR_REASON_DELAY_LINE_FULL, HR_NO_BACKEND, 0);
   }
   skb->mark = mark;
   skb->priority = priority;

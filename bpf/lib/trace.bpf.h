@@ -126,7 +126,7 @@ HR_INLINE int hr_trace_is_wanted(const struct hr_request *request, __u64 now_ns)
   __u32 sent_mask = HR_SENT(*(const volatile __u32 *)&request->marks);
 
   if (!(sent_mask & hr_trace_backends(request->key.service))) return 0;
-  if (hr_trace.filter.only_rescued && !(sent_mask & (sent_mask - 1))) return 0;
+  if (hr_trace.filter.only_hedged && !(sent_mask & (sent_mask - 1))) return 0;
   return now_ns - request->sent_ns >= hr_trace.filter.slower_ns;
 }
 
@@ -185,8 +185,8 @@ __weak __attribute__((noinline)) int hr_trace_untracked(struct __sk_buff *skb, s
   struct hr_payload payload;
 
   if (!packet || !service || !hr_trace_alive(now_ns)) return 0;
-  /* What is dropped without a request is the loser of a hedge, long after. Nothing else here was rescued, or was slow. */
-  if (!late && (hr_trace.filter.only_rescued || hr_trace.filter.slower_ns)) return 0;
+  /* What is dropped without a request is the loser of a hedge, long after. Nothing else here was hedged, or was slow. */
+  if (!late && (hr_trace.filter.only_hedged || hr_trace.filter.slower_ns)) return 0;
   payload = hr_payload_of(packet);
   key.client = passed ? packet->source : packet->destination;
   key.client_port_be = passed ? packet->source_port_be : packet->destination_port_be;

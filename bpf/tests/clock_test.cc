@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// CLOCK: what a lap does with what is due (rescue, expiry, removal after the linger), who dies (stale epochs,
-// unknown marks), when it rests, and what it sends on. The bytes and checksums of rescues are in
-// rescue_test.cc.
+// CLOCK: what a lap does with what is due (hedge, expiry, removal after the linger), who dies (stale epochs,
+// unknown marks), when it rests, and what it sends on. The bytes and checksums of hedges are in
+// hedge_test.cc.
 #include <unistd.h>
 
 #include "bpf/tests/checksum.h"
@@ -23,7 +23,7 @@ class ClockTest : public PacketTest {
   }
 };
 
-TEST_F(ClockTest, ADueRequestIsRescued) {
+TEST_F(ClockTest, ADueRequestIsHedged) {
   Split(DnsRequest4(1), {.mark = 0x66});
   const uint32_t request = FindDns(1);
   EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
@@ -31,9 +31,9 @@ TEST_F(ClockTest, ADueRequestIsRescued) {
   EXPECT_EQ(Request(request).attempts, 2u);
   EXPECT_EQ(StateOf(request), HR_STATE_PENDING);
   EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 0) << "paid";
-  const std::vector<Captured> copies = Clones(HR_MARK_RESCUE, 1);
+  const std::vector<Captured> copies = Clones(HR_MARK_HEDGE, 1);
   ASSERT_EQ(copies.size(), 1u);
-  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_RESCUE, 1, request)) << "it says to whom it goes";
+  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_HEDGE, 1, request)) << "it says to whom it goes";
   EXPECT_TRUE(copies[0].checksum_ready);
   EXPECT_EQ(Layer3(copies[0].packet),
             Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build()));
@@ -56,7 +56,7 @@ TEST_F(ClockTest, ARequestFallsDueByItself) {
   Advance(101 * kMillisecond);
   for (int lap = 0; lap < 5; ++lap) Lap();
   EXPECT_EQ(SentTo(request), 0b11u);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(ClockTest, WhatIsNotDueIsLeftAlone) {
@@ -65,14 +65,14 @@ TEST_F(ClockTest, WhatIsNotDueIsLeftAlone) {
   EXPECT_THAT(VisitAll(), IsEmpty());
   EXPECT_EQ(Request(request).due_ns, due_ns);
   EXPECT_EQ(Wheel().fine[(due_ns >> HR_FINE_SHIFT) & (HR_FINE_SLOTS - 1)].head, request);
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
 }
 
-TEST_F(ClockTest, AnAnsweredRequestIsNotRescued) {
+TEST_F(ClockTest, AnAnsweredRequestIsNotHedged) {
   const uint32_t request = Ask(1);
   Reply(DnsReply4(1, kA4));
   EXPECT_THAT(FireNow(request), IsEmpty());
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
   EXPECT_EQ(Request(request).parked, 0u);
 }
 
@@ -81,14 +81,14 @@ TEST_F(ClockTest, AttemptsAreSpacedTwiceAsFarEachTime) {
   const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
   ServiceState(kRaw4Service).budget_micros = 5'000'000;
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   const uint64_t gap_ns = Request(request).due_ns - NowNs();
   EXPECT_GT(gap_ns, 300 * kMillisecond);
   EXPECT_LE(gap_ns, 400 * kMillisecond);
   FireNow(request);
   EXPECT_EQ(Request(request).due_ns, Request(request).sent_ns + ServiceConfig(kRaw4Service).deadline_ns)
       << "the last attempt is made";
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(ClockTest, ARequestExpiresAtItsDeadlineAndIsRemovedAfterItsLinger) {
@@ -136,19 +136,19 @@ TEST_F(ClockTest, FreedPlacesAreUsedAgain) {
   EXPECT_LE(Wheel().requests_made, 20u);
 }
 
-TEST_F(ClockTest, ManyDueRequestsAreAllRescuedWithinAFewLaps) {
+TEST_F(ClockTest, ManyDueRequestsAreAllHedgedWithinAFewLaps) {
   for (uint16_t id = 1; id <= 32; ++id) MakeDue(Ask(id));
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.extra_sends", 32}, {"dns4.hedges", 32}}));
-  Clones(HR_MARK_RESCUE, 32);
+  Clones(HR_MARK_HEDGE, 32);
 }
 
 TEST_F(ClockTest, EveryAttemptNeedsATarget) {
   ServiceConfig(kDns4Service).attempts = 5;
   const uint32_t request = Ask(1);
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(FireNow(request), (Changes{{"dns4:no_target", 1}})) << "both were asked";
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
 }
 
 TEST_F(ClockTest, ALapGoesRoundAgainWhileSomethingWaits) {
@@ -184,7 +184,7 @@ TEST_F(ClockTest, TheLapIsShortOnlyWhileSomethingUnansweredIsDueSoon) {
   EXPECT_EQ(lap_class(), 2u) << "answered";
 }
 
-TEST_F(ClockTest, ARescueOnTheCarrierLeavesALapOfTheRightSize) {
+TEST_F(ClockTest, AHedgeOnTheCarrierLeavesALapOfTheRightSize) {
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(1472, 1)).Build());
   MakeDue(1);
   Wheel().late = 1;
@@ -193,7 +193,7 @@ TEST_F(ClockTest, ARescueOnTheCarrierLeavesALapOfTheRightSize) {
     EXPECT_EQ(lap.packet.size(), HR_CLOCK_FRAME_BYTES);
     EXPECT_EQ(lap.mark, HR_MARK_LAP | Wheel().epoch);
   }
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(ClockTest, TheClockRestsWhenNothingIsLeft) {
@@ -228,7 +228,7 @@ TEST_F(ClockTest, TwoLapsAreNeverAtWorkAtOnce) {
   EXPECT_EQ(lap.verdict, kRedirected) << "it comes again";
   EXPECT_EQ(SentTo(request), 0b01u);
   VisitAll();
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(ClockTest, WhatIsNotOursOnTheClocksLinkIsDropped) {
@@ -237,7 +237,7 @@ TEST_F(ClockTest, WhatIsNotOursOnTheClocksLinkIsDropped) {
     EXPECT_EQ(run.verdict, kDropped) << mark;
     EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host:clock_stale", 1)));
   }
-  for (const uint32_t kind : {HR_MARK_SEND, HR_MARK_RESCUE})
+  for (const uint32_t kind : {HR_MARK_SEND, HR_MARK_HEDGE})
     EXPECT_EQ(Clock(DnsRequest4(1), {.mark = kind | 0xffffff}).verdict, kDropped) << "a request out of range";
 }
 
@@ -253,12 +253,12 @@ TEST_F(ClockTest, AnOverdueClockIsReplacedByTheNextRequest) {
   Clones(HR_MARK_LAP, 2);
 }
 
-TEST_F(ClockTest, ARescueThatCannotBeSentLeavesTheAttemptOpen) {
+TEST_F(ClockTest, AHedgeThatCannotBeSentLeavesTheAttemptOpen) {
   const uint32_t request = Ask(1);
   ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
   const Changes failed = FireNow(request);
   ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
-  EXPECT_EQ(failed.at("dns4:rescue_failed"), 1);
+  EXPECT_EQ(failed.at("dns4:hedge_failed"), 1);
   EXPECT_EQ(SentTo(request), 0b01u);
   EXPECT_EQ(Request(request).attempts, 1u);
 }

@@ -63,7 +63,7 @@ TEST_F(DelayLineTest, AnUnansweredRequestsCloneBecomesTheHedge) {
   const auto snapshot = plane().Read(true);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->services[kDns4Service].fire_error.Count(), 1u);
-  EXPECT_THAT(Reply(DnsReply4(1, kB4)).changes, testing::Contains(Pair("dns4.won_by_rescue", 1)));
+  EXPECT_THAT(Reply(DnsReply4(1, kB4)).changes, testing::Contains(Pair("dns4.won_by_hedge", 1)));
 }
 
 TEST_F(DelayLineTest, ACloneEndsWhenItsRequestIsAnsweredGoneOrNotDue) {
@@ -98,7 +98,7 @@ TEST_F(DelayLineTest, TheClockKeepsTheBooksAndFiresNothing) {
   ServiceState(kDns4Service).budget_micros = 10'000'000;
   const uint32_t request = Ask(1);
   EXPECT_THAT(FireNow(request), IsEmpty());
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
   EXPECT_EQ(Request(request).due_ns, Request(request).sent_ns + ServiceConfig(kDns4Service).deadline_ns);
   MakeExpired(request);
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.unanswered", 1}}));

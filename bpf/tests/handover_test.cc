@@ -77,7 +77,7 @@ TEST_F(HandoverTest, ANewLeaderGetsWhatWentElsewhere) {
 TEST_F(HandoverTest, AlsoWhatHasNoAttemptLeft) {
   const uint32_t request = Ask(1);
   FireNow(request);  // both attempts are made
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   const uint64_t due_ns = Request(request).due_ns;
   AnnounceLeader(kC4, 5);
   HandOver();
@@ -90,7 +90,7 @@ TEST_F(HandoverTest, AlsoWhatHasNoAttemptLeft) {
 TEST_F(HandoverTest, WhatTheNewLeaderHasAlreadyIsNotSentAgain) {
   const uint32_t request = Ask(1);
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   ASSERT_EQ(SentTo(request), 0b11u);
   AnnounceLeader(kB4, 5);
   EXPECT_THAT(HandOver(), IsEmpty());
@@ -171,7 +171,7 @@ TEST_F(HandoverTest, ARestartedLeaderGetsItAlsoWhileItIsDrained) {
 TEST_F(HandoverTest, ARestartedFollowerThatLeadsNextGetsAgainWhatItHadBefore) {
   const uint32_t request = Ask(1);
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   ASSERT_EQ(SentTo(request), 0b11u);
   Age(request, 100 * kMillisecond);
   AnnounceHolding(kB4, 5, 40);
@@ -207,7 +207,7 @@ TEST_F(HandoverTest, WhatItRefusedBeforeItLedItIsAskedAgain) {
   ServiceConfig(kHkv4Service).attempts = 3;
   const uint32_t request = Ask(1);
   FireNow(request);  // a and b have it
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
   AnnounceLeader(kB4, 5);
   EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
@@ -222,7 +222,7 @@ TEST_F(HandoverTest, WhatItRefusedBeforeItLedItIsAskedAgain) {
 TEST_F(HandoverTest, WhatTheNewLeaderRefusesAfterItsHandoverItIsGivenOnce) {
   const uint32_t request = Ask(1);
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   AnnounceHolding(kB4, 5, 1000);
   ASSERT_THAT(HandOver(), IsEmpty()) << "it has it";
   EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
@@ -236,7 +236,7 @@ TEST_F(HandoverTest, WhatTheNewLeaderRefusesAfterItsHandoverItIsGivenOnce) {
 TEST_F(HandoverTest, WhoDoesNotLeadIsNotAskedAgain) {
   const uint32_t request = Ask(1);
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   AnnounceLeader(kA4, 5);
   ASSERT_THAT(HandOver(), IsEmpty());
   EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
@@ -246,7 +246,7 @@ TEST_F(HandoverTest, WhoDoesNotLeadIsNotAskedAgain) {
 TEST_F(HandoverTest, WhatEverybodyRefusedWaitsForTheNextLeader) {
   const uint32_t request = Ask(1);
   FireNow(request);  // both attempts are made
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(Reply(HkvReply4(1, kA4, kHkvNotLeader)).verdict, kDropped);
   EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
   AnnounceLeader(kC4, 5);
@@ -341,11 +341,11 @@ TEST_F(HandoverTest, ASendThatFailsIsUndoneAndCounted) {
   ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
   const Changes failed = HandOver();
   ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
-  EXPECT_EQ(failed, (Changes{{"hkv4:rescue_failed", 1}}));
+  EXPECT_EQ(failed, (Changes{{"hkv4:hedge_failed", 1}}));
   EXPECT_EQ(SentTo(request), 0b001u);
   EXPECT_EQ(HR_FAILOVER(Request(request).marks), 0u);
   EXPECT_THAT(FireNow(request), Contains(Pair("hkv4.hedges", 1))) << "its own next attempt goes there";
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(HandoverTest, ASendThatFailsTakesNoEarlierOneBack) {
@@ -356,7 +356,7 @@ TEST_F(HandoverTest, ASendThatFailsTakesNoEarlierOneBack) {
   ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
   const Changes failed = HandOver();
   ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
-  EXPECT_EQ(failed, (Changes{{"hkv4:rescue_failed", 1}}));
+  EXPECT_EQ(failed, (Changes{{"hkv4:hedge_failed", 1}}));
   EXPECT_EQ(SentTo(request), 0b001u) << "a has the first send";
   EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_first", 1))) << "and its answer is welcome";
 }
@@ -364,7 +364,7 @@ TEST_F(HandoverTest, ASendThatFailsTakesNoEarlierOneBack) {
 TEST_F(HandoverTest, ARefusalComesBackWhereTheSendFails) {
   const uint32_t request = Ask(1);
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
   AnnounceLeader(kB4, 5);
   ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
@@ -385,7 +385,7 @@ TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
   EXPECT_EQ(SentTo(request), 0b111u);
   const std::vector<Captured> copies = Copies(2);
   ASSERT_EQ(copies.size(), 2u);
-  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_RESCUE, 1, request));
+  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_HEDGE, 1, request));
   EXPECT_EQ(Read(copies[0].packet).destination, kB4);
   EXPECT_EQ(copies[1].mark, HR_MARK_OF_COPY(HR_MARK_SEND, 2, request));
   EXPECT_EQ(Read(copies[1].packet).destination, kC4);

@@ -56,7 +56,7 @@ TEST_F(HkvTest, EveryKindIsHedged) {
   for (const uint8_t kind : {kHkvOpen, kHkvWrite, kHkvGet}) {
     Ask(kind, kind);
     EXPECT_EQ(FireNow(FindHkv(kind)).at("hkv4.hedges"), 1) << "a session writes once whatever comes twice";
-    for (const Captured& copy : Clones(HR_MARK_RESCUE, 1))
+    for (const Captured& copy : Clones(HR_MARK_HEDGE, 1))
       EXPECT_EQ(Read(copy.packet).payload, HkvRequest(kind, kHkvSession, kind, Text("body")));
   }
 }
@@ -224,7 +224,7 @@ TEST_F(HkvTest, TheClocksAttemptFollowsTheHintToo) {
   Ask(1);
   Reply(HkvReply4(1, kA4, kHkvNotLeader, 3));  // and its release is lost
   EXPECT_EQ(FireNow(FindHkv(1)), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.hinted", 1}}));
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(HkvTest, ALaterHintReplacesAnEarlierOne) {
@@ -232,7 +232,7 @@ TEST_F(HkvTest, ALaterHintReplacesAnEarlierOne) {
   Ask(1);
   const uint32_t request = FindHkv(1);
   FireNow(request);  // a and b were asked
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader, 1)).verdict, kDropped) << "a may still answer";
   EXPECT_EQ(Request(request).hint, 1);
   EXPECT_EQ(Release(Reply(HkvReply4(1, kA4, kHkvNotLeader, 3))), kC4);
@@ -255,8 +255,8 @@ TEST_F(HkvTest, ALosersAnswerIsOneDatagramAndDroppedHoweverLate) {
   Ask(1);
   const uint32_t request = FindHkv(1);
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 1);
-  EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_rescue", 1)));
+  Clones(HR_MARK_HEDGE, 1);
+  EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_hedge", 1)));
   MakeLingerOver(request);
   VisitAll();
   ASSERT_EQ(FindHkv(1), 0u);

@@ -20,7 +20,7 @@ StateView GoodState() {
   StateView state;
   state.services = {{"a", {}}, {"b", {}}};
   state.services[0].stats.counters[HR_REQUESTS] = 4;
-  state.services[0].stats.counters[HR_WON_BY_RESCUE] = 1;
+  state.services[0].stats.counters[HR_WON_BY_HEDGE] = 1;
   state.services[0].stats.counters[HR_PASSED_THROUGH] = 2;
   state.services[0].stats.reasons[HR_REASON_BYPASS] = 1;
   state.services[0].stats.reasons[HR_REASON_GSO] = 1;
@@ -60,7 +60,7 @@ TEST(InvariantsTest, AGoodStateHasNoFault) { EXPECT_THAT(BrokenInvariants(GoodSt
 
 TEST(InvariantsTest, ARequestThatVanishedFromTheAccounting) {
   StateView state = GoodState();
-  state.services[0].stats.counters[HR_WON_BY_RESCUE]--;
+  state.services[0].stats.counters[HR_WON_BY_HEDGE]--;
   ExpectFault(state, "identity: service a counted 4 requests, but 3");
 }
 

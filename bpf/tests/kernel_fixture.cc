@@ -406,7 +406,7 @@ void PacketTest::AgeFlow(const char* client, uint16_t client_port, uint8_t proto
 
 std::vector<Captured> PacketTest::Clones(uint32_t kind, size_t expected) { return ClonesOf({kind}, expected); }
 
-std::vector<Captured> PacketTest::Copies(size_t expected) { return ClonesOf({HR_MARK_SEND, HR_MARK_RESCUE}, expected); }
+std::vector<Captured> PacketTest::Copies(size_t expected) { return ClonesOf({HR_MARK_SEND, HR_MARK_HEDGE}, expected); }
 
 std::vector<Captured> PacketTest::ClonesOf(const std::set<uint32_t>& kinds, size_t expected) {
   std::vector<Captured> clones;

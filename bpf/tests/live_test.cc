@@ -239,7 +239,7 @@ TEST_F(LiveTest, ARequestLeavesAndItsAnswerComesBackPastStrictFiltering) {
   ExpectRest();
 }
 
-TEST_F(LiveTest, TheClockRescuesASilentBackendsRequestAndRestsAgain) {
+TEST_F(LiveTest, TheClockHedgesASilentBackendsRequestAndRestsAgain) {
   for (const bool ipv6 : {false, true}) {
     SCOPED_TRACE(ipv6 ? "IPv6" : "IPv4");
     Client client(ipv6 ? kRaw6 : kRaw4, kRawPort);

@@ -86,7 +86,7 @@ TEST_F(NackTest, ANackIsSwallowedWhileAnotherCopyIsUnderWay) {
   const RunResult nack = Reply(DnsReply4(1, kA4, kServFail));
   EXPECT_EQ(nack.verdict, kDropped);
   EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("dns4.nacks_swallowed", 1), Pair("dns4:nack", 1)));
-  EXPECT_EQ(Reply(DnsReply4(1, kB4)).changes.at("dns4.won_by_rescue"), 1);
+  EXPECT_EQ(Reply(DnsReply4(1, kB4)).changes.at("dns4.won_by_hedge"), 1);
 }
 
 TEST_F(NackTest, TheLastNackGoesToTheClient) {
@@ -130,7 +130,7 @@ TEST_F(NackTest, TheClockMakesTheAttemptOfANackWhoseReleaseWasLost) {
   const uint32_t request = FindDns(1);
   Reply(DnsReply4(1, kA4, kServFail));  // and never given to the clock
   EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.failover_sends", 1}}));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(NackTest, AReleaseThatCameTooLateSendsNothing) {
@@ -164,7 +164,7 @@ TEST_F(NackTest, AReleaseThatFailsLeavesTheAttemptOpen) {
   EXPECT_EQ(SentTo(request), 0b01u) << "b was never asked";
   EXPECT_EQ(Request(request).attempts, 1u);
   EXPECT_EQ(FireNow(request).at("dns4.failover_sends"), 1) << "the clock makes it";
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(NackTest, ANackForNobodyIsDropped) {

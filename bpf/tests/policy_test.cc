@@ -128,7 +128,7 @@ TEST_F(PolicyTest, ADrainedLeaderGetsNothingNew) {
   Drain("dns4", "a");
   EXPECT_EQ(AskDns(2), kB4);
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4:drained", 1}})) << "nor a hedge";
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected) << "what was under way is finished";
   Drain("dns4", "a", false);
   EXPECT_EQ(AskDns(3), kA4);
@@ -141,9 +141,9 @@ TEST_F(PolicyTest, ADrainedStandbyGetsNoHedge) {
   EXPECT_EQ(to_, kA4);
   EXPECT_EQ(FireNow(request), (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
   EXPECT_EQ(SentTo(request), 0b101u);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(FireNow(request), (Changes{{"raw4:drained", 1}}));
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
 }
 
 TEST_F(PolicyTest, ADrainedBackendIsTheLastResort) {
@@ -167,7 +167,7 @@ TEST_F(PolicyTest, WhatWaitsForABackendThatFallsSilentGoesToADrainedOneAfterAll)
   EXPECT_EQ(FireNow(request), (Changes{})) << "counted once";
   Silence(kDns4A);
   EXPECT_EQ(FireNow(request).at("dns4.failover_sends"), 1);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(PolicyTest, WithEverybodyDrainedTheBestIsAsked) {
@@ -246,7 +246,7 @@ TEST_F(PolicyTest, WithAPreferredTheLeaderIsAStandbyLikeOthers) {
   EXPECT_EQ(Request(request).flags & HR_REQUEST_FIRST_HEALTHY, HR_REQUEST_FIRST_HEALTHY)
       << "its answer is a sample";
   FireNow(request);
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(PolicyTest, APreferredThatFallsSilentIsSteeredAround) {
@@ -273,13 +273,13 @@ TEST_F(PolicyTest, ADryRunCountsHedgesPlaysTheBudgetAndSendsNothing) {
   EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 0) << "paid";
   EXPECT_EQ(FireNow(first), (Changes{})) << "counted once";
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4:no_budget", 1}}));
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
   EXPECT_EQ(SentTo(first), 0b01u);
   EXPECT_THAT(Reply(DnsReply4(1, kA4)).changes, Contains(Pair("dns4.won_by_first", 1)));
   ASSERT_TRUE(plane().SetDryRun("dns4", false).ok());
   ServiceState(kDns4Service).budget_micros = 1'000'000;
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(PolicyTest, ADryRunSteersAroundNobody) {
@@ -333,7 +333,7 @@ TEST_F(PolicyTest, ABackendMayAskForNoHedges) {
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4:pushback", 1}}));
   EXPECT_EQ(FireNow(request), (Changes{})) << "counted once a request";
   EXPECT_EQ(ServiceState(kHkv4Service).budget_micros, 2'000'000) << "and nothing is paid";
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
 }
 
 TEST_F(PolicyTest, WhatItAskedForIsOverAfterASecond) {
@@ -346,7 +346,7 @@ TEST_F(PolicyTest, WhatItAskedForIsOverAfterASecond) {
   ServiceState(kHkv4Service).pushback_until_ns = NowNs() - 1;
   EXPECT_FALSE(plane().Read(false)->services[kHkv4Service].pushed_back);
   EXPECT_EQ(FireNow(FindHkv(2)), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.hedges", 1}}));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(PolicyTest, ABackendMayAskForLaterHedges) {
@@ -358,7 +358,7 @@ TEST_F(PolicyTest, ABackendMayAskForLaterHedges) {
   EXPECT_EQ(Request(request).due_ns, Request(request).sent_ns + 700 * kMillisecond);
   Request(request).sent_ns = NowNs() - 701 * kMillisecond;
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.hedges", 1}}));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(PolicyTest, NobodyWaitsLongerThanASecondForIt) {
@@ -379,9 +379,9 @@ TEST_F(PolicyTest, ARefusalThatWantsNoHedgeIsTheLast) {
 TEST_F(PolicyTest, ItIsNotTheLastWhileAnotherCopyIsUnderWay) {
   AskHkv(1);
   FireNow(FindHkv(1));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(Refuse(1, kHkvNeverHedge).verdict, kDropped);
-  EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_rescue", 1)));
+  EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_hedge", 1)));
 }
 
 TEST_F(PolicyTest, ARefusalThatWantsALaterHedgeIsSentOnByTheClockWhenItIsTime) {
@@ -394,7 +394,7 @@ TEST_F(PolicyTest, ARefusalThatWantsALaterHedgeIsSentOnByTheClockWhenItIsTime) {
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4:pushback", 1}}));
   Request(request).sent_ns = NowNs() - 301 * kMillisecond;
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}}));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(PolicyTest, ARefusalAfterTheLastLookIsNotWaitedFor) {
@@ -419,13 +419,13 @@ TEST_F(PolicyTest, SilenceIsNotBoundByWhatWasSaid) {
   AskHkv(2);
   Silence(kHkv4A);
   EXPECT_EQ(FireNow(FindHkv(2)).at("hkv4.failover_sends"), 1);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(PolicyTest, OnlyABackendsOwnAnswerSaysAnything) {
   AskHkv(9);
   FireNow(FindHkv(9));  // this client has a flow with b, but not for the next request
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   AskHkv(1);
   EXPECT_THAT(Reply(HkvReply4(1, kB4, 0, kHkvNeverHedge)).changes, Contains(Pair("hkv4:stale", 1)))
       << "b was not asked";

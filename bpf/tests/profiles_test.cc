@@ -72,7 +72,7 @@ TEST_F(MemcachedTest, AGetIsHedgedAndItsFirstAnswerWins) {
   const uint32_t request = Find(0x1234);
   ASSERT_NE(request, 0u);
   EXPECT_EQ(FireNow(request).at("raw4.hedges"), 1);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   const Bytes answer = Frame(0x1234, "VALUE key 0 1\r\nx\r\nEND\r\n");
   EXPECT_EQ(Answer(answer, kB4).verdict, kRedirected);
   EXPECT_EQ(Answer(answer, kA4).verdict, kDropped);
@@ -159,7 +159,7 @@ TEST_F(MemcachedTest, ARequestOfSeveralDatagramsIsForwardedOnce) {
 TEST_F(MemcachedTest, AllDatagramsOfTheWinnerPassInAnyOrder) {
   Ask(Frame(7, "get a\r\n"));
   FireNow(Find(7));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(Answer(Frame(7, "part", 1, 3), kA4).verdict, kRedirected);
   EXPECT_EQ(Answer(Frame(7, "VALUE", 0, 3), kB4).verdict, kDropped);
   EXPECT_EQ(Answer(Frame(7, "VALUE", 0, 3), kA4).verdict, kRedirected);
@@ -232,7 +232,7 @@ TEST_F(StunTest, ABindingRequestIsHedgedAndSuccessOrErrorAnswersIt) {
     const auto id = static_cast<uint8_t>(type);
     EXPECT_EQ(WhyOnce(Stun(0x0001, id)), "");
     EXPECT_EQ(FireNow(Find(id)).at("raw4.hedges"), 1);
-    Clones(HR_MARK_RESCUE, 1);
+    Clones(HR_MARK_HEDGE, 1);
     const char* standby =
         SentTo(Find(id)) & 0b010 ? kB4 : kC4;  // who answered fast before is asked later again
     EXPECT_EQ(Answer(Stun(type, id, {0, 9, 0, 4, 0, 0, 4, 20}), standby).verdict, kRedirected)

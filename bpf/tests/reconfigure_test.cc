@@ -39,7 +39,7 @@ TEST_F(ReconfigureTest, ARemovedStandbyIsNoTargetOfAHedge) {
   ASSERT_NE(request, 0u);
   FireNow(request);
   EXPECT_EQ(PacketTest::SentTo(request), 0b101u) << "a, and then c";
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(ReconfigureTest, WithOneBackendLeftNothingIsHedged) {

@@ -108,7 +108,7 @@ TEST_F(ReloadStepsTest, EveryRequestIsHedgedAndAnswered) {
     EXPECT_TRUE(ours.contains(one.to)) << one.to;
     ASSERT_NE(one.request, 0u) << "no copy of it waits";
     FireNow(one.request);
-    const std::vector<Captured> copies = Clones(HR_MARK_RESCUE, 1);
+    const std::vector<Captured> copies = Clones(HR_MARK_HEDGE, 1);
     ASSERT_EQ(copies.size(), 1u);
     const std::string second = Endpoint(Read(copies[0].packet));
     EXPECT_TRUE(ours.contains(second)) << second;

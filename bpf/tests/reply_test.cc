@@ -28,7 +28,7 @@ class ReplyTest : public PacketTest {
     payload.insert(payload.end(), more.begin(), more.end());
     return Reply(PacketBuilder(backend, kClient4).Udp(9000, port, payload).Build());
   }
-  // Asked of a, and rescued by b.
+  // Asked of a, and hedged by b.
   uint32_t AskBoth(uint16_t id) {
     Split(DnsRequest4(id));
     const uint32_t request = FindDns(id);
@@ -79,11 +79,11 @@ TEST_F(ReplyTest, AnAnswerIsNoLongerLive) {
   EXPECT_EQ(Wheel().fine[slot].live, 0u) << "the clock need not hurry for it";
 }
 
-TEST_F(ReplyTest, ARescueWinsAndTheLateLoserIsDropped) {
+TEST_F(ReplyTest, AHedgeWinsAndTheLateLoserIsDropped) {
   const uint32_t request = AskBoth(1);
   const RunResult won = Reply(DnsReply4(1, kB4));
   EXPECT_EQ(won.verdict, kRedirected);
-  EXPECT_THAT(won.changes, UnorderedElementsAre(Pair("dns4.won_by_rescue", 1), Pair("dns4.replies", 1)));
+  EXPECT_THAT(won.changes, UnorderedElementsAre(Pair("dns4.won_by_hedge", 1), Pair("dns4.replies", 1)));
   EXPECT_EQ(WinnerOf(request), 1);
   const RunResult lost = Reply(DnsReply4(1, kA4));
   EXPECT_EQ(lost.verdict, kDropped);

@@ -132,7 +132,7 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
   // 32 copies may be parked: the 33rd request goes untracked.
   for (uint16_t id = 1; id <= 32; ++id) ASSERT_EQ(Split(DnsRequest4(id)).changes.size(), 1u) << id;
   ExpectForwarded(Split(DnsRequest4(33)), "dns4", "pool_full", kA4);
-  // All are rescued, and their deadlines pass: the copies go back, the requests linger, since two may still
+  // All are hedged, and their deadlines pass: the copies go back, the requests linger, since two may still
   // answer.
   for (uint16_t id = 1; id <= 32; ++id) MakeDue(FindDns(id));
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.extra_sends", 32}, {"dns4.hedges", 32}}));
@@ -247,7 +247,7 @@ TEST_F(SplitterReasonTest, FragmentsWithOptionsStayTogether) {
 }
 
 TEST_F(SplitterReasonTest, TrailingBytesBehindTheDatagram) {
-  // A rescued copy's checksum would have to end where the datagram ends, not where the packet does.
+  // A hedged copy's checksum would have to end where the datagram ends, not where the packet does.
   ExpectForwarded(Split(Raw(Pattern(8, 1)).TrailingBytes({1, 2, 3, 4}).Build()), "raw4", "trailing_bytes", kA4);
 }
 

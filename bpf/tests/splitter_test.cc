@@ -48,7 +48,7 @@ TEST_F(SplitterTest, AnIpv6RequestGoesToTheLeadersPort) {
   EXPECT_TRUE(HasFlow(kClient6, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns6A));
 }
 
-TEST_F(SplitterTest, TheRequestKeepsWhatARescueNeeds) {
+TEST_F(SplitterTest, TheRequestKeepsWhatAHedgeNeeds) {
   const uint64_t before_ns = NowNs();
   const Bytes packet = Query(0x1234).Build();
   Split(packet, {.mark = 0x77});

@@ -252,7 +252,7 @@ TEST_F(SteerTest, WithEveryBackendDownNothingIsDoubled) {
   Ask(1);
   EXPECT_EQ(SentTo(FindDns(1)), 0b10u);
   EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4:no_budget", 1}})) << "a second copy is a hedge, and paid";
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
 }
 
 TEST_F(SteerTest, DatagramsBeyondTheFirstAreCounted) {
@@ -266,7 +266,7 @@ TEST_F(SteerTest, DatagramsBeyondTheFirstAreCounted) {
   BackendState(kDns4A).wait_since_ns = 0;
   Ask(3);
   EXPECT_EQ(FireNow(FindDns(3)).at("dns4.extra_sends"), 1);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(SteerTest, AnyAnswerMakesItHealthyAgain) {
@@ -356,7 +356,7 @@ TEST_F(SteerTest, ALeaderThatIsDownIsHedgedToOnlyAsALastResort) {
   Ask(1);
   FireNow(FindDns(1));
   EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "nobody else is left";
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(SteerTest, TheStandbyWithTheLowestAnswerTimeIsTaken) {
@@ -367,13 +367,13 @@ TEST_F(SteerTest, TheStandbyWithTheLowestAnswerTimeIsTaken) {
   ServiceState(kRaw4Service).budget_micros = 5'000'000;
   EXPECT_EQ(FireNow(request), (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
   EXPECT_EQ(SentTo(request), 0b101u);
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
   // The third attempt goes to whom is left, a fourth to nobody.
   FireNow(request);
   EXPECT_EQ(SentTo(request), 0b111u);
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
   FireNow(request);
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
   EXPECT_EQ(Request(request).attempts, 3u);
 }
 
@@ -383,7 +383,7 @@ TEST_F(SteerTest, AnUnhealthyStandbyIsTakenLast) {
   MakeDown(kRaw4B);
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0}));
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
@@ -400,7 +400,7 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
   EXPECT_EQ(ServiceState(kRaw4Service).budget_micros, 0) << "nor paid for";
   const std::vector<Captured> copies = Copies(2);
   ASSERT_EQ(copies.size(), 2u);
-  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_RESCUE, 2, request));
+  EXPECT_EQ(copies[0].mark, HR_MARK_OF_COPY(HR_MARK_HEDGE, 2, request));
   EXPECT_EQ(Read(copies[0].packet).destination, kC4) << "the healthy one, though it is slower";
   EXPECT_EQ(copies[1].mark, HR_MARK_OF_COPY(HR_MARK_SEND, 1, request));
   EXPECT_EQ(Read(copies[1].packet).destination, kB4);
@@ -444,14 +444,14 @@ TEST_F(SteerTest, ASecondCopyThatFailsIsTakenBack) {
   EXPECT_EQ(Read(run.packet).destination, kA4) << "the request itself went out";
   EXPECT_EQ(ChecksumFault(run.packet), "");
   EXPECT_EQ(run.changes,
-            (Changes{{"dns4.requests", 1}, {"dns4.suspected", 1}, {"dns4:rescue_failed", 1}})) << "no failover is counted";
+            (Changes{{"dns4.requests", 1}, {"dns4.suspected", 1}, {"dns4:hedge_failed", 1}})) << "no failover is counted";
   const uint32_t request = FindDns(2);
   EXPECT_EQ(SentTo(request), 0b01u) << "nobody waits for b";
   EXPECT_EQ(HR_FAILOVER(Request(request).marks), 0u);
   EXPECT_EQ(Request(request).attempts, 1u);
   EXPECT_EQ(BackendState(kDns4B).wait_since_ns, 0u);
   EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.failover_sends", 1}})) << "the clock makes the attempt";
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(SteerTest, WithNobodyHealthyTheSecondSendIsPaidFor) {
@@ -460,7 +460,7 @@ TEST_F(SteerTest, WithNobodyHealthyTheSecondSendIsPaidFor) {
   BackendState(kDns4A).probe_counter = 1;
   EXPECT_EQ(Read(Ask(1).packet).destination, kB4);
   EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}})) << "load does not double for as long as both are down";
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(SteerTest, TheNextAttemptGoesToANewLeaderThatWasNotAsked) {
@@ -469,7 +469,7 @@ TEST_F(SteerTest, TheNextAttemptGoesToANewLeaderThatWasNotAsked) {
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   ASSERT_TRUE(plane().PinLeader("raw4", "c").ok());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0}));
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(SteerTest, PinAndUnpin) {
@@ -513,15 +513,15 @@ TEST_F(SteerTest, AHedgePaysOneTokenAndAnEmptyBucketRefuses) {
   for (uint16_t id = 1; id <= 3; ++id) Ask(id);
   EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
   EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 999'999);
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4:no_budget", 1}})) << "no minimum reserve";
   EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 999'999);
-  Clones(HR_MARK_RESCUE, 0);
+  Clones(HR_MARK_HEDGE, 0);
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{})) << "counted once a request";
   // With a token in the bucket it is hedged after all.
   ServiceState(kDns4Service).budget_micros = 1'000'000;
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(SteerTest, AHedgeThatFailsCostsNothing) {
@@ -530,11 +530,11 @@ TEST_F(SteerTest, AHedgeThatFailsCostsNothing) {
   ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
   const Changes failed = FireNow(request);
   ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
-  EXPECT_EQ(failed, (Changes{{"dns4:rescue_failed", 1}})) << "no hedge is counted";
+  EXPECT_EQ(failed, (Changes{{"dns4:hedge_failed", 1}})) << "no hedge is counted";
   EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 1'000'000) << "nothing was sent";
   EXPECT_EQ(SentTo(request), 0b01u);
   EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
-  Clones(HR_MARK_RESCUE, 1);
+  Clones(HR_MARK_HEDGE, 1);
 }
 
 }  // namespace

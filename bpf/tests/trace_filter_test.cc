@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 
 class TraceFilterTest : public TracedPacketTest {
  protected:
-  // A request to dns4 through a rescue to its end.
+  // A request to dns4 through a hedge to its end.
   void WholeLife(uint16_t id) {
     Split(DnsRequest4(id));
     const uint32_t request = FindDns(id);
@@ -158,7 +158,7 @@ TEST_F(TraceFilterTest, ByABackendFromItsFirstEventOn) {
   const uint32_t request = FindDns(1);
   EXPECT_TRUE(Events().empty()) << "it went to a";
   FireNow(request);
-  const hr_trace_event event = Only(HR_TRACE_RESCUE);
+  const hr_trace_event event = Only(HR_TRACE_HEDGE);
   EXPECT_EQ(event.told, 1);
   EXPECT_EQ(event.first, 0) << "what came before is in its fields";
   EXPECT_EQ(event.sent_ns, Request(request).sent_ns);
@@ -167,9 +167,9 @@ TEST_F(TraceFilterTest, ByABackendFromItsFirstEventOn) {
   EXPECT_THAT(Kinds(Events()), ElementsAre(HR_TRACE_ANSWER, HR_TRACE_DROPPED));
 }
 
-TEST_F(TraceFilterTest, OnlyRescuedOnesCostNothingButTheRescued) {
+TEST_F(TraceFilterTest, OnlyHedgedOnesCostNothingButTheHedged) {
   hr_trace_filter filter = Everything();
-  filter.only_rescued = 1;
+  filter.only_hedged = 1;
   filter.rate = 1;
   Trace(filter);
   for (uint16_t id = 1; id <= 5; ++id) {
@@ -178,7 +178,7 @@ TEST_F(TraceFilterTest, OnlyRescuedOnesCostNothingButTheRescued) {
   }
   EXPECT_TRUE(Events().empty());
   WholeLife(6);
-  EXPECT_THAT(Kinds(Events()), ElementsAre(HR_TRACE_RESCUE, HR_TRACE_ANSWER, HR_TRACE_DROPPED));
+  EXPECT_THAT(Kinds(Events()), ElementsAre(HR_TRACE_HEDGE, HR_TRACE_ANSWER, HR_TRACE_DROPPED));
   EXPECT_EQ(source_->Loss().requests, 0u) << "the others took nothing of the rate";
 }
 

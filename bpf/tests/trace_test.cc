@@ -96,11 +96,11 @@ TEST_F(TraceTest, TheAnswerAndItsFurtherDatagrams) {
   EXPECT_EQ(Only(HR_TRACE_ANSWER).told, 3);
 }
 
-TEST_F(TraceTest, DueRescuedAnsweredAndTheLoserDropped) {
+TEST_F(TraceTest, DueHedgedAnsweredAndTheLoserDropped) {
   const uint32_t request = Ask(1);
   FireNow(request);
   const std::vector<hr_trace_event> fired = Events();
-  ASSERT_THAT(Kinds(fired), ElementsAre(HR_TRACE_DUE, HR_TRACE_RESCUE));
+  ASSERT_THAT(Kinds(fired), ElementsAre(HR_TRACE_DUE, HR_TRACE_HEDGE));
   EXPECT_EQ(fired[1].backend, 1);
   EXPECT_EQ(fired[1].flags, 0) << "a hedge";
   EXPECT_EQ(HR_SENT(fired[1].marks), 0b11u);
@@ -123,7 +123,7 @@ TEST_F(TraceTest, AHedgeThatIsNotMadeSaysWhy) {
   ServiceState(kDns4Service).budget_micros = 0;
   FireNow(request);
   const std::vector<hr_trace_event> events = Events();
-  ASSERT_THAT(Kinds(events), ElementsAre(HR_TRACE_DUE, HR_TRACE_NO_RESCUE));
+  ASSERT_THAT(Kinds(events), ElementsAre(HR_TRACE_DUE, HR_TRACE_NO_HEDGE));
   EXPECT_EQ(events[1].reason, HR_REASON_NO_BUDGET);
   EXPECT_GT(events[0].time_ns, events[0].sent_ns);
 }
@@ -269,7 +269,7 @@ TEST_F(TraceTest, TheDelayLinesCloneTellsWhatTheClockWould) {
   Run(skeleton()->progs.hr_rescuer, DnsRequest4(1),
       {.mark = HR_MARK_DELAYED | HR_MARK_VALUE(request), .ifindex = TestLinks::Get().clock_in.ifindex});
   const std::vector<hr_trace_event> events = Events();
-  ASSERT_THAT(Kinds(events), ElementsAre(HR_TRACE_DUE, HR_TRACE_RESCUE));
+  ASSERT_THAT(Kinds(events), ElementsAre(HR_TRACE_DUE, HR_TRACE_HEDGE));
   EXPECT_EQ(events[1].backend, 1);
   source_.reset();  // before its data plane
 }

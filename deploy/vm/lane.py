@@ -47,7 +47,7 @@ _E2E = tuple(f"tests/e2e/test_{name}" for name in (
     "dns_clients.py::test_an_answer_of_several_fragments_arrives_whole",
     "failing_replicas.py::test_dnsperf_loses_no_query_when_the_leader_is_killed",
     "failing_replicas.py::test_a_late_loser_never_reaches_the_client",
-    "checksums.py::test_rescued_copies_of_every_length_have_a_right_checksum",
+    "checksums.py::test_hedged_copies_of_every_length_have_a_right_checksum",
     "lab_weather.py::test_each_packet_is_lost_that_its_lot_says_and_no_other",
     "lab_weather.py::test_packets_overtake_each_other",
     "lab_weather.py::test_everything_at_once",

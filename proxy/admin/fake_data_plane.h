@@ -51,7 +51,7 @@ class FakeDataPlane final : public DataPlane {
     dns.name = "dns";
     dns.stats.counters[HR_REQUESTS] = 1000;
     dns.stats.counters[HR_WON_BY_FIRST] = 970;
-    dns.stats.counters[HR_WON_BY_RESCUE] = 19;
+    dns.stats.counters[HR_WON_BY_HEDGE] = 19;
     dns.stats.counters[HR_PASSED_THROUGH] = 4;
     dns.stats.counters[HR_UNANSWERED] = 2;
     dns.stats.counters[HR_HEDGES] = 21;

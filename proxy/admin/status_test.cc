@@ -25,7 +25,7 @@ TEST(BuildStatus, CarriesEveryTermOfTheAccountingIdentity) {
   const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
   const v1::ServiceStatus& dns = status.services(0);
   EXPECT_EQ(dns.requests(), 1000u);
-  EXPECT_EQ(dns.requests(), dns.won_by_first() + dns.won_by_rescue() + dns.won_by_failover() + dns.nacked() +
+  EXPECT_EQ(dns.requests(), dns.won_by_first() + dns.won_by_hedge() + dns.won_by_failover() + dns.nacked() +
                                 dns.unanswered() + dns.superseded() + dns.evicted() + dns.passed_through() +
                                 dns.in_flight());
   EXPECT_TRUE(dns.identity_ok());

@@ -83,13 +83,13 @@ const operate::Program& TheProgram() {
            RunTop,
            {"once", "no-program-times"}},
           {"trace",
-           "[--service S] [--backend B] [--client ADDRESS[/BITS]] [--port N] [--key HEX] [--rescued]\n"
+           "[--service S] [--backend B] [--client ADDRESS[/BITS]] [--port N] [--key HEX] [--hedged]\n"
            "       [--slower-than DURATION] [--rate N] [--count N] [--for DURATION] [--follow]",
            "single requests on their way through the kernel",
            {"socket", "config", "service", "backend", "client", "port", "key", "slower-than", "rate", "count",
             "for"},
            RunTrace,
-           {"rescued", "follow"}},
+           {"hedged", "follow"}},
           {"doctor", "[--config FILE]", "what this machine lacks, and why", {"config"}, RunDoctor},
           {"version", "", "versions", {}, RunVersion},
           {"help", "[COMMAND]", "this text", {}, operate::RunHelp},

@@ -34,7 +34,7 @@ TEST(StatusText, SaysWhoLeadsHowItGoesAndWhatItCosts) {
   EXPECT_THAT(text, HasSubstr("up 50s"));
   EXPECT_THAT(text, HasSubstr("dns  10.99.0.53:53  dns  leader a, healthy"));
   EXPECT_THAT(text, HasSubstr("echo  [fd99::1]:7  raw  leader only, healthy"));
-  EXPECT_THAT(text, HasSubstr("1000: first 970, rescue 19, unanswered 2, passed through 4, in flight 5"));
+  EXPECT_THAT(text, HasSubstr("1000: first 970, hedge 19, unanswered 2, passed through 4, in flight 5"));
   EXPECT_THAT(text, HasSubstr("21, 2.10% extra load, 12.5 tokens left"));
   EXPECT_THAT(text, HasSubstr("retransmission 4"));
   EXPECT_THAT(text, HasSubstr("eth0 (tcx)"));

@@ -104,7 +104,7 @@ void FillService(const v1::ServiceStatus& before, const v1::ServiceStatus& now,
   if (out.requests_per_s() > 0) out.set_extra_sends_share(out.extra_sends_per_s() / out.requests_per_s());
   out.set_budget(counts_now.budget_ppm() / kPartsPerMillion);
   out.set_budget_tokens(now.budget_tokens());
-  out.set_rescues_won_per_s(rates.PerSecond(before.won_by_rescue(), now.won_by_rescue()));
+  out.set_hedges_won_per_s(rates.PerSecond(before.won_by_hedge(), now.won_by_hedge()));
   out.set_failovers_won_per_s(rates.PerSecond(before.won_by_failover(), now.won_by_failover()));
   out.set_losers_dropped_per_s(counter("losers_dropped"));
   out.set_nacks_swallowed_per_s(counter("nacks_swallowed"));

@@ -97,7 +97,7 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
                  {absl::StrFormat("%6s", Percent(service.extra_sends_share())), doubles ? Mark::kWarning : Mark::kPlain},
                  {" more datagrams than requests, hedges included"}});
   out.push_back({{absl::StrFormat(
-      "  rescued   %8s/s   failover %s/s   losers dropped %s/s", RateText(service.rescues_won_per_s()),
+      "  hedged   %8s/s   failover %s/s   losers dropped %s/s", RateText(service.hedges_won_per_s()),
       RateText(service.failovers_won_per_s()), RateText(service.losers_dropped_per_s()))}});
   const bool bad = service.unanswered_per_s() > 0 || service.refused_per_s() > 0;
   out.push_back({{"  lost      "},

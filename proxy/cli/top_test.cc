@@ -30,7 +30,7 @@ class TopTest : public testing::Test {
     fake_.snapshot.taken_ns += 2'000'000'000;
     ServiceSnapshot& dns = fake_.snapshot.services[0];
     dns.stats.counters[HR_REQUESTS] += 2000;
-    dns.stats.counters[HR_WON_BY_RESCUE] += 40;
+    dns.stats.counters[HR_WON_BY_HEDGE] += 40;
     dns.stats.counters[HR_HEDGES] += 160;
     dns.stats.counters[HR_LOSERS_DROPPED] += 30;
     dns.stats.reasons[HR_REASON_NO_BUDGET] += 4;
@@ -64,7 +64,7 @@ TEST_F(TopTest, RatesAreOfTheIntervalAlone) {
   EXPECT_DOUBLE_EQ(dns.hedges_per_s(), 80);
   EXPECT_DOUBLE_EQ(dns.hedge_share(), 0.08);
   EXPECT_DOUBLE_EQ(dns.budget(), 0.05);
-  EXPECT_DOUBLE_EQ(dns.rescues_won_per_s(), 20);
+  EXPECT_DOUBLE_EQ(dns.hedges_won_per_s(), 20);
   EXPECT_DOUBLE_EQ(dns.losers_dropped_per_s(), 15);
   EXPECT_DOUBLE_EQ(dns.reasons_per_s().at("no_budget"), 2);
   EXPECT_EQ(dns.reasons_per_s().count("retransmission"), 0u) << "that was before";
@@ -125,7 +125,7 @@ TEST_F(TopTest, HistogramsCrossTheSocketWhole) {
 TEST_F(TopTest, ThePageSaysItAllWithin80Columns) {
   const std::string text = Text(AfterTwoSeconds(), 80);
   for (const char* word : {"hedgerow test  running", "dns  10.99.0.53:53  leader a, healthy", "1000/s", "80/s",
-                           "8.00%", "of 5.00% allowed", "rescued", "losers dropped 15/s", "no_budget 2.0/s",
+                           "8.00%", "of 5.00% allowed", "hedged", "losers dropped 15/s", "no_budget 2.0/s",
                            "splitter", "1000", "0.20%", "in flight 5"})
     EXPECT_THAT(text, HasSubstr(word));
   for (const absl::string_view line : absl::StrSplit(text, '\n')) EXPECT_LE(line.size(), 80u) << line;

@@ -68,7 +68,7 @@ absl::StatusOr<Options> ParseOptions(const Arguments& arguments) {
   request.set_backend(arguments.Get("backend"));
   request.set_client(arguments.Get("client"));
   request.set_key(arguments.Get("key"));
-  request.set_rescued(arguments.Has("rescued"));
+  request.set_hedged(arguments.Has("hedged"));
   options.follow = arguments.Has("follow");
   const auto port = Whole(arguments, "port", 65'535);
   const auto rate = Whole(arguments, "rate", 100'000);

@@ -33,7 +33,7 @@ std::string Because(const std::string& reason) { return reason.empty() ? "" : ab
 // A first event that is no beginning: what the fields tell of what came before.
 std::string Before(const v1::TraceEvent& event) {
   std::string text = absl::StrCat("0 to ", event.first());
-  if (event.kind() != "rescue" && event.fire_ns() > 0 && event.sent_to_size() > 1) {
+  if (event.kind() != "hedge" && event.fire_ns() > 0 && event.sent_to_size() > 1) {
     std::vector<std::string> others;
     for (const std::string& backend : event.sent_to()) {
       if (backend != event.first() && backend != event.backend()) others.push_back(backend);
@@ -73,10 +73,10 @@ std::string StepText(const v1::TraceEvent& event) {
   if (kind == "passed") return absl::StrCat("to ", backend, ", not parked", Because(event.reason()));
   if (kind == "copy") return absl::StrCat("copy at once to ", backend);
   if (kind == "due") return "due, no answer yet";
-  if (kind == "rescue")
+  if (kind == "hedge")
     return absl::StrCat(event.failover() ? "failover to " : "hedge to ", backend,
                         event.hinted() ? " (hinted)" : "");
-  if (kind == "no_rescue") return absl::StrCat("no hedge", Because(event.reason()));
+  if (kind == "no_hedge") return absl::StrCat("no hedge", Because(event.reason()));
   if (kind == "release") return absl::StrCat("next attempt to ", backend, event.hinted() ? " (hinted)" : "");
   if (kind == "handover") return absl::StrCat("handed to the new leader ", backend);
   if (kind == "answer") {

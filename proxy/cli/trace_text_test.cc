@@ -47,11 +47,11 @@ TEST(TraceText, EachStepInWords) {
   EXPECT_EQ(StepText(passed), "to a, not parked: bypass");
   EXPECT_EQ(StepText(Event("copy", "b")), "copy at once to b");
   EXPECT_EQ(StepText(Event("due", "")), "due, no answer yet");
-  v1::TraceEvent rescue = Event("rescue", "b");
-  EXPECT_EQ(StepText(rescue), "hedge to b");
-  rescue.set_failover(true);
-  EXPECT_EQ(StepText(rescue), "failover to b");
-  v1::TraceEvent none = Event("no_rescue", "");
+  v1::TraceEvent hedge = Event("hedge", "b");
+  EXPECT_EQ(StepText(hedge), "hedge to b");
+  hedge.set_failover(true);
+  EXPECT_EQ(StepText(hedge), "failover to b");
+  v1::TraceEvent none = Event("no_hedge", "");
   none.set_reason("no_budget");
   EXPECT_EQ(StepText(none), "no hedge: no_budget");
   v1::TraceEvent release = Event("release", "c");
@@ -84,18 +84,18 @@ TEST(TraceText, AnswersRefusalsAndLosers) {
 }
 
 TEST(TraceText, AnEventIsALine) {
-  const std::string line = EventLine(Event("rescue", "b", 10'200'000), kSeen);
+  const std::string line = EventLine(Event("hedge", "b", 10'200'000), kSeen);
   EXPECT_THAT(line, HasSubstr(".123456"));
   EXPECT_THAT(line, HasSubstr("+10.2ms  dns  10.77.0.1:40000  2a01  hedge to b\n"));
 }
 
-v1::TracedRequest Rescued() {
+v1::TracedRequest Hedged() {
   v1::TracedRequest request;
   request.set_service("dns");
   request.set_client("fd77::1");
   request.set_client_port(40000);
   request.set_key("2a01");
-  request.set_outcome("rescue");
+  request.set_outcome("hedge");
   request.set_answered_by("b");
   request.set_latency_ns(10'900'000);
   request.set_complete(true);
@@ -103,23 +103,23 @@ v1::TracedRequest Rescued() {
 }
 
 TEST(TraceText, ARequestIsALineWithItsWholeWay) {
-  v1::TracedRequest request = Rescued();
+  v1::TracedRequest request = Hedged();
   v1::TraceEvent split = Event("split", "a");
   split.set_due_ns(10 * kMs);
   v1::TraceEvent answer = Event("answer", "b", 10'900'000);
   answer.set_state("answered");
   *request.add_events() = split;
-  *request.add_events() = Event("rescue", "b", 10'100'000);
+  *request.add_events() = Event("hedge", "b", 10'100'000);
   *request.add_events() = answer;
   EXPECT_THAT(
       RequestLine(request, kSeen),
-      EndsWith("  dns  [fd77::1]:40000  2a01  10.9ms rescue b | 0 to a, parked for 10ms | 10.1ms hedge to b | "
+      EndsWith("  dns  [fd77::1]:40000  2a01  10.9ms hedge b | 0 to a, parked for 10ms | 10.1ms hedge to b | "
                "10.9ms answer of b\n"));
 }
 
 TEST(TraceText, ABeginningThatWasNotToldIsToldFromTheFields) {
-  v1::TracedRequest request = Rescued();
-  *request.add_events() = Event("rescue", "b", 10'100'000);
+  v1::TracedRequest request = Hedged();
+  *request.add_events() = Event("hedge", "b", 10'100'000);
   EXPECT_THAT(RequestLine(request, kSeen), HasSubstr(" | 0 to a | 10.1ms hedge to b"));
   v1::TraceEvent answer = Event("answer", "b", 60 * kMs);
   answer.set_fire_ns(10 * kMs);
@@ -131,7 +131,7 @@ TEST(TraceText, ABeginningThatWasNotToldIsToldFromTheFields) {
 }
 
 TEST(TraceText, AsJsonARequestIsALineThatIsReadBackAsItWas) {
-  v1::TracedRequest request = Rescued();
+  v1::TracedRequest request = Hedged();
   request.set_reason("a \"b\"\n  c");
   *request.add_events() = Event("split", "a");
   const std::string line = JsonLine(request);
@@ -142,14 +142,14 @@ TEST(TraceText, AsJsonARequestIsALineThatIsReadBackAsItWas) {
 }
 
 TEST(TraceText, WhatIsMissingIsSaid) {
-  v1::TracedRequest request = Rescued();
+  v1::TracedRequest request = Hedged();
   request.set_complete(false);
   *request.add_events() = Event("split", "a");
-  EXPECT_THAT(RequestLine(request, kSeen), HasSubstr("rescue b (incomplete) | "));
+  EXPECT_THAT(RequestLine(request, kSeen), HasSubstr("hedge b (incomplete) | "));
 }
 
 TEST(TraceText, APassedRequestSaysWhy) {
-  v1::TracedRequest request = Rescued();
+  v1::TracedRequest request = Hedged();
   request.set_outcome("passed");
   request.set_reason("too_big");
   request.set_answered_by("a");

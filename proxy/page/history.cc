@@ -174,7 +174,7 @@ void History::FillService(const v1::Service& config, const ServiceSnapshot& now,
   out.set_deadline_ns(config.deadline_ns());
   out.set_attempts(config.attempts());
   const std::array<google::protobuf::RepeatedField<uint64_t>*, kSeries.size()> series = {
-      out.mutable_requests(),       out.mutable_hedges(),     out.mutable_won_by_rescue(),
+      out.mutable_requests(),       out.mutable_hedges(),     out.mutable_won_by_hedge(),
       out.mutable_won_by_failover(), out.mutable_failover_sends(), out.mutable_losers_dropped(),
       out.mutable_unanswered(),     out.mutable_nacked(),     out.mutable_passed_through(),
       out.mutable_extra_sends()};

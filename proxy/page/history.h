@@ -31,7 +31,7 @@ class History {
   static constexpr size_t kMaxEvents = 256;
   // The counters that are kept for each second, in the order of PageService.
   static constexpr std::array<hr_counter, 10> kSeries = {
-      HR_REQUESTS,       HR_HEDGES,     HR_WON_BY_RESCUE, HR_WON_BY_FAILOVER, HR_FAILOVER_SENDS,
+      HR_REQUESTS,       HR_HEDGES,     HR_WON_BY_HEDGE, HR_WON_BY_FAILOVER, HR_FAILOVER_SENDS,
       HR_LOSERS_DROPPED, HR_UNANSWERED, HR_NACKED,        HR_PASSED_THROUGH,  HR_EXTRA_SENDS};
 
   // Keeps `seconds` samples. `boot` is another text at each start.

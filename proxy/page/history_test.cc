@@ -61,7 +61,7 @@ TEST_F(HistoryTest, ASecondIsWhatItAdded) {
   Answered(2'000'000, 990);
   Answered(40'000'000, 10);
   dns().stats.counters[HR_HEDGES] += 12;
-  dns().stats.counters[HR_WON_BY_RESCUE] += 7;
+  dns().stats.counters[HR_WON_BY_HEDGE] += 7;
   dns().stats.reasons[HR_REASON_NO_BUDGET] += 3;
   dns().backends[1].sends += 12;
   Second();
@@ -74,7 +74,7 @@ TEST_F(HistoryTest, ASecondIsWhatItAdded) {
   EXPECT_EQ(service.budget_ppm(), 50'000u);
   EXPECT_THAT(service.requests(), ElementsAre(1000));
   EXPECT_THAT(service.hedges(), ElementsAre(12));
-  EXPECT_THAT(service.won_by_rescue(), ElementsAre(7));
+  EXPECT_THAT(service.won_by_hedge(), ElementsAre(7));
   EXPECT_THAT(service.unanswered(), ElementsAre(0));
   EXPECT_NEAR(static_cast<double>(service.p50_ns(0)), 2e6, 0.15e6);
   EXPECT_NEAR(static_cast<double>(service.p99_ns(0)), 2e6, 0.15e6);

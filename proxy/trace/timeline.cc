@@ -42,7 +42,7 @@ std::string WonBy(const v1::TraceEvent& answer) {
   if (answer.state() == "refused") return "refused";
   if (answer.state() == "expired") return "late";
   if (answer.failover()) return "failover";
-  return answer.backend() == answer.first() ? "first" : "rescue";
+  return answer.backend() == answer.first() ? "first" : "hedge";
 }
 
 std::string Unanswered(const v1::TracedRequest& request) {

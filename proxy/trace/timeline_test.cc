@@ -42,10 +42,10 @@ class TimelinesTest : public testing::Test {
     return event;
   }
   // Split to a, hedged to b, which won.
-  void AddRescued() {
+  void AddHedged() {
     timelines_.Add(Event("split", 0, "a"));
     timelines_.Add(Event("due", 10, ""));
-    timelines_.Add(Event("rescue", 10, "b"));
+    timelines_.Add(Event("hedge", 10, "b"));
     v1::TraceEvent answer = Event("answer", 12, "b", "answered");
     answer.add_sent_to("a");
     answer.add_sent_to("b");
@@ -67,13 +67,13 @@ class TimelinesTest : public testing::Test {
   std::map<std::string, uint32_t> numbers_;
 };
 
-TEST_F(TimelinesTest, ARescuedRequestEndsWithItsLoser) {
-  AddRescued();
+TEST_F(TimelinesTest, AHedgedRequestEndsWithItsLoser) {
+  AddHedged();
   EXPECT_TRUE(After(500).empty()) << "a still owes an answer";
   AddLoser();
   const auto finished = After(1'100);
   ASSERT_EQ(finished.size(), 1u);
-  EXPECT_EQ(finished[0].outcome(), "rescue");
+  EXPECT_EQ(finished[0].outcome(), "hedge");
   EXPECT_EQ(finished[0].answered_by(), "b");
   EXPECT_EQ(finished[0].latency_ns(), 12 * kMs);
   EXPECT_EQ(finished[0].events_size(), 5);
@@ -82,11 +82,11 @@ TEST_F(TimelinesTest, ARescuedRequestEndsWithItsLoser) {
 }
 
 TEST_F(TimelinesTest, ALoserThatNeverComesIsNotWaitedForLongerThanTheLinger) {
-  AddRescued();
+  AddHedged();
   EXPECT_TRUE(After(1'000).empty());
   const auto finished = After(1'500);
   ASSERT_EQ(finished.size(), 1u);
-  EXPECT_EQ(finished[0].outcome(), "rescue");
+  EXPECT_EQ(finished[0].outcome(), "hedge");
 }
 
 TEST_F(TimelinesTest, WhoeverWasAskedAloneEndsItAtOnce) {
@@ -174,7 +174,7 @@ TEST_F(TimelinesTest, ALateLoserOfNobodyStandsAlone) {
 }
 
 TEST_F(TimelinesTest, TheWinnersFurtherDatagramsMakeNoNewRequest) {
-  AddRescued();
+  AddHedged();
   AddLoser();
   ASSERT_EQ(After(1'100).size(), 1u);
   timelines_.Add(Event("answer", 1'200, "b", "answered"));

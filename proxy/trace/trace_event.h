@@ -12,7 +12,7 @@
 
 namespace hedgerow {
 
-// "split", "rescue", ...; empty when the number has no meaning. Stable.
+// "split", "hedge", ...; empty when the number has no meaning. Stable.
 absl::string_view TraceKindName(int kind);
 
 // A service or backend that the configuration does not have leaves its name empty. Pure.

@@ -29,7 +29,7 @@ hr_trace_event Event() {
   event.key.client_port_be = htons(40000);
   event.key.correlation[0] = 0x2a;
   event.key.pad = 2;
-  event.kind = HR_TRACE_RESCUE;
+  event.kind = HR_TRACE_HEDGE;
   event.backend = 1;
   event.state = HR_STATE_PENDING;
   event.winner = HR_NO_BACKEND;
@@ -41,7 +41,7 @@ hr_trace_event Event() {
 
 TEST(TraceEvent, IsToldInTheConfigurationsNames) {
   const v1::TraceEvent out = DescribeTraceEvent(FakeConfig(), Event());
-  EXPECT_EQ(out.kind(), "rescue");
+  EXPECT_EQ(out.kind(), "hedge");
   EXPECT_EQ(out.service(), "dns");
   EXPECT_EQ(out.client(), "10.77.0.1");
   EXPECT_EQ(out.client_port(), 40000u);

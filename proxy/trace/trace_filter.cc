@@ -113,7 +113,7 @@ absl::StatusOr<hr_trace_filter> MakeTraceFilter(const v1::Config& config, const 
     return absl::InvalidArgumentError(
         absl::StrCat("rate: got ", request.rate(), ", expected 1 to ", kMaxTraceRate));
   filter.client_port_be = htons(static_cast<uint16_t>(request.client_port()));
-  filter.only_rescued = request.rescued() ? 1 : 0;
+  filter.only_hedged = request.hedged() ? 1 : 0;
   filter.slower_ns = static_cast<uint64_t>(request.slower_than_ns());
   filter.rate = request.rate() == 0 ? kDefaultTraceRate : request.rate();
   return filter;

@@ -53,7 +53,7 @@ TEST(TraceFilter, NothingAskedForIsEverything) {
   EXPECT_EQ(filter.key_mask[0] | filter.key_mask[1], 0u);
   EXPECT_EQ(filter.client_port_be, 0);
   EXPECT_EQ(filter.slower_ns, 0u);
-  EXPECT_EQ(filter.only_rescued, 0);
+  EXPECT_EQ(filter.only_hedged, 0);
   EXPECT_EQ(filter.rate, kDefaultTraceRate) << "never unbounded";
 }
 
@@ -93,7 +93,7 @@ TEST(TraceFilter, KeyBytesPortAndTheRest) {
   v1::TraceRequest request;
   request.set_key("2A01ff");
   request.set_client_port(53);
-  request.set_rescued(true);
+  request.set_hedged(true);
   request.set_slower_than_ns(5'000'000);
   request.set_rate(7);
   const hr_trace_filter filter = Filter(request);
@@ -102,7 +102,7 @@ TEST(TraceFilter, KeyBytesPortAndTheRest) {
   EXPECT_THAT(std::vector<int>(key, key + 4), testing::ElementsAre(0x2a, 0x01, 0xff, 0));
   EXPECT_THAT(std::vector<int>(mask, mask + 4), testing::ElementsAre(0xff, 0xff, 0xff, 0));
   EXPECT_EQ(filter.client_port_be, htons(53));
-  EXPECT_EQ(filter.only_rescued, 1);
+  EXPECT_EQ(filter.only_hedged, 1);
   EXPECT_EQ(filter.slower_ns, 5'000'000u);
   EXPECT_EQ(filter.rate, 7u);
 }

@@ -126,7 +126,7 @@ def test_kills_restarts_and_upgrades_under_load_lose_no_query(lab, servers, prod
     servers["a"].resume()
 
 
-def test_a_request_that_waits_while_the_programs_change_is_rescued_and_its_loser_dropped(lab, servers, product):
+def test_a_request_that_waits_while_the_programs_change_is_hedged_and_its_loser_dropped(lab, servers, product):
     """Parked by the old programs, sent on by the new ones."""
     product.up(services=product.services("dns", delay="4s", deadline="20s", budget="100%"))
     servers["a"].stall()
@@ -137,7 +137,7 @@ def test_a_request_that_waits_while_the_programs_change_is_rescued_and_its_loser
         assert client.receive(timeout_s=8) is not None
         servers["a"].resume()
         assert client.receive(timeout_s=0.5) is None  # the loser's
-    assert product.figure("won_by_rescue") + product.figure("won_by_failover") == 1
+    assert product.figure("won_by_hedge") + product.figure("won_by_failover") == 1
     assert product.figure("losers_dropped") == 1
 
 

@@ -12,10 +12,10 @@ from harness.dns import parse, query
 
 pytestmark = [pytest.mark.own, pytest.mark.servers()]
 
-GOOD = {"accounting": {"outcomes": ["won_by_first", "won_by_rescue", "nacked", "passed_through", "evicted"],
+GOOD = {"accounting": {"outcomes": ["won_by_first", "won_by_hedge", "nacked", "passed_through", "evicted"],
                        "forwarded_reasons": ["bypass", "fragment"]},
         "services": [{"name": "dns4", "reasons": {"bypass": "1", "fragment": "1", "loser": "1"}, "identity_ok": True,
-                      "counters": {"requests": "10", "won_by_first": "6", "won_by_rescue": "1", "nacked": "1",
+                      "counters": {"requests": "10", "won_by_first": "6", "won_by_hedge": "1", "nacked": "1",
                                    "passed_through": "2", "hedges": "1"}}]}
 
 

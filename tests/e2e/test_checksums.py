@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Over an uplink that finalises checksums, as real cards do, every rescued copy has a right one.
+"""Over an uplink that finalises checksums, as real cards do, every hedged copy has a right one.
 
 A veth passes partial checksums on unchecked. `Uplink(tx_checksum=False)` makes the client's kernel finish them and the
 receiver verify them; our own arithmetic looks at each packet as well.
@@ -25,7 +25,7 @@ LENGTHS = [*range(4, 72), *range(505, 520), *range(1017, 1032), *range(1400, 147
 
 @pytest.mark.servers(a="echo", b="echo")
 @pytest.mark.parametrize("vip, service, family", [(RAW4, "raw4", 4), (RAW6, "raw6", 6)], ids=["ipv4", "ipv6"])
-def test_rescued_copies_of_every_length_have_a_right_checksum(lab, servers, product, vip, service, family):
+def test_hedged_copies_of_every_length_have_a_right_checksum(lab, servers, product, vip, service, family):
     lengths = [length for length in LENGTHS if family == 4 or length <= 1452]  # 40 bytes of header instead of 20
     product.up(services=product.services("raw", **HEDGE_ALL))
     with Capture(lab.replica("b"), "eth0") as wire, UdpClient(lab.client, vip, 4000) as client:
@@ -39,11 +39,11 @@ def test_rescued_copies_of_every_length_have_a_right_checksum(lab, servers, prod
     assert len(copies) == len(lengths)
     assert [len(d.payload) for d in copies if not (d.checksum_complete and d.checksum_ok)] == []
     assert lab.replica("b").snmp("Udp6" if family == 6 else "Udp")["InCsumErrors"] == 0
-    assert product.figure("won_by_rescue", service) == len(lengths)
+    assert product.figure("won_by_hedge", service) == len(lengths)
 
 
 @pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
-def test_a_dns_server_finds_no_bad_checksum_first_sends_and_rescues_alike(lab, servers, product, vip, service):
+def test_a_dns_server_finds_no_bad_checksum_first_sends_and_hedges_alike(lab, servers, product, vip, service):
     product.up(services=product.services("dns", **HEDGE_ALL))
     with UdpClient(lab.client, vip) as client:
         for stall in (False, True):

@@ -78,7 +78,7 @@ def test_a_port_and_id_used_again_after_the_answer_ask_anew(lab, proxy, vip, ser
             answer = client.ask(5, f"n{number}.example.test")
             assert answer is not None and answer.question == f"n{number}.example.test"
         assert client.receive(0.2) is None
-    assert proxy.figure("won_by_first", service) + proxy.figure("won_by_rescue", service) == 50
+    assert proxy.figure("won_by_first", service) + proxy.figure("won_by_hedge", service) == 50
 
 
 @FAMILIES

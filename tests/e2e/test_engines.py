@@ -53,7 +53,7 @@ def test_every_hedge_is_a_clone_that_waited(lab, servers, cloning, line):
         for query_id in range(20):
             assert client.ask(query_id, "n1.example.test", timeout_s=1) is not None
     servers["a"].resume()
-    assert cloning.figure("hedges") == cloning.figure("won_by_rescue") == cloning.fired() - before == 20
+    assert cloning.figure("hedges") == cloning.figure("won_by_hedge") == cloning.fired() - before == 20
     assert cloning.figure("failover_sends") == 0
 
 
@@ -66,7 +66,7 @@ def test_dnsperf_loses_no_query_while_the_leader_is_stopped_for_a_while(lab, ser
     servers["a"].resume()
     report = finish_dnsperf(load)
     assert report.lost == 0, report.text
-    assert cloning.figure("won_by_rescue") + cloning.figure("won_by_failover") >= 100
+    assert cloning.figure("won_by_hedge") + cloning.figure("won_by_failover") >= 100
     assert cloning.figure("delay_line_full") == 0
 
 

@@ -124,7 +124,7 @@ def test_the_clock_packet_lost_with_its_qdisc_is_found_and_started_again(lab, se
     time.sleep(0.1)
     lab.client.run(["ip", "link", "set", clock, "up"])
     servers["a"].stall()
-    wait_until(lambda: who_answers(lab.client, VIP4) == "b", timeout_s=8, what="a rescue after the clock was lost")
+    wait_until(lambda: who_answers(lab.client, VIP4) == "b", timeout_s=8, what="a hedge after the clock was lost")
     servers["a"].resume()
 
 

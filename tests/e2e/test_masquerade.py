@@ -19,7 +19,7 @@ def test_a_container_is_served_by_udp_and_tcp(lab, proxy, vip, service):
 
 
 @FAMILIES
-def test_a_container_is_rescued_from_a_stalled_leader(lab, servers, proxy, vip, service):
+def test_a_container_is_hedged_from_a_stalled_leader(lab, servers, proxy, vip, service):
     servers["a"].stall()
     with UdpClient(lab.inner, vip) as client:
         for query_id in range(20):
@@ -28,7 +28,7 @@ def test_a_container_is_rescued_from_a_stalled_leader(lab, servers, proxy, vip, 
         servers["a"].resume()
         wait_until(lambda: proxy.figure("losers_dropped", service) > 0, what="the losers' arrival")
         assert client.receive(0.3) is None
-    assert proxy.figure("won_by_rescue", service) + proxy.figure("won_by_failover", service) == 20
+    assert proxy.figure("won_by_hedge", service) + proxy.figure("won_by_failover", service) == 20
 
 
 @FAMILIES

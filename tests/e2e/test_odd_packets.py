@@ -66,7 +66,7 @@ def test_a_request_with_ipv6_options_is_forwarded_unhedged(lab, product, servers
 @RAW
 @CHECKSUMS_FINISHED
 @ECHOES
-def test_a_request_without_a_checksum_is_served_and_rescued(lab, product, servers, vip, service):
+def test_a_request_without_a_checksum_is_served_and_hedged(lab, product, servers, vip, service):
     product.up(services=product.services("raw"))
     with UdpClient(lab.client, vip, 4000) as client:
         if service == "raw4":  # IPv6 knows no datagram without one

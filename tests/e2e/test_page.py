@@ -160,7 +160,7 @@ def test_a_page_that_is_opened_late_shows_the_past(past):
     past.wait(f"{POINTS} >= 3", 2.0)
 
 
-def test_a_rescue_is_counted_and_a_silent_backend_is_told(lab, servers, served, page):
+def test_a_hedge_is_counted_and_a_silent_backend_is_told(lab, servers, served, page):
     with load(lab, rate=100):
         page.wait(f"{POINTS} >= 1")
         servers["a"].stall()
@@ -168,7 +168,7 @@ def test_a_rescue_is_counted_and_a_silent_backend_is_told(lab, servers, served, 
         page.wait("/suspect|down/.test(document.querySelector('#backends tbody tr td:nth-child(3)').textContent)")
         servers["a"].resume()
         page.wait("/a answers again/.test(document.querySelector('#events').textContent)")
-    page.wait("[...document.querySelectorAll('#tiles div')].some((tile) => /^(Rescued|Failed over)[1-9]/.test(tile.textContent))")
+    page.wait("[...document.querySelectorAll('#tiles div')].some((tile) => /^(Hedged|Failed over)[1-9]/.test(tile.textContent))")
     page.screenshot(PICTURES / "after-a-stall.png")
 
 

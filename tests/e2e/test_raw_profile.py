@@ -84,4 +84,4 @@ def test_with_three_attempts_the_third_replica_answers_when_two_stall(product, s
         client.send(payload)
         assert client.receive() == payload
     assert product.won(service) == {"a": 40, "c": 10}
-    assert product.figure("won_by_rescue", service) == 10
+    assert product.figure("won_by_hedge", service) == 10

@@ -268,7 +268,7 @@ def test_a_removed_leader_answers_what_it_was_asked_and_nothing_more(lab, server
     assert [backend["name"] for backend in product.service_status()["backends"]] == ["b", "c"]
 
 
-def test_a_request_that_waits_is_rescued_by_whom_a_reload_has_added(lab, servers, product):
+def test_a_request_that_waits_is_hedged_by_whom_a_reload_has_added(lab, servers, product):
     """Parked under one configuration, sent on under the next."""
     parked = without(product.config(), "b", delay="1s", deadline="20s", budget="100%")
     service_of(parked)["backends"].append({"name": "late", "address": lab.replica("b").ipv4, "port": 5399})
@@ -281,7 +281,7 @@ def test_a_request_that_waits_is_rescued_by_whom_a_reload_has_added(lab, servers
         assert client.receive(timeout_s=5) is not None
         servers["a"].resume()
         assert client.receive(timeout_s=0.5) is None  # the loser's
-    assert product.figure("won_by_rescue") + product.figure("won_by_failover") == 1
+    assert product.figure("won_by_hedge") + product.figure("won_by_failover") == 1
 
 
 def anything(config: dict, lab, draw: random.Random) -> dict:

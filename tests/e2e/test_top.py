@@ -139,7 +139,7 @@ def test_on_a_terminal_of_80_columns_everything_fits_and_moves(lab, servers, pro
         frame = screen.frame()
         assert all(len(line) <= 80 for line in frame) and len(frame) <= 50
         text = "\n".join(frame)
-        for word in (DNS4, "leader a", "of 5.00% allowed", "rescued", "unanswered", "splitter", "q ends"):
+        for word in (DNS4, "leader a", "of 5.00% allowed", "hedged", "unanswered", "splitter", "q ends"):
             assert word in text, text
         assert "\033[1m" in screen.read(), "titles are bold"
         screen.press("q")

@@ -42,13 +42,13 @@ def test_a_stalled_servers_request_is_traced_from_split_to_loser_dropped(lab, se
         wait_until(lambda: any(request["key"] == "2a01" for request in trace.json()), what="the request's end")
         port = client.port
     request = by_key(trace.json(), 0x2A01)
-    assert kinds(request) == ["split", "due", "rescue", "answer", "dropped"]
-    split, due, rescue, answer, loser = request["events"]
-    assert request["complete"] and request["outcome"] in ("rescue", "failover") and request["answered_by"] == "b"
+    assert kinds(request) == ["split", "due", "hedge", "answer", "dropped"]
+    split, due, hedge, answer, loser = request["events"]
+    assert request["complete"] and request["outcome"] in ("hedge", "failover") and request["answered_by"] == "b"
     assert (request["service"], request["client_port"]) == (service, port)
     assert split["backend"] == "a" and split["due_ns"] == 10_000_000
-    assert 10_000_000 <= due["since_ns"] <= rescue["since_ns"] <= answer["since_ns"] == request["latency_ns"]
-    assert rescue["backend"] == answer["backend"] == answer["winner"] == "b"
+    assert 10_000_000 <= due["since_ns"] <= hedge["since_ns"] <= answer["since_ns"] == request["latency_ns"]
+    assert hedge["backend"] == answer["backend"] == answer["winner"] == "b"
     assert loser["backend"] == "a" and loser["reason"] == "loser" and loser["since_ns"] > answer["since_ns"]
     # The others were told whole, too; on a busy machine one of them may have fallen due.
     others = [each for each in trace.json() if each["key"] != "2a01"]
@@ -57,14 +57,14 @@ def test_a_stalled_servers_request_is_traced_from_split_to_loser_dropped(lab, se
 
 
 def test_for_people_a_request_is_one_line(lab, servers, proxy):
-    with UdpClient(lab.client, VIP4) as client, tracing(proxy, "--service", DNS4, "--rescued") as trace:
+    with UdpClient(lab.client, VIP4) as client, tracing(proxy, "--service", DNS4, "--hedged") as trace:
         earn_hedges(client)
         servers["a"].stall()
         assert client.ask(7, "n1.example.test") is not None
         servers["a"].resume()
         wait_until(lambda: trace.lines(), what="the request's end")
         port = client.port
-        (line,) = trace.end()  # by Ctrl-C, which is no failure; the fifty that nobody rescued are not told
+        (line,) = trace.end()  # by Ctrl-C, which is no failure; the fifty that nobody hedged are not told
     for word in (DNS4, f"{lab.client.ipv4}:{port}", " 0007 ", " b |",
                  "0 to a", "answer of b", "loser a dropped"):
         assert word in line, line

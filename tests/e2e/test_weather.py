@@ -46,7 +46,7 @@ def test_replicas_that_stall_in_turns_lose_no_query(lab, servers, product):
     reports = [finish_dnsperf(load) for load in loads]
     assert [report.lost for report in reports] == [0, 0], reports[0].text + reports[1].text
     check_everything_comes_back(product, *reports)
-    assert product.figure("won_by_failover") + product.figure("won_by_rescue") > 100
+    assert product.figure("won_by_failover") + product.figure("won_by_hedge") > 100
 
 
 @pytest.mark.parametrize("limits", [{"requests": 64}, {"parked": 64}, {"flows": 64}],

@@ -52,8 +52,8 @@ def main() -> int:
     print(" ".join(f"{key}={figures[key]}" for key in ("hedges", "failover_sends", "fire_error_p50_us", "fire_error_p99_us",
                                                        "suspected", "identity_ok", "clock_laps")))
     # A stop that is noticed before the first of its requests falls due needs no hedge: they all go around it.
-    rescued = figures["hedges"] + figures["failover_sends"] > 0
-    healthy = summary["lost"] == 0 and figures["identity_ok"] and rescued
+    hedged = figures["hedges"] + figures["failover_sends"] > 0
+    healthy = summary["lost"] == 0 and figures["identity_ok"] and hedged
     return 0 if healthy else 1
 
 

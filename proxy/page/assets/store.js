@@ -2,7 +2,7 @@
 // What the daemon has told so far: samples, one a second, and events. It joins the answers to one past, also over a
 // restart of the daemon, whose own memory then begins anew. docs/dashboard.md describes the data.
 
-const COUNTS = ["requests", "hedges", "won_by_rescue", "won_by_failover", "failover_sends", "losers_dropped",
+const COUNTS = ["requests", "hedges", "won_by_hedge", "won_by_failover", "failover_sends", "losers_dropped",
   "unanswered", "nacked", "passed_through", "extra_sends"];
 const TIMES = ["p50_ns", "p99_ns", "p999_ns", "delay_ns"];
 const MOST_EVENTS = 500;

@@ -107,7 +107,7 @@ function showTiles(store, about, status) {
       more: `${whole(status.in_flight)} waiting now` },
     { name: "Extra load", value: percent(share), more: `${whole(extra)} datagrams; budget ${short(percent(budget))}, ${whole(status.budget_tokens)} saved`,
       tone: share !== null && share > budget + 0.01 ? "warn" : null },
-    { name: "Rescued", value: whole(count((s) => s.won_by_rescue)), more: "last minute" },
+    { name: "Hedged", value: whole(count((s) => s.won_by_hedge)), more: "last minute" },
     { name: "Failed over", value: whole(count((s) => s.won_by_failover)), more: "last minute" },
     { name: "Unanswered", value: whole(unanswered), more: unanswered > 0 ? "! last minute" : "last minute",
       tone: unanswered > 0 ? "bad" : null },

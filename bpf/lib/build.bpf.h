@@ -3,8 +3,8 @@
  * Making a packet of a parked copy: the bytes with their complete, correct checksum, in a carrier skb that is not
  * CHECKSUM_PARTIAL. Called where an attempt is sent (attempt.bpf.h).
  */
-#ifndef HEDGEROW_BPF_LIB_RESCUE_BPF_H_
-#define HEDGEROW_BPF_LIB_RESCUE_BPF_H_
+#ifndef HEDGEROW_BPF_LIB_BUILD_BPF_H_
+#define HEDGEROW_BPF_LIB_BUILD_BPF_H_
 
 #include "bpf/lib/parse.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
@@ -124,4 +124,4 @@ __weak __attribute__((noinline)) int hr_build(struct __sk_buff *skb, __u32 reque
          bpf_skb_store_bytes(skb, ETH_HLEN + l3_bytes, &to, sizeof(to), HR_STORE);
 }
 
-#endif /* HEDGEROW_BPF_LIB_RESCUE_BPF_H_ */
+#endif /* HEDGEROW_BPF_LIB_BUILD_BPF_H_ */

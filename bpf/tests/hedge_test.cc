@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// CLOCK, the bytes of a rescue: for every payload length from 0 to 1472, over IPv4 and IPv6, and whatever state
+// CLOCK, the bytes of a hedge: for every payload length from 0 to 1472, over IPv4 and IPv6, and whatever state
 // the client's checksum was in, the copy is the client's packet to another backend with a complete and right
 // checksum.
 #include "bpf/tests/checksum.h"
@@ -9,7 +9,7 @@
 namespace hedgerow::packets {
 namespace {
 
-class RescueTest : public PacketTest {
+class HedgeTest : public PacketTest {
  protected:
   static constexpr size_t kBatch = 32;  // as many as may be parked
 
@@ -25,7 +25,7 @@ class RescueTest : public PacketTest {
   }
 
   // Sends one request of each length, lets all fall due, and compares what is sent to the standby.
-  void ExpectRescued(const std::vector<size_t>& lengths, bool ipv6, Checksum checksum) {
+  void ExpectHedged(const std::vector<size_t>& lengths, bool ipv6, Checksum checksum) {
     const char* client = ipv6 ? kClient6 : kClient4;
     const char* vip = ipv6 ? kRaw6 : kRaw4;
     std::map<uint16_t, size_t> length_of_port;
@@ -44,7 +44,7 @@ class RescueTest : public PacketTest {
       for (uint32_t i = 1; i < view.requests.size(); ++i)
         if (HR_WORD_STATE(view.requests[i].word) == HR_STATE_PENDING) MakeDue(i);
       VisitAll();
-      for (const Captured& copy : Clones(HR_MARK_RESCUE, count)) {
+      for (const Captured& copy : Clones(HR_MARK_HEDGE, count)) {
         const uint16_t port = Read(copy.packet).source_port;
         ASSERT_TRUE(length_of_port.contains(port));
         const size_t length = length_of_port[port];
@@ -60,7 +60,7 @@ class RescueTest : public PacketTest {
       }
       Forget();
     }
-    EXPECT_THAT(length_of_port, IsEmpty()) << "lengths that were not rescued";
+    EXPECT_THAT(length_of_port, IsEmpty()) << "lengths that were not hedged";
   }
 
   // All requests end and their places are free again.
@@ -91,25 +91,25 @@ class RescueTest : public PacketTest {
   }
 };
 
-TEST_F(RescueTest, EveryPayloadLengthOverIpv4) { ExpectRescued(EveryLength(1472), false, Checksum::kPartial); }
+TEST_F(HedgeTest, EveryPayloadLengthOverIpv4) { ExpectHedged(EveryLength(1472), false, Checksum::kPartial); }
 
-TEST_F(RescueTest, EveryPayloadLengthOverIpv6) { ExpectRescued(EveryLength(1452), true, Checksum::kPartial); }
+TEST_F(HedgeTest, EveryPayloadLengthOverIpv6) { ExpectHedged(EveryLength(1452), true, Checksum::kPartial); }
 
-TEST_F(RescueTest, WhateverStateTheClientsChecksumIsIn) {
-  ExpectRescued(BorderLengths(1472), false, Checksum::kNone);
-  ExpectRescued(BorderLengths(1472), false, Checksum::kRight);
-  ExpectRescued(BorderLengths(1452), true, Checksum::kRight);
-  ExpectRescued(BorderLengths(1452), true, Checksum::kNone);  // RFC 6936 tunnels send so
+TEST_F(HedgeTest, WhateverStateTheClientsChecksumIsIn) {
+  ExpectHedged(BorderLengths(1472), false, Checksum::kNone);
+  ExpectHedged(BorderLengths(1472), false, Checksum::kRight);
+  ExpectHedged(BorderLengths(1452), true, Checksum::kRight);
+  ExpectHedged(BorderLengths(1452), true, Checksum::kNone);  // RFC 6936 tunnels send so
 }
 
 // The shortest of all lengths is never parked: every profile wants at least one byte of correlation.
-TEST_F(RescueTest, AnEmptyPayloadIsForwardedUnhedged) {
+TEST_F(HedgeTest, AnEmptyPayloadIsForwardedUnhedged) {
   const RunResult run = Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {}).Build());
   EXPECT_EQ(ChecksumFault(run.packet), "");
   EXPECT_EQ(run.changes.at("raw4:unknown_operation"), 1) << "there are no bytes to know it by";
 }
 
-TEST_F(RescueTest, ASumOfZeroIsSentAsAllOnes) {
+TEST_F(HedgeTest, ASumOfZeroIsSentAsAllOnes) {
   Bytes payload = {1, 0, 0, 1, 0, 0};
   const uint16_t check =
       Read(PacketBuilder(kClient4, kB4).Udp(kClientPort, 9000, payload).Build()).udp_checksum;
@@ -117,11 +117,11 @@ TEST_F(RescueTest, ASumOfZeroIsSentAsAllOnes) {
   payload[5] = static_cast<uint8_t>(check);
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload).Build());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1}));
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) EXPECT_EQ(Read(copy.packet).udp_checksum, 0xffff);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).udp_checksum, 0xffff);
 }
 
 // A longer copy was in the slot before: nothing of it may leak into a shorter one, nor into its sum.
-TEST_F(RescueTest, AUsedSlotLeaksNothing) {
+TEST_F(HedgeTest, AUsedSlotLeaksNothing) {
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Bytes(1400, 0xff)).Build());
   Forget();
   const Bytes packet = PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 2, 3, 4, 5}).Build();
@@ -129,16 +129,16 @@ TEST_F(RescueTest, AUsedSlotLeaksNothing) {
   const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1});
   ASSERT_EQ(Request(request).parked, 1u) << "the same slot";
   FireNow(request);
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1)) {
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) {
     EXPECT_EQ(copy.packet.size(), packet.size());
     EXPECT_EQ(ChecksumFault(copy.packet), "");
   }
 }
 
-TEST_F(RescueTest, TheClientsHopLimitAndIdentificationStay) {
+TEST_F(HedgeTest, TheClientsHopLimitAndIdentificationStay) {
   Split(PacketBuilder(kClient4, kRaw4).Ttl(37).Id(0xbeef).Udp(kClientPort, kRawPort, {1, 2, 3, 4}).Build());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1}));
-  for (const Captured& copy : Clones(HR_MARK_RESCUE, 1))
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1))
     EXPECT_EQ(
         Layer3(copy.packet),
         Layer3(PacketBuilder(kClient4, kB4).Ttl(37).Id(0xbeef).Udp(kClientPort, 9000, {1, 2, 3, 4}).Build()));
