@@ -49,7 +49,7 @@
     "raise `limits.requests`: it happens 2 in 10,000 times when all are in use") \
   X(15, HR_REASON_TRAILING_BYTES, trailing_bytes, forwarded, "the IP packet is longer than the UDP datagram in it", \
     "mend the client") \
-  X(16, HR_REASON_NO_DAEMON, no_daemon, forwarded, "no daemon has lived for `detach_after`", "start `hedgerowd`") \
+  X(16, HR_REASON_NO_DAEMON, no_daemon, forwarded, "no daemon has lived for `unattended_timeout`", "start `hedgerowd`") \
   X(17, HR_REASON_RELOADING, reloading, forwarded, "a reload is changing what may be sent twice", \
     "nothing: it lasts milliseconds") \
   X(20, HR_REASON_ONE_WAY, one_way, forwarded, \

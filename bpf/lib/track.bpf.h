@@ -222,7 +222,7 @@ HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *pa
   return HR_REASON_NONE;
 }
 
-/* Dead-man's detach: nobody looks after this any more, so nothing new is hedged. Traffic flows on. */
+/* Unattended: no daemon has lived for the unattended timeout, so nothing new is hedged. Traffic flows on. */
 HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
   __u64 until_ns = *(const volatile __u64 *)&wheel->hedge_until_ns;
 

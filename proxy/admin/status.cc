@@ -332,8 +332,8 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   adoption.set_build(facts.build);
   adoption.set_unattended_ns(facts.unattended_ns);
   adoption.set_hedging_stopped_ns(facts.hedging_stopped_ns);
-  adoption.set_deadman_stops(facts.deadman_stops);
-  adoption.set_detach_after_ns(config.detach_after_ns());
+  adoption.set_unattended_stops(facts.unattended_stops);
+  adoption.set_unattended_timeout_ns(config.unattended_timeout_ns());
   adoption.set_attachments_restored(facts.attachments_restored);
   *out.mutable_accounting() = BuildAccounting();
   NonZeroReasons(snapshot.host, *out.mutable_reasons());

@@ -59,7 +59,7 @@ struct DaemonFacts {
   uint64_t adoptions = 0;           // daemons that have taken it over since
   int64_t unattended_ns = 0;        // how long nobody had looked after it before this daemon
   int64_t hedging_stopped_ns = 0;   // of that time, how long hedging was stopped for want of a daemon
-  uint64_t deadman_stops = 0;       // how often that has happened
+  uint64_t unattended_stops = 0;       // how often that has happened
   uint64_t attachments_restored = 0;  // programs put back on a hook that somebody took them off
   std::string build;                // of the programs
   ReloadFacts reload;

@@ -69,6 +69,14 @@ class Decoder {
     }
     const FieldDescriptor* field = FindKey(type, key.scalar);
     if (field == nullptr) {
+      for (int i = 0; i < type.field_count(); ++i) {
+        const std::string& former = RuleOf(*type.field(i)).former_key();
+        if (former.empty() || former != key.scalar) continue;
+        errors_.Add(key.mark, path,
+                    absl::StrCat("the key ", Quote(key.scalar), " has another name now, write \"",
+                                 KeyOf(*type.field(i)), "\""));
+        return nullptr;
+      }
       const std::string guess = Suggest(key.scalar, KeysOf(type));
       errors_.Add(
           key.mark, path,

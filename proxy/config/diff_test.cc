@@ -114,9 +114,9 @@ TEST(Diff, AKeyThatChangedIsSaidToHaveChangedAndNotShown) {
 
 TEST(Diff, WhatCannotBeAppliedIsNamedWithTheReason) {
   const auto top = Diff(
-      Load(kText), Load(absl::StrCat("interface: hr7\nlimits: {requests: 4096}\ndetach_after: 5s\n", kText)));
+      Load(kText), Load(absl::StrCat("interface: hr7\nlimits: {requests: 4096}\nunattended_timeout: 5s\n", kText)));
   EXPECT_THAT(Obstacles(top), ElementsAre(HasSubstr("interface: fixed"), HasSubstr("limits.requests: fixed")));
-  EXPECT_EQ(top.size(), 3u) << "detach_after can";
+  EXPECT_EQ(top.size(), 3u) << "unattended_timeout can";
   EXPECT_THAT(Obstacles(After({{"vip: 10.99.0.53", "vip: 10.99.0.54"}})),
               ElementsAre(HasSubstr("services[dns].vip: ")));
   EXPECT_THAT(Obstacles(After({{"profile: dns", "profile: hkv"}})),
@@ -158,10 +158,10 @@ TEST(Diff, WithADelayLineDelaysAreFixed) {
 
 TEST(Diff, AKeyThatAnOlderVersionDidNotKnowIsAtItsDefault) {
   v1::Config old = Load(kText);
-  old.set_detach_after_ns(0);
+  old.set_unattended_timeout_ns(0);
   EXPECT_THAT(Diff(old, Load(kText)), IsEmpty());
-  EXPECT_THAT(Texts(Diff(old, Load(absl::StrCat("detach_after: 5s\n", kText)))),
-              ElementsAre("  detach_after: 60s -> 5s"));
+  EXPECT_THAT(Texts(Diff(old, Load(absl::StrCat("unattended_timeout: 5s\n", kText)))),
+              ElementsAre("  unattended_timeout: 60s -> 5s"));
 }
 
 }  // namespace

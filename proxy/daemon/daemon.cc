@@ -247,7 +247,7 @@ class Daemon {
             absl::FormatDuration(absl::Nanoseconds(facts_.unattended_ns)),
             facts_.adoption == "upgraded" ? "; its programs are this build's now" : "");
     if (facts_.hedging_stopped_ns > 0) {
-      LogWarning("no daemon had lived for longer than detach_after: hedging was stopped for ",
+      LogWarning("no daemon had lived for longer than unattended_timeout: hedging was stopped for ",
                  absl::FormatDuration(absl::Nanoseconds(facts_.hedging_stopped_ns)), ", and goes on now");
     }
     return absl::OkStatus();
@@ -425,7 +425,7 @@ class Daemon {
     const absl::Status status = instance_->Beat();
     if (!status.ok()) LogError(std::string(status.message()));
     instance_->Leave();
-    LogInfo("hedging goes on for ", absl::FormatDuration(absl::Nanoseconds(config_.detach_after_ns())),
+    LogInfo("hedging goes on for ", absl::FormatDuration(absl::Nanoseconds(config_.unattended_timeout_ns())),
             " without a daemon, traffic without end");
   }
 

@@ -320,18 +320,18 @@ absl::Status ProxyInstance::CommitAdoption(Takeover takeover, DaemonFacts& facts
 void ProxyInstance::NoteSuccession(const Snapshot& snapshot, DaemonFacts& facts) {
   v1::KernelRecord& record = record_->data();
   // The last sign of life said until when to hedge.
-  const auto patience_ns = static_cast<uint64_t>(record.config().detach_after_ns());
+  const auto unattended_timeout_ns = static_cast<uint64_t>(record.config().unattended_timeout_ns());
   const uint64_t until_ns = snapshot.hedge_until_ns;
-  const uint64_t last_ns = until_ns > patience_ns ? until_ns - patience_ns : until_ns;
+  const uint64_t last_ns = until_ns > unattended_timeout_ns ? until_ns - unattended_timeout_ns : until_ns;
   facts.unattended_ns = snapshot.taken_ns > last_ns ? static_cast<int64_t>(snapshot.taken_ns - last_ns) : 0;
   if (until_ns != 0 && snapshot.taken_ns > until_ns) {
     facts.hedging_stopped_ns = static_cast<int64_t>(snapshot.taken_ns - until_ns);
-    record.set_deadman_stops(record.deadman_stops() + 1);
+    record.set_unattended_stops(record.unattended_stops() + 1);
   }
   record.set_adoptions(record.adoptions() + 1);
   facts.adoption = data_plane_->has_new_programs() ? "upgraded" : "adopted";
   facts.adoptions = record.adoptions();
-  facts.deadman_stops = record.deadman_stops();
+  facts.unattended_stops = record.unattended_stops();
   facts.kernel_since_ns = record.made_ns();
 }
 

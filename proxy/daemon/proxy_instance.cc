@@ -82,12 +82,12 @@ void ProxyInstance::Leave() {
 
 absl::Status ProxyInstance::Beat() {
   // An older version's configuration says nothing about it.
-  if (config_.detach_after_ns() == 0) return data_plane_->HedgeUntil(0);
+  if (config_.unattended_timeout_ns() == 0) return data_plane_->HedgeUntil(0);
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return data_plane_->HedgeUntil(static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
                                  static_cast<uint64_t>(now.tv_nsec) +
-                                 static_cast<uint64_t>(config_.detach_after_ns()));
+                                 static_cast<uint64_t>(config_.unattended_timeout_ns()));
 }
 
 AnswerHistory::Memory& ProxyInstance::AnswersOf(size_t service, size_t backend) const {

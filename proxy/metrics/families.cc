@@ -224,10 +224,10 @@ std::vector<Metric> OtherMetrics() {
        "programs attached again after they were taken off their hook", OfFacts(&DaemonFacts::attachments_restored)},
       {kMachine, kCounter, "adoptions_total", "daemons that have taken over the kernel part since it was made",
        OfFacts(&DaemonFacts::adoptions)},
-      {kMachine, kCounter, "deadman_stops_total",
-       "times that hedging stopped because no daemon had lived for the unattended timeout (`detach_after`); "
+      {kMachine, kCounter, "unattended_stops_total",
+       "times that hedging stopped because no daemon had lived for `unattended_timeout`; "
        "`hedgerow_reasons_total{reason=\"no_daemon\"}` counts the requests",
-       OfFacts(&DaemonFacts::deadman_stops)},
+       OfFacts(&DaemonFacts::unattended_stops)},
       {kMachine, kCounter, "reloads_total",
        "reloads of the configuration since the daemon started, by `result`: `applied`; `unchanged`; `invalid` (the "
        "file has errors), `refused` (it cannot be applied to what runs), `failed` (an error on the way; all was "

@@ -313,7 +313,7 @@ def attached_programs_but(product, name: str) -> dict[str, int]:
 
 
 def test_hedging_stops_when_no_daemon_lives_for_long_and_traffic_flows_on(lab, servers, product):
-    product.up(detach_after="1s")
+    product.up(unattended_timeout="1s")
     end(product, signal.SIGKILL)
     assert who_answers(lab.client, VIP4) == "a"
     time.sleep(2.2)
@@ -325,7 +325,7 @@ def test_hedging_stops_when_no_daemon_lives_for_long_and_traffic_flows_on(lab, s
         servers["a"].resume()
         assert client.receive(timeout_s=2) is not None  # forwarded all the same
     adoption = start(product)
-    assert adoption["how"] == "adopted" and int(adoption["deadman_stops"]) == 1
+    assert adoption["how"] == "adopted" and int(adoption["unattended_stops"]) == 1
     assert int(adoption["hedging_stopped_ns"]) > 1_000_000_000
     assert int(adoption["unattended_ns"]) > int(adoption["hedging_stopped_ns"])
     assert int(product.service_status(DNS4)["reasons"]["no_daemon"]) == 2
@@ -338,10 +338,10 @@ def test_hedging_stops_when_no_daemon_lives_for_long_and_traffic_flows_on(lab, s
 
 
 def test_a_short_absence_stops_nothing(lab, servers, product):
-    product.up(detach_after="30s")
+    product.up(unattended_timeout="30s")
     end(product, signal.SIGKILL)
     servers["a"].stall()
     assert who_answers(lab.client, VIP4) == "b"
     servers["a"].resume()
     adoption = start(product)
-    assert int(adoption["deadman_stops"]) == 0 and int(adoption["hedging_stopped_ns"]) == 0
+    assert int(adoption["unattended_stops"]) == 0 and int(adoption["hedging_stopped_ns"]) == 0

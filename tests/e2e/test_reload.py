@@ -238,7 +238,7 @@ def test_backends_and_services_come_and_go_under_5000_queries_a_second_and_none_
     service_of(rotated, "kv")["cluster"]["key"] = "00" * 15 + "02"
     steps = [whole, changed(whole, delay="3ms", attempts=3, budget="20%"), with_service(whole, "new", VIP_NEW, new),
              without(whole, "a", primary="b"), whole, rotated, without(rotated, "b"), changed(rotated, primary="c"),
-             {**rotated, "detach_after": "30s"}, without(rotated, "c")]
+             {**rotated, "unattended_timeout": "30s"}, without(rotated, "c")]
     for step in steps:
         assert reload(product, step)["applied"] is True
         time.sleep(0.3)
