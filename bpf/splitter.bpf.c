@@ -93,13 +93,14 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     hr_reason(service_stats, tracking.reason);
     if (to != choice.first) hr_count(service_stats, HR_PROBES);
     choice.first = to;
-  } else if (choice.second != HR_NO_BACKEND) {
+  } else {
     struct hr_attempt beside = hr_attempt_of(tracking.request, 0, HR_TRACE_COPY);
 
-    hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
+    if (hr_engine_is_qdisc() && (choice.second == HR_NO_BACKEND || choice.probe))
+      hr_delay(skb, service, tracking.request, service_stats, now_ns);
+    if (choice.second != HR_NO_BACKEND)
+      hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
-  } else if (hr_engine_is_qdisc()) {
-    hr_delay(skb, service, tracking.request, service_stats, now_ns);
   }
   first_id = hr_backend_id(service, choice.first);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);

@@ -109,7 +109,7 @@ struct hr_request {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 
-#define HR_HANDED_TICK_SHIFT 20
+#define HR_HANDED_TICK_SHIFT 21 /* 2.1 ms; half of 16 bits is 68 s, longer than a deadline may be */
 #define HR_HANDED_TICK(time_ns) ((__u16)((time_ns) >> HR_HANDED_TICK_SHIFT))
 
 /* hr_request.marks: which backends... */

@@ -163,10 +163,10 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
   __u64 sent_ns = hr_asked_ns(request, reply);
   __u64 took_ns = reply->now_ns - sent_ns;
 
+  /* Its earlier copy was lost with its answer, and this is the handover's: when that was sent is not known. */
+  if (request->sent_again & (1u << reply->index)) return;
   if (reply->index == request->first) {
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
-    /* The first send was lost with its answer, and this is the handover's. */
-    if (request->sent_again & (1u << request->first)) return;
     hr_record_backend(reply->backend_id, HR_HISTOGRAM_ANSWERS, took_ns);
     if (about & HR_ANSWER_HELD_BACK) hr_record_backend(reply->backend_id, HR_HISTOGRAM_HELD_BACK, took_ns);
   } else {

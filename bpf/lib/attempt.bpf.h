@@ -48,6 +48,49 @@ HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 kind)
   return attempt;
 }
 
+/* ---- Settle ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * The one end of a claim. Sent: it is counted, and its backend's silence means something from now on. Not needed (an answer
+ * came in between) or failed (the kernel would not build or send it): everything that was claimed is given back, but what
+ * an older attempt had set stays. Returns 0 when it was sent.
+ */
+__weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
+  struct hr_request *request;
+  struct hr_stats *service_stats;
+  __u32 service_id, reason;
+
+  if (!attempt) return -1;
+  request = hr_request_at(attempt->request);
+  if (!request) return -1;
+  service_id = request->key.service;
+  service_stats = hr_stats_of(service_id);
+  if (outcome == HR_OUTCOME_SENT) {
+    hr_count(service_stats, attempt->flags & HR_ATTEMPT_PAID ? HR_HEDGES : HR_FAILOVER_SENDS);
+    hr_count(service_stats, HR_EXTRA_SENDS);
+    if (attempt->flags & HR_ATTEMPT_PROBE) hr_count(service_stats, HR_PROBES);
+    if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
+    if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);
+    hr_note_send(attempt->backend_id, hr_now_ns());
+    hr_trace_note(attempt->request, attempt->kind, HR_REASON_NONE, attempt->index,
+                  (attempt->flags & HR_ATTEMPT_PAID ? 0 : HR_TRACE_FAILOVER) |
+                      (attempt->flags & HR_ATTEMPT_HINTED ? HR_TRACE_HINTED : 0));
+    return 0;
+  }
+  if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id);
+  /* Unless it has ended since, and is another request's by now. */
+  if (HR_WORD_GENERATION(*(volatile __u64 *)&request->word) == HR_WORD_GENERATION(attempt->word)) {
+    if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
+    __sync_fetch_and_and(&request->marks, ~attempt->set);
+    if (attempt->cleared) __sync_fetch_and_or(&request->marks, attempt->cleared);
+  }
+  if (outcome != HR_OUTCOME_FAILED) return -1;
+  reason = attempt->kind == HR_TRACE_RELEASE ? HR_REASON_RELEASE_FAILED : HR_REASON_HEDGE_FAILED;
+  hr_reason(service_stats, reason);
+  hr_trace_note(attempt->request, HR_TRACE_NO_HEDGE, reason, attempt->index, 0);
+  return -1;
+}
+
 /* ---- Claim ------------------------------------------------------------------------------------------------------- */
 
 /*
@@ -141,7 +184,7 @@ __weak __attribute__((noinline)) int hr_claim_next(struct hr_attempt *attempt, _
   if (attempts >= service->attempts) return 0;
   choice = hr_unpack_choice(hr_choose_now(service_id, HR_SENT(marks), HR_EXPLORE_NEVER, now_ns));
   target = hr_open_hint(request, HR_SENT(marks));
-  if (target < HR_MAX_BACKENDS_PER_SERVICE)
+  if (target < HR_MAX_BACKENDS_PER_SERVICE && (refused || !hr_is_drained(service, target)))
     attempt->flags = HR_ATTEMPT_HINTED;
   else
     target = choice.first;
@@ -174,50 +217,12 @@ __weak __attribute__((noinline)) int hr_claim_next(struct hr_attempt *attempt, _
   attempt->flags |= HR_ATTEMPT_COUNTED;
   if (choice.probe && choice.second != target) attempt->probe = choice.second;
   hr_note_attempt(attempt, target, now_ns);
+  /* A handover on another CPU was faster: that one's copy is enough. */
+  if (!(attempt->set & HR_MARKS_SENT(1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1))))) {
+    hr_settle(attempt, HR_OUTCOME_NOT_NEEDED);
+    attempt->index = HR_NO_BACKEND;
+  }
   return 0;
-}
-
-/* ---- Settle ------------------------------------------------------------------------------------------------------ */
-
-/*
- * The one end of a claim. Sent: it is counted, and its backend's silence means something from now on. Not needed (an answer
- * came in between) or failed (the kernel would not build or send it): everything that was claimed is given back, but what
- * an older attempt had set stays. Returns 0 when it was sent.
- */
-__weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
-  struct hr_request *request;
-  struct hr_stats *service_stats;
-  __u32 service_id, reason;
-
-  if (!attempt) return -1;
-  request = hr_request_at(attempt->request);
-  if (!request) return -1;
-  service_id = request->key.service;
-  service_stats = hr_stats_of(service_id);
-  if (outcome == HR_OUTCOME_SENT) {
-    hr_count(service_stats, attempt->flags & HR_ATTEMPT_PAID ? HR_HEDGES : HR_FAILOVER_SENDS);
-    hr_count(service_stats, HR_EXTRA_SENDS);
-    if (attempt->flags & HR_ATTEMPT_PROBE) hr_count(service_stats, HR_PROBES);
-    if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
-    if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);
-    hr_note_send(attempt->backend_id, hr_now_ns());
-    hr_trace_note(attempt->request, attempt->kind, HR_REASON_NONE, attempt->index,
-                  (attempt->flags & HR_ATTEMPT_PAID ? 0 : HR_TRACE_FAILOVER) |
-                      (attempt->flags & HR_ATTEMPT_HINTED ? HR_TRACE_HINTED : 0));
-    return 0;
-  }
-  if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id);
-  /* Unless it has ended since, and is another request's by now. */
-  if (HR_WORD_GENERATION(*(volatile __u64 *)&request->word) == HR_WORD_GENERATION(attempt->word)) {
-    __sync_fetch_and_and(&request->marks, ~attempt->set);
-    if (attempt->cleared) __sync_fetch_and_or(&request->marks, attempt->cleared);
-    if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
-  }
-  if (outcome != HR_OUTCOME_FAILED) return -1;
-  reason = attempt->kind == HR_TRACE_RELEASE ? HR_REASON_RELEASE_FAILED : HR_REASON_HEDGE_FAILED;
-  hr_reason(service_stats, reason);
-  hr_trace_note(attempt->request, HR_TRACE_NO_HEDGE, reason, attempt->index, 0);
-  return -1;
 }
 
 /* ---- Send -------------------------------------------------------------------------------------------------------- */

@@ -110,7 +110,9 @@ __weak __attribute__((noinline)) __u32 hr_choose_steered(__u32 service_id, __u32
   if (!service || choice.first >= HR_MAX_BACKENDS_PER_SERVICE)
     return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_LAST_RESORT, 0);
   if (hr_is_dry(service)) {
-    if (hr_choice_is_fair(&choice)) return HR_PACKED_CHOICE(choice.first, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
+    __u32 passed_by = service->absent | *(volatile __u32 *)&service->drained;
+
+    if (hr_choice_is_fair(&choice) || (passed_by >> (target & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1) return HR_PACKED_CHOICE(choice.first, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
     return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_DRY_RUN, 0);
   }
   if (hr_choice_goes_around(&choice)) {

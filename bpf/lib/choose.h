@@ -27,7 +27,7 @@ enum hr_choice_why {
   HR_CHOSE_LEADER = 1,      /* the leader, which is healthy */
   HR_CHOSE_PREFERRED = 2,   /* the backend that is preferred to it, which is healthy */
   HR_CHOSE_STANDBY = 3,     /* another healthy backend: the target is drained, was asked already, or is not healthy */
-  HR_CHOSE_BOTH = 4,        /* a new request, and the target is suspect: the target, and a standby at once */
+  HR_CHOSE_BOTH = 4,        /* a new request, and what it would go to is suspect: that one, and another at once */
   HR_CHOSE_AROUND = 5,      /* a new request, and the target is down: a standby */
   HR_CHOSE_PROBE = 6,       /* the same, and the target gets a copy as a probe */
   HR_CHOSE_LAST_RESORT = 7, /* the best of those left, none of which is healthy */
@@ -102,7 +102,16 @@ HR_CHOOSE_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
     bit = 1u << (choice.first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
   }
   choice.why = view->healthy & bit ? HR_CHOSE_STANDBY : HR_CHOSE_LAST_RESORT;
-  if (choice.why == HR_CHOSE_LAST_RESORT && !view->exclude && open & ~bit) {
+  /* Draining ends where every other backend is down, not where one is suspect: that one is asked, and the drained one too. */
+  other = open & view->suspect & ~(__u32)view->drained;
+  if (!view->exclude && other && view->drained & bit) {
+    choice.second = choice.first;
+    choice.first = hr_choice_best(view, other);
+    choice.why = HR_CHOSE_BOTH;
+    return choice;
+  }
+  if (choice.why == HR_CHOSE_LAST_RESORT && !view->exclude && open & ~bit &&
+      (choice.first == target || view->suspect & bit)) {
     other = hr_choice_best(view, open & ~bit);
     if (view->suspect & bit) {
       choice.second = other;
@@ -118,8 +127,9 @@ HR_CHOOSE_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
     choice.first = other;
     bit = 1u << (other & (HR_MAX_BACKENDS_PER_SERVICE - 1));
   }
-  if (choice.second == HR_NO_BACKEND && view->healthy & bit && open & view->retry_due) {
-    choice.second = hr_choice_best(view, open & view->retry_due);
+  other = open & view->retry_due & ~(__u32)view->drained;
+  if (choice.second == HR_NO_BACKEND && view->healthy & bit && other) {
+    choice.second = hr_choice_best(view, other);
     choice.probe = 1;
   }
   return choice;

@@ -27,7 +27,7 @@ HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leade
 
   if (!holds_ns) return 0;
   if (request->handed_to == view->leader + 1)
-    return (__s16)(HR_HANDED_TICK(view->since_ns) - request->handed_tick) > (__s64)(holds_ns >> HR_HANDED_TICK_SHIFT);
+    return (__s16)(HR_HANDED_TICK(view->since_ns) - request->handed_tick) >= (__s64)(holds_ns >> HR_HANDED_TICK_SHIFT);
   return request->sent_ns + holds_ns < view->since_ns;
 }
 
@@ -39,6 +39,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   struct hr_service *service;
   struct hr_leader *leader;
   __u32 service_id, place, marks, waited_for, bit, again;
+  __u16 handed_tick;
   __u8 handed_to;
 
   if (!request) return 0;
@@ -60,6 +61,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   attempt.cleared = marks & HR_MARKS_REFUSED(bit);
   again = HR_SENT(marks) & bit & ~(__u32)request->sent_again;
   handed_to = request->handed_to;
+  handed_tick = request->handed_tick;
   request->sent_again |= again;
   request->handed_to = place + 1;
   request->handed_tick = HR_HANDED_TICK(now_ns);
@@ -67,6 +69,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   if (hr_send_attempt(skb, &attempt)) {
     request->sent_again &= ~again;
     request->handed_to = handed_to;
+    request->handed_tick = handed_tick;
   }
   return 1; /* it counts for the pace: what fails takes as long */
 }

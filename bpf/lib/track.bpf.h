@@ -149,6 +149,7 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service
     if (__sync_fetch_and_add(&old->word, 0) != word) return HR_REASON_KEY_BUSY;
     if (again) {
       /* It goes to whoever leads now: he may answer too. */
+      __sync_fetch_and_and(&old->marks, ~HR_MARKS_REFUSED(1u << (fresh->first & (HR_MAX_BACKENDS_PER_SERVICE - 1))));
       __sync_fetch_and_or(&old->marks, HR_MARKS_SENT(1u << fresh->first));
       return HR_REASON_RETRANSMISSION;
     }

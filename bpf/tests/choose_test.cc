@@ -62,6 +62,12 @@ const Case kCases[] = {
      HR_CHOSE_AROUND, false},
     {"OneAloneIsAskedWhateverItsHealth", [](auto& view) { MakeDown(view, kA); view.present = kA; }, 0, kNone,
      HR_CHOSE_LAST_RESORT, false},
+    {"ADrainedLeaderIsAskedBesideASuspectStandby", [](auto& view) { view.drained = kA; MakeSuspect(view, kB | kC); }, 2, 0,
+     HR_CHOSE_BOTH, false},
+    {"OfADrainedLeaderAndDownStandbysTheOneWhoseRetryIsDue",
+     [](auto& view) { view.drained = kA; MakeDown(view, kAll); view.retry_due = kB; }, 1, kNone, HR_CHOSE_LAST_RESORT, false},
+    {"ADrainedDownStandbyIsNotProbed",
+     [](auto& view) { MakeDown(view, kA | kC); view.retry_due = kC; view.drained = kC; }, 1, kNone, HR_CHOSE_AROUND, false},
     {"NobodyIsPresent", [](auto& view) { view.present = 0; }, kNone, kNone, HR_CHOSE_NONE, false},
     // Further attempts.
     {"TheNextGoesToTheFastestStandby", [](auto& view) { view.exclude = kA; }, 2, kNone, HR_CHOSE_STANDBY, false},
@@ -103,7 +109,6 @@ void ExpectSound(const hr_choice_view& view) {
   const hr_choice choice = hr_choose(&view);
   ASSERT_EQ(memcmp(&view, &before, sizeof(view)), 0) << "it writes nothing";
   const unsigned open = view.present & ~view.exclude;
-  const unsigned target = hr_choice_target(view.leader, view.preferred, view.explore_tick);
   ASSERT_EQ(choice.first != HR_NO_BACKEND, open != 0) << "a backend is chosen if there is one";
   ASSERT_EQ(choice.first != HR_NO_BACKEND, choice.why != HR_CHOSE_NONE);
   if (open == 0) return;
@@ -111,7 +116,7 @@ void ExpectSound(const hr_choice_view& view) {
   ASSERT_TRUE(choice.second == HR_NO_BACKEND || Has(open, choice.second));
   ASSERT_NE(choice.first, choice.second);
   if ((open & view.healthy) != 0) {
-    ASSERT_TRUE(Has(view.healthy, choice.first) || (choice.why == HR_CHOSE_BOTH && choice.first == target))
+    ASSERT_TRUE(Has(view.healthy, choice.first) || (choice.why == HR_CHOSE_BOTH && Has(view.suspect, choice.first)))
         << "a healthy backend is there: no other standby is chosen";
     ASSERT_TRUE(choice.why != HR_CHOSE_BOTH || Has(view.healthy, choice.second)) << "and gets the copy";
   }
@@ -119,6 +124,7 @@ void ExpectSound(const hr_choice_view& view) {
   ASSERT_FALSE(better != 0 && Has(view.drained, choice.first)) << "drained, and another is there";
   if (choice.probe) {
     ASSERT_FALSE(Has(view.healthy | view.suspect, choice.second)) << "a probe is of a down backend";
+    ASSERT_FALSE(choice.why != HR_CHOSE_PROBE && Has(view.drained, choice.second)) << "and not of one that is being drained";
     ASSERT_TRUE(choice.why == HR_CHOSE_PROBE || (Has(view.healthy, choice.first) && Has(view.retry_due, choice.second)))
         << "and rides beside a healthy one, when it is due";
   }

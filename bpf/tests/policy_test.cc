@@ -157,6 +157,25 @@ TEST_F(PolicyTest, ADrainedBackendIsTheLastResort) {
   EXPECT_EQ(AskDns(2), kB4);
 }
 
+TEST_F(PolicyTest, ADryRunGoesBackToAStandbyAndNotToTheDrainedLeader) {
+  ASSERT_TRUE(plane().SetDryRun("dns4", true).ok());
+  Drain("dns4", "a");
+  EXPECT_EQ(AskDns(1), kB4);
+  MakeDown(kDns4A);
+  MakeDown(kDns4B);
+  BackendState(kDns4B).health_since_ns = NowNs() - 100 * ServiceConfig(kDns4Service).election_timeout_ns;
+  BackendState(kDns4A).probe_counter = 1;
+  EXPECT_EQ(AskDns(2), kB4) << "its retry is due";
+}
+
+TEST_F(PolicyTest, ADrainedLeaderAndASuspectStandbyAreBothAsked) {
+  Drain("dns4", "a");
+  Silence(kDns4B);
+  EXPECT_EQ(AskDns(1), kB4);
+  EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "should a be gone already, its refusal is not the client's answer";
+  Clones(HR_MARK_SEND, 1);
+}
+
 TEST_F(PolicyTest, WhatWaitsForABackendThatFallsSilentGoesToADrainedOneAfterAll) {
   Drain("dns4", "b");
   AskDns(1);
