@@ -64,8 +64,8 @@ HR_CHOOSE_INLINE __u32 hr_choice_target(__u32 leader, __u32 preferred, __u32 exp
 /* What of `mask` is in `wanted`, or all of it where nothing is. */
 HR_CHOOSE_INLINE __u32 hr_choice_narrow(__u32 mask, __u32 wanted) { return mask & wanted ? mask & wanted : mask; }
 
-/* The best of `mask`: by health, then not drained, then by answer time. */
-HR_CHOOSE_INLINE __u32 hr_choice_best(const struct hr_choice_view *view, __u32 mask) {
+/* The best of `mask`: by health, then not drained, then by answer time. Not inlined: its caller's frame must be small. */
+static __attribute__((noinline)) __u32 hr_choice_best(const struct hr_choice_view *view, __u32 mask) {
   __u32 best = HR_NO_BACKEND;
   __u64 best_us = ~0ull;
 
@@ -89,7 +89,7 @@ HR_CHOOSE_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
   struct hr_choice choice = {.first = HR_NO_BACKEND, .second = HR_NO_BACKEND, .why = HR_CHOSE_NONE, .probe = 0};
   __u32 open = view->present & ~(__u32)view->exclude;
   __u32 target = hr_choice_target(view->leader, view->preferred, view->explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  __u32 other, bit = 1u << target;
+  __u32 other, mask = 0, bit = 1u << target;
 
   if (!open) return choice;
   choice.first = target;
@@ -102,23 +102,28 @@ HR_CHOOSE_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
     bit = 1u << (choice.first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
   }
   choice.why = view->healthy & bit ? HR_CHOSE_STANDBY : HR_CHOSE_LAST_RESORT;
-  /* Draining ends where every other backend is down, not where one is suspect: that one is asked, and the drained one too. */
-  other = open & view->suspect & ~(__u32)view->drained;
-  if (!view->exclude && other && view->drained & bit) {
-    choice.second = choice.first;
-    choice.first = hr_choice_best(view, other);
-    choice.why = HR_CHOSE_BOTH;
-    return choice;
+  if (!view->exclude) {
+    /* Draining ends where every other backend is down, not where one is suspect: that one is asked, and the drained one too. */
+    mask = view->drained & bit ? open & view->suspect & ~(__u32)view->drained : 0;
+    if (mask)
+      choice.why = HR_CHOSE_BOTH;
+    else if (choice.why == HR_CHOSE_LAST_RESORT && (choice.first == target || view->suspect & bit))
+      mask = open & ~bit;
   }
-  if (choice.why == HR_CHOSE_LAST_RESORT && !view->exclude && open & ~bit &&
-      (choice.first == target || view->suspect & bit)) {
-    other = hr_choice_best(view, open & ~bit);
+  if (mask) {
+    other = hr_choice_best(view, mask);
+    choice.second = other;
+    if (choice.why == HR_CHOSE_BOTH) {
+      choice.second = choice.first;
+      choice.first = other;
+      return choice;
+    }
     if (view->suspect & bit) {
-      choice.second = other;
       choice.why = HR_CHOSE_BOTH;
       return choice;
     }
     choice.why = HR_CHOSE_AROUND;
+    choice.second = HR_NO_BACKEND;
     if (view->probe_tick % HR_PROBE_ONE_IN == 0) {
       choice.second = choice.first;
       choice.why = HR_CHOSE_PROBE;

@@ -169,10 +169,20 @@ std::string PlanText(const v1::Plan& plan) {
                     "\n");
   }
   absl::StrAppend(&out, "\nmaps, about ", Megabytes(plan.map_bytes()), " of kernel memory\n");
+  // `--json` lists every one.
+  constexpr uint64_t kSmallBytes = 50'000;
+  int small = 0;
+  uint64_t small_bytes = 0;
   for (const v1::PlannedMap& map : plan.maps()) {
+    if (map.bytes() < kSmallBytes) {
+      ++small;
+      small_bytes += map.bytes();
+      continue;
+    }
     absl::StrAppendFormat(&out, "  %-20s %10d entries %10s\n", map.name(), map.entries(),
                           Megabytes(map.bytes()));
   }
+  absl::StrAppendFormat(&out, "  %-20s %10d maps    %10s\n", "all others", small, Megabytes(small_bytes));
   absl::StrAppend(&out, "\nservices\n");
   for (const v1::PlannedService& service : plan.services()) {
     absl::StrAppend(&out, "  ", service.name(), ": ", service.summary(), "\n");

@@ -32,7 +32,8 @@ def sound(verdict: dict) -> bool:
     return verdict["linearizable"] and verdict["agreed"] and verdict["acked_lost"] == verdict["double_applied"] == 0
 
 
-@pytest.mark.parametrize("name", ["leader-kill", "leader-pause", "leader-partition-out"])
+@pytest.mark.parametrize("name", ["leader-kill", "leader-pause",
+                                  pytest.param("leader-partition-out", marks=pytest.mark.long)])
 def test_a_client_without_retry_lives_through_a_dying_leader_behind_the_proxy(name, tmp_path):
     with Lab(TAG, replicas=3) as lab:
         block = run_block(lab, "hedgerow", scenario.load(name), Settings(), events=1, seed=1,
@@ -52,7 +53,7 @@ def test_a_large_leader_is_killed_each_time(tmp_path):
     assert all(event["resident_bytes"] >= 200 << 20 for event in block.events)
 
 
-@pytest.mark.parametrize("system", ["noproxy-app", "etcd-tuned"])
+@pytest.mark.parametrize("system", ["noproxy-app", pytest.param("etcd-tuned", marks=pytest.mark.long)])
 def test_the_systems_beside_it_are_judged_by_the_same_rules(system, tmp_path):
     with Lab(TAG, replicas=3) as lab:
         block = run_block(lab, system, scenario.load("leader-kill"), Settings(), events=1, seed=1,
