@@ -2,7 +2,7 @@
 """Runs the Python tests in two workers, a process for each file of end-to-end tests and one for all the others.
 
 Called by test.sh. A process has mounts of its own, and an empty bpffs where the machine has one, so that what a test finds
-left behind on bpffs is its own; its labs carry its pid. The largest files come first, so that none is alone at the end. Each
+left behind on bpffs is its own; its labs carry its pid. The longest come first, so that none is alone at the end. Each
 writes a JUnit report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is
 shown. Not pytest-xdist: its workers of Debian 12 run a test in the main thread only by chance, and signals need that.
 """
@@ -20,12 +20,15 @@ END_TO_END = PROJECT / "tests" / "e2e"
 OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
               "if mountpoint -q /sys/fs/bpf; then mount -t bpf bpf /sys/fs/bpf; fi; exec \"$@\"", "sh")
 NO_TEST_RAN = 5
+# A minute each. Of the others a file's size tells well enough.
+LONGEST = ("chaos", "adoption", "page", "bench_commands", "reload", "faults", "failing_replicas", "sharing_the_machine")
 
 
 def groups(folders: list[str]) -> list[tuple[str, list[str]]]:
-    """A name, and what pytest is given: the longest first, as far as a file's size tells."""
-    files = sorted(END_TO_END.glob("test_*.py"), key=lambda path: path.stat().st_size, reverse=True)
-    found = [(path.stem.removeprefix("test_"), [str(path.relative_to(PROJECT))]) for path in files]
+    """A name, and what pytest is given."""
+    files = {path.stem.removeprefix("test_"): path for path in END_TO_END.glob("test_*.py")}
+    names = sorted(files, key=lambda name: (name in LONGEST, files[name].stat().st_size), reverse=True)
+    found = [(name, [str(files[name].relative_to(PROJECT))]) for name in names]
     return [*found, ("others", [*folders, "tests", "--ignore=tests/e2e"])]
 
 

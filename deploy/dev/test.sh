@@ -51,19 +51,20 @@ cmd_test() {
 
 # The runners add "LABEL:FILE:STATUS[:GTEST]" (junit_counts.py) to `reports` of cmd_test. A runner that fails does not end the run: the next one
 # still says what it finds.
+# One more than there are processors: the tests wait more than they compute.
 run_ctest() {
   local preset=$1 result=0
   shift
   run_step "ctest-$preset" "C++ tests ($preset)" \
     timeout --foreground -s INT -k 30 "$CTEST_LIMIT_S" ctest --test-dir "build/$preset" --output-on-failure "$@" \
-    --no-tests=ignore -j "$(nproc)" --output-junit "$LOG_DIR/ctest-$preset.xml" || result=$?
+    --no-tests=ignore -j $(($(nproc) + 1)) --output-junit "$LOG_DIR/ctest-$preset.xml" || result=$?
   reports+=("ctest-$preset:$LOG_DIR/ctest-$preset.xml:$result:build/$preset/gtest")
 }
 
 # End-to-end tests in two workers, a report for each file (run_pytest.py).
 run_pytest() {
   local result=0 folders=() folder report
-  for folder in bench chaos cluster demo deploy dst plots proxy spec; do
+  for folder in bench chaos cluster demo deploy plots proxy spec; do
     [ ! -d "$folder" ] || folders+=("$folder")
   done
   run_step pytest "Python and end-to-end tests" \
@@ -80,14 +81,14 @@ run_pytest() {
 # stop_patient (of on_exit) ends all of it.
 start_patient() {
   rm -rf "$LOG_DIR"/vm-*
-  rm -f "$LOG_DIR"/vm.status "$LOG_DIR"/ctest-patient.status
+  rm -f "$LOG_DIR"/vm.status "$LOG_DIR"/ctest-patient.status "$LOG_DIR"/dst.status
   LOG_DIR=$LOG_DIR setsid chrt -i 0 timeout -k 30 "$PATIENT_LIMIT_S" \
     bash -c "$(declare -f patient_tests); patient_tests" >"$LOG_DIR/patient.log" 2>&1 </dev/null &
   PATIENT_PID=$!
 }
 
-# The short part of `./dev vm test`, on every stock kernel (one that cannot be had is a skip in its report), and the
-# simulator. It leaves their statuses in build/log.
+# The short part of `./dev vm test`, on every stock kernel (one that cannot be had is a skip in its report), the simulator,
+# and whole systems in virtual time (dst). It leaves their statuses in build/log.
 patient_tests() {
   # Idle priority counts within a session only where the kernel groups sessions (autogroup, sched(7)): the session is put
   # behind the others as well.
@@ -97,6 +98,8 @@ patient_tests() {
   ctest --test-dir build/release --output-on-failure -L patient --no-tests=ignore -j 1 \
     --output-junit "$LOG_DIR/ctest-patient.xml"
   echo $? >"$LOG_DIR/ctest-patient.status"
+  "$PYTHON" -m pytest -v --junitxml="$LOG_DIR/patient-dst.xml" dst
+  echo $? >"$LOG_DIR/dst.status"
 }
 
 # What is left of it when the end-to-end tests are done has the processors to itself.
@@ -107,6 +110,7 @@ finish_patient() {
   PATIENT_PID=""
   result=$(cat "$LOG_DIR/ctest-patient.status" 2>/dev/null || echo 1)
   reports+=("ctest-patient:$LOG_DIR/ctest-patient.xml:$result:build/release/gtest")
+  reports+=("pytest:$LOG_DIR/patient-dst.xml:$(cat "$LOG_DIR/dst.status" 2>/dev/null || echo 1)")
   result=$(cat "$LOG_DIR/vm.status" 2>/dev/null || echo 1)
   for report in "$LOG_DIR"/vm-*/part-*.xml "$LOG_DIR"/vm-*/lane.xml; do
     [ ! -f "$report" ] || reports+=("$(basename "$(dirname "$report")"):$report:0")
