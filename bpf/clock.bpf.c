@@ -97,7 +97,7 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
   __u32 sent = HR_SENT(request->marks);
   __u64 word = visit->word;
-  int lingers = (sent & (sent - 1)) || HR_OWED_NOW(request->owed) ||
+  int lingers = (sent & (sent - 1)) || HR_OUTSTANDING_NOW(request->outstanding) ||
                 (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->service->profile.one_datagram);
 
   hr_free_parked(request);

@@ -98,7 +98,7 @@ struct hr_request {
   __u8 rechecks;  /* times the clock looked and did not send */
   __u8 l3_header_bytes; /* of the parked copy: 20 or 40 */
   __u32 marks; /* four masks of 8 bits, see below; changed by atomic and/or */
-  __u32 owed;  /* which backends still owe a reply to an older request with this key, see below; changed by atomic and */
+  __u32 outstanding; /* replies to an older request with this key that may still come, see below; changed by atomic and */
   __u16 handed_tick; /* when the last handover was, in ticks of 2^20 ns; wraps after 69 s */
   __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
   __u8 put_off; /* 1 = its refusal asked to be sent on later, not at once */
@@ -123,16 +123,17 @@ HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache line
 #define HR_FAILOVER(marks) (((marks) >> 24) & 0xff)
 
 /*
- * hr_request.owed: who still owes (bits 0 to 7), who owed when the key was taken over (8 to 15), and since when, in ticks of
- * 17 ms (16 to 31, wraps after 18 minutes). A reply that was lost and one that came late cannot be told apart by counting:
- * the debt of a lost one goes on from request to request, until it is old enough to be taken for lost.
+ * hr_request.outstanding: the backends from which a reply to an older request is outstanding (bits 0 to 7), those from which
+ * one was outstanding when the key was taken over (8 to 15), and since when, in ticks of 17 ms (16 to 31, wraps after 18
+ * minutes). Counting cannot distinguish a lost reply from a late one: a lost one stays outstanding from request to request
+ * until it is old enough to count as lost.
  */
-#define HR_OWED_TICK_SHIFT 24
-#define HR_OWED_TICK(time_ns) ((__u32)((time_ns) >> HR_OWED_TICK_SHIFT) & 0xffff)
-#define HR_OWED(mask, tick) ((__u32)(mask) | (__u32)(mask) << 8 | (__u32)(tick) << 16)
-#define HR_OWED_NOW(owed) ((owed) & 0xff)
-#define HR_OWED_AT_FIRST(owed) (((owed) >> 8) & 0xff)
-#define HR_OWED_SINCE(owed) ((owed) >> 16)
+#define HR_OUTSTANDING_TICK_SHIFT 24
+#define HR_OUTSTANDING_TICK(time_ns) ((__u32)((time_ns) >> HR_OUTSTANDING_TICK_SHIFT) & 0xffff)
+#define HR_OUTSTANDING(mask, tick) ((__u32)(mask) | (__u32)(mask) << 8 | (__u32)(tick) << 16)
+#define HR_OUTSTANDING_NOW(outstanding) ((outstanding) & 0xff)
+#define HR_OUTSTANDING_AT_FIRST(outstanding) (((outstanding) >> 8) & 0xff)
+#define HR_OUTSTANDING_SINCE(outstanding) ((outstanding) >> 16)
 
 /* Map `pool`, index 1.. ; the bytes of a parked request. Layer 4 starts at a fixed place, so that checksums do. */
 #define HR_PARKED_L3_BYTES 40
@@ -196,7 +197,7 @@ enum hr_health {
   HR_DOWN = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
 };
 struct hr_backend_state {
-  __u64 wait_since_ns;   /* first send since its last datagram; 0 = it owes nothing */
+  __u64 wait_since_ns;   /* first send since its last datagram; 0 = no reply is outstanding */
   __u64 last_receive_ns; /* last datagram */
   __u64 health_since_ns;
   __u64 answer_ewma_ns; /* weight 1/8 */

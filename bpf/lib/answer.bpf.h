@@ -132,8 +132,8 @@ __weak __attribute__((noinline)) int hr_echoes_bytes(struct __sk_buff *skb, __u3
 }
 
 /*
- * Is this datagram owed to an older request with the same key? Where answers of several datagrams are numbered, an owed one
- * is owed until its last datagram, and what is not the first of an answer that has not begun is the rest of an older one.
+ * Does this datagram answer an older request with the same key? Where the datagrams of an answer are numbered, an answer is
+ * outstanding until its last one, and a datagram that continues an answer which has not begun belongs to an older one.
  */
 HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
                           const struct hr_reply *reply) {
@@ -147,9 +147,9 @@ HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, stru
   part = reply->service->profile.numbered
              ? hr_part_of_answer(skb, reply->service_id, payload.offset, payload.bytes)
              : HR_PART_FIRST | HR_PART_LAST;
-  if (!(request->owed & bit)) return !(part & HR_PART_FIRST);
+  if (!(request->outstanding & bit)) return !(part & HR_PART_FIRST);
   if (!(part & HR_PART_LAST)) return 1;
-  return (__sync_fetch_and_and(&request->owed, ~bit) & bit) != 0;
+  return (__sync_fetch_and_and(&request->outstanding, ~bit) & bit) != 0;
 }
 
 /* When this backend was sent the request. */

@@ -97,31 +97,31 @@ HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr
 }
 
 /*
- * Who owes a reply to what comes after `old` under its key. A debt that `old` began with and leaves open is as old as it
- * was there: past the time for which an answered request is remembered it is taken for lost with its reply, or what is
- * really the answer to each next request would be dropped for ever. But a request that has not yet been silent for long is
- * owed its own reply all the same.
+ * The replies that are outstanding for the request after `old` under its key. One that was outstanding before `old` keeps its
+ * age. It counts as lost once it is older than an answered request is remembered: otherwise the answer to each next
+ * request would be dropped in its place for ever. The reply to `old` itself stays outstanding while its backend's silence
+ * is short.
  */
-HR_INLINE __u32 hr_owed_to(const struct hr_request *old, const struct hr_service *service, __u64 now_ns) {
-  __u32 marks = *(const volatile __u32 *)&old->marks, before = *(const volatile __u32 *)&old->owed;
+HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service *service, __u64 now_ns) {
+  __u32 marks = *(const volatile __u32 *)&old->marks, before = *(const volatile __u32 *)&old->outstanding;
   __u32 own = HR_SENT(marks) & ~HR_ANSWERED(marks);
-  __u32 owes = own | HR_OWED_NOW(before);
-  __u32 since = HR_OWED_TICK(old->sent_ns);
+  __u32 outstanding = own | HR_OUTSTANDING_NOW(before);
+  __u32 since = HR_OUTSTANDING_TICK(old->sent_ns);
   __u64 lapse_ns = service->deadline_ns + service->linger_ns;
 
-  if (owes & HR_OWED_AT_FIRST(before)) {
-    __u32 age = (HR_OWED_TICK(now_ns) - HR_OWED_SINCE(before)) & 0xffff;
+  if (outstanding & HR_OUTSTANDING_AT_FIRST(before)) {
+    __u32 age = (HR_OUTSTANDING_TICK(now_ns) - HR_OUTSTANDING_SINCE(before)) & 0xffff;
 
-    if ((__u64)age << HR_OWED_TICK_SHIFT <= lapse_ns)
-      since = HR_OWED_SINCE(before);
+    if ((__u64)age << HR_OUTSTANDING_TICK_SHIFT <= lapse_ns)
+      since = HR_OUTSTANDING_SINCE(before);
     else if (now_ns <= old->sent_ns + hr_silence_limit_ns(service, hr_backend_id(service, old->first)))
-      owes = own;
+      outstanding = own;
     else
-      owes = own & ~HR_OWED_AT_FIRST(before);
+      outstanding = own & ~HR_OUTSTANDING_AT_FIRST(before);
   } else if (now_ns > old->sent_ns + lapse_ns) {
-    owes = 0;
+    outstanding = 0;
   }
-  return owes ? HR_OWED(owes, since) : 0;
+  return outstanding ? HR_OUTSTANDING(outstanding, since) : 0;
 }
 
 /*
@@ -163,7 +163,7 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service
     hr_trace_note(HR_REFERENCE_REQUEST(known), HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
   fresh->flags |= HR_REQUEST_KEY_REUSED;
-  fresh->owed = hr_owed_to(old, service, now_ns);
+  fresh->outstanding = hr_outstanding_after(old, service, now_ns);
   fresh->set = old->set;
   return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
 }
@@ -199,7 +199,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->marks = HR_MARKS_SENT(1u << choice->first);
   if (hr_choice_goes_around(choice)) request->marks |= HR_MARKS_FAILOVER(1u << choice->first);
   request->attempts = 1;
-  request->owed = 0;
+  request->outstanding = 0;
   request->hint = 0;
   request->handed_to = 0;
   request->sent_again = 0;

@@ -183,8 +183,8 @@ TEST_F(MemcachedTest, AServersErrorIsANackAndAPartOfAValueIsNot) {
   }
 }
 
-// The client uses the id again while a stalled server still owes it an answer of three datagrams.
-TEST_F(MemcachedTest, AnAnswerThatIsOwedIsOwedToItsLastDatagram) {
+// The client uses the id again while a stalled server has an answer of three datagrams outstanding.
+TEST_F(MemcachedTest, AnAnswerIsOutstandingUntilItsLastDatagram) {
   Ask(Frame(7, "get old\r\n"));
   Ask(Frame(7, "get new\r\n"));
   for (const uint16_t sequence : {0, 1, 2}) {
@@ -302,7 +302,7 @@ TEST_F(ProfilesTest, MatchesOfAnAlternativeMustAllHoldAndAnyAlternativeWillDo) {
   EXPECT_EQ(WhyOnce({6, 'b', 'x'}), "unknown_operation");
 }
 
-TEST_F(ProfilesTest, AReplyWithAnotherEchoIsOwedToAnOlderRequest) {
+TEST_F(ProfilesTest, AReplyWithAnotherEchoAnswersAnOlderRequest) {
   hr_profile profile = RawProfile(0, 1, 0, 1);
   profile.echo = HR_ECHO_BYTES;
   profile.echo_request = MakeField(1, 3);

@@ -188,7 +188,7 @@ TEST_F(SplitterTest, TheSameKeyWithAnotherPayloadSupersedes) {
   EXPECT_EQ(StateOf(old), HR_STATE_SUPERSEDED);
   EXPECT_TRUE(Request(old).word & HR_WORD_DETACHED);
   EXPECT_TRUE(Request(fresh).flags & HR_REQUEST_KEY_REUSED);
-  EXPECT_EQ(Owes(fresh), 0b01u) << "the leader still owes the old answer";
+  EXPECT_EQ(Outstanding(fresh), 0b01u) << "the leader's old answer is outstanding";
 }
 
 TEST_F(SplitterTest, OnlyTheLastByteTellsARetransmissionFromANewRequest) {
@@ -199,7 +199,7 @@ TEST_F(SplitterTest, OnlyTheLastByteTellsARetransmissionFromANewRequest) {
   EXPECT_EQ(run.changes.at("raw4.superseded"), 1);
 }
 
-TEST_F(SplitterTest, AKeyOfAnAnsweredRequestIsTakenOverWithWhatIsOwed) {
+TEST_F(SplitterTest, AKeyOfAnAnsweredRequestIsTakenOverWithItsOutstandingReplies) {
   Split(Query(7).Build());
   const uint32_t old = FindDns(7);
   FireNow(old);
@@ -208,7 +208,7 @@ TEST_F(SplitterTest, AKeyOfAnAnsweredRequestIsTakenOverWithWhatIsOwed) {
   const RunResult run = Split(Query(7).Build());
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
   EXPECT_NE(FindDns(7), old);
-  EXPECT_EQ(Owes(FindDns(7)), 0b01u) << "a was asked and has not answered; b has";
+  EXPECT_EQ(Outstanding(FindDns(7)), 0b01u) << "a was asked and has not answered; b has";
 }
 
 }  // namespace

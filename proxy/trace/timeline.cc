@@ -16,7 +16,7 @@ bool Contains(const google::protobuf::RepeatedPtrField<std::string>& list, const
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
-// Everybody who was sent it has said something: nothing more is owed.
+// Every backend that was sent it has replied: no reply is outstanding.
 bool NobodyOwes(const v1::TraceEvent& event) {
   return std::all_of(event.sent_to().begin(), event.sent_to().end(),
                      [&](const std::string& backend) { return Contains(event.answered(), backend); });

@@ -69,7 +69,7 @@ class TimelinesTest : public testing::Test {
 
 TEST_F(TimelinesTest, AHedgedRequestEndsWithItsLoser) {
   AddHedged();
-  EXPECT_TRUE(After(500).empty()) << "a still owes an answer";
+  EXPECT_TRUE(After(500).empty()) << "an answer of a is outstanding";
   AddLoser();
   const auto finished = After(1'100);
   ASSERT_EQ(finished.size(), 1u);
