@@ -84,7 +84,7 @@ HR_INLINE __u64 hr_linger_ns(const struct hr_service *service, __u64 word) {
 HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
   __u32 first_bit = 1u << (visit->request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
-  if ((visit->request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED(visit->request->marks) & first_bit))
+  if ((visit->request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED_MASK(visit->request->masks) & first_bit))
     hr_count_backend_unanswered(hr_backend_id(visit->service, visit->request->first));
 }
 
@@ -95,7 +95,7 @@ HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
-  __u32 sent = HR_SENT(request->marks);
+  __u32 sent = HR_SENT_MASK(request->masks);
   __u64 word = visit->word;
   int lingers = (sent & (sent - 1)) || HR_OUTSTANDING_NOW(request->outstanding) ||
                 (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->service->profile.one_datagram);

@@ -176,7 +176,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
     hr_count(reply->service_stats, HR_LOSERS_DROPPED);
     return answer;
   }
-  if (!(HR_SENT(request->marks) & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
+  if (!(HR_SENT_MASK(request->masks) & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
   hr_suspect(reply->backend_state, reply->service_stats, reply->now_ns);
   return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->service->cluster_id != 0, 0);
 }

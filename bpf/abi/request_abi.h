@@ -72,7 +72,7 @@ enum hr_request_state {
 enum hr_request_flags {
   HR_REQUEST_KEY_REUSED = 1u << 0,  /* an older request had this key within its linger: check what replies echo */
   HR_REQUEST_FIRST_HEALTHY = 1u << 1, /* the first send's backend was HEALTHY: its answer time is a fair sample */
-  HR_REQUEST_NO_BUDGET = 1u << 2,   /* a hedge was already refused for want of budget (counted once) */
+  HR_REQUEST_NO_BUDGET = 1u << 2,   /* the budget had no hedge left for it (counted once) */
   HR_REQUEST_PUSHED_BACK = 1u << 3, /* a hedge was already held back because a backend asked for it (counted once) */
   HR_REQUEST_ONLY_DRAINED = 1u << 4, /* a hedge was already not made, for only drained backends were left (counted once) */
 };
@@ -97,30 +97,30 @@ struct hr_request {
   __u8 first;     /* backend of the first send */
   __u8 rechecks;  /* times the clock looked and did not send */
   __u8 l3_header_bytes; /* of the parked copy: 20 or 40 */
-  __u32 marks; /* four masks of 8 bits, see below; changed by atomic and/or */
+  __u32 masks; /* four masks of 8 bits, see below; changed by atomic and/or */
   __u32 outstanding; /* replies to an older request with this key that may still come, see below; changed by atomic and */
   __u16 handed_tick; /* when the last handover was, in ticks of 2^20 ns; wraps after 69 s */
-  __u8 hint; /* whom a nack named as the leader: service-local index + 1; 0 = nobody */
-  __u8 put_off; /* 1 = its refusal asked to be sent on later, not at once */
-  __u8 handed_to; /* whom the last handover gave it to: service-local index + 1; 0 = nobody */
-  __u8 sent_again; /* mask of whom handovers gave a second copy */
-  __u8 trace;      /* the tracer that asked for it (hr_trace.session); 0 = nobody */
-  __u8 trace_told; /* events of it that were told */
+  __u8 hint; /* the leader that a nack named: service-local index + 1; 0 = none */
+  __u8 put_off; /* 1 = its nack asked for a later hedge, not for one at once */
+  __u8 handed_to; /* the target of the last handover: service-local index + 1; 0 = none */
+  __u8 sent_again; /* mask of the backends that handovers gave a second copy */
+  __u8 trace;      /* the tracer that asked for it (hr_trace.session); 0 = none */
+  __u8 trace_told; /* events of it so far */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 
 #define HR_HANDED_TICK_SHIFT 21 /* 2.1 ms; half of 16 bits is 68 s, longer than a deadline may be */
 #define HR_HANDED_TICK(time_ns) ((__u16)((time_ns) >> HR_HANDED_TICK_SHIFT))
 
-/* hr_request.marks: which backends... */
-#define HR_MARKS_SENT(mask) ((__u32)(mask))           /* were sent it */
-#define HR_MARKS_ANSWERED(mask) ((__u32)(mask) << 8)  /* sent anything back, nacks included */
-#define HR_MARKS_REFUSED(mask) ((__u32)(mask) << 16)  /* are not waited for: refused it, or were sent it as a probe */
-#define HR_MARKS_FAILOVER(mask) ((__u32)(mask) << 24) /* were reached by failover rather than by a hedge */
-#define HR_SENT(marks) ((marks) & 0xff)
-#define HR_ANSWERED(marks) (((marks) >> 8) & 0xff)
-#define HR_REFUSED(marks) (((marks) >> 16) & 0xff)
-#define HR_FAILOVER(marks) (((marks) >> 24) & 0xff)
+/* hr_request.masks: which backends... */
+#define HR_MASKS_SENT(mask) ((__u32)(mask))              /* were sent it */
+#define HR_MASKS_ANSWERED(mask) ((__u32)(mask) << 8)     /* sent anything back, nacks included */
+#define HR_MASKS_NOT_AWAITED(mask) ((__u32)(mask) << 16) /* are not waited for: sent a nack, or were sent it as a probe */
+#define HR_MASKS_FAILOVER(mask) ((__u32)(mask) << 24)    /* were reached by failover rather than by a hedge */
+#define HR_SENT_MASK(masks) ((masks) & 0xff)
+#define HR_ANSWERED_MASK(masks) (((masks) >> 8) & 0xff)
+#define HR_NOT_AWAITED_MASK(masks) (((masks) >> 16) & 0xff)
+#define HR_FAILOVER_MASK(masks) (((masks) >> 24) & 0xff)
 
 /*
  * hr_request.outstanding: the backends from which a reply to an older request is outstanding (bits 0 to 7), those from which

@@ -42,7 +42,7 @@ struct hr_trace_event {
   __u64 sent_ns; /* when the splitter saw it */
   __u64 due_ns;  /* when the clock looks next */
   __u64 fire_ns; /* what the last hedge was due at; 0 = none */
-  __u32 marks;
+  __u32 masks;
   __u16 bytes;   /* of the layer 3 packet that the splitter saw */
   __u8 kind;     /* enum hr_trace_kind */
   __u8 reason;   /* enum hr_reason */

@@ -170,7 +170,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
     hr_record_backend(reply->backend_id, HR_HISTOGRAM_ANSWERS, took_ns);
     if (about & HR_ANSWER_HELD_BACK) hr_record_backend(reply->backend_id, HR_HISTOGRAM_HELD_BACK, took_ns);
   } else {
-    __u32 others = HR_SENT(request->marks) & ~(1u << request->first);
+    __u32 others = HR_SENT_MASK(request->masks) & ~(1u << request->first);
 
     /* fire_ns is of the last attempt only, and may be of one that another CPU makes just now. */
     if ((others & (others - 1)) || reply->now_ns < sent_ns) return;
@@ -184,7 +184,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_reply *reply) {
   __u32 bit = 1u << reply->index;
 
-  if (HR_FAILOVER(request->marks) & bit)
+  if (HR_FAILOVER_MASK(request->masks) & bit)
     hr_count(reply->service_stats, HR_WON_BY_FAILOVER);
   else if (reply->index == request->first)
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
@@ -238,7 +238,7 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
   return answer;
 }
 
-/* Is there a backend worth asking that was not asked? A refusal in hand is better than a wait for a dead one. */
+/* Is there a healthy backend that was not asked? A nack in hand is better than a wait for a dead one. */
 HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask) {
   __u32 packed = hr_choose_now(reply->service_id, sent_mask, HR_EXPLORE_NEVER, reply->now_ns);
 
@@ -273,7 +273,7 @@ __weak __attribute__((noinline)) __u32 hr_take_pushback(struct __sk_buff *skb, _
   return said;
 }
 
-/* Will the clock look at this request again, early enough to make the attempt that its refusal asked to put off? */
+/* Will the clock look at this request again, early enough to make the attempt that its nack asked to put off? */
 HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struct hr_reply *reply, __u32 said) {
   __u64 deadline_ns = request->sent_ns + reply->service->deadline_ns;
 
@@ -283,7 +283,7 @@ HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struc
 }
 
 /*
- * The announced leader refuses what it was sent before it led, and its handover is over: when the lap looked, the refusal was
+ * The announced leader sends a nack for a request from before it led, after its handover: when the lap looked, the nack was
  * still under way, and the request seemed to be held there. Nobody else would ask again. Once for each term, as a handover is.
  */
 HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct hr_reply *reply) {
@@ -299,15 +299,15 @@ HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct 
 /*
  * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
  * that was not asked and is healthy, or was named as the leader, whatever its health. The last one goes to the client.
- * Only refusals count here, not answers: an answer on another CPU that has not yet ended PENDING must not look like one
- * more refusal.
+ * Only nacks count here, not answers: an answer on another CPU that has not yet ended PENDING must not look like one more
+ * nack.
  *
  * With a cluster, `leaderless` says that the refusal is about leadership (its process is gone, or it does not lead): then
  * the next leader will answer, who gets the request when it is announced (handover.bpf.h), and until the deadline nothing is
  * lost. The other members are asked whatever their health: while there is no leader they hold what they get, and that
  * looks like silence.
  *
- * A refusal that asks for no hedge (`pushback`) is the last one; with one that asks for a later hedge the attempt is the
+ * A nack that asks for no hedge (`pushback`) is the last one; with one that asks for a later hedge the attempt is the
  * clock's. In a dry run nothing is sent in its place, so it is the last one too.
  */
 HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
@@ -315,15 +315,15 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
   __u32 everybody = ((1u << reply->service->backend_count) - 1) & ~(__u32)reply->service->absent;
-  __u32 marks = __sync_fetch_and_or(&request->marks, HR_MARKS_REFUSED(bit) | HR_MARKS_ANSWERED(bit)) |
-                HR_MARKS_REFUSED(bit);
+  __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit)) |
+                HR_MASKS_NOT_AWAITED(bit);
   int dry = hr_is_dry(reply->service);
   int passed_over = leaderless && !dry && wheel && hr_was_passed_over(request, reply);
-  int under_way = HR_SENT(marks) & ~HR_REFUSED(marks);
+  int under_way = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
   int open = !under_way && *(volatile __u32 *)&request->attempts < reply->service->attempts &&
-             (HR_SENT(marks) & everybody) != everybody &&
-             (leaderless || hr_open_hint(request, HR_SENT(marks)) < HR_MAX_BACKENDS_PER_SERVICE ||
-              hr_somebody_healthy(reply, HR_SENT(marks)));
+             (HR_SENT_MASK(masks) & everybody) != everybody &&
+             (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
+              hr_somebody_healthy(reply, HR_SENT_MASK(masks)));
 
   /* The mark stands already: the lap sees it. */
   if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
@@ -349,15 +349,15 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
 }
 
 /*
- * A refusal after the deadline is nobody's answer: it goes to the client only if nobody is left who could give one, and
+ * A nack after the deadline is no answer: it goes to the client only if nobody is left who could give one, and
  * what comes after it is still welcome.
  */
 HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
-  __u32 marks = __sync_fetch_and_or(&request->marks, HR_MARKS_REFUSED(bit) | HR_MARKS_ANSWERED(bit));
+  __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit));
 
-  if (!(HR_SENT(marks) & ~HR_REFUSED(marks) & ~bit)) return answer;
+  if (!(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks) & ~bit)) return answer;
   answer.verdict = HR_VERDICT_DROP;
   answer.reason = HR_REASON_NACK;
   hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
@@ -382,7 +382,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     answer.request = 0; /* freed since it was found */
     return answer;
   }
-  if (!(HR_SENT(request->marks) & bit)) {
+  if (!(HR_SENT_MASK(request->masks) & bit)) {
     if (reply->untracked) { /* an untracked request with the same key went there */
       hr_note_untracked(reply);
       answer.request = 0;
@@ -409,14 +409,14 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   if (is_nack && HR_WORD_STATE(word) == HR_STATE_PENDING) {
     __u32 hint = hr_hinted_backend(skb, reply->service_id, payload.offset, payload.bytes);
 
-    /* Steers this request only, never the map: a refusal is nobody's announcement. */
+    /* Steers this request only, never the map: a nack is no announcement. */
     if (hint) *(volatile __u8 *)&request->hint = hint;
     return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->service), pushback);
   }
   if (is_nack && HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND)
     return hr_judge_late_nack(request, reply);
-  before = __sync_fetch_and_or(&request->marks, HR_MARKS_ANSWERED(bit));
-  if (!(HR_ANSWERED(before) & bit) && !is_nack) hr_sample(request, reply, about);
+  before = __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(bit));
+  if (!(HR_ANSWERED_MASK(before) & bit) && !is_nack) hr_sample(request, reply, about);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
       hr_count_win(request, reply);

@@ -81,8 +81,8 @@ __weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32
   /* Unless it has ended since, and is another request's by now. */
   if (HR_WORD_GENERATION(*(volatile __u64 *)&request->word) == HR_WORD_GENERATION(attempt->word)) {
     if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
-    __sync_fetch_and_and(&request->marks, ~attempt->set);
-    if (attempt->cleared) __sync_fetch_and_or(&request->marks, attempt->cleared);
+    __sync_fetch_and_and(&request->masks, ~attempt->set);
+    if (attempt->cleared) __sync_fetch_and_or(&request->masks, attempt->cleared);
   }
   if (outcome != HR_OUTCOME_FAILED) return -1;
   reason = attempt->kind == HR_TRACE_RELEASE ? HR_REASON_RELEASE_FAILED : HR_REASON_HEDGE_FAILED;
@@ -100,7 +100,7 @@ __weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32
 __weak __attribute__((noinline)) int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
   struct hr_service *service;
-  __u32 service_id, bit, first, first_id, marks, before;
+  __u32 service_id, bit, first, first_id, masks, before;
 
   if (!request) return 0;
   service_id = request->key.service;
@@ -111,14 +111,14 @@ __weak __attribute__((noinline)) int hr_note_attempt(struct hr_attempt *attempt,
   bit = 1u << (index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
   first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   first_id = hr_backend_id(service, first);
-  marks = HR_MARKS_SENT(bit);
-  if (!(attempt->flags & HR_ATTEMPT_PAID)) marks |= HR_MARKS_FAILOVER(bit);
-  if (attempt->flags & HR_ATTEMPT_PROBE) marks |= HR_MARKS_REFUSED(bit);
-  if (attempt->cleared) __sync_fetch_and_and(&request->marks, ~attempt->cleared);
-  before = __sync_fetch_and_or(&request->marks, marks);
-  attempt->set = marks & ~before;
+  masks = HR_MASKS_SENT(bit);
+  if (!(attempt->flags & HR_ATTEMPT_PAID)) masks |= HR_MASKS_FAILOVER(bit);
+  if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
+  if (attempt->cleared) __sync_fetch_and_and(&request->masks, ~attempt->cleared);
+  before = __sync_fetch_and_or(&request->masks, masks);
+  attempt->set = masks & ~before;
   /* An answer's time counts from here, where only one other backend was asked. Engine qdisc keeps its own time there. */
-  if (!hr_engine_is_qdisc() && !(HR_SENT(before) & ~(1u << first)) && index != first)
+  if (!hr_engine_is_qdisc() && !(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
     request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
   /* Either may be the loser. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
@@ -157,46 +157,46 @@ __weak __attribute__((noinline)) int hr_claim_beside(struct hr_attempt *attempt,
 
 /*
  * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
- * budget, when every backend asked so far has refused or is silent; otherwise a hedge, paid for. So is one from a down
+ * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. So is one from a down
  * backend to another that is not healthy either: with none healthy, load must not double for longer than suspicion lasts.
  * The claim is a compare-and-swap on `attempts`, so that the clock and a nack's release never make the same attempt twice.
  * In a dry run it is claimed, paid and counted, and nothing is sent.
  *
- * What a backend has said about hedging holds for hedges, and for what was refused with these words. Not for other nacks,
+ * What a backend has said about hedging holds for hedges, and for a request that its nack refers to. Not for other nacks,
  * nor for silence: those are about who can answer, not about how soon.
  */
 __weak __attribute__((noinline)) int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
   struct hr_service *service;
   struct hr_choice choice;
-  __u32 service_id, attempts, marks, health, target;
+  __u32 service_id, attempts, masks, health, target;
   __u64 open_ns = 0;
-  int refused;
+  int nacked;
 
   if (!request) return 0;
   service_id = request->key.service;
   service = bpf_map_lookup_elem(&services, &service_id);
   if (!service) return 0;
   attempts = *(volatile __u32 *)&request->attempts;
-  marks = *(volatile __u32 *)&request->marks;
-  refused = !(HR_SENT(marks) & ~HR_REFUSED(marks));
+  masks = *(volatile __u32 *)&request->masks;
+  nacked = !(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks));
   attempt->reason = HR_REASON_NO_TARGET;
   if (attempts >= service->attempts) return 0;
-  choice = hr_unpack_choice(hr_choose_now(service_id, HR_SENT(marks), HR_EXPLORE_NEVER, now_ns));
-  target = hr_open_hint(request, HR_SENT(marks));
-  if (target < HR_MAX_BACKENDS_PER_SERVICE && (refused || !hr_is_drained(service, target)))
+  choice = hr_unpack_choice(hr_choose_now(service_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, now_ns));
+  target = hr_open_hint(request, HR_SENT_MASK(masks));
+  if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(service, target)))
     attempt->flags = HR_ATTEMPT_HINTED;
   else
     target = choice.first;
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
   health = hr_health_of(service_id, hr_backend_id(service, request->first), now_ns);
-  if (!refused && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
+  if (!nacked && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
     attempt->flags |= HR_ATTEMPT_PAID;
   if ((attempt->flags & HR_ATTEMPT_PAID) && hr_is_drained(service, target)) {
     attempt->reason = HR_REASON_DRAINED;
     return 0;
   }
-  if (health == HR_HEALTHY && (!refused || request->put_off) &&
+  if (health == HR_HEALTHY && (!nacked || request->put_off) &&
       hr_held_back(service_id, request->sent_ns, now_ns, &open_ns)) {
     attempt->reason = HR_REASON_PUSHBACK;
     return 0;
@@ -218,7 +218,7 @@ __weak __attribute__((noinline)) int hr_claim_next(struct hr_attempt *attempt, _
   if (choice.probe && choice.second != target) attempt->probe = choice.second;
   hr_note_attempt(attempt, target, now_ns);
   /* A handover on another CPU was faster: that one's copy is enough. */
-  if (!(attempt->set & HR_MARKS_SENT(1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1))))) {
+  if (!(attempt->set & HR_MASKS_SENT(1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1))))) {
     hr_settle(attempt, HR_OUTCOME_NOT_NEEDED);
     attempt->index = HR_NO_BACKEND;
   }

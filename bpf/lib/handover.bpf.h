@@ -38,7 +38,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   __u64 now_ns = hr_now_ns();
   struct hr_service *service;
   struct hr_leader *leader;
-  __u32 service_id, place, marks, waited_for, bit, again;
+  __u32 service_id, place, masks, waited_for, bit, again;
   __u16 handed_tick;
   __u8 handed_to;
 
@@ -52,14 +52,14 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   if (now_ns >= request->sent_ns + service->deadline_ns || hr_is_dry(service)) return 0;
   place = leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   bit = 1u << place;
-  marks = *(volatile __u32 *)&request->marks;
-  waited_for = HR_SENT(marks) & ~HR_REFUSED(marks);
+  masks = *(volatile __u32 *)&request->masks;
+  waited_for = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
   if ((waited_for & bit) && !hr_is_lost(request, &leader->view)) return 0;
   /* Another backend has it: a leader that is being drained need not. */
   if (hr_is_drained(service, place) && (waited_for & ~bit)) return 0;
-  /* What it refused when it did not lead, it is asked again. */
-  attempt.cleared = marks & HR_MARKS_REFUSED(bit);
-  again = HR_SENT(marks) & bit & ~(__u32)request->sent_again;
+  /* It is asked again for what it sent a nack for when it did not lead. */
+  attempt.cleared = masks & HR_MASKS_NOT_AWAITED(bit);
+  again = HR_SENT_MASK(masks) & bit & ~(__u32)request->sent_again;
   handed_to = request->handed_to;
   handed_tick = request->handed_tick;
   request->sent_again |= again;

@@ -123,7 +123,7 @@ __weak __attribute__((noinline)) int hr_trace_match(struct __sk_buff *skb, struc
 
 /* Is it one of those that are told by now? Asked at each event until it is. */
 HR_INLINE int hr_trace_is_wanted(const struct hr_request *request, __u64 now_ns) {
-  __u32 sent_mask = HR_SENT(*(const volatile __u32 *)&request->marks);
+  __u32 sent_mask = HR_SENT_MASK(*(const volatile __u32 *)&request->masks);
 
   if (!(sent_mask & hr_trace_backends(request->key.service))) return 0;
   if (hr_trace.filter.only_hedged && !(sent_mask & (sent_mask - 1))) return 0;
@@ -160,7 +160,7 @@ __weak __attribute__((noinline)) int hr_trace_event(__u32 index, __u32 what) {
   event->sent_ns = request->sent_ns;
   event->due_ns = request->due_ns;
   event->fire_ns = request->fire_ns;
-  event->marks = request->marks;
+  event->masks = request->masks;
   event->bytes = request->parked_bytes;
   event->state = HR_WORD_STATE(word);
   event->winner = HR_WORD_WINNER(word);
@@ -208,7 +208,7 @@ __weak __attribute__((noinline)) int hr_trace_untracked(struct __sk_buff *skb, s
   event->sent_ns = now_ns;
   event->due_ns = 0;
   event->fire_ns = 0;
-  event->marks = 0;
+  event->masks = 0;
   event->bytes = packet->l3_bytes;
   event->state = HR_STATE_FREE;
   event->winner = HR_NO_BACKEND;

@@ -103,8 +103,8 @@ HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr
  * is short.
  */
 HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service *service, __u64 now_ns) {
-  __u32 marks = *(const volatile __u32 *)&old->marks, before = *(const volatile __u32 *)&old->outstanding;
-  __u32 own = HR_SENT(marks) & ~HR_ANSWERED(marks);
+  __u32 masks = *(const volatile __u32 *)&old->masks, before = *(const volatile __u32 *)&old->outstanding;
+  __u32 own = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
   __u32 outstanding = own | HR_OUTSTANDING_NOW(before);
   __u32 since = HR_OUTSTANDING_TICK(old->sent_ns);
   __u64 lapse_ns = service->deadline_ns + service->linger_ns;
@@ -149,8 +149,8 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service
     if (__sync_fetch_and_add(&old->word, 0) != word) return HR_REASON_KEY_BUSY;
     if (again) {
       /* It goes to whoever leads now: he may answer too. */
-      __sync_fetch_and_and(&old->marks, ~HR_MARKS_REFUSED(1u << (fresh->first & (HR_MAX_BACKENDS_PER_SERVICE - 1))));
-      __sync_fetch_and_or(&old->marks, HR_MARKS_SENT(1u << fresh->first));
+      __sync_fetch_and_and(&old->masks, ~HR_MASKS_NOT_AWAITED(1u << (fresh->first & (HR_MAX_BACKENDS_PER_SERVICE - 1))));
+      __sync_fetch_and_or(&old->masks, HR_MASKS_SENT(1u << fresh->first));
       return HR_REASON_RETRANSMISSION;
     }
     detached = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), HR_WORD_DETACHED, HR_STATE_SUPERSEDED);
@@ -196,8 +196,8 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->first = choice->first;
   request->rechecks = 0;
   request->l3_header_bytes = packet->version == 4 ? HR_IPV4_HEADER_BYTES : HR_IPV6_HEADER_BYTES;
-  request->marks = HR_MARKS_SENT(1u << choice->first);
-  if (hr_choice_goes_around(choice)) request->marks |= HR_MARKS_FAILOVER(1u << choice->first);
+  request->masks = HR_MASKS_SENT(1u << choice->first);
+  if (hr_choice_goes_around(choice)) request->masks |= HR_MASKS_FAILOVER(1u << choice->first);
   request->attempts = 1;
   request->outstanding = 0;
   request->hint = 0;

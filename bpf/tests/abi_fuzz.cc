@@ -46,11 +46,11 @@ void CheckReference(uint32_t generation, uint32_t tag, uint32_t request) {
   Require(HR_REFERENCE_REQUEST(reference) == (request & (HR_MAX_REQUESTS - 1)));
 }
 
-void CheckMarks(uint8_t sent, uint8_t answered, uint8_t refused, uint8_t failover) {
-  const uint32_t marks = HR_MARKS_SENT(sent) | HR_MARKS_ANSWERED(answered) | HR_MARKS_REFUSED(refused) |
-                         HR_MARKS_FAILOVER(failover);
-  Require(HR_SENT(marks) == sent && HR_ANSWERED(marks) == answered);
-  Require(HR_REFUSED(marks) == refused && HR_FAILOVER(marks) == failover);
+void CheckMasks(uint8_t sent, uint8_t answered, uint8_t not_awaited, uint8_t failover) {
+  const uint32_t masks = HR_MASKS_SENT(sent) | HR_MASKS_ANSWERED(answered) | HR_MASKS_NOT_AWAITED(not_awaited) |
+                         HR_MASKS_FAILOVER(failover);
+  Require(HR_SENT_MASK(masks) == sent && HR_ANSWERED_MASK(masks) == answered);
+  Require(HR_NOT_AWAITED_MASK(masks) == not_awaited && HR_FAILOVER_MASK(masks) == failover);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CheckHistogram(words[0] >> (words[1] & 63));
   CheckWord(low, static_cast<uint8_t>(high), static_cast<uint8_t>(high >> 8), (high >> 16) & 1);
   CheckReference(low, high, high >> 4);
-  CheckMarks(static_cast<uint8_t>(low), static_cast<uint8_t>(low >> 8), static_cast<uint8_t>(low >> 16),
+  CheckMasks(static_cast<uint8_t>(low), static_cast<uint8_t>(low >> 8), static_cast<uint8_t>(low >> 16),
              static_cast<uint8_t>(low >> 24));
   return 0;
 }

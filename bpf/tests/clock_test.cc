@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // CLOCK: what a lap does with what is due (hedge, expiry, removal after the linger), who dies (stale epochs,
-// unknown marks), when it rests, and what it sends on. The bytes and checksums of hedges are in
+// unknown masks), when it rests, and what it sends on. The bytes and checksums of hedges are in
 // hedge_test.cc.
 #include <unistd.h>
 

@@ -212,13 +212,13 @@ TEST_F(HandoverTest, WhatItRefusedBeforeItLedItIsAskedAgain) {
   AnnounceLeader(kB4, 5);
   EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
   Clones(HR_MARK_SEND, 1);
-  EXPECT_EQ(HR_REFUSED(Request(request).marks), 0u);
+  EXPECT_EQ(HR_NOT_AWAITED_MASK(Request(request).masks), 0u);
   EXPECT_EQ(Reply(HkvReply4(1, kA4, kHkvNotLeader)).verdict, kDropped) << "b is being asked";
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
 }
 
-// It was held there for as long as the node holds anything, and refused in the turn in which that became the leader: the
-// refusal comes behind the announcement, and the lap between them.
+// It was held there for as long as the node holds anything, and a nack left in the turn in which it became the leader: the
+// nack comes behind the announcement, and the lap between them.
 TEST_F(HandoverTest, WhatTheNewLeaderRefusesAfterItsHandoverItIsGivenOnce) {
   const uint32_t request = Ask(1);
   FireNow(request);
@@ -343,7 +343,7 @@ TEST_F(HandoverTest, ASendThatFailsIsUndoneAndCounted) {
   ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
   EXPECT_EQ(failed, (Changes{{"hkv4:hedge_failed", 1}}));
   EXPECT_EQ(SentTo(request), 0b001u);
-  EXPECT_EQ(HR_FAILOVER(Request(request).marks), 0u);
+  EXPECT_EQ(HR_FAILOVER_MASK(Request(request).masks), 0u);
   EXPECT_THAT(FireNow(request), Contains(Pair("hkv4.hedges", 1))) << "its own next attempt goes there";
   for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
@@ -370,7 +370,7 @@ TEST_F(HandoverTest, ARefusalComesBackWhereTheSendFails) {
   ASSERT_TRUE(net::SetLinkDown("hr0c1").ok());
   HandOver();
   ASSERT_TRUE(net::SetLinkUp("hr0c1").ok());
-  EXPECT_EQ(HR_REFUSED(Request(request).marks), 0b010u);
+  EXPECT_EQ(HR_NOT_AWAITED_MASK(Request(request).masks), 0b010u);
   EXPECT_EQ(SentTo(request), 0b011u);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Profile hkv, the store's own protocol: what is a request, an answer, a refusal, and where a refusal that
+// Profile hkv, the store's own protocol: what is a request, an answer, a nack, and where a nack that
 // names the leader sends the released copy.
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
@@ -130,9 +130,9 @@ TEST_F(HkvTest, OnlyNotLeaderAndOverloadedAreRefusals) {
   for (uint8_t status = 0; status <= 10; ++status) {
     Ask(100 + status);
     const RunResult run = Reply(HkvReply4(100u + status, kA4, status));
-    const bool refusal = status == kHkvNotLeader || status == kHkvOverloaded;
-    EXPECT_EQ(run.changes.count("hkv4.nacks_swallowed"), refusal ? 1u : 0u) << int{status};
-    EXPECT_EQ(run.changes.count("hkv4.won_by_first"), refusal ? 0u : 1u) << int{status};
+    const bool nack = status == kHkvNotLeader || status == kHkvOverloaded;
+    EXPECT_EQ(run.changes.count("hkv4.nacks_swallowed"), nack ? 1u : 0u) << int{status};
+    EXPECT_EQ(run.changes.count("hkv4.won_by_first"), nack ? 0u : 1u) << int{status};
   }
 }
 
@@ -193,9 +193,9 @@ TEST_F(HkvTest, WithoutAUsefulHintItGoesAsBefore) {
   struct {
     uint8_t status;
     uint32_t hint;
-  } const refusals[] = {{kHkvNotLeader, 0}, {kHkvNotLeader, 1}, {kHkvNotLeader, 99}};
+  } const nacks[] = {{kHkvNotLeader, 0}, {kHkvNotLeader, 1}, {kHkvNotLeader, 99}};
   uint64_t seq = 0;
-  for (const auto& [status, hint] : refusals) {
+  for (const auto& [status, hint] : nacks) {
     Ask(++seq);
     EXPECT_EQ(Release(Reply(HkvReply4(seq, kA4, status, hint))), kB4) << int{status} << " " << hint;
     EXPECT_EQ(hinted_, 0u);
@@ -207,7 +207,7 @@ TEST_F(HkvTest, AHintIsFollowedWhateverThatBackendsHealth) {
   MakeDown(kHkv4C);
   Ask(1);
   EXPECT_THAT(Reply(HkvReply4(1, kA4, kHkvOverloaded)).changes, Contains(Pair("hkv4.nacked", 1)))
-      << "such a refusal in hand is better than a wait for the silent";
+      << "such a nack in hand is better than a wait for the silent";
   Ask(2);
   EXPECT_EQ(Release(Reply(HkvReply4(2, kA4, kHkvNotLeader, 3))), kC4);
 }

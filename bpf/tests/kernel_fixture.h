@@ -163,7 +163,7 @@ class PacketTest : public ::testing::Test {
   volatile hr_wheel& Wheel() { return *loaded_->wheel.At<hr_wheel>(0); }
   volatile hr_request& Request(uint32_t index) { return *loaded_->requests.At<hr_request>(index); }
   uint8_t StateOf(uint32_t request) { return HR_WORD_STATE(Request(request).word); }
-  uint32_t SentTo(uint32_t request) { return HR_SENT(Request(request).marks); }
+  uint32_t SentTo(uint32_t request) { return HR_SENT_MASK(Request(request).masks); }
   uint32_t Outstanding(uint32_t request) { return HR_OUTSTANDING_NOW(Request(request).outstanding); }
   uint8_t WinnerOf(uint32_t request) { return HR_WORD_WINNER(Request(request).word); }
   volatile hr_backend_state& BackendState(uint32_t id) {

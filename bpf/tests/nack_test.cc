@@ -109,7 +109,7 @@ TEST_F(NackTest, ANackBesideAnAnswerInTheMakingIsNoLastNack) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
   FireNow(request);
-  Request(request).marks = Request(request).marks | HR_MARKS_ANSWERED(0b10);
+  Request(request).masks = Request(request).masks | HR_MASKS_ANSWERED(0b10);
   const RunResult nack = Reply(DnsReply4(1, kA4, kServFail));
   EXPECT_EQ(nack.verdict, kDropped);
   EXPECT_EQ(StateOf(request), HR_STATE_PENDING);

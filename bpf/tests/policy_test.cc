@@ -27,7 +27,7 @@ class PolicyTest : public PacketTest {
     Split(HkvRequest4(seq));
     return FindHkv(seq);
   }
-  RunResult Refuse(uint64_t seq, uint32_t pushback, const char* from = kA4) {
+  RunResult Nack(uint64_t seq, uint32_t pushback, const char* from = kA4) {
     return Reply(HkvReply4(seq, from, kHkvOverloaded, pushback));
   }
   void Drain(const char* service, const char* backend, bool on = true) {
@@ -172,7 +172,7 @@ TEST_F(PolicyTest, ADrainedLeaderAndASuspectStandbyAreBothAsked) {
   Drain("dns4", "a");
   Silence(kDns4B);
   EXPECT_EQ(AskDns(1), kB4);
-  EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "should a be gone already, its refusal is not the client's answer";
+  EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "should a be gone already, its nack is not the client's answer";
   Clones(HR_MARK_SEND, 1);
 }
 
@@ -320,9 +320,9 @@ TEST_F(PolicyTest, ADryRunGivesRefusalsToTheClient) {
   ASSERT_TRUE(plane().SetDryRun("dns4", true).ok());
   ASSERT_TRUE(plane().SetDryRun("hkv4", true).ok());
   AskDns(1);
-  const RunResult refusal = Reply(DnsReply4(1, kA4, kServFail));
-  EXPECT_EQ(refusal.verdict, kRedirected);
-  EXPECT_THAT(refusal.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.replies", 1),
+  const RunResult nack = Reply(DnsReply4(1, kA4, kServFail));
+  EXPECT_EQ(nack.verdict, kRedirected);
+  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.replies", 1),
                                                     Pair("dns4.would_fail_over", 1)));
   AskHkv(1);
   EXPECT_THAT(Reply(HkvReply4(1, kA4, kHkvNotLeader, 3)).changes, Contains(Pair("hkv4.nacked", 1)));
@@ -388,10 +388,10 @@ TEST_F(PolicyTest, NobodyWaitsLongerThanASecondForIt) {
 
 TEST_F(PolicyTest, ARefusalThatWantsNoHedgeIsTheLast) {
   AskHkv(1);
-  const RunResult refusal = Refuse(1, kHkvNeverHedge);
-  EXPECT_EQ(refusal.verdict, kRedirected);
-  EXPECT_EQ(HR_MARK_KIND(refusal.mark), 0u) << "to the client, and not to the clock";
-  EXPECT_THAT(refusal.changes,
+  const RunResult nack = Nack(1, kHkvNeverHedge);
+  EXPECT_EQ(nack.verdict, kRedirected);
+  EXPECT_EQ(HR_MARK_KIND(nack.mark), 0u) << "to the client, and not to the clock";
+  EXPECT_THAT(nack.changes,
               UnorderedElementsAre(Pair("hkv4.nacked", 1), Pair("hkv4.replies", 1), Pair("hkv4.pushbacks", 1)));
 }
 
@@ -399,16 +399,16 @@ TEST_F(PolicyTest, ItIsNotTheLastWhileAnotherCopyIsUnderWay) {
   AskHkv(1);
   FireNow(FindHkv(1));
   Clones(HR_MARK_HEDGE, 1);
-  EXPECT_EQ(Refuse(1, kHkvNeverHedge).verdict, kDropped);
+  EXPECT_EQ(Nack(1, kHkvNeverHedge).verdict, kDropped);
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_hedge", 1)));
 }
 
 TEST_F(PolicyTest, ARefusalThatWantsALaterHedgeIsSentOnByTheClockWhenItIsTime) {
   AskHkv(1);
   const uint32_t request = FindHkv(1);
-  const RunResult refusal = Refuse(1, 300);
-  EXPECT_EQ(refusal.verdict, kDropped);
-  EXPECT_THAT(refusal.changes, UnorderedElementsAre(Pair("hkv4.nacks_swallowed", 1), Pair("hkv4:nack", 1),
+  const RunResult nack = Nack(1, 300);
+  EXPECT_EQ(nack.verdict, kDropped);
+  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("hkv4.nacks_swallowed", 1), Pair("hkv4:nack", 1),
                                                     Pair("hkv4.pushbacks", 1)));
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4:pushback", 1}}));
   Request(request).sent_ns = NowNs() - 301 * kMillisecond;
@@ -420,16 +420,16 @@ TEST_F(PolicyTest, ARefusalAfterTheLastLookIsNotWaitedFor) {
   AskHkv(1);
   const uint32_t request = FindHkv(1);
   Request(request).due_ns = Request(request).sent_ns + ServiceConfig(kHkv4Service).deadline_ns;
-  EXPECT_THAT(Refuse(1, 300).changes, Contains(Pair("hkv4.nacked", 1)));
+  EXPECT_THAT(Nack(1, 300).changes, Contains(Pair("hkv4.nacked", 1)));
 }
 
 TEST_F(PolicyTest, ARefusalOfLeadershipIsSentOnAtOnceAllTheSame) {
   AskHkv(1);
   Reply(HkvReply4(1, kA4, 0, kHkvNeverHedge));
   AskHkv(2);
-  const RunResult refusal = Reply(HkvReply4(2, kA4, kHkvNotLeader, 3));
-  ASSERT_EQ(HR_MARK_KIND(refusal.mark), HR_MARK_RELEASE);
-  EXPECT_EQ(Read(Clock(refusal.packet, {.mark = refusal.mark}).packet).destination, kC4);
+  const RunResult nack = Reply(HkvReply4(2, kA4, kHkvNotLeader, 3));
+  ASSERT_EQ(HR_MARK_KIND(nack.mark), HR_MARK_RELEASE);
+  EXPECT_EQ(Read(Clock(nack.packet, {.mark = nack.mark}).packet).destination, kC4);
 }
 
 TEST_F(PolicyTest, SilenceIsNotBoundByWhatWasSaid) {

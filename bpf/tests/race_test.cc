@@ -149,7 +149,7 @@ TEST_F(RaceTest, AHedgeIsPaidForIfAndOnlyIfItWasSent) {
   EXPECT_EQ(kBudget - ServiceState(kDns4Service).budget_micros, hedges * 1'000'000);
   for (uint32_t i = 1; i < busy.requests.size(); ++i)
     if (HR_WORD_STATE(busy.requests[i].word) == HR_STATE_ANSWERED)
-      EXPECT_EQ(HR_SENT(busy.requests[i].marks) == 0b11u, busy.requests[i].attempts == 2u) << "marked as sent";
+      EXPECT_EQ(HR_SENT_MASK(busy.requests[i].masks) == 0b11u, busy.requests[i].attempts == 2u) << "marked as sent";
 }
 
 TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {

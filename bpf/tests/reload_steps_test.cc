@@ -247,7 +247,7 @@ TEST_F(ReloadStepsTest, WhoIsAnnouncedMeanwhileLeadsToNobodyElse) {
   EXPECT_EQ(leader.leader, 2) << "d: nobody believes b any more";
 }
 
-// A refusal names the node that comes to a place where somebody else was.
+// A nack names the node that comes to a place where somebody else was.
 TEST_F(ReloadStepsTest, WhoIsNotShownYetIsNamedByNobody) {
   DataPlaneSpec spec = Numbered();
   std::vector<BackendSpec>& backends = spec.services[kHkv4Service].backends;

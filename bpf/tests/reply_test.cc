@@ -469,7 +469,7 @@ TEST_F(ReplyTest, WhatIsNotKnownToBeASendsAnswerTimeIsNoSample) {
   const uint32_t request = Find(1);
   FireNow(request);
   ASSERT_EQ(SentTo(request), 0b011u);
-  Request(request).marks = Request(request).marks | HR_MARKS_SENT(0b100);  // handed over: fire_ns is of that
+  Request(request).masks = Request(request).masks | HR_MASKS_SENT(0b100);  // handed over: fire_ns is of that
   Answer(1, kB4);
   EXPECT_EQ(BackendState(kRaw4B).answer_ewma_ns, 0u);
 

@@ -447,7 +447,7 @@ TEST_F(SteerTest, ASecondCopyThatFailsIsTakenBack) {
             (Changes{{"dns4.requests", 1}, {"dns4.suspected", 1}, {"dns4:hedge_failed", 1}})) << "no failover is counted";
   const uint32_t request = FindDns(2);
   EXPECT_EQ(SentTo(request), 0b01u) << "nobody waits for b";
-  EXPECT_EQ(HR_FAILOVER(Request(request).marks), 0u);
+  EXPECT_EQ(HR_FAILOVER_MASK(Request(request).masks), 0u);
   EXPECT_EQ(Request(request).attempts, 1u);
   EXPECT_EQ(BackendState(kDns4B).wait_since_ns, 0u);
   EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.failover_sends", 1}})) << "the clock makes the attempt";

@@ -44,7 +44,7 @@ TEST_F(TraceTest, ASplitTellsTheWholeRequest) {
   EXPECT_EQ(event.sent_ns, Request(index).sent_ns);
   EXPECT_GE(event.time_ns, before);
   EXPECT_EQ(event.due_ns, event.sent_ns + 200 * kMillisecond) << "parked until then";
-  EXPECT_EQ(event.marks, HR_MARKS_SENT(0b1));
+  EXPECT_EQ(event.masks, HR_MASKS_SENT(0b1));
   EXPECT_EQ(event.bytes, Layer3(DnsRequest4(0x1234)).size());
   EXPECT_EQ(event.backend, 0);
   EXPECT_EQ(event.first, 0);
@@ -90,7 +90,7 @@ TEST_F(TraceTest, TheAnswerAndItsFurtherDatagrams) {
   EXPECT_EQ(event.backend, 0);
   EXPECT_EQ(event.winner, 0);
   EXPECT_EQ(event.state, HR_STATE_ANSWERED);
-  EXPECT_EQ(HR_ANSWERED(event.marks), 0b1u);
+  EXPECT_EQ(HR_ANSWERED_MASK(event.masks), 0b1u);
   EXPECT_EQ(event.told, 2);
   Reply(DnsReply4(1, kA4));
   EXPECT_EQ(Only(HR_TRACE_ANSWER).told, 3);
@@ -103,7 +103,7 @@ TEST_F(TraceTest, DueHedgedAnsweredAndTheLoserDropped) {
   ASSERT_THAT(Kinds(fired), ElementsAre(HR_TRACE_DUE, HR_TRACE_HEDGE));
   EXPECT_EQ(fired[1].backend, 1);
   EXPECT_EQ(fired[1].flags, 0) << "a hedge";
-  EXPECT_EQ(HR_SENT(fired[1].marks), 0b11u);
+  EXPECT_EQ(HR_SENT_MASK(fired[1].masks), 0b11u);
   EXPECT_EQ(fired[1].attempts, 2);
   EXPECT_NE(fired[1].fire_ns, 0u);
   Reply(DnsReply4(1, kB4));
@@ -135,25 +135,25 @@ TEST_F(TraceTest, ASuspectLeadersCopyAtOnce) {
   ASSERT_THAT(Kinds(events), ElementsAre(HR_TRACE_SPLIT, HR_TRACE_COPY));
   EXPECT_EQ(events[0].backend, 0);
   EXPECT_EQ(events[1].backend, 1);
-  EXPECT_EQ(HR_FAILOVER(events[1].marks), 0b10u);
+  EXPECT_EQ(HR_FAILOVER_MASK(events[1].masks), 0b10u);
   Clones(HR_MARK_SEND, 1);
 }
 
 TEST_F(TraceTest, ANackBecomesTheNextAttempt) {
   Ask(1);
   const RunResult nack = Reply(DnsReply4(1, kA4, kServFail));
-  const hr_trace_event refused = Only(HR_TRACE_NACK);
-  EXPECT_EQ(refused.reason, HR_REASON_NACK);
-  EXPECT_EQ(refused.flags, HR_TRACE_RELEASED);
-  EXPECT_EQ(HR_REFUSED(refused.marks), 0b1u);
-  EXPECT_EQ(refused.state, HR_STATE_PENDING);
+  const hr_trace_event nack = Only(HR_TRACE_NACK);
+  EXPECT_EQ(nack.reason, HR_REASON_NACK);
+  EXPECT_EQ(nack.flags, HR_TRACE_RELEASED);
+  EXPECT_EQ(HR_NOT_AWAITED_MASK(nack.masks), 0b1u);
+  EXPECT_EQ(nack.state, HR_STATE_PENDING);
   Release(nack);
   const hr_trace_event sent = Only(HR_TRACE_RELEASE);
   EXPECT_EQ(sent.backend, 1);
   EXPECT_EQ(sent.flags, HR_TRACE_FAILOVER);
   Reply(DnsReply4(1, kB4, kServFail));
   const hr_trace_event last = Only(HR_TRACE_ANSWER);
-  EXPECT_EQ(last.state, HR_STATE_NACKED) << "the last refusal went to the client";
+  EXPECT_EQ(last.state, HR_STATE_NACKED) << "the last nack went to the client";
   EXPECT_EQ(last.winner, 1);
 }
 

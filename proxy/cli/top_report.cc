@@ -108,7 +108,7 @@ void FillService(const v1::ServiceStatus& before, const v1::ServiceStatus& now,
   out.set_failovers_won_per_s(rates.PerSecond(before.won_by_failover(), now.won_by_failover()));
   out.set_losers_dropped_per_s(counter("losers_dropped"));
   out.set_nacks_swallowed_per_s(counter("nacks_swallowed"));
-  out.set_refused_per_s(rates.PerSecond(before.nacked(), now.nacked()));
+  out.set_nacked_per_s(rates.PerSecond(before.nacked(), now.nacked()));
   out.set_unanswered_per_s(rates.PerSecond(before.unanswered(), now.unanswered()));
   out.set_passed_through_per_s(rates.PerSecond(before.passed_through(), now.passed_through()));
   out.set_in_flight(now.in_flight());

@@ -99,10 +99,10 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
   out.push_back({{absl::StrFormat(
       "  hedged   %8s/s   failover %s/s   losers dropped %s/s", RateText(service.hedges_won_per_s()),
       RateText(service.failovers_won_per_s()), RateText(service.losers_dropped_per_s()))}});
-  const bool bad = service.unanswered_per_s() > 0 || service.refused_per_s() > 0;
+  const bool bad = service.unanswered_per_s() > 0 || service.nacked_per_s() > 0;
   out.push_back({{"  lost      "},
-                 {absl::StrFormat("%8s/s unanswered   %s/s refused", RateText(service.unanswered_per_s()),
-                                  RateText(service.refused_per_s())),
+                 {absl::StrFormat("%8s/s unanswered   %s/s negative replies", RateText(service.unanswered_per_s()),
+                                  RateText(service.nacked_per_s())),
                   bad ? Mark::kAlarm : Mark::kPlain},
                  {absl::StrFormat("   unhedged %s/s", RateText(service.passed_through_per_s()))}});
   Reasons("reasons", service.reasons_per_s(), width, out);

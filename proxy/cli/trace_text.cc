@@ -81,13 +81,13 @@ std::string StepText(const v1::TraceEvent& event) {
   if (kind == "handover") return absl::StrCat("handed to the new leader ", backend);
   if (kind == "answer") {
     if (event.request().empty()) return absl::StrCat("answer of ", backend, ", unjudged");
-    if (event.state() == "refused")
-      return absl::StrCat(event.icmp() ? "port unreachable from " : "refusal of ", backend,
+    if (event.state() == "nacked")
+      return absl::StrCat(event.icmp() ? "port unreachable from " : "negative reply from ", backend,
                           ", the last: given to the client");
     return absl::StrCat(event.state() == "expired" ? "late answer of " : "answer of ", backend);
   }
   if (kind == "nack")
-    return absl::StrCat(event.icmp() ? "port unreachable from " : "refusal of ", backend, ", swallowed");
+    return absl::StrCat(event.icmp() ? "port unreachable from " : "negative reply from ", backend, ", dropped");
   if (kind == "dropped")
     return absl::StrCat(event.reason() == "loser" || event.reason() == "late" ? "loser " : "", backend,
                         " dropped", event.reason() == "loser" ? "" : Because(event.reason()));

@@ -68,14 +68,14 @@ TEST(TraceText, AnswersRefusalsAndLosers) {
   EXPECT_EQ(StepText(answer), "answer of b");
   answer.set_state("expired");
   EXPECT_EQ(StepText(answer), "late answer of b");
-  answer.set_state("refused");
-  EXPECT_EQ(StepText(answer), "refusal of b, the last: given to the client");
+  answer.set_state("nacked");
+  EXPECT_EQ(StepText(answer), "negative reply from b, the last: given to the client");
   answer.set_request("");
   EXPECT_EQ(StepText(answer), "answer of b, unjudged");
   v1::TraceEvent nack = Event("nack", "a");
-  EXPECT_EQ(StepText(nack), "refusal of a, swallowed");
+  EXPECT_EQ(StepText(nack), "negative reply from a, dropped");
   nack.set_icmp(true);
-  EXPECT_EQ(StepText(nack), "port unreachable from a, swallowed");
+  EXPECT_EQ(StepText(nack), "port unreachable from a, dropped");
   v1::TraceEvent dropped = Event("dropped", "a");
   dropped.set_reason("loser");
   EXPECT_EQ(StepText(dropped), "loser a dropped");

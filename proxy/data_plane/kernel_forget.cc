@@ -75,7 +75,7 @@ bool KernelDataPlane::IsKnown(uint32_t service, uint32_t places) const {
     const volatile hr_request* request = requests_.At<hr_request>(i);
     if (HR_WORD_STATE(request->word) == HR_STATE_FREE || request->key.service != service) continue;
     const uint32_t hinted = request->hint == 0 ? 0 : 1u << (request->hint - 1);
-    if ((places & (HR_SENT(request->marks) | HR_OUTSTANDING_NOW(request->outstanding) | hinted)) != 0) return true;
+    if ((places & (HR_SENT_MASK(request->masks) | HR_OUTSTANDING_NOW(request->outstanding) | hinted)) != 0) return true;
   }
   return false;
 }

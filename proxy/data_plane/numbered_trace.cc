@@ -6,7 +6,7 @@
 namespace hedgerow {
 namespace {
 
-constexpr int kMarkMasks = 4;  // of 8 bits each: see HR_MARKS_SENT and its like
+constexpr int kMasks = 4;  // of 8 bits each: see HR_MASKS_SENT and its like
 
 }  // namespace
 
@@ -58,8 +58,8 @@ hr_trace_event TraceNumbers::FromKernel(const hr_trace_event& event) const {
   out.backend = place(event.backend);
   out.winner = place(event.winner);
   out.first = place(event.first);
-  out.marks = 0;
-  for (int i = 0; i < kMarkMasks; ++i) out.marks |= Mask(service, event.marks >> (8 * i) & 0xff) << (8 * i);
+  out.masks = 0;
+  for (int i = 0; i < kMasks; ++i) out.masks |= Mask(service, event.masks >> (8 * i) & 0xff) << (8 * i);
   return out;
 }
 

@@ -40,24 +40,24 @@ TEST(TraceNumbers, AnEventIsToldInTheConfigurationsPlaces) {
   event.backend = 2;
   event.first = 0;
   event.winner = HR_NO_BACKEND;
-  event.marks = HR_MARKS_SENT(0b101) | HR_MARKS_ANSWERED(0b001);
+  event.masks = HR_MASKS_SENT(0b101) | HR_MASKS_ANSWERED(0b001);
   const hr_trace_event told = TraceNumbers(Services()).FromKernel(event);
   EXPECT_EQ(told.key.service, 0);
   EXPECT_EQ(told.backend, 0);
   EXPECT_EQ(told.first, 1);
   EXPECT_EQ(told.winner, HR_NO_BACKEND);
-  EXPECT_EQ(told.marks, HR_MARKS_SENT(0b11) | HR_MARKS_ANSWERED(0b10));
+  EXPECT_EQ(told.masks, HR_MASKS_SENT(0b11) | HR_MASKS_ANSWERED(0b10));
 }
 
 TEST(TraceNumbers, WhoCameLaterIsNobody) {
   hr_trace_event event{};
   event.key.service = 3;
   event.backend = 1;
-  event.marks = HR_MARKS_SENT(0b10);
+  event.masks = HR_MASKS_SENT(0b10);
   const hr_trace_event told = TraceNumbers(Services()).FromKernel(event);
   EXPECT_EQ(told.key.service, HR_MAX_SERVICES);
   EXPECT_EQ(told.backend, HR_NO_BACKEND);
-  EXPECT_EQ(told.marks, 0u);
+  EXPECT_EQ(told.masks, 0u);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ const v1::TraceEvent* FirstOf(const v1::TracedRequest& request, const std::strin
 // How a request with an answer was won.
 std::string WonBy(const v1::TraceEvent& answer) {
   if (answer.request().empty()) return "passed";
-  if (answer.state() == "refused") return "refused";
+  if (answer.state() == "nacked") return "nacked";
   if (answer.state() == "expired") return "late";
   if (answer.failover()) return "failover";
   return answer.backend() == answer.first() ? "first" : "hedge";
@@ -111,7 +111,7 @@ bool Timelines::Finished(const Held& held, int64_t now_ns) const {
   if (now_ns < held.last_ns + kSlack_ns) return false;  // what another processor saw before may still come
   if (last.request().empty()) return last.kind() != "passed" || last.reason() == "retransmission";
   if (last.state() == "superseded") return true;
-  if (last.state() == "answered" || last.state() == "refused")
+  if (last.state() == "answered" || last.state() == "nacked")
     return NobodyOwes(last) || now_ns > held.last_ns + limits.linger_ns + kSlack_ns;
   return last.state() == "expired" && now_ns > held.last_ns + limits.linger_ns + kSlack_ns;
 }

@@ -139,7 +139,7 @@ TEST_F(TimelinesTest, OutcomesAreThoseOfTheCounters) {
   v1::TraceEvent failover = Event("answer", 5, "b", "answered");
   failover.set_failover(true);
   EXPECT_EQ(outcome_of(failover), "failover");
-  EXPECT_EQ(outcome_of(Event("answer", 5, "b", "refused")), "refused");
+  EXPECT_EQ(outcome_of(Event("answer", 5, "b", "nacked")), "nacked");
   EXPECT_EQ(outcome_of(Event("answer", 2'500, "a", "expired")), "late");
   EXPECT_EQ(outcome_of(Event("superseded", 5, "", "superseded")), "superseded");
   EXPECT_EQ(outcome_of(Event("due", 5, "")), "unknown");

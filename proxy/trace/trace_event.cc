@@ -41,7 +41,7 @@ absl::string_view StateName(int state) {
     case HR_STATE_ANSWERED:
       return "answered";
     case HR_STATE_NACKED:
-      return "refused";
+      return "nacked";
     case HR_STATE_EXPIRED:
       return "expired";
     case HR_STATE_SUPERSEDED:
@@ -98,15 +98,15 @@ v1::TraceEvent DescribeTraceEvent(const v1::Config& config, const hr_trace_event
     out.set_winner(BackendName(service, event.winner));
   out.set_first(BackendName(service, event.first));
   for (int i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; ++i) {
-    if (HR_SENT(event.marks) & (1u << i)) out.add_sent_to(BackendName(service, i));
-    if (HR_ANSWERED(event.marks) & (1u << i)) out.add_answered(BackendName(service, i));
+    if (HR_SENT_MASK(event.masks) & (1u << i)) out.add_sent_to(BackendName(service, i));
+    if (HR_ANSWERED_MASK(event.masks) & (1u << i)) out.add_answered(BackendName(service, i));
   }
   out.set_due_ns(Since(event.due_ns, event.sent_ns));
   out.set_fire_ns(Since(event.fire_ns, event.sent_ns));
   out.set_attempts(event.attempts);
   out.set_bytes(event.bytes);
   const bool reached_so =
-      event.backend < HR_MAX_BACKENDS_PER_SERVICE && (HR_FAILOVER(event.marks) >> event.backend & 1);
+      event.backend < HR_MAX_BACKENDS_PER_SERVICE && (HR_FAILOVER_MASK(event.masks) >> event.backend & 1);
   out.set_failover((event.flags & HR_TRACE_FAILOVER) != 0 || reached_so);
   out.set_hinted((event.flags & HR_TRACE_HINTED) != 0);
   out.set_released((event.flags & HR_TRACE_RELEASED) != 0);

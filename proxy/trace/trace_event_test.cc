@@ -33,7 +33,7 @@ hr_trace_event Event() {
   event.backend = 1;
   event.state = HR_STATE_PENDING;
   event.winner = HR_NO_BACKEND;
-  event.marks = HR_MARKS_SENT(0b11) | HR_MARKS_ANSWERED(0b01);
+  event.masks = HR_MASKS_SENT(0b11) | HR_MASKS_ANSWERED(0b01);
   event.attempts = 2;
   event.told = 3;
   return event;
@@ -62,7 +62,7 @@ TEST(TraceEvent, IsToldInTheConfigurationsNames) {
 TEST(TraceEvent, WhoWasReachedByFailoverIsSaidAtEachOfItsEvents) {
   hr_trace_event event = Event();
   event.kind = HR_TRACE_ANSWER;
-  event.marks |= HR_MARKS_FAILOVER(0b10);
+  event.masks |= HR_MASKS_FAILOVER(0b10);
   EXPECT_TRUE(DescribeTraceEvent(FakeConfig(), event).failover());
   event.backend = 0;
   EXPECT_FALSE(DescribeTraceEvent(FakeConfig(), event).failover());

@@ -52,7 +52,7 @@ const CHARTS = [
   },
   {
     id: "outcomes", title: "What became of slow requests", scale: "linear", least: 1, format: rate,
-    about: "Each per second. Hedged: the copy was answered first. Failed over: the leader was silent or refused.",
+    about: "Each per second. Hedged: the copy was answered first. Failed over: the leader was down or sent a negative reply.",
     series: ({ service }) => [line(1, "hedged", perSecond(service, (s) => s.won_by_hedge)),
       line(4, "failed over", perSecond(service, (s) => s.won_by_failover)),
       line(2, "losers dropped", perSecond(service, (s) => s.losers_dropped)),
