@@ -37,7 +37,7 @@ HR_INLINE int hr_release(struct __sk_buff *skb, __u32 request) {
   return bpf_redirect(load_config.clock_out_ifindex, 0);
 }
 
-/* What a tracer is told of a datagram from a backend, or of an ICMP error about one. */
+/* The trace event of a datagram from a backend, or of an ICMP error about one. */
 HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
                               const struct hr_reply *reply) {
   __u32 kind = answer->verdict == HR_VERDICT_PASS     ? HR_TRACE_ANSWER

@@ -105,7 +105,7 @@ struct hr_request {
   __u8 handed_to; /* the target of the last handover: service-local index + 1; 0 = none */
   __u8 sent_again; /* mask of the backends that handovers gave a second copy */
   __u8 trace;      /* the tracer that asked for it (hr_trace.session); 0 = none */
-  __u8 trace_told; /* events of it so far */
+  __u8 trace_emitted; /* events of it so far */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 

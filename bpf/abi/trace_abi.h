@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Single requests through the kernel, for `hedgerow trace`: what is to be told (written by the daemon for as long as
- * somebody looks), and what the programs tell. A request is matched once, when the splitter sees it, and carries the
- * tracer's number from then on, so that all its later events come. docs/tracing.md is for users.
+ * Single requests through the kernel, for `hedgerow trace`: the filter (written by the daemon for as long as a
+ * client listens), and the events that the programs emit. A request is matched once, when the splitter sees it, and carries the
+ * tracer's session from then on, so that its later events are emitted too. docs/tracing.md is for users.
  */
 #ifndef HEDGEROW_BPF_ABI_TRACE_ABI_H_
 #define HEDGEROW_BPF_ABI_TRACE_ABI_H_
@@ -15,12 +15,12 @@ enum hr_trace_kind {
   HR_TRACE_PASSED = 2,    /* forwarded untracked to `backend`, for `reason` */
   HR_TRACE_COPY = 3,      /* a second copy at once to `backend`: the leader is suspect, or probed */
   HR_TRACE_DUE = 4,       /* its time came, and no answer has */
-  HR_TRACE_HEDGE = 5,    /* sent to `backend` when due: a hedge, or with HR_TRACE_FAILOVER around a silent backend */
-  HR_TRACE_NO_HEDGE = 6, /* due, but not sent, for `reason` */
+  HR_TRACE_HEDGE = 5,     /* sent to `backend` when due: a hedge, or with HR_TRACE_FAILOVER around a silent backend */
+  HR_TRACE_NO_HEDGE = 6,  /* due, but not sent, for `reason` */
   HR_TRACE_RELEASE = 7,   /* a nack became the next attempt, sent to `backend` */
   HR_TRACE_HANDOVER = 8,  /* given to `backend`, newly announced as the leader */
-  HR_TRACE_ANSWER = 9,    /* a datagram of `backend` given to the client; state NACKED: the last refusal */
-  HR_TRACE_NACK = 10,     /* a refusal of `backend`, swallowed */
+  HR_TRACE_ANSWER = 9,    /* a datagram of `backend` given to the client; state NACKED: the last nack */
+  HR_TRACE_NACK = 10,     /* a nack from `backend`, dropped */
   HR_TRACE_DROPPED = 11,  /* a datagram of `backend` dropped, for `reason`: a loser, mostly */
   HR_TRACE_EXPIRED = 12,  /* the deadline passed unanswered */
   HR_TRACE_SUPERSEDED = 13, /* the client reused its key for another request */
@@ -37,7 +37,7 @@ enum hr_trace_flags {
 /* One event, in the tracer's ring. The request's own fields are as they were right after it. */
 struct hr_trace_event {
   __u64 time_ns; /* CLOCK_MONOTONIC */
-  __u64 request; /* generation (32 bits) | index: one life of a tracked request; 0 = untracked */
+  __u64 request; /* generation (32 bits) | index: one use of the entry; 0 = untracked */
   struct hr_request_key key; /* `pad` says how many of the correlation bytes the service's key has */
   __u64 sent_ns; /* when the splitter saw it */
   __u64 due_ns;  /* when the clock looks next */
@@ -52,19 +52,19 @@ struct hr_trace_event {
   __u8 first;
   __u8 attempts;
   __u8 flags;    /* enum hr_trace_flags */
-  __u8 told;     /* the how manieth of its request: a gap was lost */
-  __u8 session;  /* whose */
+  __u8 sequence; /* sequence number within its request, from 1; a gap means that events were lost */
+  __u8 session;  /* of the tracer */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_trace_event) == 96, "hr_trace_event is 96 bytes");
 
-/* At most this many events of one request are told: a reply may have any number of datagrams. */
+/* At most this many events of one request are emitted: a reply may have any number of datagrams. */
 #define HR_TRACE_EVENTS_PER_REQUEST 64
 /* The rate is bounded in windows of 2^30 ns (1.07 s). */
 #define HR_TRACE_WINDOW_SHIFT 30
 
 /*
- * What is to be told. A request that matches is told from its first event at which `slower_ns` have passed, it was sent
- * to a backend in question, and, with only_hedged, to a second one; what came before is in its fields.
+ * What is traced. Events of a request that matches are emitted from the first one at which `slower_ns` have passed, the request
+ * was sent to one of `backends`, and, with only_hedged, to a second backend. What came before is in the event's fields.
  */
 struct hr_trace_filter {
   struct hr_address client; /* masked */
@@ -72,7 +72,7 @@ struct hr_trace_filter {
   __u64 key[HR_CORRELATION_BYTES / 8]; /* masked; in the order of the key's bytes */
   __u64 key_mask[HR_CORRELATION_BYTES / 8];
   __u64 slower_ns;
-  __u32 rate;            /* requests told in a window, at most */
+  __u32 rate;            /* requests in a window, at most */
   __u16 client_port_be;  /* 0 = any */
   __u8 only_hedged;
   __u8 pad;
@@ -82,19 +82,19 @@ HR_STATIC_ASSERT(sizeof(struct hr_trace_filter) == 144, "hr_trace_filter is 144 
 
 /*
  * The tracer's element of memory, shared by the daemon and every program. `lease_ns` is the only word that is read
- * while nobody looks. The daemon writes it last, renews it while its client listens and clears it; a program that finds
+ * without a tracer. The daemon writes it last, renews it while its client listens and clears it; a program that finds
  * it passed clears it too, so that a tracer that died costs nothing from then on.
  */
 struct hr_trace {
-  __u64 lease_ns; /* CLOCK_MONOTONIC; 0 = nobody looks */
-  __u32 session;  /* 1 to 255: which requests are this tracer's */
+  __u64 lease_ns; /* CLOCK_MONOTONIC; 0 = no tracer */
+  __u32 session;  /* 1 to 255: what this tracer's requests carry */
   __u32 pad;
   struct hr_trace_filter filter;
   __u64 pad2[12];
-  /* Written by the programs while somebody looks. */
+  /* Written by the programs for a tracer. */
   __u64 window;
-  __u32 admitted;      /* requests told in this window */
-  __u32 matched;       /* not 0: some request is this tracer's; until then there is nothing to tell of requests */
+  __u32 admitted;      /* requests in this window */
+  __u32 matched;       /* not 0: some request is this tracer's; until then no request has events to emit */
   __u64 requests_lost; /* over the rate */
   __u64 events_lost;   /* the ring was full */
   __u64 pad4[12];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Telling a tracer what becomes of a request. While nobody traces, each place that could tell reads one word
- * (hr_tracing()) and goes on; nothing else is paid. All else stands in global functions, which have stack frames of
- * their own: hr_reply has no room for more. Called by every program that decides something about a request.
+ * The events of a request, for a tracer. Without a tracer, a place that could emit one reads one word (hr_tracing()); that
+ * is the whole cost. All else stands in global functions, which have stack frames of their own, because hr_reply's frame is
+ * full. Called by every program that decides something about a request.
  */
 #ifndef HEDGEROW_BPF_LIB_TRACE_BPF_H_
 #define HEDGEROW_BPF_LIB_TRACE_BPF_H_
@@ -14,7 +14,7 @@
 /* A variable and not an element to be looked up: reading it takes one register and no stack. */
 struct hr_trace hr_trace __weak SEC(".data.trace") = {};
 
-/* The tracer's ring is made when it comes and gone when it goes: events cost no memory while nobody looks. */
+/* The tracer's ring is made when it comes and gone when it goes: without a tracer events cost no memory. */
 struct hr_trace_ring {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
   __uint(max_entries, 4096); /* of the pattern that other rings are compared with; each has its own size */
@@ -32,20 +32,20 @@ struct {
 
 HR_INLINE int hr_tracing(void) { return *(volatile __u64 *)&hr_trace.lease_ns != 0; }
 
-/* Of requests: a filter that matches none costs the splitter its look at each, and nobody else anything. */
+/* Of requests: a filter that matches none costs the splitter one comparison of each, and other programs nothing. */
 HR_INLINE int hr_tracing_requests(void) { return hr_tracing() && *(volatile __u32 *)&hr_trace.matched; }
 
-/* Is the tracer still there? One that died without a word is forgotten by the first program that notices. */
+/* Does the tracer's lease hold? The first program that finds it expired clears it. */
 HR_INLINE int hr_trace_alive(__u64 now_ns) {
   __u64 lease_ns = *(volatile __u64 *)&hr_trace.lease_ns;
 
   if (now_ns < lease_ns) return 1;
-  /* Only this very lease: another may be written at the same time. */
+  /* Only this lease: another may be written at the same time. */
   if (lease_ns) __sync_val_compare_and_swap(&hr_trace.lease_ns, lease_ns, 0);
   return 0;
 }
 
-/* May one more request be told in this second? */
+/* May events of one more request be emitted in this window? */
 HR_INLINE int hr_trace_admit(__u64 now_ns) {
   __u64 window = now_ns >> HR_TRACE_WINDOW_SHIFT;
   __u64 before = *(volatile __u64 *)&hr_trace.window;
@@ -121,7 +121,7 @@ __weak __attribute__((noinline)) int hr_trace_match(struct __sk_buff *skb, struc
   return 0;
 }
 
-/* Is it one of those that are told by now? Asked at each event until it is. */
+/* Does the request pass the filter by now? Asked at each event until it does. */
 HR_INLINE int hr_trace_is_wanted(const struct hr_request *request, __u64 now_ns) {
   __u32 sent_mask = HR_SENT_MASK(*(const volatile __u32 *)&request->masks);
 
@@ -140,18 +140,18 @@ __weak __attribute__((noinline)) int hr_trace_event(__u32 index, __u32 what) {
 
   if (!request || !request->trace || request->trace != (__u8)hr_trace.session) return 0;
   now_ns = hr_now_ns();
-  if (!hr_trace_alive(now_ns) || request->trace_told >= HR_TRACE_EVENTS_PER_REQUEST) return 0;
-  if (!request->trace_told) {
+  if (!hr_trace_alive(now_ns) || request->trace_emitted >= HR_TRACE_EVENTS_PER_REQUEST) return 0;
+  if (!request->trace_emitted) {
     if (!hr_trace_is_wanted(request, now_ns)) return 0;
     if (!hr_trace_admit(now_ns)) {
-      request->trace = 0; /* a request is told whole or not at all */
+      request->trace = 0; /* all events of a request or none */
       return 0;
     }
   }
   service_id = request->key.service;
   service = bpf_map_lookup_elem(&services, &service_id);
   if (!service) return 0;
-  request->trace_told++;
+  request->trace_emitted++;
   event = hr_trace_reserve();
   if (!event) return 0;
   word = *(volatile __u64 *)&request->word;
@@ -166,14 +166,14 @@ __weak __attribute__((noinline)) int hr_trace_event(__u32 index, __u32 what) {
   event->winner = HR_WORD_WINNER(word);
   event->first = request->first;
   event->attempts = request->attempts;
-  event->told = request->trace_told;
+  event->sequence = request->trace_emitted;
   hr_trace_submit(event, service, what, now_ns);
   return 0;
 }
 
 /*
  * Something that has no request: one that was passed through, on its way to a backend, or a datagram of a backend's
- * that answers no request that is known. Both are told by themselves, each against the rate.
+ * that answers no tracked request. Each is one event, and counts against the rate.
  */
 __weak __attribute__((noinline)) int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet,
                                                         __u32 service_id, __u32 what) {
@@ -214,7 +214,7 @@ __weak __attribute__((noinline)) int hr_trace_untracked(struct __sk_buff *skb, s
   event->winner = HR_NO_BACKEND;
   event->first = what >> 16;
   event->attempts = 1;
-  event->told = 1;
+  event->sequence = 1;
   hr_trace_submit(event, service, what, now_ns);
   return 0;
 }

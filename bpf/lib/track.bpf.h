@@ -205,7 +205,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->sent_again = 0;
   request->put_off = 0;
   request->trace = packet->trace;
-  request->trace_told = 0;
+  request->trace_emitted = 0;
 }
 
 /* Why this packet cannot be tracked, from what is known before anything is taken. */

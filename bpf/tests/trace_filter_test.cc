@@ -63,7 +63,7 @@ TEST_F(TraceFilterTest, TheTracersEndIsTheEndOfEverything) {
   EXPECT_FALSE(HasRing());
   EXPECT_EQ(Memory().lease_ns, 0u);
   const hr_trace before = Memory();
-  Reply(DnsReply4(1, kA4));  // of a request that was told
+  Reply(DnsReply4(1, kA4));  // of a traced request
   WholeLife(2);
   EXPECT_EQ(memcmp(&Memory(), &before, sizeof(before)), 0);
 }
@@ -159,7 +159,7 @@ TEST_F(TraceFilterTest, ByABackendFromItsFirstEventOn) {
   EXPECT_TRUE(Events().empty()) << "it went to a";
   FireNow(request);
   const hr_trace_event event = Only(HR_TRACE_HEDGE);
-  EXPECT_EQ(event.told, 1);
+  EXPECT_EQ(event.sequence, 1);
   EXPECT_EQ(event.first, 0) << "what came before is in its fields";
   EXPECT_EQ(event.sent_ns, Request(request).sent_ns);
   Reply(DnsReply4(1, kB4));
@@ -202,12 +202,12 @@ TEST_F(TraceFilterTest, TheRateIsBoundedAndARequestIsToldWholeOrNotAtAll) {
   Trace(filter);
   // The window may end in between, once.
   for (uint16_t id = 1; id <= 6; ++id) Split(DnsRequest4(id));
-  const std::vector<hr_trace_event> told = Events();
-  EXPECT_GE(told.size(), 2u);
-  EXPECT_LE(told.size(), 4u);
-  EXPECT_EQ(source_->Loss().requests, 6 - told.size());
+  const std::vector<hr_trace_event> emitted = Events();
+  EXPECT_GE(emitted.size(), 2u);
+  EXPECT_LE(emitted.size(), 4u);
+  EXPECT_EQ(source_->Loss().requests, 6 - emitted.size());
   for (uint16_t id = 1; id <= 6; ++id) Reply(DnsReply4(id, kA4));
-  EXPECT_EQ(Events().size(), told.size()) << "whose beginning was not told is not told at all";
+  EXPECT_EQ(Events().size(), emitted.size()) << "all events of a request or none";
   EXPECT_EQ(source_->Loss().events, 0u);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A packet test with a tracer: what the programs told it, through the ring and the memory that the product uses.
-// Shared by trace_test.cc (what is told) and trace_filter_test.cc (about whom, and for how long).
+// A packet test with a tracer: the events that the programs emit, through the ring and the memory that the product uses.
+// Shared by trace_test.cc (which events) and trace_filter_test.cc (of which requests, and for how long).
 #ifndef HEDGEROW_BPF_TESTS_TRACE_FIXTURE_H_
 #define HEDGEROW_BPF_TESTS_TRACE_FIXTURE_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// TRACE, what is told: every kind of event, from the program that decides it, with the request as it then is.
+// TRACE, which events: every kind of event, from the program that decides it, with the request as it then is.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
@@ -49,7 +49,7 @@ TEST_F(TraceTest, ASplitTellsTheWholeRequest) {
   EXPECT_EQ(event.backend, 0);
   EXPECT_EQ(event.first, 0);
   EXPECT_EQ(event.state, HR_STATE_PENDING);
-  EXPECT_EQ(event.told, 1);
+  EXPECT_EQ(event.sequence, 1);
 }
 
 TEST_F(TraceTest, WhatIsPassedThroughSaysWhy) {
@@ -91,9 +91,9 @@ TEST_F(TraceTest, TheAnswerAndItsFurtherDatagrams) {
   EXPECT_EQ(event.winner, 0);
   EXPECT_EQ(event.state, HR_STATE_ANSWERED);
   EXPECT_EQ(HR_ANSWERED_MASK(event.masks), 0b1u);
-  EXPECT_EQ(event.told, 2);
+  EXPECT_EQ(event.sequence, 2);
   Reply(DnsReply4(1, kA4));
-  EXPECT_EQ(Only(HR_TRACE_ANSWER).told, 3);
+  EXPECT_EQ(Only(HR_TRACE_ANSWER).sequence, 3);
 }
 
 TEST_F(TraceTest, DueHedgedAnsweredAndTheLoserDropped) {
@@ -115,7 +115,7 @@ TEST_F(TraceTest, DueHedgedAnsweredAndTheLoserDropped) {
   EXPECT_EQ(loser.reason, HR_REASON_LOSER);
   EXPECT_EQ(loser.backend, 0);
   EXPECT_EQ(loser.winner, 1);
-  EXPECT_EQ(loser.told, 5);
+  EXPECT_EQ(loser.sequence, 5);
 }
 
 TEST_F(TraceTest, AHedgeThatIsNotMadeSaysWhy) {
@@ -255,7 +255,7 @@ TEST_F(TraceTest, ARequestIsToldABoundedNumberOfEvents) {
   EXPECT_EQ(Events().size(), static_cast<size_t>(HR_TRACE_EVENTS_PER_REQUEST - 1)) << "the split was the first";
 }
 
-// Engine qdisc: what comes out of the delay line tells the same.
+// Engine qdisc: what comes out of the delay line has the same events.
 TEST_F(TraceTest, TheDelayLinesCloneTellsWhatTheClockWould) {
   source_.reset();
   DataPlaneSpec spec = Spec();

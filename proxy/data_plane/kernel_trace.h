@@ -19,7 +19,7 @@ namespace hedgerow {
 
 class KernelTrace final : public TraceSource {
  public:
-  // `memory` is the programs' hr_trace, mapped; `rings` the map that holds the ring. Nothing is told before the
+  // `memory` is the programs' hr_trace, mapped; `rings` the map that holds the ring. No event is emitted before the
   // first Renew().
   static absl::StatusOr<std::unique_ptr<KernelTrace>> Open(std::shared_ptr<MappedArray> memory, net::UniqueFd rings,
                                                            const hr_trace_filter& filter);

@@ -41,12 +41,12 @@ TEST(TraceNumbers, AnEventIsToldInTheConfigurationsPlaces) {
   event.first = 0;
   event.winner = HR_NO_BACKEND;
   event.masks = HR_MASKS_SENT(0b101) | HR_MASKS_ANSWERED(0b001);
-  const hr_trace_event told = TraceNumbers(Services()).FromKernel(event);
-  EXPECT_EQ(told.key.service, 0);
-  EXPECT_EQ(told.backend, 0);
-  EXPECT_EQ(told.first, 1);
-  EXPECT_EQ(told.winner, HR_NO_BACKEND);
-  EXPECT_EQ(told.masks, HR_MASKS_SENT(0b11) | HR_MASKS_ANSWERED(0b10));
+  const hr_trace_event translated = TraceNumbers(Services()).FromKernel(event);
+  EXPECT_EQ(translated.key.service, 0);
+  EXPECT_EQ(translated.backend, 0);
+  EXPECT_EQ(translated.first, 1);
+  EXPECT_EQ(translated.winner, HR_NO_BACKEND);
+  EXPECT_EQ(translated.masks, HR_MASKS_SENT(0b11) | HR_MASKS_ANSWERED(0b10));
 }
 
 TEST(TraceNumbers, WhoCameLaterIsNobody) {
@@ -54,10 +54,10 @@ TEST(TraceNumbers, WhoCameLaterIsNobody) {
   event.key.service = 3;
   event.backend = 1;
   event.masks = HR_MASKS_SENT(0b10);
-  const hr_trace_event told = TraceNumbers(Services()).FromKernel(event);
-  EXPECT_EQ(told.key.service, HR_MAX_SERVICES);
-  EXPECT_EQ(told.backend, HR_NO_BACKEND);
-  EXPECT_EQ(told.masks, 0u);
+  const hr_trace_event translated = TraceNumbers(Services()).FromKernel(event);
+  EXPECT_EQ(translated.key.service, HR_MAX_SERVICES);
+  EXPECT_EQ(translated.backend, HR_NO_BACKEND);
+  EXPECT_EQ(translated.masks, 0u);
 }
 
 }  // namespace

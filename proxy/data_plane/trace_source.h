@@ -14,7 +14,7 @@
 
 namespace hedgerow {
 
-// What was not told, since the source was opened.
+// Events that were lost since the source was opened.
 struct TraceLoss {
   uint64_t requests = 0;  // over the rate
   uint64_t events = 0;    // the ring was full

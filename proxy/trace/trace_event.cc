@@ -111,7 +111,7 @@ v1::TraceEvent DescribeTraceEvent(const v1::Config& config, const hr_trace_event
   out.set_hinted((event.flags & HR_TRACE_HINTED) != 0);
   out.set_released((event.flags & HR_TRACE_RELEASED) != 0);
   out.set_icmp((event.flags & HR_TRACE_ICMP) != 0);
-  out.set_number(event.told);
+  out.set_number(event.sequence);
   return out;
 }
 

@@ -35,7 +35,7 @@ hr_trace_event Event() {
   event.winner = HR_NO_BACKEND;
   event.masks = HR_MASKS_SENT(0b11) | HR_MASKS_ANSWERED(0b01);
   event.attempts = 2;
-  event.told = 3;
+  event.sequence = 3;
   return event;
 }
 
