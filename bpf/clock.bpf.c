@@ -59,7 +59,7 @@ HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precis
     failed = hr_push_coarse(visit->wheel, request, visit->index, due_ns, visit->now_ns);
   if (!failed) {
     /* An answer may have come between looking and pushing: its disarm found nothing to take back then. */
-    if (HR_WORD_STATE(*(volatile __u64 *)&request->word) != HR_STATE_PENDING) hr_disarm(visit->wheel, request);
+    if (HR_WORD_STATE(READ_ONCE(request->word)) != HR_STATE_PENDING) hr_disarm(visit->wheel, request);
     return;
   }
   request->next = visit->wheel->list;
@@ -156,7 +156,7 @@ HR_INLINE void hr_reason_once(const struct hr_visit *visit, __u32 reason, __u32 
  * The first backend has said nothing since this request was sent, and will be SUSPECT at this time if it goes on: then the
  * next attempt is free. ~0 otherwise. A global function: rare, and verified once.
  */
-__weak __attribute__((noinline)) __u64 hr_suspicion_due_ns(__u32 service_id, __u32 index) {
+HR_GLOBAL __u64 hr_suspicion_due_ns(__u32 service_id, __u32 index) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   struct hr_request *request = hr_request_at(index);
   struct hr_backend_state *state;
@@ -167,7 +167,7 @@ __weak __attribute__((noinline)) __u64 hr_suspicion_due_ns(__u32 service_id, __u
   backend_id = hr_backend_id(service, request->first);
   state = bpf_map_lookup_elem(&backend_states, &backend_id);
   if (!state) return ~0ull;
-  wait_since_ns = *(volatile __u64 *)&state->wait_since_ns;
+  wait_since_ns = READ_ONCE(state->wait_since_ns);
   if (state->health != HR_HEALTHY || !wait_since_ns || wait_since_ns > request->sent_ns) return ~0ull;
   return wait_since_ns + hr_silence_limit_ns(service, backend_id) + 1;
 }
@@ -225,7 +225,7 @@ HR_INLINE void hr_fire(const struct hr_visit *visit) {
 }
 
 /* A global function: the verifier looks at a visit once, not once per step of the lap that makes it. */
-__weak __attribute__((noinline)) int hr_visit(struct __sk_buff *skb, __u32 index) {
+HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
   struct hr_visit visit = {.skb = skb, .wheel = hr_the_wheel(), .request = request, .index = index};
   __u32 service_id;
@@ -241,7 +241,7 @@ __weak __attribute__((noinline)) int hr_visit(struct __sk_buff *skb, __u32 index
   visit.service_stats = hr_stats_of(service_id);
   if (!visit.service) return 0;
   hr_disarm(visit.wheel, request);
-  word = *(volatile __u64 *)&request->word;
+  word = READ_ONCE(request->word);
   visit.word = word;
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) {
     /* Its splitter was interrupted. Soon again; what is due when is its own business. */
@@ -282,7 +282,7 @@ static long hr_lap_step(__u32 step, struct hr_lap *lap) {
     lap->done = 1;
     return 1;
   }
-  if (*(volatile __u32 *)slot) wheel->list = __sync_lock_test_and_set(slot, 0);
+  if (READ_ONCE(*slot)) wheel->list = __sync_lock_test_and_set(slot, 0);
   return 0;
 }
 
@@ -310,7 +310,7 @@ struct hr_look_ahead {
 };
 
 static long hr_look_step(__u32 step, struct hr_look_ahead *look) {
-  if (!*(volatile __u32 *)&look->wheel->fine[(look->from + step) & (HR_FINE_SLOTS - 1)].live) return 0;
+  if (!READ_ONCE(look->wheel->fine[(look->from + step) & (HR_FINE_SLOTS - 1)].live)) return 0;
   look->found = step;
   return 1;
 }
@@ -334,7 +334,7 @@ HR_INLINE __u32 hr_exact_wait(const struct hr_look_ahead *look, __u64 longest_ns
 /* The next lap: soon only while something unanswered is due soon, late only where no hedge could be missed. */
 HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct hr_lap *lap) {
   const volatile __u64 *period_ns = load_config.clock_period_ns;
-  __u64 adaptive_ns = *(volatile __u64 *)&wheel->shortest_delay_ns;
+  __u64 adaptive_ns = READ_ONCE(wheel->shortest_delay_ns);
   __u64 shortest_ns = adaptive_ns ? adaptive_ns : load_config.min_delay_ns;
   /* With engine qdisc the clock only keeps the books, and may take its time. */
   int long_allowed = hr_engine_is_qdisc() || period_ns[2] <= shortest_ns / 4;
@@ -365,7 +365,7 @@ HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct h
  * either is seen here or its splitter sees `running` at 0 and sets the clock going anew.
  */
 HR_INLINE int hr_may_rest(struct hr_wheel *wheel) {
-  if (*(volatile __u32 *)&wheel->nodes) return 0;
+  if (READ_ONCE(wheel->nodes)) return 0;
   if (__sync_val_compare_and_swap(&wheel->running, 1, 0) != 1) return 1; /* a lap of an older epoch went to rest first */
   if (!__sync_fetch_and_add(&wheel->nodes, 0)) return 1;
   return __sync_val_compare_and_swap(&wheel->running, 0, 1) != 0; /* not 0: a splitter has started another */
@@ -384,14 +384,14 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   struct hr_lap lap = {.skb = skb, .wheel = wheel, .now_ns = hr_now_ns()};
   struct hr_pause pause = {.class = 0, .wait_ns = HR_EXACT_WAIT_MIN_NS};
 
-  if (!wheel || epoch != HR_MARK_VALUE(*(volatile __u32 *)&wheel->epoch)) {
+  if (!wheel || epoch != HR_MARK_VALUE(READ_ONCE(wheel->epoch))) {
     hr_host_reason(HR_REASON_CLOCK_STALE);
     return TC_ACT_SHOT;
   }
   /* A lap of an older epoch may still be at work on another CPU; there is never more than one at the lists. */
   if (__sync_val_compare_and_swap(&wheel->busy, 0, 1)) return hr_send_round(skb, wheel, epoch, pause);
   wheel->lap_ns = lap.now_ns;
-  *(volatile __u64 *)&wheel->last_lap_ns = lap.now_ns;
+  WRITE_ONCE(wheel->last_lap_ns, lap.now_ns);
   wheel->laps++;
   lap.fine_end = lap.now_ns >> HR_FINE_SHIFT;
   lap.coarse_end = (lap.now_ns >> HR_COARSE_SHIFT) + 1;
@@ -409,7 +409,7 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
 }
 
 /* A spent nack: becomes the next attempt of its request, if nobody was faster. Global: it has a stack of its own. */
-__weak __attribute__((noinline)) int hr_release(struct __sk_buff *skb, __u32 index) {
+HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
   struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_RELEASE);
   struct hr_backend *backend;
@@ -417,7 +417,7 @@ __weak __attribute__((noinline)) int hr_release(struct __sk_buff *skb, __u32 ind
   __u32 backend_id;
 
   if (!request) return TC_ACT_SHOT;
-  attempt.word = *(volatile __u64 *)&request->word;
+  attempt.word = READ_ONCE(request->word);
   if (HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return TC_ACT_SHOT;
   hr_claim_next(&attempt, now_ns);
   if (attempt.index == HR_NO_BACKEND) return TC_ACT_SHOT;

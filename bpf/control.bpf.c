@@ -90,7 +90,7 @@ int hr_watchdog(struct __sk_buff *skb) {
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 restarts;
 
-  if (!wheel || !*(volatile __u32 *)&wheel->nodes) return HR_CONTROL_STALE;
+  if (!wheel || !READ_ONCE(wheel->nodes)) return HR_CONTROL_STALE;
   restarts = wheel->restarts + wheel->kicks;
   hr_clock_wake(skb, wheel, hr_now_ns());
   return wheel->restarts + wheel->kicks != restarts ? HR_CONTROL_DONE : HR_CONTROL_STALE;

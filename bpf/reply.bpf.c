@@ -105,8 +105,8 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
 }
 
 /* Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not through the proxy. */
-HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const struct hr_address *backend_address, __u16 backend_port_be,
-                           const struct hr_address *client, __u16 client_port_be, __u8 protocol) {
+HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const struct hr_address *backend_address,
+                           __u16 backend_port_be, const struct hr_address *client, __u16 client_port_be, __u8 protocol) {
   struct hr_endpoint endpoint = {.address = *backend_address, .port_be = backend_port_be};
   struct hr_flow_key key;
   struct hr_backend *backend;
@@ -159,7 +159,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
     return answer;
   }
   request = hr_find_request(&key, &reply->reference);
-  word = request ? *(volatile __u64 *)&request->word : 0;
+  word = request ? READ_ONCE(request->word) : 0;
   if (!request || HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
     /* About nothing that waits or lingers: a copy that lost, later than the linger. */
     if (reply->untracked || !reply->hedged) return answer;

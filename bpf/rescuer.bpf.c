@@ -31,7 +31,7 @@ HR_INLINE int hr_fire_clone(struct __sk_buff *skb, __u32 index) {
   int verdict;
 
   if (!request) return TC_ACT_SHOT;
-  attempt.word = *(volatile __u64 *)&request->word;
+  attempt.word = READ_ONCE(request->word);
   if (HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return TC_ACT_SHOT;
   /* A younger request has the place by now: this clone was held up, and that one's is still to come. */
   if (now_ns < request->fire_ns) return TC_ACT_SHOT;

@@ -35,8 +35,8 @@ HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet
  * A copy beside the first send: rewritten, cloned round the clock's link, and the original left to be rewritten again. A
  * global function: it has a stack of its own.
  */
-__weak __attribute__((noinline)) int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
-                                                    struct hr_attempt *attempt) {
+HR_GLOBAL int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
+                             struct hr_attempt *attempt) {
   struct hr_backend *backend;
   struct hr_address address;
   __u32 backend_id, mark = skb->mark;

@@ -7,6 +7,8 @@
 #ifndef HEDGEROW_BPF_ABI_BASE_ABI_H_
 #define HEDGEROW_BPF_ABI_BASE_ABI_H_
 
+#include "bpf/compiler.h"
+
 #include <linux/types.h>
 
 #ifdef __cplusplus

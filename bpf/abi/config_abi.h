@@ -163,8 +163,7 @@ struct hr_backend_tuning {
  * The suspicion timeout: how long a backend may say nothing. Three times the p95 of its answer times, which pauses do not
  * enter but as one sample each (docs/adr/0026). Before 20 samples it is unknown (0): the fixed delay stands in for it.
  */
-static inline __attribute__((always_inline)) __u64 hr_suspicion_timeout_ns(const volatile struct hr_service *service,
-                                                                           __u64 p95_ns) {
+HR_INLINE __u64 hr_suspicion_timeout_ns(const volatile struct hr_service *service, __u64 p95_ns) {
   __u64 timeout_ns = 3 * (p95_ns ? p95_ns : service->fixed_delay_ns);
 
   if (timeout_ns > service->suspect_max_ns) timeout_ns = service->suspect_max_ns;

@@ -40,9 +40,9 @@ struct hr_scoreboard_set {
 
 /*
  * A stack of free indices: the last one given back is the first one taken, since its memory is still in cache. A
- * request's link is its own `next`; a pool slot's stands in `parked_links`, so that the clock's CPU, which gives slots
- * back, does not take the slot's cache line away from the splitter's. The tag changes with every push and pop, so that a head that comes back with
- * another element below it is noticed (no ABA).
+ * request's link is its own `next`. A pool slot's stands in `parked_links`: the clock's CPU, which gives slots back, does not
+ * take the slot's cache line away from the splitter's. The tag changes with every push and pop, so that a head which comes
+ * back with another element below it is noticed (no ABA).
  */
 struct hr_free_list {
   __u64 head; /* tag (32 bits) | index (32 bits); index 0 = empty */
@@ -211,11 +211,10 @@ struct hr_backend_state {
 HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 
 /*
- * Is a backend that is not healthy taken for healthy again, because it has answered since, and in all of its suspicion timeout
- * since then nothing was sent to it? It has nothing to work off any more. Pure; both sides call it, because without requests no program runs.
+ * Does a backend that is not healthy count as healthy again? It has answered, and nothing was sent to it in the whole suspicion
+ * timeout since then: no request waits there. Pure; both sides call it, because without requests no program runs.
  */
-static inline __attribute__((always_inline)) int hr_has_rested(const volatile struct hr_backend_state *state,
-                                                               __u64 timeout_ns, __u64 now_ns) {
+HR_INLINE int hr_has_rested(const volatile struct hr_backend_state *state, __u64 timeout_ns, __u64 now_ns) {
   return !state->wait_since_ns && state->answered_ns && state->answered_ns >= state->health_since_ns &&
          now_ns > state->answered_ns + timeout_ns;
 }

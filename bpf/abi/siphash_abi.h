@@ -13,8 +13,6 @@
 
 #include "bpf/abi/base_abi.h"
 
-#define HR_SIPHASH_INLINE static inline __attribute__((always_inline))
-
 /* 16 key bytes are k0 and k1, little-endian; here they are numbers of the host. */
 struct hr_siphash_key {
   __u64 k0, k1;
@@ -37,7 +35,7 @@ struct hr_siphash_state {
 #endif
 
 /* Section 2.1 of the paper. */
-HR_SIPHASH_INLINE void hr_siphash_begin(struct hr_siphash_state* state, const struct hr_siphash_key* key) {
+HR_INLINE void hr_siphash_begin(struct hr_siphash_state* state, const struct hr_siphash_key* key) {
   state->v0 = key->k0 ^ 0x736f6d6570736575ull;
   state->v1 = key->k1 ^ 0x646f72616e646f6dull;
   state->v2 = key->k0 ^ 0x6c7967656e657261ull;
@@ -45,7 +43,7 @@ HR_SIPHASH_INLINE void hr_siphash_begin(struct hr_siphash_state* state, const st
 }
 
 /* SipRound, section 2.4. */
-HR_SIPHASH_INLINE void hr_siphash_round(struct hr_siphash_state* state) {
+HR_INLINE void hr_siphash_round(struct hr_siphash_state* state) {
   state->v0 += state->v1;
   state->v1 = HR_SIPHASH_ROTATE(state->v1, 13) ^ state->v0;
   state->v0 = HR_SIPHASH_ROTATE(state->v0, 32);
@@ -59,7 +57,7 @@ HR_SIPHASH_INLINE void hr_siphash_round(struct hr_siphash_state* state) {
 }
 
 /* Section 2.2: compresses one word of the message, given as a number of the host. */
-HR_SIPHASH_INLINE void hr_siphash_word(struct hr_siphash_state* state, __u64 word) {
+HR_INLINE void hr_siphash_word(struct hr_siphash_state* state, __u64 word) {
   state->v3 ^= word;
   hr_siphash_round(state);
   hr_siphash_round(state);
@@ -67,7 +65,7 @@ HR_SIPHASH_INLINE void hr_siphash_word(struct hr_siphash_state* state, __u64 wor
 }
 
 /* Sections 2.2 and 2.3. `rest` is the up to 7 bytes after the last whole word, the first one lowest. */
-HR_SIPHASH_INLINE __u64 hr_siphash_end(struct hr_siphash_state* state, __u64 rest, __u64 size_bytes) {
+HR_INLINE __u64 hr_siphash_end(struct hr_siphash_state* state, __u64 rest, __u64 size_bytes) {
   hr_siphash_word(state, rest | size_bytes << 56);
   state->v2 ^= 0xff;
   hr_siphash_round(state);
@@ -83,8 +81,8 @@ HR_SIPHASH_INLINE __u64 hr_siphash_end(struct hr_siphash_state* state, __u64 res
  * than max_bytes counts as max_bytes. `data` is aligned to 8. `zero_word` is the word that counts as 0:
  * HR_SIPHASH_TAG_WORD or HR_SIPHASH_NO_TAG_WORD.
  */
-HR_SIPHASH_INLINE __u64 hr_siphash_bounded(const struct hr_siphash_key* key, const void* data, __u64 size_bytes,
-                                           __u32 max_bytes, __u32 zero_word) {
+HR_INLINE __u64 hr_siphash_bounded(const struct hr_siphash_key* key, const void* data, __u64 size_bytes,
+                                   __u32 max_bytes, __u32 zero_word) {
   const __u64* words = (const __u64*)data;
   struct hr_siphash_state state;
   __u64 rest = 0;
@@ -109,14 +107,14 @@ HR_SIPHASH_INLINE __u64 hr_siphash_bounded(const struct hr_siphash_key* key, con
 
 #ifndef __bpf__
 
-HR_SIPHASH_INLINE __u64 hr_siphash_load(const unsigned char* bytes) {
+HR_INLINE __u64 hr_siphash_load(const unsigned char* bytes) {
   __u64 word;
   __builtin_memcpy(&word, bytes, sizeof(word));
   return HR_SIPHASH_LITTLE(word);
 }
 
 /* The bytes that do not fill a word. */
-HR_SIPHASH_INLINE __u64 hr_siphash_load_rest(const unsigned char* bytes, __u64 count) {
+HR_INLINE __u64 hr_siphash_load_rest(const unsigned char* bytes, __u64 count) {
   __u64 rest = 0;
   for (__u64 i = 0; i < count; ++i) rest |= (__u64)bytes[i] << (8 * i);
   return rest;

@@ -60,7 +60,7 @@ enum hr_backend_histogram {
 };
 
 /* Bucket of a duration. Pure; compiled by both sides. */
-static inline __attribute__((always_inline)) __u32 hr_histogram_bucket(__u64 duration_ns) {
+HR_INLINE __u32 hr_histogram_bucket(__u64 duration_ns) {
   __u64 units = duration_ns >> HR_HISTOGRAM_UNIT_SHIFT;
   __u32 exponent = 0;
   __u64 rest = units;
@@ -77,7 +77,7 @@ static inline __attribute__((always_inline)) __u32 hr_histogram_bucket(__u64 dur
 }
 
 /* Smallest duration that falls into a bucket, in ns. */
-static inline __attribute__((always_inline)) __u64 hr_histogram_lower_ns(__u32 bucket) {
+HR_INLINE __u64 hr_histogram_lower_ns(__u32 bucket) {
   __u32 octave = bucket >> HR_HISTOGRAM_SUB_SHIFT;
   __u64 sub = bucket & ((1u << HR_HISTOGRAM_SUB_SHIFT) - 1);
 

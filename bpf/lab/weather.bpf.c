@@ -50,7 +50,7 @@ struct {
 enum { HR_DRAW_LOSS = 0, HR_DRAW_DUPLICATE = 1, HR_DRAW_DELAY = 2, HR_DRAW_CLASS = 3 };
 
 /* 0 to `below` - 1; splitmix64 of the packet's number. The same in deploy/lab/weather.py. */
-static __always_inline __u32 hr_weather_draw(__u64 seed, __u64 number, __u32 purpose, __u32 below) {
+HR_INLINE __u32 hr_weather_draw(__u64 seed, __u64 number, __u32 purpose, __u32 below) {
   __u64 z = seed + (number * 4 + purpose + 1) * 0x9e3779b97f4a7c15ull;
 
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
@@ -61,7 +61,7 @@ static __always_inline __u32 hr_weather_draw(__u64 seed, __u64 number, __u32 pur
 
 /* A leaf is free again after twice the delay: the copy's, and the packet's own. -1: all are in use, they are
  * taken in turn. */
-static __always_inline int hr_weather_take_leaf(__u32 delay_class, __u64 now_ns) {
+HR_INLINE int hr_weather_take_leaf(__u32 delay_class, __u64 now_ns) {
   __u64 busy_ns = 2ull * HR_WEATHER_SHORTEST_NS << (delay_class & 63), taken_ns, *leaf;
   __u32* turn = bpf_map_lookup_elem(&weather_turns, &delay_class);
   __u32 index;
@@ -70,14 +70,14 @@ static __always_inline int hr_weather_take_leaf(__u32 delay_class, __u64 now_ns)
   index = delay_class * HR_WEATHER_LEAVES + __sync_fetch_and_add(turn, 1) % HR_WEATHER_LEAVES;
   leaf = bpf_map_lookup_elem(&weather_leaves, &index);
   if (!leaf) return -1;
-  taken_ns = *(volatile __u64*)leaf;
+  taken_ns = READ_ONCE(*leaf);
   if (taken_ns && now_ns < taken_ns + busy_ns) return -1;
   if (__sync_val_compare_and_swap(leaf, taken_ns, now_ns) != taken_ns) return -1;
   return index;
 }
 
-static __always_inline int hr_weather_hold(struct __sk_buff* skb, struct hr_weather_link* link,
-                                           __u32 delay_class) {
+HR_INLINE int hr_weather_hold(struct __sk_buff* skb, struct hr_weather_link* link,
+                              __u32 delay_class) {
   __u32 zero = 0, *line = bpf_map_lookup_elem(&weather_line, &zero);
   int leaf = -1;
 
@@ -98,7 +98,7 @@ static __always_inline int hr_weather_hold(struct __sk_buff* skb, struct hr_weat
 }
 
 /* Again: at the end of the delay line, and at the port. */
-static __always_inline int hr_weather_marked(struct __sk_buff* skb) {
+HR_INLINE int hr_weather_marked(struct __sk_buff* skb) {
   __u32 port = skb->mark & 0xffff;
 
   switch (skb->mark & HR_WEATHER_MARK_KIND) {

@@ -126,7 +126,7 @@ HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_anno
  * The verdict on a UDP payload that came to an announce port: TC_ACT_UNSPEC for what is not ours, else TC_ACT_SHOT. A
  * global function: verified once, with a stack frame of its own.
  */
-__weak __attribute__((noinline)) int hr_announce(struct __sk_buff *skb, __u32 payload_offset, __u32 payload_bytes) {
+HR_GLOBAL int hr_announce(struct __sk_buff *skb, __u32 payload_offset, __u32 payload_bytes) {
   __u32 service_id = HR_MAX_SERVICES;
   __u32 magic = 0, zero = 0, reason;
   struct hr_announcement *announcement = bpf_map_lookup_elem(&announcements, &zero);

@@ -70,7 +70,7 @@ static long hr_question_step(__u32 step, struct hr_question *question) {
   __u64 offset = sizeof(struct udphdr) + HR_DNS_HEADER_BYTES + (__u64)step;
   __u8 asked, echoed;
 
-  asm volatile("" : "+r"(offset));
+  HR_KEEP_BOUND(offset);
   question->different = 1;
   if (offset >= HR_PARKED_L4_BYTES) return 1;
   asked = question->parked->l4[offset];
@@ -109,8 +109,8 @@ HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payloa
 }
 
 /* The bytes of a profile's echo, in the reply and in the parked request: are they the same? */
-__weak __attribute__((noinline)) int hr_echoes_bytes(struct __sk_buff *skb, __u32 request_index, __u32 payload_offset,
-                                                     __u32 payload_bytes) {
+HR_GLOBAL int hr_echoes_bytes(struct __sk_buff *skb, __u32 request_index, __u32 payload_offset,
+                              __u32 payload_bytes) {
   struct hr_request *request = hr_request_at(request_index);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u64 asked[HR_CORRELATION_BYTES / 8] = {}, echoed[HR_CORRELATION_BYTES / 8] = {};
@@ -250,8 +250,8 @@ HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask)
  * backend's own answer to a request that it was sent. Returns what was said; 0: nothing. A global function: a stack of its
  * own.
  */
-__weak __attribute__((noinline)) __u32 hr_take_pushback(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
-                                                        __u32 payload_bytes) {
+HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                 __u32 payload_bytes) {
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
@@ -267,8 +267,8 @@ __weak __attribute__((noinline)) __u32 hr_take_pushback(struct __sk_buff *skb, _
     wait_ns = (__u64)said * 1000000;
     if (wait_ns > HR_PUSHBACK_HOLD_NS) wait_ns = HR_PUSHBACK_HOLD_NS;
   }
-  *(volatile __u64 *)&state->pushback_ns = wait_ns;
-  *(volatile __u64 *)&state->pushback_until_ns = hr_now_ns() + HR_PUSHBACK_HOLD_NS;
+  WRITE_ONCE(state->pushback_ns, wait_ns);
+  WRITE_ONCE(state->pushback_until_ns, hr_now_ns() + HR_PUSHBACK_HOLD_NS);
   hr_count(hr_stats_of(service_id), HR_PUSHBACKS);
   return said;
 }
@@ -278,7 +278,7 @@ HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struc
   __u64 deadline_ns = request->sent_ns + reply->service->deadline_ns;
 
   if (said == HR_PUSHBACK_NEVER || load_config.engine != HR_ENGINE_WHEEL) return 0;
-  return *(const volatile __u64 *)&request->due_ns < deadline_ns &&
+  return READ_ONCE(request->due_ns) < deadline_ns &&
          request->sent_ns + (__u64)said * 1000000 < deadline_ns;
 }
 
@@ -320,7 +320,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   int dry = hr_is_dry(reply->service);
   int passed_over = leaderless && !dry && wheel && hr_was_passed_over(request, reply);
   int under_way = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
-  int open = !under_way && *(volatile __u32 *)&request->attempts < reply->service->attempts &&
+  int open = !under_way && READ_ONCE(request->attempts) < reply->service->attempts &&
              (HR_SENT_MASK(masks) & everybody) != everybody &&
              (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
               hr_somebody_healthy(reply, HR_SENT_MASK(masks)));
@@ -332,13 +332,13 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   } else if (open && !dry && !pushback) {
     answer.verdict = HR_VERDICT_RELEASE;
   } else if (open && !dry && hr_will_be_looked_at(request, reply, pushback)) {
-    *(volatile __u8 *)&request->put_off = 1;
+    WRITE_ONCE(request->put_off, 1);
     answer.verdict = HR_VERDICT_DROP;
   } else if (leaderless && !dry) {
     answer.verdict = HR_VERDICT_DROP;
   } else {
     if (!hr_finish(wheel, request, word, reply, HR_STATE_NACKED))
-      return hr_judge_late(request, *(volatile __u64 *)&request->word, reply);
+      return hr_judge_late(request, READ_ONCE(request->word), reply);
     hr_count(reply->service_stats, HR_NACKED);
     if (open && dry) hr_count(reply->service_stats, HR_WOULD_FAIL_OVER);
     return answer;
@@ -375,7 +375,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
   struct hr_wheel *wheel = hr_the_wheel();
-  __u64 word = *(volatile __u64 *)&request->word;
+  __u64 word = READ_ONCE(request->word);
   __u32 before, pushback, about;
 
   if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
@@ -410,7 +410,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     __u32 hint = hr_hinted_backend(skb, reply->service_id, payload.offset, payload.bytes);
 
     /* Steers this request only, never the map: a nack is no announcement. */
-    if (hint) *(volatile __u8 *)&request->hint = hint;
+    if (hint) WRITE_ONCE(request->hint, hint);
     return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->service), pushback);
   }
   if (is_nack && HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND)
@@ -422,7 +422,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
       hr_count_win(request, reply);
       return answer;
     }
-    word = *(volatile __u64 *)&request->word; /* another CPU was first */
+    word = READ_ONCE(request->word); /* another CPU was first */
     if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
       answer.request = 0;
       return answer;

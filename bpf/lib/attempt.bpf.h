@@ -55,7 +55,7 @@ HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 kind)
  * came in between) or failed (the kernel would not build or send it): everything that was claimed is given back, but what
  * an older attempt had set stays. Returns 0 when it was sent.
  */
-__weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
+HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
   struct hr_request *request;
   struct hr_stats *service_stats;
   __u32 service_id, reason;
@@ -79,7 +79,7 @@ __weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32
   }
   if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id);
   /* Unless it has ended since, and is another request's by now. */
-  if (HR_WORD_GENERATION(*(volatile __u64 *)&request->word) == HR_WORD_GENERATION(attempt->word)) {
+  if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word)) {
     if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
     __sync_fetch_and_and(&request->masks, ~attempt->set);
     if (attempt->cleared) __sync_fetch_and_or(&request->masks, attempt->cleared);
@@ -97,7 +97,7 @@ __weak __attribute__((noinline)) int hr_settle(struct hr_attempt *attempt, __u32
  * Notes the attempt in the request before it is sent, so that its answer finds everything in place. Like the claims below a
  * global function: verified once, with a stack of its own.
  */
-__weak __attribute__((noinline)) int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now_ns) {
+HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
   struct hr_service *service;
   __u32 service_id, bit, first, first_id, masks, before;
@@ -133,14 +133,14 @@ __weak __attribute__((noinline)) int hr_note_attempt(struct hr_attempt *attempt,
  * Claims what a choice (packed) puts beside a send: a copy at once, which is one of the attempts, or a probe. A probe by
  * turns (HR_CHOSE_PROBE) is always due. A claim leaves `index` at HR_NO_BACKEND where there is nothing to send.
  */
-__weak __attribute__((noinline)) int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 now_ns) {
+HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 now_ns) {
   struct hr_choice choice = hr_unpack_choice(packed);
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
   struct hr_service *service;
   __u32 service_id;
 
   if (!request || choice.second >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
-  if (!attempt->word) attempt->word = *(volatile __u64 *)&request->word; /* the splitter's, which has just been published */
+  if (!attempt->word) attempt->word = READ_ONCE(request->word); /* the splitter's, which has just been published */
   service_id = request->key.service;
   service = bpf_map_lookup_elem(&services, &service_id);
   if (!service) return 0;
@@ -165,7 +165,7 @@ __weak __attribute__((noinline)) int hr_claim_beside(struct hr_attempt *attempt,
  * What a backend has said about hedging holds for hedges, and for a request that its nack refers to. Not for other nacks,
  * nor for silence: those are about who can answer, not about how soon.
  */
-__weak __attribute__((noinline)) int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
+HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
   struct hr_service *service;
   struct hr_choice choice;
@@ -177,8 +177,8 @@ __weak __attribute__((noinline)) int hr_claim_next(struct hr_attempt *attempt, _
   service_id = request->key.service;
   service = bpf_map_lookup_elem(&services, &service_id);
   if (!service) return 0;
-  attempts = *(volatile __u32 *)&request->attempts;
-  masks = *(volatile __u32 *)&request->masks;
+  attempts = READ_ONCE(request->attempts);
+  masks = READ_ONCE(request->masks);
   nacked = !(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks));
   attempt->reason = HR_REASON_NO_TARGET;
   if (attempts >= service->attempts) return 0;
@@ -248,7 +248,7 @@ HR_INLINE int hr_is_still_wanted(struct hr_request *request, const struct hr_att
 }
 
 /* Makes the carrier the attempt's copy and sends a clone of it. Returns 0 when it was sent. Global: verified once. */
-__weak __attribute__((noinline)) int hr_send_attempt(struct __sk_buff *skb, struct hr_attempt *attempt) {
+HR_GLOBAL int hr_send_attempt(struct __sk_buff *skb, struct hr_attempt *attempt) {
   struct hr_request *request;
 
   if (!attempt) return -1;

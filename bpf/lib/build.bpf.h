@@ -24,7 +24,7 @@ HR_INLINE __s64 hr_sum_l4(struct hr_parked *parked, __u32 l4_bytes) {
   for (__u32 i = 0; i < HR_CHECKSUM_CHUNKS; i++) {
     __u64 chunk = left < HR_CHECKSUM_CHUNK ? left : HR_CHECKSUM_CHUNK;
 
-    asm volatile("" : "+r"(chunk));
+    HR_KEEP_BOUND(chunk);
     if (chunk > HR_CHECKSUM_CHUNK) return -1;
     if (i == HR_CHECKSUM_CHUNKS - 1 && chunk > HR_PARKED_L4_BYTES - (HR_CHECKSUM_CHUNKS - 1) * HR_CHECKSUM_CHUNK)
       return -1;
@@ -86,7 +86,7 @@ HR_INLINE int hr_store_ipv6(struct __sk_buff *skb, struct hr_parked *parked, con
  * Makes the carrier the parked packet, addressed to `backend`. A global function, so that the verifier walks it once;
  * everything is looked up again by index. 0 when done; the carrier's bytes are undefined otherwise.
  */
-__weak __attribute__((noinline)) int hr_build(struct __sk_buff *skb, __u32 request_index, __u32 backend_id) {
+HR_GLOBAL int hr_build(struct __sk_buff *skb, __u32 request_index, __u32 backend_id) {
   struct hr_request *request = hr_request_at(request_index);
   struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
   struct hr_address destination;
@@ -103,7 +103,7 @@ __weak __attribute__((noinline)) int hr_build(struct __sk_buff *skb, __u32 reque
   destination = backend->address;
   l3_bytes = request->l3_header_bytes == HR_IPV6_HEADER_BYTES ? HR_IPV6_HEADER_BYTES : HR_IPV4_HEADER_BYTES;
   l4_bytes = request->parked_bytes - l3_bytes;
-  asm volatile("" : "+r"(l4_bytes));
+  HR_KEEP_BOUND(l4_bytes);
   if (l4_bytes < sizeof(struct udphdr) || l4_bytes > HR_PARKED_L4_BYTES - 8) return -1;
   sum = hr_sum_l4(parked, l4_bytes);
   if (sum < 0) return -1;

@@ -29,7 +29,7 @@ struct {
  * hr_choose() among a service's backends as they are now, packed into a word: a global function, so that its loops are
  * verified once. The verifier knows nothing of what stands in a map, so it does not follow every combination of healths.
  */
-__weak __attribute__((noinline)) __u32 hr_choose_now(__u32 service_id, __u32 exclude, __u32 explore_tick, __u64 now_ns) {
+HR_GLOBAL __u32 hr_choose_now(__u32 service_id, __u32 exclude, __u32 explore_tick, __u64 now_ns) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   __u32 zero = 0;
   struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
@@ -40,9 +40,9 @@ __weak __attribute__((noinline)) __u32 hr_choose_now(__u32 service_id, __u32 exc
   view->explore_tick = explore_tick;
   view->exclude = exclude;
   view->leader = hr_leader_of(service_id);
-  view->preferred = *(volatile __u32 *)&service->preferred;
+  view->preferred = READ_ONCE(service->preferred);
   view->present = ((1u << service->backend_count) - 1) & ~(__u32)service->absent;
-  view->drained = *(volatile __u32 *)&service->drained;
+  view->drained = READ_ONCE(service->drained);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
     __u32 backend_id = hr_backend_id(service, i);
     struct hr_backend_state *state;
@@ -73,7 +73,7 @@ HR_INLINE struct hr_choice hr_unpack_choice(__u32 packed) {
 
 /* Whom a nack named as the leader, if that one was not asked yet: its index; else HR_NO_BACKEND. */
 HR_INLINE __u32 hr_open_hint(const struct hr_request *request, __u32 sent_mask) {
-  __u32 index = (__u32)*(const volatile __u8 *)&request->hint - 1;
+  __u32 index = (__u32)READ_ONCE(request->hint) - 1;
 
   if (index >= HR_MAX_BACKENDS_PER_SERVICE) return HR_NO_BACKEND;
   return sent_mask & (1u << index) ? HR_NO_BACKEND : index;
@@ -92,7 +92,7 @@ HR_INLINE int hr_take_retry(const struct hr_service *service, __u32 backend_id, 
   __u64 since_ns;
 
   if (!state || state->health != HR_DOWN) return 0;
-  since_ns = *(volatile __u64 *)&state->health_since_ns;
+  since_ns = READ_ONCE(state->health_since_ns);
   if (now_ns < since_ns + HR_STANDBY_RETRY * service->election_timeout_ns) return 0;
   return __sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) == since_ns;
 }
@@ -101,7 +101,7 @@ HR_INLINE int hr_take_retry(const struct hr_service *service, __u32 backend_id, 
  * A new request's choice where its target is drained, absent or not healthy. In a dry run a drained target is drained, and
  * nothing else is steered. A global function: verified once.
  */
-__weak __attribute__((noinline)) __u32 hr_choose_steered(__u32 service_id, __u32 target, __u32 explore_tick, __u64 now_ns) {
+HR_GLOBAL __u32 hr_choose_steered(__u32 service_id, __u32 target, __u32 explore_tick, __u64 now_ns) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   __u32 packed = hr_choose_now(service_id, 0, explore_tick, now_ns);
   struct hr_choice choice = hr_unpack_choice(packed);
@@ -109,7 +109,7 @@ __weak __attribute__((noinline)) __u32 hr_choose_steered(__u32 service_id, __u32
   if (!service || choice.first >= HR_MAX_BACKENDS_PER_SERVICE)
     return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_LAST_RESORT, 0);
   if (hr_is_dry(service)) {
-    __u32 passed_by = service->absent | *(volatile __u32 *)&service->drained;
+    __u32 passed_by = service->absent | READ_ONCE(service->drained);
 
     if (hr_choice_is_fair(&choice) || (passed_by >> (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1))
       return HR_PACKED_CHOICE(choice.first, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
@@ -127,11 +127,11 @@ __weak __attribute__((noinline)) __u32 hr_choose_steered(__u32 service_id, __u32
 
 /* A new request's choice. Nearly all go to a healthy target, which asks about no other backend. */
 HR_INLINE struct hr_choice hr_choose_first(const struct hr_service *service, __u32 service_id, __u64 now_ns) {
-  __u32 preferred = *(const volatile __u32 *)&service->preferred;
+  __u32 preferred = READ_ONCE(service->preferred);
   __u32 explore_tick = preferred ? hr_explore_tick(service_id) : 0;
   __u32 leader = hr_leader_of(service_id);
   __u32 target = hr_choice_target(leader, preferred, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  __u32 passed_by = service->absent | *(const volatile __u32 *)&service->drained;
+  __u32 passed_by = service->absent | READ_ONCE(service->drained);
   __u32 packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
 
   if (service->present >= 2 &&

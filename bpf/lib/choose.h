@@ -9,8 +9,6 @@
 
 #include "bpf/abi/request_abi.h"
 
-#define HR_CHOOSE_INLINE static inline __attribute__((always_inline))
-
 /* While the target is down, one request in so many is copied to it as a probe. */
 #define HR_PROBE_ONE_IN 16
 /*
@@ -57,12 +55,12 @@ struct hr_choice {
 };
 
 /* Where requests go while all is well. */
-HR_CHOOSE_INLINE __u32 hr_choice_target(__u32 leader, __u32 preferred, __u32 explore_tick) {
+HR_INLINE __u32 hr_choice_target(__u32 leader, __u32 preferred, __u32 explore_tick) {
   return preferred && explore_tick % HR_EXPLORE_ONE_IN ? preferred - 1 : leader;
 }
 
 /* What of `mask` is in `wanted`, or all of it where nothing is. */
-HR_CHOOSE_INLINE __u32 hr_choice_narrow(__u32 mask, __u32 wanted) { return mask & wanted ? mask & wanted : mask; }
+HR_INLINE __u32 hr_choice_narrow(__u32 mask, __u32 wanted) { return mask & wanted ? mask & wanted : mask; }
 
 /* The best of `mask`: by health, then not drained, then by answer time. Not inlined: its caller's frame must be small. */
 static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_choice_view *view, __u32 mask) {
@@ -85,7 +83,7 @@ static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_ch
  * A probe of a down standby rides beside a send to a healthy backend and never replaces one. It rides only where the
  * standbys were looked at anyway: a request that goes to its healthy target asks about no other backend.
  */
-HR_CHOOSE_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
+HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
   struct hr_choice choice = {.first = HR_NO_BACKEND, .second = HR_NO_BACKEND, .why = HR_CHOSE_NONE, .probe = 0};
   __u32 open = view->present & ~(__u32)view->exclude;
   __u32 target = hr_choice_target(view->leader, view->preferred, view->explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
@@ -141,22 +139,22 @@ HR_CHOOSE_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
 }
 
 /* Is a new request's first send a failover: around a target that is down, and free of the budget? */
-HR_CHOOSE_INLINE int hr_choice_goes_around(const struct hr_choice *choice) {
+HR_INLINE int hr_choice_goes_around(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
 }
 
 /* Does the time that the first send's answer takes say what answers take? Only where that backend is healthy. */
-HR_CHOOSE_INLINE int hr_choice_is_fair(const struct hr_choice *choice) {
+HR_INLINE int hr_choice_is_fair(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_LEADER || choice->why == HR_CHOSE_PREFERRED || choice->why == HR_CHOSE_STANDBY;
 }
 
 /* The same where a standby serves while the leader is down: nothing else would measure it. */
-HR_CHOOSE_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
+HR_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
   return hr_choice_is_fair(choice) || choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
 }
 
 /* The backend of a packet that can have no copy, since nothing would tell two answers apart: the packet itself is the probe. */
-HR_CHOOSE_INLINE __u32 hr_choice_alone(const struct hr_choice *choice) {
+HR_INLINE __u32 hr_choice_alone(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_PROBE ? choice->second : choice->first;
 }
 

@@ -25,7 +25,7 @@ HR_INLINE int hr_take_leaf(__u32 delay_class, __u64 delay_ns, __u64 now_ns) {
   index = delay_class * HR_DELAY_LEAVES + __sync_fetch_and_add(cursor, 1) % HR_DELAY_LEAVES;
   leaf = bpf_map_lookup_elem(&delay_leaves, &index);
   if (!leaf) return -1;
-  taken_ns = *(volatile __u64 *)&leaf->taken_ns;
+  taken_ns = READ_ONCE(leaf->taken_ns);
   if (taken_ns && now_ns < taken_ns + 2 * delay_ns) return -1;
   if (__sync_val_compare_and_swap(&leaf->taken_ns, taken_ns, now_ns) != taken_ns) return -1;
   return index;

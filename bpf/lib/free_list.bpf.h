@@ -26,7 +26,7 @@ HR_INLINE __u32 hr_free_pop(enum hr_free_list_id id) {
 
   if (!list) return 0;
   for (__u32 i = 0; i < HR_FREE_LIST_TRIES; i++) {
-    __u64 old = *(volatile __u64 *)&list->head;
+    __u64 old = READ_ONCE(list->head);
     __u32 *link = hr_free_link(id, (__u32)old);
 
     if (!(__u32)old || !link) return 0;
@@ -47,9 +47,9 @@ HR_INLINE void hr_free_push(enum hr_free_list_id id, __u32 index) {
 
   if (!list || !link) return;
   for (__u32 i = 0; i < HR_FREE_LIST_TRIES; i++) {
-    __u64 old = *(volatile __u64 *)&list->head;
+    __u64 old = READ_ONCE(list->head);
 
-    *(volatile __u32 *)link = (__u32)old;
+    WRITE_ONCE(*link, (__u32)old);
     if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, index)) == old) return;
   }
   hr_host_reason(HR_REASON_INDEX_LOST);
@@ -60,7 +60,7 @@ HR_INLINE __u32 hr_take_index(enum hr_free_list_id id, __u32 *made, __u32 limit)
   __u32 index = hr_free_pop(id);
 
   if (index) return index;
-  if (*(volatile __u32 *)made >= limit) return 0;
+  if (READ_ONCE(*made) >= limit) return 0;
   index = __sync_fetch_and_add(made, 1) + 1;
   return index <= limit ? index : 0;
 }

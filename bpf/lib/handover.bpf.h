@@ -32,7 +32,7 @@ HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leade
 }
 
 /* Sends a parked request to its service's leader, if that is due to it. Returns 1 when it was tried. */
-__weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
+HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
   struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_HANDOVER);
   __u64 now_ns = hr_now_ns();
@@ -43,7 +43,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   __u8 handed_to;
 
   if (!request) return 0;
-  attempt.word = *(volatile __u64 *)&request->word;
+  attempt.word = READ_ONCE(request->word);
   service_id = request->key.service;
   service = bpf_map_lookup_elem(&services, &service_id);
   leader = bpf_map_lookup_elem(&leaders, &service_id);
@@ -52,7 +52,7 @@ __weak __attribute__((noinline)) int hr_give_to_leader(struct __sk_buff *skb, __
   if (now_ns >= request->sent_ns + service->deadline_ns || hr_is_dry(service)) return 0;
   place = leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   bit = 1u << place;
-  masks = *(volatile __u32 *)&request->masks;
+  masks = READ_ONCE(request->masks);
   waited_for = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
   if ((waited_for & bit) && !hr_is_lost(request, &leader->view)) return 0;
   /* Another backend has it: a leader that is being drained need not. */
@@ -89,7 +89,7 @@ static long hr_hand_over_step(__u32 step, struct hr_handover *handover) {
   if (index > wheel->handover_end || !wheel->handover_left) return 1;
   wheel->handover_cursor = index + 1;
   request = hr_request_at(index);
-  if (!request || HR_WORD_STATE(*(volatile __u64 *)&request->word) != HR_STATE_PENDING) return 0;
+  if (!request || HR_WORD_STATE(READ_ONCE(request->word)) != HR_STATE_PENDING) return 0;
   if (!(wheel->handover_services & (1ull << (request->key.service & (HR_MAX_SERVICES - 1))))) return 0;
   if (hr_give_to_leader(handover->skb, index)) wheel->handover_left--;
   return 0;
@@ -100,9 +100,9 @@ HR_INLINE void hr_hand_over(struct __sk_buff *skb, struct hr_wheel *wheel) {
   struct hr_handover handover = {.skb = skb, .wheel = wheel};
 
   if (!wheel->handover_services) {
-    __u32 made = *(volatile __u32 *)&wheel->requests_made;
+    __u32 made = READ_ONCE(wheel->requests_made);
 
-    if (!*(volatile __u64 *)&wheel->handover) return;
+    if (!READ_ONCE(wheel->handover)) return;
     wheel->handover_services = __sync_lock_test_and_set(&wheel->handover, 0);
     wheel->handover_cursor = 1;
     wheel->handover_end = made < load_config.max_requests ? made : load_config.max_requests;
@@ -113,7 +113,7 @@ HR_INLINE void hr_hand_over(struct __sk_buff *skb, struct hr_wheel *wheel) {
 }
 
 HR_INLINE int hr_handing_over(struct hr_wheel *wheel) {
-  return wheel->handover_services || *(volatile __u64 *)&wheel->handover;
+  return wheel->handover_services || READ_ONCE(wheel->handover);
 }
 
 #endif /* HEDGEROW_BPF_LIB_HANDOVER_BPF_H_ */

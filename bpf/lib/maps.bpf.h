@@ -15,8 +15,6 @@
 #include "bpf/abi/request_abi.h"
 #include "bpf/abi/stats_abi.h"
 
-#define HR_INLINE static inline __attribute__((always_inline))
-
 /* ---- Written by user space -------------------------------------------------------------------------------------- */
 
 struct {

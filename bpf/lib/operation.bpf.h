@@ -22,7 +22,7 @@ static long hr_line_step(__u32 step, struct hr_line *line) {
   __u64 word, found;
   __u32 at = 0;
 
-  asm volatile("" : "+r"(offset));
+  HR_KEEP_BOUND(offset);
   if (offset > HR_PARKED_L4_BYTES - 8) return 1;
   word = *(const __u64 *)(line->parked->l4 + offset) ^ 0x0a0a0a0a0a0a0a0aull;
   found = (word - 0x0101010101010101ull) & ~word & 0x8080808080808080ull;
@@ -41,7 +41,7 @@ static long hr_line_step(__u32 step, struct hr_line *line) {
 }
 
 /* Where the first line feed at or behind `from` stands; 0: nowhere before `bytes`, which is where the payload ends. */
-__weak __attribute__((noinline)) __u32 hr_line_end(__u32 slot, __u32 from, __u32 bytes) {
+HR_GLOBAL __u32 hr_line_end(__u32 slot, __u32 from, __u32 bytes) {
   struct hr_line line = {.from = from};
 
   line.parked = bpf_map_lookup_elem(&pool, &slot);
@@ -68,7 +68,7 @@ static long hr_number_step(__u32 step, struct hr_number *number) {
   __u64 offset = (__u64)number->end - 1 - step;
   __u8 byte;
 
-  asm volatile("" : "+r"(offset));
+  HR_KEEP_BOUND(offset);
   if (offset >= HR_PARKED_L4_BYTES) return 1;
   byte = number->parked->l4[offset];
   if (byte == ' ') {
@@ -90,7 +90,7 @@ static long hr_number_step(__u32 step, struct hr_number *number) {
 }
 
 /* The decimal word that ends at `end`, or the one `skip` words before it; -1 when it is none. */
-__weak __attribute__((noinline)) int hr_number_before(__u32 slot, __u32 end, __u32 skip) {
+HR_GLOBAL int hr_number_before(__u32 slot, __u32 end, __u32 skip) {
   struct hr_number number = {.scale = 1, .end = end, .skip = skip};
 
   number.parked = bpf_map_lookup_elem(&pool, &slot);
@@ -100,7 +100,7 @@ __weak __attribute__((noinline)) int hr_number_before(__u32 slot, __u32 end, __u
 }
 
 /* The shape of the first alternative that holds, + 1; 0 when none does. A global function: its loop is verified once. */
-__weak __attribute__((noinline)) __u32 hr_known_operation(__u32 service_id, __u32 slot, __u32 payload_bytes) {
+HR_GLOBAL __u32 hr_known_operation(__u32 service_id, __u32 slot, __u32 payload_bytes) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
   int holds = 1;
@@ -126,7 +126,7 @@ __weak __attribute__((noinline)) __u32 hr_known_operation(__u32 service_id, __u3
 #define HR_LINE_HAS_BLOCK (1u << 31)
 #define HR_LINE_WORDS_END(judged) (((judged) & ~HR_LINE_HAS_BLOCK) >> 8)
 #define HR_LINE_END_BYTES(judged) ((judged) & 0xff)
-__weak __attribute__((noinline)) __u32 hr_judge_line(__u32 service_id, __u32 slot, __u32 payload_bytes, __u32 shape) {
+HR_GLOBAL __u32 hr_judge_line(__u32 service_id, __u32 slot, __u32 payload_bytes, __u32 shape) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
   __u32 bytes = payload_bytes + sizeof(struct udphdr);
@@ -138,12 +138,12 @@ __weak __attribute__((noinline)) __u32 hr_judge_line(__u32 service_id, __u32 slo
   end = hr_line_end(slot, from, bytes);
   if (end < from + 2) return HR_REASON_UNKNOWN_OPERATION;
   last = end - 8; /* the 8 bytes before the line feed */
-  asm volatile("" : "+r"(last));
+  HR_KEEP_BOUND(last);
   if (last > HR_PARKED_L4_BYTES - 8) return HR_REASON_UNKNOWN_OPERATION;
   if (parked->l4[last + 7] == '\r') {
     end_bytes = 2;
     last--;
-    asm volatile("" : "+r"(last));
+    HR_KEEP_BOUND(last);
     if (last > HR_PARKED_L4_BYTES - 8) return HR_REASON_UNKNOWN_OPERATION;
   }
   if (parked->l4[last + 7] == ' ') return HR_REASON_ONE_WAY;

@@ -175,7 +175,7 @@ HR_INLINE int hr_parse_l3(struct __sk_buff *skb, __u32 l3_offset, __u32 version,
 }
 
 /* A global function, like hr_parse_quoted: verified once. The packet must be zeroed (6.1 asks for initialised memory). */
-__weak __attribute__((noinline)) int hr_parse(struct __sk_buff *skb, struct hr_packet *packet) {
+HR_GLOBAL int hr_parse(struct __sk_buff *skb, struct hr_packet *packet) {
   if (!packet) return -1;
   if (skb->protocol == bpf_htons(ETH_P_IP)) {
     if (hr_parse_l3(skb, ETH_HLEN, 4, packet)) return -1;
@@ -194,7 +194,7 @@ __weak __attribute__((noinline)) int hr_parse(struct __sk_buff *skb, struct hr_p
  * The packet quoted by an ICMP error: headers and as much payload as its sender cared to quote (RFC 792 promises 8
  * bytes of layer 4, Linux quotes up to 548). payload_bytes is what is really there.
  */
-__weak __attribute__((noinline)) int hr_parse_quoted(struct __sk_buff *skb, __u32 l3_offset, __u32 version,
+HR_GLOBAL int hr_parse_quoted(struct __sk_buff *skb, __u32 l3_offset, __u32 version,
                                                          struct hr_packet *quoted) {
   struct udphdr header;
   __u32 payload_offset;

@@ -37,9 +37,9 @@ HR_INLINE int hr_load_word(struct __sk_buff *skb, struct hr_payload payload, __u
   *word = 0;
   if (offset + bytes > payload.bytes) return -1;
   bytes--; /* one comparison for both bounds, as in hr_read_correlation() */
-  asm volatile("" : "+r"(bytes));
+  HR_KEEP_BOUND(bytes);
   if (bytes >= sizeof(*word)) return -1;
-  asm volatile("" : "+r"(bytes));
+  HR_KEEP_BOUND(bytes);
   bytes++;
   return bpf_skb_load_bytes(skb, payload.offset + offset, word, bytes) ? -1 : 0;
 }
@@ -60,8 +60,8 @@ HR_INLINE int hr_is_reply(struct __sk_buff *skb, struct hr_payload payload, cons
 }
 
 /* Does any alternative of the service's nacks hold? A global function: its loop is verified once. */
-__weak __attribute__((noinline)) int hr_some_nack_holds(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
-                                                        __u32 payload_bytes) {
+HR_GLOBAL int hr_some_nack_holds(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                 __u32 payload_bytes) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   int holds = 1;
@@ -90,8 +90,8 @@ HR_INLINE int hr_is_nack(struct __sk_buff *skb, struct hr_payload payload, const
  */
 #define HR_PART_FIRST 1u
 #define HR_PART_LAST 2u
-__weak __attribute__((noinline)) __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
-                                                         __u32 payload_bytes) {
+HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                  __u32 payload_bytes) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u64 sequence, total;
@@ -109,8 +109,8 @@ __weak __attribute__((noinline)) __u32 hr_part_of_answer(struct __sk_buff *skb, 
  * Whom a nack names as the leader: the service-local index of that node's backend + 1; 0 when it names nobody, or nobody
  * who is configured. A global function: its loop is verified once.
  */
-__weak __attribute__((noinline)) __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
-                                                         __u32 payload_bytes) {
+HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                  __u32 payload_bytes) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u32 offset, node;
@@ -126,7 +126,7 @@ __weak __attribute__((noinline)) __u32 hr_hinted_backend(struct __sk_buff *skb, 
   return 0;
 }
 
-/* Does this nack of a service with a cluster say only that its sender does not lead? Those are the ones that can name who does. */
+/* Does this nack say only that its sender does not lead? Such a one, of a service with a cluster, can name the leader. */
 HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service *service) {
   return service->cluster_id && service->profile.hint_bytes && hr_rule_holds(skb, payload, &service->profile.hint_rule);
 }
@@ -139,9 +139,9 @@ HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload paylo
 
   if (offset + length > payload.bytes) return -1;
   length--; /* one comparison for both bounds: 6.1's verifier learns nothing from `length == 0` */
-  asm volatile("" : "+r"(length)); /* keeps clang from comparing a copy, whose bound the verifier would not see */
+  HR_KEEP_BOUND(length);
   if (length >= HR_CORRELATION_BYTES) return -1;
-  asm volatile("" : "+r"(length));
+  HR_KEEP_BOUND(length);
   length++;
   if (bpf_skb_load_bytes(skb, payload.offset + offset, correlation, length)) return -1;
   ((__u64 *)correlation)[0] &= field->mask[0];
@@ -158,7 +158,7 @@ HR_INLINE int hr_parked_match_holds(const struct hr_parked *parked, __u32 payloa
   if (!match->bytes) return 1;
   if (offset + match->bytes > payload_bytes) return negated != 0;
   offset += sizeof(struct udphdr);
-  asm volatile("" : "+r"(offset));
+  HR_KEEP_BOUND(offset);
   if (offset > HR_PARKED_L4_BYTES - sizeof(__u64)) return 0;
   return ((*(const __u64 *)(parked->l4 + offset) & match->mask) == match->value) != negated;
 }
@@ -183,7 +183,7 @@ HR_INLINE int hr_parked_correlation(const struct hr_parked *parked, __u32 payloa
 
   if (offset + length > payload_bytes || length == 0 || length > HR_CORRELATION_BYTES) return -1;
   offset += sizeof(struct udphdr);
-  asm volatile("" : "+r"(offset));
+  HR_KEEP_BOUND(offset);
   if (offset > HR_PARKED_L4_BYTES - HR_CORRELATION_BYTES) return -1;
   words[0] = *(const __u64 *)(parked->l4 + offset) & field->mask[0];
   words[1] = *(const __u64 *)(parked->l4 + offset + 8) & field->mask[1];

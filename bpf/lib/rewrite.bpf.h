@@ -89,12 +89,12 @@ HR_INLINE int hr_rewrite(struct __sk_buff *skb, struct hr_packet *packet, enum h
 }
 
 /* Global functions: verified once. */
-__weak __attribute__((noinline)) int hr_rewrite_source(struct __sk_buff *skb, struct hr_packet *packet,
+HR_GLOBAL int hr_rewrite_source(struct __sk_buff *skb, struct hr_packet *packet,
                                                            struct hr_address *address, __u32 port_be) {
   return packet && address ? hr_rewrite(skb, packet, HR_SOURCE, address, port_be) : -1;
 }
 
-__weak __attribute__((noinline)) int hr_rewrite_destination(struct __sk_buff *skb, struct hr_packet *packet,
+HR_GLOBAL int hr_rewrite_destination(struct __sk_buff *skb, struct hr_packet *packet,
                                                                 struct hr_address *address, __u32 port_be) {
   return packet && address ? hr_rewrite(skb, packet, HR_DESTINATION, address, port_be) : -1;
 }

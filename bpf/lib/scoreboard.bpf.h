@@ -37,20 +37,20 @@ HR_INLINE int hr_same_key(const struct hr_request_key *a, const struct hr_reques
  * The reference of a key in one set, other than `except`; 0 when there is none. A request that is still being claimed is
  * seen only by those who claim (`except` is theirs): to a reply it does not exist yet. Global: its loop is verified once.
  */
-__weak __attribute__((noinline)) __u64 hr_find_in_set(const struct hr_request_key *key, __u32 set_index, __u32 tag,
-                                                      __u64 except) {
+HR_GLOBAL __u64 hr_find_in_set(const struct hr_request_key *key, __u32 set_index, __u32 tag,
+                               __u64 except) {
   struct hr_scoreboard_set *set = bpf_map_lookup_elem(&scoreboard, &set_index);
 
   if (!set || !key) return 0;
   for (__u32 i = 0; i < HR_SET_WAYS; i++) {
-    __u64 reference = *(volatile __u64 *)&set->ways[i];
+    __u64 reference = READ_ONCE(set->ways[i]);
     struct hr_request *request;
     __u64 word;
 
     if (!reference || HR_REFERENCE_TAG(reference) != tag || reference == except) continue;
     request = hr_request_at(HR_REFERENCE_REQUEST(reference));
     if (!request) continue;
-    word = *(volatile __u64 *)&request->word;
+    word = READ_ONCE(request->word);
     if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reference)) continue;
     if (!except && HR_WORD_STATE(word) == HR_STATE_CLAIMING) continue;
     if (hr_same_key(key, &request->key)) return reference;
@@ -63,14 +63,14 @@ __weak __attribute__((noinline)) __u64 hr_find_in_set(const struct hr_request_ke
  * the tag prefers is swapped before anything is read: the line mostly comes from another CPU's cache, and a swap fetches
  * it for writing at once, where a look first would fetch it twice.
  */
-__weak __attribute__((noinline)) int hr_swap_in_set(__u32 set_index, __u64 from, __u64 to) {
+HR_GLOBAL int hr_swap_in_set(__u32 set_index, __u64 from, __u64 to) {
   struct hr_scoreboard_set *set = bpf_map_lookup_elem(&scoreboard, &set_index);
   __u32 preferred = HR_REFERENCE_TAG(from | to) & (HR_SET_WAYS - 1);
 
   if (!set) return -1;
   if (__sync_val_compare_and_swap(&set->ways[preferred], from, to) == from) return 0;
   for (__u32 i = 0; i < HR_SET_WAYS; i++) {
-    if (*(volatile __u64 *)&set->ways[i] == from && __sync_val_compare_and_swap(&set->ways[i], from, to) == from) return 0;
+    if (READ_ONCE(set->ways[i]) == from && __sync_val_compare_and_swap(&set->ways[i], from, to) == from) return 0;
   }
   return -1;
 }
@@ -82,7 +82,7 @@ __weak __attribute__((noinline)) int hr_swap_in_set(__u32 set_index, __u64 from,
 HR_INLINE __u64 hr_scoreboard_find(struct hr_wheel *wheel, const struct hr_request_key *key, __u64 hash) {
   __u64 reference = hr_find_in_set(key, hr_hot_set(hash), hr_hash_tag(hash), 0);
 
-  if (reference || !*(volatile __u32 *)&wheel->cold_used) return reference;
+  if (reference || !READ_ONCE(wheel->cold_used)) return reference;
   return hr_find_in_set(key, hr_cold_set(hash), hr_hash_tag(hash), 0);
 }
 
@@ -113,7 +113,7 @@ HR_INLINE __u64 hr_scoreboard_insert(struct hr_wheel *wheel, struct hr_request *
     }
   }
   other = hr_find_in_set(&request->key, hr_hot_set(hash), tag, reference);
-  if (!other && *(volatile __u32 *)&wheel->cold_used)
+  if (!other && READ_ONCE(wheel->cold_used))
     other = hr_find_in_set(&request->key, hr_cold_set(hash), tag, reference);
   if (other) hr_scoreboard_remove(wheel, request->set, reference);
   return other;

@@ -32,14 +32,14 @@ HR_INLINE void hr_record(struct hr_histogram *histogram, __u64 duration_ns) {
 }
 
 /* Global functions: the search for the bucket is verified once. */
-__weak __attribute__((noinline)) int hr_record_service(__u32 service, __u32 kind, __u64 duration_ns) {
+HR_GLOBAL int hr_record_service(__u32 service, __u32 kind, __u64 duration_ns) {
   __u32 index = service * HR_SERVICE_HISTOGRAMS + kind;
 
   hr_record(bpf_map_lookup_elem(&service_histograms, &index), duration_ns);
   return 0;
 }
 
-__weak __attribute__((noinline)) int hr_record_backend(__u32 backend_id, __u32 kind, __u64 duration_ns) {
+HR_GLOBAL int hr_record_backend(__u32 backend_id, __u32 kind, __u64 duration_ns) {
   __u32 index = backend_id * HR_BACKEND_HISTOGRAMS + kind;
 
   hr_record(bpf_map_lookup_elem(&backend_histograms, &index), duration_ns);

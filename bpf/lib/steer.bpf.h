@@ -10,8 +10,7 @@
 #include "bpf/lib/stats.bpf.h"
 
 HR_INLINE __u32 hr_backend_id(const struct hr_service *service, __u32 index) {
-  /* Without the barrier clang drops the mask where it knows the range, and the verifier, after a spill, does not. */
-  asm volatile("" : "+r"(index));
+  HR_KEEP_BOUND(index);
   return service->backends[index & (HR_MAX_BACKENDS_PER_SERVICE - 1)];
 }
 
@@ -23,7 +22,7 @@ HR_INLINE __u8 hr_leader_of(__u32 service_id) {
 
 /* Is this backend being drained? Then it gets what nobody else can take, and no hedge. */
 HR_INLINE int hr_is_drained(const struct hr_service *service, __u32 index) {
-  return (*(const volatile __u32 *)&service->drained >> (index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1;
+  return (READ_ONCE(service->drained) >> (index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1;
 }
 
 HR_INLINE int hr_is_dry(const struct hr_service *service) { return service->switches & HR_SWITCH_DRY_RUN; }
@@ -42,13 +41,13 @@ HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *servi
 }
 
 /* A backend's health as of now. A global function: verified once. */
-__weak __attribute__((noinline)) __u32 hr_health_of(__u32 service_id, __u32 backend_id, __u64 now_ns) {
+HR_GLOBAL __u32 hr_health_of(__u32 service_id, __u32 backend_id, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   __u64 wait_since_ns;
 
   if (!state || !service) return HR_HEALTHY;
-  wait_since_ns = *(volatile __u64 *)&state->wait_since_ns;
+  wait_since_ns = READ_ONCE(state->wait_since_ns);
   if (state->health == HR_HEALTHY && wait_since_ns &&
       now_ns > wait_since_ns + hr_silence_limit_ns(service, backend_id))
     hr_suspect(state, hr_stats_of(service_id), now_ns);
@@ -69,12 +68,12 @@ HR_INLINE void hr_note_send(__u32 backend_id, __u64 now_ns) {
 }
 
 /* A pause is over, the silence since `wait_since_ns`. Global: rare, and has a stack of its own. 1: on this CPU. */
-__weak __attribute__((noinline)) int hr_end_pause(__u32 backend_id, __u64 wait_since_ns, __u64 now_ns) {
+HR_GLOBAL int hr_end_pause(__u32 backend_id, __u64 wait_since_ns, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
 
   if (!state || __sync_val_compare_and_swap(&state->wait_since_ns, wait_since_ns, 0) != wait_since_ns) return 0;
   state->catching_up = 1;
-  *(volatile __u64 *)&state->paused_until_ns = now_ns;
+  WRITE_ONCE(state->paused_until_ns, now_ns);
   hr_record_backend(backend_id, HR_HISTOGRAM_PAUSES, now_ns - wait_since_ns);
   return 1;
 }
@@ -86,12 +85,12 @@ __weak __attribute__((noinline)) int hr_end_pause(__u32 backend_id, __u64 wait_s
  */
 HR_INLINE int hr_note_life(const struct hr_service *service, struct hr_backend_state *state, __u32 backend_id,
                            __u64 now_ns) {
-  __u64 wait_since_ns = *(volatile __u64 *)&state->wait_since_ns;
+  __u64 wait_since_ns = READ_ONCE(state->wait_since_ns);
 
   state->last_receive_ns = now_ns;
   if (!wait_since_ns) return 0;
   if (now_ns > wait_since_ns + service->suspect_min_ns) return hr_end_pause(backend_id, wait_since_ns, now_ns);
-  *(volatile __u64 *)&state->wait_since_ns = 0;
+  WRITE_ONCE(state->wait_since_ns, 0);
   return 0;
 }
 
@@ -101,13 +100,13 @@ HR_INLINE int hr_note_life(const struct hr_service *service, struct hr_backend_s
  * behind that. Its first answer after a pause makes it SUSPECT again where it was DOWN: both are asked, so that what is sent
  * now finds out. A global function: rare.
  */
-__weak __attribute__((noinline)) int hr_recover(__u32 service_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns,
-                                                __u32 ends_pause) {
+HR_GLOBAL int hr_recover(__u32 service_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns,
+                         __u32 ends_pause) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
 
   if (!state || !service) return 0;
-  if (sent_ns >= *(volatile __u64 *)&state->paused_until_ns ||
+  if (sent_ns >= READ_ONCE(state->paused_until_ns) ||
       now_ns <= sent_ns + hr_silence_limit_ns(service, backend_id)) {
     __sync_lock_test_and_set(&state->health, HR_HEALTHY);
     return 0;
@@ -116,7 +115,7 @@ __weak __attribute__((noinline)) int hr_recover(__u32 service_id, __u32 backend_
     state->health_since_ns = now_ns;
     __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_SUSPECT);
   }
-  *(volatile __u64 *)&state->answered_ns = now_ns;
+  WRITE_ONCE(state->answered_ns, now_ns);
   return 0;
 }
 
@@ -125,10 +124,10 @@ __weak __attribute__((noinline)) int hr_recover(__u32 service_id, __u32 backend_
  * was sent later? That one had to queue behind what the pause held back, and so had all that was sent before it came.
  */
 HR_INLINE int hr_was_held_back(struct hr_backend_state *state, __u64 sent_ns, __u64 now_ns) {
-  if (sent_ns < *(volatile __u64 *)&state->paused_until_ns) return 1;
+  if (sent_ns < READ_ONCE(state->paused_until_ns)) return 1;
   if (!state->catching_up) return 0;
   state->catching_up = 0;
-  *(volatile __u64 *)&state->paused_until_ns = now_ns;
+  WRITE_ONCE(state->paused_until_ns, now_ns);
   return 1;
 }
 
@@ -147,7 +146,7 @@ HR_INLINE __u32 hr_note_answer(const struct hr_service *service, __u32 service_i
 
 /* Newly announced as the leader: whatever it was silent about before, it is tried at once. */
 HR_INLINE void hr_trust(struct hr_backend_state *state) {
-  *(volatile __u64 *)&state->wait_since_ns = 0;
+  WRITE_ONCE(state->wait_since_ns, 0);
   if (state->health != HR_HEALTHY) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
 }
 
@@ -185,8 +184,8 @@ HR_INLINE int hr_held_back(__u32 service_id, __u64 sent_ns, __u64 now_ns, __u64 
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
   __u64 wait_ns;
 
-  if (!state || now_ns >= *(volatile __u64 *)&state->pushback_until_ns) return 0;
-  wait_ns = *(volatile __u64 *)&state->pushback_ns;
+  if (!state || now_ns >= READ_ONCE(state->pushback_until_ns)) return 0;
+  wait_ns = READ_ONCE(state->pushback_ns);
   *open_ns = wait_ns == ~0ull ? ~0ull : sent_ns + wait_ns;
   return now_ns < *open_ns;
 }

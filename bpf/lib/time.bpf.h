@@ -20,7 +20,7 @@ HR_INLINE __u64 hr_now_ns(void) {
   if (load_config.test_clock) {
     struct hr_wheel *wheel = hr_the_wheel();
 
-    if (wheel) now_ns += *(volatile __u64 *)&wheel->test_ahead_ns;
+    if (wheel) now_ns += READ_ONCE(wheel->test_ahead_ns);
   }
   return now_ns;
 }

@@ -30,14 +30,14 @@ struct {
 #define HR_TRACE_WHAT(kind, reason, backend, flags) \
   ((__u32)(kind) | (__u32)(reason) << 8 | (__u32)(backend) << 16 | (__u32)(flags) << 24)
 
-HR_INLINE int hr_tracing(void) { return *(volatile __u64 *)&hr_trace.lease_ns != 0; }
+HR_INLINE int hr_tracing(void) { return READ_ONCE(hr_trace.lease_ns) != 0; }
 
 /* Of requests: a filter that matches none costs the splitter one comparison of each, and other programs nothing. */
-HR_INLINE int hr_tracing_requests(void) { return hr_tracing() && *(volatile __u32 *)&hr_trace.matched; }
+HR_INLINE int hr_tracing_requests(void) { return hr_tracing() && READ_ONCE(hr_trace.matched); }
 
 /* Does the tracer's lease hold? The first program that finds it expired clears it. */
 HR_INLINE int hr_trace_alive(__u64 now_ns) {
-  __u64 lease_ns = *(volatile __u64 *)&hr_trace.lease_ns;
+  __u64 lease_ns = READ_ONCE(hr_trace.lease_ns);
 
   if (now_ns < lease_ns) return 1;
   /* Only this lease: another may be written at the same time. */
@@ -48,7 +48,7 @@ HR_INLINE int hr_trace_alive(__u64 now_ns) {
 /* May events of one more request be emitted in this window? */
 HR_INLINE int hr_trace_admit(__u64 now_ns) {
   __u64 window = now_ns >> HR_TRACE_WINDOW_SHIFT;
-  __u64 before = *(volatile __u64 *)&hr_trace.window;
+  __u64 before = READ_ONCE(hr_trace.window);
 
   if (before != window && __sync_val_compare_and_swap(&hr_trace.window, before, window) == before)
     __sync_lock_test_and_set(&hr_trace.admitted, 0);
@@ -81,7 +81,7 @@ HR_INLINE void hr_trace_submit(struct hr_trace_event *event, const struct hr_ser
 }
 
 HR_INLINE __u32 hr_trace_backends(__u32 service_id) {
-  asm volatile("" : "+r"(service_id));
+  HR_KEEP_BOUND(service_id);
   return hr_trace.filter.backends[service_id & (HR_MAX_SERVICES - 1)];
 }
 
@@ -103,8 +103,8 @@ HR_INLINE int hr_trace_is_the_key(const __u8 correlation[HR_CORRELATION_BYTES]) 
 }
 
 /* The filter, once for each request: sets packet->trace to the tracer's number. The packet is as the client sent it. */
-__weak __attribute__((noinline)) int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
-                                                    __u32 service_id, __u64 now_ns) {
+HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
+                             __u32 service_id, __u64 now_ns) {
   if (!packet || !hr_trace_alive(now_ns)) return 0;
   if (!hr_trace_is_asked_about(&packet->source, packet->source_port_be, service_id)) return 0;
   if (hr_trace.filter.key_mask[0]) {
@@ -116,14 +116,14 @@ __weak __attribute__((noinline)) int hr_trace_match(struct __sk_buff *skb, struc
         !hr_trace_is_the_key(key.correlation))
       return 0;
   }
-  if (!hr_trace.matched) *(volatile __u32 *)&hr_trace.matched = 1; /* its cache line is every processor's */
+  if (!hr_trace.matched) WRITE_ONCE(hr_trace.matched, 1); /* its cache line is every processor's */
   packet->trace = hr_trace.session;
   return 0;
 }
 
 /* Does the request pass the filter by now? Asked at each event until it does. */
 HR_INLINE int hr_trace_is_wanted(const struct hr_request *request, __u64 now_ns) {
-  __u32 sent_mask = HR_SENT_MASK(*(const volatile __u32 *)&request->masks);
+  __u32 sent_mask = HR_SENT_MASK(READ_ONCE(request->masks));
 
   if (!(sent_mask & hr_trace_backends(request->key.service))) return 0;
   if (hr_trace.filter.only_hedged && !(sent_mask & (sent_mask - 1))) return 0;
@@ -131,7 +131,7 @@ HR_INLINE int hr_trace_is_wanted(const struct hr_request *request, __u64 now_ns)
 }
 
 /* Something became of a tracked request; see HR_TRACE_WHAT. */
-__weak __attribute__((noinline)) int hr_trace_event(__u32 index, __u32 what) {
+HR_GLOBAL int hr_trace_event(__u32 index, __u32 what) {
   struct hr_request *request = hr_request_at(index);
   struct hr_trace_event *event;
   struct hr_service *service;
@@ -154,7 +154,7 @@ __weak __attribute__((noinline)) int hr_trace_event(__u32 index, __u32 what) {
   request->trace_emitted++;
   event = hr_trace_reserve();
   if (!event) return 0;
-  word = *(volatile __u64 *)&request->word;
+  word = READ_ONCE(request->word);
   event->request = (word & 0xffffffff00000000ull) | index;
   event->key = request->key;
   event->sent_ns = request->sent_ns;
@@ -175,8 +175,8 @@ __weak __attribute__((noinline)) int hr_trace_event(__u32 index, __u32 what) {
  * Something that has no request: one that was passed through, on its way to a backend, or a datagram of a backend's
  * that answers no tracked request. Each is one event, and counts against the rate.
  */
-__weak __attribute__((noinline)) int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet,
-                                                        __u32 service_id, __u32 what) {
+HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet,
+                                 __u32 service_id, __u32 what) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   int passed = (what & 0xff) == HR_TRACE_PASSED, late = (what & 0xff) == HR_TRACE_DROPPED;
   __u64 now_ns = hr_now_ns();

@@ -30,7 +30,7 @@ HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *reques
   __u32 generation = HR_WORD_GENERATION(request->word) + 1;
 
   hr_free_parked(request);
-  *(volatile __u64 *)&request->word = HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_FREE);
+  WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_FREE));
   __sync_fetch_and_sub(&wheel->nodes, 1);
   hr_free_push(HR_FREE_REQUESTS, index);
 }
@@ -41,14 +41,14 @@ HR_INLINE int hr_copy_packet(struct __sk_buff *skb, const struct hr_packet *pack
   __u64 l4_bytes = l3_bytes - (packet->l4_offset - packet->l3_offset);
   __u8 *bytes = (__u8 *)parked;
 
-  asm volatile("" : "+r"(l3_bytes));
+  HR_KEEP_BOUND(l3_bytes);
   if (l3_bytes < HR_IPV4_HEADER_BYTES + sizeof(struct udphdr) || l3_bytes > HR_PARKED_BYTES) return -1;
   if (packet->version == 4) {
     if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes + HR_PARKED_L3_BYTES - HR_IPV4_HEADER_BYTES, l3_bytes)) return -1;
   } else {
     if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes, l3_bytes)) return -1;
   }
-  asm volatile("" : "+r"(l4_bytes));
+  HR_KEEP_BOUND(l4_bytes);
   if (l4_bytes > HR_PARKED_L4_BYTES - 8) return -1;
   __builtin_memset(parked->l4 + l4_bytes, 0, 8);
   return 0;
@@ -68,7 +68,7 @@ struct hr_compare {
 static long hr_compare_step(__u32 step, struct hr_compare *compare) {
   __u64 offset = sizeof(struct udphdr) + (__u64)step * 8;
 
-  asm volatile("" : "+r"(offset));
+  HR_KEEP_BOUND(offset);
   if (offset > HR_PARKED_L4_BYTES - 8) return 1;
   if (*(__u64 *)(compare->a->l4 + offset) == *(__u64 *)(compare->b->l4 + offset)) return 0;
   compare->different = 1;
@@ -79,7 +79,7 @@ static long hr_compare_step(__u32 step, struct hr_compare *compare) {
  * Word by word over the zero-padded copies, behind the UDP header (whose checksum depends on the state the skb was
  * in). A function of its own to the verifier, which would otherwise walk it once per path of its caller.
  */
-__weak __attribute__((noinline)) int hr_same_payload(__u32 a, __u32 b, __u32 l4_bytes) {
+HR_GLOBAL int hr_same_payload(__u32 a, __u32 b, __u32 l4_bytes) {
   struct hr_compare compare = {};
 
   if (l4_bytes < sizeof(struct udphdr) || l4_bytes > HR_PARKED_L4_BYTES) return 0;
@@ -103,7 +103,7 @@ HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr
  * is short.
  */
 HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service *service, __u64 now_ns) {
-  __u32 masks = *(const volatile __u32 *)&old->masks, before = *(const volatile __u32 *)&old->outstanding;
+  __u32 masks = READ_ONCE(old->masks), before = READ_ONCE(old->outstanding);
   __u32 own = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
   __u32 outstanding = own | HR_OUTSTANDING_NOW(before);
   __u32 since = HR_OUTSTANDING_TICK(old->sent_ns);
@@ -135,7 +135,7 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service
   __u64 word, detached;
 
   if (!old) return HR_REASON_KEY_BUSY;
-  word = *(volatile __u64 *)&old->word;
+  word = READ_ONCE(old->word);
   if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(known) || (word & HR_WORD_DETACHED))
     return HR_REASON_KEY_BUSY;
   if (HR_WORD_STATE(word) == HR_STATE_REMOVING || HR_WORD_STATE(word) == HR_STATE_CLAIMING ||
@@ -225,7 +225,7 @@ HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *pa
 
 /* Unattended: no daemon has lived for the unattended timeout, so nothing new is hedged. Traffic flows on. */
 HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
-  __u64 until_ns = *(const volatile __u64 *)&wheel->hedge_until_ns;
+  __u64 until_ns = READ_ONCE(wheel->hedge_until_ns);
 
   return until_ns && now_ns > until_ns;
 }
@@ -260,7 +260,7 @@ HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet
   request->tag = hr_hash_tag(hash);
   reference = HR_REFERENCE(generation, request->tag, index);
   /* Found from here on, but changed by nobody else before it is PENDING: it can still be withdrawn. */
-  *(volatile __u64 *)&request->word = HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING);
+  WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING));
   reason = hr_claim_key(wheel, service, request, hash, reference, service_stats, now_ns);
   if (reason) return reason;
   if (hr_engine_is_qdisc() ? hr_push_behind_line(wheel, request, index, now_ns)

@@ -30,9 +30,9 @@ HR_INLINE void hr_disarm(struct hr_wheel *wheel, struct hr_request *request) {
 
 HR_INLINE int hr_push_head(__u32 *head, struct hr_request *request, __u32 index) {
   for (__u32 i = 0; i < HR_PUSH_TRIES; i++) {
-    __u32 old = *(volatile __u32 *)head;
+    __u32 old = READ_ONCE(*head);
 
-    *(volatile __u32 *)&request->next = old;
+    WRITE_ONCE(request->next, old);
     if (__sync_val_compare_and_swap(head, old, index) == old) return 0;
   }
   return -1;
@@ -58,7 +58,7 @@ HR_INLINE int hr_push_fine(struct hr_wheel *wheel, struct hr_request *request, _
     hr_disarm(wheel, request);
     return -1;
   }
-  if (tick < *(volatile __u64 *)&wheel->fine_passed) *(volatile __u32 *)&wheel->late = 1;
+  if (tick < READ_ONCE(wheel->fine_passed)) WRITE_ONCE(wheel->late, 1);
   return 0;
 }
 
@@ -72,7 +72,7 @@ HR_INLINE int hr_push_coarse(struct hr_wheel *wheel, struct hr_request *request,
   tick = when_ns >> HR_COARSE_SHIFT;
   if (tick <= now_tick) tick = now_tick + 1;
   if (hr_push_head(&wheel->coarse[tick & (HR_COARSE_SLOTS - 1)], request, index)) return -1;
-  if (tick < *(volatile __u64 *)&wheel->coarse_passed) *(volatile __u32 *)&wheel->late = 1;
+  if (tick < READ_ONCE(wheel->coarse_passed)) WRITE_ONCE(wheel->late, 1);
   return 0;
 }
 
@@ -138,16 +138,16 @@ HR_INLINE int hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
 HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u64 now_ns) {
   __u64 last_lap_ns;
 
-  if (!*(volatile __u32 *)&wheel->running) {
+  if (!READ_ONCE(wheel->running)) {
     if (__sync_val_compare_and_swap(&wheel->running, 0, 1)) return;
     wheel->kick_ns = now_ns;
-    *(volatile __u64 *)&wheel->last_lap_ns = now_ns;
+    WRITE_ONCE(wheel->last_lap_ns, now_ns);
     wheel->kicks++;
     /* At rest as before: the next request tries again. */
     if (hr_clock_send(skb, wheel)) __sync_lock_test_and_set(&wheel->running, 0);
     return;
   }
-  last_lap_ns = *(volatile __u64 *)&wheel->last_lap_ns;
+  last_lap_ns = READ_ONCE(wheel->last_lap_ns);
   if (now_ns < last_lap_ns + HR_CLOCK_OVERDUE_NS) return;
   /* Overdue by many laps: its packet is lost. One CPU wins the right to replace it, and no other for as long again. */
   if (__sync_val_compare_and_swap(&wheel->last_lap_ns, last_lap_ns, now_ns) != last_lap_ns) return;
@@ -161,7 +161,7 @@ HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u6
  * then dies by its epoch, counted as clock_stale. At rest nothing waits at all, and nobody is hurried.
  */
 HR_INLINE void hr_clock_hurry(struct __sk_buff *skb, struct hr_wheel *wheel) {
-  if (*(volatile __u32 *)&wheel->running) hr_clock_send(skb, wheel);
+  if (READ_ONCE(wheel->running)) hr_clock_send(skb, wheel);
 }
 
 #endif /* HEDGEROW_BPF_LIB_WHEEL_BPF_H_ */

@@ -11,10 +11,6 @@
 #include "bpf/raft/datagram.h"
 #include "bpf/raft/window.h"
 
-#define HR_INLINE static inline __attribute__((always_inline))
-/* A global function is verified once, by itself. Not inlined even where it has one caller. */
-#define HR_GLOBAL __weak __attribute__((noinline))
-
 /* By position of the sender. Changed as `node` is. */
 struct hr_node_locked_window {
   struct bpf_spin_lock lock;

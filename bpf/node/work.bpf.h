@@ -116,7 +116,7 @@ HR_GLOBAL int hr_node_check_entries(struct hr_node_scratch *in) {
 HR_INLINE __u32 hr_node_peek_may(void) {
   struct hr_node *state = hr_the_node();
 
-  return state ? *(volatile __u32 *)&state->view.may : 0;
+  return state ? READ_ONCE(state->view.may) : 0;
 }
 
 HR_INLINE enum hr_node_verdict hr_node_work_append(struct xdp_md *ctx, struct hr_node_scratch *in) {

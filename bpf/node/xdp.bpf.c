@@ -18,8 +18,7 @@ HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, con
   __u32 bytes = frame->bytes;
   __u32 length = bytes;
 
-  /* a short life of its own: 6.1's verifier forgets the bounds of what was spilled; goes with 6.1 */
-  asm volatile("" : "+r"(length));
+  HR_KEEP_BOUND(length);
   if (length < HR_PEER_HEADER_BYTES) return HR_NODE_EVENT_PASSED_MALFORMED;
   if (length > HR_NODE_DATAGRAM_MAX_BYTES) return HR_NODE_EVENT_PASSED_SIZE;
   if (bpf_xdp_load_bytes(ctx, frame->payload_offset, in->words, length)) return HR_NODE_EVENT_PASSED_MALFORMED;
@@ -71,8 +70,8 @@ HR_INLINE int hr_node_notices(__u32 event) {
   word = bpf_map_lookup_elem(&attention, &zero);
   if (!word) return 0;
   moved = __sync_fetch_and_add(&word->moved, 1);
-  __asm__ volatile("" : "+r"(moved)); /* unused, it would be an addition that orders nothing */
-  return *(volatile __u64 *)&word->awake != 0;
+  HR_USE_RESULT(moved);
+  return READ_ONCE(word->awake) != 0;
 }
 
 HR_INLINE int hr_node_act(struct xdp_md *ctx, struct hr_node_scratch *in, int verdict) {

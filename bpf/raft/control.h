@@ -9,10 +9,8 @@
 
 #include "bpf/raft/node_abi.h"
 
-#define HR_CONTROL_INLINE static inline __attribute__((always_inline))
-
 /* R7, and R1: what the kernel has promised can only be replaced by what contains it, and only while it is fenced. */
-HR_CONTROL_INLINE int hr_node_may_replace(const struct hr_node_view *view, const struct hr_node_view *next) {
+HR_INLINE int hr_node_may_replace(const struct hr_node_view *view, const struct hr_node_view *next) {
   if (view->may) return 0;
   if (next->raft.term < view->raft.term) return 0;
   if (next->raft.term == view->raft.term && view->raft.voted_for && next->raft.voted_for != view->raft.voted_for)
@@ -21,11 +19,11 @@ HR_CONTROL_INLINE int hr_node_may_replace(const struct hr_node_view *view, const
 }
 
 /* What a leader or candidate has counted is of one term and role. */
-HR_CONTROL_INLINE int hr_node_same_standing(const struct hr_node_view *view, const struct hr_node_view *next) {
+HR_INLINE int hr_node_same_standing(const struct hr_node_view *view, const struct hr_node_view *next) {
   return view->raft.term == next->raft.term && view->role == next->role;
 }
 
-HR_CONTROL_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *view, const struct hr_node_view *next) {
+HR_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *view, const struct hr_node_view *next) {
   int same_leader = view->raft.term == next->raft.term && view->raft.leader == next->raft.leader;
   int same_standing = hr_node_same_standing(view, next);
 
@@ -73,7 +71,7 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *
  * The log grows without a fence while the kernel does not append to it and does not vote by it: heartbeats are answered
  * with how far it is verified (else the leader takes the node for one that has started again), pre-votes with its end.
  */
-HR_CONTROL_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_node_view *next) {
+HR_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_node_view *next) {
   view->lease_until_ns = next->lease_until_ns;
   view->election_timeout_ns = next->election_timeout_ns;
   view->every_ack = next->every_ack;
@@ -89,14 +87,14 @@ HR_CONTROL_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_
  * R9: a process that starts finds the reserved term here only if its predecessor died while the kernel had it: then every
  * vote in that term is in this view. Afterwards the process may have voted itself, and that died with it.
  */
-HR_CONTROL_INLINE void hr_node_fence(struct hr_node_view *view) {
+HR_INLINE void hr_node_fence(struct hr_node_view *view) {
   view->may = 0;
   view->reserved_term = 0;
 }
 
 /* Carries out `request` on `view`; the caller copies the view out afterwards, still under the lock. */
-HR_CONTROL_INLINE enum hr_node_control_result hr_node_control_view(struct hr_node_view *view,
-                                                                   const struct hr_node_control *request) {
+HR_INLINE enum hr_node_control_result hr_node_control_view(struct hr_node_view *view,
+                                                           const struct hr_node_control *request) {
   if (request->operation == HR_NODE_ADOPT) {
     view->incarnation = request->incarnation;
     hr_node_fence(view);
@@ -119,7 +117,7 @@ HR_CONTROL_INLINE enum hr_node_control_result hr_node_control_view(struct hr_nod
 }
 
 /* The window's own lock is held. Of a life that is known already, what was seen stays seen. */
-HR_CONTROL_INLINE void hr_node_window_begin(struct hr_node_window *window, __u64 life, __u64 floor) {
+HR_INLINE void hr_node_window_begin(struct hr_node_window *window, __u64 life, __u64 floor) {
   if (window->life == life && life && window->highest > floor) floor = window->highest;
   window->life = life;
   window->floor = floor;

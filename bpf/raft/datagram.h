@@ -26,7 +26,7 @@ struct hr_node_datagram {
 HR_STATIC_ASSERT(sizeof(struct hr_node_datagram) == HR_PEER_REPLY_MAX_BYTES, "the largest fixed body is 40 bytes");
 
 /* Is it for this node, of its cluster, and as PeerCodec would take it but for the tag and the epoch? */
-HR_TAKE int hr_node_header_fits(const struct hr_peer_header *header, __u32 bytes, __u64 cluster_id, __u32 self) {
+HR_INLINE int hr_node_header_fits(const struct hr_peer_header *header, __u32 bytes, __u64 cluster_id, __u32 self) {
   return header->magic == HR_PEER_MAGIC && header->version == HR_PEER_VERSION && header->bytes == bytes &&
          header->cluster_id == cluster_id && (header->to == 0 || header->to == self) && header->from != 0 &&
          header->from != self && header->kind != 0 && header->kind < HR_PEER_KINDS && header->reserved == 0 &&
@@ -40,7 +40,7 @@ HR_TAKE int hr_node_header_fits(const struct hr_peer_header *header, __u32 bytes
 #define HR_NODE_ENTRIES_MAX ((HR_NODE_DATAGRAM_MAX_BYTES - HR_NODE_ENTRIES_OFFSET) / HR_NODE_ENTRY_HEAD_BYTES)
 
 /* Entries stand unaligned. A kernel program loads them so on the machines whose kernels let it (x86, arm64). */
-HR_TAKE __u64 hr_node_load_u64(const __u8 *at) {
+HR_INLINE __u64 hr_node_load_u64(const __u8 *at) {
 #ifdef __bpf__
   return *(const __u64 *)at;
 #else
@@ -48,7 +48,7 @@ HR_TAKE __u64 hr_node_load_u64(const __u8 *at) {
 #endif
 }
 
-HR_TAKE __u32 hr_node_load_u32(const __u8 *at) {
+HR_INLINE __u32 hr_node_load_u32(const __u8 *at) {
 #ifdef __bpf__
   return *(const __u32 *)at;
 #else
@@ -62,7 +62,7 @@ HR_TAKE __u32 hr_node_load_u32(const __u8 *at) {
  * HR_NODE_EVENT_COUNT: so it is; otherwise why the batch is the process's. A configuration holds from the moment that it is
  * in the log, so it is taken up behind the fence (R1), by the process.
  */
-HR_TAKE enum hr_node_event hr_node_entries_fault(const void *datagram, __u32 bytes) {
+HR_INLINE enum hr_node_event hr_node_entries_fault(const void *datagram, __u32 bytes) {
   const __u8 *base = (const __u8 *)datagram;
   const struct hr_peer_append *append = &((const struct hr_node_datagram *)datagram)->body.append;
   __u32 offset = HR_NODE_ENTRIES_OFFSET;
@@ -72,9 +72,7 @@ HR_TAKE enum hr_node_event hr_node_entries_fault(const void *datagram, __u32 byt
     __u32 payload_bytes;
 
     if (i >= count) break;
-#ifdef __bpf__
-    __asm__ volatile("" : "+r"(offset)); /* the compiler knows the range and drops the check; the verifier does not */
-#endif
+    HR_KEEP_BOUND(offset);
     if (offset > HR_NODE_DATAGRAM_MAX_BYTES - HR_NODE_ENTRY_HEAD_BYTES || offset + HR_NODE_ENTRY_HEAD_BYTES > bytes)
       return HR_NODE_EVENT_PASSED_MALFORMED;
     if (hr_node_load_u64(base + offset) != append->batch_term) return HR_NODE_EVENT_PASSED_MALFORMED;
@@ -89,7 +87,7 @@ HR_TAKE enum hr_node_event hr_node_entries_fault(const void *datagram, __u32 byt
 }
 
 /* HR_NODE_EVENT_COUNT: the kernel may decide on it; otherwise why it is the process's. */
-HR_TAKE enum hr_node_event hr_node_body_fault(const struct hr_node_datagram *datagram, __u32 bytes) {
+HR_INLINE enum hr_node_event hr_node_body_fault(const struct hr_node_datagram *datagram, __u32 bytes) {
   const __u32 body_bytes = bytes - HR_PEER_HEADER_BYTES;
   int fits = 0;
 
@@ -133,9 +131,9 @@ struct hr_node_spoken {
  * One critical section of R0, with the lock held. `kind` is the datagram's (a constant where the caller knows it); `room`
  * says that a ring record is reserved: without it nothing is stored and no vote is given (R3).
  */
-HR_TAKE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 kind, struct hr_node_taken *taken,
-                                            __u32 config_epoch, const union hr_node_body *body, int room,
-                                            union hr_node_reply *reply, struct hr_node_spoken *spoken) {
+HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 kind, struct hr_node_taken *taken,
+                                              __u32 config_epoch, const union hr_node_body *body, int room,
+                                              union hr_node_reply *reply, struct hr_node_spoken *spoken) {
   enum hr_node_verdict verdict = HR_NODE_PASS;
 
   if (!view->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* nobody to speak for yet */
@@ -172,16 +170,16 @@ HR_TAKE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 kin
 }
 
 /* Has what was decided a record to submit? With any other outcome the reserved one is discarded. */
-HR_TAKE int hr_node_keeps_record(enum hr_node_verdict verdict, const struct hr_node_taken *taken) {
+HR_INLINE int hr_node_keeps_record(enum hr_node_verdict verdict, const struct hr_node_taken *taken) {
   if (taken->event == HR_NODE_EVENT_APPEND_STORED_UNSAID) return verdict == HR_NODE_EATEN;
   return verdict == HR_NODE_ANSWER &&
          (taken->event == HR_NODE_EVENT_APPEND_STORED || taken->event == HR_NODE_EVENT_VOTE_GRANTED);
 }
 
 /* The kind of the answer to a request of this kind. */
-HR_TAKE __u32 hr_node_answer_kind(__u32 kind) { return kind + 1; }
+HR_INLINE __u32 hr_node_answer_kind(__u32 kind) { return kind + 1; }
 
-HR_TAKE __u32 hr_node_answer_bytes(__u32 kind) {
+HR_INLINE __u32 hr_node_answer_bytes(__u32 kind) {
   if (kind == HR_PEER_APPEND) return HR_PEER_HEADER_BYTES + sizeof(struct hr_peer_append_reply);
   if (kind == HR_PEER_HEARTBEAT) return HR_PEER_HEADER_BYTES + sizeof(struct hr_peer_heartbeat_reply);
   return HR_PEER_HEADER_BYTES + sizeof(struct hr_peer_vote_reply);

@@ -8,12 +8,11 @@
 #ifndef HEDGEROW_BPF_RAFT_DECISIONS_ABI_H_
 #define HEDGEROW_BPF_RAFT_DECISIONS_ABI_H_
 
+#include "bpf/compiler.h"
+
 #include <linux/types.h>
 
 #define HR_RAFT_MAX_MEMBERS 8
-
-/* 6.1 allows no call of a function while a lock is held. */
-#define HR_RAFT_INLINE static inline __attribute__((always_inline))
 
 /* The part of a node's state that the decisions read. Node 0 is nobody. */
 struct hr_raft_state {
@@ -50,7 +49,7 @@ enum hr_raft_verdict {
 };
 
 /* Raft section 5.4.1: the later last term wins; in the same term, the longer log. */
-HR_RAFT_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 last_index, __u64 last_term) {
+HR_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 last_index, __u64 last_term) {
   if (last_term != state->last_term) return last_term > state->last_term;
   return last_index >= state->last_index;
 }
@@ -60,13 +59,13 @@ HR_RAFT_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u
  * election, unless that leader asked for it (transfer, section 3.10; or a leader that resigns). For
  * availability only: nothing safe depends on it.
  */
-HR_RAFT_INLINE int hr_raft_sticky(const struct hr_raft_state* state, const struct hr_raft_vote_request* request,
+HR_INLINE int hr_raft_sticky(const struct hr_raft_state* state, const struct hr_raft_vote_request* request,
                                  int leader_heard) {
   return leader_heard && request->waived_term < state->term;
 }
 
 /* Dissertation section 9.6. Promises nothing and changes nothing, so it may be given to several. */
-HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state* state,
+HR_INLINE enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state* state,
                                                         const struct hr_raft_vote_request* request,
                                                         int leader_heard) {
   if (request->term <= state->term) return HR_RAFT_STALE_TERM;
@@ -76,7 +75,7 @@ HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_st
 }
 
 /* Raft sections 5.2 and 5.4.1. Asked again after HR_RAFT_NEWER_TERM, once the term is adopted. */
-HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state* state,
+HR_INLINE enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state* state,
                                                     const struct hr_raft_vote_request* request,
                                                     int leader_heard) {
   if (request->term < state->term) return HR_RAFT_STALE_TERM;
@@ -94,7 +93,7 @@ HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state*
  * Raft section 5.3, AppendEntries steps 1 and 2. `our_prev_term` is the term of our entry at prev_index, and is
  * read only where we have one (prev_index 0 counts as had, with term 0).
  */
-HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state* state,
+HR_INLINE enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state* state,
                                                       const struct hr_raft_append* append,
                                                       __u64 our_prev_term) {
   if (append->term < state->term) return HR_RAFT_STALE_TERM;
@@ -104,7 +103,7 @@ HR_RAFT_INLINE enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_stat
   return HR_RAFT_YES;
 }
 
-HR_RAFT_INLINE __u32 hr_raft_count(__u32 mask) {
+HR_INLINE __u32 hr_raft_count(__u32 mask) {
   __u32 count = 0;
   for (__u32 i = 0; i < HR_RAFT_MAX_MEMBERS; ++i) count += (mask >> i) & 1;
   return count;
@@ -114,17 +113,17 @@ HR_RAFT_INLINE __u32 hr_raft_count(__u32 mask) {
  * More than half of the voters (bit masks over member positions; who is no voter does not count). This and what follows
  * is written without branches: a verifier follows both sides of each, and hr_raft_quorum_value would have 80 of them.
  */
-HR_RAFT_INLINE int hr_raft_is_quorum(__u32 members, __u32 voters) {
+HR_INLINE int hr_raft_is_quorum(__u32 members, __u32 voters) {
   return (int)((hr_raft_count(voters) / 2 - hr_raft_count(members & voters)) >> 31);
 }
 
 /* R6: while two configurations are joint, a majority of each. `next_voters` 0: they are not. */
-HR_RAFT_INLINE int hr_raft_is_joint_quorum(__u32 members, __u32 voters, __u32 next_voters) {
+HR_INLINE int hr_raft_is_joint_quorum(__u32 members, __u32 voters, __u32 next_voters) {
   return hr_raft_is_quorum(members, voters) & hr_raft_is_quorum(members, next_voters ? next_voters : voters);
 }
 
 /* 1: a >= b. */
-HR_RAFT_INLINE __u32 hr_raft_at_least(__u64 a, __u64 b) {
+HR_INLINE __u32 hr_raft_at_least(__u64 a, __u64 b) {
   const __u64 less = (~a & b) | (~(a ^ b) & (a - b));
   return (__u32)(less >> 63) ^ 1;
 }
@@ -134,7 +133,7 @@ HR_RAFT_INLINE __u32 hr_raft_at_least(__u64 a, __u64 b) {
  * configurations. Repeating an acknowledgement changes nothing. Serves match indices, heartbeat rounds and times of
  * contact alike.
  */
-HR_RAFT_INLINE __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS], __u32 voters, __u32 next_voters) {
+HR_INLINE __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS], __u32 voters, __u32 next_voters) {
   __u64 best = 0;
   for (__u32 i = 0; i < HR_RAFT_MAX_MEMBERS; ++i) {
     __u32 at_least = 0;
@@ -148,7 +147,7 @@ HR_RAFT_INLINE __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBER
 }
 
 /* Raft section 5.4.2: only an entry of the leader's own term is committed by counting replicas. */
-HR_RAFT_INLINE int hr_raft_moves_commit(__u64 term, __u64 commit, __u64 quorum_index, __u64 quorum_index_term) {
+HR_INLINE int hr_raft_moves_commit(__u64 term, __u64 commit, __u64 quorum_index, __u64 quorum_index_term) {
   return quorum_index > commit && quorum_index_term == term;
 }
 

@@ -14,8 +14,6 @@
 #include "bpf/abi/peer_abi.h"
 #include "bpf/raft/node_abi.h"
 
-#define HR_TAKE static inline __attribute__((always_inline))
-
 enum hr_node_verdict {
   HR_NODE_PASS = 0,   /* the process sees it */
   HR_NODE_ANSWER = 1, /* `reply` goes back, and the process does not see the datagram */
@@ -37,23 +35,23 @@ union hr_node_reply {
   struct hr_peer_heartbeat_reply heartbeat;
 };
 
-HR_TAKE enum hr_node_verdict hr_node_pass(struct hr_node_taken *taken, enum hr_node_event why) {
+HR_INLINE enum hr_node_verdict hr_node_pass(struct hr_node_taken *taken, enum hr_node_event why) {
   taken->event = why;
   return HR_NODE_PASS;
 }
 
-HR_TAKE enum hr_node_verdict hr_node_eaten(struct hr_node_taken *taken, enum hr_node_event what) {
+HR_INLINE enum hr_node_verdict hr_node_eaten(struct hr_node_taken *taken, enum hr_node_event what) {
   taken->event = what;
   return HR_NODE_EATEN;
 }
 
-HR_TAKE enum hr_node_verdict hr_node_answer(struct hr_node_taken *taken, enum hr_node_event what) {
+HR_INLINE enum hr_node_verdict hr_node_answer(struct hr_node_taken *taken, enum hr_node_event what) {
   taken->event = what;
   return HR_NODE_ANSWER;
 }
 
 /* May the kernel speak for the process at all? R1, R5. */
-HR_TAKE int hr_node_may(const struct hr_node_view *view, __u32 what, struct hr_node_taken *taken) {
+HR_INLINE int hr_node_may(const struct hr_node_view *view, __u32 what, struct hr_node_taken *taken) {
   taken->event = HR_NODE_EVENT_PASSED_FENCED;
   if (!(view->may & what)) return 0;
   taken->event = HR_NODE_EVENT_PASSED_LEASE;
@@ -61,22 +59,22 @@ HR_TAKE int hr_node_may(const struct hr_node_view *view, __u32 what, struct hr_n
 }
 
 /* Is it this term's leader that speaks to its follower? */
-HR_TAKE int hr_node_follows(const struct hr_node_view *view, struct hr_node_taken *taken) {
+HR_INLINE int hr_node_follows(const struct hr_node_view *view, struct hr_node_taken *taken) {
   taken->event = HR_NODE_EVENT_PASSED_ROLE;
   if (view->role != HR_NODE_FOLLOWER) return 0;
   taken->event = HR_NODE_EVENT_PASSED_TERM;
   return taken->term == view->raft.term && taken->from == view->raft.leader;
 }
 
-HR_TAKE void hr_node_hear_leader(struct hr_node_view *view, __u64 commit, __u64 now_ns) {
+HR_INLINE void hr_node_hear_leader(struct hr_node_view *view, __u64 commit, __u64 now_ns) {
   if (now_ns > view->heard_ns) view->heard_ns = now_ns;
   if (commit > view->leader_commit) view->leader_commit = commit;
 }
 
 /* Dissertation section 6.4. The answer proves that this node is in no later term; loop_seq proves that it lives. */
-HR_TAKE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_view *view, struct hr_node_taken *taken,
-                                                    const struct hr_peer_heartbeat *heartbeat,
-                                                    union hr_node_reply *reply) {
+HR_INLINE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_view *view, struct hr_node_taken *taken,
+                                                      const struct hr_peer_heartbeat *heartbeat,
+                                                      union hr_node_reply *reply) {
   if (!hr_node_may(view, HR_NODE_MAY_HEARTBEAT, taken) || !hr_node_follows(view, taken)) return HR_NODE_PASS;
   hr_node_hear_leader(view, heartbeat->commit, taken->now_ns);
   view->leader_timeout_ns = heartbeat->election_timeout_ns;
@@ -91,8 +89,8 @@ HR_TAKE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_view *view, s
  * so the whole log is the leader's from now on. hr_node_keeps_record() says whether the caller submits the record it has
  * reserved. Acknowledgements are cumulative: one that another is about to say as well is left out, like one that is lost.
  */
-HR_TAKE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, struct hr_node_taken *taken,
-                                                 const struct hr_peer_append *append, union hr_node_reply *reply) {
+HR_INLINE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, struct hr_node_taken *taken,
+                                                   const struct hr_peer_append *append, union hr_node_reply *reply) {
   struct hr_raft_append asked = {.term = taken->term, .prev_index = append->prev_index, .prev_term = append->prev_term};
 
   if (!hr_node_may(view, HR_NODE_MAY_APPEND, taken) || !hr_node_follows(view, taken)) return HR_NODE_PASS;
@@ -114,8 +112,8 @@ HR_TAKE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, stru
   return hr_node_answer(taken, HR_NODE_EVENT_APPEND_STORED);
 }
 
-HR_TAKE enum hr_node_verdict hr_node_answer_vote(struct hr_node_taken *taken, const struct hr_peer_vote_request *request,
-                                                 int granted, enum hr_node_event what, union hr_node_reply *reply) {
+HR_INLINE enum hr_node_verdict hr_node_answer_vote(struct hr_node_taken *taken, const struct hr_peer_vote_request *request,
+                                                   int granted, enum hr_node_event what, union hr_node_reply *reply) {
   reply->vote.asked_term = request->asked_term;
   reply->vote.pre_vote = request->pre_vote;
   reply->vote.granted = granted ? 1 : 0;
@@ -123,14 +121,14 @@ HR_TAKE enum hr_node_verdict hr_node_answer_vote(struct hr_node_taken *taken, co
 }
 
 /* The stickiness of dissertation section 4.2.3. A leader steps down by itself when it hears no majority. */
-HR_TAKE int hr_node_leader_heard(const struct hr_node_view *view, __u64 now_ns) {
+HR_INLINE int hr_node_leader_heard(const struct hr_node_view *view, __u64 now_ns) {
   if (view->role == HR_NODE_LEADER) return 1;
   /* Another CPU may have heard it after `now_ns` was read. */
   return view->raft.leader && now_ns < view->heard_ns + view->election_timeout_ns;
 }
 
 /* In this term, if everything else is as it must be. R9: in disk mode in the reserved term alone. */
-HR_TAKE int hr_node_may_grant(const struct hr_node_view *view, __u64 term) {
+HR_INLINE int hr_node_may_grant(const struct hr_node_view *view, __u64 term) {
   if (view->may & HR_NODE_MAY_GRANT) return 1;
   return (view->may & HR_NODE_MAY_GRANT_RESERVED) && term == view->reserved_term;
 }
@@ -140,8 +138,8 @@ HR_TAKE int hr_node_may_grant(const struct hr_node_view *view, __u64 term) {
  * that the caller submits tells the process; until it has read it, it is a follower of an older term, and R1's fence
  * tells it before it promises anything.
  */
-HR_TAKE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct hr_node_taken *taken,
-                                           const struct hr_peer_vote_request *request, union hr_node_reply *reply) {
+HR_INLINE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct hr_node_taken *taken,
+                                             const struct hr_peer_vote_request *request, union hr_node_reply *reply) {
   if (!hr_node_may_grant(view, request->asked_term)) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED);
   if (view->role != HR_NODE_FOLLOWER) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_ROLE);
   if (request->asked_term > view->raft.term) {
@@ -155,7 +153,7 @@ HR_TAKE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct hr_
 }
 
 /* The sender by its position, if that is still its own: what it says is counted under it. */
-HR_TAKE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struct hr_node_taken *taken) {
+HR_INLINE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struct hr_node_taken *taken) {
   struct hr_node_member *member = &view->members[taken->position & (HR_NODE_MEMBERS - 1)];
 
   taken->event = HR_NODE_EVENT_PASSED_NO_MEMBER;
@@ -168,9 +166,9 @@ HR_TAKE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struct 
  * Who has left is the process's to refuse (dissertation section 4.2.3): a vote here would make a leader of whom the process
  * does not hear, and a pre-vote would keep it one.
  */
-HR_TAKE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view, struct hr_node_taken *taken,
-                                                       const struct hr_peer_vote_request *request,
-                                                       union hr_node_reply *reply) {
+HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view, struct hr_node_taken *taken,
+                                                         const struct hr_peer_vote_request *request,
+                                                         union hr_node_reply *reply) {
   struct hr_raft_vote_request asked = {.term = request->asked_term,
                                        .candidate = taken->from,
                                        .last_index = request->last_index,
@@ -206,8 +204,8 @@ HR_TAKE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view
 }
 
 /* R6, R7. The process is woken as soon as a majority has voted, and by every vote after that. */
-HR_TAKE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view, struct hr_node_taken *taken,
-                                                     const struct hr_peer_vote_reply *vote) {
+HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view, struct hr_node_taken *taken,
+                                                       const struct hr_peer_vote_reply *vote) {
   int pre_vote = view->role == HR_NODE_PRE_CANDIDATE;
 
   if (!hr_node_may(view, HR_NODE_MAY_VOTE, taken)) return HR_NODE_PASS;
@@ -226,12 +224,12 @@ HR_TAKE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view, 
  * What was passed on for this tells the process no more than the state does: it is there to wake it. A process that is awake,
  * and will look at the state before it sleeps, need not get it (R6).
  */
-HR_TAKE int hr_node_only_wakes(__u32 event) {
+HR_INLINE int hr_node_only_wakes(__u32 event) {
   return event == HR_NODE_EVENT_WOKEN_FOR_COMMIT || event == HR_NODE_EVENT_WOKEN_FOR_ROUND;
 }
 
 /* Is it this leader's member that answers in this term? */
-HR_TAKE struct hr_node_member *hr_node_led(struct hr_node_view *view, struct hr_node_taken *taken) {
+HR_INLINE struct hr_node_member *hr_node_led(struct hr_node_view *view, struct hr_node_taken *taken) {
   taken->event = HR_NODE_EVENT_PASSED_ROLE;
   if (view->role != HR_NODE_LEADER) return 0;
   taken->event = HR_NODE_EVENT_PASSED_TERM;
@@ -239,7 +237,7 @@ HR_TAKE struct hr_node_member *hr_node_led(struct hr_node_view *view, struct hr_
   return hr_node_sender(view, taken);
 }
 
-HR_TAKE void hr_node_contact(struct hr_node_member *member, __u64 loop_seq, __u64 now_ns) {
+HR_INLINE void hr_node_contact(struct hr_node_member *member, __u64 loop_seq, __u64 now_ns) {
   if (loop_seq == member->loop_seq) return;
   member->loop_seq = loop_seq;
   member->contact_ns = now_ns;
@@ -249,8 +247,8 @@ HR_TAKE void hr_node_contact(struct hr_node_member *member, __u64 loop_seq, __u6
  * Raft section 5.3. Counts; it does not commit: that is the process's, with what its own disk holds. The leader counts
  * here as having everything, so that the process is woken no later than it can commit (R6).
  */
-HR_TAKE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_view *view, struct hr_node_taken *taken,
-                                                       const struct hr_peer_append_reply *reply) {
+HR_INLINE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_view *view, struct hr_node_taken *taken,
+                                                         const struct hr_peer_append_reply *reply) {
   struct hr_node_member *member;
   __u64 reached[HR_NODE_MEMBERS];
   __u64 quorum;
@@ -273,8 +271,8 @@ HR_TAKE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_view *view
 }
 
 /* Dissertation section 6.4. A follower that knows less of its log than it has acknowledged has started again. */
-HR_TAKE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_view *view, struct hr_node_taken *taken,
-                                                          const struct hr_peer_heartbeat_reply *reply) {
+HR_INLINE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_view *view, struct hr_node_taken *taken,
+                                                            const struct hr_peer_heartbeat_reply *reply) {
   struct hr_node_member *member;
   __u64 reached[HR_NODE_MEMBERS];
   __u64 quorum;

@@ -18,7 +18,7 @@ enum hr_node_window_verdict {
 };
 
 /* The words between the highest number and `number` begin anew; what the highest's own word says above it is 0 already. */
-static inline __attribute__((always_inline)) void hr_node_window_advance(struct hr_node_window *window, __u64 number) {
+HR_INLINE void hr_node_window_advance(struct hr_node_window *window, __u64 number) {
   __u64 word = window->highest / 64;
   __u64 last = number / 64;
 
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void hr_node_window_advance(struct 
  * HR_NODE_WINDOW_NEW once for each number of the known life; remembers it. Of the last 4,096 numbers those that share
  * the word of the next highest are forgotten up to 63 early: they count as too old.
  */
-static inline __attribute__((always_inline)) enum hr_node_window_verdict hr_node_window_take(
+HR_INLINE enum hr_node_window_verdict hr_node_window_take(
     struct hr_node_window *window, __u64 life, __u64 number) {
   __u64 bit = 1ull << (number & 63);
   __u64 *word;

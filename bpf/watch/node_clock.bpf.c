@@ -12,12 +12,12 @@
 
 #include <linux/pkt_cls.h>
 
-static __always_inline struct hr_watch_clock* hr_the_clock(void) {
+HR_INLINE struct hr_watch_clock* hr_the_clock(void) {
   __u32 zero = 0;
   return bpf_map_lookup_elem(&node_clock, &zero);
 }
 
-static __always_inline int hr_read_standing(struct hr_watch_standing* standing) {
+HR_INLINE int hr_read_standing(struct hr_watch_standing* standing) {
   __u32 zero = 0;
   struct hr_node* state = bpf_map_lookup_elem(&node, &zero);
 
@@ -34,13 +34,13 @@ static __always_inline int hr_read_standing(struct hr_watch_standing* standing) 
 
 /* Does the process that is watched lead? When another has taken the state over, this clock has nothing left to
  * say. */
-static __always_inline int hr_leads(const struct hr_watch* watch, struct hr_watch_standing* standing) {
+HR_INLINE int hr_leads(const struct hr_watch* watch, struct hr_watch_standing* standing) {
   if (hr_read_standing(standing)) return 0;
   return standing->role == HR_NODE_LEADER && standing->incarnation &&
-         standing->incarnation == *(volatile __u64*)&watch->incarnation;
+         standing->incarnation == READ_ONCE(watch->incarnation);
 }
 
-static __always_inline __u64 hr_loop_ran_ns(const struct hr_watch* watch) {
+HR_INLINE __u64 hr_loop_ran_ns(const struct hr_watch* watch) {
   struct task_struct* loop = (struct task_struct*)watch->loop;
   __u64 ran_ns = 0;
 
@@ -49,8 +49,8 @@ static __always_inline __u64 hr_loop_ran_ns(const struct hr_watch* watch) {
 }
 
 /* Each turn of the loop puts the lease off (R5), so a lease that is another is a turn. */
-static __always_inline int hr_has_turned(struct hr_watch_clock* clock, const struct hr_watch* watch,
-                                         const struct hr_watch_standing* standing, __u64 now_ns) {
+HR_INLINE int hr_has_turned(struct hr_watch_clock* clock, const struct hr_watch* watch,
+                            const struct hr_watch_standing* standing, __u64 now_ns) {
   if (standing->lease_until_ns == clock->lease_until_ns) return 0;
   clock->lease_until_ns = standing->lease_until_ns;
   clock->turned_ns = now_ns;
@@ -66,8 +66,8 @@ static __always_inline int hr_has_turned(struct hr_watch_clock* clock, const str
  * stands still: the next lap knows. Should the thread be gone, whatever is read costs an election, or delays
  * it.
  */
-static __always_inline int hr_is_late(struct hr_watch_clock* clock, const struct hr_watch* watch,
-                                      const struct hr_watch_standing* standing, __u64 now_ns) {
+HR_INLINE int hr_is_late(struct hr_watch_clock* clock, const struct hr_watch* watch,
+                         const struct hr_watch_standing* standing, __u64 now_ns) {
   struct task_struct* loop = (struct task_struct*)watch->loop;
   unsigned int state = 1;
   __u64 silent_ns;
@@ -84,29 +84,29 @@ static __always_inline int hr_is_late(struct hr_watch_clock* clock, const struct
   return hr_loop_ran_ns(watch) - clock->turned_ran_ns < watch_config.late_from_ns;
 }
 
-static __always_inline __u32 hr_why_resign(const struct hr_watch* watch,
-                                           const struct hr_watch_standing* standing, int late, __u64 now_ns) {
-  if (*(volatile __u64*)&watch->dead_ns)
-    return *(volatile __u32*)&watch->cause == HR_WATCH_EXIT ? HR_WATCH_EXIT : HR_WATCH_SIGNAL;
+HR_INLINE __u32 hr_why_resign(const struct hr_watch* watch,
+                              const struct hr_watch_standing* standing, int late, __u64 now_ns) {
+  if (READ_ONCE(watch->dead_ns))
+    return READ_ONCE(watch->cause) == HR_WATCH_EXIT ? HR_WATCH_EXIT : HR_WATCH_SIGNAL;
   /* 0: the process keeps no lease. */
   return !late && standing->lease_until_ns && now_ns >= standing->lease_until_ns ? HR_WATCH_STALLED
                                                                                  : HR_WATCH_ALIVE;
 }
 
-static __always_inline void hr_count_told(struct hr_watch_clock* clock, int told, __u64* sent) {
+HR_INLINE void hr_count_told(struct hr_watch_clock* clock, int told, __u64* sent) {
   if (told > 0) ++*sent;
   if (told < 0) ++clock->failures;
 }
 
-static __always_inline void hr_tell_peers(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                                          const struct hr_watch_standing* standing, int late) {
+HR_INLINE void hr_tell_peers(struct __sk_buff* skb, struct hr_watch_clock* clock,
+                             const struct hr_watch_standing* standing, int late) {
   if (hr_make_resign(standing, late)) return;
   for (__u32 i = 0; i < HR_WATCH_PEERS; ++i)
     hr_count_told(clock, hr_tell(skb, i), late ? &clock->lates : &clock->resigns);
 }
 
-static __always_inline void hr_say_late(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                                        const struct hr_watch_standing* standing, __u64 now_ns) {
+HR_INLINE void hr_say_late(struct __sk_buff* skb, struct hr_watch_clock* clock,
+                           const struct hr_watch_standing* standing, __u64 now_ns) {
   if (!clock->late++) {
     ++clock->latenesses;
   } else if (now_ns < clock->late_said_ns + watch_config.late_from_ns / 2) {
@@ -117,17 +117,17 @@ static __always_inline void hr_say_late(struct __sk_buff* skb, struct hr_watch_c
 }
 
 /* Global: the announcement is sealed anew for each proxy, and verified once. */
-__weak __attribute__((noinline)) int hr_tell_proxy(struct __sk_buff* skb, __u32 index, __u64 term,
-                                                   __u64 sequence) {
+HR_GLOBAL int hr_tell_proxy(struct __sk_buff* skb, __u32 index, __u64 term,
+                            __u64 sequence) {
   struct hr_watch_target* target = bpf_map_lookup_elem(&node_targets, &index);
   const struct hr_watch_standing standing = {.term = term};
 
-  if (!target || !*(volatile __u32*)&target->ifindex) return 0;
+  if (!target || !READ_ONCE(target->ifindex)) return 0;
   if (hr_make_announcement(&standing, sequence, target)) return -1;
   return hr_tell(skb, index);
 }
 
-static __always_inline void hr_tell_proxies(struct __sk_buff* skb, struct hr_watch_clock* clock, __u64 term) {
+HR_INLINE void hr_tell_proxies(struct __sk_buff* skb, struct hr_watch_clock* clock, __u64 term) {
   __u32 zero = 0;
   struct hr_node_numbers* drawn = bpf_map_lookup_elem(&numbers, &zero);
   __u64 sequence;
@@ -138,7 +138,7 @@ static __always_inline void hr_tell_proxies(struct __sk_buff* skb, struct hr_wat
     hr_count_told(clock, hr_tell_proxy(skb, i, term, sequence), &clock->announcements);
 }
 
-static __always_inline int hr_go_round(struct __sk_buff* skb, __u32 epoch) {
+HR_INLINE int hr_go_round(struct __sk_buff* skb, __u32 epoch) {
   bpf_skb_change_tail(skb, HR_WATCH_LAP_FRAME_BYTES, 0);
   skb->mark = HR_WATCH_MARK_LAP | HR_WATCH_MARK_VALUE(epoch);
   skb->priority = HR_WATCH_LAP_PRIORITY;
@@ -149,7 +149,7 @@ static __always_inline int hr_go_round(struct __sk_buff* skb, __u32 epoch) {
  * Rest handshake: the process publishes that it leads and then reads `running`; the clock clears `running` and
  * then reads whether the process leads. One of the two sees the other.
  */
-static __always_inline int hr_rests(struct hr_watch_clock* clock, const struct hr_watch* watch) {
+HR_INLINE int hr_rests(struct hr_watch_clock* clock, const struct hr_watch* watch) {
   struct hr_watch_standing standing;
 
   __sync_val_compare_and_swap(&clock->running, 1, 0);
@@ -159,15 +159,15 @@ static __always_inline int hr_rests(struct hr_watch_clock* clock, const struct h
 }
 
 /* Everything is said. The process, if it lives on, sets the clock going again. */
-static __always_inline int hr_ends(struct hr_watch_clock* clock) {
+HR_INLINE int hr_ends(struct hr_watch_clock* clock) {
   __sync_val_compare_and_swap(&clock->running, 1, 0);
   ++clock->rests;
   return TC_ACT_SHOT;
 }
 
-static __always_inline int hr_resign(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                                     const struct hr_watch_standing* standing, __u32 why, __u32 epoch,
-                                     __u64 now_ns) {
+HR_INLINE int hr_resign(struct __sk_buff* skb, struct hr_watch_clock* clock,
+                        const struct hr_watch_standing* standing, __u32 why, __u32 epoch,
+                        __u64 now_ns) {
   if (!clock->resigned) {
     clock->resigned_ns = now_ns;
     clock->resigned_term = standing->term;
@@ -180,7 +180,7 @@ static __always_inline int hr_resign(struct __sk_buff* skb, struct hr_watch_cloc
   return hr_go_round(skb, epoch);
 }
 
-static __always_inline int hr_lap(struct __sk_buff* skb, __u32 epoch) {
+HR_INLINE int hr_lap(struct __sk_buff* skb, __u32 epoch) {
   struct hr_watch_clock* clock = hr_the_clock();
   struct hr_watch_standing standing = {};
   __u64 now_ns = bpf_ktime_get_ns();
@@ -191,11 +191,11 @@ static __always_inline int hr_lap(struct __sk_buff* skb, __u32 epoch) {
 
   watch = bpf_map_lookup_elem(&node_watch, &zero);
   if (!clock || !watch) return TC_ACT_SHOT;
-  if (epoch != HR_WATCH_MARK_VALUE(*(volatile __u32*)&clock->epoch)) {
+  if (epoch != HR_WATCH_MARK_VALUE(READ_ONCE(clock->epoch))) {
     ++clock->stale;
     return TC_ACT_SHOT;
   }
-  *(volatile __u64*)&clock->last_lap_ns = now_ns;
+  WRITE_ONCE(clock->last_lap_ns, now_ns);
   ++clock->laps;
   if (!hr_leads(watch, &standing)) {
     clock->resigned = clock->late = 0;
@@ -245,9 +245,9 @@ int hr_watch_kick(struct __sk_buff* skb) {
 
   if (!clock) return 0;
   if (__sync_val_compare_and_swap(&clock->running, 0, 1) &&
-      now_ns < *(volatile __u64*)&clock->last_lap_ns + HR_WATCH_OVERDUE_NS)
+      now_ns < READ_ONCE(clock->last_lap_ns) + HR_WATCH_OVERDUE_NS)
     return 0;
-  *(volatile __u64*)&clock->last_lap_ns = now_ns;
+  WRITE_ONCE(clock->last_lap_ns, now_ns);
   ++clock->kicks;
   epoch = __sync_fetch_and_add(&clock->epoch, 1) + 1;
   skb->mark = HR_WATCH_MARK_LAP | HR_WATCH_MARK_VALUE(epoch);

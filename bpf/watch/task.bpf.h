@@ -7,6 +7,8 @@
 #ifndef HEDGEROW_BPF_WATCH_TASK_BPF_H_
 #define HEDGEROW_BPF_WATCH_TASK_BPF_H_
 
+#include "bpf/compiler.h"
+
 #include <linux/bpf.h>
 /* The order of these matters: the helpers need the types. */
 #include <bpf/bpf_core_read.h>

@@ -52,29 +52,29 @@ struct {
 
 #define HR_RESIGN_BYTES (HR_PEER_HEADER_BYTES + sizeof(struct hr_peer_resign))
 
-static __always_inline struct hr_watch_scratch* hr_the_scratch(void) {
+HR_INLINE struct hr_watch_scratch* hr_the_scratch(void) {
   __u32 zero = 0;
   return bpf_map_lookup_elem(&watch_scratch, &zero);
 }
 
 /* The process's list if it is of this term and whole. */
-static __always_inline void hr_fill_successors(struct hr_peer_resign* resign, __u64 term) {
+HR_INLINE void hr_fill_successors(struct hr_peer_resign* resign, __u64 term) {
   __u32 zero = 0;
   struct hr_watch_plan* plan = bpf_map_lookup_elem(&node_plan, &zero);
   __u64 version;
   int whole;
 
   if (!plan) return;
-  version = *(volatile __u64*)&plan->version;
-  whole = !(version & 1) && *(volatile __u64*)&plan->term == term;
+  version = READ_ONCE(plan->version);
+  whole = !(version & 1) && READ_ONCE(plan->term) == term;
   for (__u32 i = 0; i < HR_PEER_SUCCESSORS; ++i)
-    resign->successors[i] = whole ? *(volatile __u32*)&plan->successors[i] : 0;
-  if (*(volatile __u64*)&plan->version == version) return;
+    resign->successors[i] = whole ? READ_ONCE(plan->successors[i]) : 0;
+  if (READ_ONCE(plan->version) == version) return;
   for (__u32 i = 0; i < HR_PEER_SUCCESSORS; ++i) resign->successors[i] = 0;
 }
 
 /* The same bytes for every peer, and one number: each of them keeps its own book of the numbers it has seen. */
-static __always_inline int hr_make_resign(const struct hr_watch_standing* standing, int late) {
+HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int late) {
   const struct hr_siphash_key key = {.k0 = watch_config.cluster_key.k0, .k1 = watch_config.cluster_key.k1};
   __u32 zero = 0;
   struct hr_node_numbers* drawn = bpf_map_lookup_elem(&numbers, &zero);
@@ -108,8 +108,8 @@ static __always_inline int hr_make_resign(const struct hr_watch_standing* standi
   return 0;
 }
 
-static __always_inline int hr_make_announcement(const struct hr_watch_standing* standing, __u64 sequence,
-                                                const struct hr_watch_target* target) {
+HR_INLINE int hr_make_announcement(const struct hr_watch_standing* standing, __u64 sequence,
+                                   const struct hr_watch_target* target) {
   struct hr_watch_scratch* out = hr_the_scratch();
   struct hr_announcement* announcement;
 
@@ -133,7 +133,7 @@ static __always_inline int hr_make_announcement(const struct hr_watch_standing* 
   return 0;
 }
 
-static __always_inline __u16 hr_fold_sum(__u64 sum) {
+HR_INLINE __u16 hr_fold_sum(__u64 sum) {
   sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + ((sum >> 32) & 0xffff);
   sum = (sum & 0xffff) + (sum >> 16);
   sum = (sum & 0xffff) + (sum >> 16);
@@ -141,8 +141,8 @@ static __always_inline __u16 hr_fold_sum(__u64 sum) {
 }
 
 /* RFC 768, RFC 8200 section 8.1. */
-static __always_inline __u16 hr_sum_udp(const struct hr_watch_scratch* out,
-                                        const struct hr_watch_target* target, struct udphdr* udp, int ipv4) {
+HR_INLINE __u16 hr_sum_udp(const struct hr_watch_scratch* out,
+                           const struct hr_watch_target* target, struct udphdr* udp, int ipv4) {
   __be32 tail[2] = {bpf_htonl(sizeof(*udp) + out->bytes), bpf_htonl(IPPROTO_UDP)};
   __be32* payload = (__be32*)&out->payload;
   __u16 checksum;
@@ -165,8 +165,8 @@ static __always_inline __u16 hr_sum_udp(const struct hr_watch_scratch* out,
   return checksum ? checksum : 0xffff;
 }
 
-static __always_inline int hr_store_ip4(struct __sk_buff* skb, const struct hr_watch_target* target,
-                                        __u32 l4_bytes) {
+HR_INLINE int hr_store_ip4(struct __sk_buff* skb, const struct hr_watch_target* target,
+                           __u32 l4_bytes) {
   struct iphdr header = {.version = 4,
                          .ihl = 5,
                          .tot_len = bpf_htons(sizeof(header) + l4_bytes),
@@ -180,8 +180,8 @@ static __always_inline int hr_store_ip4(struct __sk_buff* skb, const struct hr_w
   return bpf_skb_store_bytes(skb, ETH_HLEN, &header, sizeof(header), 0);
 }
 
-static __always_inline int hr_store_ip6(struct __sk_buff* skb, const struct hr_watch_target* target,
-                                        __u32 l4_bytes) {
+HR_INLINE int hr_store_ip6(struct __sk_buff* skb, const struct hr_watch_target* target,
+                           __u32 l4_bytes) {
   struct ipv6hdr header = {
       .version = 6, .payload_len = bpf_htons(l4_bytes), .nexthdr = IPPROTO_UDP, .hop_limit = 64};
 
@@ -191,7 +191,7 @@ static __always_inline int hr_store_ip6(struct __sk_buff* skb, const struct hr_w
 }
 
 /* Gives the skb the datagram's bytes. 0, or -1 where the kernel refuses. */
-static __always_inline int hr_build_datagram(struct __sk_buff* skb, const struct hr_watch_target* target) {
+HR_INLINE int hr_build_datagram(struct __sk_buff* skb, const struct hr_watch_target* target) {
   const int ipv4 =
       !target->address.halves[0] && !(target->address.words[2] ^ bpf_htonl(0xffff)); /* ::ffff:0:0/96 */
   const __u32 l4_offset = ETH_HLEN + (ipv4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
@@ -214,10 +214,10 @@ static __always_inline int hr_build_datagram(struct __sk_buff* skb, const struct
 }
 
 /* Global: verified once. 1 = on its way, 0 = there is no such target, -1 = refused. */
-__weak __attribute__((noinline)) int hr_tell(struct __sk_buff* skb, __u32 index) {
+HR_GLOBAL int hr_tell(struct __sk_buff* skb, __u32 index) {
   struct hr_watch_target* target = bpf_map_lookup_elem(&node_targets, &index);
 
-  if (!target || !*(volatile __u32*)&target->ifindex) return 0;
+  if (!target || !READ_ONCE(target->ifindex)) return 0;
   if (hr_build_datagram(skb, target)) return -1;
   skb->mark = HR_WATCH_MARK_SEND | HR_WATCH_MARK_VALUE(index);
   return bpf_clone_redirect(skb, watch_config.clock_in_ifindex, BPF_F_INGRESS) ? -1 : 1;

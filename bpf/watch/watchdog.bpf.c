@@ -11,14 +11,14 @@
 
 #include <asm/signal.h>
 
-static __always_inline struct hr_watch* hr_the_watch(void) {
+HR_INLINE struct hr_watch* hr_the_watch(void) {
   __u32 zero = 0;
   return bpf_map_lookup_elem(&node_watch, &zero);
 }
 
 /* The watched process's element if `task` is one of its threads. The number is compared first: it is cheapest.
  */
-static __always_inline struct hr_watch* hr_watched(struct task_struct* task) {
+HR_INLINE struct hr_watch* hr_watched(struct task_struct* task) {
   struct hr_watch* watch = hr_the_watch();
 
   if (!watch || !watch->incarnation || BPF_CORE_READ(task, tgid) != watch->tgid) return 0;
@@ -26,7 +26,7 @@ static __always_inline struct hr_watch* hr_watched(struct task_struct* task) {
   return watch;
 }
 
-static __always_inline void hr_watch_dies(struct hr_watch* watch, enum hr_watch_cause cause, __u32 signal) {
+HR_INLINE void hr_watch_dies(struct hr_watch* watch, enum hr_watch_cause cause, __u32 signal) {
   if (__sync_val_compare_and_swap(&watch->dead_ns, 0, bpf_ktime_get_ns())) return;
   watch->cause = cause;
   watch->signal = signal;
@@ -48,7 +48,7 @@ int hr_watch_generate(struct bpf_raw_tracepoint_args* context) {
 
 /* kernel/signal.c: what ignores a signal by default (SIG_KERNEL_IGNORE_MASK), and what stops
  * (SIG_KERNEL_STOP_MASK). */
-static __always_inline int hr_signal_ends(__u32 signal) {
+HR_INLINE int hr_signal_ends(__u32 signal) {
   switch (signal) {
     case SIGCONT:
     case SIGCHLD:
