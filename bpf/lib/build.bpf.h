@@ -8,6 +8,7 @@
 
 #include "bpf/lib/parse.bpf.h"
 #include "bpf/lib/wheel.bpf.h"
+#include "bpf/net/checksum.bpf.h"
 
 /* bpf_csum_diff takes at most 512 bytes at a time before kernel 6.13 (its scratch buffer). */
 #define HR_CHECKSUM_CHUNK 512
@@ -36,30 +37,11 @@ HR_INLINE __s64 hr_sum_l4(struct hr_parked *parked, __u32 l4_bytes) {
   return sum;
 }
 
-HR_INLINE __u16 hr_fold(__u64 sum) {
-  sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + ((sum >> 32) & 0xffff);
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = (sum & 0xffff) + (sum >> 16);
-  return ~sum;
-}
-
-/* The UDP checksum (RFC 768, RFC 8200 section 8.1) of the parked packet with another destination and port. */
+/* The UDP checksum of the parked packet, of which layer 4 sums to `sum`, with another destination and port. */
 HR_INLINE __u16 hr_udp_checksum(__s64 sum, struct udphdr *from, struct udphdr *to, const struct hr_address *source,
                                 const struct hr_address *destination, int version, __u32 l4_bytes) {
-  __be32 tail[2] = {bpf_htonl(l4_bytes), bpf_htonl(IPPROTO_UDP)};
-  __u16 checksum;
-
   sum = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), sum);
-  if (version == 4) {
-    sum = bpf_csum_diff(0, 0, (__be32 *)&source->words[3], 4, sum);
-    sum = bpf_csum_diff(0, 0, (__be32 *)&destination->words[3], 4, sum);
-  } else {
-    sum = bpf_csum_diff(0, 0, (__be32 *)source->words, 16, sum);
-    sum = bpf_csum_diff(0, 0, (__be32 *)destination->words, 16, sum);
-  }
-  sum = bpf_csum_diff(0, 0, tail, sizeof(tail), sum);
-  checksum = hr_fold(sum);
-  return checksum ? checksum : 0xffff;
+  return hr_fold_udp(hr_sum_pseudo_header(sum, source, destination, version == 4, l4_bytes));
 }
 
 HR_INLINE int hr_store_ipv4(struct __sk_buff *skb, struct hr_parked *parked, __be32 destination) {

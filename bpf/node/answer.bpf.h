@@ -7,29 +7,20 @@
 #ifndef HEDGEROW_BPF_NODE_ANSWER_BPF_H_
 #define HEDGEROW_BPF_NODE_ANSWER_BPF_H_
 
+#include "bpf/net/checksum.bpf.h"
 #include "bpf/node/parse.bpf.h"
 
 #define HR_NODE_TTL 64
 
-HR_INLINE __u16 hr_node_fold(__u64 sum) {
-  sum = (sum & 0xffffffff) + (sum >> 32);
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = (sum & 0xffff) + (sum >> 16);
-  return ~sum & 0xffff;
-}
-
-/* Of UDP: pseudo header, header, and the whole answer (what is behind its end is zero). RFC 768: 0 is sent as 0xffff. */
+/* Of UDP: pseudo header, header, and the whole answer (what is behind its end is zero). */
 HR_INLINE void hr_node_udp_checksum(struct hr_node_scratch *in, struct udphdr *udp, void *addresses, __u32 address_bytes) {
   __s64 sum;
-  __u16 check;
 
   udp->check = 0;
   sum = bpf_csum_diff(NULL, 0, addresses, address_bytes, bpf_htons(IPPROTO_UDP) + udp->len);
   sum = bpf_csum_diff(NULL, 0, (void *)udp, sizeof(*udp), sum);
   sum = bpf_csum_diff(NULL, 0, (void *)&in->answer, sizeof(in->answer), sum);
-  check = hr_node_fold((__u64)sum & 0xffffffff);
-  udp->check = check ? check : 0xffff;
+  udp->check = hr_fold_udp(sum);
 }
 
 HR_INLINE void hr_node_head_udp(struct hr_node_scratch *in, const struct udphdr *asked, __u32 bytes) {
@@ -68,7 +59,7 @@ HR_INLINE int hr_node_head_ipv4(struct xdp_md *ctx, struct hr_node_scratch *in, 
   ip->check = 0;
   ip->saddr = asked->daddr;
   ip->daddr = asked->saddr;
-  ip->check = hr_node_fold((__u64)bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0) & 0xffffffff);
+  ip->check = hr_fold(bpf_csum_diff(NULL, 0, (void *)ip, sizeof(*ip), 0));
   hr_node_udp_checksum(in, udp, &ip->saddr, 8);
   return HR_NODE_HEAD_BYTES - HR_NODE_UDP4_OFFSET - (int)sizeof(*udp);
 }

@@ -8,6 +8,7 @@
 #ifndef HEDGEROW_BPF_WATCH_TELL_BPF_H_
 #define HEDGEROW_BPF_WATCH_TELL_BPF_H_
 
+#include "bpf/net/checksum.bpf.h"
 #include "bpf/node/state.bpf.h"
 #include "bpf/watch/watch_maps.bpf.h"
 
@@ -133,19 +134,9 @@ HR_INLINE int hr_make_announcement(const struct hr_watch_standing* standing, __u
   return 0;
 }
 
-HR_INLINE __u16 hr_fold_sum(__u64 sum) {
-  sum = (sum & 0xffff) + ((sum >> 16) & 0xffff) + ((sum >> 32) & 0xffff);
-  sum = (sum & 0xffff) + (sum >> 16);
-  sum = (sum & 0xffff) + (sum >> 16);
-  return ~sum;
-}
-
-/* RFC 768, RFC 8200 section 8.1. */
-HR_INLINE __u16 hr_sum_udp(const struct hr_watch_scratch* out,
-                           const struct hr_watch_target* target, struct udphdr* udp, int ipv4) {
-  __be32 tail[2] = {bpf_htonl(sizeof(*udp) + out->bytes), bpf_htonl(IPPROTO_UDP)};
+HR_INLINE __u16 hr_sum_udp(const struct hr_watch_scratch* out, const struct hr_watch_target* target, struct udphdr* udp,
+                           int ipv4) {
   __be32* payload = (__be32*)&out->payload;
-  __u16 checksum;
   __s64 sum;
 
   if (out->bytes == HR_RESIGN_BYTES)
@@ -153,16 +144,8 @@ HR_INLINE __u16 hr_sum_udp(const struct hr_watch_scratch* out,
   else
     sum = bpf_csum_diff(0, 0, payload, HR_ANNOUNCEMENT_BYTES, 0);
   sum = bpf_csum_diff(0, 0, (__be32*)udp, sizeof(*udp), sum);
-  sum = bpf_csum_diff(0, 0, tail, sizeof(tail), sum);
-  if (ipv4) {
-    sum = bpf_csum_diff(0, 0, (__be32*)&target->source.words[3], 4, sum);
-    sum = bpf_csum_diff(0, 0, (__be32*)&target->address.words[3], 4, sum);
-  } else {
-    sum = bpf_csum_diff(0, 0, (__be32*)target->source.words, 16, sum);
-    sum = bpf_csum_diff(0, 0, (__be32*)target->address.words, 16, sum);
-  }
-  checksum = hr_fold_sum(sum);
-  return checksum ? checksum : 0xffff;
+  sum = hr_sum_pseudo_header(sum, &target->source, &target->address, ipv4, sizeof(*udp) + out->bytes);
+  return hr_fold_udp(sum);
 }
 
 HR_INLINE int hr_store_ip4(struct __sk_buff* skb, const struct hr_watch_target* target,
@@ -176,7 +159,7 @@ HR_INLINE int hr_store_ip4(struct __sk_buff* skb, const struct hr_watch_target* 
                          .saddr = target->source.words[3],
                          .daddr = target->address.words[3]};
 
-  header.check = hr_fold_sum(bpf_csum_diff(0, 0, (__be32*)&header, sizeof(header), 0));
+  header.check = hr_fold(bpf_csum_diff(0, 0, (__be32*)&header, sizeof(header), 0));
   return bpf_skb_store_bytes(skb, ETH_HLEN, &header, sizeof(header), 0);
 }
 
