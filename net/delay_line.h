@@ -2,7 +2,7 @@
 //
 // The delay line of engine qdisc: a queueing discipline on one end of a veth of ours that holds each clone of a
 // request back for its service's delay. The published technique (a clone of every request in netem), and two
-// more ways for kernels without it. The BPF side is bpf/lib/delay_line.bpf.h. Called by the daemon, and by
+// more ways for kernels without it. The BPF side is bpf/proxy/delay_line.bpf.h. Called by the daemon, and by
 // doctor to try it.
 //
 // Acts in the network namespace of the calling thread. Needs CAP_NET_ADMIN.

@@ -52,7 +52,7 @@ IsQuorum(some) == 2 * Cardinality(some) > Cardinality(Nodes)
 LastTerm(l) == IF l = <<>> THEN 0 ELSE l[Len(l)]
 IsPrefix(a, b) == Len(a) <= Len(b) /\ a = SubSeq(b, 1, Len(a))
 
-\* Raft section 5.4.1; hr_raft_log_up_to_date of bpf/raft/decisions_abi.h.
+\* Raft section 5.4.1; hr_raft_log_up_to_date of bpf/node/raft/decisions_abi.h.
 UpToDate(request, index, last) ==
   IF request.last # last THEN request.last > last ELSE request.index >= index
 

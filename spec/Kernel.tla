@@ -2,7 +2,7 @@
 (* SPDX-License-Identifier: Apache-2.0
    The steps of a node's kernel programs for one datagram: a record is reserved in the ring, the decision is taken under
    the lock of R0, the record is submitted and the answer sent. Several programs run at once on several CPUs, so every
-   step of one may come between two steps of another. Each decision is one of bpf/raft/take.h.
+   step of one may come between two steps of another. Each decision is one of bpf/node/raft/take.h.
 
    The reservation is no step of its own here, because it changes nothing that a decision reads. Where in the ring it was
    made is told when it comes to a decision: anywhere before records that the process has not read, since the consumer

@@ -2,7 +2,7 @@
 /*
  * What nodes say to each other, as bytes: the header that every peer datagram begins with, the kinds of bodies,
  * and the reasons for which a datagram is not believed. docs/WIRE_FORMAT.md has the bodies.
- * cluster/wire/peer.cc and the kernel programs of a node (bpf/raft) write and read it. All integers are little-endian, and
+ * cluster/wire/peer.cc and the kernel programs of a node (bpf/node/raft) write and read it. All integers are little-endian, and
  * stand at multiples of their size in whatever a kernel program reads or writes.
  */
 #ifndef HEDGEROW_BPF_ABI_PEER_ABI_H_

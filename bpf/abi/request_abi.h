@@ -145,7 +145,7 @@ struct hr_parked {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 
-/* Shortest time for which a silent UDP flow is believed, and an unanswered request stays known; see bpf/lib/flow.bpf.h. */
+/* Shortest time for which a silent UDP flow is believed, and an unanswered request stays known; see bpf/proxy/flow.bpf.h. */
 #define HR_FLOW_UDP_NS 10000000000ull
 
 /* Key of the flow map (LRU). Two kinds share it: who may receive from a backend, and where a TCP connection goes. */
@@ -367,7 +367,7 @@ struct hr_load_config {
   __u64 hash_seed;    /* random, so that nobody can choose which keys share a set */
   __u64 min_delay_ns; /* smallest configured delay of all services: bounds how long a lap may be */
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
-  __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/lib/time.bpf.h) */
+  __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
   __u32 pad;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 96, "hr_load_config is 96 bytes");

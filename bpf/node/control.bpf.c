@@ -5,7 +5,7 @@
  * request, which becomes its answer. Returns 0 when the request was carried out or refused, 1 when there was none.
  */
 #include "bpf/node/maps.bpf.h"
-#include "bpf/raft/control.h"
+#include "bpf/node/raft/control.h"
 
 #include <linux/if_ether.h>
 

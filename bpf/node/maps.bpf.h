@@ -7,9 +7,9 @@
 #ifndef HEDGEROW_BPF_NODE_MAPS_BPF_H_
 #define HEDGEROW_BPF_NODE_MAPS_BPF_H_
 
+#include "bpf/node/raft/datagram.h"
+#include "bpf/node/raft/window.h"
 #include "bpf/node/state.bpf.h"
-#include "bpf/raft/datagram.h"
-#include "bpf/raft/window.h"
 
 /* By position of the sender. Changed as `node` is. */
 struct hr_node_locked_window {

@@ -10,7 +10,7 @@
 /* The order of these two matters: the helpers need the types. */
 #include <bpf/bpf_helpers.h>
 
-#include "bpf/raft/node_abi.h"
+#include "bpf/node/raft/node_abi.h"
 
 /* Of rule R0: changed by the XDP program, and for the process by the control program. Never by an update. */
 struct hr_node {

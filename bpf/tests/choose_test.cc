@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // The choice of a backend: a table of cases, and properties that hold for every snapshot of three backends.
-#include "bpf/lib/choose.h"
+#include "bpf/proxy/choose.h"
 
 #include <gtest/gtest.h>
 

@@ -18,14 +18,14 @@
 #include <string>
 #include <vector>
 
-#include "bpf/lib/choose.h"
+#include "bpf/proxy/choose.h"
 #include "bpf/tests/cluster_messages.h"
 #include "bpf/tests/invariants.h"
 #include "bpf/tests/packet.h"
 #include "bpf/tests/sniffer.h"
+#include "net/link.h"
 #include "proxy/data_plane/kernel_data_plane.h"
 #include "proxy/data_plane/kernel_maps.h"
-#include "net/link.h"
 
 struct bpf_map;
 struct bpf_program;

@@ -14,8 +14,8 @@
 #include <map>
 #include <string>
 
-#include "bpf/raft/node_maps_abi.h"
-#include "bpf/watch/watch_abi.h"
+#include "bpf/node/raft/node_maps_abi.h"
+#include "bpf/node/watch/watch_abi.h"
 #include "node.skel.h"
 #include "proxy/data_plane/kernel_data_plane.h"
 #include "watch.skel.h"

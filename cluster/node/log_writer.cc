@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "bpf/raft/decisions_abi.h"
+#include "bpf/node/raft/decisions_abi.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::node {

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "bpf/raft/node_maps_abi.h"
+#include "bpf/node/raft/node_maps_abi.h"
 #include "cluster/node/node.h"
 #include "cluster/node/promise_mark.h"
 #include "cluster/node/socket_testing.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <variant>
 
-#include "bpf/raft/node_abi.h"
+#include "bpf/node/raft/node_abi.h"
 #include "cluster/node/front_end.h"
 
 namespace hedgerow::node {

@@ -21,7 +21,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "bpf/raft/node_maps_abi.h"
+#include "bpf/node/raft/node_maps_abi.h"
 #include "cluster/offload/kernel.h"
 #include "cluster/offload/mapped.h"
 #include "cluster/offload/ring_reader.h"

@@ -2,7 +2,7 @@
 //
 // A node's kernel part as its process sees it: the state of rule R0, changed by control requests only, and the
 // ring that carries what the kernel has accepted. Implemented by BpfKernel (the real one) and by the
-// simulator's model, which runs the same decisions (bpf/raft/take.h) natively. Coupling is its only user, on
+// simulator's model, which runs the same decisions (bpf/node/raft/take.h) natively. Coupling is its only user, on
 // the loop's thread.
 
 #ifndef HEDGEROW_CLUSTER_OFFLOAD_KERNEL_H_
@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bpf/raft/node_abi.h"
+#include "bpf/node/raft/node_abi.h"
 
 namespace hedgerow::offload {
 

@@ -5,8 +5,8 @@
 #include <utility>
 #include <variant>
 
-#include "bpf/raft/control.h"
-#include "bpf/raft/datagram.h"
+#include "bpf/node/raft/control.h"
+#include "bpf/node/raft/datagram.h"
 #include "cluster/raft/check.h"
 #include "cluster/raft/seeded_bugs.h"
 

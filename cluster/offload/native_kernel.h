@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel part without a kernel: the decisions of bpf/raft natively, on the core's own messages, with every
+// The kernel part without a kernel: the decisions of bpf/node/raft natively, on the core's own messages, with every
 // lock boundary as a step of its own, so that tests and the simulator can put anything in between. One run is
 // what the XDP program does with one datagram: reserve room in the ring, decide under the lock, submit or
 // discard and answer.
@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bpf/raft/take.h"
+#include "bpf/node/raft/take.h"
 #include "cluster/offload/kernel.h"
 #include "cluster/raft/message.h"
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "bpf/raft/node_maps_abi.h"
+#include "bpf/node/raft/node_maps_abi.h"
 #include "cluster/offload/bpf_kernel.h"
 #include "net/ip_address.h"
 #include "net/netlink.h"

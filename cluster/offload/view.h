@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "bpf/raft/node_abi.h"
+#include "bpf/node/raft/node_abi.h"
 #include "cluster/raft/raft.h"
 
 namespace hedgerow::offload {

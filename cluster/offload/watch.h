@@ -22,7 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "bpf/watch/watch_abi.h"
+#include "bpf/node/watch/watch_abi.h"
 #include "cluster/offload/mapped.h"
 #include "cluster/raft/types.h"
 #include "net/clock_qdisc.h"

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "bpf/watch/watch_abi.h"
+#include "bpf/node/watch/watch_abi.h"
 #include "net/unique_fd.h"
 
 namespace hedgerow::offload {

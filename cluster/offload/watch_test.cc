@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <memory>
 
-#include "bpf/raft/node_maps_abi.h"
+#include "bpf/node/raft/node_maps_abi.h"
 #include "net/bpf_log.h"
 #include "net/link.h"
 #include "net/namespace_test.h"

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bpf/raft/decisions_abi.h"
+#include "bpf/node/raft/decisions_abi.h"
 #include "cluster/raft/types.h"
 
 namespace hedgerow::raft {

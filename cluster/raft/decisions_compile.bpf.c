@@ -2,7 +2,7 @@
 //
 // Compiles the shared decisions for BPF, so that a change which the kernel's compiler refuses fails the build
 // now and not with the first offload. Never loaded.
-#include "bpf/raft/decisions_abi.h"
+#include "bpf/node/raft/decisions_abi.h"
 
 #define SECTION(name) __attribute__((section(name), used))
 

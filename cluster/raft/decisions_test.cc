@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The shared decisions, by themselves.
-#include "bpf/raft/decisions_abi.h"
+#include "bpf/node/raft/decisions_abi.h"
 
 #include <algorithm>
 #include <functional>

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "bpf/raft/decisions_abi.h"
+#include "bpf/node/raft/decisions_abi.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/raft/message.h"
 #include "cluster/raft/types.h"

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "bpf/raft/decisions_abi.h"
+#include "bpf/node/raft/decisions_abi.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/raft/event.h"
 #include "cluster/raft/log.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the node's kernel part has accepted, promised and counted by itself. It decided with the same functions
-// (bpf/raft/take.h) on a state that the core had handed to it, and nothing else has changed that state since
+// (bpf/node/raft/take.h) on a state that the core had handed to it, and nothing else has changed that state since
 // (R1): so nothing here is judged anew, and whatever contradicts the core is a fault.
 #include <algorithm>
 #include <bit>

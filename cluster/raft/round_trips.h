@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "bpf/raft/decisions_abi.h"
+#include "bpf/node/raft/decisions_abi.h"
 #include "cluster/raft/options.h"
 
 namespace hedgerow::raft {

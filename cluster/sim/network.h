@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "bpf/raft/decisions_abi.h"
+#include "bpf/node/raft/decisions_abi.h"
 #include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/plan.h"
 #include "cluster/sim/random.h"

@@ -7,7 +7,7 @@
 #include <bpf/bpf.h>
 
 #include "absl/strings/str_cat.h"
-#include "bpf/raft/node_abi.h"
+#include "bpf/node/raft/node_abi.h"
 #include "net/fnv.h"
 #include "net/unique_fd.h"
 

@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "bpf/proxy/choose.h"
 #include "config/scalar.h"
-#include "bpf/lib/choose.h"
 #include "operate/version.h"
 #include "proxy/config/schema.h"
 #include "proxy/data_plane/names.h"
@@ -77,7 +77,7 @@ v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& co
   out.set_won(snapshot.wins);
   *out.mutable_answer_ns() = ToQuantiles(snapshot.answer_times);
   // Before there are enough samples the fixed delay stands in for the p95, as in the kernel
-  // (bpf/lib/steer.bpf.h).
+  // (bpf/proxy/steer.bpf.h).
   const int64_t p95_ns = snapshot.p95_ns > 0 ? static_cast<int64_t>(snapshot.p95_ns) : service.delay_ns();
   out.set_suspect_after_ns(std::clamp<int64_t>(3 * p95_ns, service.suspect_min_ns(),
                                                std::max(service.suspect_max_ns(), service.suspect_min_ns())));

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kMarginNs = 2'000'000'000;
 
 // A request that nobody answers is known until its deadline, and then for as long as its flow is believed
-// (hr_linger_ns in bpf/clock.bpf.c). Its state is looked at besides (Over): this is for what leaves no trace,
+// (hr_linger_ns in bpf/proxy/clock.bpf.c). Its state is looked at besides (Over): this is for what leaves no trace,
 // such as a packet on its way.
 int64_t GraceOf(const v1::Service& service) {
   return service.deadline_ns() + std::max<int64_t>(service.linger_ns(), HR_FLOW_UDP_NS) + kMarginNs;

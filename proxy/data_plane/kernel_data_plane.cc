@@ -18,13 +18,13 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "bpf/lib/choose.h"
+#include "bpf/proxy/choose.h"
 #include "net/bpf_log.h"
+#include "proxy.skel.h"
 #include "proxy/data_plane/endpoint.h"
 #include "proxy/data_plane/kernel_trace.h"
 #include "proxy/data_plane/map_sizes.h"
 #include "proxy/data_plane/numbered_trace.h"
-#include "proxy.skel.h"
 
 namespace hedgerow {
 namespace {

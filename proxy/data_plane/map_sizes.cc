@@ -6,7 +6,7 @@
 
 #include "bpf/abi/announce_abi.h"
 #include "bpf/abi/trace_abi.h"
-#include "bpf/lib/choose.h"
+#include "bpf/proxy/choose.h"
 
 namespace hedgerow {
 namespace {

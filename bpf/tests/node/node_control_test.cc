@@ -4,7 +4,7 @@
 // together.
 #include <cstring>
 
-#include "bpf/raft/control.h"
+#include "bpf/node/raft/control.h"
 #include "bpf/tests/node/node_fixture.h"
 
 namespace hedgerow::packets {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bpf/raft/datagram.h"
+#include "bpf/node/raft/datagram.h"
 #include "bpf/tests/packet.h"
 
 namespace hedgerow::packets {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // What a node's XDP program is to do with a frame, natively: frames and answers are taken apart and built by
-// code of the tests' own, the decisions are those of bpf/raft, compiled by the other compiler. The differential
+// code of the tests' own, the decisions are those of bpf/node/raft, compiled by the other compiler. The differential
 // fuzz holds the kernel's program against it.
 #ifndef HEDGEROW_BPF_TESTS_NODE_NODE_MODEL_H_
 #define HEDGEROW_BPF_TESTS_NODE_NODE_MODEL_H_
@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "bpf/raft/datagram.h"
-#include "bpf/raft/window.h"
+#include "bpf/node/raft/datagram.h"
+#include "bpf/node/raft/window.h"
 #include "bpf/tests/packet.h"
 
 namespace hedgerow::packets {

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The process's side of the shared state: each function is one critical section, called with the lock of R0 held by a
+ * program that the process runs through BPF_PROG_TEST_RUN (and by the simulator). A plain update of the element would
+ * undo what the kernel has decided meanwhile.
+ */
+#ifndef HEDGEROW_BPF_NODE_RAFT_CONTROL_H_
+#define HEDGEROW_BPF_NODE_RAFT_CONTROL_H_
+
+#include "bpf/node/raft/node_abi.h"
+
+/* R7, and R1: what the kernel has promised can only be replaced by what contains it, and only while it is fenced. */
+HR_INLINE int hr_node_may_replace(const struct hr_node_view *view, const struct hr_node_view *next) {
+  if (view->may) return 0;
+  if (next->raft.term < view->raft.term) return 0;
+  if (next->raft.term == view->raft.term && view->raft.voted_for && next->raft.voted_for != view->raft.voted_for)
+    return 0;
+  return next->self <= HR_NODE_NO_MEMBER;
+}
+
+/* What a leader or candidate has counted is of one term and role. */
+HR_INLINE int hr_node_same_standing(const struct hr_node_view *view, const struct hr_node_view *next) {
+  return view->raft.term == next->raft.term && view->role == next->role;
+}
+
+HR_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *view, const struct hr_node_view *next) {
+  int same_leader = view->raft.term == next->raft.term && view->raft.leader == next->raft.leader;
+  int same_standing = hr_node_same_standing(view, next);
+
+  if (!hr_node_may_replace(view, next)) return HR_NODE_REFUSED;
+  if (!same_leader || next->heard_ns > view->heard_ns) {
+    view->heard_ns = next->heard_ns;
+    view->leader_timeout_ns = next->leader_timeout_ns;
+  }
+  if (!same_leader || next->leader_commit > view->leader_commit) view->leader_commit = next->leader_commit;
+  for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) {
+    struct hr_node_member *member = &view->members[i];
+
+    if (!same_standing || member->node != next->members[i].node) {
+      *member = next->members[i];
+      continue;
+    }
+    if (next->members[i].match > member->match) member->match = next->members[i].match;
+    if (next->members[i].round > member->round) member->round = next->members[i].round;
+  }
+  if (!same_standing || view->config_epoch != next->config_epoch) {
+    view->votes = next->votes;
+    view->quorum_index = next->quorum_index;
+    view->quorum_round = next->quorum_round;
+  } else {
+    view->votes |= next->votes;
+  }
+  view->raft = next->raft;
+  view->verified = next->verified;
+  view->election_timeout_ns = next->election_timeout_ns;
+  view->lease_until_ns = next->lease_until_ns;
+  view->config_epoch = next->config_epoch;
+  view->voters = next->voters;
+  view->next_voters = next->next_voters;
+  view->self = next->self;
+  view->role = next->role;
+  view->every_ack = next->every_ack;
+  view->reserved_term = next->reserved_term;
+  view->tell_suspicion = next->tell_suspicion;
+  ++view->loop_seq;
+  view->may = next->may;
+  return HR_NODE_DONE;
+}
+
+/*
+ * The log grows without a fence while the kernel does not append to it and does not vote by it: heartbeats are answered
+ * with how far it is verified (else the leader takes the node for one that has started again), pre-votes with its end.
+ */
+HR_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_node_view *next) {
+  view->lease_until_ns = next->lease_until_ns;
+  view->election_timeout_ns = next->election_timeout_ns;
+  view->every_ack = next->every_ack;
+  ++view->loop_seq;
+  if (next->raft.term != view->raft.term || next->raft.leader != view->raft.leader) return;
+  if (next->verified > view->verified) view->verified = next->verified;
+  if (view->may & HR_NODE_OWNS_LOG) return;
+  view->raft.last_index = next->raft.last_index;
+  view->raft.last_term = next->raft.last_term;
+}
+
+/*
+ * R9: a process that starts finds the reserved term here only if its predecessor died while the kernel had it: then every
+ * vote in that term is in this view. Afterwards the process may have voted itself, and that died with it.
+ */
+HR_INLINE void hr_node_fence(struct hr_node_view *view) {
+  view->may = 0;
+  view->reserved_term = 0;
+}
+
+/* Carries out `request` on `view`; the caller copies the view out afterwards, still under the lock. */
+HR_INLINE enum hr_node_control_result hr_node_control_view(struct hr_node_view *view,
+                                                           const struct hr_node_control *request) {
+  if (request->operation == HR_NODE_ADOPT) {
+    view->incarnation = request->incarnation;
+    hr_node_fence(view);
+    view->role = HR_NODE_FOLLOWER;
+    return HR_NODE_DONE;
+  }
+  if (request->operation == HR_NODE_READ) return HR_NODE_DONE;
+  if (request->incarnation != view->incarnation) return HR_NODE_STALE;
+  switch (request->operation) {
+    case HR_NODE_FENCE:
+      hr_node_fence(view);
+      return HR_NODE_DONE;
+    case HR_NODE_OPEN:
+      return hr_node_open(view, &request->view);
+    case HR_NODE_LEASE:
+      hr_node_lease(view, &request->view);
+      return HR_NODE_DONE;
+  }
+  return HR_NODE_INVALID;
+}
+
+/* The window's own lock is held. Of a life that is known already, what was seen stays seen. */
+HR_INLINE void hr_node_window_begin(struct hr_node_window *window, __u64 life, __u64 floor) {
+  if (window->life == life && life && window->highest > floor) floor = window->highest;
+  window->life = life;
+  window->floor = floor;
+  window->highest = floor;
+  for (__u32 i = 0; i < HR_NODE_WINDOW_NUMBERS / 64; ++i) window->seen[i] = 0;
+}
+
+#endif /* HEDGEROW_BPF_NODE_RAFT_CONTROL_H_ */

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * ANNOUNCE: a cluster's leader says that it leads, and the leader map follows with no user space in between. Called by
+ * the reply program, which sees every packet of the uplinks and has parsed it already, for UDP to an announce port; with
+ * none configured the verifier removes the question.
+ *
+ * What does not carry this proxy's tag is left untouched, like everything that is not provably ours: it may be for
+ * another proxy behind this host. What does is consumed, whether it changes anything or not.
+ */
+#ifndef HEDGEROW_BPF_PROXY_ANNOUNCE_BPF_H_
+#define HEDGEROW_BPF_PROXY_ANNOUNCE_BPF_H_
+
+#include "bpf/abi/announce_abi.h"
+#include "bpf/net/parse.bpf.h"
+#include "bpf/proxy/leader.bpf.h"
+#include "bpf/proxy/steer.bpf.h"
+#include "bpf/proxy/wheel.bpf.h"
+
+#include <linux/pkt_cls.h>
+
+/*
+ * The announcement in hand, out of its packet: on the stack it would not fit beside the reply program's own frame. A
+ * program is not interrupted by another on its CPU.
+ */
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct hr_announcement);
+} announcements SEC(".maps") __weak;
+
+HR_INLINE int hr_is_announce_port(__u16 port_be) {
+#pragma unroll
+  for (__u32 i = 0; i < HR_ANNOUNCE_PORTS; i++) {
+    __u16 awaited_be = load_config.announce_ports_be[i];
+
+    if (awaited_be && awaited_be == port_be) return 1;
+  }
+  return 0;
+}
+
+/* Is it an announcement that this proxy's cluster has sealed for it? The reason why not, otherwise. */
+HR_INLINE __u32 hr_open_announcement(struct __sk_buff *skb, __u32 offset, __u32 bytes,
+                                     struct hr_announcement *announcement) {
+  struct hr_cluster *cluster;
+  __u64 cluster_id;
+
+  if (bytes != sizeof(*announcement) || bpf_skb_load_bytes(skb, offset, announcement, sizeof(*announcement)) ||
+      announcement->bytes != sizeof(*announcement))
+    return HR_REASON_ANNOUNCE_LENGTH;
+  if (announcement->version != HR_ANNOUNCEMENT_VERSION) return HR_REASON_ANNOUNCE_VERSION;
+  cluster_id = announcement->cluster_id;
+  cluster = bpf_map_lookup_elem(&clusters, &cluster_id);
+  if (!cluster) return HR_REASON_ANNOUNCE_CLUSTER;
+  if (hr_siphash_bounded(&cluster->key, announcement, sizeof(*announcement), sizeof(*announcement),
+                         HR_SIPHASH_TAG_WORD) != announcement->tag)
+    return HR_REASON_ANNOUNCE_TAG;
+  return announcement->cluster_epoch == cluster->epoch ? HR_REASON_NONE : HR_REASON_ANNOUNCE_EPOCH;
+}
+
+/* The backend that an announcement names, if its service belongs to the announcing cluster. */
+HR_INLINE struct hr_backend *hr_announced_backend(const struct hr_announcement *announcement, __u32 *backend_id) {
+  struct hr_endpoint endpoint = {.address = announcement->leader_address, .port_be = announcement->leader_port_be};
+  __u32 *found = bpf_map_lookup_elem(&backend_ids, &endpoint);
+  struct hr_backend *backend;
+  struct hr_service *service;
+  __u32 service_id;
+
+  if (!found) return 0;
+  *backend_id = *found;
+  backend = bpf_map_lookup_elem(&backends, backend_id);
+  if (!backend) return 0;
+  service_id = backend->service;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  /* A backend that a reload has removed may still answer requests of before, but leads nobody. */
+  if (!service || ((service->absent >> (backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1)) return 0;
+  return service->cluster_id == announcement->cluster_id ? backend : 0;
+}
+
+/* What follows from a publication, outside the lock. */
+HR_INLINE void hr_follow(struct __sk_buff *skb, __u32 changed, __u32 service_id, __u32 backend_id, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_stats *service_stats = hr_stats_of(service_id);
+  struct hr_wheel *wheel = hr_the_wheel();
+
+  if (!state || !wheel) return;
+  if (changed & HR_PUBLISHED_ADRIFT) hr_suspect(state, service_stats, now_ns);
+  if (changed & HR_PUBLISHED_LEADS) hr_trust(state);
+  if (changed & HR_PUBLISHED_CHANGED) hr_count(service_stats, HR_LEADER_CHANGES);
+  if (!(changed & HR_PUBLISHED_TERM)) return;
+  __sync_fetch_and_or(&wheel->handover, 1ull << (service_id & (HR_MAX_SERVICES - 1)));
+  hr_clock_hurry(skb, wheel);
+}
+
+/* Believes an opened announcement, or says why not. `service_id` is set as soon as it is known. */
+HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_announcement *announcement,
+                                     __u32 *service_id) {
+  struct hr_publication news = {
+      .cluster_epoch = announcement->cluster_epoch,
+      .term = announcement->term,
+      .sequence = announcement->sequence,
+      .now_ns = hr_now_ns(),
+      .holds_ms = announcement->holds_ms,
+      .announced = 1,
+      .resigning = announcement->state == HR_ANNOUNCEMENT_RESIGNING,
+  };
+  __u32 backend_id = 0;
+  struct hr_backend *backend = hr_announced_backend(announcement, &backend_id);
+  struct hr_leader *leader;
+  __u32 changed;
+
+  if (!backend) return HR_REASON_ANNOUNCE_ENDPOINT;
+  *service_id = backend->service;
+  if (announcement->state != HR_ANNOUNCEMENT_LEADING && announcement->state != HR_ANNOUNCEMENT_RESIGNING)
+    return HR_REASON_ANNOUNCE_STATE;
+  leader = bpf_map_lookup_elem(&leaders, service_id);
+  if (!leader) return HR_REASON_ANNOUNCE_ENDPOINT;
+  news.leader = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  changed = hr_publish(leader, &news);
+  if (!changed) return HR_REASON_ANNOUNCE_STALE;
+  hr_follow(skb, changed, *service_id, backend_id, news.now_ns);
+  return HR_REASON_ANNOUNCE_ACCEPTED;
+}
+
+/*
+ * The verdict on a UDP payload that came to an announce port: TC_ACT_UNSPEC for what is not ours, else TC_ACT_SHOT. A
+ * global function: verified once, with a stack frame of its own.
+ */
+HR_GLOBAL int hr_announce(struct __sk_buff *skb, __u32 payload_offset, __u32 payload_bytes) {
+  __u32 service_id = HR_MAX_SERVICES;
+  __u32 magic = 0, zero = 0, reason;
+  struct hr_announcement *announcement = bpf_map_lookup_elem(&announcements, &zero);
+
+  /* Anybody may use that port number for something else. */
+  if (!announcement || payload_bytes < sizeof(magic) ||
+      bpf_skb_load_bytes(skb, payload_offset, &magic, sizeof(magic)) || magic != HR_ANNOUNCEMENT_MAGIC)
+    return TC_ACT_UNSPEC;
+  reason = hr_open_announcement(skb, payload_offset, payload_bytes, announcement);
+  if (!reason) reason = hr_take_announcement(skb, announcement, &service_id);
+  hr_reason(hr_stats_of(service_id), reason);
+  return reason >= HR_REASON_ANNOUNCE_ACCEPTED ? TC_ACT_SHOT : TC_ACT_UNSPEC;
+}
+
+#endif /* HEDGEROW_BPF_PROXY_ANNOUNCE_BPF_H_ */

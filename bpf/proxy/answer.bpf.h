@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The life of a tracked request on the reply's side: what a datagram from a backend means for the request it names.
+ * Every change of state is one compare-and-swap on the request's word, so that two replies on two CPUs, or a reply
+ * and the clock, agree on one winner. Called by the reply program only.
+ */
+#ifndef HEDGEROW_BPF_PROXY_ANSWER_BPF_H_
+#define HEDGEROW_BPF_PROXY_ANSWER_BPF_H_
+
+#include "bpf/proxy/choose.bpf.h"
+#include "bpf/proxy/profile.bpf.h"
+#include "bpf/proxy/scoreboard.bpf.h"
+#include "bpf/proxy/wheel.bpf.h"
+
+enum hr_verdict {
+  HR_VERDICT_PASS,
+  HR_VERDICT_DROP,    /* `reason` says why */
+  HR_VERDICT_RELEASE, /* a swallowed nack: becomes the request's next attempt */
+};
+
+struct hr_answer {
+  __u32 verdict;
+  __u32 reason;
+  __u32 request;
+};
+
+/* What an answer is judged with. */
+struct hr_reply {
+  __u64 reference; /* of the request, as the scoreboard has it */
+  struct hr_service *service;
+  struct hr_backend_state *backend_state;
+  struct hr_stats *service_stats;
+  __u64 now_ns;
+  __u32 service_id;
+  __u32 backend_id;
+  __u32 index; /* of the backend within the service */
+  __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
+  __u32 hedged;    /* and requests for which more than one backend was asked */
+};
+
+HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, __u64 *reference) {
+  struct hr_wheel *wheel = hr_the_wheel();
+
+  if (!wheel) return 0;
+  *reference = hr_scoreboard_find(wheel, key, hr_key_hash(key));
+  return hr_request_at(HR_REFERENCE_REQUEST(*reference));
+}
+
+#define HR_QUESTION_MAX_BYTES 259 /* RFC 1035: a name of 255, type and class */
+#define HR_DNS_HEADER_BYTES 12
+
+/* Steps count the question's bytes. */
+struct hr_question {
+  struct __sk_buff *skb;
+  struct hr_parked *parked;
+  __u32 reply_offset; /* of the question in the skb */
+  __u32 label_step;   /* where the next label's length stands */
+  __u32 type_step;    /* where type and class begin; HR_QUESTION_MAX_BYTES while the name has not ended */
+  __u32 different;
+};
+
+HR_INLINE __u8 hr_lower(__u8 byte) { return byte >= 'A' && byte <= 'Z' ? byte | 0x20 : byte; }
+
+/*
+ * 6.1 verifies a callback of bpf_loop once only, with what it knows of the context at the first step, and removes the
+ * branches that it takes for dead: a step must branch on nothing in the context that begins as a constant, unless it is
+ * compared with `step`, which is unknown. (A count that began as 0 and was tested here lost its branch there.)
+ */
+static long hr_question_step(__u32 step, struct hr_question *question) {
+  __u64 offset = sizeof(struct udphdr) + HR_DNS_HEADER_BYTES + (__u64)step;
+  __u8 asked, echoed;
+
+  HR_KEEP_BOUND(offset);
+  question->different = 1;
+  if (offset >= HR_PARKED_L4_BYTES) return 1;
+  asked = question->parked->l4[offset];
+  if (bpf_skb_load_bytes(question->skb, question->reply_offset + step, &echoed, 1)) return 1;
+  if (step >= question->type_step) {
+    if (asked != echoed) return 1;
+    question->different = 0;
+    return step == question->type_step + 3;
+  }
+  if (step == question->label_step) {
+    if (asked != echoed) return 1;
+    question->label_step = step + 1 + asked;
+    if (asked == 0) question->type_step = step + 1;
+  } else if (hr_lower(asked) != hr_lower(echoed)) {
+    return 1;
+  }
+  question->different = 0;
+  return 0;
+}
+
+/* Does the reply repeat the question of the parked request? A reply without a question (QDCOUNT 0) proves nothing. */
+HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request) {
+  struct hr_question question = {
+      .skb = skb, .reply_offset = payload.offset + HR_DNS_HEADER_BYTES, .type_step = HR_QUESTION_MAX_BYTES};
+  __u32 slot = request->parked;
+  __u16 count = 0;
+
+  if (!slot) return 1;
+  question.parked = bpf_map_lookup_elem(&pool, &slot);
+  if (!question.parked) return 1;
+  if (bpf_skb_load_bytes(skb, payload.offset + 4, &count, sizeof(count)) || !count) return 1;
+  /* A request without a question (RFC 7873 cookies) has nothing to echo. */
+  if (!question.parked->l4[sizeof(struct udphdr) + 4] && !question.parked->l4[sizeof(struct udphdr) + 5]) return 1;
+  bpf_loop(HR_QUESTION_MAX_BYTES, hr_question_step, &question, 0);
+  return !question.different;
+}
+
+/* The bytes of a profile's echo, in the reply and in the parked request: are they the same? */
+HR_GLOBAL int hr_echoes_bytes(struct __sk_buff *skb, __u32 request_index, __u32 payload_offset,
+                              __u32 payload_bytes) {
+  struct hr_request *request = hr_request_at(request_index);
+  struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
+  __u64 asked[HR_CORRELATION_BYTES / 8] = {}, echoed[HR_CORRELATION_BYTES / 8] = {};
+  struct hr_service *service;
+  struct hr_parked *parked;
+  __u32 slot, service_id;
+
+  if (!request) return 1;
+  slot = request->parked;
+  service_id = request->key.service;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  parked = slot ? bpf_map_lookup_elem(&pool, &slot) : 0;
+  if (!service || !parked) return 1;
+  if (hr_parked_correlation(parked, request->parked_bytes - request->l3_header_bytes - sizeof(struct udphdr),
+                            &service->profile.echo_request, (__u8 *)asked))
+    return 1; /* this request has nothing to echo */
+  if (hr_read_correlation(skb, payload, &service->profile.echo_reply, (__u8 *)echoed)) return 0;
+  return asked[0] == echoed[0] && asked[1] == echoed[1];
+}
+
+/*
+ * Does this datagram answer an older request with the same key? Where the datagrams of an answer are numbered, an answer is
+ * outstanding until its last one, and a datagram that continues an answer which has not begun belongs to an older one.
+ */
+HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
+                          const struct hr_reply *reply) {
+  __u32 bit = 1u << reply->index;
+  __u32 part;
+
+  if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
+  if (reply->service->profile.echo == HR_ECHO_DNS_QUESTION) return !hr_echoes_question(skb, payload, request);
+  if (reply->service->profile.echo == HR_ECHO_BYTES)
+    return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), payload.offset, payload.bytes);
+  part = reply->service->profile.numbered
+             ? hr_part_of_answer(skb, reply->service_id, payload.offset, payload.bytes)
+             : HR_PART_FIRST | HR_PART_LAST;
+  if (!(request->outstanding & bit)) return !(part & HR_PART_FIRST);
+  if (!(part & HR_PART_LAST)) return 1;
+  return (__sync_fetch_and_and(&request->outstanding, ~bit) & bit) != 0;
+}
+
+/* When this backend was sent the request. */
+HR_INLINE __u64 hr_asked_ns(const struct hr_request *request, const struct hr_reply *reply) {
+  return reply->index != request->first && request->fire_ns ? request->fire_ns : request->sent_ns;
+}
+
+/* `about`: HR_ANSWER_... of this answer. */
+HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply *reply, __u32 about) {
+  __u64 ewma_ns = reply->backend_state->answer_ewma_ns;
+  __u64 sent_ns = hr_asked_ns(request, reply);
+  __u64 took_ns = reply->now_ns - sent_ns;
+
+  /* Its earlier copy was lost with its answer, and this is the handover's: when that was sent is not known. */
+  if (request->sent_again & (1u << reply->index)) return;
+  if (reply->index == request->first) {
+    if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
+    hr_record_backend(reply->backend_id, HR_HISTOGRAM_ANSWERS, took_ns);
+    if (about & HR_ANSWER_HELD_BACK) hr_record_backend(reply->backend_id, HR_HISTOGRAM_HELD_BACK, took_ns);
+  } else {
+    __u32 others = HR_SENT_MASK(request->masks) & ~(1u << request->first);
+
+    /* fire_ns is of the last attempt only, and may be of one that another CPU makes just now. */
+    if ((others & (others - 1)) || reply->now_ns < sent_ns) return;
+  }
+  /* Of all that a pause held back one counts, the answer that ends it: where each request is a pause, that is each. */
+  if (about == HR_ANSWER_HELD_BACK) return;
+  /* A lost update between two CPUs costs one sample of an average. */
+  reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
+}
+
+HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_reply *reply) {
+  __u32 bit = 1u << reply->index;
+
+  if (HR_FAILOVER_MASK(request->masks) & bit)
+    hr_count(reply->service_stats, HR_WON_BY_FAILOVER);
+  else if (reply->index == request->first)
+    hr_count(reply->service_stats, HR_WON_BY_FIRST);
+  else
+    hr_count(reply->service_stats, HR_WON_BY_HEDGE);
+  hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
+  hr_count_backend_win(reply->backend_id);
+}
+
+/* Tries to end PENDING with this backend as the winner. */
+HR_INLINE int hr_finish(struct hr_wheel *wheel, struct hr_request *request, __u64 word, const struct hr_reply *reply,
+                        __u32 state) {
+  request->done_ns = reply->now_ns; /* before the swap: the clock reads it as soon as the state has changed */
+  if (__sync_val_compare_and_swap(&request->word, word,
+                                  HR_WORD(HR_WORD_GENERATION(word), reply->index, word & HR_WORD_DETACHED, state)) !=
+      word)
+    return 0;
+  if (wheel) hr_disarm(wheel, request);
+  return 1;
+}
+
+/* Whom a handover sent it again may answer twice. Where an answer has several datagrams, nobody can tell. */
+HR_INLINE int hr_is_second_answer(const struct hr_request *request, __u32 state, const struct hr_reply *reply) {
+  return state != HR_STATE_NACKED && reply->service->profile.one_datagram &&
+         (request->sent_again & (1u << reply->index));
+}
+
+/* A datagram for a request that is no longer pending: the winner's further datagrams pass, the loser's do not. */
+HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word, const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
+  __u32 state = HR_WORD_STATE(word);
+  __u32 winner = HR_WORD_WINNER(word);
+
+  if (state == HR_STATE_EXPIRED && winner == HR_NO_BACKEND) {
+    __u64 won = HR_WORD(HR_WORD_GENERATION(word), reply->index, word & HR_WORD_DETACHED, HR_STATE_EXPIRED);
+
+    if (__sync_val_compare_and_swap(&request->word, word, won) == word) {
+      hr_count(reply->service_stats, HR_LATE_ANSWERS);
+      return answer;
+    }
+    winner = HR_WORD_WINNER(request->word);
+  }
+  if (state == HR_STATE_ANSWERED || state == HR_STATE_NACKED || state == HR_STATE_EXPIRED) {
+    if (winner == reply->index && !hr_is_second_answer(request, state, reply)) return answer;
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_LOSER;
+    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+    return answer;
+  }
+  answer.request = 0; /* superseded or on its way out: as if it were not known */
+  return answer;
+}
+
+/* Is there a healthy backend that was not asked? A nack in hand is better than a wait for a dead one. */
+HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask) {
+  __u32 packed = hr_choose_now(reply->service_id, sent_mask, HR_EXPLORE_NEVER, reply->now_ns);
+
+  return hr_unpack_choice(packed).why != HR_CHOSE_NONE && hr_unpack_choice(packed).why != HR_CHOSE_LAST_RESORT;
+}
+
+/*
+ * What a reply says about hedging (config_abi.h) holds for its service from here on, for a second at most; the reply is this
+ * backend's own answer to a request that it was sent. Returns what was said; 0: nothing. A global function: a stack of its
+ * own.
+ */
+HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                 __u32 payload_bytes) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
+  __u64 wait_ns = ~0ull;
+  __u32 offset, said;
+
+  if (!service || !state) return 0;
+  if (service->profile.hint_rule.mask && hr_rule_holds(skb, payload, &service->profile.hint_rule)) return 0;
+  offset = service->profile.pushback_offset;
+  if (!offset || offset + sizeof(said) > payload_bytes) return 0;
+  if (bpf_skb_load_bytes(skb, payload_offset + offset, &said, sizeof(said)) || !said) return 0;
+  if (said != HR_PUSHBACK_NEVER) {
+    wait_ns = (__u64)said * 1000000;
+    if (wait_ns > HR_PUSHBACK_HOLD_NS) wait_ns = HR_PUSHBACK_HOLD_NS;
+  }
+  WRITE_ONCE(state->pushback_ns, wait_ns);
+  WRITE_ONCE(state->pushback_until_ns, hr_now_ns() + HR_PUSHBACK_HOLD_NS);
+  hr_count(hr_stats_of(service_id), HR_PUSHBACKS);
+  return said;
+}
+
+/* Will the clock look at this request again, early enough to make the attempt that its nack asked to put off? */
+HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struct hr_reply *reply, __u32 said) {
+  __u64 deadline_ns = request->sent_ns + reply->service->deadline_ns;
+
+  if (said == HR_PUSHBACK_NEVER || load_config.engine != HR_ENGINE_WHEEL) return 0;
+  return READ_ONCE(request->due_ns) < deadline_ns &&
+         request->sent_ns + (__u64)said * 1000000 < deadline_ns;
+}
+
+/*
+ * The announced leader sends a nack for a request from before it led, after its handover: when the lap looked, the nack was
+ * still under way, and the request seemed to be held there. Nobody else would ask again. Once for each term, as a handover is.
+ */
+HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct hr_reply *reply) {
+  struct hr_leader *leader = bpf_map_lookup_elem(&leaders, &reply->service_id);
+  __u64 since_ns;
+
+  if (!leader || leader->view.pinned || leader->view.leader != reply->index) return 0;
+  since_ns = leader->view.since_ns;
+  if (request->handed_to == reply->index + 1 && (__s16)(request->handed_tick - HR_HANDED_TICK(since_ns)) >= 0) return 0;
+  return request->sent_ns < since_ns;
+}
+
+/*
+ * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
+ * that was not asked and is healthy, or was named as the leader, whatever its health. The last one goes to the client.
+ * Only nacks count here, not answers: an answer on another CPU that has not yet ended PENDING must not look like one more
+ * nack.
+ *
+ * With a cluster, `leaderless` says that the refusal is about leadership (its process is gone, or it does not lead): then
+ * the next leader will answer, who gets the request when it is announced (handover.bpf.h), and until the deadline nothing is
+ * lost. The other members are asked whatever their health: while there is no leader they hold what they get, and that
+ * looks like silence.
+ *
+ * A nack that asks for no hedge (`pushback`) is the last one; with one that asks for a later hedge the attempt is the
+ * clock's. In a dry run nothing is sent in its place, so it is the last one too.
+ */
+HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
+                                         const struct hr_reply *reply, __u32 leaderless, __u32 pushback) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
+  __u32 bit = 1u << reply->index;
+  __u32 everybody = ((1u << reply->service->backend_count) - 1) & ~(__u32)reply->service->absent;
+  __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit)) |
+                HR_MASKS_NOT_AWAITED(bit);
+  int dry = hr_is_dry(reply->service);
+  int passed_over = leaderless && !dry && wheel && hr_was_passed_over(request, reply);
+  int under_way = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
+  int open = !under_way && READ_ONCE(request->attempts) < reply->service->attempts &&
+             (HR_SENT_MASK(masks) & everybody) != everybody &&
+             (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
+              hr_somebody_healthy(reply, HR_SENT_MASK(masks)));
+
+  /* The mark stands already: the lap sees it. */
+  if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
+  if (under_way || passed_over) {
+    answer.verdict = HR_VERDICT_DROP;
+  } else if (open && !dry && !pushback) {
+    answer.verdict = HR_VERDICT_RELEASE;
+  } else if (open && !dry && hr_will_be_looked_at(request, reply, pushback)) {
+    WRITE_ONCE(request->put_off, 1);
+    answer.verdict = HR_VERDICT_DROP;
+  } else if (leaderless && !dry) {
+    answer.verdict = HR_VERDICT_DROP;
+  } else {
+    if (!hr_finish(wheel, request, word, reply, HR_STATE_NACKED))
+      return hr_judge_late(request, READ_ONCE(request->word), reply);
+    hr_count(reply->service_stats, HR_NACKED);
+    if (open && dry) hr_count(reply->service_stats, HR_WOULD_FAIL_OVER);
+    return answer;
+  }
+  answer.reason = HR_REASON_NACK;
+  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+  return answer;
+}
+
+/*
+ * A nack after the deadline is no answer: it goes to the client only if nobody is left who could give one, and
+ * what comes after it is still welcome.
+ */
+HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
+  __u32 bit = 1u << reply->index;
+  __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit));
+
+  if (!(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks) & ~bit)) return answer;
+  answer.verdict = HR_VERDICT_DROP;
+  answer.reason = HR_REASON_NACK;
+  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+  return answer;
+}
+
+/* An answer to a request that was forwarded untracked: when that was sent is not known. */
+HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
+  hr_note_answer(reply->service, reply->service_id, reply->backend_state, reply->backend_id, reply->now_ns,
+                 reply->now_ns);
+}
+
+HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
+                                    const struct hr_reply *reply, int is_nack) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
+  __u32 bit = 1u << reply->index;
+  struct hr_wheel *wheel = hr_the_wheel();
+  __u64 word = READ_ONCE(request->word);
+  __u32 before, pushback, about;
+
+  if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
+    answer.request = 0; /* freed since it was found */
+    return answer;
+  }
+  if (!(HR_SENT_MASK(request->masks) & bit)) {
+    if (reply->untracked) { /* an untracked request with the same key went there */
+      hr_note_untracked(reply);
+      answer.request = 0;
+      return answer;
+    }
+    /* Nothing was sent there: forged, or meant for an older request with this key. It decides nothing. */
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_STALE;
+    hr_count(reply->service_stats, HR_STALE_DROPPED);
+    return answer;
+  }
+  if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
+    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns); /* it names an older request */
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_STALE;
+    hr_count(reply->service_stats, HR_STALE_DROPPED);
+    return answer;
+  }
+  about = hr_note_answer(reply->service, reply->service_id, reply->backend_state, reply->backend_id,
+                         hr_asked_ns(request, reply), reply->now_ns);
+  pushback = reply->service->profile.pushback_offset
+                 ? hr_take_pushback(skb, reply->service_id, payload.offset, payload.bytes)
+                 : 0;
+  if (is_nack && HR_WORD_STATE(word) == HR_STATE_PENDING) {
+    __u32 hint = hr_hinted_backend(skb, reply->service_id, payload.offset, payload.bytes);
+
+    /* Steers this request only, never the map: a nack is no announcement. */
+    if (hint) WRITE_ONCE(request->hint, hint);
+    return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->service), pushback);
+  }
+  if (is_nack && HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND)
+    return hr_judge_late_nack(request, reply);
+  before = __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(bit));
+  if (!(HR_ANSWERED_MASK(before) & bit) && !is_nack) hr_sample(request, reply, about);
+  if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
+    if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
+      hr_count_win(request, reply);
+      return answer;
+    }
+    word = READ_ONCE(request->word); /* another CPU was first */
+    if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
+      answer.request = 0;
+      return answer;
+    }
+  }
+  return hr_judge_late(request, word, reply);
+}
+
+#endif /* HEDGEROW_BPF_PROXY_ANSWER_BPF_H_ */

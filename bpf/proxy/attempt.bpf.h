@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Sending a request once more, for any reason: a copy beside the first send, a hedge, a nack's release, a probe, a handover.
+ * Each is claimed, sent and settled once, as sent, not needed or failed; budget, masks, attempts, flows, counters and trace
+ * are touched nowhere else. The backend travels in skb->mark, and what the copy was due at in its source address, so that
+ * two sends of one request on their way at once know nothing of each other. Called by the splitter, the clock and the
+ * rescuer.
+ */
+#ifndef HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_
+#define HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_
+
+#include "bpf/proxy/build.bpf.h"
+#include "bpf/proxy/choose.bpf.h"
+#include "bpf/proxy/delay_line.bpf.h"
+#include "bpf/proxy/flow.bpf.h"
+#include "bpf/proxy/trace.bpf.h"
+#include "bpf/proxy/wheel.bpf.h"
+
+enum hr_attempt_flags {
+  HR_ATTEMPT_COUNTED = 1u << 0, /* one of the attempts that the service allows */
+  HR_ATTEMPT_PAID = 1u << 1,    /* a hedge, from the budget; every other send is a failover, and free */
+  HR_ATTEMPT_PROBE = 1u << 2,   /* of a down backend */
+  HR_ATTEMPT_HINTED = 1u << 3,  /* it goes where a nack said that the leader is */
+};
+
+enum hr_outcome { HR_OUTCOME_SENT, HR_OUTCOME_NOT_NEEDED, HR_OUTCOME_FAILED };
+
+struct hr_attempt {
+  __u64 word;    /* the request's before the claim: while it stands, the request waits and its parked bytes are its own */
+  __u64 due_ns;  /* a hedge's, for the fire error; 0 = it was due at no particular time */
+  __u32 request; /* index */
+  __u32 set;     /* what the claim changed in the request's masks */
+  __u32 cleared;
+  __u16 backend_id;
+  __u8 index;    /* HR_NO_BACKEND: no attempt now, for `reason` */
+  __u8 kind;     /* enum hr_trace_kind */
+  __u8 flags;    /* enum hr_attempt_flags */
+  __u8 reason;
+  __u8 probe;    /* a down backend to be probed beside it; HR_NO_BACKEND */
+  __u8 pad[5];
+};
+
+/* None yet: to be claimed for a request that was pending when its word was read. */
+HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 kind) {
+  struct hr_attempt attempt = {
+      .word = word, .request = request, .index = HR_NO_BACKEND, .kind = kind, .probe = HR_NO_BACKEND};
+
+  return attempt;
+}
+
+/* ---- Settle ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * The one end of a claim. Sent: it is counted, and its backend's silence means something from now on. Not needed (an answer
+ * came in between) or failed (the kernel would not build or send it): everything that was claimed is given back, but what
+ * an older attempt had set stays. Returns 0 when it was sent.
+ */
+HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
+  struct hr_request *request;
+  struct hr_stats *service_stats;
+  __u32 service_id, reason;
+
+  if (!attempt) return -1;
+  request = hr_request_at(attempt->request);
+  if (!request) return -1;
+  service_id = request->key.service;
+  service_stats = hr_stats_of(service_id);
+  if (outcome == HR_OUTCOME_SENT) {
+    hr_count(service_stats, attempt->flags & HR_ATTEMPT_PAID ? HR_HEDGES : HR_FAILOVER_SENDS);
+    hr_count(service_stats, HR_EXTRA_SENDS);
+    if (attempt->flags & HR_ATTEMPT_PROBE) hr_count(service_stats, HR_PROBES);
+    if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
+    if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);
+    hr_note_send(attempt->backend_id, hr_now_ns());
+    hr_trace_note(attempt->request, attempt->kind, HR_REASON_NONE, attempt->index,
+                  (attempt->flags & HR_ATTEMPT_PAID ? 0 : HR_TRACE_FAILOVER) |
+                      (attempt->flags & HR_ATTEMPT_HINTED ? HR_TRACE_HINTED : 0));
+    return 0;
+  }
+  if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id);
+  /* Unless it has ended since, and is another request's by now. */
+  if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word)) {
+    if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
+    __sync_fetch_and_and(&request->masks, ~attempt->set);
+    if (attempt->cleared) __sync_fetch_and_or(&request->masks, attempt->cleared);
+  }
+  if (outcome != HR_OUTCOME_FAILED) return -1;
+  reason = attempt->kind == HR_TRACE_RELEASE ? HR_REASON_RELEASE_FAILED : HR_REASON_HEDGE_FAILED;
+  hr_reason(service_stats, reason);
+  hr_trace_note(attempt->request, HR_TRACE_NO_HEDGE, reason, attempt->index, 0);
+  return -1;
+}
+
+/* ---- Claim ------------------------------------------------------------------------------------------------------- */
+
+/*
+ * Notes the attempt in the request before it is sent, so that its answer finds everything in place. Like the claims below a
+ * global function: verified once, with a stack of its own.
+ */
+HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now_ns) {
+  struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
+  struct hr_service *service;
+  __u32 service_id, bit, first, first_id, masks, before;
+
+  if (!request) return 0;
+  service_id = request->key.service;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  if (!service) return 0;
+  attempt->index = index;
+  attempt->backend_id = hr_backend_id(service, index);
+  bit = 1u << (index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
+  first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  first_id = hr_backend_id(service, first);
+  masks = HR_MASKS_SENT(bit);
+  if (!(attempt->flags & HR_ATTEMPT_PAID)) masks |= HR_MASKS_FAILOVER(bit);
+  if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
+  if (attempt->cleared) __sync_fetch_and_and(&request->masks, ~attempt->cleared);
+  before = __sync_fetch_and_or(&request->masks, masks);
+  attempt->set = masks & ~before;
+  /* An answer's time counts from here, where only one other backend was asked. Engine qdisc keeps its own time there. */
+  if (!hr_engine_is_qdisc() && !(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
+    request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
+  /* Either may be the loser. */
+  hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
+               service_id, HR_FLOW_HEDGED, now_ns);
+  if (index != first)
+    hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
+                 HR_FLOW_HEDGED, now_ns);
+  return 0;
+}
+
+/*
+ * Claims what a choice (packed) puts beside a send: a copy at once, which is one of the attempts, or a probe. A probe by
+ * turns (HR_CHOSE_PROBE) is always due. A claim leaves `index` at HR_NO_BACKEND where there is nothing to send.
+ */
+HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 now_ns) {
+  struct hr_choice choice = hr_unpack_choice(packed);
+  struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
+  struct hr_service *service;
+  __u32 service_id;
+
+  if (!request || choice.second >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
+  if (!attempt->word) attempt->word = READ_ONCE(request->word); /* the splitter's, which has just been published */
+  service_id = request->key.service;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  if (!service) return 0;
+  if (choice.probe) {
+    attempt->flags = HR_ATTEMPT_PROBE;
+    if (choice.why != HR_CHOSE_PROBE && !hr_take_retry(service, hr_backend_id(service, choice.second), now_ns)) return 0;
+  } else {
+    attempt->flags = HR_ATTEMPT_COUNTED;
+    if (__sync_val_compare_and_swap(&request->attempts, 1, 2) != 1) return 0;
+  }
+  hr_note_attempt(attempt, choice.second, now_ns);
+  return 0;
+}
+
+/*
+ * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
+ * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. So is one from a down
+ * backend to another that is not healthy either: with none healthy, load must not double for longer than suspicion lasts.
+ * The claim is a compare-and-swap on `attempts`, so that the clock and a nack's release never make the same attempt twice.
+ * In a dry run it is claimed, paid and counted, and nothing is sent.
+ *
+ * What a backend has said about hedging holds for hedges, and for a request that its nack refers to. Not for other nacks,
+ * nor for silence: those are about who can answer, not about how soon.
+ */
+HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
+  struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
+  struct hr_service *service;
+  struct hr_choice choice;
+  __u32 service_id, attempts, masks, health, target;
+  __u64 open_ns = 0;
+  int nacked;
+
+  if (!request) return 0;
+  service_id = request->key.service;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  if (!service) return 0;
+  attempts = READ_ONCE(request->attempts);
+  masks = READ_ONCE(request->masks);
+  nacked = !(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks));
+  attempt->reason = HR_REASON_NO_TARGET;
+  if (attempts >= service->attempts) return 0;
+  choice = hr_unpack_choice(hr_choose_now(service_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, now_ns));
+  target = hr_open_hint(request, HR_SENT_MASK(masks));
+  if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(service, target)))
+    attempt->flags = HR_ATTEMPT_HINTED;
+  else
+    target = choice.first;
+  if (target >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
+  health = hr_health_of(service_id, hr_backend_id(service, request->first), now_ns);
+  if (!nacked && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
+    attempt->flags |= HR_ATTEMPT_PAID;
+  if ((attempt->flags & HR_ATTEMPT_PAID) && hr_is_drained(service, target)) {
+    attempt->reason = HR_REASON_DRAINED;
+    return 0;
+  }
+  if (health == HR_HEALTHY && (!nacked || request->put_off) &&
+      hr_held_back(service_id, request->sent_ns, now_ns, &open_ns)) {
+    attempt->reason = HR_REASON_PUSHBACK;
+    return 0;
+  }
+  if ((attempt->flags & HR_ATTEMPT_PAID) && !hr_budget_pay(service_id)) {
+    attempt->reason = HR_REASON_NO_BUDGET;
+    return 0;
+  }
+  attempt->reason = HR_REASON_NONE;
+  if (__sync_val_compare_and_swap(&request->attempts, attempts, attempts + 1) != attempts) {
+    if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id); /* another CPU is making it */
+    return 0;
+  }
+  if (hr_is_dry(service)) {
+    hr_count(hr_stats_of(service_id), attempt->flags & HR_ATTEMPT_PAID ? HR_WOULD_HEDGE : HR_WOULD_FAIL_OVER);
+    return 0;
+  }
+  attempt->flags |= HR_ATTEMPT_COUNTED;
+  if (choice.probe && choice.second != target) attempt->probe = choice.second;
+  hr_note_attempt(attempt, target, now_ns);
+  /* A handover on another CPU was faster: that one's copy is enough. */
+  if (!(attempt->set & HR_MASKS_SENT(1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1))))) {
+    hr_settle(attempt, HR_OUTCOME_NOT_NEEDED);
+    attempt->index = HR_NO_BACKEND;
+  }
+  return 0;
+}
+
+/* ---- Send -------------------------------------------------------------------------------------------------------- */
+
+#define HR_DUE_MASK 0xffffffffffffull /* a due time, as far as it fits into an Ethernet address */
+
+/*
+ * A copy on its way round the clock link's inner end, where a clone can be routed: its mark says to whom it goes. The clone
+ * leaves with a source address of the neighbour's choice, so until then that says when it was due.
+ */
+HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt *attempt) {
+  if (attempt->due_ns && bpf_skb_store_bytes(skb, ETH_ALEN, &attempt->due_ns, ETH_ALEN, 0)) return -1;
+  skb->mark = HR_MARK_OF_COPY(attempt->due_ns ? HR_MARK_HEDGE : HR_MARK_SEND, attempt->index, attempt->request);
+  return bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS) ? -1 : 0;
+}
+
+/*
+ * The request still waits, and the bytes read so far were its own: they are given back only once its word has changed. A full
+ * barrier.
+ */
+HR_INLINE int hr_is_still_wanted(struct hr_request *request, const struct hr_attempt *attempt) {
+  return __sync_fetch_and_add(&request->word, 0) == attempt->word;
+}
+
+/* Makes the carrier the attempt's copy and sends a clone of it. Returns 0 when it was sent. Global: verified once. */
+HR_GLOBAL int hr_send_attempt(struct __sk_buff *skb, struct hr_attempt *attempt) {
+  struct hr_request *request;
+
+  if (!attempt) return -1;
+  request = hr_request_at(attempt->request);
+  if (!request) return -1;
+  if (hr_build(skb, attempt->request, attempt->backend_id)) return hr_settle(attempt, HR_OUTCOME_FAILED);
+  if (!hr_is_still_wanted(request, attempt)) return hr_settle(attempt, HR_OUTCOME_NOT_NEEDED);
+  return hr_settle(attempt, hr_clone_to_uplink(skb, attempt) ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
+}
+
+/* Sends the probe that an attempt asks for beside itself, if it is still due. */
+HR_INLINE void hr_send_probe(struct __sk_buff *skb, const struct hr_attempt *beside, __u64 now_ns) {
+  struct hr_attempt probe = hr_attempt_of(beside->request, beside->word, HR_TRACE_COPY);
+
+  if (beside->probe == HR_NO_BACKEND) return;
+  hr_claim_beside(&probe, HR_PACKED_CHOICE(HR_NO_BACKEND, beside->probe, HR_CHOSE_STANDBY, 1), now_ns);
+  if (probe.index != HR_NO_BACKEND) hr_send_attempt(skb, &probe);
+}
+
+#endif /* HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_ */

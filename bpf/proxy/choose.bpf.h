@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Choosing in the kernel: gathers what choose.h decides from, and applies what a choice costs (the counters by which some
+ * requests explore or probe, and the time of a down standby's next probe). Called by the splitter, the clock and the reply
+ * program.
+ */
+#ifndef HEDGEROW_BPF_PROXY_CHOOSE_BPF_H_
+#define HEDGEROW_BPF_PROXY_CHOOSE_BPF_H_
+
+#include "bpf/proxy/choose.h"
+#include "bpf/proxy/steer.bpf.h"
+
+/* A choice in one word: what a global function can take and return. */
+#define HR_PACKED_CHOICE(first, second, why, probe) \
+  ((__u32)(first) | (__u32)(second) << 8 | (__u32)(why) << 16 | (__u32)(probe) << 24)
+
+/*
+ * The snapshot of the choice in hand: on the stack it would not fit beside the reply program's own frame. A program is not
+ * interrupted by another on its CPU.
+ */
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct hr_choice_view);
+} choice_views SEC(".maps") __weak;
+
+/*
+ * hr_choose() among a service's backends as they are now, packed into a word: a global function, so that its loops are
+ * verified once. The verifier knows nothing of what stands in a map, so it does not follow every combination of healths.
+ */
+HR_GLOBAL __u32 hr_choose_now(__u32 service_id, __u32 exclude, __u32 explore_tick, __u64 now_ns) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  __u32 zero = 0;
+  struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
+  struct hr_choice choice;
+
+  if (!service || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
+  __builtin_memset(view, 0, sizeof(*view));
+  view->explore_tick = explore_tick;
+  view->exclude = exclude;
+  view->leader = hr_leader_of(service_id);
+  view->preferred = READ_ONCE(service->preferred);
+  view->present = ((1u << service->backend_count) - 1) & ~(__u32)service->absent;
+  view->drained = READ_ONCE(service->drained);
+  for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
+    __u32 backend_id = hr_backend_id(service, i);
+    struct hr_backend_state *state;
+    __u32 health;
+
+    if (!((view->present >> i) & 1)) continue;
+    state = bpf_map_lookup_elem(&backend_states, &backend_id);
+    if (!state) continue;
+    health = hr_health_of(service_id, backend_id, now_ns);
+    if (health == HR_HEALTHY)
+      view->healthy |= 1u << i;
+    else if (health == HR_SUSPECT)
+      view->suspect |= 1u << i;
+    else if (now_ns >= state->health_since_ns + HR_STANDBY_RETRY * service->election_timeout_ns)
+      view->retry_due |= 1u << i;
+    view->answer_us[i] = state->answer_ewma_ns >> 10;
+    if (i == hr_choice_target(view->leader, view->preferred, explore_tick)) view->probe_tick = state->probe_counter;
+  }
+  choice = hr_choose(view);
+  return HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe);
+}
+
+HR_INLINE struct hr_choice hr_unpack_choice(__u32 packed) {
+  struct hr_choice choice = {.first = packed, .second = packed >> 8, .why = packed >> 16, .probe = packed >> 24};
+
+  return choice;
+}
+
+/* Whom a nack named as the leader, if that one was not asked yet: its index; else HR_NO_BACKEND. */
+HR_INLINE __u32 hr_open_hint(const struct hr_request *request, __u32 sent_mask) {
+  __u32 index = (__u32)READ_ONCE(request->hint) - 1;
+
+  if (index >= HR_MAX_BACKENDS_PER_SERVICE) return HR_NO_BACKEND;
+  return sent_mask & (1u << index) ? HR_NO_BACKEND : index;
+}
+
+/* Counted by service. */
+HR_INLINE __u32 hr_explore_tick(__u32 service_id) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+
+  return state ? __sync_fetch_and_add(&state->explored, 1) : 0;
+}
+
+/* Takes the probe of a down standby, and puts its next one off. 0 = it is not due, or another CPU has just taken it. */
+HR_INLINE int hr_take_retry(const struct hr_service *service, __u32 backend_id, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  __u64 since_ns;
+
+  if (!state || state->health != HR_DOWN) return 0;
+  since_ns = READ_ONCE(state->health_since_ns);
+  if (now_ns < since_ns + HR_STANDBY_RETRY * service->election_timeout_ns) return 0;
+  return __sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) == since_ns;
+}
+
+/*
+ * A new request's choice where its target is drained, absent or not healthy. In a dry run a drained target is drained, and
+ * nothing else is steered. A global function: verified once.
+ */
+HR_GLOBAL __u32 hr_choose_steered(__u32 service_id, __u32 target, __u32 explore_tick, __u64 now_ns) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  __u32 packed = hr_choose_now(service_id, 0, explore_tick, now_ns);
+  struct hr_choice choice = hr_unpack_choice(packed);
+
+  if (!service || choice.first >= HR_MAX_BACKENDS_PER_SERVICE)
+    return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_LAST_RESORT, 0);
+  if (hr_is_dry(service)) {
+    __u32 passed_by = service->absent | READ_ONCE(service->drained);
+
+    if (hr_choice_is_fair(&choice) || (passed_by >> (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1))
+      return HR_PACKED_CHOICE(choice.first, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
+    return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_DRY_RUN, 0);
+  }
+  if (hr_choice_goes_around(&choice)) {
+    __u32 target_id = hr_backend_id(service, target);
+    struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &target_id);
+    if (state) __sync_fetch_and_add(&state->probe_counter, 1);
+  }
+  /* If that one is down too, the next request tries another. */
+  if (choice.why != HR_CHOSE_STANDBY) hr_take_retry(service, hr_backend_id(service, choice.first), now_ns);
+  return packed;
+}
+
+/* A new request's choice. Nearly all go to a healthy target, which asks about no other backend. */
+HR_INLINE struct hr_choice hr_choose_first(const struct hr_service *service, __u32 service_id, __u64 now_ns) {
+  __u32 preferred = READ_ONCE(service->preferred);
+  __u32 explore_tick = preferred ? hr_explore_tick(service_id) : 0;
+  __u32 leader = hr_leader_of(service_id);
+  __u32 target = hr_choice_target(leader, preferred, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  __u32 passed_by = service->absent | READ_ONCE(service->drained);
+  __u32 packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
+
+  if (service->present >= 2 &&
+      ((passed_by >> target & 1) || hr_health_of(service_id, hr_backend_id(service, target), now_ns) != HR_HEALTHY))
+    packed = hr_choose_steered(service_id, target, explore_tick, now_ns);
+  return hr_unpack_choice(packed);
+}
+
+#endif /* HEDGEROW_BPF_PROXY_CHOOSE_BPF_H_ */

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Which backend gets a request next. A pure function from a snapshot to a choice: it reads no map, writes nothing, and
+ * compiles for both sides. The kernel programs call it through choose.bpf.h, which gathers the snapshot and applies what
+ * a choice costs; `hedgerow status` calls it natively to say where the next request goes.
+ */
+#ifndef HEDGEROW_BPF_PROXY_CHOOSE_H_
+#define HEDGEROW_BPF_PROXY_CHOOSE_H_
+
+#include "bpf/abi/request_abi.h"
+
+/* While the target is down, one request in so many is copied to it as a probe. */
+#define HR_PROBE_ONE_IN 16
+/*
+ * While the daemon prefers another backend, one request in so many still goes to the leader first, or nothing would show
+ * that it is fast again. Below one in a hundred, so that a slow leader stays out of the p99.
+ */
+#define HR_EXPLORE_ONE_IN 128
+#define HR_EXPLORE_NEVER 1 /* a tick at which no request does */
+/* A down standby gets a probe after this many election timeouts, and again after as many. */
+#define HR_STANDBY_RETRY 8
+
+enum hr_choice_why {
+  HR_CHOSE_NONE = 0,        /* no backend is left to ask */
+  HR_CHOSE_LEADER = 1,      /* the leader, which is healthy */
+  HR_CHOSE_PREFERRED = 2,   /* the backend that is preferred to it, which is healthy */
+  HR_CHOSE_STANDBY = 3,     /* another healthy backend: the target is drained, was asked already, or is not healthy */
+  HR_CHOSE_BOTH = 4,        /* a new request, and what it would go to is suspect: that one, and another at once */
+  HR_CHOSE_AROUND = 5,      /* a new request, and the target is down: a standby */
+  HR_CHOSE_PROBE = 6,       /* the same, and the target gets a copy as a probe */
+  HR_CHOSE_LAST_RESORT = 7, /* the best of those left, none of which is healthy */
+  HR_CHOSE_DRY_RUN = 8,     /* a dry run: the target, where else it would have been BOTH, AROUND or PROBE */
+};
+
+/* Masks and indices are of places within the service. */
+struct hr_choice_view {
+  __u32 answer_us[HR_MAX_BACKENDS_PER_SERVICE]; /* smoothed answer times, in units of 1,024 ns */
+  __u32 explore_tick; /* requests so far that had a preferred backend */
+  __u32 probe_tick;   /* requests so far that went around the target */
+  __u8 leader;
+  __u8 preferred; /* place + 1; 0 = none */
+  __u8 present;   /* mask of places that requests may go to */
+  __u8 drained;
+  __u8 healthy;
+  __u8 suspect;   /* neither healthy nor suspect is down */
+  __u8 retry_due; /* of those down: may be probed again */
+  __u8 exclude;   /* was sent the request already; 0 = the request is new */
+};
+
+struct hr_choice {
+  __u8 first;  /* HR_NO_BACKEND: no backend is left to ask */
+  __u8 second; /* gets a copy beside it, at once; HR_NO_BACKEND: none does */
+  __u8 why;    /* enum hr_choice_why */
+  __u8 probe;  /* 1 = the copy is a probe of a down backend: free, no attempt, and no request waits for its answer */
+};
+
+/* Where requests go while all is well. */
+HR_INLINE __u32 hr_choice_target(__u32 leader, __u32 preferred, __u32 explore_tick) {
+  return preferred && explore_tick % HR_EXPLORE_ONE_IN ? preferred - 1 : leader;
+}
+
+/* What of `mask` is in `wanted`, or all of it where nothing is. */
+HR_INLINE __u32 hr_choice_narrow(__u32 mask, __u32 wanted) { return mask & wanted ? mask & wanted : mask; }
+
+/* The best of `mask`: by health, then not drained, then by answer time. Not inlined: its caller's frame must be small. */
+static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_choice_view *view, __u32 mask) {
+  __u32 best = HR_NO_BACKEND;
+  __u64 best_us = ~0ull;
+
+  mask = hr_choice_narrow(mask, view->healthy | view->suspect | view->retry_due);
+  mask = hr_choice_narrow(mask, view->healthy | view->suspect);
+  mask = hr_choice_narrow(mask, view->healthy);
+  mask = hr_choice_narrow(mask, ~(__u32)view->drained);
+  for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
+    if (!((mask >> i) & 1) || view->answer_us[i] >= best_us) continue;
+    best_us = view->answer_us[i];
+    best = i;
+  }
+  return best;
+}
+
+/*
+ * A probe of a down standby rides beside a send to a healthy backend and never replaces one. It rides only where the
+ * standbys were looked at anyway: a request that goes to its healthy target asks about no other backend.
+ */
+HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
+  struct hr_choice choice = {.first = HR_NO_BACKEND, .second = HR_NO_BACKEND, .why = HR_CHOSE_NONE, .probe = 0};
+  __u32 open = view->present & ~(__u32)view->exclude;
+  __u32 target = hr_choice_target(view->leader, view->preferred, view->explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  __u32 other, mask = 0, bit = 1u << target;
+
+  if (!open) return choice;
+  choice.first = target;
+  if (open & view->healthy & ~(__u32)view->drained & bit) {
+    choice.why = target == view->leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED;
+    return choice;
+  }
+  if (view->exclude || !(open & ~(__u32)view->drained & bit)) {
+    choice.first = hr_choice_best(view, open);
+    bit = 1u << (choice.first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
+  }
+  choice.why = view->healthy & bit ? HR_CHOSE_STANDBY : HR_CHOSE_LAST_RESORT;
+  if (!view->exclude) {
+    /* Draining ends where every other backend is down, not where one is suspect: that one is asked, and the drained one too. */
+    mask = view->drained & bit ? open & view->suspect & ~(__u32)view->drained : 0;
+    if (mask)
+      choice.why = HR_CHOSE_BOTH;
+    else if (choice.why == HR_CHOSE_LAST_RESORT && (choice.first == target || view->suspect & bit))
+      mask = open & ~bit;
+  }
+  if (mask) {
+    other = hr_choice_best(view, mask);
+    choice.second = other;
+    if (choice.why == HR_CHOSE_BOTH) {
+      choice.second = choice.first;
+      choice.first = other;
+      return choice;
+    }
+    if (view->suspect & bit) {
+      choice.why = HR_CHOSE_BOTH;
+      return choice;
+    }
+    choice.why = HR_CHOSE_AROUND;
+    choice.second = HR_NO_BACKEND;
+    if (view->probe_tick % HR_PROBE_ONE_IN == 0) {
+      choice.second = choice.first;
+      choice.why = HR_CHOSE_PROBE;
+      choice.probe = 1;
+    }
+    choice.first = other;
+    bit = 1u << (other & (HR_MAX_BACKENDS_PER_SERVICE - 1));
+  }
+  other = open & view->retry_due & ~(__u32)view->drained;
+  if (choice.second == HR_NO_BACKEND && view->healthy & bit && other) {
+    choice.second = hr_choice_best(view, other);
+    choice.probe = 1;
+  }
+  return choice;
+}
+
+/* Is a new request's first send a failover: around a target that is down, and free of the budget? */
+HR_INLINE int hr_choice_goes_around(const struct hr_choice *choice) {
+  return choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
+}
+
+/* Does the time that the first send's answer takes say what answers take? Only where that backend is healthy. */
+HR_INLINE int hr_choice_is_fair(const struct hr_choice *choice) {
+  return choice->why == HR_CHOSE_LEADER || choice->why == HR_CHOSE_PREFERRED || choice->why == HR_CHOSE_STANDBY;
+}
+
+/* The same where a standby serves while the leader is down: nothing else would measure it. */
+HR_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
+  return hr_choice_is_fair(choice) || choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
+}
+
+/* The backend of a packet that can have no copy, since nothing would tell two answers apart: the packet itself is the probe. */
+HR_INLINE __u32 hr_choice_alone(const struct hr_choice *choice) {
+  return choice->why == HR_CHOSE_PROBE ? choice->second : choice->first;
+}
+
+#endif /* HEDGEROW_BPF_PROXY_CHOOSE_H_ */

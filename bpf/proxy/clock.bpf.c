@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * CLOCK/RESCUER: TC ingress of the clock link's inner end. One packet circulates on that link, held back by a qdisc;
+ * each lap looks at what has fallen due in the wheel, hedges what still has no answer, and sends the packet round
+ * again. The same program sends on what other programs put on the link under a mark: finished copies, and spent
+ * nacks that become the next attempt. Every packet here is ours; anything else is dropped and counted.
+ */
+#include "bpf/proxy/attempt.bpf.h"
+#include "bpf/proxy/handover.bpf.h"
+#include "bpf/proxy/track.bpf.h"
+
+#include <linux/pkt_cls.h>
+
+#define HR_STEPS_PER_LAP 4096 /* slots and requests looked at */
+/*
+ * A lap looks this far ahead (in fine ticks, 3.1 and 12.6 ms) for something that waits: the period of the lap that it is
+ * about to choose, and what such laps are late by. Of 14,337 laps of 1 ms on an idle virtual machine 203 took more than
+ * 1.1 ms, 24 more than 1.6 and 3 more than 3; with 1.6 ms of look-ahead one hedge in 100 was fired a millisecond late.
+ */
+#define HR_SHORT_AHEAD_TICKS 96
+#define HR_LONG_AHEAD_TICKS 384
+/* With fq a lap can be exact; laps this far apart at least, or a busy service would have one for every tick. */
+#define HR_EXACT_WAIT_MIN_NS 50000
+/* A request may be pushed this long before the clock is set going (its CPU may be taken away in between). */
+#define HR_WAKE_SLACK_TICKS 3072
+
+struct hr_lap {
+  struct __sk_buff *skb;
+  struct hr_wheel *wheel;
+  __u64 now_ns;
+  __u64 fine_end;   /* first tick that has not fully passed */
+  __u64 coarse_end; /* first coarse tick that has not begun */
+  __u32 done;
+  __u32 handing_over; /* parked requests are on their way to a new leader: the next lap goes on with it */
+};
+
+/* A look at one request. `now_ns` is the lap's. */
+struct hr_visit {
+  struct __sk_buff *skb;
+  struct hr_wheel *wheel;
+  struct hr_request *request;
+  struct hr_service *service;
+  struct hr_stats *service_stats;
+  __u64 word;
+  __u64 now_ns;
+  __u32 index;
+  __u32 service_id;
+};
+
+/* Puts the request back, and keeps it in hand for the next lap where other CPUs won every try. */
+HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precise) {
+  struct hr_request *request = visit->request;
+  int failed;
+
+  request->due_ns = due_ns;
+  if (precise)
+    failed = hr_push_due(visit->wheel, request, visit->index, visit->now_ns);
+  else
+    failed = hr_push_coarse(visit->wheel, request, visit->index, due_ns, visit->now_ns);
+  if (!failed) {
+    /* An answer may have come between looking and pushing: its disarm found nothing to take back then. */
+    if (HR_WORD_STATE(READ_ONCE(request->word)) != HR_STATE_PENDING) hr_disarm(visit->wheel, request);
+    return;
+  }
+  request->next = visit->wheel->list;
+  visit->wheel->list = visit->index;
+}
+
+/* Expired, and nobody has answered since. */
+HR_INLINE int hr_is_unanswered(__u64 word) {
+  return HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND;
+}
+
+/*
+ * How long an ended request stays known. One that nobody has answered waits as long as its flow is believed: its only
+ * answer, however late, must not look like a loser's.
+ */
+HR_INLINE __u64 hr_linger_ns(const struct hr_service *service, __u64 word) {
+  if (!hr_is_unanswered(word)) return service->linger_ns;
+  return service->linger_ns > HR_FLOW_UDP_NS ? service->linger_ns : HR_FLOW_UDP_NS;
+}
+
+/* The first send got no answer in all the time that it was waited for. */
+HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
+  __u32 first_bit = 1u << (visit->request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
+
+  if ((visit->request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED_MASK(visit->request->masks) & first_bit))
+    hr_count_backend_unanswered(hr_backend_id(visit->service, visit->request->first));
+}
+
+/*
+ * No longer pending: the bytes go back at once. The scoreboard entry lingers where more than one was asked, because what
+ * the losers still send must be recognised, and where the only answer would be taken for a loser's. For the others it would
+ * only take up cache.
+ */
+HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
+  struct hr_request *request = visit->request;
+  __u32 sent = HR_SENT_MASK(request->masks);
+  __u64 word = visit->word;
+  int lingers = (sent & (sent - 1)) || HR_OUTSTANDING_NOW(request->outstanding) ||
+                (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->service->profile.one_datagram);
+
+  hr_free_parked(request);
+  if (lingers && visit->now_ns < request->done_ns + hr_linger_ns(visit->service, word)) {
+    hr_requeue(visit, request->done_ns + hr_linger_ns(visit->service, word), 0);
+    return;
+  }
+  if (!(word & HR_WORD_DETACHED)) {
+    __u64 removing = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), 0, HR_STATE_REMOVING);
+
+    if (__sync_val_compare_and_swap(&request->word, word, removing) != word) {
+      hr_requeue(visit, visit->now_ns, 1);
+      return;
+    }
+    hr_scoreboard_remove(visit->wheel, request->set,
+                         HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
+  }
+  /* Another one won, and the first never answered. */
+  if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
+  hr_free_request(visit->wheel, request, visit->index);
+}
+
+HR_INLINE void hr_expire(const struct hr_visit *visit) {
+  struct hr_request *request = visit->request;
+  __u64 word = visit->word;
+  __u64 expired = HR_WORD(HR_WORD_GENERATION(word), HR_NO_BACKEND, word & HR_WORD_DETACHED, HR_STATE_EXPIRED);
+
+  request->done_ns = visit->now_ns;
+  if (__sync_val_compare_and_swap(&request->word, word, expired) == word) {
+    hr_count(visit->service_stats, HR_UNANSWERED);
+    hr_note_unanswered(visit);
+    hr_free_parked(request);
+    hr_trace_note(visit->index, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
+  }
+  hr_requeue(visit, visit->now_ns + visit->service->linger_ns, 0);
+}
+
+/* When to look next: after delay, 2 x delay, 4 x delay... while attempts are left, and at the deadline. */
+HR_INLINE __u64 hr_next_due(const struct hr_visit *visit, __u32 doublings) {
+  __u64 deadline_ns = visit->request->sent_ns + visit->service->deadline_ns;
+  __u64 due_ns;
+
+  if (visit->request->attempts >= visit->service->attempts) return deadline_ns;
+  due_ns = visit->now_ns + (visit->service->delay_ns << (doublings & 31));
+  return due_ns < deadline_ns ? due_ns : deadline_ns;
+}
+
+/* Counts `reason` if it is `which`, the first time for this request. */
+HR_INLINE void hr_reason_once(const struct hr_visit *visit, __u32 reason, __u32 which, __u8 flag) {
+  if (reason != which || (visit->request->flags & flag)) return;
+  visit->request->flags |= flag;
+  hr_reason(visit->service_stats, which);
+}
+
+/*
+ * The first backend has said nothing since this request was sent, and will be SUSPECT at this time if it goes on: then the
+ * next attempt is free. ~0 otherwise. A global function: rare, and verified once.
+ */
+HR_GLOBAL __u64 hr_suspicion_due_ns(__u32 service_id, __u32 index) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_request *request = hr_request_at(index);
+  struct hr_backend_state *state;
+  __u64 wait_since_ns;
+  __u32 backend_id;
+
+  if (!service || !request) return ~0ull;
+  backend_id = hr_backend_id(service, request->first);
+  state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  if (!state) return ~0ull;
+  wait_since_ns = READ_ONCE(state->wait_since_ns);
+  if (state->health != HR_HEALTHY || !wait_since_ns || wait_since_ns > request->sent_ns) return ~0ull;
+  return wait_since_ns + hr_silence_limit_ns(service, backend_id) + 1;
+}
+
+/* Due, but no attempt can be made now. */
+HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
+  struct hr_request *request = visit->request;
+  __u64 due_ns, suspicion_ns;
+
+  hr_trace_note(visit->index, HR_TRACE_NO_HEDGE, reason, HR_NO_BACKEND, 0);
+  if (reason == HR_REASON_NO_TARGET) {
+    hr_reason(visit->service_stats, HR_REASON_NO_TARGET);
+    hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
+    return;
+  }
+  hr_reason_once(visit, reason, HR_REASON_NO_BUDGET, HR_REQUEST_NO_BUDGET);
+  /* Should its first backend fall silent, a drained one is better than none: looked at again, like the others. */
+  hr_reason_once(visit, reason, HR_REASON_DRAINED, HR_REQUEST_ONLY_DRAINED);
+  hr_reason_once(visit, reason, HR_REASON_PUSHBACK, HR_REQUEST_PUSHED_BACK);
+  if (reason == HR_REASON_PUSHBACK) {
+    __u64 deadline_ns = request->sent_ns + visit->service->deadline_ns;
+    __u64 open_ns = ~0ull;
+
+    /* Told for how long, it need not look in between. */
+    if (hr_held_back(visit->service_id, request->sent_ns, visit->now_ns, &open_ns) && open_ns < deadline_ns) {
+      hr_requeue(visit, open_ns, 1);
+      return;
+    }
+  }
+  if (request->rechecks < 30) request->rechecks++;
+  due_ns = hr_next_due(visit, request->rechecks);
+  suspicion_ns = hr_suspicion_due_ns(visit->service_id, visit->index);
+  hr_requeue(visit, suspicion_ns > visit->now_ns && suspicion_ns < due_ns ? suspicion_ns : due_ns, 1);
+}
+
+/* Due and unanswered: the next attempt, as a clone of the carrier that passes this program once more. */
+HR_INLINE void hr_fire(const struct hr_visit *visit) {
+  struct hr_attempt attempt = hr_attempt_of(visit->index, visit->word, HR_TRACE_HEDGE);
+  struct hr_request *request = visit->request;
+
+  if (request->attempts >= visit->service->attempts) { /* a nack's release was faster */
+    hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
+    return;
+  }
+  hr_trace_note(visit->index, HR_TRACE_DUE, HR_REASON_NONE, HR_NO_BACKEND, 0);
+  attempt.due_ns = request->due_ns;
+  hr_claim_next(&attempt, visit->now_ns);
+  if (attempt.index == HR_NO_BACKEND) {
+    hr_put_off(visit, attempt.reason);
+    return;
+  }
+  hr_send_attempt(visit->skb, &attempt);
+  hr_send_probe(visit->skb, &attempt, visit->now_ns);
+  hr_requeue(visit, hr_next_due(visit, request->attempts - 1), 1);
+}
+
+/* A global function: the verifier looks at a visit once, not once per step of the lap that makes it. */
+HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
+  struct hr_request *request = hr_request_at(index);
+  struct hr_visit visit = {.skb = skb, .wheel = hr_the_wheel(), .request = request, .index = index};
+  __u32 service_id;
+  __u64 word;
+
+  if (!request || !visit.wheel) return -1;
+  visit.wheel->list = request->next;
+  visit.wheel->visits++;
+  visit.now_ns = visit.wheel->lap_ns;
+  service_id = request->key.service;
+  visit.service_id = service_id;
+  visit.service = bpf_map_lookup_elem(&services, &service_id);
+  visit.service_stats = hr_stats_of(service_id);
+  if (!visit.service) return 0;
+  hr_disarm(visit.wheel, request);
+  word = READ_ONCE(request->word);
+  visit.word = word;
+  if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) {
+    /* Its splitter was interrupted. Soon again; what is due when is its own business. */
+    if (hr_push_fine(visit.wheel, request, index, visit.now_ns + (1ull << HR_FINE_SHIFT), visit.now_ns)) {
+      request->next = visit.wheel->list;
+      visit.wheel->list = index;
+    }
+  } else if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
+    hr_visit_done(&visit);
+  } else if (visit.now_ns >= request->sent_ns + visit.service->deadline_ns) {
+    hr_expire(&visit);
+  } else if (hr_engine_is_qdisc()) {
+    hr_requeue(&visit, request->sent_ns + visit.service->deadline_ns, 0);
+  } else if (visit.now_ns < request->due_ns) {
+    hr_requeue(&visit, request->due_ns, 1);
+  } else {
+    hr_fire(&visit);
+  }
+  return 0;
+}
+
+/* One step: look at one request in hand, or take the next slot's. 1 = nothing left. */
+static long hr_lap_step(__u32 step, struct hr_lap *lap) {
+  struct hr_wheel *wheel = lap->wheel;
+  __u32 head = wheel->list;
+  __u32 *slot;
+
+  (void)step;
+  if (head) {
+    if (hr_visit(lap->skb, head)) wheel->list = 0;
+    return 0;
+  }
+  if (wheel->fine_cursor < lap->fine_end) {
+    slot = &wheel->fine[wheel->fine_cursor++ & (HR_FINE_SLOTS - 1)].head;
+  } else if (wheel->coarse_cursor < lap->coarse_end) {
+    slot = &wheel->coarse[wheel->coarse_cursor++ & (HR_COARSE_SLOTS - 1)];
+  } else {
+    lap->done = 1;
+    return 1;
+  }
+  if (READ_ONCE(*slot)) wheel->list = __sync_lock_test_and_set(slot, 0);
+  return 0;
+}
+
+/* Brings the cursors to where work may be: after a rest, after falling behind by a whole turn, after a late push. */
+HR_INLINE void hr_set_cursors(struct hr_wheel *wheel, const struct hr_lap *lap) {
+  __u64 wake_tick = wheel->kick_ns >> HR_FINE_SHIFT;
+  __u64 wake_coarse = wheel->kick_ns >> HR_COARSE_SHIFT;
+
+  wake_tick = wake_tick > HR_WAKE_SLACK_TICKS ? wake_tick - HR_WAKE_SLACK_TICKS : 0;
+  wake_coarse = wake_coarse > 16 ? wake_coarse - 16 : 0;
+  if (wheel->fine_cursor < wake_tick) wheel->fine_cursor = wake_tick;
+  if (wheel->coarse_cursor < wake_coarse) wheel->coarse_cursor = wake_coarse;
+  if (__sync_lock_test_and_set(&wheel->late, 0)) {
+    wheel->fine_cursor = lap->fine_end - HR_FINE_SLOTS;
+    wheel->coarse_cursor = lap->coarse_end - HR_COARSE_SLOTS;
+  }
+  if (wheel->fine_cursor + HR_FINE_SLOTS < lap->fine_end) wheel->fine_cursor = lap->fine_end - HR_FINE_SLOTS;
+  if (wheel->coarse_cursor + HR_COARSE_SLOTS < lap->coarse_end) wheel->coarse_cursor = lap->coarse_end - HR_COARSE_SLOTS;
+}
+
+struct hr_look_ahead {
+  struct hr_wheel *wheel;
+  __u64 from;
+  __u32 found; /* ticks until something waits; ~0 = nothing */
+};
+
+static long hr_look_step(__u32 step, struct hr_look_ahead *look) {
+  if (!READ_ONCE(look->wheel->fine[(look->from + step) & (HR_FINE_SLOTS - 1)].live)) return 0;
+  look->found = step;
+  return 1;
+}
+
+/* How long the clock packet is to wait: the class that comes closest, and with fq the very time. */
+struct hr_pause {
+  __u32 class;
+  __u32 wait_ns;
+};
+
+/* With fq: until the first tick that holds something has fully passed, or as long as a lap may be. */
+HR_INLINE __u32 hr_exact_wait(const struct hr_look_ahead *look, __u64 longest_ns, __u64 now_ns) {
+  __u64 due_ns;
+
+  if (look->found == ~0u) return longest_ns;
+  due_ns = (look->from + look->found + 1) << HR_FINE_SHIFT;
+  if (due_ns < now_ns + HR_EXACT_WAIT_MIN_NS) return HR_EXACT_WAIT_MIN_NS;
+  return due_ns - now_ns < longest_ns ? due_ns - now_ns : longest_ns;
+}
+
+/* The next lap: soon only while something unanswered is due soon, late only where no hedge could be missed. */
+HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct hr_lap *lap) {
+  const volatile __u64 *period_ns = load_config.clock_period_ns;
+  __u64 adaptive_ns = READ_ONCE(wheel->shortest_delay_ns);
+  __u64 shortest_ns = adaptive_ns ? adaptive_ns : load_config.min_delay_ns;
+  /* With engine qdisc the clock only keeps the books, and may take its time. */
+  int long_allowed = hr_engine_is_qdisc() || period_ns[2] <= shortest_ns / 4;
+  int middle_allowed = period_ns[1] <= shortest_ns / 2;
+  __u64 longest_ns = long_allowed ? period_ns[2] : middle_allowed ? period_ns[1] : period_ns[0];
+  struct hr_look_ahead look = {.wheel = wheel, .from = lap->fine_end, .found = ~0u};
+  struct hr_pause pause = {.class = long_allowed ? 2 : middle_allowed ? 1 : 0, .wait_ns = HR_EXACT_WAIT_MIN_NS};
+
+  if (lap->handing_over) {
+    pause.class = 0;
+    pause.wait_ns = period_ns[0];
+    return pause;
+  }
+  if (lap->done) bpf_loop(long_allowed ? HR_LONG_AHEAD_TICKS : HR_SHORT_AHEAD_TICKS, hr_look_step, &look, 0);
+  if (load_config.clock_kind == HR_CLOCK_FQ) {
+    if (lap->done) pause.wait_ns = hr_exact_wait(&look, longest_ns, lap->now_ns);
+    pause.class = pause.wait_ns < period_ns[1] ? 0 : pause.wait_ns < period_ns[2] ? 1 : 2;
+  } else if (!lap->done || look.found < HR_SHORT_AHEAD_TICKS) {
+    pause.class = 0;
+  } else if (look.found != ~0u) {
+    pause.class = 1;
+  }
+  return pause;
+}
+
+/*
+ * Rest handshake, second half: `running` is cleared first and `nodes` read after; a request published in between
+ * either is seen here or its splitter sees `running` at 0 and sets the clock going anew.
+ */
+HR_INLINE int hr_may_rest(struct hr_wheel *wheel) {
+  if (READ_ONCE(wheel->nodes)) return 0;
+  if (__sync_val_compare_and_swap(&wheel->running, 1, 0) != 1) return 1; /* a lap of an older epoch went to rest first */
+  if (!__sync_fetch_and_add(&wheel->nodes, 0)) return 1;
+  return __sync_val_compare_and_swap(&wheel->running, 0, 1) != 0; /* not 0: a splitter has started another */
+}
+
+HR_INLINE int hr_send_round(struct __sk_buff *skb, struct hr_wheel *wheel, __u32 epoch, struct hr_pause pause) {
+  bpf_skb_change_tail(skb, HR_CLOCK_FRAME_BYTES, 0);
+  if (pause.class < HR_CLOCK_CLASSES) wheel->laps_of_class[pause.class]++;
+  skb->mark = HR_MARK_LAP | epoch;
+  skb->priority = hr_priority_of_lap(pause.class, pause.wait_ns);
+  return bpf_redirect(load_config.clock_out_ifindex, 0);
+}
+
+HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
+  struct hr_wheel *wheel = hr_the_wheel();
+  struct hr_lap lap = {.skb = skb, .wheel = wheel, .now_ns = hr_now_ns()};
+  struct hr_pause pause = {.class = 0, .wait_ns = HR_EXACT_WAIT_MIN_NS};
+
+  if (!wheel || epoch != HR_MARK_VALUE(READ_ONCE(wheel->epoch))) {
+    hr_host_reason(HR_REASON_CLOCK_STALE);
+    return TC_ACT_SHOT;
+  }
+  /* A lap of an older epoch may still be at work on another CPU; there is never more than one at the lists. */
+  if (__sync_val_compare_and_swap(&wheel->busy, 0, 1)) return hr_send_round(skb, wheel, epoch, pause);
+  wheel->lap_ns = lap.now_ns;
+  WRITE_ONCE(wheel->last_lap_ns, lap.now_ns);
+  wheel->laps++;
+  lap.fine_end = lap.now_ns >> HR_FINE_SHIFT;
+  lap.coarse_end = (lap.now_ns >> HR_COARSE_SHIFT) + 1;
+  /* Published before a slot is read: a push is either seen by this lap, or sees that it came too late for it. */
+  __sync_lock_test_and_set(&wheel->fine_passed, lap.fine_end);
+  __sync_lock_test_and_set(&wheel->coarse_passed, lap.coarse_end);
+  hr_set_cursors(wheel, &lap);
+  bpf_loop(HR_STEPS_PER_LAP, hr_lap_step, &lap, 0);
+  hr_hand_over(skb, wheel);
+  lap.handing_over = hr_handing_over(wheel);
+  pause = hr_choose_pause(wheel, &lap);
+  __sync_lock_test_and_set(&wheel->busy, 0);
+  if (hr_may_rest(wheel)) return TC_ACT_SHOT;
+  return hr_send_round(skb, wheel, epoch, pause);
+}
+
+/* A spent nack: becomes the next attempt of its request, if nobody was faster. Global: it has a stack of its own. */
+HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
+  struct hr_request *request = hr_request_at(index);
+  struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_RELEASE);
+  struct hr_backend *backend;
+  __u64 now_ns = hr_now_ns();
+  __u32 backend_id;
+
+  if (!request) return TC_ACT_SHOT;
+  attempt.word = READ_ONCE(request->word);
+  if (HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return TC_ACT_SHOT;
+  hr_claim_next(&attempt, now_ns);
+  if (attempt.index == HR_NO_BACKEND) return TC_ACT_SHOT;
+  /* Before the attempt itself, which takes the carrier away. */
+  hr_send_probe(skb, &attempt, now_ns);
+  backend_id = attempt.backend_id;
+  backend = bpf_map_lookup_elem(&backends, &backend_id);
+  if (!backend || hr_build(skb, index, backend_id)) {
+    hr_settle(&attempt, HR_OUTCOME_FAILED);
+    return TC_ACT_SHOT;
+  }
+  if (hr_settle(&attempt, hr_is_still_wanted(request, &attempt) ? HR_OUTCOME_SENT : HR_OUTCOME_NOT_NEEDED))
+    return TC_ACT_SHOT;
+  skb->mark = request->mark;
+  return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
+}
+
+/* A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. */
+HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
+  struct hr_request *request = hr_request_at(HR_MARK_REQUEST(mark));
+  struct hr_service *service;
+  struct hr_backend *backend;
+  __u32 service_id, backend_id;
+  __u64 due_ns = 0;
+
+  if (!request) return TC_ACT_SHOT;
+  service_id = request->key.service;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  if (!service) return TC_ACT_SHOT;
+  backend_id = hr_backend_id(service, HR_MARK_PLACE(mark));
+  backend = bpf_map_lookup_elem(&backends, &backend_id);
+  if (!backend) return TC_ACT_SHOT;
+  if (HR_MARK_KIND(mark) == HR_MARK_HEDGE && !bpf_skb_load_bytes(skb, ETH_ALEN, &due_ns, ETH_ALEN))
+    hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, (hr_now_ns() - due_ns) & HR_DUE_MASK);
+  skb->mark = request->mark;
+  return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
+}
+
+SEC("tc")
+int hr_clock(struct __sk_buff *skb) {
+  __u32 mark = skb->mark;
+
+  switch (HR_MARK_KIND(mark)) {
+    case HR_MARK_LAP:
+      return hr_lap(skb, HR_MARK_VALUE(mark));
+    case HR_MARK_HEDGE:
+    case HR_MARK_SEND:
+      return hr_send_finished(skb, mark);
+    case HR_MARK_RELEASE:
+      return hr_release(skb, HR_MARK_VALUE(mark));
+  }
+  hr_host_reason(HR_REASON_CLOCK_STALE);
+  return TC_ACT_SHOT;
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * DEPARTURE: TC egress of a link whose queueing discipline is fq: the clock's, and the delay line's. skb->priority says
+ * how long the clock packet, or the clone of a request, is to wait; a redirect clears an skb's time stamp, so only here,
+ * just before the queueing discipline, can it be turned into the departure time that fq keeps to. Everything else
+ * leaves at once.
+ */
+#include "bpf/proxy/maps.bpf.h"
+
+#include <linux/pkt_cls.h>
+
+SEC("tc")
+int hr_departure(struct __sk_buff *skb) {
+  __u32 kind = HR_MARK_KIND(skb->mark);
+
+  /* fq lets a packet pass whose time has come, in CLOCK_MONOTONIC as this is. */
+  if (kind == HR_MARK_LAP || kind == HR_MARK_DELAYED) skb->tstamp = bpf_ktime_get_ns() + skb->priority;
+  return TC_ACT_UNSPEC;
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

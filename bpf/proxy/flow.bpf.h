@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Flows and fragments: what lets a reply find its VIP, a TCP connection keep its backend, and a later fragment
+ * follow its first. Both maps are LRU and bounded; see maps.bpf.h for who loses when they are full.
+ */
+#ifndef HEDGEROW_BPF_PROXY_FLOW_BPF_H_
+#define HEDGEROW_BPF_PROXY_FLOW_BPF_H_
+
+#include "bpf/net/parse.bpf.h"
+#include "bpf/proxy/stats.bpf.h"
+
+/*
+ * A flow that has been silent for longer is no flow: its port may now belong to a socket that talks to the backend
+ * directly, and must not get its answers from a VIP. UDP: the service's deadline and linger, at least 10 s, so that
+ * what a long-stalled backend sends at last does not reach the client either. TCP: above two hours, the keep-alive
+ * interval (RFC 9293 section 3.8.4).
+ */
+#define HR_FLOW_TCP_NS 7500000000000ull
+#define HR_FLOW_STAMP_NS 1000000000ull /* how often a busy flow's time is written: both directions share its line */
+
+HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *client, __u16 client_port_be,
+                              __u8 protocol, __u8 kind, __u16 id) {
+  key->client = *client;
+  key->client_port_be = client_port_be;
+  key->id = id;
+  key->protocol = protocol;
+  key->kind = kind;
+  key->pad = 0;
+}
+
+/* How long after the last packet from the client a backend may still have something to say. */
+HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service *service) {
+  __u64 lifetime_ns = service->deadline_ns + service->linger_ns;
+
+  return lifetime_ns > HR_FLOW_UDP_NS ? lifetime_ns : HR_FLOW_UDP_NS;
+}
+
+HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_ns, __u64 now_ns) {
+  struct hr_flow *flow = bpf_map_lookup_elem(&flows, key);
+
+  if (!flow || now_ns > flow->seen_ns + HR_FLOW_STAMP_NS + lifetime_ns) return 0;
+  return flow;
+}
+
+enum hr_flow_event { HR_FLOW_PLAIN, HR_FLOW_UNTRACKED, HR_FLOW_HEDGED };
+
+/* Has this happened on the flow so lately that an answer to it may still come? */
+HR_INLINE int hr_flow_lately(__u64 event_ns, __u64 lifetime_ns, __u64 now_ns) {
+  return event_ns && now_ns < event_ns + HR_FLOW_STAMP_NS + lifetime_ns;
+}
+
+/* Notes that the client may receive from the backend; cheap when the flow is known. */
+HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
+                            __u32 value, enum hr_flow_event event, __u64 now_ns) {
+  struct hr_flow_key key;
+  struct hr_flow *known;
+  struct hr_flow fresh = {.seen_ns = now_ns, .id = value};
+
+  hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
+  known = bpf_map_lookup_elem(&flows, &key);
+  if (known && known->id == value) {
+    if (now_ns > known->seen_ns + HR_FLOW_STAMP_NS) known->seen_ns = now_ns;
+    if (event == HR_FLOW_UNTRACKED && now_ns > known->untracked_ns + HR_FLOW_STAMP_NS) known->untracked_ns = now_ns;
+    if (event == HR_FLOW_HEDGED && now_ns > known->hedged_ns + HR_FLOW_STAMP_NS) known->hedged_ns = now_ns;
+    return;
+  }
+  if (event == HR_FLOW_UNTRACKED) fresh.untracked_ns = now_ns;
+  if (event == HR_FLOW_HEDGED) fresh.hedged_ns = now_ns;
+  if (bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY)) hr_host_reason(HR_REASON_FLOW_FAILED);
+}
+
+HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_packet *packet) {
+  __builtin_memset(key, 0, sizeof(*key));
+  key->source = packet->source;
+  key->destination = packet->destination;
+  key->id = packet->fragment_id;
+  /* RFC 8200 section 4.5: no part of an IPv6 datagram's identification, and options may stand before layer 4 in the first. */
+  key->protocol = packet->version == 4 ? packet->protocol : 0;
+}
+
+/* As long as Linux keeps an incomplete datagram (net.ipv4.ipfrag_time); identifications come round again. */
+#define HR_FRAGMENT_NS 30000000000ull
+
+/* Called with the packet as it came in, before any rewriting. */
+HR_INLINE void hr_fragment_note(const struct hr_packet *packet, __u32 action, __u32 id, __u64 now_ns) {
+  struct hr_fragment fragment = {.seen_ns = now_ns, .action = action, .id = id};
+  struct hr_fragment_key key;
+
+  hr_fragment_key_of(&key, packet);
+  if (bpf_map_update_elem(&fragments, &key, &fragment, BPF_ANY)) hr_host_reason(HR_REASON_FRAGMENTS_FAILED);
+}
+
+HR_INLINE struct hr_fragment *hr_fragment_find(const struct hr_packet *packet, __u64 now_ns) {
+  struct hr_fragment_key key;
+  struct hr_fragment *fragment;
+
+  hr_fragment_key_of(&key, packet);
+  fragment = bpf_map_lookup_elem(&fragments, &key);
+  return fragment && now_ns < fragment->seen_ns + HR_FRAGMENT_NS ? fragment : 0;
+}
+
+/* A first fragment that is not ours: an older datagram of ours with this identification must not claim its rest. */
+HR_INLINE void hr_fragment_forget(const struct hr_packet *packet) {
+  struct hr_fragment_key key;
+
+  hr_fragment_key_of(&key, packet);
+  bpf_map_delete_elem(&fragments, &key);
+}
+
+#endif /* HEDGEROW_BPF_PROXY_FLOW_BPF_H_ */

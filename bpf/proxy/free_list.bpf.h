@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Free indices of requests and of parked copies: taken by splitters on any CPU, given back by the clock (and by a
+ * splitter that could not publish). A lock-free stack with a tagged head, see struct hr_free_list.
+ */
+#ifndef HEDGEROW_BPF_PROXY_FREE_LIST_BPF_H_
+#define HEDGEROW_BPF_PROXY_FREE_LIST_BPF_H_
+
+#include "bpf/proxy/stats.bpf.h"
+
+#define HR_FREE_LIST_TRIES 16
+
+HR_INLINE __u32 *hr_free_link(enum hr_free_list_id id, __u32 index) {
+  if (id == HR_FREE_REQUESTS) {
+    struct hr_request *request = bpf_map_lookup_elem(&requests, &index);
+    return request ? &request->next : 0;
+  }
+  return bpf_map_lookup_elem(&parked_links, &index);
+}
+
+HR_INLINE __u64 hr_free_head(__u64 old, __u32 index) { return (((old >> 32) + 1) << 32) | index; }
+
+HR_INLINE __u32 hr_free_pop(enum hr_free_list_id id) {
+  __u32 key = id;
+  struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &key);
+
+  if (!list) return 0;
+  for (__u32 i = 0; i < HR_FREE_LIST_TRIES; i++) {
+    __u64 old = READ_ONCE(list->head);
+    __u32 *link = hr_free_link(id, (__u32)old);
+
+    if (!(__u32)old || !link) return 0;
+    /*
+     * The link may be another CPU's by now; then the tag has changed and the swap fails. Read by an atomic, which fetches
+     * its line for writing at once: a request is filled next.
+     */
+    if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, __sync_fetch_and_add(link, 0))) == old)
+      return (__u32)old;
+  }
+  return 0;
+}
+
+HR_INLINE void hr_free_push(enum hr_free_list_id id, __u32 index) {
+  __u32 key = id;
+  struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &key);
+  __u32 *link = hr_free_link(id, index);
+
+  if (!list || !link) return;
+  for (__u32 i = 0; i < HR_FREE_LIST_TRIES; i++) {
+    __u64 old = READ_ONCE(list->head);
+
+    WRITE_ONCE(*link, (__u32)old);
+    if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, index)) == old) return;
+  }
+  hr_host_reason(HR_REASON_INDEX_LOST);
+}
+
+/* An index given back earlier, or one never used before; 0 when all are taken. */
+HR_INLINE __u32 hr_take_index(enum hr_free_list_id id, __u32 *made, __u32 limit) {
+  __u32 index = hr_free_pop(id);
+
+  if (index) return index;
+  if (READ_ONCE(*made) >= limit) return 0;
+  index = __sync_fetch_and_add(made, 1) + 1;
+  return index <= limit ? index : 0;
+}
+
+#endif /* HEDGEROW_BPF_PROXY_FREE_LIST_BPF_H_ */

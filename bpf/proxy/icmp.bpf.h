@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * ICMP errors about packets that went out in a VIP's name. Such an error quotes the packet as the uplink saw it
+ * (client -> backend); to the client it must look as if it were about client -> VIP. Every byte that is changed in
+ * the quotation is taken out of and put into the ICMP checksum. Called by the reply program only.
+ */
+#ifndef HEDGEROW_BPF_PROXY_ICMP_BPF_H_
+#define HEDGEROW_BPF_PROXY_ICMP_BPF_H_
+
+#include "bpf/proxy/rewrite.bpf.h"
+
+#define HR_ICMP_HEADER_BYTES 8
+#define HR_ICMP_CHECKSUM 2 /* offset of the checksum in both versions' header */
+#define HR_ICMP4_UNREACHABLE 3
+#define HR_ICMP4_TIME_EXCEEDED 11
+#define HR_ICMP4_PARAMETER_PROBLEM 12
+#define HR_ICMP4_PORT_UNREACHABLE 3
+#define HR_ICMP6_LAST_ERROR 4 /* RFC 4443: 1 unreachable, 2 too big, 3 time exceeded, 4 parameter problem */
+#define HR_ICMP6_UNREACHABLE 1
+#define HR_ICMP6_PORT_UNREACHABLE 4
+
+struct hr_icmp_error {
+  struct hr_packet quoted;
+  __u8 port_unreachable;
+};
+
+/* 0 when `packet` is an ICMP error that quotes UDP or TCP. */
+HR_INLINE int hr_parse_icmp_error(struct __sk_buff *skb, const struct hr_packet *packet, struct hr_icmp_error *error) {
+  __u8 type_code[2];
+
+  if (packet->fragment != HR_WHOLE) return -1;
+  if (bpf_skb_load_bytes(skb, packet->l4_offset, type_code, sizeof(type_code))) return -1;
+  if (packet->version == 4) {
+    if (type_code[0] != HR_ICMP4_UNREACHABLE && type_code[0] != HR_ICMP4_TIME_EXCEEDED &&
+        type_code[0] != HR_ICMP4_PARAMETER_PROBLEM)
+      return -1;
+    error->port_unreachable = type_code[0] == HR_ICMP4_UNREACHABLE && type_code[1] == HR_ICMP4_PORT_UNREACHABLE;
+  } else {
+    if (type_code[0] == 0 || type_code[0] > HR_ICMP6_LAST_ERROR) return -1;
+    error->port_unreachable = type_code[0] == HR_ICMP6_UNREACHABLE && type_code[1] == HR_ICMP6_PORT_UNREACHABLE;
+  }
+  return hr_parse_quoted(skb, packet->l4_offset + HR_ICMP_HEADER_BYTES, packet->version, &error->quoted);
+}
+
+/* Replaces two bytes of the quotation. */
+HR_INLINE int hr_requote(struct __sk_buff *skb, __u32 checksum_offset, __u32 offset, __u16 from, __u16 to) {
+  return bpf_l4_csum_replace(skb, checksum_offset, from, to, sizeof(to)) ||
+         bpf_skb_store_bytes(skb, offset, &to, sizeof(to), 0);
+}
+
+HR_INLINE int hr_translate_icmp4(struct __sk_buff *skb, struct hr_packet *packet, struct hr_packet *quoted,
+                                 struct hr_address *vip) {
+  __u32 icmp_checksum = packet->l4_offset + HR_ICMP_CHECKSUM;
+  __be32 from = quoted->destination.words[3];
+  __be32 to = vip->words[3];
+  __u16 old_check, new_check;
+
+  /* The quoted header's own checksum follows its address; both changes go through the ICMP checksum. */
+  if (bpf_skb_load_bytes(skb, quoted->l3_offset + 10, &old_check, sizeof(old_check))) return -1;
+  if (bpf_l3_csum_replace(skb, quoted->l3_offset + 10, from, to, sizeof(to))) return -1;
+  if (bpf_skb_load_bytes(skb, quoted->l3_offset + 10, &new_check, sizeof(new_check))) return -1;
+  if (bpf_l4_csum_replace(skb, icmp_checksum, old_check, new_check, sizeof(new_check))) return -1;
+  if (bpf_l4_csum_replace(skb, icmp_checksum, from, to, sizeof(to))) return -1;
+  if (bpf_skb_store_bytes(skb, quoted->l3_offset + 16, &to, sizeof(to), 0)) return -1;
+  /* An error sent by the backend itself comes from the VIP; a router's keeps its own address. The caller tells. */
+  if (!hr_same_address(&packet->source, &quoted->destination)) return 0;
+  return hr_replace_ipv4(skb, packet, HR_SOURCE, from, to, 0);
+}
+
+HR_INLINE int hr_translate_icmp6(struct __sk_buff *skb, struct hr_packet *packet, struct hr_packet *quoted,
+                                 struct hr_address *vip) {
+  __u32 icmp_checksum = packet->l4_offset + HR_ICMP_CHECKSUM;
+  __s64 difference =
+      bpf_csum_diff(quoted->destination.words, sizeof(*vip), vip->words, sizeof(*vip), 0);
+
+  if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, 0)) return -1;
+  if (bpf_skb_store_bytes(skb, quoted->l3_offset + 24, vip, sizeof(*vip), 0)) return -1;
+  if (!hr_same_address(&packet->source, &quoted->destination)) return 0;
+  /* The source is part of ICMPv6's pseudo-header (RFC 4443 section 2.3). */
+  if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, BPF_F_PSEUDO_HDR | HR_F_IPV6)) {
+    if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, BPF_F_PSEUDO_HDR)) return -1;
+    bpf_csum_update(skb, difference);
+  }
+  return bpf_skb_store_bytes(skb, packet->l3_offset + 8, vip, sizeof(*vip), 0) ? -1 : 0;
+}
+
+/* Makes the error one about client -> VIP. */
+HR_INLINE int hr_translate_icmp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_packet *quoted,
+                                struct hr_address *vip, __u16 vip_port_be) {
+  if (quoted->destination_port_be != vip_port_be &&
+      hr_requote(skb, packet->l4_offset + HR_ICMP_CHECKSUM, quoted->l4_offset + 2, quoted->destination_port_be,
+                 vip_port_be))
+    return -1;
+  return packet->version == 4 ? hr_translate_icmp4(skb, packet, quoted, vip)
+                              : hr_translate_icmp6(skb, packet, quoted, vip);
+}
+
+#endif /* HEDGEROW_BPF_PROXY_ICMP_BPF_H_ */

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Reading a payload the way a profile describes it: is it a request, a reply, a nack, and which correlation bytes
+ * does it carry. Offsets come from the configuration and are checked against the payload at every read. Which operation a
+ * request is, and what it may hold beside, is operation.bpf.h's.
+ */
+#ifndef HEDGEROW_BPF_PROXY_PROFILE_BPF_H_
+#define HEDGEROW_BPF_PROXY_PROFILE_BPF_H_
+
+#include "bpf/net/parse.bpf.h"
+
+/* A UDP payload within an skb. */
+struct hr_payload {
+  __u32 offset;
+  __u32 bytes;
+};
+
+HR_INLINE struct hr_payload hr_payload_of(const struct hr_packet *packet) {
+  struct hr_payload payload = {
+      .offset = packet->l4_offset + sizeof(struct udphdr),
+      .bytes = packet->payload_bytes,
+  };
+  return payload;
+}
+
+HR_INLINE int hr_rule_holds(struct __sk_buff *skb, struct hr_payload payload, const struct hr_byte_rule *rule) {
+  __u8 byte;
+
+  if (!rule->mask) return 1;
+  if (rule->offset >= payload.bytes) return 0;
+  if (bpf_skb_load_bytes(skb, payload.offset + rule->offset, &byte, 1)) return 0;
+  return (byte & rule->mask) == rule->value;
+}
+
+/* Up to 8 bytes of the payload, the rest zero; -1 when it does not reach that far. */
+HR_INLINE int hr_load_word(struct __sk_buff *skb, struct hr_payload payload, __u32 offset, __u64 bytes, __u64 *word) {
+  *word = 0;
+  if (offset + bytes > payload.bytes) return -1;
+  bytes--; /* one comparison for both bounds, as in hr_read_correlation() */
+  HR_KEEP_BOUND(bytes);
+  if (bytes >= sizeof(*word)) return -1;
+  HR_KEEP_BOUND(bytes);
+  bytes++;
+  return bpf_skb_load_bytes(skb, payload.offset + offset, word, bytes) ? -1 : 0;
+}
+
+HR_INLINE int hr_match_holds(struct __sk_buff *skb, struct hr_payload payload, const struct hr_match *match) {
+  int negated = match->flags & HR_MATCH_NOT;
+  __u64 word;
+
+  if (!match->bytes) return 1;
+  if (hr_load_word(skb, payload, match->offset, match->bytes, &word)) return negated != 0;
+  return ((word & match->mask) == match->value) != negated;
+}
+
+HR_INLINE int hr_is_reply(struct __sk_buff *skb, struct hr_payload payload, const struct hr_profile *profile) {
+  return payload.bytes >= profile->reply_min_bytes && hr_match_holds(skb, payload, &profile->reply_matches[0]) &&
+         hr_match_holds(skb, payload, &profile->reply_matches[1]) &&
+         hr_match_holds(skb, payload, &profile->reply_matches[2]);
+}
+
+/* Does any alternative of the service's nacks hold? A global function: its loop is verified once. */
+HR_GLOBAL int hr_some_nack_holds(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                 __u32 payload_bytes) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
+  int holds = 1;
+
+  if (!service) return 0;
+  for (__u32 i = 0; i < HR_NACK_MATCHES; i++) {
+    const struct hr_match *match = &service->profile.nack_matches[i];
+
+    if (i >= service->profile.nack_match_count) return 0;
+    if (holds) holds = hr_match_holds(skb, payload, match);
+    if (match->flags & HR_MATCH_AND_NEXT) continue;
+    if (holds) return 1;
+    holds = 1;
+  }
+  return 0;
+}
+
+HR_INLINE int hr_is_nack(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service *service,
+                         __u32 service_id) {
+  return service->profile.nack_match_count && hr_some_nack_holds(skb, service_id, payload.offset, payload.bytes);
+}
+
+/*
+ * Where this datagram stands in an answer of several: bit 0, it is the first; bit 1, it is the last. A datagram that is
+ * cut short, or that says nonsense, is both.
+ */
+#define HR_PART_FIRST 1u
+#define HR_PART_LAST 2u
+HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                  __u32 payload_bytes) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
+  __u64 sequence, total;
+
+  if (!service || !service->profile.numbered ||
+      hr_load_word(skb, payload, service->profile.sequence_offset, sizeof(__u16), &sequence) ||
+      hr_load_word(skb, payload, service->profile.total_offset, sizeof(__u16), &total))
+    return HR_PART_FIRST | HR_PART_LAST;
+  sequence = bpf_ntohs((__u16)sequence);
+  total = bpf_ntohs((__u16)total);
+  return (sequence ? 0 : HR_PART_FIRST) | (sequence + 1 >= total ? HR_PART_LAST : 0);
+}
+
+/*
+ * Whom a nack names as the leader: the service-local index of that node's backend + 1; 0 when it names nobody, or nobody
+ * who is configured. A global function: its loop is verified once.
+ */
+HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+                                  __u32 payload_bytes) {
+  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
+  __u32 offset, node;
+
+  if (!service || service->profile.hint_bytes != sizeof(node)) return 0;
+  if (!hr_rule_holds(skb, payload, &service->profile.hint_rule)) return 0;
+  offset = service->profile.hint_offset;
+  if (offset + sizeof(node) > payload_bytes) return 0;
+  if (bpf_skb_load_bytes(skb, payload_offset + offset, &node, sizeof(node)) || !node) return 0;
+  for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
+    if (i < service->backend_count && service->nodes[i] == node) return i + 1;
+  }
+  return 0;
+}
+
+/* Does this nack say only that its sender does not lead? Such a one, of a service with a cluster, can name the leader. */
+HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service *service) {
+  return service->cluster_id && service->profile.hint_bytes && hr_rule_holds(skb, payload, &service->profile.hint_rule);
+}
+
+/* Correlation bytes into a zeroed key field that is aligned to 8; -1 when the payload does not reach that far. */
+HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload payload, const struct hr_field *field,
+                                  __u8 correlation[HR_CORRELATION_BYTES]) {
+  __u64 length = field->length;
+  __u32 offset = field->offset;
+
+  if (offset + length > payload.bytes) return -1;
+  length--; /* one comparison for both bounds: 6.1's verifier learns nothing from `length == 0` */
+  HR_KEEP_BOUND(length);
+  if (length >= HR_CORRELATION_BYTES) return -1;
+  HR_KEEP_BOUND(length);
+  length++;
+  if (bpf_skb_load_bytes(skb, payload.offset + offset, correlation, length)) return -1;
+  ((__u64 *)correlation)[0] &= field->mask[0];
+  ((__u64 *)correlation)[1] &= field->mask[1];
+  return 0;
+}
+
+/* ---- The same on a parked copy, whose bytes are plain memory: an order of magnitude cheaper than a helper's copy. -- */
+
+HR_INLINE int hr_parked_match_holds(const struct hr_parked *parked, __u32 payload_bytes, const struct hr_match *match) {
+  int negated = match->flags & HR_MATCH_NOT;
+  __u64 offset = match->offset;
+
+  if (!match->bytes) return 1;
+  if (offset + match->bytes > payload_bytes) return negated != 0;
+  offset += sizeof(struct udphdr);
+  HR_KEEP_BOUND(offset);
+  if (offset > HR_PARKED_L4_BYTES - sizeof(__u64)) return 0;
+  return ((*(const __u64 *)(parked->l4 + offset) & match->mask) == match->value) != negated;
+}
+
+HR_INLINE int hr_parked_is_request(const struct hr_parked *parked, __u32 payload_bytes,
+                                   const struct hr_profile *profile) {
+  return payload_bytes >= profile->request_min_bytes &&
+         hr_parked_match_holds(parked, payload_bytes, &profile->request_matches[0]) &&
+         hr_parked_match_holds(parked, payload_bytes, &profile->request_matches[1]) &&
+         hr_parked_match_holds(parked, payload_bytes, &profile->request_matches[2]);
+}
+
+/*
+ * Correlation bytes as two words, cut by the field's mask. Both supported architectures are little-endian, as the masks
+ * and values of matches are made for; the result equals hr_read_correlation()'s zero-padded bytes.
+ */
+HR_INLINE int hr_parked_correlation(const struct hr_parked *parked, __u32 payload_bytes, const struct hr_field *field,
+                                    __u8 correlation[HR_CORRELATION_BYTES]) {
+  __u64 *words = (__u64 *)correlation;
+  __u32 length = field->length;
+  __u64 offset = field->offset;
+
+  if (offset + length > payload_bytes || length == 0 || length > HR_CORRELATION_BYTES) return -1;
+  offset += sizeof(struct udphdr);
+  HR_KEEP_BOUND(offset);
+  if (offset > HR_PARKED_L4_BYTES - HR_CORRELATION_BYTES) return -1;
+  words[0] = *(const __u64 *)(parked->l4 + offset) & field->mask[0];
+  words[1] = *(const __u64 *)(parked->l4 + offset + 8) & field->mask[1];
+  return 0;
+}
+
+#endif /* HEDGEROW_BPF_PROXY_PROFILE_BPF_H_ */

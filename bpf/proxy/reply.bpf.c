@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * REPLY: TC ingress of every uplink. Sees what backends send: lets the winner's datagrams through to the client in
+ * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP port unreachable as the
+ * nack it is. Takes the announcements of the services' clusters, too. What is not from a backend, or to nobody who asked
+ * through the proxy, passes on untouched.
+ */
+#include "bpf/proxy/announce.bpf.h"
+#include "bpf/proxy/answer.bpf.h"
+#include "bpf/proxy/flow.bpf.h"
+#include "bpf/proxy/icmp.bpf.h"
+#include "bpf/proxy/rewrite.bpf.h"
+#include "bpf/proxy/trace.bpf.h"
+
+#include <linux/pkt_cls.h>
+
+#define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
+
+/* In the VIP's name to the client; consumes the packet. */
+HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, struct hr_service *service,
+                         struct hr_stats *service_stats) {
+  struct hr_address vip = service->vip;
+  int verdict;
+
+  if (!hr_rewrite_source(skb, packet, &vip, service->port_be)) {
+    verdict = hr_give_to_client(skb);
+    if (verdict >= 0) return verdict;
+  }
+  hr_reason(service_stats, HR_REASON_SEND_FAILED);
+  return TC_ACT_SHOT;
+}
+
+/* The spent nack goes round the clock's link, where it becomes the request's next attempt. */
+HR_INLINE int hr_release(struct __sk_buff *skb, __u32 request) {
+  skb->mark = HR_MARK_RELEASE | HR_MARK_VALUE(request);
+  skb->priority = hr_priority_unheld();
+  return bpf_redirect(load_config.clock_out_ifindex, 0);
+}
+
+/* The trace event of a datagram from a backend, or of an ICMP error about one. */
+HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
+                              const struct hr_reply *reply) {
+  __u32 kind = answer->verdict == HR_VERDICT_PASS     ? HR_TRACE_ANSWER
+               : answer->reason == HR_REASON_NACK ? HR_TRACE_NACK
+                                                      : HR_TRACE_DROPPED;
+  __u32 flags = (answer->verdict == HR_VERDICT_RELEASE ? HR_TRACE_RELEASED : 0) |
+                (packet->protocol == IPPROTO_UDP ? 0 : HR_TRACE_ICMP);
+  __u32 what = HR_TRACE_WHAT(kind, answer->reason, reply->index, flags);
+
+  if (answer->request) {
+    if (hr_tracing_requests()) hr_trace_event(answer->request, what);
+  } else if (packet->protocol == IPPROTO_UDP) {
+    hr_trace_untracked(skb, packet, reply->service_id, what);
+  }
+}
+
+HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
+                     const struct hr_reply *reply) {
+  if (hr_tracing()) hr_trace_reply(skb, packet, answer, reply);
+  if (packet->fragment == HR_FIRST_FRAGMENT)
+    hr_fragment_note(packet, answer->verdict == HR_VERDICT_PASS ? HR_FRAGMENT_TO_CLIENT : HR_FRAGMENT_DROP,
+                     reply->service_id, reply->now_ns);
+  if (answer->verdict != HR_VERDICT_PASS) hr_reason(reply->service_stats, answer->reason);
+  if (answer->verdict == HR_VERDICT_DROP) return TC_ACT_SHOT;
+  if (answer->verdict == HR_VERDICT_RELEASE) return hr_release(skb, answer->request);
+  hr_count(reply->service_stats, HR_REPLIES);
+  if (!answer->request) hr_count(reply->service_stats, HR_REPLIES_UNTRACKED);
+  return hr_deliver(skb, packet, reply->service, reply->service_stats);
+}
+
+HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
+  struct hr_payload payload = hr_payload_of(packet);
+  struct hr_profile *profile = &reply->service->profile;
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  struct hr_request_key key = {};
+  struct hr_request *request;
+
+  /* Several datagrams merged by GRO cannot be judged as one: all of them pass. */
+  if (skb->gso_size) {
+    hr_reason(reply->service_stats, HR_REASON_MERGED);
+    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns);
+    return hr_act(skb, packet, &answer, reply);
+  }
+  key.client = packet->destination;
+  key.client_port_be = packet->destination_port_be;
+  key.service = reply->service_id;
+  if (!hr_is_reply(skb, payload, profile) ||
+      hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
+    hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
+    /* It names no request, so it makes no backend healthy; but its sender is not silent. */
+    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns);
+    return hr_act(skb, packet, &answer, reply);
+  }
+  request = hr_find_request(&key, &reply->reference);
+  if (request) {
+    answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->service, reply->service_id));
+  } else if (reply->untracked) {
+    hr_note_untracked(reply);
+  } else if (profile->one_datagram && reply->hedged) {
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_LATE;
+    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+  }
+  return hr_act(skb, packet, &answer, reply);
+}
+
+/* Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not through the proxy. */
+HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const struct hr_address *backend_address,
+                           __u16 backend_port_be, const struct hr_address *client, __u16 client_port_be, __u8 protocol) {
+  struct hr_endpoint endpoint = {.address = *backend_address, .port_be = backend_port_be};
+  struct hr_flow_key key;
+  struct hr_backend *backend;
+  struct hr_flow *flow;
+  __u32 *found = bpf_map_lookup_elem(&backend_ids, &endpoint);
+  __u64 lifetime_ns;
+
+  if (!found) return -1;
+  reply->backend_id = *found;
+  backend = bpf_map_lookup_elem(&backends, &reply->backend_id);
+  /* Only the way to the backend leads back from it; strict reverse-path filtering would say the same. */
+  if (!backend || backend->uplink_ifindex != skb->ifindex) return -1;
+  reply->now_ns = hr_now_ns();
+  reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  reply->service_id = backend->service;
+  reply->service = bpf_map_lookup_elem(&services, &reply->service_id);
+  reply->backend_state = bpf_map_lookup_elem(&backend_states, &reply->backend_id);
+  reply->service_stats = hr_stats_of(reply->service_id);
+  if (!reply->service || !reply->backend_state) return -1;
+  lifetime_ns = protocol == IPPROTO_TCP ? HR_FLOW_TCP_NS : hr_flow_udp_ns(reply->service);
+  hr_flow_key_of(&key, client, client_port_be, protocol, HR_FLOW_REPLY, reply->backend_id);
+  flow = hr_flow_find(&key, lifetime_ns, reply->now_ns);
+  if (!flow) {
+    hr_host_reason(HR_REASON_NO_FLOW);
+    return -1;
+  }
+  reply->untracked = hr_flow_lately(flow->untracked_ns, lifetime_ns, reply->now_ns);
+  reply->hedged = hr_flow_lately(flow->hedged_ns, lifetime_ns, reply->now_ns);
+  return 0;
+}
+
+/* A killed backend's host says so at once: a nack for the request it quotes, and a reason to suspect the backend. */
+HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const struct hr_packet *quoted,
+                                                struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  struct hr_payload payload = hr_payload_of(quoted);
+  struct hr_request_key key = {};
+  struct hr_request *request;
+  __u64 word;
+
+  key.client = quoted->source;
+  key.client_port_be = quoted->source_port_be;
+  key.service = reply->service_id;
+  if (hr_read_correlation(skb, payload, &reply->service->profile.request_correlation, key.correlation)) {
+    /* Too little is quoted to tell which request it is about (RFC 792 promises 8 bytes): the due time will tell. */
+    if (reply->untracked) return answer;
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_NACK;
+    hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+    return answer;
+  }
+  request = hr_find_request(&key, &reply->reference);
+  word = request ? READ_ONCE(request->word) : 0;
+  if (!request || HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
+    /* About nothing that waits or lingers: a copy that lost, later than the linger. */
+    if (reply->untracked || !reply->hedged) return answer;
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_LATE;
+    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+    return answer;
+  }
+  if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) return answer;
+  if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
+    /* About a copy that lost: the client has its answer. */
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_LOSER;
+    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+    return answer;
+  }
+  if (!(HR_SENT_MASK(request->masks) & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
+  hr_suspect(reply->backend_state, reply->service_stats, reply->now_ns);
+  return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->service->cluster_id != 0, 0);
+}
+
+/* `reply` is the caller's: one more does not fit into 6.1's 512 bytes of stack (docs/development.md, Traps). */
+HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  struct hr_icmp_error error = {};
+  struct hr_address vip;
+  int verdict;
+
+  if (hr_parse_icmp_error(skb, packet, &error)) return TC_ACT_UNSPEC;
+  if (hr_recognise(skb, reply, &error.quoted.destination, error.quoted.destination_port_be, &error.quoted.source,
+                   error.quoted.source_port_be, error.quoted.protocol))
+    return TC_ACT_UNSPEC;
+  if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
+    answer = hr_judge_unreachable(skb, &error.quoted, reply);
+  if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
+  if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
+  vip = reply->service->vip;
+  if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply->service->port_be)) {
+    hr_reason(reply->service_stats, HR_REASON_SEND_FAILED);
+    return TC_ACT_SHOT;
+  }
+  hr_count(reply->service_stats, HR_ICMP_TRANSLATED);
+  /* A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. */
+  if (!hr_same_address(&packet->source, &error.quoted.destination)) return TC_ACT_UNSPEC;
+  verdict = hr_give_to_client(skb);
+  return verdict < 0 ? TC_ACT_SHOT : verdict;
+}
+
+HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct hr_fragment *fragment = hr_fragment_find(packet, hr_now_ns());
+  struct hr_stats *service_stats;
+  struct hr_service *service;
+  __u32 service_id;
+
+  /* Most later fragments on an uplink are somebody else's: not even counted. */
+  if (!fragment || fragment->action == HR_FRAGMENT_TO_BACKEND) return TC_ACT_UNSPEC;
+  service_id = fragment->id;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  service_stats = hr_stats_of(service_id);
+  if (!service) return TC_ACT_UNSPEC;
+  hr_count(service_stats, HR_LATER_FRAGMENTS);
+  if (fragment->action == HR_FRAGMENT_DROP) {
+    hr_reason(service_stats, HR_REASON_LOSER_FRAGMENT);
+    return TC_ACT_SHOT;
+  }
+  return hr_deliver(skb, packet, service, service_stats);
+}
+
+SEC("tc")
+int hr_reply(struct __sk_buff *skb) {
+  struct hr_packet packet = {};
+  struct hr_reply reply = {};
+
+  /* Another VLAN's frame, its tag taken off by the device, is not this interface's. VLAN 0 is a priority, no VLAN. */
+  if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
+  if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
+  if (packet.fragment == HR_LATER_FRAGMENT) return hr_handle_later_fragment(skb, &packet);
+  if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6))
+    return hr_handle_icmp(skb, &packet, &reply);
+  if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
+  if (packet.protocol == IPPROTO_UDP && packet.fragment == HR_WHOLE && hr_is_announce_port(packet.destination_port_be)) {
+    struct hr_payload payload = hr_payload_of(&packet);
+    int verdict = hr_announce(skb, payload.offset, payload.bytes);
+
+    if (verdict != TC_ACT_UNSPEC) return verdict;
+  }
+  if (hr_recognise(skb, &reply, &packet.source, packet.source_port_be, &packet.destination, packet.destination_port_be,
+                   packet.protocol)) {
+    if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(&packet);
+    return TC_ACT_UNSPEC; /* foreign */
+  }
+  if (packet.protocol == IPPROTO_UDP) return hr_handle_udp(skb, &packet, &reply);
+
+  hr_count(reply.service_stats, HR_TCP_PACKETS);
+  if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_note(&packet, HR_FRAGMENT_TO_CLIENT, reply.service_id, reply.now_ns);
+  return hr_deliver(skb, &packet, reply.service, reply.service_stats);
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

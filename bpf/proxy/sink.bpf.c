@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * SINK: TC ingress of the proxy interface's peer. What reaches this end was sent to a VIP but is for no service; let
+ * into the stack it would be routed to the VIP again. It ends here, counted.
+ */
+#include "bpf/proxy/stats.bpf.h"
+
+#include <linux/pkt_cls.h>
+
+SEC("tc")
+int hr_sink(struct __sk_buff *skb) {
+  (void)skb;
+  hr_host_reason(HR_REASON_SINK);
+  return TC_ACT_SHOT;
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * SPLITTER: TC egress of the proxy interface. Sees what clients send to a VIP: steers a request to the leader (or
+ * around it), parks a copy for the clock, and sends it out of the uplink; TCP goes to the leader, pings are answered
+ * here, later fragments follow their first. What is for no service passes on untouched (to the sink).
+ */
+#include "bpf/proxy/attempt.bpf.h"
+#include "bpf/proxy/rewrite.bpf.h"
+#include "bpf/proxy/trace.bpf.h"
+#include "bpf/proxy/track.bpf.h"
+
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
+
+#define HR_ECHO_REQUEST_V4 8
+#define HR_ECHO_REQUEST_V6 128
+#define HR_ECHO_REPLY_V6 129
+
+/* Rewrites a packet to a backend and sends it out of that backend's uplink; consumes it. */
+HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id,
+                                 struct hr_stats *service_stats) {
+  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
+  struct hr_address address;
+
+  if (backend) {
+    address = backend->address;
+    if (!hr_rewrite_destination(skb, packet, &address, backend->port_be))
+      return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
+  }
+  hr_reason(service_stats, HR_REASON_SEND_FAILED);
+  return TC_ACT_SHOT;
+}
+
+/*
+ * A copy beside the first send: rewritten, cloned round the clock's link, and the original left to be rewritten again. A
+ * global function: it has a stack of its own.
+ */
+HR_GLOBAL int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
+                             struct hr_attempt *attempt) {
+  struct hr_backend *backend;
+  struct hr_address address;
+  __u32 backend_id, mark = skb->mark;
+  int failed = 1;
+
+  if (!packet || !attempt) return 0;
+  backend_id = attempt->backend_id;
+  backend = bpf_map_lookup_elem(&backends, &backend_id);
+  if (backend) {
+    address = backend->address;
+    failed = hr_rewrite_destination(skb, packet, &address, backend->port_be) || hr_clone_to_uplink(skb, attempt);
+  }
+  hr_settle(attempt, failed ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
+  skb->mark = mark;
+  return 0;
+}
+
+/*
+ * Who gets a request that is not tracked, and can have no copy. But a retransmission, whose request waits for an answer,
+ * goes to whom it was noted for.
+ */
+HR_INLINE __u32 hr_untracked_to(const struct hr_choice *choice, const struct hr_tracking *tracking) {
+  return tracking->reason == HR_REASON_RETRANSMISSION ? choice->first : hr_choice_alone(choice);
+}
+
+/* The beginning of a request that a tracer asked for. The packet is still as the client sent it. */
+HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
+                              const struct hr_tracking *tracking, const struct hr_choice *choice) {
+  if (tracking->request)
+    hr_trace_event(tracking->request, HR_TRACE_WHAT(HR_TRACE_SPLIT, HR_REASON_NONE, choice->first, 0));
+  else
+    hr_trace_untracked(skb, packet, service_id,
+                       HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, hr_untracked_to(choice, tracking), 0));
+}
+
+HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
+                           struct hr_service *service) {
+  struct hr_stats *service_stats = hr_stats_of(service_id);
+  __u64 now_ns = hr_now_ns();
+  struct hr_choice choice = hr_choose_first(service, service_id, now_ns);
+  struct hr_tracking tracking;
+  __u32 first_id;
+
+  hr_count(service_stats, HR_REQUESTS);
+  hr_budget_earn(service, service_id);
+  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
+  if (hr_tracing()) hr_trace_match(skb, packet, service_id, now_ns);
+  tracking = hr_track(skb, packet, service_id, service, &choice, service_stats, now_ns);
+  if (packet->trace) hr_trace_begin(skb, packet, service_id, &tracking, &choice);
+  if (!tracking.request) {
+    __u32 to = hr_untracked_to(&choice, &tracking);
+
+    hr_count(service_stats, HR_PASSED_THROUGH);
+    hr_reason(service_stats, tracking.reason);
+    if (to != choice.first) hr_count(service_stats, HR_PROBES);
+    choice.first = to;
+  } else {
+    struct hr_attempt beside = hr_attempt_of(tracking.request, 0, HR_TRACE_COPY);
+
+    if (hr_engine_is_qdisc() && (choice.second == HR_NO_BACKEND || choice.probe))
+      hr_delay(skb, service, tracking.request, service_stats, now_ns);
+    if (choice.second != HR_NO_BACKEND)
+      hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
+    if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
+  }
+  first_id = hr_backend_id(service, choice.first);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
+  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
+               tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED, now_ns);
+  if (tracking.request)
+    hr_note_send(first_id, now_ns);
+  else
+    hr_count_send(first_id);
+  return hr_send_to_backend(skb, packet, first_id, service_stats);
+}
+
+/* TCP is never hedged. A connection keeps the backend that its first packet went to, whoever leads by then. */
+HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
+                           struct hr_service *service) {
+  struct hr_stats *service_stats = hr_stats_of(service_id);
+  __u64 now_ns = hr_now_ns();
+  struct hr_flow_key key;
+  struct hr_flow *connection;
+  __u32 backend_id;
+  __u8 flags = 0;
+
+  hr_count(service_stats, HR_TCP_PACKETS);
+  if (bpf_skb_load_bytes(skb, packet->l4_offset + 13, &flags, 1)) return TC_ACT_UNSPEC;
+  hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id);
+  connection = hr_flow_find(&key, HR_FLOW_TCP_NS, now_ns);
+  if (connection && (flags & 0x12) != 0x02 /* not a SYN */) {
+    backend_id = connection->id;
+    connection->seen_ns = now_ns;
+  } else {
+    struct hr_choice choice = hr_choose_first(service, service_id, now_ns);
+
+    backend_id = hr_backend_id(service, hr_choice_alone(&choice));
+    if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);
+    hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
+                 HR_FLOW_PLAIN, now_ns);
+  }
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
+               HR_FLOW_PLAIN, now_ns);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
+  return hr_send_to_backend(skb, packet, backend_id, service_stats);
+}
+
+HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct hr_fragment *fragment = hr_fragment_find(packet, hr_now_ns());
+  struct hr_stats *service_stats;
+  struct hr_backend *backend;
+  __u32 backend_id;
+
+  if (!fragment || fragment->action != HR_FRAGMENT_TO_BACKEND) {
+    hr_host_reason(HR_REASON_FRAGMENT_NO_FIRST);
+    return TC_ACT_UNSPEC;
+  }
+  backend_id = fragment->id;
+  backend = bpf_map_lookup_elem(&backends, &backend_id);
+  if (!backend) return TC_ACT_UNSPEC;
+  service_stats = hr_stats_of(backend->service);
+  hr_count(service_stats, HR_LATER_FRAGMENTS);
+  return hr_send_to_backend(skb, packet, backend_id, service_stats);
+}
+
+/* The proxy answers for the VIP: a backend's reachability is not a VIP's. */
+HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct hr_address vip = packet->destination;
+  struct hr_address client = packet->source;
+  __u8 type, reply;
+  int verdict;
+
+  if (packet->fragment != HR_WHOLE || !bpf_map_lookup_elem(&vip_addresses, &vip)) return TC_ACT_UNSPEC;
+  if (bpf_skb_load_bytes(skb, packet->l4_offset, &type, 1)) return TC_ACT_UNSPEC;
+  if (type != (packet->version == 4 ? HR_ECHO_REQUEST_V4 : HR_ECHO_REQUEST_V6)) return TC_ACT_UNSPEC;
+  reply = packet->version == 4 ? 0 : HR_ECHO_REPLY_V6;
+  /* Type is the high byte of the first word; swapping the addresses changes no sum. */
+  if (bpf_l4_csum_replace(skb, packet->l4_offset + 2, bpf_htons(type << 8), bpf_htons(reply << 8), 2) ||
+      bpf_skb_store_bytes(skb, packet->l4_offset, &reply, 1, 0))
+    return TC_ACT_UNSPEC;
+  if (packet->version == 4) {
+    bpf_skb_store_bytes(skb, packet->l3_offset + 12, &vip.words[3], 4, 0);
+    bpf_skb_store_bytes(skb, packet->l3_offset + 16, &client.words[3], 4, 0);
+  } else {
+    bpf_skb_store_bytes(skb, packet->l3_offset + 8, &vip, 16, 0);
+    bpf_skb_store_bytes(skb, packet->l3_offset + 24, &client, 16, 0);
+  }
+  hr_count(hr_stats_of(HR_MAX_SERVICES), HR_PINGS);
+  verdict = hr_give_to_client(skb);
+  return verdict < 0 ? TC_ACT_SHOT : verdict;
+}
+
+SEC("tc")
+int hr_splitter(struct __sk_buff *skb) {
+  struct hr_endpoint endpoint = {};
+  struct hr_packet packet = {};
+  struct hr_service *service;
+  __u32 *found;
+  __u32 service_id;
+
+  if (hr_parse(skb, &packet)) {
+    hr_host_reason(HR_REASON_MALFORMED);
+    return TC_ACT_UNSPEC;
+  }
+  if (packet.fragment == HR_LATER_FRAGMENT) return hr_split_later_fragment(skb, &packet);
+  if (packet.protocol == IPPROTO_ICMP || packet.protocol == HR_IPPROTO_ICMPV6) return hr_answer_ping(skb, &packet);
+  if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
+
+  endpoint.address = packet.destination;
+  endpoint.port_be = packet.destination_port_be;
+  found = bpf_map_lookup_elem(&vips, &endpoint);
+  if (!found) return TC_ACT_UNSPEC;
+  service_id = *found;
+  service = bpf_map_lookup_elem(&services, &service_id);
+  if (!service) return TC_ACT_UNSPEC;
+  return packet.protocol == IPPROTO_UDP ? hr_split_udp(skb, &packet, service_id, service)
+                                        : hr_split_tcp(skb, &packet, service_id, service);
+}
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

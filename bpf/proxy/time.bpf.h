@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The proxy programs' one source of time: CLOCK_MONOTONIC. Tests load the programs with `test_clock` and set time forward
+ * in the wheel; as loaded by the daemon the verifier removes the question. (hr_departure alone asks the kernel itself: a
+ * departure time is compared with the kernel's own.)
+ */
+#ifndef HEDGEROW_BPF_PROXY_TIME_BPF_H_
+#define HEDGEROW_BPF_PROXY_TIME_BPF_H_
+
+#include "bpf/proxy/maps.bpf.h"
+
+HR_INLINE struct hr_wheel *hr_the_wheel(void) {
+  __u32 zero = 0;
+  return bpf_map_lookup_elem(&wheels, &zero);
+}
+
+HR_INLINE __u64 hr_now_ns(void) {
+  __u64 now_ns = bpf_ktime_get_ns();
+
+  if (load_config.test_clock) {
+    struct hr_wheel *wheel = hr_the_wheel();
+
+    if (wheel) now_ns += READ_ONCE(wheel->test_ahead_ns);
+  }
+  return now_ns;
+}
+
+#endif /* HEDGEROW_BPF_PROXY_TIME_BPF_H_ */

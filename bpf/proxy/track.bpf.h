@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The life of a tracked request on the splitter's side: take a request and a pool slot, copy the bytes, claim the
+ * key in the scoreboard (also from an older request), and put it into the wheel. Everything taken is given back on
+ * every path that does not publish. Also the allocators, which the clock uses to give back.
+ */
+#ifndef HEDGEROW_BPF_PROXY_TRACK_BPF_H_
+#define HEDGEROW_BPF_PROXY_TRACK_BPF_H_
+
+#include "bpf/proxy/choose.bpf.h"
+#include "bpf/proxy/delay_line.bpf.h"
+#include "bpf/proxy/flow.bpf.h"
+#include "bpf/proxy/free_list.bpf.h"
+#include "bpf/proxy/operation.bpf.h"
+#include "bpf/proxy/profile.bpf.h"
+#include "bpf/proxy/scoreboard.bpf.h"
+#include "bpf/proxy/trace.bpf.h"
+#include "bpf/proxy/wheel.bpf.h"
+
+HR_INLINE void hr_free_parked(struct hr_request *request) {
+  __u32 parked = request->parked;
+
+  if (!parked) return;
+  request->parked = 0;
+  hr_free_push(HR_FREE_PARKED, parked);
+}
+
+/* Ends a request's life: a reference of this generation is void from here on. */
+HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *request, __u32 index) {
+  __u32 generation = HR_WORD_GENERATION(request->word) + 1;
+
+  hr_free_parked(request);
+  WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_FREE));
+  __sync_fetch_and_sub(&wheel->nodes, 1);
+  hr_free_push(HR_FREE_REQUESTS, index);
+}
+
+/* Copies a plain, whole UDP packet. Layer 4 is zero-padded: to 4 bytes for checksums, to 8 for comparisons. */
+HR_INLINE int hr_copy_packet(struct __sk_buff *skb, const struct hr_packet *packet, struct hr_parked *parked) {
+  __u64 l3_bytes = packet->l3_bytes;
+  __u64 l4_bytes = l3_bytes - (packet->l4_offset - packet->l3_offset);
+  __u8 *bytes = (__u8 *)parked;
+
+  HR_KEEP_BOUND(l3_bytes);
+  if (l3_bytes < HR_IPV4_HEADER_BYTES + sizeof(struct udphdr) || l3_bytes > HR_PARKED_BYTES) return -1;
+  if (packet->version == 4) {
+    if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes + HR_PARKED_L3_BYTES - HR_IPV4_HEADER_BYTES, l3_bytes)) return -1;
+  } else {
+    if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes, l3_bytes)) return -1;
+  }
+  HR_KEEP_BOUND(l4_bytes);
+  if (l4_bytes > HR_PARKED_L4_BYTES - 8) return -1;
+  __builtin_memset(parked->l4 + l4_bytes, 0, 8);
+  return 0;
+}
+
+struct hr_tracking {
+  __u32 request; /* index; 0 = untracked, for `reason` */
+  __u32 reason;
+};
+
+/* Do two parked copies hold the same UDP payload? Only asked when a key is used again. */
+struct hr_compare {
+  struct hr_parked *a;
+  struct hr_parked *b;
+  __u32 different;
+};
+static long hr_compare_step(__u32 step, struct hr_compare *compare) {
+  __u64 offset = sizeof(struct udphdr) + (__u64)step * 8;
+
+  HR_KEEP_BOUND(offset);
+  if (offset > HR_PARKED_L4_BYTES - 8) return 1;
+  if (*(__u64 *)(compare->a->l4 + offset) == *(__u64 *)(compare->b->l4 + offset)) return 0;
+  compare->different = 1;
+  return 1;
+}
+
+/*
+ * Word by word over the zero-padded copies, behind the UDP header (whose checksum depends on the state the skb was
+ * in). A function of its own to the verifier, which would otherwise walk it once per path of its caller.
+ */
+HR_GLOBAL int hr_same_payload(__u32 a, __u32 b, __u32 l4_bytes) {
+  struct hr_compare compare = {};
+
+  if (l4_bytes < sizeof(struct udphdr) || l4_bytes > HR_PARKED_L4_BYTES) return 0;
+  compare.a = bpf_map_lookup_elem(&pool, &a);
+  compare.b = bpf_map_lookup_elem(&pool, &b);
+  if (!compare.a || !compare.b) return 0;
+  bpf_loop((l4_bytes - sizeof(struct udphdr) + 7) / 8, hr_compare_step, &compare, 0);
+  return !compare.different;
+}
+
+HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr_request *fresh) {
+  if (old->parked_bytes != fresh->parked_bytes || old->l3_header_bytes != fresh->l3_header_bytes || !old->parked)
+    return 0;
+  return hr_same_payload(old->parked, fresh->parked, fresh->parked_bytes - fresh->l3_header_bytes);
+}
+
+/*
+ * The replies that are outstanding for the request after `old` under its key. One that was outstanding before `old` keeps its
+ * age. It counts as lost once it is older than an answered request is remembered: otherwise the answer to each next
+ * request would be dropped in its place for ever. The reply to `old` itself stays outstanding while its backend's silence
+ * is short.
+ */
+HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service *service, __u64 now_ns) {
+  __u32 masks = READ_ONCE(old->masks), before = READ_ONCE(old->outstanding);
+  __u32 own = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
+  __u32 outstanding = own | HR_OUTSTANDING_NOW(before);
+  __u32 since = HR_OUTSTANDING_TICK(old->sent_ns);
+  __u64 lapse_ns = service->deadline_ns + service->linger_ns;
+
+  if (outstanding & HR_OUTSTANDING_AT_FIRST(before)) {
+    __u32 age = (HR_OUTSTANDING_TICK(now_ns) - HR_OUTSTANDING_SINCE(before)) & 0xffff;
+
+    if ((__u64)age << HR_OUTSTANDING_TICK_SHIFT <= lapse_ns)
+      since = HR_OUTSTANDING_SINCE(before);
+    else if (now_ns <= old->sent_ns + hr_silence_limit_ns(service, hr_backend_id(service, old->first)))
+      outstanding = own;
+    else
+      outstanding = own & ~HR_OUTSTANDING_AT_FIRST(before);
+  } else if (now_ns > old->sent_ns + lapse_ns) {
+    outstanding = 0;
+  }
+  return outstanding ? HR_OUTSTANDING(outstanding, since) : 0;
+}
+
+/*
+ * The key is in use. Still pending with the same payload: the client's retransmission. Otherwise the newer request
+ * takes the key over: the old one is detached by compare-and-swap, so that the clock, which removes a request from
+ * the scoreboard only after its own compare-and-swap to REMOVING, never removes the newer one's entry.
+ */
+HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service *service, struct hr_request *fresh,
+                                 __u64 reference, __u64 known, struct hr_stats *service_stats, __u64 now_ns) {
+  struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
+  __u64 word, detached;
+
+  if (!old) return HR_REASON_KEY_BUSY;
+  word = READ_ONCE(old->word);
+  if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(known) || (word & HR_WORD_DETACHED))
+    return HR_REASON_KEY_BUSY;
+  if (HR_WORD_STATE(word) == HR_STATE_REMOVING || HR_WORD_STATE(word) == HR_STATE_CLAIMING ||
+      HR_WORD_STATE(word) == HR_STATE_FREE)
+    return HR_REASON_KEY_BUSY;
+  detached = word | HR_WORD_DETACHED;
+  if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
+    int again = hr_is_retransmission(old, fresh);
+
+    /* Its copy may have been given up and filled anew while it was read, but not as long as its word stands: a full barrier. */
+    if (__sync_fetch_and_add(&old->word, 0) != word) return HR_REASON_KEY_BUSY;
+    if (again) {
+      /* It goes to whoever leads now: he may answer too. */
+      __sync_fetch_and_and(&old->masks, ~HR_MASKS_NOT_AWAITED(1u << (fresh->first & (HR_MAX_BACKENDS_PER_SERVICE - 1))));
+      __sync_fetch_and_or(&old->masks, HR_MASKS_SENT(1u << fresh->first));
+      return HR_REASON_RETRANSMISSION;
+    }
+    detached = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), HR_WORD_DETACHED, HR_STATE_SUPERSEDED);
+    old->done_ns = now_ns;
+  }
+  if (__sync_val_compare_and_swap(&old->word, word, detached) != word) return HR_REASON_KEY_BUSY;
+  if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
+    hr_disarm(wheel, old);
+    hr_count(service_stats, HR_SUPERSEDED);
+    hr_trace_note(HR_REFERENCE_REQUEST(known), HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
+  }
+  fresh->flags |= HR_REQUEST_KEY_REUSED;
+  fresh->outstanding = hr_outstanding_after(old, service, now_ns);
+  fresh->set = old->set;
+  return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
+}
+
+/* Claims the key; the reason why not, otherwise. Two CPUs that claim one key at once may both have to give way. */
+HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, const struct hr_service *service, struct hr_request *request,
+                             __u64 hash, __u64 reference, struct hr_stats *service_stats, __u64 now_ns) {
+  __u64 other = hr_scoreboard_insert(wheel, request, hash, reference);
+
+  if (!other) return HR_REASON_NONE;
+  if (other == HR_SCOREBOARD_FULL) return HR_REASON_SCOREBOARD_FULL;
+  return hr_take_key_over(wheel, service, request, reference, other, service_stats, now_ns);
+}
+
+HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
+                               __u32 service_id, const struct hr_service *service, const struct hr_choice *choice,
+                               __u64 now_ns) {
+  request->key.client = packet->source;
+  request->key.client_port_be = packet->source_port_be;
+  request->key.service = service_id;
+  request->key.pad = 0;
+  request->sent_ns = now_ns;
+  request->due_ns = now_ns + service->delay_ns;
+  request->fire_ns = 0;
+  request->done_ns = 0;
+  request->armed = 0;
+  request->parked_bytes = packet->l3_bytes;
+  request->mark = skb->mark;
+  request->flags = hr_choice_is_measured(choice) ? HR_REQUEST_FIRST_HEALTHY : 0;
+  request->first = choice->first;
+  request->rechecks = 0;
+  request->l3_header_bytes = packet->version == 4 ? HR_IPV4_HEADER_BYTES : HR_IPV6_HEADER_BYTES;
+  request->masks = HR_MASKS_SENT(1u << choice->first);
+  if (hr_choice_goes_around(choice)) request->masks |= HR_MASKS_FAILOVER(1u << choice->first);
+  request->attempts = 1;
+  request->outstanding = 0;
+  request->hint = 0;
+  request->handed_to = 0;
+  request->sent_again = 0;
+  request->put_off = 0;
+  request->trace = packet->trace;
+  request->trace_emitted = 0;
+}
+
+/* Why this packet cannot be tracked, from what is known before anything is taken. */
+HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *packet,
+                               const struct hr_service *service) {
+  if (service->switches & HR_SWITCH_BYPASS) return HR_REASON_BYPASS;
+  if (service->switches & HR_SWITCH_RELOADING) return HR_REASON_RELOADING;
+  if (service->attempts < 2 || service->present < 2) return HR_REASON_NOT_HEDGED;
+  if (packet->fragment != HR_WHOLE) return HR_REASON_FRAGMENT;
+  if (skb->gso_size) return HR_REASON_GSO;
+  if (!packet->plain) return HR_REASON_IP_OPTIONS;
+  if (packet->l3_bytes > HR_PARKED_BYTES) return HR_REASON_TOO_BIG;
+  if (packet->l4_offset - packet->l3_offset + sizeof(struct udphdr) + packet->payload_bytes != packet->l3_bytes)
+    return HR_REASON_TRAILING_BYTES;
+  return HR_REASON_NONE;
+}
+
+/* Unattended: no daemon has lived for the unattended timeout, so nothing new is hedged. Traffic flows on. */
+HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
+  __u64 until_ns = READ_ONCE(wheel->hedge_until_ns);
+
+  return until_ns && now_ns > until_ns;
+}
+
+/*
+ * Engine qdisc: the delay line's clone makes the attempt, and the clock only keeps the books. It looks a little later,
+ * when most requests are answered and can go, and at the others again at their deadline.
+ */
+HR_INLINE int hr_push_behind_line(struct hr_wheel *wheel, struct hr_request *request, __u32 index, __u64 now_ns) {
+  request->fire_ns = request->due_ns;
+  return hr_push_coarse(wheel, request, index, request->due_ns + (1ull << HR_COARSE_SHIFT), now_ns);
+}
+
+/* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
+HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_service *service,
+                           struct hr_wheel *wheel, struct hr_request *request, __u32 index,
+                           struct hr_stats *service_stats, __u64 now_ns) {
+  const struct hr_profile *profile = &service->profile;
+  __u32 slot = request->parked;
+  struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
+  __u32 generation = HR_WORD_GENERATION(request->word);
+  __u64 hash, reference;
+  __u32 reason;
+
+  if (!parked || hr_copy_packet(skb, packet, parked)) return HR_REASON_COPY_FAILED;
+  if (!hr_parked_is_request(parked, packet->payload_bytes, profile)) return HR_REASON_UNKNOWN_OPERATION;
+  if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation, request->key.correlation))
+    return HR_REASON_UNKNOWN_OPERATION;
+  reason = hr_judge_operation(profile, request->key.service, slot, packet->payload_bytes);
+  if (reason) return reason;
+  hash = hr_key_hash(&request->key);
+  request->tag = hr_hash_tag(hash);
+  reference = HR_REFERENCE(generation, request->tag, index);
+  /* Found from here on, but changed by nobody else before it is PENDING: it can still be withdrawn. */
+  WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING));
+  reason = hr_claim_key(wheel, service, request, hash, reference, service_stats, now_ns);
+  if (reason) return reason;
+  if (hr_engine_is_qdisc() ? hr_push_behind_line(wheel, request, index, now_ns)
+                           : hr_push_due(wheel, request, index, now_ns)) {
+    hr_scoreboard_remove(wheel, request->set, reference);
+    return HR_REASON_WHEEL_CONTENDED;
+  }
+  __sync_lock_test_and_set(&request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_PENDING));
+  return HR_REASON_NONE;
+}
+
+/* Tracks a request: afterwards a reply finds it and the clock will look at it. */
+HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_packet *packet, __u32 service_id,
+                                      const struct hr_service *service, const struct hr_choice *choice,
+                                      struct hr_stats *service_stats, __u64 now_ns) {
+  struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, service)};
+  struct hr_wheel *wheel = hr_the_wheel();
+  struct hr_request *request;
+  __u32 slot;
+
+  if (tracking.reason || !wheel) return tracking;
+  if (hr_is_unattended(wheel, now_ns)) {
+    tracking.reason = HR_REASON_NO_DAEMON;
+    return tracking;
+  }
+  tracking.request = hr_take_index(HR_FREE_REQUESTS, &wheel->requests_made, load_config.max_requests);
+  request = hr_request_at(tracking.request);
+  if (!request) {
+    tracking.request = 0;
+    tracking.reason = HR_REASON_REQUESTS_FULL;
+    return tracking;
+  }
+  __sync_fetch_and_add(&wheel->nodes, 1);
+  slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
+  request->parked = slot;
+  hr_fill_request(request, skb, packet, service_id, service, choice, now_ns);
+  tracking.reason = slot ? hr_publish(skb, packet, service, wheel, request, tracking.request, service_stats, now_ns)
+                         : HR_REASON_POOL_FULL;
+  if (tracking.reason) {
+    hr_free_request(wheel, request, tracking.request);
+    tracking.request = 0;
+    return tracking;
+  }
+  hr_clock_wake(skb, wheel, now_ns);
+  return tracking;
+}
+
+#endif /* HEDGEROW_BPF_PROXY_TRACK_BPF_H_ */
