@@ -22,7 +22,6 @@ from deploy.lab.registry import Registry
 from deploy.lab.uplink import Uplink
 
 _BRIDGE = "br0"
-_IFA_F_NODAD = 0x02
 
 
 class LabInUse(RuntimeError):
@@ -268,7 +267,7 @@ class Lab:
         with host.netlink() as route:
             index = route.link_lookup(ifname=UPLINK)[0]
             route.link("set", index=index, mtu=options.mtu, state="up")
-            add_addresses(route, index, host.ipv4, host.ipv6)
+            netns.add_addresses(route, index, host.ipv4, host.ipv6)
             if self._inner and self._nat is None and host.name in names.REPLICAS:
                 route.route("add", dst=names.INNER_NET_IPV4, gateway=names.CLIENT_IPV4)
                 route.route("add", dst=names.INNER_NET_IPV6, gateway=names.CLIENT_IPV6)
@@ -296,11 +295,6 @@ class XdpOnSwitch:
         for host in self._hosts:
             # An uplink that was pulled out has taken its program along.
             self._lab.switch_ip("link", "set", "dev", host.name, "xdpdrv", "off", check=False)
-
-
-def add_addresses(route: IPRoute, index: int, ipv4: str, ipv6: str) -> None:
-    route.addr("add", index=index, address=ipv4, prefixlen=names.PREFIX_IPV4)
-    route.addr("add", index=index, address=ipv6, prefixlen=names.PREFIX_IPV6, flags=_IFA_F_NODAD)
 
 
 def _quiet_ipv6(name: str) -> None:

@@ -7,24 +7,22 @@ works. Docker writes its rule with iptables; nft says the same where iptables is
 
 import shutil
 
-from deploy.lab import names
+from deploy.lab import names, netns
 from deploy.lab.host import UPLINK, Host
 
 _GATEWAY_LINK = "inner0"
 
 
 def wire(client: Host, inner: Host, kind: str | None) -> None:
-    from deploy.lab.lab import add_addresses  # the lab builds on this module as well
-
     with client.netlink() as route:
         route.link("add", ifname=_GATEWAY_LINK, kind="veth", peer={"ifname": UPLINK, "net_ns_fd": inner.netns})
         index = route.link_lookup(ifname=_GATEWAY_LINK)[0]
         route.link("set", index=index, state="up")
-        add_addresses(route, index, names.INNER_GATEWAY_IPV4, names.INNER_GATEWAY_IPV6)
+        netns.add_addresses(route, index, names.INNER_GATEWAY_IPV4, names.INNER_GATEWAY_IPV6)
     with inner.netlink() as route:
         index = route.link_lookup(ifname=UPLINK)[0]
         route.link("set", index=index, state="up")
-        add_addresses(route, index, inner.ipv4, inner.ipv6)
+        netns.add_addresses(route, index, inner.ipv4, inner.ipv6)
         route.route("add", dst="0.0.0.0/0", gateway=names.INNER_GATEWAY_IPV4)
         route.route("add", dst="::/0", gateway=names.INNER_GATEWAY_IPV6)
     client.sysctl("net/ipv4/ip_forward", 1)

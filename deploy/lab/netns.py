@@ -12,11 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyroute2 import IPRoute
 from pyroute2 import netns as pyroute2_netns
 
 from deploy.lab import names
 
 _CLONE_NEWNET = 0x40000000
+_IFA_F_NODAD = 0x02
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -32,6 +34,12 @@ def remove(name: str) -> None:
     """Takes the name away. The kernel frees the namespace when its last process and socket are gone."""
     with contextlib.suppress(FileNotFoundError):
         pyroute2_netns.remove(name)
+
+
+def add_addresses(route: IPRoute, index: int, ipv4: str, ipv6: str) -> None:
+    """One of each family, with the lab's prefixes; IPv6 without duplicate address detection."""
+    route.addr("add", index=index, address=ipv4, prefixlen=names.PREFIX_IPV4)
+    route.addr("add", index=index, address=ipv6, prefixlen=names.PREFIX_IPV6, flags=_IFA_F_NODAD)
 
 
 def of_lab(tag: str) -> list[str]:
