@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "proxy/admin/controller.h"
 #include "proxy/api/admin.pb.h"
-#include "proxy/daemon/event_loop.h"
+#include "proxy/loop/event_loop.h"
 #include "proxy/trace/tracer.h"
 
 namespace hedgerow {

@@ -21,9 +21,9 @@
 #include "absl/time/time.h"
 #include "proxy/admin/status.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/daemon/event_loop.h"
 #include "proxy/daemon/proxy_instance.h"
 #include "proxy/daemon/tuner.h"
+#include "proxy/loop/event_loop.h"
 #include "net/watch.h"
 
 namespace hedgerow {

@@ -16,8 +16,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "net/unique_fd.h"
-#include "proxy/daemon/event_loop.h"
 #include "proxy/data_plane/trace_source.h"
+#include "proxy/loop/event_loop.h"
 
 namespace hedgerow {
 

@@ -5,8 +5,8 @@
 // that nothing behind it needs a lock. Built by main.cc; used by everything
 // that must act on the data plane.
 
-#ifndef HEDGEROW_PROXY_DAEMON_EVENT_LOOP_H_
-#define HEDGEROW_PROXY_DAEMON_EVENT_LOOP_H_
+#ifndef HEDGEROW_PROXY_LOOP_EVENT_LOOP_H_
+#define HEDGEROW_PROXY_LOOP_EVENT_LOOP_H_
 
 #include <deque>
 #include <functional>
@@ -98,4 +98,4 @@ absl::StatusOr<T> EventLoop::Call(absl::Duration timeout, std::function<absl::St
 
 }  // namespace hedgerow
 
-#endif  // HEDGEROW_PROXY_DAEMON_EVENT_LOOP_H_
+#endif  // HEDGEROW_PROXY_LOOP_EVENT_LOOP_H_
