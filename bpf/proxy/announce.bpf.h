@@ -116,7 +116,7 @@ HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_anno
   leader = bpf_map_lookup_elem(&leaders, service_id);
   if (!leader) return HR_REASON_ANNOUNCE_ENDPOINT;
   news.leader = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  changed = hr_publish(leader, &news);
+  changed = hr_publish_leader(leader, &news);
   if (!changed) return HR_REASON_ANNOUNCE_STALE;
   hr_follow(skb, changed, *service_id, backend_id, news.now_ns);
   return HR_REASON_ANNOUNCE_ACCEPTED;

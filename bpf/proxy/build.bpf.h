@@ -13,7 +13,7 @@
 /* bpf_csum_diff takes at most 512 bytes at a time before kernel 6.13 (its scratch buffer). */
 #define HR_CHECKSUM_CHUNK 512
 #define HR_CHECKSUM_CHUNKS 3
-/* A spent nack may carry CHECKSUM_COMPLETE, which then has to follow what is written over it. */
+/* A consumed nack may carry CHECKSUM_COMPLETE, which then has to follow what is written over it. */
 #define HR_STORE BPF_F_RECOMPUTE_CSUM
 
 /* Sum over the parked layer 4, which is zero-padded to 4 bytes. */

@@ -2,7 +2,7 @@
 /*
  * CLOCK/RESCUER: TC ingress of the clock link's inner end. One packet circulates on that link, held back by a qdisc;
  * each lap looks at what has fallen due in the wheel, hedges what still has no answer, and sends the packet round
- * again. The same program sends on what other programs put on the link under a mark: finished copies, and spent
+ * again. The same program sends on what other programs put on the link under a mark: finished copies, and consumed
  * nacks that become the next attempt. Every packet here is ours; anything else is dropped and counted.
  */
 #include "bpf/proxy/attempt.bpf.h"
@@ -408,7 +408,7 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   return hr_send_round(skb, wheel, epoch, pause);
 }
 
-/* A spent nack: becomes the next attempt of its request, if nobody was faster. Global: it has a stack of its own. */
+/* A consumed nack becomes the next attempt of its request while that is PENDING. Global: it has a frame of its own. */
 HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
   struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_RELEASE);

@@ -19,7 +19,7 @@ HR_INLINE int hr_control_publish(struct hr_leader *leader, const struct hr_contr
       .leader = request->leader,
   };
 
-  return hr_publish(leader, &news) ? HR_CONTROL_DONE : HR_CONTROL_STALE;
+  return hr_publish_leader(leader, &news) ? HR_CONTROL_DONE : HR_CONTROL_STALE;
 }
 
 /*

@@ -58,7 +58,7 @@ HR_INLINE __u32 hr_note_leading(struct hr_leader_view *view, const struct hr_pub
 }
 
 /* HR_PUBLISHED_... of what it changed; 0 when it is not newer. No helper may be called while the lock is held. */
-HR_INLINE __u32 hr_publish(struct hr_leader *leader, const struct hr_publication *news) {
+HR_INLINE __u32 hr_publish_leader(struct hr_leader *leader, const struct hr_publication *news) {
   struct hr_leader_view *view = &leader->view;
   __u32 changed = 0;
 

@@ -30,8 +30,8 @@ HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, struct
   return TC_ACT_SHOT;
 }
 
-/* The spent nack goes round the clock's link, where it becomes the request's next attempt. */
-HR_INLINE int hr_release(struct __sk_buff *skb, __u32 request) {
+/* The consumed nack goes round the clock's link, where it becomes the request's next attempt. */
+HR_INLINE int hr_to_clock(struct __sk_buff *skb, __u32 request) {
   skb->mark = HR_MARK_RELEASE | HR_MARK_VALUE(request);
   skb->priority = hr_priority_unheld();
   return bpf_redirect(load_config.clock_out_ifindex, 0);
@@ -62,7 +62,7 @@ HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const stru
                      reply->service_id, reply->now_ns);
   if (answer->verdict != HR_VERDICT_PASS) hr_reason(reply->service_stats, answer->reason);
   if (answer->verdict == HR_VERDICT_DROP) return TC_ACT_SHOT;
-  if (answer->verdict == HR_VERDICT_RELEASE) return hr_release(skb, answer->request);
+  if (answer->verdict == HR_VERDICT_RELEASE) return hr_to_clock(skb, answer->request);
   hr_count(reply->service_stats, HR_REPLIES);
   if (!answer->request) hr_count(reply->service_stats, HR_REPLIES_UNTRACKED);
   return hr_deliver(skb, packet, reply->service, reply->service_stats);

@@ -240,9 +240,9 @@ HR_INLINE int hr_push_behind_line(struct hr_wheel *wheel, struct hr_request *req
 }
 
 /* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
-HR_INLINE __u32 hr_publish(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_service *service,
-                           struct hr_wheel *wheel, struct hr_request *request, __u32 index,
-                           struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet *packet,
+                                   const struct hr_service *service, struct hr_wheel *wheel, struct hr_request *request,
+                                   __u32 index, struct hr_stats *service_stats, __u64 now_ns) {
   const struct hr_profile *profile = &service->profile;
   __u32 slot = request->parked;
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
@@ -297,7 +297,7 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
   request->parked = slot;
   hr_fill_request(request, skb, packet, service_id, service, choice, now_ns);
-  tracking.reason = slot ? hr_publish(skb, packet, service, wheel, request, tracking.request, service_stats, now_ns)
+  tracking.reason = slot ? hr_publish_request(skb, packet, service, wheel, request, tracking.request, service_stats, now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {
     hr_free_request(wheel, request, tracking.request);
