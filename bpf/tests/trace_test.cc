@@ -142,11 +142,11 @@ TEST_F(TraceTest, ASuspectLeadersCopyAtOnce) {
 TEST_F(TraceTest, ANackBecomesTheNextAttempt) {
   Ask(1);
   const RunResult nack = Reply(DnsReply4(1, kA4, kServFail));
-  const hr_trace_event nack = Only(HR_TRACE_NACK);
-  EXPECT_EQ(nack.reason, HR_REASON_NACK);
-  EXPECT_EQ(nack.flags, HR_TRACE_RELEASED);
-  EXPECT_EQ(HR_NOT_AWAITED_MASK(nack.masks), 0b1u);
-  EXPECT_EQ(nack.state, HR_STATE_PENDING);
+  const hr_trace_event dropped = Only(HR_TRACE_NACK);
+  EXPECT_EQ(dropped.reason, HR_REASON_NACK);
+  EXPECT_EQ(dropped.flags, HR_TRACE_RELEASED);
+  EXPECT_EQ(HR_NOT_AWAITED_MASK(dropped.masks), 0b1u);
+  EXPECT_EQ(dropped.state, HR_STATE_PENDING);
   Release(nack);
   const hr_trace_event sent = Only(HR_TRACE_RELEASE);
   EXPECT_EQ(sent.backend, 1);
