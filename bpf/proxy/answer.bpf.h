@@ -315,12 +315,14 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
   __u32 everybody = ((1u << reply->service->backend_count) - 1) & ~(__u32)reply->service->absent;
+  /* Before the masks, which a claim sets first: an attempt that is taken here is under way there. */
+  __u32 attempts = READ_ONCE(request->attempts);
   __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit)) |
                 HR_MASKS_NOT_AWAITED(bit);
   int dry = hr_is_dry(reply->service);
   int passed_over = leaderless && !dry && wheel && hr_was_passed_over(request, reply);
   int under_way = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
-  int open = !under_way && READ_ONCE(request->attempts) < reply->service->attempts &&
+  int open = !under_way && attempts < reply->service->attempts &&
              (HR_SENT_MASK(masks) & everybody) != everybody &&
              (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
               hr_somebody_healthy(reply, HR_SENT_MASK(masks)));

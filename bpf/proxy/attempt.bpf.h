@@ -159,7 +159,8 @@ HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 no
  * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
  * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. So is one from a down
  * backend to another that is not healthy either: with none healthy, load must not double for longer than suspicion lasts.
- * The claim is a compare-and-swap on `attempts`, so that the clock and a nack's release never make the same attempt twice.
+ * The claim is a compare-and-swap on `attempts`, so that the clock and a nack's release never make the same attempt twice. The
+ * masks are set before it: a program that finds the attempt taken finds in the masks where it goes (hr_judge_nack).
  * In a dry run it is claimed, paid and counted, and nothing is sent.
  *
  * What a backend has said about hedging holds for hedges, and for a request that its nack refers to. Not for other nacks,
@@ -206,22 +207,23 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
     return 0;
   }
   attempt->reason = HR_REASON_NONE;
-  if (__sync_val_compare_and_swap(&request->attempts, attempts, attempts + 1) != attempts) {
-    if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id); /* another CPU is making it */
+  if (hr_is_dry(service)) {
+    if (__sync_val_compare_and_swap(&request->attempts, attempts, attempts + 1) == attempts)
+      hr_count(hr_stats_of(service_id), attempt->flags & HR_ATTEMPT_PAID ? HR_WOULD_HEDGE : HR_WOULD_FAIL_OVER);
+    else if (attempt->flags & HR_ATTEMPT_PAID)
+      hr_budget_refund(service_id);
     return 0;
   }
-  if (hr_is_dry(service)) {
-    hr_count(hr_stats_of(service_id), attempt->flags & HR_ATTEMPT_PAID ? HR_WOULD_HEDGE : HR_WOULD_FAIL_OVER);
+  hr_note_attempt(attempt, target, now_ns);
+  /* Another CPU was faster: a handover, whose copy is enough, or this very attempt. */
+  if (!(attempt->set & HR_MASKS_SENT(1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)))) ||
+      __sync_val_compare_and_swap(&request->attempts, attempts, attempts + 1) != attempts) {
+    hr_settle(attempt, HR_OUTCOME_NOT_NEEDED);
+    attempt->index = HR_NO_BACKEND;
     return 0;
   }
   attempt->flags |= HR_ATTEMPT_COUNTED;
   if (choice.probe && choice.second != target) attempt->probe = choice.second;
-  hr_note_attempt(attempt, target, now_ns);
-  /* A handover on another CPU was faster: that one's copy is enough. */
-  if (!(attempt->set & HR_MASKS_SENT(1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1))))) {
-    hr_settle(attempt, HR_OUTCOME_NOT_NEEDED);
-    attempt->index = HR_NO_BACKEND;
-  }
   return 0;
 }
 

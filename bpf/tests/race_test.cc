@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -64,6 +65,49 @@ class RaceTest : public PacketTest {
     for (std::thread& thread : threads) thread.join();
   }
 
+  // One thread asks and runs the lap in which the hedge falls due; the other lets a's reply come at about that time. Returns
+  // what the hedges cost, in millionths of a token.
+  int64_t HedgeAgainst(const std::function<Bytes(uint16_t id)>& reply) {
+    DataPlaneSpec spec = Spec();
+    spec.max_requests = spec.max_parked = 4096;
+    Start(spec);
+    constexpr int64_t kBudget = 1'000'000'000'000;
+    volatile hr_service& service = ServiceConfig(kDns4Service);
+    service.delay_ns = 1;
+    service.deadline_ns = kMillisecond;
+    service.linger_ns = 1;
+    service.budget_ppm = 0;
+    ServiceState(kDns4Service).budget_micros = kBudget;
+    const TestLinks& links = TestLinks::Get();
+    const auto spin = [this](uint64_t ns) {
+      for (const uint64_t until = NowNs() + ns; NowNs() < until;) {
+      }
+    };
+    std::atomic<uint32_t> asked = 0;
+    std::atomic<bool> stop = false;
+    std::thread replies([&] {
+      std::mt19937 random(1);
+      for (uint32_t seen = 0; !stop;) {
+        if (asked == seen) continue;
+        seen = asked;
+        spin(30'000 + random() % 30'000);
+        RunUncounted(skeleton()->progs.hr_reply, reply(static_cast<uint16_t>(seen)), {.ifindex = links.uplink.ifindex});
+      }
+    });
+    const auto until = std::chrono::steady_clock::now() + kDuration;
+    while (std::chrono::steady_clock::now() < until) {
+      const uint32_t next = asked + 1;
+      RunUncounted(program_splitter(), DnsRequest4(static_cast<uint16_t>(next)), {.ifindex = links.proxy.ifindex});
+      asked = next;
+      spin(34'000);  // a slot of the wheel has passed
+      RunUncounted(skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+                   {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
+    }
+    stop = true;
+    replies.join();
+    return kBudget - ServiceState(kDns4Service).budget_micros;
+  }
+
   // Deadlines and lingers pass, and nothing is left.
   void ExpectRest() {
     for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
@@ -100,56 +144,30 @@ TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
   ExpectRest();
 }
 
-// An answer may come between a hedge's claim and its send: then it was not needed, and costs nothing. One thread asks and
-// runs the lap in which the hedge falls due, the other answers at about that time.
+// An answer may come between a hedge's claim and its send: then it was not needed, and costs nothing.
 TEST_F(RaceTest, AHedgeIsPaidForIfAndOnlyIfItWasSent) {
   if (IsSkipped()) return;
-  DataPlaneSpec spec = Spec();
-  spec.max_requests = spec.max_parked = 4096;
-  Start(spec);
-  constexpr int64_t kBudget = 1'000'000'000'000;
-  volatile hr_service& service = ServiceConfig(kDns4Service);
-  service.delay_ns = 1;
-  service.deadline_ns = kMillisecond;
-  service.linger_ns = 1;
-  service.budget_ppm = 0;
-  ServiceState(kDns4Service).budget_micros = kBudget;
-  const TestLinks& links = TestLinks::Get();
-  const auto spin = [this](uint64_t ns) {
-    for (const uint64_t until = NowNs() + ns; NowNs() < until;) {
-    }
-  };
-  std::atomic<uint32_t> asked = 0;
-  std::atomic<bool> stop = false;
-  std::thread answers([&] {
-    std::mt19937 random(1);
-    for (uint32_t seen = 0; !stop;) {
-      if (asked == seen) continue;
-      seen = asked;
-      spin(30'000 + random() % 30'000);
-      RunUncounted(skeleton()->progs.hr_reply, DnsReply4(static_cast<uint16_t>(seen), kA4),
-                   {.ifindex = links.uplink.ifindex});
-    }
-  });
-  const auto until = std::chrono::steady_clock::now() + kDuration;
-  while (std::chrono::steady_clock::now() < until) {
-    const uint32_t next = asked + 1;
-    RunUncounted(program_splitter(), DnsRequest4(static_cast<uint16_t>(next)), {.ifindex = links.proxy.ifindex});
-    asked = next;
-    spin(34'000);  // a slot of the wheel has passed
-    RunUncounted(skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
-                 {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
-  }
-  stop = true;
-  answers.join();
+  const int64_t paid = HedgeAgainst([](uint16_t id) { return DnsReply4(id, kA4); });
   const StateView busy = View();
   EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
   const auto hedges = static_cast<int64_t>(busy.services[kDns4Service].stats.counters[HR_HEDGES]);
   EXPECT_GT(hedges, 0);
-  EXPECT_EQ(kBudget - ServiceState(kDns4Service).budget_micros, hedges * 1'000'000);
+  EXPECT_EQ(paid, hedges * 1'000'000);
   for (uint32_t i = 1; i < busy.requests.size(); ++i)
     if (HR_WORD_STATE(busy.requests[i].word) == HR_STATE_ANSWERED)
       EXPECT_EQ(HR_SENT_MASK(busy.requests[i].masks) == 0b11u, busy.requests[i].attempts == 2u) << "marked as sent";
+}
+
+// A nack may come while the clock claims the hedge: it finds that attempt taken, and under way.
+TEST_F(RaceTest, ANackDoesNotEndARequestWhoseHedgeIsBeingClaimed) {
+  if (IsSkipped()) return;
+  HedgeAgainst([](uint16_t id) { return DnsReply4(id, kA4, kServFail); });
+  const StateView busy = View();
+  EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
+  const hr_stats& stats = busy.services[kDns4Service].stats;
+  EXPECT_GT(stats.counters[HR_HEDGES], 0u);
+  EXPECT_GT(stats.counters[HR_NACKS_SWALLOWED], 0u);
+  EXPECT_EQ(stats.counters[HR_NACKED], 0u) << "b never answered, so every nack of a had another copy or attempt to wait for";
 }
 
 TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {
