@@ -161,7 +161,7 @@ TEST_F(RaceTest, AHedgeIsPaidForIfAndOnlyIfItWasSent) {
 // A nack may come while the clock claims the hedge: it finds that attempt taken, and under way.
 TEST_F(RaceTest, ANackDoesNotEndARequestWhoseHedgeIsBeingClaimed) {
   if (IsSkipped()) return;
-  HedgeAgainst([](uint16_t id) { return DnsReply4(id, kA4, kServFail); });
+  HedgeAgainst([](uint16_t id) { return DnsReply4(id, kA4, /*rcode=*/2); });  // SERVFAIL
   const StateView busy = View();
   EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
   const hr_stats& stats = busy.services[kDns4Service].stats;
