@@ -69,7 +69,7 @@ class RaceTest : public PacketTest {
   // what the hedges cost, in millionths of a token.
   int64_t HedgeAgainst(const std::function<Bytes(uint16_t id)>& reply) {
     DataPlaneSpec spec = Spec();
-    spec.max_requests = spec.max_parked = 4096;
+    spec.max_requests = spec.max_parked = 1 << 16;  // an unanswered request is kept for longer than the test takes
     Start(spec);
     constexpr int64_t kBudget = 1'000'000'000'000;
     volatile hr_service& service = ServiceConfig(kDns4Service);
