@@ -87,7 +87,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   if (!hr_is_reply(skb, payload, profile) ||
       hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
     hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
-    /* It names no request, so it makes nobody healthy; but who sends it is not silent. */
+    /* It names no request, so it makes no backend healthy; but its sender is not silent. */
     hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }

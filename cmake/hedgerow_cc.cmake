@@ -75,6 +75,9 @@ function(hedgerow_add_test entry program)
   elseif(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  if(HEDGEROW_SANITIZE)
+    math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")  # ThreadSanitizer takes ten times as long, and no entry uses half its time
+  endif()
   set(properties TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT})
   if(arg_LABELS)
     list(GET arg_LABELS 0 label)  # what ctest selects by

@@ -211,7 +211,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 
 /*
  * Is a backend that is not healthy taken for healthy again, because it has answered since, and in all of its suspicion timeout
- * since then nothing was sent to it? It has nothing to work off any more. Pure; both sides call it, for nobody may send.
+ * since then nothing was sent to it? It has nothing to work off any more. Pure; both sides call it, because without requests no program runs.
  */
 static inline __attribute__((always_inline)) int hr_has_rested(const volatile struct hr_backend_state *state,
                                                                __u64 timeout_ns, __u64 now_ns) {

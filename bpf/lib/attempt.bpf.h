@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Sending a request once more, whatever for: a copy beside the first send, a hedge, a nack's release, a probe, a handover.
+ * Sending a request once more, for any reason: a copy beside the first send, a hedge, a nack's release, a probe, a handover.
  * Each is claimed, sent and settled once, as sent, not needed or failed; budget, masks, attempts, flows, counters and trace
  * are touched nowhere else. The backend travels in skb->mark, and what the copy was due at in its source address, so that
  * two sends of one request on their way at once know nothing of each other. Called by the splitter, the clock and the

@@ -105,21 +105,19 @@ __weak __attribute__((noinline)) __u32 hr_choose_steered(__u32 service_id, __u32
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
   __u32 packed = hr_choose_now(service_id, 0, explore_tick, now_ns);
   struct hr_choice choice = hr_unpack_choice(packed);
-  __u32 target_id;
 
   if (!service || choice.first >= HR_MAX_BACKENDS_PER_SERVICE)
     return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_LAST_RESORT, 0);
   if (hr_is_dry(service)) {
     __u32 passed_by = service->absent | *(volatile __u32 *)&service->drained;
 
-    if (hr_choice_is_fair(&choice) || (passed_by >> (target & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1) return HR_PACKED_CHOICE(choice.first, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
+    if (hr_choice_is_fair(&choice) || (passed_by >> (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1))
+      return HR_PACKED_CHOICE(choice.first, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
     return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_DRY_RUN, 0);
   }
   if (hr_choice_goes_around(&choice)) {
-    struct hr_backend_state *state;
-
-    target_id = hr_backend_id(service, target);
-    state = bpf_map_lookup_elem(&backend_states, &target_id);
+    __u32 target_id = hr_backend_id(service, target);
+    struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &target_id);
     if (state) __sync_fetch_and_add(&state->probe_counter, 1);
   }
   /* If that one is down too, the next request tries another. */

@@ -50,10 +50,10 @@ struct hr_choice_view {
 };
 
 struct hr_choice {
-  __u8 first;  /* HR_NO_BACKEND: nobody */
+  __u8 first;  /* HR_NO_BACKEND: no backend is left to ask */
   __u8 second; /* gets a copy beside it, at once; HR_NO_BACKEND: none does */
   __u8 why;    /* enum hr_choice_why */
-  __u8 probe;  /* 1 = the copy is a probe of a down backend: free, no attempt, and nobody waits for its answer */
+  __u8 probe;  /* 1 = the copy is a probe of a down backend: free, no attempt, and no request waits for its answer */
 };
 
 /* Where requests go while all is well. */
@@ -65,7 +65,7 @@ HR_CHOOSE_INLINE __u32 hr_choice_target(__u32 leader, __u32 preferred, __u32 exp
 HR_CHOOSE_INLINE __u32 hr_choice_narrow(__u32 mask, __u32 wanted) { return mask & wanted ? mask & wanted : mask; }
 
 /* The best of `mask`: by health, then not drained, then by answer time. Not inlined: its caller's frame must be small. */
-static __attribute__((noinline)) __u32 hr_choice_best(const struct hr_choice_view *view, __u32 mask) {
+static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_choice_view *view, __u32 mask) {
   __u32 best = HR_NO_BACKEND;
   __u64 best_us = ~0ull;
 
@@ -155,7 +155,7 @@ HR_CHOOSE_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
   return hr_choice_is_fair(choice) || choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
 }
 
-/* Who gets a packet that can have no copy, since nothing would tell two answers apart: it is itself the probe. */
+/* The backend of a packet that can have no copy, since nothing would tell two answers apart: the packet itself is the probe. */
 HR_CHOOSE_INLINE __u32 hr_choice_alone(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_PROBE ? choice->second : choice->first;
 }

@@ -81,8 +81,8 @@ __weak __attribute__((noinline)) int hr_end_pause(__u32 backend_id, __u64 wait_s
 
 /*
  * Any datagram to a client of ours is a sign of life: the backend is not silent. Returns 1 where it ends a pause, a silence
- * longer than suspect_min. That measure does not depend on what was learned: a timeout that has become long for whatever
- * reason must not hide the pauses that would make it longer.
+ * longer than suspect_min. That measure does not depend on what was learned: a timeout that has become too long
+ * must not hide the pauses that would make it longer.
  */
 HR_INLINE int hr_note_life(const struct hr_service *service, struct hr_backend_state *state, __u32 backend_id,
                            __u64 now_ns) {

@@ -300,9 +300,10 @@ TEST_F(JournalTest, AppendsDoNotWaitForRemovals) {
   while (batch < 32 * 32) ASSERT_TRUE(append(bytes));
   ASSERT_TRUE(journal_->Sync());
   std::vector<absl::Duration> took;
-  for (int round = 0; round < 3; ++round) {
+  const uint64_t written = batch;
+  for (uint64_t left : {26, 20, 14, 8, 2}) {
     std::atomic<bool> done = false;
-    const raft::LogIndex dropped(batch - 32 * static_cast<uint64_t>(20 - 10 * round));
+    const raft::LogIndex dropped(written - 32 * left);
     std::thread janitor([&] {
       journal_->DropUpTo(dropped);
       done = true;
@@ -316,8 +317,8 @@ TEST_F(JournalTest, AppendsDoNotWaitForRemovals) {
     janitor.join();
     took.push_back(longest);
   }
-  // A busy machine may stand still in one of them. With the lock held they took 40 to 80 ms each.
-  EXPECT_LT(*std::min_element(took.begin(), took.end()), absl::Milliseconds(20));
+  // A busy machine may stand still in some of them. With the lock held while six files are removed they took 10 ms and more.
+  EXPECT_LT(*std::min_element(took.begin(), took.end()), absl::Milliseconds(5));
 }
 
 // In a log.

@@ -8,6 +8,7 @@ import pytest
 
 from deploy.lab import Lab
 from deploy.lab.servers import DNS_SERVERS, EchoLoadServer, ServerFailed, StallServer, round_trip
+from deploy.lab.servers.server import STOPPED, thread_states
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,7 @@ def test_a_big_answer_is_truncated_at_512_and_fragmented_at_4096(lab, server, ad
 
 def test_a_stalled_server_is_silent_and_resumes(lab, server):
     server.stall()
+    assert thread_states(server.process.pid) <= STOPPED, "when `stall` returns, not some time after"
     assert "timed out" in dig(lab, "@10.77.0.11", "www.example.test")
     server.resume()
     assert dig(lab, "@10.77.0.11", "+short", "www.example.test").strip() == "192.0.2.1"

@@ -5,6 +5,7 @@ A server is a context manager. Its config, log and state live in the host's scra
 lab. A signal goes to the whole process group: nsd answers from children, and a stall must stop them all.
 """
 
+import contextlib
 import os
 import secrets
 import signal
@@ -18,6 +19,21 @@ from deploy.lab.host import Host
 from deploy.lab.servers import zone
 
 A, TXT = 1, 16  # RFC 1035, section 3.2.2
+
+
+# Letters of proc(5): stopped by a signal, by a tracer, and ended.
+STOPPED = frozenset("TtZX")
+
+
+def thread_states(group: int) -> set[str]:
+    """The states of all threads in a process group, by proc(5)'s letters."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # a process may end while it is looked at
+            if os.getpgid(int(process.name)) == group:
+                for stat in process.glob("task/*/stat"):
+                    found.add(stat.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0])
+    return found
 
 
 class ServerFailed(RuntimeError):
@@ -71,8 +87,14 @@ class Server:
         return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else "(no log)"
 
     def stall(self) -> None:
-        """SIGSTOP: the sockets stay open and swallow packets, the worst replica to have."""
+        """SIGSTOP: the sockets stay open and swallow packets, the worst replica to have. Returns when every thread has
+        stopped: kill(2) only marks them, and one that runs on another processor may answer a request sent right after."""
         os.killpg(self.process.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + self.ready_timeout_s
+        while not thread_states(self.process.pid) <= STOPPED:
+            if time.monotonic() > deadline:
+                raise ServerFailed(f"{self.name} does not stop: {thread_states(self.process.pid)}")
+            time.sleep(0.0002)
 
     def resume(self) -> None:
         os.killpg(self.process.pid, signal.SIGCONT)
