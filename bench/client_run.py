@@ -17,7 +17,6 @@ from pathlib import Path
 
 from bench import cpu_time
 from bench.manifest import ROOT, binary
-from bench.product import ENGINES
 from deploy.lab import CommandFailed, Host, netns
 
 MODES = ("baseline", "app-cc", "app-py", "wheel")
@@ -47,7 +46,7 @@ def command(mode: str, to: Destinations, flags: Sequence[str], hedge_delay: str)
         argv = ["/usr/bin/python3", "-m", "bench.app_py"]
     else:
         argv = [str(binary("hr-load"))]
-    argv += [f"--target={to.vip if mode in ENGINES else to.primary}", f"--mode={mode}", *flags]
+    argv += [f"--target={to.vip if mode == 'wheel' else to.primary}", f"--mode={mode}", *flags]
     if mode.startswith("app-"):
         argv += [f"--hedge_target={to.standby}", f"--hedge_delay={hedge_delay}"]
     return argv

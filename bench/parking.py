@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What parking costs: the same service with every request parked (`wheel`, the default), with every request cloned
-into a queueing discipline (`qdisc-htb`, the published technique on a kernel without netem) and with none of it
+into a queueing discipline (`qdisc-htb`, the published technique on a kernel without netem; bench/delay_line) and with none of it
 (`none`, attempts: 1), at 1,000/s, at 20,000/s and at the highest rate without loss.
 
 Answers come at once from an echo server, so parking and the clock are pure overhead. Time per run of each kernel
@@ -12,7 +12,7 @@ import argparse
 import contextlib
 import time
 
-from bench import bpf_stats, cpu_time, experiment, product
+from bench import bpf_stats, cpu_time, delay_line, experiment, product
 from bench.client_run import ClientRun, Destinations, command, run_client
 from bench.manifest import add_config, manifest
 from bench.outcome import Results, at_least, at_most, median
@@ -52,18 +52,18 @@ class Rig:
             server = stack.enter_context(BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{PORT}"]))
             pin(server.pid, SERVER_CPU)
 
-    def client(self, rate: float, seconds: float) -> ClientRun:
-        argv = command("wheel", self.to, ["--workload=raw", "--loop=open", f"--rate={rate}", f"--seconds={seconds}",
+    def client(self, mode: str, rate: float, seconds: float) -> ClientRun:
+        argv = command(mode if mode in delay_line.MODES else "wheel", self.to, ["--workload=raw", "--loop=open", f"--rate={rate}", f"--seconds={seconds}",
                                           "--warmup=200", "--timeout=1s", "--linger=200ms"], "10ms")
         return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
 
 
-def measure_at(rig: Rig, proxy: product.Product, rate: float, seconds: float) -> dict:
+def measure_at(rig: Rig, proxy: product.Product | delay_line.DelayLine, mode: str, rate: float, seconds: float) -> dict:
     """One run: the client's report and what the kernel programs did meanwhile."""
     before_status = proxy.status()
     pid = int(before_status["pid"])
     before, started = bpf_stats.programs_of(pid), time.monotonic()
-    client = rig.client(rate, seconds)
+    client = rig.client(mode, rate, seconds)
     passed_s = time.monotonic() - started
     programs = bpf_stats.between(before, bpf_stats.programs_of(pid))
     status = proxy.status_at_rest()
@@ -86,12 +86,12 @@ def laps_of(status: dict) -> int:
     return product.number(status.get("clock", {}).get("laps"))
 
 
-def highest_without_loss(rig: Rig, proxy: product.Product) -> dict:
+def highest_without_loss(rig: Rig, proxy: product.Product | delay_line.DelayLine, mode: str) -> dict:
     """Climbs until requests are lost or the generator itself cannot keep its times; the last good trial. Where already
     the first rate is too high, it steps down to one that is not."""
     rate, failures, best = float(_CLIMB_FROM), 0, None
     while rate < 2_000_000:
-        trial = measure_at(rig, proxy, round(rate), _TRIAL_S)
+        trial = measure_at(rig, proxy, mode, round(rate), _TRIAL_S)
         if trial["lost"] == 0 and trial["achieved_rate"] > 0.98 * trial["rate"]:
             best, failures = trial, 0
             rate *= _CLIMB
@@ -171,8 +171,7 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
             shift = round_number % len(arguments.modes)
             for mode in arguments.modes[shift:] + arguments.modes[:shift]:
                 for variant, run in one_round(rig, mode, arguments).items():
-                    config = {"mode": mode, "service": rig.service(mode), **product.ENGINES.get(mode, {}),
-                              "rate": RATES.get(variant, variant)}
+                    config = {"mode": mode, "service": rig.service(mode), "rate": RATES.get(variant, variant)}
                     run["config_hash"] = add_config(configs, config)
                     cells.setdefault((mode, variant), []).append(run)
                     results.write_raw(f"{variant}-{mode}-{round_number:02d}", {"mode": mode, "variant": variant,
@@ -189,14 +188,13 @@ def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, d
     runs = {}
     with contextlib.ExitStack() as stack:
         rig.servers(stack)
-        proxy = stack.enter_context(product.Product(rig.lab.client, "bench-parking", [rig.service(mode)],
-                                                    **product.ENGINES.get(mode, {})))
+        proxy = stack.enter_context(delay_line.hedger(rig.lab.client, "bench-parking", rig.service(mode), mode))
         for variant, rate in RATES.items():
             cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-            runs[variant] = measure_at(rig, proxy, rate, arguments.seconds)
+            runs[variant] = measure_at(rig, proxy, mode, rate, arguments.seconds)
             if variant == "1000" and mode == "wheel":
                 runs[variant]["laps_at_rest"] = laps_at_rest(proxy)
-        runs[HIGHEST] = highest_without_loss(rig, proxy)
+        runs[HIGHEST] = highest_without_loss(rig, proxy, mode)
     return runs
 
 

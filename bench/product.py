@@ -15,10 +15,6 @@ import yaml
 from bench.manifest import binary
 from deploy.lab import CommandFailed, Host
 
-# Ways to hedge in the kernel, by the name of their rows: what each adds to a configuration.
-ENGINES = {"wheel": {}, **{f"qdisc-{line}": {"parking": {"engine": "qdisc", "line": line}}
-                           for line in ("netem", "fq", "htb")}}
-
 _PINS = Path("/sys/fs/bpf/hedgerow")
 
 

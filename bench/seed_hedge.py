@@ -3,7 +3,7 @@
 
 Closed loop as published, and open loop at 1,000 and 10,000 requests/s, each on an idle machine and with two busy
 processes per core; without hedging, with hedging in the client (C++ and Python) and with Hedgerow: the wheel, and the
-published technique, a clone of every request in a queueing discipline. Run by `./dev bench seed-hedge`; writes
+published technique, a clone of every request in a queueing discipline (bench/delay_line). Run by `./dev bench seed-hedge`; writes
 results/seed-hedge/ and exits 1 when something it must show is missed.
 
 `--vm SERIES` runs it once in a machine with a stock kernel and virtual time (deploy/vm), closed loop and idle, and
@@ -15,7 +15,7 @@ import contextlib
 import dataclasses
 import time
 
-from bench import cpu_time, experiment, product, vm_run
+from bench import cpu_time, delay_line, experiment, product, vm_run
 from bench.client_run import MODES, ClientRun, Destinations, command, run_client
 from bench.manifest import add_config, manifest
 from bench.outcome import Results, at_least, at_most, median
@@ -24,8 +24,9 @@ from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
 
 NAME = "seed-hedge"
+IN_KERNEL = ("wheel", *delay_line.MODES)
 # htb is the delay line that every kernel has; the others join in a machine of the lane.
-KNOWN_MODES = (*MODES, *(name for name in product.ENGINES if name not in MODES))
+KNOWN_MODES = (*MODES, *delay_line.MODES)
 NATIVE_MODES = (*MODES, "qdisc-htb")
 PORT = 9000
 DELAY = "10ms"
@@ -98,9 +99,8 @@ class Rig:
             servers = [stack.enter_context(BenchServer(host, "hr-stall-server", [
                 f"--listen={host.ipv4}:{PORT}", f"--shared={shared}", *server_flags])) for host in replicas]
             proxy = None
-            if mode in product.ENGINES:
-                proxy = stack.enter_context(product.Product(self.lab.client, "bench-seed", [self.service],
-                                                            **product.ENGINES[mode]))
+            if mode in IN_KERNEL:
+                proxy = stack.enter_context(delay_line.hedger(self.lab.client, "bench-seed", self.service, mode))
             before = sum(packets_received(host) for host in replicas)
             client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()],
                                 stress=stress_pids)
@@ -108,8 +108,7 @@ class Rig:
             status = proxy.status_at_rest() if proxy else None
         config = {"mode": mode, "variant": variant.name, "load": load, "client": argv[1:],
                   "server": [flag for flag in server_flags if not flag.startswith("--seed")],
-                  "product": {key: proxy.config[key] for key in ("services", *product.ENGINES[mode])}
-                  if proxy else None}
+                  "product": {"services": [self.service]} if proxy else None}
         record = _figures(mode, client, received, status, add_config(self.configs, config))
         self.results.write_raw(f"{variant.name}-{load}-{mode}-{round_number:02d}", {
             **record, "mode": mode, "variant": variant.name, "load": load, "round": round_number, "argv": client.argv,
@@ -163,8 +162,8 @@ def must_show_in_vm(rows: list[dict]) -> list:
     return [at_least("baseline p99", found.get("baseline", {}).get("p99_ms"), 390, "ms"),
             at_most("wheel fire_error p99", found.get("wheel", {}).get("fire_error_p99_us"), 50, "us"),
             *(at_most(f"{mode} p99 (delay + service + 0.5 ms)", found.get(mode, {}).get("p99_ms"), 12.5, "ms")
-              for mode in product.ENGINES),
-            *(at_most(f"{mode} lost", found.get(mode, {}).get("lost"), 0) for mode in product.ENGINES)]
+              for mode in IN_KERNEL),
+            *(at_most(f"{mode} lost", found.get(mode, {}).get("lost"), 0) for mode in IN_KERNEL)]
 
 
 def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
@@ -200,7 +199,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def run_in_vm(series: str) -> int:
     folder = vm_run.run(series, "seed_hedge", ["--inside-vm", "--rounds=1", "--variants=closed", "--loads=idle",
-                                               f"--modes=baseline,app-cc,{','.join(product.ENGINES)}"], NAME)
+                                               f"--modes=baseline,app-cc,{','.join(IN_KERNEL)}"], NAME)
     if folder is None:
         return 1
     from plots import seed_hedge as plot  # the machine has no matplotlib

@@ -19,9 +19,6 @@ namespace {
 constexpr uint32_t kDefaultMinor = 9;
 constexpr uint32_t kFirstMinor = 10;
 constexpr uint32_t kLimit_packets = 64;  // one circulates; spent nacks pass unheld
-// Class 1:(n+1) of prio is its band n: enough bands for the last period's.
-constexpr int kPrioBands = kFirstMinor + kClockPeriodsMax;
-static_assert(kPrioBands <= TCQ_PRIO_BANDS);
 
 absl::Status CheckPeriod(uint64_t period_ns) {
   if (period_ns >= kClockPeriodMin_ns && period_ns <= kClockPeriodMax_ns) return absl::OkStatus();
@@ -29,31 +26,10 @@ absl::Status CheckPeriod(uint64_t period_ns) {
                                                  kClockPeriodMin_ns, " to ", kClockPeriodMax_ns));
 }
 
-// netem's periods hang below a prio.
-absl::string_view RootKindOf(ClockKind kind) { return kind == ClockKind::kNetem ? "prio" : ToString(kind); }
-
-absl::Status InstallRoot(netlink::Socket& socket, int ifindex, ClockKind kind) {
-  switch (kind) {
-    case ClockKind::kHtb:
-      return AddHtbRoot(socket, ifindex, kDefaultMinor);
-    case ClockKind::kNetem:
-      return AddPrioRoot(socket, ifindex, kPrioBands, kDefaultMinor - 1);
-    case ClockKind::kFq:
-      return AddFqRoot(socket, ifindex, kLimit_packets);
-  }
-  return absl::InvalidArgumentError("a kind of clock that there is not");
-}
-
-absl::Status InstallPeriod(netlink::Socket& socket, int ifindex, ClockKind kind, uint32_t minor,
-                           uint64_t period_ns) {
-  if (kind == ClockKind::kHtb) return AddHtbClass(socket, ifindex, minor, period_ns);
-  return AddNetem(socket, ifindex, minor, period_ns, kLimit_packets);
-}
-
 absl::Status InstallPeriods(netlink::Socket& socket, int ifindex, const ClockQdiscOptions& options) {
-  absl::Status status = InstallPeriod(socket, ifindex, options.kind, kDefaultMinor, options.default_period_ns);
+  absl::Status status = AddHtbClass(socket, ifindex, kDefaultMinor, options.default_period_ns);
   for (uint32_t i = 0; i < options.period_ns.size() && status.ok(); ++i) {
-    status = InstallPeriod(socket, ifindex, options.kind, kFirstMinor + i, options.period_ns[i]);
+    status = AddHtbClass(socket, ifindex, kFirstMinor + i, options.period_ns[i]);
   }
   return status;
 }
@@ -61,15 +37,7 @@ absl::Status InstallPeriods(netlink::Socket& socket, int ifindex, const ClockQdi
 }  // namespace
 
 absl::string_view ToString(ClockKind kind) {
-  switch (kind) {
-    case ClockKind::kHtb:
-      return "htb";
-    case ClockKind::kNetem:
-      return "netem";
-    case ClockKind::kFq:
-      return "fq";
-  }
-  return "?";
+  return kind == ClockKind::kFq ? "fq" : "htb";
 }
 
 absl::Status InstallClockQdisc(int ifindex, const ClockQdiscOptions& options) {
@@ -82,8 +50,9 @@ absl::Status InstallClockQdisc(int ifindex, const ClockQdiscOptions& options) {
   }
   auto socket = netlink::Socket::Open();
   if (!socket.ok()) return socket.status();
-  absl::Status status = InstallRoot(*socket, ifindex, options.kind);
-  if (!status.ok() || options.kind == ClockKind::kFq) return status;
+  if (options.kind == ClockKind::kFq) return AddFqRoot(*socket, ifindex, kLimit_packets);
+  absl::Status status = AddHtbRoot(*socket, ifindex, kDefaultMinor);
+  if (!status.ok()) return status;
   status = InstallPeriods(*socket, ifindex, options);
   if (!status.ok()) RemoveClockQdisc(ifindex).IgnoreError();
   return status;
@@ -92,7 +61,7 @@ absl::Status InstallClockQdisc(int ifindex, const ClockQdiscOptions& options) {
 absl::StatusOr<bool> HasClockQdisc(int ifindex, ClockKind kind) {
   const auto present = RootQdiscKind(ifindex);
   if (!present.ok()) return present.status();
-  return *present == RootKindOf(kind);
+  return *present == ToString(kind);
 }
 
 absl::Status RemoveClockQdisc(int ifindex) { return RemoveRootQdisc(ifindex); }

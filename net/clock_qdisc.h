@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel clock's pendulum: a qdisc on one end of the clock's veth that holds one circulating packet back
-// between its laps. With htb and netem there is a class per period, and the BPF program chooses the class of
-// each lap by skb->priority; htb works on every kernel we know. With fq a TC program in front of the qdisc
+// between its laps. With htb there is a class per period, and the BPF program chooses the class of
+// each lap by skb->priority; it works on every kernel we know. With fq a TC program in front of the qdisc
 // gives the packet its departure time, which is exact. Called by the daemon when it makes the clock's veth, and
 // by doctor to try it.
 //
@@ -19,12 +19,11 @@
 
 namespace hedgerow::net {
 
-enum class ClockKind { kHtb, kNetem, kFq };
-absl::string_view ToString(ClockKind kind);  // "htb", "netem", "fq"
+enum class ClockKind { kHtb, kFq };
+absl::string_view ToString(ClockKind kind);  // "htb", "fq"
 
-// What skb->priority must be for a lap of period number `index` (0 = the first of ClockQdiscOptions), with htb
-// and netem: the class 1:(10+index). A veth crossing sets the priority to 0, so the program sets it anew at
-// every lap.
+// What skb->priority must be for a lap of period number `index` (0 = the first of ClockQdiscOptions), with htb: the
+// class 1:(10+index). A veth crossing sets the priority to 0, so the program sets it anew at every lap.
 constexpr uint32_t ClockPriority(uint32_t index) { return 0x10000u | (10u + index); }
 
 struct ClockQdiscOptions {
@@ -42,8 +41,7 @@ inline constexpr uint64_t kClockPeriodMax_ns = 1'000'000'000;
 inline constexpr size_t kClockPeriodsMax = 6;
 
 // Makes the qdisc and its classes. A class of htb lets its first packet pass at once and each further one a
-// period after the one before; a class of netem holds each packet back for its period. AlreadyExists when the
-// interface has a root qdisc with our handle, NotFound when the kernel lacks the kind. On any error no qdisc is
+// period after the one before. AlreadyExists when the interface has a root qdisc with our handle, NotFound when the kernel lacks the kind. On any error no qdisc is
 // left.
 absl::Status InstallClockQdisc(int ifindex, const ClockQdiscOptions& options);
 // Is there a clock's root qdisc of this kind?

@@ -138,8 +138,7 @@ absl::Status TryClsact(int ifindex) {
 std::vector<ProbeResult> ProbeQdiscs() {
   std::vector<ProbeResult> results = {
       {.name = "clsact", .required = false, .offers = "attaching where there is no TCX"},
-      {.name = "htb", .required = false, .offers = "a clock on every kernel, and a delay line"},
-      {.name = "netem", .required = false, .offers = "a clock, and a delay line for the published technique"},
+      {.name = "htb", .required = false, .offers = "a clock on every kernel"},
       {.name = "fq", .required = false, .offers = "a clock that is exact"},
   };
   const absl::Status status = RunInNewNetworkNamespace([&]() -> absl::Status {
@@ -150,8 +149,7 @@ std::vector<ProbeResult> ProbeQdiscs() {
     if (absl::IsNotFound(htb)) htb = absl::NotFoundError("the kernel has no sch_htb");
     Conclude(results[1], htb);
     if (absl::Status removed = RemoveClockQdisc(pair->link.ifindex); !removed.ok()) return removed;
-    Conclude(results[2], TryQdisc(pair->link.ifindex, "netem"));
-    Conclude(results[3], TryQdisc(pair->link.ifindex, "fq"));
+    Conclude(results[2], TryQdisc(pair->link.ifindex, "fq"));
     return absl::OkStatus();
   });
   if (!status.ok()) {

@@ -20,7 +20,7 @@ enum class Found {
 };
 
 struct ProbeResult {
-  std::string name{};  // stable: "kernel", "btf", "jit", "tcx", "clsact", "htb", "netem", "fq"
+  std::string name{};  // stable: "kernel", "btf", "jit", "tcx", "clsact", "htb", "fq"
   Found found = Found::kUnknown;
   bool required = false;  // Hedgerow does not run without it
   std::string offers{};   // what it is good for

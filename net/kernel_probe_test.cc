@@ -34,7 +34,7 @@ TEST_F(KernelProbeTest, AgreesWithTheSystemsTools) {
                   result.offers.c_str(), result.detail.c_str());
       results[result.name] = result;
     }
-    ASSERT_EQ(results.size(), 8u);
+    ASSERT_EQ(results.size(), 7u);
     EXPECT_EQ(results["kernel"].found, Found::kYes);
     EXPECT_EQ(results["jit"].found, Found::kYes);
     EXPECT_EQ(results["btf"].found == Found::kYes, Shell("test -r /sys/kernel/btf/vmlinux") == 0);
@@ -42,9 +42,6 @@ TEST_F(KernelProbeTest, AgreesWithTheSystemsTools) {
     for (const auto& [kind, command] :
          {std::pair("htb",
                     "tc qdisc add dev try0 root handle 1: htb 2>/dev/null && tc qdisc del dev try0 root"),
-          std::pair(
-              "netem",
-              "tc qdisc add dev try0 root handle 1: netem delay 1ms 2>/dev/null && tc qdisc del dev try0 root"),
           std::pair("fq", "tc qdisc add dev try0 root handle 1: fq 2>/dev/null && tc qdisc del dev try0 root"),
           std::pair("clsact", "tc qdisc add dev try0 clsact 2>/dev/null")}) {
       const Found expected = Shell(command) == 0 ? Found::kYes : Found::kNo;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The recipes. htb charges a packet max(length, mpu) bytes at the class's rate: with an mpu larger than any
-// frame every packet costs the same time, mpu / rate, which is the period. netem has one delay, so each delay
-// is a netem of its own below a prio, whose bands are chosen as htb's classes are. fq keeps to departure times.
+// frame every packet costs the same time, mpu / rate, which is the period. fq keeps to departure times.
 #include "net/qdisc.h"
 
 #include <linux/pkt_sched.h>
@@ -20,7 +19,6 @@ constexpr uint16_t kChargedBytes = 1600;  // mpu: above the largest frame on an 
 constexpr uint32_t kBurstTicks = 1;
 constexpr uint8_t kLinkLayerEthernet = 1;
 constexpr uint64_t kNanosPerSecond = 1'000'000'000;
-constexpr uint32_t kPschedShift = 6;  // netem's unit of time is 64 ns
 // fq may put a wake-up off by this much to merge it with another. Its default of 10 us is a tenth of a short
 // lap.
 constexpr uint32_t kFqTimerSlack_ns = 1000;
@@ -78,28 +76,6 @@ absl::Status AddHtbClass(netlink::Socket& socket, int ifindex, uint32_t minor, u
 
 uint64_t PeriodOfHtbRate(uint32_t bytes_per_second) {
   return kChargedBytes * kNanosPerSecond / bytes_per_second;
-}
-
-absl::Status AddPrioRoot(netlink::Socket& socket, int ifindex, int bands, uint8_t default_band) {
-  tc_prio_qopt parameters{};
-  parameters.bands = bands;
-  for (uint8_t& band : parameters.priomap) band = default_band;
-  netlink::Request request(RTM_NEWQDISC, kNew, Header(ifindex, TC_H_ROOT, kQdiscHandle));
-  request.PutString(TCA_KIND, "prio");
-  request.PutValue(TCA_OPTIONS, parameters);
-  return Add(socket, request, "prio", ifindex);
-}
-
-absl::Status AddNetem(netlink::Socket& socket, int ifindex, uint32_t minor, uint64_t delay_ns,
-                      uint32_t limit_packets) {
-  tc_netem_qopt parameters{};
-  // Rounded up: nothing may leave before its time.
-  parameters.latency = static_cast<uint32_t>((delay_ns + (1 << kPschedShift) - 1) >> kPschedShift);
-  parameters.limit = limit_packets;
-  netlink::Request request(RTM_NEWQDISC, kNew, Header(ifindex, kQdiscHandle | minor, 0));
-  request.PutString(TCA_KIND, "netem");
-  request.PutValue(TCA_OPTIONS, parameters);
-  return Add(socket, request, "netem", ifindex);
 }
 
 absl::Status AddFqRoot(netlink::Socket& socket, int ifindex, uint32_t limit_packets) {

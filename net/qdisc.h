@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The queueing disciplines that hold our packets back, over rtnetlink: what the clock (clock_qdisc.h) and the
-// delay line (delay_line.h) are built of. Each has one root qdisc with the handle 1: on an interface of ours.
+// The queueing disciplines that hold our packets back, over rtnetlink: what the clock (clock_qdisc.h) is built of. One
+// root qdisc with the handle 1: on an interface of ours.
 //
 // Acts in the network namespace of the calling thread. Needs CAP_NET_ADMIN. NotFound: the kernel lacks the
 // kind. AlreadyExists: the interface has a root qdisc with our handle.
@@ -25,12 +25,6 @@ absl::Status AddHtbRoot(netlink::Socket& socket, int ifindex, uint32_t default_m
 absl::Status AddHtbClass(netlink::Socket& socket, int ifindex, uint32_t minor, uint64_t period_ns);
 
 uint64_t PeriodOfHtbRate(uint32_t bytes_per_second);  // as AddHtbClass chose it, rounded
-
-// `bands` classes 1:1, 1:2, ...; what names none of them by its priority goes to band `default_band`, from 0.
-absl::Status AddPrioRoot(netlink::Socket& socket, int ifindex, int bands, uint8_t default_band);
-// Below class 1:minor: holds each packet back for the delay. A full one (limit) drops.
-absl::Status AddNetem(netlink::Socket& socket, int ifindex, uint32_t minor, uint64_t delay_ns,
-                      uint32_t limit_packets);
 
 // Lets each packet leave at the time that its skb carries.
 absl::Status AddFqRoot(netlink::Socket& socket, int ifindex, uint32_t limit_packets);

@@ -123,10 +123,9 @@ struct hr_service {
   __u64 budget_burst_micros; /* bucket size, in millionths of a hedge */
   __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> backend id */
   struct hr_profile profile;
-  __u32 delay_class; /* engine qdisc: which of the delay line's delays is this service's */
   __u8 absent;  /* mask of places that are free, or whose backend a reload has removed: no request goes there any more */
   __u8 present; /* how many others there are */
-  __u16 pad;
+  __u8 pad[6];
   __u64 cluster_id; /* whose announcements may move the leader; 0 = nobody's */
   __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> node id in the cluster; 0 = not known */
   __u64 fixed_delay_ns; /* the configured delay: stands in for what is not measured yet */

@@ -63,9 +63,6 @@
   X(27, HR_REASON_RELEASE_FAILED, release_failed, not_hedged, \
     "a negative reply could not be turned into the next attempt; the clock sends that attempt instead", \
     "nothing; steadily growing: look at the route to the backend") \
-  X(28, HR_REASON_DELAY_LINE_FULL, delay_line_full, not_hedged, \
-    "engine qdisc: the queueing discipline took no more, or every htb leaf is in use", \
-    "use engine `wheel`, which has no such bound") \
   X(29, HR_REASON_PUSHBACK, pushback, not_hedged, "a backend asked for later hedges, or for none", \
     "the backend is overloaded: look there") \
   X(30, HR_REASON_DRAINED, drained, not_hedged, "only drained backends were left", \

@@ -244,19 +244,17 @@ struct hr_fine_slot {
   __u32 live; /* unanswered requests in it: only they make the clock hurry */
 };
 /*
- * What holds the clock packet back between laps; see net/clock_qdisc.h. With htb and netem skb->priority names the
- * class (of a fixed period) that it waits in; with fq it is the time to wait itself, in ns.
+ * What holds the clock packet back between laps; see net/clock_qdisc.h. With htb skb->priority names the class (of a
+ * fixed period) that it waits in; with fq it is the time to wait itself, in ns.
  */
 enum hr_clock_kind {
   HR_CLOCK_HTB = 0,
-  HR_CLOCK_NETEM = 1,
   HR_CLOCK_FQ = 2,
 };
 /* Periods of the clock's classes, shortest first. */
 #define HR_CLOCK_CLASSES 3
 #define HR_CLOCK_CLASS_BASE 10        /* class i is 1:(10 + i) */
 #define HR_CLOCK_HANDLE 0x00010000u   /* qdisc 1: ; as skb->priority with htb: not held back */
-#define HR_CLOCK_UNHELD 0x00010001u   /* with netem: class 1:1, which holds nothing back */
 #define HR_CLOCK_WAIT_MASK 0xfffffff0u /* with fq: its low bits would choose a band */
 #define HR_CLOCK_FRAME_BYTES 60
 
@@ -305,31 +303,6 @@ struct hr_wheel {
 HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COARSE_SLOTS, "hr_wheel is packed");
 
 /*
- * How a copy waits. With the wheel its bytes wait in `pool` until the clock sends them. With the others a clone of the
- * request itself waits in a delay line, a queueing discipline on a link of its own; see net/delay_line.h. Both
- * keep the same scoreboard and books.
- */
-enum hr_engine {
-  HR_ENGINE_WHEEL = 0,
-  HR_ENGINE_NETEM = 1,
-  HR_ENGINE_FQ = 2,
-  HR_ENGINE_HTB = 3,
-};
-/*
- * The delay line's qdisc 1: as skb->priority. netem: class 1:(1 + delay class). fq: the time to wait, as for the clock.
- * htb: a leaf, HR_DELAY_LEAVES for each delay class. A leaf lets a packet of any size pass and then none for the delay,
- * so a charger goes first and the clone behind it waits; then it needs as long again before the next may use it.
- */
-#define HR_DELAY_LEAVES 1024
-#define HR_DELAY_LEAF_BASE 16
-#define HR_DELAY_CLASSES 8 /* of htb and netem: different delays of all services */
-
-/* Map `delay_leaves`, index = delay class * HR_DELAY_LEAVES + leaf: when it was last taken. */
-struct hr_delay_leaf {
-  __u64 taken_ns;
-};
-
-/*
  * Giving parked requests to a newly announced leader is paced: this many in a lap, laps of 100 us meanwhile, so 160,000 a
  * second, which is what one client host sends at most. A lap looks at this many requests for them; a table of 131,072 is
  * gone through within 26 ms, the few thousand places that are really in use within one or two.
@@ -337,14 +310,12 @@ struct hr_delay_leaf {
 #define HR_HANDOVER_PER_LAP 16
 #define HR_HANDOVER_LOOKS 512
 
-/* What skb->mark says on the clock's and the delay line's links (and nowhere else): kind in the top byte. */
+/* What skb->mark says on the clock's link (and nowhere else): kind in the top byte. */
 #define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
 #define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
 #define HR_MARK_LAP 0x48000000u     /* value: epoch */
 #define HR_MARK_SEND 0x49000000u    /* a finished copy; value: backend's place (4 bits) | request (20). Sent on as it is. */
 #define HR_MARK_HEDGE 0x4a000000u  /* the same, of a hedge. Sent on, and its fire error noted. */
-#define HR_MARK_DELAYED 0x4c000000u /* a clone in the delay line; value: request */
-#define HR_MARK_CHARGE 0x4d000000u  /* a charger in the delay line: dropped at its end */
 #define HR_MARK_RELEASE 0x4b000000u /* a spent nack; value: request. Becomes that request's next attempt. */
 
 #define HR_MARK_OF_COPY(kind, place, request) ((kind) | (__u32)(place) << 20 | (request))
@@ -358,8 +329,6 @@ struct hr_load_config {
   __u32 clock_in_ifindex;  /* its ingress runs the clock */
   __u32 max_requests;
   __u32 max_parked;
-  __u32 delay_out_ifindex; /* engine qdisc: carries the delay line; its other end's ingress runs the rescuer */
-  __u32 engine;            /* enum hr_engine */
   __u32 cold_mask;    /* scoreboard sets behind the hot ones, - 1 */
   __u8 proxy_mac[6];
   __u16 clock_kind; /* enum hr_clock_kind */
@@ -370,7 +339,7 @@ struct hr_load_config {
   __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
   __u32 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 96, "hr_load_config is 96 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 88, "hr_load_config is 88 bytes");
 
 /*
  * Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. Both are one

@@ -5,7 +5,7 @@
  * answers that a node's XDP has sent meet it on their way, too. And TC ingress of the delay line's far end,
  * where what was held back comes out.
  *
- * The delay line is the htb one of engine qdisc (bpf/proxy/delay_line.bpf.h): a throw-away copy empties a leaf's
+ * The delay line is the htb one of bench/delay_line/delay_line.bpf.c: a throw-away copy empties a leaf's
  * tokens, the packet behind it waits until they are back, which takes the leaf's period. Loaded and told what
  * to do by deploy/lab/weather.py; no part of the product.
  */

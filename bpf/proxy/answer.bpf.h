@@ -277,7 +277,7 @@ HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 service_id, __u32 
 HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struct hr_reply *reply, __u32 said) {
   __u64 deadline_ns = request->sent_ns + reply->service->deadline_ns;
 
-  if (said == HR_PUSHBACK_NEVER || load_config.engine != HR_ENGINE_WHEEL) return 0;
+  if (said == HR_PUSHBACK_NEVER) return 0;
   return READ_ONCE(request->due_ns) < deadline_ns &&
          request->sent_ns + (__u64)said * 1000000 < deadline_ns;
 }

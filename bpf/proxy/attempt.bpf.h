@@ -3,15 +3,13 @@
  * Sending a request once more, for any reason: a copy beside the first send, a hedge, a nack's release, a probe, a handover.
  * Each is claimed, sent and settled once, as sent, not needed or failed; budget, masks, attempts, flows, counters and trace
  * are touched nowhere else. The backend travels in skb->mark, and what the copy was due at in its source address, so that
- * two sends of one request on their way at once know nothing of each other. Called by the splitter, the clock and the
- * rescuer.
+ * two sends of one request on their way at once know nothing of each other. Called by the splitter and the clock.
  */
 #ifndef HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_
 #define HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_
 
 #include "bpf/proxy/build.bpf.h"
 #include "bpf/proxy/choose.bpf.h"
-#include "bpf/proxy/delay_line.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
@@ -117,8 +115,8 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   if (attempt->cleared) __sync_fetch_and_and(&request->masks, ~attempt->cleared);
   before = __sync_fetch_and_or(&request->masks, masks);
   attempt->set = masks & ~before;
-  /* An answer's time counts from here, where only one other backend was asked. Engine qdisc keeps its own time there. */
-  if (!hr_engine_is_qdisc() && !(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
+  /* An answer's time counts from here, where only one other backend was asked. */
+  if (!(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
     request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
   /* Either may be the loser. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,

@@ -253,8 +253,6 @@ HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
     hr_visit_done(&visit);
   } else if (visit.now_ns >= request->sent_ns + visit.service->deadline_ns) {
     hr_expire(&visit);
-  } else if (hr_engine_is_qdisc()) {
-    hr_requeue(&visit, request->sent_ns + visit.service->deadline_ns, 0);
   } else if (visit.now_ns < request->due_ns) {
     hr_requeue(&visit, request->due_ns, 1);
   } else {
@@ -336,8 +334,7 @@ HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct h
   const volatile __u64 *period_ns = load_config.clock_period_ns;
   __u64 adaptive_ns = READ_ONCE(wheel->shortest_delay_ns);
   __u64 shortest_ns = adaptive_ns ? adaptive_ns : load_config.min_delay_ns;
-  /* With engine qdisc the clock only keeps the books, and may take its time. */
-  int long_allowed = hr_engine_is_qdisc() || period_ns[2] <= shortest_ns / 4;
+  int long_allowed = period_ns[2] <= shortest_ns / 4;
   int middle_allowed = period_ns[1] <= shortest_ns / 2;
   __u64 longest_ns = long_allowed ? period_ns[2] : middle_allowed ? period_ns[1] : period_ns[0];
   struct hr_look_ahead look = {.wheel = wheel, .from = lap->fine_end, .found = ~0u};

@@ -173,22 +173,6 @@ struct {
   __type(value, struct hr_service_state);
 } service_states SEC(".maps") __weak;
 
-/* The htb delay line's leaves; one entry with every other engine. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_delay_leaf);
-} delay_leaves SEC(".maps") __weak;
-
-/* The leaf to try next, of every delay class. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, HR_DELAY_CLASSES);
-  __type(key, __u32);
-  __type(value, __u32);
-} delay_cursors SEC(".maps") __weak;
-
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
   __uint(max_entries, HR_MAX_SERVICES + 1);

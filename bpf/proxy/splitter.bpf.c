@@ -96,8 +96,6 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   } else {
     struct hr_attempt beside = hr_attempt_of(tracking.request, 0, HR_TRACE_COPY);
 
-    if (hr_engine_is_qdisc() && (choice.second == HR_NO_BACKEND || choice.probe))
-      hr_delay(skb, service, tracking.request, service_stats, now_ns);
     if (choice.second != HR_NO_BACKEND)
       hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);

@@ -8,7 +8,6 @@
 #define HEDGEROW_BPF_PROXY_TRACK_BPF_H_
 
 #include "bpf/proxy/choose.bpf.h"
-#include "bpf/proxy/delay_line.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
 #include "bpf/proxy/free_list.bpf.h"
 #include "bpf/proxy/operation.bpf.h"
@@ -230,15 +229,6 @@ HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
   return until_ns && now_ns > until_ns;
 }
 
-/*
- * Engine qdisc: the delay line's clone makes the attempt, and the clock only keeps the books. It looks a little later,
- * when most requests are answered and can go, and at the others again at their deadline.
- */
-HR_INLINE int hr_push_behind_line(struct hr_wheel *wheel, struct hr_request *request, __u32 index, __u64 now_ns) {
-  request->fire_ns = request->due_ns;
-  return hr_push_coarse(wheel, request, index, request->due_ns + (1ull << HR_COARSE_SHIFT), now_ns);
-}
-
 /* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
 HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet *packet,
                                    const struct hr_service *service, struct hr_wheel *wheel, struct hr_request *request,
@@ -263,8 +253,7 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
   WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING));
   reason = hr_claim_key(wheel, service, request, hash, reference, service_stats, now_ns);
   if (reason) return reason;
-  if (hr_engine_is_qdisc() ? hr_push_behind_line(wheel, request, index, now_ns)
-                           : hr_push_due(wheel, request, index, now_ns)) {
+  if (hr_push_due(wheel, request, index, now_ns)) {
     hr_scoreboard_remove(wheel, request->set, reference);
     return HR_REASON_WHEEL_CONTENDED;
   }

@@ -93,8 +93,7 @@ HR_INLINE int hr_push_due(struct hr_wheel *wheel, struct hr_request *request, __
 
 /* For a packet that is not to be held back. */
 HR_INLINE __u32 hr_priority_unheld(void) {
-  if (load_config.clock_kind == HR_CLOCK_FQ) return 0;
-  return load_config.clock_kind == HR_CLOCK_NETEM ? HR_CLOCK_UNHELD : HR_CLOCK_HANDLE;
+  return load_config.clock_kind == HR_CLOCK_FQ ? 0 : HR_CLOCK_HANDLE;
 }
 
 /* For the clock packet: a lap of this class, or, with fq, after just this time. */

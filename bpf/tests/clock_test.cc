@@ -13,6 +13,9 @@
 namespace hedgerow::packets {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Ge;
+using ::testing::Le;
 using ::testing::Pair;
 
 class ClockTest : public PacketTest {
@@ -261,6 +264,20 @@ TEST_F(ClockTest, AHedgeThatCannotBeSentLeavesTheAttemptOpen) {
   EXPECT_EQ(failed.at("dns4:hedge_failed"), 1);
   EXPECT_EQ(SentTo(request), 0b01u);
   EXPECT_EQ(Request(request).attempts, 1u);
+}
+
+TEST_F(ClockTest, ALapGetsItsDepartureTimeAndNothingElseDoes) {
+  if (IsSkipped()) return;
+  auto departs = [&](uint32_t mark, uint32_t priority) {
+    return Run(skeleton()->progs.hr_departure, DnsRequest4(1),
+               {.mark = mark, .priority = priority, .ifindex = TestLinks::Get().clock_out.ifindex});
+  };
+  const uint64_t before_ns = NowNs();
+  const RunResult run = departs(HR_MARK_LAP | 7, 40'000'000);
+  EXPECT_EQ(run.verdict, kUntouched);
+  EXPECT_THAT(run.departure_ns, AllOf(Ge(before_ns + 40'000'000), Le(NowNs() + 40'000'000)));
+  EXPECT_EQ(departs(HR_MARK_RELEASE | 7, 40'000'000).departure_ns, 0u);
+  EXPECT_EQ(departs(0, 40'000'000).departure_ns, 0u);
 }
 
 }  // namespace

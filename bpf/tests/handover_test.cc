@@ -410,21 +410,6 @@ TEST_F(HandoverTest, AHurryThatFailsLeavesTheClockRunning) {
   Clones(HR_MARK_SEND, 1);
 }
 
-TEST_F(HandoverTest, WithEngineQdiscTheCloneInTheLineKeepsItsTime) {
-  if (IsSkipped()) return;
-  DataPlaneSpec spec = Spec();
-  spec.engine = HR_ENGINE_NETEM;
-  spec.delay_out_ifindex = static_cast<uint32_t>(TestLinks::Get().clock_out.ifindex);
-  Start(spec);
-  const uint32_t request = Ask(1);
-  const uint64_t fire_ns = Request(request).fire_ns;
-  AnnounceLeader(kC4, 5);
-  EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
-  Clones(HR_MARK_SEND, 1);
-  EXPECT_EQ(SentTo(request), 0b101u);
-  EXPECT_EQ(Request(request).fire_ns, fire_ns) << "an older request's clone is told apart by it";
-}
-
 // Under traffic from four threads. Afterwards nothing is lost, twice, or counted wrongly.
 TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
   volatile hr_service& service = ServiceConfig(kHkv4Service);

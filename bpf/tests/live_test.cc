@@ -115,8 +115,8 @@ class LiveTest : public PacketTest {
     if (HasFatalFailure()) return;
     const TestLinks& links = TestLinks::Get();
     for (const ProgramInfo& program : plane().Programs()) {
-      // The clock here is htb, and there is no delay line.
-      if (program.hook == Hook::kFqEgress || program.hook == Hook::kDelayIngress) continue;
+      // The clock here is htb.
+      if (program.hook == Hook::kFqEgress) continue;
       net::AttachSpec spec;
       spec.instance = "packets";
       spec.role = program.name;
@@ -136,7 +136,6 @@ class LiveTest : public PacketTest {
           spec.ifindex = links.clock_in.ifindex;
           break;
         case Hook::kFqEgress:
-        case Hook::kDelayIngress:
           break;
       }
       auto attached = net::Attachment::Attach(spec, program.fd);

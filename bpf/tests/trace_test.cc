@@ -255,24 +255,5 @@ TEST_F(TraceTest, ARequestIsToldABoundedNumberOfEvents) {
   EXPECT_EQ(Events().size(), static_cast<size_t>(HR_TRACE_EVENTS_PER_REQUEST - 1)) << "the split was the first";
 }
 
-// Engine qdisc: what comes out of the delay line has the same events.
-TEST_F(TraceTest, TheDelayLinesCloneTellsWhatTheClockWould) {
-  source_.reset();
-  DataPlaneSpec spec = Spec();
-  spec.engine = HR_ENGINE_NETEM;
-  spec.delay_out_ifindex = static_cast<uint32_t>(TestLinks::Get().clock_out.ifindex);
-  Start(spec);
-  Trace();
-  const uint32_t request = Ask(1);
-  Clones(HR_MARK_DELAYED, 1);
-  Request(request).fire_ns = NowNs() - 1;
-  Run(skeleton()->progs.hr_rescuer, DnsRequest4(1),
-      {.mark = HR_MARK_DELAYED | HR_MARK_VALUE(request), .ifindex = TestLinks::Get().clock_in.ifindex});
-  const std::vector<hr_trace_event> events = Events();
-  ASSERT_THAT(Kinds(events), ElementsAre(HR_TRACE_DUE, HR_TRACE_HEDGE));
-  EXPECT_EQ(events[1].backend, 1);
-  source_.reset();  // before its data plane
-}
-
 }  // namespace
 }  // namespace hedgerow::packets

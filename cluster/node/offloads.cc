@@ -456,7 +456,7 @@ void Offloads::AddTo(NodeStatus& status) {
       found.neighbours_why_not.empty() ? nullptr : found.neighbours_why_not.c_str());
   const std::string clock =
       watch_ == nullptr ? ""
-                        : absl::StrCat("clock on ", net::ToString(watch_->clock_kind()),
+                        : absl::StrCat("clock on htb",
                                        found.unreachable.empty() ? "" : absl::StrCat("; ", found.unreachable));
   add("watchdog", wanted.watchdog,
       {.on = watch_ != nullptr,

@@ -153,25 +153,9 @@ absl::Status Watch::WatchThisProcess() {
   return absl::OkStatus();
 }
 
+// htb: every kernel that we know has it, and a lap of a millisecond needs no more.
 absl::Status Watch::MakeClock() {
-  std::vector<std::string> reasons;
-  // htb first: every kernel that we know has it, and a lap of a millisecond needs no more.
-  for (const net::ClockKind kind : {net::ClockKind::kHtb, net::ClockKind::kNetem}) {
-    const absl::Status status = TryClock(kind);
-    if (status.ok()) {
-      clock_kind_ = kind;
-      return status;
-    }
-    reasons.push_back(absl::StrCat(std::string(net::ToString(kind)), ": ", std::string(status.message())));
-    attachment_.reset();
-    net::RemoveClockQdisc(out_ifindex_).IgnoreError();
-  }
-  return absl::FailedPreconditionError(absl::StrCat("no clock: ", absl::StrJoin(reasons, "; ")));
-}
-
-absl::Status Watch::TryClock(net::ClockKind kind) {
   net::ClockQdiscOptions options;
-  options.kind = kind;
   options.period_ns = {kLap_ns};
   if (absl::Status status = net::InstallClockQdisc(out_ifindex_, options); !status.ok()) return status;
   net::AttachSpec attach;

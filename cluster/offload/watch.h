@@ -92,7 +92,6 @@ class Watch {
 
   hr_watch watched() const { return Copy(*watch_.At(0)); }
   hr_watch_clock clock() const { return Copy(*clock_.At(0)); }
-  net::ClockKind clock_kind() const { return clock_kind_; }
 
   // Descriptors of the maps, which are this object's.
   struct Maps {
@@ -111,7 +110,6 @@ class Watch {
   absl::Status MapArrays();
   absl::Status WatchThisProcess();
   absl::Status MakeClock();
-  absl::Status TryClock(net::ClockKind kind);
   absl::Status Kick();
   absl::Status WriteTarget(uint32_t index, const Endpoint& to, const hr_siphash_key& key);
 
@@ -122,7 +120,6 @@ class Watch {
   watch_bpf* skeleton_ = nullptr;
   int out_ifindex_ = 0;
   int in_ifindex_ = 0;
-  net::ClockKind clock_kind_ = net::ClockKind::kHtb;
   std::unique_ptr<net::Attachment> attachment_;
   Mapped<hr_watch> watch_;
   Mapped<hr_watch_clock> clock_;

@@ -41,7 +41,6 @@ _E2E = tuple(f"tests/e2e/test_{name}" for name in (
     "clock_kinds.py::test_a_hedge_leaves_when_it_is_due",
     "clock_kinds.py::test_a_nack_waits_for_no_lap",
     "engines.py::test_every_hedge_is_a_clone_that_waited",
-    "engines.py::test_dnsperf_loses_no_query_while_the_leader_is_stopped_for_a_while",
     "dns_clients.py::test_dig_gets_every_kind_of_record_from_the_leader",
     "dns_clients.py::test_dig_tcp_goes_to_the_leader",
     "dns_clients.py::test_an_answer_of_several_fragments_arrives_whole",

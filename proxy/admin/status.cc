@@ -276,7 +276,6 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_pid(getpid());
   out.set_uptime_ns(static_cast<int64_t>(snapshot.taken_ns) - facts.started_ns);
   out.set_kernel(facts.kernel);
-  out.set_engine(facts.engine);
   out.set_interface(config.interface());
   out.set_config_file(facts.config_file);
   out.set_metrics(facts.metrics_address);

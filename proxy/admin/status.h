@@ -47,7 +47,6 @@ struct DaemonFacts {
   std::string kernel;
   std::string metrics_address;   // empty: off
   std::string page_address;      // empty: off
-  std::string engine = "wheel";  // or qdisc-netem, qdisc-fq, qdisc-htb
   std::string clock_kind;
   int64_t started_ns = 0;  // CLOCK_MONOTONIC
   int64_t clock_measured_error_ns = 0;

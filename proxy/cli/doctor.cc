@@ -65,20 +65,16 @@ class Doctor {
     Add(check, "ok", absl::StrJoin(periods, ", "));
   }
 
-  // What each kind of clock and of delay line really does here. One that works is enough.
+  // What each kind of clock really does here. One that works is enough.
   void Clocks() {
     bool any = false, unsure = false;
-    for (const net::ClockKind kind : {net::ClockKind::kFq, net::ClockKind::kNetem, net::ClockKind::kHtb}) {
+    for (const net::ClockKind kind : {net::ClockKind::kFq, net::ClockKind::kHtb}) {
       const absl::StatusOr<DelayMeasurement> measured = TryClockKind(kind);
       any |= measured.ok();
       unsure |= absl::IsPermissionDenied(measured.status());
       Measured(absl::StrCat("clock ", std::string(net::ToString(kind))), measured);
     }
     if (!any && !unsure) Add("clock", "problem", "no kind of clock works on this kernel");
-    for (const net::DelayLineKind kind :
-         {net::DelayLineKind::kNetem, net::DelayLineKind::kFq, net::DelayLineKind::kHtb}) {
-      Measured(absl::StrCat("engine qdisc-", std::string(net::ToString(kind))), TryDelayLineKind(kind));
-    }
   }
 
   // Instances that left something behind and whose daemon is gone.

@@ -30,12 +30,6 @@ void Links(const v1::Config& config, v1::Plan& plan) {
   clock.set_name(absl::StrCat(name, "c0"));
   clock.set_peer(absl::StrCat(name, "c1"));
   clock.set_purpose("the kernel clock");
-  if (config.parking().engine() == v1::ENGINE_QDISC) {
-    v1::PlannedLink& delay = *plan.add_links();
-    delay.set_name(absl::StrCat(name, "d0"));
-    delay.set_peer(absl::StrCat(name, "d1"));
-    delay.set_purpose("the delay line");
-  }
 }
 
 void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& plan) {
@@ -50,11 +44,6 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
   // Whether an automatic clock becomes fq is known when it was tried.
   if (config.clock().kind() == v1::CLOCK_KIND_FQ)
     add("departure", absl::StrCat(config.interface(), "c0"), "egress");
-  if (config.parking().engine() == v1::ENGINE_QDISC) {
-    if (config.parking().line() == v1::DELAY_LINE_FQ)
-      add("departure", absl::StrCat(config.interface(), "d0"), "egress");
-    add("rescuer", absl::StrCat(config.interface(), "d1"), "ingress");
-  }
   add("sink", absl::StrCat(config.interface(), "p"), "ingress");
   add("splitter", config.interface(), "egress");
 }
@@ -64,13 +53,11 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
   for (const v1::Service& service : config.services()) backends += static_cast<size_t>(service.backends_size());
   const auto services = static_cast<size_t>(config.services_size());
   const v1::Limits& limits = config.limits();
-  const bool htb = config.parking().engine() == v1::ENGINE_QDISC && config.parking().line() == v1::DELAY_LINE_HTB;
   const MapBounds bounds = {.requests = static_cast<uint32_t>(limits.requests()),
                             .parked = static_cast<uint32_t>(limits.parked()),
                             .flows = static_cast<uint32_t>(limits.flows()),
                             .fragments = static_cast<uint32_t>(limits.fragments()),
-                            .room = RoomFor(services, backends),
-                            .engine = htb ? HR_ENGINE_HTB : HR_ENGINE_WHEEL};
+                            .room = RoomFor(services, backends)};
   for (const MapSize& size : MapSizes(bounds, static_cast<uint32_t>(cpus))) {
     v1::PlannedMap& map = *plan.add_maps();
     map.set_name(size.name);

@@ -180,7 +180,6 @@ std::string StatusText(const v1::Status& status) {
   }
   absl::StrAppend(&out, "  interface    ", status.interface(), ", uplinks ", absl::StrJoin(uplinks, ", "),
                   "\n");
-  absl::StrAppend(&out, "  engine       ", status.engine(), "\n");
   const v1::Clock& clock = status.clock();
   absl::StrAppend(&out, "  clock        ", clock.kind(), ", ", clock.running() ? "running" : "at rest", ", ",
                   clock.laps(), " laps, ", clock.restarts(), " restarts, off by ",

@@ -24,10 +24,6 @@ namespace {
 // The path under which each value was first seen.
 using FirstSeen = absl::flat_hash_map<std::string, std::string>;
 
-// Of net/delay_line.h.
-constexpr int64_t kFqDelayMaxNs = 4'000'000'000;
-constexpr size_t kDelaysMax = 8;
-
 std::string EndpointText(const std::string& address, uint32_t port) {
   const absl::StatusOr<net::IpAddress> ip = ParseIp(address);
   return ip.ok() ? FormatEndpoint(*ip, port) : "";
@@ -47,7 +43,6 @@ class Checker {
       Suspicion(service, path);
       Backends(service, path);
     }
-    DelayLine();
     // Once all VIPs are known: a backend of one service may be another's VIP.
     for (int i = 0; i < config_.services_size(); ++i) {
       BackendsAgainstVips(config_.services(i), absl::StrCat("services[", i, "]"));
@@ -100,34 +95,6 @@ class Checker {
     if (service.suspect_max_ns() >= service.suspect_min_ns()) return;
     Add(most, absl::StrCat("got \"", FormatDurationNs(service.suspect_max_ns()),
                            "\", expected at least the suspect_min of ", FormatDurationNs(service.suspect_min_ns())));
-  }
-
-  // What a delay line cannot do; the wheel can.
-  void DelayLine() {
-    if (config_.parking().engine() != v1::ENGINE_QDISC) return;
-    FirstSeen delays;
-    for (int i = 0; i < config_.services_size(); ++i) {
-      const v1::Service& service = config_.services(i);
-      const std::string path = absl::StrCat("services[", i, "]");
-      if (service.attempts() > 2) {
-        Add(absl::StrCat(path, ".attempts"),
-            absl::StrCat("got ", service.attempts(),
-                         ", expected at most 2 with parking.engine: qdisc (a clone waits once)"));
-      }
-      if (config_.parking().line() == v1::DELAY_LINE_FQ && service.delay_ns() > kFqDelayMaxNs) {
-        Add(absl::StrCat(path, ".delay"),
-            absl::StrCat("got \"", FormatDurationNs(service.delay_ns()), "\", expected at most ",
-                         FormatDurationNs(kFqDelayMaxNs), " with parking.line: fq"));
-      }
-      if (config_.parking().line() == v1::DELAY_LINE_FQ) continue;
-      delays.try_emplace(absl::StrCat(service.delay_ns()), path);
-      if (delays.size() == kDelaysMax + 1) {
-        Add(absl::StrCat(path, ".delay"),
-            absl::StrCat("got a ", kDelaysMax + 1, "th different delay, expected at most ", kDelaysMax,
-                         " with this delay line"));
-        return;
-      }
-    }
   }
 
   void Backends(const v1::Service& service, const std::string& path) {

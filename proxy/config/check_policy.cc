@@ -12,18 +12,12 @@
 namespace hedgerow::config {
 namespace {
 
-void CheckAdaptive(const v1::Config& config, const v1::Service& service, const std::string& path,
-                   const Locations& locations, Diagnostics& errors) {
+void CheckAdaptive(const v1::Service& service, const std::string& path, const Locations& locations,
+                   Diagnostics& errors) {
   const v1::AdaptiveDelay& adaptive = service.adaptive();
   const auto add = [&](const std::string& at, const std::string& message) {
     errors.Add(locations.Find(at), at, message);
   };
-  if (config.parking().engine() == v1::ENGINE_QDISC) {
-    add(path,
-        "got an adaptive delay, expected none with parking.engine: qdisc (its delays are fixed when it is "
-        "made)");
-    return;
-  }
   if (adaptive.floor_ns() == 0 || adaptive.cap_ns() == 0) return;  // refused already
   const std::string cap = absl::StrCat(path, ".cap");
   if (adaptive.cap_ns() < adaptive.floor_ns()) {
@@ -41,8 +35,7 @@ void CheckPolicies(const v1::Config& config, const Locations& locations, Diagnos
   for (int i = 0; i < config.services_size(); ++i) {
     const v1::Service& service = config.services(i);
     const std::string path = absl::StrCat("services[", i, "]");
-    if (service.has_adaptive())
-      CheckAdaptive(config, service, absl::StrCat(path, ".adaptive"), locations, errors);
+    if (service.has_adaptive()) CheckAdaptive(service, absl::StrCat(path, ".adaptive"), locations, errors);
     if (service.prefer() == v1::PREFER_FASTEST && service.has_cluster()) {
       const std::string prefer = absl::StrCat(path, ".prefer");
       errors.Add(

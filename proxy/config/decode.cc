@@ -77,6 +77,12 @@ class Decoder {
                                  KeyOf(*type.field(i)), "\""));
         return nullptr;
       }
+      for (int i = 0; i < type.options().ExtensionSize(v1::removed_key); ++i) {
+        const v1::RemovedKey& removed = type.options().GetExtension(v1::removed_key, i);
+        if (removed.key() != key.scalar) continue;
+        errors_.Add(key.mark, path, absl::StrCat("the key ", Quote(key.scalar), " is gone, ", removed.advice()));
+        return nullptr;
+      }
       const std::string guess = Suggest(key.scalar, KeysOf(type));
       errors_.Add(
           key.mark, path,

@@ -209,10 +209,6 @@ class Comparer {
     if (AwaitsElsewhere(change)) {
       return "the ports on which announcements are awaited are fixed while the proxy runs";
     }
-    if (to_.parking().engine() == v1::ENGINE_QDISC &&
-        (key == ".delay" || (key.empty() && change.kind == Change::Kind::kAdded))) {
-      return "the delay line's delays are fixed while the proxy runs";
-    }
     return "";
   }
 

@@ -149,13 +149,6 @@ TEST(Diff, AnnouncementsAreAwaitedWhereTheyWereAndNowhereElse) {
       << "by the programs, since their start";
 }
 
-TEST(Diff, WithADelayLineDelaysAreFixed) {
-  const std::string line = absl::StrCat("parking: {engine: qdisc}\n", kText);
-  const auto changes =
-      Diff(Load(line), Load(absl::StrReplaceAll(line, {{"profile: dns", "profile: dns\n    delay: 5ms"}})));
-  EXPECT_THAT(Obstacles(changes), ElementsAre(HasSubstr("services[dns].delay: ")));
-}
-
 TEST(Diff, AKeyThatAnOlderVersionDidNotKnowIsAtItsDefault) {
   v1::Config old = Load(kText);
   old.set_unattended_timeout_ns(0);

@@ -97,13 +97,6 @@ TEST(PolicyConfig, SaysWhatIsWrongAndWhere) {
   for (const auto& [lines, error] : rows) EXPECT_THAT(Error(lines), HasSubstr(error)) << lines;
 }
 
-TEST(PolicyConfig, ADelayLineCannotBeAdaptive) {
-  EXPECT_THAT(
-      Error("adaptive: {cap: 8ms}", "parking: {engine: qdisc}"),
-      HasSubstr("c.yaml:6:15: services[0].adaptive: got an adaptive delay, expected none with parking.engine: "
-                "qdisc"));
-}
-
 TEST(PolicyConfig, TheSuspicionTimeoutHasACeiling) {
   EXPECT_EQ(LoadText(Text("delay: 10ms"), "c.yaml")->services(0).suspect_max_ns(), 1'000'000'000);
   EXPECT_EQ(LoadText(Text("suspect_max: 50ms"), "c.yaml")->services(0).suspect_max_ns(), 50'000'000);

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -39,7 +38,6 @@ size_t GapsOf(uint64_t period_ns) { return period_ns > kLongNs ? 1 : kGaps; }
 
 // Beyond the period or delay itself.
 constexpr uint64_t kPatienceNs = 500'000'000;
-constexpr uint64_t kTriedDelayNs = 10'000'000;
 
 uint64_t NowNs(clockid_t clock) {
   timespec now{};
@@ -154,18 +152,16 @@ absl::StatusOr<std::vector<uint64_t>> Gaps(int sender, int receiver, uint64_t pe
   return gaps;
 }
 
-// netem and fq: one packet after the other, each held back by itself; with fq, by a departure time of its own.
-absl::StatusOr<std::vector<uint64_t>> Waits(int sender, int receiver, bool departures, uint64_t period_ns) {
+// fq: one packet after the other, each held back by a departure time of its own.
+absl::StatusOr<std::vector<uint64_t>> Waits(int sender, int receiver, uint64_t period_ns) {
   std::vector<uint64_t> waits;
   while (waits.size() < GapsOf(period_ns)) {
     // A frame with a departure time keeps that as its stamp on the other side.
-    const bool stamped = !departures;
-    const uint64_t sent_ns = NowNs(stamped ? CLOCK_REALTIME : CLOCK_MONOTONIC);
-    if (const absl::Status status = SendFrame(sender, stamped ? 0 : sent_ns + period_ns); !status.ok())
-      return status;
+    const uint64_t sent_ns = NowNs(CLOCK_MONOTONIC);
+    if (const absl::Status status = SendFrame(sender, sent_ns + period_ns); !status.ok()) return status;
     const std::optional<Arrived> arrived = Arrival(receiver, period_ns);
     if (!arrived.has_value()) break;
-    waits.push_back((stamped ? arrived->stamp_ns : arrived->seen_ns) - sent_ns);
+    waits.push_back(arrived->seen_ns - sent_ns);
   }
   return waits;
 }
@@ -181,9 +177,9 @@ absl::Status PrepareSender(int sender, uint32_t priority, bool departures) {
   return absl::OkStatus();
 }
 
-// One period of a queueing discipline. `gaps_only`: it holds a packet back by the one before it, as htb does.
+// One period of a clock. `departures`: by the packets' departure times, as fq.
 absl::StatusOr<DelayMeasurement::Period> MeasurePeriod(const net::VethPair& link, uint32_t priority,
-                                                       bool gaps_only, bool departures, uint64_t period_ns) {
+                                                       bool departures, uint64_t period_ns) {
   const auto sender = PacketSocket(link.link.ifindex);
   if (!sender.ok()) return sender.status();
   const auto receiver = PacketSocket(link.peer.ifindex);
@@ -191,8 +187,8 @@ absl::StatusOr<DelayMeasurement::Period> MeasurePeriod(const net::VethPair& link
   absl::Status status = StampArrivals(receiver->get());
   if (status.ok()) status = PrepareSender(sender->get(), priority, departures);
   if (!status.ok()) return status;
-  auto measured = gaps_only ? Gaps(sender->get(), receiver->get(), period_ns)
-                            : Waits(sender->get(), receiver->get(), departures, period_ns);
+  auto measured = departures ? Waits(sender->get(), receiver->get(), period_ns)
+                             : Gaps(sender->get(), receiver->get(), period_ns);
   if (!measured.ok()) return measured.status();
   std::vector<uint64_t>& gaps = *measured;
   if (gaps.size() < GapsOf(period_ns)) {
@@ -221,11 +217,11 @@ int64_t DelayMeasurement::WorstErrorNs() const {
   return worst;
 }
 
-absl::Status DelayMeasurement::Check(int64_t tolerance_ns, absl::string_view what) const {
+absl::Status DelayMeasurement::Check(int64_t tolerance_ns) const {
   for (const Period& period : periods) {
     if (std::abs(ErrorNs(period)) <= tolerance_ns) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat("the ", what, " is too far off: asked for ",
+        absl::StrCat("the kernel clock is too far off: asked for ",
                      config::FormatDurationNs(static_cast<int64_t>(period.nominal_ns)), ", measured ",
                      config::RoundedDurationNs(static_cast<int64_t>(period.median_ns)),
                      ", which exceeds clock.tolerance of ", config::FormatDurationNs(tolerance_ns)));
@@ -238,61 +234,28 @@ absl::StatusOr<DelayMeasurement> MeasureClock(const net::VethPair& clock,
   const bool departures = options.kind == net::ClockKind::kFq;
   DelayMeasurement measurement;
   for (uint32_t i = 0; i < options.period_ns.size(); ++i) {
-    const auto period = MeasurePeriod(clock, departures ? 0 : net::ClockPriority(i),
-                                      options.kind == net::ClockKind::kHtb, departures, options.period_ns[i]);
+    const auto period =
+        MeasurePeriod(clock, departures ? 0 : net::ClockPriority(i), departures, options.period_ns[i]);
     if (!period.ok()) return period.status();
     measurement.periods.push_back(*period);
   }
   return measurement;
 }
 
-absl::StatusOr<DelayMeasurement> MeasureDelayLine(const net::VethPair& line,
-                                                  const net::DelayLineOptions& options) {
-  DelayMeasurement measurement;
-  for (uint32_t i = 0; i < options.delay_ns.size(); ++i) {
-    const auto delay =
-        MeasurePeriod(line, net::DelayLinePriority(options.kind, i), options.kind == net::DelayLineKind::kHtb,
-                      options.kind == net::DelayLineKind::kFq, options.delay_ns[i]);
-    if (!delay.ok()) return delay.status();
-    measurement.periods.push_back(*delay);
-  }
-  return measurement;
-}
-
-namespace {
-
-// Makes a link in a network namespace of its own and measures there.
-absl::StatusOr<DelayMeasurement> Try(
-    const std::function<absl::StatusOr<DelayMeasurement>(const net::VethPair&)>& measure) {
+// In a network namespace of its own.
+absl::StatusOr<DelayMeasurement> TryClockKind(net::ClockKind kind) {
   absl::StatusOr<DelayMeasurement> measured = absl::UnknownError("not measured");
   const absl::Status status = net::RunInNewNetworkNamespace([&]() -> absl::Status {
     const auto pair = net::CreateVethPair({.name = "probe0", .peer_name = "probe1", .instance = "probe"});
     if (!pair.ok()) return pair.status();
-    measured = measure(*pair);
+    const net::ClockQdiscOptions options{.kind = kind};
+    const absl::Status installed = net::InstallClockQdisc(pair->link.ifindex, options);
+    if (!installed.ok()) return installed;
+    measured = MeasureClock(*pair, options);
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
   return measured;
-}
-
-}  // namespace
-
-absl::StatusOr<DelayMeasurement> TryClockKind(net::ClockKind kind) {
-  return Try([kind](const net::VethPair& link) -> absl::StatusOr<DelayMeasurement> {
-    const net::ClockQdiscOptions options{.kind = kind};
-    const absl::Status installed = net::InstallClockQdisc(link.link.ifindex, options);
-    if (!installed.ok()) return installed;
-    return MeasureClock(link, options);
-  });
-}
-
-absl::StatusOr<DelayMeasurement> TryDelayLineKind(net::DelayLineKind kind) {
-  return Try([kind](const net::VethPair& link) -> absl::StatusOr<DelayMeasurement> {
-    const net::DelayLineOptions options{.kind = kind, .delay_ns = {kTriedDelayNs}};
-    const absl::Status installed = net::InstallDelayLine(link.link.ifindex, options);
-    if (!installed.ok()) return installed;
-    return MeasureDelayLine(link, options);
-  });
 }
 
 }  // namespace hedgerow

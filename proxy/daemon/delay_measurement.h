@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How long the queueing disciplines of the clock and of the delay line really hold a packet back, on this
+// How long the clock's queueing discipline really holds a packet back, on this
 // machine, now. Some kernels and virtual machines give a delay far from the
 // one asked for; a proxy whose hedges leave at the wrong time is worse than
 // none, so the daemon measures before it attaches anything and refuses where
@@ -15,9 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "net/clock_qdisc.h"
-#include "net/delay_line.h"
 #include "net/link.h"
 
 namespace hedgerow {
@@ -31,8 +29,8 @@ struct DelayMeasurement {
   std::vector<Period> periods;
 
   int64_t WorstErrorNs() const;
-  // FailedPrecondition with both figures when a period of `what` is off by more than `tolerance_ns`.
-  absl::Status Check(int64_t tolerance_ns, absl::string_view what = "kernel clock") const;
+  // FailedPrecondition with both figures when a period is off by more than `tolerance_ns`.
+  absl::Status Check(int64_t tolerance_ns) const;
 };
 
 // Sends a few packets through the clock's queueing discipline on `clock.link`, for each of its periods, and
@@ -40,14 +38,9 @@ struct DelayMeasurement {
 absl::StatusOr<DelayMeasurement> MeasureClock(const net::VethPair& clock,
                                               const net::ClockQdiscOptions& options);
 
-// The same for each delay of a delay line.
-absl::StatusOr<DelayMeasurement> MeasureDelayLine(const net::VethPair& line,
-                                                  const net::DelayLineOptions& options);
-
-// The same for a kind of clock or delay line, in a network namespace made for it: what doctor shows. NotFound:
-// the kernel lacks it.
+// The same for a kind of clock, in a network namespace made for it: what doctor shows. NotFound: the kernel
+// lacks it.
 absl::StatusOr<DelayMeasurement> TryClockKind(net::ClockKind kind);
-absl::StatusOr<DelayMeasurement> TryDelayLineKind(net::DelayLineKind kind);
 
 }  // namespace hedgerow
 

@@ -56,10 +56,6 @@ absl::StatusOr<net::Watcher> Guardian::MakeWatcher() const {
   const OwnLinks& links = instance_.links();
   spec.ifindexes = {links.proxy.link.ifindex, links.proxy.peer.ifindex, links.clock.link.ifindex,
                     links.clock.peer.ifindex};
-  if (instance_.delay_line() != nullptr) {
-    spec.ifindexes.push_back(links.delay.link.ifindex);
-    spec.ifindexes.push_back(links.delay.peer.ifindex);
-  }
   spec.routes = instance_.routes();
   for (const auto& [ifindex, link] : topology_.uplinks) {
     spec.ifindexes.push_back(ifindex);
@@ -105,8 +101,6 @@ void Guardian::OnEvent(const net::WatchEvent& event) {
     return;  // its end follows
   } else if (event.ifindex == instance_.links().clock.link.ifindex) {
     RepairClock();
-  } else if (instance_.delay_line() != nullptr && event.ifindex == instance_.links().delay.link.ifindex) {
-    RepairDelayLine();
   }
 }
 
@@ -168,20 +162,6 @@ void Guardian::RepairClock() {
   } else {
     give_up_(
         absl::StrCat("the clock's queueing discipline cannot be restored: ", std::string(status.message())));
-  }
-}
-
-// The same for the delay line; the clones in it are lost, and their requests unhedged.
-void Guardian::RepairDelayLine() {
-  const int ifindex = instance_.links().delay.link.ifindex;
-  const net::DelayLineOptions& line = *instance_.delay_line();
-  const auto present = net::HasDelayLine(ifindex, line.kind);
-  if (present.ok() && *present) return;
-  const absl::Status status = net::InstallDelayLine(ifindex, line);
-  if (status.ok()) {
-    LogInfo("restored the delay line");
-  } else {
-    give_up_(absl::StrCat("the delay line cannot be restored: ", std::string(status.message())));
   }
 }
 

@@ -67,7 +67,6 @@ class Guardian {
   void Repair();
   void RepairAttachments();
   void RepairClock();
-  void RepairDelayLine();
   void EverySecond();
   void EveryTick();
   void UpdateProblems();

@@ -83,14 +83,6 @@ void OnALightThread(const std::function<void()>& body) {
   thread.join();
 }
 
-template <typename Kind>
-Kind KindOf(const std::string& name, std::initializer_list<Kind> kinds) {
-  for (const Kind kind : kinds) {
-    if (net::ToString(kind) == name) return kind;
-  }
-  return *kinds.begin();
-}
-
 }  // namespace
 
 absl::StatusOr<Standing> Inspect(const std::string& instance) {
@@ -187,9 +179,6 @@ absl::Status ProxyInstance::AdoptLinks(DaemonFacts& facts) {
     return MakePair(name, absl::StrCat(name, "p"), topology_.mtu_bytes, links_.proxy);
   });
   if (status.ok()) status = take(record.clock_link(), links_.clock, [this] { return MakeClockPair(); });
-  if (status.ok() && has_delay_line()) {
-    status = take(record.delay_link(), links_.delay, [this] { return MakeDelayPair(); });
-  }
   return status;
 }
 
@@ -198,12 +187,11 @@ absl::Status ProxyInstance::AdoptClock(DaemonFacts& facts) {
   const v1::KernelRecord& record = record_->data();
   const DataPlaneSpec defaults;
   clock_.period_ns.assign(defaults.clock_period_ns.begin(), defaults.clock_period_ns.end());
-  clock_.kind =
-      KindOf(record.clock_kind(), {net::ClockKind::kHtb, net::ClockKind::kNetem, net::ClockKind::kFq});
+  clock_.kind = record.clock_kind() == net::ToString(net::ClockKind::kFq) ? net::ClockKind::kFq : net::ClockKind::kHtb;
   facts.clock_kind = record.clock_kind();
   facts.clock_measured_error_ns = record.clock_error_ns();
   const int ifindex = links_.clock.link.ifindex;
-  auto there = net::HasClockQdisc(ifindex, clock_.kind);
+  const auto there = net::HasClockQdisc(ifindex, clock_.kind);
   if (!there.ok()) return Annotate(there.status(), "the clock's queueing discipline");
   if (!*there) {
     LogWarning("the clock's queueing discipline was taken away; restored");
@@ -211,23 +199,6 @@ absl::Status ProxyInstance::AdoptClock(DaemonFacts& facts) {
     if (!status.ok()) return Annotate(status, "the clock's queueing discipline");
   }
   undo_.Push("removing the clock's queueing discipline", [ifindex] { return net::RemoveClockQdisc(ifindex); });
-  facts.engine = "wheel";
-  if (!has_delay_line()) return absl::OkStatus();
-
-  // As it was made, whatever reloads have made of the configuration since.
-  line_.delay_ns.assign(record.delay_line_ns().begin(), record.delay_line_ns().end());
-  line_.kind = KindOf(record.delay_line_kind(),
-                      {net::DelayLineKind::kNetem, net::DelayLineKind::kFq, net::DelayLineKind::kHtb});
-  facts.engine = absl::StrCat("qdisc-", record.delay_line_kind());
-  const int line_ifindex = links_.delay.link.ifindex;
-  there = net::HasDelayLine(line_ifindex, line_.kind);
-  if (!there.ok()) return Annotate(there.status(), "the delay line");
-  if (!*there) {
-    LogWarning("the delay line was taken away; restored");
-    const absl::Status status = net::InstallDelayLine(line_ifindex, line_);
-    if (!status.ok()) return Annotate(status, "the delay line");
-  }
-  undo_.Push("removing the delay line", [line_ifindex] { return net::RemoveDelayLine(line_ifindex); });
   return absl::OkStatus();
 }
 

@@ -48,7 +48,6 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Co
   if (status.ok()) status = instance->MakePins();
   if (status.ok()) status = instance->MakeLinks();
   if (status.ok()) status = instance->MakeClock(facts);
-  if (status.ok()) status = instance->MakeDelayLine(facts);
   if (status.ok()) status = instance->Load();
   if (status.ok()) status = instance->Pin();
   if (status.ok()) status = instance->Attach(facts);
@@ -179,7 +178,6 @@ absl::Status ProxyInstance::MakeLinks() {
   const std::string& name = config_.interface();
   absl::Status status = MakePair(name, absl::StrCat(name, "p"), topology_.mtu_bytes, links_.proxy);
   if (status.ok()) status = MakeClockPair();
-  if (status.ok() && has_delay_line()) status = MakeDelayPair();
   return status;
 }
 
@@ -209,12 +207,6 @@ absl::Status ProxyInstance::MakeClockPair() {
     if (!status.ok()) return Annotate(status, absl::StrCat("checksum offload of ", end->name));
   }
   return absl::OkStatus();
-}
-
-absl::Status ProxyInstance::MakeDelayPair() {
-  const std::string& name = config_.interface();
-  return MakePair(absl::StrCat(name, "d0"), absl::StrCat(name, "d1"),
-                  std::max(kClockMtuBytes, topology_.mtu_bytes), links_.delay);
 }
 
 absl::Status ProxyInstance::Load() {
@@ -264,14 +256,8 @@ absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
   };
   note(links_.proxy, *record.mutable_proxy_link());
   note(links_.clock, *record.mutable_clock_link());
-  if (has_delay_line()) note(links_.delay, *record.mutable_delay_link());
   record.set_clock_kind(std::string(net::ToString(clock_.kind)));
   record.set_clock_error_ns(facts.clock_measured_error_ns);
-  if (has_delay_line()) {
-    record.set_delay_line_kind(std::string(net::ToString(line_.kind)));
-    record.clear_delay_line_ns();
-    for (const uint64_t delay_ns : line_.delay_ns) record.add_delay_line_ns(static_cast<int64_t>(delay_ns));
-  }
   if (record.made_ns() == 0) record.set_made_ns(facts.started_ns);
   return Annotate(record_->Save(), "the instance's record");
 }
@@ -331,16 +317,8 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program, DaemonFacts& f
     case Hook::kClockIngress:
       return AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kIngress);
     case Hook::kFqEgress:
-      if (clock_.kind == net::ClockKind::kFq) {
-        status = AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
-      }
-      if (status.ok() && has_delay_line() && line_.kind == net::DelayLineKind::kFq) {
-        status = AttachProgram(program, links_.delay.link.ifindex, net::Direction::kEgress);
-      }
-      return status;
-    case Hook::kDelayIngress:
-      if (!has_delay_line()) return status;
-      return AttachProgram(program, links_.delay.peer.ifindex, net::Direction::kIngress);
+      if (clock_.kind != net::ClockKind::kFq) return absl::OkStatus();
+      return AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
     case Hook::kUplinkIngress:
       return AttachToUplinks(program, facts);
   }

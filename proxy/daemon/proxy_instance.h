@@ -30,7 +30,6 @@
 #include "proxy/data_plane/kernel_data_plane.h"
 #include "proxy/data_plane/pinned_array.h"
 #include "net/clock_qdisc.h"
-#include "net/delay_line.h"
 #include "net/tc_attach.h"
 #include "net/unique_fd.h"
 
@@ -52,7 +51,6 @@ class ProxyInstance {
   DataPlane& data_plane() { return *data_plane_; }
   const OwnLinks& links() const { return links_; }
   const net::ClockQdiscOptions& clock() const { return clock_; }
-  const net::DelayLineOptions* delay_line() const { return has_delay_line() ? &line_ : nullptr; }
   const std::vector<net::VipRoute>& routes() const { return routes_; }
 
   // Puts back what is missing: own links up, source addresses, VIP routes. Returns how many of each it had to.
@@ -105,12 +103,8 @@ class ProxyInstance {
   absl::Status MakePair(const std::string& end, const std::string& peer, uint32_t mtu_bytes,
                         net::VethPair& out);
   absl::Status MakeClockPair();
-  absl::Status MakeDelayPair();
   absl::Status MakeClock(DaemonFacts& facts);
   absl::Status TryClock(DaemonFacts& facts);
-  absl::Status MakeDelayLine(DaemonFacts& facts);
-  absl::Status TryDelayLine();
-  bool has_delay_line() const { return config_.parking().engine() == v1::ENGINE_QDISC; }
   absl::Status Load();
   DataPlaneSpec Spec() const;
   absl::Status Pin();
@@ -157,7 +151,6 @@ class ProxyInstance {
   std::string pin_folder_;
   OwnLinks links_;
   net::ClockQdiscOptions clock_;
-  net::DelayLineOptions line_;
   std::unique_ptr<KernelDataPlane> data_plane_;
   std::optional<InstanceRecord> record_;
   PinnedArray answers_;

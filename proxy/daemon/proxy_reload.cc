@@ -76,8 +76,7 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
   const std::vector<net::VipRoute> routes = routes_;
   status = AttachNewUplinks(topology);
   if (status.ok()) {
-    status =
-        data_plane_->Reconfigure(MakeSpec(next, topology, links_, roster, line_.delay_ns), RetiredOf(roster));
+    status = data_plane_->Reconfigure(MakeSpec(next, topology, links_, roster), RetiredOf(roster));
   }
   if (status.ok()) status = AddRoutes(next, topology);
   if (!status.ok()) {
@@ -125,9 +124,9 @@ absl::Status ProxyInstance::GoBack() {
   const v1::Config half_config = record.next_config();
   const v1::Roster half_roster = record.next_roster();
   const v1::Roster roster = WithHalfDone(record.roster(), half_roster, MonotonicNs());
-  const DataPlaneSpec spec = MakeSpec(config_, topology_, links_, roster, line_.delay_ns);
+  const DataPlaneSpec spec = MakeSpec(config_, topology_, links_, roster);
   absl::Status status = data_plane_->Assume(
-      MakeSpec(half_config, UplinksOf(half_config, half_roster), links_, half_roster, line_.delay_ns));
+      MakeSpec(half_config, UplinksOf(half_config, half_roster), links_, half_roster));
   if (status.ok()) status = data_plane_->Reconfigure(spec, RetiredOf(roster));
   if (status.ok()) status = data_plane_->Choose(ChoicesOf(record));
   if (!status.ok()) {

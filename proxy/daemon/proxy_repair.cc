@@ -65,10 +65,8 @@ ProxyInstance::Restored ProxyInstance::Restore() {
     if (!status.ok()) restored.problems.push_back(absl::StrCat(what, ": ", std::string(status.message())));
     return status.ok();
   };
-  std::vector<const net::LinkInfo*> own_links = {&links_.proxy.link, &links_.proxy.peer, &links_.clock.link,
-                                                 &links_.clock.peer};
-  if (has_delay_line()) own_links.insert(own_links.end(), {&links_.delay.link, &links_.delay.peer});
-  for (const net::LinkInfo* own : own_links) {
+  for (const net::LinkInfo* own :
+       {&links_.proxy.link, &links_.proxy.peer, &links_.clock.link, &links_.clock.peer}) {
     const auto now = net::FindLink(own->ifindex);
     if (!keep(now.status(), absl::StrCat("our interface ", own->name)) || now->up()) continue;
     if (keep(net::SetLinkUp(own->name), absl::StrCat("setting ", own->name, " up"))) ++restored.links;

@@ -4,9 +4,6 @@
 
 #include "proxy/daemon/spec.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "absl/strings/escaping.h"
 #include "operate/key_file.h"
 #include "proxy/daemon/roster.h"
@@ -69,26 +66,13 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
 
 }  // namespace
 
-std::vector<uint64_t> DelaysOf(const v1::Config& config) {
-  std::vector<uint64_t> delays;
-  for (const v1::Service& service : config.services()) {
-    const auto delay_ns = static_cast<uint64_t>(service.delay_ns());
-    if (std::find(delays.begin(), delays.end(), delay_ns) == delays.end()) delays.push_back(delay_ns);
-  }
-  return delays;
-}
-
 DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links,
-                       const v1::Roster& roster, std::vector<uint64_t> line_delays_ns) {
+                       const v1::Roster& roster) {
   DataPlaneSpec spec;
-  const std::vector<uint64_t> delays = line_delays_ns.empty() ? DelaysOf(config) : std::move(line_delays_ns);
   for (int i = 0; i < config.services_size(); ++i) {
-    ServiceSpec service = MakeService(config.services(i), topology.services.at(static_cast<size_t>(i)), roster);
-    const auto place = std::find(delays.begin(), delays.end(), service.delay_ns);
-    service.delay_class = place == delays.end() ? 0 : static_cast<uint32_t>(place - delays.begin());
-    spec.services.push_back(std::move(service));
+    spec.services.push_back(
+        MakeService(config.services(i), topology.services.at(static_cast<size_t>(i)), roster));
   }
-  spec.delay_out_ifindex = static_cast<uint32_t>(links.delay.link.ifindex);
   spec.max_requests = config.limits().requests();
   spec.max_parked = config.limits().parked();
   spec.max_flows = config.limits().flows();

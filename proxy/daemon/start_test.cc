@@ -237,7 +237,7 @@ services:
 }
 
 // What a reload has given numbers to keeps them, and the class of its delay in a line that was made before.
-TEST(MakeSpec, NumbersAreTheRostersAndClassesTheLines) {
+TEST(MakeSpec, NumbersAreTheRosters) {
   const auto config = config::LoadText(R"(
 services:
   - {name: one, vip: 10.99.0.1, port: 53, profile: dns, delay: 2ms,
@@ -258,14 +258,12 @@ services:
   backend.set_port(53);
   Topology topology;
   topology.services = {{{4, 4}, std::nullopt}, {{4}, std::nullopt}};
-  const DataPlaneSpec spec = MakeSpec(*config, topology, {}, roster, {5'000'000, 2'000'000});
+  const DataPlaneSpec spec = MakeSpec(*config, topology, {}, roster);
   EXPECT_EQ(spec.services[0].id, 9u);
   EXPECT_EQ(spec.services[0].backends[0].id, kUnnumbered);
   EXPECT_EQ(spec.services[0].backends[1].id, 17u);
   EXPECT_EQ(spec.services[0].backends[1].slot, 3u);
   EXPECT_EQ(spec.services[1].id, kUnnumbered);
-  EXPECT_EQ(spec.services[0].delay_class, 1u);
-  EXPECT_EQ(spec.services[1].delay_class, 0u);
   EXPECT_FALSE(spec.services[0].adaptive);
   EXPECT_TRUE(spec.services[1].adaptive && spec.services[1].prefer_fastest);
 }

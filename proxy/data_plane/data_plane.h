@@ -63,7 +63,6 @@ struct ServiceSpec {
   uint32_t budget_ppm = 50'000;
   uint32_t budget_burst = 50;
   uint32_t primary = 0;  // service-local index of the configured leader
-  uint32_t delay_class = 0;  // engine qdisc: the place of its delay among the delay line's
   bool dry_run = false;
   bool adaptive = false;        // its delay is written by SetDelay from time to time
   bool prefer_fastest = false;  // SetPreferred is called from time to time
@@ -83,8 +82,6 @@ struct DataPlaneSpec {
   uint32_t clock_out_ifindex = 0;            // the clock link's end that carries the qdisc
   uint32_t clock_in_ifindex = 0;             // its other end, whose ingress runs the clock
   hr_clock_kind clock_kind = HR_CLOCK_HTB;   // what holds the clock packet back on that link
-  hr_engine engine = HR_ENGINE_WHEEL;
-  uint32_t delay_out_ifindex = 0;            // with another engine: the delay line's end that carries the qdisc
   std::array<uint64_t, HR_CLOCK_CLASSES> clock_period_ns{100'000, 1'000'000, 10'000'000};
   bool test_clock = false;  // tests set the programs' time forward (hr_wheel.test_ahead_ns)
 };
@@ -124,8 +121,8 @@ inline DataPlaneRoom RoomFor(size_t services, size_t backends) {
 }
 
 // A program of the object and where it belongs. The daemon attaches by these; see net/tc_attach.h.
-// kFqEgress: of whichever links have an fq. kDelayIngress: with engine qdisc only.
-enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress, kFqEgress, kDelayIngress };
+// kFqEgress: of the clock's link, where it has an fq.
+enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress, kFqEgress };
 struct ProgramInfo {
   std::string name;  // of the BPF program, at most 15 bytes as the kernel shows it
   Hook hook;

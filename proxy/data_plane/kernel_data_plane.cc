@@ -127,8 +127,6 @@ void KernelDataPlane::SetLoadConfig() {
   config.hash_seed = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
   config.min_delay_ns = ~0ull;
   config.clock_kind = static_cast<uint16_t>(spec_.clock_kind);
-  config.engine = spec_.engine;
-  config.delay_out_ifindex = spec_.delay_out_ifindex;
   config.test_clock = spec_.test_clock ? 1 : 0;
   for (int i = 0; i < HR_CLOCK_CLASSES; ++i) config.clock_period_ns[i] = spec_.clock_period_ns[i];
   for (const ServiceSpec& service : spec_.services)
@@ -144,7 +142,6 @@ std::vector<ProgramInfo> KernelDataPlane::Programs() {
   } const programs[] = {{skeleton_->progs.hr_reply, Hook::kUplinkIngress},
                         {skeleton_->progs.hr_clock, Hook::kClockIngress},
                         {skeleton_->progs.hr_departure, Hook::kFqEgress},
-                        {skeleton_->progs.hr_rescuer, Hook::kDelayIngress},
                         {skeleton_->progs.hr_sink, Hook::kProxyPeerIngress},
                         {skeleton_->progs.hr_splitter, Hook::kProxyEgress}};
   std::vector<ProgramInfo> result;

@@ -29,7 +29,6 @@ void SetConfigured(const ServiceSpec& spec, hr_service& service) {
   service.budget_ppm = spec.budget_ppm;
   service.budget_burst_micros = spec.budget_burst * kMicrosPerHedge;
   service.profile = spec.profile;
-  service.delay_class = spec.delay_class;
   service.cluster_id = spec.cluster.has_value() ? spec.cluster->id : 0;
 }
 

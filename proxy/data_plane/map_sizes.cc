@@ -36,8 +36,7 @@ MapBounds BoundsOf(const DataPlaneSpec& spec) {
           .parked = spec.max_parked,
           .flows = spec.max_flows,
           .fragments = spec.max_fragments,
-          .room = RoomFor(spec.services.size(), backends),
-          .engine = spec.engine};
+          .room = RoomFor(spec.services.size(), backends)};
 }
 
 // Four times as many places as requests: at the limit a set of 8 holds 2 on average, and 2 in 10,000 overflow.
@@ -46,7 +45,6 @@ uint32_t ColdSets(uint32_t max_requests) {
 }
 
 std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
-  const uint32_t leaves = bounds.engine == HR_ENGINE_HTB ? HR_DELAY_CLASSES * HR_DELAY_LEAVES : 1;
   // Index 0 of requests and copies is nobody.
   return {
       Array("requests", bounds.requests + 1, sizeof(hr_request)),
@@ -70,8 +68,6 @@ std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
       PerCpu("choice_views", 1, sizeof(hr_choice_view), cpus),
       PerCpu("announcements", 1, sizeof(hr_announcement), cpus),
       Array("trace_rings", 1, sizeof(uint64_t)),
-      Array("delay_leaves", leaves, sizeof(hr_delay_leaf)),
-      Array("delay_cursors", HR_DELAY_CLASSES, sizeof(uint32_t)),
       PerCpu("stats", HR_MAX_SERVICES + 1, sizeof(hr_stats), cpus),
       PerCpu("backend_stats", HR_MAX_BACKENDS, sizeof(hr_backend_stats), cpus),
       PerCpu("service_histograms", bounds.room.services * HR_SERVICE_HISTOGRAMS, sizeof(hr_histogram), cpus),

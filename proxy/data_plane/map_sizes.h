@@ -26,7 +26,6 @@ struct MapBounds {
   uint32_t flows = 0;
   uint32_t fragments = 0;
   DataPlaneRoom room;
-  hr_engine engine = HR_ENGINE_WHEEL;
 };
 MapBounds BoundsOf(const DataPlaneSpec& spec);
 

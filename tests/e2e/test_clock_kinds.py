@@ -13,7 +13,7 @@ import pytest
 from harness.dns import UdpClient
 from harness.product import DNS4, VIP4, wait_until
 
-KINDS = ("htb", "netem", "fq")
+KINDS = ("htb", "fq")
 kinds = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -70,12 +70,11 @@ def test_the_clock_rests_when_nothing_waits_and_starts_again(lab, servers, clock
 @kinds
 def test_a_clock_whose_queueing_discipline_is_taken_away_is_put_back(lab, servers, clocked, kind):
     lab.client.run(["tc", "qdisc", "del", "dev", "hr0c0", "root"])
-    root = {"netem": "prio"}.get(kind, kind)
 
     def shown() -> str:
         return lab.client.run(["tc", "qdisc", "show", "dev", "hr0c0"]).stdout
 
-    wait_until(lambda: f"qdisc {root} 1: root" in shown(), what="the queueing discipline")
+    wait_until(lambda: f"qdisc {kind} 1: root" in shown(), what="the queueing discipline")
     servers["a"].stall()
     with UdpClient(lab.client, VIP4) as client:
         # The packet went with the old one: a clock overdue by 100 ms is replaced.
@@ -96,6 +95,6 @@ def test_a_kind_that_the_kernel_lacks_is_refused_by_name(product, servers):
 def test_an_automatic_clock_takes_the_best_that_there_is(product, servers):
     findings = json.loads(product.run("doctor", "--json").stdout)["findings"]
     offered = {finding["check"].removeprefix("clock ") for finding in findings if "took" in finding["detail"]}
-    best = next(kind for kind in ("fq", "netem", "htb") if kind in offered)
+    best = next(kind for kind in ("fq", "htb") if kind in offered)
     assert product.up().status()["clock"]["kind"] == best
     assert product.figure("requests", DNS4) == 0

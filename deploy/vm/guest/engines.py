@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from bench.client_run import Destinations, command, run_client
+from bench.delay_line import MODES, DelayLine
 from bench.product import Product, service, service_figures
 from bench.replicas import BenchServer
 from deploy.lab import VIP_RAW, CommandFailed, Lab
@@ -23,11 +24,11 @@ LOAD = ("--workload=raw", "--loop=closed", "--requests=1200", "--pause=1ms", "--
         "--linger=500ms")
 SERVER = ("--rule=mod", "--fraction=0.5", "--seed=1", f"--service={SERVICE_MS:.0f}ms", "--stall=100ms", "--ttl=1s")
 
-# Engine by its name in the table: what it adds to the configuration.
-ENGINES = {"wheel, htb clock": {"clock": {"kind": "htb"}},
-           "wheel, netem clock": {"clock": {"kind": "netem"}},
-           "wheel, fq clock": {"clock": {"kind": "fq"}},
-           **{f"qdisc, {line}": {"parking": {"engine": "qdisc", "line": line}} for line in ("netem", "fq", "htb")}}
+# By its name in the table: a mode of benchmarks, and what it adds to the configuration. The last three are no engines of
+# Hedgerow's: the published technique, by hr-delay-line.
+ENGINES = {"wheel, htb clock": ("wheel", {"clock": {"kind": "htb"}}),
+           "wheel, fq clock": ("wheel", {"clock": {"kind": "fq"}}),
+           **{f"qdisc, {line}": (mode, {}) for mode, line in MODES.items()}}
 ATTACH = ("tcx", "clsact")
 
 
@@ -39,11 +40,14 @@ def measure(lab: Lab, engine: str, attach: str) -> dict:
     shared = lab.client.scratch("seen") / "ids"
     shared.unlink(missing_ok=True)
     row = {"engine": engine, "attach": attach}
+    mode, settings = ENGINES[engine]
     try:
+        hedging = (DelayLine(lab.client, entry, MODES[mode], attach) if mode in MODES else
+                   Product(lab.client, "engines", [entry], attach=attach, **settings))
         with (BenchServer(a, "hr-stall-server", [f"--listen={a.ipv4}:{PORT}", f"--shared={shared}", *SERVER]),
               BenchServer(b, "hr-stall-server", [f"--listen={b.ipv4}:{PORT}", f"--shared={shared}", *SERVER]),
-              Product(lab.client, "engines", [entry], attach=attach, **ENGINES[engine]) as proxy):
-            client = run_client(lab.client, command("wheel", to, LOAD, f"{DELAY_MS:.0f}ms"), [])
+              hedging as proxy):
+            client = run_client(lab.client, command(mode, to, LOAD, f"{DELAY_MS:.0f}ms"), [])
             status = proxy.status_at_rest()
     except CommandFailed as why:
         return {**row, "offered": False, "why": str(why).strip().splitlines()[-1]}

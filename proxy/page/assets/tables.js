@@ -171,7 +171,6 @@ export function showMachine(status) {
     ["Version", `${status.version}, pid ${status.pid}`],
     ["Up for", age(status.uptime_ns)],
     ["Kernel", status.kernel],
-    ["Engine", status.engine],
     ["Clock", clockText],
     ["Interface", status.interface],
     ["Uplinks", status.uplinks.map((link) => `${link.name} (${link.attach}${link.up ? "" : ", DOWN"})`).join(", ")],
