@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The published technique in Hedgerow's place: hr-delay-line (bench/delay_line) hedges the requests that the client host
-sends to the first backend of a service. To a benchmark it looks like product.Product: up inside the `with` block, and a
+"""The published technique in Hedgerow's place: hr-delay-line (bench/delay_line) hedges the requests that the client
+host sends to the first backend of a service. To a benchmark it looks like product.Product: up inside the `with` block, and a
 status of the same shape.
 """
 
@@ -59,6 +59,9 @@ class DelayLine:
     status_at_rest = status
 
 
-def hedger(host: Host, instance: str, service: dict, mode: str) -> Product | DelayLine:
+Hedger = Product | DelayLine
+
+
+def hedger(host: Host, instance: str, service: dict, mode: str) -> Hedger:
     """What hedges in this mode of a benchmark."""
     return DelayLine(host, service, MODES[mode]) if mode in MODES else Product(host, instance, [service])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What parking costs: the same service with every request parked (`wheel`, the default), with every request cloned
-into a queueing discipline (`qdisc-htb`, the published technique on a kernel without netem; bench/delay_line) and with none of it
-(`none`, attempts: 1), at 1,000/s, at 20,000/s and at the highest rate without loss.
+into a queueing discipline (`qdisc-htb`, the published technique on a kernel without netem, by bench/delay_line) and
+with none of it (`none`, attempts: 1), at 1,000/s, at 20,000/s and at the highest rate without loss.
 
 Answers come at once from an echo server, so parking and the clock are pure overhead. Time per run of each kernel
 program, CPU per request, laps of the clock. Run by `./dev bench parking`; writes results/parking/ and exits 1 when
@@ -53,12 +53,13 @@ class Rig:
             pin(server.pid, SERVER_CPU)
 
     def client(self, mode: str, rate: float, seconds: float) -> ClientRun:
-        argv = command(mode if mode in delay_line.MODES else "wheel", self.to, ["--workload=raw", "--loop=open", f"--rate={rate}", f"--seconds={seconds}",
-                                          "--warmup=200", "--timeout=1s", "--linger=200ms"], "10ms")
+        flags = ["--workload=raw", "--loop=open", f"--rate={rate}", f"--seconds={seconds}", "--warmup=200",
+                 "--timeout=1s", "--linger=200ms"]
+        argv = command(mode if mode in delay_line.MODES else "wheel", self.to, flags, "10ms")
         return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
 
 
-def measure_at(rig: Rig, proxy: product.Product | delay_line.DelayLine, mode: str, rate: float, seconds: float) -> dict:
+def measure_at(rig: Rig, proxy: delay_line.Hedger, mode: str, rate: float, seconds: float) -> dict:
     """One run: the client's report and what the kernel programs did meanwhile."""
     before_status = proxy.status()
     pid = int(before_status["pid"])
@@ -86,7 +87,7 @@ def laps_of(status: dict) -> int:
     return product.number(status.get("clock", {}).get("laps"))
 
 
-def highest_without_loss(rig: Rig, proxy: product.Product | delay_line.DelayLine, mode: str) -> dict:
+def highest_without_loss(rig: Rig, proxy: delay_line.Hedger, mode: str) -> dict:
     """Climbs until requests are lost or the generator itself cannot keep its times; the last good trial. Where already
     the first rate is too high, it steps down to one that is not."""
     rate, failures, best = float(_CLIMB_FROM), 0, None

@@ -2,9 +2,9 @@
 """The published hedging experiment, rebuilt: two replicas that stall 2 % of all ids for 400 ms on first sight.
 
 Closed loop as published, and open loop at 1,000 and 10,000 requests/s, each on an idle machine and with two busy
-processes per core; without hedging, with hedging in the client (C++ and Python) and with Hedgerow: the wheel, and the
-published technique, a clone of every request in a queueing discipline (bench/delay_line). Run by `./dev bench seed-hedge`; writes
-results/seed-hedge/ and exits 1 when something it must show is missed.
+processes per core; without hedging, with hedging in the client (C++ and Python), with Hedgerow (`wheel`) and with the
+published technique, a clone of every request in a queueing discipline (bench/delay_line). Run by `./dev bench
+seed-hedge`; writes results/seed-hedge/ and exits 1 when something it must show is missed.
 
 `--vm SERIES` runs it once in a machine with a stock kernel and virtual time (deploy/vm), closed loop and idle, and
 writes results/seed-hedge-vm-SERIES/.

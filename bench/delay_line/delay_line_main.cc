@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-delay-line: hedges the UDP requests that this host sends to one backend, by the published technique: a clone of
-// each waits in a queueing discipline (htb, netem or fq) and goes to a second backend if there is no answer by then.
-// What bench/ compares Hedgerow with. Prints "ready"; for each line on standard input, and at its end (--seconds,
-// SIGTERM), its figures as JSON. Leaves nothing behind. Needs root. Started by bench/delay_line.py.
+// hr-delay-line: hedges the UDP requests that this host sends to one backend, by the published technique: a
+// clone of each waits in a queueing discipline (htb, netem or fq) and goes to a second backend if there is no
+// answer by then. What bench/ compares Hedgerow with. Prints "ready"; for each line on standard input, and at
+// its end (--seconds, SIGTERM), its figures as JSON. Leaves nothing behind. Needs root. Started by
+// bench/delay_line.py.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <linux/pkt_sched.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <vector>
@@ -157,7 +159,6 @@ void PrintFigures(const bench_line_bpf& programs) {
       "\"losers_dropped\":%d,\"fire_error_ns\":{\"p50\":%d,\"p99\":%d,\"max\":%d}}\n",
       sum.requests, sum.line_full, sum.hedges, sum.hedges_failed, sum.won_by_hedge, sum.losers_dropped,
       quantile(0.5), quantile(0.99), quantile(1.0));
-  std::cout.flush();
   fflush(stdout);
 }
 

@@ -18,7 +18,8 @@ edit it.
 
 The times are virtual: one emulated CPU, one nanosecond for an instruction, no caches and no contention. They repeat
 exactly, and compare engines and kernels with each other, not with a real machine. Delay 10 ms, service 2 ms, closed
-loop. `fire_error` is (hedge really sent) - (due).
+loop. `fire_error` is (hedge really sent) - (due). The rows `qdisc` are of `hr-delay-line`, the published technique
+(bench/delay_line); it has no clock, and so no laps.
 
 """
 _COLUMNS = ("engine", "attach", "works", "p99 ms", "fire_error p50 us", "fire_error p99 us", "laps")

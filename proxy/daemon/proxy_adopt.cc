@@ -187,7 +187,8 @@ absl::Status ProxyInstance::AdoptClock(DaemonFacts& facts) {
   const v1::KernelRecord& record = record_->data();
   const DataPlaneSpec defaults;
   clock_.period_ns.assign(defaults.clock_period_ns.begin(), defaults.clock_period_ns.end());
-  clock_.kind = record.clock_kind() == net::ToString(net::ClockKind::kFq) ? net::ClockKind::kFq : net::ClockKind::kHtb;
+  const bool fq = record.clock_kind() == net::ToString(net::ClockKind::kFq);
+  clock_.kind = fq ? net::ClockKind::kFq : net::ClockKind::kHtb;
   facts.clock_kind = record.clock_kind();
   facts.clock_measured_error_ns = record.clock_error_ns();
   const int ifindex = links_.clock.link.ifindex;

@@ -167,7 +167,7 @@ class Product:
         return 0
 
     def fired(self, service: str = DNS4) -> int:
-        """Hedges and failovers sent by what waits for the delay (clock or delay line), each of which notes how late it was."""
+        """Hedges and failovers sent by the clock, which notes how late each of them was."""
         return int(self.service_status(service)["fire_error_ns"]["count"])
 
     def won(self, service: str) -> dict[str, int]:
