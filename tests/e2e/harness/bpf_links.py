@@ -19,7 +19,10 @@ def links_of(pid: int, kind: str) -> list[int]:
     """Ids of the links of this kind ("xdp") that the process has open."""
     found = []
     for entry in Path(f"/proc/{pid}/fdinfo").iterdir():
-        text = entry.read_text(encoding="ascii", errors="replace")
+        try:
+            text = entry.read_text(encoding="ascii", errors="replace")
+        except FileNotFoundError:  # closed since it was listed
+            continue
         if re.search(rf"^link_type:\s+{kind}$", text, re.MULTILINE):
             found.append(int(re.search(r"^link_id:\s+(\d+)$", text, re.MULTILINE).group(1)))
     return found
