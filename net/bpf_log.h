@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why the kernel refused a BPF object: libbpf reports through one global callback, and the verifier's last
-// lines say it. Used by whoever loads a skeleton, on one thread at a time.
+// Keeps libbpf's messages, because the verifier's last lines say why the kernel refused a BPF object. The code
+// that loads a skeleton calls it, on one thread at a time: libbpf reports through one global callback.
 #ifndef HEDGEROW_NET_BPF_LOG_H_
 #define HEDGEROW_NET_BPF_LOG_H_
 

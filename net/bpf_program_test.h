@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Tiny TC programs for the folder's tests, written as instructions so that these tests need no compiler for BPF:
-// one that counts and lets pass, and one that sends the clock's packet round and notes when. Test code only.
+// a program that counts packets and passes them, and a program that sends the clock's packet round and notes
+// when. Test code only.
 #ifndef HEDGEROW_NET_BPF_PROGRAM_TEST_H_
 #define HEDGEROW_NET_BPF_PROGRAM_TEST_H_
 

@@ -86,7 +86,7 @@ absl::StatusOr<bool> ReleaseBpffs(const std::string& path) {
   if (!*mounted || MountSource(path) != kMountSource) return false;
   if (!HasOnlyTheKernelsOwnPins(path)) return false;
   if (umount2(path.c_str(), UMOUNT_NOFOLLOW) == 0) return true;
-  if (errno == EBUSY) return false;  // Somebody is looking around in it.
+  if (errno == EBUSY) return false;  // A process still uses it, perhaps as its working directory.
   return absl::ErrnoToStatus(errno, absl::StrCat("unmount ", path));
 }
 

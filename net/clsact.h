@@ -25,8 +25,8 @@ absl::StatusOr<IngressQdisc> FindIngressQdisc(int ifindex);
 
 // AlreadyExists when there is one.
 absl::Status CreateClsact(int ifindex);
-// Removes the qdisc if no filter is left on it, whoever owned it: call it only for one that we made. True:
-// removed.
+// Removes the qdisc if no filter is left on it. It does not check the owner, so call it only for a qdisc of our
+// own making. True: removed.
 absl::StatusOr<bool> DeleteClsactIfUnused(int ifindex);
 
 struct ClsactFilter {

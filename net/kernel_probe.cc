@@ -109,7 +109,7 @@ ProbeResult ProbeTcx() {
 
 // Installs a qdisc without options at a veth's root, and takes it away again: the next trial must not meet it,
 // since a kind that differs from the present one's is refused before the kernel looks for it. Only "unknown
-// kind" (ENOENT) says that the kernel lacks it: one that wants options refuses with another error.
+// kind" (ENOENT) says that the kernel lacks it, because a qdisc that wants options refuses with another error.
 absl::Status TryQdisc(int ifindex, const std::string& kind) {
   tcmsg header{};
   header.tcm_ifindex = ifindex;

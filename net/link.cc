@@ -28,7 +28,7 @@ namespace {
 
 constexpr absl::string_view kOwnerPrefix = "hedgerow:";
 constexpr uint32_t kOwnerGroupBase =
-    0x48000000;  // 'H': the high byte nobody else is likely to number groups from
+    0x48000000;  // 'H' as the high byte: other software is unlikely to use such group numbers
 constexpr uint32_t kOwnerGroupMask = 0x00ffffff;
 
 LinkInfo ParseLink(const netlink::Message& message) {
@@ -52,9 +52,9 @@ LinkInfo ParseLink(const netlink::Message& message) {
   return link;
 }
 
-// Locally administered, unicast (IEEE 802 section 8.4). Given at creation, it counts as set by somebody:
-// systemd-udevd replaces one that the kernel has drawn a moment later (MACAddressPolicy=persistent of its
-// 99-default.link), when it has been read already.
+// Locally administered, unicast (IEEE 802 section 8.4). An address given at creation counts as set by user
+// space, so systemd-udevd keeps it. If the kernel draws the address, udevd replaces it a moment later
+// (MACAddressPolicy=persistent of its 99-default.link), when we have read it already.
 MacAddress RandomMac() {
   std::random_device random;
   MacAddress mac;

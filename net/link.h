@@ -53,7 +53,7 @@ absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
 struct VethOptions {
   std::string name{};
   std::string peer_name{};
-  std::string instance{};  // who owns the pair: tagged on both ends as OwnerTag(instance)
+  std::string instance{};  // owns the pair: both ends are tagged with OwnerTag(instance)
   uint32_t mtu_bytes = 1500;
   // Our veths carry packets we address ourselves: no ARP, no neighbour discovery, no link-local address. No
   // sysctl is written for it; the interface's own netlink attributes do.

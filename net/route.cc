@@ -118,7 +118,8 @@ std::string ReasonOf(uint8_t type) {
   }
 }
 
-// Refuses a VIP that is this host's own, or that somebody else routes. True: our equal route is there already.
+// Refuses a VIP that is an address of this host, or that has another owner's route. True: our equal route is
+// there already.
 absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   const auto lookup = LookUpRoute(route.vip);
   if (!lookup.ok()) return lookup.status();

@@ -19,14 +19,14 @@
 
 namespace hedgerow::net {
 
-// "Who made this route", rtm_protocol: `ip route show proto 72`. Not assigned to any routing daemon we know.
+// The origin of our routes, rtm_protocol: `ip route show proto 72`. Not assigned to any routing daemon we know.
 inline constexpr uint8_t kRouteProtocol = 72;
 
 enum class Reach {
   kRouted,       // leaves through `ifindex`
   kLocal,        // one of this host's own addresses
   kLoopback,     // 127.0.0.0/8 or ::1
-  kUnreachable,  // no route, or one that says unreachable, prohibit or blackhole; `reason` says which
+  kUnreachable,  // no route, or a route of type unreachable, prohibit or blackhole; `reason` says which
 };
 
 struct RouteLookup {
@@ -50,7 +50,7 @@ struct VipRoute {
 };
 
 // Adds `VIP/32|128 dev IFINDEX src SOURCE proto 72` to the main table. OK when exactly this route is there
-// already. AlreadyExists: an equal prefix is routed by somebody else. FailedPrecondition: the VIP is an address
+// already. AlreadyExists: an equal prefix has another owner's route. FailedPrecondition: the VIP is an address
 // of this host, or a routing rule sends it elsewhere although the route is in place (the route is taken back
 // then).
 absl::Status AddVipRoute(const VipRoute& route);

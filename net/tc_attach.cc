@@ -37,8 +37,9 @@ ClsactFilter FilterOf(const AttachSpec& spec) {
           .program_id = 0};
 }
 
-// True: made by us, and marked so when there is a folder for it. The mark is set first: a crash in between
-// leaves a mark without a qdisc, which is harmless, and never a qdisc of ours that nobody would remove.
+// True: made by us, and marked so when there is a folder for it. The mark is set first, so a crash in between
+// leaves a mark without a qdisc, which is harmless. The other order could leave a qdisc of ours that is never
+// removed.
 absl::StatusOr<bool> EnsureClsact(const AttachSpec& spec) {
   const auto present = FindIngressQdisc(spec.ifindex);
   if (!present.ok()) return present.status();
@@ -57,7 +58,7 @@ absl::StatusOr<bool> EnsureClsact(const AttachSpec& spec) {
   const absl::Status status = CreateClsact(spec.ifindex);
   if (status.ok()) return true;
   if (marked) rmdir(marker.c_str());
-  if (absl::IsAlreadyExists(status)) return false;  // Somebody else was faster.
+  if (absl::IsAlreadyExists(status)) return false;  // Another process made one since we looked.
   return status;
 }
 
@@ -221,7 +222,7 @@ absl::Status Attachment::DetachClsact() {
   if (!ours.ok()) return ours.status();
   if (*ours > 0) return absl::OkStatus();  // The last role of ours to leave removes the qdisc.
   if (const auto removed = DeleteClsactIfUnused(spec_.ifindex); !removed.ok()) return removed.status();
-  // If somebody else's filter keeps the qdisc alive it is theirs from now on.
+  // If another owner's filter keeps the qdisc alive, the qdisc is that owner's from now on.
   if (marked) rmdir(marker.c_str());
   return absl::OkStatus();
 }

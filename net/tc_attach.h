@@ -35,8 +35,9 @@ struct AttachSpec {
 
 class Attachment {
  public:
-  // AlreadyExists: this role of this instance is attached there already (a second daemon, or one that crashed:
-  // clean). Unimplemented: kTcx on a kernel without it. FailedPrecondition: an `ingress` qdisc excludes clsact.
+  // AlreadyExists: this role of this instance is attached there already, by a second daemon or by a crashed
+  // daemon (`hedgerow clean`). Unimplemented: kTcx on a kernel without it. FailedPrecondition: an `ingress`
+  // qdisc excludes clsact.
   static absl::StatusOr<Attachment> Attach(const AttachSpec& spec, int program_fd);
   // Finds what an earlier process attached and released. NotFound: nothing (left) there.
   static absl::StatusOr<Attachment> Adopt(const AttachSpec& spec);
@@ -48,8 +49,8 @@ class Attachment {
 
   // Puts another program in this one's place without a gap.
   absl::Status Replace(int program_fd);
-  // Takes the program off, removes the pin, and the clsact qdisc if we made it and nobody else uses it.
-  // Idempotent.
+  // Takes the program off and removes the pin. Removes the clsact qdisc if we made it and no filter is left on
+  // it. Idempotent.
   absl::Status Detach();
   // Leaves the program attached when this object ends. FailedPrecondition for an unpinned TCX link.
   absl::Status Release();

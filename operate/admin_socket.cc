@@ -70,7 +70,8 @@ absl::Status MakeFolder(const std::string& path) {
       absl::StrCat("cannot make the folder of the admin socket ", path, ": ", error.message()));
 }
 
-// A socket that somebody answers on is another process's; anything that is no socket is not ours to replace.
+// A socket on which a process accepts connections is another process's. A file that is no socket is not ours to
+// replace.
 absl::Status CheckFree(const std::string& path, const std::string& hint) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
@@ -82,7 +83,8 @@ absl::Status CheckFree(const std::string& path, const std::string& hint) {
     return absl::AlreadyExistsError(
         absl::StrCat("another process listens on the admin socket ", path, "; ", hint));
   }
-  // Refused, or gone since: nobody is there. Another user's socket, or one of another kind, may well be alive.
+  // Refused, or gone since: no process listens. After any other error a process may well listen, because the
+  // socket may be another user's or of another kind.
   if (error == ECONNREFUSED || error == ENOENT) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("cannot tell whether another process listens on the admin socket ", path, " (",

@@ -36,19 +36,19 @@ class AdminSocket {
   static absl::StatusOr<std::unique_ptr<AdminSocket>> Listen(const std::string& path,
                                                              std::unique_ptr<grpc::Service> service,
                                                              const Options& options);
-  // Lets calls under way finish, removes the socket. After a second calls are cancelled, but one that waits is
-  // still waited for.
+  // Lets calls under way finish, then removes the socket. After one second it cancels the calls, but it still
+  // waits for a call whose handler waits.
   virtual ~AdminSocket() = default;
 };
 
-// Who is asked, for the errors of OpenAdminChannel.
+// The server's side, as the errors of OpenAdminChannel name it.
 struct AdminPeer {
   std::string program;  // "hedgerowd"
   std::string who_may;  // "the daemon's owner (root) may": open the socket
 };
 
-// A client's channel. Unavailable, saying so in words, when nobody answers on the socket; PermissionDenied when
-// this user may not open it; InvalidArgument for a path that fits no socket. Any thread.
+// A client's channel. Unavailable, saying so in words, when no process listens on the socket; PermissionDenied
+// when this user may not open it; InvalidArgument for a path that fits no socket. Any thread.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::string& path, const AdminPeer& peer);
 
 }  // namespace hedgerow::operate

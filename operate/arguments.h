@@ -28,8 +28,8 @@ struct Arguments {
 
 // `argv` without the program's name. `value_options` are the names ("config") of the options that take a value,
 // as --config FILE or --config=FILE; the flags are `flags` and --json, --help (-h) and --version.
-// InvalidArgument for anything else that starts with a dash, for a value that is missing and for one that is
-// given twice. Pure.
+// InvalidArgument for anything else that starts with a dash, for a missing value and for a repeated option that
+// takes a value. Pure.
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
                                          const std::vector<std::string>& value_options,
                                          const std::vector<std::string>& flags = {});

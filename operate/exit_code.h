@@ -14,7 +14,7 @@ enum ExitCode {
   kExitOk = 0,
   kExitFailure = 1,
   kExitUsage = 2,       // also: the configuration has errors
-  kExitNotRunning = 3,  // nobody listens on the socket
+  kExitNotRunning = 3,  // no process listens on the socket
   kExitNotAllowed = 4,  // a capability is missing, or the socket may not be opened by this user
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the pages of our programs are asked and answer, and the rules that stand before every handler: GET and
-// HEAD only, no bodies, no name of a host that somebody else could have given, and headers that let a page load
-// what is ours and nothing else. Pure; operate/http_server.cc calls it with what libmicrohttpd has parsed.
+// Requests and responses of our programs' pages, and the rules that stand before every handler: GET and HEAD
+// only, no bodies, only Host names that no DNS server can give to another machine, and headers that let a page
+// load our own files and nothing else. Pure; operate/http_server.cc calls it with what libmicrohttpd parsed.
 
 #ifndef HEDGEROW_OPERATE_HTTP_RULES_H_
 #define HEDGEROW_OPERATE_HTTP_RULES_H_
@@ -54,8 +54,8 @@ struct HttpHeader {
   const char* value;
 };
 
-// Of every answer: nobody frames it, keeps it or takes it for another type, and it loads nothing from
-// elsewhere.
+// The headers of every answer. They tell the browser not to frame it, not to store it, not to guess another
+// type, and to load nothing from elsewhere.
 absl::Span<const HttpHeader> StrictHeaders();
 
 }  // namespace hedgerow::operate

@@ -2,9 +2,9 @@
 //
 // A small HTTP server for a program's own pages on its own host: the metrics, and the proxy's live page.
 // libmicrohttpd talks to all connections in a thread of its own; a second thread runs the handlers that may
-// have to wait, so that one that waits (a scrape of a loop that is stuck) holds up no other answer. Everything
-// is bounded and counted; without a connection nothing runs at all. docs/adr/0009 says why this library.
-// Started by MetricsPage.
+// have to wait, so that a waiting handler (a scrape of a loop that is stuck) does not hold up the pages of the
+// first thread. Everything is bounded and counted; without a connection nothing runs at all. docs/adr/0009 says
+// why this library. Started by MetricsPage.
 
 #ifndef HEDGEROW_OPERATE_HTTP_SERVER_H_
 #define HEDGEROW_OPERATE_HTTP_SERVER_H_
@@ -30,7 +30,7 @@ struct HttpRoute {
   bool may_wait = false;
 };
 
-// What the bounds have cost whom.
+// What the bounds have cost the clients.
 struct HttpCounters {
   std::atomic<uint64_t> connections_closed = 0;    // for newer ones
   std::atomic<uint64_t> requests_turned_away = 0;  // too many waited already
@@ -38,8 +38,9 @@ struct HttpCounters {
 
 class HttpServer {
  public:
-  // At more, one is closed: the one that has been idle for longest, and if none is idle, the one whose request
-  // is oldest. Browsers open connections ahead of need.
+  // A new connection beyond these closes the connection that has been idle for longest. If none is idle, it
+  // closes the connection with the oldest request that does not wait for the second thread. Browsers open
+  // connections ahead of need.
   static constexpr size_t kMaxConnections = 64;
   // Requests for the second thread; more are answered 503 at once. So there is always a connection that can be
   // closed.

@@ -21,7 +21,7 @@ namespace hedgerow::operate {
 inline constexpr size_t kKeyDigits = 32;
 
 // `text` in lower case if it is exactly 32 hexadecimal digits. Nothing for any other text, and for a key of
-// zeros, which somebody forgot to fill in. Pure.
+// zeros, because that is a placeholder left unfilled. Pure.
 std::optional<std::string> KeyDigits(absl::string_view text);
 
 // The key's 32 digits, in lower case; white space around them is ignored. InvalidArgument says what is wrong

@@ -21,7 +21,7 @@
 
 namespace hedgerow::operate {
 
-// A plain HTTP/1.0 GET at "127.0.0.1:9464" or "[::1]:9464"; the whole answer, or "" when nobody listens.
+// A plain HTTP/1.0 GET at "127.0.0.1:9464" or "[::1]:9464"; the whole answer, or "" when no server listens.
 inline std::string HttpGet(const std::string& listen, const std::string& path) {
   const size_t colon = listen.rfind(':');
   std::string host = listen.substr(0, colon);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether anybody answers on a unix socket: asked by the administration server before it takes the path, and by
-// the command line, because gRPC would retry for seconds and then say little.
+// Tells whether a process listens on a unix socket. The administration server asks before it takes the path.
+// The command line asks because gRPC would retry for seconds and then say little.
 
 #ifndef HEDGEROW_OPERATE_UNIX_SOCKET_H_
 #define HEDGEROW_OPERATE_UNIX_SOCKET_H_
@@ -10,9 +10,9 @@
 
 namespace hedgerow::operate {
 
-// 0 if somebody accepts connections there, else the errno of connect(2): ECONNREFUSED for the socket of a
-// process that is gone. ENAMETOOLONG for a path that fits no socket address. Waits while the other side's queue
-// is full. Any thread.
+// 0 if a process listens there, else the errno of connect(2): ECONNREFUSED for the socket of a process that is
+// gone. ENAMETOOLONG for a path that fits no socket address. Waits while the other side's queue is full. Any
+// thread.
 int KnockOnUnixSocket(const std::string& path);
 
 }  // namespace hedgerow::operate

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the leader of a cluster tells a proxy, as bytes: one datagram, the same for the node that writes it
+ * What the leader of a cluster announces to a proxy, as bytes: one datagram, the same for the node that writes it
  * (cluster/wire/announce.cc) and for the kernel program that checks it and changes the leader map. All integers
  * are little-endian, but for the address and the port, which stand in network order as they do in a packet.
  */
@@ -32,8 +32,8 @@ struct hr_announcement {
   __u16 leader_port_be;
   __u8 reserved[2];
   /*
-   * How far back it may still hold requests that it was sent, in ms: for as long as its process lives, and no longer than
-   * it holds any. What was sent to it earlier and is not answered is lost. 0 = not said.
+   * The leader may still hold requests that it was sent within this many ms: the age of its process, but at most the time
+   * for which it holds any request. An unanswered request that was sent to it earlier is lost. 0 = not reported.
    */
   __u32 holds_ms;
   __u8 successors[32]; /* reserved */

@@ -29,7 +29,7 @@
 #define HR_MAX_ATTEMPTS 5
 #define HR_CORRELATION_BYTES 16
 #define HR_ANNOUNCE_PORTS 4 /* different ports on which announcements are awaited */
-#define HR_NO_BACKEND 0xff /* a service-local backend index that names nobody */
+#define HR_NO_BACKEND 0xff /* the service-local backend index that stands for no backend */
 
 /* An IPv6 address, or an IPv4 address mapped into ::ffff:0:0/96 (RFC 4291 section 2.5.5.2). Network order. */
 struct hr_address {

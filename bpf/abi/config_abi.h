@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What user space tells the kernel programs: services, their profiles and their backends. Written by hedgerowd
- * only: before attaching, and what says so also while running, one aligned word at a time through the mapped array.
+ * The configuration of the kernel programs: services, their profiles and their backends. Only hedgerowd writes it: before
+ * attaching, and fields that say so also while attached, one aligned word at a time through the mapped array.
  */
 #ifndef HEDGEROW_BPF_ABI_CONFIG_ABI_H_
 #define HEDGEROW_BPF_ABI_CONFIG_ABI_H_
@@ -82,7 +82,7 @@ struct hr_profile {
   struct hr_match operation_matches[HR_OPERATION_MATCHES]; /* alternatives: what is safe to duplicate */
   struct hr_field echo_request;
   struct hr_field echo_reply;
-  __u64 one_way_mask;  /* the 8 bytes before the first line's end, if they say that nobody answers; 0 = nothing says so */
+  __u64 one_way_mask;  /* of the 8 bytes before the first line's end: a request that matches gets no reply; 0 = no rule */
   __u64 one_way_value;
   __u16 line_offset;     /* of the first line, for shapes */
   __u16 sequence_offset; /* of a reply's datagram among those of one answer, from 0; 2 bytes, big-endian */
@@ -90,20 +90,20 @@ struct hr_profile {
   __u8 numbered;         /* the two above exist */
   __u8 hint_bytes;         /* 4, or 0: this protocol's nacks name no leader */
   struct hr_byte_rule hint_rule; /* which nacks name the leader */
-  __u16 hint_offset;       /* of the leader's node id in them, little-endian; 0 names nobody */
+  __u16 hint_offset;       /* of the leader's node id in them, little-endian; id 0 = no leader is named */
   __u16 pushback_offset;   /* of 4 bytes about hedging, in replies that hint_rule does not fit; 0: there are none */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_profile) == 856, "hr_profile is 856 bytes");
 
-/* What a reply says about hedging, little-endian: 0 is nothing, all ones this, and anything between is milliseconds. */
+/* A reply's pushback, little-endian: 0 is none, all ones forbids hedges, and a value between is a wait in milliseconds. */
 #define HR_PUSHBACK_NEVER 0xffffffffu
-/* No backend can hold hedging back for longer than this after it has last said so, nor ask for a longer wait. */
+/* A backend's pushback ends this long after the last reply that carried one, and cannot ask for a longer wait. */
 #define HR_PUSHBACK_HOLD_NS 1000000000ull
 
 enum hr_switch {
   HR_SWITCH_BYPASS = 1u << 0,  /* hedging off, traffic flows */
   HR_SWITCH_DRY_RUN = 1u << 1, /* everything is decided and counted, nothing but the request itself is sent */
-  HR_SWITCH_RELOADING = 1u << 2, /* for a moment: the profile is being changed, and nobody may read it in the meantime */
+  HR_SWITCH_RELOADING = 1u << 2, /* for a moment: the profile is being changed, and no splitter may match by it */
 };
 
 /* Map `services`, index = service id. Durations in nanoseconds. */
@@ -126,15 +126,15 @@ struct hr_service {
   __u8 absent;  /* mask of places that are free, or whose backend a reload has removed: no request goes there any more */
   __u8 present; /* how many others there are */
   __u8 pad[6];
-  __u64 cluster_id; /* whose announcements may move the leader; 0 = nobody's */
+  __u64 cluster_id; /* the cluster whose announcements may move the leader; 0 = none */
   __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> node id in the cluster; 0 = not known */
   __u64 fixed_delay_ns; /* the configured delay: stands in for what is not measured yet */
-  __u32 drained;        /* mask of backends that get nothing new while anybody else is there; changes while attached */
-  __u32 preferred;      /* who gets requests instead of the leader: service-local index + 1; 0 = the leader does; changes */
+  __u32 drained;        /* mask of backends that get nothing new while another is there; changes while attached */
+  __u32 preferred;      /* backend preferred to the leader: service-local index + 1; 0 = none; changes while attached */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service) == 1024, "hr_service is 1024 bytes");
 
-/* Map `clusters`, key = cluster id: who may announce a leader to this proxy. Several services may be of one cluster. */
+/* Map `clusters`, key = cluster id: the clusters that may announce a leader to this proxy. Several services may share one. */
 struct hr_cluster {
   struct hr_siphash_key key; /* this proxy's */
   __u64 epoch; /* the cluster epoch that the administrator accepts */
@@ -159,8 +159,8 @@ struct hr_backend_tuning {
 };
 
 /*
- * The suspicion timeout: how long a backend may say nothing. Three times the p95 of its answer times, which pauses do not
- * enter but as one sample each (docs/adr/0026). Before 20 samples it is unknown (0): the fixed delay stands in for it.
+ * The suspicion timeout: how long a backend may be silent. Three times the p95 of its answer times, which a pause enters as
+ * one sample (docs/adr/0026). Before 20 samples it is unknown (0): the fixed delay stands in for it.
  */
 HR_INLINE __u64 hr_suspicion_timeout_ns(const volatile struct hr_service *service, __u64 p95_ns) {
   __u64 timeout_ns = 3 * (p95_ns ? p95_ns : service->fixed_delay_ns);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What nodes say to each other, as bytes: the header that every peer datagram begins with, the kinds of bodies,
- * and the reasons for which a datagram is not believed. docs/WIRE_FORMAT.md has the bodies.
- * cluster/wire/peer.cc and the kernel programs of a node (bpf/node/raft) write and read it. All integers are little-endian, and
- * stand at multiples of their size in whatever a kernel program reads or writes.
+ * What nodes send to each other, as bytes: the header that every peer datagram begins with, the kinds of bodies,
+ * and the reasons for which a datagram is not believed. docs/WIRE_FORMAT.md has the bodies. cluster/wire/peer.cc and the
+ * kernel programs of a node (bpf/node/raft) write and read them. All integers are little-endian. In a body that a kernel
+ * program reads or writes, they stand at multiples of their size.
  */
 #ifndef HEDGEROW_BPF_ABI_PEER_ABI_H_
 #define HEDGEROW_BPF_ABI_PEER_ABI_H_
@@ -23,7 +23,7 @@ struct hr_peer_header {
   __u64 tag;   /* SipHash-2-4 of the whole datagram with this field 0; see siphash_abi.h */
   __u64 cluster_id;
   __u64 from_life;     /* drawn when the sending process starts, never 0 */
-  __u64 packet_number; /* counts this sender's datagrams to whomever, from 1 */
+  __u64 packet_number; /* sequence number of this sender's datagrams, over all receivers, from 1 */
   __u32 from;
   __u32 to; /* 0: every peer */
   __u64 term;
@@ -120,12 +120,12 @@ HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat_reply) == 24, "hr_peer_heartbea
 
 /*
  * The first of `successors` starts an election at once, the i-th after i times 2 ms; 0: no more. The term is
- * the header's. With `late` nobody resigns and nobody is named: the leader's loop waits for a processor, so
- * whoever waits for the leader is to wait a little longer.
+ * the header's. `late` marks a scheduling stall: the leader does not resign and names no successor, because its loop only
+ * waits for a processor. The nodes that wait for the leader then wait a little longer.
  */
 #define HR_PEER_SUCCESSORS 8
 struct hr_peer_resign {
-  __u64 incarnation; /* of the leader that resigns; the header's from_life, unless somebody else speaks for it */
+  __u64 incarnation; /* of the leader that resigns; the header's from_life, unless another sender speaks for it */
   __u32 leader;
   __u32 late; /* 0 or 1 */
   __u32 successors[HR_PEER_SUCCESSORS];
@@ -146,15 +146,15 @@ enum hr_peer_drop {
   HR_PEER_DROP_TAG = 7,        /* made without the key, or damaged */
   HR_PEER_DROP_CONFIG_EPOCH = 8,
   HR_PEER_DROP_KIND = 9,          /* a kind that is not spoken here */
-  HR_PEER_DROP_MALFORMED = 10,    /* the tag is right, and yet the bytes are no such message */
-  HR_PEER_DROP_NO_MEMBER = 11,    /* from nobody of this cluster, or from this node itself */
+  HR_PEER_DROP_MALFORMED = 10,    /* the tag is right, but the bytes are no message of this kind */
+  HR_PEER_DROP_NO_MEMBER = 11,    /* the sender is no member of this cluster, or is this node itself */
   HR_PEER_DROP_LIFE_UNKNOWN = 12, /* the sender has not yet answered a HELLO */
-  HR_PEER_DROP_OTHER_LIFE = 13,   /* of a former life of the sender, or of one that is not yet known */
-  HR_PEER_DROP_REPLAYED = 14,     /* its number was seen */
-  HR_PEER_DROP_TOO_OLD = 15,      /* its number lies behind the replay window */
+  HR_PEER_DROP_OTHER_LIFE = 13,   /* of a former incarnation of the sender, or of one not yet known */
+  HR_PEER_DROP_REPLAYED = 14,     /* its sequence number was seen */
+  HR_PEER_DROP_TOO_OLD = 15,      /* its sequence number lies behind the replay window */
   HR_PEER_DROP_NONCE = 16,        /* a HELLO_ACK to no HELLO that waits for one */
   HR_PEER_DROP_HELLO_LIMIT = 17,  /* more HELLOs a second than are answered */
-  HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK of a member whose log is not the one that it had, or to such a one */
+  HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
   HR_PEER_DROPS = 19,             /* one past the last */
 };
 

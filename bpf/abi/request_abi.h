@@ -58,7 +58,7 @@ enum hr_request_state {
   HR_STATE_EXPIRED = 4, /* past its deadline; its first late answer still reaches the client */
   HR_STATE_SUPERSEDED = 5,
   HR_STATE_REMOVING = 6, /* the clock is taking it out of the scoreboard */
-  HR_STATE_CLAIMING = 7, /* a splitter is still publishing it: nobody else may change it */
+  HR_STATE_CLAIMING = 7, /* a splitter is still publishing it, and no other program may change it */
 };
 
 /* A request's word: generation (32 bits) | winner (8) | flags (8) | state (8), changed by compare-and-swap only. */
@@ -148,7 +148,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 /* Shortest time for which a silent UDP flow is believed, and an unanswered request stays known; see bpf/proxy/flow.bpf.h. */
 #define HR_FLOW_UDP_NS 10000000000ull
 
-/* Key of the flow map (LRU). Two kinds share it: who may receive from a backend, and where a TCP connection goes. */
+/* Key of the flow map (LRU). Two kinds share it: clients that may receive from a backend, and TCP connections. */
 enum hr_flow_kind {
   HR_FLOW_REPLY = 0,      /* id = backend id -> value.id = service id */
   HR_FLOW_CONNECTION = 1, /* id = service id -> value.id = backend id; TCP only */
@@ -164,7 +164,7 @@ struct hr_flow_key {
 HR_STATIC_ASSERT(sizeof(struct hr_flow_key) == 24, "hr_flow_key is 24 bytes");
 struct hr_flow {
   __u64 seen_ns;      /* last packet from the client, to within a second */
-  __u64 untracked_ns; /* last one that was forwarded untracked: an answer to it has no entry */
+  __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
   __u64 hedged_ns;    /* last time more than one backend was asked: a loser may answer late */
   __u32 id;
   __u32 pad;
@@ -222,9 +222,9 @@ HR_INLINE int hr_has_rested(const volatile struct hr_backend_state *state, __u64
 /* Map `service_states`, index = service id. */
 struct hr_service_state {
   __s64 budget_micros; /* tokens in the bucket, in millionths of a hedge */
-  __u64 pushback_until_ns; /* until then what a backend has said about hedging holds; 0 = none ever did */
-  __u64 pushback_ns;       /* no hedge sooner after its request came than this; ~0 = none at all */
-  __u32 explored;          /* requests sent while somebody is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
+  __u64 pushback_until_ns; /* until then a backend's pushback holds; 0 = there was none */
+  __u64 pushback_ns;       /* earliest time of a hedge after its request came; ~0 = no hedge at all */
+  __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
   __u32 pad0;
   __u64 pad[4];
 };
@@ -258,7 +258,10 @@ enum hr_clock_kind {
 #define HR_CLOCK_WAIT_MASK 0xfffffff0u /* with fq: its low bits would choose a band */
 #define HR_CLOCK_FRAME_BYTES 60
 
-/* Parted by who writes, a cache line (pair) each: the lap's own, what every splitter reads, what every splitter writes. */
+/*
+ * Grouped by writer and reader, a cache line (pair) each: the lap's own words, words that every splitter reads, words that
+ * every splitter writes.
+ */
 struct hr_wheel {
   __u64 fine_cursor;   /* first fine tick not yet worked off */
   __u64 coarse_cursor; /* first coarse tick not yet worked off */
@@ -316,7 +319,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 #define HR_MARK_LAP 0x48000000u     /* value: epoch */
 #define HR_MARK_SEND 0x49000000u    /* a finished copy; value: backend's place (4 bits) | request (20). Sent on as it is. */
 #define HR_MARK_HEDGE 0x4a000000u  /* the same, of a hedge. Sent on, and its fire error noted. */
-#define HR_MARK_RELEASE 0x4b000000u /* a spent nack; value: request. Becomes that request's next attempt. */
+#define HR_MARK_RELEASE 0x4b000000u /* a consumed nack; value: request. Becomes that request's next attempt. */
 
 #define HR_MARK_OF_COPY(kind, place, request) ((kind) | (__u32)(place) << 20 | (request))
 #define HR_MARK_PLACE(mark) (((mark) >> 20) & (HR_MAX_BACKENDS_PER_SERVICE - 1))
@@ -333,7 +336,7 @@ struct hr_load_config {
   __u8 proxy_mac[6];
   __u16 clock_kind; /* enum hr_clock_kind */
   __u64 clock_period_ns[HR_CLOCK_CLASSES];
-  __u64 hash_seed;    /* random, so that nobody can choose which keys share a set */
+  __u64 hash_seed;    /* random, so that a client cannot choose which keys share a set */
   __u64 min_delay_ns; /* smallest configured delay of all services: bounds how long a lap may be */
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
   __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
@@ -352,11 +355,11 @@ struct hr_leader_view {
   __u64 updated_ns;   /* when anything here was last written */
   __u64 announced_ns; /* the last announcement that was accepted; 0 = none ever */
   __u64 since_ns;     /* when `leader` was newly announced: parked requests sent before go to it */
-  __u8 leader;    /* who requests go to: service-local index */
-  __u8 published; /* who was published last (at first: the configured primary) */
+  __u8 leader;    /* backend that requests go to: service-local index */
+  __u8 published; /* backend that was published last (at first: the configured primary) */
   __u8 pinned;    /* 1 = an administrator chose `leader` */
-  __u8 resigning; /* 1 = the last announcement was of a leader that is about to go */
-  __u32 holds_ms; /* at `since_ns`: what `leader` was sent before so long it has lost (announce_abi.h); 0 = not said */
+  __u8 resigning; /* 1 = the last announcement was of a leader that is resigning */
+  __u32 holds_ms; /* at `since_ns`: `leader` has lost requests sent to it longer ago (announce_abi.h); 0 = not reported */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_leader_view) == 56, "hr_leader_view is 56 bytes");
 

@@ -14,7 +14,7 @@ enum hr_trace_kind {
   HR_TRACE_SPLIT = 1,     /* sent to `backend`, a copy parked until due_ns */
   HR_TRACE_PASSED = 2,    /* forwarded untracked to `backend`, for `reason` */
   HR_TRACE_COPY = 3,      /* a second copy at once to `backend`: the leader is suspect, or probed */
-  HR_TRACE_DUE = 4,       /* its time came, and no answer has */
+  HR_TRACE_DUE = 4,       /* its due time came, and no answer has come */
   HR_TRACE_HEDGE = 5,     /* sent to `backend` when due: a hedge, or with HR_TRACE_FAILOVER around a silent backend */
   HR_TRACE_NO_HEDGE = 6,  /* due, but not sent, for `reason` */
   HR_TRACE_RELEASE = 7,   /* a nack became the next attempt, sent to `backend` */
@@ -29,7 +29,7 @@ enum hr_trace_kind {
 
 enum hr_trace_flags {
   HR_TRACE_FAILOVER = 1u << 0, /* this send costs no budget */
-  HR_TRACE_HINTED = 1u << 1,   /* it goes where a nack said that the leader is */
+  HR_TRACE_HINTED = 1u << 1,   /* it goes to the backend that a nack named as the leader */
   HR_TRACE_RELEASED = 1u << 2, /* this nack is on its way to become the next attempt */
   HR_TRACE_ICMP = 1u << 3,     /* this nack is an ICMP port unreachable */
 };

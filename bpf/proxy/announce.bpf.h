@@ -4,8 +4,8 @@
  * the reply program, which sees every packet of the uplinks and has parsed it already, for UDP to an announce port; with
  * none configured the verifier removes the question.
  *
- * What does not carry this proxy's tag is left untouched, like everything that is not provably ours: it may be for
- * another proxy behind this host. What does is consumed, whether it changes anything or not.
+ * A datagram without this proxy's tag passes untouched, because it may be for another proxy behind this host. A datagram
+ * with the tag is consumed, whether it changes anything or not.
  */
 #ifndef HEDGEROW_BPF_PROXY_ANNOUNCE_BPF_H_
 #define HEDGEROW_BPF_PROXY_ANNOUNCE_BPF_H_
@@ -72,7 +72,7 @@ HR_INLINE struct hr_backend *hr_announced_backend(const struct hr_announcement *
   if (!backend) return 0;
   service_id = backend->service;
   service = bpf_map_lookup_elem(&services, &service_id);
-  /* A backend that a reload has removed may still answer requests of before, but leads nobody. */
+  /* A backend that a reload has removed may still answer earlier requests, but it cannot lead. */
   if (!service || ((service->absent >> (backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1)) return 0;
   return service->cluster_id == announcement->cluster_id ? backend : 0;
 }
@@ -92,7 +92,7 @@ HR_INLINE void hr_follow(struct __sk_buff *skb, __u32 changed, __u32 service_id,
   hr_clock_hurry(skb, wheel);
 }
 
-/* Believes an opened announcement, or says why not. `service_id` is set as soon as it is known. */
+/* Applies an opened announcement; returns the reason code. `service_id` is set as soon as it is known. */
 HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_announcement *announcement,
                                      __u32 *service_id) {
   struct hr_publication news = {
@@ -131,7 +131,7 @@ HR_GLOBAL int hr_announce(struct __sk_buff *skb, __u32 payload_offset, __u32 pay
   __u32 magic = 0, zero = 0, reason;
   struct hr_announcement *announcement = bpf_map_lookup_elem(&announcements, &zero);
 
-  /* Anybody may use that port number for something else. */
+  /* Other protocols may use that port number, too. */
   if (!announcement || payload_bytes < sizeof(magic) ||
       bpf_skb_load_bytes(skb, payload_offset, &magic, sizeof(magic)) || magic != HR_ANNOUNCEMENT_MAGIC)
     return TC_ACT_UNSPEC;

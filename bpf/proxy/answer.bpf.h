@@ -15,7 +15,7 @@
 enum hr_verdict {
   HR_VERDICT_PASS,
   HR_VERDICT_DROP,    /* `reason` says why */
-  HR_VERDICT_RELEASE, /* a swallowed nack: becomes the request's next attempt */
+  HR_VERDICT_RELEASE, /* a consumed nack: becomes the request's next attempt */
 };
 
 struct hr_answer {
@@ -49,7 +49,7 @@ HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, _
 #define HR_QUESTION_MAX_BYTES 259 /* RFC 1035: a name of 255, type and class */
 #define HR_DNS_HEADER_BYTES 12
 
-/* Steps count the question's bytes. */
+/* `label_step` and `type_step` count the question's bytes. */
 struct hr_question {
   struct __sk_buff *skb;
   struct hr_parked *parked;
@@ -163,7 +163,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
   __u64 sent_ns = hr_asked_ns(request, reply);
   __u64 took_ns = reply->now_ns - sent_ns;
 
-  /* Its earlier copy was lost with its answer, and this is the handover's: when that was sent is not known. */
+  /* The backend lost its earlier copy and answers the handover's, whose send time is not known. */
   if (request->sent_again & (1u << reply->index)) return;
   if (reply->index == request->first) {
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
@@ -172,10 +172,13 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
   } else {
     __u32 others = HR_SENT_MASK(request->masks) & ~(1u << request->first);
 
-    /* fire_ns is of the last attempt only, and may be of one that another CPU makes just now. */
+    /* fire_ns belongs to one further attempt only, and another CPU may be making that just now. */
     if ((others & (others - 1)) || reply->now_ns < sent_ns) return;
   }
-  /* Of all that a pause held back one counts, the answer that ends it: where each request is a pause, that is each. */
+  /*
+   * Of the answers that a pause held back, only the one that ends the pause counts. Where each request meets a pause of its
+   * own, every answer ends one and counts.
+   */
   if (about == HR_ANSWER_HELD_BACK) return;
   /* A lost update between two CPUs costs one sample of an average. */
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
@@ -206,7 +209,10 @@ HR_INLINE int hr_finish(struct hr_wheel *wheel, struct hr_request *request, __u6
   return 1;
 }
 
-/* Whom a handover sent it again may answer twice. Where an answer has several datagrams, nobody can tell. */
+/*
+ * A backend that a handover sent the request again may answer twice. Where an answer may have several datagrams, a second
+ * answer looks like more of the first.
+ */
 HR_INLINE int hr_is_second_answer(const struct hr_request *request, __u32 state, const struct hr_reply *reply) {
   return state != HR_STATE_NACKED && reply->service->profile.one_datagram &&
          (request->sent_again & (1u << reply->index));
@@ -238,7 +244,7 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
   return answer;
 }
 
-/* Is there a healthy backend that was not asked? A nack in hand is better than a wait for a dead one. */
+/* Is a healthy backend left that was not asked? A nack in hand is better than a wait for a dead backend. */
 HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask) {
   __u32 packed = hr_choose_now(reply->service_id, sent_mask, HR_EXPLORE_NEVER, reply->now_ns);
 
@@ -246,9 +252,8 @@ HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask)
 }
 
 /*
- * What a reply says about hedging (config_abi.h) holds for its service from here on, for a second at most; the reply is this
- * backend's own answer to a request that it was sent. Returns what was said; 0: nothing. A global function: a stack of its
- * own.
+ * Applies a reply's pushback (config_abi.h) to its service, for a second at most. The reply is the backend's own answer to a
+ * request that it was sent. Returns the pushback; 0: none. A global function, because it needs a stack of its own.
  */
 HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
                                  __u32 payload_bytes) {
@@ -283,8 +288,9 @@ HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struc
 }
 
 /*
- * The announced leader sends a nack for a request from before it led, after its handover: when the lap looked, the nack was
- * still under way, and the request seemed to be held there. Nobody else would ask again. Once for each term, as a handover is.
+ * Does the announced leader send a nack for an earlier request that its handover passed over? When the lap looked, the nack
+ * was still under way, so the leader seemed to hold the request. No other program would ask the leader again, so the lap
+ * looks once more: once for each term, like a handover.
  */
 HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct hr_reply *reply) {
   struct hr_leader *leader = bpf_map_lookup_elem(&leaders, &reply->service_id);
@@ -297,25 +303,24 @@ HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct 
 }
 
 /*
- * A nack is swallowed while anything else can still answer: another copy under way, or an attempt left for a backend
- * that was not asked and is healthy, or was named as the leader, whatever its health. The last one goes to the client.
- * Only nacks count here, not answers: an answer on another CPU that has not yet ended PENDING must not look like one more
- * nack.
+ * A nack is consumed while another backend can still answer: a copy is under way, or an attempt is left for a backend that
+ * was not asked and is healthy. A backend that a nack named as the leader counts whatever its health. The last nack goes to
+ * the client. Only nacks count here, not answers, because an answer on another CPU that has not yet ended PENDING must not
+ * look like one more nack.
  *
- * With a cluster, `leaderless` says that the refusal is about leadership (its process is gone, or it does not lead): then
- * the next leader will answer, who gets the request when it is announced (handover.bpf.h), and until the deadline nothing is
- * lost. The other members are asked whatever their health: while there is no leader they hold what they get, and that
- * looks like silence.
+ * With a cluster, `leaderless` says that the nack is about leadership: the backend's process is gone, or it does not lead.
+ * The next leader gets the request when it is announced (handover.bpf.h), so until the deadline the request is not lost. The
+ * other members are asked whatever their health: without a leader they hold requests, which looks like silence.
  *
- * A nack that asks for no hedge (`pushback`) is the last one; with one that asks for a later hedge the attempt is the
- * clock's. In a dry run nothing is sent in its place, so it is the last one too.
+ * A nack that asks for no hedge (`pushback`) is the last one. After a nack that asks for a later hedge, the clock makes the
+ * attempt. In a dry run no attempt replaces the nack, so it is the last one too.
  */
 HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
                                          const struct hr_reply *reply, __u32 leaderless, __u32 pushback) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
   __u32 everybody = ((1u << reply->service->backend_count) - 1) & ~(__u32)reply->service->absent;
-  /* Before the masks, which a claim sets first: an attempt that is taken here is under way there. */
+  /* Read before the masks, which a claim sets first: an attempt that is counted here is under way in the masks. */
   __u32 attempts = READ_ONCE(request->attempts);
   __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit)) |
                 HR_MASKS_NOT_AWAITED(bit);
@@ -327,7 +332,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
              (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
               hr_somebody_healthy(reply, HR_SENT_MASK(masks)));
 
-  /* The mark stands already: the lap sees it. */
+  /* The nack's bit in the masks is already set, so the lap sees it. */
   if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
   if (under_way || passed_over) {
     answer.verdict = HR_VERDICT_DROP;
@@ -351,8 +356,8 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
 }
 
 /*
- * A nack after the deadline is no answer: it goes to the client only if nobody is left who could give one, and
- * what comes after it is still welcome.
+ * A nack after the deadline is no answer. It goes to the client only if no other backend can still answer, and an answer
+ * that comes after it still reaches the client.
  */
 HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
@@ -366,7 +371,7 @@ HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const 
   return answer;
 }
 
-/* An answer to a request that was forwarded untracked: when that was sent is not known. */
+/* An answer to a request that was forwarded untracked, whose send time is not known. */
 HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
   hr_note_answer(reply->service, reply->service_id, reply->backend_state, reply->backend_id, reply->now_ns,
                  reply->now_ns);

@@ -2,8 +2,8 @@
 /*
  * Sending a request once more, for any reason: a copy beside the first send, a hedge, a nack's release, a probe, a handover.
  * Each is claimed, sent and settled once, as sent, not needed or failed; budget, masks, attempts, flows, counters and trace
- * are touched nowhere else. The backend travels in skb->mark, and what the copy was due at in its source address, so that
- * two sends of one request on their way at once know nothing of each other. Called by the splitter and the clock.
+ * are touched nowhere else. The backend travels in skb->mark and the copy's due time in its Ethernet source address, so that
+ * two sends of one request that are under way at once share no state. Called by the splitter and the clock.
  */
 #ifndef HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_
 #define HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_
@@ -18,7 +18,7 @@ enum hr_attempt_flags {
   HR_ATTEMPT_COUNTED = 1u << 0, /* one of the attempts that the service allows */
   HR_ATTEMPT_PAID = 1u << 1,    /* a hedge, from the budget; every other send is a failover, and free */
   HR_ATTEMPT_PROBE = 1u << 2,   /* of a down backend */
-  HR_ATTEMPT_HINTED = 1u << 3,  /* it goes where a nack said that the leader is */
+  HR_ATTEMPT_HINTED = 1u << 3,  /* it goes to the backend that a nack named as the leader */
 };
 
 enum hr_outcome { HR_OUTCOME_SENT, HR_OUTCOME_NOT_NEEDED, HR_OUTCOME_FAILED };
@@ -38,7 +38,7 @@ struct hr_attempt {
   __u8 pad[5];
 };
 
-/* None yet: to be claimed for a request that was pending when its word was read. */
+/* An attempt that is still to be claimed, for a request that was pending when its word was read. */
 HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 kind) {
   struct hr_attempt attempt = {
       .word = word, .request = request, .index = HR_NO_BACKEND, .kind = kind, .probe = HR_NO_BACKEND};
@@ -49,7 +49,7 @@ HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 kind)
 /* ---- Settle ------------------------------------------------------------------------------------------------------ */
 
 /*
- * The one end of a claim. Sent: it is counted, and its backend's silence means something from now on. Not needed (an answer
+ * The one end of a claim. Sent: it is counted, and its backend's silence counts from now on. Not needed (an answer
  * came in between) or failed (the kernel would not build or send it): everything that was claimed is given back, but what
  * an older attempt had set stays. Returns 0 when it was sent.
  */
@@ -76,7 +76,7 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
     return 0;
   }
   if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id);
-  /* Unless it has ended since, and is another request's by now. */
+  /* Unless the request has ended since, and its entry serves another one by now. */
   if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word)) {
     if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
     __sync_fetch_and_and(&request->masks, ~attempt->set);
@@ -118,7 +118,7 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   /* An answer's time counts from here, where only one other backend was asked. */
   if (!(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
     request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
-  /* Either may be the loser. */
+  /* Either backend may be the loser. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
                service_id, HR_FLOW_HEDGED, now_ns);
   if (index != first)
@@ -155,14 +155,15 @@ HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 no
 
 /*
  * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
- * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. So is one from a down
- * backend to another that is not healthy either: with none healthy, load must not double for longer than suspicion lasts.
+ * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. An attempt from a down
+ * backend to one that is not healthy either is paid for too, because without a healthy backend load must not double for
+ * longer than suspicion lasts.
  * The claim is a compare-and-swap on `attempts`, so that the clock and a nack's release never make the same attempt twice. The
  * masks are set before it: a program that finds the attempt taken finds in the masks where it goes (hr_judge_nack).
  * In a dry run it is claimed, paid and counted, and nothing is sent.
  *
- * What a backend has said about hedging holds for hedges, and for a request that its nack refers to. Not for other nacks,
- * nor for silence: those are about who can answer, not about how soon.
+ * A backend's pushback holds for hedges, and for a request whose nack carried it. It does not hold for other nacks or for
+ * silence, because these decide which backend can answer, not how soon.
  */
 HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
@@ -230,8 +231,8 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
 #define HR_DUE_MASK 0xffffffffffffull /* a due time, as far as it fits into an Ethernet address */
 
 /*
- * A copy on its way round the clock link's inner end, where a clone can be routed: its mark says to whom it goes. The clone
- * leaves with a source address of the neighbour's choice, so until then that says when it was due.
+ * Sends a copy to the clock link's inner end, where a clone can be routed; its mark names the backend. The neighbour entry
+ * sets the source address when the clone leaves, so until then that address carries the due time.
  */
 HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt *attempt) {
   if (attempt->due_ns && bpf_skb_store_bytes(skb, ETH_ALEN, &attempt->due_ns, ETH_ALEN, 0)) return -1;
@@ -240,8 +241,8 @@ HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt 
 }
 
 /*
- * The request still waits, and the bytes read so far were its own: they are given back only once its word has changed. A full
- * barrier.
+ * Does the request still wait? Then the bytes read so far were its own, because they are given back only after its word has
+ * changed. A full barrier.
  */
 HR_INLINE int hr_is_still_wanted(struct hr_request *request, const struct hr_attempt *attempt) {
   return __sync_fetch_and_add(&request->word, 0) == attempt->word;

@@ -71,7 +71,7 @@ HR_INLINE struct hr_choice hr_unpack_choice(__u32 packed) {
   return choice;
 }
 
-/* Whom a nack named as the leader, if that one was not asked yet: its index; else HR_NO_BACKEND. */
+/* The index of the backend that a nack named as the leader, if it was not asked yet; else HR_NO_BACKEND. */
 HR_INLINE __u32 hr_open_hint(const struct hr_request *request, __u32 sent_mask) {
   __u32 index = (__u32)READ_ONCE(request->hint) - 1;
 
@@ -120,7 +120,7 @@ HR_GLOBAL __u32 hr_choose_steered(__u32 service_id, __u32 target, __u32 explore_
     struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &target_id);
     if (state) __sync_fetch_and_add(&state->probe_counter, 1);
   }
-  /* If that one is down too, the next request tries another. */
+  /* If the chosen backend is down too, the next request tries another. */
   if (choice.why != HR_CHOSE_STANDBY) hr_take_retry(service, hr_backend_id(service, choice.first), now_ns);
   return packed;
 }

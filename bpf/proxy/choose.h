@@ -25,7 +25,7 @@ enum hr_choice_why {
   HR_CHOSE_LEADER = 1,      /* the leader, which is healthy */
   HR_CHOSE_PREFERRED = 2,   /* the backend that is preferred to it, which is healthy */
   HR_CHOSE_STANDBY = 3,     /* another healthy backend: the target is drained, was asked already, or is not healthy */
-  HR_CHOSE_BOTH = 4,        /* a new request, and what it would go to is suspect: that one, and another at once */
+  HR_CHOSE_BOTH = 4,        /* a new request, and the backend it would go to is suspect: that backend, and another at once */
   HR_CHOSE_AROUND = 5,      /* a new request, and the target is down: a standby */
   HR_CHOSE_PROBE = 6,       /* the same, and the target gets a copy as a probe */
   HR_CHOSE_LAST_RESORT = 7, /* the best of those left, none of which is healthy */
@@ -44,7 +44,7 @@ struct hr_choice_view {
   __u8 healthy;
   __u8 suspect;   /* neither healthy nor suspect is down */
   __u8 retry_due; /* of those down: may be probed again */
-  __u8 exclude;   /* was sent the request already; 0 = the request is new */
+  __u8 exclude;   /* mask of places that were sent the request already; 0 = it is new */
 };
 
 struct hr_choice {
@@ -101,7 +101,7 @@ HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
   }
   choice.why = view->healthy & bit ? HR_CHOSE_STANDBY : HR_CHOSE_LAST_RESORT;
   if (!view->exclude) {
-    /* Draining ends where every other backend is down, not where one is suspect: that one is asked, and the drained one too. */
+    /* Draining ends where every other backend is down. Where one is suspect, both it and the drained backend are asked. */
     mask = view->drained & bit ? open & view->suspect & ~(__u32)view->drained : 0;
     if (mask)
       choice.why = HR_CHOSE_BOTH;
@@ -143,17 +143,17 @@ HR_INLINE int hr_choice_goes_around(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
 }
 
-/* Does the time that the first send's answer takes say what answers take? Only where that backend is healthy. */
+/* Is the first send's answer time a fair sample? Only where its backend is healthy. */
 HR_INLINE int hr_choice_is_fair(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_LEADER || choice->why == HR_CHOSE_PREFERRED || choice->why == HR_CHOSE_STANDBY;
 }
 
-/* The same where a standby serves while the leader is down: nothing else would measure it. */
+/* The same, and also where a standby serves while the leader is down, because no other send would measure it. */
 HR_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
   return hr_choice_is_fair(choice) || choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
 }
 
-/* The backend of a packet that can have no copy, since nothing would tell two answers apart: the packet itself is the probe. */
+/* The backend of a packet that can have no copy, because two answers would look alike. The packet itself is the probe. */
 HR_INLINE __u32 hr_choice_alone(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_PROBE ? choice->second : choice->first;
 }

@@ -66,21 +66,21 @@ HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precis
   visit->wheel->list = visit->index;
 }
 
-/* Expired, and nobody has answered since. */
+/* Expired, and no backend has answered since. */
 HR_INLINE int hr_is_unanswered(__u64 word) {
   return HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND;
 }
 
 /*
- * How long an ended request stays known. One that nobody has answered waits as long as its flow is believed: its only
- * answer, however late, must not look like a loser's.
+ * How long an ended request stays known. A request that no backend has answered stays as long as its flow is believed,
+ * because its only answer must not look like a loser's, however late it is.
  */
 HR_INLINE __u64 hr_linger_ns(const struct hr_service *service, __u64 word) {
   if (!hr_is_unanswered(word)) return service->linger_ns;
   return service->linger_ns > HR_FLOW_UDP_NS ? service->linger_ns : HR_FLOW_UDP_NS;
 }
 
-/* The first send got no answer in all the time that it was waited for. */
+/* Counts a first send whose backend did not answer in all the time that the request waited for it. */
 HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
   __u32 first_bit = 1u << (visit->request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
@@ -89,9 +89,9 @@ HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
 }
 
 /*
- * No longer pending: the bytes go back at once. The scoreboard entry lingers where more than one was asked, because what
- * the losers still send must be recognised, and where the only answer would be taken for a loser's. For the others it would
- * only take up cache.
+ * No longer pending: the bytes go back at once. The scoreboard entry lingers where more than one backend was asked, because
+ * the losers' datagrams must be recognised. It lingers too where the only answer would be taken for a loser's. The other
+ * entries would only take up cache.
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
@@ -115,7 +115,7 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
     hr_scoreboard_remove(visit->wheel, request->set,
                          HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
   }
-  /* Another one won, and the first never answered. */
+  /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
   hr_free_request(visit->wheel, request, visit->index);
 }
@@ -153,8 +153,8 @@ HR_INLINE void hr_reason_once(const struct hr_visit *visit, __u32 reason, __u32 
 }
 
 /*
- * The first backend has said nothing since this request was sent, and will be SUSPECT at this time if it goes on: then the
- * next attempt is free. ~0 otherwise. A global function: rare, and verified once.
+ * The time at which the first backend becomes SUSPECT if it stays silent, as it has been since this request was sent: then
+ * the next attempt is free. ~0 otherwise. A global function: rare, and verified once.
  */
 HR_GLOBAL __u64 hr_suspicion_due_ns(__u32 service_id, __u32 index) {
   struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
@@ -184,14 +184,14 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
     return;
   }
   hr_reason_once(visit, reason, HR_REASON_NO_BUDGET, HR_REQUEST_NO_BUDGET);
-  /* Should its first backend fall silent, a drained one is better than none: looked at again, like the others. */
+  /* Looked at again like the others: if the first backend falls silent, a drained one is better than none. */
   hr_reason_once(visit, reason, HR_REASON_DRAINED, HR_REQUEST_ONLY_DRAINED);
   hr_reason_once(visit, reason, HR_REASON_PUSHBACK, HR_REQUEST_PUSHED_BACK);
   if (reason == HR_REASON_PUSHBACK) {
     __u64 deadline_ns = request->sent_ns + visit->service->deadline_ns;
     __u64 open_ns = ~0ull;
 
-    /* Told for how long, it need not look in between. */
+    /* The backend asked for a definite wait, so the clock need not look in between. */
     if (hr_held_back(visit->service_id, request->sent_ns, visit->now_ns, &open_ns) && open_ns < deadline_ns) {
       hr_requeue(visit, open_ns, 1);
       return;
@@ -244,7 +244,7 @@ HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
   word = READ_ONCE(request->word);
   visit.word = word;
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) {
-    /* Its splitter was interrupted. Soon again; what is due when is its own business. */
+    /* Its splitter was interrupted. The clock looks again one tick later, and leaves the due time to the splitter. */
     if (hr_push_fine(visit.wheel, request, index, visit.now_ns + (1ull << HR_FINE_SHIFT), visit.now_ns)) {
       request->next = visit.wheel->list;
       visit.wheel->list = index;

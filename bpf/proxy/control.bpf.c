@@ -2,7 +2,7 @@
 /*
  * CONTROL: never attached; user space runs it by BPF_PROG_TEST_RUN. It changes the leader map under its lock (a plain
  * update from user space would copy the whole element and undo what an announcement had just decided) and restarts a clock
- * whose packet was lost while nobody sends. The frame is 14 bytes of Ethernet header and an hr_control_request.
+ * whose packet was lost while no client sends. The frame is 14 bytes of Ethernet header and an hr_control_request.
  */
 #include "bpf/proxy/leader.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
@@ -23,9 +23,9 @@ HR_INLINE int hr_control_publish(struct hr_leader *leader, const struct hr_contr
 }
 
 /*
- * A pin and an announcement hold as long as whom they name is there; before the first announcement, and for want of anybody
- * announced, the configured primary leads. What is announced afterwards is still ordered after what was. No helper may be
- * called while the lock is held.
+ * A pin and an announcement hold as long as the backend that they name is there. Before the first announcement, and when the
+ * announced backend is gone, the configured primary leads. Later announcements are still ordered after the earlier ones. No
+ * helper may be called while the lock is held.
  */
 HR_INLINE int hr_control_configure(struct hr_leader *leader, const struct hr_control_request *request, __u64 now_ns) {
   struct hr_leader_view *view = &leader->view;
@@ -84,7 +84,7 @@ int hr_control(struct __sk_buff *skb) {
   return result;
 }
 
-/* Run by the daemon once a second: a clock that lost its packet while nobody sends has nobody else to restart it. */
+/* The daemon runs this once a second, because no other program restarts a clock that lost its packet while no client sends. */
 SEC("tc")
 int hr_watchdog(struct __sk_buff *skb) {
   struct hr_wheel *wheel = hr_the_wheel();

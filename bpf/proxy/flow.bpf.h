@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Flows and fragments: what lets a reply find its VIP, a TCP connection keep its backend, and a later fragment
- * follow its first. Both maps are LRU and bounded; see maps.bpf.h for who loses when they are full.
+ * follow its first. Both maps are LRU and bounded; maps.bpf.h says which entry a full map forgets.
  */
 #ifndef HEDGEROW_BPF_PROXY_FLOW_BPF_H_
 #define HEDGEROW_BPF_PROXY_FLOW_BPF_H_
@@ -28,7 +28,7 @@ HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *
   key->pad = 0;
 }
 
-/* How long after the last packet from the client a backend may still have something to say. */
+/* How long after the client's last packet a backend may still send to it. */
 HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service *service) {
   __u64 lifetime_ns = service->deadline_ns + service->linger_ns;
 
@@ -74,7 +74,10 @@ HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_p
   key->source = packet->source;
   key->destination = packet->destination;
   key->id = packet->fragment_id;
-  /* RFC 8200 section 4.5: no part of an IPv6 datagram's identification, and options may stand before layer 4 in the first. */
+  /*
+   * The protocol is no part of an IPv6 datagram's identification (RFC 8200 section 4.5), and in the first fragment options
+   * may stand before layer 4.
+   */
   key->protocol = packet->version == 4 ? packet->protocol : 0;
 }
 

@@ -2,8 +2,8 @@
 /*
  * A newly announced leader gets the parked requests that it does not hold, because their earlier sends went elsewhere, or
  * because it has been restarted since: once for each term, outside the attempts and the budget, paced. Announcements ask
- * for it (announce.bpf.h), the clock's lap does it. Only a lap frees requests, so one that is pending when the lap looks
- * at it keeps its place in the wheel and its bytes.
+ * for it (announce.bpf.h), the clock's lap does it. Only a lap frees requests, so a request that is pending when the
+ * lap looks at it keeps its place in the wheel and its bytes.
  */
 #ifndef HEDGEROW_BPF_PROXY_HANDOVER_BPF_H_
 #define HEDGEROW_BPF_PROXY_HANDOVER_BPF_H_
@@ -12,15 +12,15 @@
 
 /*
  * A splitter that read the old leader may have read its time after the announcement read its own. Younger requests than
- * this have met the new leader, or were steered elsewhere on purpose. One that is still being claimed when the lap passes
- * is missed; its own next attempt prefers the leader.
+ * this have met the new leader, or were steered elsewhere on purpose. The lap misses a request that is still being claimed
+ * when it passes; that request's own next attempt prefers the leader.
  */
 #define HR_HANDOVER_SLACK_NS 1000000
 
 /*
- * Was it sent to the leader so long before the announcement that it is lost there? When an attempt went there is not known,
- * only when a handover did; else the first send is asked for, which was no later. So it may be sent twice, which the
- * cluster's dedupe is for, and the second answer is dropped (answer.bpf.h).
+ * Was the request sent to the leader so long before the announcement that the leader has lost it? Of the sends to the leader
+ * only a handover's time is known. Otherwise the first send stands in, which was no later. The request may therefore be sent
+ * twice: the cluster's dedupe copes with that, and the second answer is dropped (answer.bpf.h).
  */
 HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leader_view *view) {
   __u64 holds_ns = (__u64)view->holds_ms * 1000000;
@@ -31,7 +31,7 @@ HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leade
   return request->sent_ns + holds_ns < view->since_ns;
 }
 
-/* Sends a parked request to its service's leader, if that is due to it. Returns 1 when it was tried. */
+/* Sends a parked request to its service's leader, if the leader is due to get it. Returns 1 when it was tried. */
 HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
   struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_HANDOVER);
@@ -55,9 +55,9 @@ HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   masks = READ_ONCE(request->masks);
   waited_for = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
   if ((waited_for & bit) && !hr_is_lost(request, &leader->view)) return 0;
-  /* Another backend has it: a leader that is being drained need not. */
+  /* Another backend has the request, so a leader that is being drained need not get it. */
   if (hr_is_drained(service, place) && (waited_for & ~bit)) return 0;
-  /* It is asked again for what it sent a nack for when it did not lead. */
+  /* The leader is asked again for a request that it sent a nack for when it did not lead. */
   attempt.cleared = masks & HR_MASKS_NOT_AWAITED(bit);
   again = HR_SENT_MASK(masks) & bit & ~(__u32)request->sent_again;
   handed_to = request->handed_to;
@@ -71,7 +71,7 @@ HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
     request->handed_to = handed_to;
     request->handed_tick = handed_tick;
   }
-  return 1; /* it counts for the pace: what fails takes as long */
+  return 1; /* a failed send counts for the pace too, because it takes as long */
 }
 
 struct hr_handover {
@@ -95,7 +95,7 @@ static long hr_hand_over_step(__u32 step, struct hr_handover *handover) {
   return 0;
 }
 
-/* A lap's share of it. */
+/* Does one lap's share of the handover. */
 HR_INLINE void hr_hand_over(struct __sk_buff *skb, struct hr_wheel *wheel) {
   struct hr_handover handover = {.skb = skb, .wheel = wheel};
 

@@ -62,7 +62,7 @@ HR_INLINE int hr_translate_icmp4(struct __sk_buff *skb, struct hr_packet *packet
   if (bpf_l4_csum_replace(skb, icmp_checksum, old_check, new_check, sizeof(new_check))) return -1;
   if (bpf_l4_csum_replace(skb, icmp_checksum, from, to, sizeof(to))) return -1;
   if (bpf_skb_store_bytes(skb, quoted->l3_offset + 16, &to, sizeof(to), 0)) return -1;
-  /* An error sent by the backend itself comes from the VIP; a router's keeps its own address. The caller tells. */
+  /* An error of the backend itself then comes from the VIP. A router's keeps its source; the caller tells them apart. */
   if (!hr_same_address(&packet->source, &quoted->destination)) return 0;
   return hr_replace_ipv4(skb, packet, HR_SOURCE, from, to, 0);
 }

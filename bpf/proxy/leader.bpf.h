@@ -17,12 +17,12 @@ struct hr_publication {
   __u32 leader;   /* service-local index */
   __u32 holds_ms; /* see announce_abi.h */
   __u8 announced; /* by the cluster itself */
-  __u8 resigning; /* it leads no longer, or not for long: nobody else does yet */
+  __u8 resigning; /* `leader` leads no longer, or not for long, and no other backend leads yet */
 };
 
 /* What a publication has changed. */
 #define HR_PUBLISHED 1u         /* anything at all: it was newer */
-#define HR_PUBLISHED_LEADS 2u   /* it leads, and did not according to what was known: it is to be tried at once */
+#define HR_PUBLISHED_LEADS 2u   /* the backend leads, and was not known to: it is to be tried at once */
 #define HR_PUBLISHED_TERM 4u    /* the first time that it is announced for this term, and requests go to it */
 #define HR_PUBLISHED_CHANGED 8u /* requests go to another backend than before */
 #define HR_PUBLISHED_ADRIFT 16u /* requests go to a leader that is resigning */
@@ -33,7 +33,7 @@ HR_INLINE int hr_is_newer(const struct hr_publication *news, const struct hr_lea
   return news->sequence > view->sequence;
 }
 
-/* A leader that goes stays where requests are sent until another is published: there is nobody better to name. */
+/* Requests go to a resigning leader until another is published, because no better backend is known. */
 HR_INLINE __u32 hr_note_resigning(struct hr_leader_view *view, const struct hr_publication *news) {
   view->resigning = 1;
   return view->leader == news->leader ? HR_PUBLISHED | HR_PUBLISHED_ADRIFT : HR_PUBLISHED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps of the data plane, with who writes each and why it has its size. The entry programs are compiled one by
+ * The maps of the data plane, with the writer of each and the reason for its size. The entry programs are compiled one by
  * one and linked into one object, so every map is weak: the linker keeps one of each. Sizes written 1 here are set
  * by the loader from the configuration's limits.
  */
@@ -110,7 +110,7 @@ struct {
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1); /* limits.requests + 1: index 0 is nobody */
+  __uint(max_entries, 1); /* limits.requests + 1: index 0 is no request */
   __uint(map_flags, BPF_F_MMAPABLE);
   __type(key, __u32);
   __type(value, struct hr_request);
@@ -139,7 +139,7 @@ struct {
 } wheels SEC(".maps") __weak;
 
 /*
- * When full it forgets the flow that was silent longest; a reply to a forgotten flow reaches nobody (counted as
+ * When full it forgets the flow that was silent longest; a reply to a forgotten flow reaches no client (counted as
  * no_flow). Size it above the number of client sockets that wait at one time, times backends.
  */
 struct {
@@ -149,7 +149,7 @@ struct {
   __type(value, struct hr_flow);
 } flows SEC(".maps") __weak;
 
-/* When full it forgets the oldest fragmented datagram; its later fragments then reach nobody (counted). */
+/* When full it forgets the oldest fragmented datagram; its later fragments then reach no receiver (counted). */
 struct {
   __uint(type, BPF_MAP_TYPE_LRU_HASH);
   __uint(max_entries, 1);

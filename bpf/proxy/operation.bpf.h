@@ -2,7 +2,7 @@
 /*
  * May this request be sent twice? A profile lists the operations that may; for line protocols (memcached) it also says
  * what may follow the first line, because "get a" with "incr b 1" behind it in one datagram is no get, and how a line says
- * that nobody answers. Works on the parked copy; called by the splitter's tracking, for profiles that list operations.
+ * that it gets no reply. Works on the parked copy; called by the splitter's tracking, for profiles that list operations.
  */
 #ifndef HEDGEROW_BPF_PROXY_OPERATION_BPF_H_
 #define HEDGEROW_BPF_PROXY_OPERATION_BPF_H_
@@ -121,7 +121,7 @@ HR_GLOBAL __u32 hr_known_operation(__u32 service_id, __u32 slot, __u32 payload_b
 /*
  * What the request's first line says: a reason to forward it once, HR_REASON_NONE when the line is all there is, or, with
  * HR_LINE_HAS_BLOCK, where its words end (bits 8 to 30) and how many bytes its end takes (bits 0 to 7). A line that ends in a
- * space is told by nobody's client from one that ends in `noreply` and a space: once, too.
+ * space is forwarded once too, because it is not told apart from a line that ends in `noreply` and a space.
  */
 #define HR_LINE_HAS_BLOCK (1u << 31)
 #define HR_LINE_WORDS_END(judged) (((judged) & ~HR_LINE_HAS_BLOCK) >> 8)
@@ -155,7 +155,7 @@ HR_GLOBAL __u32 hr_judge_line(__u32 service_id, __u32 slot, __u32 payload_bytes,
 }
 
 /*
- * HR_REASON_NONE when this request may be sent twice: it is one of the listed operations, somebody answers it, and the
+ * HR_REASON_NONE when this request may be sent twice: it is one of the listed operations, it gets a reply, and the
  * datagram holds nothing else. Calls no deeper than it must: the splitter's frame leaves 160 of 6.1's 512 bytes of stack.
  */
 HR_INLINE __u32 hr_judge_operation(const struct hr_profile *profile, __u32 service_id, __u32 slot,

@@ -106,8 +106,8 @@ HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 service_id, __u32
 }
 
 /*
- * Whom a nack names as the leader: the service-local index of that node's backend + 1; 0 when it names nobody, or nobody
- * who is configured. A global function: its loop is verified once.
+ * The backend of the node that a nack names as the leader: its service-local index + 1; 0 when the nack names no node, or a
+ * node that is not configured. A global function: its loop is verified once.
  */
 HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
                                   __u32 payload_bytes) {
@@ -126,7 +126,7 @@ HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 service_id, __u32
   return 0;
 }
 
-/* Does this nack say only that its sender does not lead? Such a one, of a service with a cluster, can name the leader. */
+/* Does this nack say only that its sender does not lead? Where the service has a cluster, such a nack can name the leader. */
 HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service *service) {
   return service->cluster_id && service->profile.hint_bytes && hr_rule_holds(skb, payload, &service->profile.hint_rule);
 }

@@ -2,8 +2,8 @@
 /*
  * REPLY: TC ingress of every uplink. Sees what backends send: lets the winner's datagrams through to the client in
  * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP port unreachable as the
- * nack it is. Takes the announcements of the services' clusters, too. What is not from a backend, or to nobody who asked
- * through the proxy, passes on untouched.
+ * nack it is. Takes the announcements of the services' clusters, too. A packet that is not from a backend, or not to a
+ * client that asked through the proxy, passes on untouched.
  */
 #include "bpf/proxy/announce.bpf.h"
 #include "bpf/proxy/answer.bpf.h"
@@ -138,7 +138,7 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   return 0;
 }
 
-/* A killed backend's host says so at once: a nack for the request it quotes, and a reason to suspect the backend. */
+/* A killed backend's host reports it at once: a nack for the request it quotes, and a reason to suspect the backend. */
 HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const struct hr_packet *quoted,
                                                 struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
@@ -151,7 +151,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   key.client_port_be = quoted->source_port_be;
   key.service = reply->service_id;
   if (hr_read_correlation(skb, payload, &reply->service->profile.request_correlation, key.correlation)) {
-    /* Too little is quoted to tell which request it is about (RFC 792 promises 8 bytes): the due time will tell. */
+    /* The quotation is too short to identify the request (RFC 792 promises 8 bytes), which stays parked until it is due. */
     if (reply->untracked) return answer;
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_NACK;
@@ -161,7 +161,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   request = hr_find_request(&key, &reply->reference);
   word = request ? READ_ONCE(request->word) : 0;
   if (!request || HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
-    /* About nothing that waits or lingers: a copy that lost, later than the linger. */
+    /* The request neither waits nor lingers: the error is about a copy that lost, and comes after the linger. */
     if (reply->untracked || !reply->hedged) return answer;
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_LATE;
@@ -214,7 +214,7 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
   struct hr_service *service;
   __u32 service_id;
 
-  /* Most later fragments on an uplink are somebody else's: not even counted. */
+  /* Most later fragments on an uplink are not the proxy's, so they are not counted. */
   if (!fragment || fragment->action == HR_FRAGMENT_TO_BACKEND) return TC_ACT_UNSPEC;
   service_id = fragment->id;
   service = bpf_map_lookup_elem(&services, &service_id);

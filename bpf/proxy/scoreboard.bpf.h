@@ -34,8 +34,9 @@ HR_INLINE int hr_same_key(const struct hr_request_key *a, const struct hr_reques
 }
 
 /*
- * The reference of a key in one set, other than `except`; 0 when there is none. A request that is still being claimed is
- * seen only by those who claim (`except` is theirs): to a reply it does not exist yet. Global: its loop is verified once.
+ * The reference of a key in one set, other than `except`; 0 when there is none. Only a splitter that claims (`except` is its
+ * own reference) sees a request that is still being claimed: to a reply that request does not exist yet. Global: its loop is
+ * verified once.
  */
 HR_GLOBAL __u64 hr_find_in_set(const struct hr_request_key *key, __u32 set_index, __u32 tag,
                                __u64 except) {
@@ -76,8 +77,8 @@ HR_GLOBAL int hr_swap_in_set(__u32 set_index, __u64 from, __u64 to) {
 }
 
 /*
- * The reference of a key. The sets behind the hot ones are looked at only while they hold anything, which `cold_used`
- * tells: it is raised before a reference goes there and lowered after it has gone.
+ * The reference of a key. The sets behind the hot ones are looked at only while `cold_used` says that they hold
+ * references: it is raised before a reference goes there and lowered after it has gone.
  */
 HR_INLINE __u64 hr_scoreboard_find(struct hr_wheel *wheel, const struct hr_request_key *key, __u64 hash) {
   __u64 reference = hr_find_in_set(key, hr_hot_set(hash), hr_hash_tag(hash), 0);
@@ -95,9 +96,9 @@ HR_INLINE void hr_scoreboard_remove(struct hr_wheel *wheel, __u32 set_index, __u
 #define HR_SCOREBOARD_FULL (~0ull)
 
 /*
- * Puts a claiming request's reference into a free place, and only then looks for another with its key: two CPUs that
- * claim one key at once see each other. Returns 0 when it stands alone; else it is taken out again, and the result is
- * the other's reference, or HR_SCOREBOARD_FULL. The set it went to is noted in the request.
+ * Puts a claiming request's reference into a free place, and only then looks for another with its key, because two
+ * CPUs that claim one key at once must see each other. Returns 0 when it stands alone. Otherwise the reference is taken out
+ * again, and the result is the other's reference, or HR_SCOREBOARD_FULL. The set it went to is noted in the request.
  */
 HR_INLINE __u64 hr_scoreboard_insert(struct hr_wheel *wheel, struct hr_request *request, __u64 hash, __u64 reference) {
   __u32 tag = hr_hash_tag(hash);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * SINK: TC ingress of the proxy interface's peer. What reaches this end was sent to a VIP but is for no service; let
- * into the stack it would be routed to the VIP again. It ends here, counted.
+ * SINK: TC ingress of the proxy interface's peer. A packet that reaches this end was sent to a VIP but is for no service. It
+ * is dropped here and counted, because the stack would route it to the VIP again.
  */
 #include "bpf/proxy/stats.bpf.h"
 

@@ -2,7 +2,7 @@
 /*
  * SPLITTER: TC egress of the proxy interface. Sees what clients send to a VIP: steers a request to the leader (or
  * around it), parks a copy for the clock, and sends it out of the uplink; TCP goes to the leader, pings are answered
- * here, later fragments follow their first. What is for no service passes on untouched (to the sink).
+ * here, later fragments follow their first. A packet for no service passes on untouched (to the sink).
  */
 #include "bpf/proxy/attempt.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
@@ -55,8 +55,8 @@ HR_GLOBAL int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
 }
 
 /*
- * Who gets a request that is not tracked, and can have no copy. But a retransmission, whose request waits for an answer,
- * goes to whom it was noted for.
+ * The backend of a request that is not tracked and can have no copy. A retransmission of a waiting request goes to the
+ * backend that was noted in that request's masks.
  */
 HR_INLINE __u32 hr_untracked_to(const struct hr_choice *choice, const struct hr_tracking *tracking) {
   return tracking->reason == HR_REASON_RETRANSMISSION ? choice->first : hr_choice_alone(choice);
@@ -112,7 +112,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   return hr_send_to_backend(skb, packet, first_id, service_stats);
 }
 
-/* TCP is never hedged. A connection keeps the backend that its first packet went to, whoever leads by then. */
+/* TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. */
 HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
                            struct hr_service *service) {
   struct hr_stats *service_stats = hr_stats_of(service_id);

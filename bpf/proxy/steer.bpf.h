@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Who gets a request: the leader, around a silent leader, or a standby. A backend is SUSPECT when no datagram at all
- * came from it for its suspicion timeout while something was sent to it: silence, never slowness. Failover is
- * not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
+ * Where a request goes: to the leader, around a silent leader, or to a standby. A backend is SUSPECT when no datagram at
+ * all came from it for its suspicion timeout while a request waited there: silence makes it suspect, slowness never does.
+ * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
  */
 #ifndef HEDGEROW_BPF_PROXY_STEER_BPF_H_
 #define HEDGEROW_BPF_PROXY_STEER_BPF_H_
@@ -20,7 +20,7 @@ HR_INLINE __u8 hr_leader_of(__u32 service_id) {
   return leader ? leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1) : 0;
 }
 
-/* Is this backend being drained? Then it gets what nobody else can take, and no hedge. */
+/* Is this backend being drained? Then it gets only requests that no other backend can take, and no hedge. */
 HR_INLINE int hr_is_drained(const struct hr_service *service, __u32 index) {
   return (READ_ONCE(service->drained) >> (index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1;
 }
@@ -35,7 +35,7 @@ HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service *service, __u32 back
 
 HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
   if (state->health != HR_HEALTHY) return;
-  state->health_since_ns = now_ns; /* before the swap: who sees SUSPECT reads since when */
+  state->health_since_ns = now_ns; /* before the swap: a program that sees SUSPECT also reads since when */
   if (__sync_val_compare_and_swap(&state->health, HR_HEALTHY, HR_SUSPECT) != HR_HEALTHY) return;
   hr_count(service_stats, HR_SUSPECTED);
 }
@@ -59,7 +59,7 @@ HR_GLOBAL __u32 hr_health_of(__u32 service_id, __u32 backend_id, __u64 now_ns) {
   return state->health;
 }
 
-/* A tracked request was sent to it: from now on its silence means something. */
+/* A tracked request was sent to the backend: from now on its silence counts. */
 HR_INLINE void hr_note_send(__u32 backend_id, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
 
@@ -67,7 +67,7 @@ HR_INLINE void hr_note_send(__u32 backend_id, __u64 now_ns) {
   hr_count_send(backend_id);
 }
 
-/* A pause is over, the silence since `wait_since_ns`. Global: rare, and has a stack of its own. 1: on this CPU. */
+/* Ends a pause, the silence since `wait_since_ns`. Returns 1 if this CPU ended it. Global: rare, with a stack of its own. */
 HR_GLOBAL int hr_end_pause(__u32 backend_id, __u64 wait_since_ns, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
 
@@ -95,10 +95,10 @@ HR_INLINE int hr_note_life(const struct hr_service *service, struct hr_backend_s
 }
 
 /*
- * An unhealthy backend has answered what was sent at `sent_ns`. It is HEALTHY if that was within its suspicion timeout, or
- * after its pause: until then it works off what the pause held back, and a request that went to it alone would queue
- * behind that. Its first answer after a pause makes it SUSPECT again where it was DOWN: both are asked, so that what is sent
- * now finds out. A global function: rare.
+ * An unhealthy backend has answered a request that was sent at `sent_ns`. It becomes HEALTHY if it answered within its
+ * suspicion timeout, or if the request was sent after its pause. Before that it works off what the pause held back, and a
+ * request that went to it alone would queue behind that. Its first answer after a pause moves it from DOWN to SUSPECT:
+ * requests then go to it and to another backend, so that they find out. A global function: rare.
  */
 HR_GLOBAL int hr_recover(__u32 service_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns,
                          __u32 ends_pause) {
@@ -120,8 +120,9 @@ HR_GLOBAL int hr_recover(__u32 service_id, __u32 backend_id, __u64 sent_ns, __u6
 }
 
 /*
- * Was this answer held back, because its request was sent before the end of a pause, or before the first answer to one that
- * was sent later? That one had to queue behind what the pause held back, and so had all that was sent before it came.
+ * Was this answer held back by a pause? It was, if its request was sent before the pause ended, or before the first answer to
+ * a request that was sent after the pause. That request had to queue behind what the pause held back, and so had all requests
+ * that were sent before its answer came.
  */
 HR_INLINE int hr_was_held_back(struct hr_backend_state *state, __u64 sent_ns, __u64 now_ns) {
   if (sent_ns < READ_ONCE(state->paused_until_ns)) return 1;
@@ -134,7 +135,7 @@ HR_INLINE int hr_was_held_back(struct hr_backend_state *state, __u64 sent_ns, __
 #define HR_ANSWER_HELD_BACK 1u
 #define HR_ANSWER_ENDS_PAUSE 2u
 
-/* An answer to what it was sent at `sent_ns`: only what names a request moves health up. HR_ANSWER_... of it. */
+/* An answer to a request sent at `sent_ns`; only a datagram that names a request moves health up. Returns HR_ANSWER_... */
 HR_INLINE __u32 hr_note_answer(const struct hr_service *service, __u32 service_id, struct hr_backend_state *state,
                                __u32 backend_id, __u64 sent_ns, __u64 now_ns) {
   __u32 about = hr_note_life(service, state, backend_id, now_ns) ? HR_ANSWER_ENDS_PAUSE : 0;
@@ -144,7 +145,7 @@ HR_INLINE __u32 hr_note_answer(const struct hr_service *service, __u32 service_i
   return about;
 }
 
-/* Newly announced as the leader: whatever it was silent about before, it is tried at once. */
+/* The backend is newly announced as the leader, so it is tried at once: its earlier silence no longer counts. */
 HR_INLINE void hr_trust(struct hr_backend_state *state) {
   WRITE_ONCE(state->wait_since_ns, 0);
   if (state->health != HR_HEALTHY) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
@@ -177,9 +178,9 @@ HR_INLINE int hr_budget_pay(__u32 service_id) {
   return 0;
 }
 
-/* ---- What a backend has said about hedging ------------------------------------------------------------------------ */
+/* ---- Pushback: what a backend's replies ask about hedging --------------------------------------------------------- */
 
-/* May this request not be sent once more yet, because a backend asked for that? Then `*open_ns` is when it may; ~0: never. */
+/* Does a backend's pushback still keep this request from being sent once more? `*open_ns` is when it may be; ~0: never. */
 HR_INLINE int hr_held_back(__u32 service_id, __u64 sent_ns, __u64 now_ns, __u64 *open_ns) {
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
   __u64 wait_ns;

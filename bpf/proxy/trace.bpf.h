@@ -67,7 +67,7 @@ HR_INLINE struct hr_trace_event *hr_trace_reserve(void) {
   return event;
 }
 
-/* Without a wake-up: the daemon looks for itself while a client listens. */
+/* Without a wake-up, because the daemon polls the ring while a client listens. */
 HR_INLINE void hr_trace_submit(struct hr_trace_event *event, const struct hr_service *service, __u32 what,
                                __u64 now_ns) {
   event->key.pad = service->profile.request_correlation.length;
@@ -85,7 +85,7 @@ HR_INLINE __u32 hr_trace_backends(__u32 service_id) {
   return hr_trace.filter.backends[service_id & (HR_MAX_SERVICES - 1)];
 }
 
-/* Client, port and service. The key is compared by the caller, who has it in one form or another. */
+/* Compares client, port and service. The caller compares the key, which it has in one form or another. */
 HR_INLINE int hr_trace_is_asked_about(const struct hr_address *client, __u16 client_port_be, __u32 service_id) {
   const struct hr_trace_filter *filter = &hr_trace.filter;
 
@@ -102,7 +102,7 @@ HR_INLINE int hr_trace_is_the_key(const __u8 correlation[HR_CORRELATION_BYTES]) 
   return (words[0] & filter->key_mask[0]) == filter->key[0] && (words[1] & filter->key_mask[1]) == filter->key[1];
 }
 
-/* The filter, once for each request: sets packet->trace to the tracer's number. The packet is as the client sent it. */
+/* The filter, once for each request: sets packet->trace to the tracer's session. The packet is as the client sent it. */
 HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
                              __u32 service_id, __u64 now_ns) {
   if (!packet || !hr_trace_alive(now_ns)) return 0;
@@ -130,7 +130,7 @@ HR_INLINE int hr_trace_is_wanted(const struct hr_request *request, __u64 now_ns)
   return now_ns - request->sent_ns >= hr_trace.filter.slower_ns;
 }
 
-/* Something became of a tracked request; see HR_TRACE_WHAT. */
+/* Emits an event of a tracked request; see HR_TRACE_WHAT. */
 HR_GLOBAL int hr_trace_event(__u32 index, __u32 what) {
   struct hr_request *request = hr_request_at(index);
   struct hr_trace_event *event;
@@ -172,8 +172,8 @@ HR_GLOBAL int hr_trace_event(__u32 index, __u32 what) {
 }
 
 /*
- * Something that has no request: one that was passed through, on its way to a backend, or a datagram of a backend's
- * that answers no tracked request. Each is one event, and counts against the rate.
+ * Emits the event of a packet that has no tracked request: a request that is passed through to a backend, or a backend's
+ * datagram that answers no tracked request. Each is one event, and counts against the rate.
  */
 HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet,
                                  __u32 service_id, __u32 what) {

@@ -24,7 +24,7 @@ HR_INLINE void hr_free_parked(struct hr_request *request) {
   hr_free_push(HR_FREE_PARKED, parked);
 }
 
-/* Ends a request's life: a reference of this generation is void from here on. */
+/* Frees a request: a reference of this generation is void from here on. */
 HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *request, __u32 index) {
   __u32 generation = HR_WORD_GENERATION(request->word) + 1;
 
@@ -144,10 +144,10 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     int again = hr_is_retransmission(old, fresh);
 
-    /* Its copy may have been given up and filled anew while it was read, but not as long as its word stands: a full barrier. */
+    /* The old copy may have been freed and filled anew while it was read, but not while its word stands. A full barrier. */
     if (__sync_fetch_and_add(&old->word, 0) != word) return HR_REASON_KEY_BUSY;
     if (again) {
-      /* It goes to whoever leads now: he may answer too. */
+      /* The retransmission goes to the backend that is chosen now, which may answer too. */
       __sync_fetch_and_and(&old->masks, ~HR_MASKS_NOT_AWAITED(1u << (fresh->first & (HR_MAX_BACKENDS_PER_SERVICE - 1))));
       __sync_fetch_and_or(&old->masks, HR_MASKS_SENT(1u << fresh->first));
       return HR_REASON_RETRANSMISSION;
@@ -249,7 +249,7 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
   hash = hr_key_hash(&request->key);
   request->tag = hr_hash_tag(hash);
   reference = HR_REFERENCE(generation, request->tag, index);
-  /* Found from here on, but changed by nobody else before it is PENDING: it can still be withdrawn. */
+  /* Other splitters find it from here on, but no program changes it before it is PENDING: it can still be withdrawn. */
   WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING));
   reason = hr_claim_key(wheel, service, request, hash, reference, service_stats, now_ns);
   if (reason) return reason;

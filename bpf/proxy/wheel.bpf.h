@@ -3,8 +3,8 @@
  * The timing wheel: where requests wait until the clock looks at them. Any CPU pushes, only the clock's lap takes.
  * A slot is a stack pushed by compare-and-swap and taken whole by exchange, so a link can never be read after its
  * request was reused (no ABA). A push into a slot that the lap has just passed is not lost: a lap publishes how far it
- * goes (`passed`) before it reads a slot; a pusher that finds its slot passed leaves word in `late`, and the next lap
- * goes over the whole wheel again.
+ * goes (`passed`) before it reads a slot; a pusher that finds its slot passed sets `late`, and the next lap goes over the
+ * whole wheel again.
  */
 #ifndef HEDGEROW_BPF_PROXY_WHEEL_BPF_H_
 #define HEDGEROW_BPF_PROXY_WHEEL_BPF_H_
@@ -21,7 +21,7 @@ HR_INLINE struct hr_request *hr_request_at(__u32 index) {
   return bpf_map_lookup_elem(&requests, &index);
 }
 
-/* Takes back a request's claim on its slot's `live`; whoever exchanges the non-zero value out does it once. */
+/* Takes back a request's claim on its slot's `live`: once, by the program that exchanges the non-zero value out. */
 HR_INLINE void hr_disarm(struct hr_wheel *wheel, struct hr_request *request) {
   __u32 armed = __sync_lock_test_and_set(&request->armed, 0);
 
@@ -156,8 +156,8 @@ HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u6
 }
 
 /*
- * Something waits that no due time stands for: a lap at once, however long the clock packet is still held back. That one
- * then dies by its epoch, counted as clock_stale. At rest nothing waits at all, and nobody is hurried.
+ * Starts a lap at once, for work that no due time stands for, however long the clock packet is still held back. The old clock
+ * packet then dies by its epoch, counted as clock_stale. A clock at rest has no request to look at, and needs no lap.
  */
 HR_INLINE void hr_clock_hurry(struct __sk_buff *skb, struct hr_wheel *wheel) {
   if (READ_ONCE(wheel->running)) hr_clock_send(skb, wheel);
