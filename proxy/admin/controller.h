@@ -44,7 +44,7 @@ class Controller {
   absl::StatusOr<v1::Leader> LeaderUnset(const std::string& service);
   absl::StatusOr<v1::BypassReply> Bypass(const std::string& service, bool on);
   absl::StatusOr<v1::DryRunReply> DryRun(const std::string& service, bool on);
-  // An empty service: every one that has a backend of this name.
+  // An empty service name: every service that has a backend of this name.
   absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service, bool on);
   absl::StatusOr<v1::DownReply> Down();
   void OnReload(ReloadConfig reload) { reload_ = std::move(reload); }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A data plane without a kernel, for tests of what stands on it: two services,
-// counters that satisfy the accounting identity, and a record of what it was
-// told.
+// A data plane without a kernel, for tests of the code that stands on it: two services, counters that satisfy the
+// accounting identity, and a record of the calls that it got.
 
 #ifndef HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_
 #define HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_

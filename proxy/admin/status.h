@@ -56,10 +56,10 @@ struct DaemonFacts {
   std::string adoption = "made";
   int64_t kernel_since_ns = 0;      // CLOCK_MONOTONIC; when the kernel part was made
   uint64_t adoptions = 0;           // daemons that have taken it over since
-  int64_t unattended_ns = 0;        // how long nobody had looked after it before this daemon
+  int64_t unattended_ns = 0;        // how long it ran without a daemon before this one
   int64_t hedging_stopped_ns = 0;   // of that time, how long hedging was stopped for want of a daemon
   uint64_t unattended_stops = 0;       // how often that has happened
-  uint64_t attachments_restored = 0;  // programs put back on a hook that somebody took them off
+  uint64_t attachments_restored = 0;  // programs attached again to a hook from which they were removed
   std::string build;                // of the programs
   ReloadFacts reload;
   std::vector<UplinkFacts> uplinks;
@@ -71,8 +71,8 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
 // The leader entry of one service. `now_ns` is CLOCK_MONOTONIC.
 v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns);
 
-// Who gets a service's requests while nobody is silent, by the same rule as the kernel programs': the leader,
-// or who is preferred to it, unless it is drained and anybody else is there.
+// The backend that gets a service's requests, by the kernel programs' own rule. While every backend is healthy it is the
+// leader, or the backend preferred to it; if that one is drained, another backend where there is one.
 size_t RequestsTo(const ServiceSnapshot& snapshot);
 
 // What draining a backend of this service, or undoing it, has come to.

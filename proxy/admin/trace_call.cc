@@ -36,8 +36,8 @@ absl::StatusOr<Begun> Begin(Controller& controller, Tracer& tracer, const v1::Tr
   return begun;
 }
 
-// The loop learns only at its next turn that the client before is gone: somebody who asks right after it waits
-// for that.
+// The loop learns only at its next turn that the previous client is gone. A client that asks right after that one waits
+// for this turn.
 absl::StatusOr<Begun> BeginSoon(EventLoop& loop, Controller& controller, Tracer& tracer,
                                 const v1::TraceRequest& request) {
   const absl::Time patience = absl::Now() + kTake + 4 * kTraceTurn;

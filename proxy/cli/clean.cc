@@ -20,7 +20,7 @@
 namespace hedgerow::cli {
 namespace {
 
-// A killed daemon's socket: nobody listens on it. Whether it was removed.
+// Removes a killed daemon's socket, on which no process listens. Returns whether it was removed.
 bool RemoveDeadSocket(const std::string& path) {
   struct stat info {};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return false;

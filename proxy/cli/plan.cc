@@ -18,7 +18,7 @@
 namespace hedgerow::cli {
 namespace {
 
-// Nothing where none runs, or one that knows no reload.
+// Adds nothing where this instance has no running daemon, or where its daemon does not know reload.
 void AskTheDaemon(const v1::Config& config, const std::string& file, v1::Plan& plan) {
   const auto client = AdminClient::Connect(config.admin().socket());
   if (!client.ok()) return;

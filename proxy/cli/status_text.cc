@@ -62,13 +62,13 @@ std::string LeaderState(const std::string& state) {
   return state;
 }
 
-// That the configured primary leads where nobody said otherwise needs no word.
+// Empty for the configured primary, which leads unless a pin or an announcement names another.
 std::string LeaderSource(const v1::ServiceStatus& service) {
   if (service.pinned()) return " (pinned)";
   return service.leader_source() == "announced" ? " (announced)" : "";
 }
 
-// Why another than the leader gets the requests.
+// Why a backend other than the leader gets the requests.
 std::string Why(const v1::ServiceStatus& service) {
   for (const v1::BackendStatus& backend : service.backends()) {
     if (backend.name() == service.leader() && backend.drained()) return ", while the leader is drained";

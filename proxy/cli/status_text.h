@@ -16,7 +16,7 @@ std::string StatusText(const v1::Status& status);
 // What `drain` and `undrain` have come to, a line for each service.
 std::string DrainText(const v1::DrainReply& reply);
 
-// One line, for `leader`: who leads, since what, and what its cluster last said.
+// One line, for `leader`: the leader, the source that named it, and its cluster's last announcement.
 std::string LeaderText(const v1::Leader& leader);
 
 }  // namespace hedgerow::cli

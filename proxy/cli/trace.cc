@@ -87,7 +87,7 @@ absl::StatusOr<Options> ParseOptions(const Arguments& arguments) {
   return options;
 }
 
-// Cancels the call when the time is over or somebody wants the program to end, so that what was gathered is
+// Cancels the call when the time is over or a signal asks the program to end, so that the events gathered so far are
 // printed.
 class Ending {
  public:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules about the adaptive delay and about who is asked first; see the header.
+// Rules about the adaptive delay and about the preferred backend; see the header.
 
 #include "proxy/config/check_policy.h"
 

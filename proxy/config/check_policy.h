@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules about the adaptive delay and about who is asked first. Called by
-// check.h's Check(), which callers use.
+// Rules about the adaptive delay and about the preferred backend. Called by check.h's Check(), which callers use.
 
 #ifndef HEDGEROW_PROXY_CONFIG_CHECK_POLICY_H_
 #define HEDGEROW_PROXY_CONFIG_CHECK_POLICY_H_

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What must be true of services' profiles beyond single values: a raw profile's parts fit each other and the
-// kernel's places for them, only what may be duplicated is, and time is not hedged unless somebody insists.
+// What must be true of services' profiles beyond single values: a raw profile's parts fit each other and the kernel's
+// places for them, only what may be duplicated is, and time is hedged only where the configuration insists.
 // Called by check.cc.
 
 #ifndef HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_

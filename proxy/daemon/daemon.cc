@@ -191,8 +191,8 @@ class Daemon {
     return CheckKernel();
   }
 
-  // The lock is ours, so whatever carries this instance's marks belongs to a daemon that has ended. What serves
-  // is taken over, or left alone; only what serves nobody is removed.
+  // This daemon holds the lock, so everything of this instance was left by a daemon that has ended. A kernel part that
+  // serves traffic is taken over, or left alone; only one that serves no traffic is removed.
   absl::Status MakeOrAdopt() {
     facts_.build = absl::StrCat(absl::Hex(KernelDataPlane::Build(), absl::kZeroPad16));
     absl::StatusOr<Standing> standing = Inspect(config_.instance());
@@ -359,7 +359,7 @@ class Daemon {
       reply.set_applied(true);
     }
     if (const absl::Status guarded = Guard(); !guarded.ok()) {
-      // Nobody looks after it here any more, but it works: the next daemon takes it over.
+      // This daemon no longer looks after the kernel part, which works on. The next daemon takes it over.
       LogError("after a reload: ", std::string(guarded.message()), "; ending, and the kernel part works on");
       exit_code_ = kExitFailure;
       leaving_ = true;

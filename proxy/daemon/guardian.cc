@@ -88,8 +88,7 @@ void Guardian::OnEvents() {
 
 void Guardian::OnEvent(const net::WatchEvent& event) {
   LogWarning("network: ", event.ToString());
-  // Our filters go with a clsact qdisc that somebody removes, on whatever interface. TCX programs are not
-  // touched by that.
+  // A clsact qdisc that is removed, on whatever interface, takes our filters with it. TCX programs stay attached.
   if (event.kind == net::WatchKind::kQdiscChanged) RepairAttachments();
   if (topology_.uplinks.contains(event.ifindex)) {
     OnUplink(event);
@@ -150,8 +149,8 @@ void Guardian::Repair() {
   repair_problems_ = restored.problems;
 }
 
-// Somebody replaced or removed the clock's queueing discipline. Its packet is lost with it; the watchdog sends
-// another.
+// Installs the clock's queueing discipline again after it was replaced or removed. The clock's packet was lost with it,
+// and the watchdog sends another.
 void Guardian::RepairClock() {
   const int ifindex = instance_.links().clock.link.ifindex;
   const auto present = net::HasClockQdisc(ifindex, instance_.clock().kind);

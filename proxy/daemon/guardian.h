@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks after a running proxy: repairs what somebody took away (routes, links,
-// the clock's queueing discipline), notices uplinks that vanish, and does the
-// periodic work (policy, clock watchdog). Lives on the event loop.
+// Looks after a running proxy: restores what was removed from outside (routes, links, the clock's queueing
+// discipline), notices uplinks that vanish, and does the periodic work (policy, clock watchdog). Lives on the event
+// loop.
 //
 // Policy for uplinks: while others remain the daemon goes on, degraded, and
 // says so in status. When the last one is gone it waits kLastUplinkGrace, so
@@ -40,7 +40,7 @@ class Guardian {
                                                          std::function<void(const std::string&)> give_up,
                                                          std::function<void()> relink);
 
-  // Nobody looks after the proxy any more.
+  // Stops watching: the proxy runs on without repairs and without periodic work.
   ~Guardian();
 
   // Called once a second with what was read then, the histograms included.

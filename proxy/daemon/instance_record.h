@@ -24,7 +24,7 @@ class InstanceRecord {
  public:
   // In the folder of the instance's pins. Not complete until it is saved as such.
   static absl::StatusOr<InstanceRecord> Create(const std::string& pin_folder);
-  // NotFound: there is none, or none that was ever written. FailedPrecondition: it cannot be read.
+  // NotFound: there is no record, or it was never written. FailedPrecondition: it cannot be read.
   static absl::StatusOr<InstanceRecord> Open(const std::string& pin_folder);
 
   v1::KernelRecord& data() { return data_; }

@@ -31,7 +31,7 @@ namespace {
 constexpr char kProgramFolders[] = "programs-";
 constexpr char kLinkPins[] = "tc-";  // net::PinPath
 
-// The pair as it is now, if it is the one that was made.
+// The recorded pair as it is now. NotFound where it was removed or replaced since it was made.
 absl::StatusOr<net::VethPair> FindPair(const v1::LinkRecord& record, const std::string& instance) {
   const auto find = [&](const std::string& name, int ifindex) -> absl::StatusOr<net::LinkInfo> {
     auto link = net::FindLink(ifindex);
@@ -128,9 +128,9 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
     return status;
   }
   instance->adopting_ = false;
-  // It is ours, and works: what cannot be put right is no reason to leave it alone.
+  // The instance is adopted and works, so an error from here on is logged and does not undo the adoption.
   if (status = instance->EndHalfReload(); !status.ok()) LogError(std::string(status.message()));
-  // An uplink's may have changed while nobody looked.
+  // An uplink's MTU may have changed while no daemon watched.
   if (status = instance->FollowMtu(); !status.ok()) LogError(std::string(status.message()));
   return instance;
 }
@@ -153,8 +153,8 @@ absl::Status ProxyInstance::AdoptPins(InstanceRecord record) {
   return absl::OkStatus();
 }
 
-// One that is gone took nothing along but what was attached to it: it is made again, and the programs are
-// loaded anew, since they know its number.
+// A pair that is gone is made again, because it took along only what was attached to it. The programs are loaded anew,
+// because they know its interface number.
 absl::Status ProxyInstance::AdoptLinks(DaemonFacts& facts) {
   const v1::KernelRecord& record = record_->data();
   const auto take = [&](const v1::LinkRecord& recorded, net::VethPair& out,
@@ -167,7 +167,7 @@ absl::Status ProxyInstance::AdoptLinks(DaemonFacts& facts) {
     }
     if (!absl::IsNotFound(pair.status())) return pair.status();
     LogWarning("the interface ", recorded.name(), " was removed by somebody else; made again");
-    // Half a pair, or what an earlier try has left; somebody else's interface of that name is left alone.
+    // Removes half a pair, or what an earlier try left. An interface of that name with another owner is left alone.
     const absl::Status removed = net::DeleteOwnedLink(recorded.name(), config_.instance());
     if (!removed.ok()) return removed;
     links_anew_.push_back(recorded.name());
@@ -182,7 +182,8 @@ absl::Status ProxyInstance::AdoptLinks(DaemonFacts& facts) {
   return status;
 }
 
-// Its packet goes round without us. Only what somebody took away is made anew; the watchdog then sends another.
+// The clock's packet goes round without a daemon. Only a queueing discipline that was removed is made anew, and the
+// watchdog then sends another packet.
 absl::Status ProxyInstance::AdoptClock(DaemonFacts& facts) {
   const v1::KernelRecord& record = record_->data();
   const DataPlaneSpec defaults;
@@ -321,7 +322,8 @@ void ProxyInstance::RemoveUnusedPins() {
   }
 }
 
-// As if nobody had been here. What was taken away before we came stays away: its successor puts it back.
+// Undoes the takeover, as if it had not begun. What was missing before it is missing again, and the next daemon restores
+// it.
 void ProxyInstance::RollBack() {
   for (size_t i = 0; i < attachments_.size(); ++i) {
     net::Attachment& attachment = *attachments_[i];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A proxy's clock: which queueing disciplines are tried, and what the kernel
-// programs are told of the one that was taken. Part of ProxyInstance; see
-// proxy_instance.h.
+// A proxy's clock: which queueing disciplines are tried, and what the kernel programs learn of the chosen one.
+// Part of ProxyInstance; see proxy_instance.h.
 
 #include "absl/strings/str_cat.h"
 #include "proxy/daemon/delay_measurement.h"

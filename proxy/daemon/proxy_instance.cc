@@ -161,7 +161,8 @@ void ProxyInstance::PushUndoOfLink(const std::string& name) {
              [this, name] { return net::DeleteOwnedLink(name, config_.instance()); });
 }
 
-// The route and the address would go with the interface; removed first, nobody is sent to a dying one.
+// The route and the address would go with the interface. They are removed first, so that the kernel routes no packet to
+// an interface that is being removed.
 void ProxyInstance::PushUndoOfRoute(const net::VipRoute& route) {
   undo_.Push(UndoOfRoute(route), [route] { return net::DeleteVipRoute(route); });
 }

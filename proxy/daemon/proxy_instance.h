@@ -40,8 +40,8 @@ class ProxyInstance {
   // Fills `facts` with what status shows of it. On an error nothing is left behind.
   static absl::StatusOr<std::unique_ptr<ProxyInstance>> Start(const v1::Config& config,
                                                               const Topology& topology, DaemonFacts& facts);
-  // Of a complete instance (Inspect). What somebody took away is put back, own links included. On an error
-  // everything is as it was, and works on. kRepair: by the daemon that made or adopted it, which has left it.
+  // Takes over a complete instance (Inspect) and restores what was removed, own links included. On an error everything is
+  // as it was, and works on. kRepair: the daemon that made or adopted the instance takes it over again, after Leave().
   enum class Takeover { kSuccession, kRepair };
   static absl::StatusOr<std::unique_ptr<ProxyInstance>> Adopt(const v1::Config& config,
                                                               const Topology& topology, InstanceRecord record,
@@ -64,7 +64,7 @@ class ProxyInstance {
   // Gives our links the smallest MTU that the uplinks have now.
   absl::Status FollowMtu();
 
-  // Attaches again what somebody took off a hook with its clsact filter. Returns how many programs that were.
+  // Attaches the programs again whose clsact filters were removed from their hooks. Returns how many these were.
   absl::StatusOr<int> RestoreAttachments();
 
   // On which ports the programs await announcements.
@@ -168,7 +168,7 @@ class ProxyInstance {
 // What an earlier daemon of this instance left.
 struct Standing {
   std::optional<InstanceRecord> record;  // complete: it has served, and can be taken over
-  bool half_made = false;                // a start that died half-way: it serves nobody
+  bool half_made = false;                // a start died half-way: it serves no traffic
 };
 // FailedPrecondition: something serves, but its record is missing or cannot be read.
 absl::StatusOr<Standing> Inspect(const std::string& instance);

@@ -20,7 +20,7 @@
 
 namespace hedgerow {
 
-// Of the programs, the one that is attached to the uplinks.
+// The program that is attached to the uplinks.
 inline constexpr char kReplyProgram[] = "hr_reply";
 
 inline absl::Status Annotate(const absl::Status& status, absl::string_view what) {

@@ -166,7 +166,7 @@ const net::Attachment* ProxyInstance::AttachmentOn(int ifindex) const {
   return nullptr;
 }
 
-// An earlier daemon's, by which only retired backends are reached any more: their answers still come.
+// Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
 absl::Status ProxyInstance::AdoptRetiredUplinks(const ProgramInfo& program) {
   std::set<int> uplinks;
   for (const v1::Roster* roster : {&record_->data().roster(), &record_->data().next_roster()}) {
@@ -191,8 +191,8 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
   }
 }
 
-// Their undoing at the end then finds nothing to do. New uplinks stay until nobody is retired: somebody may
-// have been asked by them.
+// Restores the routes of before, and drops the undo steps of those that it deletes, since these have nothing left to do.
+// New uplinks stay until no backend is retired, because requests may have gone out by them.
 void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
   const auto keep = [](const absl::Status& status) {
     if (!status.ok()) LogError("while undoing a failed reload: ", std::string(status.message()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looking after what a proxy has made, and putting back what somebody took
-// away. Part of ProxyInstance, called by the guardian; see proxy_instance.h.
+// Looks after what a proxy has made, and restores what was removed from outside. Part of ProxyInstance, called by the
+// guardian; see proxy_instance.h.
 
 #include <algorithm>
 
@@ -28,7 +28,7 @@ absl::Status ProxyInstance::FollowMtu() {
 
 absl::StatusOr<bool> ProxyInstance::IsAttached(const net::Attachment& attachment) const {
   if (attachment.mechanism() != net::Mechanism::kClsact)
-    return true;  // nobody takes a link's program off by a qdisc
+    return true;  // removing a qdisc leaves a link's program attached
   const net::AttachSpec& spec = attachment.spec();
   if (!net::FindLink(spec.ifindex).ok()) return true;
   const auto filters = net::ListClsactFilters(spec.ifindex, spec.direction);

@@ -53,7 +53,7 @@ void Readiness::Send(const std::string& message) {
   while (!rest.empty()) {
     const ssize_t wrote = write(fd_, rest.data(), rest.size());
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) break;  // whoever started us is gone
+    if (wrote <= 0) break;  // the process that started us is gone
     rest.remove_prefix(static_cast<size_t>(wrote));
   }
   close(fd_);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a starting daemon tells whoever started it that it is ready, or why it
-// is not: `hedgerow up` passes a pipe, systemd a notification socket. One
-// message is sent, once.
+// How a starting daemon tells the process that started it that it is ready, or why it is not: `hedgerow up` passes a
+// pipe, systemd a notification socket. One message is sent, once.
 
 #ifndef HEDGEROW_PROXY_DAEMON_READINESS_H_
 #define HEDGEROW_PROXY_DAEMON_READINESS_H_

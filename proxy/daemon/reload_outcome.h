@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What came of a reload, for whoever asked for it, and for status and metrics,
-// which keep it. Used by the daemon.
+// The outcome of a reload, for the client that asked for it, and for status and metrics, which keep it. Used by the
+// daemon.
 
 #ifndef HEDGEROW_PROXY_DAEMON_RELOAD_OUTCOME_H_
 #define HEDGEROW_PROXY_DAEMON_RELOAD_OUTCOME_H_
@@ -20,8 +20,8 @@ namespace hedgerow {
 // The differences, and as problems those that cannot be applied.
 void FillChanges(const std::vector<config::Change>& changes, v1::ReloadReply& reply);
 
-// Notes a reload that was meant (no dry run). `reply` is the error of one that did not come to an answer: a
-// file with errors (InvalidArgument), or what went wrong on the way.
+// Records a reload that was not a dry run. Where the reload came to no answer, `reply` is the error: a file with errors
+// (InvalidArgument), or what went wrong on the way.
 void NoteReload(const absl::StatusOr<v1::ReloadReply>& reply, int64_t now_ns, ReloadFacts& facts);
 // This configuration is in force from now on.
 void NoteConfig(const v1::Config& config, int64_t now_ns, absl::Time now, ReloadFacts& facts);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Giving and keeping numbers; see the header.
+// Assigns and keeps ids; see the header.
 
 #include "proxy/daemon/roster.h"
 
@@ -19,9 +19,9 @@ namespace {
 // Flows are stamped once a second, and the clock looks a moment late.
 constexpr int64_t kMarginNs = 2'000'000'000;
 
-// A request that nobody answers is known until its deadline, and then for as long as its flow is believed
-// (hr_linger_ns in bpf/proxy/clock.bpf.c). Its state is looked at besides (Over): this is for what leaves no trace,
-// such as a packet on its way.
+// The programs know an unanswered request until its deadline, and then for as long as they believe its flow
+// (hr_linger_ns in bpf/proxy/clock.bpf.c). Over looks at the request's state as well: this time is for what leaves no
+// trace there, such as a packet on its way.
 int64_t GraceOf(const v1::Service& service) {
   return service.deadline_ns() + std::max<int64_t>(service.linger_ns(), HR_FLOW_UDP_NS) + kMarginNs;
 }
@@ -194,8 +194,8 @@ class Registrar {
     added.set_port(backend.port());
   }
 
-  // In whole seconds: nobody counts finer, and durations are written exactly. It may be longer: as long as a
-  // request is known that it may answer (Over).
+  // In whole seconds, because durations are written exactly and a finer one helps no reader. The backend stays retired
+  // for longer while the programs know a request that it may answer (Over).
   std::string Left(int64_t until_ns) const {
     return absl::StrCat(std::max<int64_t>(until_ns - now_ns_, 0) / 1'000'000'000 + 1, "s");
   }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who has which number in the kernel's maps, from one configuration to the
-// next. Requests in flight, flows and the scoreboard know services and
-// backends by their numbers only: whatever stays configured keeps its own, and
-// a number that is given up is given to nobody else until the last request
-// that knows it has ended. Pure; kept in the instance's record.
+// The ids of services and backends in the kernel's maps, from one configuration to the next. Requests in flight, flows
+// and the scoreboard name services and backends by id only. What stays configured keeps its id, and an id that is given
+// up is assigned again only when the last request that refers to it has ended. Pure; kept in the instance's record.
 
 #ifndef HEDGEROW_PROXY_DAEMON_ROSTER_H_
 #define HEDGEROW_PROXY_DAEMON_ROSTER_H_
@@ -26,14 +24,14 @@ struct RosterRoom {
   uint32_t backends = 0;
 };
 
-// The roster under `config`: new entries get the lowest numbers that nobody has, retired ones included; what is
-// not configured any more is retired until its requests must have ended; who is back by then has its old
-// number. FailedPrecondition, with every reason, when a number would have to be given twice.
+// The roster under `config`. New entries get the lowest ids that no entry has, retired ones included. An entry that is
+// not configured any more is retired until its requests must have ended; if it is back by then, it has its old id.
+// FailedPrecondition, with every reason, when an id would have to be assigned twice.
 absl::StatusOr<v1::Roster> NextRoster(const v1::Roster& present, const v1::Config& config, RosterRoom room,
                                       int64_t now_ns);
 
-// After a daemon that died between two configurations: `before`, and what only `half_done` has, retired from
-// now on, for requests may have met it. Both grew from one roster, so that no number is in them for two.
+// After a daemon that died between two configurations: `before`, and what only `half_done` has, retired from now on
+// because requests may have met it. Both grew from one roster, so an id stands for the same entry in both.
 v1::Roster WithHalfDone(const v1::Roster& before, const v1::Roster& half_done, int64_t now_ns);
 
 // What is over: retired, and its time has passed, and nothing in flight knows it. A service goes with its

@@ -54,8 +54,8 @@ class Resolver {
     return path;
   }
 
-  // A client's packet has one source address, that of the uplink towards the primary. A copy that leaves through
-  // another uplink is answered to the first one, where nobody may speak for that backend.
+  // A client's packet has one source address, that of the uplink towards the primary. The reply to a copy that leaves
+  // through another uplink comes in on the first one, where the programs accept no reply of that backend.
   void CheckOneUplink(const v1::Service& service, const Topology::ServicePath& path) {
     for (size_t i = 1; i < path.uplinks.size(); ++i) {
       if (path.uplinks[i] == path.uplinks[0] || path.uplinks[i] == 0 || path.uplinks[0] == 0) continue;

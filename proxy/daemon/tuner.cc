@@ -47,14 +47,13 @@ std::optional<size_t> FastestChoice::Look(const ServiceSnapshot& service) {
   }
   std::optional<size_t> wanted = chosen_;
   if (!usable(best)) {
-    wanted = std::nullopt;  // nothing is known of anybody
+    wanted = std::nullopt;  // no backend is healthy, undrained and measured
   } else if (present != leader && usable(leader) &&
              static_cast<double>(backends[leader].answer_ewma_ns) <=
                  kNearly * static_cast<double>(backends[best].answer_ewma_ns)) {
     wanted = std::nullopt;
   } else if (!usable(present) || backends[present].answer_ewma_ns > kSlowerBy * backends[best].answer_ewma_ns) {
-    // A leader that is silent or has not been measured is the kernel's business, as long as nobody is
-    // preferred.
+    // While no backend is preferred, the kernel programs alone handle a leader that is not healthy or not measured.
     if (chosen_.has_value() || usable(leader)) wanted = best;
     if (wanted == leader) wanted = std::nullopt;
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The policy that needs more than a packet in hand: once a second it reads what the kernel programs have
-// counted, and writes back how long a service's requests wait before they are hedged (`adaptive`), who gets
-// them first
+// The policy that needs more than a packet in hand: once a second it reads what the kernel programs have counted, and
+// writes back how long a service's requests wait before they are hedged (`adaptive`), which backend gets them first
 // (`prefer`), and how long each backend may be silent. Owned by the guardian; on the event loop's thread.
 
 #ifndef HEDGEROW_PROXY_DAEMON_TUNER_H_
@@ -24,8 +23,8 @@ namespace hedgerow {
 // samples, and without `adaptive`, it is the fixed one.
 uint64_t AdaptiveDelayNs(const v1::Service& service, const Histogram& recent);
 
-// Who should get the requests of a service whose replicas are alike. A standby is measured by the hedges and
-// failovers that go to it, the primary while another is preferred by one request in 128.
+// Chooses the backend for the requests of a service whose replicas are alike. A standby is measured by the hedges and
+// failovers that go to it. While another backend is preferred, the primary is measured by one request in 128.
 class FastestChoice {
  public:
   // Slower than another by so much, it loses the requests; the primary gets them back when it is nearly as
@@ -63,7 +62,7 @@ class Tuner {
   struct Service {
     const v1::Service* config;
     std::vector<Backend> backends;
-    size_t asked = 0;  // who gets the requests, by what was sampled since the last look
+    size_t asked = 0;  // the backend that gets the requests, by what was sampled since the last look
     FastestChoice fastest;
   };
 

@@ -40,7 +40,7 @@ struct BackendSpec {
   uint32_t slot = kUnnumbered;  // within its service
 };
 
-// Who announces a service's leader. Services of one cluster say the same here.
+// The cluster that announces a service's leader. Services of one cluster have the same values here.
 struct ClusterSpec {
   uint64_t id = 0;
   hr_siphash_key key{};        // this proxy's; never shown anywhere
@@ -86,8 +86,8 @@ struct DataPlaneSpec {
   bool test_clock = false;  // tests set the programs' time forward (hr_wheel.test_ahead_ns)
 };
 
-// What a configuration had and its successor has not. First it is retired: requests of before may still be
-// answered by it. Then, when nobody's request knows it any more, it is forgotten.
+// What a configuration had and its successor has not. First it is retired, because it may still answer earlier requests.
+// It is forgotten when no request refers to it any more.
 struct RetiredService {
   uint32_t id = 0;
   std::string vip;
@@ -101,7 +101,7 @@ struct RetiredBackend {
 
 // What an administrator has chosen of a service while the programs run.
 struct ServiceChoices {
-  uint32_t service = 0;  // its number
+  uint32_t service = 0;  // its id
   bool dry_run = false;
   uint32_t drained = 0;  // mask of places
   uint32_t pinned = 0;   // the leader's place + 1; 0: none is pinned
@@ -171,7 +171,7 @@ struct ServiceSnapshot {
   bool dry_run = false;
   bool pushed_back = false;  // a backend has lately asked for later hedges, or for none
   uint64_t delay_ns = 0;     // of requests that come now
-  uint32_t preferred = 0;    // service-local index + 1 of who gets requests instead of the leader; 0: the leader does
+  uint32_t preferred = 0;    // service-local index + 1 of the backend that gets requests instead of the leader; 0: none
   hr_leader_view leader{};
   Histogram latency;
   Histogram fire_error;
@@ -225,13 +225,13 @@ class DataPlane {
 
   // How long requests that come from now on wait before they are hedged. What waits already keeps its due time.
   virtual absl::Status SetDelay(const std::string& service, uint64_t delay_ns) = 0;
-  // Who gets requests instead of the leader; nullopt: the leader does.
+  // The backend that gets requests instead of the leader; nullopt: the leader gets them.
   virtual absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) = 0;
 
   // p95 of a backend's ordinary answer times, 0 = unknown: a third of its suspicion timeout.
   virtual absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) = 0;
 
-  // Restarts a clock whose packet was lost while nobody sends; false = it was fine.
+  // Restarts a clock whose packet was lost while no client sends; false = it was fine.
   virtual absl::StatusOr<bool> CheckClock() = 0;
 
   // The kernel tells what becomes of the requests that the filter names, from the first Renew() on. One at a time. The

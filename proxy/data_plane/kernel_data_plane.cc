@@ -44,8 +44,8 @@ std::set<uint16_t> AnnouncePorts(const DataPlaneSpec& spec) {
   return ports;
 }
 
-// A backend's place in the configuration by its place in the kernel; HR_NO_BACKEND where nobody of the
-// configuration is.
+// A backend's place in the configuration by its place in the kernel; HR_NO_BACKEND where the place holds no backend of
+// the configuration.
 uint8_t PositionOf(const ServiceSpec& service, uint32_t slot) {
   for (size_t i = 0; i < service.backends.size(); ++i)
     if (service.backends[i].slot == slot) return static_cast<uint8_t>(i);

@@ -29,7 +29,7 @@ namespace hedgerow {
 
 struct ServiceChange;
 
-// What is pinned, as whoever takes it over must find it. Kept in the instance's record.
+// What is pinned, as the daemon that takes it over must find it. Kept in the instance's record.
 struct PinnedMap {
   std::string name;
   uint32_t id = 0;      // the kernel's
@@ -169,7 +169,7 @@ class KernelDataPlane : public DataPlane {
   std::map<std::string, uint64_t> layouts_;  // by map
   std::map<std::string, net::UniqueFd> adopted_programs_;  // by name; empty: the skeleton's own are loaded
   MappedArray services_, requests_, wheel_, backend_states_, service_states_, tuning_;
-  std::shared_ptr<MappedArray> trace_;  // shared with whoever traces
+  std::shared_ptr<MappedArray> trace_;  // shared with the open trace
   int stats_fd_ = -1;
   BeforeWrite before_write_;
 };

@@ -32,8 +32,8 @@ void SetConfigured(const ServiceSpec& spec, hr_service& service) {
   service.cluster_id = spec.cluster.has_value() ? spec.cluster->id : 0;
 }
 
-// Who is where: places without a backend of this configuration are absent. A retired one's number stays, for
-// those of its requests that are in flight.
+// Assigns backends to places; places without a backend of this configuration are absent. A retired backend's id stays,
+// for those of its requests that are in flight.
 void SetPlaces(const ServiceSpec& spec, hr_service& service) {
   uint32_t present = 0;
   uint32_t places = service.backend_count;
@@ -84,7 +84,7 @@ absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const Service
   service.port_be = vip->port_be;
   SetConfigured(spec, service);
   SetPlaces(spec, service);
-  // An adaptive delay is left to whoever writes it.
+  // An adaptive delay is SetDelay's to write.
   if (change.fresh() || !spec.adaptive) service.delay_ns = spec.delay_ns;
   // Unless the configuration itself has changed, what an administrator has switched holds.
   if (before == nullptr || before->dry_run != spec.dry_run)
@@ -111,7 +111,7 @@ absl::Status KernelDataPlane::FillService(const ServiceSpec& spec, const Service
   return status.ok() ? Put(maps.vips, &*vip, &spec.id) : status;
 }
 
-// Before who goes is hidden: from then on somebody leads who stays.
+// Runs before the removed backends are unpublished, so that a backend which stays leads from then on.
 absl::Status KernelDataPlane::MoveLeader(const ServiceSpec& spec, const ServiceSpec* before,
                                          const ServiceChange& change) {
   const absl::StatusOr<bool> forget = IsOutOfOrder(change.old.cluster_id, before, spec);
@@ -151,9 +151,9 @@ absl::Status KernelDataPlane::Command(const hr_control_request& request) {
                                     : absl::InternalError("the control program refused the configured primary");
 }
 
-// What was announced was announced by another cluster, or under an epoch that is not to come any more: whatever
-// is announced from now on could be below it. Asked of the map, which knows it of a service that was away for a
-// moment as well; and of the configuration before, which knows it where several daemons died on the way.
+// True where the last announcement was another cluster's, or of an epoch that is not to come any more, because whatever
+// is announced from now on could be below it. The maps know this also of a service that was removed for a moment, and
+// the configuration before knows it where several daemons died on the way.
 absl::StatusOr<bool> KernelDataPlane::IsOutOfOrder(uint64_t cluster_before, const ServiceSpec* before,
                                                    const ServiceSpec& now) const {
   const auto cluster_of = [](const ServiceSpec& spec) {
@@ -176,11 +176,11 @@ absl::Status KernelDataPlane::FillBackend(const ServiceSpec& spec, const Backend
   entry.service = static_cast<uint16_t>(spec.id);
   entry.uplink_ifindex = backend.uplink_ifindex;
   entry.index = static_cast<uint8_t>(backend.slot);
-  // Of one that is known nothing changes but, at most, the uplink: one word.
+  // Of a backend that the map already holds at most the uplink changes, which is one word.
   return Put(skeleton_->maps.backends, &backend.id, &entry);
 }
 
-// By which its answers and announcements are told.
+// The entry by which the programs recognize the backend's replies and announcements.
 absl::Status KernelDataPlane::FillWayBack(const BackendSpec& backend) {
   const auto endpoint = ParseEndpoint(backend.address, backend.port);
   if (!endpoint.ok()) return endpoint.status();

@@ -38,7 +38,7 @@ absl::Status DeleteEntries(bpf_map* map, const IsOver& is_over) {
     if (error != 0 && errno != ENOENT) {
       return absl::ErrnoToStatus(errno, absl::StrCat("BPF map ", bpf_map__name(map), ": cannot be read"));
     }
-    // One that is gone meanwhile was what the map could spare first.
+    // An entry that is gone meanwhile was evicted as the least recently used.
     for (uint32_t i = 0; i < count; ++i)
       if (is_over(keys[i], values[i])) bpf_map_delete_elem(fd, &keys[i]);
     place = next;
@@ -48,8 +48,8 @@ absl::Status DeleteEntries(bpf_map* map, const IsOver& is_over) {
 
 }  // namespace
 
-// Whoever gets one of these numbers next must not be asked for, or answer in the name of, who had it before: a
-// TCP connection lives for hours, a flow as long as its client speaks.
+// The next owner of one of these ids must not get requests meant for the former owner, nor answer in its name: a TCP
+// connection lives for hours, and a flow for as long as its client sends.
 absl::Status KernelDataPlane::ForgetFlows(const std::vector<RetiredService>& services,
                                           const std::vector<RetiredBackend>& backends) {
   std::set<uint32_t> service_ids, backend_ids;
@@ -99,8 +99,8 @@ absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services
     const auto there = Delete(skeleton_->maps.vip_addresses, &vip->address);
     if (!there.ok()) return there.status();
   }
-  // A packet of a TCP connection notes its flow anew, with what it had read before: so twice, with all such
-  // packets gone in between.
+  // A program that handles a packet of a TCP connection writes the flow anew, from what it has read before. So the flows
+  // are deleted twice, and all such programs end in between.
   absl::Status status = ForgetFlows(services, backends);
   if (status.ok()) status = WaitForPrograms();
   if (status.ok()) status = ForgetFlows(services, backends);
@@ -111,7 +111,7 @@ absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services
   return status;
 }
 
-// Whoever gets this number next begins with nothing.
+// The next service with this id begins with nothing.
 absl::Status KernelDataPlane::ClearService(uint32_t id) {
   const auto& maps = skeleton_->maps;
   absl::Status status = Zero(maps.services, id);

@@ -64,9 +64,9 @@ absl::Status ZeroElement(bpf_map* map, uint32_t index) {
   return UpdateElement(map, &index, zeros.data());
 }
 
-// The kernel itself waits when a map of maps is changed, so that whoever takes a map away may rely on it
-// (maybe_wait_bpf_programs() in kernel/bpf/syscall.c, since 4.19). membarrier(2) would do the same, but not with
-// nohz_full.
+// When a map of maps is changed the kernel waits for the running programs, so that a caller which removes an inner map
+// may rely on their end (maybe_wait_bpf_programs() in kernel/bpf/syscall.c, since 4.19). membarrier(2) would do the
+// same, but not with nohz_full.
 absl::Status WaitForPrograms() {
   const net::UniqueFd inner(
       bpf_map_create(BPF_MAP_TYPE_ARRAY, "hr_wait_inner", sizeof(uint32_t), sizeof(uint32_t), 1, nullptr));

@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelDataPlane from one configuration to the next, while the programs run. Nobody locks the programs out, so
-// each write must leave a state that is right for a packet which meets it, and for one which has read something
+// KernelDataPlane from one configuration to the next, while the programs run. No lock holds the programs off, so each
+// write must leave a state that is right for a packet which meets it, and for a packet whose program has read something
 // before the write and reads the rest after it. Why that holds:
 //
-// - A service or backend keeps its number for as long as anything in flight may know it: requests, parked
-//   copies, flows, fragments and the scoreboard name them by number only. What a reload removes is *retired*:
-//   its elements stay as they are, so that what was sent there is answered, dropped or hedged as if nothing had
-//   been, and only the ways to it go (its VIP out of `vips`, its place into `absent`). It is forgotten
-//   (kernel_forget.cc), and its numbers are given to others, when nothing refers to it any more.
-// - Whoever is added is written from the inside out: the backends, the service with the new places hidden
-//   (`absent`), the ways back from the backends (`backend_ids`, by which answers and announcements are told),
-//   the places, the leader, and at last the VIP by which the splitter finds it. So nobody is asked whose answer
-//   would not be known, and nobody is believed to lead whose place leads to somebody else.
-// - A service that stays is changed word by word (kernel_store.cc). Most words stand alone: budget, delay,
-//   deadline, each read once for a decision; an old one beside a new one is a setting that was in force a
-//   moment ago, or will be. Places do not stand alone: one is shown after its number stands in `backends`, and
-//   after a grace period, so that no program has looked at the number before and at the place after; and a
-//   number changes only in a place that nobody can reach.
-// - First who comes is shown, then somebody who stays is made the leader, then who goes is hidden: at any time
-//   there is somebody to lead and somebody to hedge to, whom one of the two configurations names. (The other
-//   way round the requests of a moment would go to a leader who is removed because he is dead, and, if one
-//   alone is left, to nobody else.) The control program decides under the leader map's lock, so that an
-//   announcement that comes at the same time is neither lost nor undone; one of a removed leader that was under
-//   way is undone after a grace period. Until he is hidden he is drained, if he was.
-// - A profile's words belong together. They change while requests are forwarded unparked, between two grace
-//   periods.
-// - An element of a hash map that is given up may be used again at once, under a program that has just found
-//   it: kernel_maps.h (PutElement) says what is done about that. A VIP that goes from one service to another is
-//   exchanged in one step; it is never absent.
-// - A daemon that is killed between two of these writes leaves some old and some new, each in one of the states
-//   above. Its record says which configuration it had begun with, and what an administrator had chosen until
-//   then (Choices); the next daemon goes back to the one before, and from there to the one that it was given
+// - A service or backend keeps its id for as long as anything in flight may refer to it, because requests, parked
+//   copies, flows, fragments and the scoreboard name it by id only. What a reload removes is *retired*: its elements
+//   stay as they are, so that what was sent there is answered, dropped or hedged as if nothing had been, and only the
+//   ways to it go (its VIP out of `vips`, its place into `absent`). When nothing refers to it any more it is forgotten
+//   (kernel_forget.cc), and its ids are free for others.
+// - What a reload adds is written from the inside out: the backends, the service with the new places unpublished
+//   (`absent`), the ways back from the backends (`backend_ids`, by which the programs recognize replies and
+//   announcements), the places, the leader, and at last the VIP by which the splitter finds the service. So no request
+//   goes to a backend whose reply the programs would not recognize, and no leader's place leads to another backend.
+// - A service that stays is changed word by word (kernel_store.cc). Most words stand alone: budget, delay, deadline,
+//   each read once for a decision. An old one beside a new one is a setting that was in force a moment ago, or will be.
+//   Places do not stand alone. A place is published after its id stands in `backends`, and after a grace period, so
+//   that no program has read the id before and the place after. An id changes only in a place that no program can
+//   reach.
+// - First the added backends are published, then a backend that stays is made the leader, then the removed ones are
+//   unpublished: at any time there is a leader, and a backend to hedge to, that one of the two configurations names. (In
+//   the opposite order the requests of a moment would go to a leader that is removed because it is dead and, where one
+//   backend alone is left, to no other.) The control program decides under the leader map's lock, so an announcement
+//   that comes at the same time is neither lost nor undone; a removed leader's announcement that was under way is undone
+//   after a grace period. A removed backend that is drained stays drained until it is unpublished.
+// - A profile's words belong together. They change while requests are forwarded unparked, between two grace periods.
+// - An element of a hash map that is given up may be used again at once, under a program that has just found it:
+//   kernel_maps.h (PutElement) says what is done about that. A VIP that goes from one service to another is exchanged
+//   in one step; it is never absent.
+// - A daemon that is killed between two of these writes leaves some old and some new words, each in one of the states
+//   above. Its record says which configuration it had begun with, and what an administrator had chosen until then
+//   (Choices). The next daemon goes back to the configuration before, and from there to the one that it was given
 //   (proxy/daemon/proxy_reload.cc).
 //
 // What cannot be at all is found before anything is written. Called by ProxyInstance::Reconfigure.
@@ -93,7 +92,7 @@ DataPlaneRoom KernelDataPlane::Room() const {
           .backends = bpf_map__max_entries(skeleton_->maps.backend_histograms) / HR_BACKEND_HISTOGRAMS};
 }
 
-// In order of appearance what has no numbers yet.
+// Assigns ids, in order of appearance, to what has none yet.
 absl::Status KernelDataPlane::Number() {
   uint32_t next_service = 0, next_backend = 0;
   for (ServiceSpec& service : spec_.services) {
@@ -108,7 +107,7 @@ absl::Status KernelDataPlane::Number() {
   return absl::OkStatus();
 }
 
-// A number that is out of bounds, or that two have, would overwrite what belongs to somebody else.
+// An id that is out of bounds, or that two entries share, would overwrite another entry's elements.
 absl::Status KernelDataPlane::CheckNumbers(const DataPlaneSpec& spec) const {
   const DataPlaneRoom room = Room();
   std::set<uint32_t> services, backends;
@@ -184,8 +183,8 @@ absl::Status KernelDataPlane::ForgetClusters(const DataPlaneSpec& next) {
   return gone ? WaitForPrograms() : absl::OkStatus();
 }
 
-// An announcement that was opened while its sender's place was there may have been taken after the control
-// program had put another leader in his place. When all such programs have ended, it looks once more.
+// A program that opened an announcement while its sender's place was present may accept it after the control program has
+// replaced that leader. When all such programs have ended, the control program decides once more.
 absl::Status KernelDataPlane::SettleLeaders(const DataPlaneSpec& next) {
   std::vector<const ServiceSpec*> reduced;
   for (const ServiceSpec& service : next.services) {

@@ -47,8 +47,8 @@ absl::Status KernelDataPlane::StoreWords(const hr_service& from, volatile hr_ser
   return absl::OkStatus();
 }
 
-// The numbers of new places, which nobody looks at yet: `absent` has them, and what else lies beyond the places
-// of before; and all that has nothing to do with places.
+// Stores the ids of new places, which no program reads yet because `absent` holds these places and all others beyond the
+// former count. Stores also everything that does not concern places.
 absl::Status KernelDataPlane::StoreHidden(ServiceChange& change) {
   const hr_service& old = change.old;
   hr_service& step = change.step;
@@ -67,7 +67,7 @@ absl::Status KernelDataPlane::StoreHidden(ServiceChange& change) {
   step.absent = static_cast<uint8_t>(old.absent | hidden);
   step.present = old.present;
   step.drained = old.drained;
-  // A refusal must not name them before their answers are known.
+  // A nack must not name the added backends before their replies are recognized.
   for (uint32_t slot = 0; slot < HR_MAX_BACKENDS_PER_SERVICE; ++slot)
     if ((change.come() >> slot & 1) != 0) step.nodes[slot] = 0;
   if (change.has_other_profile()) step.switches |= HR_SWITCH_RELOADING;
@@ -79,10 +79,10 @@ absl::Status KernelDataPlane::StoreCount(ServiceChange& change) {
   return StoreWords(change.step, change.mapped);
 }
 
-// Who comes, beside those who go: both are there for a moment.
+// Publishes the added backends. The removed ones are still published, so both are present for a moment.
 absl::Status KernelDataPlane::Show(ServiceChange& change) {
   hr_service& step = change.step;
-  // Whoever may have looked at a number or a profile before it stood there has ended.
+  // Waits until the programs have ended that may have read an id or a profile before it was stored.
   if (!change.fresh() && (change.come() != 0 || change.has_other_profile()))
     if (absl::Status status = WaitForPrograms(); !status.ok()) return status;
   step.switches = change.next.switches;
@@ -92,7 +92,7 @@ absl::Status KernelDataPlane::Show(ServiceChange& change) {
   return StoreWords(step, change.mapped);
 }
 
-// Who goes. Afterwards he is drained no longer.
+// Unpublishes the removed backends. Afterwards they are drained no longer.
 absl::Status KernelDataPlane::Hide(ServiceChange& change) {
   change.step.absent = change.next.absent;
   change.step.present = change.next.present;

@@ -30,8 +30,8 @@ uint32_t RingBytes(uint32_t rate) {
 }
 
 void WriteFilter(volatile hr_trace* memory, const hr_trace_filter& filter) {
-  // Nobody reads it before the lease is written; a program that is still at work for the tracer before tells
-  // nothing once the number has changed.
+  // No program reads the filter before the lease is written. A program that still works for the previous tracer emits
+  // nothing once the session number has changed.
   memcpy(const_cast<hr_trace_filter*>(&memory->filter), &filter, sizeof(filter));
   memory->window = 0;
   memory->admitted = 0;

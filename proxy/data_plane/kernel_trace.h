@@ -29,7 +29,7 @@ class KernelTrace final : public TraceSource {
   size_t Drain(size_t limit, const OnEvent& on_event) override;
   TraceLoss Loss() const override;
 
-  // Whatever an earlier owner of the same memory and map left: nobody looks any more.
+  // Ends the trace that an earlier owner of the same memory and map left, because that owner no longer reads it.
   static void Forget(volatile hr_trace* memory, int rings);
 
  private:

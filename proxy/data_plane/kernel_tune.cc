@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an operator or the daemon's policy changes while the programs run: switches, drained backends, who is
-// preferred, delays and the p95s that suspicion timeouts stand on. Each is one aligned word of a mapped array, so that no
-// program ever sees half of a change. Called on the event loop's thread only: nobody else writes these words.
+// What an operator or the daemon's policy changes while the programs run: switches, drained backends, preferred
+// backends, delays and the p95s that suspicion timeouts stand on. Each is one aligned word of a mapped array, so that no
+// program ever sees half of a change. Called on the event loop's thread only, which alone writes these words.
 #include <algorithm>
 
 #include "proxy/data_plane/kernel_data_plane.h"

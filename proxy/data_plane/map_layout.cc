@@ -47,7 +47,7 @@ void Describe(const btf* types, uint32_t type_id, int depth, std::string& out) {
     }
     absl::StrAppend(&out, "}");
   } else {
-    // An enum is an integer to whoever reads the map.
+    // A program or process that reads the map sees an enum as an integer.
     absl::StrAppend(&out,
                     btf_is_any_enum(type) || btf_is_int(type) ? "i" : absl::StrCat("k", btf_kind(type), "-"),
                     type->size);

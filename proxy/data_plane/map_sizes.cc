@@ -45,7 +45,7 @@ uint32_t ColdSets(uint32_t max_requests) {
 }
 
 std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
-  // Index 0 of requests and copies is nobody.
+  // Index 0 of requests and copies means none.
   return {
       Array("requests", bounds.requests + 1, sizeof(hr_request)),
       Array("scoreboard", HR_HOT_SETS + ColdSets(bounds.requests), sizeof(hr_scoreboard_set)),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A trace in the words of the configuration that it was opened under: the kernel's events name services and
-// backends by their numbers in the maps, which after a reload are not their places in the configuration any
-// more. What came with a later configuration is nobody to this one. Made by KernelDataPlane::OpenTrace.
+// A trace in the words of the configuration that it was opened under. The kernel's events name services and backends by
+// their ids in the maps, which after a reload are not their places in the configuration any more. A service or backend
+// of a later configuration has no place in this one. Made by KernelDataPlane::OpenTrace.
 #ifndef HEDGEROW_PROXY_DATA_PLANE_NUMBERED_TRACE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_NUMBERED_TRACE_H_
 
@@ -15,7 +15,7 @@
 
 namespace hedgerow {
 
-// Numbers of the maps to places in the configuration, and back. Pure.
+// From ids in the maps to places in the configuration, and back. Pure.
 class TraceNumbers {
  public:
   explicit TraceNumbers(const std::vector<ServiceSpec>& services);
@@ -25,8 +25,8 @@ class TraceNumbers {
 
  private:
   struct Service {
-    uint16_t place = HR_MAX_SERVICES;                             // nobody's
-    std::array<uint8_t, HR_MAX_BACKENDS_PER_SERVICE> backends{};  // by slot; HR_NO_BACKEND: nobody
+    uint16_t place = HR_MAX_SERVICES;                             // none
+    std::array<uint8_t, HR_MAX_BACKENDS_PER_SERVICE> backends{};  // by slot; HR_NO_BACKEND: none
   };
   uint32_t Mask(const Service& service, uint32_t slots) const;
 

@@ -24,7 +24,7 @@ uint64_t Word(absl::string_view bytes) {
 
 std::string Ones(size_t count) { return std::string(count, '\xff'); }
 
-// The configuration was checked for this room; a list that overflows would duplicate what nobody allowed.
+// The configuration was checked for this room. A list that overflows would duplicate what the operator did not allow.
 void AddAlternative(hr_match* list, uint8_t& count, size_t room, const std::vector<hr_match>& matches) {
   if (matches.empty() || count + matches.size() > room) {
     std::fprintf(stderr, "broken invariant: %zu matches more than the %zu that a profile's list has room for\n",
@@ -107,8 +107,8 @@ hr_profile HkvProfile() {
   hr_profile profile{};
   profile.request_correlation = MakeField(8, 16);
   profile.reply_correlation = MakeField(8, 16);
-  // Magic, version (another one may mean anything by these bytes), kinds up to 3 (0 is refused as malformed by
-  // whoever gets it).
+  // Magic, version (another one may mean anything by these bytes), kinds up to 3 (the node that gets a 0 refuses it as
+  // malformed).
   profile.request_matches[0] = MakeMatch(0, Bytes("\x48\x01\x00"), Bytes("\xff\xff\xfc"));
   profile.reply_matches[0] = MakeMatch(0, Bytes("\x48\x01\x80"), Bytes("\xff\xff\x80"));
   AddNack(profile, {MakeMatch(3, Bytes("\x06"))});  // OVERLOADED: nothing was done by that copy

@@ -22,7 +22,7 @@ hr_match MakeMatch(uint16_t offset, absl::string_view bytes, absl::string_view m
 // One alternative of a list: all of its matches must hold. Ends the process when the list has no room for it.
 void AddNack(hr_profile& profile, const std::vector<hr_match>& matches);
 void AddOperation(hr_profile& profile, const std::vector<hr_match>& matches, hr_shape shape = HR_SHAPE_ANY);
-// What stands at the end of a first line that nobody answers; at most 8 bytes.
+// The word at the end of the first line of a request that gets no reply; at most 8 bytes.
 void SetOneWay(hr_profile& profile, absl::string_view word);
 
 hr_profile DnsProfile();

@@ -17,7 +17,7 @@ namespace hedgerow {
 struct ServiceChange {
   explicit ServiceChange(volatile hr_service* to) : mapped(to), old(Copy(*to)), next(old), step(old) {}
 
-  // No program finds it yet: it is new, or its number was somebody's who is forgotten.
+  // No program finds it yet: it is new, or its id belonged to a service that is forgotten.
   bool fresh() const { return old.backend_count == 0; }
   bool has_other_profile() const {
     return !fresh() && memcmp(&old.profile, &next.profile, sizeof(old.profile)) != 0;

@@ -80,8 +80,8 @@ absl::StatusOr<T> EventLoop::Call(absl::Duration timeout, std::function<absl::St
   };
   auto state = std::make_shared<State>();
   const bool posted = Post([state, body = std::move(body)] {
-    // Held while the body runs, so that a caller who gives up waits for it rather than pull away what it refers
-    // to.
+    // The lock is held while the body runs, so that a caller which gives up waits for the body's end and keeps alive
+    // what it refers to.
     absl::MutexLock lock(&state->mutex);
     if (!state->abandoned) state->result = body();
   });

@@ -22,7 +22,7 @@ struct Moment {
   int64_t wall_ms;
 };
 
-// Without `sample`, which is the caller's to number. Services are paired by name: one that is new has no past.
+// Without `sample`, which is the caller's to number. Services are paired by name: a new service has no past.
 std::vector<v1::PageEvent> EventsBetween(const Moment& earlier, const Moment& later);
 
 }  // namespace hedgerow

@@ -70,8 +70,8 @@ History::ServiceSample History::Difference(const ServiceSnapshot* before, const 
   return sample;
 }
 
-// After a reload that has changed who is where: what was sampled before stands in the new order, and of who is
-// new there is nothing.
+// After a reload that has changed the backends or their order: puts the earlier samples into the new order, in which a
+// new backend has none.
 void History::FollowBackends(const ServiceSnapshot& before, const ServiceSnapshot& now) {
   std::vector<size_t> places;
   bool same = before.backends.size() == now.backends.size();
@@ -210,7 +210,7 @@ v1::PageData History::Since(uint64_t after, absl::Time now) const {
     data.add_interval_ns(sample.interval_ns);
   }
   for (const v1::PageEvent& event : events_) {
-    // What was noticed with the first snapshot belongs to whoever asks for everything.
+    // A client that asks for everything also gets the events of the first snapshot.
     if (event.sample() > after || after == 0) *data.add_events() = event;
   }
   if (!last_.has_value()) return data;

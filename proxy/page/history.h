@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the live page shows: the last minutes of every service, a sample a second, and what happened meanwhile. The
-// daemon's loop records from a snapshot that it takes anyway, so that a page opened late shows the past and one that
-// nobody opens costs some microseconds a second. The HTTP server reads on a thread of its own and never asks the loop.
+// daemon's loop records from a snapshot that it takes anyway, so that a page opened late shows the past, and a page that
+// stays unopened costs some microseconds a second. The HTTP server reads on a thread of its own and never asks the loop.
 
 #ifndef HEDGEROW_PROXY_PAGE_HISTORY_H_
 #define HEDGEROW_PROXY_PAGE_HISTORY_H_

@@ -42,7 +42,7 @@ class TraceStream {
 
   // The client's thread: waits until there is something, at most `timeout`.
   Batch Take(absl::Duration timeout);
-  // From any thread: nobody takes anything any more.
+  // From any thread: the client takes no further events.
   void Abandon();
 
  private:
