@@ -2,7 +2,7 @@
 """Where the nodes of a replicated store keep their logs: a folder on a disk, or one in memory.
 
 A lab's own folder is under /run, which is a tmpfs on some machines and not on others; an experiment must know which.
-Named after the lab, so that the next one with its tag removes what a killed run left, mounts included.
+Named after the lab, so that the next one with its tag removes what a killed run left, mounts and the nodes' pins included.
 """
 
 import shutil
@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from deploy.lab import node_pins
 from deploy.lab.names import check_tag
 
 MODES = ("memory", "disk")
@@ -26,6 +27,8 @@ def remove_all(tag: str) -> None:
 def _remove(mode: str, tag: str) -> None:
     for path in _PARENTS[mode].glob(f"{_prefix(tag)}*"):
         _unmount_below(path)
+        for node in path.glob("*"):
+            node_pins.remove(node)
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -47,11 +47,11 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_sessionstart(session):
-    """A killed run left labs of other tags, and perhaps pins: take away what nobody owns."""
+    """Removes labs and pins that a killed run of any test file left: those whose lock no process holds."""
     if os.geteuid() != 0 or not names.RUN_DIR.is_dir():
         return
     for folder in names.RUN_DIR.iterdir():
-        if re.fullmatch(r"e2e\d+|self\d+[12345s]", folder.name):
+        if re.fullmatch(r"(e2e|self|member|memprox|tut)\d+s?", folder.name):
             with contextlib.suppress(LabInUse):
                 Lab.clean(folder.name)
                 for mode in MODES:

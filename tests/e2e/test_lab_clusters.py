@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cluster.client import hkv
-from deploy.lab import Lab, names, netns
+from deploy.lab import Lab, names, netns, node_pins
 from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs, file_system
 from deploy.lab.servers.hedgerow_node import NodeSettings
@@ -128,8 +128,11 @@ def test_data_directories_are_where_the_mode_says_and_go():
 def test_what_a_killed_run_left_goes_with_the_next():
     left = DataDirs(TAG, "memory")
     left.__enter__()
+    (left.path / "a").mkdir()
+    pins = node_pins.of(left.path / "a", 1)
+    pins.mkdir(parents=True)
     with DataDirs(TAG, "memory") as data:
-        assert not left.path.exists()
+        assert not left.path.exists() and not pins.exists()
         assert list(data.parent.glob(f"hedgerow-lab-{TAG}-*")) == [data.path]
 
 

@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node of our own store: `hedgerow-node` with a configuration made for it, asked by its own status command."""
 
-import contextlib
 import dataclasses
 import json
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
 
+from deploy.lab import node_pins
 from deploy.lab.host import Host
 from deploy.lab.own_clock import OwnClock
 from deploy.lab.servers.load import binary
 from deploy.lab.servers.store_node import NodeState, StoreNode
 from deploy.lab.unit_priority import command_prefix
 
-PINS = Path("/sys/fs/bpf/hedgerow")
 SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
 MEMCACHED_PORT = 11211
 NO_OFFLOADS = tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve"))
@@ -118,14 +116,7 @@ class HedgerowNode(StoreNode):
     @property
     def pins(self) -> Path:
         """What the kernel holds for the node's next life; the log's place on the host names it."""
-        return PINS / f"node-{self.number}-{self._place}"
-
-    @property
-    def _place(self) -> str:
-        value = 2166136261
-        for byte in str(self.data_dir).encode():
-            value = (value ^ byte) * 16777619 % 2**32
-        return f"{value:08x}"
+        return node_pins.of(self.data_dir, self.number)
 
     def stop(self) -> None:
         """For good: of a node that was killed nothing is left either."""
@@ -133,10 +124,7 @@ class HedgerowNode(StoreNode):
         self.lose_memory()
 
     def lose_memory(self) -> None:
-        for pins in PINS.glob(f"node-*-{self._place}"):  # of whichever members it has been
-            shutil.rmtree(pins, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            PINS.rmdir()
+        node_pins.remove(self.data_dir)
 
     def proxy_key(self, proxy: str) -> str:
         self.write_config()
