@@ -24,8 +24,8 @@
  */
 #define HR_KEEP_BOUND(x) asm volatile("" : "+r"(x))
 /*
- * After an atomic addition whose result orders what follows: an unused result makes clang emit BPF_ADD without BPF_FETCH,
- * which is not a barrier (Documentation/bpf/standardization/instruction-set.rst, "Atomic operations").
+ * After an atomic addition whose result orders what follows: an unused result makes clang emit BPF_ADD without BPF_FETCH, and
+ * an atomic operation without a return value is no barrier (Documentation/atomic_t.txt, "ORDERING").
  */
 #define HR_USE_RESULT(x) asm volatile("" : "+r"(x))
 #else
