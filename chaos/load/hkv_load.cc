@@ -181,6 +181,7 @@ void HkvLoad::Run(const std::atomic<bool>& stop, const std::function<void(const 
       if (readable[i]) Receive(i, now_ns);
     }
   }
+  if (on_tick) on_tick(Tick(Now_ns()));
 }
 
 uint64_t HkvLoad::NextDue_ns(bool sending) const {

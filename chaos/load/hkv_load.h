@@ -65,7 +65,8 @@ class HkvLoad {
   absl::Status Open();
 
   // Until `stop` or the end of the run, and then until nothing is outstanding any more. `on_tick`, if there is
-  // one, is called four times a second by the thread that sends, so it may not block.
+  // one, is called four times a second and once at the end with the totals, by the thread that sends, so it may
+  // not block.
   void Run(const std::atomic<bool>& stop, const std::function<void(const LoadTick&)>& on_tick = nullptr);
 
   const std::vector<Record>& records() const { return records_; }

@@ -127,14 +127,15 @@ TEST_F(HkvLoadTest, NoKeyHasMoreOutstandingThanACheckerCanTry) {
   EXPECT_GT(keys.size(), 2u);
 }
 
-TEST_F(HkvLoadTest, TicksSayHowItGoesAndHowLongTheLongestWaits) {
-  options_.timeout_ns = 400 * kMs;
+// The time-out leaves the first tick, due after 250 ms, well over a second on a busy machine.
+TEST_F(HkvLoadTest, ATickShowsTheLongestWaitAndTheLastOneTheTotals) {
+  options_.timeout_ns = 2'000 * kMs;
   AddServer([n = 0](const wire::HkvRequest& request) mutable {
     return FakeServer::Treatment{.lost = request.kind != wire::HkvKind::kOpen && ++n == 1};
   });
   Run();
-  ASSERT_GE(ticks_.size(), 2u) << "one while the first request waits, one after it was given up";
-  EXPECT_GE(ticks_.front().longest_ns, 200 * kMs);
+  ASSERT_GE(ticks_.size(), 2u);
+  EXPECT_GE(ticks_.front().longest_ns, 200 * kMs) << "the lost request still waits";
   EXPECT_EQ(ticks_.front().failed, 0u);
   EXPECT_GT(ticks_.front().ok, 0u);
   EXPECT_EQ(ticks_.back().failed, 1u);
