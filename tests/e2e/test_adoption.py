@@ -16,7 +16,6 @@ from harness.product import BIN, DNS4, VIP4, VIP6, wait_until
 
 pytestmark = pytest.mark.own
 HAS_TCX = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 6)
-BOTH_MODES = pytest.mark.parametrize("attach", ["tcx", "clsact"])
 SAME, NEXT = "hedgerowd", "hedgerowd-next"
 
 
@@ -104,7 +103,7 @@ def test_a_daemon_that_went_is_succeeded_by_one_that_takes_over_all_of_it(lab, s
     servers["a"].resume()
 
 
-@BOTH_MODES
+@pytest.mark.parametrize("attach", ["tcx", pytest.param("clsact", marks=pytest.mark.long)])
 def test_kills_restarts_and_upgrades_under_load_lose_no_query(lab, servers, product, attach):
     product.up(attach=attach_of(attach))
     builds = {product.status()["adoption"]["build"]}

@@ -24,14 +24,16 @@ def summary_of(folder: Path, name: str) -> dict:
     return summary
 
 
-def test_offload(tmp_path):
-    status = offload.main(["--rounds=1", "--replicas=3", "--clients=4", "--variants=none,all,all-blocking,etcd",
+@pytest.mark.parametrize("variants", [
+    pytest.param(("none", "all", "etcd"), id="short"),
+    pytest.param(("none", "all", "all-blocking", "etcd"), id="all", marks=pytest.mark.long)])
+def test_offload(tmp_path, variants):
+    status = offload.main(["--rounds=1", "--replicas=3", "--clients=4", f"--variants={','.join(variants)}",
                            "--seconds=0.3", "--warm-up=0.1", "--profile-seconds=0.3", "--quiet-wait=0",
                            f"--into={tmp_path}"])
     assert status == 1  # one round is never enough
     rows = summary_of(tmp_path, "offload")["rows"]
-    assert {(row["variant"], row["clients"]) for row in rows} == {(variant, 4) for variant in
-                                                                  ("none", "all", "all-blocking", "etcd")}
+    assert {(row["variant"], row["clients"]) for row in rows} == {(variant, 4) for variant in variants}
     for row in rows:
         assert row["n"] > 0 and row["put_per_s"] > 0 and row["p99_us"] >= row["p50_us"] > 0
         assert 0 < row["leader_cpu_us_per_op"] < row["cluster_cpu_us_per_op"]
@@ -48,12 +50,16 @@ def test_no_false_elections(tmp_path):
     assert row["elections"] >= 0 and row["resigns"] >= 0
 
 
-def test_election(tmp_path):
-    status = election.main(["--rounds=1", "--terms=2", "--replicas=3", "--quiet-wait=0", f"--into={tmp_path}"])
+@pytest.mark.parametrize(("modes", "causes"), [
+    pytest.param("disk,memory", "kill,cut", id="short"),
+    pytest.param(",".join(election.MODES), "kill,stall,cut", id="all", marks=pytest.mark.long)])
+def test_election(tmp_path, modes, causes):
+    status = election.main(["--rounds=1", "--terms=2", "--replicas=3", f"--modes={modes}", f"--causes={causes}",
+                            "--quiet-wait=0", f"--into={tmp_path}"])
     assert status == 1  # two terms are never enough
     rows = summary_of(tmp_path, "election")["rows"]
-    assert {(row["mode"], row["cause"]) for row in rows} == {(mode, cause) for mode in election.MODES
-                                                             for cause in ("kill", "stall", "cut")}
+    assert {(row["mode"], row["cause"]) for row in rows} == {(mode, cause) for mode in modes.split(",")
+                                                             for cause in causes.split(",")}
     for row in rows:
         assert row["terms"] == 2 and 0 < row["outage_p50_ms"] <= row["outage_max_ms"]
         assert row["vote_p50_us"] > 0 and row["pre_vote_p50_us"] > 0 and row["fences"] > 0
@@ -115,9 +121,9 @@ def restart_of(tmp_path: Path, *more: str) -> tuple[int, dict]:
     return status, summary_of(tmp_path, "restart")
 
 
-def test_restart_with_two_hundred_thousand_entries(tmp_path):
+def test_restart_with_eighty_thousand_entries(tmp_path):
     """Smaller than the real one, and good enough all the same: nothing that it must show depends on the machine."""
-    status, summary = restart_of(tmp_path, "--entries=200000", "--chunk=2")
+    status, summary = restart_of(tmp_path, "--entries=80000", "--chunk=1")
     assert status == 0 and all(check["met"] for check in summary["checks"]), summary["checks"]
 
 

@@ -32,7 +32,8 @@ def sound(verdict: dict) -> bool:
     return verdict["linearizable"] and verdict["agreed"] and verdict["acked_lost"] == verdict["double_applied"] == 0
 
 
-@pytest.mark.parametrize("name", ["leader-kill", "leader-pause",
+# The leader that is killed is a large one: below.
+@pytest.mark.parametrize("name", ["leader-pause", pytest.param("leader-kill", marks=pytest.mark.long),
                                   pytest.param("leader-partition-out", marks=pytest.mark.long)])
 def test_a_client_without_retry_lives_through_a_dying_leader_behind_the_proxy(name, tmp_path):
     with Lab(TAG, replicas=3) as lab:

@@ -20,6 +20,7 @@ from harness.product import BIN, DNS4, DNS6, METRICS, VIP4, VIP6, wait_until
 from test_adoption import NEXT, end, gone, pins, start
 
 VIP_NEW = "10.99.0.77"
+VIP_TAKER = "10.99.0.78"
 OWN = pytest.mark.own
 # Before which of its writes a daemon is killed in the midst of a reload: here some, in the long tests all. What packets
 # meet at each of them: bpf/tests/reload_steps_test.cc.
@@ -326,17 +327,29 @@ def test_many_reloads_in_a_row_lose_nothing_and_leave_nothing_behind(lab, server
 
 
 @OWN
-def test_what_was_removed_is_forgotten_when_nothing_in_flight_knows_it(lab, servers, product):
+def test_what_was_removed_is_forgotten_with_its_uplink_when_nothing_in_flight_knows_it(lab, servers, product):
+    """One test for both: the wait is the long part."""
     config = product.up().config()
-    before = entries(product)
-    extra = with_service(config, "extra", "fd99::77", [{"name": "x", "address": lab.replica("a").ipv6, "port": 5399}])
-    reload(product, extra)
-    assert "fd99::77" in lab.client.run(["ip", "-6", "route", "show", "dev", "hr0"]).stdout
-    assert lab.client.run(["ping", "-c", "1", "-W", "1", "fd99::77"], check=False).returncode == 0
-    reload(product, without(config, "b"))
+
+    def descriptors() -> int:
+        return len(os.listdir(f"/proc/{product.pid}/fd"))
+
+    before, files = entries(product), descriptors()
+    lab.client.run(["ip", "link", "add", "hrfar0", "type", "veth", "peer", "name", "hrfar1"])
+    try:
+        lab.client.run(["ip", "address", "add", "10.88.0.1/24", "dev", "hrfar0"])
+        lab.client.run(["ip", "link", "set", "hrfar0", "up"])
+        extra = with_service(config, "extra", "fd99::77", [{"name": "x", "address": lab.replica("a").ipv6, "port": 5399}])
+        reload(product, with_service(extra, "far", VIP_NEW, [{"name": "far", "address": "10.88.0.9", "port": 53}]))
+        assert "hrfar0" in [uplink["name"] for uplink in product.status()["uplinks"]]
+        assert "fd99::77" in lab.client.run(["ip", "-6", "route", "show", "dev", "hr0"]).stdout
+        assert lab.client.run(["ping", "-c", "1", "-W", "1", "fd99::77"], check=False).returncode == 0
+        reload(product, without(config, "b"))
+    finally:
+        lab.client.run(["ip", "link", "del", "hrfar0"])  # while its backend may still answer
     assert [service["name"] for service in product.status()["services"]] == [DNS4, DNS6]
     # Its address may not be another's before that.
-    moved = with_service(without(config, "b"), "taker", VIP_NEW,
+    moved = with_service(without(config, "b"), "taker", VIP_TAKER,
                          [{"name": "b", "address": lab.replica("b").ipv4, "port": 53}])
     refused = reload(product, moved, check=False)
     assert refused["exit"] == 1 and "was service dns4's" in refused["problems"][0]
@@ -345,26 +358,7 @@ def test_what_was_removed_is_forgotten_when_nothing_in_flight_knows_it(lab, serv
                timeout_s=FORGOTTEN_WITHIN_S, what="the route's end")
     assert lab.client.run(["ping", "-c", "1", "-W", "1", "fd99::77"], check=False).returncode != 0
     wait_until(lambda: entries(product) == before, timeout_s=3, what="the maps as they were")
-
-
-@OWN
-def test_an_uplink_that_goes_with_its_backend_is_let_go_and_told_of_once(lab, servers, product):
-    config = product.up().config()
-
-    def descriptors() -> int:
-        return len(os.listdir(f"/proc/{product.pid}/fd"))
-
-    before = descriptors()
-    lab.client.run(["ip", "link", "add", "hrfar0", "type", "veth", "peer", "name", "hrfar1"])
-    try:
-        lab.client.run(["ip", "address", "add", "10.88.0.1/24", "dev", "hrfar0"])
-        lab.client.run(["ip", "link", "set", "hrfar0", "up"])
-        reload(product, with_service(config, "far", VIP_NEW, [{"name": "far", "address": "10.88.0.9", "port": 53}]))
-        assert "hrfar0" in [uplink["name"] for uplink in product.status()["uplinks"]]
-        reload(product, config)
-    finally:
-        lab.client.run(["ip", "link", "del", "hrfar0"])  # before it is forgotten: somebody was quick
-    wait_until(lambda: descriptors() <= before, timeout_s=FORGOTTEN_WITHIN_S, what="as many open files as before")
+    wait_until(lambda: descriptors() <= files, timeout_s=FORGOTTEN_WITHIN_S, what="as many open files as before")
     said = product.log.read_text(encoding="utf-8")
     time.sleep(2.5)
     assert product.log.read_text(encoding="utf-8") == said, "nothing is tried every second any more"
