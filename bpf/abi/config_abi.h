@@ -65,7 +65,7 @@ enum hr_echo {
 
 /*
  * A protocol as data: which payloads are requests and replies, what pairs them, what says "not me", what may be sent
- * twice. docs/profiles.md explains it, proxy/data_plane/profile.cc has the built-in ones.
+ * twice. docs/profiles.md explains it, proxy/profiles/ has the built-in ones.
  */
 struct hr_profile {
   struct hr_field request_correlation;

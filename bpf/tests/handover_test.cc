@@ -361,7 +361,7 @@ TEST_F(HandoverTest, ASendThatFailsTakesNoEarlierOneBack) {
   EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_first", 1))) << "and its answer is welcome";
 }
 
-TEST_F(HandoverTest, ARefusalComesBackWhereTheSendFails) {
+TEST_F(HandoverTest, ANackComesBackWhereTheSendFails) {
   const uint32_t request = Ask(1);
   FireNow(request);
   Clones(HR_MARK_HEDGE, 1);

@@ -61,7 +61,7 @@ TEST_F(HkvTest, EveryKindIsHedged) {
   }
 }
 
-TEST_F(HkvTest, ARefusalWaitsForNoProbe) {
+TEST_F(HkvTest, ANackWaitsForNoProbe) {
   ServiceConfig(kHkv4Service).election_timeout_ns = kSecond;
   MakeDown(kHkv4B);
   Advance(HR_STANDBY_RETRY * kSecond);
@@ -126,7 +126,7 @@ TEST_F(HkvTest, WhatIsNoAnswerOfThisVersionIsNotJudged) {
   EXPECT_EQ(StateOf(FindHkv(1)), HR_STATE_PENDING);
 }
 
-TEST_F(HkvTest, OnlyNotLeaderAndOverloadedAreRefusals) {
+TEST_F(HkvTest, OnlyNotLeaderAndOverloadedAreNacks) {
   for (uint8_t status = 0; status <= 10; ++status) {
     Ask(100 + status);
     const RunResult run = Reply(HkvReply4(100u + status, kA4, status));
@@ -136,7 +136,7 @@ TEST_F(HkvTest, OnlyNotLeaderAndOverloadedAreRefusals) {
   }
 }
 
-TEST_F(HkvTest, TheLastRefusalGoesToTheClient) {
+TEST_F(HkvTest, TheLastNackGoesToTheClient) {
   ServiceConfig(kHkv4Service).attempts = 2;
   Ask(1);
   EXPECT_EQ(Release(Reply(HkvReply4(1, kA4, kHkvNotLeader))), kB4);
@@ -145,7 +145,7 @@ TEST_F(HkvTest, TheLastRefusalGoesToTheClient) {
   EXPECT_THAT(last.changes, UnorderedElementsAre(Pair("hkv4.nacked", 1), Pair("hkv4.replies", 1)));
 }
 
-TEST_F(HkvTest, ARefusalOfLeadershipIsNeverTheLastWhereAnotherLeaderWillCome) {
+TEST_F(HkvTest, ANackOfLeadershipIsNeverTheLastWhereAnotherLeaderWillCome) {
   Ask(1);
   EXPECT_EQ(Release(Reply(HkvReply4(1, kA4, kHkvNotLeader))), kB4);
   const RunResult last = Reply(HkvReply4(1, kB4, kHkvNotLeader, 3));
@@ -155,14 +155,14 @@ TEST_F(HkvTest, ARefusalOfLeadershipIsNeverTheLastWhereAnotherLeaderWillCome) {
   EXPECT_EQ(Request(FindHkv(1)).attempts, 2u) << "the hint does not add an attempt";
 }
 
-TEST_F(HkvTest, WithoutAClusterTheLastRefusalIsTheClients) {
+TEST_F(HkvTest, WithoutAClusterTheLastNackIsTheClients) {
   ServiceConfig(kHkv4Service).cluster_id = 0;
   Ask(1);
   Release(Reply(HkvReply4(1, kA4, kHkvNotLeader)));
   EXPECT_THAT(Reply(HkvReply4(1, kB4, kHkvNotLeader)).changes, Contains(Pair("hkv4.nacked", 1)));
 }
 
-TEST_F(HkvTest, ARefusalThatNamesTheLeaderSendsTheCopyThere) {
+TEST_F(HkvTest, ANackThatNamesTheLeaderSendsTheCopyThere) {
   BackendState(kHkv4B).answer_ewma_ns = 1 * kMillisecond;
   BackendState(kHkv4C).answer_ewma_ns = 9 * kMillisecond;
   Ask(1);

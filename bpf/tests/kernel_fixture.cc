@@ -15,6 +15,7 @@
 #include "proxy.skel.h"
 #include "proxy/data_plane/endpoint.h"
 #include "proxy/data_plane/names.h"
+#include "proxy/profiles/profile_test.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -116,6 +117,11 @@ hr_flow_key FlowKey(const char* client, uint16_t client_port, uint8_t protocol, 
 
 }  // namespace
 
+hr_profile PairedBy(uint32_t bytes, absl::string_view rest) {
+  return OwnProfile(absl::StrCat("request_offset: 0\nrequest_length: ", bytes, "\nreply_offset: 0\nreply_length: ", bytes,
+                                 "\n", rest));
+}
+
 DataPlaneSpec PacketTest::Spec() {
   DataPlaneSpec spec;
   const uint32_t uplink = TestLinks::Get().uplink.ifindex;
@@ -123,15 +129,15 @@ DataPlaneSpec PacketTest::Spec() {
     return BackendSpec{name, address, port, uplink};
   };
   spec.services = {
-      MakeService("dns4", kDns4, kDnsPort, DnsProfile(), {backend("a", kA4, 53), backend("b", kB4, 53)}),
-      MakeService("dns6", kDns6, kDnsPort, DnsProfile(),
+      MakeService("dns4", kDns4, kDnsPort, BuiltInProfile("dns"), {backend("a", kA4, 53), backend("b", kB4, 53)}),
+      MakeService("dns6", kDns6, kDnsPort, BuiltInProfile("dns"),
                   {backend("a", kA6, kBackendDnsPort6), backend("b", kB6, kBackendDnsPort6)}),
-      MakeService("raw4", kRaw4, kRawPort, RawProfile(0, 4, 0, 4),
+      MakeService("raw4", kRaw4, kRawPort, PairedBy(4),
                   {backend("a", kA4, 9000), backend("b", kB4, 9000), backend("c", kC4, 9000)}),
-      MakeService("raw6", kRaw6, kRawPort, RawProfile(0, 4, 0, 4),
+      MakeService("raw6", kRaw6, kRawPort, PairedBy(4),
                   {backend("a", kA6, 9000), backend("b", kB6, 9000)}),
-      MakeService("single", kSingle4, kRawPort, RawProfile(0, 4, 0, 4), {backend("a", kA4, 9100)}),
-      MakeService("once", kOnce4, kRawPort, RawProfile(0, 4, 0, 4),
+      MakeService("single", kSingle4, kRawPort, PairedBy(4), {backend("a", kA4, 9100)}),
+      MakeService("once", kOnce4, kRawPort, PairedBy(4),
                   {backend("a", kA4, 9200), backend("b", kB4, 9200)}),
   };
   for (const bool ipv6 : {false, true}) {
@@ -142,7 +148,7 @@ DataPlaneSpec PacketTest::Spec() {
       nodes = {backend("n1", kA4, kHkvPort), backend("n2", kB4, kHkvPort), backend("n3", kC4, kHkvPort)};
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i].node = static_cast<uint32_t>(i + 1);
     spec.services.push_back(
-        MakeService(ipv6 ? "hkv6" : "hkv4", ipv6 ? kHkv6 : kHkv4, kHkvPort, HkvProfile(), std::move(nodes)));
+        MakeService(ipv6 ? "hkv6" : "hkv4", ipv6 ? kHkv6 : kHkv4, kHkvPort, BuiltInProfile("hkv"), std::move(nodes)));
     spec.services.back().cluster = ipv6 ? ClusterSpec{kCluster6, kKey6, kEpoch6, kAnnouncePort}
                                         : ClusterSpec{kCluster4, kKey4, 0, kAnnouncePort};
   }

@@ -53,6 +53,9 @@ struct RunContext {
   int ifindex = 0;  // where the packet is; 0 = the interface the program is attached to
 };
 
+// A profile of which the first bytes of a request and its reply are the correlation bytes, and the rest as given.
+hr_profile PairedBy(uint32_t bytes, absl::string_view rest = "");
+
 struct RunResult {
   int verdict = 0;
   Bytes packet;

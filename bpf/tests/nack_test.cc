@@ -53,7 +53,7 @@ TEST_F(NackTest, TheReleasedCopyHasTheClientsMark) {
   EXPECT_EQ(Release(Reply(DnsReply4(1, kA4, kServFail))).mark, 0x55u);
 }
 
-TEST_F(NackTest, ARefusalAfterTheDeadlineIsNobodysAnswer) {
+TEST_F(NackTest, ANackAfterTheDeadlineIsNobodysAnswer) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
   FireNow(request);
@@ -67,7 +67,7 @@ TEST_F(NackTest, ARefusalAfterTheDeadlineIsNobodysAnswer) {
   EXPECT_EQ(answer.changes.at("dns4.late_answers"), 1);
 }
 
-TEST_F(NackTest, TheLastRefusalAfterTheDeadlineIsPassedOn) {
+TEST_F(NackTest, TheLastNackAfterTheDeadlineIsPassedOn) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
   FireNow(request);

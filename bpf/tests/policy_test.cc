@@ -316,7 +316,7 @@ TEST_F(PolicyTest, ADryRunSteersAroundNobody) {
   Clones(HR_MARK_SEND, 0);
 }
 
-TEST_F(PolicyTest, ADryRunGivesRefusalsToTheClient) {
+TEST_F(PolicyTest, ADryRunGivesNacksToTheClient) {
   ASSERT_TRUE(plane().SetDryRun("dns4", true).ok());
   ASSERT_TRUE(plane().SetDryRun("hkv4", true).ok());
   AskDns(1);
@@ -386,7 +386,7 @@ TEST_F(PolicyTest, NobodyWaitsLongerThanASecondForIt) {
   EXPECT_EQ(ServiceState(kHkv4Service).pushback_ns, kSecond);
 }
 
-TEST_F(PolicyTest, ARefusalThatWantsNoHedgeIsTheLast) {
+TEST_F(PolicyTest, ANackThatWantsNoHedgeIsTheLast) {
   AskHkv(1);
   const RunResult nack = Nack(1, kHkvNeverHedge);
   EXPECT_EQ(nack.verdict, kRedirected);
@@ -403,7 +403,7 @@ TEST_F(PolicyTest, ItIsNotTheLastWhileAnotherCopyIsUnderWay) {
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_hedge", 1)));
 }
 
-TEST_F(PolicyTest, ARefusalThatWantsALaterHedgeIsSentOnByTheClockWhenItIsTime) {
+TEST_F(PolicyTest, ANackThatWantsALaterHedgeIsSentOnByTheClockWhenItIsTime) {
   AskHkv(1);
   const uint32_t request = FindHkv(1);
   const RunResult nack = Nack(1, 300);
@@ -416,14 +416,14 @@ TEST_F(PolicyTest, ARefusalThatWantsALaterHedgeIsSentOnByTheClockWhenItIsTime) {
   Clones(HR_MARK_HEDGE, 1);
 }
 
-TEST_F(PolicyTest, ARefusalAfterTheLastLookIsNotWaitedFor) {
+TEST_F(PolicyTest, ANackAfterTheLastLookIsNotWaitedFor) {
   AskHkv(1);
   const uint32_t request = FindHkv(1);
   Request(request).due_ns = Request(request).sent_ns + ServiceConfig(kHkv4Service).deadline_ns;
   EXPECT_THAT(Nack(1, 300).changes, Contains(Pair("hkv4.nacked", 1)));
 }
 
-TEST_F(PolicyTest, ARefusalOfLeadershipIsSentOnAtOnceAllTheSame) {
+TEST_F(PolicyTest, ANackOfLeadershipIsSentOnAtOnceAllTheSame) {
   AskHkv(1);
   Reply(HkvReply4(1, kA4, 0, kHkvNeverHedge));
   AskHkv(2);

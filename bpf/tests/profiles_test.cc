@@ -5,10 +5,9 @@
 // and servers speak in tests/e2e/test_profiles.py; here is what they do not say.
 #include <cstring>
 
-#include "absl/strings/string_view.h"
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
-#include "proxy/data_plane/profile.h"
+#include "proxy/profiles/profile_test.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -56,7 +55,7 @@ class MemcachedTest : public ProfilesTest {
  protected:
   void SetUp() override {
     ProfilesTest::SetUp();
-    if (!IsSkipped() && !HasFatalFailure()) Use(MemcachedProfile());
+    if (!IsSkipped() && !HasFatalFailure()) Use(BuiltInProfile("memcached"));
   }
   uint32_t Find(uint16_t id) {
     return FindRequest(kRaw4Service, kClient4, kClientPort,
@@ -93,9 +92,7 @@ TEST_F(MemcachedTest, OnlyReadsAreHedgedUnlessTheOperatorSaysMore) {
 }
 
 TEST_F(MemcachedTest, WhatTheOperatorAllowsIsHedgedAndNothingElse) {
-  Use(MemcachedProfile({MemcachedCommand::kSet, MemcachedCommand::kAdd, MemcachedCommand::kReplace,
-                        MemcachedCommand::kCas, MemcachedCommand::kDelete, MemcachedCommand::kTouch,
-                        MemcachedCommand::kGat}));
+  Use(BuiltInProfile("memcached", {"set", "add", "replace", "cas", "delete", "touch", "gat"}));
   for (const char* command :
        {"set a 0 0 1\r\nx\r\n", "add a 0 0 1\r\nx\r\n", "replace a 0 0 10\r\n0123456789\r\n",
         "cas a 0 0 1 18446744073709551615\r\nx\r\n", "delete a\r\n", "touch a 1\r\n", "gat 1 a\r\n",
@@ -111,7 +108,7 @@ TEST_F(MemcachedTest, WhatTheOperatorAllowsIsHedgedAndNothingElse) {
 }
 
 TEST_F(MemcachedTest, ASecondCommandInTheDatagramIsNotDuplicated) {
-  Use(MemcachedProfile({MemcachedCommand::kSet, MemcachedCommand::kCas, MemcachedCommand::kDelete}));
+  Use(BuiltInProfile("memcached", {"set", "cas", "delete"}));
   for (const char* command :
        {"get a\r\nincr b 1\r\n", "get a\r\n\r\n", "delete a\r\nincr b 1\r\n",
         "set a 0 0 1\r\nx\r\nincr b 1\r\n", "set a 0 0 1\r\nincr b 1\r\n", "set a 0 0 5\r\nx\r\n",
@@ -141,7 +138,7 @@ TEST_F(MemcachedTest, TheEndOfALineIsFoundWhereverItIs) {
 }
 
 TEST_F(MemcachedTest, ARequestThatNobodyAnswersIsForwardedOnce) {
-  Use(MemcachedProfile({MemcachedCommand::kSet, MemcachedCommand::kCas, MemcachedCommand::kDelete}));
+  Use(BuiltInProfile("memcached", {"set", "cas", "delete"}));
   EXPECT_EQ(Once("set a 0 0 1 noreply\r\nx\r\n"), "one_way");
   EXPECT_EQ(Once("cas a 0 0 1 7 noreply\r\nx\r\n"), "one_way");
   EXPECT_EQ(Once("delete a noreply\r\n"), "one_way");
@@ -218,7 +215,7 @@ class StunTest : public ProfilesTest {
  protected:
   void SetUp() override {
     ProfilesTest::SetUp();
-    if (!IsSkipped() && !HasFatalFailure()) Use(StunProfile());
+    if (!IsSkipped() && !HasFatalFailure()) Use(BuiltInProfile("stun"));
   }
   uint32_t Find(uint8_t transaction) {
     Bytes id(11, 0x55);
@@ -266,7 +263,7 @@ TEST_F(StunTest, WhatIsNoBindingResponseDecidesNothing) {
 }
 
 TEST_F(ProfilesTest, NtpIsPairedByTheClientsTransmitTimestamp) {
-  Use(NtpProfile());
+  Use(BuiltInProfile("ntp"));
   Bytes request(48, 0), answer(48, 0);
   request[0] = 0x23;  // version 4, client
   answer[0] = 0x24;
@@ -283,17 +280,17 @@ TEST_F(ProfilesTest, NtpIsPairedByTheClientsTransmitTimestamp) {
 }
 
 TEST_F(ProfilesTest, WhatTheMaskLeavesOutIsNoPartOfTheKey) {
-  Use(RawProfile(0, 3, 0, 3, absl::string_view("\x0f\xff\x00", 3)));
+  Use(OwnProfile("{request_offset: 0, request_length: 3, reply_offset: 0, reply_length: 3, mask: 0fff00}"));
   Ask({0xa1, 2, 3, 4});
   EXPECT_NE(FindRequest(kRaw4Service, kClient4, kClientPort, {0x01, 2, 0}), 0u);
   EXPECT_EQ(Answer({0xb1, 2, 9, 9}).changes.at("raw4.won_by_first"), 1) << "the other bits are the reply's own";
 }
 
 TEST_F(ProfilesTest, MatchesOfAnAlternativeMustAllHoldAndAnyAlternativeWillDo) {
-  hr_profile profile = RawProfile(0, 1, 0, 1);
-  AddOperation(profile, {MakeMatch(1, "a"), MakeMatch(2, "b", "", true)});
-  AddOperation(profile, {MakeMatch(1, "cde")});
-  Use(profile);
+  Use(PairedBy(1, R"(
+operations:
+  - match: [{offset: 1, text: a}, {offset: 2, text: b, not: true}]
+  - match: [{offset: 1, text: cde}])"));
   EXPECT_EQ(WhyOnce({1, 'a', 'x'}), "");
   EXPECT_EQ(WhyOnce({2, 'a'}), "") << "what is not there is other than b";
   EXPECT_EQ(WhyOnce({3, 'c', 'd', 'e'}), "");
@@ -302,12 +299,15 @@ TEST_F(ProfilesTest, MatchesOfAnAlternativeMustAllHoldAndAnyAlternativeWillDo) {
   EXPECT_EQ(WhyOnce({6, 'b', 'x'}), "unknown_operation");
 }
 
+TEST_F(ProfilesTest, NamedOperationsThatAreNotListedAreForwardedOnce) {
+  Use(PairedBy(1, "operations: [{name: read, match: [{offset: 1, text: r}]}]"));
+  EXPECT_EQ(WhyOnce({1, 'r'}), "unknown_operation");
+  EXPECT_EQ(WhyOnce({2, 'w'}), "unknown_operation");
+  EXPECT_EQ(WhyOnce({3}), "unknown_operation");
+}
+
 TEST_F(ProfilesTest, AReplyWithAnotherEchoAnswersAnOlderRequest) {
-  hr_profile profile = RawProfile(0, 1, 0, 1);
-  profile.echo = HR_ECHO_BYTES;
-  profile.echo_request = MakeField(1, 3);
-  profile.echo_reply = MakeField(2, 3);
-  Use(profile);
+  Use(PairedBy(1, "echo: {request_offset: 1, reply_offset: 2, length: 3}"));
   Ask({7, 'o', 'l', 'd'});
   Ask({7, 'n', 'e', 'w'});
   EXPECT_EQ(Answer({7, 0, 'o', 'l', 'd'}).verdict, kDropped);

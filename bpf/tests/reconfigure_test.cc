@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "bpf/tests/reconfigure_fixture.h"
-#include "proxy/data_plane/profile.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -136,10 +135,8 @@ TEST_F(ReconfigureTest, AVipPassesFromOneServiceToAnother) {
 }
 
 TEST_F(ReconfigureTest, WhatMayBeDuplicatedChangesAndWhatIsInFlightIsAnswered) {
-  hr_profile profile = RawProfile(0, 4, 0, 4);
-  AddOperation(profile, {MakeMatch(4, std::string(1, '\x01'))});
   DataPlaneSpec spec = Numbered();
-  Raw(spec).profile = profile;
+  Raw(spec).profile = PairedBy(4, R"(operations: [{match: [{offset: 4, bytes: "01"}]}])");
   const auto request = [](uint8_t id, uint8_t operation) {
     return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {id, 0, 0, 0, operation, 0, 0, 0}).Build();
   };

@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "bpf/tests/reconfigure_fixture.h"
-#include "proxy/data_plane/profile.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -153,15 +153,14 @@ TEST_F(ReloadStepsTest, ADrainedLeaderThatIsRemovedIsAskedByNobody) {
 // Before, byte 4 says whether a request may be sent twice, and afterwards byte 6. What neither allows is never
 // sent twice, also where half of the one and half of the other would allow it.
 TEST_F(ReloadStepsTest, WhatNeitherConfigurationDuplicatesIsNotDuplicated) {
-  const auto with = [&](uint16_t offset, char value) {
+  const auto with = [&](const char* match) {
     DataPlaneSpec spec = Numbered();
-    Raw(spec).profile = RawProfile(0, 4, 0, 4);
-    AddOperation(Raw(spec).profile, {MakeMatch(offset, std::string(1, value))});
+    Raw(spec).profile = PairedBy(4, absl::StrCat("operations: [{match: [", match, "]}]"));
     return spec;
   };
-  Reconfigure(with(4, '\x01'));
+  Reconfigure(with(R"({offset: 4, bytes: "01"})"));
   bool waited_before = false, waits_after = false;
-  Reload(with(6, '\x02'), [&] {
+  Reload(with(R"({offset: 6, bytes: "02"})"), [&] {
     for (const Bytes& neither : {Bytes{1, 0, 0, 0, 2, 0, 0, 0}, Bytes{2, 0, 0, 0, 0, 0, 1, 0}}) {
       const Asked one = Ask(neither);
       EXPECT_EQ(one.to, "10.77.0.11:9000");
@@ -201,7 +200,7 @@ TEST_F(ReloadStepsTest, AnAddedServiceIsAllThereWhenItIsFound) {
   added.vip = "10.99.0.77";
   added.port = kRawPort;
   added.id = 12;
-  added.profile = RawProfile(0, 4, 0, 4);
+  added.profile = PairedBy(4);
   added.backends = {Another(added, kD4, kD, 0), Another(added, "10.77.0.15", kD + 1, 1)};
   for (BackendSpec& backend : added.backends) backend.port = kRawPort;
   added.primary = 0;

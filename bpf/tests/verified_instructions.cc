@@ -18,6 +18,7 @@
 #include "bpf/node/watch/watch_abi.h"
 #include "node.skel.h"
 #include "proxy/data_plane/kernel_data_plane.h"
+#include "proxy/profiles/profile_test.h"
 #include "watch.skel.h"
 
 namespace {
@@ -29,7 +30,7 @@ hedgerow::DataPlaneSpec SmallSpec() {
   service.name = "dns";
   service.vip = "192.0.2.1";
   service.port = 53;
-  service.profile = hedgerow::DnsProfile();
+  service.profile = hedgerow::BuiltInProfile("dns");
   service.delay_ns = 10'000'000;
   service.deadline_ns = 2'000'000'000;
   service.linger_ns = 1'000'000'000;

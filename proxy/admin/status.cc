@@ -12,17 +12,10 @@
 #include "bpf/proxy/choose.h"
 #include "config/scalar.h"
 #include "operate/version.h"
-#include "proxy/config/schema.h"
 #include "proxy/data_plane/names.h"
 
 namespace hedgerow {
 namespace {
-
-template <typename Enum>
-std::string Word(Enum value) {
-  const google::protobuf::EnumDescriptor* type = google::protobuf::GetEnumDescriptor<Enum>();
-  return config::EnumWord(*type->FindValueByNumber(value));
-}
 
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
@@ -129,7 +122,7 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_name(service.name());
   out.set_vip(service.vip());
   out.set_port(service.port());
-  out.set_profile(Word(service.profile()));
+  out.set_profile(service.profile());
   out.set_delay_ns(static_cast<int64_t>(snapshot.delay_ns));
   out.set_adaptive(service.has_adaptive());
   const auto asked = static_cast<int>(RequestsTo(snapshot));

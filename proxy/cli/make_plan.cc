@@ -5,16 +5,18 @@
 #include "proxy/cli/make_plan.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "config/scalar.h"
 #include "proxy/cli/reload_text.h"
 #include "proxy/data_plane/map_sizes.h"
+#include "proxy/config/built_in_profiles.h"
 #include "proxy/config/emit.h"
-#include "proxy/config/schema.h"
 #include "net/bpffs.h"
 
 namespace hedgerow::cli {
@@ -76,13 +78,11 @@ std::string Adaptive(const v1::Service& service) {
 }
 
 std::string Summary(const v1::Service& service) {
-  const google::protobuf::EnumDescriptor& profiles = *v1::Profile_descriptor();
-  const std::string profile = config::EnumWord(*profiles.FindValueByNumber(service.profile()));
   const std::string cluster =
       service.has_cluster() ? absl::StrCat(", cluster ", service.cluster().id(),
                                            " announces its leader on port ", service.cluster().announce_port())
                             : "";
-  return absl::StrCat(service.vip(), " port ", service.port(), ", ", profile, ", hedge after ",
+  return absl::StrCat(service.vip(), " port ", service.port(), ", ", service.profile(), ", hedge after ",
                       config::FormatDurationNs(service.delay_ns()), Adaptive(service), ", deadline ",
                       config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(),
                       " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), ", suspect after ",
@@ -101,6 +101,8 @@ void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan
     out.set_name(service.name());
     out.set_summary(Summary(service));
     out.set_leader(service.primary());
+    if (const v1::Profile* profile = config::EffectiveProfile(service); profile != nullptr)
+      out.set_profile(config::EmitYaml(*profile, config::Secrets::kHidden, config::Defaults::kLeftOut));
     for (int j = 0; j < service.backends_size(); ++j) {
       const v1::Backend& backend = service.backends(j);
       const auto uplink = topology.uplinks.find(path.uplinks.at(static_cast<size_t>(j)));
@@ -121,6 +123,18 @@ void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan
 }
 
 std::string Megabytes(uint64_t bytes) { return absl::StrFormat("%.1f MB", static_cast<double>(bytes) / 1e6); }
+
+// Each profile once, with the indentation of a service's keys, so that it can be copied and changed.
+void Profiles(const v1::Plan& plan, std::string& out) {
+  std::map<std::string, std::vector<std::string>> services;
+  for (const v1::PlannedService& service : plan.services()) services[service.profile()].push_back(service.name());
+  absl::StrAppend(&out, "\nprofiles, as a service's keys\n");
+  for (const auto& [profile, names] : services) {
+    absl::StrAppend(&out, "    # of ", absl::StrJoin(names, ", "), "\n    profile: raw\n    raw:\n");
+    for (const absl::string_view line : absl::StrSplit(profile, '\n', absl::SkipEmpty()))
+      absl::StrAppend(&out, "      ", line, "\n");
+  }
+}
 
 }  // namespace
 
@@ -176,6 +190,7 @@ std::string PlanText(const v1::Plan& plan) {
     for (const std::string& backend : service.backends()) absl::StrAppend(&out, "    ", backend, "\n");
     absl::StrAppend(&out, "    leader: ", service.leader(), "\n");
   }
+  Profiles(plan, out);
   if (plan.has_reload())
     absl::StrAppend(&out, "\nreload, since its daemon runs\n", ReloadText(plan.reload(), /*dry_run=*/true));
   if (plan.problems_size() > 0) {

@@ -5,12 +5,14 @@
 
 #include "proxy/config/check_cluster.h"
 
+#include <algorithm>
 #include <set>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "bpf/abi/base_abi.h"
+#include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow::config {
 namespace {
@@ -81,16 +83,21 @@ class ClusterChecker {
                      " in all services"));
   }
 
+  static bool NamesLeaders(const v1::Profile& profile) {
+    return std::any_of(profile.negative_replies().begin(), profile.negative_replies().end(),
+                       [](const v1::NegativeReply& reply) { return reply.leader_offset() != 0; });
+  }
+
   void Nodes(const v1::Service& service, const std::string& path) {
     absl::flat_hash_map<uint32_t, std::string> seen;
     for (int i = 0; i < service.backends_size(); ++i) {
       const uint32_t node = service.backends(i).node();
       const std::string node_path = absl::StrCat(path, ".backends[", i, "].node");
       if (node == 0) continue;
-      if (service.profile() != v1::PROFILE_HKV && service.profile() != v1::PROFILE_UNSPECIFIED) {
-        Add(node_path,
-            absl::StrCat("got ", node,
-                         ", expected no node but with profile: hkv (no other protocol's refusals name one)"));
+      const v1::Profile* profile = EffectiveProfile(service);
+      if (profile != nullptr && !NamesLeaders(*profile)) {
+        Add(node_path, absl::StrCat("got ", node, ", expected none with a profile whose negative_replies have no leader_offset, "
+                                    "since no reply names a node"));
         continue;
       }
       const auto [entry, inserted] = seen.try_emplace(node, node_path);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Rules for services' profiles; see the header.
+// Rules for profiles, and for the keys of services that go with them; see the header.
 
 #include "proxy/config/check_profile.h"
 
-#include <string>
+#include <algorithm>
+#include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bpf/abi/config_abi.h"
-#include "config/scalar.h"
-#include "proxy/config/schema.h"
+#include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow::config {
 namespace {
@@ -18,16 +19,54 @@ namespace {
 constexpr uint32_t kNtpPort = 123;
 constexpr size_t kMatchBytes = 8;
 
+// A match's bytes are given as hexadecimal digits or as they are.
+size_t BytesOf(const v1::Match& match) {
+  return match.text().empty() ? match.bytes().size() / 2 : match.text().size();
+}
+
+template <typename Texts>
+bool Contains(const Texts& texts, const std::string& text) {
+  return std::find(texts.begin(), texts.end(), text) != texts.end();
+}
+
 class ProfileChecker {
  public:
-  ProfileChecker(const v1::Service& service, std::string path, const Locations& locations, Diagnostics& errors)
-      : service_(service), path_(std::move(path)), locations_(locations), errors_(errors) {}
+  ProfileChecker(const Locations& locations, Diagnostics& errors) : locations_(locations), errors_(errors) {}
 
-  void Run() {
-    Ntp();
-    Duplicates();
-    RawBlock();
-    if (service_.has_raw()) Raw(service_.raw(), absl::StrCat(path_, ".raw"));
+  void Service(const v1::Service& service, const std::string& path) {
+    Ntp(service, path);
+    const bool own = service.profile() == kOwnProfile;
+    if (own && !service.has_raw())
+      Add(path + ".profile",
+          "got \"raw\" without a raw block, expected raw: {request_offset, request_length, reply_offset, "
+          "reply_length}");
+    if (!own && !service.profile().empty() && service.has_raw())
+      Add(path + ".raw", "got a raw block, expected one only with profile: raw");
+    if (const v1::Profile* profile = EffectiveProfile(service); profile != nullptr)
+      Duplicates(service, *profile, path + ".duplicate");
+    if (service.has_raw()) Block(service.raw(), path + ".raw.");
+  }
+
+  // `path` ends before a key: "services[0].raw.".
+  void Block(const v1::Profile& profile, const std::string& path) {
+    const uint32_t length = profile.request_length(), reply_length = profile.reply_length();
+    if (length != 0 && reply_length != 0 && length != reply_length)
+      Add(path + "reply_length", absl::StrCat("got ", reply_length, ", expected request_length, which is ", length,
+                                              " (a reply repeats the request's bytes)"));
+    Mask(profile.mask(), length, "request_length, which is ", path + "mask");
+    if (!profile.mask().empty() && profile.mask().find_first_not_of('0') == std::string::npos)
+      Add(path + "mask", "got only zeros, expected a bit that counts");
+    Matches(profile.requests(), path + "requests");
+    Matches(profile.replies(), path + "replies");
+    Operations(profile, path + "operations");
+    NegativeReplies(profile, path + "negative_replies");
+    if (profile.has_numbers() && profile.one_datagram())
+      Add(path + "one_datagram",
+          "got \"true\", expected false with numbers, which tell an answer's datagrams apart");
+    if (profile.has_echo() && profile.echo_dns_question())
+      Add(path + "echo_dns_question", "got \"true\", expected false with an echo of other bytes");
+    if (profile.has_line() && profile.operations_size() == 0)
+      Add(path + "line", "got a line, expected operations, whose shapes it is for");
   }
 
  private:
@@ -37,137 +76,113 @@ class ProfileChecker {
 
   // A client takes half of the round trip for the way back. An answer that waited for a hedge, or came another
   // way, makes that half wrong by up to the delay, and sets the clock by it.
-  void Ntp() {
-    if (service_.force()) return;
+  void Ntp(const v1::Service& service, const std::string& path) {
+    if (service.force()) return;
     std::string where;
-    if (service_.profile() == v1::PROFILE_NTP) where = ".profile";
-    if (where.empty() && service_.port() == kNtpPort) where = ".port";
-    for (int i = 0; i < service_.backends_size() && where.empty(); ++i)
-      if (service_.backends(i).port() == kNtpPort) where = absl::StrCat(".backends[", i, "].port");
+    if (service.profile() == "ntp") where = ".profile";
+    if (where.empty() && service.port() == kNtpPort) where = ".port";
+    for (int i = 0; i < service.backends_size() && where.empty(); ++i)
+      if (service.backends(i).port() == kNtpPort) where = absl::StrCat(".backends[", i, "].port");
     if (where.empty()) return;
-    Add(path_ + where,
-        "this is NTP, expected a service that may be hedged: a hedged answer was on its way for longer than "
-        "the "
+    Add(path + where,
+        "this is NTP, expected a service that may be hedged: a hedged answer was on its way for longer than the "
         "way back takes, and a client that halves the round trip sets its clock wrong by half of the wait; let "
         "clients ask several servers instead, as NTP itself does, or say force: true");
   }
 
-  void Duplicates() {
-    if (service_.duplicate_size() > 0 && service_.profile() != v1::PROFILE_MEMCACHED &&
-        service_.profile() != v1::PROFILE_UNSPECIFIED) {
-      Add(absl::StrCat(path_, ".duplicate"), "got a list, expected one only with profile: memcached");
-    }
-    absl::flat_hash_set<int> seen;
-    for (int i = 0; i < service_.duplicate_size(); ++i) {
-      const v1::Command command = service_.duplicate(i);
-      const std::string word = EnumWord(*v1::Command_descriptor()->FindValueByNumber(command));
-      const std::string path = absl::StrCat(path_, ".duplicate[", i, "]");
-      if (command == v1::COMMAND_INCR || command == v1::COMMAND_DECR || command == v1::COMMAND_APPEND ||
-          command == v1::COMMAND_PREPEND) {
-        Add(path, absl::StrCat("got ", Quote(word),
-                               ", expected a command that does the same when it is done twice: two ",
-                               "copies of this one do it twice, and one of them at a server that did not do "
-                               "what came before"));
+  void Duplicates(const v1::Service& service, const v1::Profile& profile, const std::string& path) {
+    std::vector<std::string> names;  // several operations may share one
+    for (const v1::Operation& operation : profile.operations())
+      if (!operation.name().empty() && !Contains(names, operation.name())) names.push_back(operation.name());
+    if (service.duplicate_size() > 0 && names.empty())
+      return Add(path, absl::StrCat("got a list, expected none, since no operation of the profile ",
+                                    Quote(service.profile()), " has a name"));
+    absl::flat_hash_set<std::string> seen;
+    for (int i = 0; i < service.duplicate_size(); ++i) {
+      const std::string& name = service.duplicate(i);
+      const std::string entry = absl::StrCat(path, "[", i, "]");
+      if (name.empty()) continue;  // the decoder has refused it
+      if (Contains(profile.not_idempotent(), name)) {
+        Add(entry, absl::StrCat("got ", Quote(name),
+                                ", expected an operation that does the same when it is done twice: two copies of "
+                                "this one do it twice, and one of them at a server that did not do what came before"));
+      } else if (!Contains(names, name)) {
+        Add(entry, absl::StrCat("got ", Quote(name), ", expected one of ", absl::StrJoin(names, ", ")));
       }
-      if (!seen.insert(command).second)
-        Add(path, absl::StrCat("got ", Quote(word), " again, expected each command once"));
+      if (!seen.insert(name).second)
+        Add(entry, absl::StrCat("got ", Quote(name), " again, expected each operation once"));
     }
   }
 
-  void RawBlock() {
-    if (service_.profile() == v1::PROFILE_RAW && !service_.has_raw()) {
-      Add(absl::StrCat(path_, ".profile"),
-          "got \"raw\" without a raw block, expected raw: {request_offset, "
-          "request_length, reply_offset, reply_length}");
-    }
-    if (service_.profile() != v1::PROFILE_RAW && service_.profile() != v1::PROFILE_UNSPECIFIED &&
-        service_.has_raw()) {
-      Add(absl::StrCat(path_, ".raw"), "got a raw block, expected one only with profile: raw");
-    }
-  }
-
-  void Raw(const v1::RawProfile& raw, const std::string& path) {
-    if (raw.request_length() != 0 && raw.reply_length() != 0 && raw.request_length() != raw.reply_length()) {
-      Add(absl::StrCat(path, ".reply_length"),
-          absl::StrCat("got ", raw.reply_length(), ", expected request_length, which is ", raw.request_length(),
-                       " (a reply repeats the request's bytes)"));
-    }
-    if (!raw.mask().empty() && raw.mask().size() != 2 * raw.request_length()) {
-      Add(absl::StrCat(path, ".mask"), absl::StrCat("got ", raw.mask().size() / 2,
-                                                    " bytes, expected as many as "
-                                                    "request_length, which is ",
-                                                    raw.request_length()));
-    }
-    if (!raw.mask().empty() && raw.mask().find_first_not_of('0') == std::string::npos)
-      Add(absl::StrCat(path, ".mask"), "got only zeros, expected a bit that counts");
-    for (int i = 0; i < raw.requests_size(); ++i)
-      Match(raw.requests(i), absl::StrCat(path, ".requests[", i, "]"));
-    for (int i = 0; i < raw.replies_size(); ++i) Match(raw.replies(i), absl::StrCat(path, ".replies[", i, "]"));
-    Lists(raw, path);
-    if (raw.has_numbers() && raw.one_datagram())
-      Add(absl::StrCat(path, ".one_datagram"),
-          "got \"true\", expected false with numbers, which tell an answer's datagrams apart");
-    if (raw.has_line() && raw.operations_size() == 0)
-      Add(absl::StrCat(path, ".line"), "got a line, expected operations, whose shapes it is for");
-  }
-
-  // Operations and refusals; the kernel has places for so many matches in all of a list.
-  void Lists(const v1::RawProfile& raw, const std::string& path) {
+  void Operations(const v1::Profile& profile, const std::string& path) {
     int matches = 0;
-    for (int i = 0; i < raw.operations_size(); ++i) {
-      const std::string entry = absl::StrCat(path, ".operations[", i, "]");
-      matches += raw.operations(i).match_size();
-      Matches(raw.operations(i).match(), entry);
-      if (raw.operations(i).shape() > v1::SHAPE_ANY && !raw.has_line())
-        Add(absl::StrCat(entry, ".shape"),
-            "got a shape, expected a line block, which says where the line begins");
+    for (int i = 0; i < profile.operations_size(); ++i) {
+      const v1::Operation& operation = profile.operations(i);
+      const std::string entry = absl::StrCat(path, "[", i, "]");
+      matches += Matches(operation.match(), entry + ".match");
+      if (operation.shape() > v1::SHAPE_ANY && !profile.has_line())
+        Add(entry + ".shape", "got a shape, expected a line block, which says where the line begins");
+      if (!operation.name().empty() && Contains(profile.not_idempotent(), operation.name()))
+        Add(entry + ".name", absl::StrCat("got ", Quote(operation.name()),
+                                          ", expected a name that not_idempotent does not list"));
     }
-    Room(matches, HR_OPERATION_MATCHES, absl::StrCat(path, ".operations"));
-    matches = 0;
-    for (int i = 0; i < raw.refusals_size(); ++i) {
-      matches += raw.refusals(i).match_size();
-      Matches(raw.refusals(i).match(), absl::StrCat(path, ".refusals[", i, "]"));
-    }
-    Room(matches, HR_NACK_MATCHES, absl::StrCat(path, ".refusals"));
+    Room(matches, HR_OPERATION_MATCHES, path);
   }
 
+  void NegativeReplies(const v1::Profile& profile, const std::string& path) {
+    int matches = 0, leaders = 0;
+    for (int i = 0; i < profile.negative_replies_size(); ++i) {
+      const v1::NegativeReply& reply = profile.negative_replies(i);
+      const std::string entry = absl::StrCat(path, "[", i, "]");
+      matches += Matches(reply.match(), entry + ".match");
+      if (reply.leader_offset() == 0) continue;
+      // The kernel has one place for a byte that says so.
+      if (reply.match_size() != 1 || BytesOf(reply.match(0)) != 1 || reply.match(0).negated())
+        Add(entry + ".match", "got other matches, expected one of one byte, without not, for a leader_offset");
+      if (++leaders == 2) Add(entry + ".leader_offset", "got a second one, expected one in all");
+    }
+    Room(matches, HR_NACK_MATCHES, path);
+  }
+
+  // The kernel has places for so many matches in all of a list.
   void Room(int matches, int most, const std::string& path) {
-    if (matches <= most) return;
-    Add(path, absl::StrCat("got ", matches, " matches in all, expected at most ", most));
+    if (matches > most) Add(path, absl::StrCat("got ", matches, " matches in all, expected at most ", most));
   }
 
-  void Matches(const google::protobuf::RepeatedPtrField<v1::RawMatch>& matches, const std::string& path) {
-    for (int i = 0; i < matches.size(); ++i) Match(matches[i], absl::StrCat(path, ".match[", i, "]"));
+  // Returns how many they are.
+  int Matches(const google::protobuf::RepeatedPtrField<v1::Match>& matches, const std::string& path) {
+    for (int i = 0; i < matches.size(); ++i) Match(matches[i], absl::StrCat(path, "[", i, "]"));
+    return matches.size();
   }
 
-  void Match(const v1::RawMatch& match, const std::string& path) {
-    if (match.bytes().empty() == match.text().empty()) {
-      Add(path, absl::StrCat("got ", match.bytes().empty() ? "neither" : "both", ", expected bytes or text"));
-      return;
-    }
-    const size_t bytes = match.text().empty() ? match.bytes().size() / 2 : match.text().size();
-    if (bytes > kMatchBytes) {
-      Add(absl::StrCat(path, ".bytes"),
+  void Match(const v1::Match& match, const std::string& path) {
+    if (match.bytes().empty() == match.text().empty())
+      return Add(path, absl::StrCat("got ", match.bytes().empty() ? "neither" : "both", ", expected bytes or text"));
+    const size_t bytes = BytesOf(match);
+    if (bytes > kMatchBytes)
+      Add(path + ".bytes",
           absl::StrCat("got ", bytes, " bytes, expected at most ", kMatchBytes, " (two matches take more)"));
-    }
-    if (!match.mask().empty() && match.mask().size() != 2 * bytes) {
-      Add(absl::StrCat(path, ".mask"),
-          absl::StrCat("got ", match.mask().size() / 2, " bytes, expected as many as the match has, which is ",
-                       bytes));
-    }
+    Mask(match.mask(), bytes, "the match has, which is ", path + ".mask");
   }
 
-  const v1::Service& service_;
-  const std::string path_;
+  void Mask(const std::string& mask, size_t bytes, absl::string_view of, const std::string& path) {
+    if (!mask.empty() && mask.size() != 2 * bytes)
+      Add(path, absl::StrCat("got ", mask.size() / 2, " bytes, expected as many as ", of, bytes));
+  }
+
   const Locations& locations_;
   Diagnostics& errors_;
 };
 
 }  // namespace
 
+void CheckProfile(const v1::Profile& profile, const Locations& locations, Diagnostics& errors) {
+  ProfileChecker(locations, errors).Block(profile, "");
+}
+
 void CheckProfiles(const v1::Config& config, const Locations& locations, Diagnostics& errors) {
   for (int i = 0; i < config.services_size(); ++i)
-    ProfileChecker(config.services(i), absl::StrCat("services[", i, "]"), locations, errors).Run();
+    ProfileChecker(locations, errors).Service(config.services(i), absl::StrCat("services[", i, "]"));
 }
 
 }  // namespace hedgerow::config

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What must be true of services' profiles beyond single values: a raw profile's parts fit each other and the kernel's
-// places for them, only what may be duplicated is, and time is hedged only where the configuration insists.
-// Called by check.cc.
+// What must be true of profiles beyond single values: their parts fit each other and the kernel's places for
+// them, only what may be duplicated is, and time is hedged only where the configuration insists. Called by
+// check.cc, and by built_in_profiles.cc.
 
 #ifndef HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_
 #define HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_
@@ -13,6 +13,10 @@
 
 namespace hedgerow::config {
 
+// A profile that is a file of its own.
+void CheckProfile(const v1::Profile& profile, const Locations& locations, Diagnostics& errors);
+
+// The profiles of all services, and the keys that go with them.
 void CheckProfiles(const v1::Config& config, const Locations& locations, Diagnostics& errors);
 
 }  // namespace hedgerow::config

@@ -114,8 +114,8 @@ constexpr Row kRows[] = {
     {"NodeTooLarge", "node: 2", "node: 4294967296",
      R"(9:58: services[0].backends[1].node: got "4294967296", expected a whole number between 0 and 4294967295)"},
     {"NodeWithoutHints", "port: 53}", "port: 53, node: 1}",
-     R"(23:56: services[2].backends[0].node: got 1, expected no node but with profile: hkv (no other protocol's )"
-     R"(refusals name one))"},
+     R"(23:56: services[2].backends[0].node: got 1, expected none with a profile whose negative_replies have no )"
+     R"(leader_offset, since no reply names a node)"},
     {"HkvWithRawBlock", "cluster: {id: 7, key: " KEY ", epoch: 2, announce_port: 4900}",
      "raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}",
      R"(6:10: services[0].raw: got a raw block, expected one only with profile: raw)"},

@@ -10,7 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "config/scalar.h"
+#include "config/source.h"
 #include "config/suggest.h"
+#include "config/tree.h"
 #include "proxy/config/address.h"
 #include "proxy/config/format.h"
 #include "proxy/config/schema.h"
@@ -36,11 +38,8 @@ class Decoder {
     locations_.Record(path, tree.mark);
     const Descriptor& type = *message.GetDescriptor();
     if (tree.kind != Tree::Kind::kMap) {
-      errors_.Add(tree.mark, path,
-                  absl::StrCat("got ", Describe(tree),
-                               ", expected a map with "
-                               "the keys ",
-                               absl::StrJoin(KeysOf(type), ", ")));
+      errors_.Add(tree.mark, path, absl::StrCat("got ", Describe(tree), ", expected a map with the keys ",
+                                                absl::StrJoin(KeysOf(type), ", ")));
       return;
     }
     absl::flat_hash_set<std::string> seen;
@@ -60,11 +59,8 @@ class Decoder {
   const FieldDescriptor* Key(const Tree& key, const Descriptor& type, const std::string& path,
                              absl::flat_hash_set<std::string>& seen) {
     if (key.kind != Tree::Kind::kScalar) {
-      errors_.Add(key.mark, path,
-                  absl::StrCat("got ", Describe(key),
-                               " as a key, expected one "
-                               "of ",
-                               absl::StrJoin(KeysOf(type), ", ")));
+      errors_.Add(key.mark, path, absl::StrCat("got ", Describe(key), " as a key, expected one of ",
+                                               absl::StrJoin(KeysOf(type), ", ")));
       return nullptr;
     }
     const FieldDescriptor* field = FindKey(type, key.scalar);
@@ -124,24 +120,14 @@ class Decoder {
     }
     for (size_t i = 0; i < value.items.size(); ++i) {
       const std::string item_path = absl::StrCat(path, "[", i, "]");
-      if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+      if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
         locations_.Record(item_path, value.items[i].mark);
-        Word(value.items[i], field, message, item_path);
+        message.GetReflection()->AddString(&message, &field, "");
+        Scalar(value.items[i], field, message, item_path);
       } else {
         Map(value.items[i], *message.GetReflection()->AddMessage(&message, &field), item_path);
       }
     }
-  }
-
-  // One of a list of words.
-  void Word(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& path) {
-    const EnumValueDescriptor* word =
-        value.kind == Tree::Kind::kScalar ? FindEnumWord(*field.enum_type(), value.scalar) : nullptr;
-    if (word == nullptr) {
-      errors_.Add(value.mark, path, absl::StrCat("got ", Describe(value), ", expected ", Expectation(field)));
-      return;
-    }
-    message.GetReflection()->AddEnum(&message, &field, word);
   }
 
   // A key that was not written: its default, an error, or an empty block whose
@@ -209,7 +195,11 @@ class Decoder {
       case FieldDescriptor::CPPTYPE_STRING: {
         std::optional<std::string> text = Canonical(RuleOf(field).format(), value.scalar);
         if (!text.has_value()) return false;
-        reflection.SetString(&message, &field, *std::move(text));
+        if (field.is_repeated()) {
+          reflection.SetRepeatedString(&message, &field, reflection.FieldSize(message, &field) - 1, *std::move(text));
+        } else {
+          reflection.SetString(&message, &field, *std::move(text));
+        }
         return true;
       }
       case FieldDescriptor::CPPTYPE_ENUM: {
@@ -263,8 +253,11 @@ class Decoder {
 
 }  // namespace
 
-void Decode(const Tree& tree, Message& message, Locations& locations, Diagnostics& errors) {
-  Decoder(locations, errors).Map(tree, message, "");
+bool Decode(absl::string_view text, Message& message, Locations& locations, Diagnostics& errors) {
+  if (!CheckText(text, errors)) return false;
+  const std::optional<Tree> tree = ParseTree(text, errors);
+  if (tree.has_value()) Decoder(locations, errors).Map(*tree, message, "");
+  return tree.has_value();
 }
 
 }  // namespace hedgerow::config

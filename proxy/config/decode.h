@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// YAML tree to protobuf message, by one generic walk over the schema: unknown
+// YAML to protobuf message, by one generic walk over the schema: unknown
 // and duplicate keys, wrong types, ranges and formats are found here. What
 // spans several values (names, ambiguity) is check.cc's.
 
@@ -9,15 +9,16 @@
 
 #include <google/protobuf/message.h>
 
+#include "absl/strings/string_view.h"
 #include "config/diagnostics.h"
 #include "config/locations.h"
-#include "config/tree.h"
 
 namespace hedgerow::config {
 
-// Fills `message` from `tree`, absent keys with their defaults. A value with
-// an error is left at its default and recorded in `errors`.
-void Decode(const Tree& tree, google::protobuf::Message& message, Locations& locations, Diagnostics& errors);
+// Fills `message` from the text, absent keys with their defaults. A value with
+// an error is left at its default and recorded in `errors`. False where the
+// text is no YAML.
+bool Decode(absl::string_view text, google::protobuf::Message& message, Locations& locations, Diagnostics& errors);
 
 }  // namespace hedgerow::config
 

@@ -24,38 +24,12 @@ using google::protobuf::Reflection;
 constexpr char kHidden[] = "(hidden)";
 constexpr char kFixed[] = "fixed while the proxy runs";
 
-// How a list's entry is called: by its name, or, where it has none, by its place.
+bool IsName(const FieldDescriptor& field) { return field.name() == "name" && RuleOf(field).required(); }
+
+// How a list's entry is called: by its name, or, where it need not have one, by its place.
 std::string NameOf(const Message& entry, size_t place) {
   const FieldDescriptor* name = entry.GetDescriptor()->FindFieldByName("name");
-  return name == nullptr ? absl::StrCat(place) : entry.GetReflection()->GetString(entry, name);
-}
-
-// "set, add" of a list of words.
-std::string WordsText(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  std::vector<std::string> words;
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-    words.push_back(EnumWord(*reflection.GetRepeatedEnum(message, &field, i)));
-  }
-  return absl::StrJoin(words, ", ");
-}
-
-std::string ScalarText(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection.GetString(message, &field);
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      const auto& value = *reflection.GetEnum(message, &field);
-      return value.number() == 0 ? "" : EnumWord(value);
-    }
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_INT64:
-      return InUnits(field, reflection.GetInt64(message, &field));
-    default:
-      return InUnits(field, reflection.GetUInt32(message, &field));
-  }
+  return name == nullptr || !IsName(*name) ? absl::StrCat(place) : ScalarText(entry, *name);
 }
 
 // No version that knows the key would have left it so.
@@ -82,7 +56,7 @@ std::string Summary(const Message& message) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
     if (field.is_repeated() || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    if (field.name() == "name" || RuleOf(field).secret()) continue;
+    if (IsName(field) || RuleOf(field).secret()) continue;
     const std::string text = ScalarText(message, field);
     if (!text.empty() && text != RuleOf(field).default_value())
       words.push_back(absl::StrCat(KeyOf(field), " ", text));
@@ -112,7 +86,7 @@ class Comparer {
       if (field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
         List(from, to, field, path);
       } else if (field.is_repeated()) {
-        Texts(WordsText(from, field), WordsText(to, field), field, path);
+        Texts(absl::StrJoin(TextsOf(from, field), ", "), absl::StrJoin(TextsOf(to, field), ", "), field, path);
       } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
         Block(from, to, field, path);
       } else {
@@ -201,7 +175,8 @@ class Comparer {
     const std::string key = change.path.substr(change.path.find(']') + 1);
     // What may be sent twice is asked when a request comes, and never again.
     const bool how_it_answers =
-        key == ".profile" || (absl::StartsWith(key, ".raw") && !absl::StartsWith(key, ".raw.operations["));
+        key == ".profile" || (absl::StartsWith(key, ".raw") && !absl::StartsWith(key, ".raw.operations[") &&
+                              key != ".raw.not_idempotent");
     if (key == ".vip" || key == ".port" || how_it_answers) {
       return "requests in flight would be answered as another service; give the new one another name and "
              "backends, or restart";

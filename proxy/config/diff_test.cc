@@ -87,9 +87,24 @@ TEST(Diff, ListsOfWordsAndEntriesWithoutNamesAreCompared) {
               ElementsAre("  services[dns].raw.requests[0].bytes: 01 -> 02",
                           "  services[dns].raw.one_datagram: true -> false"));
   v1::Config words = from;
-  words.mutable_services(0)->add_duplicate(v1::COMMAND_SET);
-  words.mutable_services(0)->add_duplicate(v1::COMMAND_TOUCH);
+  words.mutable_services(0)->add_duplicate("set");
+  words.mutable_services(0)->add_duplicate("touch");
   EXPECT_THAT(Texts(Diff(from, words)), ElementsAre("  services[dns].duplicate: \"\" -> set, touch"));
+}
+
+// Several may have one name, and most have none.
+TEST(Diff, OperationsAreToldApartByPlaceAndNotByName) {
+  const std::string raw =
+      "profile: raw\n    duplicate: [gat]\n    raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4, "
+      "operations: [{match: [{offset: 4, text: get}]}, {name: gat, match: [{offset: 4, text: gat}]}, "
+      "{name: gat, match: [{offset: 4, text: gats}]}]}";
+  const v1::Config from = Load(absl::StrReplaceAll(kText, {{"profile: dns", raw}}));
+  EXPECT_THAT(Diff(from, from), IsEmpty());
+  const std::string other = absl::StrReplaceAll(raw, {{"gats}]}]", "gatz}]}], not_idempotent: [incr]"}});
+  const auto changes = Diff(from, Load(absl::StrReplaceAll(kText, {{"profile: dns", other}})));
+  EXPECT_THAT(Texts(changes), ElementsAre("  services[dns].raw.operations[2].match[0].text: gats -> gatz",
+                                          "  services[dns].raw.not_idempotent: \"\" -> incr"));
+  EXPECT_THAT(Obstacles(changes), IsEmpty());
 }
 
 TEST(Diff, AServiceIsAddedAndRemovedAsAWhole) {

@@ -4,8 +4,8 @@
 
 #include "proxy/config/emit.h"
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "proxy/config/schema.h"
 
 namespace hedgerow::config {
@@ -14,6 +14,9 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
+
+// A block that is longer in one line has a line for each of its keys.
+constexpr size_t kLineBytes = 110;
 
 // Double quotes, because a name such as "1e3" or "no" would change its type.
 // Socket paths may hold any character but a control character.
@@ -26,73 +29,86 @@ std::string QuoteYaml(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string ScalarText(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return QuoteYaml(reflection.GetString(message, &field));
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumWord(*reflection.GetEnum(message, &field));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_INT64:
-      return InUnits(field, reflection.GetInt64(message, &field));
-    default:
-      return InUnits(field, reflection.GetUInt32(message, &field));
-  }
-}
+bool IsMessage(const FieldDescriptor& field) { return field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE; }
 
-// A list of words, with commas between them.
-std::string Words(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  std::string words;
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i)
-    absl::StrAppend(&words, i == 0 ? "" : ", ", EnumWord(*reflection.GetRepeatedEnum(message, &field, i)));
-  return words;
-}
+class Emitter {
+ public:
+  Emitter(Secrets secrets, Defaults defaults) : secrets_(secrets), defaults_(defaults) {}
 
-// A string that was not given and has no default: written out, it would be an error.
-bool IsAbsent(const Message& message, const FieldDescriptor& field) {
-  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING && RuleOf(field).default_value().empty() &&
-         message.GetReflection()->GetString(message, &field).empty();
-}
-
-// `lead` replaces the indentation of the first line: "- " of a list's entry.
-void Emit(const Message& message, const std::string& indent, std::string lead, Secrets secrets,
-          std::string& out) {
-  const Reflection& reflection = *message.GetReflection();
-  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
-    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
-    const std::string prefix = absl::StrCat(lead, KeyOf(field), ":");
-    if (field.is_repeated()) {
-      if (reflection.FieldSize(message, &field) == 0) continue;  // left out; an empty list would be an error
-      if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-        absl::StrAppend(&out, prefix, " [", Words(message, field), "]\n");
-        lead = indent;
+  // `lead` replaces the indentation of the first line: "- " of a list's entry.
+  void Block(const Message& message, const std::string& indent, std::string lead, std::string& out) const {
+    const Reflection& reflection = *message.GetReflection();
+    for (const FieldDescriptor* field : Written(message)) {
+      const std::string start = absl::StrCat(lead, KeyOf(*field), ":");
+      lead = indent;
+      const std::string line = Line(message, *field);
+      if (!IsMessage(*field) || start.size() + line.size() < kLineBytes) {
+        absl::StrAppend(&out, start, " ", line, "\n");
         continue;
       }
-      absl::StrAppend(&out, prefix, "\n");
-      for (int j = 0; j < reflection.FieldSize(message, &field); ++j) {
-        Emit(reflection.GetRepeatedMessage(message, &field, j), indent + "    ", indent + "  - ", secrets, out);
+      absl::StrAppend(&out, start, "\n");
+      if (!field->is_repeated()) Block(reflection.GetMessage(message, field), indent + "  ", indent + "  ", out);
+      for (int i = 0; field->is_repeated() && i < reflection.FieldSize(message, field); ++i) {
+        const Message& entry = reflection.GetRepeatedMessage(message, field, i);
+        const std::string entry_line = absl::StrCat(indent, "  - ", Line(entry), "\n");
+        if (entry_line.size() < kLineBytes)
+          out += entry_line;
+        else
+          Block(entry, indent + "    ", indent + "  - ", out);
       }
-    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      if (!reflection.HasField(message, &field)) continue;
-      absl::StrAppend(&out, prefix, "\n");
-      Emit(reflection.GetMessage(message, &field), indent + "  ", indent + "  ", secrets, out);
-    } else {
-      if (IsAbsent(message, field)) continue;
-      const bool hidden = RuleOf(field).secret() && secrets == Secrets::kHidden;
-      absl::StrAppend(&out, prefix, " ", hidden ? "\"(hidden)\"" : ScalarText(message, field), "\n");
     }
-    lead = indent;
   }
-}
+
+ private:
+  std::vector<const FieldDescriptor*> Written(const Message& message) const {
+    std::vector<const FieldDescriptor*> written;
+    for (int i = 0; i < message.GetDescriptor()->field_count(); ++i)
+      if (IsWritten(message, *message.GetDescriptor()->field(i))) written.push_back(message.GetDescriptor()->field(i));
+    return written;
+  }
+
+  // A list or a text that was not given would be an error.
+  bool IsWritten(const Message& message, const FieldDescriptor& field) const {
+    if (field.is_repeated()) return message.GetReflection()->FieldSize(message, &field) > 0;
+    if (IsMessage(field)) return message.GetReflection()->HasField(message, &field);
+    const v1::Rule& rule = RuleOf(field);
+    const std::string text = ScalarText(message, field);
+    if (text == rule.default_value()) return !text.empty() && defaults_ == Defaults::kWritten;
+    return true;
+  }
+
+  // The value of a field in one line: 10ms, [a, b], {offset: 4, text: "get "}.
+  std::string Line(const Message& message, const FieldDescriptor& field) const {
+    const Reflection& reflection = *message.GetReflection();
+    const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+    if (field.is_repeated()) {
+      std::vector<std::string> entries;
+      for (int i = 0; i < reflection.FieldSize(message, &field); ++i)
+        entries.push_back(is_text ? QuoteYaml(reflection.GetRepeatedString(message, &field, i))
+                                  : Line(reflection.GetRepeatedMessage(message, &field, i)));
+      return absl::StrCat("[", absl::StrJoin(entries, ", "), "]");
+    }
+    if (IsMessage(field)) return Line(reflection.GetMessage(message, &field));
+    if (RuleOf(field).secret() && secrets_ == Secrets::kHidden) return "\"(hidden)\"";
+    return is_text ? QuoteYaml(ScalarText(message, field)) : ScalarText(message, field);
+  }
+
+  std::string Line(const Message& message) const {
+    std::vector<std::string> pairs;
+    for (const FieldDescriptor* field : Written(message))
+      pairs.push_back(absl::StrCat(KeyOf(*field), ": ", Line(message, *field)));
+    return absl::StrCat("{", absl::StrJoin(pairs, ", "), "}");
+  }
+
+  const Secrets secrets_;
+  const Defaults defaults_;
+};
 
 }  // namespace
 
-std::string EmitYaml(const Message& config, Secrets secrets) {
+std::string EmitYaml(const Message& config, Secrets secrets, Defaults defaults) {
   std::string out;
-  Emit(config, "", "", secrets, out);
+  Emitter(secrets, defaults).Block(config, "", "", out);
   return out;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Protobuf message to YAML, the decoder's inverse: every key with its effective
-// value, defaults included. Shown by `hedgerow plan`, less its secrets; the
-// round-trip test and the fuzzer rely on it to prove that nothing is lost.
+// value. Shown by `hedgerow plan`, less its secrets; the round-trip test and
+// the fuzzer rely on it to prove that nothing is lost.
 
 #ifndef HEDGEROW_PROXY_CONFIG_EMIT_H_
 #define HEDGEROW_PROXY_CONFIG_EMIT_H_
@@ -14,8 +14,10 @@
 namespace hedgerow::config {
 
 enum class Secrets { kHidden, kShown };
+enum class Defaults { kWritten, kLeftOut };
 
-std::string EmitYaml(const google::protobuf::Message& config, Secrets secrets = Secrets::kHidden);
+std::string EmitYaml(const google::protobuf::Message& config, Secrets secrets = Secrets::kHidden,
+                     Defaults defaults = Defaults::kWritten);
 
 }  // namespace hedgerow::config
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "operate/key_file.h"
 #include "proxy/config/address.h"
+#include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow::config {
 namespace {
@@ -90,6 +91,11 @@ std::optional<std::string> Canonical(v1::Format format, absl::string_view text) 
     case v1::FORMAT_TEXT:
       fits = IsPrintable(text, kMaxTextBytes);
       break;
+    case v1::FORMAT_PROFILE: {
+      const std::vector<std::string> names = ProfileNames();
+      fits = std::find(names.begin(), names.end(), text) != names.end();
+      break;
+    }
     case v1::FORMAT_FILE:
       fits = IsFile(text, kMaxFilePathBytes);
       break;

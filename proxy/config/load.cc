@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "config/source.h"
-#include "config/tree.h"
 #include "operate/key_file.h"
 #include "proxy/config/check.h"
 #include "proxy/config/decode.h"
@@ -36,11 +35,8 @@ void ReadKeyFiles(v1::Config& config, const Locations& locations, Diagnostics& e
 
 v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files) {
   v1::Config config;
-  if (!CheckText(text, errors)) return config;
-  const std::optional<Tree> tree = ParseTree(text, errors);
-  if (!tree.has_value()) return config;
   Locations locations;
-  Decode(*tree, config, locations, errors);
+  if (!Decode(text, config, locations, errors)) return config;
   Check(config, locations, errors);
   Complete(config);
   if (key_files == KeyFiles::kRead) ReadKeyFiles(config, locations, errors);

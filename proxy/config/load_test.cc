@@ -109,7 +109,7 @@ TEST(LoadText, ReadsEveryKey) {
   EXPECT_EQ(config.services(0).budget_ppm(), 25'000u);
   EXPECT_EQ(config.services(0).primary(), "b");
   EXPECT_EQ(config.services(1).raw().reply_offset(), 8u);
-  EXPECT_EQ(config.services(2).profile(), v1::PROFILE_HKV);
+  EXPECT_EQ(config.services(2).profile(), "hkv");
   EXPECT_EQ(config.services(2).cluster().id(), INT64_MAX);
   EXPECT_EQ(config.services(2).backends(1).node(), 4294967295u);
 }

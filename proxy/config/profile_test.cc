@@ -32,6 +32,7 @@ constexpr char kSound[] = R"(services:
     vip: 10.99.0.2
     port: 5683
     profile: raw
+    duplicate: [read]
     raw:
       request_offset: 2
       request_length: 2
@@ -40,10 +41,11 @@ constexpr char kSound[] = R"(services:
       mask: FFfe
       requests: [{offset: 0, bytes: "40", mask: "f0"}]
       operations:
-        - match: [{offset: 1, bytes: "01"}]
+        - {name: read, match: [{offset: 1, bytes: "01"}]}
         - {match: [{offset: 4, text: "get "}, {offset: 8, text: x, not: true}], shape: block}
       replies: [{offset: 0, bytes: "60", mask: "f0"}]
-      refusals: [{match: [{offset: 1, bytes: a3}]}]
+      negative_replies: [{match: [{offset: 1, bytes: a3}]}]
+      not_idempotent: [count]
       echo: {request_offset: 4, reply_offset: 5, length: 8}
       numbers: {sequence_offset: 6, total_offset: 7}
       line: {offset: 4, one_way: " quiet"}
@@ -78,20 +80,20 @@ constexpr Row kRows[] = {
     {"UnknownCommand", "[set, delete]", "[set, mg]",
      R"(c.yaml:6:22: services[0].duplicate[1]: got "mg", expected one of set, add, replace, cas, delete, touch, gat)"},
     {"IncrIsNeverDuplicated", "[set, delete]", "[incr]",
-     R"(services[0].duplicate[0]: got "incr", expected a command that does the same when it is done twice)"},
+     R"(services[0].duplicate[0]: got "incr", expected an operation that does the same when it is done twice)"},
     {"DecrIsNeverDuplicated", "[set, delete]", "[decr]", R"(services[0].duplicate[0]: got "decr", expected)"},
     {"AppendIsNeverDuplicated", "[set, delete]", "[append]",
      R"(services[0].duplicate[0]: got "append", expected)"},
     {"PrependIsNeverDuplicated", "[set, delete]", "[prepend]",
      R"(services[0].duplicate[0]: got "prepend", expected)"},
     {"CommandTwice", "[set, delete]", "[set, set]",
-     R"(services[0].duplicate[1]: got "set" again, expected each command once)"},
+     R"(services[0].duplicate[1]: got "set" again, expected each operation once)"},
     {"CommandsAreAList", "[set, delete]", "set",
-     R"(services[0].duplicate: got "set", expected a list of 0 to 7 entries)"},
+     R"(services[0].duplicate: got "set", expected a list of 0 to 16 entries)"},
     {"CommandIsAMap", "[set, delete]", "[{a: b}]",
-     R"(services[0].duplicate[0]: got a map, expected one of set, add)"},
+     R"(services[0].duplicate[0]: got a map, expected a name of 1 to 31 of the characters a-z, 0-9 and -)"},
     {"DuplicateWithAnotherProfile", "profile: memcached", "profile: dns",
-     R"(services[0].duplicate: got a list, expected one only with profile: memcached)"},
+     R"(services[0].duplicate: got a list, expected none, since no operation of the profile "dns" has a name)"},
     {"NtpProfile", "profile: memcached\n    duplicate: [set, delete]", "profile: ntp",
      R"(services[0].profile: this is NTP, expected a service that may be hedged: a hedged answer was on its way)"},
     {"NtpPort", "port: 5683\n    profile", "port: 123\n    profile", R"(services[1].port: this is NTP)"},
@@ -119,7 +121,24 @@ constexpr Row kRows[] = {
     {"TextTooLong", "text: \"get \"", "text: \"123456789\"",
      R"(services[1].raw.operations[1].match[0].text: got "123456789", expected 1 to 8 printable characters)"},
     {"NoMatch", "match: [{offset: 1, bytes: a3}]", "match: []",
-     R"(services[1].raw.refusals[0].match: got 0 entries, expected a list of 1 to 4 entries)"},
+     R"(services[1].raw.negative_replies[0].match: got 0 entries, expected a list of 1 to 4 entries)"},
+    {"UnknownProfile", "profile: memcached", "profile: memcache",
+     R"(services[0].profile: got "memcache", expected one of )"},
+    {"UnknownOperationOfAnOwnProfile", "[read]", "[write]",
+     R"(services[1].duplicate[0]: got "write", expected one of read)"},
+    {"NotIdempotentInAnOwnProfile", "[read]", "[count]",
+     R"(services[1].duplicate[0]: got "count", expected an operation that does the same when it is done twice)"},
+    {"NamedAndNotIdempotent", "[count]", "[count, read]",
+     R"(services[1].raw.operations[0].name: got "read", expected a name that not_idempotent does not list)"},
+    {"FormerKey", "negative_replies: [{", "refusals: [{",
+     R"(services[1].raw: the key "refusals" has another name now, write "negative_replies")"},
+    {"LeaderOfTwoBytes", "[{match: [{offset: 1, bytes: a3}]}]", "[{match: [{offset: 1, bytes: a3a4}], leader_offset: 4}]",
+     R"(services[1].raw.negative_replies[0].match: got other matches, expected one of one byte, without not)"},
+    {"TwoLeaders", "[{match: [{offset: 1, bytes: a3}]}]",
+     "[{match: [{offset: 1, text: a}], leader_offset: 4}, {match: [{offset: 1, text: b}], leader_offset: 4}]",
+     R"(services[1].raw.negative_replies[1].leader_offset: got a second one, expected one in all)"},
+    {"TwoEchoes", "numbers: {", "echo_dns_question: true\n      numbers: {",
+     R"(services[1].raw.echo_dns_question: got "true", expected false with an echo of other bytes)"},
     {"UnknownShape", "shape: block", "shape: square",
      R"(services[1].raw.operations[1].shape: got "square", expected one of any, line, block, block_before_last)"},
     {"ShapeWithoutALine", "line: {offset: 4, one_way: \" quiet\"}", "one_datagram: false",
@@ -129,11 +148,11 @@ constexpr Row kRows[] = {
     {"TooManyRequests", "requests: [",
      "requests: [{offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: a}, ",
      R"(services[1].raw.requests: got 4 entries, expected a list of 0 to 3 entries)"},
-    {"TooManyMatchesInAll", "refusals: [",
-     "refusals: [{match: [{offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: "
+    {"TooManyMatchesInAll", "negative_replies: [",
+     "negative_replies: [{match: [{offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: "
      "a}]},"
      "{match: [{offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: a}]}, ",
-     R"(services[1].raw.refusals: got 9 matches in all, expected at most 8)"},
+     R"(services[1].raw.negative_replies: got 9 matches in all, expected at most 8)"},
 };
 
 class ProfileError : public testing::TestWithParam<Row> {};
@@ -157,9 +176,9 @@ TEST(Profile, IsReadWithAllItsParts) {
   const v1::Config config = Load(kSound);
   ASSERT_EQ(config.services_size(), 2);
   EXPECT_EQ(config.services(0).duplicate_size(), 2);
-  EXPECT_EQ(config.services(0).duplicate(1), v1::COMMAND_DELETE);
+  EXPECT_EQ(config.services(0).duplicate(1), "delete");
   EXPECT_FALSE(config.services(0).force());
-  const v1::RawProfile& raw = config.services(1).raw();
+  const v1::Profile& raw = config.services(1).raw();
   EXPECT_EQ(raw.mask(), "fffe") << "in lower case";
   ASSERT_EQ(raw.operations_size(), 2);
   EXPECT_EQ(raw.operations(0).shape(), v1::SHAPE_ANY);
@@ -175,16 +194,16 @@ TEST(Profile, TheEmittedConfigurationLoadsAsTheSame) {
   const v1::Config config = Load(kSound);
   const std::string emitted = EmitYaml(config);
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(config, Load(emitted))) << emitted;
-  EXPECT_THAT(emitted, HasSubstr("duplicate: [set, delete]"));
+  EXPECT_THAT(emitted, HasSubstr("duplicate: [\"set\", \"delete\"]"));
 }
 
 TEST(Profile, WhatIsNotGivenIsNotThere) {
   const v1::Config config = Load(R"(services: [{name: a, vip: 10.99.0.1, port: 1, profile: raw,
       raw: {request_offset: 0, request_length: 1, reply_offset: 0, reply_length: 1},
       backends: [{name: a, address: 10.77.0.1, port: 1}]}])");
-  const v1::RawProfile& raw = config.services(0).raw();
+  const v1::Profile& raw = config.services(0).raw();
   EXPECT_FALSE(raw.has_echo() || raw.has_numbers() || raw.has_line());
-  EXPECT_EQ(raw.requests_size() + raw.operations_size() + raw.replies_size() + raw.refusals_size(), 0);
+  EXPECT_EQ(raw.requests_size() + raw.operations_size() + raw.replies_size() + raw.negative_replies_size(), 0);
 }
 
 TEST(Profile, NtpIsHedgedForThoseWhoInsist) {

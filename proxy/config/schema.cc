@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "config/scalar.h"
+#include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow::config {
 
@@ -17,6 +18,8 @@ using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
 
 const v1::Rule& RuleOf(const FieldDescriptor& field) { return field.options().GetExtension(v1::rule); }
 
@@ -73,6 +76,31 @@ std::string InUnits(const FieldDescriptor& field, int64_t value) {
   }
 }
 
+std::string ScalarText(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection.GetString(message, &field);
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const EnumValueDescriptor& value = *reflection.GetEnum(message, &field);
+      return value.number() == 0 ? "" : EnumWord(value);
+    }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_INT64:
+      return InUnits(field, reflection.GetInt64(message, &field));
+    default:
+      return InUnits(field, reflection.GetUInt32(message, &field));
+  }
+}
+
+std::vector<std::string> TextsOf(const Message& message, const FieldDescriptor& field) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < message.GetReflection()->FieldSize(message, &field); ++i)
+    texts.push_back(message.GetReflection()->GetRepeatedString(message, &field, i));
+  return texts;
+}
+
 namespace {
 
 std::string StringExpectation(v1::Format format) {
@@ -100,6 +128,8 @@ std::string StringExpectation(v1::Format format) {
       return "1 to 16 bytes, as two hexadecimal digits each";
     case v1::FORMAT_TEXT:
       return "1 to 8 printable characters";
+    case v1::FORMAT_PROFILE:
+      return absl::StrCat("one of ", absl::StrJoin(ProfileNames(), ", "));
     default:
       return "a string";
   }

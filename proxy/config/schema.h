@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 #include "absl/strings/string_view.h"
 #include "proxy/api/rules.pb.h"
@@ -36,6 +37,11 @@ std::string Expectation(const google::protobuf::FieldDescriptor& field);
 
 // A limit or a value in the field's own notation: "10ms", "5%", "65535".
 std::string InUnits(const google::protobuf::FieldDescriptor& field, int64_t value);
+// The value of a field that is neither a list nor a block, as it would be written in YAML, a text without quotes.
+std::string ScalarText(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field);
+// The texts of a list of strings.
+std::vector<std::string> TextsOf(const google::protobuf::Message& message,
+                                 const google::protobuf::FieldDescriptor& field);
 
 }  // namespace hedgerow::config
 

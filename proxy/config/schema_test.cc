@@ -17,6 +17,7 @@
 #include "build_paths.h"
 #include "config/scalar.h"
 #include "proxy/api/config.pb.h"
+#include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow::config {
 namespace {
@@ -49,7 +50,7 @@ TEST(Schema, EveryFieldHasATypeTheDecoderKnows) {
                 field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
         << path;
     EXPECT_TRUE(!field.is_repeated() || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE ||
-                field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM)
+                field.cpp_type() == FieldDescriptor::CPPTYPE_STRING)
         << path;
     if (field.is_repeated()) {
       EXPECT_GT(RuleOf(field).max_items(), 0u) << path;
@@ -100,10 +101,11 @@ TEST(Schema, EveryKeyIsDocumentedWithItsDefaultAndRange) {
       EXPECT_TRUE(absl::StrContains(row, InUnits(field, rule.min()))) << row;
       EXPECT_TRUE(absl::StrContains(row, InUnits(field, rule.max()))) << row;
     }
-    if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-      for (const std::string& word : EnumWords(*field.enum_type())) {
-        EXPECT_TRUE(absl::StrContains(row, absl::StrCat("`", word, "`"))) << row;
-      }
+    std::vector<std::string> words;
+    if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) words = EnumWords(*field.enum_type());
+    if (rule.format() == v1::FORMAT_PROFILE) words = ProfileNames();
+    for (const std::string& word : words) {
+      EXPECT_TRUE(absl::StrContains(row, absl::StrCat("`", word, "`"))) << row;
     }
   });
 }

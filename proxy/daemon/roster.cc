@@ -32,6 +32,7 @@ std::string AnswersAs(const v1::Service& service) {
   said.set_profile(service.profile());
   *said.mutable_raw() = service.raw();
   said.mutable_raw()->clear_operations();
+  said.mutable_raw()->clear_not_idempotent();
   return said.SerializeAsString();
 }
 

@@ -32,7 +32,7 @@ v1::Config Config(const std::vector<std::pair<std::string, std::string>>& servic
     service.set_name(name);
     service.set_vip("10.99.0.1");
     service.set_port(53);
-    service.set_profile(v1::PROFILE_DNS);
+    service.set_profile("dns");
     service.set_deadline_ns(2 * kSecond);
     service.set_linger_ns(kSecond);
     for (const char letter : backends) {
@@ -137,7 +137,7 @@ TEST(Roster, AServiceThatComesBackAsAnotherOneWaitsForTheRequestsOfTheFirst) {
   const v1::Config both = Config({{"dns", "ab"}, {"kv", "x"}});
   const v1::Roster removed = Next(Next({}, both), Config({{"dns", "ab"}}), 10 * kSecond);
   v1::Config other = both;
-  other.mutable_services(1)->set_profile(v1::PROFILE_HKV);
+  other.mutable_services(1)->set_profile("hkv");
   EXPECT_THAT(Refusal(removed, other, 12 * kSecond), HasSubstr("services[kv].backends[x]"));
   v1::Config elsewhere = both;
   elsewhere.mutable_services(1)->set_vip("10.99.0.2");

@@ -7,7 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "operate/key_file.h"
 #include "proxy/daemon/roster.h"
-#include "proxy/daemon/profile_of.h"
+#include "proxy/profiles/profile.h"
 
 namespace hedgerow {
 namespace {

@@ -21,7 +21,6 @@
 #include "bpf/abi/config_abi.h"
 #include "bpf/abi/request_abi.h"
 #include "bpf/abi/stats_abi.h"
-#include "proxy/data_plane/profile.h"
 #include "proxy/data_plane/trace_source.h"
 
 namespace hedgerow {

@@ -19,6 +19,7 @@
 #include "proxy/data_plane/kernel_data_plane.h"
 #include "proxy/data_plane/map_layout.h"
 #include "proxy/data_plane/record_map.h"
+#include "proxy/profiles/profile_test.h"
 #include "proxy.skel.h"
 
 namespace hedgerow {
@@ -103,7 +104,7 @@ DataPlaneSpec Spec() {
   service.name = "dns";
   service.vip = "10.99.0.53";
   service.port = 53;
-  service.profile = DnsProfile();
+  service.profile = BuiltInProfile("dns");
   service.delay_ns = 10'000'000;
   service.deadline_ns = service.linger_ns = 1'000'000'000;
   service.backends = {{"a", "10.77.0.11", 53, 1, 0}, {"b", "10.77.0.12", 53, 1, 0}};

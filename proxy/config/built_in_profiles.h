@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The profiles that are part of the program: the files of proxy/profiles/, in the words of a service's `raw`
+// block, read and checked as such a block is. Called by the checks, by `plan` and by what makes the kernel's
+// profile (proxy/profiles/profile.h).
+#ifndef HEDGEROW_PROXY_CONFIG_BUILT_IN_PROFILES_H_
+#define HEDGEROW_PROXY_CONFIG_BUILT_IN_PROFILES_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "config/diagnostics.h"
+#include "proxy/api/config.pb.h"
+
+namespace hedgerow::config {
+
+inline constexpr char kOwnProfile[] = "raw";  // the service has a block of its own
+
+// What `profile` may say: the built-in ones, and kOwnProfile.
+std::vector<std::string> ProfileNames();
+
+// The profile that a service goes by, its own or a built-in one; null where its `profile` is no name of one.
+// Ends the process when a built-in profile has errors.
+const v1::Profile* EffectiveProfile(const v1::Service& service);
+
+// One profile from the text of its block. Complete only where `errors` stays empty.
+v1::Profile LoadProfile(absl::string_view text, Diagnostics& errors);
+
+}  // namespace hedgerow::config
+
+#endif  // HEDGEROW_PROXY_CONFIG_BUILT_IN_PROFILES_H_
