@@ -62,7 +62,9 @@ HR_INLINE __u32 hr_take_index(enum hr_free_list_id id, __u32 *made, __u32 limit)
   if (index) return index;
   if (READ_ONCE(*made) >= limit) return 0;
   index = __sync_fetch_and_add(made, 1) + 1;
-  return index <= limit ? index : 0;
+  if (index <= limit) return index;
+  __sync_fetch_and_sub(made, 1); /* another CPU took the last one */
+  return 0;
 }
 
 #endif /* HEDGEROW_BPF_PROXY_FREE_LIST_BPF_H_ */
