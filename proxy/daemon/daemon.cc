@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,12 +48,6 @@ namespace hedgerow {
 namespace {
 
 constexpr int64_t kNsPerSecond = 1'000'000'000;
-
-int64_t MonotonicNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 // Blocked before any thread starts, so that every thread inherits it and signals arrive at the descriptor only.
 net::UniqueFd BlockSignals() {
