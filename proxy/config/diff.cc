@@ -6,7 +6,6 @@
 
 #include <google/protobuf/message.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -28,34 +27,6 @@ constexpr char kFixed[] = "fixed while the proxy runs";
 std::string NameOf(const Message& entry, size_t place) {
   const FieldDescriptor* name = entry.GetDescriptor()->FindFieldByName("name");
   return name == nullptr ? absl::StrCat(place) : entry.GetReflection()->GetString(entry, name);
-}
-
-// "set, add" of a list of words.
-std::string WordsText(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  std::vector<std::string> words;
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-    words.push_back(EnumWord(*reflection.GetRepeatedEnum(message, &field, i)));
-  }
-  return absl::StrJoin(words, ", ");
-}
-
-std::string ScalarText(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection.GetString(message, &field);
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      const auto& value = *reflection.GetEnum(message, &field);
-      return value.number() == 0 ? "" : EnumWord(value);
-    }
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_INT64:
-      return InUnits(field, reflection.GetInt64(message, &field));
-    default:
-      return InUnits(field, reflection.GetUInt32(message, &field));
-  }
 }
 
 // No version that knows the key would have left it so.
@@ -130,7 +101,7 @@ class Comparer {
              const std::string& path) {
     if (before == after) return;
     const bool secret = RuleOf(field).secret();
-    Add({.kind = Change::Kind::kChanged,
+    Add({.kind = "changed",
          .path = path,
          .from = secret ? kHidden : before,
          .to = secret ? kHidden : after});
@@ -144,11 +115,11 @@ class Comparer {
     if (before && after) {
       Compare(old_block, new_block, path + ".");
     } else if (before) {
-      Add({.kind = Change::Kind::kRemoved, .path = path, .from = Summary(old_block)});
+      Add({.kind = "removed", .path = path, .from = Summary(old_block)});
     } else if (after) {
       // A block that an older version does not know is at its defaults there, if it has any.
       if (Summary(new_block).empty()) return;
-      Add({.kind = Change::Kind::kAdded, .path = path, .to = Summary(new_block)});
+      Add({.kind = "added", .path = path, .to = Summary(new_block)});
     }
   }
 
@@ -179,12 +150,12 @@ class Comparer {
       if (const Message* now = Find(after, name); now != nullptr) {
         Compare(*entry, *now, entry_path + ".");
       } else {
-        Add({.kind = Change::Kind::kRemoved, .path = entry_path, .from = Summary(*entry)});
+        Add({.kind = "removed", .path = entry_path, .from = Summary(*entry)});
       }
     }
     for (const auto& [name, entry] : after) {
       if (Find(before, name) != nullptr) continue;
-      Add({.kind = Change::Kind::kAdded, .path = absl::StrCat(path, "[", name, "]"), .to = Summary(*entry)});
+      Add({.kind = "added", .path = absl::StrCat(path, "[", name, "]"), .to = Summary(*entry)});
     }
   }
 
@@ -232,18 +203,6 @@ class Comparer {
 };
 
 }  // namespace
-
-std::string Change::ToString() const {
-  switch (kind) {
-    case Kind::kAdded:
-      return absl::StrCat("+ ", path, to.empty() ? "" : absl::StrCat(": ", to));
-    case Kind::kRemoved:
-      return absl::StrCat("- ", path, from.empty() ? "" : absl::StrCat(": ", from));
-    case Kind::kChanged:
-      break;
-  }
-  return absl::StrCat("  ", path, ": ", from.empty() ? "\"\"" : from, " -> ", to.empty() ? "\"\"" : to);
-}
 
 std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited) {
   return Comparer(from, to, awaited).Run();

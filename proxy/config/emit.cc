@@ -4,7 +4,6 @@
 
 #include "proxy/config/emit.h"
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "proxy/config/schema.h"
 
@@ -26,29 +25,9 @@ std::string QuoteYaml(const std::string& text) {
   return quoted + "\"";
 }
 
-std::string ScalarText(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return QuoteYaml(reflection.GetString(message, &field));
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return EnumWord(*reflection.GetEnum(message, &field));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "true" : "false";
-    case FieldDescriptor::CPPTYPE_INT64:
-      return InUnits(field, reflection.GetInt64(message, &field));
-    default:
-      return InUnits(field, reflection.GetUInt32(message, &field));
-  }
-}
-
-// A list of words, with commas between them.
-std::string Words(const Message& message, const FieldDescriptor& field) {
-  const Reflection& reflection = *message.GetReflection();
-  std::string words;
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i)
-    absl::StrAppend(&words, i == 0 ? "" : ", ", EnumWord(*reflection.GetRepeatedEnum(message, &field, i)));
-  return words;
+std::string ValueText(const Message& message, const FieldDescriptor& field) {
+  const std::string text = ScalarText(message, field);
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_STRING ? QuoteYaml(text) : text;
 }
 
 // A string that was not given and has no default: written out, it would be an error.
@@ -67,7 +46,7 @@ void Emit(const Message& message, const std::string& indent, std::string lead, S
     if (field.is_repeated()) {
       if (reflection.FieldSize(message, &field) == 0) continue;  // left out; an empty list would be an error
       if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-        absl::StrAppend(&out, prefix, " [", Words(message, field), "]\n");
+        absl::StrAppend(&out, prefix, " [", WordsText(message, field), "]\n");
         lead = indent;
         continue;
       }
@@ -82,7 +61,7 @@ void Emit(const Message& message, const std::string& indent, std::string lead, S
     } else {
       if (IsAbsent(message, field)) continue;
       const bool hidden = RuleOf(field).secret() && secrets == Secrets::kHidden;
-      absl::StrAppend(&out, prefix, " ", hidden ? "\"(hidden)\"" : ScalarText(message, field), "\n");
+      absl::StrAppend(&out, prefix, " ", hidden ? "\"(hidden)\"" : ValueText(message, field), "\n");
     }
     lead = indent;
   }

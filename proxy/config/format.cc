@@ -33,7 +33,7 @@ bool IsInterface(absl::string_view text) {
 }
 
 std::optional<std::string> CanonicalIp(absl::string_view text) {
-  const auto address = ParseIp(text);
+  const auto address = net::IpAddress::Parse(text);
   if (!address.ok() || !WhyNotUnicast(*address).empty()) return std::nullopt;
   return address->ToString();
 }
@@ -44,7 +44,7 @@ std::optional<std::string> CanonicalListen(absl::string_view text) {
   if (!endpoint.has_value() || !endpoint->address.is_loopback()) {
     return std::nullopt;
   }
-  return FormatEndpoint(endpoint->address, endpoint->port);
+  return FormatEndpoint(endpoint->address.ToString(), endpoint->port);
 }
 
 bool IsBytes(absl::string_view text, size_t most) {
@@ -102,7 +102,7 @@ std::optional<std::string> Canonical(v1::Format format, absl::string_view text) 
 
 std::string WhyRefused(v1::Format format, absl::string_view text) {
   if (format == v1::FORMAT_IP) {
-    const auto address = ParseIp(text);
+    const auto address = net::IpAddress::Parse(text);
     return address.ok() ? absl::StrCat("this is ", WhyNotUnicast(*address)) : "";
   }
   if (format == v1::FORMAT_LISTEN) {

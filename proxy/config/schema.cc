@@ -5,7 +5,6 @@
 #include "proxy/config/schema.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -71,6 +70,33 @@ std::string InUnits(const FieldDescriptor& field, int64_t value) {
     default:
       return absl::StrCat(value);
   }
+}
+
+std::string ScalarText(const google::protobuf::Message& message, const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection.GetString(message, &field);
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const auto& value = *reflection.GetEnum(message, &field);
+      return value.number() == 0 ? "" : EnumWord(value);
+    }
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_INT64:
+      return InUnits(field, reflection.GetInt64(message, &field));
+    default:
+      return InUnits(field, reflection.GetUInt32(message, &field));
+  }
+}
+
+std::string WordsText(const google::protobuf::Message& message, const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *message.GetReflection();
+  std::vector<std::string> words;
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    words.push_back(EnumWord(*reflection.GetRepeatedEnum(message, &field, i)));
+  }
+  return absl::StrJoin(words, ", ");
 }
 
 namespace {

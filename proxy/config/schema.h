@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
 
 #include "absl/strings/string_view.h"
 #include "proxy/api/rules.pb.h"
@@ -36,6 +37,10 @@ std::string Expectation(const google::protobuf::FieldDescriptor& field);
 
 // A limit or a value in the field's own notation: "10ms", "5%", "65535".
 std::string InUnits(const google::protobuf::FieldDescriptor& field, int64_t value);
+// A value as YAML has it, but for quotes: "10ms", "clsact", "true". Empty for an enum that was not given.
+std::string ScalarText(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field);
+// "set, add" of a list of words.
+std::string WordsText(const google::protobuf::Message& message, const google::protobuf::FieldDescriptor& field);
 
 }  // namespace hedgerow::config
 

@@ -12,18 +12,6 @@
 namespace hedgerow {
 namespace {
 
-absl::string_view KindWord(config::Change::Kind kind) {
-  switch (kind) {
-    case config::Change::Kind::kAdded:
-      return "added";
-    case config::Change::Kind::kRemoved:
-      return "removed";
-    case config::Change::Kind::kChanged:
-      break;
-  }
-  return "changed";
-}
-
 ReloadResult ResultOf(const absl::StatusOr<v1::ReloadReply>& reply) {
   if (!reply.ok())
     return absl::IsInvalidArgument(reply.status()) ? ReloadResult::kInvalid : ReloadResult::kFailed;
@@ -36,7 +24,7 @@ ReloadResult ResultOf(const absl::StatusOr<v1::ReloadReply>& reply) {
 void FillChanges(const std::vector<config::Change>& changes, v1::ReloadReply& reply) {
   for (const config::Change& change : changes) {
     v1::ConfigChange& out = *reply.add_changes();
-    out.set_kind(std::string(KindWord(change.kind)));
+    out.set_kind(change.kind);
     out.set_path(change.path);
     out.set_from(change.from);
     out.set_to(change.to);
