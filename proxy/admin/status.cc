@@ -251,24 +251,6 @@ v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapsh
   return out;
 }
 
-std::string ReloadWord(ReloadResult result) {
-  switch (result) {
-    case ReloadResult::kNone:
-      break;
-    case ReloadResult::kApplied:
-      return "applied";
-    case ReloadResult::kUnchanged:
-      return "unchanged";
-    case ReloadResult::kInvalid:
-      return "invalid";
-    case ReloadResult::kRefused:
-      return "refused";
-    case ReloadResult::kFailed:
-      return "failed";
-  }
-  return "";
-}
-
 v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot) {
   v1::Status out;
   out.set_version(operate::kVersion);

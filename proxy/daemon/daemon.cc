@@ -449,7 +449,7 @@ class Daemon {
   std::unique_ptr<Controller> controller_;
   EventLog event_log_;
   std::unique_ptr<History> history_;  // what the page shows; null: it is not served
-  std::unique_ptr<operate::MetricsPage> metrics_;
+  std::unique_ptr<operate::HttpServer> metrics_;
   std::unique_ptr<operate::AdminSocket> admin_;
 };
 

@@ -128,9 +128,8 @@ void FillBudget(const Scrape& scrape, MetricFamily& family) {
 }
 
 void FillReloads(const Scrape& scrape, MetricFamily& family) {
-  for (const ReloadResult result : {ReloadResult::kApplied, ReloadResult::kUnchanged, ReloadResult::kInvalid,
-                                    ReloadResult::kRefused, ReloadResult::kFailed})
-    Add(family, {{"result", ReloadWord(result)}}, scrape.facts.reload.counts.at(static_cast<size_t>(result)));
+  for (size_t i = 1; i < kReloadWords.size(); ++i)  // 0: there was none
+    Add(family, {{"result", kReloadWords[i]}}, scrape.facts.reload.counts[i]);
 }
 
 bool LastReloadFailed(const Scrape& scrape) {
