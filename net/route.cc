@@ -5,7 +5,6 @@
 
 #include <linux/if_addr.h>
 #include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <sys/socket.h>
 
 #include <algorithm>

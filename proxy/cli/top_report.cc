@@ -5,7 +5,6 @@
 #include "proxy/cli/top_report.h"
 
 #include <algorithm>
-#include <map>
 
 #include "proxy/admin/counts.h"
 

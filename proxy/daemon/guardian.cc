@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "proxy/daemon/log.h"
 #include "net/clock_qdisc.h"

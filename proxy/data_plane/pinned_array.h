@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net/unique_fd.h"
 #include "proxy/data_plane/kernel_maps.h"

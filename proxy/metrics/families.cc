@@ -4,7 +4,6 @@
 
 #include "proxy/metrics/families.h"
 
-#include <algorithm>
 #include <limits>
 #include <type_traits>
 #include <utility>
