@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Protobuf to JSON by reflection; see the header.
-
 #include "config/json.h"
 
 #include <algorithm>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The nearest known word; see the header.
-
 #include "config/suggest.h"
 
 #include <algorithm>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Taking a unix socket for gRPC, and finding one; see the header.
-
 #include "operate/admin_socket.h"
 
 #include <errno.h>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Families as the text that Prometheus reads; see the header.
-
 #include "operate/metrics_page.h"
 
 #include <utility>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Connecting; see the header.
-
 #include "proxy/admin/client.h"
 
 #include "operate/admin_socket.h"

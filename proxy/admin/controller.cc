@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Administration as plain calls; see the header.
-
 #include "proxy/admin/controller.h"
 
 #include <unistd.h>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The gRPC administration server; see the header.
-
 #include "proxy/admin/server.h"
 
 #include <type_traits>

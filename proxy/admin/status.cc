@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Building the Status message; see the header.
-
 #include "proxy/admin/status.h"
 
 #include <unistd.h>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A reload in words; see the header.
-
 #include "proxy/cli/reload_text.h"
 
 #include "absl/strings/str_cat.h"

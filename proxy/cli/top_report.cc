@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Differences of counts; see the header.
-
 #include "proxy/cli/top_report.h"
 
 #include <algorithm>

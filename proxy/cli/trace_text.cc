@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Events in words; see the header.
-
 #include "proxy/cli/trace_text.h"
 
 #include <string>

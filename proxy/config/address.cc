@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Classifying and printing IP addresses; see the header.
-
 #include "proxy/config/address.h"
 
 #include <algorithm>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Comparing configurations by reflection; see the header.
-
 #include "proxy/config/diff.h"
 
 #include <google/protobuf/message.h>

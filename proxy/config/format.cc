@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Checking and normalising string values; see the header.
-
 #include "proxy/config/format.h"
 
 #include <algorithm>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Repairs and periodic work; see the header.
-
 #include "proxy/daemon/guardian.h"
 
 #include <algorithm>

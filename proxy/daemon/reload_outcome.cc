@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Keeping and telling what came of reloads; see the header.
-
 #include "proxy/daemon/reload_outcome.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Assigns and keeps ids; see the header.
-
 #include "proxy/daemon/roster.h"
 
 #include <algorithm>

@@ -38,6 +38,8 @@ class PinnedArray {
   uint32_t entries() const { return memory_.entries(); }
 
  private:
+  absl::Status Map(const PinnedArraySpec& spec);
+
   net::UniqueFd fd_;
   MappedArray memory_;
 };

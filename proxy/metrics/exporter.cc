@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The metrics server; see the header.
-
 #include "proxy/metrics/exporter.h"
 
 #include <utility>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The table of metrics; see the header.
-
 #include "proxy/metrics/families.h"
 
 #include <limits>
