@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Collecting and printing the errors of a configuration file; see the header.
-
 #include "config/diagnostics.h"
 
 #include <algorithm>

@@ -12,17 +12,16 @@
 
 #include <google/protobuf/message.h>
 
-#include "absl/strings/string_view.h"
-
 namespace hedgerow {
 
 // Indented by two spaces, with a final newline.
 std::string ToJson(const google::protobuf::Message& message);
 
+// The same on one line, for commands that print an object a line. With a final newline.
+std::string ToJsonLine(const google::protobuf::Message& message);
+
 // The same for programs that ask every second: without a blank or line feed.
 std::string ToCompactJson(const google::protobuf::Message& message);
-
-std::string JsonQuote(absl::string_view text);
 
 }  // namespace hedgerow
 

@@ -21,7 +21,15 @@ class Locations {
  public:
   void Record(absl::string_view path, Mark mark) { marks_.insert_or_assign(std::string(path), mark); }
   // The mark of the path, or of the nearest enclosing one that has a mark.
-  Mark Find(absl::string_view path) const;
+  Mark Find(absl::string_view path) const {
+    while (true) {
+      const auto found = marks_.find(path);
+      if (found != marks_.end()) return found->second;
+      if (path.empty()) return {};
+      const size_t cut = path.find_last_of(".[");
+      path = path.substr(0, cut == absl::string_view::npos ? 0 : cut);
+    }
+  }
   bool Has(absl::string_view path) const { return marks_.contains(path); }
 
  private:

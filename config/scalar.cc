@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Durations, percentages and whole numbers as text; see the header.
-
 #include "config/scalar.h"
 
 #include <algorithm>

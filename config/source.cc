@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Reading the bytes of a configuration file; see the header.
-
 #include "config/source.h"
 
 #include <errno.h>

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The nearest known word; see the header.
-
 #include "config/suggest.h"
 
 #include <algorithm>
 #include <cstddef>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace hedgerow::config {
 namespace {
@@ -46,6 +45,13 @@ std::string Suggest(absl::string_view word, const std::vector<std::string>& cand
     }
   }
   return best;
+}
+
+absl::Status NoSuch(absl::string_view kind, absl::string_view name, const std::vector<std::string>& known) {
+  const std::string guess = Suggest(name, known);
+  return absl::NotFoundError(absl::StrCat("no ", kind, " \"", name, "\"",
+                                          guess.empty() ? "" : absl::StrCat(", did you mean \"", guess, "\"?"),
+                                          " (there are: ", absl::StrJoin(known, ", "), ")"));
 }
 
 }  // namespace hedgerow::config

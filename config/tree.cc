@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// YAML parse events to a tree with marks; see the header.
-
 #include "config/tree.h"
 
 #include <yaml-cpp/eventhandler.h>

@@ -9,10 +9,8 @@
 #ifndef HEDGEROW_CONFIG_TREE_H_
 #define HEDGEROW_CONFIG_TREE_H_
 
-#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"

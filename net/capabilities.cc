@@ -8,54 +8,41 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace hedgerow::net {
 
-absl::string_view Name(Capability capability) {
+namespace {
+
+std::string Describe(Capability capability) {
   switch (capability) {
     case Capability::kNetAdmin:
-      return "CAP_NET_ADMIN";
+      return "CAP_NET_ADMIN (interfaces, routes, qdiscs, attaching TC programs)";
     case Capability::kNetRaw:
-      return "CAP_NET_RAW";
+      return "CAP_NET_RAW (measuring the clock with packets of its own)";
     case Capability::kSysAdmin:
-      return "CAP_SYS_ADMIN";
+      return "CAP_SYS_ADMIN (mounting a bpffs, trying features in a namespace of their own)";
     case Capability::kPerfmon:
-      return "CAP_PERFMON";
+      return "CAP_PERFMON (programs that keep pointers on their stack)";
     case Capability::kBpf:
-      return "CAP_BPF";
+      return "CAP_BPF (maps, loading programs)";
   }
   return "?";
 }
 
-absl::string_view WhatFor(Capability capability) {
-  switch (capability) {
-    case Capability::kNetAdmin:
-      return "interfaces, routes, qdiscs, attaching TC programs";
-    case Capability::kNetRaw:
-      return "measuring the clock with packets of its own";
-    case Capability::kSysAdmin:
-      return "mounting a bpffs, trying features in a namespace of their own";
-    case Capability::kPerfmon:
-      return "programs that keep pointers on their stack";
-    case Capability::kBpf:
-      return "maps, loading programs";
-  }
-  return "?";
-}
+}  // namespace
 
-absl::StatusOr<std::vector<Capability>> MissingCapabilities(std::span<const Capability> wanted) {
+absl::StatusOr<std::vector<std::string>> MissingCapabilities(std::span<const Capability> wanted) {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
   if (syscall(SYS_capget, &header, sets) != 0)
     return absl::ErrnoToStatus(errno, "read the process's capabilities");
-  std::vector<Capability> missing;
+  std::vector<std::string> missing;
   for (const Capability capability : wanted) {
     const auto number = static_cast<unsigned>(capability);
-    if (!(sets[CAP_TO_INDEX(number)].effective & CAP_TO_MASK(number))) missing.push_back(capability);
+    if (!(sets[CAP_TO_INDEX(number)].effective & CAP_TO_MASK(number))) missing.push_back(Describe(capability));
   }
   return missing;
 }
@@ -64,13 +51,8 @@ absl::Status RequireCapabilities(std::span<const Capability> wanted) {
   const auto missing = MissingCapabilities(wanted);
   if (!missing.ok()) return missing.status();
   if (missing->empty()) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat("missing ",
-                                                  absl::StrJoin(*missing, ", ",
-                                                                [](std::string* out, Capability capability) {
-                                                                  absl::StrAppend(out, Name(capability), " (",
-                                                                                  WhatFor(capability), ")");
-                                                                }),
-                                                  ": run as root, or grant them"));
+  return absl::PermissionDeniedError(
+      absl::StrCat("missing ", absl::StrJoin(*missing, ", "), ": run as root, or grant them"));
 }
 
 }  // namespace hedgerow::net

@@ -7,24 +7,21 @@
 
 #include <array>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 
 namespace hedgerow::net {
 
 enum class Capability {  // the kernel's numbers
   kNetAdmin = 12,
   kNetRaw = 13,
-  kSysAdmin = 21,
+  kSysAdmin = 21,  // only to mount (and unmount) a bpffs, and to try features in a namespace of one's own (doctor)
   kPerfmon = 38,
   kBpf = 39,
 };
-
-absl::string_view Name(Capability capability);     // "CAP_NET_ADMIN"
-absl::string_view WhatFor(Capability capability);  // "interfaces, routes, attaching TC programs"
 
 // The daemon's. Without CAP_PERFMON the verifier refuses what clang makes of our programs ("attempt to corrupt
 // spilled pointer on stack", the splitter on 6.18), and would slow the rest by its measures against
@@ -34,13 +31,11 @@ inline constexpr std::array kCapabilitiesAlways = {Capability::kBpf, Capability:
 // To take everything down again. Measured by capabilities_test.cc: with these two everything in net/
 // works, on a bpffs that is mounted already.
 inline constexpr std::array kCapabilitiesToClean = {Capability::kBpf, Capability::kNetAdmin};
-// Only to mount (and unmount) a bpffs where there is none, and to try features in a namespace of one's own
-// (doctor).
-inline constexpr std::array kCapabilitiesToMount = {Capability::kSysAdmin};
 
-// The wanted ones that the calling thread's effective set lacks.
-absl::StatusOr<std::vector<Capability>> MissingCapabilities(std::span<const Capability> wanted);
-// PermissionDenied that names each missing one and what it is for.
+// The wanted ones that the calling thread's effective set lacks, each with what it is for: "CAP_BPF (maps, loading
+// programs)".
+absl::StatusOr<std::vector<std::string>> MissingCapabilities(std::span<const Capability> wanted);
+// PermissionDenied with all of these.
 absl::Status RequireCapabilities(std::span<const Capability> wanted);
 
 }  // namespace hedgerow::net

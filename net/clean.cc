@@ -51,6 +51,10 @@ class Cleaner {
       report_.failures.push_back(absl::StrCat(what, ": ", status.message()));
     }
   }
+  // The same for what may not have been there: false.
+  void NoteIfAny(const absl::StatusOr<bool>& removed, const std::string& what) {
+    if (!removed.ok() || *removed) Note(removed.status(), what);
+  }
   std::string LinkName(int ifindex) const {
     const auto found =
         std::find_if(links_.begin(), links_.end(), [&](const LinkInfo& l) { return l.ifindex == ifindex; });
@@ -93,12 +97,7 @@ class Cleaner {
     for (const auto& entry : std::filesystem::directory_iterator(PinDir(bpffs_, instance_), error)) {
       const auto ifindex = ClsactMarkerIfindex(entry.path().filename().string());
       if (!ifindex) continue;
-      const auto removed = DeleteClsactIfUnused(*ifindex);
-      if (!removed.ok()) {
-        Note(removed.status(), absl::StrCat("clsact qdisc of ", LinkName(*ifindex)));
-      } else if (*removed) {
-        Note(absl::OkStatus(), absl::StrCat("clsact qdisc of ", LinkName(*ifindex)));
-      }
+      NoteIfAny(DeleteClsactIfUnused(*ifindex), absl::StrCat("clsact qdisc of ", LinkName(*ifindex)));
     }
   }
 
@@ -126,12 +125,7 @@ class Cleaner {
     std::error_code error;
     if (std::filesystem::exists(path, error))
       Note(RemovePinDir(bpffs_, instance_), absl::StrCat("pins ", path));
-    const auto unmounted = ReleaseBpffs(bpffs_);
-    if (!unmounted.ok()) {
-      Note(unmounted.status(), absl::StrCat("bpffs ", bpffs_));
-    } else if (*unmounted) {
-      Note(absl::OkStatus(), absl::StrCat("bpffs ", bpffs_));
-    }
+    NoteIfAny(ReleaseBpffs(bpffs_), absl::StrCat("bpffs ", bpffs_));
   }
 
   const std::string instance_;

@@ -49,16 +49,6 @@ absl::StatusOr<bool> HasClockQdisc(int ifindex, ClockKind kind);
 // Removes the root qdisc, and with it a waiting clock packet: the clock stops. OK when there is none.
 absl::Status RemoveClockQdisc(int ifindex);
 
-struct ClockClass {
-  uint32_t index = 0;
-  uint64_t period_ns = 0;  // nominal, as the kernel holds it (rounded to whole bytes per second)
-  uint64_t packets = 0;    // let through so far
-  uint32_t waiting = 0;    // packets held back now: 1 while the clock runs in this class
-  uint32_t dropped = 0;
-};
-// The classes of an installed htb clock, by index, without the default one. NotFound: there is no such qdisc.
-absl::StatusOr<std::vector<ClockClass>> ListClockClasses(int ifindex);
-
 }  // namespace hedgerow::net
 
 #endif  // HEDGEROW_NET_CLOCK_QDISC_H_

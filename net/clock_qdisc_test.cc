@@ -162,22 +162,8 @@ TEST_F(ClockQdiscTest, ClassIsSwitchedLiveByPriority) {
       ASSERT_TRUE(WaitForLaps(program, before + laps + 5, std::chrono::seconds(5))) << index;
       ExpectPeriod(program, laps, options.period_ns[index], ("class " + std::to_string(index)).c_str());
     }
-    const auto classes = ListClockClasses(c0_);
-    ASSERT_THAT(classes.status(), IsOk());
-    ASSERT_EQ(classes->size(), 3u);
-    uint64_t packets = 0;
-    uint32_t waiting = 0;
-    for (size_t i = 0; i < classes->size(); ++i) {
-      EXPECT_EQ(classes->at(i).index, i);
-      EXPECT_NEAR(static_cast<double>(classes->at(i).period_ns), static_cast<double>(options.period_ns[i]),
-                  1000.0);
-      EXPECT_EQ(classes->at(i).dropped, 0u);
-      EXPECT_GT(classes->at(i).packets, 0u);
-      packets += classes->at(i).packets;
-      waiting += classes->at(i).waiting;
-    }
-    EXPECT_NEAR(static_cast<double>(packets), static_cast<double>(program.laps()), 5.0);
-    EXPECT_LE(waiting, 1u);
+    EXPECT_EQ(Shell("test $(tc -s class show dev hr0c0 | grep -c 'dropped 0,') = 4"), 0)
+        << "one class a period and the default one, none of which has dropped the packet";
   });
 }
 
@@ -202,7 +188,6 @@ TEST_F(ClockQdiscTest, InstallingTwiceIsAnErrorAndRemovingTwiceIsNot) {
     EXPECT_TRUE(absl::IsAlreadyExists(InstallClockQdisc(c0_, {}))) << InstallClockQdisc(c0_, {});
     EXPECT_THAT(RemoveClockQdisc(c0_), IsOk());
     EXPECT_THAT(RemoveClockQdisc(c0_), IsOk());
-    EXPECT_TRUE(absl::IsNotFound(ListClockClasses(c0_).status())) << ListClockClasses(c0_).status();
     EXPECT_FALSE(HasClockQdisc(c0_, ClockKind::kHtb).value());
     EXPECT_THAT(InstallClockQdisc(c0_, {}), IsOk());
   });
@@ -217,7 +202,6 @@ TEST_F(ClockQdiscTest, BadPeriodsAreRefusedAndLeaveNoQdisc) {
         {}, {9'999}, {1'000'000'001}, {100'000, 0}, std::vector<uint64_t>(kClockPeriodsMax + 1, 1'000'000)};
     for (const auto& periods : bad) {
       EXPECT_TRUE(absl::IsInvalidArgument(InstallClockQdisc(c0, {.period_ns = periods}))) << periods.size();
-      EXPECT_TRUE(absl::IsNotFound(ListClockClasses(c0).status()));
       EXPECT_EQ(Shell("tc qdisc show dev hr0c0 | grep -q htb"), 256) << "a qdisc was left";
     }
     EXPECT_FALSE(InstallClockQdisc(4711, {}).ok());

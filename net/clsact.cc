@@ -8,7 +8,6 @@
 #include <linux/pkt_cls.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
-#include <sys/socket.h>
 
 #include "absl/strings/str_cat.h"
 #include "net/netlink.h"
@@ -22,21 +21,10 @@ uint32_t HookParent(Direction direction) {
   return TC_H_MAKE(TC_H_CLSACT, direction == Direction::kIngress ? TC_H_MIN_INGRESS : TC_H_MIN_EGRESS);
 }
 
-tcmsg QdiscHeader(int ifindex) {
-  tcmsg header{};
-  header.tcm_family = AF_UNSPEC;
-  header.tcm_ifindex = ifindex;
-  header.tcm_parent = TC_H_CLSACT;
-  header.tcm_handle = kClsactHandle;
-  return header;
-}
+tcmsg QdiscHeader(int ifindex) { return netlink::TcHeader(ifindex, TC_H_CLSACT, kClsactHandle); }
 
 tcmsg FilterHeader(const ClsactFilter& filter) {
-  tcmsg header{};
-  header.tcm_family = AF_UNSPEC;
-  header.tcm_ifindex = filter.ifindex;
-  header.tcm_parent = HookParent(filter.direction);
-  header.tcm_handle = filter.handle;
+  tcmsg header = netlink::TcHeader(filter.ifindex, HookParent(filter.direction), filter.handle);
   header.tcm_info = TC_H_MAKE(static_cast<uint32_t>(filter.priority) << 16, htons(ETH_P_ALL));
   return header;
 }
@@ -61,10 +49,7 @@ absl::Status SendFilter(const ClsactFilter& filter, int program_fd, uint16_t fla
 
 absl::StatusOr<IngressQdisc> FindIngressQdisc(int ifindex) {
   IngressQdisc found = IngressQdisc::kNone;
-  tcmsg header{};
-  header.tcm_family = AF_UNSPEC;
-  header.tcm_ifindex = ifindex;
-  netlink::Request request(RTM_GETQDISC, NLM_F_DUMP, header);
+  netlink::Request request(RTM_GETQDISC, NLM_F_DUMP, netlink::TcHeader(ifindex));
   const absl::Status status = netlink::Ask(request, "list qdiscs", [&](const netlink::Message& message) {
     const auto qdisc = message.Header<tcmsg>();
     if (qdisc.tcm_ifindex != ifindex || qdisc.tcm_parent != TC_H_CLSACT) return;
@@ -136,11 +121,7 @@ absl::StatusOr<std::vector<ClsactFilter>> ListClsactFilters(int ifindex, Directi
   // An `ingress` qdisc answers for any parent with its ingress filters.
   if (*qdisc == IngressQdisc::kNone) return filters;
   if (*qdisc == IngressQdisc::kIngressOnly && direction == Direction::kEgress) return filters;
-  tcmsg header{};
-  header.tcm_family = AF_UNSPEC;
-  header.tcm_ifindex = ifindex;
-  header.tcm_parent = HookParent(direction);
-  netlink::Request request(RTM_GETTFILTER, NLM_F_DUMP, header);
+  netlink::Request request(RTM_GETTFILTER, NLM_F_DUMP, netlink::TcHeader(ifindex, HookParent(direction)));
   const absl::Status status = netlink::Ask(request, "list TC filters", [&](const netlink::Message& message) {
     const auto filter = message.Header<tcmsg>();
     const auto attributes = message.AttributesAfter<tcmsg>();

@@ -5,9 +5,6 @@
 
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
-#include <linux/pkt_sched.h>
-#include <linux/rtnetlink.h>
-#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -19,7 +16,6 @@
 #include "net/clock_qdisc.h"
 #include "net/clsact.h"
 #include "net/link.h"
-#include "net/netlink.h"
 #include "net/network_namespace.h"
 #include "net/tcx.h"
 
@@ -107,25 +103,6 @@ ProbeResult ProbeTcx() {
   return result;
 }
 
-// Installs a qdisc without options at a veth's root, and takes it away again: the next trial must not meet it,
-// since a kind that differs from the present one's is refused before the kernel looks for it. Only "unknown
-// kind" (ENOENT) says that the kernel lacks it, because a qdisc that wants options refuses with another error.
-absl::Status TryQdisc(int ifindex, const std::string& kind) {
-  tcmsg header{};
-  header.tcm_ifindex = ifindex;
-  header.tcm_parent = TC_H_ROOT;
-  header.tcm_handle = 0x10000;
-  netlink::Request request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, header);
-  request.PutString(TCA_KIND, kind);
-  const absl::Status status = netlink::Do(request, absl::StrCat("try a ", kind, " qdisc"));
-  if (status.ok()) {
-    netlink::Request removal(RTM_DELQDISC, 0, header);
-    return netlink::Do(removal, absl::StrCat("remove the ", kind, " qdisc of a trial"));
-  }
-  if (absl::IsNotFound(status)) return absl::NotFoundError(absl::StrCat("the kernel has no sch_", kind));
-  return absl::IsPermissionDenied(status) || absl::IsAlreadyExists(status) ? status : absl::OkStatus();
-}
-
 absl::Status TryClsact(int ifindex) {
   UniqueFd program = LoadSmallestProgram();
   if (!program.valid()) return absl::ErrnoToStatus(errno, "load a TC program");
@@ -145,11 +122,10 @@ std::vector<ProbeResult> ProbeQdiscs() {
     const auto pair = CreateVethPair({.name = "probe0", .peer_name = "probe1", .instance = "probe"});
     if (!pair.ok()) return pair.status();
     Conclude(results[0], TryClsact(pair->link.ifindex));
-    absl::Status htb = InstallClockQdisc(pair->link.ifindex, {});
-    if (absl::IsNotFound(htb)) htb = absl::NotFoundError("the kernel has no sch_htb");
-    Conclude(results[1], htb);
+    // Removed in between: a kind that differs from the present one's is refused before the kernel looks for it.
+    Conclude(results[1], InstallClockQdisc(pair->link.ifindex, {.kind = ClockKind::kHtb}));
     if (absl::Status removed = RemoveClockQdisc(pair->link.ifindex); !removed.ok()) return removed;
-    Conclude(results[2], TryQdisc(pair->link.ifindex, "fq"));
+    Conclude(results[2], InstallClockQdisc(pair->link.ifindex, {.kind = ClockKind::kFq}));
     return absl::OkStatus();
   });
   if (!status.ok()) {

@@ -14,11 +14,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "net/fnv.h"
 #include "net/netlink.h"
@@ -42,8 +40,6 @@ LinkInfo ParseLink(const netlink::Message& message) {
   link.alias = attributes.String(IFLA_IFALIAS);
   link.kind = attributes.Nested(IFLA_LINKINFO).String(IFLA_INFO_KIND);
   link.mtu_bytes = attributes.Value<uint32_t>(IFLA_MTU).value_or(0);
-  // Not IFF_RUNNING, which a kernel worker sets some time later.
-  link.carrier = attributes.Value<uint8_t>(IFLA_CARRIER).value_or(0) != 0;
   link.group = attributes.Value<uint32_t>(IFLA_GROUP).value_or(0);
   if (!attributes.Find(IFLA_LINK_NETNSID)) {
     link.peer_ifindex = static_cast<int>(attributes.Value<uint32_t>(IFLA_LINK).value_or(0));
@@ -116,9 +112,7 @@ absl::Status FinishOwnLink(int ifindex, absl::string_view name, const VethOption
   request.Put(IFLA_IFALIAS, std::span(reinterpret_cast<const uint8_t*>(tag.data()), tag.size()));
   if (absl::Status status = netlink::Do(request, absl::StrCat("tag interface ", name)); !status.ok())
     return status;
-  if (!options.neighbour_discovery) {
-    if (absl::Status status = DisableIpv6Autoconf(ifindex, name); !status.ok()) return status;
-  }
+  if (absl::Status status = DisableIpv6Autoconf(ifindex, name); !status.ok()) return status;
   return SetLinkUp(name);
 }
 
@@ -131,26 +125,9 @@ absl::Status DescribeTaken(const LinkInfo& taken) {
                                                taken.kind.empty() ? "" : absl::StrCat(" (", taken.kind, ")")));
 }
 
-absl::Status EthtoolIoctl(absl::string_view name, uint32_t command, uint32_t* value) {
-  if (absl::Status status = CheckName(name); !status.ok()) return status;
-  UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return absl::ErrnoToStatus(errno, "open a socket for ethtool");
-  ethtool_value request{.cmd = command, .data = *value};
-  ifreq interface {};
-  std::copy(name.begin(), name.end(), interface.ifr_name);
-  interface.ifr_data = reinterpret_cast<char*>(&request);
-  if (ioctl(fd.get(), SIOCETHTOOL, &interface) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("ethtool tx-checksum of ", name));
-  }
-  *value = request.data;
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 bool LinkInfo::up() const { return (flags & IFF_UP) != 0; }
-bool LinkInfo::has_carrier() const { return up() && carrier; }
-bool LinkInfo::loopback() const { return (flags & IFF_LOOPBACK) != 0; }
 bool LinkInfo::ethernet() const { return hardware_type == ARPHRD_ETHER; }
 
 absl::StatusOr<LinkInfo> FindLink(absl::string_view name) {
@@ -195,14 +172,13 @@ absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options) {
     if (taken.ok()) return DescribeTaken(*taken);
     if (!absl::IsNotFound(taken.status())) return taken.status();
   }
-  const uint32_t flags = options.neighbour_discovery ? 0 : IFF_NOARP;
   const auto describe_end = [&](netlink::Request& request, const std::string& name) {
     request.PutString(IFLA_IFNAME, name);
     request.PutU32(IFLA_MTU, options.mtu_bytes);
     request.PutU32(IFLA_GROUP, OwnerGroup(options.instance));
     request.Put(IFLA_ADDRESS, RandomMac());
   };
-  const ifinfomsg header = ChangeHeader(0, flags, flags);
+  const ifinfomsg header = ChangeHeader(0, IFF_NOARP, IFF_NOARP);
   netlink::Request request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, header);
   describe_end(request, options.name);
   const size_t info = request.Begin(IFLA_LINKINFO);
@@ -270,18 +246,15 @@ std::optional<std::string> OwnerOf(const LinkInfo& link) {
 }
 
 absl::Status SetTxChecksumOffload(absl::string_view name, bool on) {
-  uint32_t value = on ? 1 : 0;
-  return EthtoolIoctl(name, ETHTOOL_STXCSUM, &value);
-}
-
-absl::StatusOr<bool> GetTxChecksumOffload(absl::string_view name) {
-  uint32_t value = 0;
-  if (absl::Status status = EthtoolIoctl(name, ETHTOOL_GTXCSUM, &value); !status.ok()) return status;
-  return value != 0;
-}
-
-std::string ToString(const MacAddress& mac) {
-  return absl::StrFormat("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5]);
+  if (absl::Status status = CheckName(name); !status.ok()) return status;
+  UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return absl::ErrnoToStatus(errno, "open a socket for ethtool");
+  ethtool_value request{.cmd = ETHTOOL_STXCSUM, .data = on ? 1u : 0u};
+  ifreq interface {};
+  std::copy(name.begin(), name.end(), interface.ifr_name);
+  interface.ifr_data = reinterpret_cast<char*>(&request);
+  if (ioctl(fd.get(), SIOCETHTOOL, &interface) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("ethtool tx-checksum of ", name));
 }
 
 }  // namespace hedgerow::net

@@ -33,12 +33,9 @@ struct LinkInfo {
   uint32_t flags = 0;          // IFF_*
   uint16_t hardware_type = 0;  // ARPHRD_*
   uint32_t group = 0;          // IFLA_GROUP; our own links carry OwnerGroup()
-  bool carrier = false;
   int peer_ifindex = 0;  // a veth's other end, when it is in this namespace; 0 otherwise
 
   bool up() const;
-  bool has_carrier() const;  // up, and so is whatever is on its other end
-  bool loopback() const;
   bool ethernet() const;  // frames start with an Ethernet header
 };
 
@@ -55,9 +52,6 @@ struct VethOptions {
   std::string peer_name{};
   std::string instance{};  // owns the pair: both ends are tagged with OwnerTag(instance)
   uint32_t mtu_bytes = 1500;
-  // Our veths carry packets we address ourselves: no ARP, no neighbour discovery, no link-local address. No
-  // sysctl is written for it; the interface's own netlink attributes do.
-  bool neighbour_discovery = false;
 };
 
 struct VethPair {
@@ -65,8 +59,10 @@ struct VethPair {
   LinkInfo peer;
 };
 
-// Makes the pair, tags it and sets both ends up. AlreadyExists when one of the names is taken; the message says
-// whether by an instance of ours or by something foreign. On any error nothing is left behind.
+// Makes the pair, tags it and sets both ends up. Our veths carry packets we address ourselves: no ARP, no neighbour
+// discovery, no link-local address. No sysctl is written for it; the interface's own netlink attributes do.
+// AlreadyExists when one of the names is taken; the message says whether by an instance of ours or by something foreign.
+// On any error nothing is left behind.
 // The pair carries the instance's mark from its first moment (an interface group number), before the readable
 // alias can be set: a daemon killed in between leaves nothing that clean would not recognise.
 absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options);
@@ -85,9 +81,6 @@ std::optional<std::string> OwnerOf(const LinkInfo& link);
 // Transmit checksum offload of one of our own interfaces. With it off, a packet sent through the interface
 // arrives with its checksum filled in (CHECKSUM_NONE) and stays so when BPF clones it.
 absl::Status SetTxChecksumOffload(absl::string_view name, bool on);
-absl::StatusOr<bool> GetTxChecksumOffload(absl::string_view name);
-
-std::string ToString(const MacAddress& mac);
 
 }  // namespace hedgerow::net
 

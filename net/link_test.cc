@@ -25,16 +25,14 @@ TEST_F(LinkTest, VethPairIsUpTaggedAndSilent) {
     ASSERT_THAT(pair.status(), IsOk());
     for (const LinkInfo& end : {pair->link, pair->peer}) {
       EXPECT_TRUE(end.up()) << end.name;
-      EXPECT_TRUE(end.has_carrier()) << end.name;
       EXPECT_TRUE(end.flags & IFF_NOARP) << end.name;
       EXPECT_TRUE(end.ethernet());
-      EXPECT_FALSE(end.loopback());
       EXPECT_EQ(end.kind, "veth");
       EXPECT_EQ(end.mtu_bytes, 1400u);
       EXPECT_EQ(end.alias, "hedgerow:default");
       EXPECT_EQ(end.group, OwnerGroup(kInstance));
       EXPECT_EQ(OwnerOf(end), kInstance);
-      EXPECT_NE(ToString(end.mac), "00:00:00:00:00:00");
+      EXPECT_NE(end.mac, MacAddress{});
       const auto addresses = ListAddresses(end.ifindex);
       ASSERT_THAT(addresses.status(), IsOk());
       EXPECT_TRUE(addresses->empty()) << end.name << " has " << addresses->front().address.ToString();
@@ -58,25 +56,11 @@ TEST_F(LinkTest, TheirAddressesAreSetAndNotDrawnByTheKernel) {
   });
 }
 
-TEST_F(LinkTest, LinkLocalAddressAppearsWithoutOurOption) {
-  // The counter-proof of VethPairIsUpTaggedAndSilent: this kernel would generate one.
-  InNamespace([] {
-    VethOptions options = ProxyPair();
-    options.neighbour_discovery = true;
-    const auto pair = CreateVethPair(options);
-    ASSERT_THAT(pair.status(), IsOk());
-    EXPECT_FALSE(pair->link.flags & IFF_NOARP);
-    const auto addresses = ListAddresses(pair->link.ifindex);
-    ASSERT_THAT(addresses.status(), IsOk());
-    EXPECT_EQ(addresses->size(), 1u);
-  });
-}
-
 TEST_F(LinkTest, FindsByNameAndNumberAndSaysWhenThereIsNone) {
   InNamespace([] {
     const auto lo = FindLink("lo");
     ASSERT_THAT(lo.status(), IsOk());
-    EXPECT_TRUE(lo->loopback());
+    EXPECT_TRUE(lo->flags & IFF_LOOPBACK);
     EXPECT_FALSE(lo->ethernet());
     const auto again = FindLink(lo->ifindex);
     ASSERT_THAT(again.status(), IsOk());
@@ -130,6 +114,14 @@ TEST_F(LinkTest, PairWithoutAliasIsStillRecognised) {
   });
 }
 
+TEST_F(LinkTest, LinkLocalAddressAppearsOnAPairThatIsNotOurs) {
+  // The counter-proof of VethPairIsUpTaggedAndSilent: this kernel would generate one.
+  InNamespace([] {
+    ASSERT_EQ(Shell("ip link add hr0 type veth peer name hr0p && ip link set hr0 up && ip link set hr0p up"), 0);
+    EXPECT_TRUE(WaitFor("ip -6 address show dev hr0 | grep -q fe80"));
+  });
+}
+
 TEST_F(LinkTest, MtuAndStateChange) {
   InNamespace([] {
     ASSERT_THAT(CreateVethPair(ProxyPair()).status(), IsOk());
@@ -139,7 +131,6 @@ TEST_F(LinkTest, MtuAndStateChange) {
                 FailsWith(absl::StatusCode::kInvalidArgument, "mtu less than device minimum"));
     EXPECT_THAT(SetLinkDown("hr0"), IsOk());
     EXPECT_FALSE(FindLink("hr0")->up());
-    EXPECT_FALSE(FindLink("hr0p")->has_carrier());
     EXPECT_THAT(SetLinkUp("hr0"), IsOk());
     EXPECT_TRUE(FindLink("hr0")->up());
     EXPECT_TRUE(absl::IsNotFound(SetLinkUp("nosuch0")));
@@ -149,14 +140,15 @@ TEST_F(LinkTest, MtuAndStateChange) {
 TEST_F(LinkTest, TxChecksumOffloadSwitches) {
   InNamespace([] {
     ASSERT_THAT(CreateVethPair(ProxyPair()).status(), IsOk());
-    auto on = GetTxChecksumOffload("hr0");
-    ASSERT_THAT(on.status(), IsOk());
-    EXPECT_TRUE(*on);
+    const auto is = [](const std::string& name, const std::string& state) {
+      return Shell("ethtool -k " + name + " | grep -q '^tx-checksumming: " + state + "'") == 0;
+    };
+    EXPECT_TRUE(is("hr0", "on"));
     EXPECT_THAT(SetTxChecksumOffload("hr0", false), IsOk());
-    EXPECT_FALSE(*GetTxChecksumOffload("hr0"));
-    EXPECT_TRUE(*GetTxChecksumOffload("hr0p")) << "only the named end changes";
+    EXPECT_TRUE(is("hr0", "off"));
+    EXPECT_TRUE(is("hr0p", "on")) << "only the named end changes";
     EXPECT_THAT(SetTxChecksumOffload("hr0", true), IsOk());
-    EXPECT_TRUE(*GetTxChecksumOffload("hr0"));
+    EXPECT_TRUE(is("hr0", "on"));
     EXPECT_TRUE(absl::IsNotFound(SetTxChecksumOffload("nosuch0", false)));
   });
 }

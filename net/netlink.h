@@ -38,7 +38,6 @@ class Request {
   Request& Put(uint16_t type, std::span<const uint8_t> bytes);
   Request& PutU8(uint16_t type, uint8_t value) { return PutValue(type, value); }
   Request& PutU32(uint16_t type, uint32_t value) { return PutValue(type, value); }
-  Request& PutU64(uint16_t type, uint64_t value) { return PutValue(type, value); }
   Request& PutString(uint16_t type, absl::string_view text);  // zero-terminated on the wire
 
   template <typename T>
@@ -58,6 +57,15 @@ class Request {
   Request(uint16_t type, uint16_t flags);
   std::vector<uint8_t> buffer_;
 };
+
+// The family header of requests about queueing disciplines, their classes and filters.
+inline tcmsg TcHeader(int ifindex, uint32_t parent = 0, uint32_t handle = 0) {
+  tcmsg header{};
+  header.tcm_ifindex = ifindex;
+  header.tcm_parent = parent;
+  header.tcm_handle = handle;
+  return header;
+}
 
 // A read-only view of a run of attributes. The bytes belong to the message it was made from.
 class Attributes {

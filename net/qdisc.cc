@@ -6,7 +6,6 @@
 
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
-#include <sys/socket.h>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,15 +23,6 @@ constexpr uint64_t kNanosPerSecond = 1'000'000'000;
 constexpr uint32_t kFqTimerSlack_ns = 1000;
 constexpr uint16_t kNew = NLM_F_CREATE | NLM_F_EXCL;
 
-tcmsg Header(int ifindex, uint32_t parent, uint32_t handle) {
-  tcmsg header{};
-  header.tcm_family = AF_UNSPEC;
-  header.tcm_ifindex = ifindex;
-  header.tcm_parent = parent;
-  header.tcm_handle = handle;
-  return header;
-}
-
 absl::Status Add(netlink::Socket& socket, netlink::Request& request, absl::string_view kind, int ifindex) {
   const absl::Status status =
       socket.Do(request, absl::StrCat("make the ", kind, " qdisc of interface number ", ifindex));
@@ -47,7 +37,7 @@ absl::Status AddHtbRoot(netlink::Socket& socket, int ifindex, uint32_t default_m
   global.version = 3;
   global.rate2quantum = 10;
   global.defcls = default_minor;
-  netlink::Request request(RTM_NEWQDISC, kNew, Header(ifindex, TC_H_ROOT, kQdiscHandle));
+  netlink::Request request(RTM_NEWQDISC, kNew, netlink::TcHeader(ifindex, TC_H_ROOT, kQdiscHandle));
   request.PutString(TCA_KIND, "htb");
   const size_t options = request.Begin(TCA_OPTIONS);
   request.PutValue(TCA_HTB_INIT, global);
@@ -65,7 +55,7 @@ absl::Status AddHtbClass(netlink::Socket& socket, int ifindex, uint32_t minor, u
   parameters.buffer = kBurstTicks;
   parameters.cbuffer = kBurstTicks;
   parameters.quantum = kChargedBytes;  // Said outright, or the kernel logs a warning about the one it computes.
-  netlink::Request request(RTM_NEWTCLASS, kNew, Header(ifindex, kQdiscHandle, kQdiscHandle | minor));
+  netlink::Request request(RTM_NEWTCLASS, kNew, netlink::TcHeader(ifindex, kQdiscHandle, kQdiscHandle | minor));
   request.PutString(TCA_KIND, "htb");
   const size_t options = request.Begin(TCA_OPTIONS);
   request.PutValue(TCA_HTB_PARMS, parameters);
@@ -74,12 +64,8 @@ absl::Status AddHtbClass(netlink::Socket& socket, int ifindex, uint32_t minor, u
                    absl::StrCat("make the htb class 1:", absl::Hex(minor), " of interface number ", ifindex));
 }
 
-uint64_t PeriodOfHtbRate(uint32_t bytes_per_second) {
-  return kChargedBytes * kNanosPerSecond / bytes_per_second;
-}
-
 absl::Status AddFqRoot(netlink::Socket& socket, int ifindex, uint32_t limit_packets) {
-  netlink::Request request(RTM_NEWQDISC, kNew, Header(ifindex, TC_H_ROOT, kQdiscHandle));
+  netlink::Request request(RTM_NEWQDISC, kNew, netlink::TcHeader(ifindex, TC_H_ROOT, kQdiscHandle));
   request.PutString(TCA_KIND, "fq");
   const size_t options = request.Begin(TCA_OPTIONS);
   request.PutU32(TCA_FQ_PLIMIT, limit_packets);
@@ -91,7 +77,7 @@ absl::Status AddFqRoot(netlink::Socket& socket, int ifindex, uint32_t limit_pack
 
 absl::StatusOr<std::string> RootQdiscKind(int ifindex) {
   std::string kind;
-  netlink::Request request(RTM_GETQDISC, NLM_F_DUMP, Header(ifindex, 0, 0));
+  netlink::Request request(RTM_GETQDISC, NLM_F_DUMP, netlink::TcHeader(ifindex));
   const absl::Status status = netlink::Ask(request, "list qdiscs", [&](const netlink::Message& message) {
     const auto qdisc = message.Header<tcmsg>();
     if (qdisc.tcm_ifindex == ifindex && qdisc.tcm_parent == TC_H_ROOT && qdisc.tcm_handle == kQdiscHandle) {
@@ -106,7 +92,7 @@ absl::Status RemoveRootQdisc(int ifindex) {
   const auto kind = RootQdiscKind(ifindex);
   if (!kind.ok()) return kind.status();
   if (kind->empty()) return absl::OkStatus();
-  netlink::Request request(RTM_DELQDISC, 0, Header(ifindex, TC_H_ROOT, kQdiscHandle));
+  netlink::Request request(RTM_DELQDISC, 0, netlink::TcHeader(ifindex, TC_H_ROOT, kQdiscHandle));
   const absl::Status status =
       netlink::Do(request, absl::StrCat("remove the root qdisc of interface number ", ifindex));
   return absl::IsNotFound(status) ? absl::OkStatus() : status;

@@ -24,8 +24,6 @@ absl::Status AddHtbRoot(netlink::Socket& socket, int ifindex, uint32_t default_m
 // a period after the one before.
 absl::Status AddHtbClass(netlink::Socket& socket, int ifindex, uint32_t minor, uint64_t period_ns);
 
-uint64_t PeriodOfHtbRate(uint32_t bytes_per_second);  // as AddHtbClass chose it, rounded
-
 // Lets each packet leave at the time that its skb carries.
 absl::Status AddFqRoot(netlink::Socket& socket, int ifindex, uint32_t limit_packets);
 

@@ -5,7 +5,6 @@
 
 #include <linux/if_addr.h>
 #include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -86,23 +85,6 @@ netlink::Request VipRequest(uint16_t type, uint16_t flags, const VipRoute& route
   request.Put(RTA_DST, route.vip.wire());
   request.PutU32(RTA_OIF, static_cast<uint32_t>(route.ifindex));
   return request;
-}
-
-absl::Status SendAddress(uint16_t type, uint16_t flags, int ifindex, const IpAddress& address) {
-  ifaddrmsg header{};
-  header.ifa_family = static_cast<uint8_t>(address.family());
-  header.ifa_prefixlen = static_cast<uint8_t>(address.prefix_bits());
-  header.ifa_scope = RT_SCOPE_UNIVERSE;
-  header.ifa_index = static_cast<uint32_t>(ifindex);
-  netlink::Request request(type, flags, header);
-  request.Put(IFA_LOCAL, address.wire());
-  request.Put(IFA_ADDRESS, address.wire());
-  if (type == RTM_NEWADDR) {
-    // No duplicate-address detection: the address is the uplink's, which has passed it.
-    request.PutU32(IFA_FLAGS, IFA_F_NOPREFIXROUTE | (address.is_v4() ? 0 : IFA_F_NODAD));
-  }
-  return netlink::Do(request, absl::StrCat(type == RTM_NEWADDR ? "add address " : "remove address ",
-                                           address.ToString(), " dev ", InterfaceName(ifindex)));
 }
 
 std::string ReasonOf(uint8_t type) {
@@ -255,18 +237,17 @@ absl::Status AddSourceAddress(int ifindex, const IpAddress& address) {
   for (const AddressInfo& present : *addresses) {
     if (present.address == address && present.prefix_bits == address.prefix_bits()) return absl::OkStatus();
   }
-  return SendAddress(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, ifindex, address);
-}
-
-absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address) {
-  const auto addresses = ListAddresses(ifindex);
-  if (!addresses.ok()) return addresses.status();
-  for (const AddressInfo& present : *addresses) {
-    if (present.address == address && present.prefix_bits == address.prefix_bits()) {
-      return SendAddress(RTM_DELADDR, 0, ifindex, address);
-    }
-  }
-  return absl::OkStatus();
+  ifaddrmsg header{};
+  header.ifa_family = static_cast<uint8_t>(address.family());
+  header.ifa_prefixlen = static_cast<uint8_t>(address.prefix_bits());
+  header.ifa_scope = RT_SCOPE_UNIVERSE;
+  header.ifa_index = static_cast<uint32_t>(ifindex);
+  netlink::Request request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, header);
+  request.Put(IFA_LOCAL, address.wire());
+  request.Put(IFA_ADDRESS, address.wire());
+  // No duplicate-address detection: the address is the uplink's, which has passed it.
+  request.PutU32(IFA_FLAGS, IFA_F_NOPREFIXROUTE | (address.is_v4() ? 0 : IFA_F_NODAD));
+  return netlink::Do(request, absl::StrCat("add address ", address.ToString(), " dev ", InterfaceName(ifindex)));
 }
 
 absl::StatusOr<std::vector<AddressInfo>> ListAddresses(int ifindex) {

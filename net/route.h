@@ -68,11 +68,9 @@ absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex = 0);
 // uplink's. What else it changes: one more `local ADDRESS` entry in the local table, beside the uplink's own,
 // and nothing else; a VIP route whose `src` it is then survives the uplink losing that address, so watch the
 // uplink's address, not only the route. OK when it is there already.
+// Its loss makes the kernel drop every IPv4 route through the interface, our VIPs' too; and 6.1 (not 6.18) takes the
+// `src` out of IPv6 routes. AddVipRoute mends both.
 absl::Status AddSourceAddress(int ifindex, const IpAddress& address);
-// OK when it is not there. Taking the last IPv4 address from an interface makes the kernel drop every IPv4
-// route through it, our VIPs' too; and 6.1 (not 6.18) takes the `src` out of IPv6 routes. So remove VIP routes
-// first, or call AddVipRoute again afterwards, which mends both.
-absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address);
 
 struct AddressInfo {
   int ifindex = 0;

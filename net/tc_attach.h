@@ -8,7 +8,6 @@
 #ifndef HEDGEROW_NET_TC_ATTACH_H_
 #define HEDGEROW_NET_TC_ATTACH_H_
 
-#include <cstdint>
 #include <optional>
 #include <string>
 

@@ -42,14 +42,6 @@ absl::string_view KindName(WatchKind kind) {
   return "?";
 }
 
-WatchEvent LinkEvent(WatchKind kind, int ifindex, uint32_t mtu_bytes) {
-  WatchEvent event;
-  event.kind = kind;
-  event.ifindex = ifindex;
-  event.mtu_bytes = mtu_bytes;
-  return event;
-}
-
 }  // namespace
 
 std::string WatchEvent::ToString() const {
@@ -82,14 +74,14 @@ void Watcher::OnLinkState(int ifindex, const LinkState& now, std::vector<WatchEv
   const LinkState before = known;
   known = now;
   if (before.present && !now.present) {
-    out.push_back(LinkEvent(WatchKind::kLinkGone, ifindex, 0));
+    out.push_back({.kind = WatchKind::kLinkGone, .ifindex = ifindex});
     return;
   }
   if (!now.present) return;
   if (before.up != now.up)
-    out.push_back(LinkEvent(now.up ? WatchKind::kLinkUp : WatchKind::kLinkDown, ifindex, now.mtu_bytes));
+    out.push_back({.kind = now.up ? WatchKind::kLinkUp : WatchKind::kLinkDown, .ifindex = ifindex});
   if (before.mtu_bytes != now.mtu_bytes)
-    out.push_back(LinkEvent(WatchKind::kMtuChanged, ifindex, now.mtu_bytes));
+    out.push_back({.kind = WatchKind::kMtuChanged, .ifindex = ifindex, .mtu_bytes = now.mtu_bytes});
 }
 
 void Watcher::OnMessage(const netlink::Message& message, Touched& touched, std::vector<WatchEvent>& out) {
@@ -111,7 +103,7 @@ void Watcher::OnMessage(const netlink::Message& message, Touched& touched, std::
     case RTM_DELTFILTER: {
       const auto header = message.Header<tcmsg>();
       if (links_.contains(header.tcm_ifindex))
-        out.push_back(LinkEvent(WatchKind::kQdiscChanged, header.tcm_ifindex, 0));
+        out.push_back({.kind = WatchKind::kQdiscChanged, .ifindex = header.tcm_ifindex});
       return;
     }
     case RTM_NEWADDR:
@@ -166,11 +158,8 @@ absl::Status Watcher::CompareRoutes(std::vector<WatchEvent>& out) {
   for (size_t i = 0; i < spec_.routes.size(); ++i) {
     const bool there = std::find(present.begin(), present.end(), spec_.routes[i]) != present.end();
     if (route_present_[i] && !there) {
-      WatchEvent event;
-      event.kind = WatchKind::kRouteGone;
-      event.ifindex = spec_.routes[i].ifindex;
-      event.route = spec_.routes[i];
-      out.push_back(event);
+      const VipRoute& route = spec_.routes[i];
+      out.push_back({.kind = WatchKind::kRouteGone, .ifindex = route.ifindex, .route = route});
     }
     route_present_[i] = there;
   }
@@ -187,11 +176,9 @@ absl::Status Watcher::CompareAddresses(std::vector<WatchEvent>& out) {
       return a.ifindex == wanted.ifindex && a.address == wanted.address;
     });
     if (address_present_[i] != there) {
-      WatchEvent event;
-      event.kind = there ? WatchKind::kAddressBack : WatchKind::kAddressGone;
-      event.ifindex = wanted.ifindex;
-      event.address = wanted.address;
-      out.push_back(event);
+      out.push_back({.kind = there ? WatchKind::kAddressBack : WatchKind::kAddressGone,
+                     .ifindex = wanted.ifindex,
+                     .address = wanted.address});
     }
     address_present_[i] = there;
   }

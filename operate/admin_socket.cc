@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Taking a unix socket for gRPC, and finding one; see the header.
-
 #include "operate/admin_socket.h"
 
 #include <errno.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -15,51 +14,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "operate/unix_socket.h"
 
 namespace hedgerow::operate {
 namespace {
-
-class RunningServer final : public AdminSocket {
- public:
-  RunningServer(std::string path, std::unique_ptr<grpc::Service> service)
-      : path_(std::move(path)), service_(std::move(service)) {}
-
-  ~RunningServer() override {
-    if (server_ == nullptr) return;
-    server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
-    server_.reset();
-    // gRPC does it too, but promises nowhere that it has when the server is gone.
-    unlink(path_.c_str());
-  }
-
-  absl::Status Start(const Options& options) {
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(absl::StrCat("unix:", path_), grpc::InsecureServerCredentials());
-    builder.RegisterService(service_.get());
-    builder.SetMaxReceiveMessageSize(options.request_max_bytes);
-    // A handful of administrators, not a fleet: one queue and few threads are plenty.
-    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
-    grpc::ResourceQuota quota("admin");
-    quota.SetMaxThreads(options.threads_max);
-    builder.SetResourceQuota(quota);
-    // The socket must never exist with a wider mode, not even for a moment.
-    const mode_t before = umask(0177);
-    server_ = builder.BuildAndStart();
-    umask(before);
-    if (server_ == nullptr) {
-      return absl::UnavailableError(absl::StrCat("cannot listen on the admin socket ", path_));
-    }
-    if (chmod(path_.c_str(), 0600) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("chmod of ", path_));
-    return absl::OkStatus();
-  }
-
- private:
-  const std::string path_;
-  const std::unique_ptr<grpc::Service> service_;
-  std::unique_ptr<grpc::Server> server_;
-};
 
 absl::Status MakeFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -93,13 +50,55 @@ absl::Status CheckFree(const std::string& path, const std::string& hint) {
 
 }  // namespace
 
+int KnockOnUnixSocket(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return ENAMETOOLONG;
+  memcpy(address.sun_path, path.data(), path.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  const int error = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+  close(fd);
+  return error;
+}
+
+AdminSocket::~AdminSocket() {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  server_.reset();
+  // gRPC does it too, but promises nowhere that it has when the server is gone.
+  unlink(path_.c_str());
+}
+
+absl::Status AdminSocket::Start(const Options& options) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(absl::StrCat("unix:", path_), grpc::InsecureServerCredentials());
+  builder.RegisterService(service_.get());
+  builder.SetMaxReceiveMessageSize(options.request_max_bytes);
+  // A handful of administrators, not a fleet: one queue and few threads are plenty.
+  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
+  grpc::ResourceQuota quota("admin");
+  quota.SetMaxThreads(options.threads_max);
+  builder.SetResourceQuota(quota);
+  // The socket must never exist with a wider mode, not even for a moment.
+  const mode_t before = umask(0177);
+  server_ = builder.BuildAndStart();
+  umask(before);
+  if (server_ == nullptr) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on the admin socket ", path_));
+  }
+  if (chmod(path_.c_str(), 0600) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("chmod of ", path_));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::Listen(const std::string& path,
                                                                  std::unique_ptr<grpc::Service> service,
                                                                  const Options& options) {
   absl::Status status = MakeFolder(path);
   if (status.ok()) status = CheckFree(path, options.hint);
   if (!status.ok()) return status;
-  auto server = std::make_unique<RunningServer>(path, std::move(service));
+  std::unique_ptr<AdminSocket> server(new AdminSocket(path, std::move(service)));
   status = server->Start(options);
   if (!status.ok()) return status;
   return server;

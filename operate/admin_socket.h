@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/service_type.h>
@@ -38,8 +39,21 @@ class AdminSocket {
                                                              const Options& options);
   // Lets calls under way finish, then removes the socket. After one second it cancels the calls, but it still
   // waits for a call whose handler waits.
-  virtual ~AdminSocket() = default;
+  ~AdminSocket();
+
+ private:
+  AdminSocket(std::string path, std::unique_ptr<grpc::Service> service)
+      : path_(std::move(path)), service_(std::move(service)) {}
+  absl::Status Start(const Options& options);
+
+  const std::string path_;
+  const std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<grpc::Server> server_;
 };
+
+// 0 if a process listens on the socket, else the errno of connect(2): ECONNREFUSED for the socket of a process that is
+// gone. ENAMETOOLONG for a path that fits no socket address. Waits while the other side's queue is full. Any thread.
+int KnockOnUnixSocket(const std::string& path);
 
 // The server's side, as the errors of OpenAdminChannel name it.
 struct AdminPeer {

@@ -23,7 +23,6 @@
 #include "absl/synchronization/notification.h"
 #include "operate/echo_test.grpc.pb.h"
 #include "operate/grpc_status.h"
-#include "operate/unix_socket.h"
 
 namespace hedgerow::operate {
 namespace {

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Splitting a command line; see the header.
-
 #include "operate/arguments.h"
 
 #include <algorithm>

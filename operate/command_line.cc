@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Finding a command and printing what came of it; see the header.
-
 #include "operate/command_line.h"
 
 #include <algorithm>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The rules; see the header.
-
 #include "operate/http_rules.h"
 
 #include <arpa/inet.h>

@@ -4,7 +4,7 @@
 // libmicrohttpd talks to all connections in a thread of its own; a second thread runs the handlers that may
 // have to wait, so that a waiting handler (a scrape of a loop that is stuck) does not hold up the pages of the
 // first thread. Everything is bounded and counted; without a connection nothing runs at all. docs/adr/0009 says
-// why this library. Started by MetricsPage.
+// why this library. Started by ServeMetricsPage.
 
 #ifndef HEDGEROW_OPERATE_HTTP_SERVER_H_
 #define HEDGEROW_OPERATE_HTTP_SERVER_H_

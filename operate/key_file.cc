@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Reading a key file; see the header.
-
 #include "operate/key_file.h"
 
 #include <errno.h>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Listening; see the header.
-
 #include "operate/listen_address.h"
 
 #include <netdb.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Building what a MetricsPage shows, in few words. Called by the proxy's and the node's families. Pure.
+// Building what a metrics page shows, in few words. Called by the proxy's and the node's families. Pure.
 
 #ifndef HEDGEROW_OPERATE_METRIC_FAMILY_H_
 #define HEDGEROW_OPERATE_METRIC_FAMILY_H_

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Families as the text that Prometheus reads; see the header.
-
 #include "operate/metrics_page.h"
 
 #include <utility>
@@ -13,7 +10,7 @@
 namespace hedgerow::operate {
 namespace {
 
-void AddServer(MetricsPage::Families& families, const HttpCounters& counters) {
+void AddServer(MetricFamilies& families, const HttpCounters& counters) {
   families.push_back(MakeFamily("hedgerow_http_connections_closed_total",
                                 "Connections to this page that were closed to make room for newer ones.",
                                 prometheus::MetricType::Counter));
@@ -24,8 +21,8 @@ void AddServer(MetricsPage::Families& families, const HttpCounters& counters) {
   AddCounter(families.back(), {}, counters.requests_turned_away);
 }
 
-HttpResponse Scrape(const MetricsPage::Collect& collect, const HttpCounters& counters) {
-  absl::StatusOr<MetricsPage::Families> families = collect();
+HttpResponse Scrape(const CollectMetrics& collect, const HttpCounters& counters) {
+  absl::StatusOr<MetricFamilies> families = collect();
   if (families.ok()) AddServer(*families, counters);
   // An empty page is what Prometheus can be told: its `up` stays 1, and the alert on absent series fires.
   return {.status = 200,
@@ -35,19 +32,15 @@ HttpResponse Scrape(const MetricsPage::Collect& collect, const HttpCounters& cou
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MetricsPage>> MetricsPage::Start(const std::string& listen,
-                                                                const std::string& setting, Collect collect,
-                                                                std::vector<HttpRoute> others) {
-  std::vector<HttpRoute> routes = std::move(others);
+absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetricsPage(const std::string& listen, const std::string& setting,
+                                                             CollectMetrics collect,
+                                                             std::vector<HttpRoute> others) {
   const auto counters = std::make_shared<HttpCounters>();
-  routes.push_back({.path = "/metrics",
+  others.push_back({.path = "/metrics",
                     .answer = [collect = std::move(collect),
                                counters](const HttpRequest&) { return Scrape(collect, *counters); },
                     .may_wait = true});
-  absl::StatusOr<std::unique_ptr<HttpServer>> server =
-      HttpServer::Start(listen, setting, std::move(routes), counters);
-  if (!server.ok()) return server.status();
-  return std::unique_ptr<MetricsPage>(new MetricsPage(*std::move(server)));
+  return HttpServer::Start(listen, setting, std::move(others), counters);
 }
 
 }  // namespace hedgerow::operate

@@ -17,7 +17,7 @@ namespace hedgerow::operate {
 namespace {
 
 // One gauge.
-MetricsPage::Families Answer(double value) {
+MetricFamilies Answer(double value) {
   prometheus::MetricFamily family;
   family.name = "answer";
   family.help = "To everything.";
@@ -27,8 +27,8 @@ MetricsPage::Families Answer(double value) {
   return {family};
 }
 
-std::unique_ptr<MetricsPage> Serve(const std::string& listen, MetricsPage::Collect collect) {
-  auto page = MetricsPage::Start(listen, "metrics.listen", std::move(collect));
+std::unique_ptr<HttpServer> Serve(const std::string& listen, CollectMetrics collect) {
+  auto page = ServeMetricsPage(listen, "metrics.listen", std::move(collect));
   EXPECT_TRUE(page.ok()) << page.status();
   return *std::move(page);
 }
@@ -43,7 +43,7 @@ TEST(MetricsPage, EveryScrapeCollectsAnew) {
 }
 
 TEST(MetricsPage, AnIpv6AddressIsServedOrRefusedInWords) {
-  const auto page = MetricsPage::Start("[::1]:0", "metrics.listen", [] { return Answer(1); });
+  const auto page = ServeMetricsPage("[::1]:0", "metrics.listen", [] { return Answer(1); });
   if (page.ok()) {
     EXPECT_EQ(ParsePage(HttpGet((*page)->address(), "/metrics"))["answer"], 1);
   } else {
@@ -61,7 +61,7 @@ TEST(MetricsPage, IsEmptyWhenCollectingFails) {
 
 TEST(MetricsPage, ATakenPortIsAnErrorThatNamesTheSetting) {
   const auto first = Serve("127.0.0.1:0", [] { return Answer(1); });
-  const auto second = MetricsPage::Start(first->address(), "metrics.listen", [] { return Answer(2); });
+  const auto second = ServeMetricsPage(first->address(), "metrics.listen", [] { return Answer(2); });
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   const std::string message(second.status().message());
   EXPECT_THAT(message, testing::StartsWith(absl::StrCat("cannot listen on ", first->address(), ": ")));
@@ -71,7 +71,7 @@ TEST(MetricsPage, ATakenPortIsAnErrorThatNamesTheSetting) {
 TEST(MetricsPage, RefusesWhatIsNoAddressWithPort) {
   for (const char* listen : {"", ":", "9464", ":9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:1x", "::1:9464",
                              "[::1:9464", "[127.0.0.1]:9464", "localhost:9464"}) {
-    const auto page = MetricsPage::Start(listen, "metrics_listen", [] { return Answer(1); });
+    const auto page = ServeMetricsPage(listen, "metrics_listen", [] { return Answer(1); });
     EXPECT_EQ(page.status().code(), absl::StatusCode::kInvalidArgument) << listen;
     EXPECT_EQ(page.status().message(), absl::StrCat("metrics_listen: ", listen));
   }

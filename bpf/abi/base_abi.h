@@ -26,7 +26,6 @@
 #define HR_MAX_SERVICES 64
 #define HR_MAX_BACKENDS_PER_SERVICE 8
 #define HR_MAX_BACKENDS (HR_MAX_SERVICES * HR_MAX_BACKENDS_PER_SERVICE)
-#define HR_MAX_ATTEMPTS 5
 #define HR_CORRELATION_BYTES 16
 #define HR_ANNOUNCE_PORTS 4 /* different ports on which announcements are awaited */
 #define HR_NO_BACKEND 0xff /* the service-local backend index that stands for no backend */

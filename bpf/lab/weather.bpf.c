@@ -10,41 +10,19 @@
  * to do by deploy/lab/weather.py; no part of the product.
  */
 #include "bpf/lab/weather_abi.h"
+#include "bpf/map.bpf.h"
 
-#include <linux/bpf.h>
-/* The order matters: the helpers need the types. */
-#include <bpf/bpf_helpers.h>
 #include <linux/pkt_cls.h>
 
-struct {
-  __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, HR_WEATHER_LINKS);
-  __type(key, struct hr_weather_pair);
-  __type(value, struct hr_weather_link);
-} weather_links SEC(".maps");
+HR_HASH(weather_links, HR_WEATHER_LINKS, struct hr_weather_pair, struct hr_weather_link);
 
 /* The interface number of the delay line's near end. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, __u32);
-} weather_line SEC(".maps");
+HR_ARRAY(weather_line, 1, __u32);
 
 /* When a leaf was last taken (CLOCK_MONOTONIC). */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, HR_WEATHER_DELAY_CLASSES* HR_WEATHER_LEAVES);
-  __type(key, __u32);
-  __type(value, __u64);
-} weather_leaves SEC(".maps");
+HR_ARRAY(weather_leaves, HR_WEATHER_DELAY_CLASSES * HR_WEATHER_LEAVES, __u64);
 
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, HR_WEATHER_DELAY_CLASSES);
-  __type(key, __u32);
-  __type(value, __u32);
-} weather_turns SEC(".maps");
+HR_ARRAY(weather_turns, HR_WEATHER_DELAY_CLASSES, __u32);
 
 /* What is drawn for a packet. */
 enum { HR_DRAW_LOSS = 0, HR_DRAW_DUPLICATE = 1, HR_DRAW_DELAY = 2, HR_DRAW_CLASS = 3 };

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps of a node's kernel programs, with who writes each; `node` and `numbers` are in state.bpf.h. The entry programs
- * are compiled one by one and linked into one object, so every map is weak. `node`, `windows`, `numbers`, `ring` and
- * `about` are pinned and outlive the process; the rest is made anew with the programs.
+ * The maps of a node's kernel programs, with who writes each; `node` and `numbers` are in state.bpf.h. `node`,
+ * `windows`, `numbers`, `ring` and `about` are pinned and outlive the process; the rest is made anew with the programs.
  */
 #ifndef HEDGEROW_BPF_NODE_MAPS_BPF_H_
 #define HEDGEROW_BPF_NODE_MAPS_BPF_H_
@@ -17,12 +16,7 @@ struct hr_node_locked_window {
   __u32 pad;
   struct hr_node_window window;
 };
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, HR_NODE_MEMBERS);
-  __type(key, __u32);
-  __type(value, struct hr_node_locked_window);
-} windows SEC(".maps") __weak;
+HR_ARRAY(windows, HR_NODE_MEMBERS, struct hr_node_locked_window);
 
 /* What was accepted. 8 MiB: at 2 KiB a datagram the process may be away for 4,000 of them. */
 struct {
@@ -31,36 +25,15 @@ struct {
 } ring SEC(".maps") __weak;
 
 /* Written once, by the process that made the pinned maps. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_node_about);
-} about SEC(".maps") __weak;
+HR_ARRAY(about, 1, struct hr_node_about);
 
 /* Mapped into the process, and written by both. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __uint(map_flags, BPF_F_MMAPABLE);
-  __type(key, __u32);
-  __type(value, struct hr_node_attention);
-} attention SEC(".maps") __weak;
+HR_MAPPED_ARRAY(attention, 1, struct hr_node_attention);
 
 /* By position. Written by the process, in step with configuration and neighbours. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, HR_NODE_MEMBERS);
-  __type(key, __u32);
-  __type(value, struct hr_node_peer);
-} members SEC(".maps") __weak;
+HR_ARRAY(members, HR_NODE_MEMBERS, struct hr_node_peer);
 
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_node_stats);
-} node_stats SEC(".maps") __weak;
+HR_PER_CPU(node_stats, 1, struct hr_node_stats);
 
 /* Ethernet, IPv6 and UDP headers take 62 bytes: they end where the answer begins, which so stands at a multiple of 8. */
 #define HR_NODE_HEAD_BYTES 64
@@ -85,12 +58,7 @@ struct hr_node_scratch {
     __u64 words[HR_NODE_DATAGRAM_MAX_BYTES / 8 + 1];
   };
 };
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_node_scratch);
-} scratch SEC(".maps") __weak;
+HR_PER_CPU(scratch, 1, struct hr_node_scratch);
 
 const volatile struct hr_node_config node_config __weak = {};
 

@@ -19,7 +19,6 @@
 
 #define HR_NODE_IPV4_PLAIN 0x45
 #define HR_NODE_IPV4_FRAGMENT 0x3fff /* offset, or more fragments */
-#define HR_NODE_IPV4_OFFSET (ETH_HLEN)
 #define HR_NODE_UDP4_OFFSET (ETH_HLEN + 20)
 #define HR_NODE_UDP6_OFFSET (ETH_HLEN + 40)
 

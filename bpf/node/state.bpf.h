@@ -6,10 +6,7 @@
 #ifndef HEDGEROW_BPF_NODE_STATE_BPF_H_
 #define HEDGEROW_BPF_NODE_STATE_BPF_H_
 
-#include <linux/bpf.h>
-/* The order of these two matters: the helpers need the types. */
-#include <bpf/bpf_helpers.h>
-
+#include "bpf/map.bpf.h"
 #include "bpf/node/raft/node_abi.h"
 
 /* Of rule R0: changed by the XDP program, and for the process by the control program. Never by an update. */
@@ -18,20 +15,9 @@ struct hr_node {
   __u32 pad;
   struct hr_node_view view;
 };
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_node);
-} node SEC(".maps") __weak;
+HR_ARRAY(node, 1, struct hr_node);
 
 /* Drawn from by atomic additions of programs and process. */
-struct {
-  __uint(type, BPF_MAP_TYPE_ARRAY);
-  __uint(max_entries, 1);
-  __uint(map_flags, BPF_F_MMAPABLE);
-  __type(key, __u32);
-  __type(value, struct hr_node_numbers);
-} numbers SEC(".maps") __weak;
+HR_MAPPED_ARRAY(numbers, 1, struct hr_node_numbers);
 
 #endif /* HEDGEROW_BPF_NODE_STATE_BPF_H_ */

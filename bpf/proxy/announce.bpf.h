@@ -22,12 +22,7 @@
  * The announcement in hand, out of its packet: on the stack it would not fit beside the reply program's own frame. A
  * program is not interrupted by another on its CPU.
  */
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_announcement);
-} announcements SEC(".maps") __weak;
+HR_PER_CPU(announcements, 1, struct hr_announcement);
 
 HR_INLINE int hr_is_announce_port(__u16 port_be) {
 #pragma unroll

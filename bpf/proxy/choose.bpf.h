@@ -18,12 +18,7 @@
  * The snapshot of the choice in hand: on the stack it would not fit beside the reply program's own frame. A program is not
  * interrupted by another on its CPU.
  */
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_choice_view);
-} choice_views SEC(".maps") __weak;
+HR_PER_CPU(choice_views, 1, struct hr_choice_view);
 
 /*
  * hr_choose() among a service's backends as they are now, packed into a word: a global function, so that its loops are

@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "bpf/tests/test_links.h"
@@ -41,8 +42,11 @@ void SetUpHost() {
     std::ofstream(absl::StrCat("/proc/sys/net/ipv4/conf/", name, "/rp_filter")) << 1;
   Shell("ip address add 10.77.0.1/24 dev up0");
   Shell("ip address add fd77::1/64 dev up0 nodad");
+  const std::string mac = absl::StrJoin(links.wire.mac, ":", [](std::string* out, uint8_t byte) {
+    absl::StrAppend(out, absl::Hex(byte, absl::kZeroPad2));
+  });
   for (const char* backend : {kA4, kB4, kC4, kRouter4, kA6, kB6})
-    Shell(absl::StrCat("ip neigh replace ", backend, " lladdr ", net::ToString(links.wire.mac), " dev up0"));
+    Shell(absl::StrCat("ip neigh replace ", backend, " lladdr ", mac, " dev up0"));
   for (const char* vip : {kDns4, kRaw4, kOnce4, kHkv4, kDns6, kRaw6, kHkv6}) {
     const bool ipv6 = std::string_view(vip).find(':') != std::string_view::npos;
     ASSERT_TRUE(net::AddVipRoute({.vip = net::IpAddress::Parse(vip).value(),

@@ -8,11 +8,11 @@
 
 namespace hedgerow::node {
 
-absl::StatusOr<std::unique_ptr<operate::MetricsPage>> ServeMetrics(const std::string& listen,
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen,
                                                                    NodeControl& control, NodeFacts facts) {
-  using Families = operate::MetricsPage::Families;
+  using Families = operate::MetricFamilies;
   if (listen.empty()) return nullptr;
-  return operate::MetricsPage::Start(listen, "metrics_listen",
+  return operate::ServeMetricsPage(listen, "metrics_listen",
                                      [&control, facts = std::move(facts)]() -> absl::StatusOr<Families> {
                                        const absl::StatusOr<NodeStatus> status = control.Status();
                                        if (!status.ok()) return status.status();

@@ -20,9 +20,9 @@
 namespace hedgerow::node {
 
 // `listen` as in the configuration. Empty: null, and nothing listens. Errors are those of
-// operate::MetricsPage::Start; while the loop does not answer, the page is empty. `control` must outlive the
+// operate::ServeMetricsPage; while the loop does not answer, the page is empty. `control` must outlive the
 // page.
-absl::StatusOr<std::unique_ptr<operate::MetricsPage>> ServeMetrics(const std::string& listen,
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen,
                                                                    NodeControl& control, NodeFacts facts);
 
 // Pure: what a scrape shows. Counters and histograms of the loop become families named after them.

@@ -25,7 +25,7 @@ namespace {
 using operate::HttpGet;
 using operate::ParsePage;
 
-std::unique_ptr<operate::MetricsPage> Serve(NodeControl& control) {
+std::unique_ptr<operate::HttpServer> Serve(NodeControl& control) {
   auto server = ServeMetrics("127.0.0.1:0", control, FakeFacts());
   EXPECT_TRUE(server.ok()) << server.status();
   return *std::move(server);

@@ -6,46 +6,74 @@
 #ifndef HEDGEROW_PROXY_ADMIN_CLIENT_H_
 #define HEDGEROW_PROXY_ADMIN_CLIENT_H_
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <type_traits>
+
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/support/sync_stream.h>
 
 #include "absl/status/statusor.h"
-#include "proxy/api/admin.pb.h"
+#include "operate/grpc_status.h"
+#include "proxy/api/admin.grpc.pb.h"
 
 namespace hedgerow {
+
+class AdminClient {
+ public:
+  using Stub = v1::Admin::Stub;
+  // A call of the service: &AdminClient::Stub::GetStatus.
+  template <typename Request, typename Reply>
+  using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Reply*);
+
+  // Unavailable, saying so in words, when no daemon answers on the socket; PermissionDenied when this user may
+  // not open it.
+  static absl::StatusOr<AdminClient> Connect(const std::string& socket_path);
+
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> Ask(Method<Request, Reply> method, const std::type_identity_t<Request>& request = {}) const {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(15));
+    Reply reply;
+    const grpc::Status status = (stub().*method)(&context, request, &reply);
+    if (!status.ok()) return operate::FromGrpc(status);
+    return reply;
+  }
+
+  Stub& stub() const { return *stub_; }
+
+ private:
+  explicit AdminClient(std::unique_ptr<Stub> stub) : stub_(std::move(stub)) {}
+
+  std::unique_ptr<Stub> stub_;
+};
 
 // A trace under way.
 class TraceCall {
  public:
-  virtual ~TraceCall() = default;
+  // The client must outlive it.
+  TraceCall(const AdminClient& client, const v1::TraceRequest& request)
+      : reader_(client.stub().Trace(&context_, request)) {}
+
   // Waits for the next reply; false at the end.
-  virtual bool Next(v1::TraceReply& reply) = 0;
+  bool Next(v1::TraceReply& reply) { return reader_->Read(&reply); }
   // From any thread: Next() returns false soon.
-  virtual void Cancel() = 0;
+  void Cancel() {
+    cancelled_ = true;
+    context_.TryCancel();
+  }
   // Once, after Next() said false: how it ended; OK when we cancelled it.
-  virtual absl::Status Finish() = 0;
-};
+  absl::Status Finish() {
+    const grpc::Status status = reader_->Finish();
+    return status.ok() || cancelled_ ? absl::OkStatus() : operate::FromGrpc(status);
+  }
 
-class AdminClient {
- public:
-  // Unavailable, saying so in words, when no daemon answers on the socket; PermissionDenied when this user may
-  // not open it.
-  static absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const std::string& socket_path);
-  virtual ~AdminClient() = default;
-
-  virtual absl::StatusOr<v1::Status> GetStatus() = 0;
-  virtual absl::StatusOr<v1::LeaderList> LeaderShow(const std::string& service) = 0;
-  virtual absl::StatusOr<v1::Leader> LeaderSet(const std::string& service, const std::string& backend) = 0;
-  virtual absl::StatusOr<v1::Leader> LeaderUnset(const std::string& service) = 0;
-  virtual absl::StatusOr<v1::BypassReply> Bypass(const std::string& service, bool on) = 0;
-  virtual absl::StatusOr<v1::DownReply> Down() = 0;
-  virtual absl::StatusOr<v1::ReloadReply> Reload(bool dry_run, const std::string& file) = 0;
-  virtual absl::StatusOr<v1::DryRunReply> DryRun(const std::string& service, bool on) = 0;
-  virtual absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service,
-                                               bool on) = 0;
-  virtual absl::StatusOr<v1::Counts> GetCounts() = 0;
-  // The call must not outlive the client.
-  virtual std::unique_ptr<TraceCall> Trace(const v1::TraceRequest& request) = 0;
+ private:
+  grpc::ClientContext context_;
+  std::atomic<bool> cancelled_{false};
+  std::unique_ptr<grpc::ClientReader<v1::TraceReply>> reader_;
 };
 
 }  // namespace hedgerow

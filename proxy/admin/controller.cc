@@ -1,28 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Administration as plain calls; see the header.
-
 #include "proxy/admin/controller.h"
 
 #include <unistd.h>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "config/suggest.h"
 #include "proxy/admin/counts.h"
 
 namespace hedgerow {
-namespace {
-
-// "no service "dnss"; there are: dns, echo" and, where it helps, a guess.
-absl::Status NoSuch(absl::string_view kind, const std::string& name, const std::vector<std::string>& known) {
-  const std::string guess = config::Suggest(name, known);
-  return absl::NotFoundError(absl::StrCat("no ", kind, " \"", name, "\"",
-                                          guess.empty() ? "" : absl::StrCat(", did you mean \"", guess, "\"?"),
-                                          " (there are: ", absl::StrJoin(known, ", "), ")"));
-}
-
-}  // namespace
 
 absl::StatusOr<int> Controller::FindService(const std::string& name) const {
   if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
@@ -31,7 +15,7 @@ absl::StatusOr<int> Controller::FindService(const std::string& name) const {
     if (config_.services(i).name() == name) return i;
     known.push_back(config_.services(i).name());
   }
-  return NoSuch("service", name, known);
+  return config::NoSuch("service", name, known);
 }
 
 absl::StatusOr<Snapshot> Controller::Read(bool histograms) {
@@ -77,7 +61,7 @@ absl::StatusOr<v1::Leader> Controller::LeaderSet(const std::string& service, con
   if (!index.ok()) return index.status();
   std::vector<std::string> known;
   for (const v1::Backend& candidate : config_.services(*index).backends()) known.push_back(candidate.name());
-  if (std::find(known.begin(), known.end(), backend) == known.end()) return NoSuch("backend", backend, known);
+  if (std::find(known.begin(), known.end(), backend) == known.end()) return config::NoSuch("backend", backend, known);
   const absl::Status pinned = data_plane_->PinLeader(service, backend);
   if (!pinned.ok()) return pinned;
   return LeaderOf(*index);
@@ -133,7 +117,7 @@ absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, con
       changed.push_back(i);
     }
   }
-  if (changed.empty()) return NoSuch("backend", backend, known);
+  if (changed.empty()) return config::NoSuch("backend", backend, known);
   const absl::StatusOr<Snapshot> snapshot = Read(/*histograms=*/false);
   if (!snapshot.ok()) return snapshot.status();
   v1::DrainReply reply;

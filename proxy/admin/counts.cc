@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Raw counts; see the header.
-
 #include "proxy/admin/counts.h"
 
 #include <algorithm>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The gRPC administration server; see the header.
-
 #include "proxy/admin/server.h"
 
+#include <type_traits>
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
@@ -25,47 +23,40 @@ class Service final : public v1::Admin::Service {
   Service(EventLoop& loop, Controller& controller) : loop_(loop), controller_(controller), tracer_(loop) {}
 
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::Status* reply) override {
-    return OnLoop<v1::Status>([this] { return controller_.Status(); }, *reply);
+    return OnLoop(reply, [this] { return controller_.Status(); });
   }
   grpc::Status LeaderShow(grpc::ServerContext*, const v1::LeaderShowRequest* request,
                           v1::LeaderList* reply) override {
-    return OnLoop<v1::LeaderList>([&] { return controller_.LeaderShow(request->service()); }, *reply);
+    return OnLoop(reply, [&] { return controller_.LeaderShow(request->service()); });
   }
   grpc::Status LeaderSet(grpc::ServerContext*, const v1::LeaderSetRequest* request,
                          v1::Leader* reply) override {
-    return OnLoop<v1::Leader>([&] { return controller_.LeaderSet(request->service(), request->backend()); },
-                              *reply);
+    return OnLoop(reply, [&] { return controller_.LeaderSet(request->service(), request->backend()); });
   }
   grpc::Status LeaderUnset(grpc::ServerContext*, const v1::LeaderUnsetRequest* request,
                            v1::Leader* reply) override {
-    return OnLoop<v1::Leader>([&] { return controller_.LeaderUnset(request->service()); }, *reply);
+    return OnLoop(reply, [&] { return controller_.LeaderUnset(request->service()); });
   }
   grpc::Status Bypass(grpc::ServerContext*, const v1::BypassRequest* request, v1::BypassReply* reply) override {
-    return OnLoop<v1::BypassReply>([&] { return controller_.Bypass(request->service(), request->on()); },
-                                   *reply);
+    return OnLoop(reply, [&] { return controller_.Bypass(request->service(), request->on()); });
   }
   grpc::Status DryRun(grpc::ServerContext*, const v1::DryRunRequest* request, v1::DryRunReply* reply) override {
-    return OnLoop<v1::DryRunReply>([&] { return controller_.DryRun(request->service(), request->on()); },
-                                   *reply);
+    return OnLoop(reply, [&] { return controller_.DryRun(request->service(), request->on()); });
   }
   grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request, v1::DrainReply* reply) override {
-    return OnLoop<v1::DrainReply>(
-        [&] { return controller_.Drain(request->backend(), request->service(), request->on()); }, *reply);
+    return OnLoop(reply, [&] { return controller_.Drain(request->backend(), request->service(), request->on()); });
   }
   grpc::Status Down(grpc::ServerContext*, const v1::DownRequest*, v1::DownReply* reply) override {
-    return OnLoop<v1::DownReply>(
-        [this] {
-          tracer_.Stop("the daemon is going down");
-          return controller_.Down();
-        },
-        *reply);
+    return OnLoop(reply, [this] {
+      tracer_.Stop("the daemon is going down");
+      return controller_.Down();
+    });
   }
   grpc::Status Reload(grpc::ServerContext*, const v1::ReloadRequest* request, v1::ReloadReply* reply) override {
-    return OnLoop<v1::ReloadReply>([&] { return controller_.Reload(request->dry_run(), request->file()); },
-                                   *reply);
+    return OnLoop(reply, [&] { return controller_.Reload(request->dry_run(), request->file()); });
   }
   grpc::Status GetCounts(grpc::ServerContext*, const v1::GetCountsRequest*, v1::Counts* reply) override {
-    return OnLoop<v1::Counts>([this] { return controller_.Counts(); }, *reply);
+    return OnLoop(reply, [this] { return controller_.Counts(); });
   }
   grpc::Status Trace(grpc::ServerContext* context, const v1::TraceRequest* request,
                      grpc::ServerWriter<v1::TraceReply>* writer) override {
@@ -74,10 +65,10 @@ class Service final : public v1::Admin::Service {
 
  private:
   template <typename T>
-  grpc::Status OnLoop(std::function<absl::StatusOr<T>()> body, T& reply) {
+  grpc::Status OnLoop(T* reply, std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
     absl::StatusOr<T> result = loop_.Call<T>(kCallTimeout, std::move(body));
     if (!result.ok()) return operate::ToGrpc(result.status());
-    reply = *std::move(result);
+    *reply = *std::move(result);
     return grpc::Status::OK;
   }
 

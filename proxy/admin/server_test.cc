@@ -11,6 +11,7 @@
 #include <thread>
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "absl/time/clock.h"
@@ -20,6 +21,7 @@
 namespace hedgerow {
 namespace {
 
+using Stub = AdminClient::Stub;
 using testing::HasSubstr;
 
 class AdminTest : public testing::Test {
@@ -46,10 +48,17 @@ class AdminTest : public testing::Test {
     rmdir((folder_ + "/run").c_str());
     EXPECT_EQ(rmdir(folder_.c_str()), 0) << "something was left in " << folder_;
   }
-  std::unique_ptr<AdminClient> Connect() {
+  AdminClient Connect() {
     auto client = AdminClient::Connect(socket_);
     EXPECT_TRUE(client.ok()) << client.status();
     return *std::move(client);
+  }
+  // `text` is the request, as protobuf writes it.
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> Ask(AdminClient::Method<Request, Reply> method, const std::string& text = "") {
+    Request request;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
+    return Connect().Ask(method, request);
   }
 
   const v1::Config config_ = FakeConfig();
@@ -64,7 +73,7 @@ class AdminTest : public testing::Test {
 };
 
 TEST_F(AdminTest, StatusCrossesTheSocket) {
-  const auto status = Connect()->GetStatus();
+  const auto status = Ask(&Stub::GetStatus);
   ASSERT_TRUE(status.ok()) << status.status();
   EXPECT_EQ(status->instance(), "test");
   EXPECT_EQ(status->pid(), getpid());
@@ -74,80 +83,75 @@ TEST_F(AdminTest, StatusCrossesTheSocket) {
 }
 
 TEST_F(AdminTest, ALeaderIsPinnedAndUnpinned) {
-  auto client = Connect();
-  auto leader = client->LeaderSet("dns", "b");
+  auto leader = Ask(&Stub::LeaderSet, "service: 'dns' backend: 'b'");
   ASSERT_TRUE(leader.ok()) << leader.status();
   EXPECT_EQ(leader->leader(), "b");
   EXPECT_TRUE(leader->pinned());
-  auto list = client->LeaderShow("");
+  auto list = Ask(&Stub::LeaderShow, "service: ''");
   ASSERT_TRUE(list.ok());
   EXPECT_EQ(list->leaders_size(), 2);
-  leader = client->LeaderUnset("dns");
+  leader = Ask(&Stub::LeaderUnset, "service: 'dns'");
   ASSERT_TRUE(leader.ok());
   EXPECT_EQ(leader->leader(), "a");
   EXPECT_FALSE(leader->pinned());
-  list = client->LeaderShow("dns");
+  list = Ask(&Stub::LeaderShow, "service: 'dns'");
   ASSERT_TRUE(list.ok());
   EXPECT_EQ(list->leaders_size(), 1);
 }
 
 TEST_F(AdminTest, UnknownNamesAreAnsweredWithTheKnownOnes) {
-  auto client = Connect();
-  const absl::Status service = client->LeaderShow("dsn").status();
+  const absl::Status service = Ask(&Stub::LeaderShow, "service: 'dsn'").status();
   EXPECT_EQ(service.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(service.message()),
               HasSubstr("no service \"dsn\", did you mean \"dns\"? (there are: dns, echo)"));
-  const absl::Status backend = client->LeaderSet("dns", "z").status();
+  const absl::Status backend = Ask(&Stub::LeaderSet, "service: 'dns' backend: 'z'").status();
   EXPECT_EQ(backend.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(backend.message()), HasSubstr("(there are: a, b)"));
-  EXPECT_EQ(client->Bypass("", true).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Ask(&Stub::Bypass, "service: '' on: true").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(AdminTest, BypassReachesTheDataPlane) {
-  auto client = Connect();
-  ASSERT_TRUE(client->Bypass("dns", true).ok());
-  EXPECT_TRUE(client->GetStatus()->services(0).bypass());
-  EXPECT_FALSE(client->GetStatus()->services(1).bypass());
-  ASSERT_TRUE(client->Bypass("dns", false).ok());
-  EXPECT_FALSE(client->GetStatus()->services(0).bypass());
+  ASSERT_TRUE(Ask(&Stub::Bypass, "service: 'dns' on: true").ok());
+  EXPECT_TRUE(Ask(&Stub::GetStatus)->services(0).bypass());
+  EXPECT_FALSE(Ask(&Stub::GetStatus)->services(1).bypass());
+  ASSERT_TRUE(Ask(&Stub::Bypass, "service: 'dns' on: false").ok());
+  EXPECT_FALSE(Ask(&Stub::GetStatus)->services(0).bypass());
 }
 
 TEST_F(AdminTest, ADryRunReachesTheDataPlane) {
-  auto client = Connect();
-  const auto reply = client->DryRun("dns", true);
+  const auto reply = Ask(&Stub::DryRun, "service: 'dns' on: true");
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_TRUE(reply->dry_run());
-  EXPECT_TRUE(client->GetStatus()->services(0).dry_run());
-  EXPECT_FALSE(client->GetStatus()->services(1).dry_run());
-  ASSERT_TRUE(client->DryRun("dns", false).ok());
-  EXPECT_FALSE(client->GetStatus()->services(0).dry_run());
-  EXPECT_EQ(client->DryRun("dsn", true).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(Ask(&Stub::GetStatus)->services(0).dry_run());
+  EXPECT_FALSE(Ask(&Stub::GetStatus)->services(1).dry_run());
+  ASSERT_TRUE(Ask(&Stub::DryRun, "service: 'dns' on: false").ok());
+  EXPECT_FALSE(Ask(&Stub::GetStatus)->services(0).dry_run());
+  EXPECT_EQ(Ask(&Stub::DryRun, "service: 'dsn' on: true").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(AdminTest, ABackendIsDrainedInEveryServiceThatHasItOrInOne) {
-  auto client = Connect();
-  auto reply = client->Drain("a", "", true);
+  auto reply = Ask(&Stub::Drain, "backend: 'a' service: '' on: true");
   ASSERT_TRUE(reply.ok()) << reply.status();
   ASSERT_EQ(reply->backends_size(), 1);
   EXPECT_EQ(reply->backends(0).service(), "dns");
   EXPECT_TRUE(reply->backends(0).drained());
   EXPECT_EQ(reply->backends(0).requests_to(), "b");
   EXPECT_FALSE(reply->backends(0).leads()) << "there is no cluster";
-  const auto status = client->GetStatus();
+  const auto status = Ask(&Stub::GetStatus);
   EXPECT_TRUE(status->services(0).backends(0).drained());
   EXPECT_EQ(status->services(0).leader(), "a");
   EXPECT_EQ(status->services(0).requests_to(), "b");
-  reply = client->Drain("a", "dns", false);
+  reply = Ask(&Stub::Drain, "backend: 'a' service: 'dns' on: false");
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->backends(0).requests_to(), "a");
-  EXPECT_THAT(std::string(client->Drain("only", "dns", true).status().message()),
+  EXPECT_THAT(std::string(Ask(&Stub::Drain, "backend: 'only' service: 'dns' on: true").status().message()),
               HasSubstr("no backend \"only\" (there are: a, b)"));
-  EXPECT_EQ(client->Drain("a", "nosuch", true).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(client->Drain("", "", true).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Ask(&Stub::Drain, "backend: 'a' service: 'nosuch' on: true").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Ask(&Stub::Drain, "backend: '' service: '' on: true").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(AdminTest, AnErrorOfTheDataPlaneReachesTheCaller) {
-  ASSERT_TRUE(Connect()->GetStatus().ok());
+  ASSERT_TRUE(Ask(&Stub::GetStatus).ok());
   ASSERT_TRUE(loop_
                   ->Call<int>(absl::Seconds(5),
                               [this]() -> absl::StatusOr<int> {
@@ -155,13 +159,13 @@ TEST_F(AdminTest, AnErrorOfTheDataPlaneReachesTheCaller) {
                                 return 0;
                               })
                   .ok());
-  const absl::Status status = Connect()->GetStatus().status();
+  const absl::Status status = Ask(&Stub::GetStatus).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(status.message(), "map is gone");
 }
 
 TEST_F(AdminTest, DownAnswersBeforeTheLoopEnds) {
-  const auto reply = Connect()->Down();
+  const auto reply = Ask(&Stub::Down);
   ASSERT_TRUE(reply.ok()) << reply.status();
   EXPECT_EQ(reply->pid(), getpid());
   ASSERT_EQ(reply->problems_size(), 1);
@@ -172,7 +176,7 @@ TEST_F(AdminTest, ASecondServerOnTheSameSocketIsRefused) {
   const auto second = ServeAdmin(socket_, *loop_, *controller_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("; give this instance its own admin.socket"));
-  EXPECT_TRUE(Connect()->GetStatus().ok());  // the first one is unharmed
+  EXPECT_TRUE(Ask(&Stub::GetStatus).ok());  // the first one is unharmed
 }
 
 TEST(Controller, IsUnavailableUntilThereIsADataPlane) {
@@ -196,7 +200,7 @@ TEST(AdminClient, NobodyThereIsUnavailable) {
 }
 
 TEST_F(AdminTest, CountsAreRaw) {
-  const auto counts = Connect()->GetCounts();
+  const auto counts = Ask(&Stub::GetCounts);
   ASSERT_TRUE(counts.ok()) << counts.status();
   ASSERT_EQ(counts->services_size(), 2);
   EXPECT_EQ(counts->services(0).budget_ppm(), 50'000u);
@@ -217,25 +221,25 @@ TEST_F(AdminTest, ATraceIsStreamedUntilItsClientHasEnough) {
   fake_.trace_events.assign(1'200, event);  // more than one reply holds
   v1::TraceRequest request;
   request.set_service("dns");
-  auto client = Connect();
-  auto trace = client->Trace(request);
+  const AdminClient client = Connect();
+  TraceCall trace(client, request);
   v1::TraceReply reply;
-  ASSERT_TRUE(trace->Next(reply));
+  ASSERT_TRUE(trace.Next(reply));
   ASSERT_EQ(reply.services_size(), 2) << "the first names the services";
   EXPECT_EQ(reply.services(0).name(), "dns");
   EXPECT_EQ(reply.services(0).backends_size(), 2);
   int events = 0;
-  while (events < 1'200 && trace->Next(reply)) events += reply.events_size();
+  while (events < 1'200 && trace.Next(reply)) events += reply.events_size();
   EXPECT_EQ(events, 1'200);
   EXPECT_EQ(reply.requests_lost(), 3u);
   EXPECT_EQ(reply.events_lost(), 4u);
-  EXPECT_TRUE(trace->Next(reply)) << "a sign of life, without events";
+  EXPECT_TRUE(trace.Next(reply)) << "a sign of life, without events";
   EXPECT_EQ(reply.events_size(), 0);
   EXPECT_EQ(TracesOpen(*loop_, fake_), 1);
-  trace->Cancel();
-  while (trace->Next(reply)) {
+  trace.Cancel();
+  while (trace.Next(reply)) {
   }
-  EXPECT_TRUE(trace->Finish().ok());
+  EXPECT_TRUE(trace.Finish().ok());
   for (int i = 0; i < 200 && TracesOpen(*loop_, fake_) > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_EQ(TracesOpen(*loop_, fake_), 0);
 }
@@ -243,24 +247,24 @@ TEST_F(AdminTest, ATraceIsStreamedUntilItsClientHasEnough) {
 TEST_F(AdminTest, AFilterThatMeansNothingEndsTheTraceAtOnce) {
   v1::TraceRequest request;
   request.set_service("dnss");
-  auto client = Connect();
-  auto trace = client->Trace(request);
+  const AdminClient client = Connect();
+  TraceCall trace(client, request);
   v1::TraceReply reply;
-  EXPECT_FALSE(trace->Next(reply));
-  const absl::Status status = trace->Finish();
+  EXPECT_FALSE(trace.Next(reply));
+  const absl::Status status = trace.Finish();
   EXPECT_TRUE(absl::IsNotFound(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("did you mean \"dns\"?"));
 }
 
 TEST_F(AdminTest, DownEndsATraceAndSaysSo) {
-  auto client = Connect();
-  auto trace = client->Trace({});
+  const AdminClient client = Connect();
+  TraceCall trace(client, {});
   v1::TraceReply reply;
-  ASSERT_TRUE(trace->Next(reply));
-  ASSERT_TRUE(Connect()->Down().ok());
-  while (trace->Next(reply)) {
+  ASSERT_TRUE(trace.Next(reply));
+  ASSERT_TRUE(Ask(&Stub::Down).ok());
+  while (trace.Next(reply)) {
   }
-  const absl::Status status = trace->Finish();
+  const absl::Status status = trace.Finish();
   EXPECT_TRUE(absl::IsAborted(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("going down"));
 }

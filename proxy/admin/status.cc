@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Building the Status message; see the header.
-
 #include "proxy/admin/status.h"
 
 #include <unistd.h>
@@ -242,24 +239,6 @@ v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapsh
   out.set_announced_age_ns(AgeNs(snapshot.leader.announced_ns, now_ns));
   out.set_resigning(snapshot.leader.resigning != 0);
   return out;
-}
-
-std::string ReloadWord(ReloadResult result) {
-  switch (result) {
-    case ReloadResult::kNone:
-      break;
-    case ReloadResult::kApplied:
-      return "applied";
-    case ReloadResult::kUnchanged:
-      return "unchanged";
-    case ReloadResult::kInvalid:
-      return "invalid";
-    case ReloadResult::kRefused:
-      return "refused";
-    case ReloadResult::kFailed:
-      return "failed";
-  }
-  return "";
 }
 
 v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot) {

@@ -21,11 +21,11 @@ namespace hedgerow {
 
 // What can come of a reload. kNone: there was none.
 enum class ReloadResult { kNone, kApplied, kUnchanged, kInvalid, kRefused, kFailed };
-inline constexpr size_t kReloadResults = 6;
-std::string ReloadWord(ReloadResult result);
+inline constexpr std::array kReloadWords = {"", "applied", "unchanged", "invalid", "refused", "failed"};
+inline std::string ReloadWord(ReloadResult result) { return kReloadWords.at(static_cast<size_t>(result)); }
 
 struct ReloadFacts {
-  std::array<uint64_t, kReloadResults> counts{};  // by result
+  std::array<uint64_t, kReloadWords.size()> counts{};  // by result
   ReloadResult last = ReloadResult::kNone;
   int64_t last_ns = 0;                      // CLOCK_MONOTONIC
   std::vector<std::string> last_problems;   // why the last one was not applied

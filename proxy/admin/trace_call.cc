@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Streaming a trace; see the header.
-
 #include "proxy/admin/trace_call.h"
 
 #include <algorithm>

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bpf/abi/base_abi.h"
+#include "config/json.h"
 #include "operate/version.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
@@ -99,6 +100,15 @@ const operate::Program& TheProgram() {
       "Exit codes: 0 done, 1 failure, 2 usage or configuration error, 3 the daemon is not running,\n"
       "4 a capability is missing.\n"};
   return *program;
+}
+
+int FailOnALine(const Call& call, const absl::Status& status) {
+  if (!call.arguments.json()) return call.Fail(status);
+  operate::v1::Failure failure;
+  failure.set_error(std::string(status.message()));
+  failure.set_exit_code(operate::ExitCodeOf(status));
+  call.out << ToJsonLine(failure);
+  return failure.exit_code();
 }
 
 absl::StatusOr<v1::Config> RequireConfig(const Arguments& arguments) {

@@ -28,12 +28,7 @@ class Doctor {
     const auto missing = net::MissingCapabilities(net::kCapabilitiesAlways);
     if (!missing.ok()) return Add("capabilities", "warning", std::string(missing.status().message()));
     if (missing->empty()) return Add("capabilities", "ok", "everything the daemon needs");
-    std::vector<std::string> words;
-    for (const net::Capability capability : *missing) {
-      words.push_back(
-          absl::StrCat(std::string(net::Name(capability)), " (", std::string(net::WhatFor(capability)), ")"));
-    }
-    Add("capabilities", "problem", absl::StrCat("missing: ", absl::StrJoin(words, ", ")));
+    Add("capabilities", "problem", absl::StrCat("missing: ", absl::StrJoin(*missing, ", ")));
   }
 
   void Kernel() {

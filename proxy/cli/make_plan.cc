@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Building and printing a plan; see the header.
-
 #include "proxy/cli/make_plan.h"
 
 #include <algorithm>

@@ -22,10 +22,13 @@ namespace {
 void AskTheDaemon(const v1::Config& config, const std::string& file, v1::Plan& plan) {
   const auto client = AdminClient::Connect(config.admin().socket());
   if (!client.ok()) return;
-  const auto status = (*client)->GetStatus();
+  const auto status = client->Ask(&AdminClient::Stub::GetStatus);
   if (!status.ok() || status->instance() != config.instance()) return;
   std::error_code error;
-  auto reply = (*client)->Reload(/*dry_run=*/true, std::filesystem::absolute(file, error).string());
+  v1::ReloadRequest request;
+  request.set_dry_run(true);
+  request.set_file(std::filesystem::absolute(file, error).string());
+  auto reply = client->Ask(&AdminClient::Stub::Reload, request);
   if (reply.ok()) *plan.mutable_reload() = *std::move(reply);
 }
 

@@ -8,13 +8,13 @@
 #include <map>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "config/scalar.h"
+#include "proxy/config/address.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -34,11 +34,6 @@ std::string Reasons(const Map& reasons) {
   std::vector<std::string> words;
   for (const auto& [name, count] : sorted) words.push_back(absl::StrCat(name, " ", count));
   return absl::StrJoin(words, ", ");
-}
-
-std::string Endpoint(const std::string& address, uint32_t port) {
-  return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port)
-                                         : absl::StrCat(address, ":", port);
 }
 
 // Only what happened: a line of zeros tells a tired person nothing.
@@ -91,7 +86,7 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
   for (const v1::BackendStatus& backend : service.backends()) {
     const bool seen = backend.answer_ns().count() > 0;
     absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10d %10d %9s %9s\n", backend.name(),
-                          Endpoint(backend.address(), backend.port()), backend.role(),
+                          config::FormatEndpoint(backend.address(), backend.port()), backend.role(),
                           backend.drained() ? "drained" : backend.health(), backend.sent(),
                           backend.won(), seen ? Duration(backend.answer_ns().p50()) : "-",
                           seen ? Duration(backend.answer_ns().p99()) : "-");
@@ -99,7 +94,7 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
 }
 
 void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service, std::string& out) {
-  absl::StrAppend(&out, "\n", service.name(), "  ", Endpoint(service.vip(), service.port()), "  ",
+  absl::StrAppend(&out, "\n", service.name(), "  ", config::FormatEndpoint(service.vip(), service.port()), "  ",
                   service.profile(), "  leader ", service.leader(), LeaderSource(service), ", ",
                   LeaderState(service.state()), service.bypass() ? ", BYPASSED: no hedging" : "",
                   service.dry_run() ? ", DRY RUN: nothing is sent twice" : "", "\n");

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// termios, a few escape sequences and the way back; see the header.
-
 #include "proxy/cli/terminal.h"
 
 #include <errno.h>

@@ -21,14 +21,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "config/json.h"
 #include "config/suggest.h"
 #include "net/unique_fd.h"
 #include "proxy/admin/client.h"
 #include "proxy/cli/command.h"
-#include "proxy/cli/json_line.h"
 #include "proxy/cli/terminal.h"
 #include "proxy/cli/top_report.h"
 #include "proxy/cli/top_screen.h"
@@ -81,19 +80,16 @@ class Top {
     std::vector<std::string> known;
     for (const v1::ServiceStatus& service : now_.status().services()) known.push_back(service.name());
     for (const std::string& name : only_) {
-      if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-      const std::string guess = config::Suggest(name, known);
-      return absl::NotFoundError(absl::StrCat(
-          "no service \"", name, "\"", guess.empty() ? "" : absl::StrCat(", did you mean \"", guess, "\"?"),
-          " (there are: ", absl::StrJoin(known, ", "), ")"));
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        return config::NoSuch("service", name, known);
     }
     return status;
   }
 
   absl::Status Read() {
-    absl::StatusOr<std::unique_ptr<AdminClient>> client = AdminClient::Connect(socket_);
+    const auto client = AdminClient::Connect(socket_);
     if (!client.ok()) return client.status();
-    absl::StatusOr<v1::Counts> counts = (*client)->GetCounts();
+    auto counts = client->Ask(&AdminClient::Stub::GetCounts);
     if (!counts.ok()) return counts.status();
     before_ = std::move(now_);
     now_ = *std::move(counts);
@@ -110,7 +106,7 @@ class Top {
   void Print() const {
     const v1::TopReport report = Report();
     if (call_.arguments.json()) {
-      call_.out << JsonLine(report);
+      call_.out << ToJsonLine(report);
     } else {
       for (const Line& line : LayOutTop(report, kPlainWidth))
         call_.out << Render(line, kPlainWidth, false) << "\n";

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Differences of counts; see the header.
-
 #include "proxy/cli/top_report.h"
 
 #include <algorithm>
-#include <map>
 
 #include "proxy/admin/counts.h"
 

@@ -8,14 +8,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "config/scalar.h"
+#include "proxy/config/address.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -27,11 +26,6 @@ constexpr int kBarWidth = 14;
 constexpr double kBeyondBudget = 0.01;
 
 std::string Duration(int64_t ns) { return ns == 0 ? "-" : config::RoundedDurationNs(ns); }
-
-std::string Endpoint(const std::string& address, uint32_t port) {
-  return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port)
-                                         : absl::StrCat(address, ":", port);
-}
 
 std::string Percent(double share) { return absl::StrFormat("%.2f%%", 100 * share); }
 
@@ -79,7 +73,7 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
   const std::string source =
       service.leader_source() == "configured" ? "" : absl::StrCat(" (", service.leader_source(), ")");
   out.push_back({{service.name(), Mark::kTitle},
-                 {absl::StrCat("  ", Endpoint(service.vip(), service.port()), "  leader ", service.leader(),
+                 {absl::StrCat("  ", config::FormatEndpoint(service.vip(), service.port()), "  leader ", service.leader(),
                                source, ", ")},
                  {LeaderState(service.state()), MarkOf(service.state())},
                  {service.bypass() ? "  BYPASSED: no hedging" : "", Mark::kWarning}});

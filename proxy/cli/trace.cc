@@ -12,7 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -20,11 +19,11 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "config/json.h"
 #include "config/scalar.h"
 #include "net/unique_fd.h"
 #include "proxy/admin/client.h"
 #include "proxy/cli/command.h"
-#include "proxy/cli/json_line.h"
 #include "proxy/cli/trace_text.h"
 #include "proxy/trace/timeline.h"
 
@@ -167,7 +166,7 @@ class Printer {
   bool More() { return options_.count == 0 || ++printed_ < options_.count; }
 
   bool Print(const v1::TraceEvent& event) {
-    call_.out << (call_.arguments.json() ? JsonLine(event) : EventLine(event, event.time_ns() + to_unix_ns_));
+    call_.out << (call_.arguments.json() ? ToJsonLine(event) : EventLine(event, event.time_ns() + to_unix_ns_));
     return More();
   }
 
@@ -176,7 +175,7 @@ class Printer {
     const int64_t seen_ns = first.time_ns() - first.since_ns() + to_unix_ns_;
     request.set_seen(
         absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(seen_ns), absl::UTCTimeZone()));
-    call_.out << (call_.arguments.json() ? JsonLine(request) : RequestLine(request, seen_ns));
+    call_.out << (call_.arguments.json() ? ToJsonLine(request) : RequestLine(request, seen_ns));
     return More();
   }
 
@@ -208,15 +207,15 @@ int RunTrace(const Call& call) {
   Ending ending(options->for_ns);
   const auto client = AdminClient::Connect(*socket);
   if (!client.ok()) return FailOnALine(call, client.status());
-  const std::unique_ptr<TraceCall> trace = (*client)->Trace(options->request);
-  ending.Watch(*trace);
+  TraceCall trace(*client, options->request);
+  ending.Watch(trace);
   const absl::Cleanup rest = [&ending] { ending.Rest(); };  // before the call ends
   Printer printer(call, *options);
   v1::TraceReply reply;
   bool enough = false;
-  while (!enough && trace->Next(reply)) enough = !printer.Take(reply);
-  if (enough) trace->Cancel();
-  const absl::Status status = trace->Finish();
+  while (!enough && trace.Next(reply)) enough = !printer.Take(reply);
+  if (enough) trace.Cancel();
+  const absl::Status status = trace.Finish();
   if (!enough) printer.End();
   return status.ok() ? kExitOk : FailOnALine(call, status);
 }

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Events in words; see the header.
-
 #include "proxy/cli/trace_text.h"
 
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "config/scalar.h"
+#include "proxy/config/address.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -21,11 +18,6 @@ std::string Duration(int64_t ns) { return ns == 0 ? "0" : config::RoundedDuratio
 
 std::string Clock(int64_t unix_ns) {
   return absl::FormatTime("%H:%M:%E6S", absl::FromUnixNanos(unix_ns), absl::LocalTimeZone());
-}
-
-std::string Client(const std::string& address, uint32_t port) {
-  return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port)
-                                         : absl::StrCat(address, ":", port);
 }
 
 std::string Because(const std::string& reason) { return reason.empty() ? "" : absl::StrCat(": ", reason); }
@@ -99,7 +91,7 @@ std::string StepText(const v1::TraceEvent& event) {
 std::string EventLine(const v1::TraceEvent& event, int64_t unix_ns) {
   return absl::StrFormat("%s  %8s  %s  %s  %s  %s\n", Clock(unix_ns),
                          Since(event) == 0 ? "0" : absl::StrCat("+", Duration(Since(event))), event.service(),
-                         Client(event.client(), event.client_port()), event.key(), StepText(event));
+                         config::FormatEndpoint(event.client(), event.client_port()), event.key(), StepText(event));
 }
 
 std::string RequestLine(const v1::TracedRequest& request, int64_t unix_ns) {
@@ -109,7 +101,7 @@ std::string RequestLine(const v1::TracedRequest& request, int64_t unix_ns) {
     steps.push_back(absl::StrCat(Duration(Since(event)), " ", StepText(event)));
   }
   return absl::StrCat(
-      Clock(unix_ns), "  ", request.service(), "  ", Client(request.client(), request.client_port()), "  ",
+      Clock(unix_ns), "  ", request.service(), "  ", config::FormatEndpoint(request.client(), request.client_port()), "  ",
       request.key(), "  ", request.latency_ns() > 0 ? absl::StrCat(Duration(request.latency_ns()), " ") : "",
       Outcome(request), request.complete() ? "" : " (incomplete)", " | ", absl::StrJoin(steps, " | "), "\n");
 }

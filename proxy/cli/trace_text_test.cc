@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proxy/cli/json_line.h"
+#include "config/json.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -134,7 +134,7 @@ TEST(TraceText, AsJsonARequestIsALineThatIsReadBackAsItWas) {
   v1::TracedRequest request = Hedged();
   request.set_reason("a \"b\"\n  c");
   *request.add_events() = Event("split", "a");
-  const std::string line = JsonLine(request);
+  const std::string line = ToJsonLine(request);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   v1::TracedRequest read;
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(line, &read).ok()) << line;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Classifying and printing IP addresses; see the header.
-
 #include "proxy/config/address.h"
 
 #include <algorithm>
 #include <span>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -38,10 +36,6 @@ std::string WhyNotUnicastV6(std::span<const uint8_t> v6) {
 
 }  // namespace
 
-absl::StatusOr<net::IpAddress> ParseIp(absl::string_view text) {
-  return net::IpAddress::Parse(std::string(text));
-}
-
 std::string WhyNotUnicast(const net::IpAddress& address) {
   return address.is_v4() ? WhyNotUnicastV4(address.wire()) : WhyNotUnicastV6(address.wire());
 }
@@ -53,7 +47,7 @@ std::optional<Endpoint> ParseEndpoint(absl::string_view text) {
   const absl::string_view port_text = text.substr(colon + 1);
   const bool bracketed = absl::ConsumePrefix(&host, "[");
   if (bracketed && !absl::ConsumeSuffix(&host, "]")) return std::nullopt;
-  const auto address = ParseIp(host);
+  const auto address = net::IpAddress::Parse(host);
   if (!address.ok() || address->is_v4() == bracketed) return std::nullopt;
   uint32_t port = 0;
   const bool digits =
@@ -65,9 +59,8 @@ std::optional<Endpoint> ParseEndpoint(absl::string_view text) {
   return Endpoint{*address, static_cast<uint16_t>(port)};
 }
 
-std::string FormatEndpoint(const net::IpAddress& address, uint32_t port) {
-  return address.is_v4() ? absl::StrCat(address.ToString(), ":", port)
-                         : absl::StrCat("[", address.ToString(), "]:", port);
+std::string FormatEndpoint(absl::string_view address, uint32_t port) {
+  return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port) : absl::StrCat(address, ":", port);
 }
 
 }  // namespace hedgerow::config

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the configuration asks of an IP address: that it is written plainly,
-// that it is one packets can be hedged to, and how it is joined with a port.
+// What the configuration asks of an IP address: that it is one packets can be
+// hedged to, and how it is joined with a port.
 // The address type itself is net's.
 
 #ifndef HEDGEROW_PROXY_CONFIG_ADDRESS_H_
@@ -11,13 +11,10 @@
 #include <optional>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "net/ip_address.h"
 
 namespace hedgerow::config {
-
-absl::StatusOr<net::IpAddress> ParseIp(absl::string_view text);
 
 // Why packets cannot be hedged to this address ("a loopback address"), or
 // empty.
@@ -30,7 +27,7 @@ struct Endpoint {
 
 // "127.0.0.1:9464" or "[::1]:9464".
 std::optional<Endpoint> ParseEndpoint(absl::string_view text);
-std::string FormatEndpoint(const net::IpAddress& address, uint32_t port);
+std::string FormatEndpoint(absl::string_view address, uint32_t port);
 
 }  // namespace hedgerow::config
 

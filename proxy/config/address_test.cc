@@ -10,7 +10,7 @@ namespace hedgerow::config {
 namespace {
 
 std::string Reason(const char* text) {
-  const auto address = ParseIp(text);
+  const auto address = net::IpAddress::Parse(text);
   return address.ok() ? WhyNotUnicast(*address) : "not an address";
 }
 
@@ -36,7 +36,7 @@ TEST(WhyNotUnicast, NamesTheReason) {
 TEST(ParseIp, RefusesWhatIsNotWrittenPlainly) {
   for (const char* text : {"", "10.0.0", "10.0.0.256", "010.0.0.1", " 10.0.0.1", "10.0.0.1 ", "10.0.0.1/24",
                            "fe80::1%eth0", "localhost", "1:2:3:4:5:6:7:8:9"}) {
-    EXPECT_FALSE(ParseIp(text).ok()) << text;
+    EXPECT_FALSE(net::IpAddress::Parse(text).ok()) << text;
   }
 }
 
@@ -44,7 +44,7 @@ TEST(ParseEndpoint, IsTheInverseOfFormatting) {
   for (const char* text : {"127.0.0.1:9464", "[::1]:0", "[fd77::b]:65535"}) {
     const auto endpoint = ParseEndpoint(text);
     ASSERT_TRUE(endpoint.has_value()) << text;
-    EXPECT_EQ(FormatEndpoint(endpoint->address, endpoint->port), text);
+    EXPECT_EQ(FormatEndpoint(endpoint->address.ToString(), endpoint->port), text);
   }
 }
 

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Rules that span several configuration values; see the header.
-
 #include "proxy/config/check.h"
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,8 +9,6 @@
 #include "config/scalar.h"
 #include "config/suggest.h"
 #include "proxy/config/address.h"
-#include "proxy/config/check_cluster.h"
-#include "proxy/config/check_policy.h"
 #include "proxy/config/check_profile.h"
 #include "proxy/config/schema.h"
 
@@ -25,8 +19,8 @@ namespace {
 using FirstSeen = absl::flat_hash_map<std::string, std::string>;
 
 std::string EndpointText(const std::string& address, uint32_t port) {
-  const absl::StatusOr<net::IpAddress> ip = ParseIp(address);
-  return ip.ok() ? FormatEndpoint(*ip, port) : "";
+  const absl::StatusOr<net::IpAddress> ip = net::IpAddress::Parse(address);
+  return ip.ok() ? FormatEndpoint(ip->ToString(), port) : "";
 }
 
 class Checker {
@@ -41,6 +35,8 @@ class Checker {
       Identity(service, path);
       Timing(service, path);
       Suspicion(service, path);
+      Adaptive(service, absl::StrCat(path, ".adaptive.cap"));
+      Preference(service, absl::StrCat(path, ".prefer"));
       Backends(service, path);
     }
     // Once all VIPs are known: a backend of one service may be another's VIP.
@@ -97,6 +93,25 @@ class Checker {
                            "\", expected at least the suspect_min of ", FormatDurationNs(service.suspect_min_ns())));
   }
 
+  void Adaptive(const v1::Service& service, const std::string& cap) {
+    const v1::AdaptiveDelay& adaptive = service.adaptive();
+    if (adaptive.floor_ns() == 0 || adaptive.cap_ns() == 0) return;
+    if (adaptive.cap_ns() < adaptive.floor_ns()) {
+      Add(cap, absl::StrCat("got \"", FormatDurationNs(adaptive.cap_ns()), "\", expected at least the floor of ",
+                            FormatDurationNs(adaptive.floor_ns())));
+    } else if (service.deadline_ns() != 0 && adaptive.cap_ns() >= service.deadline_ns()) {
+      Add(cap, absl::StrCat("got \"", FormatDurationNs(adaptive.cap_ns()),
+                            "\", expected less than the deadline of ", FormatDurationNs(service.deadline_ns())));
+    }
+  }
+
+  void Preference(const v1::Service& service, const std::string& path) {
+    if (service.prefer() != v1::PREFER_FASTEST || !service.has_cluster()) return;
+    Add(path,
+        "got \"fastest\", expected \"primary\" with a cluster (its leader gets the requests; another member "
+        "would only send them on to it)");
+  }
+
   void Backends(const v1::Service& service, const std::string& path) {
     FirstSeen names;
     FirstSeen endpoints;
@@ -134,8 +149,8 @@ class Checker {
   }
 
   void Family(const v1::Service& service, const v1::Backend& backend, const std::string& path) {
-    const auto vip = ParseIp(service.vip());
-    const auto address = ParseIp(backend.address());
+    const auto vip = net::IpAddress::Parse(service.vip());
+    const auto address = net::IpAddress::Parse(backend.address());
     if (!vip.ok() || !address.ok() || vip->is_v4() == address->is_v4()) return;
     Add(path,
         absl::StrCat("got ", Quote(backend.address()), ", expected an ", vip->is_v4() ? "IPv4" : "IPv6",
@@ -177,7 +192,6 @@ class Checker {
 void Check(const v1::Config& config, const Locations& locations, Diagnostics& errors) {
   Checker(config, locations, errors).Run();
   CheckClusters(config, locations, errors);
-  CheckPolicies(config, locations, errors);
   CheckProfiles(config, locations, errors);
 }
 

@@ -17,6 +17,10 @@ namespace hedgerow::config {
 // empty or zero here; rules skip those rather than report them twice.
 void Check(const v1::Config& config, const Locations& locations, Diagnostics& errors);
 
+// The rules of services' clusters: one key in one place, one cluster described in one way, few ports, nodes told apart.
+// Called by Check.
+void CheckClusters(const v1::Config& config, const Locations& locations, Diagnostics& errors);
+
 // Fills what defaults to another value: a service's primary is its first
 // backend, and suspect_max is no less than suspect_min.
 void Complete(v1::Config& config);

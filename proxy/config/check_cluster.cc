@@ -3,7 +3,7 @@
 // Rules about clusters and nodes; see the header. A key never becomes part of
 // a message.
 
-#include "proxy/config/check_cluster.h"
+#include "proxy/config/check.h"
 
 #include <algorithm>
 #include <set>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The generic walk from YAML to protobuf; see the header.
-
 #include "proxy/config/decode.h"
 
 #include <optional>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Comparing configurations by reflection; see the header.
-
 #include "proxy/config/diff.h"
 
 #include <google/protobuf/message.h>
@@ -104,7 +101,7 @@ class Comparer {
              const std::string& path) {
     if (before == after) return;
     const bool secret = RuleOf(field).secret();
-    Add({.kind = Change::Kind::kChanged,
+    Add({.kind = "changed",
          .path = path,
          .from = secret ? kHidden : before,
          .to = secret ? kHidden : after});
@@ -118,11 +115,11 @@ class Comparer {
     if (before && after) {
       Compare(old_block, new_block, path + ".");
     } else if (before) {
-      Add({.kind = Change::Kind::kRemoved, .path = path, .from = Summary(old_block)});
+      Add({.kind = "removed", .path = path, .from = Summary(old_block)});
     } else if (after) {
       // A block that an older version does not know is at its defaults there, if it has any.
       if (Summary(new_block).empty()) return;
-      Add({.kind = Change::Kind::kAdded, .path = path, .to = Summary(new_block)});
+      Add({.kind = "added", .path = path, .to = Summary(new_block)});
     }
   }
 
@@ -153,12 +150,12 @@ class Comparer {
       if (const Message* now = Find(after, name); now != nullptr) {
         Compare(*entry, *now, entry_path + ".");
       } else {
-        Add({.kind = Change::Kind::kRemoved, .path = entry_path, .from = Summary(*entry)});
+        Add({.kind = "removed", .path = entry_path, .from = Summary(*entry)});
       }
     }
     for (const auto& [name, entry] : after) {
       if (Find(before, name) != nullptr) continue;
-      Add({.kind = Change::Kind::kAdded, .path = absl::StrCat(path, "[", name, "]"), .to = Summary(*entry)});
+      Add({.kind = "added", .path = absl::StrCat(path, "[", name, "]"), .to = Summary(*entry)});
     }
   }
 
@@ -207,18 +204,6 @@ class Comparer {
 };
 
 }  // namespace
-
-std::string Change::ToString() const {
-  switch (kind) {
-    case Kind::kAdded:
-      return absl::StrCat("+ ", path, to.empty() ? "" : absl::StrCat(": ", to));
-    case Kind::kRemoved:
-      return absl::StrCat("- ", path, from.empty() ? "" : absl::StrCat(": ", from));
-    case Kind::kChanged:
-      break;
-  }
-  return absl::StrCat("  ", path, ": ", from.empty() ? "\"\"" : from, " -> ", to.empty() ? "\"\"" : to);
-}
 
 std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited) {
   return Comparer(from, to, awaited).Run();

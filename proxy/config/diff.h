@@ -18,14 +18,11 @@
 namespace hedgerow::config {
 
 struct Change {
-  enum class Kind { kAdded, kRemoved, kChanged };
-  Kind kind = Kind::kChanged;
+  std::string kind;    // "added", "removed" or "changed"
   std::string path;    // services[dns].backends[a].port
   std::string from{};  // as it would be written in YAML; empty for what was not there. Secrets are hidden.
   std::string to{};
   std::string obstacle{};  // why it cannot be applied while the proxy runs; empty: it can
-
-  std::string ToString() const;  // "services[dns].delay: 10ms -> 5ms"
 };
 
 // A key that `from` does not know, since it was written by an older version, is at its default there.

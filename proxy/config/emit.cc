@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Writing a configuration as YAML; see the header.
-
 #include "proxy/config/emit.h"
 
 #include "absl/strings/str_cat.h"

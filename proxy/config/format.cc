@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Checking and normalising string values; see the header.
-
 #include "proxy/config/format.h"
 
 #include <algorithm>
@@ -34,7 +31,7 @@ bool IsInterface(absl::string_view text) {
 }
 
 std::optional<std::string> CanonicalIp(absl::string_view text) {
-  const auto address = ParseIp(text);
+  const auto address = net::IpAddress::Parse(text);
   if (!address.ok() || !WhyNotUnicast(*address).empty()) return std::nullopt;
   return address->ToString();
 }
@@ -45,7 +42,7 @@ std::optional<std::string> CanonicalListen(absl::string_view text) {
   if (!endpoint.has_value() || !endpoint->address.is_loopback()) {
     return std::nullopt;
   }
-  return FormatEndpoint(endpoint->address, endpoint->port);
+  return FormatEndpoint(endpoint->address.ToString(), endpoint->port);
 }
 
 bool IsBytes(absl::string_view text, size_t most) {
@@ -108,7 +105,7 @@ std::optional<std::string> Canonical(v1::Format format, absl::string_view text) 
 
 std::string WhyRefused(v1::Format format, absl::string_view text) {
   if (format == v1::FORMAT_IP) {
-    const auto address = ParseIp(text);
+    const auto address = net::IpAddress::Parse(text);
     return address.ok() ? absl::StrCat("this is ", WhyNotUnicast(*address)) : "";
   }
   if (format == v1::FORMAT_LISTEN) {

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The steps from a file's bytes to a checked configuration; see the header.
-
 #include "proxy/config/load.h"
 
 #include <optional>

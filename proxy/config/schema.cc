@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Reading the schema's rules by reflection; see the header.
-
 #include "proxy/config/schema.h"
 
 #include "absl/strings/ascii.h"

@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -49,12 +47,6 @@ namespace hedgerow {
 namespace {
 
 constexpr int64_t kNsPerSecond = 1'000'000'000;
-
-int64_t MonotonicNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 // Blocked before any thread starts, so that every thread inherits it and signals arrive at the descriptor only.
 net::UniqueFd BlockSignals() {
@@ -456,7 +448,7 @@ class Daemon {
   std::unique_ptr<Controller> controller_;
   EventLog event_log_;
   std::unique_ptr<History> history_;  // what the page shows; null: it is not served
-  std::unique_ptr<operate::MetricsPage> metrics_;
+  std::unique_ptr<operate::HttpServer> metrics_;
   std::unique_ptr<operate::AdminSocket> admin_;
 };
 

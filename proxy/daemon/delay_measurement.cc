@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Timing packets through the clock's links; see the header.
-
 #include "proxy/daemon/delay_measurement.h"
 
 #include <arpa/inet.h>

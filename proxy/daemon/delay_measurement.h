@@ -10,7 +10,6 @@
 #define HEDGEROW_PROXY_DAEMON_DELAY_MEASUREMENT_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"

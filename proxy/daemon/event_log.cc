@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The log's lines; see the header.
-
 #include "proxy/daemon/event_log.h"
 
 #include <algorithm>
@@ -11,13 +8,6 @@
 
 namespace hedgerow {
 namespace {
-
-const ServiceSnapshot* Find(const Snapshot& snapshot, const std::string& name) {
-  for (const ServiceSnapshot& service : snapshot.services) {
-    if (service.name == name) return &service;
-  }
-  return nullptr;
-}
 
 bool IsHost(const v1::PageEvent& event) { return event.service().empty(); }
 bool IsMoment(const v1::PageEvent& event) {
@@ -36,10 +26,11 @@ std::vector<EventLog::Line> EventLog::Lines(const Snapshot& now, const DaemonFac
       std::string text = absl::StrCat(event.service(), ": ", event.text());
       if (IsMoment(event)) {
         Moments& moments = moments_[event.service()];
-        const ServiceSnapshot* service = Find(now, event.service());
+        const ServiceSnapshot* service = FindByName(now.services, event.service());
         if (service == nullptr || now.taken_ns < moments.told_ns + kMomentsNs) continue;
-        const uint64_t before = moments.told_ns == 0 ? Find(*last_, event.service())->stats.counters[HR_SUSPECTED]
-                                                     : moments.suspected;
+        const uint64_t before =
+            moments.told_ns == 0 ? FindByName(last_->services, event.service())->stats.counters[HR_SUSPECTED]
+                                 : moments.suspected;
         const uint64_t suspected = service->stats.counters[HR_SUSPECTED];
         moments = {now.taken_ns, suspected};
         text = absl::StrCat(event.service(), ": backends were suspect for less than a second, ",

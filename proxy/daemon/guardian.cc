@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Repairs and periodic work; see the header.
-
 #include "proxy/daemon/guardian.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "proxy/daemon/log.h"
 #include "net/clock_qdisc.h"

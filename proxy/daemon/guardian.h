@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proxy/admin/status.h"
 #include "proxy/api/config.pb.h"

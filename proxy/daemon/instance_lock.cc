@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The instance's lock file; see the header.
-
 #include "proxy/daemon/instance_lock.h"
 
 #include <errno.h>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Keeping the record; see the header.
-
 #include "proxy/daemon/instance_record.h"
 
 #include <sys/stat.h>

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <time.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -17,6 +16,7 @@
 #include "operate/version.h"
 #include "proxy/daemon/log.h"
 #include "proxy/daemon/proxy_instance_parts.h"
+#include "proxy/loop/event_loop.h"
 #include "net/bpffs.h"
 
 namespace hedgerow {
@@ -82,11 +82,7 @@ void ProxyInstance::Leave() {
 absl::Status ProxyInstance::Beat() {
   // An older version's configuration says nothing about it.
   if (config_.unattended_timeout_ns() == 0) return data_plane_->HedgeUntil(0);
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return data_plane_->HedgeUntil(static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
-                                 static_cast<uint64_t>(now.tv_nsec) +
-                                 static_cast<uint64_t>(config_.unattended_timeout_ns()));
+  return data_plane_->HedgeUntil(static_cast<uint64_t>(MonotonicNs() + config_.unattended_timeout_ns()));
 }
 
 AnswerHistory::Memory& ProxyInstance::AnswersOf(size_t service, size_t backend) const {

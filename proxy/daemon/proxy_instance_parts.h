@@ -30,11 +30,10 @@ inline absl::Status Annotate(const absl::Status& status, absl::string_view what)
 
 inline std::string AnswersPath(const std::string& pin_folder) { return absl::StrCat(pin_folder, "/answers"); }
 
-inline RosterRoom RoomOf(const v1::Config& config) {
+inline DataPlaneRoom RoomOf(const v1::Config& config) {
   size_t backends = 0;
   for (const v1::Service& service : config.services()) backends += static_cast<size_t>(service.backends_size());
-  const DataPlaneRoom room = RoomFor(static_cast<size_t>(config.services_size()), backends);
-  return {.services = room.services, .backends = room.backends};
+  return RoomFor(static_cast<size_t>(config.services_size()), backends);
 }
 
 // By which interface each configured backend is reached.

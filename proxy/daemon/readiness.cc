@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The start's report over a pipe, and sd_notify's protocol; see the header.
-
 #include "proxy/daemon/readiness.h"
 
 #include <errno.h>
@@ -13,7 +10,6 @@
 
 #include <cstring>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"

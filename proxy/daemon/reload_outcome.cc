@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Keeping and telling what came of reloads; see the header.
-
 #include "proxy/daemon/reload_outcome.h"
 
 #include "absl/strings/str_cat.h"
@@ -11,18 +8,6 @@
 
 namespace hedgerow {
 namespace {
-
-absl::string_view KindWord(config::Change::Kind kind) {
-  switch (kind) {
-    case config::Change::Kind::kAdded:
-      return "added";
-    case config::Change::Kind::kRemoved:
-      return "removed";
-    case config::Change::Kind::kChanged:
-      break;
-  }
-  return "changed";
-}
 
 ReloadResult ResultOf(const absl::StatusOr<v1::ReloadReply>& reply) {
   if (!reply.ok())
@@ -36,7 +21,7 @@ ReloadResult ResultOf(const absl::StatusOr<v1::ReloadReply>& reply) {
 void FillChanges(const std::vector<config::Change>& changes, v1::ReloadReply& reply) {
   for (const config::Change& change : changes) {
     v1::ConfigChange& out = *reply.add_changes();
-    out.set_kind(std::string(KindWord(change.kind)));
+    out.set_kind(change.kind);
     out.set_path(change.path);
     out.set_from(change.from);
     out.set_to(change.to);

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Assigns and keeps ids; see the header.
-
 #include "proxy/daemon/roster.h"
 
 #include <algorithm>
@@ -77,7 +74,7 @@ void KeepUntil(int64_t until_ns, Entry& entry) {
 
 class Registrar {
  public:
-  Registrar(const v1::Roster& present, const v1::Config& config, RosterRoom room, int64_t now_ns)
+  Registrar(const v1::Roster& present, const v1::Config& config, DataPlaneRoom room, int64_t now_ns)
       : roster_(present), config_(config), room_(room), now_ns_(now_ns) {}
 
   absl::StatusOr<v1::Roster> Run() {
@@ -203,14 +200,14 @@ class Registrar {
 
   v1::Roster roster_;
   const v1::Config& config_;
-  const RosterRoom room_;
+  const DataPlaneRoom room_;
   const int64_t now_ns_;
   std::vector<std::string> reasons_;
 };
 
 }  // namespace
 
-absl::StatusOr<v1::Roster> NextRoster(const v1::Roster& present, const v1::Config& config, RosterRoom room,
+absl::StatusOr<v1::Roster> NextRoster(const v1::Roster& present, const v1::Config& config, DataPlaneRoom room,
                                       int64_t now_ns) {
   return Registrar(present, config, room, now_ns).Run();
 }

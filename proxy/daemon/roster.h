@@ -15,19 +15,14 @@
 #include "absl/status/statusor.h"
 #include "proxy/api/config.pb.h"
 #include "proxy/api/record.pb.h"
+#include "proxy/data_plane/data_plane.h"
 
 namespace hedgerow {
-
-// The kernel part's room; a running one cannot grow.
-struct RosterRoom {
-  uint32_t services = 0;
-  uint32_t backends = 0;
-};
 
 // The roster under `config`. New entries get the lowest ids that no entry has, retired ones included. An entry that is
 // not configured any more is retired until its requests must have ended; if it is back by then, it has its old id.
 // FailedPrecondition, with every reason, when an id would have to be assigned twice.
-absl::StatusOr<v1::Roster> NextRoster(const v1::Roster& present, const v1::Config& config, RosterRoom room,
+absl::StatusOr<v1::Roster> NextRoster(const v1::Roster& present, const v1::Config& config, DataPlaneRoom room,
                                       int64_t now_ns);
 
 // After a daemon that died between two configurations: `before`, and what only `half_done` has, retired from now on

@@ -22,7 +22,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kSecond = 1'000'000'000;
-constexpr RosterRoom kRoom{.services = 3, .backends = 12};
+constexpr DataPlaneRoom kRoom{.services = 3, .backends = 12};
 
 // "dns: a b" is a service with two backends, whose addresses follow from their names.
 v1::Config Config(const std::vector<std::pair<std::string, std::string>>& services) {

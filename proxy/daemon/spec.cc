@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What the data plane is told; see the header.
-
 #include "proxy/daemon/spec.h"
 
 #include "absl/strings/escaping.h"

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Resolving how backends are reached; see the header.
-
 #include "proxy/daemon/topology.h"
 
 #include <algorithm>

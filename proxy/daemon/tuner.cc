@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Delays, preferences and limits of silence; see the header.
-
 #include "proxy/daemon/tuner.h"
 
 #include <algorithm>

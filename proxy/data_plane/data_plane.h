@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -204,6 +203,13 @@ struct Snapshot {
   std::vector<MapUse> maps;
   uint64_t hedge_until_ns = 0;  // as last written by HedgeUntil
 };
+
+// Of services, or of a service's backends; null when there is none of this name.
+template <typename Named>
+const Named* FindByName(const std::vector<Named>& all, const std::string& name) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Named& each) { return each.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
 
 class DataPlane {
  public:

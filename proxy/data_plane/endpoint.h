@@ -4,17 +4,35 @@
 #ifndef HEDGEROW_PROXY_DATA_PLANE_ENDPOINT_H_
 #define HEDGEROW_PROXY_DATA_PLANE_ENDPOINT_H_
 
+#include <arpa/inet.h>
+
+#include <algorithm>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "bpf/abi/base_abi.h"
+#include "net/ip_address.h"
 
 namespace hedgerow {
 
-// IPv4 ("10.0.0.1", mapped into ::ffff:0:0/96) or IPv6. kInvalidArgument names the text.
-absl::StatusOr<hr_address> ParseAddress(const std::string& text);
+// InvalidArgument names the text.
+inline absl::StatusOr<hr_address> ParseAddress(const std::string& text) {
+  const auto parsed = net::IpAddress::Parse(text);
+  if (!parsed.ok()) return parsed.status();
+  hr_address address{};
+  std::copy(parsed->mapped().begin(), parsed->mapped().end(), address.bytes);
+  return address;
+}
+
 // `port` in host order.
-absl::StatusOr<hr_endpoint> ParseEndpoint(const std::string& address, uint16_t port);
+inline absl::StatusOr<hr_endpoint> ParseEndpoint(const std::string& address, uint16_t port) {
+  const auto parsed = ParseAddress(address);
+  if (!parsed.ok()) return parsed.status();
+  hr_endpoint endpoint{};
+  endpoint.address = *parsed;
+  endpoint.port_be = htons(port);
+  return endpoint;
+}
 
 }  // namespace hedgerow
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Walking BTF; see the header.
 #include "proxy/data_plane/map_layout.h"
 
 #include <bpf/btf.h>

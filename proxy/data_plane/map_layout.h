@@ -7,7 +7,6 @@
 #ifndef HEDGEROW_PROXY_DATA_PLANE_MAP_LAYOUT_H_
 #define HEDGEROW_PROXY_DATA_PLANE_MAP_LAYOUT_H_
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Making and opening pinned arrays; see the header.
 #include "proxy/data_plane/pinned_array.h"
 
 #include <bpf/bpf.h>
@@ -13,15 +11,19 @@
 
 namespace hedgerow {
 
+absl::Status PinnedArray::Map(const PinnedArraySpec& spec) {
+  auto memory = MappedArray::Open(fd_.get(), spec.name, spec.value_bytes, spec.entries);
+  if (memory.ok()) memory_ = *std::move(memory);
+  return memory.status();
+}
+
 absl::StatusOr<PinnedArray> PinnedArray::Create(const std::string& path, const PinnedArraySpec& spec) {
   PinnedArray array;
   LIBBPF_OPTS(bpf_map_create_opts, options, .map_flags = BPF_F_MMAPABLE);
   array.fd_.Reset(bpf_map_create(BPF_MAP_TYPE_ARRAY, spec.name.c_str(), sizeof(uint32_t), spec.value_bytes,
                                  spec.entries, &options));
   if (!array.fd_.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("making the map ", spec.name));
-  auto memory = MappedArray::Open(array.fd_.get(), spec.name, spec.value_bytes, spec.entries);
-  if (!memory.ok()) return memory.status();
-  array.memory_ = *std::move(memory);
+  if (const absl::Status status = array.Map(spec); !status.ok()) return status;
   if (bpf_obj_pin(array.fd_.get(), path.c_str()) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("pinning ", path));
   return array;
@@ -39,9 +41,7 @@ absl::StatusOr<PinnedArray> PinnedArray::Open(const std::string& path, const Pin
       info.max_entries != spec.entries || absl::string_view(info.name) != spec.name) {
     return absl::FailedPreconditionError(absl::StrCat(path, " is not the map ", spec.name, " of this build"));
   }
-  auto memory = MappedArray::Open(array.fd_.get(), spec.name, spec.value_bytes, spec.entries);
-  if (!memory.ok()) return memory.status();
-  array.memory_ = *std::move(memory);
+  if (const absl::Status status = array.Map(spec); !status.ok()) return status;
   return array;
 }
 

@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net/unique_fd.h"
 #include "proxy/data_plane/kernel_maps.h"
@@ -39,6 +38,8 @@ class PinnedArray {
   uint32_t entries() const { return memory_.entries(); }
 
  private:
+  absl::Status Map(const PinnedArraySpec& spec);
+
   net::UniqueFd fd_;
   MappedArray memory_;
 };

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The two halves of a record; see the header.
 #include "proxy/data_plane/record_map.h"
 
 #include <algorithm>

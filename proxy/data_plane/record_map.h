@@ -6,7 +6,6 @@
 #ifndef HEDGEROW_PROXY_DATA_PLANE_RECORD_MAP_H_
 #define HEDGEROW_PROXY_DATA_PLANE_RECORD_MAP_H_
 
-#include <cstdint>
 #include <string>
 #include <utility>
 

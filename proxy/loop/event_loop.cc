@@ -9,11 +9,18 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "absl/status/status.h"
 
 namespace hedgerow {
+
+int64_t MonotonicNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
 
 absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
   std::unique_ptr<EventLoop> loop(new EventLoop());
@@ -45,10 +52,6 @@ absl::Status EventLoop::Watch(int fd, std::function<void()> on_readable) {
 
 void EventLoop::Unwatch(int fd) {
   if (watched_.erase(fd) > 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-}
-
-absl::Status EventLoop::Every(absl::Duration period, std::function<void()> action) {
-  return StartTimer(period, std::move(action)).status();
 }
 
 absl::StatusOr<int> EventLoop::StartTimer(absl::Duration period, std::function<void()> action) {

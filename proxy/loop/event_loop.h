@@ -8,6 +8,7 @@
 #ifndef HEDGEROW_PROXY_LOOP_EVENT_LOOP_H_
 #define HEDGEROW_PROXY_LOOP_EVENT_LOOP_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -24,6 +25,9 @@
 
 namespace hedgerow {
 
+// CLOCK_MONOTONIC, which the kernel programs and the loop's timers go by.
+int64_t MonotonicNs();
+
 class EventLoop {
  public:
   // How many closures may wait; more are refused, since a loop that far behind is stuck.
@@ -37,9 +41,7 @@ class EventLoop {
   // On the loop's thread, or before Run. `fd` stays the caller's and must be unwatched before it is closed.
   absl::Status Watch(int fd, std::function<void()> on_readable);
   void Unwatch(int fd);
-  // Calls `action` every `period`, the first time after one period. Late turns are not made up for.
-  absl::Status Every(absl::Duration period, std::function<void()> action);
-  // The same for a timer that ends before the loop does.
+  // Calls `action` every `period`, the first time after one period, until StopTimer. Late turns are not made up for.
   absl::StatusOr<int> StartTimer(absl::Duration period, std::function<void()> action);
   void StopTimer(int timer);
 

@@ -73,7 +73,7 @@ TEST(EventLoop, AStoppedTimerFiresNoMore) {
   });
   ASSERT_TRUE(timer.ok());
   ASSERT_TRUE((*loop)
-                  ->Every(absl::Milliseconds(2),
+                  ->StartTimer(absl::Milliseconds(2),
                           [&] {
                             if (++turns == 5) (*loop)->Stop();
                           })
@@ -97,7 +97,7 @@ TEST(EventLoop, TimersFireAndACallbackMayUnwatchItself) {
                           })
                   .ok());
   ASSERT_TRUE((*loop)
-                  ->Every(absl::Milliseconds(1),
+                  ->StartTimer(absl::Milliseconds(1),
                           [&] {
                             if (++turns == 5) (*loop)->Stop();
                           })

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The metrics server; see the header.
-
 #include "proxy/metrics/exporter.h"
 
 #include <utility>
@@ -11,10 +8,10 @@
 
 namespace hedgerow {
 
-absl::StatusOr<std::unique_ptr<operate::MetricsPage>> ServeMetrics(const std::string& listen, EventLoop& loop,
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop,
                                                                    Controller& controller,
                                                                    std::vector<operate::HttpRoute> others) {
-  using Families = operate::MetricsPage::Families;
+  using Families = operate::MetricFamilies;
   const auto collect = [&loop, &controller] {
     return loop.Call<Families>(absl::Seconds(5), [&controller]() -> absl::StatusOr<Families> {
       const absl::StatusOr<Snapshot> snapshot = controller.Read();
@@ -22,7 +19,7 @@ absl::StatusOr<std::unique_ptr<operate::MetricsPage>> ServeMetrics(const std::st
       return BuildFamilies(controller.config(), controller.facts(), *snapshot);
     });
   };
-  return operate::MetricsPage::Start(listen, "metrics.listen", collect, std::move(others));
+  return operate::ServeMetricsPage(listen, "metrics.listen", collect, std::move(others));
 }
 
 }  // namespace hedgerow

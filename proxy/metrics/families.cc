@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The table of metrics; see the header.
-
 #include "proxy/metrics/families.h"
 
-#include <algorithm>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -128,9 +124,8 @@ void FillBudget(const Scrape& scrape, MetricFamily& family) {
 }
 
 void FillReloads(const Scrape& scrape, MetricFamily& family) {
-  for (const ReloadResult result : {ReloadResult::kApplied, ReloadResult::kUnchanged, ReloadResult::kInvalid,
-                                    ReloadResult::kRefused, ReloadResult::kFailed})
-    Add(family, {{"result", ReloadWord(result)}}, scrape.facts.reload.counts.at(static_cast<size_t>(result)));
+  for (size_t i = 1; i < kReloadWords.size(); ++i)  // 0: there was none
+    Add(family, {{"result", kReloadWords[i]}}, scrape.facts.reload.counts[i]);
 }
 
 bool LastReloadFailed(const Scrape& scrape) {

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Comparing two moments; see the header.
-
 #include "proxy/page/events.h"
 
 #include <algorithm>
@@ -20,10 +17,8 @@ class Comparison {
 
   std::vector<v1::PageEvent> Run() {
     for (const ServiceSnapshot& now : later_.snapshot.services) {
-      const auto& all = earlier_.snapshot.services;
-      const auto before = std::find_if(all.begin(), all.end(),
-                                       [&](const ServiceSnapshot& each) { return each.name == now.name; });
-      if (before == all.end()) continue;
+      const ServiceSnapshot* before = FindByName(earlier_.snapshot.services, now.name);
+      if (before == nullptr) continue;
       Leader(*before, now);
       Health(*before, now);
       if (before->bypass != now.bypass) {
@@ -98,9 +93,8 @@ class Comparison {
 
   void Drained(const ServiceSnapshot& before, const ServiceSnapshot& now) {
     for (const BackendSnapshot& backend : now.backends) {
-      const auto old = std::find_if(before.backends.begin(), before.backends.end(),
-                                    [&](const BackendSnapshot& each) { return each.name == backend.name; });
-      if (old == before.backends.end() || old->drained == backend.drained) continue;
+      const BackendSnapshot* old = FindByName(before.backends, backend.name);
+      if (old == nullptr || old->drained == backend.drained) continue;
       Add("drain", now.name,
           absl::StrCat(backend.name, backend.drained ? " is drained: it gets nothing new" : " serves again"))
           .set_backend(backend.name);
@@ -110,9 +104,8 @@ class Comparison {
   void Health(const ServiceSnapshot& before, const ServiceSnapshot& now) {
     bool changed = false;
     for (const BackendSnapshot& backend : now.backends) {
-      const auto old = std::find_if(before.backends.begin(), before.backends.end(),
-                                    [&](const BackendSnapshot& each) { return each.name == backend.name; });
-      if (old == before.backends.end() || old->health == backend.health) continue;
+      const BackendSnapshot* old = FindByName(before.backends, backend.name);
+      if (old == nullptr || old->health == backend.health) continue;
       changed = true;
       const char* words = backend.health == HR_HEALTHY   ? " answers again"
                           : now.dry_run                  ? " is silent: dry run, nobody else is asked"

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Keeping and telling the last minutes; see the header.
-
 #include "proxy/page/history.h"
 
 #include <algorithm>
@@ -33,12 +30,6 @@ v1::PageMinute ToMinute(const Histogram& recent) {
   out.set_p999_ns(QuantileOrNone(recent, 0.999));
   out.set_count(recent.Count());
   return out;
-}
-
-template <typename Named>
-const Named* FindByName(const std::vector<Named>& all, const std::string& name) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Named& each) { return each.name == name; });
-  return found == all.end() ? nullptr : &*found;
 }
 
 }  // namespace

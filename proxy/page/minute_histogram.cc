@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A sliding window over a growing histogram; see the header.
-
 #include "proxy/page/minute_histogram.h"
 
 #include <algorithm>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The page's routes; see the header.
-
 #include "proxy/page/page.h"
 
 #include <random>

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "net/ip_address.h"
 #include "proxy/data_plane/names.h"
 
 namespace hedgerow {
@@ -52,11 +52,8 @@ absl::string_view StateName(int state) {
 }
 
 std::string AddressText(const hr_address& address) {
-  static constexpr uint8_t kMapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  const bool ipv4 = memcmp(address.bytes, kMapped, sizeof(kMapped)) == 0;
-  char text[INET6_ADDRSTRLEN] = "";
-  inet_ntop(ipv4 ? AF_INET : AF_INET6, address.bytes + (ipv4 ? sizeof(kMapped) : 0), text, sizeof(text));
-  return text;
+  const auto parsed = net::IpAddress::FromBytes(address.bytes);
+  return parsed.ok() ? parsed->ToString() : "";
 }
 
 // The correlation bytes without the zeros behind those that the service's key has.

@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <set>
 #include <string>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "config/scalar.h"
 #include "config/suggest.h"
 #include "proxy/data_plane/endpoint.h"
@@ -24,33 +23,24 @@ namespace {
 constexpr int kAddressBits = 128;
 constexpr int kMappedBits = 96;  // before an IPv4 address that is mapped into IPv6
 
-absl::Status NoSuch(absl::string_view kind, const std::string& name, std::vector<std::string> known) {
-  std::sort(known.begin(), known.end());
-  known.erase(std::unique(known.begin(), known.end()), known.end());
-  const std::string guess = config::Suggest(name, known);
-  return absl::NotFoundError(absl::StrCat("no ", kind, " \"", name, "\"",
-                                          guess.empty() ? "" : absl::StrCat(", did you mean \"", guess, "\"?"),
-                                          " (there are: ", absl::StrJoin(known, ", "), ")"));
-}
-
 // The services and backends that are in question: a mask for each service.
 absl::Status FillBackends(const v1::Config& config, const v1::TraceRequest& request, hr_trace_filter& filter) {
-  std::vector<std::string> services, backends;
+  std::set<std::string> services, backends;
   bool found_service = false, found_backend = false;
   for (int i = 0; i < config.services_size() && i < HR_MAX_SERVICES; ++i) {
     const v1::Service& service = config.services(i);
-    services.push_back(service.name());
+    services.insert(service.name());
     if (!request.service().empty() && service.name() != request.service()) continue;
     found_service = true;
     for (int b = 0; b < service.backends_size() && b < HR_MAX_BACKENDS_PER_SERVICE; ++b) {
-      backends.push_back(service.backends(b).name());
+      backends.insert(service.backends(b).name());
       if (!request.backend().empty() && service.backends(b).name() != request.backend()) continue;
       found_backend = true;
       filter.backends[i] = static_cast<uint8_t>(filter.backends[i] | 1u << b);
     }
   }
-  if (!found_service) return NoSuch("service", request.service(), services);
-  if (!found_backend) return NoSuch("backend", request.backend(), backends);
+  if (!found_service) return config::NoSuch("service", request.service(), {services.begin(), services.end()});
+  if (!found_backend) return config::NoSuch("backend", request.backend(), {backends.begin(), backends.end()});
   return absl::OkStatus();
 }
 

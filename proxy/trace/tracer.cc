@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/trace/tracer.h"
 
-#include <sys/timerfd.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -16,21 +11,7 @@ namespace {
 // The loop has other work: what is more waits for the next turn.
 constexpr size_t kEventsPerTurn = 20'000;
 
-uint64_t MonotonicNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-absl::StatusOr<net::UniqueFd> MakeTimer(absl::Duration period) {
-  net::UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  itimerspec spec{};
-  spec.it_interval = absl::ToTimespec(period);
-  spec.it_value = spec.it_interval;
-  if (!timer.valid() || timerfd_settime(timer.get(), 0, &spec, nullptr) != 0)
-    return absl::ErrnoToStatus(errno, "making the trace's timer");
-  return timer;
-}
+uint64_t LeaseEndNs() { return static_cast<uint64_t>(MonotonicNs() + absl::ToInt64Nanoseconds(kTraceLease)); }
 
 }  // namespace
 
@@ -83,19 +64,14 @@ absl::Duration TraceStream::Waiting(absl::Time now) const {
 absl::StatusOr<std::shared_ptr<TraceStream>> Tracer::Start(const Open& open) {
   if (stream_ != nullptr && stream_->Abandoned()) Stop("");
   if (stream_ != nullptr) return absl::ResourceExhaustedError("somebody else is tracing; one can at a time");
-  auto timer = MakeTimer(kTraceTurn);
-  if (!timer.ok()) return timer.status();
   auto source = open();
   if (!source.ok()) return source.status();
-  const absl::Status watched = loop_.Watch(timer->get(), [this] {
-    uint64_t turns = 0;
-    if (timer_.valid() && read(timer_.get(), &turns, sizeof(turns)) > 0) Turn();
-  });
-  if (!watched.ok()) return watched;
-  timer_ = *std::move(timer);
+  const auto timer = loop_.StartTimer(kTraceTurn, [this] { Turn(); });
+  if (!timer.ok()) return timer.status();
+  timer_ = *timer;
   source_ = *std::move(source);
   stream_ = std::make_shared<TraceStream>();
-  source_->Renew(MonotonicNs() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(kTraceLease)));
+  source_->Renew(LeaseEndNs());
   return stream_;
 }
 
@@ -106,14 +82,13 @@ void Tracer::Turn() {
   stream_->Give(std::move(events), source_->Loss(), now);
   if (stream_->Abandoned()) return Stop("");
   if (stream_->Waiting(now) > patience_) return Stop("the client did not take its events");
-  source_->Renew(MonotonicNs() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(kTraceLease)));
+  source_->Renew(LeaseEndNs());
 }
 
 void Tracer::Stop(const std::string& why) {
   if (stream_ == nullptr) return;
   source_.reset();
-  loop_.Unwatch(timer_.get());
-  timer_.Reset();
+  loop_.StopTimer(timer_);
   stream_->End(why);
   stream_.reset();
 }

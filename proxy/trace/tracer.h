@@ -15,7 +15,6 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "net/unique_fd.h"
 #include "proxy/data_plane/trace_source.h"
 #include "proxy/loop/event_loop.h"
 
@@ -84,7 +83,7 @@ class Tracer {
 
   EventLoop& loop_;
   const absl::Duration patience_;
-  net::UniqueFd timer_;
+  int timer_ = -1;  // the loop's, while stream_ is there
   std::unique_ptr<TraceSource> source_;
   std::shared_ptr<TraceStream> stream_;
 };

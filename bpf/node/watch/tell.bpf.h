@@ -44,12 +44,7 @@ struct hr_watch_scratch {
 };
 HR_STATIC_ASSERT(sizeof(((struct hr_watch_scratch*)0)->payload) == 112, "payload");
 
-struct {
-  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-  __uint(max_entries, 1);
-  __type(key, __u32);
-  __type(value, struct hr_watch_scratch);
-} watch_scratch SEC(".maps") __weak;
+HR_PER_CPU(watch_scratch, 1, struct hr_watch_scratch);
 
 #define HR_RESIGN_BYTES (HR_PEER_HEADER_BYTES + sizeof(struct hr_peer_resign))
 

@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// `hedgerow reload`: the daemon reads its configuration again and goes over to
-// it while it runs; or, with --dry-run, says what that would change.
-
-#include <filesystem>
-#include <system_error>
+#include "proxy/cli/reload_text.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proxy/admin/client.h"
-#include "proxy/cli/command.h"
-#include "proxy/cli/reload_text.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -27,23 +19,6 @@ std::string ChangeText(const v1::ConfigChange& change) {
 }
 
 }  // namespace
-
-int RunReload(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("reload takes no words");
-  const absl::StatusOr<std::string> socket = SocketPath(call.arguments);
-  if (!socket.ok()) return call.Fail(socket.status());
-  const auto client = AdminClient::Connect(*socket);
-  if (!client.ok()) return call.Fail(client.status());
-  const bool dry_run = call.arguments.Has("dry-run") || call.arguments.Has("preview");
-  std::string file = call.arguments.Get("config");
-  std::error_code error;
-  if (!file.empty()) file = std::filesystem::absolute(file, error).string();
-  const auto reply = (*client)->Reload(dry_run, file);
-  if (!reply.ok()) return call.Fail(reply.status());
-  const int code = reply->problems_size() > 0 ? kExitFailure : kExitOk;
-  if (code != kExitOk && !call.arguments.json()) return call.Fail(code, ReloadText(*reply, dry_run));
-  return call.Print(*reply, ReloadText(*reply, dry_run), code);
-}
 
 std::string ReloadText(const v1::ReloadReply& reply, bool dry_run) {
   std::string out;
