@@ -78,14 +78,14 @@ def test_the_other_replica_answers_after_the_delay():
 
 def test_stray_datagrams_do_not_postpone_the_hedge():
     def chatter(sock, _datagram, peer):
-        for _ in range(15):
+        for _ in range(200):
             sock.sendto(b"stray!", peer)
             time.sleep(0.001)
 
     with _server(chatter) as target, _server(_echo) as other:
         summary = _run(f"--target={target}", f"--hedge_target={other}", "--requests=10", "--hedge_delay=10ms")
     assert (summary["lost"], summary["hedges"]) == (0, 10)
-    assert summary["p50_ms"] < 20, "a restarted timer would wait until the chatter ends, and 10 ms more"
+    assert summary["p50_ms"] < 150, "a restarted timer would wait until the chatter ends, and 10 ms more"
 
 
 def test_second_answers_are_duplicates_without_a_hedge():

@@ -191,7 +191,8 @@ TEST(LoadEngine, StrayDatagramsDoNotPostponeTheHedge) {
                                     .requests = 10});
   EXPECT_EQ(result.counters.answered, 10u);
   EXPECT_EQ(result.counters.hedges, 10u);
-  EXPECT_LT(result.latency.Quantile(0.5), 20'000'000u);
+  // A restarted timer would make each of them wait for 25 ms. A busy machine makes some of them late.
+  EXPECT_LT(result.latency.min(), 20'000'000u);
 }
 
 TEST(LoadEngine, RefusesWhatCannotWork) {

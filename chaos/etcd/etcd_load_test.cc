@@ -4,6 +4,7 @@
 #include "chaos/etcd/etcd_load.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,7 @@ class FakeEtcd final : public etcdserverpb::KV::Service {
                    etcdserverpb::PutResponse* answer) override {
     const std::lock_guard lock(mutex_);
     ++puts_;
+    enough = puts_ >= 40;
     if (puts_ % 10 == 0) return {grpc::StatusCode::UNAVAILABLE, "etcdserver: request timed out"};
     etcdserverpb::KeyValue& key = keys_[request->key()];
     if (request->prev_kv() && key.version() > 0) *answer->mutable_prev_kv() = key;
@@ -40,6 +42,8 @@ class FakeEtcd final : public etcdserverpb::KV::Service {
     key.set_value(request->value());
     return grpc::Status::OK;
   }
+  std::atomic<bool> enough = false;  // puts
+
   uint64_t puts() {
     const std::lock_guard lock(mutex_);
     return puts_;
@@ -61,11 +65,10 @@ TEST(EtcdLoad, ReadsAreSentAgainAndWritesAreNotAndTheHistoryHolds) {
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   const std::vector<std::string> servers = {"127.0.0.1:" + std::to_string(port)};
 
-  auto load = EtcdLoad::Make({.servers = servers, .interval_ns = 4 * kMs, .run_max_ns = 300 * kMs});
+  auto load = EtcdLoad::Make({.servers = servers, .interval_ns = 4 * kMs, .run_max_ns = 20'000 * kMs});
   ASSERT_TRUE(load.ok()) << load.status();
   ASSERT_TRUE((*load)->Open().ok());
-  const std::atomic<bool> never = false;
-  (*load)->Run(never);
+  (*load)->Run(etcd.enough);
 
   const std::vector<Record>& records = (*load)->records();
   const LoadCounters& counters = (*load)->counters();

@@ -42,19 +42,22 @@ class HkvLoadTest : public testing::Test {
     servers_.push_back(*std::move(server));
   }
 
-  // 150 operations of two clients.
+  // 100 operations of two clients or more, however long they take.
   void Run() {
     options_.interval_ns = 4 * kMs;
-    options_.run_max_ns = 300 * kMs;
+    options_.run_max_ns = 20'000 * kMs;
     options_.sessions = 2;
     auto load = HkvLoad::Make(options_);
     ASSERT_TRUE(load.ok()) << load.status();
     ASSERT_TRUE(load->Open().ok());
-    const std::atomic<bool> never = false;
-    load->Run(never, [this](const LoadTick& tick) { ticks_.push_back(tick); });
+    std::atomic<bool> enough = false;
+    load->Run(enough, [&](const LoadTick& tick) {
+      ticks_.push_back(tick);
+      enough = tick.sent >= 100;
+    });
     records_ = load->records();
     counters_ = load->counters();
-    EXPECT_GE(records_.size(), 50u);
+    EXPECT_GE(records_.size(), 100u);
     EXPECT_EQ(Count(records_, Ending::kPending), 0u);
     EXPECT_EQ(counters_.sent, records_.size());
   }
@@ -127,7 +130,7 @@ TEST_F(HkvLoadTest, NoKeyHasMoreOutstandingThanACheckerCanTry) {
   EXPECT_GT(keys.size(), 2u);
 }
 
-// The time-out leaves the first tick, due after 250 ms, well over a second on a busy machine.
+// The time-out leaves a tick, due every 250 ms, well over a second on a busy machine.
 TEST_F(HkvLoadTest, ATickShowsTheLongestWaitAndTheLastOneTheTotals) {
   options_.timeout_ns = 2'000 * kMs;
   AddServer([n = 0](const wire::HkvRequest& request) mutable {
@@ -135,9 +138,9 @@ TEST_F(HkvLoadTest, ATickShowsTheLongestWaitAndTheLastOneTheTotals) {
   });
   Run();
   ASSERT_GE(ticks_.size(), 2u);
-  EXPECT_GE(ticks_.front().longest_ns, 200 * kMs) << "the lost request still waits";
-  EXPECT_EQ(ticks_.front().failed, 0u);
-  EXPECT_GT(ticks_.front().ok, 0u);
+  EXPECT_TRUE(std::any_of(ticks_.begin(), ticks_.end() - 1, [](const LoadTick& tick) {
+    return tick.longest_ns >= 150 * kMs && tick.failed == 0 && tick.ok > 0;
+  })) << "the lost request still waits";
   EXPECT_EQ(ticks_.back().failed, 1u);
   EXPECT_EQ(ticks_.back().sent, records_.size());
 }
@@ -236,7 +239,8 @@ TEST_F(HkvLoadTest, ItEndsEarlyWhenTold) {
   ASSERT_TRUE(load->Open().ok());
   std::atomic<bool> stop = false;
   std::thread stopper([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    for (int i = 0; i < 1'000 && servers_[0]->requests() < 20; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     stop = true;
   });
   load->Run(stop);

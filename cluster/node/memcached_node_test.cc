@@ -96,14 +96,19 @@ INSTANTIATE_TEST_SUITE_P(Durability, MemcachedNodeTest, testing::Values(Durabili
 // Whoever sends to all of them must not come round its ids within the window.
 TEST_P(MemcachedNodeTest, WithMoreMembersEachTakesLessOfAClient) {
   ASSERT_EQ(StatusOf(1).memcached->rate_per_s, MemcachedRateMax(3, memcached_.window_ns));
-  EXPECT_TRUE(Change({{.kind = raft::MemberChange::Kind::kAddLearner,
-                       .node = raft::NodeId(4),
-                       .address = FreeAddress().ToString()}}));
-  for (uint64_t id = 1; id <= 3; ++id) {
-    EXPECT_TRUE(Eventually([this, id] {
-      return StatusOf(id).memcached->rate_per_s == MemcachedRateMax(4, memcached_.window_ns);
-    }));
-  }
+  const raft::MemberChange fourth = {.kind = raft::MemberChange::Kind::kAddLearner,
+                                     .node = raft::NodeId(4),
+                                     .address = FreeAddress().ToString()};
+  EXPECT_TRUE(Change({fourth}));
+  EXPECT_TRUE(Eventually([&] {
+    // A leader that loses its office may lose the change, too. A member that is added already is refused.
+    const uint64_t leader = Leader();
+    if (leader != 0) nodes_[leader - 1]->node->ChangeMembers({fourth}).status().IgnoreError();
+    for (uint64_t id = 1; id <= 3; ++id) {
+      if (StatusOf(id).memcached->rate_per_s != MemcachedRateMax(4, memcached_.window_ns)) return false;
+    }
+    return true;
+  }));
 }
 
 TEST_P(MemcachedNodeTest, WhicheverNodeIsAskedDoesIt) {
@@ -170,18 +175,16 @@ TEST_P(MemcachedNodeTest, LargeValuesComeInNumberedDatagrams) {
 }
 
 TEST_P(MemcachedNodeTest, AnItemEndsThoughNobodyWrites) {
-  EXPECT_EQ(client_.Ask(leader(), "set k 0 1 1\r\nx\r\n"), "STORED\r\n");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(client_.Ask(leader(), "set k 0 3 1\r\nx\r\n"), "STORED\r\n");
   EXPECT_EQ(client_.Ask(follower(), "set absolute 0 " + std::to_string(time(nullptr) + 3600) + " 1\r\nx\r\n"),
             "STORED\r\n");
   EXPECT_EQ(client_.Ask(follower(), "set past 0 1000000000 1\r\nx\r\n"), "STORED\r\n");
   EXPECT_EQ(client_.Ask(follower(), "get past\r\n"), "END\r\n");
   EXPECT_EQ(client_.Ask(follower(), "get k\r\n"), "VALUE k 0 1\r\nx\r\nEND\r\n");
-  const auto begin = std::chrono::steady_clock::now();
   // UDP: a question without an answer is asked again, and does not use the time up.
   EXPECT_TRUE(Eventually([this] { return client_.Ask(follower(), "get k\r\n", 300) == "END\r\n"; }));
-  const auto took = std::chrono::steady_clock::now() - begin;
-  EXPECT_GT(took, 500ms);
-  EXPECT_LT(took, 4s) << "a leader tells the time every second";
+  EXPECT_GT(std::chrono::steady_clock::now() - begin, 1500ms);
   EXPECT_EQ(client_.Ask(follower(2), "get absolute\r\n"), "VALUE absolute 0 1\r\nx\r\nEND\r\n");
 }
 
@@ -233,7 +236,7 @@ TEST_P(MemcachedNodeTest, TheLeaderAnnouncesBothOfItsAddresses) {
 class SlowMemcachedNodeTest : public MemcachedNodeTest {
  protected:
   SlowMemcachedNodeTest() {
-    memcached_.rate_per_s = 50;
+    memcached_.rate_per_s = 1;
     memcached_.once_in_window = false;
   }
 };
@@ -252,7 +255,8 @@ TEST_P(SlowMemcachedNodeTest, AClientIsHeldToItsRateAndOthersAreNot) {
   EXPECT_EQ(Counter(leader_, "memcached_refused", "too_fast"), static_cast<uint64_t>(refused));
   Client other;
   EXPECT_EQ(other.Ask(leader(), "get k\r\n"), "END\r\n");
-  EXPECT_THAT(other.Ask(leader(), "incr k 1\r\n"), StartsWith("CLIENT_ERROR incr is refused here"));
+  Client third;
+  EXPECT_THAT(third.Ask(leader(), "incr k 1\r\n"), StartsWith("CLIENT_ERROR incr is refused here"));
 }
 
 }  // namespace

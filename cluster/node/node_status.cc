@@ -37,6 +37,7 @@ void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
   status.counters.emplace_back("append_gaps", counters.gaps_in_flight, "waited");
   status.counters.emplace_back("append_gaps", counters.gaps_sent_again, "sent_again");
   status.counters.emplace_back("append_gaps", counters.probes, "probed");
+  status.counters.emplace_back("append_gaps", counters.restarts_seen, "restarted");
   status.counters.emplace_back("leader_doubts", counters.doubts);
 }
 

@@ -72,7 +72,7 @@ class NodeFolderTest : public testing::TestWithParam<Durability> {
     return config;
   }
   static bool Eventually(const std::function<bool()>& holds) {
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 3000; ++i) {
       if (holds()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }

@@ -168,7 +168,11 @@ TEST_P(SnapshotsTest, OneIsTakenOnRequest) {
   EXPECT_GE(index->value(), 20u);
   EXPECT_TRUE(Eventually([&] { return StatusOf(leader).snapshots.last >= *index; }));
   EXPECT_EQ(Counter(leader, "snapshots", "taken"), 1u);
-  EXPECT_EQ(*nodes_[leader - 1]->node->TakeSnapshot(), StatusOf(leader).snapshots.last) << "nothing new";
+  // A busy machine may elect a leader meanwhile, which is an entry.
+  EXPECT_TRUE(Eventually([&] {
+    const absl::StatusOr<raft::LogIndex> again = nodes_[leader - 1]->node->TakeSnapshot();
+    return again.ok() && *again == StatusOf(leader).snapshots.last;
+  })) << "nothing new";
 }
 
 TEST_P(SnapshotsTest, WithoutTheKeyNobodyGivesANodeASnapshot) {
@@ -188,10 +192,9 @@ TEST_P(SnapshotsTest, WithoutTheKeyNobodyGivesANodeASnapshot) {
                  .term = raft::Term(1000),
                  .last = {.index = raft::LogIndex(1'000'000), .term = raft::Term(999)},
                  .path = file});
-  const raft::Term term = StatusOf(leader).term;
   EXPECT_TRUE(Eventually([&] { return Counter(leader, "snapshot_transfers", "unauthenticated") == 2; }));
   EXPECT_EQ(Counter(leader, "snapshot_transfers", "receive_begun"), 0u);
-  EXPECT_EQ(StatusOf(leader).term, term);
+  EXPECT_LT(StatusOf(leader).term, raft::Term(1000)) << "the stranger's";
 }
 
 TEST_P(SnapshotsTest, EveryCounterIsDocumented) {

@@ -84,7 +84,9 @@ Ear::Ear(int ifindex) : socket_(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons
   address.sll_protocol = htons(ETH_P_ALL);
   address.sll_ifindex = ifindex;
   const int on = 1;
-  if (bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+  const int bytes = 16 << 20;  // it may have no processor for a while
+  if (setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)) != 0 ||
+      bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
       setsockopt(socket_.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof(on)) != 0)
     std::abort();
 }

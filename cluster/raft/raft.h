@@ -102,6 +102,7 @@ class Raft {
     uint64_t gaps_in_flight = 0;  // refusals that a leader answered by waiting
     uint64_t gaps_sent_again = 0;
     uint64_t probes = 0;  // a leader stopped a pipeline to find out where the logs agree
+    uint64_t restarts_seen = 0;  // a follower knew less of its log than it had acknowledged, and was probed
     uint64_t doubts = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
   };
   const Counters& counters() const { return counters_; }

@@ -203,6 +203,7 @@ void Raft::Handle(Context& context, const Message& message, const HeartbeatReply
   ConfirmReads(context);
   if (role_ != Role::kLeader || reply.verified >= progress.match() || progress.awaits_snapshot()) return;
   // It has started again and no longer knows that its log is ours; until told, it commits nothing.
+  counters_.restarts_seen += !progress.probing();
   progress.GoBackTo(progress.match().Next());
   Replicate(context, member);
 }

