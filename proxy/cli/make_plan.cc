@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "config/scalar.h"
-#include "proxy/cli/reload_text.h"
+#include "proxy/cli/status_text.h"
 #include "proxy/data_plane/map_sizes.h"
 #include "proxy/config/emit.h"
 #include "proxy/config/schema.h"
