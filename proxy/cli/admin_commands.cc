@@ -18,7 +18,6 @@
 #include "proxy/admin/client.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
-#include "proxy/cli/reload_text.h"
 #include "proxy/cli/status_text.h"
 
 namespace hedgerow::cli {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "config/scalar.h"
-#include "proxy/cli/reload_text.h"
+#include "proxy/cli/status_text.h"
 #include "proxy/data_plane/map_sizes.h"
 #include "proxy/config/built_in_profiles.h"
 #include "proxy/config/emit.h"

@@ -131,6 +131,17 @@ void Reloads(const v1::Reloads& reloads, std::string& out) {
   for (const std::string& problem : reloads.last_problems()) absl::StrAppend(&out, "    ", problem, "\n");
 }
 
+std::string Quoted(const std::string& text) { return text.empty() ? "\"\"" : text; }
+
+// As a diff is read: what comes, what goes, and what changes.
+std::string ChangeText(const v1::ConfigChange& change) {
+  if (change.kind() == "changed")
+    return absl::StrCat("  ", change.path(), ": ", Quoted(change.from()), " -> ", Quoted(change.to()), "\n");
+  const std::string& what = change.kind() == "added" ? change.to() : change.from();
+  return absl::StrCat(change.kind() == "added" ? "+ " : "- ", change.path(), what.empty() ? "" : ": ", what,
+                      "\n");
+}
+
 }  // namespace
 
 std::string DrainText(const v1::DrainReply& reply) {
@@ -148,6 +159,22 @@ std::string DrainText(const v1::DrainReply& reply) {
           "  It leads its cluster, and the others send its writes on to it. `hedgerow-node transfer` "
           "there hands leadership over.\n");
     }
+  }
+  return out;
+}
+
+std::string ReloadText(const v1::ReloadReply& reply, bool dry_run) {
+  std::string out;
+  for (const v1::ConfigChange& change : reply.changes()) out += ChangeText(change);
+  if (reply.problems_size() > 0) {
+    absl::StrAppend(&out, "refused as a whole; ", reply.file(), " is not in force:\n  ",
+                    absl::StrJoin(reply.problems(), "\n  "), "\n");
+  } else if (reply.applied()) {
+    absl::StrAppend(&out, reply.file(), " is in force\n");
+  } else if (reply.changes_size() == 0) {
+    absl::StrAppend(&out, reply.file(), " is in force already\n");
+  } else if (dry_run) {
+    absl::StrAppend(&out, "a reload would apply all of this\n");
   }
   return out;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Status for people. Pure: Status message in, text out.
+// What the daemon answers, for people. Pure: message in, text out.
 
 #ifndef HEDGEROW_PROXY_CLI_STATUS_TEXT_H_
 #define HEDGEROW_PROXY_CLI_STATUS_TEXT_H_
@@ -15,6 +15,9 @@ std::string StatusText(const v1::Status& status);
 
 // What `drain` and `undrain` have come to, a line for each service.
 std::string DrainText(const v1::DrainReply& reply);
+
+// What `reload` prints: the differences, and what became of them.
+std::string ReloadText(const v1::ReloadReply& reply, bool dry_run);
 
 // One line, for `leader`: the leader, the source that named it, and its cluster's last announcement.
 std::string LeaderText(const v1::Leader& leader);

@@ -10,7 +10,6 @@
 #include "proxy/admin/fake_data_plane.h"
 #include "proxy/admin/status.h"
 #include "proxy/cli/make_plan.h"
-#include "proxy/cli/reload_text.h"
 #include "proxy/cli/status_text.h"
 
 namespace hedgerow::cli {

@@ -138,6 +138,13 @@ v1::TracedRequest Timelines::Finish(Held& held, bool complete) {
   return request;
 }
 
+std::vector<v1::TracedRequest> Timelines::FinishAll(std::vector<Held*>& all, bool over) {
+  std::sort(all.begin(), all.end(), [](const Held* a, const Held* b) { return a->sent_ns < b->sent_ns; });
+  std::vector<v1::TracedRequest> requests;
+  for (Held* held : all) requests.push_back(Finish(*held, over && Latest(held->request).state() != "pending"));
+  return requests;
+}
+
 std::vector<v1::TracedRequest> Timelines::TakeFinished(int64_t now_ns) {
   std::vector<Held*> finished;
   for (auto place = held_.begin(); place != held_.end();) {
@@ -152,13 +159,7 @@ std::vector<v1::TracedRequest> Timelines::TakeFinished(int64_t now_ns) {
     if (held_.size() > kMaxHeld || Finished(held, now_ns)) finished.push_back(&held);
     ++place;
   }
-  std::sort(finished.begin(), finished.end(),
-            [](const Held* a, const Held* b) { return a->sent_ns < b->sent_ns; });
-  std::vector<v1::TracedRequest> requests;
-  for (Held* held : finished) {
-    requests.push_back(Finish(*held, Latest(held->request).state() != "pending"));
-  }
-  return requests;
+  return FinishAll(finished, /*over=*/true);
 }
 
 std::vector<v1::TracedRequest> Timelines::TakeAll() {
@@ -166,10 +167,7 @@ std::vector<v1::TracedRequest> Timelines::TakeAll() {
   for (auto& [id, held] : held_) {
     if (!held.taken) all.push_back(&held);
   }
-  std::sort(all.begin(), all.end(), [](const Held* a, const Held* b) { return a->sent_ns < b->sent_ns; });
-  std::vector<v1::TracedRequest> requests;
-  for (Held* held : all) requests.push_back(Finish(*held, false));
-  return requests;
+  return FinishAll(all, /*over=*/false);
 }
 
 }  // namespace hedgerow

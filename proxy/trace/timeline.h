@@ -45,6 +45,8 @@ class Timelines {
   Limits LimitsOf(const std::string& service) const;
   bool Finished(const Held& held, int64_t now_ns) const;
   v1::TracedRequest Finish(Held& held, bool complete);
+  // In the order in which they began. `over`: no more is to come, as far as their states say.
+  std::vector<v1::TracedRequest> FinishAll(std::vector<Held*>& all, bool over);
 
   std::map<std::string, Limits> services_;
   std::map<std::string, Held> held_;  // by IdOf
