@@ -17,13 +17,22 @@
 
 /* ---- Written by user space -------------------------------------------------------------------------------------- */
 
+/* Two generations of all services: the published one, and the one that a reload fills. */
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, HR_GENERATIONS * HR_MAX_SERVICES);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct hr_service_config);
+} configs SEC(".maps") __weak;
+
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
   __uint(max_entries, HR_MAX_SERVICES);
-  __uint(map_flags, BPF_F_MMAPABLE); /* what an operator or the daemon changes while programs run: aligned words */
+  __uint(map_flags, BPF_F_MMAPABLE);
   __type(key, __u32);
-  __type(value, struct hr_service);
-} services SEC(".maps") __weak;
+  __type(value, struct hr_service_policy);
+} policies SEC(".maps") __weak;
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -32,7 +41,7 @@ struct {
   __type(value, struct hr_backend);
 } backends SEC(".maps") __weak;
 
-/* (VIP, port) -> service id. Changed by reloads: see proxy/data_plane/kernel_reconfigure.cc. */
+/* (VIP, port) -> service id. Changed by reloads. */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
   __uint(max_entries, HR_MAX_SERVICES);
@@ -48,10 +57,13 @@ struct {
   __type(value, __u32);
 } backend_ids SEC(".maps") __weak;
 
-/* Cluster id -> the key and epoch of its announcements. Changed by reloads. At most one for each service. */
+/*
+ * Cluster id -> the key and epoch of its announcements. Changed by reloads. At most one for each service, and while a reload
+ * changes them one more.
+ */
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, HR_MAX_SERVICES);
+  __uint(max_entries, 2 * HR_MAX_SERVICES);
   __type(key, __u64);
   __type(value, struct hr_cluster);
 } clusters SEC(".maps") __weak;

@@ -294,7 +294,7 @@ TEST_F(HandoverTest, NothingGoesPastAPin) {
 TEST_F(HandoverTest, ItIsPaced) {
   constexpr uint32_t kRequests = 2 * HR_HANDOVER_PER_LAP;  // as many as may be parked
   // To ask so many takes a slow machine longer than a request waits for its hedge.
-  ServiceConfig(kHkv4Service).delay_ns = 10 * kSecond;
+  ServicePolicy(kHkv4Service).delay_ns = 10 * kSecond;
   for (uint64_t seq = 1; seq <= kRequests; ++seq) Ask(seq);
   AnnounceLeader(kC4, 5);
   const RunResult first = Lap();
@@ -375,7 +375,7 @@ TEST_F(HandoverTest, ARefusalComesBackWhereTheSendFails) {
 }
 
 TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
-  ServiceConfig(kHkv4Service).delay_ns = 20 * kMillisecond;
+  ServicePolicy(kHkv4Service).delay_ns = 20 * kMillisecond;
   const uint32_t request = Ask(1);
   AnnounceLeader(kC4, 5);
   BackendState(kHkv4C).health = HR_SUSPECT;  // so that the hedge goes to another
@@ -412,8 +412,8 @@ TEST_F(HandoverTest, AHurryThatFailsLeavesTheClockRunning) {
 
 // Under traffic from four threads. Afterwards nothing is lost, twice, or counted wrongly.
 TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
-  volatile hr_service& service = ServiceConfig(kHkv4Service);
-  service.delay_ns = 300'000;
+  volatile hr_service_config& service = ServiceConfig(kHkv4Service);
+  ServicePolicy(kHkv4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;
   service.linger_ns = 2 * kMillisecond;
   const auto seed = std::random_device{}();

@@ -435,8 +435,8 @@ TEST_F(ReplyTest, TcpOfOthersStaysUntouched) {
 }
 
 TEST_F(ReplyTest, EveryRewrittenChecksumIsRight) {
-  ServiceConfig(kRaw4Service).switches = HR_SWITCH_BYPASS;
-  ServiceConfig(kRaw6Service).switches = HR_SWITCH_BYPASS;
+  ServicePolicy(kRaw4Service).switches = HR_SWITCH_BYPASS;
+  ServicePolicy(kRaw6Service).switches = HR_SWITCH_BYPASS;
   for (uint32_t i = 0; i < 300; ++i) {
     const Bytes payload = Pattern(4 + i % 37, i);
     const auto port = static_cast<uint16_t>(1024 + i * 97);

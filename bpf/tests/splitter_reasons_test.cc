@@ -41,11 +41,6 @@ TEST_F(SplitterReasonTest, Bypass) {
   EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
 }
 
-TEST_F(SplitterReasonTest, Reloading) {
-  ServiceConfig(kDns4Service).switches = HR_SWITCH_RELOADING;
-  ExpectForwarded(Split(DnsRequest4(1)), "dns4", "reloading", kA4);
-}
-
 TEST_F(SplitterReasonTest, NoDaemonForTooLong) {
   ASSERT_TRUE(plane().HedgeUntil(NowNs() - 1).ok());
   ExpectForwarded(Split(DnsRequest4(1)), "dns4", "no_daemon", kA4);

@@ -495,16 +495,16 @@ TEST_F(SteerTest, ARetransmissionToANewLeaderMayBeAnsweredByIt) {
 // -----------------------------------------------------------------------------------------------------
 
 TEST_F(SteerTest, TheBudgetIsEarnedByRequestsAndBounded) {
-  ServiceConfig(kDns4Service).budget_ppm = 50'000;
-  ServiceConfig(kDns4Service).budget_burst_micros = 120'000;
+  ServiceConfig(kDns4Service).budget_ppm = 400'000;
+  ServiceConfig(kDns4Service).budget_burst = 1;
   Ask(1);
-  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 50'000);
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 400'000);
   Ask(2);
-  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 100'000);
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 800'000);
   Ask(3);
   Ask(4);
   Ask(5);
-  EXPECT_LE(ServiceState(kDns4Service).budget_micros, 120'000 + 50'000);
+  EXPECT_LE(ServiceState(kDns4Service).budget_micros, 1'000'000 + 400'000);
 }
 
 TEST_F(SteerTest, AHedgePaysOneTokenAndAnEmptyBucketRefuses) {

@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
   }
   instance->adopting_ = false;
   // The instance is adopted and works, so an error from here on is logged and does not undo the adoption.
-  if (status = instance->EndHalfReload(); !status.ok()) LogError(std::string(status.message()));
+  if (status = instance->EndEarlierReload(); !status.ok()) LogError(std::string(status.message()));
   // An uplink's MTU may have changed while no daemon watched.
   if (status = instance->FollowMtu(); !status.ok()) LogError(std::string(status.message()));
   return instance;
@@ -137,6 +137,8 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
 
 absl::Status ProxyInstance::AdoptPins(InstanceRecord record) {
   record_.emplace(std::move(record));
+  if (record_->data().reloading())
+    if (absl::Status status = TakeBackRoster(); !status.ok()) return status;
   undo_.Push("unmounting the BPF file system", [] { return net::ReleaseBpffs(net::kDefaultBpffs).status(); });
   pin_folder_ = net::PinDir(net::kDefaultBpffs, config_.instance());
   PushUndoOfPins();
@@ -262,9 +264,7 @@ absl::Status ProxyInstance::AdoptRoutes() {
 // To VIPs of services that a reload has removed, or had begun to add: they go with those.
 void ProxyInstance::AdoptRetiredRoutes(const std::vector<net::VipRoute>& present) {
   std::set<std::string> known;
-  for (const v1::Roster* roster : {&record_->data().roster(), &record_->data().next_roster()}) {
-    for (const v1::RosterService& service : roster->services()) known.insert(service.vip());
-  }
+  for (const v1::RosterService& service : record_->data().roster().services()) known.insert(service.vip());
   for (const v1::Service& service : config_.services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
     if (vip.ok()) known.erase(vip->ToString());

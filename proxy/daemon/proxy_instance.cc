@@ -241,14 +241,9 @@ absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
   record.set_version(operate::kVersion);
   record.set_network_namespace(NetworkNamespace());
   record.set_backend_room(answers_.entries());
-  // A reload that was begun and not ended is not forgotten by this: EndHalfReload().
-  v1::KernelRecord begun = record;
-  FillRecord(config_, topology_, begun.roster());
-  if (begun.has_next_config()) {
-    record.mutable_next_config()->Swap(begun.mutable_next_config());
-    record.mutable_next_roster()->Swap(begun.mutable_next_roster());
-    record.mutable_choices()->Swap(begun.mutable_choices());
-  }
+  const bool reloading = record.reloading();
+  FillRecord(config_, topology_, v1::Roster(record.roster()));
+  record.set_reloading(reloading);  // until EndEarlierReload()
   const auto note = [](const net::VethPair& pair, v1::LinkRecord& out) {
     out.set_name(pair.link.name);
     out.set_ifindex(pair.link.ifindex);
@@ -268,9 +263,7 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
   *record.mutable_config() = config;
   *record.mutable_roster() = roster;
   NoteUplinks(config, topology, *record.mutable_roster());
-  record.clear_next_config();
-  record.clear_next_roster();
-  record.clear_choices();
+  record.set_reloading(false);
   record.clear_backend_uplinks();
   for (const Topology::ServicePath& path : topology.services) {
     for (const int ifindex : path.uplinks) record.add_backend_uplinks(ifindex);

@@ -118,9 +118,9 @@ class ProxyInstance {
   const net::Attachment* AttachmentOn(int ifindex) const;
   absl::Status AdoptRetiredUplinks(const ProgramInfo& program);
   void TakeBack(const std::vector<net::VipRoute>& routes);
-  absl::Status NoteBegun(const v1::Config& next, const Topology& topology, const v1::Roster& roster);
-  absl::Status GoBack();
-  absl::Status EndHalfReload();
+  absl::Status TakeBackRoster();
+  absl::Status EndReload();
+  absl::Status EndEarlierReload();
   void NoteFacts(const Topology& topology, DaemonFacts& facts) const;
   void RemoveUnwantedRoutes();
   void DetachUnusedUplinks();

@@ -99,14 +99,6 @@ struct RetiredBackend {
   uint16_t port = 0;  // host order
 };
 
-// What an administrator has chosen of a service while the programs run.
-struct ServiceChoices {
-  uint32_t service = 0;  // its id
-  bool dry_run = false;
-  uint32_t drained = 0;  // mask of places
-  uint32_t pinned = 0;   // the leader's place + 1; 0: none is pinned
-};
-
 // How many services and backends there is room for, from the first configuration on: a kernel part that runs
 // cannot grow.
 struct DataPlaneRoom {

@@ -95,10 +95,30 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const Dat
   if (!plane.ok()) return plane.status();
   if (absl::Status status = (*plane)->LoadObject(); !status.ok()) return status;
   if (absl::Status status = (*plane)->MapMemory(); !status.ok()) return status;
-  if (absl::Status status = (*plane)->CheckNumbers((*plane)->spec_); !status.ok()) return status;
-  for (const ServiceSpec& service : (*plane)->spec_.services)
-    if (absl::Status status = (*plane)->FillService(service, nullptr); !status.ok()) return status;
+  if (absl::Status status = (*plane)->Reconfigure((*plane)->spec_); !status.ok()) return status;
   return plane;
+}
+
+absl::Status KernelDataPlane::MapMemory() {
+  trace_ = std::make_shared<MappedArray>();
+  struct {
+    bpf_map* map;
+    MappedArray* array;
+  } const mapped[] = {{skeleton_->maps.configs, &configs_},
+                      {skeleton_->maps.data_published, &published_},
+                      {skeleton_->maps.policies, &policies_},
+                      {skeleton_->maps.requests, &requests_},
+                      {skeleton_->maps.wheels, &wheel_},
+                      {skeleton_->maps.backend_states, &backend_states_},
+                      {skeleton_->maps.service_states, &service_states_},
+                      {skeleton_->maps.backend_tuning, &tuning_},
+                      {skeleton_->maps.data_trace, trace_.get()}};
+  for (const auto& [map, array] : mapped) {
+    auto opened = MappedArray::Open(map);
+    if (!opened.ok()) return opened.status();
+    *array = *std::move(opened);
+  }
+  return absl::OkStatus();
 }
 
 KernelDataPlane::~KernelDataPlane() {
@@ -284,12 +304,13 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
   snapshot.stats = *stats;
   snapshot.budget_tokens =
       static_cast<double>(service_states_.At<hr_service_state>(id)->budget_micros) / static_cast<double>(kMicrosPerHedge);
-  const volatile hr_service* config = services_.At<hr_service>(id);
-  snapshot.bypass = (config->switches & HR_SWITCH_BYPASS) != 0;
-  snapshot.dry_run = (config->switches & HR_SWITCH_DRY_RUN) != 0;
-  snapshot.delay_ns = config->delay_ns;
+  const hr_service_config config = Config(Published(), id);
+  const volatile hr_service_policy* policy = policies_.At<hr_service_policy>(id);
+  snapshot.bypass = (policy->switches & HR_SWITCH_BYPASS) != 0;
+  snapshot.dry_run = (policy->switches & HR_SWITCH_DRY_RUN) != 0;
+  snapshot.delay_ns = policy->delay_ns;
   const uint8_t preferred =
-      config->preferred == 0 ? uint8_t{HR_NO_BACKEND} : PositionOf(spec, config->preferred - 1);
+      policy->preferred == 0 ? uint8_t{HR_NO_BACKEND} : PositionOf(spec, policy->preferred - 1);
   snapshot.preferred = preferred == HR_NO_BACKEND ? 0 : preferred + 1u;
   snapshot.pushed_back = MonotonicNs() < service_states_.At<hr_service_state>(id)->pushback_until_ns;
   const absl::StatusOr<hr_leader_view> leader = ReadLeader(id);
@@ -315,17 +336,17 @@ absl::Status KernelDataPlane::ReadService(size_t service, bool histograms, Servi
     backend.sends = counts->sends;
     backend.wins = counts->wins;
     backend.unanswered = counts->unanswered;
-    backend.drained = (config->drained & (1u << spec.backends[i].slot)) != 0;
+    backend.drained = (policy->drained & (1u << spec.backends[i].slot)) != 0;
     backend.health = static_cast<hr_health>(state->health);
     backend.answer_ewma_ns = state->answer_ewma_ns;
     backend.last_receive_ns = state->last_receive_ns;
     backend.health_since_ns = state->health_since_ns;
     backend.retry_due = state->health == HR_DOWN &&
-                        MonotonicNs() >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns;
+                        MonotonicNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
     backend.p95_ns = tuning_.At<hr_backend_tuning>(backend_id)->p95_ns;
     // As the programs will find when something is sent to it.
     if (backend.health != HR_HEALTHY &&
-        hr_has_rested(state, hr_suspicion_timeout_ns(config, backend.p95_ns), MonotonicNs()))
+        hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), MonotonicNs()))
       backend.health = HR_HEALTHY;
     if (histograms) {
       Histogram held_back, pauses;

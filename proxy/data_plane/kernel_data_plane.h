@@ -27,8 +27,6 @@ struct bpf_program;
 
 namespace hedgerow {
 
-struct ServiceChange;
-
 // What is pinned, as the daemon that takes it over must find it. Kept in the instance's record.
 struct PinnedMap {
   std::string name;
@@ -61,21 +59,16 @@ class KernelDataPlane : public DataPlane {
   // Makes the folder, which must not exist.
   absl::Status PinPrograms(const std::string& program_folder);
   absl::StatusOr<PinnedDataPlane> Describe() const;
-  // The data plane under another configuration, while the programs run: `next` is numbered, and what is not in
-  // it any more is retired. kInvalidArgument: `next` itself is wrong; nothing is changed. After any other error
-  // the maps may hold some of it: Assume(next), and Reconfigure to what was before.
-  absl::Status Reconfigure(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
-  // A Reconfigure to this was begun and not ended, by us or by a daemon that was killed. The next one starts
-  // from here.
-  absl::Status Assume(const DataPlaneSpec& half_done);
+  // The data plane under another configuration, while the programs run: `next` is numbered. `let_traffic_in` is called when
+  // what is added works and before anything that goes is touched. kInvalidArgument: `next` itself is wrong; nothing is
+  // changed. After any other error, as after a kill, the maps may hold some of it: a Reconfigure to any configuration,
+  // with the same numbers for the same things, puts that right.
+  absl::Status Reconfigure(
+      const DataPlaneSpec& next, const std::function<absl::Status()>& let_traffic_in = [] { return absl::OkStatus(); });
   // Does a request still refer to these places (a mask) of a service?
   bool IsKnown(uint32_t service, uint32_t places) const;
   // What was retired, when no request refers to it: the flows of its last packets go, and all that it was.
   absl::Status Forget(const std::vector<RetiredService>& services, const std::vector<RetiredBackend>& backends);
-  // What an administrator has chosen while the programs ran, and gives it back: going back to a configuration
-  // does not bring back what the other one had no place for.
-  absl::StatusOr<std::vector<ServiceChoices>> Choices() const;
-  absl::Status Choose(const std::vector<ServiceChoices>& choices);
   // Called before each single write to what the programs see; an error ends the work there, as the daemon's death
   // would. For packet tests, which send packets at every one of these moments.
   using BeforeWrite = std::function<absl::Status(absl::string_view what)>;
@@ -122,36 +115,36 @@ class KernelDataPlane : public DataPlane {
   void NoteLayouts();
   absl::Status Number();
   absl::Status MapMemory();
-  absl::Status FillService(const ServiceSpec& spec, const ServiceSpec* before);
-  absl::Status FillBackend(const ServiceSpec& spec, const BackendSpec& backend);
-  absl::Status FillWayBack(const BackendSpec& backend);
-  absl::Status MoveLeader(const ServiceSpec& spec, const ServiceSpec* before, const ServiceChange& change);
+  static absl::StatusOr<hr_service_config> MakeConfig(const ServiceSpec& spec, const hr_service_config& before);
+  absl::Status PutBackend(const ServiceSpec& spec, const BackendSpec& backend);
+  absl::Status PutCluster(const ClusterSpec& spec);
+  uint32_t Published() const { return static_cast<uint32_t>(*published_.At<uint64_t>(0)) & 1; }
+  hr_service_config Config(uint32_t generation, uint32_t id) const;
   // Each write of a reload: kernel_store.cc.
   absl::Status Step(absl::string_view what) const;
   absl::Status Put(bpf_map* map, const void* key, const void* value);
   absl::StatusOr<bool> Delete(bpf_map* map, const void* key);
+  absl::Status DeleteExcept(bpf_map* map, const std::set<std::string>& kept);
   absl::Status Zero(bpf_map* map, uint32_t index);
-  absl::Status StoreWords(const hr_service& from, volatile hr_service* to);
-  absl::Status StoreHidden(ServiceChange& change);
-  absl::Status StoreCount(ServiceChange& change);
-  absl::Status Show(ServiceChange& change);
-  absl::Status Hide(ServiceChange& change);
-  absl::Status PublishPrimary(const ServiceSpec& spec);
-  absl::Status ConfigureLeader(const ServiceSpec& spec, uint32_t absent, bool forget);
-  absl::Status Command(const hr_control_request& request);
-  absl::Status SettleLeaders(const DataPlaneSpec& next);
+  absl::Status StoreSpare(uint32_t id, const hr_service_config& config);
+  absl::Status Publish(uint32_t generation);
+  // The steps of a reload: kernel_reconfigure.cc.
+  absl::Status Fill(const DataPlaneSpec& next);
+  absl::Status OpenServices(const DataPlaneSpec& next, std::set<uint32_t>& opened);
+  absl::Status GoBack(uint32_t generation);
+  absl::Status Follow(const std::set<uint32_t>& opened);
+  absl::Status FollowOne(const ServiceSpec& service);
+  absl::Status FollowChange(uint32_t id, bool forget);
+  absl::Status Close(const DataPlaneSpec& spec);
+  absl::Status ConfigureLeader(uint32_t id, bool forget);
   absl::StatusOr<hr_leader_view> ReadLeader(uint32_t service_id) const;
-  absl::StatusOr<bool> IsOutOfOrder(uint64_t cluster_before, const ServiceSpec* before, const ServiceSpec& now) const;
-  absl::Status Apply(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
   absl::Status CheckNumbers(const DataPlaneSpec& spec) const;
   uint64_t ShortestDelayNs(const DataPlaneSpec& spec) const;
-  absl::Status ForgetClusters(const DataPlaneSpec& next);
-  absl::Status CloseVips(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
   absl::Status ForgetFlows(const std::vector<RetiredService>& services,
                            const std::vector<RetiredBackend>& backends);
+  absl::Status ClearConfigs(const std::vector<RetiredService>& services);
   absl::Status ClearService(uint32_t id);
   absl::Status ClearBackend(uint32_t id);
-  absl::Status FillCluster(const ServiceSpec& spec);
   absl::StatusOr<size_t> FindService(const std::string& name) const;
   absl::StatusOr<size_t> FindBackend(size_t service, const std::string& name) const;
   absl::Status Switch(const std::string& service, uint32_t bit, bool on);
@@ -168,7 +161,7 @@ class KernelDataPlane : public DataPlane {
   proxy_bpf* skeleton_ = nullptr;
   std::map<std::string, uint64_t> layouts_;  // by map
   std::map<std::string, net::UniqueFd> adopted_programs_;  // by name; empty: the skeleton's own are loaded
-  MappedArray services_, requests_, wheel_, backend_states_, service_states_, tuning_;
+  MappedArray configs_, published_, policies_, requests_, wheel_, backend_states_, service_states_, tuning_;
   std::shared_ptr<MappedArray> trace_;  // shared with the open trace
   int stats_fd_ = -1;
   BeforeWrite before_write_;

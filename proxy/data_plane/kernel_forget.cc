@@ -108,13 +108,24 @@ absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services
     if (status.ok()) status = ClearBackend(backend.id);
   for (const RetiredService& service : services)
     if (status.ok()) status = ClearService(service.id);
-  return status;
+  return status.ok() && !services.empty() ? ClearConfigs(services) : status;
+}
+
+// Both generations, one after the other: a published configuration is not written.
+absl::Status KernelDataPlane::ClearConfigs(const std::vector<RetiredService>& services) {
+  for (const bool publish : {true, false}) {
+    for (const RetiredService& service : services)
+      if (absl::Status status = StoreSpare(service.id, {}); !status.ok()) return status;
+    if (!publish) continue;
+    if (absl::Status status = Publish(Published() ^ 1); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 // The next service with this id begins with nothing.
 absl::Status KernelDataPlane::ClearService(uint32_t id) {
   const auto& maps = skeleton_->maps;
-  absl::Status status = Zero(maps.services, id);
+  absl::Status status = Zero(maps.policies, id);
   if (status.ok()) status = Zero(maps.service_states, id);
   if (status.ok()) status = Zero(maps.stats, id);
   for (uint32_t kind = 0; kind < HR_SERVICE_HISTOGRAMS && status.ok(); ++kind)

@@ -1,39 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelDataPlane from one configuration to the next, while the programs run. No lock holds the programs off, so each
-// write must leave a state that is right for a packet which meets it, and for a packet whose program has read something
-// before the write and reads the rest after it. Why that holds:
+// KernelDataPlane from one configuration to the next, while the programs run. Requests, parked copies, flows and the
+// scoreboard name services and backends by id only, so what stays keeps its id, and what goes is retired: its elements stay
+// as they are until nothing refers to them (kernel_forget.cc).
 //
-// - A service or backend keeps its id for as long as anything in flight may refer to it, because requests, parked
-//   copies, flows, fragments and the scoreboard name it by id only. What a reload removes is *retired*: its elements
-//   stay as they are, so that what was sent there is answered, dropped or hedged as if nothing had been, and only the
-//   ways to it go (its VIP out of `vips`, its place into `absent`). When nothing refers to it any more it is forgotten
-//   (kernel_forget.cc), and its ids are free for others.
-// - What a reload adds is written from the inside out: the backends, the service with the new places unpublished
-//   (`absent`), the ways back from the backends (`backend_ids`, by which the programs recognize replies and
-//   announcements), the places, the leader, and at last the VIP by which the splitter finds the service. So no request
-//   goes to a backend whose reply the programs would not recognize, and no leader's place leads to another backend.
-// - A service that stays is changed word by word (kernel_store.cc). Most words stand alone: budget, delay, deadline,
-//   each read once for a decision. An old one beside a new one is a setting that was in force a moment ago, or will be.
-//   Places do not stand alone. A place is published after its id stands in `backends`, and after a grace period, so
-//   that no program has read the id before and the place after. An id changes only in a place that no program can
-//   reach.
-// - First the added backends are published, then a backend that stays is made the leader, then the removed ones are
-//   unpublished: at any time there is a leader, and a backend to hedge to, that one of the two configurations names. (In
-//   the opposite order the requests of a moment would go to a leader that is removed because it is dead and, where one
-//   backend alone is left, to no other.) The control program decides under the leader map's lock, so an announcement
-//   that comes at the same time is neither lost nor undone; a removed leader's announcement that was under way is undone
-//   after a grace period. A removed backend that is drained stays drained until it is unpublished.
-// - A profile's words belong together. They change while requests are forwarded unparked, between two grace periods.
-// - An element of a hash map that is given up may be used again at once, under a program that has just found it:
-//   kernel_maps.h (PutElement) says what is done about that. A VIP that goes from one service to another is exchanged
-//   in one step; it is never absent.
-// - A daemon that is killed between two of these writes leaves some old and some new words, each in one of the states
-//   above. Its record says which configuration it had begun with, and what an administrator had chosen until then
-//   (Choices). The next daemon goes back to the configuration before, and from there to the one that it was given
-//   (proxy/daemon/proxy_reload.cc).
+//   1. Elements of what is added: nothing refers to them yet.
+//   2. A grace period: programs may still read the spare generation if an earlier reload was cut short.
+//   3. The spare generation is filled with all services, also the retired ones, and published by one store. After another
+//      grace period no program decides by the configuration before. The leader map may still name a removed place, which
+//      counts as absent (choose.h).
+//   4. Added services are opened: their leader, their policy, their VIP. Then the caller lets traffic in (routes). An error
+//      up to here publishes the generation before again, and nothing that was there has changed.
+//   5. Leaders and policies follow the configuration, what it no longer has is closed, and the other generation becomes
+//      the same. An error here, or a kill anywhere, leaves the rest to the next reload, whichever configuration that one has.
 //
-// What cannot be at all is found before anything is written. Called by ProxyInstance::Reconfigure.
+// Between two writes every packet meets one of the two configurations. An element of a hash map that is given up may be used
+// again at once, under a program that has just found it: see PutElement (kernel_maps.h).
+#include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
 #include <algorithm>
@@ -72,17 +55,15 @@ absl::Status CheckService(const ServiceSpec& spec) {
   return CheckCluster(spec);
 }
 
-bool HasVip(const DataPlaneSpec& spec, const hr_endpoint& vip) {
-  return std::any_of(spec.services.begin(), spec.services.end(), [&](const ServiceSpec& each) {
-    const auto other = ParseEndpoint(each.vip, each.port);
-    return other.ok() && memcmp(&*other, &vip, sizeof(vip)) == 0;
-  });
-}
-
 const ServiceSpec* FindById(const DataPlaneSpec& spec, uint32_t id) {
   const auto found = std::find_if(spec.services.begin(), spec.services.end(),
                                   [id](const ServiceSpec& each) { return each.id == id; });
   return found == spec.services.end() ? nullptr : &*found;
+}
+
+template <typename Key>
+std::string BytesOf(const Key& key) {
+  return std::string(reinterpret_cast<const char*>(&key), sizeof(key));
 }
 
 }  // namespace
@@ -125,99 +106,149 @@ absl::Status KernelDataPlane::CheckNumbers(const DataPlaneSpec& spec) const {
   return absl::OkStatus();
 }
 
-absl::Status KernelDataPlane::Reconfigure(const DataPlaneSpec& next,
-                                          const std::vector<RetiredService>& retired) {
+absl::Status KernelDataPlane::Reconfigure(const DataPlaneSpec& next, const std::function<absl::Status()>& let_traffic_in) {
   for (const ServiceSpec& service : next.services)
     if (absl::Status status = CheckService(service); !status.ok()) return status;
   if (absl::Status status = CheckNumbers(next); !status.ok()) return status;
-  // Whatever the kernel calls it (E2BIG is an invalid argument): from here on something may have changed.
-  const absl::Status status = Apply(next, retired);
+  const uint32_t generation = Published();
+  std::set<uint32_t> opened;
+  absl::Status status = Fill(next);
+  if (status.ok()) status = Publish(generation ^ 1);
+  if (status.ok()) status = OpenServices(next, opened);
+  if (status.ok()) status = let_traffic_in();
+  if (status.ok()) {
+    spec_.services = next.services;
+    status = Follow(opened);
+  } else {
+    GoBack(generation).IgnoreError();  // the next reload does what this could not
+  }
+  // Whatever the kernel calls it (E2BIG is an invalid argument): something may have changed.
   return status.ok() ? status : absl::InternalError(status.message());
 }
 
-absl::Status KernelDataPlane::Apply(const DataPlaneSpec& next, const std::vector<RetiredService>& retired) {
+absl::Status KernelDataPlane::GoBack(uint32_t generation) {
+  std::set<uint32_t> opened;
+  absl::Status status = Published() == generation ? absl::OkStatus() : Publish(generation);
+  if (status.ok()) status = OpenServices(spec_, opened);
+  return status.ok() ? Close(spec_) : status;
+}
+
+absl::Status KernelDataPlane::Fill(const DataPlaneSpec& next) {
   // A lap is chosen by the shortest delay of all: while two configurations meet, of both.
   wheel_.At<hr_wheel>(0)->shortest_delay_ns = std::min(ShortestDelayNs(spec_), ShortestDelayNs(next));
-  if (absl::Status status = ForgetClusters(next); !status.ok()) return status;
-  for (const ServiceSpec& service : next.services)
-    if (absl::Status status = FillService(service, FindById(spec_, service.id)); !status.ok()) return status;
-  // After the new ones: a VIP may have passed to one of them.
-  if (absl::Status status = CloseVips(next, retired); !status.ok()) return status;
-  if (absl::Status status = SettleLeaders(next); !status.ok()) return status;
-  spec_.services = next.services;
-  wheel_.At<hr_wheel>(0)->shortest_delay_ns = ShortestDelayNs(spec_);
+  for (const ServiceSpec& service : next.services) {
+    for (const BackendSpec& backend : service.backends)
+      if (absl::Status status = PutBackend(service, backend); !status.ok()) return status;
+    if (!service.cluster.has_value()) continue;
+    if (absl::Status status = PutCluster(*service.cluster); !status.ok()) return status;
+  }
+  if (absl::Status status = WaitForPrograms(); !status.ok()) return status;
+  for (uint32_t id = 0; id < HR_MAX_SERVICES; ++id) {
+    const hr_service_config published = Config(Published(), id);
+    // Left by a reload that was cut short, and about to be overwritten: what it had published is followed first.
+    if (const hr_service_config spare = Config(Published() ^ 1, id); memcmp(&spare, &published, sizeof(spare)) != 0)
+      if (absl::Status status = FollowChange(id, /*forget=*/false); !status.ok()) return status;
+    const ServiceSpec* spec = FindById(next, id);
+    const absl::StatusOr<hr_service_config> config = spec == nullptr ? published : MakeConfig(*spec, published);
+    if (!config.ok()) return config.status();
+    if (absl::Status status = StoreSpare(id, *config); !status.ok()) return status;
+  }
   return absl::OkStatus();
 }
 
-absl::Status KernelDataPlane::Assume(const DataPlaneSpec& half_done) {
-  for (const ServiceSpec& service : half_done.services)
-    if (absl::Status status = CheckService(service); !status.ok()) return status;
-  if (absl::Status status = CheckNumbers(half_done); !status.ok()) return status;
-  spec_.services = half_done.services;
+// A VIP may pass from a retired service to an added one, in one step.
+absl::Status KernelDataPlane::OpenServices(const DataPlaneSpec& next, std::set<uint32_t>& opened) {
+  const auto& maps = skeleton_->maps;
+  const uint32_t one = 1;
+  for (const ServiceSpec& service : next.services) {
+    const auto vip = ParseEndpoint(service.vip, service.port);
+    if (!vip.ok()) return vip.status();
+    uint32_t open = 0;
+    if (bpf_map_lookup_elem(bpf_map__fd(maps.vips), &*vip, &open) == 0 && open == service.id) continue;
+    absl::Status status = FollowOne(service);
+    if (status.ok()) status = Put(maps.vip_addresses, &vip->address, &one);
+    if (status.ok()) status = Put(maps.vips, &*vip, &service.id);
+    if (!status.ok()) return status;
+    opened.insert(service.id);
+  }
   return absl::OkStatus();
+}
+
+absl::Status KernelDataPlane::Follow(const std::set<uint32_t>& opened) {
+  for (const ServiceSpec& service : spec_.services) {
+    if (opened.contains(service.id)) continue;
+    if (absl::Status status = FollowOne(service); !status.ok()) return status;
+  }
+  wheel_.At<hr_wheel>(0)->shortest_delay_ns = ShortestDelayNs(spec_);
+  return Close(spec_);
+}
+
+absl::Status KernelDataPlane::FollowOne(const ServiceSpec& service) {
+  const absl::StatusOr<hr_leader_view> leader = ReadLeader(service.id);
+  if (!leader.ok()) return leader.status();
+  // Whatever this cluster announces from now on could be below what stands there.
+  const bool out_of_order = service.cluster.has_value() && leader->cluster_epoch > service.cluster->epoch;
+  if (absl::Status status = FollowChange(service.id, out_of_order); !status.ok()) return status;
+  volatile hr_service_policy* policy = policies_.At<hr_service_policy>(service.id);
+  const uint32_t preferred = policy->preferred, present = Config(Published(), service.id).present;
+  policy->drained = policy->drained & present;
+  if (!service.prefer_fastest || (present << 1 >> preferred & 1) == 0) policy->preferred = 0;
+  // An adaptive delay is SetDelay's to write.
+  if (!service.adaptive || policy->delay_ns == 0) policy->delay_ns = service.delay_ns;
+  return absl::OkStatus();
+}
+
+// What follows from the difference of the generations, so that a later reload finds what this one has not come to. `forget`: what
+// was announced is of an epoch that is not to come any more; another cluster's is forgotten in any case.
+absl::Status KernelDataPlane::FollowChange(uint32_t id, bool forget) {
+  const hr_service_config now = Config(Published(), id), before = Config(Published() ^ 1, id);
+  absl::Status status = ConfigureLeader(id, forget || now.cluster_id != before.cluster_id);
+  if (status.ok()) status = Step("policies");
+  if (!status.ok()) return status;
+  // What an administrator has switched holds unless the configuration itself has changed.
+  const uint32_t changed = now.switches ^ before.switches;
+  volatile hr_service_policy* policy = policies_.At<hr_service_policy>(id);
+  if (changed != 0) policy->switches = (policy->switches & ~changed) | (now.switches & changed);
+  return absl::OkStatus();
+}
+
+// Closes what `spec` does not have: from here on the splitter finds retired services no longer. What they are stays.
+absl::Status KernelDataPlane::Close(const DataPlaneSpec& spec) {
+  std::set<std::string> vips, clusters;
+  for (const ServiceSpec& service : spec.services) {
+    const auto vip = ParseEndpoint(service.vip, service.port);
+    if (!vip.ok()) return vip.status();
+    vips.insert(BytesOf(*vip));
+    if (service.cluster.has_value()) clusters.insert(BytesOf(service.cluster->id));
+  }
+  absl::Status status = DeleteExcept(skeleton_->maps.vips, vips);
+  if (status.ok()) status = DeleteExcept(skeleton_->maps.clusters, clusters);
+  for (uint32_t id = 0; id < HR_MAX_SERVICES && status.ok(); ++id) status = StoreSpare(id, Config(Published(), id));
+  return status;
+}
+
+// The control program decides under the leader map's lock, so that an announcement that comes at the same time is neither lost
+// nor undone.
+absl::Status KernelDataPlane::ConfigureLeader(uint32_t id, bool forget) {
+  hr_control_request request{};
+  request.operation = HR_CONTROL_CONFIGURE;
+  request.service = id;
+  request.sequence = forget ? 1 : 0;
+  if (absl::Status status = Step("leaders"); !status.ok()) return status;
+  const auto result = Control(request);
+  if (!result.ok()) return result.status();
+  return *result == HR_CONTROL_DONE ? absl::OkStatus()
+                                    : absl::InternalError("the control program refused the configured primary");
 }
 
 // An adaptive delay is what it is at the moment.
 uint64_t KernelDataPlane::ShortestDelayNs(const DataPlaneSpec& spec) const {
   uint64_t shortest_ns = ~0ull;
   for (const ServiceSpec& service : spec.services) {
-    const uint64_t now_ns = services_.At<hr_service>(service.id)->delay_ns;
+    const uint64_t now_ns = policies_.At<hr_service_policy>(service.id)->delay_ns;
     shortest_ns = std::min(shortest_ns, service.adaptive && now_ns != 0 ? now_ns : service.delay_ns);
   }
   return shortest_ns;
-}
-
-// Before the next ones': there is room for as many as there may be services.
-absl::Status KernelDataPlane::ForgetClusters(const DataPlaneSpec& next) {
-  std::set<uint64_t> clusters;
-  for (const ServiceSpec& service : next.services)
-    if (service.cluster.has_value()) clusters.insert(service.cluster->id);
-  bool gone = false;
-  for (const ServiceSpec& service : spec_.services) {
-    if (!service.cluster.has_value() || clusters.contains(service.cluster->id)) continue;
-    const __u64 id = service.cluster->id;
-    const auto there = Delete(skeleton_->maps.clusters, &id);
-    if (!there.ok()) return there.status();
-    gone = gone || *there;
-  }
-  return gone ? WaitForPrograms() : absl::OkStatus();
-}
-
-// A program that opened an announcement while its sender's place was present may accept it after the control program has
-// replaced that leader. When all such programs have ended, the control program decides once more.
-absl::Status KernelDataPlane::SettleLeaders(const DataPlaneSpec& next) {
-  std::vector<const ServiceSpec*> reduced;
-  for (const ServiceSpec& service : next.services) {
-    const ServiceSpec* before = FindById(spec_, service.id);
-    if (before == nullptr || !service.cluster.has_value()) continue;
-    const bool loses =
-        std::any_of(before->backends.begin(), before->backends.end(), [&](const BackendSpec& old) {
-          return std::none_of(service.backends.begin(), service.backends.end(),
-                              [&](const BackendSpec& each) { return each.slot == old.slot; });
-        });
-    if (loses) reduced.push_back(&service);
-  }
-  if (reduced.empty()) return absl::OkStatus();
-  if (absl::Status status = WaitForPrograms(); !status.ok()) return status;
-  for (const ServiceSpec* service : reduced) {
-    const auto absent = services_.At<hr_service>(service->id)->absent;
-    if (absl::Status status = ConfigureLeader(*service, absent, /*forget=*/false); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-// The splitter finds the retired ones no longer. What they are stays.
-absl::Status KernelDataPlane::CloseVips(const DataPlaneSpec& next, const std::vector<RetiredService>& retired) {
-  bool gone = false;
-  for (const RetiredService& service : retired) {
-    const auto vip = ParseEndpoint(service.vip, service.port);
-    if (!vip.ok()) return vip.status();
-    if (HasVip(next, *vip)) continue;
-    const auto there = Delete(skeleton_->maps.vips, &*vip);
-    if (!there.ok()) return there.status();
-    gone = gone || *there;
-  }
-  return gone ? WaitForPrograms() : absl::OkStatus();
 }
 
 }  // namespace hedgerow
