@@ -67,7 +67,8 @@ int hr_control(struct __sk_buff *skb) {
   config = hr_config_of(hr_published_config(request.service & (HR_MAX_SERVICES - 1)));
   if (!leader || !config) return HR_CONTROL_INVALID;
   if ((request.operation == HR_CONTROL_PUBLISH || request.operation == HR_CONTROL_PIN) &&
-      (request.leader >= HR_MAX_BACKENDS_PER_SERVICE || !hr_is_present(config, request.leader))) return HR_CONTROL_INVALID;
+      (request.leader >= HR_MAX_BACKENDS_PER_SERVICE || !hr_is_present(config, request.leader)))
+    return HR_CONTROL_INVALID;
 
   if (request.operation == HR_CONTROL_PUBLISH) return hr_control_publish(leader, &request, now_ns);
   if (request.operation == HR_CONTROL_CONFIGURE) return hr_control_configure(leader, config, request.sequence != 0, now_ns);

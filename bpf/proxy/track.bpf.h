@@ -129,7 +129,8 @@ HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct 
  * the scoreboard only after its own compare-and-swap to REMOVING, never removes the newer one's entry.
  */
 HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const struct hr_service_config *config,
-                                 struct hr_request *fresh, __u64 reference, __u64 known, struct hr_stats *service_stats, __u64 now_ns) {
+                                 struct hr_request *fresh, __u64 reference, __u64 known,
+                                 struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
   __u64 word, detached;
 
@@ -169,7 +170,8 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const 
 
 /* Claims the key; the reason why not, otherwise. Two CPUs that claim one key at once may both have to give way. */
 HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, __u32 config_id, const struct hr_service_config *config,
-                             struct hr_request *request, __u64 hash, __u64 reference, struct hr_stats *service_stats, __u64 now_ns) {
+                             struct hr_request *request, __u64 hash, __u64 reference, struct hr_stats *service_stats,
+                             __u64 now_ns) {
   __u64 other = hr_scoreboard_insert(wheel, request, hash, reference);
 
   if (!other) return HR_REASON_NONE;
@@ -285,7 +287,8 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
   request->parked = slot;
   hr_fill_request(request, skb, packet, HR_CONFIG_SERVICE(config_id), policy, choice, now_ns);
-  tracking.reason = slot ? hr_publish_request(skb, packet, config_id, config, wheel, request, tracking.request, service_stats, now_ns)
+  tracking.reason = slot ? hr_publish_request(skb, packet, config_id, config, wheel, request, tracking.request, service_stats,
+                                              now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {
     hr_free_request(wheel, request, tracking.request);

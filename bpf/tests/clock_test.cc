@@ -46,7 +46,7 @@ TEST_F(ClockTest, ADueRequestIsHedged) {
   EXPECT_EQ(sent.verdict, kRedirected);
   EXPECT_EQ(sent.packet, copies[0].packet);
   EXPECT_EQ(sent.mark, 0x66u) << "the client's";
-  const auto snapshot = plane().Read(true);
+  const auto snapshot = plane().reader().Read(true);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->services[kDns4Service].fire_error.Count(), 1u);
 }

@@ -186,7 +186,7 @@ TEST_F(ControlTest, TheWatchdogStartsAClockWhoseKickFailed) {
   Split(DnsRequest4(1));
   ASSERT_TRUE(net::SetLinkUp("hr0c0").ok());
   ASSERT_EQ(Wheel().running, 0u);
-  const auto started = plane().CheckClock();
+  const auto started = plane().object().CheckClock();
   ASSERT_TRUE(started.ok());
   EXPECT_TRUE(*started);
   EXPECT_EQ(Wheel().running, 1u);

@@ -179,7 +179,7 @@ void PacketTest::Start(const DataPlaneSpec& spec) {
   auto loaded = std::make_shared<LoadedPlane>();
   loaded->spec = spec;
   loaded->plane = *std::move(plane);
-  const auto& maps = loaded->plane->skeleton()->maps;
+  const auto& maps = loaded->plane->object().skeleton()->maps;
   loaded->configs = Open(maps.configs);
   loaded->published = Open(maps.data_published);
   loaded->policies = Open(maps.policies);
@@ -325,7 +325,7 @@ void PacketTest::AnnounceLeader(const char* address, uint64_t term, uint64_t seq
   EXPECT_EQ(run.changes.count("hkv4:announce_accepted"), 1u);
 }
 hr_leader_view PacketTest::LeaderOf(uint32_t service) {
-  const auto snapshot = plane().Read(false);
+  const auto snapshot = plane().reader().Read(false);
   EXPECT_TRUE(snapshot.ok()) << snapshot.status();
   return snapshot.ok() ? snapshot->services[service].leader : hr_leader_view{};
 }

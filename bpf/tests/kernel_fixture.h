@@ -198,7 +198,7 @@ class PacketTest : public ::testing::Test {
   std::vector<Captured> Copies(size_t expected);
 
   KernelDataPlane& plane() { return *loaded_->plane; }
-  proxy_bpf* skeleton() { return loaded_->plane->skeleton(); }
+  proxy_bpf* skeleton() { return loaded_->plane->object().skeleton(); }
   RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
   bpf_program* program_splitter();
   // Without looking at the counters; may be called from many threads.

@@ -114,7 +114,7 @@ class LiveTest : public PacketTest {
     SetUpHost();
     if (HasFatalFailure()) return;
     const TestLinks& links = TestLinks::Get();
-    for (const ProgramInfo& program : plane().Programs()) {
+    for (const ProgramInfo& program : plane().reader().Programs()) {
       // The clock here is htb.
       if (program.hook == Hook::kFqEgress) continue;
       net::AttachSpec spec;

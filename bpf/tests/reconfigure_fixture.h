@@ -29,7 +29,7 @@ class ReconfigureTest : public PacketTest {
     Start(Spec());
   }
   void Reconfigure(const DataPlaneSpec& spec) {
-    const absl::Status status = plane().Reconfigure(spec);
+    const absl::Status status = plane().config().Reconfigure(spec);
     ASSERT_TRUE(status.ok()) << status;
   }
   static Bytes RawRequest(uint8_t id, const char* vip = kRaw4) {

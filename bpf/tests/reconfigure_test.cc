@@ -70,7 +70,7 @@ TEST_F(ReconfigureTest, AnAddedBackendTakesAFreePlaceAndAnAddedServiceServes) {
   Reconfigure(spec);
   EXPECT_EQ(SentTo(RawRequest(1)), "10.77.0.14") << "the new primary";
   EXPECT_EQ(SentTo(RawRequest(2, "10.99.0.77")), "10.77.0.15");
-  EXPECT_EQ(plane().Read(false)->services.back().stats.counters[HR_REQUESTS], 1u);
+  EXPECT_EQ(plane().reader().Read(false)->services.back().stats.counters[HR_REQUESTS], 1u);
 }
 
 TEST_F(ReconfigureTest, ARemovedServiceIsNotFoundAndItsAnswersAreStillGivenInItsName) {
@@ -86,19 +86,19 @@ TEST_F(ReconfigureTest, ARemovedServiceIsNotFoundAndItsAnswersAreStillGivenInIts
   EXPECT_EQ(Split(RawRequest(2)).verdict, kUntouched);
   EXPECT_EQ(Read(Reply(RawReply(1, kA4)).packet).source, kRaw4);
 
-  ASSERT_TRUE(plane().Forget(retired, backends).ok());
+  ASSERT_TRUE(plane().config().Forget(retired, backends).ok());
   EXPECT_EQ(Reply(RawReply(1, kA4)).verdict, kUntouched) << "nobody's by now";
   EXPECT_EQ(ServiceConfig(id).present, 0);
 }
 
 TEST_F(ReconfigureTest, WhatAnAdministratorHasSwitchedHoldsUnlessTheConfigurationSaysOtherwise) {
-  ASSERT_TRUE(plane().SetBypass("raw4", true).ok());
-  ASSERT_TRUE(plane().SetDryRun("raw4", true).ok());
-  ASSERT_TRUE(plane().SetDrained("raw4", "b", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("raw4", true).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("raw4", true).ok());
+  ASSERT_TRUE(plane().policy().SetDrained("raw4", "b", true).ok());
   DataPlaneSpec spec = Numbered();
   Raw(spec).delay_ns = 7 * kMillisecond;
   Reconfigure(spec);
-  const ServiceSnapshot same = plane().Read(false)->services[kRaw4Service];
+  const ServiceSnapshot same = plane().reader().Read(false)->services[kRaw4Service];
   EXPECT_TRUE(same.bypass && same.dry_run && same.backends[1].drained);
   EXPECT_EQ(same.delay_ns, 7 * kMillisecond);
   EXPECT_EQ(Wheel().shortest_delay_ns, 7 * kMillisecond);
@@ -106,16 +106,16 @@ TEST_F(ReconfigureTest, WhatAnAdministratorHasSwitchedHoldsUnlessTheConfiguratio
   Reconfigure(spec);
   Raw(spec).dry_run = false;
   Reconfigure(spec);
-  EXPECT_FALSE(plane().Read(false)->services[kRaw4Service].dry_run);
+  EXPECT_FALSE(plane().reader().Read(false)->services[kRaw4Service].dry_run);
 }
 
 TEST_F(ReconfigureTest, ATwiceGivenNumberIsRefused) {
   DataPlaneSpec spec = Numbered();
   Raw(spec).backends[1].id = Raw(spec).backends[0].id;
-  EXPECT_EQ(plane().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(plane().config().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
   spec = Numbered();
   Raw(spec).backends[1].slot = Raw(spec).backends[0].slot;
-  EXPECT_EQ(plane().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(plane().config().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ReconfigureTest, AVipPassesFromOneServiceToAnother) {
@@ -167,7 +167,7 @@ TEST_F(ReconfigureTest, AServiceThatComesBackFollowsItsOwnClusterAndNoOther) {
   Reconfigure(other);
   EXPECT_EQ(LeaderOf(kHkv4Service).leader, 0) << "the primary, until that cluster says otherwise";
   EXPECT_EQ(LeaderOf(kHkv4Service).term, 0u);
-  EXPECT_TRUE(plane().Read(false)->services[kHkv4Service].dry_run) << "as its configuration says";
+  EXPECT_TRUE(plane().reader().Read(false)->services[kHkv4Service].dry_run) << "as its configuration says";
 }
 
 TEST_F(ReconfigureTest, WhoWasRemovedIsNotBelievedToLead) {
@@ -194,14 +194,14 @@ TEST_F(ReconfigureTest, ForgottenNumbersLeaveNoFlowBehind) {
   DataPlaneSpec spec = Numbered();
   Raw(spec).backends.erase(Raw(spec).backends.begin());
   Reconfigure(spec);
-  EXPECT_TRUE(plane().IsKnown(kRaw4Service, 0b001)) << "a request waits for it";
-  EXPECT_FALSE(plane().IsKnown(kRaw4Service, 0b110));
-  EXPECT_FALSE(plane().IsKnown(kDns4Service, 0xff));
+  EXPECT_TRUE(plane().config().IsKnown(kRaw4Service, 0b001)) << "a request waits for it";
+  EXPECT_FALSE(plane().config().IsKnown(kRaw4Service, 0b110));
+  EXPECT_FALSE(plane().config().IsKnown(kDns4Service, 0xff));
   Reply(RawReply(1, kA4));
   MakeDue(FindRaw(1));
   VisitAll();
-  EXPECT_FALSE(plane().IsKnown(kRaw4Service, 0b001));
-  ASSERT_TRUE(plane().Forget({}, {{kRaw4A, kA4, kRawPort}}).ok());
+  EXPECT_FALSE(plane().config().IsKnown(kRaw4Service, 0b001));
+  ASSERT_TRUE(plane().config().Forget({}, {{kRaw4A, kA4, kRawPort}}).ok());
   EXPECT_FALSE(HasFlow(kClient4, kClientPort, IPPROTO_TCP, HR_FLOW_CONNECTION, kRaw4Service));
   EXPECT_FALSE(HasFlow(kClient4, kClientPort, IPPROTO_TCP, HR_FLOW_REPLY, kRaw4A));
   EXPECT_FALSE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kRaw4A));
@@ -267,7 +267,7 @@ TEST_F(ReconfigureTest, PacketsThatAreUnderWayStrayNowhere) {
 }
 
 // One generation allows attempts but not this operation, and the other one the operation but no second attempt: only halves
-// of both, under one packet, would let a copy of it wait. The other generation is published several times within a packet's time.
+// of both, under one packet, would let a copy of it wait. Within a packet's time the generations change several times.
 TEST_F(ReconfigureTest, NoPacketSeesTwoConfigurationsMixed) {
   const auto configure = [this](uint8_t attempts, char operation) {
     hr_service_config config{};
@@ -314,7 +314,7 @@ TEST_F(ReconfigureTest, WhatIsWrongChangesNothing) {
     DataPlaneSpec spec = Numbered();
     spec.services[kDns4Service].delay_ns = 1;
     spoil(spec);
-    EXPECT_EQ(plane().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(plane().config().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(ServicePolicy(kDns4Service).delay_ns, before_ns);
   }
 }

@@ -36,20 +36,20 @@ class ReloadCutShortTest : public ReconfigureTest {
   enum class End { kKilled, kError };
   bool EndsBefore(int number, const DataPlaneSpec& next, End end = End::kKilled) {
     int writes = 0;
-    plane().OnWrite([&](absl::string_view) {
+    plane().config().OnWrite([&](absl::string_view) {
       Announce(Seal(Leading(kOtherCluster, kA4, kHkvPort, 900, ++announced_), kKey6));
       ++writes;
       const bool fails = end == End::kKilled ? writes >= number : writes == number;
       return fails ? absl::UnavailableError("cut short") : absl::OkStatus();
     });
-    const absl::Status status = plane().Reconfigure(next);
-    plane().OnWrite(nullptr);
+    const absl::Status status = plane().config().Reconfigure(next);
+    plane().config().OnWrite(nullptr);
     EXPECT_EQ(status.ok(), writes < number) << status;
     EXPECT_TRUE(status.ok() || absl::IsInternal(status)) << status;
     return !status.ok();
   }
   void Forget() {
-    const absl::Status forgotten = plane().Forget({{kNewService, kNewVip, kRawPort}},
+    const absl::Status forgotten = plane().config().Forget({{kNewService, kNewVip, kRawPort}},
                                                   {{40, "10.77.0.14", kRawPort}, {41, "10.77.0.15", kRawPort}});
     ASSERT_TRUE(forgotten.ok()) << forgotten;
   }
@@ -100,14 +100,14 @@ TEST_F(ReloadCutShortTest, WhereverItIsKilledTheNextOneReachesWhatItIsGiven) {
 TEST_F(ReloadCutShortTest, AfterAnErrorTheConfigurationBeforeHoldsWithAnAdministratorsChoices) {
   const DataPlaneSpec old = Numbered();
   const DataPlaneSpec next = Wanted(old);
-  ASSERT_TRUE(plane().SetDryRun("raw6", true).ok());
-  ASSERT_TRUE(plane().SetDryRun("raw4", true).ok()) << "as the other configuration says as well";
-  ASSERT_TRUE(plane().SetDrained("raw4", "a", true).ok());
-  ASSERT_TRUE(plane().PinLeader("raw4", "a").ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("raw6", true).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("raw4", true).ok()) << "as the other configuration says as well";
+  ASSERT_TRUE(plane().policy().SetDrained("raw4", "a", true).ok());
+  ASSERT_TRUE(plane().policy().PinLeader("raw4", "a").ok());
   int lets_in_at = 0;
-  plane().OnWrite([&](absl::string_view) { return ++lets_in_at, absl::OkStatus(); });
-  ASSERT_FALSE(plane().Reconfigure(next, [&] {
-                        plane().OnWrite(nullptr);
+  plane().config().OnWrite([&](absl::string_view) { return ++lets_in_at, absl::OkStatus(); });
+  ASSERT_FALSE(plane().config().Reconfigure(next, [&] {
+                        plane().config().OnWrite(nullptr);
                         return absl::UnavailableError("no route");
                       }).ok());
   const auto before = [&] {
@@ -137,14 +137,14 @@ TEST_F(ReloadCutShortTest, WhatAnotherClusterHasSaidIsForgottenHoweverOftenItEnd
   next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, kKey6, 0, kAnnouncePort};
   const auto killed_before = [&](absl::string_view write, const DataPlaneSpec& spec) {
     bool published = false, dead = false;
-    plane().OnWrite([&](absl::string_view what) {
+    plane().config().OnWrite([&](absl::string_view what) {
       Announce(Seal(Leading(kOtherCluster, kA4, kHkvPort, 900, ++announced_), kKey6));
       dead = dead || (published && what == write);
       published = published || what == "generation";
       return dead ? absl::UnavailableError("cut short") : absl::OkStatus();
     });
-    EXPECT_FALSE(plane().Reconfigure(spec).ok());
-    plane().OnWrite(nullptr);
+    EXPECT_FALSE(plane().config().Reconfigure(spec).ok());
+    plane().config().OnWrite(nullptr);
   };
   killed_before("policies", next);
   ASSERT_EQ(LeaderOf(kHkv4Service).term, 900u) << "the other cluster was not heard";
@@ -168,7 +168,7 @@ TEST_F(ReloadCutShortTest, AMapThatIsFullEndsItAndItIsUndone) {
     ASSERT_TRUE(UpdateElement(skeleton()->maps.vips, &endpoint, &i).ok());
   }
   const DataPlaneSpec old = Numbered();
-  ASSERT_EQ(plane().Reconfigure(Wanted(old)).code(), absl::StatusCode::kInternal) << "the fault was not planted";
+  ASSERT_EQ(plane().config().Reconfigure(Wanted(old)).code(), absl::StatusCode::kInternal) << "the fault was not planted";
   EXPECT_EQ(SentTo(RawRequest(1)), kA4);
   Reconfigure(old);
   Forget();

@@ -2,7 +2,7 @@
 //
 // What packets meet in the midst of a reload: before each single write to what the programs see, and after the
 // last, requests are sent, hedged and answered, and leaders announced. Whatever the order of the writes is to
-// be good for (proxy/data_plane/kernel_reconfigure.cc) is a test here.
+// be good for (proxy/data_plane/config_writer.cc) is a test here.
 #include <functional>
 #include <set>
 #include <string>
@@ -38,20 +38,20 @@ class ReloadStepsTest : public ReconfigureTest {
   // Looks before each write of `work`, and after the last.
   void LookThrough(const std::function<absl::Status()>& work, const std::function<void()>& look) {
     int steps = 0;
-    plane().OnWrite([&](absl::string_view what) {
+    plane().config().OnWrite([&](absl::string_view what) {
       SCOPED_TRACE(testing::Message() << "before write " << ++steps << ", to " << what);
       look();
       return absl::OkStatus();
     });
     const absl::Status status = work();
     ASSERT_TRUE(status.ok()) << status;
-    plane().OnWrite(nullptr);
+    plane().config().OnWrite(nullptr);
     SCOPED_TRACE("after the last write");
     look();
     EXPECT_GT(steps, 3) << "it writes nothing";
   }
   void Reload(const DataPlaneSpec& spec, const std::function<void()>& look) {
-    LookThrough([&] { return plane().Reconfigure(spec); }, look);
+    LookThrough([&] { return plane().config().Reconfigure(spec); }, look);
   }
 
   struct Asked {
@@ -140,7 +140,7 @@ TEST_F(ReloadStepsTest, ADeadLeaderThatIsRemovedIsAskedByNobody) {
 }
 
 TEST_F(ReloadStepsTest, ADrainedLeaderThatIsRemovedIsAskedByNobody) {
-  ASSERT_TRUE(plane().SetDrained("raw4", "a", true).ok());
+  ASSERT_TRUE(plane().policy().SetDrained("raw4", "a", true).ok());
   DataPlaneSpec spec = Numbered();
   Raw(spec).backends.erase(Raw(spec).backends.begin());
   Reload(spec, [&] {
@@ -284,7 +284,7 @@ TEST_F(ReloadStepsTest, AConnectionStaysWithWhoIsRemovedUntilHeIsForgotten) {
   std::set<std::string> met;
   LookThrough(
       [&] {
-        return plane().Forget({}, {{kRaw4A, kA4, kRawPort}});
+        return plane().config().Forget({}, {{kRaw4A, kA4, kRawPort}});
       },
       [&] {
         met.insert(Endpoint(Read(Split(tcp(kTcpAck)).packet)));

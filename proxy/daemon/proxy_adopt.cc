@@ -213,8 +213,8 @@ absl::Status ProxyInstance::AdoptDataPlane() {
   OnALightThread([&] { plane = KernelDataPlane::Adopt(Spec(), pin_folder_, folder, PinnedOf(record)); });
   if (!plane.ok()) return plane.status();
   data_plane_ = *std::move(plane);
-  if (!data_plane_->has_new_programs()) return absl::OkStatus();
-  for (const ProgramInfo& program : data_plane_->Programs()) {
+  if (!data_plane_->object().has_new_programs()) return absl::OkStatus();
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
     old_programs_[program.name].Reset(bpf_obj_get(absl::StrCat(folder, "/", program.name).c_str()));
   }
   return Pin();
@@ -277,14 +277,14 @@ void ProxyInstance::AdoptRetiredRoutes(const std::vector<net::VipRoute>& present
 }
 
 absl::Status ProxyInstance::CommitAdoption(Takeover takeover, DaemonFacts& facts) {
-  const auto snapshot = data_plane_->Read(/*histograms=*/false);
+  const auto snapshot = data_plane_->reader().Read(/*histograms=*/false);
   if (!snapshot.ok()) return snapshot.status();
   if (takeover == Takeover::kSuccession) NoteSuccession(*snapshot, facts);
   facts.attachments_restored +=
       static_cast<uint64_t>(std::count(attached_anew_.begin(), attached_anew_.end(), true));
   if (const absl::Status status = SaveRecord(facts); !status.ok()) return status;
   // From here on it is ours.
-  if (const absl::Status status = Beat(); !status.ok()) LogError(std::string(status.message()));
+  Beat();
   RemoveUnusedPins();
   old_programs_.clear();
   return absl::OkStatus();
@@ -302,7 +302,7 @@ void ProxyInstance::NoteSuccession(const Snapshot& snapshot, DaemonFacts& facts)
     record.set_unattended_stops(record.unattended_stops() + 1);
   }
   record.set_adoptions(record.adoptions() + 1);
-  facts.adoption = data_plane_->has_new_programs() ? "upgraded" : "adopted";
+  facts.adoption = data_plane_->object().has_new_programs() ? "upgraded" : "adopted";
   facts.adoptions = record.adoptions();
   facts.unattended_stops = record.unattended_stops();
   facts.kernel_since_ns = record.made_ns();

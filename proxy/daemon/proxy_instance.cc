@@ -79,14 +79,13 @@ void ProxyInstance::Leave() {
   undo_.Forget();
 }
 
-absl::Status ProxyInstance::Beat() {
-  // An older version's configuration says nothing about it.
-  if (config_.unattended_timeout_ns() == 0) return data_plane_->HedgeUntil(0);
+void ProxyInstance::Beat() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return data_plane_->HedgeUntil(static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
-                                 static_cast<uint64_t>(now.tv_nsec) +
-                                 static_cast<uint64_t>(config_.unattended_timeout_ns()));
+  const auto now_ns = static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  const auto timeout_ns = static_cast<uint64_t>(config_.unattended_timeout_ns());
+  // An older version's configuration says nothing about it.
+  data_plane_->policy().HedgeUntil(timeout_ns == 0 ? 0 : now_ns + timeout_ns);
 }
 
 AnswerHistory::Memory& ProxyInstance::AnswersOf(size_t service, size_t backend) const {
@@ -217,7 +216,8 @@ absl::Status ProxyInstance::Load() {
   auto loaded = KernelDataPlane::Load(Spec());
   if (!loaded.ok()) return Annotate(loaded.status(), "loading the kernel programs");
   data_plane_ = *std::move(loaded);
-  return Beat();
+  Beat();
+  return absl::OkStatus();
 }
 
 absl::Status ProxyInstance::Pin() {
@@ -227,13 +227,13 @@ absl::Status ProxyInstance::Pin() {
   const std::string folder = absl::StrCat(pin_folder_, "/", record.program_folder());
   std::error_code error;
   std::filesystem::remove_all(folder, error);  // of a takeover that was cut short
-  absl::Status status = data_plane_->PinMaps(pin_folder_);
-  if (status.ok()) status = data_plane_->PinPrograms(folder);
+  absl::Status status = data_plane_->object().PinMaps(pin_folder_);
+  if (status.ok()) status = data_plane_->object().PinPrograms(folder);
   return Annotate(status, "pinning the kernel part");
 }
 
 absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
-  const auto pinned = data_plane_->Describe();
+  const auto pinned = data_plane_->object().Describe();
   if (!pinned.ok()) return pinned.status();
   v1::KernelRecord& record = record_->data();
   SetPinned(*pinned, record);
@@ -295,7 +295,7 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
 }
 
 absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
-  for (const ProgramInfo& program : data_plane_->Programs()) {
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
     if (const absl::Status status = AttachOne(program, facts); !status.ok()) return status;
   }
   return absl::OkStatus();

@@ -2,7 +2,7 @@
 //
 // A proxy that runs, under another configuration. First the record gets the roster of both configurations, since a number
 // that was given must be known to the next daemon, and says that a reload has begun. Then come new uplinks, by which answers
-// will come, the kernel's maps (data_plane/kernel_reconfigure.cc), and routes, which let traffic in; at last the record says
+// will come, the kernel's maps (data_plane/config_writer.cc), and routes, which let traffic in; at last the record says
 // that the other configuration is in force. After an error, or when a daemon takes over that was killed in between, the maps
 // are brought to the configuration in force, by a reload like any other. What is removed stays known for as long as a
 // request may still be answered by it, and goes later. Part of ProxyInstance; what can change at all says config/diff.h.
@@ -34,7 +34,7 @@ RetiredService Retired(const v1::RosterService& service) {
 
 absl::StatusOr<v1::Roster> ProxyInstance::RosterFor(const v1::Config& next) {
   if (const absl::Status status = ForgetRetired(); !status.ok()) return status;
-  const DataPlaneRoom room = data_plane_->Room();
+  const DataPlaneRoom room = data_plane_->object().room();
   return NextRoster(record_->data().roster(), next, {.services = room.services, .backends = room.backends},
                     MonotonicNs());
 }
@@ -54,7 +54,7 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
   const std::vector<net::VipRoute> routes = routes_;
   status = AttachNewUplinks(topology);
   if (status.ok()) {
-    status = data_plane_->Reconfigure(MakeSpec(next, topology, links_, roster),
+    status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
                                       [&] { return AddRoutes(next, topology); });
   }
   if (!status.ok()) {
@@ -83,7 +83,7 @@ absl::Status ProxyInstance::TakeBackRoster() {
 
 // Until this is done no number may be given or forgotten: the maps may hold part of the other configuration.
 absl::Status ProxyInstance::EndReload() {
-  if (absl::Status status = data_plane_->Reconfigure(Spec()); !status.ok()) return status;
+  if (absl::Status status = data_plane_->config().Reconfigure(Spec()); !status.ok()) return status;
   FillRecord(config_, topology_, v1::Roster(record_->data().roster()));
   return record_->Save();
 }
@@ -95,7 +95,7 @@ absl::Status ProxyInstance::EndEarlierReload() {
 }
 
 absl::Status ProxyInstance::AttachNewUplinks(const Topology& topology) {
-  for (const ProgramInfo& program : data_plane_->Programs()) {
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
     if (program.hook != Hook::kUplinkIngress) continue;
     for (const auto& [ifindex, link] : topology.uplinks) {
       if (AttachmentOn(ifindex) != nullptr) continue;
@@ -160,7 +160,7 @@ absl::Status ProxyInstance::ForgetRetired() {
   if (const absl::Status status = EndEarlierReload(); !status.ok()) return status;
   const v1::Roster& roster = record_->data().roster();
   const RosterPart over = Over(roster, MonotonicNs(), [this](uint32_t service, uint32_t places) {
-    return data_plane_->IsKnown(service, places);
+    return data_plane_->config().IsKnown(service, places);
   });
   if (over.empty()) {
     if (!AnyRetired(roster)) DetachUnusedUplinks();
@@ -173,7 +173,7 @@ absl::Status ProxyInstance::ForgetRetired() {
     backends.push_back({backend.id(), backend.address(), static_cast<uint16_t>(backend.port())});
     *const_cast<AnswerHistory::Memory*>(answers_.At<AnswerHistory::Memory>(backend.id())) = {};
   }
-  if (const absl::Status status = data_plane_->Forget(services, backends); !status.ok()) return status;
+  if (const absl::Status status = data_plane_->config().Forget(services, backends); !status.ok()) return status;
   // A daemon that is killed before this is saved forgets them once more.
   *record_->data().mutable_roster() = Without(roster, over);
   RemoveUnwantedRoutes();
