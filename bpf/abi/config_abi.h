@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The configuration of the kernel programs: services, their profiles and their backends. Only hedgerowd writes it: before
- * attaching, and fields that say so also while attached, one aligned word at a time through the mapped array.
+ * What hedgerowd says to the kernel programs about a service, in two structs by how it changes: its configuration, which is
+ * published as a whole and immutable while it is (two generations, see hr_generation), and its policy, words that change one
+ * at a time. What the programs themselves keep about it is hr_service_state (request_abi.h).
  */
 #ifndef HEDGEROW_BPF_ABI_CONFIG_ABI_H_
 #define HEDGEROW_BPF_ABI_CONFIG_ABI_H_
@@ -65,74 +66,106 @@ enum hr_echo {
 
 /*
  * A protocol as data: which payloads are requests and replies, what pairs them, what says "not me", what may be sent
- * twice. docs/profiles.md explains it, proxy/profiles/ has the built-in ones.
+ * twice. docs/profiles.md explains it, proxy/profiles/ has the built-in ones. What the splitter reads of every request comes
+ * first, then what the reply program reads of every reply (see hr_service_config).
  */
 struct hr_profile {
   struct hr_field request_correlation;
-  struct hr_field reply_correlation;
   __u16 request_min_bytes; /* UDP payload */
-  __u16 reply_min_bytes;   /* UDP payload */
-  __u8 nack_match_count;
+  __u16 line_offset;       /* of the first line, for shapes */
   __u8 operation_match_count; /* 0: every request may be duplicated */
-  __u8 echo;               /* enum hr_echo */
-  __u8 one_datagram;       /* a reply is never more than one datagram */
+  __u8 pad[3];
   struct hr_match request_matches[HR_PROFILE_MATCHES]; /* all must hold, or the packet is an unknown operation */
-  struct hr_match reply_matches[HR_PROFILE_MATCHES];   /* all must hold, or the packet is no reply of this protocol */
-  struct hr_match nack_matches[HR_NACK_MATCHES];       /* alternatives: any of the first nack_match_count */
+
+  struct hr_field reply_correlation;
+  __u16 reply_min_bytes; /* UDP payload */
+  __u16 pushback_offset; /* of 4 bytes about hedging, in replies that hint_rule does not fit; 0: there are none */
+  __u8 nack_match_count;
+  __u8 echo;         /* enum hr_echo */
+  __u8 one_datagram; /* a reply is never more than one datagram */
+  __u8 numbered;     /* sequence_offset and total_offset exist */
+  struct hr_match reply_matches[HR_PROFILE_MATCHES]; /* all must hold, or the packet is no reply of this protocol */
+
+  struct hr_match nack_matches[HR_NACK_MATCHES];           /* alternatives: any of the first nack_match_count */
   struct hr_match operation_matches[HR_OPERATION_MATCHES]; /* alternatives: what is safe to duplicate */
   struct hr_field echo_request;
   struct hr_field echo_reply;
-  __u64 one_way_mask;  /* of the 8 bytes before the first line's end: a request that matches gets no reply; 0 = no rule */
+  __u64 one_way_mask; /* of the 8 bytes before the first line's end: a request that matches gets no reply; 0 = no rule */
   __u64 one_way_value;
-  __u16 line_offset;     /* of the first line, for shapes */
   __u16 sequence_offset; /* of a reply's datagram among those of one answer, from 0; 2 bytes, big-endian */
   __u16 total_offset;    /* how many they are, alike */
-  __u8 numbered;         /* the two above exist */
-  __u8 hint_bytes;         /* 4, or 0: this protocol's nacks name no leader */
   struct hr_byte_rule hint_rule; /* which nacks name the leader */
-  __u16 hint_offset;       /* of the leader's node id in them, little-endian; id 0 = no leader is named */
-  __u16 pushback_offset;   /* of 4 bytes about hedging, in replies that hint_rule does not fit; 0: there are none */
+  __u16 hint_offset; /* of the leader's node id in them, little-endian; id 0 = no leader is named */
+  __u8 hint_bytes;   /* 4, or 0: this protocol's nacks name no leader */
+  __u8 pad2[5];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_profile) == 856, "hr_profile is 856 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_profile) == 864, "hr_profile is 864 bytes");
 
 /* A reply's pushback, little-endian: 0 is none, all ones forbids hedges, and a value between is a wait in milliseconds. */
 #define HR_PUSHBACK_NEVER 0xffffffffu
 /* A backend's pushback ends this long after the last reply that carried one, and cannot ask for a longer wait. */
 #define HR_PUSHBACK_HOLD_NS 1000000000ull
 
+/*
+ * Map `configs`, index = HR_CONFIG_ID(generation, service id). Never written while its generation is published or may still
+ * be read. Its first three cache lines are what the splitter reads of every request; what the reply program reads of every
+ * reply is the first and, in the profile, the fourth and fifth. Durations in nanoseconds.
+ */
+struct hr_service_config {
+  struct hr_address vip;
+  __u16 port_be;
+  __u8 attempts; /* 1..HR_MAX_ATTEMPTS; 1 = never hedged */
+  __u8 present;  /* mask of places that requests may go to; 0 = the id stands for no service */
+  __u8 primary;  /* place of the configured leader */
+  __u8 switches; /* enum hr_switch, as configured; hr_service_policy has what holds */
+  __u8 pad0[2];
+  __u64 deadline_ns;
+  __u64 linger_ns;
+  __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> backend id, also of a removed backend that may still answer */
+  __u64 suspect_min_ns;
+
+  __u64 suspect_max_ns; /* the suspicion timeout is never longer; at least suspect_min_ns */
+  __u64 delay_ns;       /* as configured: stands in for what is not measured yet */
+  __u32 budget_ppm;     /* tokens earned per request, in millionths of a hedge */
+  __u32 budget_burst;   /* bucket size, in hedges */
+  struct hr_profile profile;
+  __u64 election_timeout_ns;
+  __u64 cluster_id; /* the cluster whose announcements may move the leader; 0 = none */
+  __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> node id in the cluster; 0 = not known, or not present */
+  __u64 pad[3];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1024, "hr_service_config is 1024 bytes");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_service_config, suspect_max_ns) == 64 &&
+                     __builtin_offsetof(struct hr_service_config, profile.reply_correlation) == 192,
+                 "what one program reads of every packet stands together");
+
+/*
+ * The published generation, in bit 0 of one word: a reload publishes all services with one store. A program reads the word
+ * once for each packet, and the clock once for each request that it looks at; whatever that packet calls gets the config id
+ * made of it. So no program ever sees two configurations mixed. Outside of a reload both generations are the same.
+ */
+#define HR_GENERATIONS 2
+#define HR_CONFIG_ID(generation, service_id) (((generation) & 1) * HR_MAX_SERVICES + (service_id))
+#define HR_CONFIG_SERVICE(config_id) ((config_id) & (HR_MAX_SERVICES - 1))
+
 enum hr_switch {
   HR_SWITCH_BYPASS = 1u << 0,  /* hedging off, traffic flows */
   HR_SWITCH_DRY_RUN = 1u << 1, /* everything is decided and counted, nothing but the request itself is sent */
-  HR_SWITCH_RELOADING = 1u << 2, /* for a moment: the profile is being changed, and no splitter may match by it */
 };
 
-/* Map `services`, index = service id. Durations in nanoseconds. */
-struct hr_service {
-  struct hr_address vip;
-  __u16 port_be;
-  __u8 backend_count; /* places: 1..HR_MAX_BACKENDS_PER_SERVICE; all but those of `absent` are taken */
-  __u8 attempts;      /* 1..HR_MAX_ATTEMPTS; 1 = never hedged */
-  __u32 switches;     /* enum hr_switch; changes while attached */
-  __u64 delay_ns;     /* of requests that come now; changes while attached where it is adaptive */
-  __u64 deadline_ns;
-  __u64 linger_ns;
-  __u64 election_timeout_ns;
-  __u64 suspect_min_ns;
-  __u64 suspect_max_ns; /* the suspicion timeout is never longer; at least suspect_min_ns */
-  __u64 budget_ppm;          /* tokens earned per request, in millionths of a hedge */
-  __u64 budget_burst_micros; /* bucket size, in millionths of a hedge */
-  __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> backend id */
-  struct hr_profile profile;
-  __u8 absent;  /* mask of places that are free, or whose backend a reload has removed: no request goes there any more */
-  __u8 present; /* how many others there are */
-  __u8 pad[6];
-  __u64 cluster_id; /* the cluster whose announcements may move the leader; 0 = none */
-  __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* service-local index -> node id in the cluster; 0 = not known */
-  __u64 fixed_delay_ns; /* the configured delay: stands in for what is not measured yet */
-  __u32 drained;        /* mask of backends that get nothing new while another is there; changes while attached */
-  __u32 preferred;      /* backend preferred to the leader: service-local index + 1; 0 = none; changes while attached */
+/*
+ * Map `policies`, index = service id: what an operator or the daemon changes while programs run, one aligned word at a time.
+ * Bits and numbers of places that the configuration does not have mean nothing.
+ */
+struct hr_service_policy {
+  __u32 switches;  /* enum hr_switch */
+  __u32 drained;   /* mask of places that get nothing new while another is there */
+  __u32 preferred; /* place preferred to the leader, + 1; 0 = none */
+  __u32 pad0;
+  __u64 delay_ns; /* of requests that come now; 0 = the id stands for no service */
+  __u64 pad[5];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service) == 1024, "hr_service is 1024 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_service_policy) == 64, "one cache line");
 
 /* Map `clusters`, key = cluster id: the clusters that may announce a leader to this proxy. Several services may share one. */
 struct hr_cluster {
@@ -162,11 +195,11 @@ struct hr_backend_tuning {
  * The suspicion timeout: how long a backend may be silent. Three times the p95 of its answer times, which a pause enters as
  * one sample (docs/adr/0026). Before 20 samples it is unknown (0): the fixed delay stands in for it.
  */
-HR_INLINE __u64 hr_suspicion_timeout_ns(const volatile struct hr_service *service, __u64 p95_ns) {
-  __u64 timeout_ns = 3 * (p95_ns ? p95_ns : service->fixed_delay_ns);
+HR_INLINE __u64 hr_suspicion_timeout_ns(const volatile struct hr_service_config *config, __u64 p95_ns) {
+  __u64 timeout_ns = 3 * (p95_ns ? p95_ns : config->delay_ns);
 
-  if (timeout_ns > service->suspect_max_ns) timeout_ns = service->suspect_max_ns;
-  return timeout_ns > service->suspect_min_ns ? timeout_ns : service->suspect_min_ns;
+  if (timeout_ns > config->suspect_max_ns) timeout_ns = config->suspect_max_ns;
+  return timeout_ns > config->suspect_min_ns ? timeout_ns : config->suspect_min_ns;
 }
 
 #endif /* HEDGEROW_BPF_ABI_CONFIG_ABI_H_ */

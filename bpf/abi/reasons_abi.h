@@ -2,7 +2,8 @@
 /*
  * The one list of reasons why a packet was not hedged, dropped or left alone. enum hr_reason, the names in `status`,
  * traces and metrics, docs/reasons.md and the sum that explains passed_through are made of it. Adding a reason: a line
- * here, and hr_reason() where it happens (docs/development.md). Numbers are stable and never reused.
+ * here, and hr_reason() where it happens (docs/development.md). Numbers are stable and never reused: 17 was reloading, 28
+ * delay_line_full.
  *
  * X(number, enumerator, name, family, when, remedy)
  *
@@ -50,8 +51,6 @@
   X(15, HR_REASON_TRAILING_BYTES, trailing_bytes, forwarded, "the IP packet is longer than the UDP datagram in it", \
     "mend the client") \
   X(16, HR_REASON_NO_DAEMON, no_daemon, forwarded, "no daemon has lived for `unattended_timeout`", "start `hedgerowd`") \
-  X(17, HR_REASON_RELOADING, reloading, forwarded, "a reload is changing what may be sent twice", \
-    "nothing: it lasts milliseconds") \
   X(20, HR_REASON_ONE_WAY, one_way, forwarded, \
     "a request that nothing answers, as memcached's `noreply`: a copy would only be a second request", "nothing") \
   X(24, HR_REASON_NO_BUDGET, no_budget, not_hedged, "the hedging budget is spent", \

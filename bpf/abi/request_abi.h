@@ -368,7 +368,7 @@ enum hr_control_operation {
   HR_CONTROL_PUBLISH = 1, /* ordered by (cluster_epoch, term, sequence): only a higher one replaces */
   HR_CONTROL_PIN = 2,
   HR_CONTROL_UNPIN = 3,
-  HR_CONTROL_CONFIGURE = 4, /* another configuration: `leader` is its primary, and `absent` are not there any more */
+  HR_CONTROL_CONFIGURE = 4, /* another configuration is published: the leader is one of its places */
 };
 struct hr_control_request {
   __u32 operation;
@@ -376,8 +376,8 @@ struct hr_control_request {
   __u64 cluster_epoch;
   __u64 term;
   __u64 sequence; /* CONFIGURE: 1 = what was announced is of another cluster, and forgotten */
-  __u32 leader;
-  __u32 absent; /* CONFIGURE: mask of service-local indices */
+  __u32 leader; /* PUBLISH, PIN */
+  __u32 pad;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_control_request) == 40, "hr_control_request is 40 bytes");
 enum hr_control_result {

@@ -58,18 +58,16 @@ HR_INLINE struct hr_backend *hr_announced_backend(const struct hr_announcement *
   struct hr_endpoint endpoint = {.address = announcement->leader_address, .port_be = announcement->leader_port_be};
   __u32 *found = bpf_map_lookup_elem(&backend_ids, &endpoint);
   struct hr_backend *backend;
-  struct hr_service *service;
-  __u32 service_id;
+  struct hr_service_config *config;
 
   if (!found) return 0;
   *backend_id = *found;
   backend = bpf_map_lookup_elem(&backends, backend_id);
   if (!backend) return 0;
-  service_id = backend->service;
-  service = bpf_map_lookup_elem(&services, &service_id);
+  config = hr_config_of(hr_published_config(backend->service));
   /* A backend that a reload has removed may still answer earlier requests, but it cannot lead. */
-  if (!service || ((service->absent >> (backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1)) return 0;
-  return service->cluster_id == announcement->cluster_id ? backend : 0;
+  if (!config || !hr_is_present(config, backend->index)) return 0;
+  return config->cluster_id == announcement->cluster_id ? backend : 0;
 }
 
 /* What follows from a publication, outside the lock. */

@@ -27,10 +27,11 @@ struct hr_answer {
 /* What an answer is judged with. */
 struct hr_reply {
   __u64 reference; /* of the request, as the scoreboard has it */
-  struct hr_service *service;
+  struct hr_service_config *config;
   struct hr_backend_state *backend_state;
   struct hr_stats *service_stats;
   __u64 now_ns;
+  __u32 config_id;
   __u32 service_id;
   __u32 backend_id;
   __u32 index; /* of the backend within the service */
@@ -109,25 +110,23 @@ HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payloa
 }
 
 /* The bytes of a profile's echo, in the reply and in the parked request: are they the same? */
-HR_GLOBAL int hr_echoes_bytes(struct __sk_buff *skb, __u32 request_index, __u32 payload_offset,
+HR_GLOBAL int hr_echoes_bytes(struct __sk_buff *skb, __u32 request_index, __u32 config_id, __u32 payload_offset,
                               __u32 payload_bytes) {
   struct hr_request *request = hr_request_at(request_index);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u64 asked[HR_CORRELATION_BYTES / 8] = {}, echoed[HR_CORRELATION_BYTES / 8] = {};
-  struct hr_service *service;
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_parked *parked;
-  __u32 slot, service_id;
+  __u32 slot;
 
   if (!request) return 1;
   slot = request->parked;
-  service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
   parked = slot ? bpf_map_lookup_elem(&pool, &slot) : 0;
-  if (!service || !parked) return 1;
+  if (!config || !parked) return 1;
   if (hr_parked_correlation(parked, request->parked_bytes - request->l3_header_bytes - sizeof(struct udphdr),
-                            &service->profile.echo_request, (__u8 *)asked))
+                            &config->profile.echo_request, (__u8 *)asked))
     return 1; /* this request has nothing to echo */
-  if (hr_read_correlation(skb, payload, &service->profile.echo_reply, (__u8 *)echoed)) return 0;
+  if (hr_read_correlation(skb, payload, &config->profile.echo_reply, (__u8 *)echoed)) return 0;
   return asked[0] == echoed[0] && asked[1] == echoed[1];
 }
 
@@ -141,11 +140,11 @@ HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, stru
   __u32 part;
 
   if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
-  if (reply->service->profile.echo == HR_ECHO_DNS_QUESTION) return !hr_echoes_question(skb, payload, request);
-  if (reply->service->profile.echo == HR_ECHO_BYTES)
-    return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), payload.offset, payload.bytes);
-  part = reply->service->profile.numbered
-             ? hr_part_of_answer(skb, reply->service_id, payload.offset, payload.bytes)
+  if (reply->config->profile.echo == HR_ECHO_DNS_QUESTION) return !hr_echoes_question(skb, payload, request);
+  if (reply->config->profile.echo == HR_ECHO_BYTES)
+    return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), reply->config_id, payload.offset, payload.bytes);
+  part = reply->config->profile.numbered
+             ? hr_part_of_answer(skb, reply->config_id, payload.offset, payload.bytes)
              : HR_PART_FIRST | HR_PART_LAST;
   if (!(request->outstanding & bit)) return !(part & HR_PART_FIRST);
   if (!(part & HR_PART_LAST)) return 1;
@@ -214,7 +213,7 @@ HR_INLINE int hr_finish(struct hr_wheel *wheel, struct hr_request *request, __u6
  * answer looks like more of the first.
  */
 HR_INLINE int hr_is_second_answer(const struct hr_request *request, __u32 state, const struct hr_reply *reply) {
-  return state != HR_STATE_NACKED && reply->service->profile.one_datagram &&
+  return state != HR_STATE_NACKED && reply->config->profile.one_datagram &&
          (request->sent_again & (1u << reply->index));
 }
 
@@ -246,7 +245,7 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
 
 /* Is a healthy backend left that was not asked? A nack in hand is better than a wait for a dead backend. */
 HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask) {
-  __u32 packed = hr_choose_now(reply->service_id, sent_mask, HR_EXPLORE_NEVER, reply->now_ns);
+  __u32 packed = hr_choose_now(reply->config_id, sent_mask, HR_EXPLORE_NEVER, reply->now_ns);
 
   return hr_unpack_choice(packed).why != HR_CHOSE_NONE && hr_unpack_choice(packed).why != HR_CHOSE_LAST_RESORT;
 }
@@ -255,17 +254,18 @@ HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask)
  * Applies a reply's pushback (config_abi.h) to its service, for a second at most. The reply is the backend's own answer to a
  * request that it was sent. Returns the pushback; 0: none. A global function, because it needs a stack of its own.
  */
-HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset,
                                  __u32 payload_bytes) {
+  __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u64 wait_ns = ~0ull;
   __u32 offset, said;
 
-  if (!service || !state) return 0;
-  if (service->profile.hint_rule.mask && hr_rule_holds(skb, payload, &service->profile.hint_rule)) return 0;
-  offset = service->profile.pushback_offset;
+  if (!config || !state) return 0;
+  if (config->profile.hint_rule.mask && hr_rule_holds(skb, payload, &config->profile.hint_rule)) return 0;
+  offset = config->profile.pushback_offset;
   if (!offset || offset + sizeof(said) > payload_bytes) return 0;
   if (bpf_skb_load_bytes(skb, payload_offset + offset, &said, sizeof(said)) || !said) return 0;
   if (said != HR_PUSHBACK_NEVER) {
@@ -280,7 +280,7 @@ HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 service_id, __u32 
 
 /* Will the clock look at this request again, early enough to make the attempt that its nack asked to put off? */
 HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struct hr_reply *reply, __u32 said) {
-  __u64 deadline_ns = request->sent_ns + reply->service->deadline_ns;
+  __u64 deadline_ns = request->sent_ns + reply->config->deadline_ns;
 
   if (said == HR_PUSHBACK_NEVER) return 0;
   return READ_ONCE(request->due_ns) < deadline_ns &&
@@ -319,15 +319,16 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
                                          const struct hr_reply *reply, __u32 leaderless, __u32 pushback) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
-  __u32 everybody = ((1u << reply->service->backend_count) - 1) & ~(__u32)reply->service->absent;
+  __u32 everybody = reply->config->present;
   /* Read before the masks, which a claim sets first: an attempt that is counted here is under way in the masks. */
   __u32 attempts = READ_ONCE(request->attempts);
   __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit)) |
                 HR_MASKS_NOT_AWAITED(bit);
-  int dry = hr_is_dry(reply->service);
+  struct hr_service_policy *policy = hr_policy_of(reply->service_id);
+  int dry = policy && hr_is_dry(policy);
   int passed_over = leaderless && !dry && wheel && hr_was_passed_over(request, reply);
   int under_way = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
-  int open = !under_way && attempts < reply->service->attempts &&
+  int open = !under_way && attempts < reply->config->attempts &&
              (HR_SENT_MASK(masks) & everybody) != everybody &&
              (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
               hr_somebody_healthy(reply, HR_SENT_MASK(masks)));
@@ -373,7 +374,7 @@ HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const 
 
 /* An answer to a request that was forwarded untracked, whose send time is not known. */
 HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
-  hr_note_answer(reply->service, reply->service_id, reply->backend_state, reply->backend_id, reply->now_ns,
+  hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, reply->now_ns,
                  reply->now_ns);
 }
 
@@ -402,23 +403,23 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     return answer;
   }
   if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
-    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns); /* it names an older request */
+    hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns); /* it names an older request */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
-  about = hr_note_answer(reply->service, reply->service_id, reply->backend_state, reply->backend_id,
+  about = hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id,
                          hr_asked_ns(request, reply), reply->now_ns);
-  pushback = reply->service->profile.pushback_offset
-                 ? hr_take_pushback(skb, reply->service_id, payload.offset, payload.bytes)
+  pushback = reply->config->profile.pushback_offset
+                 ? hr_take_pushback(skb, reply->config_id, payload.offset, payload.bytes)
                  : 0;
   if (is_nack && HR_WORD_STATE(word) == HR_STATE_PENDING) {
-    __u32 hint = hr_hinted_backend(skb, reply->service_id, payload.offset, payload.bytes);
+    __u32 hint = hr_hinted_backend(skb, reply->config_id, payload.offset, payload.bytes);
 
     /* Steers this request only, never the map: a nack is no announcement. */
     if (hint) WRITE_ONCE(request->hint, hint);
-    return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->service), pushback);
+    return hr_judge_nack(wheel, request, word, reply, hr_is_leaderless(skb, payload, reply->config), pushback);
   }
   if (is_nack && HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND)
     return hr_judge_late_nack(request, reply);

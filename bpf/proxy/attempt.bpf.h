@@ -35,13 +35,15 @@ struct hr_attempt {
   __u8 flags;    /* enum hr_attempt_flags */
   __u8 reason;
   __u8 probe;    /* a down backend to be probed beside it; HR_NO_BACKEND */
-  __u8 pad[5];
+  __u8 config_id; /* of the configuration that it is decided by */
+  __u8 pad[4];
 };
 
 /* An attempt that is still to be claimed, for a request that was pending when its word was read. */
-HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 kind) {
+HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 config_id, __u32 kind) {
   struct hr_attempt attempt = {
-      .word = word, .request = request, .index = HR_NO_BACKEND, .kind = kind, .probe = HR_NO_BACKEND};
+      .word = word, .request = request, .index = HR_NO_BACKEND, .kind = kind, .probe = HR_NO_BACKEND,
+      .config_id = config_id};
 
   return attempt;
 }
@@ -70,7 +72,7 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
     if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
     if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);
     hr_note_send(attempt->backend_id, hr_now_ns());
-    hr_trace_note(attempt->request, attempt->kind, HR_REASON_NONE, attempt->index,
+    hr_trace_note(attempt->request, attempt->config_id, attempt->kind, HR_REASON_NONE, attempt->index,
                   (attempt->flags & HR_ATTEMPT_PAID ? 0 : HR_TRACE_FAILOVER) |
                       (attempt->flags & HR_ATTEMPT_HINTED ? HR_TRACE_HINTED : 0));
     return 0;
@@ -85,7 +87,7 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
   if (outcome != HR_OUTCOME_FAILED) return -1;
   reason = attempt->kind == HR_TRACE_RELEASE ? HR_REASON_RELEASE_FAILED : HR_REASON_HEDGE_FAILED;
   hr_reason(service_stats, reason);
-  hr_trace_note(attempt->request, HR_TRACE_NO_HEDGE, reason, attempt->index, 0);
+  hr_trace_note(attempt->request, attempt->config_id, HR_TRACE_NO_HEDGE, reason, attempt->index, 0);
   return -1;
 }
 
@@ -97,18 +99,18 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
  */
 HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
-  struct hr_service *service;
+  struct hr_service_config *config;
   __u32 service_id, bit, first, first_id, masks, before;
 
   if (!request) return 0;
   service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  if (!service) return 0;
+  config = hr_config_of(attempt->config_id);
+  if (!config) return 0;
   attempt->index = index;
-  attempt->backend_id = hr_backend_id(service, index);
+  attempt->backend_id = hr_backend_id(config, index);
   bit = 1u << (index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
   first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  first_id = hr_backend_id(service, first);
+  first_id = hr_backend_id(config, first);
   masks = HR_MASKS_SENT(bit);
   if (!(attempt->flags & HR_ATTEMPT_PAID)) masks |= HR_MASKS_FAILOVER(bit);
   if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
@@ -134,17 +136,15 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
 HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 now_ns) {
   struct hr_choice choice = hr_unpack_choice(packed);
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
-  struct hr_service *service;
-  __u32 service_id;
+  struct hr_service_config *config;
 
   if (!request || choice.second >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
   if (!attempt->word) attempt->word = READ_ONCE(request->word); /* the splitter's, which has just been published */
-  service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  if (!service) return 0;
+  config = hr_config_of(attempt->config_id);
+  if (!config) return 0;
   if (choice.probe) {
     attempt->flags = HR_ATTEMPT_PROBE;
-    if (choice.why != HR_CHOSE_PROBE && !hr_take_retry(service, hr_backend_id(service, choice.second), now_ns)) return 0;
+    if (choice.why != HR_CHOSE_PROBE && !hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) return 0;
   } else {
     attempt->flags = HR_ATTEMPT_COUNTED;
     if (__sync_val_compare_and_swap(&request->attempts, 1, 2) != 1) return 0;
@@ -167,7 +167,8 @@ HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 no
  */
 HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
-  struct hr_service *service;
+  struct hr_service_config *config;
+  struct hr_service_policy *policy;
   struct hr_choice choice;
   __u32 service_id, attempts, masks, health, target;
   __u64 open_ns = 0;
@@ -175,24 +176,25 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
 
   if (!request) return 0;
   service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  if (!service) return 0;
+  config = hr_config_of(attempt->config_id);
+  policy = hr_policy_of(service_id);
+  if (!config || !policy) return 0;
   attempts = READ_ONCE(request->attempts);
   masks = READ_ONCE(request->masks);
   nacked = !(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks));
   attempt->reason = HR_REASON_NO_TARGET;
-  if (attempts >= service->attempts) return 0;
-  choice = hr_unpack_choice(hr_choose_now(service_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, now_ns));
+  if (attempts >= config->attempts) return 0;
+  choice = hr_unpack_choice(hr_choose_now(attempt->config_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, now_ns));
   target = hr_open_hint(request, HR_SENT_MASK(masks));
-  if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(service, target)))
+  if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)))
     attempt->flags = HR_ATTEMPT_HINTED;
   else
     target = choice.first;
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
-  health = hr_health_of(service_id, hr_backend_id(service, request->first), now_ns);
+  health = hr_health_of(attempt->config_id, hr_backend_id(config, request->first), now_ns);
   if (!nacked && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
     attempt->flags |= HR_ATTEMPT_PAID;
-  if ((attempt->flags & HR_ATTEMPT_PAID) && hr_is_drained(service, target)) {
+  if ((attempt->flags & HR_ATTEMPT_PAID) && hr_is_drained(policy, target)) {
     attempt->reason = HR_REASON_DRAINED;
     return 0;
   }
@@ -206,7 +208,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
     return 0;
   }
   attempt->reason = HR_REASON_NONE;
-  if (hr_is_dry(service)) {
+  if (hr_is_dry(policy)) {
     if (__sync_val_compare_and_swap(&request->attempts, attempts, attempts + 1) == attempts)
       hr_count(hr_stats_of(service_id), attempt->flags & HR_ATTEMPT_PAID ? HR_WOULD_HEDGE : HR_WOULD_FAIL_OVER);
     else if (attempt->flags & HR_ATTEMPT_PAID)
@@ -262,7 +264,7 @@ HR_GLOBAL int hr_send_attempt(struct __sk_buff *skb, struct hr_attempt *attempt)
 
 /* Sends the probe that an attempt asks for beside itself, if it is still due. */
 HR_INLINE void hr_send_probe(struct __sk_buff *skb, const struct hr_attempt *beside, __u64 now_ns) {
-  struct hr_attempt probe = hr_attempt_of(beside->request, beside->word, HR_TRACE_COPY);
+  struct hr_attempt probe = hr_attempt_of(beside->request, beside->word, beside->config_id, HR_TRACE_COPY);
 
   if (beside->probe == HR_NO_BACKEND) return;
   hr_claim_beside(&probe, HR_PACKED_CHOICE(HR_NO_BACKEND, beside->probe, HR_CHOSE_STANDBY, 1), now_ns);

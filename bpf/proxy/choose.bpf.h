@@ -24,37 +24,41 @@ HR_PER_CPU(choice_views, 1, struct hr_choice_view);
  * hr_choose() among a service's backends as they are now, packed into a word: a global function, so that its loops are
  * verified once. The verifier knows nothing of what stands in a map, so it does not follow every combination of healths.
  */
-HR_GLOBAL __u32 hr_choose_now(__u32 service_id, __u32 exclude, __u32 explore_tick, __u64 now_ns) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
-  __u32 zero = 0;
+HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick, __u64 now_ns) {
+  __u32 service_id = HR_CONFIG_SERVICE(config_id);
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_service_policy *policy = hr_policy_of(service_id);
+  __u32 zero = 0, target;
   struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
   struct hr_choice choice;
 
-  if (!service || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
+  if (!config || !policy || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
   __builtin_memset(view, 0, sizeof(*view));
   view->explore_tick = explore_tick;
   view->exclude = exclude;
   view->leader = hr_leader_of(service_id);
-  view->preferred = READ_ONCE(service->preferred);
-  view->present = ((1u << service->backend_count) - 1) & ~(__u32)service->absent;
-  view->drained = READ_ONCE(service->drained);
+  view->preferred = READ_ONCE(policy->preferred);
+  view->present = config->present;
+  view->drained = READ_ONCE(policy->drained);
+  target = hr_choice_target(hr_choice_leader(view->leader, view->present, view->drained), view->preferred, view->present,
+                            explore_tick);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
-    __u32 backend_id = hr_backend_id(service, i);
+    __u32 backend_id = hr_backend_id(config, i);
     struct hr_backend_state *state;
     __u32 health;
 
     if (!((view->present >> i) & 1)) continue;
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
-    health = hr_health_of(service_id, backend_id, now_ns);
+    health = hr_health_of(config_id, backend_id, now_ns);
     if (health == HR_HEALTHY)
       view->healthy |= 1u << i;
     else if (health == HR_SUSPECT)
       view->suspect |= 1u << i;
-    else if (now_ns >= state->health_since_ns + HR_STANDBY_RETRY * service->election_timeout_ns)
+    else if (now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       view->retry_due |= 1u << i;
     view->answer_us[i] = state->answer_ewma_ns >> 10;
-    if (i == hr_choice_target(view->leader, view->preferred, explore_tick)) view->probe_tick = state->probe_counter;
+    if (i == target) view->probe_tick = state->probe_counter;
   }
   choice = hr_choose(view);
   return HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe);
@@ -82,56 +86,57 @@ HR_INLINE __u32 hr_explore_tick(__u32 service_id) {
 }
 
 /* Takes the probe of a down standby, and puts its next one off. 0 = it is not due, or another CPU has just taken it. */
-HR_INLINE int hr_take_retry(const struct hr_service *service, __u32 backend_id, __u64 now_ns) {
+HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backend_id, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   __u64 since_ns;
 
   if (!state || state->health != HR_DOWN) return 0;
   since_ns = READ_ONCE(state->health_since_ns);
-  if (now_ns < since_ns + HR_STANDBY_RETRY * service->election_timeout_ns) return 0;
+  if (now_ns < since_ns + HR_STANDBY_RETRY * config->election_timeout_ns) return 0;
   return __sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) == since_ns;
 }
 
 /*
- * A new request's choice where its target is drained, absent or not healthy. In a dry run a drained target is drained, and
+ * A new request's choice where its target is drained or not healthy. In a dry run a drained target is drained, and
  * nothing else is steered. A global function: verified once.
  */
-HR_GLOBAL __u32 hr_choose_steered(__u32 service_id, __u32 target, __u32 explore_tick, __u64 now_ns) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
-  __u32 packed = hr_choose_now(service_id, 0, explore_tick, now_ns);
+HR_GLOBAL __u32 hr_choose_steered(__u32 config_id, __u32 target, __u32 explore_tick, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
+  __u32 packed = hr_choose_now(config_id, 0, explore_tick, now_ns);
   struct hr_choice choice = hr_unpack_choice(packed);
 
-  if (!service || choice.first >= HR_MAX_BACKENDS_PER_SERVICE)
+  if (!config || !policy || choice.first >= HR_MAX_BACKENDS_PER_SERVICE)
     return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_LAST_RESORT, 0);
-  if (hr_is_dry(service)) {
-    __u32 passed_by = service->absent | READ_ONCE(service->drained);
-
-    if (hr_choice_is_fair(&choice) || (passed_by >> (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1))
+  if (hr_is_dry(policy)) {
+    if (hr_choice_is_fair(&choice) || hr_is_drained(policy, target))
       return HR_PACKED_CHOICE(choice.first, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
     return HR_PACKED_CHOICE(target, HR_NO_BACKEND, HR_CHOSE_DRY_RUN, 0);
   }
   if (hr_choice_goes_around(&choice)) {
-    __u32 target_id = hr_backend_id(service, target);
+    __u32 target_id = hr_backend_id(config, target);
     struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &target_id);
     if (state) __sync_fetch_and_add(&state->probe_counter, 1);
   }
   /* If the chosen backend is down too, the next request tries another. */
-  if (choice.why != HR_CHOSE_STANDBY) hr_take_retry(service, hr_backend_id(service, choice.first), now_ns);
+  if (choice.why != HR_CHOSE_STANDBY) hr_take_retry(config, hr_backend_id(config, choice.first), now_ns);
   return packed;
 }
 
 /* A new request's choice. Nearly all go to a healthy target, which asks about no other backend. */
-HR_INLINE struct hr_choice hr_choose_first(const struct hr_service *service, __u32 service_id, __u64 now_ns) {
-  __u32 preferred = READ_ONCE(service->preferred);
+HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_service_config *config,
+                                           const struct hr_service_policy *policy, __u64 now_ns) {
+  __u32 service_id = HR_CONFIG_SERVICE(config_id);
+  __u32 preferred = READ_ONCE(policy->preferred), drained = READ_ONCE(policy->drained);
   __u32 explore_tick = preferred ? hr_explore_tick(service_id) : 0;
-  __u32 leader = hr_leader_of(service_id);
-  __u32 target = hr_choice_target(leader, preferred, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  __u32 passed_by = service->absent | READ_ONCE(service->drained);
+  __u32 leader = hr_choice_leader(hr_leader_of(service_id), config->present, drained);
+  __u32 target =
+      hr_choice_target(leader, preferred, config->present, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   __u32 packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
 
-  if (service->present >= 2 &&
-      ((passed_by >> target & 1) || hr_health_of(service_id, hr_backend_id(service, target), now_ns) != HR_HEALTHY))
-    packed = hr_choose_steered(service_id, target, explore_tick, now_ns);
+  if (hr_has_standby(config) &&
+      ((drained >> target & 1) || hr_health_of(config_id, hr_backend_id(config, target), now_ns) != HR_HEALTHY))
+    packed = hr_choose_steered(config_id, target, explore_tick, now_ns);
   return hr_unpack_choice(packed);
 }
 

@@ -54,13 +54,30 @@ struct hr_choice {
   __u8 probe;  /* 1 = the copy is a probe of a down backend: free, no attempt, and no request waits for its answer */
 };
 
-/* Where requests go while all is well. */
-HR_INLINE __u32 hr_choice_target(__u32 leader, __u32 preferred, __u32 explore_tick) {
-  return preferred && explore_tick % HR_EXPLORE_ONE_IN ? preferred - 1 : leader;
-}
-
 /* What of `mask` is in `wanted`, or all of it where nothing is. */
 HR_INLINE __u32 hr_choice_narrow(__u32 mask, __u32 wanted) { return mask & wanted ? mask & wanted : mask; }
+
+/* The lowest place of a mask that is not empty. clang 14 has no count of trailing zeros for BPF. */
+HR_INLINE __u32 hr_choice_lowest(__u32 mask) {
+  __u32 place = mask & 0x0f ? 0 : 4;
+
+  place += mask >> place & 0x03 ? 0 : 2;
+  return place + (mask >> place & 0x01 ? 0 : 1);
+}
+
+/*
+ * The place that leads. In the moment in which a reload has published a configuration without the leader, and has not moved
+ * the leader yet, it is the first place that is present and not drained.
+ */
+HR_INLINE __u32 hr_choice_leader(__u32 leader, __u32 present, __u32 drained) {
+  if (!present || (present >> (leader & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1)) return leader;
+  return hr_choice_lowest(hr_choice_narrow(present, ~drained));
+}
+
+/* Where requests go while all is well. A preferred place that is not present counts for nothing. */
+HR_INLINE __u32 hr_choice_target(__u32 leader, __u32 preferred, __u32 present, __u32 explore_tick) {
+  return (present << 1 >> preferred & 1) && preferred && explore_tick % HR_EXPLORE_ONE_IN ? preferred - 1 : leader;
+}
 
 /* The best of `mask`: by health, then not drained, then by answer time. Not inlined: its caller's frame must be small. */
 static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_choice_view *view, __u32 mask) {
@@ -86,13 +103,15 @@ static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_ch
 HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
   struct hr_choice choice = {.first = HR_NO_BACKEND, .second = HR_NO_BACKEND, .why = HR_CHOSE_NONE, .probe = 0};
   __u32 open = view->present & ~(__u32)view->exclude;
-  __u32 target = hr_choice_target(view->leader, view->preferred, view->explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  __u32 leader = hr_choice_leader(view->leader, view->present, view->drained);
+  __u32 target =
+      hr_choice_target(leader, view->preferred, view->present, view->explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   __u32 other, mask = 0, bit = 1u << target;
 
   if (!open) return choice;
   choice.first = target;
   if (open & view->healthy & ~(__u32)view->drained & bit) {
-    choice.why = target == view->leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED;
+    choice.why = target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED;
     return choice;
   }
   if (view->exclude || !(open & ~(__u32)view->drained & bit)) {

@@ -39,12 +39,13 @@ struct hr_visit {
   struct __sk_buff *skb;
   struct hr_wheel *wheel;
   struct hr_request *request;
-  struct hr_service *service;
+  struct hr_service_config *config;
+  struct hr_service_policy *policy;
   struct hr_stats *service_stats;
   __u64 word;
   __u64 now_ns;
   __u32 index;
-  __u32 service_id;
+  __u32 config_id;
 };
 
 /* Puts the request back, and keeps it in hand for the next lap where other CPUs won every try. */
@@ -75,9 +76,9 @@ HR_INLINE int hr_is_unanswered(__u64 word) {
  * How long an ended request stays known. A request that no backend has answered stays as long as its flow is believed,
  * because its only answer must not look like a loser's, however late it is.
  */
-HR_INLINE __u64 hr_linger_ns(const struct hr_service *service, __u64 word) {
-  if (!hr_is_unanswered(word)) return service->linger_ns;
-  return service->linger_ns > HR_FLOW_UDP_NS ? service->linger_ns : HR_FLOW_UDP_NS;
+HR_INLINE __u64 hr_linger_ns(const struct hr_service_config *config, __u64 word) {
+  if (!hr_is_unanswered(word)) return config->linger_ns;
+  return config->linger_ns > HR_FLOW_UDP_NS ? config->linger_ns : HR_FLOW_UDP_NS;
 }
 
 /* Counts a first send whose backend did not answer in all the time that the request waited for it. */
@@ -85,7 +86,7 @@ HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
   __u32 first_bit = 1u << (visit->request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
   if ((visit->request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED_MASK(visit->request->masks) & first_bit))
-    hr_count_backend_unanswered(hr_backend_id(visit->service, visit->request->first));
+    hr_count_backend_unanswered(hr_backend_id(visit->config, visit->request->first));
 }
 
 /*
@@ -98,11 +99,11 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   __u32 sent = HR_SENT_MASK(request->masks);
   __u64 word = visit->word;
   int lingers = (sent & (sent - 1)) || HR_OUTSTANDING_NOW(request->outstanding) ||
-                (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->service->profile.one_datagram);
+                (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
 
   hr_free_parked(request);
-  if (lingers && visit->now_ns < request->done_ns + hr_linger_ns(visit->service, word)) {
-    hr_requeue(visit, request->done_ns + hr_linger_ns(visit->service, word), 0);
+  if (lingers && visit->now_ns < request->done_ns + hr_linger_ns(visit->config, word)) {
+    hr_requeue(visit, request->done_ns + hr_linger_ns(visit->config, word), 0);
     return;
   }
   if (!(word & HR_WORD_DETACHED)) {
@@ -130,18 +131,18 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
     hr_count(visit->service_stats, HR_UNANSWERED);
     hr_note_unanswered(visit);
     hr_free_parked(request);
-    hr_trace_note(visit->index, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
+    hr_trace_note(visit->index, visit->config_id, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
-  hr_requeue(visit, visit->now_ns + visit->service->linger_ns, 0);
+  hr_requeue(visit, visit->now_ns + visit->config->linger_ns, 0);
 }
 
 /* When to look next: after delay, 2 x delay, 4 x delay... while attempts are left, and at the deadline. */
 HR_INLINE __u64 hr_next_due(const struct hr_visit *visit, __u32 doublings) {
-  __u64 deadline_ns = visit->request->sent_ns + visit->service->deadline_ns;
+  __u64 deadline_ns = visit->request->sent_ns + visit->config->deadline_ns;
   __u64 due_ns;
 
-  if (visit->request->attempts >= visit->service->attempts) return deadline_ns;
-  due_ns = visit->now_ns + (visit->service->delay_ns << (doublings & 31));
+  if (visit->request->attempts >= visit->config->attempts) return deadline_ns;
+  due_ns = visit->now_ns + (READ_ONCE(visit->policy->delay_ns) << (doublings & 31));
   return due_ns < deadline_ns ? due_ns : deadline_ns;
 }
 
@@ -156,20 +157,20 @@ HR_INLINE void hr_reason_once(const struct hr_visit *visit, __u32 reason, __u32 
  * The time at which the first backend becomes SUSPECT if it stays silent, as it has been since this request was sent: then
  * the next attempt is free. ~0 otherwise. A global function: rare, and verified once.
  */
-HR_GLOBAL __u64 hr_suspicion_due_ns(__u32 service_id, __u32 index) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+HR_GLOBAL __u64 hr_suspicion_due_ns(__u32 config_id, __u32 index) {
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_request *request = hr_request_at(index);
   struct hr_backend_state *state;
   __u64 wait_since_ns;
   __u32 backend_id;
 
-  if (!service || !request) return ~0ull;
-  backend_id = hr_backend_id(service, request->first);
+  if (!config || !request) return ~0ull;
+  backend_id = hr_backend_id(config, request->first);
   state = bpf_map_lookup_elem(&backend_states, &backend_id);
   if (!state) return ~0ull;
   wait_since_ns = READ_ONCE(state->wait_since_ns);
   if (state->health != HR_HEALTHY || !wait_since_ns || wait_since_ns > request->sent_ns) return ~0ull;
-  return wait_since_ns + hr_silence_limit_ns(service, backend_id) + 1;
+  return wait_since_ns + hr_silence_limit_ns(config, backend_id) + 1;
 }
 
 /* Due, but no attempt can be made now. */
@@ -177,10 +178,10 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   struct hr_request *request = visit->request;
   __u64 due_ns, suspicion_ns;
 
-  hr_trace_note(visit->index, HR_TRACE_NO_HEDGE, reason, HR_NO_BACKEND, 0);
+  hr_trace_note(visit->index, visit->config_id, HR_TRACE_NO_HEDGE, reason, HR_NO_BACKEND, 0);
   if (reason == HR_REASON_NO_TARGET) {
     hr_reason(visit->service_stats, HR_REASON_NO_TARGET);
-    hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
+    hr_requeue(visit, request->sent_ns + visit->config->deadline_ns, 1);
     return;
   }
   hr_reason_once(visit, reason, HR_REASON_NO_BUDGET, HR_REQUEST_NO_BUDGET);
@@ -188,31 +189,31 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   hr_reason_once(visit, reason, HR_REASON_DRAINED, HR_REQUEST_ONLY_DRAINED);
   hr_reason_once(visit, reason, HR_REASON_PUSHBACK, HR_REQUEST_PUSHED_BACK);
   if (reason == HR_REASON_PUSHBACK) {
-    __u64 deadline_ns = request->sent_ns + visit->service->deadline_ns;
+    __u64 deadline_ns = request->sent_ns + visit->config->deadline_ns;
     __u64 open_ns = ~0ull;
 
     /* The backend asked for a definite wait, so the clock need not look in between. */
-    if (hr_held_back(visit->service_id, request->sent_ns, visit->now_ns, &open_ns) && open_ns < deadline_ns) {
+    if (hr_held_back(HR_CONFIG_SERVICE(visit->config_id), request->sent_ns, visit->now_ns, &open_ns) && open_ns < deadline_ns) {
       hr_requeue(visit, open_ns, 1);
       return;
     }
   }
   if (request->rechecks < 30) request->rechecks++;
   due_ns = hr_next_due(visit, request->rechecks);
-  suspicion_ns = hr_suspicion_due_ns(visit->service_id, visit->index);
+  suspicion_ns = hr_suspicion_due_ns(visit->config_id, visit->index);
   hr_requeue(visit, suspicion_ns > visit->now_ns && suspicion_ns < due_ns ? suspicion_ns : due_ns, 1);
 }
 
 /* Due and unanswered: the next attempt, as a clone of the carrier that passes this program once more. */
 HR_INLINE void hr_fire(const struct hr_visit *visit) {
-  struct hr_attempt attempt = hr_attempt_of(visit->index, visit->word, HR_TRACE_HEDGE);
+  struct hr_attempt attempt = hr_attempt_of(visit->index, visit->word, visit->config_id, HR_TRACE_HEDGE);
   struct hr_request *request = visit->request;
 
-  if (request->attempts >= visit->service->attempts) { /* a nack's release was faster */
-    hr_requeue(visit, request->sent_ns + visit->service->deadline_ns, 1);
+  if (request->attempts >= visit->config->attempts) { /* a nack's release was faster */
+    hr_requeue(visit, request->sent_ns + visit->config->deadline_ns, 1);
     return;
   }
-  hr_trace_note(visit->index, HR_TRACE_DUE, HR_REASON_NONE, HR_NO_BACKEND, 0);
+  hr_trace_note(visit->index, visit->config_id, HR_TRACE_DUE, HR_REASON_NONE, HR_NO_BACKEND, 0);
   attempt.due_ns = request->due_ns;
   hr_claim_next(&attempt, visit->now_ns);
   if (attempt.index == HR_NO_BACKEND) {
@@ -236,10 +237,11 @@ HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
   visit.wheel->visits++;
   visit.now_ns = visit.wheel->lap_ns;
   service_id = request->key.service;
-  visit.service_id = service_id;
-  visit.service = bpf_map_lookup_elem(&services, &service_id);
+  visit.config_id = hr_published_config(service_id);
+  visit.config = hr_config_of(visit.config_id);
+  visit.policy = hr_policy_of(service_id);
   visit.service_stats = hr_stats_of(service_id);
-  if (!visit.service) return 0;
+  if (!visit.config || !visit.policy) return 0;
   hr_disarm(visit.wheel, request);
   word = READ_ONCE(request->word);
   visit.word = word;
@@ -251,7 +253,7 @@ HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
     }
   } else if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     hr_visit_done(&visit);
-  } else if (visit.now_ns >= request->sent_ns + visit.service->deadline_ns) {
+  } else if (visit.now_ns >= request->sent_ns + visit.config->deadline_ns) {
     hr_expire(&visit);
   } else if (visit.now_ns < request->due_ns) {
     hr_requeue(&visit, request->due_ns, 1);
@@ -408,12 +410,13 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
 /* A consumed nack becomes the next attempt of its request while that is PENDING. Global: it has a frame of its own. */
 HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_RELEASE);
+  struct hr_attempt attempt = hr_attempt_of(index, 0, 0, HR_TRACE_RELEASE);
   struct hr_backend *backend;
   __u64 now_ns = hr_now_ns();
   __u32 backend_id;
 
   if (!request) return TC_ACT_SHOT;
+  attempt.config_id = hr_published_config(request->key.service);
   attempt.word = READ_ONCE(request->word);
   if (HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return TC_ACT_SHOT;
   hr_claim_next(&attempt, now_ns);
@@ -435,16 +438,16 @@ HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
 /* A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. */
 HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
   struct hr_request *request = hr_request_at(HR_MARK_REQUEST(mark));
-  struct hr_service *service;
+  struct hr_service_config *config;
   struct hr_backend *backend;
   __u32 service_id, backend_id;
   __u64 due_ns = 0;
 
   if (!request) return TC_ACT_SHOT;
   service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  if (!service) return TC_ACT_SHOT;
-  backend_id = hr_backend_id(service, HR_MARK_PLACE(mark));
+  config = hr_config_of(hr_published_config(service_id));
+  if (!config) return TC_ACT_SHOT;
+  backend_id = hr_backend_id(config, HR_MARK_PLACE(mark));
   backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (!backend) return TC_ACT_SHOT;
   if (HR_MARK_KIND(mark) == HR_MARK_HEDGE && !bpf_skb_load_bytes(skb, ETH_ALEN, &due_ns, ETH_ALEN))

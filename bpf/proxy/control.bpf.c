@@ -4,6 +4,7 @@
  * update from user space would copy the whole element and undo what an announcement had just decided) and restarts a clock
  * whose packet was lost while no client sends. The frame is 14 bytes of Ethernet header and an hr_control_request.
  */
+#include "bpf/proxy/config.bpf.h"
 #include "bpf/proxy/leader.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
@@ -27,14 +28,15 @@ HR_INLINE int hr_control_publish(struct hr_leader *leader, const struct hr_contr
  * announced backend is gone, the configured primary leads. Later announcements are still ordered after the earlier ones. No
  * helper may be called while the lock is held.
  */
-HR_INLINE int hr_control_configure(struct hr_leader *leader, const struct hr_control_request *request, __u64 now_ns) {
+HR_INLINE int hr_control_configure(struct hr_leader *leader, const struct hr_service_config *config, int forget,
+                                   __u64 now_ns) {
   struct hr_leader_view *view = &leader->view;
-  __u32 absent = request->absent;
+  __u32 absent = ~(__u32)config->present, primary = config->primary;
   __u32 before;
 
   bpf_spin_lock(&leader->lock);
   before = view->leader;
-  if (request->sequence) {
+  if (forget) {
     view->cluster_epoch = 0;
     view->term = 0;
     view->sequence = 1;
@@ -43,7 +45,7 @@ HR_INLINE int hr_control_configure(struct hr_leader *leader, const struct hr_con
   if ((absent >> (view->leader & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1) view->pinned = 0;
   if ((absent >> (view->published & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1) view->announced_ns = 0;
   if (!view->announced_ns) {
-    view->published = request->leader;
+    view->published = primary;
     view->resigning = 0;
   }
   if (!view->pinned) view->leader = view->published;
@@ -55,19 +57,21 @@ HR_INLINE int hr_control_configure(struct hr_leader *leader, const struct hr_con
 SEC("tc")
 int hr_control(struct __sk_buff *skb) {
   struct hr_control_request request;
-  struct hr_service *service;
+  struct hr_service_config *config;
   struct hr_leader *leader;
   __u64 now_ns = hr_now_ns();
   int result = HR_CONTROL_DONE;
 
   if (bpf_skb_load_bytes(skb, ETH_HLEN, &request, sizeof(request))) return HR_CONTROL_INVALID;
   leader = bpf_map_lookup_elem(&leaders, &request.service);
-  service = bpf_map_lookup_elem(&services, &request.service);
-  if (!leader || !service) return HR_CONTROL_INVALID;
-  if (request.operation != HR_CONTROL_UNPIN && request.leader >= service->backend_count) return HR_CONTROL_INVALID;
+  config = hr_config_of(hr_published_config(request.service & (HR_MAX_SERVICES - 1)));
+  if (!leader || !config) return HR_CONTROL_INVALID;
+  if ((request.operation == HR_CONTROL_PUBLISH || request.operation == HR_CONTROL_PIN) &&
+      (request.leader >= HR_MAX_BACKENDS_PER_SERVICE || !hr_is_present(config, request.leader)))
+    return HR_CONTROL_INVALID;
 
   if (request.operation == HR_CONTROL_PUBLISH) return hr_control_publish(leader, &request, now_ns);
-  if (request.operation == HR_CONTROL_CONFIGURE) return hr_control_configure(leader, &request, now_ns);
+  if (request.operation == HR_CONTROL_CONFIGURE) return hr_control_configure(leader, config, request.sequence != 0, now_ns);
   bpf_spin_lock(&leader->lock);
   if (request.operation == HR_CONTROL_PIN) {
     leader->view.pinned = 1;

@@ -29,8 +29,8 @@ HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *
 }
 
 /* How long after the client's last packet a backend may still send to it. */
-HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service *service) {
-  __u64 lifetime_ns = service->deadline_ns + service->linger_ns;
+HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
+  __u64 lifetime_ns = config->deadline_ns + config->linger_ns;
 
   return lifetime_ns > HR_FLOW_UDP_NS ? lifetime_ns : HR_FLOW_UDP_NS;
 }

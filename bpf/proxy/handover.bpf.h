@@ -34,9 +34,10 @@ HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leade
 /* Sends a parked request to its service's leader, if the leader is due to get it. Returns 1 when it was tried. */
 HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_attempt attempt = hr_attempt_of(index, 0, HR_TRACE_HANDOVER);
+  struct hr_attempt attempt = hr_attempt_of(index, 0, 0, HR_TRACE_HANDOVER);
   __u64 now_ns = hr_now_ns();
-  struct hr_service *service;
+  struct hr_service_config *config;
+  struct hr_service_policy *policy;
   struct hr_leader *leader;
   __u32 service_id, place, masks, waited_for, bit, again;
   __u16 handed_tick;
@@ -45,18 +46,21 @@ HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   if (!request) return 0;
   attempt.word = READ_ONCE(request->word);
   service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
+  attempt.config_id = hr_published_config(service_id);
+  config = hr_config_of(attempt.config_id);
+  policy = hr_policy_of(service_id);
   leader = bpf_map_lookup_elem(&leaders, &service_id);
-  if (!service || !leader || HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return 0;
+  if (!config || !policy || !leader || HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return 0;
   if (leader->view.pinned || request->sent_ns > leader->view.since_ns + HR_HANDOVER_SLACK_NS) return 0;
-  if (now_ns >= request->sent_ns + service->deadline_ns || hr_is_dry(service)) return 0;
+  if (now_ns >= request->sent_ns + config->deadline_ns || hr_is_dry(policy)) return 0;
   place = leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   bit = 1u << place;
+  if (!hr_is_present(config, place)) return 0;
   masks = READ_ONCE(request->masks);
   waited_for = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
   if ((waited_for & bit) && !hr_is_lost(request, &leader->view)) return 0;
   /* Another backend has the request, so a leader that is being drained need not get it. */
-  if (hr_is_drained(service, place) && (waited_for & ~bit)) return 0;
+  if (hr_is_drained(policy, place) && (waited_for & ~bit)) return 0;
   /* The leader is asked again for a request that it sent a nack for when it did not lead. */
   attempt.cleared = masks & HR_MASKS_NOT_AWAITED(bit);
   again = HR_SENT_MASK(masks) & bit & ~(__u32)request->sent_again;

@@ -13,18 +13,23 @@
 
 /* ---- Written by user space -------------------------------------------------------------------------------------- */
 
-HR_MAPPED_ARRAY(services, HR_MAX_SERVICES, struct hr_service);
+/* Two generations of all services: the published one, and the one that a reload fills. */
+HR_MAPPED_ARRAY(configs, HR_GENERATIONS * HR_MAX_SERVICES, struct hr_service_config);
+HR_MAPPED_ARRAY(policies, HR_MAX_SERVICES, struct hr_service_policy);
 HR_ARRAY(backends, HR_MAX_BACKENDS, struct hr_backend);
 HR_MAPPED_ARRAY(backend_tuning, HR_MAX_BACKENDS, struct hr_backend_tuning);
 
-/* (VIP, port) -> service id. Changed by reloads: see proxy/data_plane/kernel_reconfigure.cc. */
+/* (VIP, port) -> service id. Changed by reloads. */
 HR_HASH(vips, HR_MAX_SERVICES, struct hr_endpoint, __u32);
 
 /* (backend address, port) -> backend id. Changed by reloads. */
 HR_HASH(backend_ids, HR_MAX_BACKENDS, struct hr_endpoint, __u32);
 
-/* Cluster id -> the key and epoch of its announcements. Changed by reloads. At most one for each service. */
-HR_HASH(clusters, HR_MAX_SERVICES, __u64, struct hr_cluster);
+/*
+ * Cluster id -> the key and epoch of its announcements. Changed by reloads. At most one for each service, and while a reload
+ * changes them one more.
+ */
+HR_HASH(clusters, 2 * HR_MAX_SERVICES, __u64, struct hr_cluster);
 
 /* VIP address alone -> 1: what may be pinged. */
 HR_HASH(vip_addresses, HR_MAX_SERVICES, struct hr_address, __u32);

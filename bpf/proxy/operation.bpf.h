@@ -100,16 +100,16 @@ HR_GLOBAL int hr_number_before(__u32 slot, __u32 end, __u32 skip) {
 }
 
 /* The shape of the first alternative that holds, + 1; 0 when none does. A global function: its loop is verified once. */
-HR_GLOBAL __u32 hr_known_operation(__u32 service_id, __u32 slot, __u32 payload_bytes) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+HR_GLOBAL __u32 hr_known_operation(__u32 config_id, __u32 slot, __u32 payload_bytes) {
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
   int holds = 1;
 
-  if (!service || !parked) return 0;
+  if (!config || !parked) return 0;
   for (__u32 i = 0; i < HR_OPERATION_MATCHES; i++) {
-    const struct hr_match *match = &service->profile.operation_matches[i];
+    const struct hr_match *match = &config->profile.operation_matches[i];
 
-    if (i >= service->profile.operation_match_count) return 0;
+    if (i >= config->profile.operation_match_count) return 0;
     if (holds) holds = hr_parked_match_holds(parked, payload_bytes, match);
     if (match->flags & HR_MATCH_AND_NEXT) continue;
     if (holds) return match->shape + 1;
@@ -126,15 +126,15 @@ HR_GLOBAL __u32 hr_known_operation(__u32 service_id, __u32 slot, __u32 payload_b
 #define HR_LINE_HAS_BLOCK (1u << 31)
 #define HR_LINE_WORDS_END(judged) (((judged) & ~HR_LINE_HAS_BLOCK) >> 8)
 #define HR_LINE_END_BYTES(judged) ((judged) & 0xff)
-HR_GLOBAL __u32 hr_judge_line(__u32 service_id, __u32 slot, __u32 payload_bytes, __u32 shape) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+HR_GLOBAL __u32 hr_judge_line(__u32 config_id, __u32 slot, __u32 payload_bytes, __u32 shape) {
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
   __u32 bytes = payload_bytes + sizeof(struct udphdr);
   __u32 end, end_bytes = 1;
   __u64 last, from;
 
-  if (!service || !parked) return HR_REASON_UNKNOWN_OPERATION;
-  from = service->profile.line_offset + sizeof(struct udphdr);
+  if (!config || !parked) return HR_REASON_UNKNOWN_OPERATION;
+  from = config->profile.line_offset + sizeof(struct udphdr);
   end = hr_line_end(slot, from, bytes);
   if (end < from + 2) return HR_REASON_UNKNOWN_OPERATION;
   last = end - 8; /* the 8 bytes before the line feed */
@@ -147,8 +147,8 @@ HR_GLOBAL __u32 hr_judge_line(__u32 service_id, __u32 slot, __u32 payload_bytes,
     if (last > HR_PARKED_L4_BYTES - 8) return HR_REASON_UNKNOWN_OPERATION;
   }
   if (parked->l4[last + 7] == ' ') return HR_REASON_ONE_WAY;
-  if (service->profile.one_way_mask &&
-      (*(const __u64 *)(parked->l4 + last) & service->profile.one_way_mask) == service->profile.one_way_value)
+  if (config->profile.one_way_mask &&
+      (*(const __u64 *)(parked->l4 + last) & config->profile.one_way_mask) == config->profile.one_way_value)
     return HR_REASON_ONE_WAY;
   if (shape == HR_SHAPE_LINE) return end + 1 == bytes ? HR_REASON_NONE : HR_REASON_UNKNOWN_OPERATION;
   return HR_LINE_HAS_BLOCK | (__u32)(last + 8) << 8 | end_bytes;
@@ -158,16 +158,16 @@ HR_GLOBAL __u32 hr_judge_line(__u32 service_id, __u32 slot, __u32 payload_bytes,
  * HR_REASON_NONE when this request may be sent twice: it is one of the listed operations, it gets a reply, and the
  * datagram holds nothing else. Calls no deeper than it must: the splitter's frame leaves 160 of 6.1's 512 bytes of stack.
  */
-HR_INLINE __u32 hr_judge_operation(const struct hr_profile *profile, __u32 service_id, __u32 slot,
+HR_INLINE __u32 hr_judge_operation(const struct hr_profile *profile, __u32 config_id, __u32 slot,
                                    __u32 payload_bytes) {
   __u32 known, judged, words_end;
   int block;
 
   if (!profile->operation_match_count) return HR_REASON_NONE;
-  known = hr_known_operation(service_id, slot, payload_bytes);
+  known = hr_known_operation(config_id, slot, payload_bytes);
   if (!known) return HR_REASON_UNKNOWN_OPERATION;
   if (known == HR_SHAPE_ANY + 1) return HR_REASON_NONE;
-  judged = hr_judge_line(service_id, slot, payload_bytes, known - 1);
+  judged = hr_judge_line(config_id, slot, payload_bytes, known - 1);
   if (!(judged & HR_LINE_HAS_BLOCK)) return judged;
   words_end = HR_LINE_WORDS_END(judged);
   block = hr_number_before(slot, words_end, known == HR_SHAPE_BLOCK_BEFORE_LAST + 1);

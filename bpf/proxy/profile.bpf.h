@@ -8,6 +8,7 @@
 #define HEDGEROW_BPF_PROXY_PROFILE_BPF_H_
 
 #include "bpf/net/parse.bpf.h"
+#include "bpf/proxy/config.bpf.h"
 
 /* A UDP payload within an skb. */
 struct hr_payload {
@@ -60,17 +61,17 @@ HR_INLINE int hr_is_reply(struct __sk_buff *skb, struct hr_payload payload, cons
 }
 
 /* Does any alternative of the service's nacks hold? A global function: its loop is verified once. */
-HR_GLOBAL int hr_some_nack_holds(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+HR_GLOBAL int hr_some_nack_holds(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset,
                                  __u32 payload_bytes) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   int holds = 1;
 
-  if (!service) return 0;
+  if (!config) return 0;
   for (__u32 i = 0; i < HR_NACK_MATCHES; i++) {
-    const struct hr_match *match = &service->profile.nack_matches[i];
+    const struct hr_match *match = &config->profile.nack_matches[i];
 
-    if (i >= service->profile.nack_match_count) return 0;
+    if (i >= config->profile.nack_match_count) return 0;
     if (holds) holds = hr_match_holds(skb, payload, match);
     if (match->flags & HR_MATCH_AND_NEXT) continue;
     if (holds) return 1;
@@ -79,9 +80,9 @@ HR_GLOBAL int hr_some_nack_holds(struct __sk_buff *skb, __u32 service_id, __u32 
   return 0;
 }
 
-HR_INLINE int hr_is_nack(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service *service,
-                         __u32 service_id) {
-  return service->profile.nack_match_count && hr_some_nack_holds(skb, service_id, payload.offset, payload.bytes);
+HR_INLINE int hr_is_nack(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service_config *config,
+                         __u32 config_id) {
+  return config->profile.nack_match_count && hr_some_nack_holds(skb, config_id, payload.offset, payload.bytes);
 }
 
 /*
@@ -90,15 +91,15 @@ HR_INLINE int hr_is_nack(struct __sk_buff *skb, struct hr_payload payload, const
  */
 #define HR_PART_FIRST 1u
 #define HR_PART_LAST 2u
-HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset,
                                   __u32 payload_bytes) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u64 sequence, total;
 
-  if (!service || !service->profile.numbered ||
-      hr_load_word(skb, payload, service->profile.sequence_offset, sizeof(__u16), &sequence) ||
-      hr_load_word(skb, payload, service->profile.total_offset, sizeof(__u16), &total))
+  if (!config || !config->profile.numbered ||
+      hr_load_word(skb, payload, config->profile.sequence_offset, sizeof(__u16), &sequence) ||
+      hr_load_word(skb, payload, config->profile.total_offset, sizeof(__u16), &total))
     return HR_PART_FIRST | HR_PART_LAST;
   sequence = bpf_ntohs((__u16)sequence);
   total = bpf_ntohs((__u16)total);
@@ -109,26 +110,26 @@ HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 service_id, __u32
  * The backend of the node that a nack names as the leader: its service-local index + 1; 0 when the nack names no node, or a
  * node that is not configured. A global function: its loop is verified once.
  */
-HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 service_id, __u32 payload_offset,
+HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset,
                                   __u32 payload_bytes) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u32 offset, node;
 
-  if (!service || service->profile.hint_bytes != sizeof(node)) return 0;
-  if (!hr_rule_holds(skb, payload, &service->profile.hint_rule)) return 0;
-  offset = service->profile.hint_offset;
+  if (!config || config->profile.hint_bytes != sizeof(node)) return 0;
+  if (!hr_rule_holds(skb, payload, &config->profile.hint_rule)) return 0;
+  offset = config->profile.hint_offset;
   if (offset + sizeof(node) > payload_bytes) return 0;
   if (bpf_skb_load_bytes(skb, payload_offset + offset, &node, sizeof(node)) || !node) return 0;
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
-    if (i < service->backend_count && service->nodes[i] == node) return i + 1;
+    if (config->nodes[i] == node) return i + 1;
   }
   return 0;
 }
 
 /* Does this nack say only that its sender does not lead? Where the service has a cluster, such a nack can name the leader. */
-HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service *service) {
-  return service->cluster_id && service->profile.hint_bytes && hr_rule_holds(skb, payload, &service->profile.hint_rule);
+HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service_config *config) {
+  return config->cluster_id && config->profile.hint_bytes && hr_rule_holds(skb, payload, &config->profile.hint_rule);
 }
 
 /* Correlation bytes into a zeroed key field that is aligned to 8; -1 when the payload does not reach that far. */

@@ -17,12 +17,12 @@
 #define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
 
 /* In the VIP's name to the client; consumes the packet. */
-HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, struct hr_service *service,
+HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_service_config *config,
                          struct hr_stats *service_stats) {
-  struct hr_address vip = service->vip;
+  struct hr_address vip = config->vip;
   int verdict;
 
-  if (!hr_rewrite_source(skb, packet, &vip, service->port_be)) {
+  if (!hr_rewrite_source(skb, packet, &vip, config->port_be)) {
     verdict = hr_give_to_client(skb);
     if (verdict >= 0) return verdict;
   }
@@ -48,9 +48,9 @@ HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, c
   __u32 what = HR_TRACE_WHAT(kind, answer->reason, reply->index, flags);
 
   if (answer->request) {
-    if (hr_tracing_requests()) hr_trace_event(answer->request, what);
+    if (hr_tracing_requests()) hr_trace_event(answer->request, reply->config_id, what);
   } else if (packet->protocol == IPPROTO_UDP) {
-    hr_trace_untracked(skb, packet, reply->service_id, what);
+    hr_trace_untracked(skb, packet, reply->config_id, what);
   }
 }
 
@@ -65,12 +65,12 @@ HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const stru
   if (answer->verdict == HR_VERDICT_RELEASE) return hr_to_clock(skb, answer->request);
   hr_count(reply->service_stats, HR_REPLIES);
   if (!answer->request) hr_count(reply->service_stats, HR_REPLIES_UNTRACKED);
-  return hr_deliver(skb, packet, reply->service, reply->service_stats);
+  return hr_deliver(skb, packet, reply->config, reply->service_stats);
 }
 
 HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
   struct hr_payload payload = hr_payload_of(packet);
-  struct hr_profile *profile = &reply->service->profile;
+  struct hr_profile *profile = &reply->config->profile;
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_request_key key = {};
   struct hr_request *request;
@@ -78,7 +78,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   /* Several datagrams merged by GRO cannot be judged as one: all of them pass. */
   if (skb->gso_size) {
     hr_reason(reply->service_stats, HR_REASON_MERGED);
-    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns);
+    hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   key.client = packet->destination;
@@ -88,12 +88,12 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
       hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
     hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
     /* It names no request, so it makes no backend healthy; but its sender is not silent. */
-    hr_note_life(reply->service, reply->backend_state, reply->backend_id, reply->now_ns);
+    hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   request = hr_find_request(&key, &reply->reference);
   if (request) {
-    answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->service, reply->service_id));
+    answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->config, reply->config_id));
   } else if (reply->untracked) {
     hr_note_untracked(reply);
   } else if (profile->one_datagram && reply->hedged) {
@@ -122,11 +122,12 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   reply->now_ns = hr_now_ns();
   reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   reply->service_id = backend->service;
-  reply->service = bpf_map_lookup_elem(&services, &reply->service_id);
+  reply->config_id = hr_published_config(reply->service_id);
+  reply->config = hr_config_of(reply->config_id);
   reply->backend_state = bpf_map_lookup_elem(&backend_states, &reply->backend_id);
   reply->service_stats = hr_stats_of(reply->service_id);
-  if (!reply->service || !reply->backend_state) return -1;
-  lifetime_ns = protocol == IPPROTO_TCP ? HR_FLOW_TCP_NS : hr_flow_udp_ns(reply->service);
+  if (!reply->config || !reply->backend_state) return -1;
+  lifetime_ns = protocol == IPPROTO_TCP ? HR_FLOW_TCP_NS : hr_flow_udp_ns(reply->config);
   hr_flow_key_of(&key, client, client_port_be, protocol, HR_FLOW_REPLY, reply->backend_id);
   flow = hr_flow_find(&key, lifetime_ns, reply->now_ns);
   if (!flow) {
@@ -150,7 +151,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   key.client = quoted->source;
   key.client_port_be = quoted->source_port_be;
   key.service = reply->service_id;
-  if (hr_read_correlation(skb, payload, &reply->service->profile.request_correlation, key.correlation)) {
+  if (hr_read_correlation(skb, payload, &reply->config->profile.request_correlation, key.correlation)) {
     /* The quotation is too short to identify the request (RFC 792 promises 8 bytes), which stays parked until it is due. */
     if (reply->untracked) return answer;
     answer.verdict = HR_VERDICT_DROP;
@@ -178,7 +179,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   }
   if (!(HR_SENT_MASK(request->masks) & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
   hr_suspect(reply->backend_state, reply->service_stats, reply->now_ns);
-  return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->service->cluster_id != 0, 0);
+  return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->config->cluster_id != 0, 0);
 }
 
 /* `reply` is the caller's: one more does not fit into 6.1's 512 bytes of stack (docs/development.md, Traps). */
@@ -196,8 +197,8 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
     answer = hr_judge_unreachable(skb, &error.quoted, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
   if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
-  vip = reply->service->vip;
-  if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply->service->port_be)) {
+  vip = reply->config->vip;
+  if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply->config->port_be)) {
     hr_reason(reply->service_stats, HR_REASON_SEND_FAILED);
     return TC_ACT_SHOT;
   }
@@ -211,21 +212,21 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
 HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
   struct hr_fragment *fragment = hr_fragment_find(packet, hr_now_ns());
   struct hr_stats *service_stats;
-  struct hr_service *service;
+  struct hr_service_config *config;
   __u32 service_id;
 
   /* Most later fragments on an uplink are not the proxy's, so they are not counted. */
   if (!fragment || fragment->action == HR_FRAGMENT_TO_BACKEND) return TC_ACT_UNSPEC;
   service_id = fragment->id;
-  service = bpf_map_lookup_elem(&services, &service_id);
+  config = hr_config_of(hr_published_config(service_id));
   service_stats = hr_stats_of(service_id);
-  if (!service) return TC_ACT_UNSPEC;
+  if (!config) return TC_ACT_UNSPEC;
   hr_count(service_stats, HR_LATER_FRAGMENTS);
   if (fragment->action == HR_FRAGMENT_DROP) {
     hr_reason(service_stats, HR_REASON_LOSER_FRAGMENT);
     return TC_ACT_SHOT;
   }
-  return hr_deliver(skb, packet, service, service_stats);
+  return hr_deliver(skb, packet, config, service_stats);
 }
 
 SEC("tc")
@@ -255,7 +256,7 @@ int hr_reply(struct __sk_buff *skb) {
 
   hr_count(reply.service_stats, HR_TCP_PACKETS);
   if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_note(&packet, HR_FRAGMENT_TO_CLIENT, reply.service_id, reply.now_ns);
-  return hr_deliver(skb, &packet, reply.service, reply.service_stats);
+  return hr_deliver(skb, &packet, reply.config, reply.service_stats);
 }
 
 char hr_license[] SEC("license") = "Dual BSD/GPL";

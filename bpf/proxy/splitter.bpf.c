@@ -63,29 +63,30 @@ HR_INLINE __u32 hr_untracked_to(const struct hr_choice *choice, const struct hr_
 }
 
 /* The beginning of a request that a tracer asked for. The packet is still as the client sent it. */
-HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
+HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
                               const struct hr_tracking *tracking, const struct hr_choice *choice) {
   if (tracking->request)
-    hr_trace_event(tracking->request, HR_TRACE_WHAT(HR_TRACE_SPLIT, HR_REASON_NONE, choice->first, 0));
+    hr_trace_event(tracking->request, config_id, HR_TRACE_WHAT(HR_TRACE_SPLIT, HR_REASON_NONE, choice->first, 0));
   else
-    hr_trace_untracked(skb, packet, service_id,
+    hr_trace_untracked(skb, packet, config_id,
                        HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, hr_untracked_to(choice, tracking), 0));
 }
 
-HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
-                           struct hr_service *service) {
+HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
+                           const struct hr_service_config *config, const struct hr_service_policy *policy) {
+  __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = hr_now_ns();
-  struct hr_choice choice = hr_choose_first(service, service_id, now_ns);
+  struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
   struct hr_tracking tracking;
   __u32 first_id;
 
   hr_count(service_stats, HR_REQUESTS);
-  hr_budget_earn(service, service_id);
+  hr_budget_earn(config, service_id);
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
-  if (hr_tracing()) hr_trace_match(skb, packet, service_id, now_ns);
-  tracking = hr_track(skb, packet, service_id, service, &choice, service_stats, now_ns);
-  if (packet->trace) hr_trace_begin(skb, packet, service_id, &tracking, &choice);
+  if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
+  tracking = hr_track(skb, packet, config_id, config, policy, &choice, service_stats, now_ns);
+  if (packet->trace) hr_trace_begin(skb, packet, config_id, &tracking, &choice);
   if (!tracking.request) {
     __u32 to = hr_untracked_to(&choice, &tracking);
 
@@ -94,13 +95,13 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     if (to != choice.first) hr_count(service_stats, HR_PROBES);
     choice.first = to;
   } else {
-    struct hr_attempt beside = hr_attempt_of(tracking.request, 0, HR_TRACE_COPY);
+    struct hr_attempt beside = hr_attempt_of(tracking.request, 0, config_id, HR_TRACE_COPY);
 
     if (choice.second != HR_NO_BACKEND)
       hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
   }
-  first_id = hr_backend_id(service, choice.first);
+  first_id = hr_backend_id(config, choice.first);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
@@ -113,8 +114,9 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
 }
 
 /* TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. */
-HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id,
-                           struct hr_service *service) {
+HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
+                           const struct hr_service_config *config, const struct hr_service_policy *policy) {
+  __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = hr_now_ns();
   struct hr_flow_key key;
@@ -130,9 +132,9 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     backend_id = connection->id;
     connection->seen_ns = now_ns;
   } else {
-    struct hr_choice choice = hr_choose_first(service, service_id, now_ns);
+    struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
 
-    backend_id = hr_backend_id(service, hr_choice_alone(&choice));
+    backend_id = hr_backend_id(config, hr_choice_alone(&choice));
     if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                  HR_FLOW_PLAIN, now_ns);
@@ -192,9 +194,10 @@ SEC("tc")
 int hr_splitter(struct __sk_buff *skb) {
   struct hr_endpoint endpoint = {};
   struct hr_packet packet = {};
-  struct hr_service *service;
+  struct hr_service_config *config;
+  struct hr_service_policy *policy;
   __u32 *found;
-  __u32 service_id;
+  __u32 config_id;
 
   if (hr_parse(skb, &packet)) {
     hr_host_reason(HR_REASON_MALFORMED);
@@ -208,11 +211,12 @@ int hr_splitter(struct __sk_buff *skb) {
   endpoint.port_be = packet.destination_port_be;
   found = bpf_map_lookup_elem(&vips, &endpoint);
   if (!found) return TC_ACT_UNSPEC;
-  service_id = *found;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  if (!service) return TC_ACT_UNSPEC;
-  return packet.protocol == IPPROTO_UDP ? hr_split_udp(skb, &packet, service_id, service)
-                                        : hr_split_tcp(skb, &packet, service_id, service);
+  config_id = hr_published_config(*found);
+  config = hr_config_of(config_id);
+  policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
+  if (!config || !policy) return TC_ACT_UNSPEC;
+  return packet.protocol == IPPROTO_UDP ? hr_split_udp(skb, &packet, config_id, config, policy)
+                                        : hr_split_tcp(skb, &packet, config_id, config, policy);
 }
 
 char hr_license[] SEC("license") = "Dual BSD/GPL";

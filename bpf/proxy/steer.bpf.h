@@ -7,11 +7,12 @@
 #ifndef HEDGEROW_BPF_PROXY_STEER_BPF_H_
 #define HEDGEROW_BPF_PROXY_STEER_BPF_H_
 
+#include "bpf/proxy/config.bpf.h"
 #include "bpf/proxy/stats.bpf.h"
 
-HR_INLINE __u32 hr_backend_id(const struct hr_service *service, __u32 index) {
+HR_INLINE __u32 hr_backend_id(const struct hr_service_config *config, __u32 index) {
   HR_KEEP_BOUND(index);
-  return service->backends[index & (HR_MAX_BACKENDS_PER_SERVICE - 1)];
+  return config->backends[index & (HR_MAX_BACKENDS_PER_SERVICE - 1)];
 }
 
 HR_INLINE __u8 hr_leader_of(__u32 service_id) {
@@ -20,17 +21,10 @@ HR_INLINE __u8 hr_leader_of(__u32 service_id) {
   return leader ? leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1) : 0;
 }
 
-/* Is this backend being drained? Then it gets only requests that no other backend can take, and no hedge. */
-HR_INLINE int hr_is_drained(const struct hr_service *service, __u32 index) {
-  return (READ_ONCE(service->drained) >> (index & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1;
-}
-
-HR_INLINE int hr_is_dry(const struct hr_service *service) { return service->switches & HR_SWITCH_DRY_RUN; }
-
-HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service *service, __u32 backend_id) {
+HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service_config *config, __u32 backend_id) {
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
 
-  return hr_suspicion_timeout_ns(service, tuning ? tuning->p95_ns : 0);
+  return hr_suspicion_timeout_ns(config, tuning ? tuning->p95_ns : 0);
 }
 
 HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
@@ -41,20 +35,20 @@ HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *servi
 }
 
 /* A backend's health as of now. A global function: verified once. */
-HR_GLOBAL __u32 hr_health_of(__u32 service_id, __u32 backend_id, __u64 now_ns) {
+HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_service_config *config = hr_config_of(config_id);
   __u64 wait_since_ns;
 
-  if (!state || !service) return HR_HEALTHY;
+  if (!state || !config) return HR_HEALTHY;
   wait_since_ns = READ_ONCE(state->wait_since_ns);
   if (state->health == HR_HEALTHY && wait_since_ns &&
-      now_ns > wait_since_ns + hr_silence_limit_ns(service, backend_id))
-    hr_suspect(state, hr_stats_of(service_id), now_ns);
+      now_ns > wait_since_ns + hr_silence_limit_ns(config, backend_id))
+    hr_suspect(state, hr_stats_of(HR_CONFIG_SERVICE(config_id)), now_ns);
   if (state->health != HR_HEALTHY && state->answered_ns && !wait_since_ns &&
-      hr_has_rested(state, hr_silence_limit_ns(service, backend_id), now_ns))
+      hr_has_rested(state, hr_silence_limit_ns(config, backend_id), now_ns))
     __sync_lock_test_and_set(&state->health, HR_HEALTHY);
-  if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + service->election_timeout_ns)
+  if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + config->election_timeout_ns)
     __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
   return state->health;
 }
@@ -83,13 +77,13 @@ HR_GLOBAL int hr_end_pause(__u32 backend_id, __u64 wait_since_ns, __u64 now_ns) 
  * longer than suspect_min. That measure does not depend on what was learned: a timeout that has become too long
  * must not hide the pauses that would make it longer.
  */
-HR_INLINE int hr_note_life(const struct hr_service *service, struct hr_backend_state *state, __u32 backend_id,
+HR_INLINE int hr_note_life(const struct hr_service_config *config, struct hr_backend_state *state, __u32 backend_id,
                            __u64 now_ns) {
   __u64 wait_since_ns = READ_ONCE(state->wait_since_ns);
 
   state->last_receive_ns = now_ns;
   if (!wait_since_ns) return 0;
-  if (now_ns > wait_since_ns + service->suspect_min_ns) return hr_end_pause(backend_id, wait_since_ns, now_ns);
+  if (now_ns > wait_since_ns + config->suspect_min_ns) return hr_end_pause(backend_id, wait_since_ns, now_ns);
   WRITE_ONCE(state->wait_since_ns, 0);
   return 0;
 }
@@ -100,14 +94,14 @@ HR_INLINE int hr_note_life(const struct hr_service *service, struct hr_backend_s
  * request that went to it alone would queue behind that. Its first answer after a pause moves it from DOWN to SUSPECT:
  * requests then go to it and to another backend, so that they find out. A global function: rare.
  */
-HR_GLOBAL int hr_recover(__u32 service_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns,
+HR_GLOBAL int hr_recover(__u32 config_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns,
                          __u32 ends_pause) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+  struct hr_service_config *config = hr_config_of(config_id);
 
-  if (!state || !service) return 0;
+  if (!state || !config) return 0;
   if (sent_ns >= READ_ONCE(state->paused_until_ns) ||
-      now_ns <= sent_ns + hr_silence_limit_ns(service, backend_id)) {
+      now_ns <= sent_ns + hr_silence_limit_ns(config, backend_id)) {
     __sync_lock_test_and_set(&state->health, HR_HEALTHY);
     return 0;
   }
@@ -136,11 +130,11 @@ HR_INLINE int hr_was_held_back(struct hr_backend_state *state, __u64 sent_ns, __
 #define HR_ANSWER_ENDS_PAUSE 2u
 
 /* An answer to a request sent at `sent_ns`; only a datagram that names a request moves health up. Returns HR_ANSWER_... */
-HR_INLINE __u32 hr_note_answer(const struct hr_service *service, __u32 service_id, struct hr_backend_state *state,
+HR_INLINE __u32 hr_note_answer(const struct hr_service_config *config, __u32 config_id, struct hr_backend_state *state,
                                __u32 backend_id, __u64 sent_ns, __u64 now_ns) {
-  __u32 about = hr_note_life(service, state, backend_id, now_ns) ? HR_ANSWER_ENDS_PAUSE : 0;
+  __u32 about = hr_note_life(config, state, backend_id, now_ns) ? HR_ANSWER_ENDS_PAUSE : 0;
 
-  if (state->health != HR_HEALTHY) hr_recover(service_id, backend_id, sent_ns, now_ns, about);
+  if (state->health != HR_HEALTHY) hr_recover(config_id, backend_id, sent_ns, now_ns, about);
   if (hr_was_held_back(state, sent_ns, now_ns)) about |= HR_ANSWER_HELD_BACK;
   return about;
 }
@@ -155,12 +149,12 @@ HR_INLINE void hr_trust(struct hr_backend_state *state) {
 
 #define HR_MICROS_PER_HEDGE 1000000
 
-HR_INLINE void hr_budget_earn(const struct hr_service *service, __u32 service_id) {
+HR_INLINE void hr_budget_earn(const struct hr_service_config *config, __u32 service_id) {
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
 
   /* Two CPUs may both see room and overshoot by one earning each: harmless, and bounded by the number of CPUs. */
-  if (state && state->budget_micros < (__s64)service->budget_burst_micros)
-    __sync_fetch_and_add(&state->budget_micros, service->budget_ppm);
+  if (state && state->budget_micros < (__s64)config->budget_burst * HR_MICROS_PER_HEDGE)
+    __sync_fetch_and_add(&state->budget_micros, config->budget_ppm);
 }
 
 HR_INLINE void hr_budget_refund(__u32 service_id) {

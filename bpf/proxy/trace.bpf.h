@@ -68,9 +68,9 @@ HR_INLINE struct hr_trace_event *hr_trace_reserve(void) {
 }
 
 /* Without a wake-up, because the daemon polls the ring while a client listens. */
-HR_INLINE void hr_trace_submit(struct hr_trace_event *event, const struct hr_service *service, __u32 what,
+HR_INLINE void hr_trace_submit(struct hr_trace_event *event, const struct hr_service_config *config, __u32 what,
                                __u64 now_ns) {
-  event->key.pad = service->profile.request_correlation.length;
+  event->key.pad = config->profile.request_correlation.length;
   event->time_ns = now_ns;
   event->kind = what;
   event->reason = what >> 8;
@@ -104,15 +104,15 @@ HR_INLINE int hr_trace_is_the_key(const __u8 correlation[HR_CORRELATION_BYTES]) 
 
 /* The filter, once for each request: sets packet->trace to the tracer's session. The packet is as the client sent it. */
 HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
-                             __u32 service_id, __u64 now_ns) {
+                             __u32 config_id, __u64 now_ns) {
   if (!packet || !hr_trace_alive(now_ns)) return 0;
-  if (!hr_trace_is_asked_about(&packet->source, packet->source_port_be, service_id)) return 0;
+  if (!hr_trace_is_asked_about(&packet->source, packet->source_port_be, HR_CONFIG_SERVICE(config_id))) return 0;
   if (hr_trace.filter.key_mask[0]) {
-    struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+    struct hr_service_config *config = hr_config_of(config_id);
     struct hr_request_key key = {};
 
-    if (!service) return 0;
-    if (hr_read_correlation(skb, hr_payload_of(packet), &service->profile.request_correlation, key.correlation) ||
+    if (!config) return 0;
+    if (hr_read_correlation(skb, hr_payload_of(packet), &config->profile.request_correlation, key.correlation) ||
         !hr_trace_is_the_key(key.correlation))
       return 0;
   }
@@ -131,12 +131,11 @@ HR_INLINE int hr_trace_is_wanted(const struct hr_request *request, __u64 now_ns)
 }
 
 /* Emits an event of a tracked request; see HR_TRACE_WHAT. */
-HR_GLOBAL int hr_trace_event(__u32 index, __u32 what) {
+HR_GLOBAL int hr_trace_event(__u32 index, __u32 config_id, __u32 what) {
   struct hr_request *request = hr_request_at(index);
   struct hr_trace_event *event;
-  struct hr_service *service;
+  struct hr_service_config *config;
   __u64 now_ns, word;
-  __u32 service_id;
 
   if (!request || !request->trace || request->trace != (__u8)hr_trace.session) return 0;
   now_ns = hr_now_ns();
@@ -148,9 +147,8 @@ HR_GLOBAL int hr_trace_event(__u32 index, __u32 what) {
       return 0;
     }
   }
-  service_id = request->key.service;
-  service = bpf_map_lookup_elem(&services, &service_id);
-  if (!service) return 0;
+  config = hr_config_of(config_id);
+  if (!config) return 0;
   request->trace_emitted++;
   event = hr_trace_reserve();
   if (!event) return 0;
@@ -167,7 +165,7 @@ HR_GLOBAL int hr_trace_event(__u32 index, __u32 what) {
   event->first = request->first;
   event->attempts = request->attempts;
   event->sequence = request->trace_emitted;
-  hr_trace_submit(event, service, what, now_ns);
+  hr_trace_submit(event, config, what, now_ns);
   return 0;
 }
 
@@ -176,15 +174,16 @@ HR_GLOBAL int hr_trace_event(__u32 index, __u32 what) {
  * datagram that answers no tracked request. Each is one event, and counts against the rate.
  */
 HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet,
-                                 __u32 service_id, __u32 what) {
-  struct hr_service *service = bpf_map_lookup_elem(&services, &service_id);
+                                 __u32 config_id, __u32 what) {
+  struct hr_service_config *config = hr_config_of(config_id);
   int passed = (what & 0xff) == HR_TRACE_PASSED, late = (what & 0xff) == HR_TRACE_DROPPED;
   __u64 now_ns = hr_now_ns();
   struct hr_request_key key = {};
   struct hr_trace_event *event;
   struct hr_payload payload;
+  __u32 service_id = HR_CONFIG_SERVICE(config_id);
 
-  if (!packet || !service || !hr_trace_alive(now_ns)) return 0;
+  if (!packet || !config || !hr_trace_alive(now_ns)) return 0;
   /* What is dropped without a request is the loser of a hedge, long after. Nothing else here was hedged, or was slow. */
   if (!late && (hr_trace.filter.only_hedged || hr_trace.filter.slower_ns)) return 0;
   payload = hr_payload_of(packet);
@@ -193,9 +192,9 @@ HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet
   key.service = service_id;
   /* A packet that is cut short has no key: zeros. */
   if (passed)
-    hr_read_correlation(skb, payload, &service->profile.request_correlation, key.correlation);
+    hr_read_correlation(skb, payload, &config->profile.request_correlation, key.correlation);
   else
-    hr_read_correlation(skb, payload, &service->profile.reply_correlation, key.correlation);
+    hr_read_correlation(skb, payload, &config->profile.reply_correlation, key.correlation);
   if (!hr_trace_is_asked_about(&key.client, key.client_port_be, service_id) ||
       !hr_trace_is_the_key(key.correlation) ||
       !(hr_trace_backends(service_id) & (1u << ((what >> 16) & (HR_MAX_BACKENDS_PER_SERVICE - 1)))))
@@ -215,14 +214,14 @@ HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet
   event->first = what >> 16;
   event->attempts = 1;
   event->sequence = 1;
-  hr_trace_submit(event, service, what, now_ns);
+  hr_trace_submit(event, config, what, now_ns);
   return 0;
 }
 
 /* ---- What the programs call: each one line at the place where the thing happens ---------------------------------- */
 
-HR_INLINE void hr_trace_note(__u32 request, __u32 kind, __u32 reason, __u32 backend, __u32 flags) {
-  if (hr_tracing_requests()) hr_trace_event(request, HR_TRACE_WHAT(kind, reason, backend, flags));
+HR_INLINE void hr_trace_note(__u32 request, __u32 config_id, __u32 kind, __u32 reason, __u32 backend, __u32 flags) {
+  if (hr_tracing_requests()) hr_trace_event(request, config_id, HR_TRACE_WHAT(kind, reason, backend, flags));
 }
 
 #endif /* HEDGEROW_BPF_PROXY_TRACE_BPF_H_ */

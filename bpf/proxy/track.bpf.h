@@ -101,19 +101,19 @@ HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr
  * request would be dropped in its place for ever. The reply to `old` itself stays outstanding while its backend's silence
  * is short.
  */
-HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service *service, __u64 now_ns) {
+HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service_config *config, __u64 now_ns) {
   __u32 masks = READ_ONCE(old->masks), before = READ_ONCE(old->outstanding);
   __u32 own = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
   __u32 outstanding = own | HR_OUTSTANDING_NOW(before);
   __u32 since = HR_OUTSTANDING_TICK(old->sent_ns);
-  __u64 lapse_ns = service->deadline_ns + service->linger_ns;
+  __u64 lapse_ns = config->deadline_ns + config->linger_ns;
 
   if (outstanding & HR_OUTSTANDING_AT_FIRST(before)) {
     __u32 age = (HR_OUTSTANDING_TICK(now_ns) - HR_OUTSTANDING_SINCE(before)) & 0xffff;
 
     if ((__u64)age << HR_OUTSTANDING_TICK_SHIFT <= lapse_ns)
       since = HR_OUTSTANDING_SINCE(before);
-    else if (now_ns <= old->sent_ns + hr_silence_limit_ns(service, hr_backend_id(service, old->first)))
+    else if (now_ns <= old->sent_ns + hr_silence_limit_ns(config, hr_backend_id(config, old->first)))
       outstanding = own;
     else
       outstanding = own & ~HR_OUTSTANDING_AT_FIRST(before);
@@ -128,8 +128,9 @@ HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct 
  * takes the key over: the old one is detached by compare-and-swap, so that the clock, which removes a request from
  * the scoreboard only after its own compare-and-swap to REMOVING, never removes the newer one's entry.
  */
-HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service *service, struct hr_request *fresh,
-                                 __u64 reference, __u64 known, struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const struct hr_service_config *config,
+                                 struct hr_request *fresh, __u64 reference, __u64 known,
+                                 struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
   __u64 word, detached;
 
@@ -159,33 +160,34 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, const struct hr_service
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     hr_disarm(wheel, old);
     hr_count(service_stats, HR_SUPERSEDED);
-    hr_trace_note(HR_REFERENCE_REQUEST(known), HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
+    hr_trace_note(HR_REFERENCE_REQUEST(known), config_id, HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
   fresh->flags |= HR_REQUEST_KEY_REUSED;
-  fresh->outstanding = hr_outstanding_after(old, service, now_ns);
+  fresh->outstanding = hr_outstanding_after(old, config, now_ns);
   fresh->set = old->set;
   return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
 }
 
 /* Claims the key; the reason why not, otherwise. Two CPUs that claim one key at once may both have to give way. */
-HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, const struct hr_service *service, struct hr_request *request,
-                             __u64 hash, __u64 reference, struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, __u32 config_id, const struct hr_service_config *config,
+                             struct hr_request *request, __u64 hash, __u64 reference, struct hr_stats *service_stats,
+                             __u64 now_ns) {
   __u64 other = hr_scoreboard_insert(wheel, request, hash, reference);
 
   if (!other) return HR_REASON_NONE;
   if (other == HR_SCOREBOARD_FULL) return HR_REASON_SCOREBOARD_FULL;
-  return hr_take_key_over(wheel, service, request, reference, other, service_stats, now_ns);
+  return hr_take_key_over(wheel, config_id, config, request, reference, other, service_stats, now_ns);
 }
 
 HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
-                               __u32 service_id, const struct hr_service *service, const struct hr_choice *choice,
+                               __u32 service_id, const struct hr_service_policy *policy, const struct hr_choice *choice,
                                __u64 now_ns) {
   request->key.client = packet->source;
   request->key.client_port_be = packet->source_port_be;
   request->key.service = service_id;
   request->key.pad = 0;
   request->sent_ns = now_ns;
-  request->due_ns = now_ns + service->delay_ns;
+  request->due_ns = now_ns + READ_ONCE(policy->delay_ns);
   request->fire_ns = 0;
   request->done_ns = 0;
   request->armed = 0;
@@ -209,10 +211,9 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
 
 /* Why this packet cannot be tracked, from what is known before anything is taken. */
 HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *packet,
-                               const struct hr_service *service) {
-  if (service->switches & HR_SWITCH_BYPASS) return HR_REASON_BYPASS;
-  if (service->switches & HR_SWITCH_RELOADING) return HR_REASON_RELOADING;
-  if (service->attempts < 2 || service->present < 2) return HR_REASON_NOT_HEDGED;
+                               const struct hr_service_config *config, const struct hr_service_policy *policy) {
+  if (READ_ONCE(policy->switches) & HR_SWITCH_BYPASS) return HR_REASON_BYPASS;
+  if (config->attempts < 2 || !hr_has_standby(config)) return HR_REASON_NOT_HEDGED;
   if (packet->fragment != HR_WHOLE) return HR_REASON_FRAGMENT;
   if (skb->gso_size) return HR_REASON_GSO;
   if (!packet->plain) return HR_REASON_IP_OPTIONS;
@@ -230,10 +231,10 @@ HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
 }
 
 /* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
-HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet *packet,
-                                   const struct hr_service *service, struct hr_wheel *wheel, struct hr_request *request,
+HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
+                                   const struct hr_service_config *config, struct hr_wheel *wheel, struct hr_request *request,
                                    __u32 index, struct hr_stats *service_stats, __u64 now_ns) {
-  const struct hr_profile *profile = &service->profile;
+  const struct hr_profile *profile = &config->profile;
   __u32 slot = request->parked;
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
   __u32 generation = HR_WORD_GENERATION(request->word);
@@ -244,14 +245,14 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
   if (!hr_parked_is_request(parked, packet->payload_bytes, profile)) return HR_REASON_UNKNOWN_OPERATION;
   if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation, request->key.correlation))
     return HR_REASON_UNKNOWN_OPERATION;
-  reason = hr_judge_operation(profile, request->key.service, slot, packet->payload_bytes);
+  reason = hr_judge_operation(profile, config_id, slot, packet->payload_bytes);
   if (reason) return reason;
   hash = hr_key_hash(&request->key);
   request->tag = hr_hash_tag(hash);
   reference = HR_REFERENCE(generation, request->tag, index);
   /* Other splitters find it from here on, but no program changes it before it is PENDING: it can still be withdrawn. */
   WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING));
-  reason = hr_claim_key(wheel, service, request, hash, reference, service_stats, now_ns);
+  reason = hr_claim_key(wheel, config_id, config, request, hash, reference, service_stats, now_ns);
   if (reason) return reason;
   if (hr_push_due(wheel, request, index, now_ns)) {
     hr_scoreboard_remove(wheel, request->set, reference);
@@ -262,10 +263,10 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
 }
 
 /* Tracks a request: afterwards a reply finds it and the clock will look at it. */
-HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_packet *packet, __u32 service_id,
-                                      const struct hr_service *service, const struct hr_choice *choice,
-                                      struct hr_stats *service_stats, __u64 now_ns) {
-  struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, service)};
+HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
+                                      const struct hr_service_config *config, const struct hr_service_policy *policy,
+                                      const struct hr_choice *choice, struct hr_stats *service_stats, __u64 now_ns) {
+  struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, config, policy)};
   struct hr_wheel *wheel = hr_the_wheel();
   struct hr_request *request;
   __u32 slot;
@@ -285,8 +286,9 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   __sync_fetch_and_add(&wheel->nodes, 1);
   slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
   request->parked = slot;
-  hr_fill_request(request, skb, packet, service_id, service, choice, now_ns);
-  tracking.reason = slot ? hr_publish_request(skb, packet, service, wheel, request, tracking.request, service_stats, now_ns)
+  hr_fill_request(request, skb, packet, HR_CONFIG_SERVICE(config_id), policy, choice, now_ns);
+  tracking.reason = slot ? hr_publish_request(skb, packet, config_id, config, wheel, request, tracking.request, service_stats,
+                                              now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {
     hr_free_request(wheel, request, tracking.request);

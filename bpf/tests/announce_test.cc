@@ -234,12 +234,12 @@ TEST_F(AnnounceTest, ARepetitionRefreshesItsAgeAndNothingElse) {
 // --------------------------------------------------------------------------------------
 
 TEST_F(AnnounceTest, APinnedLeaderStaysAndUnpinningFollowsTheLastAnnouncement) {
-  ASSERT_TRUE(plane().PinLeader("hkv4", "n2").ok());
+  ASSERT_TRUE(plane().policy().PinLeader("hkv4", "n2").ok());
   EXPECT_THAT(Announce(Sealed(ToC())).changes, UnorderedElementsAre(Pair("hkv4:announce_accepted", 1)));
   EXPECT_EQ(LeaderOf(kHkv4Service).leader, 1);
   EXPECT_EQ(LeaderOf(kHkv4Service).published, 2);
   EXPECT_EQ(LeaderOfNextRequest(), kB4);
-  ASSERT_TRUE(plane().UnpinLeader("hkv4").ok());
+  ASSERT_TRUE(plane().policy().UnpinLeader("hkv4").ok());
   EXPECT_EQ(LeaderOfNextRequest(), kC4);
 }
 

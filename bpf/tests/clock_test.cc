@@ -46,13 +46,13 @@ TEST_F(ClockTest, ADueRequestIsHedged) {
   EXPECT_EQ(sent.verdict, kRedirected);
   EXPECT_EQ(sent.packet, copies[0].packet);
   EXPECT_EQ(sent.mark, 0x66u) << "the client's";
-  const auto snapshot = plane().Read(true);
+  const auto snapshot = plane().reader().Read(true);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->services[kDns4Service].fire_error.Count(), 1u);
 }
 
 TEST_F(ClockTest, ARequestFallsDueByItself) {
-  ServiceConfig(kDns4Service).delay_ns = 100 * kMillisecond;
+  ServicePolicy(kDns4Service).delay_ns = 100 * kMillisecond;
   const uint32_t request = Ask(1);
   Lap();
   EXPECT_EQ(SentTo(request), 0b01u) << "not before its time";
@@ -165,12 +165,12 @@ TEST_F(ClockTest, ALapGoesRoundAgainWhileSomethingWaits) {
 }
 
 TEST_F(ClockTest, TheLapIsShortOnlyWhileSomethingUnansweredIsDueSoon) {
-  ServiceConfig(kDns4Service).delay_ns = 250 * kMillisecond;
+  ServicePolicy(kDns4Service).delay_ns = 250 * kMillisecond;
   auto lap_class = [&] { return (Lap().priority & 0xffff) - HR_CLOCK_CLASS_BASE; };
   Ask(1);
   VisitAll();
   EXPECT_EQ(lap_class(), 2u) << "due in 250 ms";
-  ServiceConfig(kDns4Service).delay_ns = 1'400'000;
+  ServicePolicy(kDns4Service).delay_ns = 1'400'000;
   // On a busy machine the test may lose its CPU for longer than that between asking and the lap: it asks again.
   uint16_t id = 1;
   uint32_t chosen = 2;

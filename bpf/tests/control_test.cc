@@ -35,12 +35,13 @@ class ControlTest : public PacketTest {
     request.leader = leader;
     return Control(request);
   }
+  // Another configuration with this primary, and without the backends in `absent`.
   int Configure(uint32_t primary, uint32_t absent = 0, uint64_t forget = 0, uint32_t service = kRaw4Service) {
+    ServiceConfig(service).primary = static_cast<uint8_t>(primary);
+    ServiceConfig(service).present = static_cast<uint8_t>(0b111 & ~absent);
     hr_control_request request{};
     request.operation = HR_CONTROL_CONFIGURE;
     request.service = service;
-    request.leader = primary;
-    request.absent = absent;
     request.sequence = forget;
     return Control(request);
   }
@@ -84,7 +85,7 @@ TEST_F(ControlTest, AnotherConfigurationsPrimaryLeadsUntilSomebodyIsAnnounced) {
   EXPECT_EQ(Leader(kHkv4Service).term, 0u);
   EXPECT_EQ(Leader(kHkv4Service).announced_ns, 0u);
   AnnounceLeader(kC4, 1);
-  EXPECT_EQ(Configure(7), HR_CONTROL_INVALID) << "there is no such backend";
+  EXPECT_EQ(Change(HR_CONTROL_PIN, 7), HR_CONTROL_INVALID) << "there is no such backend";
 }
 
 TEST_F(ControlTest, AReloadThatMovesNoLeaderSaysNothingOfHim) {
@@ -185,7 +186,7 @@ TEST_F(ControlTest, TheWatchdogStartsAClockWhoseKickFailed) {
   Split(DnsRequest4(1));
   ASSERT_TRUE(net::SetLinkUp("hr0c0").ok());
   ASSERT_EQ(Wheel().running, 0u);
-  const auto started = plane().CheckClock();
+  const auto started = plane().object().CheckClock();
   ASSERT_TRUE(started.ok());
   EXPECT_TRUE(*started);
   EXPECT_EQ(Wheel().running, 1u);

@@ -162,7 +162,7 @@ TEST_F(HandoverTest, ARestartedLeaderGetsItAlsoWhileItIsDrained) {
   AnnounceHolding(kA4, 5, 1000);
   const uint32_t request = Ask(1);
   Age(request, 100 * kMillisecond);
-  ASSERT_TRUE(plane().SetDrained("hkv4", "n1", true).ok());
+  ASSERT_TRUE(plane().policy().SetDrained("hkv4", "n1", true).ok());
   AnnounceHolding(kA4, 6, 40);
   EXPECT_EQ(HandOver()["hkv4.handed_over"], 1);
   Clones(HR_MARK_SEND, 1);
@@ -278,15 +278,15 @@ TEST_F(HandoverTest, OtherServicesRequestsStayWhereTheyAre) {
 }
 
 TEST_F(HandoverTest, NothingGoesPastAPin) {
-  ASSERT_TRUE(plane().PinLeader("hkv4", "n2").ok());
+  ASSERT_TRUE(plane().policy().PinLeader("hkv4", "n2").ok());
   const uint32_t request = Ask(1);
   AnnounceLeader(kC4, 5);
   EXPECT_EQ(Wheel().handover, 0u);
   EXPECT_EQ(SentTo(request), 0b010u);
   // Pinned between the announcement and the lap.
-  ASSERT_TRUE(plane().UnpinLeader("hkv4").ok());
+  ASSERT_TRUE(plane().policy().UnpinLeader("hkv4").ok());
   AnnounceLeader(kA4, 6);
-  ASSERT_TRUE(plane().PinLeader("hkv4", "n3").ok());
+  ASSERT_TRUE(plane().policy().PinLeader("hkv4", "n3").ok());
   EXPECT_THAT(HandOver(), IsEmpty());
   Clones(HR_MARK_SEND, 0);
 }
@@ -294,7 +294,7 @@ TEST_F(HandoverTest, NothingGoesPastAPin) {
 TEST_F(HandoverTest, ItIsPaced) {
   constexpr uint32_t kRequests = 2 * HR_HANDOVER_PER_LAP;  // as many as may be parked
   // To ask so many takes a slow machine longer than a request waits for its hedge.
-  ServiceConfig(kHkv4Service).delay_ns = 10 * kSecond;
+  ServicePolicy(kHkv4Service).delay_ns = 10 * kSecond;
   for (uint64_t seq = 1; seq <= kRequests; ++seq) Ask(seq);
   AnnounceLeader(kC4, 5);
   const RunResult first = Lap();
@@ -375,7 +375,7 @@ TEST_F(HandoverTest, ANackComesBackWhereTheSendFails) {
 }
 
 TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
-  ServiceConfig(kHkv4Service).delay_ns = 20 * kMillisecond;
+  ServicePolicy(kHkv4Service).delay_ns = 20 * kMillisecond;
   const uint32_t request = Ask(1);
   AnnounceLeader(kC4, 5);
   BackendState(kHkv4C).health = HR_SUSPECT;  // so that the hedge goes to another
@@ -390,7 +390,7 @@ TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
   EXPECT_EQ(copies[1].mark, HR_MARK_OF_COPY(HR_MARK_SEND, 2, request));
   EXPECT_EQ(Read(copies[1].packet).destination, kC4);
   for (const Captured& copy : copies) EXPECT_EQ(Clock(copy.packet, {.mark = copy.mark}).verdict, kRedirected);
-  const auto snapshot = plane().Read(true);
+  const auto snapshot = plane().reader().Read(true);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->services[kHkv4Service].fire_error.Count(), 1u) << "the hedge's";
   EXPECT_GE(snapshot->services[kHkv4Service].fire_error.max_ns, 50 * kMillisecond) << "from when it was due";
@@ -412,8 +412,8 @@ TEST_F(HandoverTest, AHurryThatFailsLeavesTheClockRunning) {
 
 // Under traffic from four threads. Afterwards nothing is lost, twice, or counted wrongly.
 TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
-  volatile hr_service& service = ServiceConfig(kHkv4Service);
-  service.delay_ns = 300'000;
+  volatile hr_service_config& service = ServiceConfig(kHkv4Service);
+  ServicePolicy(kHkv4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;
   service.linger_ns = 2 * kMillisecond;
   const auto seed = std::random_device{}();

@@ -86,7 +86,7 @@ void ClearHash(bpf_map* map) {
     if (bpf_map_delete_elem(bpf_map__fd(map), key.data()) != 0) break;
 }
 
-// As FillService publishes it: sequence 1 of nobody's term.
+// The configured primary, and no announcement yet. Sequence 1, so that a test can publish something older.
 void ResetLeader(bpf_map* map, uint32_t service, uint32_t primary) {
   struct {
     uint32_t lock = 0;
@@ -185,15 +185,19 @@ void PacketTest::Start(const DataPlaneSpec& spec) {
   auto loaded = std::make_shared<LoadedPlane>();
   loaded->spec = spec;
   loaded->plane = *std::move(plane);
-  const auto& maps = loaded->plane->skeleton()->maps;
-  loaded->services = Open(maps.services);
+  const auto& maps = loaded->plane->object().skeleton()->maps;
+  loaded->configs = Open(maps.configs);
+  loaded->published = Open(maps.data_published);
+  loaded->policies = Open(maps.policies);
   loaded->requests = Open(maps.requests);
   loaded->wheel = Open(maps.wheels);
   loaded->backend_states = Open(maps.backend_states);
   loaded->service_states = Open(maps.service_states);
   loaded->tuning = Open(maps.backend_tuning);
+  for (uint32_t i = 0; i < HR_GENERATIONS * HR_MAX_SERVICES; ++i)
+    loaded->first_configs.push_back(Copy(loaded->configs.At<hr_service_config>(i)));
   for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i)
-    loaded->first_services.push_back(Copy(loaded->services.At<hr_service>(i)));
+    loaded->first_policies.push_back(Copy(loaded->policies.At<hr_service_policy>(i)));
   for (uint32_t i = 0; i < HR_MAX_BACKENDS; ++i)
     ASSERT_TRUE(LookUpElement(maps.backends, &i, &loaded->first_backends.emplace_back()).ok());
   Use(std::move(loaded));
@@ -217,9 +221,12 @@ void PacketTest::Reset() {
   clear(loaded_->backend_states, sizeof(hr_backend_state));
   clear(loaded_->service_states, sizeof(hr_service_state));
   clear(loaded_->tuning, sizeof(hr_backend_tuning));
+  for (uint32_t i = 0; i < HR_GENERATIONS * HR_MAX_SERVICES; ++i)
+    memcpy(const_cast<hr_service_config*>(loaded_->configs.At<hr_service_config>(i)), &loaded_->first_configs[i],
+           sizeof(hr_service_config));
   for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i)
-    memcpy(const_cast<hr_service*>(loaded_->services.At<hr_service>(i)), &loaded_->first_services[i],
-           sizeof(hr_service));
+    memcpy(const_cast<hr_service_policy*>(loaded_->policies.At<hr_service_policy>(i)), &loaded_->first_policies[i],
+           sizeof(hr_service_policy));
   for (uint32_t i = 0; i < HR_MAX_BACKENDS; ++i)
     ASSERT_TRUE(UpdateElement(maps.backends, &i, &loaded_->first_backends[i]).ok());
   ClearArray(maps.scoreboard);
@@ -324,7 +331,7 @@ void PacketTest::AnnounceLeader(const char* address, uint64_t term, uint64_t seq
   EXPECT_EQ(run.changes.count("hkv4:announce_accepted"), 1u);
 }
 hr_leader_view PacketTest::LeaderOf(uint32_t service) {
-  const auto snapshot = plane().Read(false);
+  const auto snapshot = plane().reader().Read(false);
   EXPECT_TRUE(snapshot.ok()) << snapshot.status();
   return snapshot.ok() ? snapshot->services[service].leader : hr_leader_view{};
 }

@@ -120,8 +120,9 @@ inline constexpr hr_siphash_key kKey6 = {0x1716151413121110, 0x1f1e1d1c1b1a1918}
 struct LoadedPlane {
   DataPlaneSpec spec;
   std::unique_ptr<KernelDataPlane> plane;
-  MappedArray services, requests, wheel, backend_states, service_states, tuning;
-  std::vector<hr_service> first_services;
+  MappedArray configs, published, policies, requests, wheel, backend_states, service_states, tuning;
+  std::vector<hr_service_config> first_configs;  // of both generations
+  std::vector<hr_service_policy> first_policies;
   std::vector<hr_backend> first_backends;
 };
 
@@ -175,7 +176,12 @@ class PacketTest : public ::testing::Test {
   volatile hr_service_state& ServiceState(uint32_t id) {
     return *loaded_->service_states.At<hr_service_state>(id);
   }
-  volatile hr_service& ServiceConfig(uint32_t id) { return *loaded_->services.At<hr_service>(id); }
+  // The published configuration of a service, which tests change between two packets.
+  volatile hr_service_config& ServiceConfig(uint32_t id) {
+    return *loaded_->configs.At<hr_service_config>(HR_CONFIG_ID(Published(), id));
+  }
+  volatile uint64_t& Published() { return *loaded_->published.At<uint64_t>(0); }
+  volatile hr_service_policy& ServicePolicy(uint32_t id) { return *loaded_->policies.At<hr_service_policy>(id); }
   hr_parked Parked(uint32_t request);
   // Number of the request the scoreboard has for this client and these correlation bytes; 0 = none.
   uint32_t FindRequest(uint32_t service, const char* client, uint16_t client_port, const Bytes& correlation);
@@ -195,7 +201,7 @@ class PacketTest : public ::testing::Test {
   std::vector<Captured> Copies(size_t expected);
 
   KernelDataPlane& plane() { return *loaded_->plane; }
-  proxy_bpf* skeleton() { return loaded_->plane->skeleton(); }
+  proxy_bpf* skeleton() { return loaded_->plane->object().skeleton(); }
   RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
   bpf_program* program_splitter();
   // Without looking at the counters; may be called from many threads.

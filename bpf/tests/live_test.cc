@@ -118,7 +118,7 @@ class LiveTest : public PacketTest {
     SetUpHost();
     if (HasFatalFailure()) return;
     const TestLinks& links = TestLinks::Get();
-    for (const ProgramInfo& program : plane().Programs()) {
+    for (const ProgramInfo& program : plane().reader().Programs()) {
       // The clock here is htb.
       if (program.hook == Hook::kFqEgress) continue;
       net::AttachSpec spec;
@@ -150,7 +150,7 @@ class LiveTest : public PacketTest {
     ASSERT_NE(wire_, nullptr);
     for (const uint32_t service :
          {kDns4Service, kDns6Service, kRaw4Service, kRaw6Service, kHkv4Service, kHkv6Service}) {
-      ServiceConfig(service).delay_ns = 20 * kMillisecond;
+      ServicePolicy(service).delay_ns = 20 * kMillisecond;
       ServiceConfig(service).linger_ns = 100 * kMillisecond;
       ServiceConfig(service).deadline_ns = 2 * kSecond;
     }
@@ -191,7 +191,7 @@ class LiveTest : public PacketTest {
   void ExpectAnnouncementFollowed(bool ipv6) {
     const uint32_t service = ipv6 ? kHkv6Service : kHkv4Service;
     const char* elected = ipv6 ? kB6 : kC4;
-    ServiceConfig(service).delay_ns = kSecond;  // so that it is the announcement that sends it
+    ServicePolicy(service).delay_ns = kSecond;  // so that it is the announcement that sends it
     Client client(ipv6 ? kHkv6 : kHkv4, kHkvPort);
     const Bytes request = HkvRequest(kHkvWrite, 1, 1, Text("first"));
     client.Send(request);
@@ -266,7 +266,7 @@ TEST_F(LiveTest, TheClockHedgesASilentBackendsRequestAndRestsAgain) {
 }
 
 TEST_F(LiveTest, ANackGoesRoundTheClocksLinkAndLeavesAsTheNextAttempt) {
-  ServiceConfig(kDns4Service).delay_ns = kSecond;  // so that it is the nack that releases it
+  ServicePolicy(kDns4Service).delay_ns = kSecond;  // so that it is the nack that releases it
   Client client(kDns4, kDnsPort);
   const Bytes query = DnsQuery(78, "www.example.org");
   client.Send(query);

@@ -31,7 +31,7 @@ class PolicyTest : public PacketTest {
     return Reply(HkvReply4(seq, from, kHkvOverloaded, pushback));
   }
   void Drain(const char* service, const char* backend, bool on = true) {
-    EXPECT_TRUE(plane().SetDrained(service, backend, on).ok());
+    EXPECT_TRUE(plane().policy().SetDrained(service, backend, on).ok());
   }
   void Silence(uint32_t backend) { BackendState(backend).wait_since_ns = NowNs() - 41 * kSecond; }
   void MakeDown(uint32_t backend) {
@@ -39,7 +39,7 @@ class PolicyTest : public PacketTest {
     BackendState(backend).health_since_ns = NowNs();
   }
   uint64_t Unanswered(uint32_t service, size_t backend) {
-    const auto snapshot = plane().Read(false);
+    const auto snapshot = plane().reader().Read(false);
     EXPECT_TRUE(snapshot.ok()) << snapshot.status();
     return snapshot->services[service].backends[backend].unanswered;
   }
@@ -53,19 +53,19 @@ class PolicyTest : public PacketTest {
 TEST_F(PolicyTest, ANewDelayIsForNewRequestsAndWhatWaitsKeepsItsDueTime) {
   AskDns(1);
   const uint64_t due_ns = Request(FindDns(1)).due_ns;
-  ASSERT_TRUE(plane().SetDelay("dns4", 3 * kMillisecond).ok());
+  ASSERT_TRUE(plane().policy().SetDelay("dns4", 3 * kMillisecond).ok());
   EXPECT_EQ(Request(FindDns(1)).due_ns, due_ns);
   const uint64_t before_ns = NowNs();
   AskDns(2);
   EXPECT_GE(Request(FindDns(2)).due_ns, before_ns + 3 * kMillisecond);
   EXPECT_LE(Request(FindDns(2)).due_ns, NowNs() + 3 * kMillisecond);
-  EXPECT_EQ(plane().Read(false)->services[kDns4Service].delay_ns, 3 * kMillisecond);
-  EXPECT_EQ(plane().Read(false)->services[kDns6Service].delay_ns, 200 * kMillisecond);
+  EXPECT_EQ(plane().reader().Read(false)->services[kDns4Service].delay_ns, 3 * kMillisecond);
+  EXPECT_EQ(plane().reader().Read(false)->services[kDns6Service].delay_ns, 200 * kMillisecond);
 }
 
 TEST_F(PolicyTest, AnAdaptiveDelayIsNoMeasureOfSilence) {
   ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
-  ASSERT_TRUE(plane().SetDelay("dns4", 2 * kMillisecond).ok());
+  ASSERT_TRUE(plane().policy().SetDelay("dns4", 2 * kMillisecond).ok());
   BackendState(kDns4A).wait_since_ns =
       NowNs() - 500 * kMillisecond;  // the fixed delay is 200 ms: 600 are allowed
   AskDns(1);
@@ -79,11 +79,11 @@ TEST_F(PolicyTest, LapsAreNoLongerThanTheShortestDelayAllows) {
   const auto lap_class = [this] { return (Lap().priority & 0xffff) - HR_CLOCK_CLASS_BASE; };
   AskDns(1);  // due in 200 ms: 10 ms laps will do
   EXPECT_EQ(lap_class(), 2u);
-  ASSERT_TRUE(plane().SetDelay("raw4", 3 * kMillisecond).ok());
+  ASSERT_TRUE(plane().policy().SetDelay("raw4", 3 * kMillisecond).ok());
   EXPECT_EQ(lap_class(), 1u) << "another request of raw4 could be due before such a lap is over";
-  ASSERT_TRUE(plane().SetDelay("raw4", kMillisecond).ok());
+  ASSERT_TRUE(plane().policy().SetDelay("raw4", kMillisecond).ok());
   EXPECT_EQ(lap_class(), 0u);
-  ASSERT_TRUE(plane().SetDelay("raw4", 200 * kMillisecond).ok());
+  ASSERT_TRUE(plane().policy().SetDelay("raw4", 200 * kMillisecond).ok());
   EXPECT_EQ(lap_class(), 2u);
 }
 
@@ -158,7 +158,7 @@ TEST_F(PolicyTest, ADrainedBackendIsTheLastResort) {
 }
 
 TEST_F(PolicyTest, ADryRunGoesBackToAStandbyAndNotToTheDrainedLeader) {
-  ASSERT_TRUE(plane().SetDryRun("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("dns4", true).ok());
   Drain("dns4", "a");
   EXPECT_EQ(AskDns(1), kB4);
   MakeDown(kDns4A);
@@ -200,7 +200,7 @@ TEST_F(PolicyTest, WithEverybodyDrainedTheBestIsAsked) {
 
 TEST_F(PolicyTest, APinnedOrAnnouncedLeaderStaysDrained) {
   Drain("raw4", "c");
-  ASSERT_TRUE(plane().PinLeader("raw4", "c").ok());
+  ASSERT_TRUE(plane().policy().PinLeader("raw4", "c").ok());
   AskRaw(1);
   EXPECT_NE(to_, kC4);
   Drain("hkv4", "n3");
@@ -240,7 +240,7 @@ TEST_F(PolicyTest, TcpFollowsADrainToo) {
 
 TEST_F(PolicyTest, ThePreferredIsAskedFirstButForOneInManyRequests) {
   ServiceConfig(kOnceService).attempts = 1;
-  ASSERT_TRUE(plane().SetPreferred("once", 1).ok());
+  ASSERT_TRUE(plane().policy().SetPreferred("once", 1).ok());
   int to_leader = 0;
   for (int i = 0; i < 256; ++i) {
     const auto id = static_cast<uint8_t>(i);
@@ -249,14 +249,14 @@ TEST_F(PolicyTest, ThePreferredIsAskedFirstButForOneInManyRequests) {
     to_leader += Read(run.packet).destination == kA4;
   }
   EXPECT_EQ(to_leader, 2);
-  ASSERT_TRUE(plane().SetPreferred("once", std::nullopt).ok());
+  ASSERT_TRUE(plane().policy().SetPreferred("once", std::nullopt).ok());
   EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build()).packet)
                 .destination,
             kA4);
 }
 
 TEST_F(PolicyTest, WithAPreferredTheLeaderIsAStandbyLikeOthers) {
-  ASSERT_TRUE(plane().SetPreferred("raw4", 1).ok());
+  ASSERT_TRUE(plane().policy().SetPreferred("raw4", 1).ok());
   ServiceState(kRaw4Service).explored = 1;
   BackendState(kRaw4A).answer_ewma_ns = 40 * kMillisecond;
   BackendState(kRaw4C).answer_ewma_ns = 2 * kMillisecond;
@@ -269,7 +269,7 @@ TEST_F(PolicyTest, WithAPreferredTheLeaderIsAStandbyLikeOthers) {
 }
 
 TEST_F(PolicyTest, APreferredThatFallsSilentIsSteeredAround) {
-  ASSERT_TRUE(plane().SetPreferred("dns4", 1).ok());
+  ASSERT_TRUE(plane().policy().SetPreferred("dns4", 1).ok());
   ServiceState(kDns4Service).explored = 1;
   Silence(kDns4B);
   EXPECT_EQ(AskDns(1), kB4);
@@ -283,8 +283,8 @@ TEST_F(PolicyTest, APreferredThatFallsSilentIsSteeredAround) {
 TEST_F(PolicyTest, ADryRunCountsHedgesPlaysTheBudgetAndSendsNothing) {
   ServiceConfig(kDns4Service).budget_ppm = 0;
   ServiceState(kDns4Service).budget_micros = 1'000'000;
-  ASSERT_TRUE(plane().SetDryRun("dns4", true).ok());
-  EXPECT_TRUE(plane().Read(false)->services[kDns4Service].dry_run);
+  ASSERT_TRUE(plane().policy().SetDryRun("dns4", true).ok());
+  EXPECT_TRUE(plane().reader().Read(false)->services[kDns4Service].dry_run);
   AskDns(1);
   AskDns(2);
   const uint32_t first = FindDns(1);
@@ -295,14 +295,14 @@ TEST_F(PolicyTest, ADryRunCountsHedgesPlaysTheBudgetAndSendsNothing) {
   Clones(HR_MARK_HEDGE, 0);
   EXPECT_EQ(SentTo(first), 0b01u);
   EXPECT_THAT(Reply(DnsReply4(1, kA4)).changes, Contains(Pair("dns4.won_by_first", 1)));
-  ASSERT_TRUE(plane().SetDryRun("dns4", false).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("dns4", false).ok());
   ServiceState(kDns4Service).budget_micros = 1'000'000;
   EXPECT_EQ(FireNow(FindDns(2)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
   Clones(HR_MARK_HEDGE, 1);
 }
 
 TEST_F(PolicyTest, ADryRunSteersAroundNobody) {
-  ASSERT_TRUE(plane().SetDryRun("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("dns4", true).ok());
   Silence(kDns4A);
   RunResult run = Split(DnsRequest4(1));
   EXPECT_EQ(Read(run.packet).destination, kA4);
@@ -317,8 +317,8 @@ TEST_F(PolicyTest, ADryRunSteersAroundNobody) {
 }
 
 TEST_F(PolicyTest, ADryRunGivesNacksToTheClient) {
-  ASSERT_TRUE(plane().SetDryRun("dns4", true).ok());
-  ASSERT_TRUE(plane().SetDryRun("hkv4", true).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("hkv4", true).ok());
   AskDns(1);
   const RunResult nack = Reply(DnsReply4(1, kA4, kServFail));
   EXPECT_EQ(nack.verdict, kRedirected);
@@ -329,7 +329,7 @@ TEST_F(PolicyTest, ADryRunGivesNacksToTheClient) {
 }
 
 TEST_F(PolicyTest, ADryRunHandsNothingToANewLeader) {
-  ASSERT_TRUE(plane().SetDryRun("hkv4", true).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("hkv4", true).ok());
   AskHkv(1);
   AnnounceLeader(kC4, 5);
   for (int lap = 0; lap < 5; ++lap) EXPECT_EQ(Lap().changes.count("hkv4.handed_over"), 0u);
@@ -347,7 +347,7 @@ TEST_F(PolicyTest, ABackendMayAskForNoHedges) {
   EXPECT_EQ(answer.verdict, kRedirected);
   EXPECT_THAT(answer.changes, UnorderedElementsAre(Pair("hkv4.won_by_first", 1), Pair("hkv4.replies", 1),
                                                    Pair("hkv4.pushbacks", 1)));
-  EXPECT_TRUE(plane().Read(false)->services[kHkv4Service].pushed_back);
+  EXPECT_TRUE(plane().reader().Read(false)->services[kHkv4Service].pushed_back);
   const uint32_t request = FindHkv(2);
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4:pushback", 1}}));
   EXPECT_EQ(FireNow(request), (Changes{})) << "counted once a request";
@@ -363,7 +363,7 @@ TEST_F(PolicyTest, WhatItAskedForIsOverAfterASecond) {
   EXPECT_GE(ServiceState(kHkv4Service).pushback_until_ns, before_ns + kSecond);
   EXPECT_LE(ServiceState(kHkv4Service).pushback_until_ns, NowNs() + kSecond);
   ServiceState(kHkv4Service).pushback_until_ns = NowNs() - 1;
-  EXPECT_FALSE(plane().Read(false)->services[kHkv4Service].pushed_back);
+  EXPECT_FALSE(plane().reader().Read(false)->services[kHkv4Service].pushed_back);
   EXPECT_EQ(FireNow(FindHkv(2)), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.hedges", 1}}));
   Clones(HR_MARK_HEDGE, 1);
 }

@@ -72,8 +72,8 @@ class RaceTest : public PacketTest {
     spec.max_requests = spec.max_parked = 1 << 16;  // an unanswered request is kept for longer than the test takes
     Start(spec);
     constexpr int64_t kBudget = 1'000'000'000'000;
-    volatile hr_service& service = ServiceConfig(kDns4Service);
-    service.delay_ns = 1;
+    volatile hr_service_config& service = ServiceConfig(kDns4Service);
+    ServicePolicy(kDns4Service).delay_ns = 1;
     service.deadline_ns = kMillisecond;
     service.linger_ns = 1;
     service.budget_ppm = 0;
@@ -126,8 +126,8 @@ class RaceTest : public PacketTest {
 };
 
 TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
-  volatile hr_service& service = ServiceConfig(kDns4Service);
-  service.delay_ns = 300'000;
+  volatile hr_service_config& service = ServiceConfig(kDns4Service);
+  ServicePolicy(kDns4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;
   service.linger_ns = 2 * kMillisecond;
   const auto seed = std::random_device{}();
@@ -172,8 +172,8 @@ TEST_F(RaceTest, ANackDoesNotEndARequestWhoseHedgeIsBeingClaimed) {
 
 TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {
   ids_ = 2000;
-  volatile hr_service& service = ServiceConfig(kDns4Service);
-  service.delay_ns = 100'000;
+  volatile hr_service_config& service = ServiceConfig(kDns4Service);
+  ServicePolicy(kDns4Service).delay_ns = 100'000;
   service.deadline_ns = 2 * kMillisecond;
   service.linger_ns = 1 * kMillisecond;
   const auto seed = std::random_device{}();

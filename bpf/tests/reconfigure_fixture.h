@@ -28,8 +28,8 @@ class ReconfigureTest : public PacketTest {
     if (IsSkipped()) return;
     Start(Spec());
   }
-  void Reconfigure(const DataPlaneSpec& spec, const std::vector<RetiredService>& retired = {}) {
-    const absl::Status status = plane().Reconfigure(spec, retired);
+  void Reconfigure(const DataPlaneSpec& spec) {
+    const absl::Status status = plane().config().Reconfigure(spec);
     ASSERT_TRUE(status.ok()) << status;
   }
   static Bytes RawRequest(uint8_t id, const char* vip = kRaw4) {
@@ -69,7 +69,7 @@ class ReconfigureTest : public PacketTest {
     const auto& maps = skeleton()->maps;
     std::vector<std::map<Bytes, Bytes>> all;
     for (bpf_map* map :
-         {maps.services, maps.backends, maps.vips, maps.vip_addresses, maps.backend_ids, maps.clusters})
+         {maps.configs, maps.policies, maps.backends, maps.vips, maps.vip_addresses, maps.backend_ids, maps.clusters})
       all.push_back(Entries(map));
     return all;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A reload that ends before any of its writes, as by an error or by the daemon's death, can be undone to the
-// byte; and so can one whose undoing ends half-way.
+// A reload that ends before any of its writes: after an error the configuration before holds, and after the daemon's death the
+// next reload reaches what it is given, to the byte; and so it does when that one ends half-way.
 #include "bpf/tests/reconfigure_fixture.h"
 
 namespace hedgerow::packets {
@@ -31,25 +31,34 @@ class ReloadCutShortTest : public ReconfigureTest {
     next.services.erase(next.services.begin() + kOnceService);
     return next;
   }
-  // Before its write of this number (from 1) the reload ends. False: there are not so many.
-  bool EndsBefore(int number, const DataPlaneSpec& next, const std::vector<RetiredService>& retired) {
+  // The reload ends before its write of this number (from 1). As by a kill nothing is written afterwards, or as by an error it
+  // can be undone. False: there are not so many writes.
+  enum class End { kKilled, kError };
+  bool EndsBefore(int number, const DataPlaneSpec& next, End end = End::kKilled) {
     int writes = 0;
-    plane().OnWrite([&](absl::string_view) {
+    plane().config().OnWrite([&](absl::string_view) {
       Announce(Seal(Leading(kOtherCluster, kA4, kHkvPort, 900, ++announced_), kKey6));
-      return ++writes == number ? absl::UnavailableError("cut short") : absl::OkStatus();
+      ++writes;
+      const bool fails = end == End::kKilled ? writes >= number : writes == number;
+      return fails ? absl::UnavailableError("cut short") : absl::OkStatus();
     });
-    const absl::Status status = plane().Reconfigure(next, retired);
-    plane().OnWrite(nullptr);
+    const absl::Status status = plane().config().Reconfigure(next);
+    plane().config().OnWrite(nullptr);
     EXPECT_EQ(status.ok(), writes < number) << status;
     EXPECT_TRUE(status.ok() || absl::IsInternal(status)) << status;
     return !status.ok();
   }
-  // The places that nobody has keep their numbers until somebody gets them.
+  void Forget() {
+    const absl::Status forgotten = plane().config().Forget({{kNewService, kNewVip, kRawPort}},
+                                                  {{40, "10.77.0.14", kRawPort}, {41, "10.77.0.15", kRawPort}});
+    ASSERT_TRUE(forgotten.ok()) << forgotten;
+  }
+  // The place that no backend has keeps its number until a backend gets it.
   std::vector<std::map<Bytes, Bytes>> Comparable() {
-    volatile hr_service& raw = ServiceConfig(kRaw4Service);
-    raw.backends[3] = 0;
-    raw.backend_count = 3;
-    raw.absent = 0;
+    for (uint32_t generation = 0; generation < HR_GENERATIONS; ++generation) {
+      ServiceConfig(kRaw4Service).backends[3] = 0;
+      Published() = Published() ^ 1;
+    }
     return Configured();
   }
 
@@ -59,67 +68,90 @@ class ReloadCutShortTest : public ReconfigureTest {
   static constexpr uint32_t kNewService = 12;
 };
 
-TEST_F(ReloadCutShortTest, WhereverItEndsItIsUndoneToTheByte) {
+TEST_F(ReloadCutShortTest, WhereverItIsKilledTheNextOneReachesWhatItIsGiven) {
   const DataPlaneSpec old = Numbered();
   const DataPlaneSpec next = Wanted(old);
-  ASSERT_TRUE(plane().SetDryRun("raw6", true).ok());
-  ASSERT_TRUE(plane().SetDryRun("raw4", true).ok()) << "as the other configuration says as well";
-  ASSERT_TRUE(plane().SetDrained("raw4", "a", true).ok());
-  ASSERT_TRUE(plane().PinLeader("raw4", "a").ok());
-  const auto before = Comparable();
-  const RetiredService once = {kOnceService, kOnce4, kRawPort};
-  const RetiredService added = {kNewService, kNewVip, kRawPort};
+  const auto before = Configured();
+  Reconfigure(next);
+  const auto wanted = Configured();
+  Reconfigure(old);
+  Forget();
+  ASSERT_EQ(Comparable(), before);
   int number = 1;
   for (;; ++number) {
-    SCOPED_TRACE(testing::Message() << "ended before write " << number);
-    const auto choices = plane().Choices();
-    ASSERT_TRUE(choices.ok()) << choices.status();
-    if (!EndsBefore(number, next, {once})) break;
-    // The undoing, too, ends somewhere on its way.
-    ASSERT_TRUE(plane().Assume(next).ok());
-    EndsBefore(1 + number * 7 % 40, old, {added});
-    ASSERT_TRUE(plane().Assume(next).ok());
-    Reconfigure(old, {added});
-    ASSERT_TRUE(plane().Choose(*choices).ok());
-    const absl::Status forgotten =
-        plane().Forget({added}, {{40, "10.77.0.14", kRawPort}, {41, "10.77.0.15", kRawPort}});
-    ASSERT_TRUE(forgotten.ok()) << forgotten;
+    SCOPED_TRACE(testing::Message() << "killed before write " << number);
+    if (!EndsBefore(number, next)) break;
+    // The next one ends somewhere on its way, too, and the one after it is given either of the two.
+    EndsBefore(1 + number * 7 % 40, old);
+    if (number % 2 == 0) {
+      Reconfigure(next);
+      ASSERT_EQ(Configured(), wanted);
+    }
+    Reconfigure(old);
+    Forget();
     ASSERT_EQ(Comparable(), before);
-    const hr_leader_view leader = LeaderOf(kRaw4Service);
-    ASSERT_TRUE(leader.pinned == 1 && leader.leader == 0);
     AnnounceLeader(kB4, static_cast<uint64_t>(number) + 1);
     ASSERT_EQ(LeaderOf(kHkv4Service).leader, 1) << "what another cluster has said is forgotten";
   }
   EXPECT_GT(number, 20) << "few writes for so many changes";
-  EXPECT_NE(Configured()[0], before[0]) << "the last one came to its end";
 }
 
-// One daemon dies when the other cluster has spoken already, and the next one when the name of the first
-// cluster stands there again, but not yet its leader.
+// An error before the caller lets traffic in, or his own, leaves everything as it was, an administrator's choices too.
+TEST_F(ReloadCutShortTest, AfterAnErrorTheConfigurationBeforeHoldsWithAnAdministratorsChoices) {
+  const DataPlaneSpec old = Numbered();
+  const DataPlaneSpec next = Wanted(old);
+  ASSERT_TRUE(plane().policy().SetDryRun("raw6", true).ok());
+  ASSERT_TRUE(plane().policy().SetDryRun("raw4", true).ok()) << "as the other configuration says as well";
+  ASSERT_TRUE(plane().policy().SetDrained("raw4", "a", true).ok());
+  ASSERT_TRUE(plane().policy().PinLeader("raw4", "a").ok());
+  int lets_in_at = 0;
+  plane().config().OnWrite([&](absl::string_view) { return ++lets_in_at, absl::OkStatus(); });
+  ASSERT_FALSE(plane().config().Reconfigure(next, [&] {
+                        plane().config().OnWrite(nullptr);
+                        return absl::UnavailableError("no route");
+                      }).ok());
+  const auto before = [&] {
+    Reconfigure(old);
+    Forget();
+    return Comparable();
+  }();
+  ASSERT_GT(lets_in_at, 10);
+  for (int number = 1; number <= lets_in_at; ++number) {
+    SCOPED_TRACE(testing::Message() << "an error before write " << number);
+    ASSERT_TRUE(EndsBefore(number, next, End::kError));
+    EXPECT_EQ(SentTo(RawRequest(1)), kB4) << "a is drained";
+    EXPECT_EQ(Split(RawRequest(1, kNewVip)).verdict, kUntouched);
+    Reconfigure(old);
+    Forget();
+    ASSERT_EQ(Comparable(), before);
+    const hr_leader_view leader = LeaderOf(kRaw4Service);
+    ASSERT_TRUE(leader.pinned == 1 && leader.leader == 0);
+  }
+}
+
+// One is killed when the other cluster has spoken already, and the next one when the name of the first cluster stands there
+// again, but not yet its leader.
 TEST_F(ReloadCutShortTest, WhatAnotherClusterHasSaidIsForgottenHoweverOftenItEnds) {
   const DataPlaneSpec old = Numbered();
   DataPlaneSpec next = old;
   next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, kKey6, 0, kAnnouncePort};
-  // By which of its writes a reload moves that service's leader: one for each service before it.
-  const auto moves_at = [&](const DataPlaneSpec& spec) {
-    int writes = 0, at = 0;
-    uint32_t leaders = 0;
-    plane().OnWrite([&](absl::string_view what) {
-      ++writes;
-      if (what == "leaders" && leaders++ == kHkv4Service) at = writes;
-      return absl::OkStatus();
+  const auto killed_before = [&](absl::string_view write, const DataPlaneSpec& spec) {
+    bool published = false, dead = false;
+    plane().config().OnWrite([&](absl::string_view what) {
+      Announce(Seal(Leading(kOtherCluster, kA4, kHkvPort, 900, ++announced_), kKey6));
+      dead = dead || (published && what == write);
+      published = published || what == "generation";
+      return dead ? absl::UnavailableError("cut short") : absl::OkStatus();
     });
-    Reconfigure(spec);
-    plane().OnWrite(nullptr);
-    return at;
+    EXPECT_FALSE(plane().config().Reconfigure(spec).ok());
+    plane().config().OnWrite(nullptr);
   };
-  const int there_at = moves_at(next), back_at = moves_at(old);
-  ASSERT_TRUE(EndsBefore(there_at + 1, next, {}));
+  killed_before("policies", next);
   ASSERT_EQ(LeaderOf(kHkv4Service).term, 900u) << "the other cluster was not heard";
-  ASSERT_TRUE(plane().Assume(next).ok());
-  ASSERT_TRUE(EndsBefore(back_at, old, {}));
-  ASSERT_EQ(ServiceConfig(kHkv4Service).cluster_id, kCluster4);
-  ASSERT_TRUE(plane().Assume(next).ok());
+  for (int times = 0; times < 3; ++times) {
+    killed_before("leaders", old);
+    ASSERT_EQ(ServiceConfig(kHkv4Service).cluster_id, kCluster4);
+  }
   Reconfigure(old);
   AnnounceLeader(kB4, 5);
   EXPECT_EQ(LeaderOf(kHkv4Service).leader, 1);
@@ -127,6 +159,7 @@ TEST_F(ReloadCutShortTest, WhatAnotherClusterHasSaidIsForgottenHoweverOftenItEnd
 
 // No room for one more VIP, as if the kernel had none.
 TEST_F(ReloadCutShortTest, AMapThatIsFullEndsItAndItIsUndone) {
+  const auto before = Configured();
   std::vector<hr_endpoint> junk;
   const size_t vips = Entries(skeleton()->maps.vips).size();
   for (uint32_t i = 0; vips + i < HR_MAX_SERVICES; ++i) {
@@ -134,17 +167,11 @@ TEST_F(ReloadCutShortTest, AMapThatIsFullEndsItAndItIsUndone) {
     endpoint.port_be = static_cast<uint16_t>(i);
     ASSERT_TRUE(UpdateElement(skeleton()->maps.vips, &endpoint, &i).ok());
   }
-  const auto before = Comparable();
   const DataPlaneSpec old = Numbered();
-  const DataPlaneSpec next = Wanted(old);
-  const RetiredService added = {kNewService, kNewVip, kRawPort};
-  ASSERT_EQ(plane().Reconfigure(next, {{kOnceService, kOnce4, kRawPort}}).code(), absl::StatusCode::kInternal)
-      << "the fault was not planted";
-  ASSERT_NE(Configured()[0], before[0]) << "it was to fail half-way";
-  ASSERT_TRUE(plane().Assume(next).ok());
-  Reconfigure(old, {added});
+  ASSERT_EQ(plane().config().Reconfigure(Wanted(old)).code(), absl::StatusCode::kInternal) << "the fault was not planted";
   EXPECT_EQ(SentTo(RawRequest(1)), kA4);
-  ASSERT_TRUE(plane().Forget({added}, {{40, "10.77.0.14", kRawPort}, {41, "10.77.0.15", kRawPort}}).ok());
+  Reconfigure(old);
+  Forget();
   EXPECT_EQ(Comparable(), before);
 }
 

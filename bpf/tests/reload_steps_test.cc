@@ -2,7 +2,7 @@
 //
 // What packets meet in the midst of a reload: before each single write to what the programs see, and after the
 // last, requests are sent, hedged and answered, and leaders announced. Whatever the order of the writes is to
-// be good for (proxy/data_plane/kernel_reconfigure.cc) is a test here.
+// be good for (proxy/data_plane/config_writer.cc) is a test here.
 #include <functional>
 #include <set>
 #include <string>
@@ -38,21 +38,20 @@ class ReloadStepsTest : public ReconfigureTest {
   // Looks before each write of `work`, and after the last.
   void LookThrough(const std::function<absl::Status()>& work, const std::function<void()>& look) {
     int steps = 0;
-    plane().OnWrite([&](absl::string_view what) {
+    plane().config().OnWrite([&](absl::string_view what) {
       SCOPED_TRACE(testing::Message() << "before write " << ++steps << ", to " << what);
       look();
       return absl::OkStatus();
     });
     const absl::Status status = work();
     ASSERT_TRUE(status.ok()) << status;
-    plane().OnWrite(nullptr);
+    plane().config().OnWrite(nullptr);
     SCOPED_TRACE("after the last write");
     look();
     EXPECT_GT(steps, 3) << "it writes nothing";
   }
-  void Reload(const DataPlaneSpec& spec, const std::function<void()>& look,
-              const std::vector<RetiredService>& retired = {}) {
-    LookThrough([&] { return plane().Reconfigure(spec, retired); }, look);
+  void Reload(const DataPlaneSpec& spec, const std::function<void()>& look) {
+    LookThrough([&] { return plane().config().Reconfigure(spec); }, look);
   }
 
   struct Asked {
@@ -117,7 +116,8 @@ TEST_F(ReloadStepsTest, EveryRequestIsHedgedAndAnswered) {
     EXPECT_EQ(Answer(one, HostOf(one.to)).verdict, kDropped) << "the loser's";
     asked.insert(one.to);
   });
-  EXPECT_EQ(asked, (std::set<std::string>{"10.77.0.11:9000", "10.77.0.14:9000"})) << "the leaders";
+  EXPECT_EQ(asked, (std::set<std::string>{"10.77.0.11:9000", "10.77.0.12:9000", "10.77.0.14:9000"}))
+      << "the leaders, and between them the first place of the new configuration";
   EXPECT_EQ(Ask().to, "10.77.0.14:9000");
 }
 
@@ -140,14 +140,14 @@ TEST_F(ReloadStepsTest, ADeadLeaderThatIsRemovedIsAskedByNobody) {
 }
 
 TEST_F(ReloadStepsTest, ADrainedLeaderThatIsRemovedIsAskedByNobody) {
-  ASSERT_TRUE(plane().SetDrained("raw4", "a", true).ok());
+  ASSERT_TRUE(plane().policy().SetDrained("raw4", "a", true).ok());
   DataPlaneSpec spec = Numbered();
   Raw(spec).backends.erase(Raw(spec).backends.begin());
   Reload(spec, [&] {
     const Asked one = Ask();
     EXPECT_TRUE(one.to == "10.77.0.12:9000" || one.to == "10.77.0.13:9000") << one.to;
   });
-  EXPECT_EQ(ServiceConfig(kRaw4Service).drained, 0u);
+  EXPECT_EQ(ServicePolicy(kRaw4Service).drained, 0u);
 }
 
 // Before, byte 4 says whether a request may be sent twice, and afterwards byte 6. What neither allows is never
@@ -175,7 +175,6 @@ TEST_F(ReloadStepsTest, WhatNeitherConfigurationDuplicatesIsNotDuplicated) {
 
 TEST_F(ReloadStepsTest, AVipThatPassesOnIsNeverNobodys) {
   DataPlaneSpec spec = Numbered();
-  const RetiredService retired = {Raw(spec).id, kRaw4, kRawPort};
   ServiceSpec& successor = Raw(spec);
   successor.name = "successor";
   successor.id = 12;
@@ -186,8 +185,7 @@ TEST_F(ReloadStepsTest, AVipThatPassesOnIsNeverNobodys) {
            const Asked one = Ask();
            ASSERT_TRUE(one.to == "10.77.0.11:9000" || one.to == "10.77.0.14:9000") << one.to;
            ExpectAnswered(one, HostOf(one.to));
-         },
-         {retired});
+         });
   EXPECT_EQ(Ask().to, "10.77.0.14:9000");
 }
 
@@ -263,7 +261,7 @@ TEST_F(ReloadStepsTest, WhoIsNotShownYetIsNamedByNobody) {
     ASSERT_NE(request, 0u);
     Reply(HkvReply4(seq, kA4, kHkvNotLeader, added.node));
     named = Request(request).hint == added.slot + 1;
-    EXPECT_TRUE(!named || (ServiceConfig(kHkv4Service).absent & 0b010) == 0);
+    EXPECT_TRUE(!named || (ServiceConfig(kHkv4Service).present & 0b010) != 0);
   });
   EXPECT_TRUE(named);
 }
@@ -285,7 +283,7 @@ TEST_F(ReloadStepsTest, AConnectionStaysWithWhoIsRemovedUntilHeIsForgotten) {
   std::set<std::string> met;
   LookThrough(
       [&] {
-        return plane().Forget({}, {{kRaw4A, kA4, kRawPort}});
+        return plane().config().Forget({}, {{kRaw4A, kA4, kRawPort}});
       },
       [&] {
         met.insert(Endpoint(Read(Split(tcp(kTcpAck)).packet)));

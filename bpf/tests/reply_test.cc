@@ -192,7 +192,7 @@ TEST_F(ReplyTest, AnOldFlowIsNoFlow) {
 }
 
 TEST_F(ReplyTest, WhenTheFlowMapIsFullTheOldestIsForgotten) {
-  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
   Split(DnsRequest4(1, "www.example.org", 999));
   for (uint32_t i = 0; i < 4096; ++i)  // four times as many as there are places
     RunUncounted(program_splitter(), DnsRequest4(1, "www.example.org", static_cast<uint16_t>(10000 + i)),
@@ -231,7 +231,7 @@ TEST_F(ReplyTest, MalformedRepliesStayUntouched) {
 }
 
 TEST_F(ReplyTest, AnAnswerToAnUntrackedRequestReachesTheClient) {
-  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
   Split(DnsRequest4(1));
   const RunResult run = Reply(DnsReply4(1, kA4));
   EXPECT_EQ(run.verdict, kRedirected);
@@ -264,8 +264,8 @@ TEST_F(ReplyTest, ABackendThatWasNotAskedDecidesNothing) {
 
 TEST_F(ReplyTest, AnUntrackedRequestsAnswerPassesAnOlderEntryOfItsKey) {
   Split(DnsRequest4(1));
-  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
-  ASSERT_TRUE(plane().PinLeader("dns4", "b").ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().PinLeader("dns4", "b").ok());
   Split(DnsRequest4(1, "other.example.org"));
   EXPECT_EQ(Reply(DnsReply4(1, kB4, 0, "other.example.org")).verdict, kRedirected);
   EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING) << "it was not its answer";
@@ -435,8 +435,8 @@ TEST_F(ReplyTest, TcpOfOthersStaysUntouched) {
 }
 
 TEST_F(ReplyTest, EveryRewrittenChecksumIsRight) {
-  ServiceConfig(kRaw4Service).switches = HR_SWITCH_BYPASS;
-  ServiceConfig(kRaw6Service).switches = HR_SWITCH_BYPASS;
+  ServicePolicy(kRaw4Service).switches = HR_SWITCH_BYPASS;
+  ServicePolicy(kRaw6Service).switches = HR_SWITCH_BYPASS;
   for (uint32_t i = 0; i < 300; ++i) {
     const Bytes payload = Pattern(4 + i % 37, i);
     const auto port = static_cast<uint16_t>(1024 + i * 97);
@@ -457,7 +457,7 @@ TEST_F(ReplyTest, AnswerTimesAreSampled) {
   request.sent_ns = request.sent_ns - 5 * kMillisecond;
   Reply(DnsReply4(1, kA4));
   EXPECT_GE(BackendState(kDns4A).answer_ewma_ns, 5 * kMillisecond);
-  const auto snapshot = plane().Read(true);
+  const auto snapshot = plane().reader().Read(true);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->services[kDns4Service].latency.Count(), 1u);
   EXPECT_EQ(snapshot->services[kDns4Service].backends[0].answer_times.Count(), 1u);

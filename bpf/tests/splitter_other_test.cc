@@ -43,7 +43,7 @@ TEST_F(SplitterOtherTest, ATcpConnectionOverIpv6GoesToTheLeadersPort) {
 
 TEST_F(SplitterOtherTest, ATcpConnectionKeepsItsBackendWhenTheLeaderChanges) {
   Split(Tcp4(kTcpSyn));
-  ASSERT_TRUE(plane().PinLeader("dns4", "b").ok());
+  ASSERT_TRUE(plane().policy().PinLeader("dns4", "b").ok());
   EXPECT_EQ(Read(Split(Tcp4(kTcpAck)).packet).destination, kA4);
   EXPECT_EQ(Read(Split(Tcp4(kTcpSyn, 40001)).packet).destination, kB4) << "a new connection";
   EXPECT_EQ(Read(Split(Tcp4(kTcpSyn)).packet).destination, kB4) << "a new connection from the same port";
@@ -98,7 +98,7 @@ TEST_F(SplitterOtherTest, LaterFragmentsFollowTheirFirst) {
     ASSERT_EQ(sent.size(), 3u);
     // The leader changes in between: the datagram must not be torn apart.
     EXPECT_EQ(Layer3(Split(sent[0]).packet), Layer3(wanted[0]));
-    ASSERT_TRUE(plane().PinLeader(name, "b").ok());
+    ASSERT_TRUE(plane().policy().PinLeader(name, "b").ok());
     for (const size_t i : {2, 1}) {
       const RunResult run = Split(sent[i]);
       EXPECT_EQ(run.verdict, kRedirected);

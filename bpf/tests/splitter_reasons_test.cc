@@ -33,25 +33,20 @@ class SplitterReasonTest : public PacketTest {
 };
 
 TEST_F(SplitterReasonTest, Bypass) {
-  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
   ExpectForwarded(Split(DnsRequest4(1)), "dns4", "bypass", kA4);
   EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A))
       << "its reply must find the VIP";
-  ASSERT_TRUE(plane().SetBypass("dns4", false).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", false).ok());
   EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
 }
 
-TEST_F(SplitterReasonTest, Reloading) {
-  ServiceConfig(kDns4Service).switches = HR_SWITCH_RELOADING;
-  ExpectForwarded(Split(DnsRequest4(1)), "dns4", "reloading", kA4);
-}
-
 TEST_F(SplitterReasonTest, NoDaemonForTooLong) {
-  ASSERT_TRUE(plane().HedgeUntil(NowNs() - 1).ok());
+  plane().policy().HedgeUntil(NowNs() - 1);
   ExpectForwarded(Split(DnsRequest4(1)), "dns4", "no_daemon", kA4);
   EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A))
       << "its reply must find the VIP";
-  ASSERT_TRUE(plane().HedgeUntil(NowNs() + kSecond).ok());
+  plane().policy().HedgeUntil(NowNs() + kSecond);
   EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
 }
 

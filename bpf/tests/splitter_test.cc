@@ -65,7 +65,7 @@ TEST_F(SplitterTest, TheRequestKeepsWhatAHedgeNeeds) {
   EXPECT_EQ(request.parked_bytes, packet.size() - kEthernetBytes);
   EXPECT_GE(request.sent_ns, before_ns);
   EXPECT_LE(request.sent_ns, NowNs());
-  EXPECT_EQ(request.due_ns, request.sent_ns + ServiceConfig(kDns4Service).delay_ns);
+  EXPECT_EQ(request.due_ns, request.sent_ns + ServicePolicy(kDns4Service).delay_ns);
   EXPECT_EQ(Wheel().nodes, 1u);
 }
 
@@ -95,7 +95,7 @@ TEST_F(SplitterTest, ARequestWaitsInTheWheelSlotOfItsDueTime) {
 }
 
 TEST_F(SplitterTest, ADelayBeyondTheFineWheelWaitsInTheCoarseOne) {
-  ServiceConfig(kDns4Service).delay_ns = 3 * kSecond;
+  ServicePolicy(kDns4Service).delay_ns = 3 * kSecond;
   Split(Query(1).Build());
   const uint32_t index = FindDns(1);
   uint32_t found = 0;
@@ -136,8 +136,8 @@ TEST_F(SplitterTest, NoUdpChecksumStaysNone) {
 
 // Incremental updates carry and borrow: many different sums, also those that come out as zero.
 TEST_F(SplitterTest, EveryRewrittenChecksumIsRight) {
-  ServiceConfig(kRaw4Service).switches = HR_SWITCH_BYPASS;
-  ServiceConfig(kRaw6Service).switches = HR_SWITCH_BYPASS;
+  ServicePolicy(kRaw4Service).switches = HR_SWITCH_BYPASS;
+  ServicePolicy(kRaw6Service).switches = HR_SWITCH_BYPASS;
   for (uint32_t i = 0; i < 600; ++i) {
     const Bytes payload = Pattern(4 + i % 37, i);
     const auto port = static_cast<uint16_t>(1024 + i * 97);

@@ -18,7 +18,7 @@ class SteerTest : public PacketTest {
   RunResult Ask(uint16_t id) { return Split(DnsRequest4(id)); }
   // The leader was last heard before `ns`, and requests wait for it since then.
   void Silence(uint32_t backend, uint64_t ns) { BackendState(backend).wait_since_ns = NowNs() - ns; }
-  BackendSnapshot OfA() { return plane().Read(true)->services[kDns4Service].backends[0]; }
+  BackendSnapshot OfA() { return plane().reader().Read(true)->services[kDns4Service].backends[0]; }
   void MakeDown(uint32_t backend) {
     BackendState(backend).health = HR_DOWN;
     BackendState(backend).health_since_ns = NowNs();
@@ -64,7 +64,7 @@ TEST_F(SteerTest, SlownessIsNoSilence) {
 
 TEST_F(SteerTest, TheSuspicionTimeoutIsThreeTimesTheP95) {
   ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
-  ASSERT_TRUE(plane().SetBackendP95("dns4", 0, 20 * kSecond).ok());
+  ASSERT_TRUE(plane().policy().SetBackendP95("dns4", 0, 20 * kSecond).ok());
   Silence(kDns4A, 59 * kSecond);
   Ask(1);
   EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
@@ -76,7 +76,7 @@ TEST_F(SteerTest, TheSuspicionTimeoutIsThreeTimesTheP95) {
 TEST_F(SteerTest, TheSuspicionTimeoutHasACeiling) {
   ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
   ServiceConfig(kDns4Service).suspect_max_ns = 10 * kSecond;
-  ASSERT_TRUE(plane().SetBackendP95("dns4", 0, 20 * kSecond).ok());
+  ASSERT_TRUE(plane().policy().SetBackendP95("dns4", 0, 20 * kSecond).ok());
   Silence(kDns4A, 9 * kSecond);
   Ask(1);
   EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
@@ -116,7 +116,7 @@ TEST_F(SteerTest, APauseIsOneSampleHoweverManyAnswersItHeldBack) {
 
 TEST_F(SteerTest, APauseIsOneWhateverTheSuspicionTimeoutHasBecome) {
   ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
-  ASSERT_TRUE(plane().SetBackendP95("dns4", 0, 20 * kSecond).ok());
+  ASSERT_TRUE(plane().policy().SetBackendP95("dns4", 0, 20 * kSecond).ok());
   Ask(1);
   Ask(2);
   for (const uint16_t id : {1, 2}) Request(FindDns(id)).sent_ns = NowNs() - 400 * kMillisecond;
@@ -217,7 +217,7 @@ TEST_F(SteerTest, AStandbyThatServesIsMeasured) {
   BackendState(kDns4A).probe_counter = 1;
   Ask(1);
   Reply(DnsReply4(1, kB4));
-  EXPECT_EQ(plane().Read(true)->services[kDns4Service].backends[1].answer_times.Count(), 1u);
+  EXPECT_EQ(plane().reader().Read(true)->services[kDns4Service].backends[1].answer_times.Count(), 1u);
 }
 
 // ---- Signs of life
@@ -313,7 +313,7 @@ TEST_F(SteerTest, DownMeansTheStandbyAloneAndOneProbeInSixteen) {
 TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsDownToo) {
   for (const bool bypass : {false, true}) {
     const char* vip = bypass ? kRaw4 : kOnce4;
-    ASSERT_TRUE(plane().SetBypass("raw4", bypass).ok());
+    ASSERT_TRUE(plane().policy().SetBypass("raw4", bypass).ok());
     MakeDown(bypass ? kRaw4A : kOnceA);
     uint32_t to_leader = 0;
     for (uint8_t i = 0; i < 32; ++i) {
@@ -328,7 +328,7 @@ TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsDownToo) {
 }
 
 TEST_F(SteerTest, AnAnswerToAnUntrackedRequestIsASignOfLifeToo) {
-  ASSERT_TRUE(plane().SetBypass("raw4", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("raw4", true).ok());
   MakeDown(kRaw4A);
   BackendState(kRaw4A).wait_since_ns = 1;
   const Bytes request = PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build();
@@ -467,25 +467,25 @@ TEST_F(SteerTest, TheNextAttemptGoesToANewLeaderThatWasNotAsked) {
   BackendState(kRaw4B).answer_ewma_ns = 1 * kMillisecond;
   BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
-  ASSERT_TRUE(plane().PinLeader("raw4", "c").ok());
+  ASSERT_TRUE(plane().policy().PinLeader("raw4", "c").ok());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0}));
   for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(SteerTest, PinAndUnpin) {
-  ASSERT_TRUE(plane().PinLeader("dns4", "b").ok());
+  ASSERT_TRUE(plane().policy().PinLeader("dns4", "b").ok());
   EXPECT_EQ(Read(Ask(1).packet).destination, kB4);
   EXPECT_EQ(Read(Split(DnsRequest4(1)).packet).destination, kB4)
       << "a retransmission goes to whoever leads now";
-  ASSERT_TRUE(plane().UnpinLeader("dns4").ok());
+  ASSERT_TRUE(plane().policy().UnpinLeader("dns4").ok());
   EXPECT_EQ(Read(Ask(2).packet).destination, kA4);
-  EXPECT_FALSE(plane().PinLeader("dns4", "nobody").ok());
-  EXPECT_FALSE(plane().PinLeader("nothing", "a").ok());
+  EXPECT_FALSE(plane().policy().PinLeader("dns4", "nobody").ok());
+  EXPECT_FALSE(plane().policy().PinLeader("nothing", "a").ok());
 }
 
 TEST_F(SteerTest, ARetransmissionToANewLeaderMayBeAnsweredByIt) {
   Ask(1);
-  ASSERT_TRUE(plane().PinLeader("dns4", "b").ok());
+  ASSERT_TRUE(plane().policy().PinLeader("dns4", "b").ok());
   EXPECT_THAT(Ask(1).changes, Contains(Pair("dns4:retransmission", 1)));
   EXPECT_EQ(Reply(DnsReply4(1, kB4)).verdict, kRedirected);
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped);
@@ -495,16 +495,16 @@ TEST_F(SteerTest, ARetransmissionToANewLeaderMayBeAnsweredByIt) {
 // -----------------------------------------------------------------------------------------------------
 
 TEST_F(SteerTest, TheBudgetIsEarnedByRequestsAndBounded) {
-  ServiceConfig(kDns4Service).budget_ppm = 50'000;
-  ServiceConfig(kDns4Service).budget_burst_micros = 120'000;
+  ServiceConfig(kDns4Service).budget_ppm = 400'000;
+  ServiceConfig(kDns4Service).budget_burst = 1;
   Ask(1);
-  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 50'000);
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 400'000);
   Ask(2);
-  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 100'000);
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 800'000);
   Ask(3);
   Ask(4);
   Ask(5);
-  EXPECT_LE(ServiceState(kDns4Service).budget_micros, 120'000 + 50'000);
+  EXPECT_LE(ServiceState(kDns4Service).budget_micros, 1'000'000 + 400'000);
 }
 
 TEST_F(SteerTest, AHedgePaysOneTokenAndAnEmptyBucketRefuses) {

@@ -37,7 +37,7 @@ class TraceFilterTest : public TracedPacketTest {
 TEST_F(TraceFilterTest, WithoutATracerNothingIsWritten) {
   const hr_trace before = Memory();
   WholeLife(1);
-  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
   Split(DnsRequest4(2));
   EXPECT_FALSE(HasRing()) << "nor is there anything to write to";
   EXPECT_EQ(memcmp(&Memory(), &before, sizeof(before)), 0);
@@ -143,7 +143,7 @@ TEST_F(TraceFilterTest, ByTheKeysFirstBytes) {
   Only(HR_TRACE_SPLIT);
   Reply(DnsReply4(0x1213, kA4));
   Only(HR_TRACE_ANSWER);
-  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
   Split(DnsRequest4(0x1414));
   EXPECT_TRUE(Events().empty());
   Split(DnsRequest4(0x1215));
@@ -213,7 +213,7 @@ TEST_F(TraceFilterTest, TheRateIsBoundedAndARequestIsToldWholeOrNotAtAll) {
 
 TEST_F(TraceFilterTest, AFullRingLosesEventsAndCountsThem) {
   Trace();
-  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
   hr_trace_filter filter = Everything();
   filter.rate = 100'000;
   Memory().filter = filter;  // the ring is that of a rate of 1,000: 256 KB

@@ -30,7 +30,7 @@ class TracedPacketTest : public PacketTest {
   }
   void Trace(const hr_trace_filter& filter = Everything()) {
     source_.reset();
-    auto source = plane().OpenTrace(filter);
+    auto source = plane().reader().OpenTrace(filter);
     ASSERT_TRUE(source.ok()) << source.status();
     source_ = *std::move(source);
     source_->Renew(NowNs() + kLeaseNs);

@@ -53,7 +53,7 @@ TEST_F(TraceTest, ASplitTellsTheWholeRequest) {
 }
 
 TEST_F(TraceTest, WhatIsPassedThroughSaysWhy) {
-  ASSERT_TRUE(plane().SetBypass("dns4", true).ok());
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
   Split(DnsRequest4(7));
   const hr_trace_event event = Only(HR_TRACE_PASSED);
   EXPECT_EQ(event.reason, HR_REASON_BYPASS);

@@ -96,7 +96,7 @@ int main() {
     std::fprintf(stderr, "%s\n", loaded.status().ToString().c_str());
     return 1;
   }
-  for (const hedgerow::ProgramInfo& program : (*loaded)->Programs()) {
+  for (const hedgerow::ProgramInfo& program : (*loaded)->reader().Programs()) {
     std::printf("%s\t%u\n", program.name.c_str(), program.verified_instructions);
   }
   libbpf_set_print(nullptr);

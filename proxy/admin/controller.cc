@@ -9,7 +9,7 @@
 namespace hedgerow {
 
 absl::StatusOr<int> Controller::FindService(const std::string& name) const {
-  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   std::vector<std::string> known;
   for (int i = 0; i < config_.services_size(); ++i) {
     if (config_.services(i).name() == name) return i;
@@ -19,8 +19,8 @@ absl::StatusOr<int> Controller::FindService(const std::string& name) const {
 }
 
 absl::StatusOr<Snapshot> Controller::Read(bool histograms) {
-  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
-  return data_plane_->Read(histograms);
+  if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  return reader_->Read(histograms);
 }
 
 absl::StatusOr<v1::Status> Controller::Status() {
@@ -62,7 +62,7 @@ absl::StatusOr<v1::Leader> Controller::LeaderSet(const std::string& service, con
   std::vector<std::string> known;
   for (const v1::Backend& candidate : config_.services(*index).backends()) known.push_back(candidate.name());
   if (std::find(known.begin(), known.end(), backend) == known.end()) return config::NoSuch("backend", backend, known);
-  const absl::Status pinned = data_plane_->PinLeader(service, backend);
+  const absl::Status pinned = policy_->PinLeader(service, backend);
   if (!pinned.ok()) return pinned;
   return LeaderOf(*index);
 }
@@ -70,7 +70,7 @@ absl::StatusOr<v1::Leader> Controller::LeaderSet(const std::string& service, con
 absl::StatusOr<v1::Leader> Controller::LeaderUnset(const std::string& service) {
   const absl::StatusOr<int> index = FindService(service);
   if (!index.ok()) return index.status();
-  const absl::Status unpinned = data_plane_->UnpinLeader(service);
+  const absl::Status unpinned = policy_->UnpinLeader(service);
   if (!unpinned.ok()) return unpinned;
   return LeaderOf(*index);
 }
@@ -78,7 +78,7 @@ absl::StatusOr<v1::Leader> Controller::LeaderUnset(const std::string& service) {
 absl::StatusOr<v1::BypassReply> Controller::Bypass(const std::string& service, bool on) {
   const absl::StatusOr<int> index = FindService(service);
   if (!index.ok()) return index.status();
-  const absl::Status set = data_plane_->SetBypass(service, on);
+  const absl::Status set = policy_->SetBypass(service, on);
   if (!set.ok()) return set;
   v1::BypassReply reply;
   reply.set_service(service);
@@ -89,7 +89,7 @@ absl::StatusOr<v1::BypassReply> Controller::Bypass(const std::string& service, b
 absl::StatusOr<v1::DryRunReply> Controller::DryRun(const std::string& service, bool on) {
   const absl::StatusOr<int> index = FindService(service);
   if (!index.ok()) return index.status();
-  const absl::Status set = data_plane_->SetDryRun(service, on);
+  const absl::Status set = policy_->SetDryRun(service, on);
   if (!set.ok()) return set;
   v1::DryRunReply reply;
   reply.set_service(service);
@@ -99,7 +99,7 @@ absl::StatusOr<v1::DryRunReply> Controller::DryRun(const std::string& service, b
 
 absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, const std::string& service,
                                                  bool on) {
-  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   if (!service.empty()) {
     const absl::StatusOr<int> index = FindService(service);
     if (!index.ok()) return index.status();
@@ -112,7 +112,7 @@ absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, con
     for (const v1::Backend& each : candidate.backends()) {
       if (std::find(known.begin(), known.end(), each.name()) == known.end()) known.push_back(each.name());
       if (each.name() != backend) continue;
-      const absl::Status set = data_plane_->SetDrained(candidate.name(), backend, on);
+      const absl::Status set = policy_->SetDrained(candidate.name(), backend, on);
       if (!set.ok()) return set;
       changed.push_back(i);
     }
@@ -131,23 +131,23 @@ absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, con
 absl::StatusOr<v1::Counts> Controller::Counts() {
   const absl::StatusOr<Snapshot> snapshot = Read();
   if (!snapshot.ok()) return snapshot.status();
-  return BuildCounts(config_, facts_, *snapshot, data_plane_->Programs());
+  return BuildCounts(config_, facts_, *snapshot, reader_->Programs());
 }
 
 absl::StatusOr<std::unique_ptr<TraceSource>> Controller::OpenTrace(const hr_trace_filter& filter) {
-  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
-  return data_plane_->OpenTrace(filter);
+  if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  return reader_->OpenTrace(filter);
 }
 
 absl::StatusOr<v1::ReloadReply> Controller::Reload(bool dry_run, const std::string& file) {
-  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   if (reload_ == nullptr || take_down_ == nullptr)
     return absl::FailedPreconditionError("the daemon is going down");
   return reload_(dry_run, file);
 }
 
 absl::StatusOr<v1::DownReply> Controller::Down() {
-  if (data_plane_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   if (take_down_ == nullptr) return absl::FailedPreconditionError("the daemon is already going down");
   const TakeDown take_down = std::exchange(take_down_, nullptr);
   v1::DownReply reply;

@@ -33,7 +33,10 @@ class Controller {
 
   // From here on questions can be answered; before, they are Unavailable. The servers are started first, so
   // that a socket or port that is taken is found before anything is made.
-  void Serve(DataPlane& data_plane) { data_plane_ = &data_plane; }
+  void Serve(LivePolicy& policy, DataPlaneReader& reader) {
+    policy_ = &policy;
+    reader_ = &reader;
+  }
 
   absl::StatusOr<v1::Status> Status();
   absl::StatusOr<Snapshot> Read(bool histograms = true);
@@ -60,7 +63,8 @@ class Controller {
 
   const v1::Config& config_;
   const DaemonFacts& facts_;
-  DataPlane* data_plane_ = nullptr;
+  LivePolicy* policy_ = nullptr;
+  DataPlaneReader* reader_ = nullptr;
   TakeDown take_down_;
   ReloadConfig reload_;
 };

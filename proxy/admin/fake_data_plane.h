@@ -42,7 +42,7 @@ inline void Record(Histogram& histogram, uint64_t duration_ns, uint64_t times) {
   histogram.max_ns = std::max(histogram.max_ns, duration_ns);
 }
 
-class FakeDataPlane final : public DataPlane {
+class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
  public:
   FakeDataPlane() {
     snapshot.taken_ns = 60'000'000'000;
@@ -152,11 +152,6 @@ class FakeDataPlane final : public DataPlane {
     for (ServiceSnapshot& candidate : snapshot.services) {
       if (candidate.name == service) candidate.backends.at(backend).p95_ns = p95_ns;
     }
-    return absl::OkStatus();
-  }
-  absl::StatusOr<bool> CheckClock() override { return false; }
-  absl::Status HedgeUntil(uint64_t until_ns) override {
-    snapshot.hedge_until_ns = until_ns;
     return absl::OkStatus();
   }
 

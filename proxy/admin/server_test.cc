@@ -35,7 +35,7 @@ class AdminTest : public testing::Test {
       loop_->Stop();
       return std::vector<std::string>{"link hr0 is busy"};
     });
-    controller_->Serve(fake_);
+    controller_->Serve(fake_, fake_);
     auto server = ServeAdmin(socket_, *loop_, *controller_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -187,7 +187,7 @@ TEST(Controller, IsUnavailableUntilThereIsADataPlane) {
   EXPECT_EQ(controller.LeaderSet("dns", "b").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(controller.Down().status().code(), absl::StatusCode::kUnavailable);
   FakeDataPlane fake;
-  controller.Serve(fake);
+  controller.Serve(fake, fake);
   EXPECT_TRUE(controller.Status().ok());
   EXPECT_TRUE(controller.Down().ok());
   EXPECT_EQ(controller.Down().status().code(), absl::StatusCode::kFailedPrecondition);

@@ -86,7 +86,7 @@ absl::Status RemoveLeftovers(const std::string& instance) {
 std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config, const Topology& topology) {
   if (record.network_namespace() != NetworkNamespace()) return "it is in another network namespace";
   const std::vector<std::string> obstacles = config::Obstacles(
-      config::Diff(record.config(), config, KernelDataPlane::AwaitedPorts(record.load_config())));
+      config::Diff(record.config(), config, KernelObject::AwaitedPorts(record.load_config())));
   if (!obstacles.empty())
     return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
   if (!topology.problems.empty()) {
@@ -154,7 +154,7 @@ class Daemon {
  private:
   absl::Status Serve(int signal_fd) {
     if (const absl::Status status = Guard(); !status.ok()) return status;
-    controller_->Serve(instance_->data_plane());
+    controller_->Serve(instance_->data_plane().policy(), instance_->data_plane().reader());
     return loop_->Watch(signal_fd, [this, signal_fd] { OnSignal(signal_fd); });
   }
 
@@ -186,7 +186,7 @@ class Daemon {
   // This daemon holds the lock, so everything of this instance was left by a daemon that has ended. A kernel part that
   // serves traffic is taken over, or left alone; only one that serves no traffic is removed.
   absl::Status MakeOrAdopt() {
-    facts_.build = absl::StrCat(absl::Hex(KernelDataPlane::Build(), absl::kZeroPad16));
+    facts_.build = absl::StrCat(absl::Hex(KernelObject::Build(), absl::kZeroPad16));
     absl::StatusOr<Standing> standing = Inspect(config_.instance());
     if (!standing.ok()) return Unfit(standing.status());
     if (standing->record.has_value()) {
@@ -361,9 +361,8 @@ class Daemon {
     // Not the file's fault, whatever the system calls it.
     if (absl::IsInvalidArgument(status)) return absl::InternalError(status.message());
     if (!status.ok()) return status;
-    for (const absl::Status& done : {instance_->Beat(), instance_->FollowMtu()}) {
-      if (!done.ok()) LogError(std::string(done.message()));
-    }
+    instance_->Beat();
+    if (const absl::Status followed = instance_->FollowMtu(); !followed.ok()) LogError(std::string(followed.message()));
     return reply;
   }
 
@@ -398,7 +397,7 @@ class Daemon {
     }
     if (status.ok()) status = Guard();
     if (status.ok()) {
-      controller_->Serve(instance_->data_plane());
+      controller_->Serve(instance_->data_plane().policy(), instance_->data_plane().reader());
       LogInfo("whole again");
       return;
     }
@@ -414,8 +413,7 @@ class Daemon {
     down_ = true;
     Readiness::Stopping();
     if (guardian_ != nullptr) guardian_->Rest();
-    const absl::Status status = instance_->Beat();
-    if (!status.ok()) LogError(std::string(status.message()));
+    instance_->Beat();
     instance_->Leave();
     LogInfo("hedging goes on for ", absl::FormatDuration(absl::Nanoseconds(config_.unattended_timeout_ns())),
             " without a daemon, traffic without end");

@@ -162,13 +162,13 @@ void Guardian::RepairClock() {
 
 void Guardian::EveryTick() {
   if (resting_) return;
-  const auto restarted = instance_.data_plane().CheckClock();
+  const auto restarted = instance_.data_plane().object().CheckClock();
   if (restarted.ok() && *restarted) LogWarning("the clock's packet was lost; sent another");
 }
 
 void Guardian::EverySecond() {
   if (resting_) return;
-  if (const absl::Status status = instance_.Beat(); !status.ok()) LogError(std::string(status.message()));
+  instance_.Beat();
   // Tried again every second, but told once.
   const std::string forgetting(instance_.ForgetRetired().message());
   if (!forgetting.empty() && forgetting != reload_problem_) LogError(forgetting);
@@ -180,9 +180,9 @@ void Guardian::EverySecond() {
   }
   // What could not be repaired at the event (an address that comes back later) is tried again.
   if (!repair_problems_.empty()) Repair();
-  const auto snapshot = instance_.data_plane().Read(/*histograms=*/true);
+  const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
-  const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane()) : snapshot.status();
+  const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
   data_plane_problem_ = std::string(tuned.message());
   UpdateProblems();
   if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);

@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
   }
   instance->adopting_ = false;
   // The instance is adopted and works, so an error from here on is logged and does not undo the adoption.
-  if (status = instance->EndHalfReload(); !status.ok()) LogError(std::string(status.message()));
+  if (status = instance->EndEarlierReload(); !status.ok()) LogError(std::string(status.message()));
   // An uplink's MTU may have changed while no daemon watched.
   if (status = instance->FollowMtu(); !status.ok()) LogError(std::string(status.message()));
   return instance;
@@ -137,6 +137,8 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
 
 absl::Status ProxyInstance::AdoptPins(InstanceRecord record) {
   record_.emplace(std::move(record));
+  if (record_->data().reloading())
+    if (absl::Status status = TakeBackRoster(); !status.ok()) return status;
   undo_.Push("unmounting the BPF file system", [] { return net::ReleaseBpffs(net::kDefaultBpffs).status(); });
   pin_folder_ = net::PinDir(net::kDefaultBpffs, config_.instance());
   PushUndoOfPins();
@@ -211,8 +213,8 @@ absl::Status ProxyInstance::AdoptDataPlane() {
   OnALightThread([&] { plane = KernelDataPlane::Adopt(Spec(), pin_folder_, folder, PinnedOf(record)); });
   if (!plane.ok()) return plane.status();
   data_plane_ = *std::move(plane);
-  if (!data_plane_->has_new_programs()) return absl::OkStatus();
-  for (const ProgramInfo& program : data_plane_->Programs()) {
+  if (!data_plane_->object().has_new_programs()) return absl::OkStatus();
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
     old_programs_[program.name].Reset(bpf_obj_get(absl::StrCat(folder, "/", program.name).c_str()));
   }
   return Pin();
@@ -262,9 +264,7 @@ absl::Status ProxyInstance::AdoptRoutes() {
 // To VIPs of services that a reload has removed, or had begun to add: they go with those.
 void ProxyInstance::AdoptRetiredRoutes(const std::vector<net::VipRoute>& present) {
   std::set<std::string> known;
-  for (const v1::Roster* roster : {&record_->data().roster(), &record_->data().next_roster()}) {
-    for (const v1::RosterService& service : roster->services()) known.insert(service.vip());
-  }
+  for (const v1::RosterService& service : record_->data().roster().services()) known.insert(service.vip());
   for (const v1::Service& service : config_.services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
     if (vip.ok()) known.erase(vip->ToString());
@@ -277,14 +277,14 @@ void ProxyInstance::AdoptRetiredRoutes(const std::vector<net::VipRoute>& present
 }
 
 absl::Status ProxyInstance::CommitAdoption(Takeover takeover, DaemonFacts& facts) {
-  const auto snapshot = data_plane_->Read(/*histograms=*/false);
+  const auto snapshot = data_plane_->reader().Read(/*histograms=*/false);
   if (!snapshot.ok()) return snapshot.status();
   if (takeover == Takeover::kSuccession) NoteSuccession(*snapshot, facts);
   facts.attachments_restored +=
       static_cast<uint64_t>(std::count(attached_anew_.begin(), attached_anew_.end(), true));
   if (const absl::Status status = SaveRecord(facts); !status.ok()) return status;
   // From here on it is ours.
-  if (const absl::Status status = Beat(); !status.ok()) LogError(std::string(status.message()));
+  Beat();
   RemoveUnusedPins();
   old_programs_.clear();
   return absl::OkStatus();
@@ -302,7 +302,7 @@ void ProxyInstance::NoteSuccession(const Snapshot& snapshot, DaemonFacts& facts)
     record.set_unattended_stops(record.unattended_stops() + 1);
   }
   record.set_adoptions(record.adoptions() + 1);
-  facts.adoption = data_plane_->has_new_programs() ? "upgraded" : "adopted";
+  facts.adoption = data_plane_->object().has_new_programs() ? "upgraded" : "adopted";
   facts.adoptions = record.adoptions();
   facts.unattended_stops = record.unattended_stops();
   facts.kernel_since_ns = record.made_ns();

@@ -79,10 +79,10 @@ void ProxyInstance::Leave() {
   undo_.Forget();
 }
 
-absl::Status ProxyInstance::Beat() {
+void ProxyInstance::Beat() {
+  const auto timeout_ns = static_cast<uint64_t>(config_.unattended_timeout_ns());
   // An older version's configuration says nothing about it.
-  if (config_.unattended_timeout_ns() == 0) return data_plane_->HedgeUntil(0);
-  return data_plane_->HedgeUntil(static_cast<uint64_t>(MonotonicNs() + config_.unattended_timeout_ns()));
+  data_plane_->policy().HedgeUntil(timeout_ns == 0 ? 0 : static_cast<uint64_t>(MonotonicNs()) + timeout_ns);
 }
 
 AnswerHistory::Memory& ProxyInstance::AnswersOf(size_t service, size_t backend) const {
@@ -213,7 +213,8 @@ absl::Status ProxyInstance::Load() {
   auto loaded = KernelDataPlane::Load(Spec());
   if (!loaded.ok()) return Annotate(loaded.status(), "loading the kernel programs");
   data_plane_ = *std::move(loaded);
-  return Beat();
+  Beat();
+  return absl::OkStatus();
 }
 
 absl::Status ProxyInstance::Pin() {
@@ -223,13 +224,13 @@ absl::Status ProxyInstance::Pin() {
   const std::string folder = absl::StrCat(pin_folder_, "/", record.program_folder());
   std::error_code error;
   std::filesystem::remove_all(folder, error);  // of a takeover that was cut short
-  absl::Status status = data_plane_->PinMaps(pin_folder_);
-  if (status.ok()) status = data_plane_->PinPrograms(folder);
+  absl::Status status = data_plane_->object().PinMaps(pin_folder_);
+  if (status.ok()) status = data_plane_->object().PinPrograms(folder);
   return Annotate(status, "pinning the kernel part");
 }
 
 absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
-  const auto pinned = data_plane_->Describe();
+  const auto pinned = data_plane_->object().Describe();
   if (!pinned.ok()) return pinned.status();
   v1::KernelRecord& record = record_->data();
   SetPinned(*pinned, record);
@@ -237,14 +238,9 @@ absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
   record.set_version(operate::kVersion);
   record.set_network_namespace(NetworkNamespace());
   record.set_backend_room(answers_.entries());
-  // A reload that was begun and not ended is not forgotten by this: EndHalfReload().
-  v1::KernelRecord begun = record;
-  FillRecord(config_, topology_, begun.roster());
-  if (begun.has_next_config()) {
-    record.mutable_next_config()->Swap(begun.mutable_next_config());
-    record.mutable_next_roster()->Swap(begun.mutable_next_roster());
-    record.mutable_choices()->Swap(begun.mutable_choices());
-  }
+  const bool reloading = record.reloading();
+  FillRecord(config_, topology_, v1::Roster(record.roster()));
+  record.set_reloading(reloading);  // until EndEarlierReload()
   const auto note = [](const net::VethPair& pair, v1::LinkRecord& out) {
     out.set_name(pair.link.name);
     out.set_ifindex(pair.link.ifindex);
@@ -264,9 +260,7 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
   *record.mutable_config() = config;
   *record.mutable_roster() = roster;
   NoteUplinks(config, topology, *record.mutable_roster());
-  record.clear_next_config();
-  record.clear_next_roster();
-  record.clear_choices();
+  record.set_reloading(false);
   record.clear_backend_uplinks();
   for (const Topology::ServicePath& path : topology.services) {
     for (const int ifindex : path.uplinks) record.add_backend_uplinks(ifindex);
@@ -298,7 +292,7 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
 }
 
 absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
-  for (const ProgramInfo& program : data_plane_->Programs()) {
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
     if (const absl::Status status = AttachOne(program, facts); !status.ok()) return status;
   }
   return absl::OkStatus();

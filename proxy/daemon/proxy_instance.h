@@ -48,7 +48,7 @@ class ProxyInstance {
                                                               Takeover takeover, DaemonFacts& facts);
   ~ProxyInstance();
 
-  DataPlane& data_plane() { return *data_plane_; }
+  KernelDataPlane& data_plane() { return *data_plane_; }
   const OwnLinks& links() const { return links_; }
   const net::ClockQdiscOptions& clock() const { return clock_; }
   const std::vector<net::VipRoute>& routes() const { return routes_; }
@@ -69,7 +69,7 @@ class ProxyInstance {
 
   // On which ports the programs await announcements.
   std::set<uint32_t> AwaitedPorts() const {
-    return KernelDataPlane::AwaitedPorts(record_->data().load_config());
+    return KernelObject::AwaitedPorts(record_->data().load_config());
   }
   // The roster that `next` would have (roster.h). What is over by now is forgotten first, in the kernel as
   // well.
@@ -87,7 +87,7 @@ class ProxyInstance {
   // What was kept, by us or by the daemon before us, oldest first: names, times and answer times, nothing else.
   std::vector<Snapshot> PastAnswers() const;
   // Puts the daemon's sign of life into the kernel.
-  absl::Status Beat();
+  void Beat();
 
   // Detaches and removes everything; what failed, one line each. Idempotent.
   std::vector<std::string> TakeDown();
@@ -118,9 +118,9 @@ class ProxyInstance {
   const net::Attachment* AttachmentOn(int ifindex) const;
   absl::Status AdoptRetiredUplinks(const ProgramInfo& program);
   void TakeBack(const std::vector<net::VipRoute>& routes);
-  absl::Status NoteBegun(const v1::Config& next, const Topology& topology, const v1::Roster& roster);
-  absl::Status GoBack();
-  absl::Status EndHalfReload();
+  absl::Status TakeBackRoster();
+  absl::Status EndReload();
+  absl::Status EndEarlierReload();
   void NoteFacts(const Topology& topology, DaemonFacts& facts) const;
   void RemoveUnwantedRoutes();
   void DetachUnusedUplinks();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A proxy that runs, under another configuration. The record says first to what
-// it is about to go; then come new uplinks, since answers will come by them;
-// then the kernel's maps (data_plane/kernel_reconfigure.cc); then routes, which
-// let traffic in; then the record says that it is there. A daemon that is killed in between leaves a record of
-// the configuration before and of what was begun: the next one goes back, which needs nothing that is not there
-// any more. What is removed stays known for as long as a request may still be answered by it, and goes later.
-// Part of ProxyInstance; what can change at all says config/diff.h.
+// A proxy that runs, under another configuration. First the record gets the roster of both configurations, since a number
+// that was given must be known to the next daemon, and says that a reload has begun. Then come new uplinks, by which answers
+// will come, the kernel's maps (data_plane/config_writer.cc), and routes, which let traffic in; at last the record says
+// that the other configuration is in force. After an error, or when a daemon takes over that was killed in between, the maps
+// are brought to the configuration in force, by a reload like any other. What is removed stays known for as long as a
+// request may still be answered by it, and goes later. Part of ProxyInstance; what can change at all says config/diff.h.
 
 #include <time.h>
 
@@ -31,57 +30,37 @@ RetiredService Retired(const v1::RosterService& service) {
   return {service.id(), service.vip(), static_cast<uint16_t>(service.port())};
 }
 
-std::vector<RetiredService> RetiredOf(const v1::Roster& roster) {
-  std::vector<RetiredService> retired;
-  for (const v1::RosterService& service : roster.services()) {
-    if (service.retired_until_ns() != 0) retired.push_back(Retired(service));
-  }
-  return retired;
-}
-
-// What of a topology the roster has kept: by which interface each backend is reached.
-Topology UplinksOf(const v1::Config& config, const v1::Roster& roster) {
-  Topology topology;
-  for (const v1::Service& service : config.services()) {
-    Topology::ServicePath& path = topology.services.emplace_back();
-    const v1::RosterService* known = FindService(roster, service.name());
-    for (const v1::Backend& backend : service.backends()) {
-      const v1::RosterBackend* found = known == nullptr ? nullptr : FindBackend(*known, backend);
-      path.uplinks.push_back(found == nullptr ? 0 : found->uplink());
-    }
-  }
-  return topology;
-}
-
-std::vector<ServiceChoices> ChoicesOf(const v1::KernelRecord& record) {
-  std::vector<ServiceChoices> choices;
-  for (const v1::Choices& each : record.choices())
-    choices.push_back({each.service(), each.dry_run(), each.drained(), each.pinned()});
-  return choices;
-}
-
 }  // namespace
 
 absl::StatusOr<v1::Roster> ProxyInstance::RosterFor(const v1::Config& next) {
   if (const absl::Status status = ForgetRetired(); !status.ok()) return status;
-  const DataPlaneRoom room = data_plane_->Room();
+  const DataPlaneRoom room = data_plane_->object().room();
   return NextRoster(record_->data().roster(), next, {.services = room.services, .backends = room.backends},
                     MonotonicNs());
 }
 
 absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& topology,
                                         const v1::Roster& roster, DaemonFacts& facts) {
-  absl::Status status = NoteBegun(next, topology, roster);
-  if (!status.ok()) return status;
+  v1::KernelRecord& record = record_->data();
+  const v1::KernelRecord before = record;
+  record.set_reloading(true);
+  *record.mutable_roster() = roster;
+  NoteUplinks(next, topology, *record.mutable_roster());
+  absl::Status status = Annotate(record_->Save(), "the instance's record");
+  if (!status.ok()) {
+    record = before;
+    return status;
+  }
   const std::vector<net::VipRoute> routes = routes_;
   status = AttachNewUplinks(topology);
   if (status.ok()) {
-    status = data_plane_->Reconfigure(MakeSpec(next, topology, links_, roster), RetiredOf(roster));
+    status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
+                                      [&] { return AddRoutes(next, topology); });
   }
-  if (status.ok()) status = AddRoutes(next, topology);
   if (!status.ok()) {
     TakeBack(routes);
-    const absl::Status back = GoBack();
+    absl::Status back = TakeBackRoster();
+    if (back.ok()) back = EndReload();
     if (back.ok()) return status;
     return Annotate(status, absl::StrCat("half done, and not undone (", std::string(back.message()), ")"));
   }
@@ -93,60 +72,30 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
   return absl::OkStatus();
 }
 
-absl::Status ProxyInstance::NoteBegun(const v1::Config& next, const Topology& topology,
-                                      const v1::Roster& roster) {
-  const auto choices = data_plane_->Choices();
-  if (!choices.ok()) return choices.status();
-  v1::KernelRecord& record = record_->data();
-  *record.mutable_next_config() = next;
-  *record.mutable_next_roster() = roster;
-  NoteUplinks(next, topology, *record.mutable_next_roster());
-  record.clear_choices();
-  for (const ServiceChoices& each : *choices) {
-    v1::Choices& out = *record.add_choices();
-    out.set_service(each.service);
-    out.set_dry_run(each.dry_run);
-    out.set_drained(each.drained);
-    out.set_pinned(each.pinned);
-  }
-  absl::Status status = Annotate(record_->Save(), "the instance's record");
-  if (!status.ok()) {
-    record.clear_next_config();
-    record.clear_next_roster();
-    record.clear_choices();
-  }
-  return status;
+// In the record's roster what was removed is configured again, and what was added is retired: a request may have met it.
+absl::Status ProxyInstance::TakeBackRoster() {
+  const auto roster = NextRoster(record_->data().roster(), config_,
+                                 {.services = HR_MAX_SERVICES, .backends = HR_MAX_BACKENDS}, MonotonicNs());
+  if (!roster.ok()) return roster.status();
+  *record_->data().mutable_roster() = *roster;
+  return absl::OkStatus();
 }
 
-// From what was begun, by us or by a daemon before us, to what the record says to be in force.
-absl::Status ProxyInstance::GoBack() {
-  v1::KernelRecord& record = record_->data();
-  const v1::Config half_config = record.next_config();
-  const v1::Roster half_roster = record.next_roster();
-  const v1::Roster roster = WithHalfDone(record.roster(), half_roster, MonotonicNs());
-  const DataPlaneSpec spec = MakeSpec(config_, topology_, links_, roster);
-  absl::Status status = data_plane_->Assume(
-      MakeSpec(half_config, UplinksOf(half_config, half_roster), links_, half_roster));
-  if (status.ok()) status = data_plane_->Reconfigure(spec, RetiredOf(roster));
-  if (status.ok()) status = data_plane_->Choose(ChoicesOf(record));
-  if (!status.ok()) {
-    data_plane_->Assume(spec).IgnoreError();  // what is asked by the configuration's names is answered by them
-    return status;
-  }
-  FillRecord(config_, topology_, roster);
+// Until this is done no number may be given or forgotten: the maps may hold part of the other configuration.
+absl::Status ProxyInstance::EndReload() {
+  if (absl::Status status = data_plane_->config().Reconfigure(Spec()); !status.ok()) return status;
+  FillRecord(config_, topology_, v1::Roster(record_->data().roster()));
   return record_->Save();
 }
 
-// Of the daemon before us; or of us, when going back failed as well. Until it is over no number may be given or
-// forgotten: the maps may know some of which the roster in force knows nothing.
-absl::Status ProxyInstance::EndHalfReload() {
-  if (!record_->data().has_next_config()) return absl::OkStatus();
+absl::Status ProxyInstance::EndEarlierReload() {
+  if (!record_->data().reloading()) return absl::OkStatus();
   LogWarning("something ended in the midst of a reload, which is undone");
-  return Annotate(GoBack(), "undoing a reload that was begun");
+  return Annotate(EndReload(), "undoing a reload that was begun");
 }
 
 absl::Status ProxyInstance::AttachNewUplinks(const Topology& topology) {
-  for (const ProgramInfo& program : data_plane_->Programs()) {
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
     if (program.hook != Hook::kUplinkIngress) continue;
     for (const auto& [ifindex, link] : topology.uplinks) {
       if (AttachmentOn(ifindex) != nullptr) continue;
@@ -169,10 +118,8 @@ const net::Attachment* ProxyInstance::AttachmentOn(int ifindex) const {
 // Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
 absl::Status ProxyInstance::AdoptRetiredUplinks(const ProgramInfo& program) {
   std::set<int> uplinks;
-  for (const v1::Roster* roster : {&record_->data().roster(), &record_->data().next_roster()}) {
-    for (const v1::RosterService& service : roster->services()) {
-      for (const v1::RosterBackend& backend : service.backends()) uplinks.insert(backend.uplink());
-    }
+  for (const v1::RosterService& service : record_->data().roster().services()) {
+    for (const v1::RosterBackend& backend : service.backends()) uplinks.insert(backend.uplink());
   }
   for (const int ifindex : uplinks) {
     if (ifindex == 0 || AttachmentOn(ifindex) != nullptr || !net::FindLink(ifindex).ok()) continue;
@@ -210,10 +157,10 @@ void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
 }
 
 absl::Status ProxyInstance::ForgetRetired() {
-  if (const absl::Status status = EndHalfReload(); !status.ok()) return status;
+  if (const absl::Status status = EndEarlierReload(); !status.ok()) return status;
   const v1::Roster& roster = record_->data().roster();
   const RosterPart over = Over(roster, MonotonicNs(), [this](uint32_t service, uint32_t places) {
-    return data_plane_->IsKnown(service, places);
+    return data_plane_->config().IsKnown(service, places);
   });
   if (over.empty()) {
     if (!AnyRetired(roster)) DetachUnusedUplinks();
@@ -226,7 +173,7 @@ absl::Status ProxyInstance::ForgetRetired() {
     backends.push_back({backend.id(), backend.address(), static_cast<uint16_t>(backend.port())});
     *const_cast<AnswerHistory::Memory*>(answers_.At<AnswerHistory::Memory>(backend.id())) = {};
   }
-  if (const absl::Status status = data_plane_->Forget(services, backends); !status.ok()) return status;
+  if (const absl::Status status = data_plane_->config().Forget(services, backends); !status.ok()) return status;
   // A daemon that is killed before this is saved forgets them once more.
   *record_->data().mutable_roster() = Without(roster, over);
   RemoveUnwantedRoutes();

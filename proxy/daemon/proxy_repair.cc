@@ -39,7 +39,7 @@ absl::StatusOr<bool> ProxyInstance::IsAttached(const net::Attachment& attachment
 
 absl::StatusOr<int> ProxyInstance::RestoreAttachments() {
   int restored = 0;
-  const std::vector<ProgramInfo> programs = data_plane_->Programs();
+  const std::vector<ProgramInfo> programs = data_plane_->object().Programs();
   for (const auto& attachment : attachments_) {
     const auto attached = IsAttached(*attachment);
     if (!attached.ok()) return attached.status();

@@ -59,19 +59,6 @@ uint32_t LowestFree(const std::set<uint32_t>& taken, uint32_t limit) {
   return number;
 }
 
-template <typename Entries>
-auto FindById(Entries& entries, uint32_t id) -> decltype(&*entries.begin()) {
-  const auto found =
-      std::find_if(entries.begin(), entries.end(), [id](const auto& each) { return each.id() == id; });
-  return found == entries.end() ? nullptr : &*found;
-}
-
-// What is retired stays so at least until then.
-template <typename Entry>
-void KeepUntil(int64_t until_ns, Entry& entry) {
-  if (entry.retired_until_ns() != 0) entry.set_retired_until_ns(std::max(entry.retired_until_ns(), until_ns));
-}
-
 class Registrar {
  public:
   Registrar(const v1::Roster& present, const v1::Config& config, DataPlaneRoom room, int64_t now_ns)
@@ -210,31 +197,6 @@ class Registrar {
 absl::StatusOr<v1::Roster> NextRoster(const v1::Roster& present, const v1::Config& config, DataPlaneRoom room,
                                       int64_t now_ns) {
   return Registrar(present, config, room, now_ns).Run();
-}
-
-v1::Roster WithHalfDone(const v1::Roster& before, const v1::Roster& half_done, int64_t now_ns) {
-  v1::Roster all = before;
-  for (const v1::RosterService& begun : half_done.services()) {
-    v1::RosterService* service = FindById(*all.mutable_services(), begun.id());
-    if (service == nullptr) {
-      service = all.add_services();
-      *service = begun;
-      service->clear_backends();
-      service->set_retired_until_ns(1);
-    }
-    const int64_t until_ns = now_ns + std::max(begun.grace_ns(), service->grace_ns());
-    KeepUntil(until_ns, *service);
-    for (const v1::RosterBackend& backend : begun.backends()) {
-      v1::RosterBackend* known = FindById(*service->mutable_backends(), backend.id());
-      if (known == nullptr) {
-        known = service->add_backends();
-        *known = backend;
-        known->set_retired_until_ns(1);
-      }
-      KeepUntil(until_ns, *known);
-    }
-  }
-  return all;
 }
 
 RosterPart Over(const v1::Roster& roster, int64_t now_ns, const IsKnownFn& is_known) {

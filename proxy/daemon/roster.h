@@ -25,10 +25,6 @@ namespace hedgerow {
 absl::StatusOr<v1::Roster> NextRoster(const v1::Roster& present, const v1::Config& config, DataPlaneRoom room,
                                       int64_t now_ns);
 
-// After a daemon that died between two configurations: `before`, and what only `half_done` has, retired from now on
-// because requests may have met it. Both grew from one roster, so an id stands for the same entry in both.
-v1::Roster WithHalfDone(const v1::Roster& before, const v1::Roster& half_done, int64_t now_ns);
-
 // What is over: retired, and its time has passed, and nothing in flight knows it. A service goes with its
 // backends.
 struct RosterPart {

@@ -69,10 +69,10 @@ Tuner::Tuner(const v1::Config& config) {
   }
 }
 
-absl::Status Tuner::Tune(const Snapshot& snapshot, DataPlane& data_plane) {
+absl::Status Tuner::Tune(const Snapshot& snapshot, LivePolicy& policy) {
   absl::Status first;
   for (size_t i = 0; i < snapshot.services.size() && i < services_.size(); ++i) {
-    first.Update(TuneService(snapshot.taken_ns, snapshot.services[i], services_[i], data_plane));
+    first.Update(TuneService(snapshot.taken_ns, snapshot.services[i], services_[i], policy));
   }
   return first;
 }
@@ -92,7 +92,7 @@ void Tuner::Recall(const Snapshot& past) {
 }
 
 absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot, Service& service,
-                                DataPlane& data_plane) {
+                                LivePolicy& policy) {
   absl::Status first;
   const auto deadline_ns = static_cast<uint64_t>(service.config->deadline_ns());
   std::vector<Histogram> recent(service.backends.size());
@@ -100,7 +100,7 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
   for (size_t i = 0; i < service.backends.size() && i < snapshot.backends.size(); ++i) {
     Backend& backend = service.backends[i];
     const BackendSnapshot& seen = snapshot.backends[i];
-    first.Update(data_plane.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
+    first.Update(policy.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
     const Histogram all = WithUnanswered(seen, deadline_ns);
     recent[i] = backend.windows.Recent(now_ns, all);
     const uint64_t samples = all.Count();
@@ -113,10 +113,10 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
   // Of the backend that gets the requests now: another one's answers say little about when a request to this
   // one is late, and after a change of leaders nothing.
   if (service.config->has_adaptive() && service.asked < recent.size()) {
-    first.Update(data_plane.SetDelay(snapshot.name, AdaptiveDelayNs(*service.config, recent[service.asked])));
+    first.Update(policy.SetDelay(snapshot.name, AdaptiveDelayNs(*service.config, recent[service.asked])));
   }
   if (service.config->prefer() == v1::PREFER_FASTEST) {
-    first.Update(data_plane.SetPreferred(snapshot.name, service.fastest.Look(snapshot)));
+    first.Update(policy.SetPreferred(snapshot.name, service.fastest.Look(snapshot)));
   }
   return first;
 }

@@ -48,7 +48,7 @@ class Tuner {
   explicit Tuner(const v1::Config& config);
 
   // Once a second. Goes on after an error, and returns the first.
-  absl::Status Tune(const Snapshot& snapshot, DataPlane& data_plane);
+  absl::Status Tune(const Snapshot& snapshot, LivePolicy& policy);
   // What an earlier daemon saw (answer_history.h), oldest first, before the first Tune. Writes nothing: what followed
   // from it is in the kernel already.
   void Recall(const Snapshot& past);
@@ -67,7 +67,7 @@ class Tuner {
   };
 
   absl::Status TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot, Service& service,
-                           DataPlane& data_plane);
+                           LivePolicy& policy);
 
   std::vector<Service> services_;
 };

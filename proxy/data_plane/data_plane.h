@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data plane as the daemon sees it: plain structs in and out, no libbpf type. `DataPlane` is implemented by
-// KernelDataPlane (kernel_data_plane.h: loads the BPF object, fills its maps, reads its counters) and by a fake in
-// tests. All calls come from the daemon's one event-loop thread unless a method says otherwise. Times are
+// The data plane as the daemon sees it: plain structs in and out, no libbpf type. `LivePolicy` and `DataPlaneReader` are
+// implemented by parts of KernelDataPlane (kernel_data_plane.h), and by a fake in tests. All calls come from the daemon's one
+// event-loop thread unless a method says otherwise. Times are
 // nanoseconds of CLOCK_MONOTONIC or durations; sizes are bytes; indices of backends are service-local.
 #ifndef HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
@@ -95,14 +95,6 @@ struct RetiredBackend {
   uint32_t id = 0;
   std::string address;
   uint16_t port = 0;  // host order
-};
-
-// What an administrator has chosen of a service while the programs run.
-struct ServiceChoices {
-  uint32_t service = 0;  // its id
-  bool dry_run = false;
-  uint32_t drained = 0;  // mask of places
-  uint32_t pinned = 0;   // the leader's place + 1; 0: none is pinned
 };
 
 // How many services and backends there is room for, from the first configuration on: a kernel part that runs
@@ -211,43 +203,35 @@ const Named* FindByName(const std::vector<Named>& all, const std::string& name) 
   return found == all.end() ? nullptr : &*found;
 }
 
-class DataPlane {
+// What an operator or the daemon's policy changes while the programs run. kNotFound for an unknown service or backend.
+class LivePolicy {
  public:
-  virtual ~DataPlane() = default;
+  virtual ~LivePolicy() = default;
 
-  // The programs to attach, in the order in which to attach them (replies before requests).
-  virtual std::vector<ProgramInfo> Programs() = 0;
-
-  // Everything that can be counted. `histograms` false leaves them empty (cheaper).
-  virtual absl::StatusOr<Snapshot> Read(bool histograms) = 0;
-
-  // Administrator's choice; kNotFound for an unknown service or backend.
   virtual absl::Status PinLeader(const std::string& service, const std::string& backend) = 0;
   virtual absl::Status UnpinLeader(const std::string& service) = 0;
   virtual absl::Status SetBypass(const std::string& service, bool on) = 0;
   virtual absl::Status SetDryRun(const std::string& service, bool on) = 0;
   virtual absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) = 0;
-
   // How long requests that come from now on wait before they are hedged. What waits already keeps its due time.
   virtual absl::Status SetDelay(const std::string& service, uint64_t delay_ns) = 0;
   // The backend that gets requests instead of the leader; nullopt: the leader gets them.
   virtual absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) = 0;
-
   // p95 of a backend's ordinary answer times, 0 = unknown: a third of its suspicion timeout.
   virtual absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) = 0;
+};
 
-  // Restarts a clock whose packet was lost while no client sends; false = it was fine.
-  virtual absl::StatusOr<bool> CheckClock() = 0;
+// What the programs have counted and decided.
+class DataPlaneReader {
+ public:
+  virtual ~DataPlaneReader() = default;
 
-  // The kernel tells what becomes of the requests that the filter names, from the first Renew() on. One at a time. The
+  virtual std::vector<ProgramInfo> Programs() = 0;
+  // Everything that can be counted. `histograms` false leaves them empty (cheaper).
+  virtual absl::StatusOr<Snapshot> Read(bool histograms) = 0;
+  // The kernel emits what becomes of the requests that the filter names, from the first Renew() on. One at a time. The
   // source may outlive the data plane, which another may succeed.
-  virtual absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) {
-    (void)filter;
-    return absl::UnimplementedError("this data plane cannot trace");
-  }
-
-  // The daemon's sign of life: without a further one hedging stops at this time, and traffic flows on. 0 = never.
-  virtual absl::Status HedgeUntil(uint64_t until_ns) = 0;
+  virtual absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) = 0;
 };
 
 }  // namespace hedgerow

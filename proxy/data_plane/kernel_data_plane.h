@@ -1,177 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data plane in the kernel: loads the embedded BPF object, fills its maps from a DataPlaneSpec, and reads them
-// back; pins all of it, and takes over what an earlier process pinned (kernel_adopt.cc). It attaches nothing (net does)
-// and owns every descriptor: what is neither attached nor pinned is gone with it. One owner thread.
+// The data plane in the kernel, in its four parts: the loaded object, the writer of configurations, the live policy, and the
+// reader of what the programs count. One owner thread. Callers hold the part that they need.
 #ifndef HEDGEROW_PROXY_DATA_PLANE_KERNEL_DATA_PLANE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_KERNEL_DATA_PLANE_H_
 
-#include <functional>
-#include <map>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
-#include <vector>
+#include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "net/unique_fd.h"
-#include "proxy/data_plane/data_plane.h"
-#include "proxy/data_plane/kernel_maps.h"
-
-struct proxy_bpf;
-struct bpf_map;
-struct bpf_program;
+#include "proxy/data_plane/config_writer.h"
+#include "proxy/data_plane/kernel_object.h"
+#include "proxy/data_plane/kernel_policy.h"
+#include "proxy/data_plane/kernel_reader.h"
 
 namespace hedgerow {
 
-struct ServiceChange;
-
-// What is pinned, as the daemon that takes it over must find it. Kept in the instance's record.
-struct PinnedMap {
-  std::string name;
-  uint32_t id = 0;      // the kernel's
-  uint64_t layout = 0;  // see map_layout.h
-};
-struct PinnedDataPlane {
-  uint32_t abi_version = 0;
-  uint64_t build = 0;  // of the programs
-  uint64_t hash_seed = 0;
-  std::string load_config;  // bytes of hr_load_config
-  std::vector<PinnedMap> maps;
-};
-
-class KernelDataPlane : public DataPlane {
+class KernelDataPlane {
  public:
-  // kInvalidArgument: the specification is wrong; kPermissionDenied: capabilities; kInternal with the tail of the
-  // verifier's log: the kernel refused a program; kResourceExhausted: a map cannot be made, with its name and bytes.
+  // Loads the programs, with `spec` (numbered here) as the first configuration. For errors see KernelObject and ConfigWriter.
   static absl::StatusOr<std::unique_ptr<KernelDataPlane>> Load(const DataPlaneSpec& spec);
-  // Takes over the maps that are pinned in `folder`, with all that is in them, and the programs in `program_folder`. Where
-  // those are of another build, or were loaded with other constants, it loads this build's on the same maps: then
-  // has_new_programs(). Changes nothing. kFailedPrecondition: they are not what this build can take over; says why.
+  // Takes over what is pinned; see KernelObject::Adopt. Changes nothing.
   static absl::StatusOr<std::unique_ptr<KernelDataPlane>> Adopt(const DataPlaneSpec& spec, const std::string& folder,
                                                                 const std::string& program_folder,
                                                                 const PinnedDataPlane& pinned);
-  ~KernelDataPlane() override;
 
-  // Every map that is not pinned there yet.
-  absl::Status PinMaps(const std::string& folder);
-  // Makes the folder, which must not exist.
-  absl::Status PinPrograms(const std::string& program_folder);
-  absl::StatusOr<PinnedDataPlane> Describe() const;
-  // The data plane under another configuration, while the programs run: `next` is numbered, and what is not in
-  // it any more is retired. kInvalidArgument: `next` itself is wrong; nothing is changed. After any other error
-  // the maps may hold some of it: Assume(next), and Reconfigure to what was before.
-  absl::Status Reconfigure(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
-  // A Reconfigure to this was begun and not ended, by us or by a daemon that was killed. The next one starts
-  // from here.
-  absl::Status Assume(const DataPlaneSpec& half_done);
-  // Does a request still refer to these places (a mask) of a service?
-  bool IsKnown(uint32_t service, uint32_t places) const;
-  // What was retired, when no request refers to it: the flows of its last packets go, and all that it was.
-  absl::Status Forget(const std::vector<RetiredService>& services, const std::vector<RetiredBackend>& backends);
-  // What an administrator has chosen while the programs ran, and gives it back: going back to a configuration
-  // does not bring back what the other one had no place for.
-  absl::StatusOr<std::vector<ServiceChoices>> Choices() const;
-  absl::Status Choose(const std::vector<ServiceChoices>& choices);
-  // Called before each single write to what the programs see; an error ends the work there, as the daemon's death
-  // would. For packet tests, which send packets at every one of these moments.
-  using BeforeWrite = std::function<absl::Status(absl::string_view what)>;
-  void OnWrite(BeforeWrite before_write) { before_write_ = std::move(before_write); }
-  DataPlaneRoom Room() const;
-  const DataPlaneSpec& spec() const { return spec_; }  // numbered
-  bool has_new_programs() const { return adopted_programs_.empty(); }
-  // On which ports programs with these constants (PinnedDataPlane::load_config) await announcements.
-  static std::set<uint32_t> AwaitedPorts(const std::string& load_config);
-  // Number of the programs that this process brings along.
-  static uint64_t Build();
-
-  std::vector<ProgramInfo> Programs() override;
-  absl::StatusOr<Snapshot> Read(bool histograms) override;
-  absl::Status PinLeader(const std::string& service, const std::string& backend) override;
-  absl::Status UnpinLeader(const std::string& service) override;
-  absl::Status SetBypass(const std::string& service, bool on) override;
-  absl::Status SetDryRun(const std::string& service, bool on) override;
-  absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) override;
-  absl::Status SetDelay(const std::string& service, uint64_t delay_ns) override;
-  absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override;
-  absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override;
-  absl::StatusOr<bool> CheckClock() override;
-  absl::StatusOr<std::unique_ptr<TraceSource>> OpenTrace(const hr_trace_filter& filter) override;
-  absl::Status HedgeUntil(uint64_t until_ns) override;
-
-  // Run time and count of each program are kept by the kernel while this descriptor is open (BPF_ENABLE_STATS).
-  absl::Status EnableRunTimeStats();
-
-  // For packet tests: maps and programs as they are.
-  proxy_bpf* skeleton() { return skeleton_; }
+  KernelObject& object() { return *object_; }
+  ConfigWriter& config() { return config_; }
+  KernelPolicy& policy() { return policy_; }
+  KernelReader& reader() { return reader_; }
+  const DataPlaneSpec& spec() const { return config_.spec(); }  // numbered
 
  private:
-  explicit KernelDataPlane(const DataPlaneSpec& spec) : spec_(spec) {}
+  KernelDataPlane(std::unique_ptr<KernelObject> object, const DataPlaneSpec& spec)
+      : object_(std::move(object)),
+        config_(*object_, spec),
+        policy_(*object_, config_.spec()),
+        reader_(*object_, config_.spec()) {}
 
-  static absl::StatusOr<std::unique_ptr<KernelDataPlane>> Open(const DataPlaneSpec& spec);
-  absl::Status SetSizes();
-  void SetLoadConfig();
-  absl::Status LoadObject();
-  absl::Status TakeMap(bpf_map* map, const std::string& folder, const PinnedDataPlane& pinned);
-  bool TakePrograms(const std::string& program_folder);
-  std::string LoadConfigBytes() const;
-  int ProgramFd(const bpf_program* program) const;
-  void NoteLayouts();
-  absl::Status Number();
-  absl::Status MapMemory();
-  absl::Status FillService(const ServiceSpec& spec, const ServiceSpec* before);
-  absl::Status FillBackend(const ServiceSpec& spec, const BackendSpec& backend);
-  absl::Status FillWayBack(const BackendSpec& backend);
-  absl::Status MoveLeader(const ServiceSpec& spec, const ServiceSpec* before, const ServiceChange& change);
-  // Each write of a reload: kernel_store.cc.
-  absl::Status Step(absl::string_view what) const;
-  absl::Status Put(bpf_map* map, const void* key, const void* value);
-  absl::StatusOr<bool> Delete(bpf_map* map, const void* key);
-  absl::Status Zero(bpf_map* map, uint32_t index);
-  absl::Status StoreWords(const hr_service& from, volatile hr_service* to);
-  absl::Status StoreHidden(ServiceChange& change);
-  absl::Status StoreCount(ServiceChange& change);
-  absl::Status Show(ServiceChange& change);
-  absl::Status Hide(ServiceChange& change);
-  absl::Status PublishPrimary(const ServiceSpec& spec);
-  absl::Status ConfigureLeader(const ServiceSpec& spec, uint32_t absent, bool forget);
-  absl::Status Command(const hr_control_request& request);
-  absl::Status SettleLeaders(const DataPlaneSpec& next);
-  absl::StatusOr<hr_leader_view> ReadLeader(uint32_t service_id) const;
-  absl::StatusOr<bool> IsOutOfOrder(uint64_t cluster_before, const ServiceSpec* before, const ServiceSpec& now) const;
-  absl::Status Apply(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
-  absl::Status CheckNumbers(const DataPlaneSpec& spec) const;
-  uint64_t ShortestDelayNs(const DataPlaneSpec& spec) const;
-  absl::Status ForgetClusters(const DataPlaneSpec& next);
-  absl::Status CloseVips(const DataPlaneSpec& next, const std::vector<RetiredService>& retired);
-  absl::Status ForgetFlows(const std::vector<RetiredService>& services,
-                           const std::vector<RetiredBackend>& backends);
-  absl::Status ClearService(uint32_t id);
-  absl::Status ClearBackend(uint32_t id);
-  absl::Status FillCluster(const ServiceSpec& spec);
-  absl::StatusOr<size_t> FindService(const std::string& name) const;
-  absl::StatusOr<size_t> FindBackend(size_t service, const std::string& name) const;
-  absl::Status Switch(const std::string& service, uint32_t bit, bool on);
-  absl::StatusOr<uint32_t> Control(const hr_control_request& request);
-  absl::Status ReadService(size_t service, bool histograms, ServiceSnapshot& snapshot);
-  struct RequestUse {
-    std::vector<uint64_t> in_flight;  // by service
-    uint64_t parked = 0;
-  };
-  RequestUse CountRequests() const;
-  std::vector<MapUse> ReadMapUse(uint64_t parked) const;
-
-  DataPlaneSpec spec_;
-  proxy_bpf* skeleton_ = nullptr;
-  std::map<std::string, uint64_t> layouts_;  // by map
-  std::map<std::string, net::UniqueFd> adopted_programs_;  // by name; empty: the skeleton's own are loaded
-  MappedArray services_, requests_, wheel_, backend_states_, service_states_, tuning_;
-  std::shared_ptr<MappedArray> trace_;  // shared with the open trace
-  int stats_fd_ = -1;
-  BeforeWrite before_write_;
+  std::unique_ptr<KernelObject> object_;
+  ConfigWriter config_;
+  KernelPolicy policy_;
+  KernelReader reader_;
 };
 
 }  // namespace hedgerow

@@ -116,6 +116,17 @@ absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index) {
   return sum;
 }
 
+absl::StatusOr<hr_leader_view> ReadLeader(bpf_map* leaders, uint32_t service_id) {
+  struct {
+    uint32_t lock;
+    uint32_t pad;
+    hr_leader_view view;
+  } leader{};
+  if (bpf_map_lookup_elem_flags(bpf_map__fd(leaders), &service_id, &leader, BPF_F_LOCK) != 0)
+    return absl::ErrnoToStatus(errno, "cannot read the leader map");
+  return leader.view;
+}
+
 MappedArray& MappedArray::operator=(MappedArray&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Thin, checked access to BPF maps by descriptor: element look-up and update, per-CPU sums, and the memory of a
-// mappable array. Used by KernelDataPlane and by packet tests. Every error names the map and errno.
+// mappable array. Used by the parts of KernelDataPlane and by packet tests. Every error names the map and errno.
 #ifndef HEDGEROW_PROXY_DATA_PLANE_KERNEL_MAPS_H_
 #define HEDGEROW_PROXY_DATA_PLANE_KERNEL_MAPS_H_
 
@@ -41,6 +41,9 @@ absl::Status WaitForPrograms();
 absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index);
 absl::StatusOr<hr_backend_stats> SumBackendStats(bpf_map* map, uint32_t index);
 absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index);
+
+// An element of the leader map, read under its lock.
+absl::StatusOr<hr_leader_view> ReadLeader(bpf_map* leaders, uint32_t service_id);
 
 // The memory of a BPF_F_MMAPABLE array, shared with the kernel programs for as long as the object lives.
 class MappedArray {

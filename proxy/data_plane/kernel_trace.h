@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel's side of a trace: a ring of its own, made here and put where the programs look for one, and the
-// memory that says what is asked for and until when. Made by KernelDataPlane::OpenTrace; one at a time.
+// memory that says what is asked for and until when. Made by KernelReader::OpenTrace; one at a time.
 #ifndef HEDGEROW_PROXY_DATA_PLANE_KERNEL_TRACE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_KERNEL_TRACE_H_
 

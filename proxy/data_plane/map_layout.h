@@ -3,7 +3,7 @@
 // Which layout a kernel map has, as a number: kind, sizes, and the shape and names of what it holds, from the
 // programs' BTF. A daemon takes a pinned map over only where its own programs would have made the same one;
 // HR_ABI_VERSION, raised by hand, covers what no shape shows (another meaning of the same bytes). Also the
-// number of a whole build of the programs. Called by KernelDataPlane.
+// number of a whole build of the programs. Called by KernelObject.
 #ifndef HEDGEROW_PROXY_DATA_PLANE_MAP_LAYOUT_H_
 #define HEDGEROW_PROXY_DATA_PLANE_MAP_LAYOUT_H_
 

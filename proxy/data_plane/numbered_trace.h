@@ -2,7 +2,7 @@
 //
 // A trace in the words of the configuration that it was opened under. The kernel's events name services and backends by
 // their ids in the maps, which after a reload are not their places in the configuration any more. A service or backend
-// of a later configuration has no place in this one. Made by KernelDataPlane::OpenTrace.
+// of a later configuration has no place in this one. Made by KernelReader::OpenTrace.
 #ifndef HEDGEROW_PROXY_DATA_PLANE_NUMBERED_TRACE_H_
 #define HEDGEROW_PROXY_DATA_PLANE_NUMBERED_TRACE_H_
 

@@ -21,7 +21,7 @@ using operate::ParsePage;
 
 class ExporterTest : public testing::Test {
  protected:
-  ExporterTest() : runner_([this] { loop_->Run(); }) { controller_.Serve(fake_); }
+  ExporterTest() : runner_([this] { loop_->Run(); }) { controller_.Serve(fake_, fake_); }
   ~ExporterTest() override {
     loop_->Stop();
     runner_.join();

@@ -24,7 +24,7 @@ VIP_TAKER = "10.99.0.78"
 OWN = pytest.mark.own
 # Before which of its writes a daemon is killed in the midst of a reload: here some, in the long tests all. What packets
 # meet at each of them: bpf/tests/reload_steps_test.cc.
-KILLS = range(1, int(os.environ["HR_RELOAD_KILLS"]) + 1) if "HR_RELOAD_KILLS" in os.environ else (2, 7, 12)
+KILLS = range(1, int(os.environ["HR_RELOAD_KILLS"]) + 1) if "HR_RELOAD_KILLS" in os.environ else (2, 6, 9)
 STORM = int(os.environ.get("HR_RELOADS", "8"))
 # A deadline, ten seconds, and the margin: then nothing in flight can know what was removed.
 FORGOTTEN_WITHIN_S = 20

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelDataPlane's life beyond its process: pinning, and taking over what is pinned. The maps hold all that
+// KernelObject's life beyond its process: pinning, and taking over what is pinned. The maps hold all that
 // requests in flight need; programs of another build may take the old ones' place on them as long as each map
 // has the layout that they would have made. A map that only the newer build has is made anew; see
 // docs/adr/0011.
@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
-#include "proxy/data_plane/kernel_data_plane.h"
+#include "proxy/data_plane/kernel_object.h"
 #include "proxy/data_plane/map_layout.h"
 #include "proxy.skel.h"
 
@@ -49,31 +49,31 @@ absl::Status CannotTakeOver(absl::string_view why) {
 
 }  // namespace
 
-uint64_t KernelDataPlane::Build() {
+uint64_t KernelObject::Build() {
   size_t bytes = 0;
   const void* object = proxy_bpf__elf_bytes(&bytes);
   return Hash64(absl::string_view(static_cast<const char*>(object), bytes));
 }
 
 // Before anything is taken over: a reused map's type numbers are of the BTF that it was made with.
-void KernelDataPlane::NoteLayouts() {
+void KernelObject::NoteLayouts() {
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, skeleton_->obj) {
     if (IsShared(map)) layouts_[bpf_map__name(map)] = MapLayout(bpf_object__btf(skeleton_->obj), map);
   }
 }
 
-int KernelDataPlane::ProgramFd(const bpf_program* program) const {
+int KernelObject::ProgramFd(const bpf_program* program) const {
   const auto adopted = adopted_programs_.find(bpf_program__name(program));
   return adopted == adopted_programs_.end() ? bpf_program__fd(program) : adopted->second.get();
 }
 
-std::string KernelDataPlane::LoadConfigBytes() const {
+std::string KernelObject::LoadConfigBytes() const {
   const auto* config = &skeleton_->rodata->load_config;
   return std::string(reinterpret_cast<const char*>(config), sizeof(*config));
 }
 
-std::set<uint32_t> KernelDataPlane::AwaitedPorts(const std::string& load_config) {
+std::set<uint32_t> KernelObject::AwaitedPorts(const std::string& load_config) {
   std::set<uint32_t> ports;
   hr_load_config config{};
   if (load_config.size() != sizeof(config)) return ports;
@@ -83,7 +83,7 @@ std::set<uint32_t> KernelDataPlane::AwaitedPorts(const std::string& load_config)
   return ports;
 }
 
-absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const DataPlaneSpec& spec,
+absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlaneSpec& spec,
                                                                         const std::string& folder,
                                                                         const std::string& program_folder,
                                                                         const PinnedDataPlane& pinned) {
@@ -93,35 +93,34 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const Da
   }
   auto opened = Open(spec);
   if (!opened.ok()) return opened.status();
-  KernelDataPlane& plane = **opened;
+  KernelObject& object = **opened;
   // Where a request stands in the scoreboard depends on it.
-  auto& config = plane.skeleton_->rodata->load_config;
+  auto& config = object.skeleton_->rodata->load_config;
   config.hash_seed = pinned.hash_seed;
   // Of the first configuration: since then a reload may have changed the smallest delay, which stands in the
   // wheel by now, and announcements are awaited on the same ports as long as the present one needs no other.
   if (hr_load_config before; pinned.load_config.size() == sizeof(before)) {
     memcpy(&before, pinned.load_config.data(), sizeof(before));
     config.min_delay_ns = before.min_delay_ns;
-    const std::set<uint32_t> needed = AwaitedPorts(plane.LoadConfigBytes());
+    const std::set<uint32_t> needed = AwaitedPorts(object.LoadConfigBytes());
     const std::set<uint32_t> awaited = AwaitedPorts(pinned.load_config);
     if (std::includes(awaited.begin(), awaited.end(), needed.begin(), needed.end()))
       memcpy(&config.announce_ports_be, &before.announce_ports_be, sizeof(before.announce_ports_be));
   }
   bpf_map* map = nullptr;
-  bpf_object__for_each_map(map, plane.skeleton_->obj) {
+  bpf_object__for_each_map(map, object.skeleton_->obj) {
     if (!IsShared(map)) continue;
-    if (absl::Status status = plane.TakeMap(map, folder, pinned); !status.ok()) return status;
+    if (absl::Status status = object.TakeMap(map, folder, pinned); !status.ok()) return status;
   }
-  const bool same = pinned.build == Build() && pinned.load_config == plane.LoadConfigBytes();
-  if (!same || !plane.TakePrograms(program_folder)) {
-    if (absl::Status status = plane.LoadObject(); !status.ok()) return status;
+  const bool same = pinned.build == Build() && pinned.load_config == object.LoadConfigBytes();
+  if (!same || !object.TakePrograms(program_folder)) {
+    if (absl::Status status = object.LoadPrograms(); !status.ok()) return status;
   }
-  if (absl::Status status = plane.CheckNumbers(plane.spec_); !status.ok()) return status;
-  if (absl::Status status = plane.MapMemory(); !status.ok()) return status;
+  if (absl::Status status = object.MapMemory(); !status.ok()) return status;
   return opened;
 }
 
-absl::Status KernelDataPlane::TakeMap(bpf_map* map, const std::string& folder, const PinnedDataPlane& pinned) {
+absl::Status KernelObject::TakeMap(bpf_map* map, const std::string& folder, const PinnedDataPlane& pinned) {
   const std::string name = bpf_map__name(map);
   const auto known = std::find_if(pinned.maps.begin(), pinned.maps.end(),
                                   [&](const PinnedMap& each) { return each.name == name; });
@@ -150,7 +149,7 @@ absl::Status KernelDataPlane::TakeMap(bpf_map* map, const std::string& folder, c
 }
 
 // All of them or none: without its pins a program is loaded anew, which loses nothing.
-bool KernelDataPlane::TakePrograms(const std::string& program_folder) {
+bool KernelObject::TakePrograms(const std::string& program_folder) {
   std::map<std::string, net::UniqueFd> taken;
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, skeleton_->obj) {
@@ -167,7 +166,7 @@ bool KernelDataPlane::TakePrograms(const std::string& program_folder) {
   return true;
 }
 
-absl::Status KernelDataPlane::PinMaps(const std::string& folder) {
+absl::Status KernelObject::PinMaps(const std::string& folder) {
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, skeleton_->obj) {
     if (!IsShared(map)) continue;
@@ -185,7 +184,7 @@ absl::Status KernelDataPlane::PinMaps(const std::string& folder) {
   return absl::OkStatus();
 }
 
-absl::Status KernelDataPlane::PinPrograms(const std::string& program_folder) {
+absl::Status KernelObject::PinPrograms(const std::string& program_folder) {
   if (mkdir(program_folder.c_str(), 0700) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("making ", program_folder));
   bpf_program* program = nullptr;
@@ -197,7 +196,7 @@ absl::Status KernelDataPlane::PinPrograms(const std::string& program_folder) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PinnedDataPlane> KernelDataPlane::Describe() const {
+absl::StatusOr<PinnedDataPlane> KernelObject::Describe() const {
   PinnedDataPlane pinned{.abi_version = HR_ABI_VERSION,
                          .build = Build(),
                          .hash_seed = skeleton_->rodata->load_config.hash_seed,

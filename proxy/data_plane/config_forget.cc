@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KernelDataPlane without what a reload has retired: nothing in flight refers to it any more, its elements go,
+// ConfigWriter: the maps without what a reload has retired: nothing in flight refers to it any more, its elements go,
 // and its numbers are clean for the next. Called by ProxyInstance::ForgetRetired, once a second while anything
 // is retired.
 #include <bpf/bpf.h>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "proxy/data_plane/config_writer.h"
 #include "proxy/data_plane/endpoint.h"
-#include "proxy/data_plane/kernel_data_plane.h"
 #include "proxy.skel.h"
 
 namespace hedgerow {
@@ -50,29 +50,29 @@ absl::Status DeleteEntries(bpf_map* map, const IsOver& is_over) {
 
 // The next owner of one of these ids must not get requests meant for the former owner, nor answer in its name: a TCP
 // connection lives for hours, and a flow for as long as its client sends.
-absl::Status KernelDataPlane::ForgetFlows(const std::vector<RetiredService>& services,
+absl::Status ConfigWriter::ForgetFlows(const std::vector<RetiredService>& services,
                                           const std::vector<RetiredBackend>& backends) {
   std::set<uint32_t> service_ids, backend_ids;
   for (const RetiredService& service : services) service_ids.insert(service.id);
   for (const RetiredBackend& backend : backends) backend_ids.insert(backend.id);
   absl::Status status = DeleteEntries<hr_flow_key, hr_flow>(
-      skeleton_->maps.flows, [&](const hr_flow_key& key, const hr_flow& flow) {
+      object_.skeleton()->maps.flows, [&](const hr_flow_key& key, const hr_flow& flow) {
         return key.kind == HR_FLOW_CONNECTION ? service_ids.contains(key.id) || backend_ids.contains(flow.id)
                                               : backend_ids.contains(key.id) || service_ids.contains(flow.id);
       });
   if (!status.ok()) return status;
   return DeleteEntries<hr_fragment_key, hr_fragment>(
-      skeleton_->maps.fragments, [&](const hr_fragment_key&, const hr_fragment& fragment) {
+      object_.skeleton()->maps.fragments, [&](const hr_fragment_key&, const hr_fragment& fragment) {
         return fragment.action == HR_FRAGMENT_TO_BACKEND ? backend_ids.contains(fragment.id)
                                                          : service_ids.contains(fragment.id);
       });
 }
 
-bool KernelDataPlane::IsKnown(uint32_t service, uint32_t places) const {
-  const uint32_t handed_out = wheel_.At<hr_wheel>(0)->requests_made;
+bool ConfigWriter::IsKnown(uint32_t service, uint32_t places) const {
+  const uint32_t handed_out = memory_.Wheel().requests_made;
   const uint32_t made = std::min(handed_out, spec_.max_requests);
   for (uint32_t i = 1; i <= made; ++i) {
-    const volatile hr_request* request = requests_.At<hr_request>(i);
+    const volatile hr_request* request = memory_.requests.At<hr_request>(i);
     if (HR_WORD_STATE(request->word) == HR_STATE_FREE || request->key.service != service) continue;
     const uint32_t hinted = request->hint == 0 ? 0 : 1u << (request->hint - 1);
     if ((places & (HR_SENT_MASK(request->masks) | HR_OUTSTANDING_NOW(request->outstanding) | hinted)) != 0) return true;
@@ -80,12 +80,12 @@ bool KernelDataPlane::IsKnown(uint32_t service, uint32_t places) const {
   return false;
 }
 
-absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services,
+absl::Status ConfigWriter::Forget(const std::vector<RetiredService>& services,
                                      const std::vector<RetiredBackend>& backends) {
   for (const RetiredBackend& backend : backends) {
     const auto endpoint = ParseEndpoint(backend.address, backend.port);
     if (!endpoint.ok()) return endpoint.status();
-    const auto there = Delete(skeleton_->maps.backend_ids, &*endpoint);
+    const auto there = Delete(object_.skeleton()->maps.backend_ids, &*endpoint);
     if (!there.ok()) return there.status();
   }
   for (const RetiredService& service : services) {
@@ -96,7 +96,7 @@ absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services
       return other.ok() && memcmp(&other->address, &vip->address, sizeof(vip->address)) == 0;
     });
     if (shared) continue;
-    const auto there = Delete(skeleton_->maps.vip_addresses, &vip->address);
+    const auto there = Delete(object_.skeleton()->maps.vip_addresses, &vip->address);
     if (!there.ok()) return there.status();
   }
   // A program that handles a packet of a TCP connection writes the flow anew, from what it has read before. So the flows
@@ -108,13 +108,24 @@ absl::Status KernelDataPlane::Forget(const std::vector<RetiredService>& services
     if (status.ok()) status = ClearBackend(backend.id);
   for (const RetiredService& service : services)
     if (status.ok()) status = ClearService(service.id);
-  return status;
+  return status.ok() && !services.empty() ? ClearConfigs(services) : status;
+}
+
+// Both generations, one after the other: a published configuration is not written.
+absl::Status ConfigWriter::ClearConfigs(const std::vector<RetiredService>& services) {
+  for (const bool publish : {true, false}) {
+    for (const RetiredService& service : services)
+      if (absl::Status status = StoreSpare(service.id, {}); !status.ok()) return status;
+    if (!publish) continue;
+    if (absl::Status status = Publish(memory_.Published() ^ 1); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 // The next service with this id begins with nothing.
-absl::Status KernelDataPlane::ClearService(uint32_t id) {
-  const auto& maps = skeleton_->maps;
-  absl::Status status = Zero(maps.services, id);
+absl::Status ConfigWriter::ClearService(uint32_t id) {
+  const auto& maps = object_.skeleton()->maps;
+  absl::Status status = Zero(maps.policies, id);
   if (status.ok()) status = Zero(maps.service_states, id);
   if (status.ok()) status = Zero(maps.stats, id);
   for (uint32_t kind = 0; kind < HR_SERVICE_HISTOGRAMS && status.ok(); ++kind)
@@ -123,8 +134,8 @@ absl::Status KernelDataPlane::ClearService(uint32_t id) {
   return status;
 }
 
-absl::Status KernelDataPlane::ClearBackend(uint32_t id) {
-  const auto& maps = skeleton_->maps;
+absl::Status ConfigWriter::ClearBackend(uint32_t id) {
+  const auto& maps = object_.skeleton()->maps;
   absl::Status status;
   for (bpf_map* map : {maps.backends, maps.backend_states, maps.backend_stats, maps.backend_tuning})
     if (status.ok()) status = Zero(map, id);

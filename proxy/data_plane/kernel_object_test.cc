@@ -120,11 +120,11 @@ class AdoptTest : public PinnedTest {
   void Leave() {
     auto plane = KernelDataPlane::Load(Spec());
     ASSERT_TRUE(plane.ok()) << plane.status();
-    ASSERT_TRUE((*plane)->PinLeader("dns", "b").ok());
-    ASSERT_TRUE((*plane)->HedgeUntil(4711).ok());
-    ASSERT_TRUE((*plane)->PinMaps(folder_).ok());
-    ASSERT_TRUE((*plane)->PinPrograms(programs()).ok());
-    pinned_ = (*plane)->Describe().value();
+    ASSERT_TRUE((*plane)->policy().PinLeader("dns", "b").ok());
+    (*plane)->policy().HedgeUntil(4711);
+    ASSERT_TRUE((*plane)->object().PinMaps(folder_).ok());
+    ASSERT_TRUE((*plane)->object().PinPrograms(programs()).ok());
+    pinned_ = (*plane)->object().Describe().value();
   }
   absl::StatusOr<std::unique_ptr<KernelDataPlane>> Adopt(const DataPlaneSpec& spec = Spec()) {
     return KernelDataPlane::Adopt(spec, folder_, programs(), pinned_);
@@ -150,16 +150,16 @@ TEST_F(AdoptTest, TheSameBuildTakesMapsAndProgramsAsTheyAre) {
   ASSERT_NO_FATAL_FAILURE(Leave());
   const auto plane = Adopt();
   ASSERT_TRUE(plane.ok()) << plane.status();
-  EXPECT_FALSE((*plane)->has_new_programs());
-  const auto snapshot = (*plane)->Read(true);
+  EXPECT_FALSE((*plane)->object().has_new_programs());
+  const auto snapshot = (*plane)->reader().Read(true);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->services[0].leader.leader, 1);
   EXPECT_EQ(snapshot->services[0].leader.pinned, 1);
   EXPECT_EQ(snapshot->hedge_until_ns, 4711u);
   // The control program was taken over, too.
-  EXPECT_TRUE((*plane)->UnpinLeader("dns").ok());
-  EXPECT_EQ((*plane)->Read(false)->services[0].leader.leader, 0);
-  const PinnedDataPlane again = (*plane)->Describe().value();
+  EXPECT_TRUE((*plane)->policy().UnpinLeader("dns").ok());
+  EXPECT_EQ((*plane)->reader().Read(false)->services[0].leader.leader, 0);
+  const PinnedDataPlane again = (*plane)->object().Describe().value();
   ASSERT_EQ(again.maps.size(), pinned_.maps.size());
   for (size_t i = 0; i < again.maps.size(); ++i) {
     EXPECT_EQ(again.maps[i].id, pinned_.maps[i].id);
@@ -172,10 +172,10 @@ TEST_F(AdoptTest, AnotherBuildBringsItsProgramsToTheSameMaps) {
   pinned_.build += 1;
   const auto plane = Adopt();
   ASSERT_TRUE(plane.ok()) << plane.status();
-  EXPECT_TRUE((*plane)->has_new_programs());
-  EXPECT_EQ((*plane)->Read(true)->services[0].leader.leader, 1);
-  EXPECT_TRUE((*plane)->UnpinLeader("dns").ok());
-  EXPECT_EQ((*plane)->Describe()->hash_seed, pinned_.hash_seed) << "requests in flight are found by it";
+  EXPECT_TRUE((*plane)->object().has_new_programs());
+  EXPECT_EQ((*plane)->reader().Read(true)->services[0].leader.leader, 1);
+  EXPECT_TRUE((*plane)->policy().UnpinLeader("dns").ok());
+  EXPECT_EQ((*plane)->object().Describe()->hash_seed, pinned_.hash_seed) << "requests in flight are found by it";
 }
 
 TEST_F(AdoptTest, OtherConstantsTakeOtherPrograms) {
@@ -184,7 +184,7 @@ TEST_F(AdoptTest, OtherConstantsTakeOtherPrograms) {
   spec.services[0].cluster = ClusterSpec{.id = 7, .key = {1, 2}, .epoch = 0, .announce_port = 4803};
   const auto plane = Adopt(spec);
   ASSERT_TRUE(plane.ok()) << plane.status();
-  EXPECT_TRUE((*plane)->has_new_programs());
+  EXPECT_TRUE((*plane)->object().has_new_programs());
 }
 
 TEST_F(AdoptTest, AProgramWhosePinIsGoneIsLoadedAnew) {
@@ -192,7 +192,7 @@ TEST_F(AdoptTest, AProgramWhosePinIsGoneIsLoadedAnew) {
   ASSERT_EQ(unlink(absl::StrCat(programs(), "/hr_control").c_str()), 0);
   const auto plane = Adopt();
   ASSERT_TRUE(plane.ok()) << plane.status();
-  EXPECT_TRUE((*plane)->has_new_programs());
+  EXPECT_TRUE((*plane)->object().has_new_programs());
 }
 
 TEST_F(AdoptTest, AnotherLayoutIsRefused) {
@@ -226,7 +226,7 @@ TEST_F(AdoptTest, APinOfSomebodyElsesMapIsRefused) {
   auto other = KernelDataPlane::Load(Spec());
   ASSERT_TRUE(other.ok());
   ASSERT_EQ(unlink(MapPin("flows").c_str()), 0);
-  ASSERT_EQ(bpf_obj_pin(bpf_map__fd((*other)->skeleton()->maps.flows), MapPin("flows").c_str()), 0);
+  ASSERT_EQ(bpf_obj_pin(bpf_map__fd((*other)->object().skeleton()->maps.flows), MapPin("flows").c_str()), 0);
   ExpectRefused("map-flows is another map");
 }
 
@@ -237,8 +237,8 @@ TEST_F(AdoptTest, AMapThatOnlyTheNewerBuildHasIsMadeAndPinned) {
   // Also where an upgrade that was cut short has left one.
   const auto plane = Adopt();
   ASSERT_TRUE(plane.ok()) << plane.status();
-  ASSERT_TRUE((*plane)->PinMaps(folder_).ok());
-  pinned_ = (*plane)->Describe().value();
+  ASSERT_TRUE((*plane)->object().PinMaps(folder_).ok());
+  pinned_ = (*plane)->object().Describe().value();
   EXPECT_NE(Recorded("fragments").id, 0u);
   EXPECT_TRUE(Adopt().ok());
 }
