@@ -3,8 +3,7 @@
  * What the programs must say to the compiler, and to the verifier through it: one macro for each need, with the symptom
  * that it cures. Compiles natively too, where the verifier's macros are nothing.
  */
-#ifndef HEDGEROW_BPF_COMPILER_H_
-#define HEDGEROW_BPF_COMPILER_H_
+#pragma once
 
 /* 6.1 allows no call of a function while a spin lock is held, and a call costs a frame of the 512 bytes of stack. */
 #define HR_INLINE static inline __attribute__((always_inline))
@@ -32,5 +31,3 @@
 #define HR_KEEP_BOUND(x) ((void)0)
 #define HR_USE_RESULT(x) ((void)0)
 #endif
-
-#endif /* HEDGEROW_BPF_COMPILER_H_ */

@@ -3,8 +3,7 @@
  * A map in one line. The entry programs of an object are compiled one by one and linked, so every map is weak: the linker
  * keeps one of each.
  */
-#ifndef HEDGEROW_BPF_MAP_BPF_H_
-#define HEDGEROW_BPF_MAP_BPF_H_
+#pragma once
 
 #include <linux/bpf.h>
 /* The order of these two matters: the helpers need the types. */
@@ -25,5 +24,3 @@
 #define HR_PER_CPU(name, entries, value_type) HR_MAP(PERCPU_ARRAY, 0, name, entries, __u32, value_type)
 #define HR_HASH(name, entries, key_type, value_type) HR_MAP(HASH, 0, name, entries, key_type, value_type)
 #define HR_LRU_HASH(name, entries, key_type, value_type) HR_MAP(LRU_HASH, 0, name, entries, key_type, value_type)
-
-#endif /* HEDGEROW_BPF_MAP_BPF_H_ */

@@ -4,8 +4,7 @@
 // that is wrong with it. A file's errors are collected, never only the first,
 // so that one round of editing repairs them all.
 
-#ifndef HEDGEROW_CONFIG_DIAGNOSTICS_H_
-#define HEDGEROW_CONFIG_DIAGNOSTICS_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -57,5 +56,3 @@ class Diagnostics {
 std::string Quote(absl::string_view text);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_CONFIG_DIAGNOSTICS_H_

@@ -5,8 +5,7 @@
 // their snake_case, and every field is printed, zeros too: a reader never has
 // to guess a default.
 
-#ifndef HEDGEROW_CONFIG_JSON_H_
-#define HEDGEROW_CONFIG_JSON_H_
+#pragma once
 
 #include <string>
 
@@ -24,5 +23,3 @@ std::string ToJsonLine(const google::protobuf::Message& message);
 std::string ToCompactJson(const google::protobuf::Message& message);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_CONFIG_JSON_H_

@@ -4,8 +4,7 @@
 // spans several values can still name the line. Filled by the decoders, read
 // by the checks that follow them.
 
-#ifndef HEDGEROW_CONFIG_LOCATIONS_H_
-#define HEDGEROW_CONFIG_LOCATIONS_H_
+#pragma once
 
 #include <string>
 
@@ -37,5 +36,3 @@ class Locations {
 };
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_CONFIG_LOCATIONS_H_

@@ -4,8 +4,7 @@
 // whole numbers, read strictly and exactly, and written back in the shortest
 // exact form. Used for configuration values and for what the CLI prints.
 
-#ifndef HEDGEROW_CONFIG_SCALAR_H_
-#define HEDGEROW_CONFIG_SCALAR_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -37,5 +36,3 @@ std::string RoundedDurationNs(int64_t ns);
 std::string AgeText(int64_t ns);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_CONFIG_SCALAR_H_

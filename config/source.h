@@ -4,8 +4,7 @@
 // unreadable, a directory or device, too large, or binary. Called by load.cc
 // before any parser sees the text.
 
-#ifndef HEDGEROW_CONFIG_SOURCE_H_
-#define HEDGEROW_CONFIG_SOURCE_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -26,5 +25,3 @@ std::optional<std::string> ReadSource(const std::string& path, Diagnostics& erro
 bool CheckText(absl::string_view text, Diagnostics& errors);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_CONFIG_SOURCE_H_

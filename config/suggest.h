@@ -3,8 +3,7 @@
 // "did you mean ...?" for misspelt keys, names, commands and options. Used by
 // the decoders of configurations and by the command lines.
 
-#ifndef HEDGEROW_CONFIG_SUGGEST_H_
-#define HEDGEROW_CONFIG_SUGGEST_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -21,5 +20,3 @@ std::string Suggest(absl::string_view word, const std::vector<std::string>& cand
 absl::Status NoSuch(absl::string_view kind, absl::string_view name, const std::vector<std::string>& known);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_CONFIG_SUGGEST_H_

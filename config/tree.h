@@ -6,8 +6,7 @@
 // aliases; here aliases, anchors, tags, merge keys and second documents are
 // refused, so that the tree's size is bounded by the file's.
 
-#ifndef HEDGEROW_CONFIG_TREE_H_
-#define HEDGEROW_CONFIG_TREE_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -40,5 +39,3 @@ std::string Describe(const Tree& tree);
 std::optional<Tree> ParseTree(absl::string_view text, Diagnostics& errors);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_CONFIG_TREE_H_

@@ -2,8 +2,7 @@
 //
 // Keeps libbpf's messages, because the verifier's last lines say why the kernel refused a BPF object. The code
 // that loads a skeleton calls it, on one thread at a time: libbpf reports through one global callback.
-#ifndef HEDGEROW_NET_BPF_LOG_H_
-#define HEDGEROW_NET_BPF_LOG_H_
+#pragma once
 
 #include "absl/status/status.h"
 
@@ -17,5 +16,3 @@ void KeepBpfLog();
 absl::Status BpfLoadError(int error);
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_BPF_LOG_H_

@@ -3,8 +3,7 @@
 // Tiny TC programs for the folder's tests, written as instructions so that these tests need no compiler for BPF:
 // a program that counts packets and passes them, and a program that sends the clock's packet round and notes
 // when. Test code only.
-#ifndef HEDGEROW_NET_BPF_PROGRAM_TEST_H_
-#define HEDGEROW_NET_BPF_PROGRAM_TEST_H_
+#pragma once
 
 #include <bpf/bpf.h>
 #include <linux/bpf.h>
@@ -96,5 +95,3 @@ class CountingProgram {
 };
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_BPF_PROGRAM_TEST_H_

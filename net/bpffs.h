@@ -3,8 +3,7 @@
 // The BPF file system: a mount to pin maps and links on, and one folder per instance. It may not be mounted
 // when we start, so we mount it, and take down exactly what we mounted. Called by the daemon at up and down,
 // and by clean.
-#ifndef HEDGEROW_NET_BPFFS_H_
-#define HEDGEROW_NET_BPFFS_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -33,5 +32,3 @@ absl::Status RemovePinDir(const std::string& bpffs, const std::string& instance)
 absl::StatusOr<std::vector<std::string>> ListPinnedInstances(const std::string& bpffs);
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_BPFFS_H_

@@ -2,8 +2,7 @@
 //
 // Which privileges the process has, by name. The daemon asks before it touches anything, so that "not root" is
 // one clear sentence instead of an EPERM from the middle of an attach; doctor lists them.
-#ifndef HEDGEROW_NET_CAPABILITIES_H_
-#define HEDGEROW_NET_CAPABILITIES_H_
+#pragma once
 
 #include <array>
 #include <span>
@@ -39,5 +38,3 @@ absl::StatusOr<std::vector<std::string>> MissingCapabilities(std::span<const Cap
 absl::Status RequireCapabilities(std::span<const Capability> wanted);
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_CAPABILITIES_H_

@@ -10,11 +10,11 @@
 #include "net/bpf_program_test.h"
 #include "net/bpffs.h"
 #include "net/clean.h"
-#include "net/clock_qdisc.h"
-#include "net/link.h"
+#include "net/tc/clock_qdisc.h"
+#include "net/netlink/link.h"
 #include "net/namespace_test.h"
-#include "net/route.h"
-#include "net/tc_attach.h"
+#include "net/netlink/route.h"
+#include "net/tc/tc_attach.h"
 
 namespace hedgerow::net {
 namespace {

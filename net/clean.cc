@@ -11,11 +11,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "net/bpffs.h"
-#include "net/clsact.h"
-#include "net/link.h"
-#include "net/route.h"
-#include "net/tc_attach.h"
-#include "net/tcx.h"
+#include "net/tc/clsact.h"
+#include "net/netlink/link.h"
+#include "net/netlink/route.h"
+#include "net/tc/tc_attach.h"
+#include "net/tc/tcx.h"
 
 namespace hedgerow::net {
 namespace {

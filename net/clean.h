@@ -6,8 +6,7 @@
 //
 // It does not ask whether a daemon lives: the caller does. Acts in the network namespace of the calling thread;
 // pinned TCX links are detached wherever they are.
-#ifndef HEDGEROW_NET_CLEAN_H_
-#define HEDGEROW_NET_CLEAN_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -29,5 +28,3 @@ CleanReport Clean(const std::string& instance, const std::string& bpffs);
 absl::StatusOr<std::vector<std::string>> FindInstances(const std::string& bpffs);
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_CLEAN_H_

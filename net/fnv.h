@@ -2,8 +2,7 @@
 //
 // FNV-1a: turns an instance's name into the numbers the kernel lets us mark our objects with (interface groups,
 // filter handles). Stable across versions, since clean must recognise what an older daemon left.
-#ifndef HEDGEROW_NET_FNV_H_
-#define HEDGEROW_NET_FNV_H_
+#pragma once
 
 #include <cstdint>
 
@@ -18,5 +17,3 @@ constexpr uint32_t Fnv1a(absl::string_view text) {
 }
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_FNV_H_

@@ -3,8 +3,7 @@
 // One address type for both families: 16 bytes, IPv4 as ::ffff:a.b.c.d, the same form the kernel programs' maps
 // use. Everything in net/ that names an address uses it, so that no function exists twice for two
 // families.
-#ifndef HEDGEROW_NET_IP_ADDRESS_H_
-#define HEDGEROW_NET_IP_ADDRESS_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -44,5 +43,3 @@ class IpAddress {
 };
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_IP_ADDRESS_H_

@@ -13,11 +13,11 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "net/clock_qdisc.h"
-#include "net/clsact.h"
-#include "net/link.h"
+#include "net/tc/clock_qdisc.h"
+#include "net/tc/clsact.h"
+#include "net/netlink/link.h"
 #include "net/network_namespace.h"
-#include "net/tcx.h"
+#include "net/tc/tcx.h"
 
 namespace hedgerow::net {
 namespace {

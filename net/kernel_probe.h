@@ -2,8 +2,7 @@
 //
 // What the running kernel offers, found by trying, never by its version alone: distributions leave things out
 // and put things in. Called by `hedgerow doctor`, and by the daemon to say why it refuses a kernel.
-#ifndef HEDGEROW_NET_KERNEL_PROBE_H_
-#define HEDGEROW_NET_KERNEL_PROBE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -38,5 +37,3 @@ absl::StatusOr<int> ParseKernelVersion(absl::string_view release);
 absl::string_view ToString(Found found);
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_KERNEL_PROBE_H_

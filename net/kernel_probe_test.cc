@@ -9,7 +9,7 @@
 
 #include <map>
 
-#include "net/link.h"
+#include "net/netlink/link.h"
 #include "net/namespace_test.h"
 
 namespace hedgerow::net {

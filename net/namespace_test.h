@@ -2,8 +2,7 @@
 //
 // The fixture of the folder's tests: every test body runs on a thread of its own in a fresh network namespace.
 // Without the privilege to make one the test is skipped and says so.
-#ifndef HEDGEROW_NET_NAMESPACE_TEST_H_
-#define HEDGEROW_NET_NAMESPACE_TEST_H_
+#pragma once
 
 #include <sched.h>
 #include <sys/mount.h>
@@ -62,5 +61,3 @@ class NamespaceTest : public ::testing::Test {
 };
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_NAMESPACE_TEST_H_

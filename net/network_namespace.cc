@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "net/link.h"
+#include "net/netlink/link.h"
 
 namespace hedgerow::net {
 

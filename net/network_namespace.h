@@ -3,8 +3,7 @@
 // Runs a function inside a fresh, empty network namespace that vanishes afterwards. The kernel probe tries
 // features there, and the folder's tests do everything there, so that the host's own interfaces are never
 // touched.
-#ifndef HEDGEROW_NET_NETWORK_NAMESPACE_H_
-#define HEDGEROW_NET_NETWORK_NAMESPACE_H_
+#pragma once
 
 #include <functional>
 
@@ -24,5 +23,3 @@ absl::StatusOr<UniqueFd> NewNetworkNamespace();
 absl::Status RunInNetworkNamespace(int handle, const std::function<absl::Status()>& body);
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_NETWORK_NAMESPACE_H_

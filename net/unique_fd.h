@@ -2,8 +2,7 @@
 //
 // A file descriptor with one owner. Every socket, BPF link and namespace handle of net/ is held in one, so
 // that an early return never leaks a descriptor (a leaked TCX link would keep a program attached).
-#ifndef HEDGEROW_NET_UNIQUE_FD_H_
-#define HEDGEROW_NET_UNIQUE_FD_H_
+#pragma once
 
 #include <unistd.h>
 
@@ -37,5 +36,3 @@ class UniqueFd {
 };
 
 }  // namespace hedgerow::net
-
-#endif  // HEDGEROW_NET_UNIQUE_FD_H_

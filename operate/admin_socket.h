@@ -4,8 +4,7 @@
 // servers and clients share. Each has a service of its own (proxy/admin/server.cc,
 // cluster/node/admin_server.cc).
 
-#ifndef HEDGEROW_OPERATE_ADMIN_SOCKET_H_
-#define HEDGEROW_OPERATE_ADMIN_SOCKET_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -66,5 +65,3 @@ struct AdminPeer {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::string& path, const AdminPeer& peer);
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_ADMIN_SOCKET_H_

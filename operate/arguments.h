@@ -4,8 +4,7 @@
 // ignored. Called by command_line.cc for `hedgerow` and `hedgerow-node`. (`hkv` has a grammar of its own, in
 // which a word that looks like an option may be a value: cluster/client/arguments.h.)
 
-#ifndef HEDGEROW_OPERATE_ARGUMENTS_H_
-#define HEDGEROW_OPERATE_ARGUMENTS_H_
+#pragma once
 
 #include <map>
 #include <string>
@@ -35,5 +34,3 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
                                          const std::vector<std::string>& flags = {});
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_ARGUMENTS_H_

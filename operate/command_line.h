@@ -4,8 +4,7 @@
 // that it does not take, help, and how results and failures are printed, as text or with --json. proxy/cli and
 // cluster/node fill in a Program; their main.cc calls Run.
 
-#ifndef HEDGEROW_OPERATE_COMMAND_LINE_H_
-#define HEDGEROW_OPERATE_COMMAND_LINE_H_
+#pragma once
 
 #include <ostream>
 #include <string>
@@ -66,5 +65,3 @@ int Run(const Program& program, const std::vector<std::string>& argv, std::ostre
 google::protobuf::RepeatedPtrField<v1::ConfigError> ConfigErrors(const config::Diagnostics& errors);
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_COMMAND_LINE_H_

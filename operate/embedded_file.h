@@ -3,8 +3,7 @@
 // A file that was made part of the program by hedgerow_embed (cmake/hedgerow_embed.cmake), so that a page needs
 // nothing installed beside it.
 
-#ifndef HEDGEROW_OPERATE_EMBEDDED_FILE_H_
-#define HEDGEROW_OPERATE_EMBEDDED_FILE_H_
+#pragma once
 
 #include "absl/strings/string_view.h"
 
@@ -16,5 +15,3 @@ struct EmbeddedFile {
 };
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_EMBEDDED_FILE_H_

@@ -3,8 +3,7 @@
 // The exit codes of every program (docs/cli.md), and which of them belongs to an error. Scripts rely on the
 // numbers: they are never changed.
 
-#ifndef HEDGEROW_OPERATE_EXIT_CODE_H_
-#define HEDGEROW_OPERATE_EXIT_CODE_H_
+#pragma once
 
 #include "absl/status/status.h"
 
@@ -35,5 +34,3 @@ inline int ExitCodeOf(const absl::Status& status) {
 }
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_EXIT_CODE_H_

@@ -3,8 +3,7 @@
 // absl::Status across gRPC: both use the canonical codes, so the number and the message are carried over as
 // they are. Used by the administration's servers and clients. Pure.
 
-#ifndef HEDGEROW_OPERATE_GRPC_STATUS_H_
-#define HEDGEROW_OPERATE_GRPC_STATUS_H_
+#pragma once
 
 #include <string>
 
@@ -23,5 +22,3 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
 }
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_GRPC_STATUS_H_

@@ -4,8 +4,7 @@
 // only, no bodies, only Host names that no DNS server can give to another machine, and headers that let a page
 // load our own files and nothing else. Pure; operate/http_server.cc calls it with what libmicrohttpd parsed.
 
-#ifndef HEDGEROW_OPERATE_HTTP_RULES_H_
-#define HEDGEROW_OPERATE_HTTP_RULES_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -59,5 +58,3 @@ struct HttpHeader {
 absl::Span<const HttpHeader> StrictHeaders();
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_HTTP_RULES_H_

@@ -6,8 +6,7 @@
 // first thread. Everything is bounded and counted; without a connection nothing runs at all. docs/adr/0009 says
 // why this library. Started by ServeMetricsPage.
 
-#ifndef HEDGEROW_OPERATE_HTTP_SERVER_H_
-#define HEDGEROW_OPERATE_HTTP_SERVER_H_
+#pragma once
 
 #include <atomic>
 #include <cstddef>
@@ -60,5 +59,3 @@ class HttpServer {
 };
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_HTTP_SERVER_H_

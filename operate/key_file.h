@@ -4,8 +4,7 @@
 // that others can read, or change, is none, so such a file is refused. Called by the readers of configurations
 // (proxy/config, cluster/node) and by `hedgerow plan`.
 
-#ifndef HEDGEROW_OPERATE_KEY_FILE_H_
-#define HEDGEROW_OPERATE_KEY_FILE_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -36,5 +35,3 @@ absl::StatusOr<std::string> ReadKeyFile(const std::string& path);
 std::string WhyNotSecret(mode_t mode);
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_KEY_FILE_H_

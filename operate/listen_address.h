@@ -3,8 +3,7 @@
 // A listening TCP socket from the text of a configuration, with errors that name the reason: libmicrohttpd
 // would make the socket itself, and say only that it could not. Called by operate/http_server.
 
-#ifndef HEDGEROW_OPERATE_LISTEN_ADDRESS_H_
-#define HEDGEROW_OPERATE_LISTEN_ADDRESS_H_
+#pragma once
 
 #include <string>
 
@@ -23,5 +22,3 @@ struct Listener {
 absl::StatusOr<Listener> ListenOn(const std::string& listen, const std::string& setting);
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_LISTEN_ADDRESS_H_

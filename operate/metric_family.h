@@ -2,8 +2,7 @@
 //
 // Building what a metrics page shows, in few words. Called by the proxy's and the node's families. Pure.
 
-#ifndef HEDGEROW_OPERATE_METRIC_FAMILY_H_
-#define HEDGEROW_OPERATE_METRIC_FAMILY_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -51,5 +50,3 @@ inline void AddHistogram(prometheus::MetricFamily& family, Labels labels,
 }
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_METRIC_FAMILY_H_

@@ -3,8 +3,7 @@
 // A page for Prometheus, http://LISTEN/metrics, around whatever a program measures: proxy/metrics serves the
 // data plane's counters with it, cluster/node a node's status. Other pages of the program may stand beside it.
 
-#ifndef HEDGEROW_OPERATE_METRICS_PAGE_H_
-#define HEDGEROW_OPERATE_METRICS_PAGE_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -29,5 +28,3 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetricsPage(const std::string& 
                                                              std::vector<HttpRoute> others = {});
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_METRICS_PAGE_H_

@@ -2,8 +2,7 @@
 //
 // A scrape as Prometheus makes it, for the tests of everything that serves metrics.
 
-#ifndef HEDGEROW_OPERATE_SCRAPE_TEST_H_
-#define HEDGEROW_OPERATE_SCRAPE_TEST_H_
+#pragma once
 
 #include <netdb.h>
 #include <sys/socket.h>
@@ -62,5 +61,3 @@ inline std::map<std::string, double> ParsePage(const std::string& answer) {
 }
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_SCRAPE_TEST_H_

@@ -3,8 +3,7 @@
 // The version that every program shows in its status, its metrics and by `version`. It follows the project's
 // version in the top CMakeLists.txt, which passes it in.
 
-#ifndef HEDGEROW_OPERATE_VERSION_H_
-#define HEDGEROW_OPERATE_VERSION_H_
+#pragma once
 
 namespace hedgerow::operate {
 
@@ -14,5 +13,3 @@ namespace hedgerow::operate {
 inline constexpr char kVersion[] = HEDGEROW_VERSION;
 
 }  // namespace hedgerow::operate
-
-#endif  // HEDGEROW_OPERATE_VERSION_H_

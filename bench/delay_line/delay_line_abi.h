@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* What delay_line.bpf.c and delay_line_main.cc share. Addresses and ports are in network order. */
-#ifndef HEDGEROW_BENCH_DELAY_LINE_DELAY_LINE_ABI_H_
-#define HEDGEROW_BENCH_DELAY_LINE_DELAY_LINE_ABI_H_
+#pragma once
 
 #include <linux/types.h>
 
@@ -38,5 +37,3 @@ struct hr_line_counters {
   __u64 won_by_hedge;
   __u64 losers_dropped;
 };
-
-#endif /* HEDGEROW_BENCH_DELAY_LINE_DELAY_LINE_ABI_H_ */

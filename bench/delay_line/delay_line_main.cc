@@ -30,10 +30,10 @@
 #include "bench/load/udp_socket.h"
 #include "bench/serve/server_loop.h"
 #include "bench_line.skel.h"
-#include "net/link.h"
-#include "net/netlink.h"
-#include "net/qdisc.h"
-#include "net/tc_attach.h"
+#include "net/netlink/link.h"
+#include "net/netlink/netlink.h"
+#include "net/tc/qdisc.h"
+#include "net/tc/tc_attach.h"
 
 ABSL_FLAG(std::string, primary, "", "the backend that clients send to, IPv4 address:port");
 ABSL_FLAG(std::string, standby, "", "the backend that gets the hedges, on the same port");

@@ -5,8 +5,7 @@
 // thread, which may have a real-time priority, so that what is measured is the server's waiting for a processor
 // and not its own.
 
-#ifndef HEDGEROW_BENCH_HEARTBEAT_PROBE_H_
-#define HEDGEROW_BENCH_HEARTBEAT_PROBE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -84,5 +83,3 @@ struct ProbeReport {
 ProbeReport RunProbe(UdpSocket& socket, ProbeTalk& talk, const ProbeOptions& options);
 
 }  // namespace hedgerow::bench
-
-#endif  // HEDGEROW_BENCH_HEARTBEAT_PROBE_H_

@@ -5,8 +5,7 @@
 // is free takes the next. A paced request's latency counts from when it fell due, so one that waits for a free
 // client hides nothing. Used by hr-kv-load for `./dev bench kv` and `./dev bench offload`; one thread.
 
-#ifndef HEDGEROW_BENCH_KV_CLOSED_LOOP_H_
-#define HEDGEROW_BENCH_KV_CLOSED_LOOP_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -46,5 +45,3 @@ absl::StatusOr<ClosedLoopReport> RunClosedLoop(const ClosedLoopOptions& options,
                                                void (*on_phase)(const char* phase));
 
 }  // namespace hedgerow::bench
-
-#endif  // HEDGEROW_BENCH_KV_CLOSED_LOOP_H_

@@ -4,8 +4,7 @@
 // keys, values, phases and report. One thread sends and collects, as in our loop. Used by hr-etcd-load for
 // `./dev bench kv`.
 
-#ifndef HEDGEROW_BENCH_KV_ETCD_LOOP_H_
-#define HEDGEROW_BENCH_KV_ETCD_LOOP_H_
+#pragma once
 
 #include <cstddef>
 
@@ -21,5 +20,3 @@ absl::StatusOr<ClosedLoopReport> RunEtcdClosedLoop(const ClosedLoopOptions& opti
                                                    void (*on_phase)(const char* phase));
 
 }  // namespace hedgerow::bench
-
-#endif  // HEDGEROW_BENCH_KV_ETCD_LOOP_H_

@@ -3,8 +3,7 @@
 // What hr-kv-load and hr-etcd-load share: the flags, the phases as JSON lines on stderr, and the report as JSON
 // on stdout, so that bench/kv.py runs and reads both alike.
 
-#ifndef HEDGEROW_BENCH_KV_LOAD_MAIN_H_
-#define HEDGEROW_BENCH_KV_LOAD_MAIN_H_
+#pragma once
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -18,5 +17,3 @@ int LoadMain(
     absl::FunctionRef<absl::StatusOr<ClosedLoopReport>(const ClosedLoopOptions&, void (*)(const char*))> loop);
 
 }  // namespace hedgerow::bench
-
-#endif  // HEDGEROW_BENCH_KV_LOAD_MAIN_H_

@@ -4,8 +4,7 @@
 // has compiled (net.core.bpf_jit_kallsyms, Debian's default) are in it. Read once, so what is loaded later has
 // no name: whoever measures programs starts after them. Needs root, to whom alone the addresses are shown.
 
-#ifndef HEDGEROW_BENCH_PROFILE_KERNEL_SYMBOLS_H_
-#define HEDGEROW_BENCH_PROFILE_KERNEL_SYMBOLS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -35,5 +34,3 @@ class KernelSymbols {
 };
 
 }  // namespace hedgerow::bench
-
-#endif  // HEDGEROW_BENCH_PROFILE_KERNEL_SYMBOLS_H_

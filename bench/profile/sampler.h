@@ -4,8 +4,7 @@
 // counters; the process and the kernel's part of the stack. The clock is a timer, so a sample that falls into a
 // part with interrupts off is taken at its end. One thread.
 
-#ifndef HEDGEROW_BENCH_PROFILE_SAMPLER_H_
-#define HEDGEROW_BENCH_PROFILE_SAMPLER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -43,5 +42,3 @@ class Sampler {
 };
 
 }  // namespace hedgerow::bench
-
-#endif  // HEDGEROW_BENCH_PROFILE_SAMPLER_H_

@@ -4,8 +4,7 @@
 // one that says something decides, so that a wake-up inside of a receive is scheduling, and a copy inside of it
 // is the network stack. Used by hr-cpu-profile; docs/benchmarks.md says to users what the shares mean.
 
-#ifndef HEDGEROW_BENCH_PROFILE_WORK_H_
-#define HEDGEROW_BENCH_PROFILE_WORK_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -36,5 +35,3 @@ Work WorkOf(std::span<const std::string_view> frames);
 bool InSoftIrq(std::span<const std::string_view> frames);
 
 }  // namespace hedgerow::bench
-
-#endif  // HEDGEROW_BENCH_PROFILE_WORK_H_

@@ -4,8 +4,7 @@
  * (cluster/wire/announce.cc) and for the kernel program that checks it and changes the leader map. All integers
  * are little-endian, but for the address and the port, which stand in network order as they do in a packet.
  */
-#ifndef HEDGEROW_BPF_ABI_ANNOUNCE_ABI_H_
-#define HEDGEROW_BPF_ABI_ANNOUNCE_ABI_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 
@@ -51,5 +50,3 @@ HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, leader_port_be) == 6
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, reserved) == 66, "reserved");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, holds_ms) == 68, "holds_ms");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_announcement, successors) == 72, "successors");
-
-#endif /* HEDGEROW_BPF_ABI_ANNOUNCE_ABI_H_ */

@@ -4,8 +4,7 @@
  * C++20 compiler, the bounds of the data plane, and the address type. Everything under bpf/abi/ exists once
  * and is compiled by both sides; sizes and offsets are asserted in both.
  */
-#ifndef HEDGEROW_BPF_ABI_BASE_ABI_H_
-#define HEDGEROW_BPF_ABI_BASE_ABI_H_
+#pragma once
 
 #include "bpf/compiler.h"
 
@@ -19,7 +18,7 @@
 
 /*
  * Raised whenever the bytes of a map change their meaning; a daemon adopts pinned maps only of its own version. A changed
- * shape it finds by itself (proxy/data_plane/map_layout.h).
+ * shape it finds by itself (proxy/kernel_part/map_layout.h).
  */
 #define HR_ABI_VERSION 5
 
@@ -47,5 +46,3 @@ struct hr_endpoint {
   __u16 pad[3];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_endpoint) == 24, "hr_endpoint is 24 bytes");
-
-#endif /* HEDGEROW_BPF_ABI_BASE_ABI_H_ */

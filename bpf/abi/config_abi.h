@@ -4,8 +4,7 @@
  * published as a whole and immutable while it is (two generations, see hr_generation), and its policy, words that change one
  * at a time. What the programs themselves keep about it is hr_service_state (request_abi.h).
  */
-#ifndef HEDGEROW_BPF_ABI_CONFIG_ABI_H_
-#define HEDGEROW_BPF_ABI_CONFIG_ABI_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 #include "bpf/abi/siphash_abi.h"
@@ -201,5 +200,3 @@ HR_INLINE __u64 hr_suspicion_timeout_ns(const volatile struct hr_service_config 
   if (timeout_ns > config->suspect_max_ns) timeout_ns = config->suspect_max_ns;
   return timeout_ns > config->suspect_min_ns ? timeout_ns : config->suspect_min_ns;
 }
-
-#endif /* HEDGEROW_BPF_ABI_CONFIG_ABI_H_ */

@@ -11,8 +11,7 @@
  *   total: every request. outcome: how it ended, exactly one for each request.
  *   total = sum of the outcomes + requests in flight (counted from the request map).
  */
-#ifndef HEDGEROW_BPF_ABI_COUNTERS_ABI_H_
-#define HEDGEROW_BPF_ABI_COUNTERS_ABI_H_
+#pragma once
 
 /* clang-format off */
 #define HR_COUNTERS(X) \
@@ -62,5 +61,3 @@
     "datagrams beyond the first of each request: hedges, second copies around a suspect backend, probes, handovers. " \
     "The whole extra load: divide by `hedgerow_requests_total`")
 /* clang-format on */
-
-#endif /* HEDGEROW_BPF_ABI_COUNTERS_ABI_H_ */

@@ -5,8 +5,7 @@
  * kernel programs of a node (bpf/node/raft) write and read them. All integers are little-endian. In a body that a kernel
  * program reads or writes, they stand at multiples of their size.
  */
-#ifndef HEDGEROW_BPF_ABI_PEER_ABI_H_
-#define HEDGEROW_BPF_ABI_PEER_ABI_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 
@@ -157,5 +156,3 @@ enum hr_peer_drop {
   HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
   HR_PEER_DROPS = 19,             /* one past the last */
 };
-
-#endif /* HEDGEROW_BPF_ABI_PEER_ABI_H_ */

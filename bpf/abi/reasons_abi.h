@@ -15,8 +15,7 @@
  *   unjudged    given to the client without a judgement
  *   bound       a packet went on as usual, but a table did not keep what it should
  */
-#ifndef HEDGEROW_BPF_ABI_REASONS_ABI_H_
-#define HEDGEROW_BPF_ABI_REASONS_ABI_H_
+#pragma once
 
 /* clang-format off */
 #define HR_REASONS(X) \
@@ -123,5 +122,3 @@
   X(72, HR_REASON_ANNOUNCE_STALE, announce_stale, dropped, \
     "an announcement not newer than the known one: overtaken, repeated or replayed", "nothing")
 /* clang-format on */
-
-#endif /* HEDGEROW_BPF_ABI_REASONS_ABI_H_ */

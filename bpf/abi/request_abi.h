@@ -4,8 +4,7 @@
  * copies, the timing wheel with its clock, the leader map and what is known of each backend. Written by the kernel
  * programs; user space reads, and changes the leader map only through the control program.
  */
-#ifndef HEDGEROW_BPF_ABI_REQUEST_ABI_H_
-#define HEDGEROW_BPF_ABI_REQUEST_ABI_H_
+#pragma once
 
 #include "bpf/abi/announce_abi.h"
 #include "bpf/abi/base_abi.h"
@@ -244,7 +243,7 @@ struct hr_fine_slot {
   __u32 live; /* unanswered requests in it: only they make the clock hurry */
 };
 /*
- * What holds the clock packet back between laps; see net/clock_qdisc.h. With htb skb->priority names the class (of a
+ * What holds the clock packet back between laps; see net/tc/clock_qdisc.h. With htb skb->priority names the class (of a
  * fixed period) that it waits in; with fq it is the time to wait itself, in ns.
  */
 enum hr_clock_kind {
@@ -385,5 +384,3 @@ enum hr_control_result {
   HR_CONTROL_STALE = 101,
   HR_CONTROL_INVALID = 102,
 };
-
-#endif /* HEDGEROW_BPF_ABI_REQUEST_ABI_H_ */

@@ -8,8 +8,7 @@
  * whose loads stand at constant offsets, so that the verifier of 6.1 follows it wherever the buffer lies. Both
  * have a variant for a message that carries its own tag: the tag is the message's second word, and counts as 0.
  */
-#ifndef HEDGEROW_BPF_ABI_SIPHASH_ABI_H_
-#define HEDGEROW_BPF_ABI_SIPHASH_ABI_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 
@@ -145,5 +144,3 @@ static inline __u64 hr_siphash_sealed(const struct hr_siphash_key* key, const vo
 }
 
 #endif /* __bpf__ */
-
-#endif /* HEDGEROW_BPF_ABI_SIPHASH_ABI_H_ */

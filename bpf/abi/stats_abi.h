@@ -3,8 +3,7 @@
  * Counters, reasons and histograms, kept per CPU by the kernel programs and summed by user space. counters_abi.h and
  * reasons_abi.h list them.
  */
-#ifndef HEDGEROW_BPF_ABI_STATS_ABI_H_
-#define HEDGEROW_BPF_ABI_STATS_ABI_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 #include "bpf/abi/counters_abi.h"
@@ -84,5 +83,3 @@ HR_INLINE __u64 hr_histogram_lower_ns(__u32 bucket) {
   if (octave == 0) return sub << HR_HISTOGRAM_UNIT_SHIFT;
   return ((1ull << HR_HISTOGRAM_SUB_SHIFT) + sub) << (octave - 1 + HR_HISTOGRAM_UNIT_SHIFT);
 }
-
-#endif /* HEDGEROW_BPF_ABI_STATS_ABI_H_ */

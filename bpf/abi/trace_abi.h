@@ -4,8 +4,7 @@
  * client listens), and the events that the programs emit. A request is matched once, when the splitter sees it, and carries the
  * tracer's session from then on, so that its later events are emitted too. docs/tracing.md is for users.
  */
-#ifndef HEDGEROW_BPF_ABI_TRACE_ABI_H_
-#define HEDGEROW_BPF_ABI_TRACE_ABI_H_
+#pragma once
 
 #include "bpf/abi/request_abi.h"
 
@@ -100,5 +99,3 @@ struct hr_trace {
   __u64 pad4[12];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_trace) == 384, "the programs' words have cache lines of their own");
-
-#endif /* HEDGEROW_BPF_ABI_TRACE_ABI_H_ */

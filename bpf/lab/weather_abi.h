@@ -4,8 +4,7 @@
  * has the same bytes as Python's struct) agree on. A link is a pair of ports of the lab's switch, in one
  * direction.
  */
-#ifndef HEDGEROW_BPF_LAB_WEATHER_ABI_H_
-#define HEDGEROW_BPF_LAB_WEATHER_ABI_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 
@@ -48,5 +47,3 @@ struct hr_weather_link {
   __u64 not_delayed_count; /* that should have been: no leaf was free, or the frame was too large */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_weather_link) == 64, "hr_weather_link is 64 bytes");
-
-#endif /* HEDGEROW_BPF_LAB_WEATHER_ABI_H_ */

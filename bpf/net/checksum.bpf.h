@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /* The Internet checksum (RFC 1071) of packets that a program makes itself. Included by the proxy, the node and its clock. */
-#ifndef HEDGEROW_BPF_NET_CHECKSUM_BPF_H_
-#define HEDGEROW_BPF_NET_CHECKSUM_BPF_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 
@@ -40,5 +39,3 @@ HR_INLINE __s64 hr_sum_pseudo_header(__s64 sum, const struct hr_address *source,
   }
   return bpf_csum_diff(0, 0, tail, sizeof(tail), sum);
 }
-
-#endif /* HEDGEROW_BPF_NET_CHECKSUM_BPF_H_ */

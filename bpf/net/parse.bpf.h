@@ -5,8 +5,7 @@
  * (the caller passes such a packet on untouched). Ports and identification stay in network order (`_be`); lengths
  * and offsets are in host order, offsets counted from skb->data. A later fragment has no ports.
  */
-#ifndef HEDGEROW_BPF_NET_PARSE_BPF_H_
-#define HEDGEROW_BPF_NET_PARSE_BPF_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 
@@ -213,5 +212,3 @@ HR_GLOBAL int hr_parse_quoted(struct __sk_buff *skb, __u32 l3_offset, __u32 vers
   quoted->payload_bytes = skb->len > payload_offset ? skb->len - payload_offset : 0;
   return 0;
 }
-
-#endif /* HEDGEROW_BPF_NET_PARSE_BPF_H_ */

@@ -3,8 +3,7 @@
  * Who speaks, and may it be believed: the tag over the whole datagram, the member by its id, its known life, and whether
  * its number is new. Only what has passed all of it reaches the node's state (xdp.bpf.c).
  */
-#ifndef HEDGEROW_BPF_NODE_ADMIT_BPF_H_
-#define HEDGEROW_BPF_NODE_ADMIT_BPF_H_
+#pragma once
 
 #include "bpf/node/parse.bpf.h"
 
@@ -49,5 +48,3 @@ HR_GLOBAL int hr_node_take_number(struct hr_node_scratch *in) {
   bpf_spin_unlock(&slot->lock);
   return verdict;
 }
-
-#endif /* HEDGEROW_BPF_NODE_ADMIT_BPF_H_ */

@@ -4,8 +4,7 @@
  * old, with addresses swapped, a packet number of its own, tag, and whole checksums, since nobody finishes them later. No
  * answer is longer than its question, so the frame only ever shrinks.
  */
-#ifndef HEDGEROW_BPF_NODE_ANSWER_BPF_H_
-#define HEDGEROW_BPF_NODE_ANSWER_BPF_H_
+#pragma once
 
 #include "bpf/net/checksum.bpf.h"
 #include "bpf/node/parse.bpf.h"
@@ -127,5 +126,3 @@ HR_GLOBAL int hr_node_send_answer(struct xdp_md *ctx, struct hr_node_scratch *in
     return bpf_xdp_store_bytes(ctx, 0, in->head + HR_NODE_HEAD_BYTES - HR_NODE_UDP4_OFFSET - 8, answer_bytes) ? XDP_DROP : XDP_TX;
   return bpf_xdp_store_bytes(ctx, 0, in->head + HR_NODE_HEAD_BYTES - HR_NODE_UDP6_OFFSET - 8, answer_bytes) ? XDP_DROP : XDP_TX;
 }
-
-#endif /* HEDGEROW_BPF_NODE_ANSWER_BPF_H_ */

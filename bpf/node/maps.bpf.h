@@ -3,8 +3,7 @@
  * The maps of a node's kernel programs, with who writes each; `node` and `numbers` are in state.bpf.h. `node`,
  * `windows`, `numbers`, `ring` and `about` are pinned and outlive the process; the rest is made anew with the programs.
  */
-#ifndef HEDGEROW_BPF_NODE_MAPS_BPF_H_
-#define HEDGEROW_BPF_NODE_MAPS_BPF_H_
+#pragma once
 
 #include "bpf/node/raft/datagram.h"
 #include "bpf/node/raft/window.h"
@@ -68,5 +67,3 @@ HR_INLINE void hr_node_count(__u32 event) {
 
   if (stats && event < HR_NODE_EVENT_COUNT) stats->events[event]++;
 }
-
-#endif /* HEDGEROW_BPF_NODE_MAPS_BPF_H_ */

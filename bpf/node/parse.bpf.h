@@ -5,8 +5,7 @@
  * lengths agree; 0 for everything else, which is the network stack's. Everybody's traffic passes here: what is not ours
  * leaves after a few comparisons.
  */
-#ifndef HEDGEROW_BPF_NODE_PARSE_BPF_H_
-#define HEDGEROW_BPF_NODE_PARSE_BPF_H_
+#pragma once
 
 #include "bpf/node/maps.bpf.h"
 
@@ -89,5 +88,3 @@ HR_INLINE int hr_node_parse(struct xdp_md *ctx, struct hr_node_frame *frame) {
   if (ethernet->h_proto == bpf_htons(ETH_P_IPV6)) return hr_node_parse_ipv6(data, end, frame);
   return 0;
 }
-
-#endif /* HEDGEROW_BPF_NODE_PARSE_BPF_H_ */

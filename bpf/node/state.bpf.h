@@ -3,8 +3,7 @@
  * The two maps that every kernel program of a node shares, in whatever object it is: the state of rule R0, and the
  * numbers that all draw from. Each object's loader puts the node's own maps in their place.
  */
-#ifndef HEDGEROW_BPF_NODE_STATE_BPF_H_
-#define HEDGEROW_BPF_NODE_STATE_BPF_H_
+#pragma once
 
 #include "bpf/map.bpf.h"
 #include "bpf/node/raft/node_abi.h"
@@ -19,5 +18,3 @@ HR_ARRAY(node, 1, struct hr_node);
 
 /* Drawn from by atomic additions of programs and process. */
 HR_MAPPED_ARRAY(numbers, 1, struct hr_node_numbers);
-
-#endif /* HEDGEROW_BPF_NODE_STATE_BPF_H_ */

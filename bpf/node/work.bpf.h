@@ -4,8 +4,7 @@
  * submitted or discarded after it, so that nothing is acknowledged that is not stored (R3), and so that every acceptance
  * before a fence lies below the ring position which is read after it (R1). Each returns an enum hr_node_verdict.
  */
-#ifndef HEDGEROW_BPF_NODE_WORK_BPF_H_
-#define HEDGEROW_BPF_NODE_WORK_BPF_H_
+#pragma once
 
 #include "bpf/node/parse.bpf.h"
 
@@ -142,5 +141,3 @@ HR_INLINE enum hr_node_verdict hr_node_work(struct xdp_md *ctx, struct hr_node_s
     return hr_node_work_vote(in);
   return hr_node_work_plain(in);
 }
-
-#endif /* HEDGEROW_BPF_NODE_WORK_BPF_H_ */

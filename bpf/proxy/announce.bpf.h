@@ -7,8 +7,7 @@
  * A datagram without this proxy's tag passes untouched, because it may be for another proxy behind this host. A datagram
  * with the tag is consumed, whether it changes anything or not.
  */
-#ifndef HEDGEROW_BPF_PROXY_ANNOUNCE_BPF_H_
-#define HEDGEROW_BPF_PROXY_ANNOUNCE_BPF_H_
+#pragma once
 
 #include "bpf/abi/announce_abi.h"
 #include "bpf/net/parse.bpf.h"
@@ -133,5 +132,3 @@ HR_GLOBAL int hr_announce(struct __sk_buff *skb, __u32 payload_offset, __u32 pay
   hr_reason(hr_stats_of(service_id), reason);
   return reason >= HR_REASON_ANNOUNCE_ACCEPTED ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_ANNOUNCE_BPF_H_ */

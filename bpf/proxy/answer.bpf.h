@@ -4,8 +4,7 @@
  * Every change of state is one compare-and-swap on the request's word, so that two replies on two CPUs, or a reply
  * and the clock, agree on one winner. Called by the reply program only.
  */
-#ifndef HEDGEROW_BPF_PROXY_ANSWER_BPF_H_
-#define HEDGEROW_BPF_PROXY_ANSWER_BPF_H_
+#pragma once
 
 #include "bpf/proxy/choose.bpf.h"
 #include "bpf/proxy/profile.bpf.h"
@@ -438,5 +437,3 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   }
   return hr_judge_late(request, word, reply);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_ANSWER_BPF_H_ */

@@ -5,8 +5,7 @@
  * are touched nowhere else. The backend travels in skb->mark and the copy's due time in its Ethernet source address, so that
  * two sends of one request that are under way at once share no state. Called by the splitter and the clock.
  */
-#ifndef HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_
-#define HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_
+#pragma once
 
 #include "bpf/proxy/build.bpf.h"
 #include "bpf/proxy/choose.bpf.h"
@@ -270,5 +269,3 @@ HR_INLINE void hr_send_probe(struct __sk_buff *skb, const struct hr_attempt *bes
   hr_claim_beside(&probe, HR_PACKED_CHOICE(HR_NO_BACKEND, beside->probe, HR_CHOSE_STANDBY, 1), now_ns);
   if (probe.index != HR_NO_BACKEND) hr_send_attempt(skb, &probe);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_ATTEMPT_BPF_H_ */

@@ -3,8 +3,7 @@
  * Making a packet of a parked copy: the bytes with their complete, correct checksum, in a carrier skb that is not
  * CHECKSUM_PARTIAL. Called where an attempt is sent (attempt.bpf.h).
  */
-#ifndef HEDGEROW_BPF_PROXY_BUILD_BPF_H_
-#define HEDGEROW_BPF_PROXY_BUILD_BPF_H_
+#pragma once
 
 #include "bpf/net/checksum.bpf.h"
 #include "bpf/net/parse.bpf.h"
@@ -105,5 +104,3 @@ HR_GLOBAL int hr_build(struct __sk_buff *skb, __u32 request_index, __u32 backend
   return bpf_skb_store_bytes(skb, ETH_HLEN + l3_bytes, parked->l4, l4_bytes, HR_STORE) ||
          bpf_skb_store_bytes(skb, ETH_HLEN + l3_bytes, &to, sizeof(to), HR_STORE);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_BUILD_BPF_H_ */

@@ -4,8 +4,7 @@
  * requests explore or probe, and the time of a down standby's next probe). Called by the splitter, the clock and the reply
  * program.
  */
-#ifndef HEDGEROW_BPF_PROXY_CHOOSE_BPF_H_
-#define HEDGEROW_BPF_PROXY_CHOOSE_BPF_H_
+#pragma once
 
 #include "bpf/proxy/choose.h"
 #include "bpf/proxy/steer.bpf.h"
@@ -139,5 +138,3 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
     packed = hr_choose_steered(config_id, target, explore_tick, now_ns);
   return hr_unpack_choice(packed);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_CHOOSE_BPF_H_ */

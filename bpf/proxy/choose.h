@@ -4,8 +4,7 @@
  * compiles for both sides. The kernel programs call it through choose.bpf.h, which gathers the snapshot and applies what
  * a choice costs; `hedgerow status` calls it natively to say where the next request goes.
  */
-#ifndef HEDGEROW_BPF_PROXY_CHOOSE_H_
-#define HEDGEROW_BPF_PROXY_CHOOSE_H_
+#pragma once
 
 #include "bpf/abi/request_abi.h"
 
@@ -176,5 +175,3 @@ HR_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
 HR_INLINE __u32 hr_choice_alone(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_PROBE ? choice->second : choice->first;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_CHOOSE_H_ */

@@ -4,8 +4,7 @@
  * once for each request that it looks at, and whatever it calls takes the config id from there on: a reload may publish the
  * other generation between any two instructions, and one request must not be judged by halves of two configurations.
  */
-#ifndef HEDGEROW_BPF_PROXY_CONFIG_BPF_H_
-#define HEDGEROW_BPF_PROXY_CONFIG_BPF_H_
+#pragma once
 
 #include "bpf/proxy/maps.bpf.h"
 
@@ -35,5 +34,3 @@ HR_INLINE int hr_is_drained(const struct hr_service_policy *policy, __u32 place)
 }
 
 HR_INLINE int hr_is_dry(const struct hr_service_policy *policy) { return READ_ONCE(policy->switches) & HR_SWITCH_DRY_RUN; }
-
-#endif /* HEDGEROW_BPF_PROXY_CONFIG_BPF_H_ */

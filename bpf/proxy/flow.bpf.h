@@ -3,8 +3,7 @@
  * Flows and fragments: what lets a reply find its VIP, a TCP connection keep its backend, and a later fragment
  * follow its first. Both maps are LRU and bounded; maps.bpf.h says which entry a full map forgets.
  */
-#ifndef HEDGEROW_BPF_PROXY_FLOW_BPF_H_
-#define HEDGEROW_BPF_PROXY_FLOW_BPF_H_
+#pragma once
 
 #include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/stats.bpf.h"
@@ -109,5 +108,3 @@ HR_INLINE void hr_fragment_forget(const struct hr_packet *packet) {
   hr_fragment_key_of(&key, packet);
   bpf_map_delete_elem(&fragments, &key);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_FLOW_BPF_H_ */

@@ -3,8 +3,7 @@
  * Free indices of requests and of parked copies: taken by splitters on any CPU, given back by the clock (and by a
  * splitter that could not publish). A lock-free stack with a tagged head, see struct hr_free_list.
  */
-#ifndef HEDGEROW_BPF_PROXY_FREE_LIST_BPF_H_
-#define HEDGEROW_BPF_PROXY_FREE_LIST_BPF_H_
+#pragma once
 
 #include "bpf/proxy/stats.bpf.h"
 
@@ -66,5 +65,3 @@ HR_INLINE __u32 hr_take_index(enum hr_free_list_id id, __u32 *made, __u32 limit)
   __sync_fetch_and_sub(made, 1); /* another CPU took the last one */
   return 0;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_FREE_LIST_BPF_H_ */

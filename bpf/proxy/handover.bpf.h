@@ -5,8 +5,7 @@
  * for it (announce.bpf.h), the clock's lap does it. Only a lap frees requests, so a request that is pending when the
  * lap looks at it keeps its place in the wheel and its bytes.
  */
-#ifndef HEDGEROW_BPF_PROXY_HANDOVER_BPF_H_
-#define HEDGEROW_BPF_PROXY_HANDOVER_BPF_H_
+#pragma once
 
 #include "bpf/proxy/attempt.bpf.h"
 
@@ -119,5 +118,3 @@ HR_INLINE void hr_hand_over(struct __sk_buff *skb, struct hr_wheel *wheel) {
 HR_INLINE int hr_handing_over(struct hr_wheel *wheel) {
   return wheel->handover_services || READ_ONCE(wheel->handover);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_HANDOVER_BPF_H_ */

@@ -4,8 +4,7 @@
  * (client -> backend); to the client it must look as if it were about client -> VIP. Every byte that is changed in
  * the quotation is taken out of and put into the ICMP checksum. Called by the reply program only.
  */
-#ifndef HEDGEROW_BPF_PROXY_ICMP_BPF_H_
-#define HEDGEROW_BPF_PROXY_ICMP_BPF_H_
+#pragma once
 
 #include "bpf/proxy/rewrite.bpf.h"
 
@@ -94,5 +93,3 @@ HR_INLINE int hr_translate_icmp(struct __sk_buff *skb, struct hr_packet *packet,
   return packet->version == 4 ? hr_translate_icmp4(skb, packet, quoted, vip)
                               : hr_translate_icmp6(skb, packet, quoted, vip);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_ICMP_BPF_H_ */

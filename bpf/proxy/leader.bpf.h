@@ -4,8 +4,7 @@
  * term, sequence), and only a higher one replaces: whatever is repeated, reordered or replayed changes nothing. Called
  * by the control program (the configured primary) and for announcements.
  */
-#ifndef HEDGEROW_BPF_PROXY_LEADER_BPF_H_
-#define HEDGEROW_BPF_PROXY_LEADER_BPF_H_
+#pragma once
 
 #include "bpf/proxy/stats.bpf.h"
 
@@ -78,5 +77,3 @@ HR_INLINE __u32 hr_publish_leader(struct hr_leader *leader, const struct hr_publ
   bpf_spin_unlock(&leader->lock);
   return changed;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_LEADER_BPF_H_ */

@@ -3,8 +3,7 @@
  * The maps of the data plane, with the writer of each and the reason for its size. Sizes written 1 here are set by the
  * loader from the configuration's limits.
  */
-#ifndef HEDGEROW_BPF_PROXY_MAPS_BPF_H_
-#define HEDGEROW_BPF_PROXY_MAPS_BPF_H_
+#pragma once
 
 #include "bpf/abi/config_abi.h"
 #include "bpf/abi/request_abi.h"
@@ -87,5 +86,3 @@ const volatile struct hr_load_config load_config __weak = {};
 #define HR_BUILD_LABEL "this"
 #endif
 const volatile char build_label[8] __weak = HR_BUILD_LABEL;
-
-#endif /* HEDGEROW_BPF_PROXY_MAPS_BPF_H_ */

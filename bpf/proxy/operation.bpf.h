@@ -4,8 +4,7 @@
  * what may follow the first line, because "get a" with "incr b 1" behind it in one datagram is no get, and how a line says
  * that it gets no reply. Works on the parked copy; called by the splitter's tracking, for profiles that list operations.
  */
-#ifndef HEDGEROW_BPF_PROXY_OPERATION_BPF_H_
-#define HEDGEROW_BPF_PROXY_OPERATION_BPF_H_
+#pragma once
 
 #include "bpf/proxy/profile.bpf.h"
 
@@ -177,5 +176,3 @@ HR_INLINE __u32 hr_judge_operation(const struct hr_profile *profile, __u32 confi
              ? HR_REASON_NONE
              : HR_REASON_UNKNOWN_OPERATION;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_OPERATION_BPF_H_ */

@@ -4,8 +4,7 @@
  * does it carry. Offsets come from the configuration and are checked against the payload at every read. Which operation a
  * request is, and what it may hold beside, is operation.bpf.h's.
  */
-#ifndef HEDGEROW_BPF_PROXY_PROFILE_BPF_H_
-#define HEDGEROW_BPF_PROXY_PROFILE_BPF_H_
+#pragma once
 
 #include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/config.bpf.h"
@@ -190,5 +189,3 @@ HR_INLINE int hr_parked_correlation(const struct hr_parked *parked, __u32 payloa
   words[1] = *(const __u64 *)(parked->l4 + offset + 8) & field->mask[1];
   return 0;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_PROFILE_BPF_H_ */

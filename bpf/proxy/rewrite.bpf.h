@@ -4,8 +4,7 @@
  * checksum is in (none, partial, complete), for IPv4 and IPv6, UDP and TCP, whole packets and fragments. Callers:
  * the splitter (destination: VIP -> backend) and the reply program (source: backend -> VIP).
  */
-#ifndef HEDGEROW_BPF_PROXY_REWRITE_BPF_H_
-#define HEDGEROW_BPF_PROXY_REWRITE_BPF_H_
+#pragma once
 
 #include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/stats.bpf.h"
@@ -110,5 +109,3 @@ HR_INLINE int hr_give_to_client(struct __sk_buff *skb) {
   if (bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0)) return -1;
   return bpf_redirect(load_config.proxy_ifindex, BPF_F_INGRESS);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_REWRITE_BPF_H_ */

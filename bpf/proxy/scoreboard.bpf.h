@@ -4,8 +4,7 @@
  * one of the 8 places of its hot set, or of its cold set when that is full. Splitters insert and take over, the reply
  * program finds, the clock removes.
  */
-#ifndef HEDGEROW_BPF_PROXY_SCOREBOARD_BPF_H_
-#define HEDGEROW_BPF_PROXY_SCOREBOARD_BPF_H_
+#pragma once
 
 #include "bpf/proxy/wheel.bpf.h"
 
@@ -119,5 +118,3 @@ HR_INLINE __u64 hr_scoreboard_insert(struct hr_wheel *wheel, struct hr_request *
   if (other) hr_scoreboard_remove(wheel, request->set, reference);
   return other;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_SCOREBOARD_BPF_H_ */

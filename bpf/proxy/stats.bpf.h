@@ -3,8 +3,7 @@
  * Counting. A program looks its service's counters up once and passes the pointer on; adding is then a plain add,
  * since the values are per CPU and programs run with bottom halves off.
  */
-#ifndef HEDGEROW_BPF_PROXY_STATS_BPF_H_
-#define HEDGEROW_BPF_PROXY_STATS_BPF_H_
+#pragma once
 
 #include "bpf/proxy/time.bpf.h"
 
@@ -64,5 +63,3 @@ HR_INLINE void hr_count_backend_win(__u32 backend_id) {
 
   if (backend) backend->wins++;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_STATS_BPF_H_ */

@@ -4,8 +4,7 @@
  * all came from it for its suspicion timeout while a request waited there: silence makes it suspect, slowness never does.
  * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
  */
-#ifndef HEDGEROW_BPF_PROXY_STEER_BPF_H_
-#define HEDGEROW_BPF_PROXY_STEER_BPF_H_
+#pragma once
 
 #include "bpf/proxy/config.bpf.h"
 #include "bpf/proxy/stats.bpf.h"
@@ -184,5 +183,3 @@ HR_INLINE int hr_held_back(__u32 service_id, __u64 sent_ns, __u64 now_ns, __u64 
   *open_ns = wait_ns == ~0ull ? ~0ull : sent_ns + wait_ns;
   return now_ns < *open_ns;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_STEER_BPF_H_ */

@@ -4,8 +4,7 @@
  * in the wheel; as loaded by the daemon the verifier removes the question. (hr_departure alone asks the kernel itself: a
  * departure time is compared with the kernel's own.)
  */
-#ifndef HEDGEROW_BPF_PROXY_TIME_BPF_H_
-#define HEDGEROW_BPF_PROXY_TIME_BPF_H_
+#pragma once
 
 #include "bpf/proxy/maps.bpf.h"
 
@@ -24,5 +23,3 @@ HR_INLINE __u64 hr_now_ns(void) {
   }
   return now_ns;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_TIME_BPF_H_ */

@@ -4,8 +4,7 @@
  * is the whole cost. All else stands in global functions, which have stack frames of their own, because hr_reply's frame is
  * full. Called by every program that decides something about a request.
  */
-#ifndef HEDGEROW_BPF_PROXY_TRACE_BPF_H_
-#define HEDGEROW_BPF_PROXY_TRACE_BPF_H_
+#pragma once
 
 #include "bpf/abi/trace_abi.h"
 #include "bpf/proxy/profile.bpf.h"
@@ -223,5 +222,3 @@ HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet
 HR_INLINE void hr_trace_note(__u32 request, __u32 config_id, __u32 kind, __u32 reason, __u32 backend, __u32 flags) {
   if (hr_tracing_requests()) hr_trace_event(request, config_id, HR_TRACE_WHAT(kind, reason, backend, flags));
 }
-
-#endif /* HEDGEROW_BPF_PROXY_TRACE_BPF_H_ */

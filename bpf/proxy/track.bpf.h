@@ -4,8 +4,7 @@
  * key in the scoreboard (also from an older request), and put it into the wheel. Everything taken is given back on
  * every path that does not publish. Also the allocators, which the clock uses to give back.
  */
-#ifndef HEDGEROW_BPF_PROXY_TRACK_BPF_H_
-#define HEDGEROW_BPF_PROXY_TRACK_BPF_H_
+#pragma once
 
 #include "bpf/proxy/choose.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
@@ -298,5 +297,3 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   hr_clock_wake(skb, wheel, now_ns);
   return tracking;
 }
-
-#endif /* HEDGEROW_BPF_PROXY_TRACK_BPF_H_ */

@@ -6,8 +6,7 @@
  * goes (`passed`) before it reads a slot; a pusher that finds its slot passed sets `late`, and the next lap goes over the
  * whole wheel again.
  */
-#ifndef HEDGEROW_BPF_PROXY_WHEEL_BPF_H_
-#define HEDGEROW_BPF_PROXY_WHEEL_BPF_H_
+#pragma once
 
 #include "bpf/proxy/stats.bpf.h"
 
@@ -162,5 +161,3 @@ HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u6
 HR_INLINE void hr_clock_hurry(struct __sk_buff *skb, struct hr_wheel *wheel) {
   if (READ_ONCE(wheel->running)) hr_clock_send(skb, wheel);
 }
-
-#endif /* HEDGEROW_BPF_PROXY_WHEEL_BPF_H_ */

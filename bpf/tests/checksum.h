@@ -4,8 +4,7 @@
 // programs made of them. Written independently of the code under test: whole packets are summed anew, byte by
 // byte, and nothing is updated incrementally. Called by packet.cc and by every test that looks at an output
 // packet.
-#ifndef HEDGEROW_BPF_TESTS_CHECKSUM_H_
-#define HEDGEROW_BPF_TESTS_CHECKSUM_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -30,5 +29,3 @@ std::string ChecksumFault(std::span<const uint8_t> frame);
 std::string QuotedHeaderFault(std::span<const uint8_t> quotation);
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_CHECKSUM_H_

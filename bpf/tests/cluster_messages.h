@@ -2,8 +2,7 @@
 //
 // The datagrams that a cluster's clients and nodes send past the proxy, for the packet tests: hkv requests and
 // answers (docs/WIRE_FORMAT.md), and announcements, sealed with a key. Pure bytes, no kernel.
-#ifndef HEDGEROW_BPF_TESTS_CLUSTER_MESSAGES_H_
-#define HEDGEROW_BPF_TESTS_CLUSTER_MESSAGES_H_
+#pragma once
 
 #include <cstdint>
 
@@ -31,5 +30,3 @@ hr_announcement Leading(uint64_t cluster_id, const char* address, uint16_t port,
 Bytes Seal(hr_announcement announcement, const hr_siphash_key& key);
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_CLUSTER_MESSAGES_H_

@@ -3,8 +3,7 @@
 // What must hold of the data plane's state whenever no program is running: the accounting identity, and that
 // every request and every parked copy is in exactly one place (in use and in the wheel, or free and in the free
 // list). Every packet test ends with these checks; invariants_test.cc shows each of them fail.
-#ifndef HEDGEROW_BPF_TESTS_INVARIANTS_H_
-#define HEDGEROW_BPF_TESTS_INVARIANTS_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -35,5 +34,3 @@ struct StateView {
 std::vector<std::string> BrokenInvariants(const StateView& state);
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_INVARIANTS_H_

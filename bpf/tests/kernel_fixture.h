@@ -5,8 +5,7 @@
 // counters that changed, and the clones that were really sent on the clock's link. The programs' time is set forward,
 // or time-dependent state through the mapped arrays, so that no test waits for a deadline. Every test ends with the
 // checks of invariants.h.
-#ifndef HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
-#define HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_
+#pragma once
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,9 +22,9 @@
 #include "bpf/tests/invariants.h"
 #include "bpf/tests/packet.h"
 #include "bpf/tests/sniffer.h"
-#include "net/link.h"
-#include "proxy/data_plane/kernel_data_plane.h"
-#include "proxy/data_plane/kernel_maps.h"
+#include "net/netlink/link.h"
+#include "proxy/kernel_part/kernel_data_plane.h"
+#include "proxy/kernel_part/kernel_maps.h"
 
 struct bpf_map;
 struct bpf_program;
@@ -234,5 +233,3 @@ class PacketTest : public ::testing::Test {
 };
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_KERNEL_FIXTURE_H_

@@ -20,9 +20,9 @@
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "bpf/tests/test_links.h"
-#include "net/clock_qdisc.h"
-#include "net/route.h"
-#include "net/tc_attach.h"
+#include "net/tc/clock_qdisc.h"
+#include "net/netlink/route.h"
+#include "net/tc/tc_attach.h"
 
 namespace hedgerow::packets {
 namespace {

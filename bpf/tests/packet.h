@@ -3,8 +3,7 @@
 // Packets for the packet tests: a builder that writes whole Ethernet frames with right (or deliberately other)
 // checksums, a reader that takes them apart again, and the DNS messages the tests speak. Pure bytes, no kernel.
 // A test builds the packet it sends, and the packet it expects, with the same builder and compares bytes.
-#ifndef HEDGEROW_BPF_TESTS_PACKET_H_
-#define HEDGEROW_BPF_TESTS_PACKET_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -99,5 +98,3 @@ Bytes DnsQuery(uint16_t id, std::string_view name, uint16_t flags = 0x0100);
 Bytes DnsAnswer(const Bytes& query, uint8_t rcode = 0, uint8_t last_octet = 1);
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_PACKET_H_

@@ -2,8 +2,7 @@
 //
 // For tests of reloads under the programs that run: a plane of the test's own, whose configuration changes, and
 // what of it a reload writes. Used by reconfigure_test.cc and reload_steps_test.cc.
-#ifndef HEDGEROW_BPF_TESTS_RECONFIGURE_FIXTURE_H_
-#define HEDGEROW_BPF_TESTS_RECONFIGURE_FIXTURE_H_
+#pragma once
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -21,7 +20,7 @@ namespace hedgerow::packets {
 class ReconfigureTest : public PacketTest {
  protected:
   // The fixture's services with their numbers, as the first load gives them.
-  DataPlaneSpec Numbered() { return plane().spec(); }
+  DataPlaneSpec WithIds() { return plane().spec(); }
   static ServiceSpec& Raw(DataPlaneSpec& spec) { return spec.services[kRaw4Service]; }
   void SetUp() override {
     PacketTest::SetUp();
@@ -76,5 +75,3 @@ class ReconfigureTest : public PacketTest {
 };
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_RECONFIGURE_FIXTURE_H_

@@ -17,7 +17,7 @@ namespace {
 
 TEST_F(ReconfigureTest, ARemovedLeaderGetsNothingNewAndItsAnswerStillReachesTheClient) {
   ASSERT_EQ(SentTo(RawRequest(1)), kA4);
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).backends.erase(Raw(spec).backends.begin());  // a, the primary; b and c keep their places
   Reconfigure(spec);
   EXPECT_EQ(SentTo(RawRequest(2)), kB4);
@@ -29,7 +29,7 @@ TEST_F(ReconfigureTest, ARemovedLeaderGetsNothingNewAndItsAnswerStillReachesTheC
 }
 
 TEST_F(ReconfigureTest, ARemovedStandbyIsNoTargetOfAHedge) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).backends.erase(Raw(spec).backends.begin() + 1);
   Reconfigure(spec);
   ASSERT_EQ(SentTo(RawRequest(1)), kA4);
@@ -41,14 +41,14 @@ TEST_F(ReconfigureTest, ARemovedStandbyIsNoTargetOfAHedge) {
 }
 
 TEST_F(ReconfigureTest, WithOneBackendLeftNothingIsHedged) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).backends.resize(1);
   Reconfigure(spec);
   EXPECT_EQ(Split(RawRequest(1)).changes.at("raw4:not_hedged"), 1);
 }
 
 TEST_F(ReconfigureTest, AnAddedBackendTakesAFreePlaceAndAnAddedServiceServes) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   BackendSpec added = Raw(spec).backends[0];
   added.name = "d";
   added.address = "10.77.0.14";
@@ -74,7 +74,7 @@ TEST_F(ReconfigureTest, AnAddedBackendTakesAFreePlaceAndAnAddedServiceServes) {
 
 TEST_F(ReconfigureTest, ARemovedServiceIsNotFoundAndItsAnswersAreStillGivenInItsName) {
   ASSERT_EQ(SentTo(RawRequest(1)), kA4);
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   const uint32_t id = Raw(spec).id;
   std::vector<RetiredBackend> backends;
   for (const BackendSpec& backend : Raw(spec).backends)
@@ -94,7 +94,7 @@ TEST_F(ReconfigureTest, WhatAnAdministratorHasSwitchedHoldsUnlessTheConfiguratio
   ASSERT_TRUE(plane().policy().SetBypass("raw4", true).ok());
   ASSERT_TRUE(plane().policy().SetDryRun("raw4", true).ok());
   ASSERT_TRUE(plane().policy().SetDrained("raw4", "b", true).ok());
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).delay_ns = 7 * kMillisecond;
   Reconfigure(spec);
   const ServiceSnapshot same = plane().reader().Read(false)->services[kRaw4Service];
@@ -109,17 +109,17 @@ TEST_F(ReconfigureTest, WhatAnAdministratorHasSwitchedHoldsUnlessTheConfiguratio
 }
 
 TEST_F(ReconfigureTest, ATwiceGivenNumberIsRefused) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).backends[1].id = Raw(spec).backends[0].id;
   EXPECT_EQ(plane().config().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
-  spec = Numbered();
+  spec = WithIds();
   Raw(spec).backends[1].slot = Raw(spec).backends[0].slot;
   EXPECT_EQ(plane().config().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(ReconfigureTest, AVipPassesFromOneServiceToAnother) {
   ASSERT_EQ(SentTo(RawRequest(1)), kA4);
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   ServiceSpec& successor = Raw(spec);
   successor.name = "successor";
   successor.id = 12;
@@ -133,7 +133,7 @@ TEST_F(ReconfigureTest, AVipPassesFromOneServiceToAnother) {
 }
 
 TEST_F(ReconfigureTest, WhatMayBeDuplicatedChangesAndWhatIsInFlightIsAnswered) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).profile = PairedBy(4, R"(operations: [{match: [{offset: 4, bytes: "01"}]}])");
   const auto request = [](uint8_t id, uint8_t operation) {
     return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {id, 0, 0, 0, operation, 0, 0, 0}).Build();
@@ -150,7 +150,7 @@ TEST_F(ReconfigureTest, WhatMayBeDuplicatedChangesAndWhatIsInFlightIsAnswered) {
 // Its number is its old one, and with it comes what was announced before it was removed.
 TEST_F(ReconfigureTest, AServiceThatComesBackFollowsItsOwnClusterAndNoOther) {
   AnnounceLeader(kB4, 5);
-  const DataPlaneSpec whole = Numbered();
+  const DataPlaneSpec whole = WithIds();
   DataPlaneSpec without = whole;
   without.services.erase(without.services.begin() + kHkv4Service);
   Reconfigure(without);
@@ -169,7 +169,7 @@ TEST_F(ReconfigureTest, AServiceThatComesBackFollowsItsOwnClusterAndNoOther) {
 
 TEST_F(ReconfigureTest, WhoWasRemovedIsNotBelievedToLead) {
   AnnounceLeader(kB4, 5);
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   std::vector<BackendSpec>& backends = spec.services[kHkv4Service].backends;
   backends.erase(backends.begin() + 1);
   Reconfigure(spec);
@@ -188,7 +188,7 @@ TEST_F(ReconfigureTest, ForgottenNumbersLeaveNoFlowBehind) {
   ASSERT_EQ(SentTo(RawRequest(1)), kA4);
   ASSERT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_TCP, HR_FLOW_CONNECTION, kRaw4Service));
   ASSERT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kRaw4A));
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).backends.erase(Raw(spec).backends.begin());
   Reconfigure(spec);
   EXPECT_TRUE(plane().config().IsKnown(kRaw4Service, 0b001)) << "a request waits for it";
@@ -210,13 +210,13 @@ TEST_F(ReconfigureTest, ForgottenNumbersLeaveNoFlowBehind) {
 // before its number stands there would lead to backend 0, another service's, which looks fastest.
 TEST_F(ReconfigureTest, PacketsThatAreUnderWayStrayNowhere) {
   const DataPlaneSpec with = [&] {
-    DataPlaneSpec spec = Numbered();
+    DataPlaneSpec spec = WithIds();
     Raw(spec).backends.push_back(Another(Raw(spec), "10.77.0.14", 40, 3));
     Raw(spec).delay_ns = 9 * kMillisecond;
     return spec;
   }();
   const DataPlaneSpec without = [&] {
-    DataPlaneSpec spec = Numbered();
+    DataPlaneSpec spec = WithIds();
     Raw(spec).backends.erase(Raw(spec).backends.begin() + 1);
     return spec;
   }();
@@ -307,7 +307,7 @@ TEST_F(ReconfigureTest, WhatIsWrongChangesNothing) {
            [](DataPlaneSpec& spec) { spec.services.back().backends[0].id = 4000; },
            [](DataPlaneSpec& spec) { spec.services.back().backends[0].address = "nowhere"; },
            [](DataPlaneSpec& spec) { spec.services.back().backends.clear(); }}) {
-    DataPlaneSpec spec = Numbered();
+    DataPlaneSpec spec = WithIds();
     spec.services[kDns4Service].delay_ns = 1;
     spoil(spec);
     EXPECT_EQ(plane().config().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);

@@ -69,7 +69,7 @@ class ReloadCutShortTest : public ReconfigureTest {
 };
 
 TEST_F(ReloadCutShortTest, WhereverItIsKilledTheNextOneReachesWhatItIsGiven) {
-  const DataPlaneSpec old = Numbered();
+  const DataPlaneSpec old = WithIds();
   const DataPlaneSpec next = Wanted(old);
   const auto before = Configured();
   Reconfigure(next);
@@ -98,7 +98,7 @@ TEST_F(ReloadCutShortTest, WhereverItIsKilledTheNextOneReachesWhatItIsGiven) {
 
 // An error before the caller lets traffic in, or his own, leaves everything as it was, an administrator's choices too.
 TEST_F(ReloadCutShortTest, AfterAnErrorTheConfigurationBeforeHoldsWithAnAdministratorsChoices) {
-  const DataPlaneSpec old = Numbered();
+  const DataPlaneSpec old = WithIds();
   const DataPlaneSpec next = Wanted(old);
   ASSERT_TRUE(plane().policy().SetDryRun("raw6", true).ok());
   ASSERT_TRUE(plane().policy().SetDryRun("raw4", true).ok()) << "as the other configuration says as well";
@@ -132,7 +132,7 @@ TEST_F(ReloadCutShortTest, AfterAnErrorTheConfigurationBeforeHoldsWithAnAdminist
 // One is killed when the other cluster has spoken already, and the next one when the name of the first cluster stands there
 // again, but not yet its leader.
 TEST_F(ReloadCutShortTest, WhatAnotherClusterHasSaidIsForgottenHoweverOftenItEnds) {
-  const DataPlaneSpec old = Numbered();
+  const DataPlaneSpec old = WithIds();
   DataPlaneSpec next = old;
   next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, kKey6, 0, kAnnouncePort};
   const auto killed_before = [&](absl::string_view write, const DataPlaneSpec& spec) {
@@ -167,7 +167,7 @@ TEST_F(ReloadCutShortTest, AMapThatIsFullEndsItAndItIsUndone) {
     endpoint.port_be = static_cast<uint16_t>(i);
     ASSERT_TRUE(UpdateElement(skeleton()->maps.vips, &endpoint, &i).ok());
   }
-  const DataPlaneSpec old = Numbered();
+  const DataPlaneSpec old = WithIds();
   ASSERT_EQ(plane().config().Reconfigure(Wanted(old)).code(), absl::StatusCode::kInternal) << "the fault was not planted";
   EXPECT_EQ(SentTo(RawRequest(1)), kA4);
   Reconfigure(old);

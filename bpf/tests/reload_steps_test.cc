@@ -2,7 +2,7 @@
 //
 // What packets meet in the midst of a reload: before each single write to what the programs see, and after the
 // last, requests are sent, hedged and answered, and leaders announced. Whatever the order of the writes is to
-// be good for (proxy/data_plane/config_writer.cc) is a test here.
+// be good for (proxy/kernel_part/config_writer.cc) is a test here.
 #include <functional>
 #include <set>
 #include <string>
@@ -94,7 +94,7 @@ class ReloadStepsTest : public ReconfigureTest {
 // One leaves, who leads; one comes, to a place that is not the next. A copy of every request waits, is sent to
 // somebody else of the two configurations, and his answer finds its way.
 TEST_F(ReloadStepsTest, EveryRequestIsHedgedAndAnswered) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).backends.erase(Raw(spec).backends.begin());
   Raw(spec).backends.push_back(Another(Raw(spec), kD4, kD, 4));
   Raw(spec).delay_ns *= 2;
@@ -126,7 +126,7 @@ TEST_F(ReloadStepsTest, ADeadLeaderThatIsRemovedIsAskedByNobody) {
   for (const size_t others : {1, 2}) {
     SCOPED_TRACE(testing::Message() << others << " others");
     SetUp();
-    DataPlaneSpec spec = Numbered();
+    DataPlaneSpec spec = WithIds();
     Raw(spec).backends.resize(1 + others);
     Reconfigure(spec);
     BackendState(kRaw4A).health = HR_DOWN;
@@ -141,7 +141,7 @@ TEST_F(ReloadStepsTest, ADeadLeaderThatIsRemovedIsAskedByNobody) {
 
 TEST_F(ReloadStepsTest, ADrainedLeaderThatIsRemovedIsAskedByNobody) {
   ASSERT_TRUE(plane().policy().SetDrained("raw4", "a", true).ok());
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).backends.erase(Raw(spec).backends.begin());
   Reload(spec, [&] {
     const Asked one = Ask();
@@ -154,7 +154,7 @@ TEST_F(ReloadStepsTest, ADrainedLeaderThatIsRemovedIsAskedByNobody) {
 // sent twice, also where half of the one and half of the other would allow it.
 TEST_F(ReloadStepsTest, WhatNeitherConfigurationDuplicatesIsNotDuplicated) {
   const auto with = [&](const char* match) {
-    DataPlaneSpec spec = Numbered();
+    DataPlaneSpec spec = WithIds();
     Raw(spec).profile = PairedBy(4, absl::StrCat("operations: [{match: [", match, "]}]"));
     return spec;
   };
@@ -174,7 +174,7 @@ TEST_F(ReloadStepsTest, WhatNeitherConfigurationDuplicatesIsNotDuplicated) {
 }
 
 TEST_F(ReloadStepsTest, AVipThatPassesOnIsNeverNobodys) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   ServiceSpec& successor = Raw(spec);
   successor.name = "successor";
   successor.id = 12;
@@ -192,7 +192,7 @@ TEST_F(ReloadStepsTest, AVipThatPassesOnIsNeverNobodys) {
 // A cluster announces all the time, also while its service is being added: he leads, or who is configured, and
 // it is no reason to fail.
 TEST_F(ReloadStepsTest, AnAddedServiceIsAllThereWhenItIsFound) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   ServiceSpec added = spec.services[kHkv4Service];
   added.name = "new";
   added.vip = "10.99.0.77";
@@ -220,7 +220,7 @@ TEST_F(ReloadStepsTest, AnAddedServiceIsAllThereWhenItIsFound) {
 
 // One node goes and one comes, and both say all the time that they lead.
 TEST_F(ReloadStepsTest, WhoIsAnnouncedMeanwhileLeadsToNobodyElse) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   ServiceSpec& hkv = spec.services[kHkv4Service];
   BackendSpec added = Another(hkv, kD4, kD, 3);
   added.node = 4;
@@ -246,7 +246,7 @@ TEST_F(ReloadStepsTest, WhoIsAnnouncedMeanwhileLeadsToNobodyElse) {
 
 // A nack names the node that comes to a place where somebody else was.
 TEST_F(ReloadStepsTest, WhoIsNotShownYetIsNamedByNobody) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   std::vector<BackendSpec>& backends = spec.services[kHkv4Service].backends;
   backends.erase(backends.begin() + 1);
   Reconfigure(spec);
@@ -273,7 +273,7 @@ TEST_F(ReloadStepsTest, AConnectionStaysWithWhoIsRemovedUntilHeIsForgotten) {
     return PacketBuilder(kClient4, kRaw4).Tcp(kClientPort, kRawPort, flags).Build();
   };
   Split(tcp(kTcpSyn));
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   Raw(spec).backends.erase(Raw(spec).backends.begin());
   Reload(spec, [&] {
     EXPECT_EQ(Endpoint(Read(Split(tcp(kTcpAck)).packet)), "10.77.0.11:9000");
@@ -297,7 +297,7 @@ TEST_F(ReloadStepsTest, AConnectionStaysWithWhoIsRemovedUntilHeIsForgotten) {
 
 // In the map of leaders stands by now who was announced between the last two looks at it.
 TEST_F(ReloadStepsTest, WhoWasAnnouncedLastBeforeHeWasRemovedDoesNotLead) {
-  DataPlaneSpec spec = Numbered();
+  DataPlaneSpec spec = WithIds();
   std::vector<BackendSpec>& backends = spec.services[kHkv4Service].backends;
   backends.erase(backends.begin() + 1);
   uint64_t term = 5;

@@ -3,8 +3,7 @@
 // Sees the packets that arrive at an interface, with their mark, and puts packets onto one: an AF_PACKET
 // socket. BPF_PROG_TEST_RUN does not carry out redirects, but bpf_clone_redirect really sends; this is where
 // such clones are caught. Also the other end of the live tests' uplink.
-#ifndef HEDGEROW_BPF_TESTS_SNIFFER_H_
-#define HEDGEROW_BPF_TESTS_SNIFFER_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -40,5 +39,3 @@ class Sniffer {
 };
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_SNIFFER_H_

@@ -3,14 +3,13 @@
 // The network namespace of the test process, made once, with the interfaces a specification names: the proxy
 // interface, the clock's link and an uplink. The process never goes back: it ends, and everything is gone with
 // it.
-#ifndef HEDGEROW_BPF_TESTS_TEST_LINKS_H_
-#define HEDGEROW_BPF_TESTS_TEST_LINKS_H_
+#pragma once
 
 #include <memory>
 #include <string>
 
 #include "bpf/tests/sniffer.h"
-#include "net/link.h"
+#include "net/netlink/link.h"
 
 namespace hedgerow::packets {
 
@@ -25,5 +24,3 @@ struct TestLinks {
 };
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_TEST_LINKS_H_

@@ -2,8 +2,7 @@
 //
 // A packet test with a tracer: the events that the programs emit, through the ring and the memory that the product uses.
 // Shared by trace_test.cc (which events) and trace_filter_test.cc (of which requests, and for how long).
-#ifndef HEDGEROW_BPF_TESTS_TRACE_FIXTURE_H_
-#define HEDGEROW_BPF_TESTS_TRACE_FIXTURE_H_
+#pragma once
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
@@ -69,5 +68,3 @@ class TracedPacketTest : public PacketTest {
 };
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_TRACE_FIXTURE_H_

@@ -17,7 +17,7 @@
 #include "bpf/node/raft/node_maps_abi.h"
 #include "bpf/node/watch/watch_abi.h"
 #include "node.skel.h"
-#include "proxy/data_plane/kernel_data_plane.h"
+#include "proxy/kernel_part/kernel_data_plane.h"
 #include "proxy/profiles/profile_test.h"
 #include "watch.skel.h"
 

@@ -5,8 +5,7 @@
 // exact and those of the simulator (cluster/sim/history); an operation without an answer stays open for ever.
 // Pure.
 
-#ifndef HEDGEROW_CHAOS_CHECK_VERDICT_H_
-#define HEDGEROW_CHAOS_CHECK_VERDICT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -35,5 +34,3 @@ absl::StatusOr<Verdict> Judge(const std::vector<Record>& history, const std::vec
 std::string ToJson(const Verdict& verdict);
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_CHECK_VERDICT_H_

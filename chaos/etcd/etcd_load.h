@@ -9,8 +9,7 @@
 // because nothing would keep it from being done twice. Sends come from the calling thread, answers are read by
 // another: gRPC's queue sleeps by milliseconds, which would delay the sends.
 
-#ifndef HEDGEROW_CHAOS_ETCD_ETCD_LOAD_H_
-#define HEDGEROW_CHAOS_ETCD_ETCD_LOAD_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -92,5 +91,3 @@ class EtcdLoad {
 };
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_ETCD_ETCD_LOAD_H_

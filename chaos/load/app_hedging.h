@@ -5,8 +5,7 @@
 // delay. All times are absolute and fixed when the request is sent; nothing that arrives moves them. Decides
 // only: HkvLoad sends. Time comes in as an argument. Server numbers count from 0.
 
-#ifndef HEDGEROW_CHAOS_LOAD_APP_HEDGING_H_
-#define HEDGEROW_CHAOS_LOAD_APP_HEDGING_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -74,5 +73,3 @@ class AppHedging {
 };
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_LOAD_APP_HEDGING_H_

@@ -4,8 +4,7 @@
 // in turn. Reads may be repeated, so these are, until they are answered. Called by hr-kv-chaos; the records go
 // into the judgement of the run.
 
-#ifndef HEDGEROW_CHAOS_LOAD_FINAL_READ_H_
-#define HEDGEROW_CHAOS_LOAD_FINAL_READ_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -25,5 +24,3 @@ absl::StatusOr<std::vector<Record>> ReadFinalState(const std::vector<std::string
                                                    const std::vector<Record>& reads, absl::Duration within);
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_LOAD_FINAL_READ_H_

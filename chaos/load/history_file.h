@@ -4,8 +4,7 @@
 // (during the run nothing is written: a disk that is busy with the servers' logs would hold the clients up).
 // Written by the loads of chaos/, read by hr-kv-check, by chaos/unavailable.py and by the plots.
 
-#ifndef HEDGEROW_CHAOS_LOAD_HISTORY_FILE_H_
-#define HEDGEROW_CHAOS_LOAD_HISTORY_FILE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -58,5 +57,3 @@ absl::Status WriteHistory(const std::string& path, const std::vector<Record>& re
 absl::StatusOr<std::vector<Record>> ReadHistory(const std::string& path);
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_LOAD_HISTORY_FILE_H_

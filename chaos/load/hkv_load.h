@@ -9,8 +9,7 @@
 // the cluster keeps answers for (1,024), and one lost write must not hold up for 5 s what has nothing to do
 // with it.
 
-#ifndef HEDGEROW_CHAOS_LOAD_HKV_LOAD_H_
-#define HEDGEROW_CHAOS_LOAD_HKV_LOAD_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -125,5 +124,3 @@ class HkvLoad {
 };
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_LOAD_HKV_LOAD_H_

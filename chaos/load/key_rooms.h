@@ -6,8 +6,7 @@
 // answer is outstanding for ever, so a key with too many of them is not used again. Used by the loads of all
 // systems.
 
-#ifndef HEDGEROW_CHAOS_LOAD_KEY_ROOMS_H_
-#define HEDGEROW_CHAOS_LOAD_KEY_ROOMS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -48,5 +47,3 @@ class KeyRooms {
 };
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_LOAD_KEY_ROOMS_H_

@@ -3,8 +3,7 @@
 // What a client of the chaos experiment asks for next: increments of counters that all clients share, else puts
 // and gets on registers. The same for every system under test: same seed, same sequence. Used by the loads.
 
-#ifndef HEDGEROW_CHAOS_LOAD_OPERATION_MIX_H_
-#define HEDGEROW_CHAOS_LOAD_OPERATION_MIX_H_
+#pragma once
 
 #include <cstdint>
 #include <random>
@@ -51,5 +50,3 @@ class OperationMix {
 };
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_LOAD_OPERATION_MIX_H_

@@ -2,8 +2,7 @@
 //
 // The counters of a load as JSON, the same for every system under test; chaos/run.py reads them.
 
-#ifndef HEDGEROW_CHAOS_LOAD_REPORT_H_
-#define HEDGEROW_CHAOS_LOAD_REPORT_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -33,5 +32,3 @@ struct LoadCounters {
 absl::Status WriteReport(const std::string& path, const std::string& mode, const LoadCounters& counters);
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_LOAD_REPORT_H_

@@ -4,8 +4,7 @@
 // down what it saw. And the one line that says to the runner that the load has begun. Used by the mains of the
 // loads.
 
-#ifndef HEDGEROW_CHAOS_LOAD_SIGNALS_H_
-#define HEDGEROW_CHAOS_LOAD_SIGNALS_H_
+#pragma once
 
 #include <atomic>
 #include <csignal>
@@ -29,5 +28,3 @@ inline void SayReady() {
 }
 
 }  // namespace hedgerow::chaos
-
-#endif  // HEDGEROW_CHAOS_LOAD_SIGNALS_H_

@@ -4,8 +4,7 @@
 // standard output when it is done. The end of the input is the end of the mount, so that nothing stays mounted
 // when the starter dies, however it dies. main calls it in a thread of its own.
 
-#ifndef HEDGEROW_CHAOS_UNSYNCED_CONTROL_H_
-#define HEDGEROW_CHAOS_UNSYNCED_CONTROL_H_
+#pragma once
 
 #include <string>
 #include <string_view>
@@ -27,5 +26,3 @@ std::string Obey(Disk& disk, std::string_view command);
 void ObeyUntilTheEnd(Disk& disk, int input, int output);
 
 }  // namespace hedgerow::unsynced
-
-#endif  // HEDGEROW_CHAOS_UNSYNCED_CONTROL_H_

@@ -5,8 +5,7 @@
 // `objects` keeps the synced bytes of what has no synced name. README.md says what a sync covers. The calls are
 // those that FUSE wants, thread-safe, and return -errno; fuse_operations hands them through.
 
-#ifndef HEDGEROW_CHAOS_UNSYNCED_DISK_H_
-#define HEDGEROW_CHAOS_UNSYNCED_DISK_H_
+#pragma once
 
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -127,5 +126,3 @@ class Disk {
 };
 
 }  // namespace hedgerow::unsynced
-
-#endif  // HEDGEROW_CHAOS_UNSYNCED_DISK_H_

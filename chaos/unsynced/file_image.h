@@ -4,8 +4,7 @@
 // was not is held in memory, sector by sector, and laid over it for readers. A power cut is then nothing but
 // forgetting the memory. It knows no names and no locks; Disk does.
 
-#ifndef HEDGEROW_CHAOS_UNSYNCED_FILE_IMAGE_H_
-#define HEDGEROW_CHAOS_UNSYNCED_FILE_IMAGE_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -65,5 +64,3 @@ class FileImage {
 };
 
 }  // namespace hedgerow::unsynced
-
-#endif  // HEDGEROW_CHAOS_UNSYNCED_FILE_IMAGE_H_

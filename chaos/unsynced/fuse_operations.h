@@ -2,8 +2,7 @@
 //
 // A Disk as a mounted file system, by libfuse's calls with paths. Only what the calls look like is here.
 
-#ifndef HEDGEROW_CHAOS_UNSYNCED_FUSE_OPERATIONS_H_
-#define HEDGEROW_CHAOS_UNSYNCED_FUSE_OPERATIONS_H_
+#pragma once
 
 #include <string>
 
@@ -16,5 +15,3 @@ namespace hedgerow::unsynced {
 bool Serve(Disk& disk, const std::string& mount_point, const std::function<void()>& ready);
 
 }  // namespace hedgerow::unsynced
-
-#endif  // HEDGEROW_CHAOS_UNSYNCED_FUSE_OPERATIONS_H_

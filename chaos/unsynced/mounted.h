@@ -2,8 +2,7 @@
 //
 // For tests: hr-unsynced-fs as a process, on a folder that goes away with it.
 
-#ifndef HEDGEROW_CHAOS_UNSYNCED_MOUNTED_H_
-#define HEDGEROW_CHAOS_UNSYNCED_MOUNTED_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -44,5 +43,3 @@ class Mounted {
 bool IsMounted(const std::string& path);
 
 }  // namespace hedgerow::unsynced
-
-#endif  // HEDGEROW_CHAOS_UNSYNCED_MOUNTED_H_

@@ -4,8 +4,7 @@
 // (durable), and the steps that make names durable. A durable name is a name in the backing folder's `tree`;
 // what has none waits in `objects` under its number. Disk calls this, under its lock.
 
-#ifndef HEDGEROW_CHAOS_UNSYNCED_NODE_H_
-#define HEDGEROW_CHAOS_UNSYNCED_NODE_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -75,5 +74,3 @@ void MakeNamesDurable(Node& folder);
 void MakeTreeDurable(Node& folder);
 
 }  // namespace hedgerow::unsynced
-
-#endif  // HEDGEROW_CHAOS_UNSYNCED_NODE_H_

@@ -3,8 +3,7 @@
 // The command line of `hkv` as what it asks for. Strict: an option that it does not know is an error, and so is
 // a word too many. Pure, so that the tests need no server.
 
-#ifndef HEDGEROW_CLUSTER_CLIENT_ARGUMENTS_H_
-#define HEDGEROW_CLUSTER_CLIENT_ARGUMENTS_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -30,5 +29,3 @@ extern const char kUsage[];
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words);
 
 }  // namespace hedgerow::client
-
-#endif  // HEDGEROW_CLUSTER_CLIENT_ARGUMENTS_H_

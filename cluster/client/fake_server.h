@@ -3,8 +3,7 @@
 // A server for tests of clients: the real state machine behind one UDP socket on the loopback, alone, in a
 // thread, and as unreliable as a test wants it. No part of what ships.
 
-#ifndef HEDGEROW_CLUSTER_CLIENT_FAKE_SERVER_H_
-#define HEDGEROW_CLUSTER_CLIENT_FAKE_SERVER_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -64,5 +63,3 @@ class FakeServer {
 };
 
 }  // namespace hedgerow::client
-
-#endif  // HEDGEROW_CLUSTER_CLIENT_FAKE_SERVER_H_

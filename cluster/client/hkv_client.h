@@ -6,8 +6,7 @@
 // Poll; the calls below them do one at a time. One owner thread. `hkv` is its command line; chaos/ and the
 // benchmarks measure with its parts.
 
-#ifndef HEDGEROW_CLUSTER_CLIENT_HKV_CLIENT_H_
-#define HEDGEROW_CLUSTER_CLIENT_HKV_CLIENT_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -90,5 +89,3 @@ class HkvClient {
 absl::Status ToStatus(const wire::HkvAnswer& answer);
 
 }  // namespace hedgerow::client
-
-#endif  // HEDGEROW_CLUSTER_CLIENT_HKV_CLIENT_H_

@@ -6,8 +6,7 @@
 // one place. A write that is given up no longer holds `lowest_unanswered` back: whatever became of it, it is
 // not applied after the cluster has seen that. One owner thread.
 
-#ifndef HEDGEROW_CLUSTER_CLIENT_REQUEST_BOOK_H_
-#define HEDGEROW_CLUSTER_CLIENT_REQUEST_BOOK_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -88,5 +87,3 @@ class RequestBook {
 };
 
 }  // namespace hedgerow::client
-
-#endif  // HEDGEROW_CLUSTER_CLIENT_REQUEST_BOOK_H_

@@ -4,8 +4,7 @@
 // entry applied whether it was known to be committed or not. `hedgerow-node recover` does it with files, the
 // simulator with its disks.
 
-#ifndef HEDGEROW_CLUSTER_KV_BEGINNING_H_
-#define HEDGEROW_CLUSTER_KV_BEGINNING_H_
+#pragma once
 
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/types.h"
@@ -20,5 +19,3 @@ raft::LogIndex ApplyAll(const raft::RestoredState& log, StateMachine& state);
 raft::EntryId LastOf(const raft::RestoredState& log);
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_BEGINNING_H_

@@ -4,8 +4,7 @@
 // and every datagram are written and read with it. The reader never passes the end: it remembers that something
 // did not fit and gives zeros, so that a decoder checks once, at its end. Texts are views into what is read.
 
-#ifndef HEDGEROW_CLUSTER_KV_BYTES_H_
-#define HEDGEROW_CLUSTER_KV_BYTES_H_
+#pragma once
 
 #include <algorithm>
 #include <bit>
@@ -135,5 +134,3 @@ class ByteReader {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_CLUSTER_KV_BYTES_H_

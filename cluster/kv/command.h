@@ -3,8 +3,7 @@
 // What the replicated store is asked to do, and what it says. Commands travel in the log as bytes; the encoding
 // is internal to the cluster (clients speak hkv, which the front end translates).
 
-#ifndef HEDGEROW_CLUSTER_KV_COMMAND_H_
-#define HEDGEROW_CLUSTER_KV_COMMAND_H_
+#pragma once
 
 #include <compare>
 #include <cstddef>
@@ -133,5 +132,3 @@ std::optional<Command> Decode(std::string_view bytes);
 bool DecodeInto(std::string_view bytes, Command& command);
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_COMMAND_H_

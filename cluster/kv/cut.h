@@ -15,8 +15,7 @@
 //   6  item       key, value, flags, unique, end             from version 2 on
 //   7  seen       time, memcached's key, result              from version 2 on
 
-#ifndef HEDGEROW_CLUSTER_KV_CUT_H_
-#define HEDGEROW_CLUSTER_KV_CUT_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -100,5 +99,3 @@ void PutResult(ByteWriter& writer, const Result& result);
 Result GetResult(ByteReader& reader);
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_CUT_H_

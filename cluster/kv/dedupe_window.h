@@ -4,8 +4,7 @@
 // request is known again by client address, frame id and fingerprint for a stated span of committed time. It is
 // weaker than a session, and whoever forwards copies must see to it that none is older than the window.
 
-#ifndef HEDGEROW_CLUSTER_KV_DEDUPE_WINDOW_H_
-#define HEDGEROW_CLUSTER_KV_DEDUPE_WINDOW_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -60,5 +59,3 @@ class DedupeWindow {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_DEDUPE_WINDOW_H_

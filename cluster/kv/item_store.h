@@ -4,8 +4,7 @@
 // own. Part of the replicated state: every replica makes the same changes, and time is the committed time of
 // the log, so that an item ends everywhere after the same entry. Nothing is evicted; a full store refuses.
 
-#ifndef HEDGEROW_CLUSTER_KV_ITEM_STORE_H_
-#define HEDGEROW_CLUSTER_KV_ITEM_STORE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -72,5 +71,3 @@ class ItemStore {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_ITEM_STORE_H_

@@ -3,8 +3,7 @@
 // The part of the replicated state that memcached's clients see: their items, and the window within which a
 // request that comes twice is known again (ADR 0014). A function of the log alone. Part of the state machine.
 
-#ifndef HEDGEROW_CLUSTER_KV_MEMCACHED_STATE_H_
-#define HEDGEROW_CLUSTER_KV_MEMCACHED_STATE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -75,5 +74,3 @@ class MemcachedState {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_MEMCACHED_STATE_H_

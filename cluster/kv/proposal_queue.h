@@ -5,8 +5,7 @@
 // election; and what does not fit into the log now waits here and not there. Used by Replica alone; in which
 // log a request is known, and why that loses none, is argued in docs/SAFETY.md ("Proposed once").
 
-#ifndef HEDGEROW_CLUSTER_KV_PROPOSAL_QUEUE_H_
-#define HEDGEROW_CLUSTER_KV_PROPOSAL_QUEUE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -66,5 +65,3 @@ class ProposalQueue {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_PROPOSAL_QUEUE_H_

@@ -9,8 +9,7 @@
 // follows, with all writes gathered since in one proposal (dissertation section 10.2.2). A host may call the
 // former, never the latter, from within its own methods.
 
-#ifndef HEDGEROW_CLUSTER_KV_REPLICA_H_
-#define HEDGEROW_CLUSTER_KV_REPLICA_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -166,5 +165,3 @@ class Replica {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_REPLICA_H_

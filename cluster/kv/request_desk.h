@@ -6,8 +6,7 @@
 // held for a while until there is a leader. NOT_LEADER is said only when none of these can be done. Like the
 // Raft core it is a function of events; the node's loop carries out its actions.
 
-#ifndef HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_
-#define HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -198,5 +197,3 @@ class RequestDesk {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_REQUEST_DESK_H_

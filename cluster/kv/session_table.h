@@ -7,8 +7,7 @@
 // The table keeps a *set* of answers per session, because a fast copy of 6 may be applied before 5; and a seq
 // below `lowest_unanswered` is never applied, because its answer may have been forgotten.
 
-#ifndef HEDGEROW_CLUSTER_KV_SESSION_TABLE_H_
-#define HEDGEROW_CLUSTER_KV_SESSION_TABLE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -92,5 +91,3 @@ class SessionTable {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_SESSION_TABLE_H_

@@ -8,8 +8,7 @@
 // and then a node; std::unordered_map reads the node before that one first, and cannot be asked to fetch a
 // bucket early. Nothing may depend on the process, so the hash is std::hash and not absl::Hash.
 
-#ifndef HEDGEROW_CLUSTER_KV_SHARDED_MAP_H_
-#define HEDGEROW_CLUSTER_KV_SHARDED_MAP_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -149,5 +148,3 @@ class ShardedMap {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_SHARDED_MAP_H_

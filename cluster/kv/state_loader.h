@@ -4,8 +4,7 @@
 // a leader has sent it a snapshot. The chunks were checked for damage; what is looked for here is a format that
 // this program does not know, and an end that is missing.
 
-#ifndef HEDGEROW_CLUSTER_KV_STATE_LOADER_H_
-#define HEDGEROW_CLUSTER_KV_STATE_LOADER_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -51,5 +50,3 @@ class StateLoader {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_STATE_LOADER_H_

@@ -3,8 +3,7 @@
 // The replicated store: keys, values, and the tables that make writes happen once. A function of the log and of
 // nothing else; in particular it reads no clock. Owned by a node's loop, which applies committed entries to it.
 
-#ifndef HEDGEROW_CLUSTER_KV_STATE_MACHINE_H_
-#define HEDGEROW_CLUSTER_KV_STATE_MACHINE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -101,5 +100,3 @@ class CommittedClock {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_STATE_MACHINE_H_

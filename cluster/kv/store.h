@@ -2,8 +2,7 @@
 //
 // Keys and values, and how a cut (cut.h) is made of them. Part of the state machine.
 
-#ifndef HEDGEROW_CLUSTER_KV_STORE_H_
-#define HEDGEROW_CLUSTER_KV_STORE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -84,5 +83,3 @@ class Store {
 };
 
 }  // namespace hedgerow::kv
-
-#endif  // HEDGEROW_CLUSTER_KV_STORE_H_

@@ -3,8 +3,7 @@
 // Answers of memcached's text protocol over UDP: the words for what became of a request, and the datagrams that
 // carry them, each behind a frame header that numbers them. Pure; called by the node's front end.
 
-#ifndef HEDGEROW_CLUSTER_MEMCACHED_ANSWER_H_
-#define HEDGEROW_CLUSTER_MEMCACHED_ANSWER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -60,5 +59,3 @@ Said SayNoLeader();
 std::vector<std::string> Datagrams(uint16_t id, std::string_view text);
 
 }  // namespace hedgerow::memcached
-
-#endif  // HEDGEROW_CLUSTER_MEMCACHED_ANSWER_H_

@@ -4,8 +4,7 @@
 // A client is an address with its port, as the window knows it. Bounded: a client that has used less than it
 // may is like one that was never seen, and is forgotten. Owned by the node's front end, on the loop's thread.
 
-#ifndef HEDGEROW_CLUSTER_MEMCACHED_RATE_H_
-#define HEDGEROW_CLUSTER_MEMCACHED_RATE_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -54,5 +53,3 @@ class Rate {
 };
 
 }  // namespace hedgerow::memcached
-
-#endif  // HEDGEROW_CLUSTER_MEMCACHED_RATE_H_

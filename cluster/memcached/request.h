@@ -5,8 +5,7 @@
 // either answered with what is wrong, in memcached's own words where it has some, or dropped, by rules that
 // never let a server answer a server. Pure; called by the node's front end (cluster/node/memcached_front_end).
 
-#ifndef HEDGEROW_CLUSTER_MEMCACHED_REQUEST_H_
-#define HEDGEROW_CLUSTER_MEMCACHED_REQUEST_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -111,5 +110,3 @@ kv::RequestKey KeyOf(const std::array<uint8_t, 16>& address, uint16_t port, std:
 int64_t LifeOf_s(int64_t exptime, int64_t unix_now_s);
 
 }  // namespace hedgerow::memcached
-
-#endif  // HEDGEROW_CLUSTER_MEMCACHED_REQUEST_H_

@@ -3,8 +3,7 @@
 // The command line's side of a node's administration socket: one
 // short-lived connection per command. Any thread.
 
-#ifndef HEDGEROW_CLUSTER_NODE_ADMIN_CLIENT_H_
-#define HEDGEROW_CLUSTER_NODE_ADMIN_CLIENT_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -39,5 +38,3 @@ class AdminClient {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_ADMIN_CLIENT_H_

@@ -3,8 +3,7 @@
 // A node's administration: gRPC (cluster/api/node.proto) on a unix socket of mode 0600. Calls run on gRPC's own
 // threads and ask the loop through NodeControl. Built by main, and by tests with a fake NodeControl.
 
-#ifndef HEDGEROW_CLUSTER_NODE_ADMIN_SERVER_H_
-#define HEDGEROW_CLUSTER_NODE_ADMIN_SERVER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -23,5 +22,3 @@ absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::stri
                                                                  NodeControl& control, NodeFacts facts);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_ADMIN_SERVER_H_

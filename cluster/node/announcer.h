@@ -4,8 +4,7 @@
 // because an announcement may be lost and a proxy may be new. What it says is ordered by (term, sequence), so
 // nothing old can take a leader's place. On the loop's thread.
 
-#ifndef HEDGEROW_CLUSTER_NODE_ANNOUNCER_H_
-#define HEDGEROW_CLUSTER_NODE_ANNOUNCER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -70,5 +69,3 @@ class Announcer {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_ANNOUNCER_H_

@@ -5,8 +5,7 @@
 // enough is forgotten, and would be done once more (docs/SAFETY.md, Exactly once). One for each socket, on its
 // thread.
 
-#ifndef HEDGEROW_CLUSTER_NODE_ARRIVAL_CLOCK_H_
-#define HEDGEROW_CLUSTER_NODE_ARRIVAL_CLOCK_H_
+#pragma once
 
 #include <cstdint>
 
@@ -54,5 +53,3 @@ class ArrivalClock {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_ARRIVAL_CLOCK_H_

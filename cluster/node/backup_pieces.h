@@ -4,8 +4,7 @@
 // readable though the node replaces it meanwhile. Made by the node's loop, read by the administration's
 // threads.
 
-#ifndef HEDGEROW_CLUSTER_NODE_BACKUP_PIECES_H_
-#define HEDGEROW_CLUSTER_NODE_BACKUP_PIECES_H_
+#pragma once
 
 #include <string>
 
@@ -19,5 +18,3 @@ namespace hedgerow::node {
 absl::StatusOr<BackupPieces> ReadBackup(storage::BackupHeader header, const std::string& snapshot_path);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_BACKUP_PIECES_H_

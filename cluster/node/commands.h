@@ -4,8 +4,7 @@
 // code. Finding the command that was asked for, help and printing are operate/command_line.h's. main.cc runs
 // the program, tests with streams of their own.
 
-#ifndef HEDGEROW_CLUSTER_NODE_COMMANDS_H_
-#define HEDGEROW_CLUSTER_NODE_COMMANDS_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -51,5 +50,3 @@ int RunValidate(const Call& call);
 int RunVersion(const Call& call);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_COMMANDS_H_

@@ -3,8 +3,7 @@
 // The commands for a cluster that begins anew: they work on files of nodes that do not run. docs/cluster.md
 // tells when, docs/adr/0019 why so. main.cc runs them in place of what commands.h has under their names.
 
-#ifndef HEDGEROW_CLUSTER_NODE_COMMANDS_RECOVERY_H_
-#define HEDGEROW_CLUSTER_NODE_COMMANDS_RECOVERY_H_
+#pragma once
 
 #include <istream>
 
@@ -21,5 +20,3 @@ int RunRecover(const operate::Call& call, std::istream& in);
 operate::Program WithRecovery(operate::Program program);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_COMMANDS_RECOVERY_H_

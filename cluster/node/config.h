@@ -4,8 +4,7 @@
 // only way `hedgerow-node` obtains one. docs/cluster.md explains each key to users. Pure but for reading the
 // file and the key files that it names; opens no socket and makes nothing.
 
-#ifndef HEDGEROW_CLUSTER_NODE_CONFIG_H_
-#define HEDGEROW_CLUSTER_NODE_CONFIG_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -153,5 +152,3 @@ struct NodeConfigKey {
 std::vector<NodeConfigKey> NodeConfigKeys();
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_CONFIG_H_

@@ -3,8 +3,7 @@
 // The rules that span several values of a node's configuration: who is a member, what must differ, what must
 // agree. Called by config.cc once every value was found sound by itself.
 
-#ifndef HEDGEROW_CLUSTER_NODE_CONFIG_CHECK_H_
-#define HEDGEROW_CLUSTER_NODE_CONFIG_CHECK_H_
+#pragma once
 
 #include "absl/strings/string_view.h"
 #include "cluster/node/config.h"
@@ -26,5 +25,3 @@ bool IsLoopback(const NetAddress& address);
 absl::string_view WhyNotUnicast(const NetAddress& address);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_CONFIG_CHECK_H_

@@ -3,8 +3,7 @@
 // The table of a node's configuration keys: what each takes, in words and in
 // code, and where its value goes. Called by config.cc.
 
-#ifndef HEDGEROW_CLUSTER_NODE_CONFIG_KEYS_H_
-#define HEDGEROW_CLUSTER_NODE_CONFIG_KEYS_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -24,5 +23,3 @@ struct KeyFiles {
 std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_CONFIG_KEYS_H_

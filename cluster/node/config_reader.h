@@ -4,8 +4,7 @@
 // formats are found here, each with its place. The proxy's decoder does the same by reflection over a protobuf
 // schema; a node has few enough keys for a table. Called by config.cc.
 
-#ifndef HEDGEROW_CLUSTER_NODE_CONFIG_READER_H_
-#define HEDGEROW_CLUSTER_NODE_CONFIG_READER_H_
+#pragma once
 
 #include <cstddef>
 #include <functional>
@@ -56,5 +55,3 @@ class ConfigReader {
 std::string JoinPath(absl::string_view path, absl::string_view key);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_CONFIG_READER_H_

@@ -4,8 +4,7 @@
 // quantile is wrong by at most an eighth of itself; the sum is exact to the nanosecond. For what a node
 // measures of itself (elections, fences) and tells in its status. On the loop's thread; never allocates.
 
-#ifndef HEDGEROW_CLUSTER_NODE_DURATIONS_H_
-#define HEDGEROW_CLUSTER_NODE_DURATIONS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -33,5 +32,3 @@ class Durations {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_DURATIONS_H_

@@ -4,8 +4,7 @@
 // handed to the sockets until the node knows that a majority has given theirs. Rounds that are lost or given up
 // are not counted. The node's loop feeds it with what each step of the core asks for.
 
-#ifndef HEDGEROW_CLUSTER_NODE_ELECTION_SPANS_H_
-#define HEDGEROW_CLUSTER_NODE_ELECTION_SPANS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -33,5 +32,3 @@ class ElectionSpans {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_ELECTION_SPANS_H_

@@ -2,8 +2,7 @@
 //
 // How other threads and signals wake the loop (eventfd(2)).
 
-#ifndef HEDGEROW_CLUSTER_NODE_EVENT_FD_H_
-#define HEDGEROW_CLUSTER_NODE_EVENT_FD_H_
+#pragma once
 
 #include <cstdint>
 
@@ -39,5 +38,3 @@ class EventFd {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_EVENT_FD_H_

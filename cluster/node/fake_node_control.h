@@ -3,8 +3,7 @@
 // A node that tests can put into any state: what it says is what they
 // set, and transfers are noted. Thread-safe.
 
-#ifndef HEDGEROW_CLUSTER_NODE_FAKE_NODE_CONTROL_H_
-#define HEDGEROW_CLUSTER_NODE_FAKE_NODE_CONTROL_H_
+#pragma once
 
 #include <utility>
 #include <vector>
@@ -163,5 +162,3 @@ class FakeNodeControl final : public NodeControl {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_FAKE_NODE_CONTROL_H_

@@ -4,8 +4,7 @@
 // datagrams. What cannot be understood is answered here, with an error; what does not even look like hkv is
 // dropped and counted. On the loop's thread.
 
-#ifndef HEDGEROW_CLUSTER_NODE_FRONT_END_H_
-#define HEDGEROW_CLUSTER_NODE_FRONT_END_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -49,5 +48,3 @@ kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
 std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_FRONT_END_H_

@@ -4,8 +4,7 @@
 // node wanted to be elected, and when its loop stood still. Elections are counted by their reason. The node's
 // loop feeds it; on no other thread.
 
-#ifndef HEDGEROW_CLUSTER_NODE_INCIDENTS_H_
-#define HEDGEROW_CLUSTER_NODE_INCIDENTS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -56,5 +55,3 @@ class Incidents {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_INCIDENTS_H_

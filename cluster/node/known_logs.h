@@ -5,8 +5,7 @@
 // under its old id. And the mark of a node that was told so itself. Asked by Peers and Node, in the loop's
 // thread; docs/SAFETY.md argues for it, docs/adr/0021 says why so.
 
-#ifndef HEDGEROW_CLUSTER_NODE_KNOWN_LOGS_H_
-#define HEDGEROW_CLUSTER_NODE_KNOWN_LOGS_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -52,5 +51,3 @@ absl::Status MarkUnknown(const std::string& data_dir, uint64_t log_id, raft::Nod
 absl::Status CheckKnown(const std::string& data_dir, uint64_t log_id);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_KNOWN_LOGS_H_

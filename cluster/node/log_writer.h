@@ -5,8 +5,7 @@
 // first answers, and writes what several turns have gathered at once. What may wait for this very log is
 // written in the turn in which it came. Used by the node's loop.
 
-#ifndef HEDGEROW_CLUSTER_NODE_LOG_WRITER_H_
-#define HEDGEROW_CLUSTER_NODE_LOG_WRITER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -50,5 +49,3 @@ class LogWriter {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_LOG_WRITER_H_

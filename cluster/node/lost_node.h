@@ -6,8 +6,7 @@
 // Once the cluster has another member at this node's address, which an administrator asks for (`members
 // rejoin`), it ends: the node comes back as that one. main.cc runs it.
 
-#ifndef HEDGEROW_CLUSTER_NODE_LOST_NODE_H_
-#define HEDGEROW_CLUSTER_NODE_LOST_NODE_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -83,5 +82,3 @@ class LostNode final : public NodeControl {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_LOST_NODE_H_

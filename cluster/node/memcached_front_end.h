@@ -4,8 +4,7 @@
 // become requests for the replica, its answers become datagrams. Owned by the node, which has one if it is
 // configured; on the loop's thread.
 
-#ifndef HEDGEROW_CLUSTER_NODE_MEMCACHED_FRONT_END_H_
-#define HEDGEROW_CLUSTER_NODE_MEMCACHED_FRONT_END_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -85,5 +84,3 @@ class MemcachedFrontEnd {
 bool IsMemcacheds(const kv::ReplyTo& reply_to);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_MEMCACHED_FRONT_END_H_

@@ -3,8 +3,7 @@
 // Serves a node's status as Prometheus metrics, http://LISTEN/metrics. Each scrape asks the loop anew through
 // NodeControl, on a thread of the HTTP server. docs/metrics.md lists the families.
 
-#ifndef HEDGEROW_CLUSTER_NODE_METRICS_H_
-#define HEDGEROW_CLUSTER_NODE_METRICS_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -29,5 +28,3 @@ absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::str
 std::vector<prometheus::MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFacts& facts);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_METRICS_H_

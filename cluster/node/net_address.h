@@ -3,8 +3,7 @@
 // An IP address and a UDP port, both families in one type: 16 bytes, IPv4 as ::ffff:a.b.c.d, as announcements
 // carry it.
 
-#ifndef HEDGEROW_CLUSTER_NODE_NET_ADDRESS_H_
-#define HEDGEROW_CLUSTER_NODE_NET_ADDRESS_H_
+#pragma once
 
 #include <array>
 #include <compare>
@@ -39,5 +38,3 @@ struct NetAddress {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_NET_ADDRESS_H_

@@ -9,8 +9,7 @@
 // what time demands; settle the replica; look whether others have answered by now; write what may not wait;
 // flush the sockets.
 
-#ifndef HEDGEROW_CLUSTER_NODE_NODE_H_
-#define HEDGEROW_CLUSTER_NODE_NODE_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -189,5 +188,3 @@ std::optional<Result> Node::Ask(std::function<Result()> question) {
 }
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_NODE_H_

@@ -3,8 +3,7 @@
 // For tests: whole nodes in one process, on loopback sockets and real storage; three of them, and a client's
 // datagrams.
 
-#ifndef HEDGEROW_CLUSTER_NODE_NODE_TESTING_H_
-#define HEDGEROW_CLUSTER_NODE_NODE_TESTING_H_
+#pragma once
 
 #include <array>
 #include <chrono>
@@ -211,5 +210,3 @@ class NodeTest : public NodeFolderTest {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_NODE_TESTING_H_

@@ -5,8 +5,7 @@
 // it itself; the one error is a kernel part that has promised something for a former life and cannot be found.
 // On the loop's thread.
 
-#ifndef HEDGEROW_CLUSTER_NODE_OFFLOADS_H_
-#define HEDGEROW_CLUSTER_NODE_OFFLOADS_H_
+#pragma once
 
 #include <array>
 #include <atomic>
@@ -119,5 +118,3 @@ class Offloads {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_OFFLOADS_H_

@@ -4,8 +4,7 @@
 // asks them for their lives, and counts what is not believed. A peer whose life is not known yet gets what is
 // sent to it all the same: whether it can believe this node is its own business. On the loop's thread.
 
-#ifndef HEDGEROW_CLUSTER_NODE_PEERS_H_
-#define HEDGEROW_CLUSTER_NODE_PEERS_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -154,5 +153,3 @@ class Peers {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_PEERS_H_

@@ -6,8 +6,7 @@
 // not come back as itself (rule R3 and the memory mode of docs/SAFETY.md). Not synced: after the host's end
 // memory mode's log is worth nothing either.
 
-#ifndef HEDGEROW_CLUSTER_NODE_PROMISE_MARK_H_
-#define HEDGEROW_CLUSTER_NODE_PROMISE_MARK_H_
+#pragma once
 
 #include <string>
 #include <utility>
@@ -39,5 +38,3 @@ class PromiseMark {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_PROMISE_MARK_H_

@@ -7,8 +7,7 @@
 // for none. Pure; used by the node's loop for each answer to a client. What is said is forgotten after a second
 // (docs/WIRE_FORMAT.md), so nothing has to be taken back.
 
-#ifndef HEDGEROW_CLUSTER_NODE_PUSHBACK_H_
-#define HEDGEROW_CLUSTER_NODE_PUSHBACK_H_
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -55,5 +54,3 @@ class Pushback {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_PUSHBACK_H_

@@ -4,8 +4,7 @@
 // What was there is kept in a folder of its own. From then on `rejoined` says which member the node is,
 // whatever the configuration file calls it. main.cc calls these; docs/cluster.md tells the operator.
 
-#ifndef HEDGEROW_CLUSTER_NODE_REJOIN_H_
-#define HEDGEROW_CLUSTER_NODE_REJOIN_H_
+#pragma once
 
 #include <string>
 
@@ -33,5 +32,3 @@ absl::Status BeginRejoin(const std::string& data_dir, raft::NodeId was, const Re
 absl::Status FollowRejoin(NodeConfig& config);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_REJOIN_H_

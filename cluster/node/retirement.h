@@ -3,8 +3,7 @@
 // Frees state machines in a thread of its own: to free one of ten million entries takes seconds, in which a
 // leader would be given up. Used by a node's loop.
 
-#ifndef HEDGEROW_CLUSTER_NODE_RETIREMENT_H_
-#define HEDGEROW_CLUSTER_NODE_RETIREMENT_H_
+#pragma once
 
 #include <memory>
 #include <thread>
@@ -58,5 +57,3 @@ class Retirement {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_RETIREMENT_H_

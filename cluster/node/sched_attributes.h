@@ -3,8 +3,7 @@
 // sched_getattr(2) and sched_setattr(2), which glibc has from 2.41 on; the kernel's header for them cannot be
 // included beside <sched.h> before Linux 6.8.
 
-#ifndef HEDGEROW_CLUSTER_NODE_SCHED_ATTRIBUTES_H_
-#define HEDGEROW_CLUSTER_NODE_SCHED_ATTRIBUTES_H_
+#pragma once
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -35,5 +34,3 @@ inline bool SetSched(const SchedAttributes& attributes) {
 }
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_SCHED_ATTRIBUTES_H_

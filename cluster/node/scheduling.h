@@ -3,8 +3,7 @@
 // What a node asks of the kernel's scheduler, so that its loop does not wait long where others keep the
 // processors busy: a leader that waits seems dead.
 
-#ifndef HEDGEROW_CLUSTER_NODE_SCHEDULING_H_
-#define HEDGEROW_CLUSTER_NODE_SCHEDULING_H_
+#pragma once
 
 #include <cstdint>
 
@@ -31,5 +30,3 @@ inline constexpr uint64_t kSlice_ns = 500'000;
 absl::Status ShortenSlices();
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_SCHEDULING_H_

@@ -5,8 +5,7 @@
 // several times its length, so that requests lose no more than a small part of the loop. On the loop's thread;
 // files are the writer's. Used by Snapshots.
 
-#ifndef HEDGEROW_CLUSTER_NODE_SNAPSHOT_TAKER_H_
-#define HEDGEROW_CLUSTER_NODE_SNAPSHOT_TAKER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -71,5 +70,3 @@ class SnapshotTaker {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_SNAPSHOT_TAKER_H_

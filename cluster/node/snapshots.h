@@ -10,8 +10,7 @@
 // follower makes progress, and no longer than until its log is kHeldTimes as long as it should be: a slow or
 // dead follower costs so much memory and disk, and no more.
 
-#ifndef HEDGEROW_CLUSTER_NODE_SNAPSHOTS_H_
-#define HEDGEROW_CLUSTER_NODE_SNAPSHOTS_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -129,5 +128,3 @@ class Snapshots final : private transfer::ReceiverHost {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_SNAPSHOTS_H_

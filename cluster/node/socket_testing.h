@@ -3,8 +3,7 @@
 // For tests with datagrams on loopback: the time that a socket is asked with, sockets on any port, and
 // addresses for a node that has yet to bind them.
 
-#ifndef HEDGEROW_CLUSTER_NODE_SOCKET_TESTING_H_
-#define HEDGEROW_CLUSTER_NODE_SOCKET_TESTING_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -43,5 +42,3 @@ inline NetAddress FreeAddress() {
 }
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_SOCKET_TESTING_H_

@@ -4,8 +4,7 @@
 // service, the command line and the metrics show it, each in its own form (status_message.h, status_text.h,
 // metrics.h). docs/cluster.md and docs/metrics.md say what the numbers mean to an operator.
 
-#ifndef HEDGEROW_CLUSTER_NODE_STATUS_H_
-#define HEDGEROW_CLUSTER_NODE_STATUS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -204,5 +203,3 @@ class Readiness {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_STATUS_H_

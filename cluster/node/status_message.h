@@ -4,8 +4,7 @@
 // the loop need not know: how the node is configured, and what is worth an operator's
 // attention. Pure but for the process id. Called by the administration server.
 
-#ifndef HEDGEROW_CLUSTER_NODE_STATUS_MESSAGE_H_
-#define HEDGEROW_CLUSTER_NODE_STATUS_MESSAGE_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -35,5 +34,3 @@ std::string WhyClusterLost(const NodeStatus& status, size_t members);
 absl::string_view RoleWord(raft::Role role);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_STATUS_MESSAGE_H_

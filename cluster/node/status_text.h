@@ -2,8 +2,7 @@
 //
 // A node's status for people. Pure: message in, text out.
 
-#ifndef HEDGEROW_CLUSTER_NODE_STATUS_TEXT_H_
-#define HEDGEROW_CLUSTER_NODE_STATUS_TEXT_H_
+#pragma once
 
 #include <string>
 
@@ -15,5 +14,3 @@ std::string StatusText(const v1::NodeStatus& status);
 std::string MembersText(const v1::NodeStatus& status);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_STATUS_TEXT_H_

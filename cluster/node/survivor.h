@@ -3,8 +3,7 @@
 // What a node that does not run has left, as the state that a cluster can begin anew with: its snapshot, and
 // every entry after it, committed or not (docs/adr/0019). Used by `hedgerow-node recover`.
 
-#ifndef HEDGEROW_CLUSTER_NODE_SURVIVOR_H_
-#define HEDGEROW_CLUSTER_NODE_SURVIVOR_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -42,5 +41,3 @@ raft::Configuration ConfigurationOf(const NodeConfig& config);
 raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& config);
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_SURVIVOR_H_

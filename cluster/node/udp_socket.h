@@ -4,8 +4,7 @@
 // What the kernel will not take is dropped and counted, as the network would have; the protocols above expect
 // it. Used by the peer transport, the front end and the announcer, on the loop's thread only.
 
-#ifndef HEDGEROW_CLUSTER_NODE_UDP_SOCKET_H_
-#define HEDGEROW_CLUSTER_NODE_UDP_SOCKET_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -81,5 +80,3 @@ class UdpSocket {
 };
 
 }  // namespace hedgerow::node
-
-#endif  // HEDGEROW_CLUSTER_NODE_UDP_SOCKET_H_

@@ -9,8 +9,7 @@
 // Attach; Control(OPEN). The programs that are attached go with this object or its process; the pins stay
 // (RemovePins).
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_BPF_KERNEL_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_BPF_KERNEL_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -25,7 +24,7 @@
 #include "cluster/offload/kernel.h"
 #include "cluster/offload/mapped.h"
 #include "cluster/offload/ring_reader.h"
-#include "net/tc_attach.h"
+#include "net/tc/tc_attach.h"
 #include "net/unique_fd.h"
 
 struct bpf_program;
@@ -175,5 +174,3 @@ class BpfKernel : public Kernel {
 };
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_BPF_KERNEL_H_

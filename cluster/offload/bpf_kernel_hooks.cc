@@ -14,8 +14,8 @@
 #include "cluster/offload/bpf_kernel.h"
 #include "cluster/offload/lost_answers.h"
 #include "net/ip_address.h"
-#include "net/link.h"
-#include "net/route.h"
+#include "net/netlink/link.h"
+#include "net/netlink/route.h"
 #include "node.skel.h"
 
 namespace hedgerow::offload {

@@ -10,8 +10,7 @@
 // EndTurn. A host that sleeps asks MaySleep first.
 // All calls come from the loop's thread, and none from within the replica's calls to its host.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_COUPLING_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_COUPLING_H_
+#pragma once
 
 #include <compare>
 #include <cstddef>
@@ -217,5 +216,3 @@ class Coupling {
 };
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_COUPLING_H_

@@ -3,8 +3,7 @@
 // Node 3 of three for the tests of the coupling: its replica, its disk, and its kernel part, natively, which is
 // told what arrives and outlives its process.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_COUPLING_TESTING_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_COUPLING_TESTING_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -222,5 +221,3 @@ const Body* LastSent(const Host& host) {
 }
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_COUPLING_TESTING_H_

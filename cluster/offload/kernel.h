@@ -5,8 +5,7 @@
 // simulator's model, which runs the same decisions (bpf/node/raft/take.h) natively. Coupling is its only user, on
 // the loop's thread.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_KERNEL_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_KERNEL_H_
+#pragma once
 
 #include <cstdint>
 #include <string_view>
@@ -48,5 +47,3 @@ class Kernel {
 };
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_KERNEL_H_

@@ -3,8 +3,7 @@
 // The memory of a mappable BPF array, shared with the kernel programs for as long as the object lives. Plain loads and
 // stores of its aligned words are atomic. Used by Watch and its tests.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_MAPPED_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_MAPPED_H_
+#pragma once
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -54,5 +53,3 @@ class Mapped {
 };
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_MAPPED_H_

@@ -5,8 +5,7 @@
 // what the XDP program does with one datagram: reserve room in the ring, decide under the lock, submit or
 // discard and answer.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_NATIVE_KERNEL_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_NATIVE_KERNEL_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -125,5 +124,3 @@ class NativeKernel : public Kernel {
 };
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_NATIVE_KERNEL_H_

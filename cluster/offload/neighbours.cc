@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "net/link.h"
-#include "net/route.h"
+#include "net/netlink/link.h"
+#include "net/netlink/route.h"
 
 namespace hedgerow::offload {
 namespace {

@@ -5,8 +5,7 @@
 // step; what is not known is asked for, and until it is known the member is not in the broadcast's mask: the
 // process sends to it by itself. On the loop's thread; Refresh takes some 100 us.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_NEIGHBOURS_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_NEIGHBOURS_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -19,7 +18,7 @@
 #include "bpf/node/raft/node_maps_abi.h"
 #include "cluster/offload/bpf_kernel.h"
 #include "net/ip_address.h"
-#include "net/netlink.h"
+#include "net/netlink/netlink.h"
 
 namespace hedgerow::offload {
 
@@ -61,5 +60,3 @@ class Neighbours {
 };
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_NEIGHBOURS_H_

@@ -4,8 +4,7 @@
 // releasing: a record is given back to the kernel only after its entry is in the log (rule R2). After a
 // restart, what was not released is read again. One reader for a ring; used by BpfKernel.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_RING_READER_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_RING_READER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -51,5 +50,3 @@ class RingReader {
 };
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_RING_READER_H_

@@ -2,8 +2,7 @@
 //
 // The core's state as its kernel part has it: hr_node_view, without what the kernel may do and for how long.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_VIEW_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_VIEW_H_
+#pragma once
 
 #include <cstdint>
 
@@ -24,5 +23,3 @@ uint32_t EveryAckForKernel(const raft::Raft& raft);
 hr_node_view ViewOf(const raft::Raft& raft);
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_VIEW_H_

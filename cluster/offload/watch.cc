@@ -15,8 +15,8 @@
 #include "absl/strings/str_join.h"
 #include "net/bpf_log.h"
 #include "net/fnv.h"
-#include "net/link.h"
-#include "net/route.h"
+#include "net/netlink/link.h"
+#include "net/netlink/route.h"
 #include "watch.skel.h"
 
 namespace hedgerow::offload {

@@ -11,8 +11,7 @@
 //
 // Needs CAP_BPF, CAP_PERFMON (raw tracepoints) and CAP_NET_ADMIN.
 
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_WATCH_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_WATCH_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -25,9 +24,9 @@
 #include "bpf/node/watch/watch_abi.h"
 #include "cluster/offload/mapped.h"
 #include "cluster/raft/types.h"
-#include "net/clock_qdisc.h"
+#include "net/tc/clock_qdisc.h"
 #include "net/ip_address.h"
-#include "net/tc_attach.h"
+#include "net/tc/tc_attach.h"
 
 struct watch_bpf;
 
@@ -139,5 +138,3 @@ T Watch::Copy(const volatile T& shared) {
 }
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_WATCH_H_

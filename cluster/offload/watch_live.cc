@@ -22,7 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "build_paths.h"
-#include "net/link.h"
+#include "net/netlink/link.h"
 #include "net/network_namespace.h"
 
 namespace hedgerow::offload {

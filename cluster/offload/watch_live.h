@@ -3,8 +3,7 @@
 // The stage of watch_live_test: a namespace for the node's process and one for its peers, joined by a veth
 // whose transmit checksum offload is off; a process that may die (watch_victim); and an ear at the far end that
 // hears whole frames with the time at which they came. Test code only.
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_WATCH_LIVE_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_WATCH_LIVE_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -99,5 +98,3 @@ bool LinkExists(uint32_t id);
 int JoinNamespaces(int peer);
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_WATCH_LIVE_H_

@@ -2,8 +2,7 @@
 //
 // What watch_live_test's files share: the stage on which a leader dies, is stopped or waits, and what its peers and
 // proxies must then have heard. Test code only.
-#ifndef HEDGEROW_CLUSTER_OFFLOAD_WATCH_LIVE_FIXTURE_H_
-#define HEDGEROW_CLUSTER_OFFLOAD_WATCH_LIVE_FIXTURE_H_
+#pragma once
 
 #include <sched.h>
 #include <unistd.h>
@@ -28,7 +27,7 @@
 #include "cluster/offload/watch_live.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/peer.h"
-#include "net/link.h"
+#include "net/netlink/link.h"
 #include "net/namespace_test.h"
 
 namespace hedgerow::offload {
@@ -188,5 +187,3 @@ class WatchLiveTest : public net::NamespaceTest {
 };
 
 }  // namespace hedgerow::offload
-
-#endif  // HEDGEROW_CLUSTER_OFFLOAD_WATCH_LIVE_FIXTURE_H_

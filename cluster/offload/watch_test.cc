@@ -13,7 +13,7 @@
 
 #include "bpf/node/raft/node_maps_abi.h"
 #include "net/bpf_log.h"
-#include "net/link.h"
+#include "net/netlink/link.h"
 #include "net/namespace_test.h"
 #include "node.skel.h"
 

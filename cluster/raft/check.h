@@ -4,8 +4,7 @@
 // state has become impossible can only spread the damage. Bad input is never checked with it. The simulator
 // installs a handler, so that it can name the seed.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_CHECK_H_
-#define HEDGEROW_CLUSTER_RAFT_CHECK_H_
+#pragma once
 
 namespace hedgerow {
 
@@ -21,5 +20,3 @@ void SetCheckFailureHandler(CheckFailureHandler handler);
 
 #define HEDGEROW_CHECK(condition) \
   (static_cast<bool>(condition) ? void(0) : ::hedgerow::CheckFailed(__FILE__, __LINE__, #condition))
-
-#endif  // HEDGEROW_CLUSTER_RAFT_CHECK_H_

@@ -5,8 +5,7 @@
 // docs/adr/0013): one entry in which the old and the new majority decide together, then one with the new alone.
 // What leaves the voters as they are takes one entry. Used by the core, its checker, storage and wire.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_CONFIGURATION_H_
-#define HEDGEROW_CLUSTER_RAFT_CONFIGURATION_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -99,5 +98,3 @@ class ConfigurationHistory {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_CONFIGURATION_H_

@@ -2,8 +2,7 @@
 //
 // Messages and outputs in words, for the golden scripts and for the simulator's trace.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_DESCRIBE_H_
-#define HEDGEROW_CLUSTER_RAFT_DESCRIBE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -22,5 +21,3 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs);
 std::string Describe(NodeId id, const Raft& node);
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_DESCRIBE_H_

@@ -3,8 +3,7 @@
 // Everything that can happen to a node, as seen by the core. The core has no clock and no generator of its own:
 // each event brings the time and a fresh random number, so that a run is a function of its events.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_EVENT_H_
-#define HEDGEROW_CLUSTER_RAFT_EVENT_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -175,5 +174,3 @@ struct Event {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_EVENT_H_

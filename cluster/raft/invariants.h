@@ -6,8 +6,7 @@
 // Incremental: each observation costs time in proportion to what changed, so that it can follow every simulated
 // step. Used by the simulator and the core's own tests.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_
-#define HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -117,5 +116,3 @@ class InvariantChecker {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_INVARIANTS_H_

@@ -4,8 +4,7 @@
 // stands for the log's beginning (Raft section 7). The durable copy is the storage's; the two are kept equal by
 // Persist outputs.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_LOG_H_
-#define HEDGEROW_CLUSTER_RAFT_LOG_H_
+#pragma once
 
 #include <cstddef>
 #include <deque>
@@ -72,5 +71,3 @@ class Log {
 size_t CostBytes(const Entry& entry);
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_LOG_H_

@@ -3,8 +3,7 @@
 // For the tests of changes of membership: node 1 leads nodes 1 to 3, and is asked for a change. Who decides is
 // checked by the invariants after each step; the simulator does all of this in bad weather.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_MEMBERSHIP_TESTING_H_
-#define HEDGEROW_CLUSTER_RAFT_MEMBERSHIP_TESTING_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -80,5 +79,3 @@ class Membership : public testing::Test {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_MEMBERSHIP_TESTING_H_

@@ -3,8 +3,7 @@
 // What nodes say to each other. The names follow Raft figure 2 and the dissertation; how a message looks on the
 // wire is the transport's business. Every message carries its sender's current term.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_MESSAGE_H_
-#define HEDGEROW_CLUSTER_RAFT_MESSAGE_H_
+#pragma once
 
 #include <cstdint>
 #include <variant>
@@ -92,5 +91,3 @@ struct Message {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_MESSAGE_H_

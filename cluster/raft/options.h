@@ -2,8 +2,7 @@
 //
 // How a node is set up. Every queue of the core has its bound here.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_OPTIONS_H_
-#define HEDGEROW_CLUSTER_RAFT_OPTIONS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -57,5 +56,3 @@ struct Options {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_OPTIONS_H_

@@ -18,8 +18,7 @@
 //
 // The rest informs. A caller that dies between any two of these loses nothing that anyone was promised.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_OUTPUTS_H_
-#define HEDGEROW_CLUSTER_RAFT_OUTPUTS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -156,5 +155,3 @@ struct Outputs {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_OUTPUTS_H_

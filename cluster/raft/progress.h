@@ -5,8 +5,7 @@
 // are pipelined, each sent as if those before it had arrived, up to a bound in messages and in bytes; and while
 // it needs a snapshot, it is sent nothing.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_PROGRESS_H_
-#define HEDGEROW_CLUSTER_RAFT_PROGRESS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -111,5 +110,3 @@ class Progress {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_PROGRESS_H_

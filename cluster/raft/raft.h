@@ -9,8 +9,7 @@
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
 // raft_reads.cc, raft_kernel.cc, raft_reserve.cc, raft_snapshot.cc, raft_membership.cc.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_RAFT_H_
-#define HEDGEROW_CLUSTER_RAFT_RAFT_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -354,5 +353,3 @@ class Raft {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_RAFT_H_

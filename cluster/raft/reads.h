@@ -5,8 +5,7 @@
 // answer to a question that was asked after it came. Reads that come while a round or question is under way
 // share the next.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_READS_H_
-#define HEDGEROW_CLUSTER_RAFT_READS_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -83,5 +82,3 @@ class FollowerReads {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_READS_H_

@@ -9,8 +9,7 @@
 // 40 ms on a fast network made timeouts of 2 s, and since heartbeats come at a fraction of the timeout, it took
 // many seconds to forget them.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_ROUND_TRIPS_H_
-#define HEDGEROW_CLUSTER_RAFT_ROUND_TRIPS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -52,5 +51,3 @@ class RoundTrips {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_ROUND_TRIPS_H_

@@ -3,8 +3,7 @@
 // Golden scripts: a text of commands, each followed by what came of it, indented. Running a script gives the
 // same text with the outcomes of today. testdata/README.md lists the commands.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_SCRIPT_H_
-#define HEDGEROW_CLUSTER_RAFT_SCRIPT_H_
+#pragma once
 
 #include <string>
 
@@ -17,5 +16,3 @@ namespace hedgerow::raft {
 absl::StatusOr<std::string> RunScript(absl::string_view text);
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_SCRIPT_H_

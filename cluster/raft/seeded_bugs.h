@@ -4,8 +4,7 @@
 // compiled with HEDGEROW_SEEDED_BUGS, which are linked into the simulator and its tests; in everything else
 // SeededBug() is the constant false and the compiler removes what depends on it.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_SEEDED_BUGS_H_
-#define HEDGEROW_CLUSTER_RAFT_SEEDED_BUGS_H_
+#pragma once
 
 #include <cstdint>
 
@@ -69,5 +68,3 @@ constexpr bool SeededBug(Bug) { return false; }
 #endif
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_CLUSTER_RAFT_SEEDED_BUGS_H_

@@ -5,8 +5,7 @@
 // is left in a mean of round trips (RFC 6298) when the next one comes; what has just been survived twice over
 // is no sign of death. For availability only (R4).
 
-#ifndef HEDGEROW_CLUSTER_RAFT_SILENCES_H_
-#define HEDGEROW_CLUSTER_RAFT_SILENCES_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -49,5 +48,3 @@ class Silences {
 };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_SILENCES_H_

@@ -4,8 +4,7 @@
 // steps of the test; the invariants are checked after each. Used by the golden scripts and the section tests.
 // Random faults are the simulator's business (cluster/sim).
 
-#ifndef HEDGEROW_CLUSTER_RAFT_TEST_CLUSTER_H_
-#define HEDGEROW_CLUSTER_RAFT_TEST_CLUSTER_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -147,5 +146,3 @@ inline Options WithTail(uint64_t entries) {
 }
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_TEST_CLUSTER_H_

@@ -4,8 +4,7 @@
 // term passed where an index is meant compiles, runs, and loses data months later. Used by everything under
 // cluster/.
 
-#ifndef HEDGEROW_CLUSTER_RAFT_TYPES_H_
-#define HEDGEROW_CLUSTER_RAFT_TYPES_H_
+#pragma once
 
 #include <algorithm>
 #include <compare>
@@ -196,5 +195,3 @@ struct RestoredState {
 enum class Role : uint8_t { kFollower, kPreCandidate, kCandidate, kLeader };
 
 }  // namespace hedgerow::raft
-
-#endif  // HEDGEROW_CLUSTER_RAFT_TYPES_H_

@@ -2,8 +2,7 @@
 //
 // The planted mistakes by name.
 
-#ifndef HEDGEROW_CLUSTER_SIM_BUGS_H_
-#define HEDGEROW_CLUSTER_SIM_BUGS_H_
+#pragma once
 
 #include <optional>
 #include <string_view>
@@ -73,5 +72,3 @@ inline std::optional<Bug> FindBug(std::string_view name) {
 }
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_BUGS_H_

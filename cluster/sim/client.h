@@ -4,8 +4,7 @@
 // when no answer comes, and gives up in the end; what it saw goes into the history. With a session it writes
 // exactly once; a windowed client has none and is bound to the window's terms.
 
-#ifndef HEDGEROW_CLUSTER_SIM_CLIENT_H_
-#define HEDGEROW_CLUSTER_SIM_CLIENT_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -90,5 +89,3 @@ class Client {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_CLIENT_H_

@@ -4,8 +4,7 @@
 // may be there in part. One sync at a time covers everything written before it (group commit). In memory mode a
 // write is done at once: only processes die, and the page cache outlives them.
 
-#ifndef HEDGEROW_CLUSTER_SIM_DISK_H_
-#define HEDGEROW_CLUSTER_SIM_DISK_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -90,5 +89,3 @@ class Disk {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_DISK_H_

@@ -5,8 +5,7 @@
 // made them: counters that only grow by one, and registers whose values are all different. An operation without
 // an answer stays open: it may take effect at any later time, or never.
 
-#ifndef HEDGEROW_CLUSTER_SIM_HISTORY_H_
-#define HEDGEROW_CLUSTER_SIM_HISTORY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -79,5 +78,3 @@ class History {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_HISTORY_H_

@@ -4,8 +4,7 @@
 // process, its death, or other datagrams in between, as if on several CPUs. It outlives its process until it is
 // detached, and forgets everything when the host loses its power.
 
-#ifndef HEDGEROW_CLUSTER_SIM_KERNEL_MODEL_H_
-#define HEDGEROW_CLUSTER_SIM_KERNEL_MODEL_H_
+#pragma once
 
 #include <cstdint>
 
@@ -42,5 +41,3 @@ class KernelModel {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_KERNEL_MODEL_H_

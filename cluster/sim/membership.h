@@ -5,8 +5,7 @@
 // one by another, gives addresses; and asks for what must be refused. Nodes that are no members, or no more,
 // run on all the while, with whatever they have in their logs.
 
-#ifndef HEDGEROW_CLUSTER_SIM_MEMBERSHIP_H_
-#define HEDGEROW_CLUSTER_SIM_MEMBERSHIP_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -42,5 +41,3 @@ class Membership {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_MEMBERSHIP_H_

@@ -6,8 +6,7 @@
 // count their frame ids up; others use one id for everything, as simple clients do, and never say the same
 // twice.
 
-#ifndef HEDGEROW_CLUSTER_SIM_MEMCACHED_CLIENT_H_
-#define HEDGEROW_CLUSTER_SIM_MEMCACHED_CLIENT_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -83,5 +82,3 @@ class MemcachedClient {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_MEMCACHED_CLIENT_H_

@@ -3,8 +3,7 @@
 // The simulated network: datagrams that are lost, doubled, delayed, reordered or damaged; links that are cut,
 // each way by itself, or slow. It knows addresses only: nodes are 1 to HR_RAFT_MAX_MEMBERS, clients come after.
 
-#ifndef HEDGEROW_CLUSTER_SIM_NETWORK_H_
-#define HEDGEROW_CLUSTER_SIM_NETWORK_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -118,5 +117,3 @@ class Network {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_NETWORK_H_

@@ -4,8 +4,7 @@
 // of faults and their strength (swarm testing, Groce et al., ISSTA 2012): a run in which everything fails all
 // the time rarely gets far enough for the deeper faults.
 
-#ifndef HEDGEROW_CLUSTER_SIM_PLAN_H_
-#define HEDGEROW_CLUSTER_SIM_PLAN_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -140,5 +139,3 @@ Plan DrawPlan(Random& random);
 std::string Describe(const Plan& plan);
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_PLAN_H_

@@ -3,8 +3,7 @@
 // The simulator's only source of chance: xoshiro256** seeded by splitmix64 (Blackman and Vigna), the same on
 // every platform, unlike the distributions of the standard library.
 
-#ifndef HEDGEROW_CLUSTER_SIM_RANDOM_H_
-#define HEDGEROW_CLUSTER_SIM_RANDOM_H_
+#pragma once
 
 #include <bit>
 #include <cstddef>
@@ -52,5 +51,3 @@ class Random {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_RANDOM_H_

@@ -7,8 +7,7 @@
 // which nobody is left who has all that was committed, since then writes are lost by consent. Packets of the
 // cluster before arrive for seconds after.
 
-#ifndef HEDGEROW_CLUSTER_SIM_RECOVERY_H_
-#define HEDGEROW_CLUSTER_SIM_RECOVERY_H_
+#pragma once
 
 #include "cluster/sim/world.h"
 
@@ -41,5 +40,3 @@ class Recovery {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_RECOVERY_H_

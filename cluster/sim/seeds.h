@@ -2,8 +2,7 @@
 //
 // Many seeds, on several threads. Each simulation has its thread to itself and shares nothing.
 
-#ifndef HEDGEROW_CLUSTER_SIM_SEEDS_H_
-#define HEDGEROW_CLUSTER_SIM_SEEDS_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -52,5 +51,3 @@ struct SeedTotals {
 SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Report&)>& each);
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_SEEDS_H_

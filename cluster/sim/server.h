@@ -2,8 +2,7 @@
 //
 // A simulated node: the real replica (core, store, desk) on a simulated disk, network and clock.
 
-#ifndef HEDGEROW_CLUSTER_SIM_SERVER_H_
-#define HEDGEROW_CLUSTER_SIM_SERVER_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -132,5 +131,3 @@ class Server : public kv::ReplicaHost {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_SERVER_H_

@@ -2,8 +2,7 @@
 //
 // One simulation from a seed: the same seed gives the same run, on any machine, at the same commit.
 
-#ifndef HEDGEROW_CLUSTER_SIM_SIMULATION_H_
-#define HEDGEROW_CLUSTER_SIM_SIMULATION_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -49,5 +48,3 @@ struct Report {
 Report Simulate(const SimulationOptions& options);
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_SIMULATION_H_

@@ -6,8 +6,7 @@
 // cluster/node does with files and streams is done here with what the disk and the network of the simulator
 // allow.
 
-#ifndef HEDGEROW_CLUSTER_SIM_SNAPSHOTS_H_
-#define HEDGEROW_CLUSTER_SIM_SNAPSHOTS_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -70,5 +69,3 @@ class Snapshots {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_SNAPSHOTS_H_

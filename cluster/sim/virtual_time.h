@@ -3,8 +3,7 @@
 // Virtual time: a queue of what happens when. Two events at one instant happen in the order in which they were
 // scheduled, so that a run is a function of its seed.
 
-#ifndef HEDGEROW_CLUSTER_SIM_VIRTUAL_TIME_H_
-#define HEDGEROW_CLUSTER_SIM_VIRTUAL_TIME_H_
+#pragma once
 
 #include <algorithm>
 #include <cstdint>
@@ -60,5 +59,3 @@ class VirtualTime {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_VIRTUAL_TIME_H_

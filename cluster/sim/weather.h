@@ -2,8 +2,7 @@
 //
 // What goes wrong, and when: draws faults as the plan says, and takes each back after a while.
 
-#ifndef HEDGEROW_CLUSTER_SIM_WEATHER_H_
-#define HEDGEROW_CLUSTER_SIM_WEATHER_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -58,5 +57,3 @@ class Weather {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_WEATHER_H_

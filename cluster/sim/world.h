@@ -3,8 +3,7 @@
 // Everything one simulation consists of. Servers, clients and weather hold a reference to it and find each
 // other through it; simulation.cc owns it and runs it.
 
-#ifndef HEDGEROW_CLUSTER_SIM_WORLD_H_
-#define HEDGEROW_CLUSTER_SIM_WORLD_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -81,5 +80,3 @@ struct World {
 };
 
 }  // namespace hedgerow::sim
-
-#endif  // HEDGEROW_CLUSTER_SIM_WORLD_H_

@@ -7,8 +7,7 @@
 //   magic, format version, length of the rest; cluster, the origin it is of, the origin that begins with it,
 //   node, index, term, when it was made; checksum
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_BACKUP_FILE_H_
-#define HEDGEROW_CLUSTER_STORAGE_BACKUP_FILE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -51,5 +50,3 @@ struct Backup {
 absl::StatusOr<Backup> OpenBackup(const std::string& path);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_BACKUP_FILE_H_

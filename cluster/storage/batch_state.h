@@ -3,8 +3,7 @@
 // The state record of a batch (records.h), wherever the batch was found: in RocksDB's write-ahead log or in the
 // journal.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_BATCH_STATE_H_
-#define HEDGEROW_CLUSTER_STORAGE_BATCH_STATE_H_
+#pragma once
 
 #include <optional>
 
@@ -18,5 +17,3 @@ namespace hedgerow::storage {
 std::optional<StateRecord> StateOf(const rocksdb::WriteBatch& batch);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_BATCH_STATE_H_

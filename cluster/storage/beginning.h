@@ -3,8 +3,7 @@
 // Makes a log in an empty folder that begins with a snapshot: how a member of a cluster that begins anew comes
 // to its state (docs/adr/0019). Used by `hedgerow-node restore`, while no node runs on the folder.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_BEGINNING_H_
-#define HEDGEROW_CLUSTER_STORAGE_BEGINNING_H_
+#pragma once
 
 #include <string>
 
@@ -34,5 +33,3 @@ absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, c
                       SnapshotReader& snapshot, const raft::Configuration& configuration);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_BEGINNING_H_

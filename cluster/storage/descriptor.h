@@ -2,8 +2,7 @@
 //
 // A file descriptor that is closed with its owner. For the files and events of cluster/storage.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_DESCRIPTOR_H_
-#define HEDGEROW_CLUSTER_STORAGE_DESCRIPTOR_H_
+#pragma once
 
 #include <unistd.h>
 
@@ -32,5 +31,3 @@ class Descriptor {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_DESCRIPTOR_H_

@@ -5,8 +5,7 @@
 // one that this node may not use any more; Unavailable, it is in use; Internal, the operating system refused
 // something.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_ERRORS_H_
-#define HEDGEROW_CLUSTER_STORAGE_ERRORS_H_
+#pragma once
 
 #include <string>
 
@@ -28,5 +27,3 @@ absl::Status FromErrno(const std::string& path, const std::string& doing, int er
 absl::Status FromRocks(const std::string& path, const std::string& doing, const rocksdb::Status& status);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_ERRORS_H_

@@ -3,8 +3,7 @@
 // Folders whose names survive a power cut: RocksDB and everybody else sync what is in a folder, and a name is
 // lost with all that is under it unless its parent was synced, too. For everything that cluster/storage makes.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_FOLDER_H_
-#define HEDGEROW_CLUSTER_STORAGE_FOLDER_H_
+#pragma once
 
 #include <string>
 
@@ -24,5 +23,3 @@ absl::Status SyncParent(const std::string& path);
 absl::Status WriteSynced(const std::string& path, const std::string& text);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_FOLDER_H_

@@ -3,8 +3,7 @@
 // For tests: logs of every format there was, and the records of a log as they are. testdata/log-N is a log of
 // format N, record by record (key, value), with its watermark, made after the documentation and not by a program.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_GOLDEN_LOG_H_
-#define HEDGEROW_CLUSTER_STORAGE_GOLDEN_LOG_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -27,5 +26,3 @@ void PutGoldenLog(const TestFolder& folder, const GoldenLog& golden);
 std::unique_ptr<rocksdb::DB> OpenTestDatabase(const TestFolder& folder);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_GOLDEN_LOG_H_

@@ -4,8 +4,7 @@
 // snapshots. In a thread of its own, since a file system may take long to free gigabytes, and the log's writers
 // do not wait for that. Nothing depends on its being done: what is left is removed the next time.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_JANITOR_H_
-#define HEDGEROW_CLUSTER_STORAGE_JANITOR_H_
+#pragma once
 
 #include <thread>
 
@@ -46,5 +45,3 @@ class Janitor {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_JANITOR_H_

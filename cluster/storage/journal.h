@@ -9,8 +9,7 @@
 // before it. Records follow: length, checksum, number of the batch, the batch as RocksDB's own bytes. Nothing
 // is ever written over but what a failed write has left. Files are dropped from the oldest on.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_JOURNAL_H_
-#define HEDGEROW_CLUSTER_STORAGE_JOURNAL_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -87,5 +86,3 @@ class Journal {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_JOURNAL_H_

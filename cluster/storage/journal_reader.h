@@ -4,8 +4,7 @@
 // what a crash leaves. Files at the beginning may be gone, with all that stood in them: the log begins later
 // then. Any other gap is damage. Changes nothing. Called by RocksLog::Open and ReadStoppedLog.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_JOURNAL_READER_H_
-#define HEDGEROW_CLUSTER_STORAGE_JOURNAL_READER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -59,5 +58,3 @@ class JournalReader {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_JOURNAL_READER_H_

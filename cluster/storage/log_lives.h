@@ -4,8 +4,7 @@
 // lives one (log_lives_victim_main.cc) and the test that judges what it has left both draw them here, so
 // nothing need be handed over but the numbers of seed and life.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_H_
-#define HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -75,5 +74,3 @@ StorageOptions LivesOptions(const TestFolder& folder, const LogLives& lives, boo
                             std::string_view boot_id);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_H_

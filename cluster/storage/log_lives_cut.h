@@ -4,8 +4,7 @@
 // log is in the journal and in snapshots, which are synced one by one; so a cut takes from the journal's files
 // what log_lives_disk.h did not see synced, in any shape, and may give back what was removed.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_CUT_H_
-#define HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_CUT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -30,5 +29,3 @@ struct CutLosses {
 CutLosses CutPower(const TestFolder& before, const TestFolder& after, uint64_t seed);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_CUT_H_

@@ -6,8 +6,7 @@
 // were asked to be on the disk, and keeps what was removed. And it can be full: a write to the journal ends in
 // the middle, and the next ones fail, the watermark's too. Of one thread, but for RocksDB with its own files.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_DISK_H_
-#define HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_DISK_H_
+#pragma once
 
 #include <cstdint>
 
@@ -25,5 +24,3 @@ void FreeDisk();
 void LeaveDiskForCut();
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_LIVES_DISK_H_

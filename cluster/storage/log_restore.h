@@ -4,8 +4,7 @@
 // its start without gaps, each entry linked to the term of the one before, no term above the hard state's, and
 // the end where the state record says. Called by RocksLog when it opens, and by ReadStoppedLog.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
-#define HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -47,5 +46,3 @@ absl::StatusOr<RestoredLog> RestoreLog(rocksdb::Iterator& records, const std::st
                                        const StateRecord& state);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_RESTORE_H_

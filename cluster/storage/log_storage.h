@@ -9,8 +9,7 @@
 // final: nothing is reported durable any more, and the node must end, because what a disk holds after a failed
 // sync can only be learned by reading it again.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_STORAGE_H_
-#define HEDGEROW_CLUSTER_STORAGE_LOG_STORAGE_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -119,5 +118,3 @@ class LogStorage {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_STORAGE_H_

@@ -5,8 +5,7 @@
 // checks at every step what the core promises: no gap, no term that goes back, no entry of a term above the
 // hard state's.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_LOG_TAIL_H_
-#define HEDGEROW_CLUSTER_STORAGE_LOG_TAIL_H_
+#pragma once
 
 #include <vector>
 
@@ -47,5 +46,3 @@ class LogTail {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_LOG_TAIL_H_

@@ -3,8 +3,7 @@
 // Little-endian numbers into and out of a string, for the records on disk. A reader that has run out of bytes
 // stays failed and gives zeros, so that a parser asks once at its end.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_RECORD_BYTES_H_
-#define HEDGEROW_CLUSTER_STORAGE_RECORD_BYTES_H_
+#pragma once
 
 #include <bit>
 #include <cstddef>
@@ -53,5 +52,3 @@ class RecordReader {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_RECORD_BYTES_H_

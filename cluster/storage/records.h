@@ -21,8 +21,7 @@
 // identity and origin were "i" and "o", and there was one state, "s": all behind the entries, in every table's
 // range.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_RECORDS_H_
-#define HEDGEROW_CLUSTER_STORAGE_RECORDS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -104,5 +103,3 @@ std::optional<uint64_t> ParseLogId(std::string_view value);  // never 0
 uint32_t Checksum(std::string_view key, std::string_view body);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_RECORDS_H_

@@ -10,8 +10,7 @@
 // process with a failed assertion (Debian's 7.8.3, seen) or fails for good, because the log file keeps its
 // error; and it does not know of quotas.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_ROCKS_LOG_H_
-#define HEDGEROW_CLUSTER_STORAGE_ROCKS_LOG_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -108,5 +107,3 @@ class RocksLog {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_ROCKS_LOG_H_

@@ -5,8 +5,7 @@
 // Debian builds RocksDB with assertions (7.8.3, seen), so that the node would die of its log of messages. What
 // cannot be written here is dropped.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_ROCKS_MESSAGES_H_
-#define HEDGEROW_CLUSTER_STORAGE_ROCKS_MESSAGES_H_
+#pragma once
 
 #include <cstdarg>
 #include <cstddef>
@@ -42,5 +41,3 @@ class RocksMessages : public rocksdb::Logger {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_ROCKS_MESSAGES_H_

@@ -2,8 +2,7 @@
 //
 // How RocksDB is set up for a log that is written at its end, read once at a start, and has one writer.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_ROCKS_OPTIONS_H_
-#define HEDGEROW_CLUSTER_STORAGE_ROCKS_OPTIONS_H_
+#pragma once
 
 #include <memory>
 
@@ -17,5 +16,3 @@ namespace hedgerow::storage {
 rocksdb::Options RocksOptions(const StorageOptions& options, std::shared_ptr<rocksdb::Logger> messages);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_ROCKS_OPTIONS_H_

@@ -4,8 +4,7 @@
 // installed is not; one that is damaged is passed over while the log reaches back to an older one, or to its
 // very beginning. Called by LogStorage when it opens.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_CHOICE_H_
-#define HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_CHOICE_H_
+#pragma once
 
 #include <functional>
 #include <string>
@@ -32,5 +31,3 @@ absl::StatusOr<std::string> ChooseSnapshot(const SnapshotFolder& folder, const s
                                            raft::RestoredState& restored);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_CHOICE_H_

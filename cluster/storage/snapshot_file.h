@@ -10,8 +10,7 @@
 //
 // Used by SnapshotFolder, which knows where such files are.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_FILE_H_
-#define HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_FILE_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -100,5 +99,3 @@ class SnapshotReader {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_FILE_H_

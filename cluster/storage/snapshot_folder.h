@@ -4,8 +4,7 @@
 // not at all. A file's name says what it is of; what is still being written has another ending and is removed
 // at the next start. Used by LogStorage and by who writes or receives a snapshot, each in a thread of its own.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_FOLDER_H_
-#define HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_FOLDER_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -47,5 +46,3 @@ class SnapshotFolder {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_FOLDER_H_

@@ -3,8 +3,7 @@
 // Writes one snapshot in a thread of its own, chunk by chunk as they are made, so that the loop that makes them
 // never waits for a disk. Used by a node's loop.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_WRITER_H_
-#define HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_WRITER_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -68,5 +67,3 @@ class SnapshotWriter {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_SNAPSHOT_WRITER_H_

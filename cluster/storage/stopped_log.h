@@ -3,8 +3,7 @@
 // The log of a node that does not run, read and not changed: also one that its node may not go on with, since
 // its end may be missing (docs/adr/0019). Used by `hedgerow-node recover`, which says what is in doubt.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_STOPPED_LOG_H_
-#define HEDGEROW_CLUSTER_STORAGE_STOPPED_LOG_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -37,5 +36,3 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
 absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_STOPPED_LOG_H_

@@ -3,8 +3,7 @@
 // How a node's log is kept, whose log it is, and what the log counts. Plain data: cluster/node fills the first
 // two from its configuration and shows the third in its status and metrics.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_STORAGE_OPTIONS_H_
-#define HEDGEROW_CLUSTER_STORAGE_STORAGE_OPTIONS_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -86,5 +85,3 @@ struct StorageStatistics {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_STORAGE_OPTIONS_H_

@@ -3,8 +3,7 @@
 // For the tests of the log: a folder that goes away, a story of what a core could ask to persist (drawn from a
 // seed, so that two processes tell the same one), the plain model of what a disk must then hold, and waiting.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_STORAGE_STORY_H_
-#define HEDGEROW_CLUSTER_STORAGE_STORAGE_STORY_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -85,5 +84,3 @@ bool AwaitDurable(LogStorage& storage, uint64_t sequence, absl::Duration timeout
 raft::Entry TestEntry(uint64_t index, uint64_t term, std::string payload);
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_STORAGE_STORY_H_

@@ -3,8 +3,7 @@
 // For tests that kill a writer: hr-storage-victim (storage_victim.cc) as a process. It writes a story to the
 // log in a folder and says what is durable, until it is killed.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_STORAGE_VICTIM_H_
-#define HEDGEROW_CLUSTER_STORAGE_STORAGE_VICTIM_H_
+#pragma once
 
 #include <sys/types.h>
 
@@ -40,5 +39,3 @@ class Victim {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_STORAGE_VICTIM_H_

@@ -7,8 +7,7 @@
 // Called by RocksLog::Open and ReadStoppedLog; it changes nothing. For logs that were not synced batch by
 // batch (memory mode of programs from before the journal), WalPrefix reads what comes before the first gap.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_WAL_INSPECTOR_H_
-#define HEDGEROW_CLUSTER_STORAGE_WAL_INSPECTOR_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -52,5 +51,3 @@ class WalPrefix : public rocksdb::WalFilter {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_WAL_INSPECTOR_H_

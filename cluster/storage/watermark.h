@@ -6,8 +6,7 @@
 // it may lag behind after a power cut and is never ahead. It also holds the folder's lock, and says whether
 // memory mode has left something unsynced.
 
-#ifndef HEDGEROW_CLUSTER_STORAGE_WATERMARK_H_
-#define HEDGEROW_CLUSTER_STORAGE_WATERMARK_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -48,5 +47,3 @@ class Watermark {
 };
 
 }  // namespace hedgerow::storage
-
-#endif  // HEDGEROW_CLUSTER_STORAGE_WATERMARK_H_

@@ -3,8 +3,7 @@
 // From a snapshot's file to a state machine. A node does so when it starts, and, in a thread beside its loop,
 // with one that it has received.
 
-#ifndef HEDGEROW_CLUSTER_TRANSFER_LOAD_STATE_H_
-#define HEDGEROW_CLUSTER_TRANSFER_LOAD_STATE_H_
+#pragma once
 
 #include <atomic>
 #include <memory>
@@ -23,5 +22,3 @@ absl::StatusOr<std::unique_ptr<kv::StateMachine>> LoadState(storage::SnapshotRea
                                                             const std::atomic<bool>* stop = nullptr);
 
 }  // namespace hedgerow::transfer
-
-#endif  // HEDGEROW_CLUSTER_TRANSFER_LOAD_STATE_H_

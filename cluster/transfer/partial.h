@@ -2,8 +2,7 @@
 //
 // What has arrived of a snapshot's file, beside the snapshots and under another name. Used by the receiver.
 
-#ifndef HEDGEROW_CLUSTER_TRANSFER_PARTIAL_H_
-#define HEDGEROW_CLUSTER_TRANSFER_PARTIAL_H_
+#pragma once
 
 #include <cstdint>
 #include <memory>
@@ -56,5 +55,3 @@ class Partial {
 };
 
 }  // namespace hedgerow::transfer
-
-#endif  // HEDGEROW_CLUSTER_TRANSFER_PARTIAL_H_

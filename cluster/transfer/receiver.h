@@ -9,8 +9,7 @@
 // transfer holds is bounded by its window in memory and by the offered size on the disk, which is set aside
 // before the first byte comes.
 
-#ifndef HEDGEROW_CLUSTER_TRANSFER_RECEIVER_H_
-#define HEDGEROW_CLUSTER_TRANSFER_RECEIVER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -83,5 +82,3 @@ class Receiver {
 };
 
 }  // namespace hedgerow::transfer
-
-#endif  // HEDGEROW_CLUSTER_TRANSFER_RECEIVER_H_

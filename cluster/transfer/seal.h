@@ -4,8 +4,7 @@
 // for each direction, so that a frame that was made by somebody else, changed, repeated, left out or sent back
 // is recognised. Used by both ends of a transfer (cluster/api/transfer.proto).
 
-#ifndef HEDGEROW_CLUSTER_TRANSFER_SEAL_H_
-#define HEDGEROW_CLUSTER_TRANSFER_SEAL_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -48,5 +47,3 @@ class Seal {
 };
 
 }  // namespace hedgerow::transfer
-
-#endif  // HEDGEROW_CLUSTER_TRANSFER_SEAL_H_

@@ -4,8 +4,7 @@
 // that breaks is made again and goes on where the follower is; a transfer that gets nowhere is given up. Used
 // by a node's loop (cluster/node/snapshots).
 
-#ifndef HEDGEROW_CLUSTER_TRANSFER_SENDER_H_
-#define HEDGEROW_CLUSTER_TRANSFER_SENDER_H_
+#pragma once
 
 #include <cstdint>
 #include <functional>
@@ -109,5 +108,3 @@ class Sender {
 };
 
 }  // namespace hedgerow::transfer
-
-#endif  // HEDGEROW_CLUSTER_TRANSFER_SENDER_H_

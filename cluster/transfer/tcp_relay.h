@@ -4,8 +4,7 @@
 // fault is done to a connection once it has handed on so many bytes; a corruption to the first such connection
 // only.
 
-#ifndef HEDGEROW_CLUSTER_TRANSFER_TCP_RELAY_H_
-#define HEDGEROW_CLUSTER_TRANSFER_TCP_RELAY_H_
+#pragma once
 
 #include <atomic>
 #include <cstdint>
@@ -44,5 +43,3 @@ class TcpRelay {
 };
 
 }  // namespace hedgerow::transfer
-
-#endif  // HEDGEROW_CLUSTER_TRANSFER_TCP_RELAY_H_

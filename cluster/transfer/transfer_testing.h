@@ -2,8 +2,7 @@
 //
 // For the tests of transfers: a sender's and a receiver's folder, with a host that takes what comes.
 
-#ifndef HEDGEROW_CLUSTER_TRANSFER_TRANSFER_TESTING_H_
-#define HEDGEROW_CLUSTER_TRANSFER_TRANSFER_TESTING_H_
+#pragma once
 
 #include <unistd.h>
 
@@ -157,5 +156,3 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
 };
 
 }  // namespace hedgerow::transfer
-
-#endif  // HEDGEROW_CLUSTER_TRANSFER_TRANSFER_TESTING_H_

@@ -4,8 +4,7 @@
 // own key. The node's loop seals one per proxy with each heartbeat round; the proxy's kernel program checks
 // them, so the parser here is for tests and tools. All functions are pure.
 
-#ifndef HEDGEROW_CLUSTER_WIRE_ANNOUNCE_H_
-#define HEDGEROW_CLUSTER_WIRE_ANNOUNCE_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -48,5 +47,3 @@ std::optional<Announcement> OpenAnnouncement(std::string_view datagram, const Ke
 Key DeriveProxyKey(const Key& announce_key, std::string_view proxy_name);
 
 }  // namespace hedgerow::wire
-
-#endif  // HEDGEROW_CLUSTER_WIRE_ANNOUNCE_H_

@@ -5,8 +5,7 @@
 // anything may arrive, so a request that is none is either answered with what is wrong or dropped, by rules
 // that never let a node answer a node. All functions are pure and may run in any thread.
 
-#ifndef HEDGEROW_CLUSTER_WIRE_HKV_H_
-#define HEDGEROW_CLUSTER_WIRE_HKV_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -110,5 +109,3 @@ std::string_view Name(HkvStatus status);
 std::string_view Name(HkvDrop drop);
 
 }  // namespace hedgerow::wire
-
-#endif  // HEDGEROW_CLUSTER_WIRE_HKV_H_

@@ -4,8 +4,7 @@
 // they are secrets: they come from the configuration, and no error, log line or metric repeats them. All
 // functions are pure.
 
-#ifndef HEDGEROW_CLUSTER_WIRE_KEY_H_
-#define HEDGEROW_CLUSTER_WIRE_KEY_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -38,5 +37,3 @@ Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t beginning)
 hr_siphash_key SipHashKey(const Key& key);
 
 }  // namespace hedgerow::wire
-
-#endif  // HEDGEROW_CLUSTER_WIRE_KEY_H_

@@ -4,8 +4,7 @@
 // sends and opens what it receives; opening checks everything that needs no memory of earlier datagrams, and
 // PeerLives (peer_lives.h) the rest. Used by the node's transport, in its loop's thread; not thread-safe.
 
-#ifndef HEDGEROW_CLUSTER_WIRE_PEER_H_
-#define HEDGEROW_CLUSTER_WIRE_PEER_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -187,5 +186,3 @@ class PeerCodec {
 std::optional<raft::Message> TakeMessage(raft::NodeId self, Opened& opened);
 
 }  // namespace hedgerow::wire
-
-#endif  // HEDGEROW_CLUSTER_WIRE_PEER_H_

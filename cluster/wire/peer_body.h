@@ -3,8 +3,7 @@
 // The bodies of the peer datagrams, kind by kind: how long, how written, how read (docs/WIRE_FORMAT.md).
 // Private to PeerCodec, which adds and checks the header and the tag.
 
-#ifndef HEDGEROW_CLUSTER_WIRE_PEER_BODY_H_
-#define HEDGEROW_CLUSTER_WIRE_PEER_BODY_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -97,5 +96,3 @@ static_assert(KindOf<ForwardAnswer>() == HR_PEER_FORWARD_ANSWER);
 static_assert(KindOf<Resign>() == HR_PEER_RESIGN);
 
 }  // namespace hedgerow::wire
-
-#endif  // HEDGEROW_CLUSTER_WIRE_PEER_BODY_H_

@@ -6,8 +6,7 @@
 // opened datagram, and NonceFor at each tick; all in the loop's thread. Not thread-safe. Times are of one
 // monotonic clock.
 
-#ifndef HEDGEROW_CLUSTER_WIRE_PEER_LIVES_H_
-#define HEDGEROW_CLUSTER_WIRE_PEER_LIVES_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -97,5 +96,3 @@ class PeerLives {
 };
 
 }  // namespace hedgerow::wire
-
-#endif  // HEDGEROW_CLUSTER_WIRE_PEER_LIVES_H_

@@ -4,8 +4,7 @@
 // further back counts as seen. Reordering within that costs nothing; a recorded datagram is worth nothing. One
 // per peer, in PeerLives. The idea is RFC 6479's (a ring of words instead of a shifted bitmap).
 
-#ifndef HEDGEROW_CLUSTER_WIRE_REPLAY_WINDOW_H_
-#define HEDGEROW_CLUSTER_WIRE_REPLAY_WINDOW_H_
+#pragma once
 
 #include <array>
 #include <cstddef>
@@ -37,5 +36,3 @@ class ReplayWindow {
 };
 
 }  // namespace hedgerow::wire
-
-#endif  // HEDGEROW_CLUSTER_WIRE_REPLAY_WINDOW_H_

@@ -3,8 +3,7 @@
 // Who plays in a run, and what can be done to them: three nodes, the proxy's daemon, the switch. Each method
 // does one thing at once and writes it down, with the virtual time; when and to whom is the stage's business.
 
-#ifndef HEDGEROW_DST_DRIVER_CAST_H_
-#define HEDGEROW_DST_DRIVER_CAST_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -111,5 +110,3 @@ class Cast {
 };
 
 }  // namespace hedgerow::dst
-
-#endif  // HEDGEROW_DST_DRIVER_CAST_H_

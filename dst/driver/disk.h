@@ -3,8 +3,7 @@
 // A node's disk that forgets what was not synced: one hr-unsynced-fs (chaos/unsynced), obeyed over two pipes.
 // It ends with whoever started it.
 
-#ifndef HEDGEROW_DST_DRIVER_DISK_H_
-#define HEDGEROW_DST_DRIVER_DISK_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -38,5 +37,3 @@ class UnsyncedDisk {
 };
 
 }  // namespace hedgerow::dst
-
-#endif  // HEDGEROW_DST_DRIVER_DISK_H_

@@ -3,8 +3,7 @@
 // What one seed of `./dev dst` does, as the host wrote it down (dst/plan.py): the load, and the faults with
 // their times, kinds and targets. Nothing is drawn inside the machine. Pure text; read by hr-dst-driver.
 
-#ifndef HEDGEROW_DST_DRIVER_PLAN_H_
-#define HEDGEROW_DST_DRIVER_PLAN_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -58,5 +57,3 @@ absl::StatusOr<Plan> ParsePlan(absl::string_view text);
 absl::string_view Name(FaultKind kind);
 
 }  // namespace hedgerow::dst
-
-#endif  // HEDGEROW_DST_DRIVER_PLAN_H_

@@ -3,8 +3,7 @@
 // Programs in the machine's hosts, which are network namespaces: started, waited for. One thread; no shell in
 // between, since each process that an emulated processor starts costs some ten milliseconds.
 
-#ifndef HEDGEROW_DST_DRIVER_PROCESS_H_
-#define HEDGEROW_DST_DRIVER_PROCESS_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -43,5 +42,3 @@ absl::StatusOr<int> WaitFor(pid_t pid, uint64_t within_ns);
 absl::Status RunToEnd(const Command& command, uint64_t within_ns);
 
 }  // namespace hedgerow::dst
-
-#endif  // HEDGEROW_DST_DRIVER_PROCESS_H_

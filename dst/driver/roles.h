@@ -3,8 +3,7 @@
 // Who leads, as the nodes' own kernel parts have it: the state of rule R0 is a pinned map, and reading it wakes
 // nobody, where asking a node would change what happens next. Used by hr-dst-driver to find a fault's target.
 
-#ifndef HEDGEROW_DST_DRIVER_ROLES_H_
-#define HEDGEROW_DST_DRIVER_ROLES_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -24,5 +23,3 @@ std::string PinsOf(uint32_t node, const std::string& data_dir);
 std::optional<Standing> StandingOf(uint32_t node, const std::string& data_dir);
 
 }  // namespace hedgerow::dst
-
-#endif  // HEDGEROW_DST_DRIVER_ROLES_H_

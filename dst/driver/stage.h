@@ -4,8 +4,7 @@
 // virtual times, everything is mended, the store is read, and what is to be judged is left in a folder. Used by
 // main.cc. Errors say that there was no experiment; what must not have happened is in the diary.
 
-#ifndef HEDGEROW_DST_DRIVER_STAGE_H_
-#define HEDGEROW_DST_DRIVER_STAGE_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -63,5 +62,3 @@ class Stage {
 };
 
 }  // namespace hedgerow::dst
-
-#endif  // HEDGEROW_DST_DRIVER_STAGE_H_

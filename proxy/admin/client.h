@@ -3,8 +3,7 @@
 // The CLI's side of the administration socket: one short-lived connection per
 // command.
 
-#ifndef HEDGEROW_PROXY_ADMIN_CLIENT_H_
-#define HEDGEROW_PROXY_ADMIN_CLIENT_H_
+#pragma once
 
 #include <atomic>
 #include <chrono>
@@ -77,5 +76,3 @@ class TraceCall {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_ADMIN_CLIENT_H_

@@ -4,8 +4,7 @@
 // on the event loop's thread. The gRPC service translates to it; the metrics
 // exporter reads through it.
 
-#ifndef HEDGEROW_PROXY_ADMIN_CONTROLLER_H_
-#define HEDGEROW_PROXY_ADMIN_CONTROLLER_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -70,5 +69,3 @@ class Controller {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_ADMIN_CONTROLLER_H_

@@ -3,8 +3,7 @@
 // From a snapshot of the data plane to the raw counts that `hedgerow top` makes
 // rates of. Pure: the controller calls it, tests with a made-up snapshot.
 
-#ifndef HEDGEROW_PROXY_ADMIN_COUNTS_H_
-#define HEDGEROW_PROXY_ADMIN_COUNTS_H_
+#pragma once
 
 #include <vector>
 
@@ -21,5 +20,3 @@ v1::Durations ToDurations(const Histogram& histogram);
 Histogram FromDurations(const v1::Durations& durations);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_ADMIN_COUNTS_H_

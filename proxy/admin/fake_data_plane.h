@@ -3,8 +3,7 @@
 // A data plane without a kernel, for tests of the code that stands on it: two services, counters that satisfy the
 // accounting identity, and a record of the calls that it got.
 
-#ifndef HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_
-#define HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -183,5 +182,3 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_ADMIN_FAKE_DATA_PLANE_H_

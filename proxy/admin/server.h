@@ -4,8 +4,7 @@
 // on the daemon's event loop. Built by the daemon, and by tests with a fake
 // data plane.
 
-#ifndef HEDGEROW_PROXY_ADMIN_SERVER_H_
-#define HEDGEROW_PROXY_ADMIN_SERVER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -23,5 +22,3 @@ absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::stri
                                                                  EventLoop& loop, Controller& controller);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_ADMIN_SERVER_H_

@@ -4,8 +4,7 @@
 // message that `hedgerow status` shows. Pure: the controller calls it with a
 // snapshot, tests with a made-up one.
 
-#ifndef HEDGEROW_PROXY_ADMIN_STATUS_H_
-#define HEDGEROW_PROXY_ADMIN_STATUS_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -88,5 +87,3 @@ bool IdentityHolds(const ServiceSnapshot& snapshot);
 std::string HealthWord(hr_health health);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_ADMIN_STATUS_H_

@@ -4,8 +4,7 @@
 // that the call holds, while the loop gathers what it sends. Called by the
 // administration service.
 
-#ifndef HEDGEROW_PROXY_ADMIN_TRACE_CALL_H_
-#define HEDGEROW_PROXY_ADMIN_TRACE_CALL_H_
+#pragma once
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/support/sync_stream.h>
@@ -23,5 +22,3 @@ absl::Status StreamTrace(EventLoop& loop, Controller& controller, Tracer& tracer
                          const v1::TraceRequest& request, grpc::ServerWriter<v1::TraceReply>& writer);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_ADMIN_TRACE_CALL_H_

@@ -3,8 +3,7 @@
 // The commands of `hedgerow`: each prints and returns an exit code. Finding the command that was asked for,
 // help and printing are operate/command_line.h's; the table of all commands is in commands.cc, main.cc runs it.
 
-#ifndef HEDGEROW_PROXY_CLI_COMMAND_H_
-#define HEDGEROW_PROXY_CLI_COMMAND_H_
+#pragma once
 
 #include <string>
 
@@ -49,5 +48,3 @@ int RunTop(const Call& call);
 int RunTrace(const Call& call);
 
 }  // namespace hedgerow::cli
-
-#endif  // HEDGEROW_PROXY_CLI_COMMAND_H_

@@ -3,14 +3,13 @@
 // What `up` would make, from the configuration and the machine's routes; and
 // how much kernel memory its maps would take. Pure but for what Resolve asked.
 
-#ifndef HEDGEROW_PROXY_CLI_MAKE_PLAN_H_
-#define HEDGEROW_PROXY_CLI_MAKE_PLAN_H_
+#pragma once
 
 #include <string>
 
 #include "proxy/api/config.pb.h"
 #include "proxy/api/report.pb.h"
-#include "proxy/daemon/topology.h"
+#include "proxy/start/topology.h"
 
 namespace hedgerow::cli {
 
@@ -19,5 +18,3 @@ v1::Plan MakePlan(const v1::Config& config, const std::string& file, const Topol
 std::string PlanText(const v1::Plan& plan);
 
 }  // namespace hedgerow::cli
-
-#endif  // HEDGEROW_PROXY_CLI_MAKE_PLAN_H_

@@ -13,7 +13,7 @@
 #include "proxy/admin/client.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/make_plan.h"
-#include "proxy/daemon/topology.h"
+#include "proxy/start/topology.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -2,8 +2,7 @@
 //
 // What the daemon answers, for people. Pure: message in, text out.
 
-#ifndef HEDGEROW_PROXY_CLI_STATUS_TEXT_H_
-#define HEDGEROW_PROXY_CLI_STATUS_TEXT_H_
+#pragma once
 
 #include <string>
 
@@ -23,5 +22,3 @@ std::string ReloadText(const v1::ReloadReply& reply, bool dry_run);
 std::string LeaderText(const v1::Leader& leader);
 
 }  // namespace hedgerow::cli
-
-#endif  // HEDGEROW_PROXY_CLI_STATUS_TEXT_H_

@@ -5,8 +5,7 @@
 // program. A few ANSI sequences, which every terminal since the VT100 knows, in place of a
 // library. One at a time.
 
-#ifndef HEDGEROW_PROXY_CLI_TERMINAL_H_
-#define HEDGEROW_PROXY_CLI_TERMINAL_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -44,5 +43,3 @@ class Terminal {
 };
 
 }  // namespace hedgerow::cli
-
-#endif  // HEDGEROW_PROXY_CLI_TERMINAL_H_

@@ -4,8 +4,7 @@
 // percentiles of just this second, nanoseconds per run. Pure; `hedgerow top` prints it
 // as JSON, top_screen.h lays it out for people.
 
-#ifndef HEDGEROW_PROXY_CLI_TOP_REPORT_H_
-#define HEDGEROW_PROXY_CLI_TOP_REPORT_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -20,5 +19,3 @@ v1::TopReport BuildTopReport(const v1::Counts& before, const v1::Counts& now,
                              const std::vector<std::string>& only);
 
 }  // namespace hedgerow::cli
-
-#endif  // HEDGEROW_PROXY_CLI_TOP_REPORT_H_

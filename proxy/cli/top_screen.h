@@ -3,8 +3,7 @@
 // A TopReport for people: lines of a given width, with marks for what a terminal
 // may show in colour. Pure; printed by top.cc on a screen, or plainly into a pipe.
 
-#ifndef HEDGEROW_PROXY_CLI_TOP_SCREEN_H_
-#define HEDGEROW_PROXY_CLI_TOP_SCREEN_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -32,5 +31,3 @@ std::string Render(const Line& line, int width, bool colour);
 std::string RateText(double per_second);
 
 }  // namespace hedgerow::cli
-
-#endif  // HEDGEROW_PROXY_CLI_TOP_SCREEN_H_

@@ -3,8 +3,7 @@
 // What `hedgerow trace` prints for people: an event or a whole request on one
 // line. Pure.
 
-#ifndef HEDGEROW_PROXY_CLI_TRACE_TEXT_H_
-#define HEDGEROW_PROXY_CLI_TRACE_TEXT_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -24,5 +23,3 @@ std::string EventLine(const v1::TraceEvent& event, int64_t unix_ns);
 std::string RequestLine(const v1::TracedRequest& request, int64_t unix_ns);
 
 }  // namespace hedgerow::cli
-
-#endif  // HEDGEROW_PROXY_CLI_TRACE_TEXT_H_

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
-#include "proxy/daemon/readiness.h"
+#include "proxy/start/readiness.h"
 #include "net/capabilities.h"
 #include "net/unique_fd.h"
 

@@ -4,8 +4,7 @@
 // hedged to, and how it is joined with a port.
 // The address type itself is net's.
 
-#ifndef HEDGEROW_PROXY_CONFIG_ADDRESS_H_
-#define HEDGEROW_PROXY_CONFIG_ADDRESS_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -30,5 +29,3 @@ std::optional<Endpoint> ParseEndpoint(absl::string_view text);
 std::string FormatEndpoint(absl::string_view address, uint32_t port);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_ADDRESS_H_

@@ -3,8 +3,7 @@
 // The profiles that are part of the program: the files of proxy/profiles/, in the words of a service's `raw`
 // block, read and checked as such a block is. Called by the checks, by `plan` and by what makes the kernel's
 // profile (proxy/profiles/profile.h).
-#ifndef HEDGEROW_PROXY_CONFIG_BUILT_IN_PROFILES_H_
-#define HEDGEROW_PROXY_CONFIG_BUILT_IN_PROFILES_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -28,5 +27,3 @@ const v1::Profile* EffectiveProfile(const v1::Service& service);
 v1::Profile LoadProfile(absl::string_view text, Diagnostics& errors);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_BUILT_IN_PROFILES_H_

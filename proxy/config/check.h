@@ -4,8 +4,7 @@
 // ambiguous backends, a delay that outlasts its deadline. Called by load.cc
 // after the decoder found every value sound by itself.
 
-#ifndef HEDGEROW_PROXY_CONFIG_CHECK_H_
-#define HEDGEROW_PROXY_CONFIG_CHECK_H_
+#pragma once
 
 #include "config/diagnostics.h"
 #include "proxy/api/config.pb.h"
@@ -26,5 +25,3 @@ void CheckClusters(const v1::Config& config, const Locations& locations, Diagnos
 void Complete(v1::Config& config);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_CHECK_H_

@@ -4,8 +4,7 @@
 // them, only what may be duplicated is, and time is hedged only where the configuration insists. Called by
 // check.cc, and by built_in_profiles.cc.
 
-#ifndef HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_
-#define HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_
+#pragma once
 
 #include "config/diagnostics.h"
 #include "config/locations.h"
@@ -20,5 +19,3 @@ void CheckProfile(const v1::Profile& profile, const Locations& locations, Diagno
 void CheckProfiles(const v1::Config& config, const Locations& locations, Diagnostics& errors);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_CHECK_PROFILE_H_

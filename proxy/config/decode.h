@@ -4,8 +4,7 @@
 // and duplicate keys, wrong types, ranges and formats are found here. What
 // spans several values (names, ambiguity) is check.cc's.
 
-#ifndef HEDGEROW_PROXY_CONFIG_DECODE_H_
-#define HEDGEROW_PROXY_CONFIG_DECODE_H_
+#pragma once
 
 #include <google/protobuf/message.h>
 
@@ -21,5 +20,3 @@ namespace hedgerow::config {
 bool Decode(absl::string_view text, google::protobuf::Message& message, Locations& locations, Diagnostics& errors);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_DECODE_H_

@@ -5,8 +5,7 @@
 // so that an entry that only moved is no difference. Used by `reload`, and by a
 // start that finds a kernel part under another configuration.
 
-#ifndef HEDGEROW_PROXY_CONFIG_DIFF_H_
-#define HEDGEROW_PROXY_CONFIG_DIFF_H_
+#pragma once
 
 #include <cstdint>
 #include <set>
@@ -33,5 +32,3 @@ std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std
 std::vector<std::string> Obstacles(const std::vector<Change>& changes);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_DIFF_H_

@@ -4,8 +4,7 @@
 // value. Shown by `hedgerow plan`, less its secrets; the round-trip test and
 // the fuzzer rely on it to prove that nothing is lost.
 
-#ifndef HEDGEROW_PROXY_CONFIG_EMIT_H_
-#define HEDGEROW_PROXY_CONFIG_EMIT_H_
+#pragma once
 
 #include <string>
 
@@ -20,5 +19,3 @@ std::string EmitYaml(const google::protobuf::Message& config, Secrets secrets = 
                      Defaults defaults = Defaults::kWritten);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_EMIT_H_

@@ -4,8 +4,7 @@
 // Format): is this text one, what is its canonical spelling, and if not, why
 // not. Called by the decoder for every string value.
 
-#ifndef HEDGEROW_PROXY_CONFIG_FORMAT_H_
-#define HEDGEROW_PROXY_CONFIG_FORMAT_H_
+#pragma once
 
 #include <optional>
 #include <string>
@@ -30,5 +29,3 @@ std::optional<std::string> Canonical(v1::Format format, absl::string_view text);
 std::string WhyRefused(v1::Format format, absl::string_view text);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_FORMAT_H_

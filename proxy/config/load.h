@@ -3,8 +3,7 @@
 // A configuration file to a checked v1::Config: the only way the CLI and the
 // daemon obtain one. Pure but for reading files; attaches nothing.
 
-#ifndef HEDGEROW_PROXY_CONFIG_LOAD_H_
-#define HEDGEROW_PROXY_CONFIG_LOAD_H_
+#pragma once
 
 #include <string>
 
@@ -29,5 +28,3 @@ v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_f
 v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files = KeyFiles::kLeave);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_LOAD_H_

@@ -4,8 +4,7 @@
 // expectations in words, all read from the options in proxy/api/rules.proto.
 // Used by the decoder, the emitter and the test that keeps docs/config.md true.
 
-#ifndef HEDGEROW_PROXY_CONFIG_SCHEMA_H_
-#define HEDGEROW_PROXY_CONFIG_SCHEMA_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -44,5 +43,3 @@ std::vector<std::string> TextsOf(const google::protobuf::Message& message,
                                  const google::protobuf::FieldDescriptor& field);
 
 }  // namespace hedgerow::config
-
-#endif  // HEDGEROW_PROXY_CONFIG_SCHEMA_H_

@@ -3,13 +3,12 @@
 // The life of hedgerowd: checks, start, serving, end. Called by main.cc with
 // the configuration already loaded.
 
-#ifndef HEDGEROW_PROXY_DAEMON_DAEMON_H_
-#define HEDGEROW_PROXY_DAEMON_DAEMON_H_
+#pragma once
 
 #include <string>
 
 #include "proxy/api/config.pb.h"
-#include "proxy/daemon/readiness.h"
+#include "proxy/start/readiness.h"
 
 namespace hedgerow {
 
@@ -18,5 +17,3 @@ namespace hedgerow {
 int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DAEMON_DAEMON_H_

@@ -4,8 +4,7 @@
 // drained backends, as the page lists them (proxy/page/events.h). What is wrong with the machine is logged where it is
 // found. The daemon calls it once a second.
 
-#ifndef HEDGEROW_PROXY_DAEMON_EVENT_LOG_H_
-#define HEDGEROW_PROXY_DAEMON_EVENT_LOG_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -41,5 +40,3 @@ class EventLog {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DAEMON_EVENT_LOG_H_

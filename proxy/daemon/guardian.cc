@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "proxy/daemon/log.h"
-#include "net/clock_qdisc.h"
-#include "net/link.h"
+#include "proxy/instance/log.h"
+#include "net/tc/clock_qdisc.h"
+#include "net/netlink/link.h"
 
 namespace hedgerow {
 namespace {

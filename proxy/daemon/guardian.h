@@ -8,8 +8,7 @@
 // says so in status. When the last one is gone it waits kLastUplinkGrace, so
 // that `status` can tell what happened, and then ends with an error.
 
-#ifndef HEDGEROW_PROXY_DAEMON_GUARDIAN_H_
-#define HEDGEROW_PROXY_DAEMON_GUARDIAN_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -20,10 +19,10 @@
 #include "absl/time/time.h"
 #include "proxy/admin/status.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/daemon/proxy_instance.h"
+#include "proxy/instance/proxy_instance.h"
 #include "proxy/daemon/tuner.h"
 #include "proxy/loop/event_loop.h"
-#include "net/watch.h"
+#include "net/netlink/watch.h"
 
 namespace hedgerow {
 
@@ -90,5 +89,3 @@ class Guardian {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DAEMON_GUARDIAN_H_

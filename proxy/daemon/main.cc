@@ -14,7 +14,7 @@
 #include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
-#include "proxy/daemon/readiness.h"
+#include "proxy/start/readiness.h"
 
 namespace {
 

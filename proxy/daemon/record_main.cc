@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
-#include "proxy/daemon/instance_record.h"
+#include "proxy/instance/instance_record.h"
 
 namespace {
 

@@ -16,10 +16,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "proxy/admin/fake_data_plane.h"
-#include "proxy/daemon/instance_lock.h"
-#include "proxy/daemon/readiness.h"
-#include "proxy/daemon/spec.h"
-#include "proxy/daemon/undo_stack.h"
+#include "proxy/start/instance_lock.h"
+#include "proxy/start/readiness.h"
+#include "proxy/start/spec.h"
+#include "proxy/instance/undo_stack.h"
 
 namespace hedgerow {
 namespace {
@@ -236,8 +236,8 @@ services:
       << "a key that was not read is none, which the data plane refuses";
 }
 
-// What a reload has given numbers to keeps them, and the class of its delay in a line that was made before.
-TEST(MakeSpec, NumbersAreTheRosters) {
+// What a reload has given ids to keeps them, and the class of its delay in a line that was made before.
+TEST(MakeSpec, IdsAreTheRosters) {
   const auto config = config::LoadText(R"(
 services:
   - {name: one, vip: 10.99.0.1, port: 53, profile: dns, delay: 2ms,
@@ -260,10 +260,10 @@ services:
   topology.services = {{{4, 4}, std::nullopt}, {{4}, std::nullopt}};
   const DataPlaneSpec spec = MakeSpec(*config, topology, {}, roster);
   EXPECT_EQ(spec.services[0].id, 9u);
-  EXPECT_EQ(spec.services[0].backends[0].id, kUnnumbered);
+  EXPECT_EQ(spec.services[0].backends[0].id, kNoId);
   EXPECT_EQ(spec.services[0].backends[1].id, 17u);
   EXPECT_EQ(spec.services[0].backends[1].slot, 3u);
-  EXPECT_EQ(spec.services[1].id, kUnnumbered);
+  EXPECT_EQ(spec.services[1].id, kNoId);
   EXPECT_FALSE(spec.services[0].adaptive);
   EXPECT_TRUE(spec.services[1].adaptive && spec.services[1].prefer_fastest);
 }

@@ -4,8 +4,7 @@
 // writes back how long a service's requests wait before they are hedged (`adaptive`), which backend gets them first
 // (`prefer`), and how long each backend may be silent. Owned by the guardian; on the event loop's thread.
 
-#ifndef HEDGEROW_PROXY_DAEMON_TUNER_H_
-#define HEDGEROW_PROXY_DAEMON_TUNER_H_
+#pragma once
 
 #include <cstdint>
 #include <optional>
@@ -13,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/daemon/answer_windows.h"
+#include "proxy/instance/answer_windows.h"
 #include "proxy/data_plane/data_plane.h"
 
 namespace hedgerow {
@@ -73,5 +72,3 @@ class Tuner {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DAEMON_TUNER_H_

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "proxy/admin/fake_data_plane.h"
-#include "proxy/daemon/answer_history.h"
+#include "proxy/instance/answer_history.h"
 
 namespace hedgerow {
 namespace {

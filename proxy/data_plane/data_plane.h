@@ -4,8 +4,7 @@
 // implemented by parts of KernelDataPlane (kernel_data_plane.h), and by a fake in tests. All calls come from the daemon's one
 // event-loop thread unless a method says otherwise. Times are
 // nanoseconds of CLOCK_MONOTONIC or durations; sizes are bytes; indices of backends are service-local.
-#ifndef HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
-#define HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_
+#pragma once
 
 #include <algorithm>
 #include <array>
@@ -24,7 +23,7 @@
 
 namespace hedgerow {
 
-inline constexpr uint32_t kUnnumbered = ~0u;
+inline constexpr uint32_t kNoId = ~0u;
 
 // What the kernel programs need to know; built by the daemon from the configuration and from the links it made.
 struct BackendSpec {
@@ -33,9 +32,9 @@ struct BackendSpec {
   uint16_t port = 0;    // host order
   uint32_t uplink_ifindex = 0;
   uint32_t node = 0;  // its id in the cluster, by which a nack may name it as the leader; 0 = not known
-  // Where it stands in the maps: kUnnumbered everywhere means in order of appearance (proxy/daemon/roster.h).
-  uint32_t id = kUnnumbered;
-  uint32_t slot = kUnnumbered;  // within its service
+  // Where it stands in the maps: kNoId everywhere means in order of appearance (proxy/start/roster.h).
+  uint32_t id = kNoId;
+  uint32_t slot = kNoId;  // within its service
 };
 
 // The cluster that announces a service's leader. Services of one cluster have the same values here.
@@ -64,7 +63,7 @@ struct ServiceSpec {
   bool dry_run = false;
   bool adaptive = false;        // its delay is written by SetDelay from time to time
   bool prefer_fastest = false;  // SetPreferred is called from time to time
-  uint32_t id = kUnnumbered;    // as a backend's
+  uint32_t id = kNoId;    // as a backend's
   std::optional<ClusterSpec> cluster;
   std::vector<BackendSpec> backends;
 };
@@ -110,7 +109,7 @@ inline DataPlaneRoom RoomFor(size_t services, size_t backends) {
   return {.services = static_cast<uint32_t>(service_room), .backends = static_cast<uint32_t>(backend_room)};
 }
 
-// A program of the object and where it belongs. The daemon attaches by these; see net/tc_attach.h.
+// A program of the object and where it belongs. The daemon attaches by these; see net/tc/tc_attach.h.
 // kFqEgress: of the clock's link, where it has an fq.
 enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress, kFqEgress };
 struct ProgramInfo {
@@ -235,5 +234,3 @@ class DataPlaneReader {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DATA_PLANE_DATA_PLANE_H_

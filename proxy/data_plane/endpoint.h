@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Textual addresses into the 16-byte form of the kernel's maps.
-#ifndef HEDGEROW_PROXY_DATA_PLANE_ENDPOINT_H_
-#define HEDGEROW_PROXY_DATA_PLANE_ENDPOINT_H_
+#pragma once
 
 #include <arpa/inet.h>
 
@@ -35,5 +34,3 @@ inline absl::StatusOr<hr_endpoint> ParseEndpoint(const std::string& address, uin
 }
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DATA_PLANE_ENDPOINT_H_

@@ -2,8 +2,7 @@
 //
 // How many entries each map of the kernel programs has, and what they take. The loader sets the sizes from this
 // table and `hedgerow plan` shows it, so that a plan is what is loaded. Pure.
-#ifndef HEDGEROW_PROXY_DATA_PLANE_MAP_SIZES_H_
-#define HEDGEROW_PROXY_DATA_PLANE_MAP_SIZES_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -36,5 +35,3 @@ uint32_t ColdSets(uint32_t max_requests);
 std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DATA_PLANE_MAP_SIZES_H_

@@ -2,8 +2,7 @@
 //
 // The lists of counters and reasons (bpf/abi/counters_abi.h, reasons_abi.h) as tables, for the CLI, metrics and
 // documents, and the sums by which every request is accounted for.
-#ifndef HEDGEROW_PROXY_DATA_PLANE_NAMES_H_
-#define HEDGEROW_PROXY_DATA_PLANE_NAMES_H_
+#pragma once
 
 #include <cstdint>
 
@@ -70,5 +69,3 @@ constexpr uint64_t ForwardedReasons(const hr_stats& stats) {
 }
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DATA_PLANE_NAMES_H_

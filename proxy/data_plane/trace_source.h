@@ -3,8 +3,7 @@
 // The kernel's events about single requests, as the daemon takes them: on for as long as a TraceSource lives
 // and its lease is renewed. KernelTrace (kernel_trace.h) reads the kernel's ring; tests have a fake. All calls
 // come from the daemon's event-loop thread.
-#ifndef HEDGEROW_PROXY_DATA_PLANE_TRACE_SOURCE_H_
-#define HEDGEROW_PROXY_DATA_PLANE_TRACE_SOURCE_H_
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
@@ -35,5 +34,3 @@ class TraceSource {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_DATA_PLANE_TRACE_SOURCE_H_

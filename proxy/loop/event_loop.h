@@ -5,8 +5,7 @@
 // that nothing behind it needs a lock. Built by main.cc; used by everything
 // that must act on the data plane.
 
-#ifndef HEDGEROW_PROXY_LOOP_EVENT_LOOP_H_
-#define HEDGEROW_PROXY_LOOP_EVENT_LOOP_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -99,5 +98,3 @@ absl::StatusOr<T> EventLoop::Call(absl::Duration timeout, std::function<absl::St
 }
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_LOOP_EVENT_LOOP_H_

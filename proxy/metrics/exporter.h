@@ -3,8 +3,7 @@
 // Serves /metrics over HTTP on a loopback address. Each scrape reads the data
 // plane on the event loop's thread, so that the numbers are of one moment.
 
-#ifndef HEDGEROW_PROXY_METRICS_EXPORTER_H_
-#define HEDGEROW_PROXY_METRICS_EXPORTER_H_
+#pragma once
 
 #include <memory>
 #include <string>
@@ -25,5 +24,3 @@ absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::str
                                                                    std::vector<operate::HttpRoute> others = {});
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_METRICS_EXPORTER_H_

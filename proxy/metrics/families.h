@@ -4,8 +4,7 @@
 // every family: the counters of bpf/abi/counters_abi.h, and what families.cc adds to them. docs/metrics.md is
 // rewritten from it (docs_test.cc).
 
-#ifndef HEDGEROW_PROXY_METRICS_FAMILIES_H_
-#define HEDGEROW_PROXY_METRICS_FAMILIES_H_
+#pragma once
 
 #include <functional>
 #include <string>
@@ -43,5 +42,3 @@ std::vector<prometheus::MetricFamily> BuildFamilies(const v1::Config& config, co
 prometheus::ClientMetric::Histogram ToPrometheus(const Histogram& histogram);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_METRICS_FAMILIES_H_

@@ -3,8 +3,7 @@
 // What happened between two snapshots that a person should know of: another leader, a silent backend, a problem.
 // The page marks these on its charts and lists them. Pure; History calls it once a second.
 
-#ifndef HEDGEROW_PROXY_PAGE_EVENTS_H_
-#define HEDGEROW_PROXY_PAGE_EVENTS_H_
+#pragma once
 
 #include <cstdint>
 #include <vector>
@@ -26,5 +25,3 @@ struct Moment {
 std::vector<v1::PageEvent> EventsBetween(const Moment& earlier, const Moment& later);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_PAGE_EVENTS_H_

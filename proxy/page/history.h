@@ -4,8 +4,7 @@
 // daemon's loop records from a snapshot that it takes anyway, so that a page opened late shows the past, and a page that
 // stays unopened costs some microseconds a second. The HTTP server reads on a thread of its own and never asks the loop.
 
-#ifndef HEDGEROW_PROXY_PAGE_HISTORY_H_
-#define HEDGEROW_PROXY_PAGE_HISTORY_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -91,5 +90,3 @@ class History {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_PAGE_HISTORY_H_

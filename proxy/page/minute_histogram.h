@@ -3,8 +3,7 @@
 // The durations of the last minute, from a histogram of the kernel's that only ever grows: quantiles cannot be
 // averaged, so the seconds' own counts are kept, as the few buckets that are not empty. Used by History.
 
-#ifndef HEDGEROW_PROXY_PAGE_MINUTE_HISTOGRAM_H_
-#define HEDGEROW_PROXY_PAGE_MINUTE_HISTOGRAM_H_
+#pragma once
 
 #include <cstdint>
 #include <deque>
@@ -42,5 +41,3 @@ class MinuteHistogram {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_PAGE_MINUTE_HISTOGRAM_H_

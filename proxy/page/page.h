@@ -3,8 +3,7 @@
 // The live page as routes of the daemon's HTTP server: the files of assets/, embedded in the program, and the data
 // that they ask for once a second (proxy/api/page.proto). Called by the daemon.
 
-#ifndef HEDGEROW_PROXY_PAGE_PAGE_H_
-#define HEDGEROW_PROXY_PAGE_PAGE_H_
+#pragma once
 
 #include <string>
 #include <vector>
@@ -23,5 +22,3 @@ std::vector<operate::HttpRoute> PageRoutes(const History& history);
 std::string NewBootText();
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_PAGE_PAGE_H_

@@ -4,8 +4,7 @@
 // (bpf/abi/config_abi.h). docs/profiles.md explains the words; the *.yaml beside this file are the built-in
 // profiles. Called by the daemon's spec.cc, with services that have passed every check, and by tests
 // (profile_test.h).
-#ifndef HEDGEROW_PROXY_PROFILES_PROFILE_H_
-#define HEDGEROW_PROXY_PROFILES_PROFILE_H_
+#pragma once
 
 #include "bpf/abi/config_abi.h"
 #include "proxy/api/config.pb.h"
@@ -16,5 +15,3 @@ namespace hedgerow {
 hr_profile ProfileOf(const v1::Service& service);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_PROFILES_PROFILE_H_

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Profiles without a configuration around them, for tests. What has errors ends the process.
-#ifndef HEDGEROW_PROXY_PROFILES_PROFILE_TEST_H_
-#define HEDGEROW_PROXY_PROFILES_PROFILE_TEST_H_
+#pragma once
 
 #include <cstdio>
 #include <cstdlib>
@@ -38,5 +37,3 @@ inline hr_profile OwnProfile(absl::string_view block) {
 }
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_PROFILES_PROFILE_TEST_H_

@@ -2,8 +2,7 @@
 //
 // From events, as they come, to requests with their whole way: which events belong together, when no more are
 // to come, and how it ended. Pure but for what it holds; used by `hedgerow trace`. Times are CLOCK_MONOTONIC.
-#ifndef HEDGEROW_PROXY_TRACE_TIMELINE_H_
-#define HEDGEROW_PROXY_TRACE_TIMELINE_H_
+#pragma once
 
 #include <cstdint>
 #include <map>
@@ -53,5 +52,3 @@ class Timelines {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_TRACE_TIMELINE_H_

@@ -2,8 +2,7 @@
 //
 // The kernel's events in the words of the configuration: services, backends and reasons by name. Called by the
 // administration service for everything that it streams.
-#ifndef HEDGEROW_PROXY_TRACE_TRACE_EVENT_H_
-#define HEDGEROW_PROXY_TRACE_TRACE_EVENT_H_
+#pragma once
 
 #include "absl/strings/string_view.h"
 #include "bpf/abi/trace_abi.h"
@@ -22,5 +21,3 @@ v1::TraceEvent DescribeTraceEvent(const v1::Config& config, const hr_trace_event
 void DescribeServices(const v1::Config& config, v1::TraceReply& reply);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_TRACE_TRACE_EVENT_H_

@@ -2,8 +2,7 @@
 //
 // What a client of the trace asks for, in names and text, as the kernel compares it. Called by the
 // administration service for each trace.
-#ifndef HEDGEROW_PROXY_TRACE_TRACE_FILTER_H_
-#define HEDGEROW_PROXY_TRACE_TRACE_FILTER_H_
+#pragma once
 
 #include "absl/status/statusor.h"
 #include "bpf/abi/trace_abi.h"
@@ -20,5 +19,3 @@ inline constexpr uint32_t kMaxTraceRate = 100'000;
 absl::StatusOr<hr_trace_filter> MakeTraceFilter(const v1::Config& config, const v1::TraceRequest& request);
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_TRACE_TRACE_FILTER_H_

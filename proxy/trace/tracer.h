@@ -3,8 +3,7 @@
 // The daemon's side of `hedgerow trace`: while a client listens, the kernel's ring is looked at every 50 ms on
 // the event loop, the lease renewed, and the events handed to the client's thread; when the client is gone, so
 // is all of it. Built by the administration service (proxy/admin/server.cc).
-#ifndef HEDGEROW_PROXY_TRACE_TRACER_H_
-#define HEDGEROW_PROXY_TRACE_TRACER_H_
+#pragma once
 
 #include <functional>
 #include <memory>
@@ -89,5 +88,3 @@ class Tracer {
 };
 
 }  // namespace hedgerow
-
-#endif  // HEDGEROW_PROXY_TRACE_TRACER_H_

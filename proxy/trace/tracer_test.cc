@@ -92,7 +92,7 @@ class TracerTest : public testing::Test {
     for (int i = 0; i < 200 && !condition(); ++i) absl::SleepFor(absl::Milliseconds(10));
     return condition();
   }
-  static hr_trace_event Numbered(uint64_t number) {
+  static hr_trace_event WithIds(uint64_t number) {
     hr_trace_event event{};
     event.request = number;
     return event;
@@ -114,7 +114,7 @@ TEST_F(TracerTest, EventsComeInOrderAndTheLeaseIsRenewed) {
   auto stream = Start();
   ASSERT_TRUE(stream.ok()) << stream.status();
   OnLoop([this] {
-    for (uint64_t i = 1; i <= 3; ++i) kernel_.waiting.push_back(Numbered(i));
+    for (uint64_t i = 1; i <= 3; ++i) kernel_.waiting.push_back(WithIds(i));
     kernel_.loss = {.requests = 5, .events = 6};
   });
   const TraceStream::Batch batch = (*stream)->Take(absl::Seconds(5));
@@ -181,7 +181,7 @@ TEST_F(TracerTest, AClientThatTakesNothingIsNotLooking) {
   ASSERT_TRUE(stream.ok());
   absl::SleepFor(kPatience + 2 * kTraceTurn);
   EXPECT_EQ(Kernel().open, 1) << "there was nothing to take";
-  OnLoop([this] { kernel_.waiting.push_back(Numbered(1)); });
+  OnLoop([this] { kernel_.waiting.push_back(WithIds(1)); });
   EXPECT_TRUE(Eventually([&] { return Kernel().open == 0; }));
   const TraceStream::Batch batch = (*stream)->Take(absl::Seconds(5));
   EXPECT_TRUE(batch.ended);

@@ -4,8 +4,7 @@
  * program that the process runs through BPF_PROG_TEST_RUN (and by the simulator). A plain update of the element would
  * undo what the kernel has decided meanwhile.
  */
-#ifndef HEDGEROW_BPF_NODE_RAFT_CONTROL_H_
-#define HEDGEROW_BPF_NODE_RAFT_CONTROL_H_
+#pragma once
 
 #include "bpf/node/raft/node_abi.h"
 
@@ -124,5 +123,3 @@ HR_INLINE void hr_node_window_begin(struct hr_node_window *window, __u64 life, _
   window->highest = floor;
   for (__u32 i = 0; i < HR_NODE_WINDOW_NUMBERS / 64; ++i) window->seen[i] = 0;
 }
-
-#endif /* HEDGEROW_BPF_NODE_RAFT_CONTROL_H_ */

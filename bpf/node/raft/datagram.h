@@ -4,8 +4,7 @@
  * tag is checked, whether its body is what its kind says, and which function decides. Pure, for both compilers.
  * The datagram lies in memory of HR_NODE_DATAGRAM_MAX_BYTES and 8 more, aligned to 8.
  */
-#ifndef HEDGEROW_BPF_NODE_RAFT_DATAGRAM_H_
-#define HEDGEROW_BPF_NODE_RAFT_DATAGRAM_H_
+#pragma once
 
 #include "bpf/node/raft/node_maps_abi.h"
 #include "bpf/node/raft/take.h"
@@ -184,5 +183,3 @@ HR_INLINE __u32 hr_node_answer_bytes(__u32 kind) {
   if (kind == HR_PEER_HEARTBEAT) return HR_PEER_HEADER_BYTES + sizeof(struct hr_peer_heartbeat_reply);
   return HR_PEER_HEADER_BYTES + sizeof(struct hr_peer_vote_reply);
 }
-
-#endif /* HEDGEROW_BPF_NODE_RAFT_DATAGRAM_H_ */

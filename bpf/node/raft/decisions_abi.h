@@ -5,8 +5,7 @@
  * Raft core, its tests and the simulator, and by clang for the kernel programs. Whoever decides, decides here.
  * All functions are pure; the caller holds whatever lock protects the state.
  */
-#ifndef HEDGEROW_BPF_NODE_RAFT_DECISIONS_ABI_H_
-#define HEDGEROW_BPF_NODE_RAFT_DECISIONS_ABI_H_
+#pragma once
 
 #include "bpf/compiler.h"
 
@@ -150,5 +149,3 @@ HR_INLINE __u64 hr_raft_quorum_value(const __u64 reached[HR_RAFT_MAX_MEMBERS], _
 HR_INLINE int hr_raft_moves_commit(__u64 term, __u64 commit, __u64 quorum_index, __u64 quorum_index_term) {
   return quorum_index > commit && quorum_index_term == term;
 }
-
-#endif /* HEDGEROW_BPF_NODE_RAFT_DECISIONS_ABI_H_ */

@@ -5,8 +5,7 @@
  * bpf/node/raft/take.h and bpf/node/raft/control.h hold everything that is decided on the state; the kernel programs, the
  * simulator and the tests compile the same functions.
  */
-#ifndef HEDGEROW_BPF_NODE_RAFT_NODE_ABI_H_
-#define HEDGEROW_BPF_NODE_RAFT_NODE_ABI_H_
+#pragma once
 
 #include "bpf/abi/base_abi.h"
 #include "bpf/node/raft/decisions_abi.h"
@@ -215,5 +214,3 @@ enum hr_node_event {
 struct hr_node_stats {
   __u64 events[HR_NODE_EVENT_COUNT];
 };
-
-#endif /* HEDGEROW_BPF_NODE_RAFT_NODE_ABI_H_ */

@@ -4,8 +4,7 @@
  * of them is marked. bpf/node reads it; cluster/offload/bpf_kernel writes it. The state that they share is in
  * bpf/node/raft/node_abi.h.
  */
-#ifndef HEDGEROW_BPF_NODE_RAFT_NODE_MAPS_ABI_H_
-#define HEDGEROW_BPF_NODE_RAFT_NODE_MAPS_ABI_H_
+#pragma once
 
 #include "bpf/abi/siphash_abi.h"
 #include "bpf/node/raft/node_abi.h"
@@ -59,5 +58,3 @@ struct hr_node_about {
 /* Mark of a datagram that the broadcast copies to the members of a mask. Cleared before anybody else sees it. */
 #define HR_NODE_MARK_BROADCAST 0x4e000000u
 #define HR_NODE_MARK_MEMBERS(mark) ((mark) & ((1u << HR_NODE_MEMBERS) - 1))
-
-#endif /* HEDGEROW_BPF_NODE_RAFT_NODE_MAPS_ABI_H_ */

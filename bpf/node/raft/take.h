@@ -8,8 +8,7 @@
  * The rule for whatever is not plain: HR_NODE_PASS (R3). Nothing is acknowledged here that the caller has not already
  * reserved room for; nothing is promised while `may` does not allow it (R1) or past the lease (R5).
  */
-#ifndef HEDGEROW_BPF_NODE_RAFT_TAKE_H_
-#define HEDGEROW_BPF_NODE_RAFT_TAKE_H_
+#pragma once
 
 #include "bpf/abi/peer_abi.h"
 #include "bpf/node/raft/node_abi.h"
@@ -292,5 +291,3 @@ HR_INLINE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_view 
   view->quorum_round = quorum;
   return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ROUND);
 }
-
-#endif /* HEDGEROW_BPF_NODE_RAFT_TAKE_H_ */

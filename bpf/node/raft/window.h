@@ -3,8 +3,7 @@
  * Replay protection in the kernel: which of a sender's packet numbers were seen. As cluster/wire/replay_window, which
  * the process keeps for what reaches it (RFC 6479's idea: a ring of words). The caller holds the window's lock.
  */
-#ifndef HEDGEROW_BPF_NODE_RAFT_WINDOW_H_
-#define HEDGEROW_BPF_NODE_RAFT_WINDOW_H_
+#pragma once
 
 #include "bpf/node/raft/node_abi.h"
 
@@ -52,5 +51,3 @@ HR_INLINE enum hr_node_window_verdict hr_node_window_take(
   *word |= bit;
   return HR_NODE_WINDOW_NEW;
 }
-
-#endif /* HEDGEROW_BPF_NODE_RAFT_WINDOW_H_ */

@@ -4,8 +4,7 @@
  * waits for a processor or has had one. Only their names count: the loader finds the offsets in the running
  * kernel's BTF.
  */
-#ifndef HEDGEROW_BPF_NODE_WATCH_TASK_BPF_H_
-#define HEDGEROW_BPF_NODE_WATCH_TASK_BPF_H_
+#pragma once
 
 #include "bpf/compiler.h"
 
@@ -54,5 +53,3 @@ struct k_sigaction {
 /* include/linux/sched/signal.h: the same since 2.6. */
 #define HR_SIGNAL_GROUP_EXIT 0x00000004u
 #define HR_SIGNAL_UNKILLABLE 0x00000040u
-
-#endif /* HEDGEROW_BPF_NODE_WATCH_TASK_BPF_H_ */

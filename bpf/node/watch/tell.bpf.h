@@ -5,8 +5,7 @@
  * link, and is sent from there with bpf_redirect_neigh (a clone cannot be), which finds route and neighbour as
  * for any local sender.
  */
-#ifndef HEDGEROW_BPF_NODE_WATCH_TELL_BPF_H_
-#define HEDGEROW_BPF_NODE_WATCH_TELL_BPF_H_
+#pragma once
 
 #include "bpf/net/checksum.bpf.h"
 #include "bpf/node/state.bpf.h"
@@ -200,5 +199,3 @@ HR_GLOBAL int hr_tell(struct __sk_buff* skb, __u32 index) {
   skb->mark = HR_WATCH_MARK_SEND | HR_WATCH_MARK_VALUE(index);
   return bpf_clone_redirect(skb, watch_config.clock_in_ifindex, BPF_F_INGRESS) ? -1 : 1;
 }
-
-#endif /* HEDGEROW_BPF_NODE_WATCH_TELL_BPF_H_ */

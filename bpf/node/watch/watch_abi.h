@@ -4,8 +4,7 @@
  * clock, and whom the clock tells that the leader resigns. Read and written by bpf/node/watch's programs and by
  * cluster/offload/watch. None of it is pinned: each life of a process has its own.
  */
-#ifndef HEDGEROW_BPF_NODE_WATCH_WATCH_ABI_H_
-#define HEDGEROW_BPF_NODE_WATCH_WATCH_ABI_H_
+#pragma once
 
 #include "bpf/abi/announce_abi.h"
 #include "bpf/abi/base_abi.h"
@@ -130,5 +129,3 @@ struct hr_watch_config {
                           for as long since */
   __u64 late_until_ns; /* and until then; not above late_from_ns: never */
 };
-
-#endif /* HEDGEROW_BPF_NODE_WATCH_WATCH_ABI_H_ */

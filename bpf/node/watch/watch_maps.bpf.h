@@ -3,8 +3,7 @@
  * The maps of the watch, with who writes each. The programs that note a death include only this file: none of
  * these maps has a lock.
  */
-#ifndef HEDGEROW_BPF_NODE_WATCH_WATCH_MAPS_BPF_H_
-#define HEDGEROW_BPF_NODE_WATCH_WATCH_MAPS_BPF_H_
+#pragma once
 
 #include "bpf/map.bpf.h"
 #include "bpf/node/watch/watch_abi.h"
@@ -20,5 +19,3 @@ HR_MAPPED_ARRAY(node_plan, 1, struct hr_watch_plan);
 
 /* Written by the process: at its start, and when a route changes. */
 HR_MAPPED_ARRAY(node_targets, HR_WATCH_TARGETS, struct hr_watch_target);
-
-#endif /* HEDGEROW_BPF_NODE_WATCH_WATCH_MAPS_BPF_H_ */

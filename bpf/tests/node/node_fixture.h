@@ -4,8 +4,7 @@
 // that runs the XDP program on a frame through BPF_PROG_TEST_RUN, and what came of it. State is set by plain
 // updates, as only a test may do. Every case begins with FollowerView, the lives of all peers known, and an
 // empty ring.
-#ifndef HEDGEROW_BPF_TESTS_NODE_NODE_FIXTURE_H_
-#define HEDGEROW_BPF_TESTS_NODE_NODE_FIXTURE_H_
+#pragma once
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -92,5 +91,3 @@ class NodeTest : public ::testing::TestWithParam<bool> {
 };
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_NODE_NODE_FIXTURE_H_

@@ -17,7 +17,7 @@
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/node/node_fixture.h"
 #include "bpf/tests/sniffer.h"
-#include "net/link.h"
+#include "net/netlink/link.h"
 #include "net/namespace_test.h"
 #include "node.skel.h"
 

@@ -2,8 +2,7 @@
 //
 // Peer datagrams for the tests of a node's kernel programs, and the little cluster they speak of: node 1 is the
 // one under test, at position 0; nodes 2 to 5 are its peers. Pure bytes, no kernel.
-#ifndef HEDGEROW_BPF_TESTS_NODE_NODE_MESSAGES_H_
-#define HEDGEROW_BPF_TESTS_NODE_NODE_MESSAGES_H_
+#pragma once
 
 #include <cstdint>
 #include <string>
@@ -53,5 +52,3 @@ Bytes PeerFrame(uint32_t from, const Bytes& datagram, bool ipv6);
 hr_node_view FollowerView(uint64_t now_ns);
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_NODE_NODE_MESSAGES_H_

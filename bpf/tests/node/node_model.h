@@ -3,8 +3,7 @@
 // What a node's XDP program is to do with a frame, natively: frames and answers are taken apart and built by
 // code of the tests' own, the decisions are those of bpf/node/raft, compiled by the other compiler. The differential
 // fuzz holds the kernel's program against it.
-#ifndef HEDGEROW_BPF_TESTS_NODE_NODE_MODEL_H_
-#define HEDGEROW_BPF_TESTS_NODE_NODE_MODEL_H_
+#pragma once
 
 #include <array>
 #include <cstdint>
@@ -42,5 +41,3 @@ struct ModelResult {
 ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns);
 
 }  // namespace hedgerow::packets
-
-#endif  // HEDGEROW_BPF_TESTS_NODE_NODE_MODEL_H_

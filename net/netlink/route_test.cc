@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Routes: look-ups tell the four cases apart, VIP routes are exclusive, and the address on the proxy interface
+// changes what it is for and nothing else.
+#include "net/netlink/route.h"
+
+#include <algorithm>
+
+#include "net/netlink/link.h"
+#include "net/namespace_test.h"
+
+namespace hedgerow::net {
+namespace {
+
+IpAddress Ip(absl::string_view text) { return IpAddress::Parse(text).value(); }
+
+class RouteTest : public NamespaceTest {
+ protected:
+  // A host with an uplink `eth0`, an unrelated older interface `eth1`, and the proxy interface hr0.
+  void InHost(const std::function<void()>& body) {
+    InNamespace([&] {
+      for (const char* command :
+           {"ip link add eth1 type veth peer name eth1p", "ip link add eth0 type veth peer name eth0p",
+            "ip link set eth1 up", "ip link set eth1p up", "ip link set eth0 up", "ip link set eth0p up",
+            "ip addr add 192.168.50.1/24 dev eth1", "ip addr add 10.77.0.1/24 dev eth0",
+            "ip addr add fd99:50::1/64 dev eth1 nodad", "ip addr add fd77::1/64 dev eth0 nodad"}) {
+        ASSERT_EQ(Shell(command), 0) << command;
+      }
+      const auto pair = CreateVethPair({.name = "hr0", .peer_name = "hr0p", .instance = "default"});
+      ASSERT_THAT(pair.status(), IsOk());
+      hr0_ = pair->link.ifindex;
+      eth0_ = FindLink("eth0")->ifindex;
+      body();
+    });
+  }
+  VipRoute V4() const { return {.vip = Ip("10.99.0.53"), .ifindex = hr0_, .source = Ip("10.77.0.1")}; }
+  VipRoute V6() const { return {.vip = Ip("fd99::53"), .ifindex = hr0_, .source = Ip("fd77::1")}; }
+
+  int hr0_ = 0;
+  int eth0_ = 0;
+};
+
+TEST(IpAddressTest, ParsesPrintsAndRefuses) {
+  EXPECT_EQ(Ip("10.0.0.1").ToString(), "10.0.0.1");
+  EXPECT_EQ(Ip("fd77::1").ToString(), "fd77::1");
+  EXPECT_EQ(Ip("::ffff:10.0.0.1"), Ip("10.0.0.1"));
+  EXPECT_TRUE(Ip("127.8.9.1").is_loopback());
+  EXPECT_TRUE(Ip("::1").is_loopback());
+  EXPECT_FALSE(Ip("::").is_loopback());
+  EXPECT_EQ(Ip("10.0.0.1").wire().size(), 4u);
+  EXPECT_EQ(Ip("10.0.0.1").mapped()[10], 0xff);
+  for (const char* bad : {"", "10.0.0", "10.0.0.256", "fd77:::1", "fd77::1/64", " 10.0.0.1", "name"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(IpAddress::Parse(bad).status())) << bad;
+  }
+}
+
+TEST_F(RouteTest, LookUpTellsRoutedLocalLoopbackAndUnreachableApart) {
+  InHost([&] {
+    for (const auto& [backend, source] :
+         {std::pair("10.77.0.11", "10.77.0.1"), std::pair("fd77::11", "fd77::1")}) {
+      const auto routed = LookUpRoute(Ip(backend));
+      ASSERT_THAT(routed.status(), IsOk());
+      EXPECT_EQ(routed->reach, Reach::kRouted) << backend;
+      EXPECT_EQ(routed->ifindex, eth0_) << backend;
+      EXPECT_EQ(routed->gateway, std::nullopt) << backend;
+      EXPECT_EQ(routed->source, Ip(source)) << backend;
+    }
+    for (const char* own : {"10.77.0.1", "fd77::1"}) {
+      const auto local = LookUpRoute(Ip(own));
+      ASSERT_THAT(local.status(), IsOk());
+      EXPECT_EQ(local->reach, Reach::kLocal) << own;
+      EXPECT_EQ(local->ifindex, eth0_) << own;
+    }
+    for (const char* loop : {"127.0.0.1", "127.3.2.1", "::1"})
+      EXPECT_EQ(LookUpRoute(Ip(loop))->reach, Reach::kLoopback);
+    for (const char* nowhere : {"8.8.8.8", "2001:db8::1"}) {
+      const auto lookup = LookUpRoute(Ip(nowhere));
+      ASSERT_THAT(lookup.status(), IsOk());
+      EXPECT_EQ(lookup->reach, Reach::kUnreachable) << nowhere;
+      EXPECT_FALSE(lookup->reason.empty()) << nowhere;
+    }
+  });
+}
+
+TEST_F(RouteTest, LookUpSeesGatewaysAndRefusingRoutes) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip route add default via 10.77.0.254"), 0);
+    ASSERT_EQ(Shell("ip -6 route add default via fd77::fe"), 0);
+    ASSERT_EQ(Shell("ip route add 10.5.0.0/16 via inet6 fd77::fe dev eth0"), 0);
+    EXPECT_EQ(LookUpRoute(Ip("8.8.8.8"))->gateway, Ip("10.77.0.254"));
+    EXPECT_EQ(LookUpRoute(Ip("2001:db8::1"))->gateway, Ip("fd77::fe"));
+    EXPECT_EQ(LookUpRoute(Ip("10.5.1.1"))->gateway, Ip("fd77::fe"));
+    for (const char* type : {"unreachable", "prohibit", "blackhole"}) {
+      ASSERT_EQ(
+          Shell(std::string("ip route add ") + type + " 10.6.0.0/16; ip -6 route add " + type + " fd06::/64"),
+          0);
+      for (const char* refused : {"10.6.0.1", "fd06::1"}) {
+        const auto lookup = LookUpRoute(Ip(refused));
+        ASSERT_THAT(lookup.status(), IsOk()) << type;
+        EXPECT_EQ(lookup->reach, Reach::kUnreachable) << type << " " << refused;
+        EXPECT_FALSE(lookup->reason.empty()) << type << " " << refused;
+      }
+      ASSERT_EQ(Shell("ip route del 10.6.0.0/16; ip -6 route del fd06::/64"), 0);
+    }
+  });
+}
+
+TEST_F(RouteTest, VipRouteSendsToTheProxyInterfaceFromTheUplinksAddress) {
+  InHost([&] {
+    for (const VipRoute& route : {V4(), V6()}) {
+      ASSERT_THAT(AddVipRoute(route), IsOk());
+      EXPECT_THAT(AddVipRoute(route), IsOk()) << "adding twice is fine";
+      const auto lookup = LookUpRoute(route.vip);
+      ASSERT_THAT(lookup.status(), IsOk());
+      EXPECT_EQ(lookup->ifindex, hr0_);
+      EXPECT_EQ(lookup->source, route.source);
+    }
+    EXPECT_THAT(*ListVipRoutes(hr0_), ::testing::ElementsAre(V4(), V6()));
+    EXPECT_THAT(*ListVipRoutes(), ::testing::ElementsAre(V4(), V6()));
+    EXPECT_TRUE(ListVipRoutes(eth0_)->empty());
+    for (const VipRoute& route : {V4(), V6()}) {
+      EXPECT_THAT(DeleteVipRoute(route), IsOk());
+      EXPECT_THAT(DeleteVipRoute(route), IsOk()) << "removing twice is fine";
+    }
+    EXPECT_TRUE(ListVipRoutes()->empty());
+  });
+}
+
+TEST_F(RouteTest, VipRouteWithAnotherSourceIsReplaced) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip addr add 10.77.0.2/24 dev eth0; ip addr add fd77::2/64 dev eth0 nodad"), 0);
+    for (auto [route, source] : {std::pair(V4(), Ip("10.77.0.2")), std::pair(V6(), Ip("fd77::2"))}) {
+      ASSERT_THAT(AddVipRoute(route), IsOk());
+      route.source = source;
+      ASSERT_THAT(AddVipRoute(route), IsOk());
+      EXPECT_EQ(LookUpRoute(route.vip)->source, source);
+    }
+    EXPECT_EQ(ListVipRoutes()->size(), 2u);
+  });
+}
+
+TEST_F(RouteTest, ARouteGetsAnotherSourceInOneStep) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip addr add 10.77.0.2/24 dev eth0; ip addr add fd77::2/64 dev eth0 nodad"), 0);
+    for (auto [route, source] : {std::pair(V4(), Ip("10.77.0.2")), std::pair(V6(), Ip("fd77::2"))}) {
+      ASSERT_THAT(AddVipRoute(route), IsOk());
+      route.source = source;
+      ASSERT_THAT(ReplaceVipRoute(route), IsOk());
+      EXPECT_EQ(LookUpRoute(route.vip)->source, source);
+      EXPECT_EQ(LookUpRoute(route.vip)->ifindex, route.ifindex);
+    }
+    EXPECT_EQ(ListVipRoutes()->size(), 2u) << "one each, and not one beside the other";
+  });
+}
+
+TEST_F(RouteTest, VipThatIsTakenIsRefused) {
+  InHost([&] {
+    for (VipRoute own : {V4(), V6()}) {
+      own.vip = own.source;
+      EXPECT_THAT(AddVipRoute(own), FailsWith(absl::StatusCode::kFailedPrecondition, "address of this host"));
+    }
+    ASSERT_EQ(Shell("ip route add 10.99.0.53/32 dev eth0; ip -6 route add fd99::53/128 dev eth0 metric 77"), 0);
+    for (const VipRoute& route : {V4(), V6()}) {
+      EXPECT_THAT(AddVipRoute(route),
+                  FailsWith(absl::StatusCode::kAlreadyExists, "routed already: dev eth0 proto 3"));
+      EXPECT_THAT(DeleteVipRoute(route), IsOk());
+      EXPECT_EQ(LookUpRoute(route.vip)->ifindex, eth0_) << "the foreign route was touched";
+    }
+    // An instance beside ours.
+    ASSERT_EQ(Shell("ip route replace 10.99.0.53/32 dev eth0 proto 72"), 0);
+    EXPECT_THAT(AddVipRoute(V4()), FailsWith(absl::StatusCode::kAlreadyExists, "another hedgerow instance"));
+    EXPECT_THAT(DeleteVipRoute(V4()), IsOk());
+    EXPECT_EQ(LookUpRoute(V4().vip)->ifindex, eth0_) << "the other instance's route was touched";
+  });
+}
+
+TEST_F(RouteTest, RuleThatOverridesTheVipRouteIsAnErrorAndNothingStays) {
+  InHost([&] {
+    ASSERT_EQ(
+        Shell("ip route add default dev eth0 table 100; ip rule add to 10.99.0.0/16 lookup 100 priority 10"),
+        0);
+    EXPECT_THAT(AddVipRoute(V4()),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "still sends the VIP to eth0"));
+    EXPECT_TRUE(ListVipRoutes()->empty());
+  });
+}
+
+TEST_F(RouteTest, BadRoutesAreRefused) {
+  InHost([&] {
+    VipRoute mixed = V4();
+    mixed.source = Ip("fd77::1");
+    EXPECT_THAT(AddVipRoute(mixed), FailsWith(absl::StatusCode::kInvalidArgument, "different families"));
+    VipRoute stranger = V4();
+    stranger.source = Ip("1.2.3.4");
+    EXPECT_THAT(AddVipRoute(stranger), FailsWith(absl::StatusCode::kInvalidArgument, "prefsrc"));
+    VipRoute nowhere = V4();
+    nowhere.ifindex = 4711;
+    EXPECT_FALSE(AddVipRoute(nowhere).ok());
+    ASSERT_THAT(SetLinkDown("hr0"), IsOk());
+    EXPECT_FALSE(AddVipRoute(V4()).ok()) << "the interface is down";
+    EXPECT_TRUE(ListVipRoutes()->empty());
+  });
+}
+
+TEST_F(RouteTest, LosingTheUplinksAddressTakesTheVipRoute) {
+  InHost([&] {
+    ASSERT_THAT(AddVipRoute(V4()), IsOk());
+    ASSERT_EQ(Shell("ip addr del 10.77.0.1/24 dev eth0"), 0);
+    EXPECT_TRUE(ListVipRoutes()->empty());
+  });
+}
+
+TEST_F(RouteTest, SourceAddressKeepsTheUplinksOwnEntriesWhenItGoes) {
+  InHost([&] {
+    ASSERT_TRUE(WaitFor("test $(ip -6 route show table local | grep -c 'local fd') = 2"));
+    const std::string snapshot =
+        "(ip addr show dev eth0 | grep -v lft; ip route show; ip -6 route show; ip route show table local; "
+        "ip -6 route show table local) | grep -vE 'hr0|fe80|ff00' | sort > ";
+    char directory[] = "/tmp/hedgerow-route-test-XXXXXX";
+    ASSERT_NE(mkdtemp(directory), nullptr);
+    const std::string base = directory;
+    ASSERT_EQ(Shell(snapshot + base + "/before"), 0);
+    for (const IpAddress& address : {Ip("10.77.0.1"), Ip("fd77::1")}) {
+      ASSERT_THAT(AddSourceAddress(hr0_, address), IsOk());
+      EXPECT_THAT(AddSourceAddress(hr0_, address), IsOk()) << "adding twice is fine";
+      EXPECT_EQ(LookUpRoute(address)->reach, Reach::kLocal);
+    }
+    EXPECT_EQ(LookUpRoute(Ip("10.77.0.11"))->ifindex, eth0_);
+    EXPECT_EQ(LookUpRoute(Ip("fd77::11"))->ifindex, eth0_);
+    ASSERT_TRUE(WaitFor("ip -6 route show table local | grep -q 'fd77::1 dev hr0'"));
+    ASSERT_EQ(Shell(snapshot + base + "/with"), 0);
+    EXPECT_EQ(Shell("diff " + base + "/before " + base + "/with"), 0) << "only hr0's own entries may be new";
+    for (const IpAddress& address : {Ip("10.77.0.1"), Ip("fd77::1")}) {
+      ASSERT_EQ(Shell("ip addr del " + address.ToString() + " dev hr0"), 0);
+      EXPECT_EQ(LookUpRoute(address)->reach, Reach::kLocal) << "the uplink still has it";
+    }
+    ASSERT_EQ(Shell(snapshot + base + "/after"), 0);
+    EXPECT_EQ(Shell("diff " + base + "/before " + base + "/after"), 0);
+    Shell("rm -r " + base);
+  });
+}
+
+TEST_F(RouteTest, VipRoutesHurtByRemovingTheSourceAddressAreMendedByAddingThemAgain) {
+  InHost([&] {
+    for (const VipRoute& route : {V4(), V6()}) {
+      ASSERT_THAT(AddSourceAddress(hr0_, route.source), IsOk());
+      ASSERT_THAT(AddVipRoute(route), IsOk());
+      ASSERT_EQ(Shell("ip addr del " + route.source.ToString() + " dev hr0"), 0);
+    }
+    const auto left = ListVipRoutes();
+    ASSERT_THAT(left.status(), IsOk());
+    ASSERT_EQ(left->size(), 1u) << "IPv4's is gone";
+    EXPECT_EQ(left->front().vip, V6().vip);  // Its source is gone on 6.1, and there on 6.18.
+    for (const VipRoute& route : {V4(), V6()}) EXPECT_THAT(AddVipRoute(route), IsOk());
+    EXPECT_THAT(*ListVipRoutes(), ::testing::ElementsAre(V4(), V6()));
+  });
+}
+
+}  // namespace
+}  // namespace hedgerow::net

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Events over rtnetlink groups; comparisons with the kernel's tables where events do not tell.
+#include "net/netlink/watch.h"
+
+#include <linux/if_addr.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::net {
+namespace {
+
+constexpr std::array<uint32_t, 6> kGroups = {RTNLGRP_LINK,        RTNLGRP_TC,         RTNLGRP_IPV4_IFADDR,
+                                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
+
+absl::string_view KindName(WatchKind kind) {
+  switch (kind) {
+    case WatchKind::kLinkGone:
+      return "interface gone";
+    case WatchKind::kLinkDown:
+      return "interface down";
+    case WatchKind::kLinkUp:
+      return "interface up";
+    case WatchKind::kMtuChanged:
+      return "MTU changed";
+    case WatchKind::kQdiscChanged:
+      return "qdisc or filter removed";
+    case WatchKind::kRouteGone:
+      return "route gone";
+    case WatchKind::kAddressGone:
+      return "address gone";
+    case WatchKind::kAddressBack:
+      return "address back";
+    case WatchKind::kEventsLost:
+      return "events lost";
+  }
+  return "?";
+}
+
+}  // namespace
+
+std::string WatchEvent::ToString() const {
+  std::string text(KindName(kind));
+  if (ifindex != 0) absl::StrAppend(&text, ", interface number ", ifindex);
+  if (kind == WatchKind::kMtuChanged) absl::StrAppend(&text, ", now ", mtu_bytes, " bytes");
+  if (kind == WatchKind::kRouteGone) absl::StrAppend(&text, ", VIP ", route.vip.ToString());
+  if (kind == WatchKind::kAddressGone || kind == WatchKind::kAddressBack)
+    absl::StrAppend(&text, ", ", address.ToString());
+  return text;
+}
+
+absl::StatusOr<Watcher> Watcher::Start(const WatchSpec& spec) {
+  // Subscribe first and look then, so that nothing happens unseen in between.
+  auto events = netlink::Socket::Open(kGroups);
+  if (!events.ok()) return events.status();
+  Watcher watcher(spec, std::move(*events));
+  for (const int ifindex : spec.ifindexes) {
+    const auto link = FindLink(ifindex);
+    if (!link.ok()) return link.status();
+    watcher.links_[ifindex] = {.present = true, .up = link->up(), .mtu_bytes = link->mtu_bytes};
+  }
+  watcher.route_present_.assign(spec.routes.size(), true);
+  watcher.address_present_.assign(spec.addresses.size(), true);
+  return watcher;
+}
+
+void Watcher::OnLinkState(int ifindex, const LinkState& now, std::vector<WatchEvent>& out) {
+  LinkState& known = links_.at(ifindex);
+  const LinkState before = known;
+  known = now;
+  if (before.present && !now.present) {
+    out.push_back({.kind = WatchKind::kLinkGone, .ifindex = ifindex});
+    return;
+  }
+  if (!now.present) return;
+  if (before.up != now.up)
+    out.push_back({.kind = now.up ? WatchKind::kLinkUp : WatchKind::kLinkDown, .ifindex = ifindex});
+  if (before.mtu_bytes != now.mtu_bytes)
+    out.push_back({.kind = WatchKind::kMtuChanged, .ifindex = ifindex, .mtu_bytes = now.mtu_bytes});
+}
+
+void Watcher::OnMessage(const netlink::Message& message, Touched& touched, std::vector<WatchEvent>& out) {
+  switch (message.type) {
+    case RTM_NEWLINK:
+    case RTM_DELLINK: {
+      const auto header = message.Header<ifinfomsg>();
+      // A bridge tells of its ports in messages of its own family, which look like a removal of the interface.
+      if (header.ifi_family != AF_UNSPEC || !links_.contains(header.ifi_index)) return;
+      touched.routes = true;
+      touched.addresses = true;
+      LinkState now{.present = message.type == RTM_NEWLINK, .up = (header.ifi_flags & IFF_UP) != 0};
+      now.mtu_bytes = message.AttributesAfter<ifinfomsg>().Value<uint32_t>(IFLA_MTU).value_or(
+          links_[header.ifi_index].mtu_bytes);
+      OnLinkState(header.ifi_index, now, out);
+      return;
+    }
+    case RTM_DELQDISC:
+    case RTM_DELTFILTER: {
+      const auto header = message.Header<tcmsg>();
+      if (links_.contains(header.tcm_ifindex))
+        out.push_back({.kind = WatchKind::kQdiscChanged, .ifindex = header.tcm_ifindex});
+      return;
+    }
+    case RTM_NEWADDR:
+    case RTM_DELADDR: {
+      const auto header = message.Header<ifaddrmsg>();
+      const int ifindex = static_cast<int>(header.ifa_index);
+      const bool watched =
+          links_.contains(ifindex) || std::any_of(spec_.addresses.begin(), spec_.addresses.end(),
+                                                  [&](const AddressInfo& a) { return a.ifindex == ifindex; });
+      touched.routes |= watched;
+      touched.addresses |= watched;
+      return;
+    }
+    case RTM_NEWROUTE:
+    case RTM_DELROUTE: {
+      const auto destination = message.AttributesAfter<rtmsg>().Find(RTA_DST);
+      if (!destination) return;
+      touched.routes |= std::any_of(spec_.routes.begin(), spec_.routes.end(), [&](const VipRoute& route) {
+        return std::equal(destination->begin(), destination->end(), route.vip.wire().begin(),
+                          route.vip.wire().end());
+      });
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+absl::Status Watcher::CompareLinks(std::vector<WatchEvent>& out) {
+  for (const auto& [ifindex, known] : std::map<int, LinkState>(links_)) {
+    const auto link = FindLink(ifindex);
+    if (!link.ok() && !absl::IsNotFound(link.status())) return link.status();
+    LinkState now{.present = link.ok()};
+    if (link.ok()) {
+      now.up = link->up();
+      now.mtu_bytes = link->mtu_bytes;
+    }
+    OnLinkState(ifindex, now, out);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Watcher::CompareRoutes(std::vector<WatchEvent>& out) {
+  std::set<int> ifindexes;
+  for (const VipRoute& route : spec_.routes) ifindexes.insert(route.ifindex);
+  std::vector<VipRoute> present;
+  for (const int ifindex : ifindexes) {
+    const auto routes = ListVipRoutes(ifindex);
+    if (!routes.ok()) return routes.status();
+    present.insert(present.end(), routes->begin(), routes->end());
+  }
+  for (size_t i = 0; i < spec_.routes.size(); ++i) {
+    const bool there = std::find(present.begin(), present.end(), spec_.routes[i]) != present.end();
+    if (route_present_[i] && !there) {
+      const VipRoute& route = spec_.routes[i];
+      out.push_back({.kind = WatchKind::kRouteGone, .ifindex = route.ifindex, .route = route});
+    }
+    route_present_[i] = there;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Watcher::CompareAddresses(std::vector<WatchEvent>& out) {
+  if (spec_.addresses.empty()) return absl::OkStatus();
+  const auto present = ListAddresses();
+  if (!present.ok()) return present.status();
+  for (size_t i = 0; i < spec_.addresses.size(); ++i) {
+    const AddressInfo& wanted = spec_.addresses[i];
+    const bool there = std::any_of(present->begin(), present->end(), [&](const AddressInfo& a) {
+      return a.ifindex == wanted.ifindex && a.address == wanted.address;
+    });
+    if (address_present_[i] != there) {
+      out.push_back({.kind = there ? WatchKind::kAddressBack : WatchKind::kAddressGone,
+                     .ifindex = wanted.ifindex,
+                     .address = wanted.address});
+    }
+    address_present_[i] = there;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<WatchEvent>> Watcher::Drain() {
+  std::vector<WatchEvent> out;
+  Touched touched;
+  const absl::Status drained =
+      events_.Drain([&](const netlink::Message& message) { OnMessage(message, touched, out); });
+  if (absl::IsUnavailable(drained)) {
+    out.push_back(WatchEvent{});
+    const auto rest = CheckAll();
+    if (!rest.ok()) return rest.status();
+    out.insert(out.end(), rest->begin(), rest->end());
+    return out;
+  }
+  if (!drained.ok()) return drained;
+  // A start with a route or address missing shows at the first Drain, whether there were events or not.
+  touched.routes |= first_;
+  touched.addresses |= first_;
+  first_ = false;
+  if (touched.addresses) {
+    if (absl::Status status = CompareAddresses(out); !status.ok()) return status;
+  }
+  if (touched.routes) {
+    if (absl::Status status = CompareRoutes(out); !status.ok()) return status;
+  }
+  return out;
+}
+
+absl::StatusOr<std::vector<WatchEvent>> Watcher::CheckAll() {
+  std::vector<WatchEvent> out;
+  for (const absl::Status& status : {CompareLinks(out), CompareAddresses(out), CompareRoutes(out)}) {
+    if (!status.ok()) return status;
+  }
+  return out;
+}
+
+}  // namespace hedgerow::net

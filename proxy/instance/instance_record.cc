@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/instance/instance_record.h"
+
+#include <sys/stat.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow {
+namespace {
+
+std::string PathOf(const std::string& pin_folder) { return absl::StrCat(pin_folder, "/record"); }
+
+}  // namespace
+
+absl::StatusOr<InstanceRecord> InstanceRecord::Create(const std::string& pin_folder) {
+  auto map = RecordMap::Create(PathOf(pin_folder));
+  if (!map.ok()) return map.status();
+  return InstanceRecord(*std::move(map));
+}
+
+absl::StatusOr<InstanceRecord> InstanceRecord::Open(const std::string& pin_folder) {
+  auto map = RecordMap::Open(PathOf(pin_folder));
+  if (!map.ok()) return map.status();
+  InstanceRecord record(*std::move(map));
+  const auto text = record.map_.Read();
+  if (!text.ok()) return text.status();
+  if (!record.data_.ParseFromString(*text)) {
+    return absl::FailedPreconditionError(absl::StrCat(PathOf(pin_folder), " cannot be read"));
+  }
+  return record;
+}
+
+absl::Status InstanceRecord::Save() { return map_.Write(data_.SerializeAsString()); }
+
+uint64_t NetworkNamespace() {
+  struct stat info {};
+  return stat("/proc/thread-self/ns/net", &info) == 0 ? info.st_ino : 0;
+}
+
+PinnedDataPlane PinnedOf(const v1::KernelRecord& record) {
+  PinnedDataPlane pinned{.abi_version = record.abi_version(),
+                         .build = record.build(),
+                         .hash_seed = record.hash_seed(),
+                         .load_config = record.load_config(),
+                         .maps = {}};
+  for (const v1::PinnedMapRecord& map : record.maps()) {
+    pinned.maps.push_back({map.name(), map.id(), map.layout()});
+  }
+  return pinned;
+}
+
+void SetPinned(const PinnedDataPlane& pinned, v1::KernelRecord& record) {
+  record.set_abi_version(pinned.abi_version);
+  record.set_build(pinned.build);
+  record.set_hash_seed(pinned.hash_seed);
+  record.set_load_config(pinned.load_config);
+  record.clear_maps();
+  for (const PinnedMap& map : pinned.maps) {
+    v1::PinnedMapRecord& out = *record.add_maps();
+    out.set_name(map.name);
+    out.set_id(map.id);
+    out.set_layout(map.layout);
+  }
+}
+
+}  // namespace hedgerow

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Making and removing a proxy's parts; see the header, and proxy_adopt.cc for taking them over. The order
+// matters twice: replies are attached before requests, and the VIP routes, which let traffic in, come last.
+
+#include "proxy/instance/proxy_instance.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "operate/version.h"
+#include "proxy/instance/log.h"
+#include "proxy/instance/proxy_instance_parts.h"
+#include "proxy/loop/event_loop.h"
+#include "net/bpffs.h"
+
+namespace hedgerow {
+namespace {
+
+// A parked packet of 1,500 bytes passes the clock's links with room to spare.
+constexpr uint32_t kClockMtuBytes = 1600;
+
+constexpr int kReservedDescriptors = 8;
+
+net::Mechanism MechanismOf(v1::Attach attach) {
+  switch (attach) {
+    case v1::ATTACH_TCX:
+      return net::Mechanism::kTcx;
+    case v1::ATTACH_CLSACT:
+      return net::Mechanism::kClsact;
+    default:
+      return net::Mechanism::kAuto;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Config& config,
+                                                                    const Topology& topology,
+                                                                    DaemonFacts& facts) {
+  std::unique_ptr<ProxyInstance> instance(new ProxyInstance(config, topology));
+  absl::Status status = instance->ReserveDescriptors();
+  if (status.ok()) status = instance->MakePins();
+  if (status.ok()) status = instance->MakeLinks();
+  if (status.ok()) status = instance->MakeClock(facts);
+  if (status.ok()) status = instance->Load();
+  if (status.ok()) status = instance->Pin();
+  if (status.ok()) status = instance->Attach(facts);
+  // Before the first packet: whatever has traffic can be taken over.
+  if (status.ok()) status = instance->SaveRecord(facts);
+  if (status.ok()) status = instance->AddRoutes(config, topology);
+  if (!status.ok()) {
+    for (const std::string& problem : instance->TakeDown()) LogError("while undoing a failed start: ", problem);
+    return status;
+  }
+  return instance;
+}
+
+ProxyInstance::~ProxyInstance() {
+  for (const std::string& problem : TakeDown()) LogError("while taking down: ", problem);
+}
+
+std::vector<std::string> ProxyInstance::TakeDown() {
+  reserve_.clear();
+  return undo_.Unwind();
+}
+
+void ProxyInstance::Leave() {
+  for (const auto& attachment : attachments_) {
+    // Each is pinned or a filter.
+    if (const absl::Status status = attachment->Release(); !status.ok())
+      LogError(std::string(status.message()));
+  }
+  undo_.Forget();
+}
+
+void ProxyInstance::Beat() {
+  const auto timeout_ns = static_cast<uint64_t>(config_.unattended_timeout_ns());
+  // An older version's configuration says nothing about it.
+  data_plane_->policy().HedgeUntil(timeout_ns == 0 ? 0 : static_cast<uint64_t>(MonotonicNs()) + timeout_ns);
+}
+
+AnswerHistory::Memory& ProxyInstance::AnswersOf(size_t service, size_t backend) const {
+  const uint32_t id = data_plane_->spec().services.at(service).backends.at(backend).id;
+  return *const_cast<AnswerHistory::Memory*>(answers_.At<AnswerHistory::Memory>(id));
+}
+
+void ProxyInstance::NoteAnswers(const Snapshot& snapshot) {
+  for (size_t i = 0; i < snapshot.services.size(); ++i) {
+    const auto& backends = snapshot.services[i].backends;
+    for (size_t j = 0; j < backends.size(); ++j) {
+      AnswerHistory::Note(AnswersOf(i, j), snapshot.taken_ns, backends[j]);
+    }
+  }
+}
+
+std::vector<Snapshot> ProxyInstance::PastAnswers() const {
+  std::map<uint64_t, Snapshot> by_time;
+  for (size_t i = 0; i < static_cast<size_t>(config_.services_size()); ++i) {
+    const v1::Service& service = config_.services(static_cast<int>(i));
+    for (size_t j = 0; j < static_cast<size_t>(service.backends_size()); ++j) {
+      for (const AnswerHistory::Moment& moment : AnswerHistory::Past(AnswersOf(i, j))) {
+        Snapshot& snapshot = by_time[moment.at_ns];
+        snapshot.taken_ns = moment.at_ns;
+        snapshot.services.resize(static_cast<size_t>(config_.services_size()));
+        snapshot.services[i].name = service.name();
+        snapshot.services[i].backends.resize(static_cast<size_t>(service.backends_size()));
+        snapshot.services[i].backends[j].unanswered = moment.unanswered;
+        snapshot.services[i].backends[j].answer_times = moment.answer_times;
+        snapshot.services[i].backends[j].ordinary_times = moment.ordinary_times;
+      }
+    }
+  }
+  std::vector<Snapshot> past;
+  for (auto& [at_ns, snapshot] : by_time) past.push_back(std::move(snapshot));
+  return past;
+}
+
+// Undoing takes descriptors too. A start that failed for want of them could otherwise not be undone.
+absl::Status ProxyInstance::ReserveDescriptors() {
+  for (int i = 0; i < kReservedDescriptors; ++i) {
+    reserve_.emplace_back(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!reserve_.back().valid()) return absl::ErrnoToStatus(errno, "reserving descriptors");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::MakePins() {
+  const auto mounted = net::EnsureBpffs(net::kDefaultBpffs);
+  if (!mounted.ok()) return Annotate(mounted.status(), "the BPF file system");
+  if (*mounted) LogInfo("mounted a BPF file system on ", net::kDefaultBpffs);
+  undo_.Push("unmounting the BPF file system", [] { return net::ReleaseBpffs(net::kDefaultBpffs).status(); });
+  const auto folder = net::MakePinDir(net::kDefaultBpffs, config_.instance());
+  if (!folder.ok()) return Annotate(folder.status(), "the folder for pins");
+  pin_folder_ = *folder;
+  PushUndoOfPins();
+  auto record = InstanceRecord::Create(pin_folder_);
+  if (!record.ok()) return Annotate(record.status(), "the instance's record");
+  record_.emplace(*std::move(record));
+  auto answers = PinnedArray::Create(AnswersPath(pin_folder_), AnswersSpec(RoomOf(config_).backends));
+  if (!answers.ok()) return Annotate(answers.status(), "the history of answer times");
+  answers_ = *std::move(answers);
+  return absl::OkStatus();
+}
+
+void ProxyInstance::PushUndoOfPins() {
+  undo_.Push("removing pins", [this] { return net::RemovePinDir(net::kDefaultBpffs, config_.instance()); });
+}
+
+void ProxyInstance::PushUndoOfLink(const std::string& name) {
+  undo_.Push(absl::StrCat("removing the interface ", name),
+             [this, name] { return net::DeleteOwnedLink(name, config_.instance()); });
+}
+
+// The route and the address would go with the interface. They are removed first, so that the kernel routes no packet to
+// an interface that is being removed.
+void ProxyInstance::PushUndoOfRoute(const net::VipRoute& route) {
+  undo_.Push(UndoOfRoute(route), [route] { return net::DeleteVipRoute(route); });
+}
+
+std::string ProxyInstance::UndoOfRoute(const net::VipRoute& route) {
+  return absl::StrCat("removing the route to ", route.vip.ToString());
+}
+
+std::string ProxyInstance::UndoOfAttachment(const net::Attachment& attachment) {
+  return absl::StrCat("detaching ", attachment.ToString());
+}
+
+absl::Status ProxyInstance::MakeLinks() {
+  const std::string& name = config_.interface();
+  absl::Status status = MakePair(name, absl::StrCat(name, "p"), topology_.mtu_bytes, links_.proxy);
+  if (status.ok()) status = MakeClockPair();
+  return status;
+}
+
+absl::Status ProxyInstance::MakePair(const std::string& end, const std::string& peer, uint32_t mtu_bytes,
+                                     net::VethPair& out) {
+  net::VethOptions options;
+  options.name = end;
+  options.peer_name = peer;
+  options.instance = config_.instance();
+  options.mtu_bytes = mtu_bytes;
+  const auto pair = net::CreateVethPair(options);
+  if (!pair.ok()) return Annotate(pair.status(), absl::StrCat("making the interface ", end));
+  out = *pair;
+  PushUndoOfLink(end);
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::MakeClockPair() {
+  const std::string& name = config_.interface();
+  absl::Status status = MakePair(absl::StrCat(name, "c0"), absl::StrCat(name, "c1"),
+                                 std::max(kClockMtuBytes, topology_.mtu_bytes), links_.clock);
+  if (!status.ok()) return status;
+  // A carrier that crossed a link without checksum offload leaves it with CHECKSUM_NONE, and so does its clone:
+  // the rescuer's own, complete checksum then stands.
+  for (const net::LinkInfo* end : {&links_.clock.link, &links_.clock.peer}) {
+    status = net::SetTxChecksumOffload(end->name, false);
+    if (!status.ok()) return Annotate(status, absl::StrCat("checksum offload of ", end->name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::Load() {
+  auto roster = NextRoster({}, config_, RoomOf(config_), 0);
+  if (!roster.ok()) return roster.status();
+  *record_->data().mutable_roster() = *roster;
+  auto loaded = KernelDataPlane::Load(Spec());
+  if (!loaded.ok()) return Annotate(loaded.status(), "loading the kernel programs");
+  data_plane_ = *std::move(loaded);
+  Beat();
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::Pin() {
+  v1::KernelRecord& record = record_->data();
+  record.set_program_sets(record.program_sets() + 1);
+  record.set_program_folder(absl::StrCat("programs-", record.program_sets()));
+  const std::string folder = absl::StrCat(pin_folder_, "/", record.program_folder());
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);  // of a takeover that was cut short
+  absl::Status status = data_plane_->object().PinMaps(pin_folder_);
+  if (status.ok()) status = data_plane_->object().PinPrograms(folder);
+  return Annotate(status, "pinning the kernel part");
+}
+
+absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
+  const auto pinned = data_plane_->object().Describe();
+  if (!pinned.ok()) return pinned.status();
+  v1::KernelRecord& record = record_->data();
+  SetPinned(*pinned, record);
+  record.set_complete(true);
+  record.set_version(operate::kVersion);
+  record.set_network_namespace(NetworkNamespace());
+  record.set_backend_room(answers_.entries());
+  const bool reloading = record.reloading();
+  FillRecord(config_, topology_, v1::Roster(record.roster()));
+  record.set_reloading(reloading);  // until EndEarlierReload()
+  const auto note = [](const net::VethPair& pair, v1::LinkRecord& out) {
+    out.set_name(pair.link.name);
+    out.set_ifindex(pair.link.ifindex);
+    out.set_peer(pair.peer.name);
+    out.set_peer_ifindex(pair.peer.ifindex);
+  };
+  note(links_.proxy, *record.mutable_proxy_link());
+  note(links_.clock, *record.mutable_clock_link());
+  record.set_clock_kind(std::string(net::ToString(clock_.kind)));
+  record.set_clock_error_ns(facts.clock_measured_error_ns);
+  if (record.made_ns() == 0) record.set_made_ns(facts.started_ns);
+  return Annotate(record_->Save(), "the instance's record");
+}
+
+void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topology, const v1::Roster& roster) {
+  v1::KernelRecord& record = record_->data();
+  *record.mutable_config() = config;
+  *record.mutable_roster() = roster;
+  NoteUplinks(config, topology, *record.mutable_roster());
+  record.set_reloading(false);
+  record.clear_backend_uplinks();
+  for (const Topology::ServicePath& path : topology.services) {
+    for (const int ifindex : path.uplinks) record.add_backend_uplinks(ifindex);
+  }
+}
+
+absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction) {
+  net::AttachSpec spec;
+  spec.ifindex = ifindex;
+  spec.direction = direction;
+  spec.order = config_.tcx_order() == v1::TCX_ORDER_FIRST ? net::Order::kFirst : net::Order::kLast;
+  spec.mechanism = MechanismOf(config_.attach());
+  spec.instance = config_.instance();
+  spec.role = program.name;
+  spec.pin_dir = pin_folder_;
+  auto attachment = adopting_ ? TakeOver(spec, program) : net::Attachment::Attach(spec, program.fd);
+  if (!attachment.ok()) return Annotate(attachment.status(), absl::StrCat("attaching ", program.name));
+  attachments_.push_back(std::make_shared<net::Attachment>(*std::move(attachment)));
+  const std::shared_ptr<net::Attachment> made = attachments_.back();
+  undo_.Push(UndoOfAttachment(*made), [made]() -> absl::Status {
+    // An interface that is gone took its programs with it.
+    if (!net::FindLink(made->spec().ifindex).ok()) {
+      made->Detach().IgnoreError();
+      return absl::OkStatus();
+    }
+    return made->Detach();
+  });
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
+    if (const absl::Status status = AttachOne(program, facts); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::AttachOne(const ProgramInfo& program, DaemonFacts& facts) {
+  absl::Status status;
+  switch (program.hook) {
+    case Hook::kProxyEgress:
+      return AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
+    case Hook::kProxyPeerIngress:
+      return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
+    case Hook::kClockIngress:
+      return AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kIngress);
+    case Hook::kFqEgress:
+      if (clock_.kind != net::ClockKind::kFq) return absl::OkStatus();
+      return AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
+    case Hook::kUplinkIngress:
+      return AttachToUplinks(program, facts);
+  }
+  return status;
+}
+
+absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, DaemonFacts& facts) {
+  for (const auto& [ifindex, link] : topology_.uplinks) {
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
+    const bool tcx = attachments_.back()->mechanism() == net::Mechanism::kTcx;
+    facts.uplinks.push_back({link.name, ifindex, link.up(), tcx ? "tcx" : "clsact"});
+  }
+  return adopting_ ? AdoptRetiredUplinks(program) : absl::OkStatus();
+}
+
+absl::Status ProxyInstance::AddRoutes(const v1::Config& config, const Topology& topology) {
+  const int ifindex = links_.proxy.link.ifindex;
+  for (int i = 0; i < config.services_size(); ++i) {
+    const v1::Service& service = config.services(i);
+    const auto vip = net::IpAddress::Parse(service.vip());
+    const auto& source = topology.services.at(static_cast<size_t>(i)).source;
+    if (!vip.ok()) return vip.status();
+    if (!source.has_value()) {
+      return absl::FailedPreconditionError(absl::StrCat("service ", service.name(),
+                                                        ": the kernel names no source "
+                                                        "address towards its primary"));
+    }
+    const net::VipRoute route{*vip, ifindex, *source};
+    const auto known =
+        std::find_if(routes_.begin(), routes_.end(), [&](const auto& each) { return each.vip == *vip; });
+    if (known != routes_.end() && *known == route) continue;  // several ports of one VIP, or a reload
+    absl::Status status = net::AddSourceAddress(ifindex, *source);
+    if (!status.ok()) return Annotate(status, "the source address of the proxy interface");
+    status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);
+    if (!status.ok())
+      return Annotate(status, absl::StrCat("service ", service.name(), ": route to ", service.vip()));
+    if (known != routes_.end()) {
+      *known = route;  // towards another primary the kernel names another source
+      continue;
+    }
+    routes_.push_back(route);
+    PushUndoOfRoute(route);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace hedgerow

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Everything a running proxy has made on this machine: links, routes, the
+// clock, the loaded programs and where they are attached. Start makes all of
+// it or nothing; Adopt takes over what an earlier daemon left at work
+// (proxy_adopt.cc), or changes nothing; TakeDown removes it in reverse; Leave
+// lets it work on without a daemon. Owned by the daemon, used on its
+// event-loop thread only.
+
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proxy/admin/status.h"
+#include "proxy/api/config.pb.h"
+#include "proxy/instance/answer_history.h"
+#include "proxy/instance/instance_record.h"
+#include "proxy/start/spec.h"
+#include "proxy/start/topology.h"
+#include "proxy/instance/undo_stack.h"
+#include "proxy/data_plane/data_plane.h"
+#include "proxy/kernel_part/kernel_data_plane.h"
+#include "proxy/kernel_part/pinned_array.h"
+#include "net/tc/clock_qdisc.h"
+#include "net/tc/tc_attach.h"
+#include "net/unique_fd.h"
+
+namespace hedgerow {
+
+class ProxyInstance {
+ public:
+  // Fills `facts` with what status shows of it. On an error nothing is left behind.
+  static absl::StatusOr<std::unique_ptr<ProxyInstance>> Start(const v1::Config& config,
+                                                              const Topology& topology, DaemonFacts& facts);
+  // Takes over a complete instance (Inspect) and restores what was removed, own links included. On an error everything is
+  // as it was, and works on. kRepair: the daemon that made or adopted the instance takes it over again, after Leave().
+  enum class Takeover { kSuccession, kRepair };
+  static absl::StatusOr<std::unique_ptr<ProxyInstance>> Adopt(const v1::Config& config,
+                                                              const Topology& topology, InstanceRecord record,
+                                                              Takeover takeover, DaemonFacts& facts);
+  ~ProxyInstance();
+
+  KernelDataPlane& data_plane() { return *data_plane_; }
+  const OwnLinks& links() const { return links_; }
+  const net::ClockQdiscOptions& clock() const { return clock_; }
+  const std::vector<net::VipRoute>& routes() const { return routes_; }
+
+  // Puts back what is missing: own links up, source addresses, VIP routes. Returns how many of each it had to.
+  struct Restored {
+    int links = 0;
+    int routes = 0;
+    std::vector<std::string> problems;
+  };
+  Restored Restore();
+
+  // Gives our links the smallest MTU that the uplinks have now.
+  absl::Status FollowMtu();
+
+  // Attaches the programs again whose clsact filters were removed from their hooks. Returns how many these were.
+  absl::StatusOr<int> RestoreAttachments();
+
+  // On which ports the programs await announcements.
+  std::set<uint32_t> AwaitedPorts() const {
+    return KernelObject::AwaitedPorts(record_->data().load_config());
+  }
+  // The roster that `next` would have (roster.h). What is over by now is forgotten first, in the kernel as
+  // well.
+  absl::StatusOr<v1::Roster> RosterFor(const v1::Config& next);
+  // Goes over to another configuration, whose differences can be applied while running (config/diff.h), and its
+  // roster. On an error everything is as it was. Afterwards the caller's configuration and topology must be
+  // these.
+  absl::Status Reconfigure(const v1::Config& next, const Topology& topology, const v1::Roster& roster,
+                           DaemonFacts& facts);
+  // Once a second: removes what an earlier reload has retired and nothing in flight knows any more.
+  absl::Status ForgetRetired();
+
+  // Keeps the answer times of a snapshot for the next daemon, now and then.
+  void NoteAnswers(const Snapshot& snapshot);
+  // What was kept, by us or by the daemon before us, oldest first: names, times and answer times, nothing else.
+  std::vector<Snapshot> PastAnswers() const;
+  // Puts the daemon's sign of life into the kernel.
+  void Beat();
+
+  // Detaches and removes everything; what failed, one line each. Idempotent.
+  std::vector<std::string> TakeDown();
+  // Everything stays and goes on working when this object ends.
+  void Leave();
+
+ private:
+  ProxyInstance(const v1::Config& config, const Topology& topology) : config_(config), topology_(topology) {}
+
+  absl::Status ReserveDescriptors();
+  absl::Status MakePins();
+  absl::Status MakeLinks();
+  absl::Status MakePair(const std::string& end, const std::string& peer, uint32_t mtu_bytes,
+                        net::VethPair& out);
+  absl::Status MakeClockPair();
+  absl::Status MakeClock(DaemonFacts& facts);
+  absl::Status TryClock(DaemonFacts& facts);
+  absl::Status Load();
+  DataPlaneSpec Spec() const;
+  absl::Status Pin();
+  absl::Status SaveRecord(const DaemonFacts& facts);
+  absl::Status Attach(DaemonFacts& facts);
+  absl::Status AttachOne(const ProgramInfo& program, DaemonFacts& facts);
+  absl::Status AttachToUplinks(const ProgramInfo& program, DaemonFacts& facts);
+  absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);
+  absl::Status AddRoutes(const v1::Config& config, const Topology& topology);
+  absl::Status AttachNewUplinks(const Topology& topology);
+  const net::Attachment* AttachmentOn(int ifindex) const;
+  absl::Status AdoptRetiredUplinks(const ProgramInfo& program);
+  void TakeBack(const std::vector<net::VipRoute>& routes);
+  absl::Status TakeBackRoster();
+  absl::Status EndReload();
+  absl::Status EndEarlierReload();
+  void NoteFacts(const Topology& topology, DaemonFacts& facts) const;
+  void RemoveUnwantedRoutes();
+  void DetachUnusedUplinks();
+  void FillRecord(const v1::Config& config, const Topology& topology, const v1::Roster& roster);
+  absl::StatusOr<bool> IsAttached(const net::Attachment& attachment) const;
+  AnswerHistory::Memory& AnswersOf(size_t service, size_t backend) const;
+  void PushUndoOfPins();
+  void PushUndoOfLink(const std::string& name);
+  void PushUndoOfRoute(const net::VipRoute& route);
+  // The names of their steps in undo_, by which they leave it when a reload has undone them.
+  static std::string UndoOfRoute(const net::VipRoute& route);
+  static std::string UndoOfAttachment(const net::Attachment& attachment);
+
+  absl::Status AdoptPins(InstanceRecord record);
+  absl::Status AdoptLinks(DaemonFacts& facts);
+  absl::Status AdoptClock(DaemonFacts& facts);
+  absl::Status AdoptDataPlane();
+  absl::StatusOr<net::Attachment> TakeOver(const net::AttachSpec& spec, const ProgramInfo& program);
+  absl::Status AdoptRoutes();
+  void AdoptRetiredRoutes(const std::vector<net::VipRoute>& present);
+  absl::Status CommitAdoption(Takeover takeover, DaemonFacts& facts);
+  void NoteSuccession(const Snapshot& snapshot, DaemonFacts& facts);
+  void RemoveUnusedPins();
+  void RollBack();
+
+  const v1::Config& config_;
+  const Topology& topology_;
+  std::string pin_folder_;
+  OwnLinks links_;
+  net::ClockQdiscOptions clock_;
+  std::unique_ptr<KernelDataPlane> data_plane_;
+  std::optional<InstanceRecord> record_;
+  PinnedArray answers_;
+  std::vector<std::shared_ptr<net::Attachment>> attachments_;
+  // While adopting: what was put aside, by program, and which attachments had to be made anew.
+  bool adopting_ = false;
+  std::map<std::string, net::UniqueFd> old_programs_;
+  std::vector<bool> attached_anew_;  // beside attachments_
+  std::vector<std::string> links_anew_;
+  std::vector<net::VipRoute> routes_;
+  std::vector<net::UniqueFd> reserve_;
+  UndoStack undo_;  // last member: unwinds before what it refers to goes
+};
+
+// What an earlier daemon of this instance left.
+struct Standing {
+  std::optional<InstanceRecord> record;  // complete: it has served, and can be taken over
+  bool half_made = false;                // a start died half-way: it serves no traffic
+};
+// FailedPrecondition: something serves, but its record is missing or cannot be read.
+absl::StatusOr<Standing> Inspect(const std::string& instance);
+
+}  // namespace hedgerow

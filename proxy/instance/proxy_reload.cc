@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A proxy that runs, under another configuration. First the record gets the roster of both configurations, since an id
+// that was given must be known to the next daemon, and says that a reload has begun. Then come new uplinks, by which answers
+// will come, the kernel's maps (data_plane/config_writer.cc), and routes, which let traffic in; at last the record says
+// that the other configuration is in force. After an error, or when a daemon takes over that was killed in between, the maps
+// are brought to the configuration in force, by a reload like any other. What is removed stays known for as long as a
+// request may still be answered by it, and goes later. Part of ProxyInstance; what can change at all says config/diff.h.
+
+#include <time.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "proxy/instance/log.h"
+#include "proxy/instance/proxy_instance.h"
+#include "proxy/instance/proxy_instance_parts.h"
+
+namespace hedgerow {
+namespace {
+
+int64_t MonotonicNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
+RetiredService Retired(const v1::RosterService& service) {
+  return {service.id(), service.vip(), static_cast<uint16_t>(service.port())};
+}
+
+}  // namespace
+
+absl::StatusOr<v1::Roster> ProxyInstance::RosterFor(const v1::Config& next) {
+  if (const absl::Status status = ForgetRetired(); !status.ok()) return status;
+  const DataPlaneRoom room = data_plane_->object().room();
+  return NextRoster(record_->data().roster(), next, {.services = room.services, .backends = room.backends},
+                    MonotonicNs());
+}
+
+absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& topology,
+                                        const v1::Roster& roster, DaemonFacts& facts) {
+  v1::KernelRecord& record = record_->data();
+  const v1::KernelRecord before = record;
+  record.set_reloading(true);
+  *record.mutable_roster() = roster;
+  NoteUplinks(next, topology, *record.mutable_roster());
+  absl::Status status = Annotate(record_->Save(), "the instance's record");
+  if (!status.ok()) {
+    record = before;
+    return status;
+  }
+  const std::vector<net::VipRoute> routes = routes_;
+  status = AttachNewUplinks(topology);
+  if (status.ok()) {
+    status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
+                                      [&] { return AddRoutes(next, topology); });
+  }
+  if (!status.ok()) {
+    TakeBack(routes);
+    absl::Status back = TakeBackRoster();
+    if (back.ok()) back = EndReload();
+    if (back.ok()) return status;
+    return Annotate(status, absl::StrCat("half done, and not undone (", std::string(back.message()), ")"));
+  }
+  FillRecord(next, topology, roster);
+  // The maps are what serves. Without this record the next daemon goes back to the configuration before, and
+  // from there to whatever it is given.
+  if (const absl::Status saved = record_->Save(); !saved.ok()) LogError(std::string(saved.message()));
+  NoteFacts(topology, facts);
+  return absl::OkStatus();
+}
+
+// In the record's roster what was removed is configured again, and what was added is retired: a request may have met it.
+absl::Status ProxyInstance::TakeBackRoster() {
+  const auto roster = NextRoster(record_->data().roster(), config_,
+                                 {.services = HR_MAX_SERVICES, .backends = HR_MAX_BACKENDS}, MonotonicNs());
+  if (!roster.ok()) return roster.status();
+  *record_->data().mutable_roster() = *roster;
+  return absl::OkStatus();
+}
+
+// Until this is done no id may be given or forgotten: the maps may hold part of the other configuration.
+absl::Status ProxyInstance::EndReload() {
+  if (absl::Status status = data_plane_->config().Reconfigure(Spec()); !status.ok()) return status;
+  FillRecord(config_, topology_, v1::Roster(record_->data().roster()));
+  return record_->Save();
+}
+
+absl::Status ProxyInstance::EndEarlierReload() {
+  if (!record_->data().reloading()) return absl::OkStatus();
+  LogWarning("something ended in the midst of a reload, which is undone");
+  return Annotate(EndReload(), "undoing a reload that was begun");
+}
+
+absl::Status ProxyInstance::AttachNewUplinks(const Topology& topology) {
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
+    if (program.hook != Hook::kUplinkIngress) continue;
+    for (const auto& [ifindex, link] : topology.uplinks) {
+      if (AttachmentOn(ifindex) != nullptr) continue;
+      const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+      if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Of the reply program.
+const net::Attachment* ProxyInstance::AttachmentOn(int ifindex) const {
+  for (const auto& attachment : attachments_) {
+    if (attachment->spec().ifindex == ifindex && attachment->spec().role == kReplyProgram)
+      return attachment.get();
+  }
+  return nullptr;
+}
+
+// Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
+absl::Status ProxyInstance::AdoptRetiredUplinks(const ProgramInfo& program) {
+  std::set<int> uplinks;
+  for (const v1::RosterService& service : record_->data().roster().services()) {
+    for (const v1::RosterBackend& backend : service.backends()) uplinks.insert(backend.uplink());
+  }
+  for (const int ifindex : uplinks) {
+    if (ifindex == 0 || AttachmentOn(ifindex) != nullptr || !net::FindLink(ifindex).ok()) continue;
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
+  }
+  return absl::OkStatus();
+}
+
+void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) const {
+  facts.uplinks.clear();
+  for (const auto& [ifindex, link] : topology.uplinks) {
+    const net::Attachment* attachment = AttachmentOn(ifindex);
+    const bool tcx = attachment != nullptr && attachment->mechanism() == net::Mechanism::kTcx;
+    facts.uplinks.push_back({link.name, ifindex, link.up(), tcx ? "tcx" : "clsact"});
+  }
+}
+
+// Restores the routes of before, and drops the undo steps of those that it deletes, since these have nothing left to do.
+// New uplinks stay until no backend is retired, because requests may have gone out by them.
+void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
+  const auto keep = [](const absl::Status& status) {
+    if (!status.ok()) LogError("while undoing a failed reload: ", std::string(status.message()));
+  };
+  for (size_t i = 0; i < routes_.size(); ++i) {
+    if (i >= routes.size()) {
+      const absl::Status deleted = net::DeleteVipRoute(routes_[i]);
+      keep(deleted);
+      if (deleted.ok()) undo_.Drop(UndoOfRoute(routes_[i]));
+    } else if (!(routes_[i] == routes[i])) {
+      keep(net::ReplaceVipRoute(routes[i]));
+    }
+  }
+  routes_ = routes;
+}
+
+absl::Status ProxyInstance::ForgetRetired() {
+  if (const absl::Status status = EndEarlierReload(); !status.ok()) return status;
+  const v1::Roster& roster = record_->data().roster();
+  const RosterPart over = Over(roster, MonotonicNs(), [this](uint32_t service, uint32_t places) {
+    return data_plane_->config().IsKnown(service, places);
+  });
+  if (over.empty()) {
+    if (!AnyRetired(roster)) DetachUnusedUplinks();
+    return absl::OkStatus();
+  }
+  std::vector<RetiredService> services;
+  std::vector<RetiredBackend> backends;
+  for (const v1::RosterService& service : over.services) services.push_back(Retired(service));
+  for (const v1::RosterBackend& backend : over.backends) {
+    backends.push_back({backend.id(), backend.address(), static_cast<uint16_t>(backend.port())});
+    *const_cast<AnswerHistory::Memory*>(answers_.At<AnswerHistory::Memory>(backend.id())) = {};
+  }
+  if (const absl::Status status = data_plane_->config().Forget(services, backends); !status.ok()) return status;
+  // A daemon that is killed before this is saved forgets them once more.
+  *record_->data().mutable_roster() = Without(roster, over);
+  RemoveUnwantedRoutes();
+  if (!AnyRetired(record_->data().roster())) DetachUnusedUplinks();
+  LogInfo("forgot ", services.size(), " services and ", backends.size(),
+          " backends of an earlier configuration: nothing in flight knows them");
+  return record_->Save();
+}
+
+// Routes to the VIPs of retired services stay: strict reverse-path filtering asks for them when an answer
+// comes.
+void ProxyInstance::RemoveUnwantedRoutes() {
+  std::set<std::string> wanted;
+  for (const v1::RosterService& service : record_->data().roster().services()) {
+    const auto vip = net::IpAddress::Parse(service.vip());
+    if (vip.ok()) wanted.insert(vip->ToString());
+  }
+  std::erase_if(routes_, [&](const net::VipRoute& route) {
+    if (wanted.contains(route.vip.ToString())) return false;
+    const absl::Status status = net::DeleteVipRoute(route);
+    if (!status.ok()) LogError(std::string(status.message()));
+    if (status.ok()) undo_.Drop(UndoOfRoute(route));
+    return status.ok();
+  });
+}
+
+void ProxyInstance::DetachUnusedUplinks() {
+  std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
+    const net::AttachSpec& spec = attachment->spec();
+    if (spec.role != kReplyProgram || topology_.uplinks.contains(spec.ifindex)) return false;
+    absl::Status status = attachment->Detach();
+    // An interface that is gone took its programs with it; else this would be tried, and told, every second.
+    if (!net::FindLink(spec.ifindex).ok()) status = absl::OkStatus();
+    if (!status.ok()) LogError(std::string(status.message()));
+    if (status.ok()) undo_.Drop(UndoOfAttachment(*attachment));
+    return status.ok();
+  });
+}
+
+}  // namespace hedgerow

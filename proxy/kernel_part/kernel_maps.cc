@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/kernel_part/kernel_maps.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "net/unique_fd.h"
+
+namespace hedgerow {
+namespace {
+
+absl::Status MapError(bpf_map* map, absl::string_view what) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("BPF map ", bpf_map__name(map), ": cannot ", what));
+}
+
+// An element of a per-CPU map, one T per possible CPU.
+template <typename T>
+absl::StatusOr<std::vector<T>> LookUpPerCpu(bpf_map* map, uint32_t index) {
+  static_assert(sizeof(T) % 8 == 0, "the kernel rounds per-CPU values up to 8 bytes");
+  const int cpus = libbpf_num_possible_cpus();
+  if (cpus < 1) return absl::InternalError("cannot tell the number of CPUs");
+  std::vector<T> values(cpus);
+  if (bpf_map_lookup_elem(bpf_map__fd(map), &index, values.data()) != 0) return MapError(map, "be read");
+  return values;
+}
+
+}  // namespace
+
+absl::Status UpdateElement(bpf_map* map, const void* key, const void* value) {
+  if (bpf_map_update_elem(bpf_map__fd(map), key, value, BPF_ANY) != 0) return MapError(map, "be written");
+  return absl::OkStatus();
+}
+
+absl::Status LookUpElement(bpf_map* map, const void* key, void* value) {
+  if (bpf_map_lookup_elem(bpf_map__fd(map), key, value) != 0) return MapError(map, "be read");
+  return absl::OkStatus();
+}
+
+absl::Status PutElement(bpf_map* map, const void* key, const void* value) {
+  std::vector<char> present(bpf_map__value_size(map));
+  const bool known = bpf_map_lookup_elem(bpf_map__fd(map), key, present.data()) == 0;
+  if (known && memcmp(present.data(), value, present.size()) == 0) return absl::OkStatus();
+  if (absl::Status status = UpdateElement(map, key, value); !status.ok()) return status;
+  return known && bpf_map__type(map) == BPF_MAP_TYPE_HASH ? WaitForPrograms() : absl::OkStatus();
+}
+
+absl::StatusOr<bool> DeleteElement(bpf_map* map, const void* key) {
+  if (bpf_map_delete_elem(bpf_map__fd(map), key) == 0) return true;
+  if (errno == ENOENT) return false;
+  return MapError(map, "be changed");
+}
+
+absl::Status ZeroElement(bpf_map* map, uint32_t index) {
+  size_t bytes = (bpf_map__value_size(map) + 7) & ~size_t{7};
+  if (bpf_map__type(map) == BPF_MAP_TYPE_PERCPU_ARRAY) bytes *= static_cast<size_t>(libbpf_num_possible_cpus());
+  const std::vector<char> zeros(bytes);
+  return UpdateElement(map, &index, zeros.data());
+}
+
+// When a map of maps is changed the kernel waits for the running programs, so that a caller which removes an inner map
+// may rely on their end (maybe_wait_bpf_programs() in kernel/bpf/syscall.c, since 4.19). membarrier(2) would do the
+// same, but not with nohz_full.
+absl::Status WaitForPrograms() {
+  const net::UniqueFd inner(
+      bpf_map_create(BPF_MAP_TYPE_ARRAY, "hr_wait_inner", sizeof(uint32_t), sizeof(uint32_t), 1, nullptr));
+  if (!inner.valid()) return absl::ErrnoToStatus(errno, "waiting for the programs: making a map");
+  LIBBPF_OPTS(bpf_map_create_opts, options, .inner_map_fd = static_cast<uint32_t>(inner.get()));
+  const net::UniqueFd outer(
+      bpf_map_create(BPF_MAP_TYPE_ARRAY_OF_MAPS, "hr_wait", sizeof(uint32_t), sizeof(uint32_t), 1, &options));
+  if (!outer.valid()) return absl::ErrnoToStatus(errno, "waiting for the programs: making a map of maps");
+  const uint32_t zero = 0;
+  const int fd = inner.get();
+  if (bpf_map_update_elem(outer.get(), &zero, &fd, BPF_ANY) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "waiting for the programs");
+}
+
+absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index) {
+  auto values = LookUpPerCpu<hr_stats>(map, index);
+  if (!values.ok()) return values.status();
+  hr_stats sum{};
+  for (const hr_stats& value : *values) {
+    for (int i = 0; i < HR_COUNTER_COUNT; ++i) sum.counters[i] += value.counters[i];
+    for (int i = 0; i < HR_REASON_COUNT; ++i) sum.reasons[i] += value.reasons[i];
+  }
+  return sum;
+}
+
+absl::StatusOr<hr_backend_stats> SumBackendStats(bpf_map* map, uint32_t index) {
+  auto values = LookUpPerCpu<hr_backend_stats>(map, index);
+  if (!values.ok()) return values.status();
+  hr_backend_stats sum{};
+  for (const hr_backend_stats& value : *values) {
+    sum.unanswered += value.unanswered;
+    sum.sends += value.sends;
+    sum.wins += value.wins;
+  }
+  return sum;
+}
+
+absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index) {
+  auto values = LookUpPerCpu<hr_histogram>(map, index);
+  if (!values.ok()) return values.status();
+  Histogram sum;
+  for (const hr_histogram& value : *values) {
+    for (uint32_t i = 0; i < HR_HISTOGRAM_BUCKETS; ++i) sum.buckets[i] += value.buckets[i];
+    sum.sum_ns += value.sum_ns;
+    sum.max_ns = std::max<uint64_t>(sum.max_ns, value.max_ns);
+  }
+  return sum;
+}
+
+absl::StatusOr<hr_leader_view> ReadLeader(bpf_map* leaders, uint32_t service_id) {
+  struct {
+    uint32_t lock;
+    uint32_t pad;
+    hr_leader_view view;
+  } leader{};
+  if (bpf_map_lookup_elem_flags(bpf_map__fd(leaders), &service_id, &leader, BPF_F_LOCK) != 0)
+    return absl::ErrnoToStatus(errno, "cannot read the leader map");
+  return leader.view;
+}
+
+MappedArray& MappedArray::operator=(MappedArray&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(stride_, other.stride_);
+  std::swap(entries_, other.entries_);
+  return *this;
+}
+
+MappedArray::~MappedArray() {
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+}
+
+absl::StatusOr<MappedArray> MappedArray::Open(bpf_map* map) {
+  return Open(bpf_map__fd(map), bpf_map__name(map), bpf_map__value_size(map), bpf_map__max_entries(map));
+}
+
+absl::StatusOr<MappedArray> MappedArray::Open(int fd, const std::string& name, uint32_t value_bytes,
+                                              uint32_t entries) {
+  MappedArray array;
+  array.entries_ = entries;
+  array.stride_ = (value_bytes + 7) & ~size_t{7};
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  array.bytes_ = (array.stride_ * array.entries_ + page - 1) / page * page;
+  void* memory = mmap(nullptr, array.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("BPF map ", name, ": cannot be mapped"));
+  array.memory_ = memory;
+  return array;
+}
+
+}  // namespace hedgerow

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an operator or the daemon's policy changes while the programs run: switches, drained and preferred backends, delays,
+// pins, and the p95s that suspicion timeouts stand on. Each is one aligned word of a mapped array, so that no program ever sees
+// half of a change; a pin goes through the control program. Called on the event loop's thread only.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proxy/kernel_part/kernel_object.h"
+
+namespace hedgerow {
+
+class KernelPolicy final : public LivePolicy {
+ public:
+  // `spec`: what the names mean now.
+  KernelPolicy(const KernelObject& object, const DataPlaneSpec& spec)
+      : object_(object), memory_(object.memory()), spec_(spec) {}
+
+  absl::Status PinLeader(const std::string& service, const std::string& backend) override;
+  absl::Status UnpinLeader(const std::string& service) override;
+  absl::Status SetBypass(const std::string& service, bool on) override;
+  absl::Status SetDryRun(const std::string& service, bool on) override;
+  absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) override;
+  absl::Status SetDelay(const std::string& service, uint64_t delay_ns) override;
+  absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override;
+  absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override;
+  // The daemon's sign of life: without a further one hedging stops at this time, and traffic flows on. 0 = never.
+  void HedgeUntil(uint64_t until_ns) { memory_.Wheel().hedge_until_ns = until_ns; }
+
+ private:
+  absl::StatusOr<const ServiceSpec*> FindService(const std::string& name) const;
+  absl::Status Switch(const std::string& service, uint32_t bit, bool on);
+
+  const KernelObject& object_;
+  const KernelMemory& memory_;
+  const DataPlaneSpec& spec_;
+};
+
+}  // namespace hedgerow

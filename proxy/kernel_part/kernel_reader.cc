@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/kernel_part/kernel_reader.h"
+
+#include <bpf/libbpf.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/proxy/choose.h"
+#include "proxy.skel.h"
+#include "proxy/kernel_part/kernel_trace.h"
+#include "proxy/data_plane/trace_ids.h"
+
+namespace hedgerow {
+namespace {
+
+constexpr uint64_t kMicrosPerHedge = 1'000'000;
+
+uint64_t MonotonicNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// A backend's place in the configuration by its place in the kernel; HR_NO_BACKEND where the place holds no backend of
+// the configuration.
+uint8_t PositionOf(const ServiceSpec& service, uint32_t slot) {
+  for (size_t i = 0; i < service.backends.size(); ++i)
+    if (service.backends[i].slot == slot) return static_cast<uint8_t>(i);
+  return HR_NO_BACKEND;
+}
+
+// What the kernel says a map takes, from /proc/self/fdinfo; 0 when it does not say.
+uint64_t MapBytes(int fd) {
+  std::ifstream info(absl::StrCat("/proc/self/fdinfo/", fd));
+  std::string key;
+  uint64_t value = 0;
+  while (info >> key) {
+    if (key == "memlock:" && info >> value) return value;
+  }
+  return 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TraceSource>> KernelReader::OpenTrace(const hr_trace_filter& filter) {
+  net::UniqueFd rings(fcntl(bpf_map__fd(object_.skeleton()->maps.trace_rings), F_DUPFD_CLOEXEC, 0));
+  if (!rings.valid()) return absl::ErrnoToStatus(errno, "cannot hold the trace's map");
+  const TraceIds numbers(spec_.services);
+  auto trace = KernelTrace::Open(memory_.trace, std::move(rings), numbers.ToKernel(filter));
+  if (!trace.ok()) return trace.status();
+  return std::make_unique<TraceWithIds>(*std::move(trace), numbers);
+}
+
+// What requests hold, counted from the map and not from any counter.
+KernelReader::RequestUse KernelReader::CountRequests() const {
+  RequestUse use{.in_flight = std::vector<uint64_t>(HR_MAX_SERVICES)};
+  const uint32_t handed_out = memory_.Wheel().requests_made;
+  const uint32_t made = std::min(handed_out, spec_.max_requests);
+  for (uint32_t i = 1; i <= made; ++i) {
+    const volatile hr_request* request = memory_.requests.At<hr_request>(i);
+    const uint8_t state = HR_WORD_STATE(request->word);
+    const uint32_t service = request->key.service;
+    if (state == HR_STATE_PENDING && service < use.in_flight.size()) use.in_flight[service]++;
+    if (state != HR_STATE_FREE && request->parked != 0) use.parked++;
+  }
+  return use;
+}
+
+std::vector<MapUse> KernelReader::ReadMapUse(uint64_t parked) const {
+  const volatile hr_wheel& wheel = memory_.Wheel();
+  const auto& maps = object_.skeleton()->maps;
+  std::vector<MapUse> uses = {
+      {"requests", wheel.nodes, spec_.max_requests, MapBytes(bpf_map__fd(maps.requests)), true},
+      {"scoreboard", wheel.nodes, spec_.max_requests, MapBytes(bpf_map__fd(maps.scoreboard)), false},
+      {"parked", parked, spec_.max_parked, MapBytes(bpf_map__fd(maps.pool)), true},
+      {"flows", 0, spec_.max_flows, MapBytes(bpf_map__fd(maps.flows)), false},
+      {"fragments", 0, spec_.max_fragments, MapBytes(bpf_map__fd(maps.fragments)), false},
+  };
+  return uses;
+}
+
+absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spec, bool histograms) const {
+  const auto& maps = object_.skeleton()->maps;
+  ServiceSnapshot snapshot;
+  snapshot.name = spec.name;
+  const auto stats = SumStats(maps.stats, spec.id);
+  if (!stats.ok()) return stats.status();
+  snapshot.stats = *stats;
+  const volatile hr_service_state* state = memory_.service_states.At<hr_service_state>(spec.id);
+  snapshot.budget_tokens = static_cast<double>(state->budget_micros) / static_cast<double>(kMicrosPerHedge);
+  snapshot.pushed_back = MonotonicNs() < state->pushback_until_ns;
+  const volatile hr_service_policy& policy = memory_.Policy(spec.id);
+  snapshot.bypass = (policy.switches & HR_SWITCH_BYPASS) != 0;
+  snapshot.dry_run = (policy.switches & HR_SWITCH_DRY_RUN) != 0;
+  snapshot.delay_ns = policy.delay_ns;
+  const uint32_t preferred = policy.preferred;
+  const uint8_t position = preferred == 0 ? uint8_t{HR_NO_BACKEND} : PositionOf(spec, preferred - 1);
+  snapshot.preferred = position == HR_NO_BACKEND ? 0 : position + 1u;
+  const auto leader = ReadLeader(maps.leaders, spec.id);
+  if (!leader.ok()) return leader.status();
+  snapshot.leader = *leader;
+  snapshot.leader.leader = PositionOf(spec, leader->leader);
+  snapshot.leader.published = PositionOf(spec, leader->published);
+  if (histograms) {
+    for (auto [kind, into] : {std::pair(HR_HISTOGRAM_LATENCY, &snapshot.latency),
+                              std::pair(HR_HISTOGRAM_FIRE_ERROR, &snapshot.fire_error)}) {
+      auto histogram = SumHistogram(maps.service_histograms, spec.id * HR_SERVICE_HISTOGRAMS + kind);
+      if (!histogram.ok()) return histogram.status();
+      *into = *histogram;
+    }
+  }
+  for (const BackendSpec& each : spec.backends) {
+    auto backend = ReadBackend(spec, each, histograms);
+    if (!backend.ok()) return backend.status();
+    snapshot.backends.push_back(*std::move(backend));
+  }
+  return snapshot;
+}
+
+absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& service, const BackendSpec& spec,
+                                                          bool histograms) const {
+  const auto& maps = object_.skeleton()->maps;
+  const hr_service_config config = memory_.Config(memory_.Published(), service.id);
+  const volatile hr_backend_state* state = memory_.backend_states.At<hr_backend_state>(spec.id);
+  BackendSnapshot backend;
+  backend.name = spec.name;
+  const auto counts = SumBackendStats(maps.backend_stats, spec.id);
+  if (!counts.ok()) return counts.status();
+  backend.sends = counts->sends;
+  backend.wins = counts->wins;
+  backend.unanswered = counts->unanswered;
+  backend.drained = (memory_.Policy(service.id).drained & (1u << spec.slot)) != 0;
+  backend.health = static_cast<hr_health>(state->health);
+  backend.answer_ewma_ns = state->answer_ewma_ns;
+  backend.last_receive_ns = state->last_receive_ns;
+  backend.health_since_ns = state->health_since_ns;
+  backend.retry_due = state->health == HR_DOWN &&
+                      MonotonicNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
+  backend.p95_ns = memory_.tuning.At<hr_backend_tuning>(spec.id)->p95_ns;
+  // As the programs will find when something is sent to it.
+  if (backend.health != HR_HEALTHY &&
+      hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), MonotonicNs()))
+    backend.health = HR_HEALTHY;
+  if (!histograms) return backend;
+  Histogram held_back, pauses;
+  // The part before the whole: what is recorded meanwhile must not make it more than that.
+  for (auto [kind, into] : {std::pair(HR_HISTOGRAM_HELD_BACK, &held_back), std::pair(HR_HISTOGRAM_PAUSES, &pauses),
+                            std::pair(HR_HISTOGRAM_ANSWERS, &backend.answer_times)}) {
+    auto histogram = SumHistogram(maps.backend_histograms, spec.id * HR_BACKEND_HISTOGRAMS + kind);
+    if (!histogram.ok()) return histogram.status();
+    *into = *histogram;
+  }
+  backend.ordinary_times = backend.answer_times.Since(held_back);
+  backend.ordinary_times.Add(pauses);
+  return backend;
+}
+
+absl::StatusOr<Snapshot> KernelReader::Read(bool histograms) {
+  Snapshot snapshot;
+  snapshot.taken_ns = MonotonicNs();
+  const RequestUse use = CountRequests();
+  for (const ServiceSpec& each : spec_.services) {
+    auto service = ReadService(each, histograms);
+    if (!service.ok()) return service.status();
+    service->in_flight = use.in_flight[each.id];
+    snapshot.services.push_back(*std::move(service));
+  }
+  auto host = SumStats(object_.skeleton()->maps.stats, HR_MAX_SERVICES);
+  if (!host.ok()) return host.status();
+  snapshot.host = *host;
+  const volatile hr_wheel& wheel = memory_.Wheel();
+  snapshot.clock = ClockSnapshot{.running = wheel.running != 0,
+                                 .laps = wheel.laps,
+                                 .kicks = wheel.kicks,
+                                 .restarts = wheel.restarts,
+                                 .visits = wheel.visits,
+                                 .last_lap_ns = wheel.last_lap_ns,
+                                 .nodes = wheel.nodes};
+  for (int i = 0; i < HR_CLOCK_CLASSES; ++i) snapshot.clock.laps_of_class[i] = wheel.laps_of_class[i];
+  snapshot.hedge_until_ns = wheel.hedge_until_ns;
+  snapshot.maps = ReadMapUse(use.parked);
+  return snapshot;
+}
+
+}  // namespace hedgerow

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/start/readiness.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace hedgerow {
+namespace {
+
+constexpr absl::string_view kReady = "ready\n";
+constexpr absl::string_view kFailed = "failed ";
+
+// sd_notify(3): one datagram to the socket that NOTIFY_SOCKET names; "@" stands for the abstract namespace.
+void NotifySystemd(absl::string_view state) {
+  const char* path = getenv("NOTIFY_SOCKET");
+  if (path == nullptr || path[0] == '\0') return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const size_t bytes = strlen(path);
+  if (bytes >= sizeof(address.sun_path)) return;
+  memcpy(address.sun_path, path, bytes);
+  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return;
+  sendto(fd, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
+         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + bytes));
+  close(fd);
+}
+
+}  // namespace
+
+Readiness::~Readiness() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void Readiness::Send(const std::string& message) {
+  if (fd_ < 0) return;
+  absl::string_view rest = message;
+  while (!rest.empty()) {
+    const ssize_t wrote = write(fd_, rest.data(), rest.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) break;  // the process that started us is gone
+    rest.remove_prefix(static_cast<size_t>(wrote));
+  }
+  close(fd_);
+  fd_ = -1;
+}
+
+void Readiness::Ready() {
+  Send(std::string(kReady));
+  NotifySystemd("READY=1");
+}
+
+void Readiness::Failed(int exit_code, absl::string_view text) {
+  Send(absl::StrCat(kFailed, exit_code, "\n", text));
+  NotifySystemd(absl::StrCat("STATUS=", text.substr(0, text.find('\n'))));
+}
+
+void Readiness::Stopping() { NotifySystemd("STOPPING=1"); }
+
+StartReport ReadStartReport(int fd) {
+  std::string all;
+  char buffer[4096];
+  while (true) {
+    const ssize_t got = read(fd, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    all.append(buffer, static_cast<size_t>(got));
+    if (all == kReady) break;
+  }
+  StartReport report;
+  absl::string_view rest = all;
+  if (rest == kReady) {
+    report.ready = true;
+    report.exit_code = kExitOk;
+  } else if (absl::ConsumePrefix(&rest, kFailed)) {
+    const size_t line_end = rest.find('\n');
+    if (!absl::SimpleAtoi(rest.substr(0, line_end), &report.exit_code)) report.exit_code = kExitFailure;
+    if (line_end != absl::string_view::npos) report.text = std::string(rest.substr(line_end + 1));
+  } else {
+    report.text = kDiedSilently;
+  }
+  return report;
+}
+
+}  // namespace hedgerow

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/start/spec.h"
+
+#include "absl/strings/escaping.h"
+#include "operate/key_file.h"
+#include "proxy/start/roster.h"
+#include "proxy/profiles/profile.h"
+
+namespace hedgerow {
+namespace {
+
+// 16 key bytes, as hexadecimal digits, are k0 and k1, little-endian. A key that was not read is one of zeros,
+// which the data plane refuses.
+hr_siphash_key MakeKey(const std::string& digits) {
+  hr_siphash_key key{};
+  if (digits.size() != operate::kKeyDigits) return key;
+  const std::string bytes = absl::HexStringToBytes(digits);
+  const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
+  key.k0 = hr_siphash_load(first);
+  key.k1 = hr_siphash_load(first + sizeof(key.k0));
+  return key;
+}
+
+ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path,
+                        const v1::Roster& roster) {
+  ServiceSpec spec;
+  spec.name = service.name();
+  spec.vip = service.vip();
+  spec.port = static_cast<uint16_t>(service.port());
+  spec.profile = ProfileOf(service);
+  spec.delay_ns = static_cast<uint64_t>(service.delay_ns());
+  spec.deadline_ns = static_cast<uint64_t>(service.deadline_ns());
+  spec.linger_ns = static_cast<uint64_t>(service.linger_ns());
+  spec.election_timeout_ns = static_cast<uint64_t>(service.election_timeout_ns());
+  spec.suspect_min_ns = static_cast<uint64_t>(service.suspect_min_ns());
+  spec.suspect_max_ns = static_cast<uint64_t>(service.suspect_max_ns());
+  spec.attempts = service.attempts();
+  spec.budget_ppm = service.budget_ppm();
+  spec.budget_burst = service.budget_burst();
+  spec.dry_run = service.dry_run() == v1::SWITCH_ON;
+  spec.adaptive = service.has_adaptive();
+  spec.prefer_fastest = service.prefer() == v1::PREFER_FASTEST;
+  const v1::RosterService* known = FindService(roster, service.name());
+  if (known != nullptr) spec.id = known->id();
+  if (service.has_cluster()) {
+    const v1::ClusterConfig& cluster = service.cluster();
+    spec.cluster =
+        ClusterSpec{static_cast<uint64_t>(cluster.id()), MakeKey(cluster.key()),
+                    static_cast<uint64_t>(cluster.epoch()), static_cast<uint16_t>(cluster.announce_port())};
+  }
+  for (int i = 0; i < service.backends_size(); ++i) {
+    const v1::Backend& backend = service.backends(i);
+    if (backend.name() == service.primary()) spec.primary = static_cast<uint32_t>(i);
+    spec.backends.push_back({backend.name(), backend.address(), static_cast<uint16_t>(backend.port()),
+                             static_cast<uint32_t>(path.uplinks.at(static_cast<size_t>(i))), backend.node()});
+    const v1::RosterBackend* place = known == nullptr ? nullptr : FindBackend(*known, backend);
+    if (place == nullptr) continue;
+    spec.backends.back().id = place->id();
+    spec.backends.back().slot = place->slot();
+  }
+  return spec;
+}
+
+}  // namespace
+
+DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const OwnLinks& links,
+                       const v1::Roster& roster) {
+  DataPlaneSpec spec;
+  for (int i = 0; i < config.services_size(); ++i) {
+    spec.services.push_back(
+        MakeService(config.services(i), topology.services.at(static_cast<size_t>(i)), roster));
+  }
+  spec.max_requests = config.limits().requests();
+  spec.max_parked = config.limits().parked();
+  spec.max_flows = config.limits().flows();
+  spec.max_fragments = config.limits().fragments();
+  spec.proxy_ifindex = static_cast<uint32_t>(links.proxy.link.ifindex);
+  spec.proxy_mac = links.proxy.link.mac;
+  spec.clock_out_ifindex = static_cast<uint32_t>(links.clock.link.ifindex);
+  spec.clock_in_ifindex = static_cast<uint32_t>(links.clock.peer.ifindex);
+  return spec;
+}
+
+}  // namespace hedgerow
