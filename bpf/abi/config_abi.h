@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What hedgerowd says to the kernel programs about a service, in two structs by how it changes: its configuration, which is
- * published as a whole and immutable while it is (two generations, see hr_generation), and its policy, words that change one
- * at a time. What the programs themselves keep about it is hr_service_state (request_abi.h).
+ * published as a whole and immutable while it is (two generations, see bpf/proxy/config.bpf.h), and its policy, words that
+ * change one at a time. What the programs themselves keep about it is hr_service_state (request_abi.h).
  */
 #pragma once
 
