@@ -103,7 +103,7 @@ struct hr_request {
   __u8 put_off; /* 1 = its nack asked for a later hedge, not for one at once */
   __u8 handed_to; /* the target of the last handover: service-local index + 1; 0 = none */
   __u8 sent_again; /* mask of the backends that handovers gave a second copy */
-  __u8 trace;      /* the tracer that asked for it (hr_trace.session); 0 = none */
+  __u8 trace;      /* the tracer that asked for it (hr_live.trace.session); 0 = none */
   __u8 trace_emitted; /* events of it so far */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");

@@ -99,3 +99,10 @@ struct hr_trace {
   __u64 pad4[12];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_trace) == 384, "the programs' words have cache lines of their own");
+
+/* What every packet reads, in one cache line: which generation of configurations is published, and the tracer's lease. */
+struct hr_live {
+  __u64 published; /* bpf/proxy/config.bpf.h; written by the daemon alone */
+  struct hr_trace trace;
+};
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_live, trace.lease_ns) == 8, "one cache line");

@@ -8,12 +8,9 @@
 
 #include "bpf/proxy/maps.bpf.h"
 
-/* The published generation (config_abi.h): a variable, so that reading it is one load. Written by the daemon alone. */
-__u64 hr_published_generation __weak SEC(".data.published") = 0;
-
 /* The id of the service's configuration as published now: the only place that reads the word. */
 HR_INLINE __u32 hr_published_config(__u32 service_id) {
-  return HR_CONFIG_ID((__u32)READ_ONCE(hr_published_generation), service_id);
+  return HR_CONFIG_ID((__u32)READ_ONCE(hr_live.published), service_id);
 }
 
 HR_INLINE struct hr_service_config *hr_config_of(__u32 config_id) { return bpf_map_lookup_elem(&configs, &config_id); }

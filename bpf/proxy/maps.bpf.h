@@ -8,6 +8,7 @@
 #include "bpf/abi/config_abi.h"
 #include "bpf/abi/request_abi.h"
 #include "bpf/abi/stats_abi.h"
+#include "bpf/abi/trace_abi.h"
 #include "bpf/map.bpf.h"
 
 /* ---- Written by user space -------------------------------------------------------------------------------------- */
@@ -76,6 +77,9 @@ HR_PER_CPU(backend_stats, HR_MAX_BACKENDS, struct hr_backend_stats);
  * (DataPlaneRoom). */
 HR_PER_CPU(service_histograms, 1, struct hr_histogram);
 HR_PER_CPU(backend_histograms, 1, struct hr_histogram);
+
+/* A variable and not an element to be looked up: reading it takes one register and no stack. */
+struct hr_live hr_live __weak SEC(".data.live") = {};
 
 /* ---- Fixed at load ----------------------------------------------------------------------------------------------- */
 

@@ -10,9 +10,6 @@
 #include "bpf/proxy/profile.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
-/* A variable and not an element to be looked up: reading it takes one register and no stack. */
-struct hr_trace hr_trace __weak SEC(".data.trace") = {};
-
 /* The tracer's ring is made when it comes and gone when it goes: without a tracer events cost no memory. */
 struct hr_trace_ring {
   __uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -29,30 +26,30 @@ struct {
 #define HR_TRACE_WHAT(kind, reason, backend, flags) \
   ((__u32)(kind) | (__u32)(reason) << 8 | (__u32)(backend) << 16 | (__u32)(flags) << 24)
 
-HR_INLINE int hr_tracing(void) { return READ_ONCE(hr_trace.lease_ns) != 0; }
+HR_INLINE int hr_tracing(void) { return READ_ONCE(hr_live.trace.lease_ns) != 0; }
 
 /* Of requests: a filter that matches none costs the splitter one comparison of each, and other programs nothing. */
-HR_INLINE int hr_tracing_requests(void) { return hr_tracing() && READ_ONCE(hr_trace.matched); }
+HR_INLINE int hr_tracing_requests(void) { return hr_tracing() && READ_ONCE(hr_live.trace.matched); }
 
 /* Does the tracer's lease hold? The first program that finds it expired clears it. */
 HR_INLINE int hr_trace_alive(__u64 now_ns) {
-  __u64 lease_ns = READ_ONCE(hr_trace.lease_ns);
+  __u64 lease_ns = READ_ONCE(hr_live.trace.lease_ns);
 
   if (now_ns < lease_ns) return 1;
   /* Only this lease: another may be written at the same time. */
-  if (lease_ns) __sync_val_compare_and_swap(&hr_trace.lease_ns, lease_ns, 0);
+  if (lease_ns) __sync_val_compare_and_swap(&hr_live.trace.lease_ns, lease_ns, 0);
   return 0;
 }
 
 /* May events of one more request be emitted in this window? */
 HR_INLINE int hr_trace_admit(__u64 now_ns) {
   __u64 window = now_ns >> HR_TRACE_WINDOW_SHIFT;
-  __u64 before = READ_ONCE(hr_trace.window);
+  __u64 before = READ_ONCE(hr_live.trace.window);
 
-  if (before != window && __sync_val_compare_and_swap(&hr_trace.window, before, window) == before)
-    __sync_lock_test_and_set(&hr_trace.admitted, 0);
-  if (__sync_fetch_and_add(&hr_trace.admitted, 1) < hr_trace.filter.rate) return 1;
-  __sync_fetch_and_add(&hr_trace.requests_lost, 1);
+  if (before != window && __sync_val_compare_and_swap(&hr_live.trace.window, before, window) == before)
+    __sync_lock_test_and_set(&hr_live.trace.admitted, 0);
+  if (__sync_fetch_and_add(&hr_live.trace.admitted, 1) < hr_live.trace.filter.rate) return 1;
+  __sync_fetch_and_add(&hr_live.trace.requests_lost, 1);
   return 0;
 }
 
@@ -62,7 +59,7 @@ HR_INLINE struct hr_trace_event *hr_trace_reserve(void) {
   void *ring = bpf_map_lookup_elem(&trace_rings, &zero);
 
   if (ring) event = bpf_ringbuf_reserve(ring, sizeof(*event), 0);
-  if (!event) __sync_fetch_and_add(&hr_trace.events_lost, 1);
+  if (!event) __sync_fetch_and_add(&hr_live.trace.events_lost, 1);
   return event;
 }
 
@@ -75,18 +72,18 @@ HR_INLINE void hr_trace_submit(struct hr_trace_event *event, const struct hr_ser
   event->reason = what >> 8;
   event->backend = what >> 16;
   event->flags = what >> 24;
-  event->session = hr_trace.session;
+  event->session = hr_live.trace.session;
   bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
 HR_INLINE __u32 hr_trace_backends(__u32 service_id) {
   HR_KEEP_BOUND(service_id);
-  return hr_trace.filter.backends[service_id & (HR_MAX_SERVICES - 1)];
+  return hr_live.trace.filter.backends[service_id & (HR_MAX_SERVICES - 1)];
 }
 
 /* Compares client, port and service. The caller compares the key, which it has in one form or another. */
 HR_INLINE int hr_trace_is_asked_about(const struct hr_address *client, __u16 client_port_be, __u32 service_id) {
-  const struct hr_trace_filter *filter = &hr_trace.filter;
+  const struct hr_trace_filter *filter = &hr_live.trace.filter;
 
   if (!hr_trace_backends(service_id)) return 0;
   if (filter->client_port_be && filter->client_port_be != client_port_be) return 0;
@@ -95,7 +92,7 @@ HR_INLINE int hr_trace_is_asked_about(const struct hr_address *client, __u16 cli
 }
 
 HR_INLINE int hr_trace_is_the_key(const __u8 correlation[HR_CORRELATION_BYTES]) {
-  const struct hr_trace_filter *filter = &hr_trace.filter;
+  const struct hr_trace_filter *filter = &hr_live.trace.filter;
   const __u64 *words = (const __u64 *)correlation;
 
   return (words[0] & filter->key_mask[0]) == filter->key[0] && (words[1] & filter->key_mask[1]) == filter->key[1];
@@ -106,7 +103,7 @@ HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
                              __u32 config_id, __u64 now_ns) {
   if (!packet || !hr_trace_alive(now_ns)) return 0;
   if (!hr_trace_is_asked_about(&packet->source, packet->source_port_be, HR_CONFIG_SERVICE(config_id))) return 0;
-  if (hr_trace.filter.key_mask[0]) {
+  if (hr_live.trace.filter.key_mask[0]) {
     struct hr_service_config *config = hr_config_of(config_id);
     struct hr_request_key key = {};
 
@@ -115,8 +112,8 @@ HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
         !hr_trace_is_the_key(key.correlation))
       return 0;
   }
-  if (!hr_trace.matched) WRITE_ONCE(hr_trace.matched, 1); /* its cache line is every processor's */
-  packet->trace = hr_trace.session;
+  if (!hr_live.trace.matched) WRITE_ONCE(hr_live.trace.matched, 1); /* its cache line is every processor's */
+  packet->trace = hr_live.trace.session;
   return 0;
 }
 
@@ -125,8 +122,8 @@ HR_INLINE int hr_trace_is_wanted(const struct hr_request *request, __u64 now_ns)
   __u32 sent_mask = HR_SENT_MASK(READ_ONCE(request->masks));
 
   if (!(sent_mask & hr_trace_backends(request->key.service))) return 0;
-  if (hr_trace.filter.only_hedged && !(sent_mask & (sent_mask - 1))) return 0;
-  return now_ns - request->sent_ns >= hr_trace.filter.slower_ns;
+  if (hr_live.trace.filter.only_hedged && !(sent_mask & (sent_mask - 1))) return 0;
+  return now_ns - request->sent_ns >= hr_live.trace.filter.slower_ns;
 }
 
 /* Emits an event of a tracked request; see HR_TRACE_WHAT. */
@@ -136,7 +133,7 @@ HR_GLOBAL int hr_trace_event(__u32 index, __u32 config_id, __u32 what) {
   struct hr_service_config *config;
   __u64 now_ns, word;
 
-  if (!request || !request->trace || request->trace != (__u8)hr_trace.session) return 0;
+  if (!request || !request->trace || request->trace != (__u8)hr_live.trace.session) return 0;
   now_ns = hr_now_ns();
   if (!hr_trace_alive(now_ns) || request->trace_emitted >= HR_TRACE_EVENTS_PER_REQUEST) return 0;
   if (!request->trace_emitted) {
@@ -184,7 +181,7 @@ HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet
 
   if (!packet || !config || !hr_trace_alive(now_ns)) return 0;
   /* What is dropped without a request is the loser of a hedge, long after. Nothing else here was hedged, or was slow. */
-  if (!late && (hr_trace.filter.only_hedged || hr_trace.filter.slower_ns)) return 0;
+  if (!late && (hr_live.trace.filter.only_hedged || hr_live.trace.filter.slower_ns)) return 0;
   payload = hr_payload_of(packet);
   key.client = passed ? packet->source : packet->destination;
   key.client_port_be = passed ? packet->source_port_be : packet->destination_port_be;

@@ -187,7 +187,7 @@ void PacketTest::Start(const DataPlaneSpec& spec) {
   loaded->plane = *std::move(plane);
   const auto& maps = loaded->plane->object().skeleton()->maps;
   loaded->configs = Open(maps.configs);
-  loaded->published = Open(maps.data_published);
+  loaded->live = Open(maps.data_live);
   loaded->policies = Open(maps.policies);
   loaded->requests = Open(maps.requests);
   loaded->wheel = Open(maps.wheels);

@@ -119,7 +119,7 @@ inline constexpr hr_siphash_key kKey6 = {0x1716151413121110, 0x1f1e1d1c1b1a1918}
 struct LoadedPlane {
   DataPlaneSpec spec;
   std::unique_ptr<KernelDataPlane> plane;
-  MappedArray configs, published, policies, requests, wheel, backend_states, service_states, tuning;
+  MappedArray configs, live, policies, requests, wheel, backend_states, service_states, tuning;
   std::vector<hr_service_config> first_configs;  // of both generations
   std::vector<hr_service_policy> first_policies;
   std::vector<hr_backend> first_backends;
@@ -179,7 +179,7 @@ class PacketTest : public ::testing::Test {
   volatile hr_service_config& ServiceConfig(uint32_t id) {
     return *loaded_->configs.At<hr_service_config>(HR_CONFIG_ID(Published(), id));
   }
-  volatile uint64_t& Published() { return *loaded_->published.At<uint64_t>(0); }
+  volatile __u64& Published() { return loaded_->live.At<hr_live>(0)->published; }
   volatile hr_service_policy& ServicePolicy(uint32_t id) { return *loaded_->policies.At<hr_service_policy>(id); }
   hr_parked Parked(uint32_t request);
   // Number of the request the scoreboard has for this client and these correlation bytes; 0 = none.

@@ -57,7 +57,7 @@ class TracedPacketTest : public PacketTest {
   }
   static uint32_t IndexOf(const hr_trace_event& event) { return static_cast<uint32_t>(event.request); }
 
-  hr_trace& Memory() { return skeleton()->data_trace->hr_trace; }
+  hr_trace& Memory() { return skeleton()->data_live->hr_live.trace; }
   bool HasRing() {
     const uint32_t zero = 0;
     uint32_t id = 0;

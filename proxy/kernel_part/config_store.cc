@@ -57,7 +57,7 @@ absl::Status ConfigWriter::StoreSpare(uint32_t id, const hr_service_config& conf
 
 absl::Status ConfigWriter::Publish(uint32_t generation) {
   if (absl::Status status = Step("generation"); !status.ok()) return status;
-  __atomic_store_n(memory_.published.At<uint64_t>(0), generation, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&memory_.live->At<hr_live>(0)->published, generation, __ATOMIC_SEQ_CST);
   return WaitForPrograms();
 }
 

@@ -70,19 +70,18 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Load(const DataPlane
 }
 
 absl::Status KernelObject::MapMemory() {
-  memory_.trace = std::make_shared<MappedArray>();
+  memory_.live = std::make_shared<MappedArray>();
   struct {
     bpf_map* map;
     MappedArray* array;
   } const mapped[] = {{skeleton_->maps.configs, &memory_.configs},
-                      {skeleton_->maps.data_published, &memory_.published},
                       {skeleton_->maps.policies, &memory_.policies},
                       {skeleton_->maps.requests, &memory_.requests},
                       {skeleton_->maps.wheels, &memory_.wheels},
                       {skeleton_->maps.backend_states, &memory_.backend_states},
                       {skeleton_->maps.service_states, &memory_.service_states},
                       {skeleton_->maps.backend_tuning, &memory_.tuning},
-                      {skeleton_->maps.data_trace, memory_.trace.get()}};
+                      {skeleton_->maps.data_live, memory_.live.get()}};
   for (const auto& [map, array] : mapped) {
     auto opened = MappedArray::Open(map);
     if (!opened.ok()) return opened.status();

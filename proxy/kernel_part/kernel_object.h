@@ -43,11 +43,11 @@ struct KernelMemory {
   volatile hr_wheel& Wheel() const { return *wheels.At<hr_wheel>(0); }
   volatile hr_service_policy& Policy(uint32_t service) const { return *policies.At<hr_service_policy>(service); }
   // The published generation; the other one is the spare.
-  uint32_t Published() const { return static_cast<uint32_t>(*published.At<uint64_t>(0)) & 1; }
+  uint32_t Published() const { return static_cast<uint32_t>(live->At<hr_live>(0)->published) & 1; }
   hr_service_config Config(uint32_t generation, uint32_t service) const;
 
-  MappedArray configs, published, policies, requests, wheels, backend_states, service_states, tuning;
-  std::shared_ptr<MappedArray> trace;  // shared with the open trace
+  MappedArray configs, policies, requests, wheels, backend_states, service_states, tuning;
+  std::shared_ptr<MappedArray> live;  // shared with the open trace
 };
 
 class KernelObject {

@@ -26,7 +26,7 @@ namespace hedgerow {
 namespace {
 
 std::string MapPath(const std::string& folder, const bpf_map* map) {
-  // A bpffs takes no dots, which libbpf's own names (".data.trace") have.
+  // A bpffs takes no dots, which libbpf's own names (".data.live") have.
   return absl::StrCat(folder, "/map-", absl::StrReplaceAll(bpf_map__name(map), {{".", "_"}}));
 }
 

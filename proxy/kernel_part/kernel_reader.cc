@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<TraceSource>> KernelReader::OpenTrace(const hr_tr
   net::UniqueFd rings(fcntl(bpf_map__fd(object_.skeleton()->maps.trace_rings), F_DUPFD_CLOEXEC, 0));
   if (!rings.valid()) return absl::ErrnoToStatus(errno, "cannot hold the trace's map");
   const TraceIds numbers(spec_.services);
-  auto trace = KernelTrace::Open(memory_.trace, std::move(rings), numbers.ToKernel(filter));
+  auto trace = KernelTrace::Open(memory_.live, std::move(rings), numbers.ToKernel(filter));
   if (!trace.ok()) return trace.status();
   return std::make_unique<TraceWithIds>(*std::move(trace), numbers);
 }

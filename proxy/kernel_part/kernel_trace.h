@@ -18,7 +18,7 @@ namespace hedgerow {
 
 class KernelTrace final : public TraceSource {
  public:
-  // `memory` is the programs' hr_trace, mapped; `rings` the map that holds the ring. No event is emitted before the
+  // `memory` is the programs' hr_live, mapped; `rings` the map that holds the ring. No event is emitted before the
   // first Renew().
   static absl::StatusOr<std::unique_ptr<KernelTrace>> Open(std::shared_ptr<MappedArray> memory, net::UniqueFd rings,
                                                            const hr_trace_filter& filter);
@@ -33,7 +33,7 @@ class KernelTrace final : public TraceSource {
 
  private:
   KernelTrace(std::shared_ptr<MappedArray> mapped, net::UniqueFd rings)
-      : mapped_(std::move(mapped)), memory_(mapped_->At<hr_trace>(0)), rings_(std::move(rings)) {}
+      : mapped_(std::move(mapped)), memory_(&mapped_->At<hr_live>(0)->trace), rings_(std::move(rings)) {}
 
   static int OnSample(void* context, void* data, size_t bytes);
 

@@ -58,13 +58,12 @@ def tracing(product: Product, *words: str) -> Iterator[Trace]:
 
 def memory(product: Product) -> bytes:
     """What the programs share with the tracer. Read by bpftool from the daemon's own maps: the daemon may be dead."""
-    for number in _maps(product, ".data.trace"):
+    for number in _maps(product, ".data.live"):
         done = subprocess.run(["bpftool", "-j", "map", "dump", "id", str(number)], capture_output=True, text=True,
                               check=True, timeout=10)
         value = bytes(int(byte, 16) for byte in json.loads(done.stdout)[0]["value"])
-        # Each program's object brought a copy, of which one is in use.
-        copies = [value[at:at + _MEMORY_BYTES] for at in range(0, len(value) - _MEMORY_BYTES + 1, _MEMORY_BYTES)]
-        return next((copy for copy in copies if any(copy)), copies[0])
+        # Each program's object brought a copy of hr_live, of which the first is in use; its first word is not the tracer's.
+        return value[8:8 + _MEMORY_BYTES]
     raise AssertionError("the daemon's programs have no memory for traces")
 
 
