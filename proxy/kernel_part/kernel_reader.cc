@@ -175,14 +175,8 @@ absl::StatusOr<Snapshot> KernelReader::Read(bool histograms) {
   if (!host.ok()) return host.status();
   snapshot.host = *host;
   const volatile hr_wheel& wheel = memory_.Wheel();
-  snapshot.clock = ClockSnapshot{.running = wheel.running != 0,
-                                 .laps = wheel.laps,
-                                 .kicks = wheel.kicks,
-                                 .restarts = wheel.restarts,
-                                 .visits = wheel.visits,
-                                 .last_lap_ns = wheel.last_lap_ns,
-                                 .nodes = wheel.nodes};
-  for (int i = 0; i < HR_CLOCK_CLASSES; ++i) snapshot.clock.laps_of_class[i] = wheel.laps_of_class[i];
+  snapshot.clock = {
+      .running = wheel.running != 0, .laps = wheel.laps, .kicks = wheel.kicks, .restarts = wheel.restarts};
   snapshot.hedge_until_ns = wheel.hedge_until_ns;
   snapshot.maps = ReadMapUse(use.parked);
   return snapshot;
