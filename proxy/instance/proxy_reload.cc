@@ -7,8 +7,6 @@
 // are brought to the configuration in force, by a reload like any other. What is removed stays known for as long as a
 // request may still be answered by it, and goes later. Part of ProxyInstance; what can change at all says config/diff.h.
 
-#include <time.h>
-
 #include <algorithm>
 #include <set>
 
@@ -16,15 +14,10 @@
 #include "proxy/instance/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
+#include "proxy/loop/event_loop.h"
 
 namespace hedgerow {
 namespace {
-
-int64_t MonotonicNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 RetiredService Retired(const v1::RosterService& service) {
   return {service.id(), service.vip(), static_cast<uint16_t>(service.port())};
