@@ -45,7 +45,8 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
     return status;
   }
   const std::vector<net::VipRoute> routes = routes_;
-  status = AttachNewUplinks(topology);
+  for (const ProgramInfo& program : data_plane_->object().Programs())
+    if (status.ok() && program.hook == Hook::kUplinkIngress) status = AttachToUplinks(program, topology);
   if (status.ok()) {
     status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
                                       [&] { return AddRoutes(next, topology); });
@@ -87,14 +88,11 @@ absl::Status ProxyInstance::EndEarlierReload() {
   return Annotate(EndReload(), "undoing a reload that was begun");
 }
 
-absl::Status ProxyInstance::AttachNewUplinks(const Topology& topology) {
-  for (const ProgramInfo& program : data_plane_->object().Programs()) {
-    if (program.hook != Hook::kUplinkIngress) continue;
-    for (const auto& [ifindex, link] : topology.uplinks) {
-      if (AttachmentOn(ifindex) != nullptr) continue;
-      const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
-      if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
-    }
+absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, const Topology& topology) {
+  for (const auto& [ifindex, link] : topology.uplinks) {
+    if (AttachmentOn(ifindex) != nullptr) continue;
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
   }
   return absl::OkStatus();
 }
@@ -126,8 +124,12 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
   facts.uplinks.clear();
   for (const auto& [ifindex, link] : topology.uplinks) {
     const net::Attachment* attachment = AttachmentOn(ifindex);
+    v1::Uplink& uplink = facts.uplinks.emplace_back();
+    uplink.set_name(link.name);
+    uplink.set_ifindex(ifindex);
+    uplink.set_up(link.up());
     const bool tcx = attachment != nullptr && attachment->mechanism() == net::Mechanism::kTcx;
-    facts.uplinks.push_back({link.name, ifindex, link.up(), tcx ? "tcx" : "clsact"});
+    uplink.set_attach(tcx ? "tcx" : "clsact");
   }
 }
 
