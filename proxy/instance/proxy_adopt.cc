@@ -210,7 +210,7 @@ absl::Status ProxyInstance::AdoptDataPlane() {
   const v1::KernelRecord& record = record_->data();
   const std::string folder = absl::StrCat(pin_folder_, "/", record.program_folder());
   absl::StatusOr<std::unique_ptr<KernelDataPlane>> plane;
-  OnALightThread([&] { plane = KernelDataPlane::Adopt(Spec(), pin_folder_, folder, PinnedOf(record)); });
+  OnALightThread([&] { plane = KernelDataPlane::Adopt(Spec(), pin_folder_, folder, record); });
   if (!plane.ok()) return plane.status();
   data_plane_ = *std::move(plane);
   if (!data_plane_->object().has_new_programs()) return absl::OkStatus();

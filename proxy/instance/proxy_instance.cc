@@ -224,10 +224,8 @@ absl::Status ProxyInstance::Pin() {
 }
 
 absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
-  const auto pinned = data_plane_->object().Describe();
-  if (!pinned.ok()) return pinned.status();
   v1::KernelRecord& record = record_->data();
-  SetPinned(*pinned, record);
+  if (absl::Status status = data_plane_->object().Describe(record); !status.ok()) return status;
   record.set_complete(true);
   record.set_version(operate::kVersion);
   record.set_network_namespace(NetworkNamespace());
@@ -287,9 +285,9 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
 
 absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
   for (const ProgramInfo& program : data_plane_->object().Programs()) {
-  NoteFacts(topology_, facts);
     if (const absl::Status status = AttachOne(program); !status.ok()) return status;
   }
+  NoteFacts(topology_, facts);
   return absl::OkStatus();
 }
 
