@@ -156,15 +156,8 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
 }  // namespace
 
 std::string HealthWord(hr_health health) {
-  switch (health) {
-    case HR_HEALTHY:
-      return "healthy";
-    case HR_SUSPECT:
-      return "suspect";
-    case HR_DOWN:
-      return "down";
-  }
-  return "unknown";
+  constexpr std::array kWords = {"healthy", "suspect", "down"};
+  return health < kWords.size() ? kWords.at(health) : "unknown";
 }
 
 bool IdentityHolds(const ServiceSnapshot& snapshot) {
