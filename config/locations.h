@@ -35,4 +35,18 @@ class Locations {
   absl::flat_hash_map<std::string, Mark> marks_;
 };
 
+// What the checks of a configuration have in common: an error is reported where its value was written.
+class Checks {
+ public:
+  Checks(const Locations& locations, Diagnostics& errors) : locations_(locations), errors_(errors) {}
+
+ protected:
+  void Add(const std::string& path, absl::string_view message) {
+    errors_.Add(locations_.Find(path), path, message);
+  }
+
+  const Locations& locations_;
+  Diagnostics& errors_;
+};
+
 }  // namespace hedgerow::config

@@ -32,9 +32,7 @@ class Builder final : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
-    Tree tree;
-    tree.mark = ToMark(mark);
-    Place(std::move(tree));
+    Place({.mark = ToMark(mark)});
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     Refuse(mark, "got an alias (*), expected the value written out");
@@ -46,12 +44,7 @@ class Builder final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& value) override {
     CheckTag(mark, tag);
-    Tree tree;
-    tree.kind = Tree::Kind::kScalar;
-    tree.mark = ToMark(mark);
-    tree.quoted = tag == "!";
-    tree.scalar = value;
-    Place(std::move(tree));
+    Place({.kind = Tree::Kind::kScalar, .mark = ToMark(mark), .quoted = tag == "!", .scalar = value});
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
@@ -68,7 +61,7 @@ class Builder final : public YAML::EventHandler {
   // A map under construction holds a key until its value arrives.
   struct Frame {
     Tree tree;
-    std::optional<Tree> key;
+    std::optional<Tree> key{};
   };
 
   void Refuse(const YAML::Mark& mark, absl::string_view message) {
@@ -85,10 +78,7 @@ class Builder final : public YAML::EventHandler {
       too_deep_ = true;
       Refuse(mark, absl::StrCat("got more than ", kMaxDepth, " nested levels, expected a configuration"));
     }
-    Frame frame;
-    frame.tree.kind = kind;
-    frame.tree.mark = ToMark(mark);
-    stack_.push_back(std::move(frame));
+    stack_.push_back({.tree = {.kind = kind, .mark = ToMark(mark)}});
   }
   void Close() {
     Tree done = std::move(stack_.back().tree);
@@ -125,17 +115,9 @@ class Builder final : public YAML::EventHandler {
 }  // namespace
 
 std::string Describe(const Tree& tree) {
-  switch (tree.kind) {
-    case Tree::Kind::kNull:
-      return "nothing";
-    case Tree::Kind::kScalar:
-      return Quote(tree.scalar);
-    case Tree::Kind::kList:
-      return "a list";
-    case Tree::Kind::kMap:
-      return "a map";
-  }
-  return "an unknown node";
+  if (tree.kind == Tree::Kind::kScalar) return Quote(tree.scalar);
+  if (tree.kind == Tree::Kind::kNull) return "nothing";
+  return tree.kind == Tree::Kind::kList ? "a list" : "a map";
 }
 
 std::optional<Tree> ParseTree(absl::string_view text, Diagnostics& errors) {

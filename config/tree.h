@@ -24,11 +24,11 @@ struct Tree {
   enum class Kind { kNull, kScalar, kList, kMap };
 
   Kind kind = Kind::kNull;
-  Mark mark;
-  bool quoted = false;      // a scalar in quotes is never a number
-  std::string scalar;       // kScalar
-  std::vector<Tree> items;  // kList; kMap: the values
-  std::vector<Tree> keys;   // kMap: as many as items
+  Mark mark{};
+  bool quoted = false;        // a scalar in quotes is never a number
+  std::string scalar{};       // kScalar
+  std::vector<Tree> items{};  // kList; kMap: the values
+  std::vector<Tree> keys{};   // kMap: as many as items
 };
 
 // "a list", "a map", "nothing" or the quoted scalar: for error messages.

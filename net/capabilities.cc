@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -17,19 +18,13 @@ namespace hedgerow::net {
 namespace {
 
 std::string Describe(Capability capability) {
-  switch (capability) {
-    case Capability::kNetAdmin:
-      return "CAP_NET_ADMIN (interfaces, routes, qdiscs, attaching TC programs)";
-    case Capability::kNetRaw:
-      return "CAP_NET_RAW (measuring the clock with packets of its own)";
-    case Capability::kSysAdmin:
-      return "CAP_SYS_ADMIN (mounting a bpffs, trying features in a namespace of their own)";
-    case Capability::kPerfmon:
-      return "CAP_PERFMON (programs that keep pointers on their stack)";
-    case Capability::kBpf:
-      return "CAP_BPF (maps, loading programs)";
-  }
-  return "?";
+  static const std::map<Capability, std::string> kWhatFor = {
+      {Capability::kNetAdmin, "CAP_NET_ADMIN (interfaces, routes, qdiscs, attaching TC programs)"},
+      {Capability::kNetRaw, "CAP_NET_RAW (measuring the clock with packets of its own)"},
+      {Capability::kSysAdmin, "CAP_SYS_ADMIN (mounting a bpffs, trying features in a namespace of their own)"},
+      {Capability::kPerfmon, "CAP_PERFMON (programs that keep pointers on their stack)"},
+      {Capability::kBpf, "CAP_BPF (maps, loading programs)"}};
+  return kWhatFor.at(capability);
 }
 
 }  // namespace

@@ -94,12 +94,8 @@ ProbeResult ProbeTcx() {
                      .required = false,
                      .offers = "attaching in a stated order beside others; otherwise clsact"};
   const auto supported = TcxSupported();
-  if (!supported.ok()) {
-    Conclude(result, supported.status());
-  } else {
-    result.found = *supported ? Found::kYes : Found::kNo;
-    if (!*supported) result.detail = "it came with 6.6";
-  }
+  const bool lacking = supported.ok() && !*supported;
+  Conclude(result, lacking ? absl::NotFoundError("it came with 6.6") : supported.status());
   return result;
 }
 
@@ -158,15 +154,7 @@ absl::StatusOr<int> ParseKernelVersion(absl::string_view release) {
 }
 
 absl::string_view ToString(Found found) {
-  switch (found) {
-    case Found::kYes:
-      return "yes";
-    case Found::kNo:
-      return "no";
-    case Found::kUnknown:
-      return "unknown";
-  }
-  return "?";
+  return found == Found::kYes ? "yes" : found == Found::kNo ? "no" : "unknown";
 }
 
 }  // namespace hedgerow::net

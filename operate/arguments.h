@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A command line as words and options. Strict: an option that the program does not know is an error, never
-// ignored. Called by command_line.cc for `hedgerow` and `hedgerow-node`. (`hkv` has a grammar of its own, in
-// which a word that looks like an option may be a value: cluster/client/arguments.h.)
+// ignored. Called by command_line.cc for `hedgerow` and `hedgerow-node`, and by hedgerowd. (`hkv` has a grammar of
+// its own, in which a word that looks like an option may be a value: cluster/client/arguments.h.)
 
 #pragma once
 

@@ -27,26 +27,22 @@ inline prometheus::MetricFamily MakeFamily(std::string name, absl::string_view h
   return family;
 }
 
+inline prometheus::ClientMetric& AddSample(prometheus::MetricFamily& family, Labels labels) {
+  family.metric.emplace_back().label = std::move(labels);
+  return family.metric.back();
+}
+
 inline void AddCounter(prometheus::MetricFamily& family, Labels labels, uint64_t value) {
-  prometheus::ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.counter.value = static_cast<double>(value);
-  family.metric.push_back(std::move(metric));
+  AddSample(family, std::move(labels)).counter.value = static_cast<double>(value);
 }
 
 inline void AddGauge(prometheus::MetricFamily& family, Labels labels, double value) {
-  prometheus::ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.gauge.value = value;
-  family.metric.push_back(std::move(metric));
+  AddSample(family, std::move(labels)).gauge.value = value;
 }
 
 inline void AddHistogram(prometheus::MetricFamily& family, Labels labels,
                          prometheus::ClientMetric::Histogram histogram) {
-  prometheus::ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.histogram = std::move(histogram);
-  family.metric.push_back(std::move(metric));
+  AddSample(family, std::move(labels)).histogram = std::move(histogram);
 }
 
 }  // namespace hedgerow::operate

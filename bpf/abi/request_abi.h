@@ -266,8 +266,6 @@ struct hr_wheel {
   __u64 coarse_cursor; /* first coarse tick not yet worked off */
   __u64 lap_ns;        /* when the lap under way began */
   __u64 laps;
-  __u64 visits;
-  __u64 laps_of_class[HR_CLOCK_CLASSES];
   __u32 list; /* requests taken from a slot and not yet looked at */
   __u32 busy; /* a lap is at work */
   __u64 handover_services; /* services whose parked requests are being given to a new leader; 0 = none */
@@ -275,7 +273,7 @@ struct hr_wheel {
   __u32 handover_end;      /* the last one */
   __u32 handover_left;     /* how many may still be sent in this lap */
   __u32 lap_pad[1];
-  __u64 lap_pad2[4];
+  __u64 lap_pad2[8];
 
   __u64 last_lap_ns;
   __u64 fine_passed;   /* ticks below are worked off, or about to be: a push there is too late for this turn */

@@ -234,7 +234,6 @@ HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
 
   if (!request || !visit.wheel) return -1;
   visit.wheel->list = request->next;
-  visit.wheel->visits++;
   visit.now_ns = visit.wheel->lap_ns;
   service_id = request->key.service;
   visit.config_id = hr_published_config(service_id);
@@ -370,9 +369,8 @@ HR_INLINE int hr_may_rest(struct hr_wheel *wheel) {
   return __sync_val_compare_and_swap(&wheel->running, 0, 1) != 0; /* not 0: a splitter has started another */
 }
 
-HR_INLINE int hr_send_round(struct __sk_buff *skb, struct hr_wheel *wheel, __u32 epoch, struct hr_pause pause) {
+HR_INLINE int hr_send_round(struct __sk_buff *skb, __u32 epoch, struct hr_pause pause) {
   bpf_skb_change_tail(skb, HR_CLOCK_FRAME_BYTES, 0);
-  if (pause.class < HR_CLOCK_CLASSES) wheel->laps_of_class[pause.class]++;
   skb->mark = HR_MARK_LAP | epoch;
   skb->priority = hr_priority_of_lap(pause.class, pause.wait_ns);
   return bpf_redirect(load_config.clock_out_ifindex, 0);
@@ -388,7 +386,7 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
     return TC_ACT_SHOT;
   }
   /* A lap of an older epoch may still be at work on another CPU; there is never more than one at the lists. */
-  if (__sync_val_compare_and_swap(&wheel->busy, 0, 1)) return hr_send_round(skb, wheel, epoch, pause);
+  if (__sync_val_compare_and_swap(&wheel->busy, 0, 1)) return hr_send_round(skb, epoch, pause);
   wheel->lap_ns = lap.now_ns;
   WRITE_ONCE(wheel->last_lap_ns, lap.now_ns);
   wheel->laps++;
@@ -404,7 +402,7 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   pause = hr_choose_pause(wheel, &lap);
   __sync_lock_test_and_set(&wheel->busy, 0);
   if (hr_may_rest(wheel)) return TC_ACT_SHOT;
-  return hr_send_round(skb, wheel, epoch, pause);
+  return hr_send_round(skb, epoch, pause);
 }
 
 /* A consumed nack becomes the next attempt of its request while that is PENDING. Global: it has a frame of its own. */

@@ -35,10 +35,10 @@ using config::Quote;
 
 bool IsSet(const NetAddress& address) { return address.port != 0; }
 
-class Checker {
+class Checker : config::Checks {
  public:
   Checker(const NodeConfig& config, const config::Locations& locations, config::Diagnostics& errors)
-      : config_(config), locations_(locations), errors_(errors) {}
+      : config::Checks(locations, errors), config_(config) {}
 
   void Run() {
     Keys();
@@ -50,10 +50,6 @@ class Checker {
   }
 
  private:
-  void Add(const std::string& path, absl::string_view message) {
-    errors_.Add(locations_.Find(path), path, message);
-  }
-
   void Keys() {
     for (const char* name : {"cluster_key", "announce_key"}) {
       const std::string file = absl::StrCat(name, "_file");
@@ -218,8 +214,6 @@ class Checker {
   }
 
   const NodeConfig& config_;
-  const config::Locations& locations_;
-  config::Diagnostics& errors_;
 };
 
 }  // namespace

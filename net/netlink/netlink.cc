@@ -34,23 +34,25 @@ absl::Status ToStatus(int error, absl::string_view what, absl::string_view expla
   return absl::ErrnoToStatus(error, absl::StrCat(what, ": ", explanation));
 }
 
-// Splits a datagram into its messages. `visit` returns false to stop.
-template <typename Visit>
-void ForEachMessage(std::span<const uint8_t> datagram, Visit visit) {
-  while (datagram.size() >= sizeof(nlmsghdr)) {
-    nlmsghdr header;
-    std::memcpy(&header, datagram.data(), sizeof(header));
-    if (header.nlmsg_len < sizeof(header) || header.nlmsg_len > datagram.size()) return;
-    if (!visit(header, datagram.subspan(NLMSG_HDRLEN, header.nlmsg_len - NLMSG_HDRLEN))) return;
-    const size_t step = NLMSG_ALIGN(header.nlmsg_len);
-    if (step >= datagram.size()) return;
-    datagram = datagram.subspan(step);
+// Splits a datagram into its messages, or a payload into its attributes. `length` is the header's member that says
+// how long a part is; `visit` returns false to stop.
+template <typename Header, typename Length, typename Visit>
+void ForEachPart(std::span<const uint8_t> bytes, Length Header::*length, Visit visit) {
+  static_assert(sizeof(Header) % NLMSG_ALIGNTO == 0 && NLMSG_ALIGNTO == RTA_ALIGNTO);
+  while (bytes.size() >= sizeof(Header)) {
+    Header header;
+    std::memcpy(&header, bytes.data(), sizeof(header));
+    const size_t whole = header.*length;
+    if (whole < sizeof(header) || whole > bytes.size()) return;
+    if (!visit(header, bytes.subspan(sizeof(header), whole - sizeof(header)))) return;
+    if (NLMSG_ALIGN(whole) >= bytes.size()) return;
+    bytes = bytes.subspan(NLMSG_ALIGN(whole));
   }
 }
 
 }  // namespace
 
-Request::Request(uint16_t type, uint16_t flags) {
+Request::Request(uint16_t type, uint16_t flags) : flags_(flags) {
   nlmsghdr header{};
   header.nlmsg_type = type;
   header.nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags);
@@ -100,23 +102,11 @@ std::span<const uint8_t> Request::Finish(uint32_t sequence, uint16_t extra_flags
   return buffer_;
 }
 
-uint16_t Request::flags() const {
-  nlmsghdr header;
-  std::memcpy(&header, buffer_.data(), sizeof(header));
-  return header.nlmsg_flags;
-}
-
 void Attributes::ForEach(const std::function<void(uint16_t, std::span<const uint8_t>)>& visit) const {
-  std::span<const uint8_t> rest = bytes_;
-  while (rest.size() >= sizeof(rtattr)) {
-    rtattr header;
-    std::memcpy(&header, rest.data(), sizeof(header));
-    if (header.rta_len < sizeof(header) || header.rta_len > rest.size()) return;
-    visit(header.rta_type & NLA_TYPE_MASK, rest.subspan(sizeof(header), header.rta_len - sizeof(header)));
-    const size_t step = RTA_ALIGN(header.rta_len);
-    if (step >= rest.size()) return;
-    rest = rest.subspan(step);
-  }
+  ForEachPart(bytes_, &rtattr::rta_len, [&](const rtattr& header, std::span<const uint8_t> payload) {
+    visit(header.rta_type & NLA_TYPE_MASK, payload);
+    return true;
+  });
 }
 
 std::optional<std::span<const uint8_t>> Attributes::Find(uint16_t type) const {
@@ -195,21 +185,21 @@ absl::Status Socket::Converse(Request& request, absl::string_view what, const Vi
     if (received < 0 && errno == EINTR) continue;
     if (received < 0) return absl::ErrnoToStatus(errno, absl::StrCat(what, ": no answer from the kernel"));
     std::optional<absl::Status> done;
-    ForEachMessage(std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)),
-                   [&](const nlmsghdr& header, std::span<const uint8_t> payload) {
-                     if (header.nlmsg_seq != sequence) return true;
-                     interrupted |= (header.nlmsg_flags & NLM_F_DUMP_INTR) != 0;
-                     if (header.nlmsg_type == NLMSG_DONE || header.nlmsg_type == NLMSG_ERROR) {
-                       int error = 0;
-                       if (payload.size() >= sizeof(error)) std::memcpy(&error, payload.data(), sizeof(error));
-                       done = error == 0 ? absl::OkStatus()
-                                         : ToStatus(-error, what, Explanation(payload, header.nlmsg_flags));
-                       return false;
-                     }
-                     if (visit) (*visit)(Message{header.nlmsg_type, payload});
-                     if (visit && !dump) done = absl::OkStatus();
-                     return !done.has_value();
-                   });
+    ForEachPart(std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)), &nlmsghdr::nlmsg_len,
+                [&](const nlmsghdr& header, std::span<const uint8_t> payload) {
+                  if (header.nlmsg_seq != sequence) return true;
+                  interrupted |= (header.nlmsg_flags & NLM_F_DUMP_INTR) != 0;
+                  if (header.nlmsg_type == NLMSG_DONE || header.nlmsg_type == NLMSG_ERROR) {
+                    int error = 0;
+                    if (payload.size() >= sizeof(error)) std::memcpy(&error, payload.data(), sizeof(error));
+                    done = error == 0 ? absl::OkStatus()
+                                      : ToStatus(-error, what, Explanation(payload, header.nlmsg_flags));
+                    return false;
+                  }
+                  if (visit) (*visit)(Message{header.nlmsg_type, payload});
+                  if (visit && !dump) done = absl::OkStatus();
+                  return !done.has_value();
+                });
     if (!done) continue;
     if (done->ok() && interrupted) return absl::AbortedError(absl::StrCat(what, ": interrupted dump"));
     return *done;
@@ -228,11 +218,11 @@ absl::Status Socket::Drain(const Visitor& visit) {
     }
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (received < 0) return absl::ErrnoToStatus(errno, "read netlink events");
-    ForEachMessage(std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)),
-                   [&](const nlmsghdr& header, std::span<const uint8_t> payload) {
-                     if (header.nlmsg_type >= NLMSG_MIN_TYPE) visit(Message{header.nlmsg_type, payload});
-                     return true;
-                   });
+    ForEachPart(std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)), &nlmsghdr::nlmsg_len,
+                [&](const nlmsghdr& header, std::span<const uint8_t> payload) {
+                  if (header.nlmsg_type >= NLMSG_MIN_TYPE) visit(Message{header.nlmsg_type, payload});
+                  return true;
+                });
   }
   if (overflowed) return absl::UnavailableError("netlink events were lost (ENOBUFS)");
   return absl::OkStatus();

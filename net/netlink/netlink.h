@@ -50,10 +50,11 @@ class Request {
   void Append(const void* data, size_t bytes);
 
   std::span<const uint8_t> Finish(uint32_t sequence, uint16_t extra_flags);
-  uint16_t flags() const;
+  uint16_t flags() const { return flags_; }
 
  private:
   Request(uint16_t type, uint16_t flags);
+  uint16_t flags_;
   std::vector<uint8_t> buffer_;
 };
 

@@ -88,16 +88,10 @@ netlink::Request VipRequest(uint16_t type, uint16_t flags, const VipRoute& route
 }
 
 std::string ReasonOf(uint8_t type) {
-  switch (type) {
-    case RTN_UNREACHABLE:
-      return "an 'unreachable' route";
-    case RTN_PROHIBIT:
-      return "a 'prohibit' route";
-    case RTN_BLACKHOLE:
-      return "a 'blackhole' route";
-    default:
-      return absl::StrCat("a route of type ", static_cast<int>(type));
-  }
+  if (type == RTN_UNREACHABLE) return "an 'unreachable' route";
+  if (type == RTN_PROHIBIT) return "a 'prohibit' route";
+  if (type == RTN_BLACKHOLE) return "a 'blackhole' route";
+  return absl::StrCat("a route of type ", static_cast<int>(type));
 }
 
 // Refuses a VIP that is an address of this host, or that has another owner's route. True: our equal route is

@@ -18,34 +18,16 @@ namespace {
 constexpr std::array<uint32_t, 6> kGroups = {RTNLGRP_LINK,        RTNLGRP_TC,         RTNLGRP_IPV4_IFADDR,
                                              RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
 
-absl::string_view KindName(WatchKind kind) {
-  switch (kind) {
-    case WatchKind::kLinkGone:
-      return "interface gone";
-    case WatchKind::kLinkDown:
-      return "interface down";
-    case WatchKind::kLinkUp:
-      return "interface up";
-    case WatchKind::kMtuChanged:
-      return "MTU changed";
-    case WatchKind::kQdiscChanged:
-      return "qdisc or filter removed";
-    case WatchKind::kRouteGone:
-      return "route gone";
-    case WatchKind::kAddressGone:
-      return "address gone";
-    case WatchKind::kAddressBack:
-      return "address back";
-    case WatchKind::kEventsLost:
-      return "events lost";
-  }
-  return "?";
-}
+// In the order of WatchKind.
+constexpr std::array<absl::string_view, 9> kKindNames = {
+    "interface gone", "interface down", "interface up", "MTU changed", "qdisc or filter removed",
+    "route gone",     "address gone",   "address back", "events lost"};
+static_assert(kKindNames.size() == static_cast<size_t>(WatchKind::kEventsLost) + 1);
 
 }  // namespace
 
 std::string WatchEvent::ToString() const {
-  std::string text(KindName(kind));
+  std::string text(kKindNames.at(static_cast<size_t>(kind)));
   if (ifindex != 0) absl::StrAppend(&text, ", interface number ", ifindex);
   if (kind == WatchKind::kMtuChanged) absl::StrAppend(&text, ", now ", mtu_bytes, " bytes");
   if (kind == WatchKind::kRouteGone) absl::StrAppend(&text, ", VIP ", route.vip.ToString());

@@ -40,15 +40,10 @@ absl::StatusOr<v1::Leader> Controller::LeaderOf(int service) {
 
 absl::StatusOr<v1::LeaderList> Controller::LeaderShow(const std::string& service) {
   v1::LeaderList list;
-  if (!service.empty()) {
-    const absl::StatusOr<int> index = FindService(service);
-    if (!index.ok()) return index.status();
-    const absl::StatusOr<v1::Leader> leader = LeaderOf(*index);
-    if (!leader.ok()) return leader.status();
-    *list.add_leaders() = *leader;
-    return list;
-  }
+  const absl::StatusOr<int> only = service.empty() ? -1 : FindService(service);
+  if (!only.ok()) return only.status();
   for (int i = 0; i < config_.services_size(); ++i) {
+    if (!service.empty() && i != *only) continue;
     const absl::StatusOr<v1::Leader> leader = LeaderOf(i);
     if (!leader.ok()) return leader.status();
     *list.add_leaders() = *leader;
@@ -75,26 +70,24 @@ absl::StatusOr<v1::Leader> Controller::LeaderUnset(const std::string& service) {
   return LeaderOf(*index);
 }
 
-absl::StatusOr<v1::BypassReply> Controller::Bypass(const std::string& service, bool on) {
+template <typename Reply>
+absl::StatusOr<Reply> Controller::Switch(const std::string& service, bool on, SetSwitch set,
+                                         void (Reply::*set_in_reply)(bool)) {
   const absl::StatusOr<int> index = FindService(service);
   if (!index.ok()) return index.status();
-  const absl::Status set = policy_->SetBypass(service, on);
-  if (!set.ok()) return set;
-  v1::BypassReply reply;
+  if (const absl::Status status = (policy_->*set)(service, on); !status.ok()) return status;
+  Reply reply;
   reply.set_service(service);
-  reply.set_bypass(on);
+  (reply.*set_in_reply)(on);
   return reply;
 }
 
+absl::StatusOr<v1::BypassReply> Controller::Bypass(const std::string& service, bool on) {
+  return Switch(service, on, &LivePolicy::SetBypass, &v1::BypassReply::set_bypass);
+}
+
 absl::StatusOr<v1::DryRunReply> Controller::DryRun(const std::string& service, bool on) {
-  const absl::StatusOr<int> index = FindService(service);
-  if (!index.ok()) return index.status();
-  const absl::Status set = policy_->SetDryRun(service, on);
-  if (!set.ok()) return set;
-  v1::DryRunReply reply;
-  reply.set_service(service);
-  reply.set_dry_run(on);
-  return reply;
+  return Switch(service, on, &LivePolicy::SetDryRun, &v1::DryRunReply::set_dry_run);
 }
 
 absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, const std::string& service,

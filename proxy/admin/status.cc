@@ -156,15 +156,8 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
 }  // namespace
 
 std::string HealthWord(hr_health health) {
-  switch (health) {
-    case HR_HEALTHY:
-      return "healthy";
-    case HR_SUSPECT:
-      return "suspect";
-    case HR_DOWN:
-      return "down";
-  }
-  return "unknown";
+  constexpr std::array kWords = {"healthy", "suspect", "down"};
+  return health < kWords.size() ? kWords.at(health) : "unknown";
 }
 
 bool IdentityHolds(const ServiceSnapshot& snapshot) {
@@ -269,13 +262,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
     use.set_bytes(map.bytes);
     use.set_exact(map.exact);
   }
-  for (const UplinkFacts& uplink : facts.uplinks) {
-    v1::Uplink& link = *out.add_uplinks();
-    link.set_name(uplink.name);
-    link.set_ifindex(uplink.ifindex);
-    link.set_up(uplink.up);
-    link.set_attach(uplink.attach);
-  }
+  out.mutable_uplinks()->Assign(facts.uplinks.begin(), facts.uplinks.end());
   Histogram fire_error;
   uint64_t requests = 0;
   bool identity_ok = true;
@@ -297,15 +284,9 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_links_restored(facts.links_restored);
   FillReloads(facts.reload, snapshot.taken_ns, *out.mutable_reloads());
   v1::Adoption& adoption = *out.mutable_adoption();
-  adoption.set_how(facts.adoption);
+  adoption = facts.adoption;
   adoption.set_kernel_uptime_ns(AgeNs(static_cast<uint64_t>(facts.kernel_since_ns), snapshot.taken_ns));
-  adoption.set_adoptions(facts.adoptions);
-  adoption.set_build(facts.build);
-  adoption.set_unattended_ns(facts.unattended_ns);
-  adoption.set_hedging_stopped_ns(facts.hedging_stopped_ns);
-  adoption.set_unattended_stops(facts.unattended_stops);
   adoption.set_unattended_timeout_ns(config.unattended_timeout_ns());
-  adoption.set_attachments_restored(facts.attachments_restored);
   *out.mutable_accounting() = BuildAccounting();
   NonZeroReasons(snapshot.host, *out.mutable_reasons());
   AllCounters(snapshot.host, *out.mutable_counters());

@@ -33,13 +33,6 @@ struct ReloadFacts {
   absl::Time config_since = absl::UnixEpoch();
 };
 
-struct UplinkFacts {
-  std::string name;
-  int ifindex = 0;
-  bool up = true;
-  std::string attach;  // tcx | clsact
-};
-
 // What only the daemon knows. Kept by it, read by each status call.
 struct DaemonFacts {
   std::string config_file;
@@ -51,17 +44,11 @@ struct DaemonFacts {
   int64_t clock_measured_error_ns = 0;
   uint64_t routes_restored = 0;
   uint64_t links_restored = 0;
-  // How this daemon came to its kernel part: "made", "adopted", or "upgraded" (adopted, with other programs).
-  std::string adoption = "made";
-  int64_t kernel_since_ns = 0;      // CLOCK_MONOTONIC; when the kernel part was made
-  uint64_t adoptions = 0;           // daemons that have taken it over since
-  int64_t unattended_ns = 0;        // how long it ran without a daemon before this one
-  int64_t hedging_stopped_ns = 0;   // of that time, how long hedging was stopped for want of a daemon
-  uint64_t unattended_stops = 0;       // how often that has happened
-  uint64_t attachments_restored = 0;  // programs attached again to a hook from which they were removed
-  std::string build;                // of the programs
+  // How this daemon came to its kernel part. BuildStatus adds what depends on the moment or the configuration.
+  v1::Adoption adoption;
+  int64_t kernel_since_ns = 0;  // CLOCK_MONOTONIC; when the kernel part was made
   ReloadFacts reload;
-  std::vector<UplinkFacts> uplinks;
+  std::vector<v1::Uplink> uplinks;
   std::vector<std::string> problems;  // what a person should know, beside the backends' health
 };
 

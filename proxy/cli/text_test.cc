@@ -23,7 +23,10 @@ v1::Status Sample() {
   DaemonFacts facts;
   facts.started_ns = 10'000'000'000;
   facts.clock_kind = "htb";
-  facts.uplinks = {{"eth0", 2, true, "tcx"}};
+  v1::Uplink& uplink = facts.uplinks.emplace_back();
+  uplink.set_name("eth0");
+  uplink.set_up(true);
+  uplink.set_attach("tcx");
   return BuildStatus(FakeConfig(), facts, fake.snapshot);
 }
 

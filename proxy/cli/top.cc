@@ -227,26 +227,12 @@ class Screen {
 
 // False: the end.
 bool OnKey(Terminal& terminal, Screen& screen) {
-  switch (terminal.ReadKey()) {
-    case Terminal::Key::kQuit:
-    case Terminal::Key::kEnd:
-      return false;
-    case Terminal::Key::kUp:
-      screen.Scroll(-1);
-      break;
-    case Terminal::Key::kDown:
-      screen.Scroll(1);
-      break;
-    case Terminal::Key::kPageUp:
-      screen.Scroll(-screen.PageRows());
-      break;
-    case Terminal::Key::kPageDown:
-      screen.Scroll(screen.PageRows());
-      break;
-    case Terminal::Key::kNone:
-      break;
-  }
-  return true;
+  using Key = Terminal::Key;
+  const Key key = terminal.ReadKey();
+  if (key == Key::kUp || key == Key::kDown) screen.Scroll(key == Key::kUp ? -1 : 1);
+  if (key == Key::kPageUp || key == Key::kPageDown)
+    screen.Scroll(key == Key::kPageUp ? -screen.PageRows() : screen.PageRows());
+  return key != Key::kQuit && key != Key::kEnd;
 }
 
 int RunOnScreen(const Call& call, Top& top, const Waiting& waiting) {

@@ -6,6 +6,7 @@
 #include "proxy/cli/top_screen.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -144,21 +145,9 @@ void PutBeside(std::vector<Line>& left, const std::vector<Line>& right, size_t f
   }
 }
 
-const char* Sequence(Mark mark) {
-  switch (mark) {
-    case Mark::kTitle:
-      return "\033[1m";
-    case Mark::kQuiet:
-      return "\033[2m";
-    case Mark::kWarning:
-      return "\033[1;33m";
-    case Mark::kAlarm:
-      return "\033[1;31m";
-    case Mark::kPlain:
-      break;
-  }
-  return "";
-}
+// In the order of Mark.
+constexpr std::array kSequences = {"", "\033[1m", "\033[2m", "\033[1;33m", "\033[1;31m"};
+static_assert(kSequences.size() == static_cast<size_t>(Mark::kAlarm) + 1);
 
 }  // namespace
 
@@ -206,7 +195,7 @@ std::string Render(const Line& line, int width, bool colour) {
     std::string text = span.text.substr(0, static_cast<size_t>(std::max(left, 0)));
     if (text.empty()) continue;
     left -= static_cast<int>(text.size());
-    const std::string sequence = colour ? Sequence(span.mark) : "";
+    const std::string sequence = colour ? kSequences.at(static_cast<size_t>(span.mark)) : "";
     absl::StrAppend(&out, sequence, text, sequence.empty() ? "" : "\033[0m");
   }
   if (!colour) absl::StripTrailingAsciiWhitespace(&out);

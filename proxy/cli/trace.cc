@@ -9,7 +9,6 @@
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <optional>
@@ -18,6 +17,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "config/json.h"
 #include "config/scalar.h"
@@ -25,16 +25,11 @@
 #include "proxy/admin/client.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/trace_text.h"
+#include "proxy/loop/event_loop.h"
 #include "proxy/trace/timeline.h"
 
 namespace hedgerow::cli {
 namespace {
-
-int64_t Now(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
 
 struct Options {
   v1::TraceRequest request;
@@ -135,7 +130,7 @@ class Ending {
 class Printer {
  public:
   Printer(const Call& call, const Options& options)
-      : call_(call), options_(options), to_unix_ns_(Now(CLOCK_REALTIME) - Now(CLOCK_MONOTONIC)) {}
+      : call_(call), options_(options), to_unix_ns_(absl::GetCurrentTimeNanos() - MonotonicNs()) {}
 
   // False: there is no need for more.
   bool Take(const v1::TraceReply& reply) {
@@ -148,7 +143,7 @@ class Printer {
         return false;
       }
     }
-    for (const v1::TracedRequest& request : timelines_.TakeFinished(Now(CLOCK_MONOTONIC))) {
+    for (const v1::TracedRequest& request : timelines_.TakeFinished(MonotonicNs())) {
       if (!Print(request)) return false;
     }
     call_.out.flush();

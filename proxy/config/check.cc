@@ -23,10 +23,10 @@ std::string EndpointText(const std::string& address, uint32_t port) {
   return ip.ok() ? FormatEndpoint(ip->ToString(), port) : "";
 }
 
-class Checker {
+class Checker : Checks {
  public:
   Checker(const v1::Config& config, const Locations& locations, Diagnostics& errors)
-      : config_(config), locations_(locations), errors_(errors) {}
+      : Checks(locations, errors), config_(config) {}
 
   void Run() {
     for (int i = 0; i < config_.services_size(); ++i) {
@@ -46,10 +46,6 @@ class Checker {
   }
 
  private:
-  void Add(const std::string& path, absl::string_view message) {
-    errors_.Add(locations_.Find(path), path, message);
-  }
-
   void Identity(const v1::Service& service, const std::string& path) {
     Unique(names_, service.name(), absl::StrCat(path, ".name"), "a name no other service has");
     if (service.vip().empty()) return;
@@ -179,8 +175,6 @@ class Checker {
   }
 
   const v1::Config& config_;
-  const Locations& locations_;
-  Diagnostics& errors_;
   FirstSeen names_;
   FirstSeen vips_;
   FirstSeen vip_ports_;

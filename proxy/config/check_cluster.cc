@@ -17,10 +17,10 @@
 namespace hedgerow::config {
 namespace {
 
-class ClusterChecker {
+class ClusterChecker : Checks {
  public:
   ClusterChecker(const v1::Config& config, const Locations& locations, Diagnostics& errors)
-      : config_(config), locations_(locations), errors_(errors) {}
+      : Checks(locations, errors), config_(config) {}
 
   void Run() {
     for (int i = 0; i < config_.services_size(); ++i) {
@@ -36,10 +36,6 @@ class ClusterChecker {
   }
 
  private:
-  void Add(const std::string& path, absl::string_view message) {
-    errors_.Add(locations_.Find(path), path, message);
-  }
-
   // A key that the decoder refused is empty by now; that it was given is what counts here.
   void OneKey(const std::string& path) {
     const bool key = locations_.Has(absl::StrCat(path, ".key"));
@@ -114,8 +110,6 @@ class ClusterChecker {
   };
 
   const v1::Config& config_;
-  const Locations& locations_;
-  Diagnostics& errors_;
   absl::flat_hash_map<int64_t, Seen> clusters_;
   std::set<uint32_t> ports_;
 };

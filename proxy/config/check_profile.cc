@@ -29,9 +29,9 @@ bool Contains(const Texts& texts, const std::string& text) {
   return std::find(texts.begin(), texts.end(), text) != texts.end();
 }
 
-class ProfileChecker {
+class ProfileChecker : Checks {
  public:
-  ProfileChecker(const Locations& locations, Diagnostics& errors) : locations_(locations), errors_(errors) {}
+  using Checks::Checks;
 
   void Service(const v1::Service& service, const std::string& path) {
     Ntp(service, path);
@@ -70,10 +70,6 @@ class ProfileChecker {
   }
 
  private:
-  void Add(const std::string& path, absl::string_view message) {
-    errors_.Add(locations_.Find(path), path, message);
-  }
-
   // A client takes half of the round trip for the way back. An answer that waited for a hedge, or came another
   // way, makes that half wrong by up to the delay, and sets the clock by it.
   void Ntp(const v1::Service& service, const std::string& path) {
@@ -169,9 +165,6 @@ class ProfileChecker {
     if (!mask.empty() && mask.size() != 2 * bytes)
       Add(path, absl::StrCat("got ", mask.size() / 2, " bytes, expected as many as ", of, bytes));
   }
-
-  const Locations& locations_;
-  Diagnostics& errors_;
 };
 
 }  // namespace

@@ -103,10 +103,13 @@ class Decoder {
     }
   }
 
+  static std::string ExpectedList(const FieldDescriptor& field) {
+    return absl::StrCat("a list of ", RuleOf(field).min_items(), " to ", RuleOf(field).max_items(), " entries");
+  }
+
   void List(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& path) {
     const v1::Rule& rule = RuleOf(field);
-    const std::string expected =
-        absl::StrCat("a list of ", rule.min_items(), " to ", rule.max_items(), " entries");
+    const std::string expected = ExpectedList(field);
     if (value.kind != Tree::Kind::kList) {
       errors_.Add(value.mark, path, absl::StrCat("got ", Describe(value), ", expected ", expected));
       return;
@@ -133,27 +136,19 @@ class Decoder {
     const v1::Rule& rule = RuleOf(field);
     const std::string path = Join(parent, KeyOf(field));
     if (rule.required()) {
-      errors_.Add(map.mark, path,
-                  absl::StrCat("the key is missing, expected ",
-                               field.is_repeated() ? absl::StrCat("a list of ", rule.min_items(), " to ",
-                                                                  rule.max_items(), " entries")
-                                                   : Expectation(field)));
+      errors_.Add(map.mark, path, absl::StrCat("the key is missing, expected ",
+                                               field.is_repeated() ? ExpectedList(field) : Expectation(field)));
       return;
     }
     if (field.is_repeated()) return;
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       if (HasRequiredKeys(*field.message_type())) return;  // optional block
-      Tree empty;
-      empty.kind = Tree::Kind::kMap;
-      empty.mark = map.mark;
+      const Tree empty{.kind = Tree::Kind::kMap, .mark = map.mark};
       Map(empty, *message.GetReflection()->MutableMessage(&message, &field), path);
       return;
     }
     if (rule.default_value().empty()) return;
-    Tree value;
-    value.kind = Tree::Kind::kScalar;
-    value.mark = map.mark;
-    value.scalar = rule.default_value();
+    const Tree value{.kind = Tree::Kind::kScalar, .mark = map.mark, .scalar = rule.default_value()};
     Scalar(value, field, message, path);
   }
 
@@ -227,20 +222,11 @@ class Decoder {
 
   static std::optional<int64_t> Number(const Tree& value, const FieldDescriptor& field) {
     const v1::Rule& rule = RuleOf(field);
-    std::optional<int64_t> number;
-    switch (rule.unit()) {
-      case v1::UNIT_DURATION:
-        number = ParseDurationNs(value.scalar);
-        break;
-      case v1::UNIT_PERCENT:
-        number = ParsePercentPpm(value.scalar);
-        break;
-      default:
-        if (!value.quoted) number = ParseWhole(value.scalar);
-    }
-    if (!number.has_value() || *number < rule.min() || *number > rule.max()) {
-      return std::nullopt;
-    }
+    const std::optional<int64_t> number = rule.unit() == v1::UNIT_DURATION  ? ParseDurationNs(value.scalar)
+                                          : rule.unit() == v1::UNIT_PERCENT ? ParsePercentPpm(value.scalar)
+                                          : value.quoted                    ? std::nullopt
+                                                                            : ParseWhole(value.scalar);
+    if (!number.has_value() || *number < rule.min() || *number > rule.max()) return std::nullopt;
     return number;
   }
 

@@ -62,45 +62,36 @@ bool IsFile(absl::string_view text, size_t most) {
 }  // namespace
 
 std::optional<std::string> Canonical(v1::Format format, absl::string_view text) {
-  bool fits = true;
+  const auto as_it_is = [text](bool fits) { return fits ? std::optional(std::string(text)) : std::nullopt; };
   switch (format) {
     case v1::FORMAT_IP:
       return CanonicalIp(text);
     case v1::FORMAT_LISTEN:
       return CanonicalListen(text);
     case v1::FORMAT_INSTANCE:
-      fits = IsWord(text, 15);
-      break;
+      return as_it_is(IsWord(text, 15));
     case v1::FORMAT_NAME:
-      fits = IsWord(text, 31) && text[0] != '-';
-      break;
+      return as_it_is(IsWord(text, 31) && text[0] != '-');
     case v1::FORMAT_INTERFACE:
-      fits = IsInterface(text);
-      break;
+      return as_it_is(IsInterface(text));
     case v1::FORMAT_KEY:
       return operate::KeyDigits(text);
     case v1::FORMAT_SOCKET:
-      fits = IsFile(text, kMaxSocketPathBytes);
-      break;
+      return as_it_is(IsFile(text, kMaxSocketPathBytes));
     case v1::FORMAT_BYTES:
       if (!IsBytes(text, kMaxBytes)) return std::nullopt;
       return absl::AsciiStrToLower(text);
     case v1::FORMAT_TEXT:
-      fits = IsPrintable(text, kMaxTextBytes);
-      break;
+      return as_it_is(IsPrintable(text, kMaxTextBytes));
     case v1::FORMAT_PROFILE: {
       const std::vector<std::string> names = ProfileNames();
-      fits = std::find(names.begin(), names.end(), text) != names.end();
-      break;
+      return as_it_is(std::find(names.begin(), names.end(), text) != names.end());
     }
     case v1::FORMAT_FILE:
-      fits = IsFile(text, kMaxFilePathBytes);
-      break;
+      return as_it_is(IsFile(text, kMaxFilePathBytes));
     default:
-      break;
+      return std::string(text);
   }
-  if (!fits) return std::nullopt;
-  return std::string(text);
 }
 
 std::string WhyRefused(v1::Format format, absl::string_view text) {

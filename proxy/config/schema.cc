@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/config/schema.h"
 
+#include <map>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -63,14 +65,9 @@ const EnumValueDescriptor* FindEnumWord(const EnumDescriptor& type, absl::string
 }
 
 std::string InUnits(const FieldDescriptor& field, int64_t value) {
-  switch (RuleOf(field).unit()) {
-    case v1::UNIT_DURATION:
-      return FormatDurationNs(value);
-    case v1::UNIT_PERCENT:
-      return FormatPercentPpm(value);
-    default:
-      return absl::StrCat(value);
-  }
+  const v1::Unit unit = RuleOf(field).unit();
+  if (unit == v1::UNIT_DURATION) return FormatDurationNs(value);
+  return unit == v1::UNIT_PERCENT ? FormatPercentPpm(value) : absl::StrCat(value);
 }
 
 std::string ScalarText(const Message& message, const FieldDescriptor& field) {
@@ -101,35 +98,21 @@ std::vector<std::string> TextsOf(const Message& message, const FieldDescriptor& 
 namespace {
 
 std::string StringExpectation(v1::Format format) {
-  switch (format) {
-    case v1::FORMAT_INSTANCE:
-      return "1 to 15 of the characters a-z, 0-9 and -";
-    case v1::FORMAT_NAME:
-      return "a name of 1 to 31 of the characters a-z, 0-9 and -, not "
-             "starting with -";
-    case v1::FORMAT_INTERFACE:
-      return "an interface name of 1 to 13 letters, digits, - or _, starting "
-             "with a letter";
-    case v1::FORMAT_IP:
-      return "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b";
-    case v1::FORMAT_SOCKET:
-      return "an absolute path of at most 100 bytes";
-    case v1::FORMAT_LISTEN:
-      return "a loopback address and port such as 127.0.0.1:9464 or "
-             "[::1]:9464, or \"\" for none";
-    case v1::FORMAT_KEY:
-      return "32 hexadecimal digits, not all of them 0";
-    case v1::FORMAT_FILE:
-      return "an absolute path of at most 255 bytes";
-    case v1::FORMAT_BYTES:
-      return "1 to 16 bytes, as two hexadecimal digits each";
-    case v1::FORMAT_TEXT:
-      return "1 to 8 printable characters";
-    case v1::FORMAT_PROFILE:
-      return absl::StrCat("one of ", absl::StrJoin(ProfileNames(), ", "));
-    default:
-      return "a string";
-  }
+  if (format == v1::FORMAT_PROFILE) return absl::StrCat("one of ", absl::StrJoin(ProfileNames(), ", "));
+  static const auto& expectations = *new std::map<v1::Format, std::string>{
+      {v1::FORMAT_INSTANCE, "1 to 15 of the characters a-z, 0-9 and -"},
+      {v1::FORMAT_NAME, "a name of 1 to 31 of the characters a-z, 0-9 and -, not starting with -"},
+      {v1::FORMAT_INTERFACE, "an interface name of 1 to 13 letters, digits, - or _, starting with a letter"},
+      {v1::FORMAT_IP, "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b"},
+      {v1::FORMAT_SOCKET, "an absolute path of at most 100 bytes"},
+      {v1::FORMAT_LISTEN,
+       "a loopback address and port such as 127.0.0.1:9464 or [::1]:9464, or \"\" for none"},
+      {v1::FORMAT_KEY, "32 hexadecimal digits, not all of them 0"},
+      {v1::FORMAT_FILE, "an absolute path of at most 255 bytes"},
+      {v1::FORMAT_BYTES, "1 to 16 bytes, as two hexadecimal digits each"},
+      {v1::FORMAT_TEXT, "1 to 8 printable characters"}};
+  const auto found = expectations.find(format);
+  return found == expectations.end() ? "a string" : found->second;
 }
 
 std::string NumberExpectation(const FieldDescriptor& field) {

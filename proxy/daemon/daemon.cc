@@ -52,9 +52,7 @@ constexpr int64_t kNsPerSecond = 1'000'000'000;
 net::UniqueFd BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGHUP);
+  for (const int each : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, each);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return net::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
@@ -126,7 +124,7 @@ class Daemon {
     NoteConfig(config_, MonotonicNs(), absl::Now(), facts_.reload);
     if (status.ok() && wanted_.has_value()) status = GoOverToWanted();
     // What was taken over goes on as before, with or without us.
-    if (!status.ok() && facts_.adoption != "made") instance_->Leave();
+    if (!status.ok() && facts_.adoption.how() != "made") instance_->Leave();
     return status;
   }
 
@@ -186,7 +184,8 @@ class Daemon {
   // This daemon holds the lock, so everything of this instance was left by a daemon that has ended. A kernel part that
   // serves traffic is taken over, or left alone; only one that serves no traffic is removed.
   absl::Status MakeOrAdopt() {
-    facts_.build = absl::StrCat(absl::Hex(KernelObject::Build(), absl::kZeroPad16));
+    facts_.adoption.set_how("made");
+    facts_.adoption.set_build(absl::StrCat(absl::Hex(KernelObject::Build(), absl::kZeroPad16)));
     absl::StatusOr<Standing> standing = Inspect(config_.instance());
     if (!standing.ok()) return Unfit(standing.status());
     if (standing->record.has_value()) {
@@ -236,11 +235,12 @@ class Daemon {
     if (!instance.ok()) return Unfit(instance.status());
     instance_ = *std::move(instance);
     LogInfo("took over the kernel part of an earlier daemon (", before, "), unattended for ",
-            absl::FormatDuration(absl::Nanoseconds(facts_.unattended_ns)),
-            facts_.adoption == "upgraded" ? "; its programs are this build's now" : "");
-    if (facts_.hedging_stopped_ns > 0) {
+            absl::FormatDuration(absl::Nanoseconds(facts_.adoption.unattended_ns())),
+            facts_.adoption.how() == "upgraded" ? "; its programs are this build's now" : "");
+    if (facts_.adoption.hedging_stopped_ns() > 0) {
       LogWarning("no daemon had lived for longer than unattended_timeout: hedging was stopped for ",
-                 absl::FormatDuration(absl::Nanoseconds(facts_.hedging_stopped_ns)), ", and goes on now");
+                 absl::FormatDuration(absl::Nanoseconds(facts_.adoption.hedging_stopped_ns())),
+                 ", and goes on now");
     }
     return absl::OkStatus();
   }
@@ -385,7 +385,6 @@ class Daemon {
     if (down_) return;
     guardian_.reset();
     instance_->Leave();
-    const std::vector<UplinkFacts> uplinks = std::exchange(facts_.uplinks, {});
     absl::StatusOr<Standing> standing = Inspect(config_.instance());
     absl::Status status = standing.status();
     if (status.ok() && !standing->record.has_value()) status = absl::NotFoundError("its record is gone");
@@ -401,7 +400,6 @@ class Daemon {
       LogInfo("whole again");
       return;
     }
-    facts_.uplinks = uplinks;
     GiveUp(absl::StrCat("our own interface is gone and cannot be made again: ", std::string(status.message())));
     down_ = true;
     const absl::Status removed = RemoveLeftovers(config_.instance());

@@ -100,10 +100,11 @@ void Guardian::OnEvent(const net::WatchEvent& event) {
 }
 
 void Guardian::OnUplink(const net::WatchEvent& event) {
-  for (UplinkFacts& uplink : facts_.uplinks) {
-    if (uplink.ifindex != event.ifindex) continue;
-    if (event.kind == net::WatchKind::kLinkGone || event.kind == net::WatchKind::kLinkDown) uplink.up = false;
-    if (event.kind == net::WatchKind::kLinkUp) uplink.up = true;
+  for (v1::Uplink& uplink : facts_.uplinks) {
+    if (uplink.ifindex() != event.ifindex) continue;
+    const bool down = event.kind == net::WatchKind::kLinkGone || event.kind == net::WatchKind::kLinkDown;
+    if (down) uplink.set_up(false);
+    if (event.kind == net::WatchKind::kLinkUp) uplink.set_up(true);
   }
   if (event.kind == net::WatchKind::kLinkGone && gone_uplinks_.insert(event.ifindex).second) {
     LogError("uplink ", topology_.uplinks.at(event.ifindex).name, " is gone: its backends cannot be reached");
@@ -128,7 +129,8 @@ void Guardian::RepairAttachments() {
     give_up_(std::string(restored.status().message()));
   } else if (*restored > 0) {
     LogInfo("attached ", *restored, " programs again");
-    facts_.attachments_restored += static_cast<uint64_t>(*restored);
+    facts_.adoption.set_attachments_restored(facts_.adoption.attachments_restored() +
+                                             static_cast<uint64_t>(*restored));
   }
 }
 

@@ -4,13 +4,10 @@
 // start it.
 
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "operate/arguments.h"
 #include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
@@ -32,59 +29,39 @@ constexpr char kUsage[] =
     "  --version       print the version\n"
     "  --help          print this text\n";
 
-struct Arguments {
-  std::string config_file;
-  int ready_fd = -1;
-};
-
 int UsageError(const std::string& text) {
   fprintf(stderr, "hedgerowd: %s\n%s", text.c_str(), kUsage);
   return hedgerow::kExitUsage;
 }
 
-// "--name VALUE" or "--name=VALUE"; false when the argument is another one.
-bool Option(int argc, char** argv, int& i, absl::string_view name, std::string& value) {
-  absl::string_view argument = argv[i];
-  if (argument == name && i + 1 < argc) {
-    value = argv[++i];
-    return true;
-  }
-  if (!absl::ConsumePrefix(&argument, name) || !absl::ConsumePrefix(&argument, "=")) return false;
-  value = std::string(argument);
-  return true;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  Arguments arguments;
-  for (int i = 1; i < argc; ++i) {
-    std::string value;
-    if (strcmp(argv[i], "--help") == 0) {
-      fputs(kUsage, stdout);
-      return hedgerow::kExitOk;
-    }
-    if (strcmp(argv[i], "--version") == 0) {
-      printf("hedgerowd %s\n", hedgerow::operate::kVersion);
-      return hedgerow::kExitOk;
-    }
-    if (Option(argc, argv, i, "--config", value)) {
-      arguments.config_file = value;
-    } else if (Option(argc, argv, i, "--ready-fd", value)) {
-      if (!absl::SimpleAtoi(value, &arguments.ready_fd)) return UsageError("--ready-fd wants a number");
-    } else {
-      return UsageError(std::string("unknown argument ") + argv[i]);
-    }
+  const auto arguments = hedgerow::operate::ParseArguments({argv + 1, argv + argc}, {"config", "ready-fd"});
+  if (!arguments.ok()) return UsageError(std::string(arguments.status().message()));
+  if (!arguments->words.empty()) return UsageError("unknown argument " + arguments->words[0]);
+  if (arguments->json()) return UsageError("unknown argument --json");
+  if (arguments->Has("help")) {
+    fputs(kUsage, stdout);
+    return hedgerow::kExitOk;
   }
-  if (arguments.config_file.empty()) return UsageError("--config FILE is missing");
+  if (arguments->Has("version")) {
+    printf("hedgerowd %s\n", hedgerow::operate::kVersion);
+    return hedgerow::kExitOk;
+  }
+  int ready_fd = -1;
+  if (arguments->Has("ready-fd") && !absl::SimpleAtoi(arguments->Get("ready-fd"), &ready_fd))
+    return UsageError("--ready-fd wants a number");
+  const std::string config_file = arguments->Get("config");
+  if (config_file.empty()) return UsageError("--config FILE is missing");
 
-  hedgerow::Readiness readiness(arguments.ready_fd);
-  const auto config = hedgerow::config::LoadFile(arguments.config_file, hedgerow::config::KeyFiles::kRead);
+  hedgerow::Readiness readiness(ready_fd);
+  const auto config = hedgerow::config::LoadFile(config_file, hedgerow::config::KeyFiles::kRead);
   if (!config.ok()) {
     const std::string text(config.status().message());
     fprintf(stderr, "%s\n", text.c_str());
     readiness.Failed(hedgerow::kExitUsage, text);
     return hedgerow::kExitUsage;
   }
-  return hedgerow::RunDaemon(*config, arguments.config_file, readiness);
+  return hedgerow::RunDaemon(*config, config_file, readiness);
 }

@@ -116,7 +116,7 @@ struct ProgramInfo {
   std::string name;  // of the BPF program, at most 15 bytes as the kernel shows it
   Hook hook;
   int fd = -1;  // owned by the data plane
-  uint64_t run_count = 0;    // both 0 unless kernel.bpf_stats_enabled or EnableRunTimeStats()
+  uint64_t run_count = 0;    // both 0 unless kernel.bpf_stats_enabled or BPF_ENABLE_STATS (proxy/cli/top.cc)
   uint64_t run_time_ns = 0;
   uint32_t verified_instructions = 0;
 };
@@ -180,10 +180,6 @@ struct ClockSnapshot {
   uint64_t laps = 0;
   uint64_t kicks = 0;
   uint64_t restarts = 0;
-  uint64_t visits = 0;
-  uint64_t last_lap_ns = 0;
-  uint64_t nodes = 0;
-  std::array<uint64_t, HR_CLOCK_CLASSES> laps_of_class{};
 };
 
 struct Snapshot {

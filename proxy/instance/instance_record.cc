@@ -37,30 +37,4 @@ uint64_t NetworkNamespace() {
   return stat("/proc/thread-self/ns/net", &info) == 0 ? info.st_ino : 0;
 }
 
-PinnedDataPlane PinnedOf(const v1::KernelRecord& record) {
-  PinnedDataPlane pinned{.abi_version = record.abi_version(),
-                         .build = record.build(),
-                         .hash_seed = record.hash_seed(),
-                         .load_config = record.load_config(),
-                         .maps = {}};
-  for (const v1::PinnedMapRecord& map : record.maps()) {
-    pinned.maps.push_back({map.name(), map.id(), map.layout()});
-  }
-  return pinned;
-}
-
-void SetPinned(const PinnedDataPlane& pinned, v1::KernelRecord& record) {
-  record.set_abi_version(pinned.abi_version);
-  record.set_build(pinned.build);
-  record.set_hash_seed(pinned.hash_seed);
-  record.set_load_config(pinned.load_config);
-  record.clear_maps();
-  for (const PinnedMap& map : pinned.maps) {
-    v1::PinnedMapRecord& out = *record.add_maps();
-    out.set_name(map.name);
-    out.set_id(map.id);
-    out.set_layout(map.layout);
-  }
-}
-
 }  // namespace hedgerow

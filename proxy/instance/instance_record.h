@@ -39,8 +39,4 @@ class InstanceRecord {
 // Which network namespace this thread is in.
 uint64_t NetworkNamespace();
 
-// Between the record's words and the data plane's.
-PinnedDataPlane PinnedOf(const v1::KernelRecord& record);
-void SetPinned(const PinnedDataPlane& pinned, v1::KernelRecord& record);
-
 }  // namespace hedgerow

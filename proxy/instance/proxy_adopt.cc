@@ -210,7 +210,7 @@ absl::Status ProxyInstance::AdoptDataPlane() {
   const v1::KernelRecord& record = record_->data();
   const std::string folder = absl::StrCat(pin_folder_, "/", record.program_folder());
   absl::StatusOr<std::unique_ptr<KernelDataPlane>> plane;
-  OnALightThread([&] { plane = KernelDataPlane::Adopt(Spec(), pin_folder_, folder, PinnedOf(record)); });
+  OnALightThread([&] { plane = KernelDataPlane::Adopt(Spec(), pin_folder_, folder, record); });
   if (!plane.ok()) return plane.status();
   data_plane_ = *std::move(plane);
   if (!data_plane_->object().has_new_programs()) return absl::OkStatus();
@@ -280,8 +280,8 @@ absl::Status ProxyInstance::CommitAdoption(Takeover takeover, DaemonFacts& facts
   const auto snapshot = data_plane_->reader().Read(/*histograms=*/false);
   if (!snapshot.ok()) return snapshot.status();
   if (takeover == Takeover::kSuccession) NoteSuccession(*snapshot, facts);
-  facts.attachments_restored +=
-      static_cast<uint64_t>(std::count(attached_anew_.begin(), attached_anew_.end(), true));
+  const auto anew = static_cast<uint64_t>(std::count(attached_anew_.begin(), attached_anew_.end(), true));
+  facts.adoption.set_attachments_restored(facts.adoption.attachments_restored() + anew);
   if (const absl::Status status = SaveRecord(facts); !status.ok()) return status;
   // From here on it is ours.
   Beat();
@@ -296,15 +296,17 @@ void ProxyInstance::NoteSuccession(const Snapshot& snapshot, DaemonFacts& facts)
   const auto unattended_timeout_ns = static_cast<uint64_t>(record.config().unattended_timeout_ns());
   const uint64_t until_ns = snapshot.hedge_until_ns;
   const uint64_t last_ns = until_ns > unattended_timeout_ns ? until_ns - unattended_timeout_ns : until_ns;
-  facts.unattended_ns = snapshot.taken_ns > last_ns ? static_cast<int64_t>(snapshot.taken_ns - last_ns) : 0;
+  v1::Adoption& adoption = facts.adoption;
+  const auto unattended_ns = static_cast<int64_t>(snapshot.taken_ns - last_ns);
+  adoption.set_unattended_ns(std::max<int64_t>(unattended_ns, 0));
   if (until_ns != 0 && snapshot.taken_ns > until_ns) {
-    facts.hedging_stopped_ns = static_cast<int64_t>(snapshot.taken_ns - until_ns);
+    adoption.set_hedging_stopped_ns(static_cast<int64_t>(snapshot.taken_ns - until_ns));
     record.set_unattended_stops(record.unattended_stops() + 1);
   }
   record.set_adoptions(record.adoptions() + 1);
-  facts.adoption = data_plane_->object().has_new_programs() ? "upgraded" : "adopted";
-  facts.adoptions = record.adoptions();
-  facts.unattended_stops = record.unattended_stops();
+  adoption.set_how(data_plane_->object().has_new_programs() ? "upgraded" : "adopted");
+  adoption.set_adoptions(record.adoptions());
+  adoption.set_unattended_stops(record.unattended_stops());
   facts.kernel_since_ns = record.made_ns();
 }
 

@@ -16,14 +16,9 @@ constexpr int kDelayMeasurements = 3;
 
 // What to try, best first: fq is exact, htb has fixed periods and is on every kernel.
 std::vector<net::ClockKind> ClockKindsOf(v1::ClockKind wanted) {
-  switch (wanted) {
-    case v1::CLOCK_KIND_HTB:
-      return {net::ClockKind::kHtb};
-    case v1::CLOCK_KIND_FQ:
-      return {net::ClockKind::kFq};
-    default:
-      return {net::ClockKind::kFq, net::ClockKind::kHtb};
-  }
+  if (wanted == v1::CLOCK_KIND_HTB) return {net::ClockKind::kHtb};
+  if (wanted == v1::CLOCK_KIND_FQ) return {net::ClockKind::kFq};
+  return {net::ClockKind::kFq, net::ClockKind::kHtb};
 }
 
 }  // namespace

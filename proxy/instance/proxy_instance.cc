@@ -28,14 +28,8 @@ constexpr uint32_t kClockMtuBytes = 1600;
 constexpr int kReservedDescriptors = 8;
 
 net::Mechanism MechanismOf(v1::Attach attach) {
-  switch (attach) {
-    case v1::ATTACH_TCX:
-      return net::Mechanism::kTcx;
-    case v1::ATTACH_CLSACT:
-      return net::Mechanism::kClsact;
-    default:
-      return net::Mechanism::kAuto;
-  }
+  if (attach == v1::ATTACH_TCX) return net::Mechanism::kTcx;
+  return attach == v1::ATTACH_CLSACT ? net::Mechanism::kClsact : net::Mechanism::kAuto;
 }
 
 }  // namespace
@@ -230,10 +224,8 @@ absl::Status ProxyInstance::Pin() {
 }
 
 absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
-  const auto pinned = data_plane_->object().Describe();
-  if (!pinned.ok()) return pinned.status();
   v1::KernelRecord& record = record_->data();
-  SetPinned(*pinned, record);
+  if (absl::Status status = data_plane_->object().Describe(record); !status.ok()) return status;
   record.set_complete(true);
   record.set_version(operate::kVersion);
   record.set_network_namespace(NetworkNamespace());
@@ -293,12 +285,13 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
 
 absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
   for (const ProgramInfo& program : data_plane_->object().Programs()) {
-    if (const absl::Status status = AttachOne(program, facts); !status.ok()) return status;
+    if (const absl::Status status = AttachOne(program); !status.ok()) return status;
   }
+  NoteFacts(topology_, facts);
   return absl::OkStatus();
 }
 
-absl::Status ProxyInstance::AttachOne(const ProgramInfo& program, DaemonFacts& facts) {
+absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
   absl::Status status;
   switch (program.hook) {
     case Hook::kProxyEgress:
@@ -311,19 +304,10 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program, DaemonFacts& f
       if (clock_.kind != net::ClockKind::kFq) return absl::OkStatus();
       return AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
     case Hook::kUplinkIngress:
-      return AttachToUplinks(program, facts);
+      status = AttachToUplinks(program, topology_);
+      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program);
   }
   return status;
-}
-
-absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, DaemonFacts& facts) {
-  for (const auto& [ifindex, link] : topology_.uplinks) {
-    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
-    if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
-    const bool tcx = attachments_.back()->mechanism() == net::Mechanism::kTcx;
-    facts.uplinks.push_back({link.name, ifindex, link.up(), tcx ? "tcx" : "clsact"});
-  }
-  return adopting_ ? AdoptRetiredUplinks(program) : absl::OkStatus();
 }
 
 absl::Status ProxyInstance::AddRoutes(const v1::Config& config, const Topology& topology) {

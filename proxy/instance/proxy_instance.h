@@ -109,11 +109,10 @@ class ProxyInstance {
   absl::Status Pin();
   absl::Status SaveRecord(const DaemonFacts& facts);
   absl::Status Attach(DaemonFacts& facts);
-  absl::Status AttachOne(const ProgramInfo& program, DaemonFacts& facts);
-  absl::Status AttachToUplinks(const ProgramInfo& program, DaemonFacts& facts);
+  absl::Status AttachOne(const ProgramInfo& program);
+  absl::Status AttachToUplinks(const ProgramInfo& program, const Topology& topology);
   absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);
   absl::Status AddRoutes(const v1::Config& config, const Topology& topology);
-  absl::Status AttachNewUplinks(const Topology& topology);
   const net::Attachment* AttachmentOn(int ifindex) const;
   absl::Status AdoptRetiredUplinks(const ProgramInfo& program);
   void TakeBack(const std::vector<net::VipRoute>& routes);

@@ -7,8 +7,6 @@
 // are brought to the configuration in force, by a reload like any other. What is removed stays known for as long as a
 // request may still be answered by it, and goes later. Part of ProxyInstance; what can change at all says config/diff.h.
 
-#include <time.h>
-
 #include <algorithm>
 #include <set>
 
@@ -16,15 +14,10 @@
 #include "proxy/instance/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
+#include "proxy/loop/event_loop.h"
 
 namespace hedgerow {
 namespace {
-
-int64_t MonotonicNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
 
 RetiredService Retired(const v1::RosterService& service) {
   return {service.id(), service.vip(), static_cast<uint16_t>(service.port())};
@@ -52,7 +45,8 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
     return status;
   }
   const std::vector<net::VipRoute> routes = routes_;
-  status = AttachNewUplinks(topology);
+  for (const ProgramInfo& program : data_plane_->object().Programs())
+    if (status.ok() && program.hook == Hook::kUplinkIngress) status = AttachToUplinks(program, topology);
   if (status.ok()) {
     status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
                                       [&] { return AddRoutes(next, topology); });
@@ -94,14 +88,11 @@ absl::Status ProxyInstance::EndEarlierReload() {
   return Annotate(EndReload(), "undoing a reload that was begun");
 }
 
-absl::Status ProxyInstance::AttachNewUplinks(const Topology& topology) {
-  for (const ProgramInfo& program : data_plane_->object().Programs()) {
-    if (program.hook != Hook::kUplinkIngress) continue;
-    for (const auto& [ifindex, link] : topology.uplinks) {
-      if (AttachmentOn(ifindex) != nullptr) continue;
-      const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
-      if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
-    }
+absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, const Topology& topology) {
+  for (const auto& [ifindex, link] : topology.uplinks) {
+    if (AttachmentOn(ifindex) != nullptr) continue;
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
   }
   return absl::OkStatus();
 }
@@ -133,8 +124,12 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
   facts.uplinks.clear();
   for (const auto& [ifindex, link] : topology.uplinks) {
     const net::Attachment* attachment = AttachmentOn(ifindex);
+    v1::Uplink& uplink = facts.uplinks.emplace_back();
+    uplink.set_name(link.name);
+    uplink.set_ifindex(ifindex);
+    uplink.set_up(link.up());
     const bool tcx = attachment != nullptr && attachment->mechanism() == net::Mechanism::kTcx;
-    facts.uplinks.push_back({link.name, ifindex, link.up(), tcx ? "tcx" : "clsact"});
+    uplink.set_attach(tcx ? "tcx" : "clsact");
   }
 }
 

@@ -64,12 +64,8 @@ absl::Status ConfigWriter::Publish(uint32_t generation) {
 // The control program decides under the leader map's lock, so that an announcement that comes at the same time is neither
 // lost nor undone.
 absl::Status ConfigWriter::ConfigureLeader(uint32_t id, bool forget) {
-  hr_control_request request{};
-  request.operation = HR_CONTROL_CONFIGURE;
-  request.service = id;
-  request.sequence = forget ? 1 : 0;
   if (absl::Status status = Step("leaders"); !status.ok()) return status;
-  return object_.Control(request);
+  return object_.Control(HR_CONTROL_CONFIGURE, id, /*leader=*/0, /*sequence=*/forget ? 1 : 0);
 }
 
 absl::Status ConfigWriter::PutBackend(const ServiceSpec& spec, const BackendSpec& backend) {

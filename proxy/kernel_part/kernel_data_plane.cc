@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const Dat
 
 absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const DataPlaneSpec& spec, const std::string& folder,
                                                                         const std::string& program_folder,
-                                                                        const PinnedDataPlane& pinned) {
+                                                                        const v1::KernelRecord& pinned) {
   const auto with_ids = WithIds(spec);
   if (!with_ids.ok()) return with_ids.status();
   auto object = KernelObject::Adopt(*with_ids, folder, program_folder, pinned);

@@ -23,7 +23,7 @@ class KernelDataPlane {
   // Takes over what is pinned; see KernelObject::Adopt. Changes nothing.
   static absl::StatusOr<std::unique_ptr<KernelDataPlane>> Adopt(const DataPlaneSpec& spec, const std::string& folder,
                                                                 const std::string& program_folder,
-                                                                const PinnedDataPlane& pinned);
+                                                                const v1::KernelRecord& pinned);
 
   KernelObject& object() { return *object_; }
   ConfigWriter& config() { return config_; }

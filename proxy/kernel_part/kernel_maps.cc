@@ -20,15 +20,17 @@ absl::Status MapError(bpf_map* map, absl::string_view what) {
   return absl::ErrnoToStatus(errno, absl::StrCat("BPF map ", bpf_map__name(map), ": cannot ", what));
 }
 
-// An element of a per-CPU map, one T per possible CPU.
-template <typename T>
-absl::StatusOr<std::vector<T>> LookUpPerCpu(bpf_map* map, uint32_t index) {
+// An element of a per-CPU map, which holds one T per possible CPU: `add` adds each to the sum.
+template <typename T, typename Sum>
+absl::StatusOr<Sum> SumPerCpu(bpf_map* map, uint32_t index, void (*add)(Sum& sum, const T& value)) {
   static_assert(sizeof(T) % 8 == 0, "the kernel rounds per-CPU values up to 8 bytes");
   const int cpus = libbpf_num_possible_cpus();
   if (cpus < 1) return absl::InternalError("cannot tell the number of CPUs");
   std::vector<T> values(cpus);
   if (bpf_map_lookup_elem(bpf_map__fd(map), &index, values.data()) != 0) return MapError(map, "be read");
-  return values;
+  Sum sum{};
+  for (const T& value : values) add(sum, value);
+  return sum;
 }
 
 }  // namespace
@@ -82,38 +84,26 @@ absl::Status WaitForPrograms() {
 }
 
 absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index) {
-  auto values = LookUpPerCpu<hr_stats>(map, index);
-  if (!values.ok()) return values.status();
-  hr_stats sum{};
-  for (const hr_stats& value : *values) {
+  return SumPerCpu<hr_stats, hr_stats>(map, index, [](hr_stats& sum, const hr_stats& value) {
     for (int i = 0; i < HR_COUNTER_COUNT; ++i) sum.counters[i] += value.counters[i];
     for (int i = 0; i < HR_REASON_COUNT; ++i) sum.reasons[i] += value.reasons[i];
-  }
-  return sum;
+  });
 }
 
 absl::StatusOr<hr_backend_stats> SumBackendStats(bpf_map* map, uint32_t index) {
-  auto values = LookUpPerCpu<hr_backend_stats>(map, index);
-  if (!values.ok()) return values.status();
-  hr_backend_stats sum{};
-  for (const hr_backend_stats& value : *values) {
+  return SumPerCpu<hr_backend_stats, hr_backend_stats>(map, index, [](auto& sum, const auto& value) {
     sum.unanswered += value.unanswered;
     sum.sends += value.sends;
     sum.wins += value.wins;
-  }
-  return sum;
+  });
 }
 
 absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index) {
-  auto values = LookUpPerCpu<hr_histogram>(map, index);
-  if (!values.ok()) return values.status();
-  Histogram sum;
-  for (const hr_histogram& value : *values) {
+  return SumPerCpu<hr_histogram, Histogram>(map, index, [](Histogram& sum, const hr_histogram& value) {
     for (uint32_t i = 0; i < HR_HISTOGRAM_BUCKETS; ++i) sum.buckets[i] += value.buckets[i];
     sum.sum_ns += value.sum_ns;
     sum.max_ns = std::max<uint64_t>(sum.max_ns, value.max_ns);
-  }
-  return sum;
+  });
 }
 
 absl::StatusOr<hr_leader_view> ReadLeader(bpf_map* leaders, uint32_t service_id) {

@@ -5,7 +5,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <net/ethernet.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -92,10 +91,7 @@ absl::Status KernelObject::MapMemory() {
   return absl::OkStatus();
 }
 
-KernelObject::~KernelObject() {
-  if (stats_fd_ >= 0) close(stats_fd_);
-  proxy_bpf__destroy(skeleton_);
-}
+KernelObject::~KernelObject() { proxy_bpf__destroy(skeleton_); }
 
 absl::Status KernelObject::SetSizes(const DataPlaneSpec& spec) {
   for (const MapSize& size : MapSizes(BoundsOf(spec), 1)) {
@@ -150,7 +146,13 @@ std::vector<ProgramInfo> KernelObject::Programs() const {
   return result;
 }
 
-absl::Status KernelObject::Control(const hr_control_request& request) const {
+absl::Status KernelObject::Control(hr_control_operation operation, uint32_t service, uint32_t leader,
+                                   uint64_t sequence) const {
+  hr_control_request request{};
+  request.operation = operation;
+  request.service = service;
+  request.leader = leader;
+  request.sequence = sequence;
   char frame[ETHER_HDR_LEN + sizeof(request)] = {};
   memcpy(frame + ETHER_HDR_LEN, &request, sizeof(request));
   LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = sizeof(frame));
@@ -167,12 +169,6 @@ absl::StatusOr<bool> KernelObject::CheckClock() const {
   if (bpf_prog_test_run_opts(ProgramFd(skeleton_->progs.hr_watchdog), &options) != 0)
     return absl::ErrnoToStatus(errno, "cannot run the clock's watchdog");
   return options.retval == HR_CONTROL_DONE;
-}
-
-absl::Status KernelObject::EnableRunTimeStats() {
-  stats_fd_ = bpf_enable_stats(BPF_STATS_RUN_TIME);
-  if (stats_fd_ < 0) return absl::ErrnoToStatus(errno, "cannot enable BPF run-time statistics");
-  return absl::OkStatus();
 }
 
 }  // namespace hedgerow

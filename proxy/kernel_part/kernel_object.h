@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net/unique_fd.h"
+#include "proxy/api/record.pb.h"
 #include "proxy/data_plane/data_plane.h"
 #include "proxy/kernel_part/kernel_maps.h"
 
@@ -23,20 +24,6 @@ struct bpf_map;
 struct bpf_program;
 
 namespace hedgerow {
-
-// What is pinned, as the daemon that takes it over must find it. Kept in the instance's record.
-struct PinnedMap {
-  std::string name;
-  uint32_t id = 0;      // the kernel's
-  uint64_t layout = 0;  // see map_layout.h
-};
-struct PinnedDataPlane {
-  uint32_t abi_version = 0;
-  uint64_t build = 0;  // of the programs
-  uint64_t hash_seed = 0;
-  std::string load_config;  // bytes of hr_load_config
-  std::vector<PinnedMap> maps;
-};
 
 // The mapped maps, shared with the programs.
 struct KernelMemory {
@@ -60,26 +47,26 @@ class KernelObject {
   // has_new_programs(). Changes nothing. kFailedPrecondition: they are not what this build can take over; says why.
   static absl::StatusOr<std::unique_ptr<KernelObject>> Adopt(const DataPlaneSpec& spec, const std::string& folder,
                                                              const std::string& program_folder,
-                                                             const PinnedDataPlane& pinned);
+                                                             const v1::KernelRecord& pinned);
   ~KernelObject();
 
   // Every map that is not pinned there yet.
   absl::Status PinMaps(const std::string& folder);
   // Makes the folder, which must not exist.
   absl::Status PinPrograms(const std::string& program_folder);
-  absl::StatusOr<PinnedDataPlane> Describe() const;
+  // Fills in what is pinned, as the daemon that takes it over must find it.
+  absl::Status Describe(v1::KernelRecord& record) const;
   bool has_new_programs() const { return adopted_programs_.empty(); }
-  // On which ports programs with these constants (PinnedDataPlane::load_config) await announcements.
+  // On which ports programs with these constants (KernelRecord.load_config) await announcements.
   static std::set<uint32_t> AwaitedPorts(const std::string& load_config);
   // Number of the programs that this process brings along.
   static uint64_t Build();
 
   // The programs to attach, in the order in which to attach them (replies before requests).
   std::vector<ProgramInfo> Programs() const;
-  // Run time and count of each program are kept by the kernel while this descriptor is open (BPF_ENABLE_STATS).
-  absl::Status EnableRunTimeStats();
   // Runs the control program, which alone changes the leader map. kInternal: it refused.
-  absl::Status Control(const hr_control_request& request) const;
+  absl::Status Control(hr_control_operation operation, uint32_t service, uint32_t leader = 0,
+                       uint64_t sequence = 0) const;
   // Restarts a clock whose packet was lost while no client sends; false = it was fine.
   absl::StatusOr<bool> CheckClock() const;
 
@@ -95,7 +82,7 @@ class KernelObject {
   void SetLoadConfig(const DataPlaneSpec& spec);
   absl::Status LoadPrograms();
   absl::Status MapMemory();
-  absl::Status TakeMap(bpf_map* map, const std::string& folder, const PinnedDataPlane& pinned);
+  absl::Status TakeMap(bpf_map* map, const std::string& folder, const v1::KernelRecord& pinned);
   bool TakePrograms(const std::string& program_folder);
   std::string LoadConfigBytes() const;
   int ProgramFd(const bpf_program* program) const;
@@ -106,7 +93,6 @@ class KernelObject {
   DataPlaneRoom room_;
   std::map<std::string, uint64_t> layouts_;                // by map
   std::map<std::string, net::UniqueFd> adopted_programs_;  // by name; empty: the skeleton's own are loaded
-  int stats_fd_ = -1;
 };
 
 }  // namespace hedgerow

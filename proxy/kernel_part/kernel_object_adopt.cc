@@ -86,9 +86,9 @@ std::set<uint32_t> KernelObject::AwaitedPorts(const std::string& load_config) {
 absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlaneSpec& spec,
                                                                         const std::string& folder,
                                                                         const std::string& program_folder,
-                                                                        const PinnedDataPlane& pinned) {
-  if (pinned.abi_version != HR_ABI_VERSION) {
-    return CannotTakeOver(absl::StrCat("its maps are of layout ", pinned.abi_version,
+                                                                        const v1::KernelRecord& pinned) {
+  if (pinned.abi_version() != HR_ABI_VERSION) {
+    return CannotTakeOver(absl::StrCat("its maps are of layout ", pinned.abi_version(),
                                        ", this build's of layout ", HR_ABI_VERSION));
   }
   auto opened = Open(spec);
@@ -96,14 +96,14 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlan
   KernelObject& object = **opened;
   // Where a request stands in the scoreboard depends on it.
   auto& config = object.skeleton_->rodata->load_config;
-  config.hash_seed = pinned.hash_seed;
+  config.hash_seed = pinned.hash_seed();
   // Of the first configuration: since then a reload may have changed the smallest delay, which stands in the
   // wheel by now, and announcements are awaited on the same ports as long as the present one needs no other.
-  if (hr_load_config before; pinned.load_config.size() == sizeof(before)) {
-    memcpy(&before, pinned.load_config.data(), sizeof(before));
+  if (hr_load_config before; pinned.load_config().size() == sizeof(before)) {
+    memcpy(&before, pinned.load_config().data(), sizeof(before));
     config.min_delay_ns = before.min_delay_ns;
     const std::set<uint32_t> needed = AwaitedPorts(object.LoadConfigBytes());
-    const std::set<uint32_t> awaited = AwaitedPorts(pinned.load_config);
+    const std::set<uint32_t> awaited = AwaitedPorts(pinned.load_config());
     if (std::includes(awaited.begin(), awaited.end(), needed.begin(), needed.end()))
       memcpy(&config.announce_ports_be, &before.announce_ports_be, sizeof(before.announce_ports_be));
   }
@@ -112,7 +112,7 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlan
     if (!IsShared(map)) continue;
     if (absl::Status status = object.TakeMap(map, folder, pinned); !status.ok()) return status;
   }
-  const bool same = pinned.build == Build() && pinned.load_config == object.LoadConfigBytes();
+  const bool same = pinned.build() == Build() && pinned.load_config() == object.LoadConfigBytes();
   if (!same || !object.TakePrograms(program_folder)) {
     if (absl::Status status = object.LoadPrograms(); !status.ok()) return status;
   }
@@ -120,12 +120,12 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlan
   return opened;
 }
 
-absl::Status KernelObject::TakeMap(bpf_map* map, const std::string& folder, const PinnedDataPlane& pinned) {
+absl::Status KernelObject::TakeMap(bpf_map* map, const std::string& folder, const v1::KernelRecord& pinned) {
   const std::string name = bpf_map__name(map);
-  const auto known = std::find_if(pinned.maps.begin(), pinned.maps.end(),
-                                  [&](const PinnedMap& each) { return each.name == name; });
-  if (known == pinned.maps.end()) return absl::OkStatus();  // it came with this build
-  if (known->layout != layouts_.at(name)) {
+  const auto known = std::find_if(pinned.maps().begin(), pinned.maps().end(),
+                                  [&](const v1::PinnedMapRecord& each) { return each.name() == name; });
+  if (known == pinned.maps().end()) return absl::OkStatus();  // it came with this build
+  if (known->layout() != layouts_.at(name)) {
     return CannotTakeOver(absl::StrCat("its map ", name, " has another layout than this build's"));
   }
   const std::string path = MapPath(folder, map);
@@ -134,9 +134,9 @@ absl::Status KernelObject::TakeMap(bpf_map* map, const std::string& folder, cons
     return CannotTakeOver(absl::StrCat("its pin ", path, " cannot be opened: ", strerror(errno)));
   const auto info = InfoOf(fd.get(), path);
   if (!info.ok()) return info.status();
-  if (info->id != known->id) {
+  if (info->id != known->id()) {
     return CannotTakeOver(absl::StrCat(path, " is another map than its programs use (number ", info->id,
-                                       ", not ", known->id, ")"));
+                                       ", not ", known->id(), ")"));
   }
   const bool grows = map == skeleton_->maps.service_histograms || map == skeleton_->maps.backend_histograms;
   if (!grows && info->max_entries != bpf_map__max_entries(map)) {
@@ -196,20 +196,23 @@ absl::Status KernelObject::PinPrograms(const std::string& program_folder) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<PinnedDataPlane> KernelObject::Describe() const {
-  PinnedDataPlane pinned{.abi_version = HR_ABI_VERSION,
-                         .build = Build(),
-                         .hash_seed = skeleton_->rodata->load_config.hash_seed,
-                         .load_config = LoadConfigBytes(),
-                         .maps = {}};
+absl::Status KernelObject::Describe(v1::KernelRecord& record) const {
+  record.set_abi_version(HR_ABI_VERSION);
+  record.set_build(Build());
+  record.set_hash_seed(skeleton_->rodata->load_config.hash_seed);
+  record.set_load_config(LoadConfigBytes());
+  record.clear_maps();
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, skeleton_->obj) {
     if (!IsShared(map)) continue;
     const auto info = InfoOf(bpf_map__fd(map), bpf_map__name(map));
     if (!info.ok()) return info.status();
-    pinned.maps.push_back({bpf_map__name(map), info->id, layouts_.at(bpf_map__name(map))});
+    v1::PinnedMapRecord& pinned = *record.add_maps();
+    pinned.set_name(bpf_map__name(map));
+    pinned.set_id(info->id);
+    pinned.set_layout(layouts_.at(bpf_map__name(map)));
   }
-  return pinned;
+  return absl::OkStatus();
 }
 
 }  // namespace hedgerow

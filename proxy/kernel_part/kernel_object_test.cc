@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -124,7 +125,7 @@ class AdoptTest : public PinnedTest {
     (*plane)->policy().HedgeUntil(4711);
     ASSERT_TRUE((*plane)->object().PinMaps(folder_).ok());
     ASSERT_TRUE((*plane)->object().PinPrograms(programs()).ok());
-    pinned_ = (*plane)->object().Describe().value();
+    ASSERT_TRUE((*plane)->object().Describe(pinned_).ok());
   }
   absl::StatusOr<std::unique_ptr<KernelDataPlane>> Adopt(const DataPlaneSpec& spec = Spec()) {
     return KernelDataPlane::Adopt(spec, folder_, programs(), pinned_);
@@ -136,14 +137,14 @@ class AdoptTest : public PinnedTest {
   }
   std::string programs() const { return folder_ + "/programs-1"; }
   std::string MapPin(const std::string& name) const { return absl::StrCat(folder_, "/map-", name); }
-  PinnedMap& Recorded(const std::string& name) {
-    for (PinnedMap& map : pinned_.maps) {
-      if (map.name == name) return map;
+  v1::PinnedMapRecord& Recorded(const std::string& name) {
+    for (v1::PinnedMapRecord& map : *pinned_.mutable_maps()) {
+      if (map.name() == name) return map;
     }
     ADD_FAILURE() << "no map " << name;
-    return pinned_.maps.front();
+    return *pinned_.mutable_maps(0);
   }
-  PinnedDataPlane pinned_;
+  v1::KernelRecord pinned_;
 };
 
 TEST_F(AdoptTest, TheSameBuildTakesMapsAndProgramsAsTheyAre) {
@@ -159,23 +160,26 @@ TEST_F(AdoptTest, TheSameBuildTakesMapsAndProgramsAsTheyAre) {
   // The control program was taken over, too.
   EXPECT_TRUE((*plane)->policy().UnpinLeader("dns").ok());
   EXPECT_EQ((*plane)->reader().Read(false)->services[0].leader.leader, 0);
-  const PinnedDataPlane again = (*plane)->object().Describe().value();
-  ASSERT_EQ(again.maps.size(), pinned_.maps.size());
-  for (size_t i = 0; i < again.maps.size(); ++i) {
-    EXPECT_EQ(again.maps[i].id, pinned_.maps[i].id);
-    EXPECT_EQ(again.maps[i].layout, pinned_.maps[i].layout) << again.maps[i].name;
+  v1::KernelRecord again;
+  ASSERT_TRUE((*plane)->object().Describe(again).ok());
+  ASSERT_EQ(again.maps_size(), pinned_.maps_size());
+  for (int i = 0; i < again.maps_size(); ++i) {
+    EXPECT_EQ(again.maps(i).id(), pinned_.maps(i).id());
+    EXPECT_EQ(again.maps(i).layout(), pinned_.maps(i).layout()) << again.maps(i).name();
   }
 }
 
 TEST_F(AdoptTest, AnotherBuildBringsItsProgramsToTheSameMaps) {
   ASSERT_NO_FATAL_FAILURE(Leave());
-  pinned_.build += 1;
+  pinned_.set_build(pinned_.build() + 1);
   const auto plane = Adopt();
   ASSERT_TRUE(plane.ok()) << plane.status();
   EXPECT_TRUE((*plane)->object().has_new_programs());
   EXPECT_EQ((*plane)->reader().Read(true)->services[0].leader.leader, 1);
   EXPECT_TRUE((*plane)->policy().UnpinLeader("dns").ok());
-  EXPECT_EQ((*plane)->object().Describe()->hash_seed, pinned_.hash_seed) << "requests in flight are found by it";
+  v1::KernelRecord again;
+  ASSERT_TRUE((*plane)->object().Describe(again).ok());
+  EXPECT_EQ(again.hash_seed(), pinned_.hash_seed()) << "requests in flight are found by it";
 }
 
 TEST_F(AdoptTest, OtherConstantsTakeOtherPrograms) {
@@ -197,12 +201,12 @@ TEST_F(AdoptTest, AProgramWhosePinIsGoneIsLoadedAnew) {
 
 TEST_F(AdoptTest, AnotherLayoutIsRefused) {
   ASSERT_NO_FATAL_FAILURE(Leave());
-  pinned_.abi_version += 1;
+  pinned_.set_abi_version(HR_ABI_VERSION + 1);
   ExpectRefused(absl::StrCat("layout ", HR_ABI_VERSION + 1));
-  pinned_.abi_version -= 1;
-  Recorded("requests").layout += 1;
+  pinned_.set_abi_version(HR_ABI_VERSION);
+  Recorded("requests").set_layout(Recorded("requests").layout() + 1);
   ExpectRefused("requests has another layout");
-  Recorded("requests").layout -= 1;
+  Recorded("requests").set_layout(Recorded("requests").layout() - 1);
   EXPECT_TRUE(Adopt().ok());
 }
 
@@ -232,14 +236,15 @@ TEST_F(AdoptTest, APinOfSomebodyElsesMapIsRefused) {
 
 TEST_F(AdoptTest, AMapThatOnlyTheNewerBuildHasIsMadeAndPinned) {
   ASSERT_NO_FATAL_FAILURE(Leave());
-  pinned_.build += 1;
-  std::erase_if(pinned_.maps, [](const PinnedMap& map) { return map.name == "fragments"; });
+  pinned_.set_build(pinned_.build() + 1);
+  const auto is_new = [](const v1::PinnedMapRecord& map) { return map.name() == "fragments"; };
+  pinned_.mutable_maps()->erase(std::find_if(pinned_.maps().begin(), pinned_.maps().end(), is_new));
   // Also where an upgrade that was cut short has left one.
   const auto plane = Adopt();
   ASSERT_TRUE(plane.ok()) << plane.status();
   ASSERT_TRUE((*plane)->object().PinMaps(folder_).ok());
-  pinned_ = (*plane)->object().Describe().value();
-  EXPECT_NE(Recorded("fragments").id, 0u);
+  ASSERT_TRUE((*plane)->object().Describe(pinned_).ok());
+  EXPECT_NE(Recorded("fragments").id(), 0u);
   EXPECT_TRUE(Adopt().ok());
 }
 

@@ -25,20 +25,13 @@ absl::Status KernelPolicy::PinLeader(const std::string& service, const std::stri
   if (!found.ok()) return found.status();
   const auto leader = FindBackend(**found, backend);
   if (!leader.ok()) return leader.status();
-  hr_control_request request{};
-  request.operation = HR_CONTROL_PIN;
-  request.service = (*found)->id;
-  request.leader = (*leader)->slot;
-  return object_.Control(request);
+  return object_.Control(HR_CONTROL_PIN, (*found)->id, (*leader)->slot);
 }
 
 absl::Status KernelPolicy::UnpinLeader(const std::string& service) {
   const auto found = FindService(service);
   if (!found.ok()) return found.status();
-  hr_control_request request{};
-  request.operation = HR_CONTROL_UNPIN;
-  request.service = (*found)->id;
-  return object_.Control(request);
+  return object_.Control(HR_CONTROL_UNPIN, (*found)->id);
 }
 
 absl::Status KernelPolicy::Switch(const std::string& service, uint32_t bit, bool on) {

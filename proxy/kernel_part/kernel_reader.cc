@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <ctime>
 #include <fstream>
 #include <utility>
 
@@ -15,17 +14,14 @@
 #include "proxy.skel.h"
 #include "proxy/kernel_part/kernel_trace.h"
 #include "proxy/data_plane/trace_ids.h"
+#include "proxy/loop/event_loop.h"
 
 namespace hedgerow {
 namespace {
 
 constexpr uint64_t kMicrosPerHedge = 1'000'000;
 
-uint64_t MonotonicNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t NowNs() { return static_cast<uint64_t>(MonotonicNs()); }
 
 // A backend's place in the configuration by its place in the kernel; HR_NO_BACKEND where the place holds no backend of
 // the configuration.
@@ -94,7 +90,7 @@ absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spe
   snapshot.stats = *stats;
   const volatile hr_service_state* state = memory_.service_states.At<hr_service_state>(spec.id);
   snapshot.budget_tokens = static_cast<double>(state->budget_micros) / static_cast<double>(kMicrosPerHedge);
-  snapshot.pushed_back = MonotonicNs() < state->pushback_until_ns;
+  snapshot.pushed_back = NowNs() < state->pushback_until_ns;
   const volatile hr_service_policy& policy = memory_.Policy(spec.id);
   snapshot.bypass = (policy.switches & HR_SWITCH_BYPASS) != 0;
   snapshot.dry_run = (policy.switches & HR_SWITCH_DRY_RUN) != 0;
@@ -141,11 +137,11 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.last_receive_ns = state->last_receive_ns;
   backend.health_since_ns = state->health_since_ns;
   backend.retry_due = state->health == HR_DOWN &&
-                      MonotonicNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
+                      NowNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
   backend.p95_ns = memory_.tuning.At<hr_backend_tuning>(spec.id)->p95_ns;
   // As the programs will find when something is sent to it.
   if (backend.health != HR_HEALTHY &&
-      hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), MonotonicNs()))
+      hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()))
     backend.health = HR_HEALTHY;
   if (!histograms) return backend;
   Histogram held_back, pauses;
@@ -163,7 +159,7 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
 
 absl::StatusOr<Snapshot> KernelReader::Read(bool histograms) {
   Snapshot snapshot;
-  snapshot.taken_ns = MonotonicNs();
+  snapshot.taken_ns = NowNs();
   const RequestUse use = CountRequests();
   for (const ServiceSpec& each : spec_.services) {
     auto service = ReadService(each, histograms);
@@ -175,14 +171,8 @@ absl::StatusOr<Snapshot> KernelReader::Read(bool histograms) {
   if (!host.ok()) return host.status();
   snapshot.host = *host;
   const volatile hr_wheel& wheel = memory_.Wheel();
-  snapshot.clock = ClockSnapshot{.running = wheel.running != 0,
-                                 .laps = wheel.laps,
-                                 .kicks = wheel.kicks,
-                                 .restarts = wheel.restarts,
-                                 .visits = wheel.visits,
-                                 .last_lap_ns = wheel.last_lap_ns,
-                                 .nodes = wheel.nodes};
-  for (int i = 0; i < HR_CLOCK_CLASSES; ++i) snapshot.clock.laps_of_class[i] = wheel.laps_of_class[i];
+  snapshot.clock = {
+      .running = wheel.running != 0, .laps = wheel.laps, .kicks = wheel.kicks, .restarts = wheel.restarts};
   snapshot.hedge_until_ns = wheel.hedge_until_ns;
   snapshot.maps = ReadMapUse(use.parked);
   return snapshot;

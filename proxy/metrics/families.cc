@@ -50,6 +50,10 @@ Fill OfFacts(Member member) {
   return Once([member](const Scrape& scrape) { return scrape.facts.*member; });
 }
 template <typename Member>
+Fill OfAdoption(Member member) {
+  return Once([member](const Scrape& scrape) { return (scrape.facts.adoption.*member)(); });
+}
+template <typename Member>
 Fill OfClock(Member member) {
   return Once([member](const Scrape& scrape) { return scrape.snapshot.clock.*member; });
 }
@@ -216,13 +220,14 @@ std::vector<Metric> OtherMetrics() {
       {kMachine, kCounter, "links_restored_total",
        "own links set up or made again after they were set down or removed", OfFacts(&DaemonFacts::links_restored)},
       {kMachine, kCounter, "attachments_restored_total",
-       "programs attached again after they were taken off their hook", OfFacts(&DaemonFacts::attachments_restored)},
+       "programs attached again after they were taken off their hook",
+       OfAdoption(&v1::Adoption::attachments_restored)},
       {kMachine, kCounter, "adoptions_total", "daemons that have taken over the kernel part since it was made",
-       OfFacts(&DaemonFacts::adoptions)},
+       OfAdoption(&v1::Adoption::adoptions)},
       {kMachine, kCounter, "unattended_stops_total",
        "times that hedging stopped because no daemon had lived for `unattended_timeout`; "
        "`hedgerow_reasons_total{reason=\"no_daemon\"}` counts the requests",
-       OfFacts(&DaemonFacts::unattended_stops)},
+       OfAdoption(&v1::Adoption::unattended_stops)},
       {kMachine, kCounter, "reloads_total",
        "reloads of the configuration since the daemon started, by `result`: `applied`; `unchanged`; `invalid` (the "
        "file has errors), `refused` (it cannot be applied to what runs), `failed` (an error on the way; all was "

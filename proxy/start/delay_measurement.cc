@@ -21,6 +21,7 @@
 #include "config/scalar.h"
 #include "net/network_namespace.h"
 #include "net/unique_fd.h"
+#include "proxy/loop/event_loop.h"
 
 namespace hedgerow {
 namespace {
@@ -36,11 +37,7 @@ size_t GapsOf(uint64_t period_ns) { return period_ns > kLongNs ? 1 : kGaps; }
 // Beyond the period or delay itself.
 constexpr uint64_t kPatienceNs = 500'000'000;
 
-uint64_t NowNs(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
+uint64_t NowNs() { return static_cast<uint64_t>(MonotonicNs()); }
 
 absl::StatusOr<net::UniqueFd> PacketSocket(int ifindex) {
   net::UniqueFd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(kEtherType)));
@@ -87,8 +84,8 @@ struct Arrived {
 
 // The next of our frames. Nothing: none came in time.
 std::optional<Arrived> Arrival(int fd, uint64_t period_ns) {
-  const uint64_t deadline = NowNs(CLOCK_MONOTONIC) + period_ns + kPatienceNs;
-  while (NowNs(CLOCK_MONOTONIC) < deadline) {
+  const uint64_t deadline = NowNs() + period_ns + kPatienceNs;
+  while (NowNs() < deadline) {
     pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
     if (poll(&ready, 1, 50) <= 0) continue;
     sockaddr_ll from{};
@@ -103,7 +100,7 @@ std::optional<Arrived> Arrival(int fd, uint64_t period_ns) {
     message.msg_control = control;
     message.msg_controllen = sizeof(control);
     if (recvmsg(fd, &message, MSG_DONTWAIT) < 0 || from.sll_pkttype == PACKET_OUTGOING) continue;
-    const Arrived arrived{.stamp_ns = StampOf(message), .seen_ns = NowNs(CLOCK_MONOTONIC)};
+    const Arrived arrived{.stamp_ns = StampOf(message), .seen_ns = NowNs()};
     if (arrived.stamp_ns != 0) return arrived;
   }
   return std::nullopt;
@@ -154,7 +151,7 @@ absl::StatusOr<std::vector<uint64_t>> Waits(int sender, int receiver, uint64_t p
   std::vector<uint64_t> waits;
   while (waits.size() < GapsOf(period_ns)) {
     // A frame with a departure time keeps that as its stamp on the other side.
-    const uint64_t sent_ns = NowNs(CLOCK_MONOTONIC);
+    const uint64_t sent_ns = NowNs();
     if (const absl::Status status = SendFrame(sender, sent_ns + period_ns); !status.ok()) return status;
     const std::optional<Arrived> arrived = Arrival(receiver, period_ns);
     if (!arrived.has_value()) break;

@@ -123,10 +123,7 @@ class Registrar {
   }
 
   v1::RosterService* Find(const std::string& name) {
-    for (v1::RosterService& service : *roster_.mutable_services()) {
-      if (service.name() == name && service.retired_until_ns() == 0) return &service;
-    }
-    return nullptr;
+    return const_cast<v1::RosterService*>(FindService(roster_, name));
   }
 
   void RetireBackends(const v1::Service& config) {
@@ -235,13 +232,10 @@ v1::Roster Without(const v1::Roster& roster, const RosterPart& part) {
 }
 
 bool AnyRetired(const v1::Roster& roster) {
-  for (const v1::RosterService& service : roster.services()) {
-    if (service.retired_until_ns() != 0) return true;
-    for (const v1::RosterBackend& backend : service.backends()) {
-      if (backend.retired_until_ns() != 0) return true;
-    }
-  }
-  return false;
+  const auto is_retired = [](const auto& each) { return each.retired_until_ns() != 0; };
+  return std::any_of(roster.services().begin(), roster.services().end(), [&](const v1::RosterService& service) {
+    return is_retired(service) || std::any_of(service.backends().begin(), service.backends().end(), is_retired);
+  });
 }
 
 const v1::RosterService* FindService(const v1::Roster& roster, const std::string& name) {

@@ -73,22 +73,18 @@ class Resolver {
       Problem(service, absl::StrCat(who, ": ", std::string(route.status().message())));
       return std::nullopt;
     }
-    switch (route->reach) {
-      case net::Reach::kLocal:
-      case net::Reach::kLoopback:
-        Problem(service,
-                absl::StrCat(who,
-                             " is on this host: its replies never cross an uplink, so no program could "
-                             "give them the VIP's address; run the proxy on the clients' host, or the "
-                             "backend in a network namespace of its own"));
-        return std::nullopt;
-      case net::Reach::kUnreachable:
-        Problem(service, absl::StrCat("no route to ", who, ": ", route->reason));
-        return std::nullopt;
-      case net::Reach::kRouted:
-        break;
+    if (route->reach == net::Reach::kUnreachable) {
+      Problem(service, absl::StrCat("no route to ", who, ": ", route->reason));
+    } else if (route->reach != net::Reach::kRouted) {
+      Problem(service,
+              absl::StrCat(who,
+                           " is on this host: its replies never cross an uplink, so no program could "
+                           "give them the VIP's address; run the proxy on the clients' host, or the "
+                           "backend in a network namespace of its own"));
+    } else if (AddUplink(service, who, *route)) {
+      return *route;
     }
-    return AddUplink(service, who, *route) ? std::optional(*route) : std::nullopt;
+    return std::nullopt;
   }
 
   bool AddUplink(const v1::Service& service, const std::string& who, const net::RouteLookup& route) {

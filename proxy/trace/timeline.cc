@@ -22,12 +22,13 @@ bool NobodyOwes(const v1::TraceEvent& event) {
                      [&](const std::string& backend) { return Contains(event.answered(), backend); });
 }
 
+bool IsEarlier(const v1::TraceEvent& a, const v1::TraceEvent& b) {
+  return a.request().empty() ? a.time_ns() < b.time_ns() : a.number() < b.number();
+}
+
 // The last that happened, of those that have come.
 const v1::TraceEvent& Latest(const v1::TracedRequest& request) {
-  return *std::max_element(request.events().begin(), request.events().end(),
-                           [](const v1::TraceEvent& a, const v1::TraceEvent& b) {
-                             return a.request().empty() ? a.time_ns() < b.time_ns() : a.number() < b.number();
-                           });
+  return *std::max_element(request.events().begin(), request.events().end(), IsEarlier);
 }
 
 const v1::TraceEvent* FirstOf(const v1::TracedRequest& request, const std::string& kind) {
@@ -121,9 +122,7 @@ v1::TracedRequest Timelines::Finish(Held& held, bool complete) {
   v1::TracedRequest request = std::exchange(held.request, {});
   auto& events = *request.mutable_events();
   std::stable_sort(events.pointer_begin(), events.pointer_end(),
-                   [](const v1::TraceEvent* a, const v1::TraceEvent* b) {
-                     return a->request().empty() ? a->time_ns() < b->time_ns() : a->number() < b->number();
-                   });
+                   [](const v1::TraceEvent* a, const v1::TraceEvent* b) { return IsEarlier(*a, *b); });
   const v1::TraceEvent* answer = FirstOf(request, "answer");
   const v1::TraceEvent* passed = FirstOf(request, "passed");
   if (passed != nullptr) request.set_reason(passed->reason());

@@ -15,23 +15,11 @@
 namespace hedgerow {
 namespace {
 
-constexpr std::array<absl::string_view, HR_TRACE_KINDS> kKinds = [] {
-  std::array<absl::string_view, HR_TRACE_KINDS> names{};
-  names[HR_TRACE_SPLIT] = "split";
-  names[HR_TRACE_PASSED] = "passed";
-  names[HR_TRACE_COPY] = "copy";
-  names[HR_TRACE_DUE] = "due";
-  names[HR_TRACE_HEDGE] = "hedge";
-  names[HR_TRACE_NO_HEDGE] = "no_hedge";
-  names[HR_TRACE_RELEASE] = "release";
-  names[HR_TRACE_HANDOVER] = "handover";
-  names[HR_TRACE_ANSWER] = "answer";
-  names[HR_TRACE_NACK] = "nack";
-  names[HR_TRACE_DROPPED] = "dropped";
-  names[HR_TRACE_EXPIRED] = "expired";
-  names[HR_TRACE_SUPERSEDED] = "superseded";
-  return names;
-}();
+// In the order of hr_trace_kind, from 1.
+constexpr std::array<absl::string_view, HR_TRACE_KINDS> kKinds = {
+    "",        "split",    "passed", "copy", "due",     "hedge",   "no_hedge",
+    "release", "handover", "answer", "nack", "dropped", "expired", "superseded"};
+static_assert(kKinds[HR_TRACE_NO_HEDGE] == "no_hedge" && kKinds[HR_TRACE_SUPERSEDED] == "superseded");
 
 absl::string_view StateName(int state) {
   switch (state) {
