@@ -119,7 +119,7 @@ struct hr_service_config {
   __u8 switches; /* enum hr_switch, as configured; hr_service_policy has what holds */
   __u8 pad0[2];
   __u64 deadline_ns;
-  __u64 linger_ns;
+  __u64 retention_ns;
   __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> backend id, also of a removed backend that may still answer */
   __u64 suspect_min_ns;
 

@@ -69,7 +69,7 @@ enum hr_request_state {
   (((__u64)(generation) << 32) | ((__u64)(winner) << 16) | (flags) | (__u64)(state))
 
 enum hr_request_flags {
-  HR_REQUEST_KEY_REUSED = 1u << 0,  /* an older request had this key within its linger: check what replies echo */
+  HR_REQUEST_KEY_REUSED = 1u << 0,  /* an older request had this key within its retention: check what replies echo */
   HR_REQUEST_FIRST_HEALTHY = 1u << 1, /* the first send's backend was HEALTHY: its answer time is a fair sample */
   HR_REQUEST_NO_BUDGET = 1u << 2,   /* the budget had no hedge left for it (counted once) */
   HR_REQUEST_PUSHED_BACK = 1u << 3, /* a hedge was already held back because a backend asked for it (counted once) */

@@ -34,7 +34,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_stats) == 1024, "hr_stats is 1024 bytes");
 struct hr_backend_stats {
   __u64 sends; /* datagrams sent to it, copies included */
   __u64 wins;
-  __u64 unanswered; /* first sends that it did not answer before their deadline, or their linger when another won */
+  __u64 unanswered; /* first sends that it did not answer before their deadline, or their retention when another won */
 };
 
 struct hr_histogram {

@@ -76,9 +76,9 @@ HR_INLINE int hr_is_unanswered(__u64 word) {
  * How long an ended request stays known. A request that no backend has answered stays as long as its flow is believed,
  * because its only answer must not look like a loser's, however late it is.
  */
-HR_INLINE __u64 hr_linger_ns(const struct hr_service_config *config, __u64 word) {
-  if (!hr_is_unanswered(word)) return config->linger_ns;
-  return config->linger_ns > HR_FLOW_UDP_NS ? config->linger_ns : HR_FLOW_UDP_NS;
+HR_INLINE __u64 hr_retention_ns(const struct hr_service_config *config, __u64 word) {
+  if (!hr_is_unanswered(word)) return config->retention_ns;
+  return config->retention_ns > HR_FLOW_UDP_NS ? config->retention_ns : HR_FLOW_UDP_NS;
 }
 
 /* Counts a first send whose backend did not answer in all the time that the request waited for it. */
@@ -90,20 +90,20 @@ HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
 }
 
 /*
- * No longer pending: the bytes go back at once. The scoreboard entry lingers where more than one backend was asked, because
- * the losers' datagrams must be recognised. It lingers too where the only answer would be taken for a loser's. The other
+ * No longer pending: the bytes go back at once. The scoreboard entry is retained where more than one backend was asked, because
+ * the losers' datagrams must be recognised. So it is where the only answer would be taken for a loser's. The other
  * entries would only take up cache.
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
   __u32 sent = HR_SENT_MASK(request->masks);
   __u64 word = visit->word;
-  int lingers = (sent & (sent - 1)) || HR_OUTSTANDING_NOW(request->outstanding) ||
+  int retained = (sent & (sent - 1)) || HR_OUTSTANDING_NOW(request->outstanding) ||
                 (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
 
   hr_free_parked(request);
-  if (lingers && visit->now_ns < request->done_ns + hr_linger_ns(visit->config, word)) {
-    hr_requeue(visit, request->done_ns + hr_linger_ns(visit->config, word), 0);
+  if (retained && visit->now_ns < request->done_ns + hr_retention_ns(visit->config, word)) {
+    hr_requeue(visit, request->done_ns + hr_retention_ns(visit->config, word), 0);
     return;
   }
   if (!(word & HR_WORD_DETACHED)) {
@@ -133,7 +133,7 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
     hr_free_parked(request);
     hr_trace_note(visit->index, visit->config_id, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
-  hr_requeue(visit, visit->now_ns + visit->config->linger_ns, 0);
+  hr_requeue(visit, visit->now_ns + visit->config->retention_ns, 0);
 }
 
 /* When to look next: after delay, 2 x delay, 4 x delay... while attempts are left, and at the deadline. */

@@ -10,7 +10,7 @@
 
 /*
  * A flow that has been silent for longer is no flow: its port may now belong to a socket that talks to the backend
- * directly, and must not get its answers from a VIP. UDP: the service's deadline and linger, at least 10 s, so that
+ * directly, and must not get its answers from a VIP. UDP: the service's deadline and retention, at least 10 s, so that
  * what a long-stalled backend sends at last does not reach the client either. TCP: above two hours, the keep-alive
  * interval (RFC 9293 section 3.8.4).
  */
@@ -29,7 +29,7 @@ HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *
 
 /* How long after the client's last packet a backend may still send to it. */
 HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
-  __u64 lifetime_ns = config->deadline_ns + config->linger_ns;
+  __u64 lifetime_ns = config->deadline_ns + config->retention_ns;
 
   return lifetime_ns > HR_FLOW_UDP_NS ? lifetime_ns : HR_FLOW_UDP_NS;
 }

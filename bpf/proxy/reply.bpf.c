@@ -162,7 +162,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   request = hr_find_request(&key, &reply->reference);
   word = request ? READ_ONCE(request->word) : 0;
   if (!request || HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
-    /* The request neither waits nor lingers: the error is about a copy that lost, and comes after the linger. */
+    /* The request neither waits nor is retained: the error is about a copy that lost, and comes after its retention. */
     if (reply->untracked || !reply->hedged) return answer;
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_LATE;

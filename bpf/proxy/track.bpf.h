@@ -105,7 +105,7 @@ HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct 
   __u32 own = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
   __u32 outstanding = own | HR_OUTSTANDING_NOW(before);
   __u32 since = HR_OUTSTANDING_TICK(old->sent_ns);
-  __u64 lapse_ns = config->deadline_ns + config->linger_ns;
+  __u64 lapse_ns = config->deadline_ns + config->retention_ns;
 
   if (outstanding & HR_OUTSTANDING_AT_FIRST(before)) {
     __u32 age = (HR_OUTSTANDING_TICK(now_ns) - HR_OUTSTANDING_SINCE(before)) & 0xffff;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// CLOCK: what a lap does with what is due (hedge, expiry, removal after the linger), who dies (stale epochs,
+// CLOCK: what a lap does with what is due (hedge, expiry, removal after its retention), who dies (stale epochs,
 // unknown masks), when it rests, and what it sends on. The bytes and checksums of hedges are in
 // hedge_test.cc.
 #include <unistd.h>
@@ -94,7 +94,7 @@ TEST_F(ClockTest, AttemptsAreSpacedTwiceAsFarEachTime) {
   Clones(HR_MARK_HEDGE, 1);
 }
 
-TEST_F(ClockTest, ARequestExpiresAtItsDeadlineAndIsRemovedAfterItsLinger) {
+TEST_F(ClockTest, ARequestExpiresAtItsDeadlineAndIsRemovedAfterItsRetention) {
   const uint32_t request = Ask(1);
   FireNow(request);
   MakeExpired(request);
@@ -105,7 +105,7 @@ TEST_F(ClockTest, ARequestExpiresAtItsDeadlineAndIsRemovedAfterItsLinger) {
   EXPECT_THAT(VisitAll(), IsEmpty());
   EXPECT_EQ(FindDns(1), request);
   const uint32_t generation = HR_WORD_GENERATION(Request(request).word);
-  MakeLingerOver(request);
+  EndRetention(request);
   EXPECT_THAT(VisitAll(), IsEmpty());
   EXPECT_EQ(FindDns(1), 0u);
   EXPECT_EQ(StateOf(request), HR_STATE_FREE);
@@ -118,7 +118,7 @@ TEST_F(ClockTest, ASupersededRequestIsRemovedWithoutTouchingItsSuccessor) {
   const uint32_t old = FindDns(7);
   Split(DnsRequest4(7, "new.example.org"));
   const uint32_t fresh = FindDns(7);
-  MakeLingerOver(old);
+  EndRetention(old);
   VisitAll();
   EXPECT_EQ(StateOf(old), HR_STATE_FREE);
   EXPECT_EQ(FindDns(7), fresh);
@@ -132,7 +132,7 @@ TEST_F(ClockTest, FreedPlacesAreUsedAgain) {
     if (id % 20 != 0) continue;
     const StateView view = View();
     for (uint32_t i = 1; i < view.requests.size(); ++i)
-      if (HR_WORD_STATE(view.requests[i].word) != HR_STATE_FREE) MakeLingerOver(i);
+      if (HR_WORD_STATE(view.requests[i].word) != HR_STATE_FREE) EndRetention(i);
     VisitAll();
     ASSERT_EQ(Wheel().nodes, 0u);
   }
@@ -203,7 +203,7 @@ TEST_F(ClockTest, TheClockRestsWhenNothingIsLeft) {
   const uint32_t request = Ask(1);
   Reply(DnsReply4(1, kA4));
   EXPECT_EQ(Wheel().running, 1u);
-  MakeLingerOver(request);
+  EndRetention(request);
   VisitAll();
   EXPECT_EQ(Lap().verdict, kDropped) << "0 laps at rest";
   EXPECT_EQ(Wheel().running, 0u);

@@ -415,7 +415,7 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
   volatile hr_service_config& service = ServiceConfig(kHkv4Service);
   ServicePolicy(kHkv4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;
-  service.linger_ns = 2 * kMillisecond;
+  service.retention_ns = 2 * kMillisecond;
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   const TestLinks& links = TestLinks::Get();
@@ -480,7 +480,7 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
   EXPECT_THAT(unmet(), IsEmpty());
   for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
     usleep(5000);
-    // What nobody answered lingers for as long as its flow is believed: here that time passes at once.
+    // What no backend answered is retained for as long as its flow is believed: here that time passes at once.
     for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
       volatile hr_request& request = Request(index);
       if (HR_WORD_STATE(request.word) == HR_STATE_EXPIRED) request.done_ns = 0;

@@ -69,7 +69,7 @@ class HedgeTest : public PacketTest {
       const StateView view = View();
       for (uint32_t i = 1; i < view.requests.size(); ++i) {
         if (HR_WORD_STATE(view.requests[i].word) == HR_STATE_PENDING) MakeExpired(i);
-        if (HR_WORD_STATE(view.requests[i].word) == HR_STATE_EXPIRED) MakeLingerOver(i);
+        if (HR_WORD_STATE(view.requests[i].word) == HR_STATE_EXPIRED) EndRetention(i);
       }
       VisitAll();
     }

@@ -244,7 +244,7 @@ TEST_F(HkvTest, APlaceThatIsUsedAgainHasNoHint) {
   Reply(HkvReply4(1, kA4, kHkvNotLeader, 3));
   EXPECT_EQ(Request(request).hint, 3);
   Reply(HkvReply4(1, kA4));
-  MakeLingerOver(request);
+  EndRetention(request);
   VisitAll();
   Ask(2);
   ASSERT_EQ(FindHkv(2), request);
@@ -257,7 +257,7 @@ TEST_F(HkvTest, ALosersAnswerIsOneDatagramAndDroppedHoweverLate) {
   FireNow(request);
   Clones(HR_MARK_HEDGE, 1);
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_hedge", 1)));
-  MakeLingerOver(request);
+  EndRetention(request);
   VisitAll();
   ASSERT_EQ(FindHkv(1), 0u);
   EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4:late", 1)));

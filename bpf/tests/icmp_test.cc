@@ -110,12 +110,12 @@ TEST_F(IcmpTest, AnErrorAboutACopyThatLostIsDropped) {
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:loser", 1)));
 }
 
-TEST_F(IcmpTest, AnErrorAboutACopyThatLostIsDroppedAfterTheLingerToo) {
+TEST_F(IcmpTest, AnErrorAboutACopyThatLostIsDroppedAfterItsRetentionToo) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
   FireNow(request);
   Reply(DnsReply4(1, kB4));
-  MakeLingerOver(request);
+  EndRetention(request);
   VisitAll();
   ASSERT_EQ(StateOf(request), HR_STATE_FREE);
   const RunResult run = Reply(Unreachable4(kA4, Quote(Sent4(kA4))));

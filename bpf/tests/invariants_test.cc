@@ -14,7 +14,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Two services; requests 1 and 2 wait, 3 was answered and lingers, 4 is free; copies 1 and 2 are held, 3 is
+// Two services; requests 1 and 2 wait, 3 was answered and is retained, 4 is free; copies 1 and 2 are held, 3 is
 // free.
 StateView GoodState() {
   StateView state;

@@ -33,7 +33,7 @@ ServiceSpec MakeService(const char* name, const char* vip, uint16_t port, const 
   service.profile = profile;
   service.delay_ns = 200 * kMillisecond;
   service.deadline_ns = 50 * kSecond;
-  service.linger_ns = 10 * kSecond;
+  service.retention_ns = 10 * kSecond;
   service.election_timeout_ns = 40 * kSecond;
   service.suspect_min_ns = 40 * kSecond;
   service.suspect_max_ns = 1000 * kSecond;
@@ -367,8 +367,8 @@ void PacketTest::MakeDue(uint32_t request) { Request(request).due_ns = NowNs() -
 void PacketTest::MakeExpired(uint32_t request) {
   Request(request).sent_ns = NowNs() - ServiceConfig(Request(request).key.service).deadline_ns;
 }
-void PacketTest::MakeLingerOver(uint32_t request) {
-  Request(request).done_ns = NowNs() - ServiceConfig(Request(request).key.service).linger_ns;
+void PacketTest::EndRetention(uint32_t request) {
+  Request(request).done_ns = NowNs() - ServiceConfig(Request(request).key.service).retention_ns;
 }
 Changes PacketTest::FireNow(uint32_t request) {
   TestLinks::Get().clock_sniffer->Take(0, 0);

@@ -156,10 +156,10 @@ class PacketTest : public ::testing::Test {
   // Lets the clock look at every request whatever it is due at: each is then judged by its own times.
   Changes VisitAll();
 
-  // Makes a request due, or past its deadline, or past its linger, at the next VisitAll().
+  // Makes a request due, or past its deadline, or past its retention, at the next VisitAll().
   void MakeDue(uint32_t request);
   void MakeExpired(uint32_t request);
-  void MakeLingerOver(uint32_t request);
+  void EndRetention(uint32_t request);
   // Both in one: the clock visits it now because it is due.
   Changes FireNow(uint32_t request);
 

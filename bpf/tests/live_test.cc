@@ -151,7 +151,7 @@ class LiveTest : public PacketTest {
     for (const uint32_t service :
          {kDns4Service, kDns6Service, kRaw4Service, kRaw6Service, kHkv4Service, kHkv6Service}) {
       ServicePolicy(service).delay_ns = 20 * kMillisecond;
-      ServiceConfig(service).linger_ns = 100 * kMillisecond;
+      ServiceConfig(service).retention_ns = 100 * kMillisecond;
       ServiceConfig(service).deadline_ns = 2 * kSecond;
     }
   }

@@ -95,7 +95,7 @@ TEST_F(PolicyTest, AFirstSendWithoutAnAnswerIsCountedOnceWhenItsTimeIsOver) {
   MakeExpired(FindDns(1));
   VisitAll();
   EXPECT_EQ(Unanswered(kDns4Service, 0), 1u);
-  MakeLingerOver(FindDns(1));
+  EndRetention(FindDns(1));
   VisitAll();
   EXPECT_EQ(Unanswered(kDns4Service, 0), 1u);
 
@@ -105,7 +105,7 @@ TEST_F(PolicyTest, AFirstSendWithoutAnAnswerIsCountedOnceWhenItsTimeIsOver) {
   Reply(DnsReply4(2, kB4));
   VisitAll();
   EXPECT_EQ(Unanswered(kDns4Service, 0), 1u) << "it may still answer";
-  MakeLingerOver(request);
+  EndRetention(request);
   VisitAll();
   EXPECT_EQ(Unanswered(kDns4Service, 0), 2u);
 
@@ -114,7 +114,7 @@ TEST_F(PolicyTest, AFirstSendWithoutAnAnswerIsCountedOnceWhenItsTimeIsOver) {
   FireNow(late);
   Reply(DnsReply4(3, kB4));
   Reply(DnsReply4(3, kA4));
-  MakeLingerOver(late);
+  EndRetention(late);
   VisitAll();
   EXPECT_EQ(Unanswered(kDns4Service, 0), 2u);
   EXPECT_EQ(Unanswered(kDns4Service, 1), 0u);

@@ -130,7 +130,7 @@ TEST_F(MemcachedTest, TheEndOfALineIsFoundWhereverItIs) {
     for (uint16_t id = 1; id < next_id_; ++id)
       if (const uint32_t request = Find(id); request != 0) {
         Answer(Frame(id, "END\r\n"));
-        MakeLingerOver(request);
+        EndRetention(request);
       }
     VisitAll();
     next_id_ = 1;

@@ -75,7 +75,7 @@ class RaceTest : public PacketTest {
     volatile hr_service_config& service = ServiceConfig(kDns4Service);
     ServicePolicy(kDns4Service).delay_ns = 1;
     service.deadline_ns = kMillisecond;
-    service.linger_ns = 1;
+    service.retention_ns = 1;
     service.budget_ppm = 0;
     ServiceState(kDns4Service).budget_micros = kBudget;
     const TestLinks& links = TestLinks::Get();
@@ -108,11 +108,11 @@ class RaceTest : public PacketTest {
     return kBudget - ServiceState(kDns4Service).budget_micros;
   }
 
-  // Deadlines and lingers pass, and nothing is left.
+  // Deadlines and retentions pass, and nothing is left.
   void ExpectRest() {
     for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
       usleep(5000);
-      // What nobody answered lingers for as long as its flow is believed: here that time passes at once.
+      // What no backend answered is retained for as long as its flow is believed: here that time passes at once.
       for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
         volatile hr_request& request = Request(index);
         if (HR_WORD_STATE(request.word) == HR_STATE_EXPIRED) request.done_ns = 0;
@@ -129,7 +129,7 @@ TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
   volatile hr_service_config& service = ServiceConfig(kDns4Service);
   ServicePolicy(kDns4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;
-  service.linger_ns = 2 * kMillisecond;
+  service.retention_ns = 2 * kMillisecond;
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   RunAll(seed);
@@ -175,7 +175,7 @@ TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {
   volatile hr_service_config& service = ServiceConfig(kDns4Service);
   ServicePolicy(kDns4Service).delay_ns = 100'000;
   service.deadline_ns = 2 * kMillisecond;
-  service.linger_ns = 1 * kMillisecond;
+  service.retention_ns = 1 * kMillisecond;
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   RunAll(seed);

@@ -98,10 +98,10 @@ TEST_F(ReplyTest, TheLoserIsDroppedAfterTheClockLookedToo) {
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped);
 }
 
-TEST_F(ReplyTest, ALoserAfterItsLingerIsStillNoAnswer) {
+TEST_F(ReplyTest, ALoserAfterItsRetentionIsStillNoAnswer) {
   const uint32_t request = AskBoth(1);
   Reply(DnsReply4(1, kB4));
-  MakeLingerOver(request);
+  EndRetention(request);
   VisitAll();
   EXPECT_EQ(FindDns(1), 0u);
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped) << "a long-stalled backend's answer reaches nobody";
@@ -284,11 +284,11 @@ TEST_F(ReplyTest, ALateAnswerAfterTheDeadlineStillReachesTheClientOnce) {
 }
 
 TEST_F(ReplyTest, ASlowOnlyAnswerIsNoLoser) {
-  ServiceConfig(kDns4Service).linger_ns = kSecond;
+  ServiceConfig(kDns4Service).retention_ns = kSecond;
   const uint32_t request = AskBoth(1);
   MakeExpired(request);
   VisitAll();
-  MakeLingerOver(request);  // a client's usual patience of 5 s is not over by far
+  EndRetention(request);  // a client's usual patience of 5 s is not over by far
   VisitAll();
   const RunResult late = Reply(DnsReply4(1, kA4));
   EXPECT_EQ(late.verdict, kRedirected) << "nobody has won, nobody can have lost";
@@ -297,13 +297,13 @@ TEST_F(ReplyTest, ASlowOnlyAnswerIsNoLoser) {
 }
 
 TEST_F(ReplyTest, ASlowAnswerOfTheOnlyOneAskedIsNoLoser) {
-  ServiceConfig(kDns4Service).linger_ns = kSecond;
+  ServiceConfig(kDns4Service).retention_ns = kSecond;
   AskBoth(1);  // this client's requests are hedged, so what belongs to none of them may be a loser's
   Split(DnsRequest4(2));
   const uint32_t request = FindDns(2);
   MakeExpired(request);
   VisitAll();
-  MakeLingerOver(request);
+  EndRetention(request);
   VisitAll();
   EXPECT_EQ(SentTo(request), 0b01u);
   const RunResult late = Reply(DnsReply4(2, kA4));
@@ -369,7 +369,7 @@ TEST_F(ReplyTest, OutstandingRepliesPassFromRequestToRequest) {
 // A lost reply stays outstanding: the answer to the next request is dropped in its place, and so on.
 TEST_F(ReplyTest, AnOutstandingReplyCountsAsLostInTheEnd) {
   ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
-  ServiceConfig(kRaw4Service).linger_ns = kSecond;
+  ServiceConfig(kRaw4Service).retention_ns = kSecond;
   const auto ask = [&](uint8_t version) {
     Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, version}).Build());
     return Find(1);
@@ -399,7 +399,7 @@ TEST_F(ReplyTest, AnOutstandingReplyCountsAsLostInTheEnd) {
 
 TEST_F(ReplyTest, AYoungerOutstandingReplyIsNotLostWithAnOlderOne) {
   ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
-  ServiceConfig(kRaw4Service).linger_ns = kSecond;
+  ServiceConfig(kRaw4Service).retention_ns = kSecond;
   Ask(1);
   Request(Find(1)).outstanding = HR_OUTSTANDING(0b010, HR_OUTSTANDING_TICK(NowNs() - 3100 * kMillisecond));
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, 2}).Build());
@@ -409,7 +409,7 @@ TEST_F(ReplyTest, AYoungerOutstandingReplyIsNotLostWithAnOlderOne) {
 
 TEST_F(ReplyTest, ARetransmissionLongAfterTheDeadlineIsAnswered) {
   ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
-  ServiceConfig(kRaw4Service).linger_ns = kSecond;
+  ServiceConfig(kRaw4Service).retention_ns = kSecond;
   Ask(1);
   FireNow(Find(1));
   Request(Find(1)).sent_ns = NowNs() - 3500 * kMillisecond;

@@ -127,7 +127,7 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
   // 32 copies may be parked: the 33rd request goes untracked.
   for (uint16_t id = 1; id <= 32; ++id) ASSERT_EQ(Split(DnsRequest4(id)).changes.size(), 1u) << id;
   ExpectForwarded(Split(DnsRequest4(33)), "dns4", "pool_full", kA4);
-  // All are hedged, and their deadlines pass: the copies go back, the requests linger, since two may still
+  // All are hedged, and their deadlines pass: the copies go back, the requests are retained, since two may still
   // answer.
   for (uint16_t id = 1; id <= 32; ++id) MakeDue(FindDns(id));
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.extra_sends", 32}, {"dns4.hedges", 32}}));
@@ -137,8 +137,8 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
   // 64 requests may be known: the 65th goes untracked.
   for (uint16_t id = 101; id <= 132; ++id) ASSERT_EQ(Split(DnsRequest4(id)).changes.size(), 1u) << id;
   ExpectForwarded(Split(DnsRequest4(133)), "dns4", "requests_full", kA4);
-  // When their linger is over the places are free again; the copies of the others are not.
-  for (uint16_t id = 1; id <= 32; ++id) MakeLingerOver(FindDns(id));
+  // When their retention is over the places are free again; the copies of the others are not.
+  for (uint16_t id = 1; id <= 32; ++id) EndRetention(FindDns(id));
   VisitAll();
   EXPECT_EQ(Wheel().nodes, 32u);
   ExpectForwarded(Split(DnsRequest4(134)), "dns4", "pool_full", kA4);

@@ -223,11 +223,11 @@ TEST_F(TraceTest, AKeyThatIsUsedAgain) {
   EXPECT_EQ(IndexOf(stale), IndexOf(events[1]));
 }
 
-TEST_F(TraceTest, ALoserAfterItsLingerHasNoRequestAnyMore) {
+TEST_F(TraceTest, ALoserAfterItsRetentionHasNoRequestAnyMore) {
   const uint32_t request = Ask(1);
   FireNow(request);
   Reply(DnsReply4(1, kB4));
-  MakeLingerOver(request);
+  EndRetention(request);
   VisitAll();
   ASSERT_EQ(FindDns(1), 0u);
   Events();

@@ -33,7 +33,7 @@ hedgerow::DataPlaneSpec SmallSpec() {
   service.profile = hedgerow::BuiltInProfile("dns");
   service.delay_ns = 10'000'000;
   service.deadline_ns = 2'000'000'000;
-  service.linger_ns = 1'000'000'000;
+  service.retention_ns = 1'000'000'000;
   service.backends = {{"a", "192.0.2.11", 53, 1}, {"b", "192.0.2.12", 53, 1}};
   // Without a cluster the verifier would not look at what takes announcements.
   service.cluster = hedgerow::ClusterSpec{.id = 1, .key = {1, 1}, .epoch = 0, .announce_port = 4803};

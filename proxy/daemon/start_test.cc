@@ -209,7 +209,7 @@ services:
   EXPECT_EQ(service.profile.reply_correlation.length, 2);
   EXPECT_EQ(service.delay_ns, 1'000'000u);
   EXPECT_EQ(service.deadline_ns, 3'000'000'000u);
-  EXPECT_EQ(service.linger_ns, 4'000'000'000u);
+  EXPECT_EQ(service.retention_ns, 4'000'000'000u);
   EXPECT_EQ(service.attempts, 5u);
   EXPECT_EQ(service.budget_ppm, 60'000u);
   EXPECT_EQ(service.budget_burst, 7u);

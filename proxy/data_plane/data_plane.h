@@ -52,7 +52,7 @@ struct ServiceSpec {
   hr_profile profile{};
   uint64_t delay_ns = 0;
   uint64_t deadline_ns = 0;
-  uint64_t linger_ns = 0;
+  uint64_t retention_ns = 0;
   uint64_t election_timeout_ns = 0;
   uint64_t suspect_min_ns = 0;
   uint64_t suspect_max_ns = 0;

@@ -77,7 +77,7 @@ absl::StatusOr<hr_service_config> MakeConfig(const ServiceSpec& spec, const hr_s
   config.primary = static_cast<uint8_t>(spec.backends[spec.primary].slot);
   config.switches = spec.dry_run ? HR_SWITCH_DRY_RUN : 0;
   config.deadline_ns = spec.deadline_ns;
-  config.linger_ns = spec.linger_ns;
+  config.retention_ns = spec.retention_ns;
   config.suspect_min_ns = spec.suspect_min_ns;
   config.suspect_max_ns = std::max(spec.suspect_max_ns, spec.suspect_min_ns);
   config.delay_ns = spec.delay_ns;

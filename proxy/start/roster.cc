@@ -17,10 +17,10 @@ namespace {
 constexpr int64_t kMarginNs = 2'000'000'000;
 
 // The programs know an unanswered request until its deadline, and then for as long as they believe its flow
-// (hr_linger_ns in bpf/proxy/clock.bpf.c). Over looks at the request's state as well: this time is for what leaves no
+// (hr_retention_ns in bpf/proxy/clock.bpf.c). Over looks at the request's state as well: this time is for what leaves no
 // trace there, such as a packet on its way.
 int64_t GraceOf(const v1::Service& service) {
-  return service.deadline_ns() + std::max<int64_t>(service.linger_ns(), HR_FLOW_UDP_NS) + kMarginNs;
+  return service.deadline_ns() + std::max<int64_t>(service.retention_ns(), HR_FLOW_UDP_NS) + kMarginNs;
 }
 
 // What a service's requests in flight are judged by.

@@ -34,7 +34,7 @@ v1::Config Config(const std::vector<std::pair<std::string, std::string>>& servic
     service.set_port(53);
     service.set_profile("dns");
     service.set_deadline_ns(2 * kSecond);
-    service.set_linger_ns(kSecond);
+    service.set_retention_ns(kSecond);
     for (const char letter : backends) {
       v1::Backend& backend = *service.add_backends();
       backend.set_name(std::string(1, letter));

@@ -30,7 +30,7 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.profile = ProfileOf(service);
   spec.delay_ns = static_cast<uint64_t>(service.delay_ns());
   spec.deadline_ns = static_cast<uint64_t>(service.deadline_ns());
-  spec.linger_ns = static_cast<uint64_t>(service.linger_ns());
+  spec.retention_ns = static_cast<uint64_t>(service.retention_ns());
   spec.election_timeout_ns = static_cast<uint64_t>(service.election_timeout_ns());
   spec.suspect_min_ns = static_cast<uint64_t>(service.suspect_min_ns());
   spec.suspect_max_ns = static_cast<uint64_t>(service.suspect_max_ns());

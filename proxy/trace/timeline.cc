@@ -67,7 +67,7 @@ bool HasAGap(const v1::TracedRequest& request) {
 
 void Timelines::SetServices(const v1::TraceReply& reply) {
   for (const v1::TraceService& service : reply.services())
-    services_[service.name()] = {.deadline_ns = service.deadline_ns(), .linger_ns = service.linger_ns()};
+    services_[service.name()] = {.deadline_ns = service.deadline_ns(), .retention_ns = service.retention_ns()};
 }
 
 Timelines::Limits Timelines::LimitsOf(const std::string& service) const {
@@ -108,13 +108,13 @@ void Timelines::Add(const v1::TraceEvent& event) {
 bool Timelines::Finished(const Held& held, int64_t now_ns) const {
   const Limits limits = LimitsOf(held.request.service());
   const v1::TraceEvent& last = Latest(held.request);
-  if (now_ns > held.sent_ns + limits.deadline_ns + limits.linger_ns + kSlack_ns) return true;
+  if (now_ns > held.sent_ns + limits.deadline_ns + limits.retention_ns + kSlack_ns) return true;
   if (now_ns < held.last_ns + kSlack_ns) return false;  // what another processor saw before may still come
   if (last.request().empty()) return last.kind() != "passed" || last.reason() == "retransmission";
   if (last.state() == "superseded") return true;
   if (last.state() == "answered" || last.state() == "nacked")
-    return NobodyOwes(last) || now_ns > held.last_ns + limits.linger_ns + kSlack_ns;
-  return last.state() == "expired" && now_ns > held.last_ns + limits.linger_ns + kSlack_ns;
+    return NobodyOwes(last) || now_ns > held.last_ns + limits.retention_ns + kSlack_ns;
+  return last.state() == "expired" && now_ns > held.last_ns + limits.retention_ns + kSlack_ns;
 }
 
 v1::TracedRequest Timelines::Finish(Held& held, bool complete) {
@@ -151,7 +151,7 @@ std::vector<v1::TracedRequest> Timelines::TakeFinished(int64_t now_ns) {
     const Limits limits = LimitsOf(held.request.service());
     if (held.taken) {
       // Kept for as long as its winner's further datagrams may come.
-      const bool over = now_ns > held.last_ns + limits.deadline_ns + limits.linger_ns;
+      const bool over = now_ns > held.last_ns + limits.deadline_ns + limits.retention_ns;
       place = over ? held_.erase(place) : std::next(place);
       continue;
     }

@@ -37,7 +37,7 @@ class Timelines {
   };
   struct Limits {
     int64_t deadline_ns = 60'000'000'000;
-    int64_t linger_ns = 1'000'000'000;
+    int64_t retention_ns = 1'000'000'000;
   };
 
   static std::string IdOf(const v1::TraceEvent& event);

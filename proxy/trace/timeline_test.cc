@@ -20,7 +20,7 @@ class TimelinesTest : public testing::Test {
     v1::TraceService& service = *reply.add_services();
     service.set_name("dns");
     service.set_deadline_ns(2'000 * kMs);
-    service.set_linger_ns(1'000 * kMs);
+    service.set_retention_ns(1'000 * kMs);
     timelines_.SetServices(reply);
   }
 
@@ -81,7 +81,7 @@ TEST_F(TimelinesTest, AHedgedRequestEndsWithItsLoser) {
   EXPECT_TRUE(After(60'000).empty()) << "it is given away once";
 }
 
-TEST_F(TimelinesTest, ALoserThatNeverComesIsNotWaitedForLongerThanTheLinger) {
+TEST_F(TimelinesTest, ALoserThatNeverComesIsNotWaitedForLongerThanItsRetention) {
   AddHedged();
   EXPECT_TRUE(After(1'000).empty());
   const auto finished = After(1'500);

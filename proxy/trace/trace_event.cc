@@ -106,7 +106,7 @@ void DescribeServices(const v1::Config& config, v1::TraceReply& reply) {
     out.set_name(service.name());
     out.set_delay_ns(service.delay_ns());
     out.set_deadline_ns(service.deadline_ns());
-    out.set_linger_ns(service.linger_ns());
+    out.set_retention_ns(service.retention_ns());
     for (const v1::Backend& backend : service.backends()) out.add_backends(backend.name());
   }
 }
