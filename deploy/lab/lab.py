@@ -308,7 +308,8 @@ def _remove(registry: Registry) -> None:
     registry.kill_all()
     switch = names.netns_name(registry.tag, names.SWITCH)
     found = netns.of_lab(registry.tag)
-    if switch in found:
+    # A name whose process had mounts of its own, and is dead, is a file and no namespace any more.
+    if switch in found and netns.is_namespace(switch):
         # Freeing a namespace takes its links along, but later. Deleted here, they are gone when we return.
         with netns.entered(switch):
             route = IPRoute()

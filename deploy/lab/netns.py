@@ -49,6 +49,10 @@ def of_lab(tag: str) -> list[str]:
     return sorted(name for name in found if names.host_of_netns(tag, name))
 
 
+def is_namespace(name: str) -> bool:
+    return os.path.ismount(path_of(name))
+
+
 def identity(path: Path | str) -> tuple[int, int]:
     """Device and inode of a namespace file: equal for equal namespaces, whatever they are called."""
     stat = os.stat(path)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.lab import CommandFailed, Lab, LabInUse, Uplink, names, netns
+from harness.dead_runs import is_left_by_a_dead_run
 
 PROJECT = Path(__file__).resolve().parents[2]
 # With our pid, as in conftest.py: two runs on one machine do not meet, and a later run finds what we left.
@@ -241,6 +242,22 @@ def test_a_container_without_nat_is_routed():
 def test_a_tag_that_could_name_something_else_is_refused(tag):
     with pytest.raises(ValueError, match="lab tag"):
         Lab(tag)
+
+
+def test_only_a_dead_runs_lab_is_a_leftover():
+    """Two files run at a time: a lab that the other one keeps for a moment is not this one's to remove."""
+    assert not is_left_by_a_dead_run(f"e2e{os.getpid()}") and not is_left_by_a_dead_run(f"self{os.getpid()}3")
+    assert is_left_by_a_dead_run(f"e2e{10**9}") and not is_left_by_a_dead_run("demo")  # above every pid; nobody's test
+
+
+def test_of_a_lab_whose_mounts_are_gone_the_names_are_removed():
+    """A killed run had mounts of its own: for the next one its namespaces are empty files."""
+    name = names.netns_name(TCLI, names.SWITCH)
+    names.NETNS_DIR.mkdir(exist_ok=True)
+    (names.NETNS_DIR / name).touch()
+    assert not netns.is_namespace(name) and netns.of_lab(TCLI) == [name]
+    Lab.clean(TCLI)
+    assert netns.of_lab(TCLI) == []
 
 
 def test_the_command_line_keeps_a_lab_until_down():
