@@ -53,7 +53,7 @@ TEST_F(NackTest, TheReleasedCopyHasTheClientsMark) {
   EXPECT_EQ(Release(Reply(DnsReply4(1, kA4, kServFail))).mark, 0x55u);
 }
 
-TEST_F(NackTest, ANackAfterTheDeadlineIsNobodysAnswer) {
+TEST_F(NackTest, ANackAfterTheDeadlineAnswersNoRequest) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
   FireNow(request);

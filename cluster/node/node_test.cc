@@ -77,7 +77,7 @@ TEST_P(NodeTest, AStoppedLeaderHandsOver) {
     EXPECT_NE(WaitForLeader(), leader);
     Start(leader);
   }
-  EXPECT_LT(quickest, kHandsOverWithin) << "it waited for nobody";
+  EXPECT_LT(quickest, kHandsOverWithin) << "it waited for its second";
 }
 
 TEST_P(NodeTest, LeadershipIsNotHandedToTheDead) {

@@ -49,7 +49,7 @@ TEST(TraceIds, AnEventIsToldInTheConfigurationsPlaces) {
   EXPECT_EQ(translated.masks, HR_MASKS_SENT(0b11) | HR_MASKS_ANSWERED(0b10));
 }
 
-TEST(TraceIds, WhoCameLaterIsNobody) {
+TEST(TraceIds, AServiceOrBackendAddedLaterHasNoPlace) {
   hr_trace_event event{};
   event.key.service = 3;
   event.backend = 1;

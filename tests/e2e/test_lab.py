@@ -247,7 +247,7 @@ def test_a_tag_that_could_name_something_else_is_refused(tag):
 def test_only_a_dead_runs_lab_is_a_leftover():
     """Two files run at a time: a lab that the other one keeps for a moment is not this one's to remove."""
     assert not is_left_by_a_dead_run(f"e2e{os.getpid()}") and not is_left_by_a_dead_run(f"self{os.getpid()}3")
-    assert is_left_by_a_dead_run(f"e2e{10**9}") and not is_left_by_a_dead_run("demo")  # above every pid; nobody's test
+    assert is_left_by_a_dead_run(f"e2e{10**9}") and not is_left_by_a_dead_run("demo")  # above every pid; no test's tag
 
 
 def test_of_a_lab_whose_mounts_are_gone_the_names_are_removed():

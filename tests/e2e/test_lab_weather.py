@@ -109,7 +109,7 @@ def test_a_delay_takes_as_long_as_it_says(lab, weather, delay_ms):
     took = sorted(ms for _, ms in arrivals(lab, "a", "b", 60, gap_s=0.002))
     counted = weather.counted()["a", "b"] - before
     assert len(took) == 60 and counted.delayed == 60 and counted.not_delayed == 0
-    # Other processes may hold the reader up, nobody can make a packet early. A tenth are in time on any machine.
+    # Other processes may hold the reader up, none can make a packet early. A tenth are in time on any machine.
     assert took[0] > 0.9 * delay_ms and took[6] < delay_ms + 5
 
 
