@@ -115,6 +115,13 @@ void Disk::Ail(Ailments ailments) {
   ailments_ = ailments;
 }
 
+// As a frozen file system or a network volume that is away: no error, and no end.
+void Disk::WaitWhileItHangs() {
+  if (!ailments_.hangs) return;
+  ++suffered_.hung;
+  mutex_.Await(absl::Condition(+[](Ailments* ailments) { return !ailments->hangs; }, &ailments_));
+}
+
 Suffered Disk::suffered() const {
   absl::MutexLock lock(&mutex_);
   return suffered_;
@@ -124,6 +131,7 @@ int Disk::Sync(const NodePtr& node) {
   uint64_t delay_ms = 0;
   {
     absl::MutexLock lock(&mutex_);
+    WaitWhileItHangs();
     delay_ms = ailments_.sync_delay_ms;
     if (delay_ms > 0) ++suffered_.slowed;
   }
