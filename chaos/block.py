@@ -68,7 +68,8 @@ class Site:
     def world(self, leader: StoreNode) -> World:
         nodes = self.up.cluster.nodes
         met = {"leader": lambda: [leader], "all": lambda: list(nodes),
-               "follower": lambda: [self.rng.choice([node for node in nodes if node is not leader])]}
+               "follower": lambda: [self.rng.choice([node for node in nodes if node is not leader])],
+               "majority": lambda: [leader, *self.rng.sample([node for node in nodes if node is not leader], len(nodes) // 2)]}
         return World(self.lab, self.up.cluster, leader, met[self.scenario.target](), random.Random(self.rng.getrandbits(64)),
                      self.disks, self.disks is not None, self.weather, self.daemons)
 

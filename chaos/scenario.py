@@ -4,7 +4,7 @@ client may see; what shows that the faults were there; and how `./dev chaos all`
 error and not a default, and what must hold cannot be made less.
 
     what = "..."                            # one sentence
-    target = "leader"                       # leader, follower (one, drawn), all
+    target = "leader"                       # leader, follower (one, drawn), all, majority (the leader and followers)
     lasts_s = 2.0
     pause_s = [1.2, 2.2]                    # after the cluster is whole again, before the next event
     [[fault]]                               # several begin and end together
@@ -119,8 +119,8 @@ def _parse(name: str, content: dict) -> Scenario:
     if not faults:
         raise ValueError("there is no [[fault]]")
     target = content["target"]
-    if target not in TARGETS:
-        raise ValueError(f"target '{target}' is none of {', '.join(TARGETS)}")
+    if target not in (known := (*TARGETS, "majority")):
+        raise ValueError(f"target '{target}' is none of {', '.join(known)}")
     for fault in faults:
         if target not in fault.of.targets:
             raise ValueError(f"fault '{fault.kind}' cannot meet '{target}', only {', '.join(fault.of.targets)}")

@@ -5,16 +5,16 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from chaos.faults.fault import TARGETS, Fault, Several, World
-from chaos.faults.machines import ClockJump, FullDisk, SlowDisk, Starvation
+from chaos.faults.machines import ClockJump, FullDisk, HungDisk, SlowDisk, Starvation
 from chaos.faults.operations import DaemonKill, MembershipKill, SnapshotKill
 from chaos.faults.processes import Kill, Pause, PowerCut, RollingRestart
-from chaos.faults.wires import Cut, CutIn, CutOut, Delay, Duplication, Loss, SwitchDown
+from chaos.faults.wires import Cut, CutIn, CutOut, Delay, Duplication, Loss, SizeFilter, SwitchDown
 
 __all__ = ["KINDS", "TARGETS", "Fault", "FaultSpec", "Several", "World", "make"]
 
 KINDS: dict[str, type[Fault]] = {fault.kind: fault for fault in (
     Kill, PowerCut, Pause, RollingRestart, Cut, CutOut, CutIn, SwitchDown, Loss, Duplication, Delay, ClockJump, Starvation,
-    SlowDisk, FullDisk, DaemonKill, SnapshotKill, MembershipKill)}
+    SlowDisk, FullDisk, HungDisk, SizeFilter, DaemonKill, SnapshotKill, MembershipKill)}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from deploy.lab.servers.store_node import StoreNode
 from deploy.lab.unsynced_disks import UnsyncedDisks
 from deploy.lab.weather import Weather
 
-TARGETS = ("leader", "follower", "all")
+TARGETS = ("leader", "follower", "all")  # and "majority": the leader and as many followers as make one
 
 
 @dataclasses.dataclass

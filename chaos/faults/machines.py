@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of the machine below a node: its clock jumps, its processor is taken away, its disk is slow or full. Each is undone at
+"""Faults of the machine below a node: its clock jumps, its processor is taken away, its disk is slow, full or hangs. Each is undone at
 its end, and meets the targets alone.
 """
 
@@ -112,7 +112,7 @@ def _waited_ns(pid: int) -> int:
 class _Disk(Fault):
     """A command to the targets' disks (chaos/unsynced), and the one that takes it back."""
 
-    targets = TARGETS
+    targets = (*TARGETS, "majority")
     needs = frozenset({"disks"})
     counts = ""
 
@@ -162,3 +162,13 @@ class FullDisk(_Disk):
         for node in self.world.targets:
             if not node.running:
                 node.start()
+
+
+class HungDisk(_Disk):
+    """Nothing that writes returns, and no error says why: a frozen file system, a network volume that is away."""
+
+    kind = "hung-disk"
+    shows, counts = ("hung_calls",), "hung"
+
+    def command(self) -> str:
+        return "hang"

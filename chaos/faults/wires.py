@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from chaos.faults.fault import Fault, World, number, one_of
 from deploy.lab import names
+from deploy.lab.servers.hedgerow_node import PEER_PORT
 from deploy.lab.weather import DELAYS_MS, Counted, Link
 
 
@@ -56,6 +57,18 @@ class CutIn(CutOut):
     """They hear nobody."""
 
     kind, direction = "cut-in", "in"
+
+
+class SizeFilter(CutOut):
+    """Of what they send to other nodes only short datagrams arrive: heartbeats pass, and entries do not."""
+
+    kind = "size-filter"
+    keys = {"longer_than_bytes": number(100, 1400)}
+
+    def begin(self) -> None:
+        for host in self._hosts():
+            self._before[host] = 0
+            self.world.lab.cut(host, self.direction, f"udp dport {PEER_PORT} udp length > {int(self.longer_than_bytes)}")
 
 
 class SwitchDown(Fault):

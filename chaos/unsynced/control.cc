@@ -51,7 +51,8 @@ std::string ToJson(const Loss& loss) {
 std::string Suffer(Disk& disk, const Ailments& ailments) {
   const Suffered suffered = disk.suffered();
   disk.Ail(ailments);
-  return absl::StrCat("{\"slowed\": ", suffered.slowed, ", \"refused\": ", suffered.refused, "}");
+  return absl::StrCat("{\"slowed\": ", suffered.slowed, ", \"refused\": ", suffered.refused, ", \"hung\": ",
+                      suffered.hung, "}");
 }
 
 bool Send(int output, std::string line) {
@@ -70,6 +71,7 @@ std::string Obey(Disk& disk, std::string_view command) {
   if (command == "cut") return ToJson(disk.Cut(std::nullopt));
   if (command == "well") return Suffer(disk, {});
   if (command == "full") return Suffer(disk, {.full = true});
+  if (command == "hang") return Suffer(disk, {.hangs = true});
   constexpr std::string_view kSlow = "slow ";
   uint64_t delay_ms = 0;
   if (command.substr(0, kSlow.size()) == kSlow &&
@@ -83,12 +85,14 @@ std::string Obey(Disk& disk, std::string_view command) {
     return ToJson(disk.Cut(seed));
   }
   return absl::StrCat("{\"error\": ",
-                      Quoted("expected 'cut', 'cut SEED', 'slow MILLISECONDS', 'full' or 'well', not '" +
+                      Quoted("expected 'cut', 'cut SEED', 'slow MILLISECONDS', 'full', 'hang' or 'well', not '" +
                              std::string(command) + "'"),
                       "}");
 }
 
-void ObeyUntilTheEnd(Disk& disk, int input, int output) {
+namespace {
+
+void ObeyUntilInputEnds(Disk& disk, int input, int output) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
@@ -109,6 +113,13 @@ void ObeyUntilTheEnd(Disk& disk, int input, int output) {
       pending.erase(0, end + 1);
     }
   }
+}
+
+}  // namespace
+
+void ObeyUntilTheEnd(Disk& disk, int input, int output) {
+  ObeyUntilInputEnds(disk, input, output);
+  disk.Ail({});  // no call may keep the mount
 }
 
 }  // namespace hedgerow::unsynced

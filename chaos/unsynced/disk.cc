@@ -81,6 +81,7 @@ int Disk::Make(bool folder, mode_t mode, NodePtr& made) {
 
 int Disk::MakeFile(std::string_view path, mode_t mode, NodePtr& made) {
   absl::MutexLock lock(&mutex_);
+  WaitWhileItHangs();
   Place place;
   if (const int error = FindPlace(path, place); error != 0) return error;
   if (FindIn(place.folder->live, place.name) != nullptr) return -EEXIST;
@@ -92,6 +93,7 @@ int Disk::MakeFile(std::string_view path, mode_t mode, NodePtr& made) {
 
 int Disk::MakeFolder(std::string_view path, mode_t mode) {
   absl::MutexLock lock(&mutex_);
+  WaitWhileItHangs();
   Place place;
   if (const int error = FindPlace(path, place); error != 0) return error;
   if (FindIn(place.folder->live, place.name) != nullptr) return -EEXIST;
@@ -104,6 +106,7 @@ int Disk::MakeFolder(std::string_view path, mode_t mode) {
 
 int Disk::Link(std::string_view from, std::string_view to) {
   absl::MutexLock lock(&mutex_);
+  WaitWhileItHangs();
   NodePtr node;
   Place place;
   if (const int error = FindLocked(from, node); error != 0) return error;
@@ -116,6 +119,7 @@ int Disk::Link(std::string_view from, std::string_view to) {
 
 int Disk::Rename(std::string_view from, std::string_view to) {
   absl::MutexLock lock(&mutex_);
+  WaitWhileItHangs();
   Place old_place;
   Place new_place;
   if (const int error = FindPlace(from, old_place); error != 0) return error;
@@ -136,6 +140,7 @@ int Disk::Rename(std::string_view from, std::string_view to) {
 
 int Disk::RemoveAny(std::string_view path, bool folder) {
   absl::MutexLock lock(&mutex_);
+  WaitWhileItHangs();
   Place place;
   if (const int error = FindPlace(path, place); error != 0) return error;
   const NodePtr child = FindIn(place.folder->live, place.name);
@@ -192,6 +197,7 @@ ssize_t Disk::Read(const NodePtr& node, char* to, size_t count, uint64_t offset)
 
 ssize_t Disk::Write(const NodePtr& node, const char* from, size_t count, uint64_t offset) {
   absl::MutexLock lock(&mutex_);
+  WaitWhileItHangs();
   if (!Usable(node)) return -EIO;
   if (node->is_folder()) return -EISDIR;
   return Refuses() ? -ENOSPC : node->file->Write(from, count, offset);
@@ -199,6 +205,7 @@ ssize_t Disk::Write(const NodePtr& node, const char* from, size_t count, uint64_
 
 int Disk::Truncate(const NodePtr& node, uint64_t size) {
   absl::MutexLock lock(&mutex_);
+  WaitWhileItHangs();
   if (!Usable(node)) return -EIO;
   return node->is_folder() ? -EISDIR : node->file->Truncate(size);
 }
@@ -213,6 +220,7 @@ bool Disk::Refuses() {
 // Space that is only set aside is not looked after: this disk is as full as the one below it.
 int Disk::Allocate(const NodePtr& node, int mode, uint64_t offset, uint64_t count) {
   absl::MutexLock lock(&mutex_);
+  WaitWhileItHangs();
   if (!Usable(node)) return -EIO;
   if (node->is_folder()) return -EISDIR;
   if ((mode & FALLOC_FL_PUNCH_HOLE) == 0 && Refuses()) return -ENOSPC;

@@ -44,12 +44,14 @@ struct DiskOptions {
 struct Ailments {
   uint64_t sync_delay_ms = 0;  // that each sync takes longer
   bool full = false;           // nothing can be written or made, for want of space
+  bool hangs = false;          // what changes anything, and each sync, waits until it is well; what is there can be read
 };
 
 // What came of them so far.
 struct Suffered {
   uint64_t slowed = 0;   // syncs
   uint64_t refused = 0;  // calls
+  uint64_t hung = 0;     // calls
 };
 
 // What a power cut took.
@@ -108,6 +110,7 @@ class Disk {
   bool SyncIsIgnored(const Node& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int RemoveAny(std::string_view path, bool folder) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Refuses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void WaitWhileItHangs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int Make(bool folder, mode_t mode, NodePtr& made) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The tree as the backing folder has it.
   void Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -419,17 +421,37 @@ TEST_F(DiskTest, ASlowDiskHoldsUpItsSyncsAndNobodyElse) {
   EXPECT_EQ(disk_->suffered().slowed, syncs);
 }
 
+TEST_F(DiskTest, ADiskThatHangsKeepsItsCallersUntilItIsWell) {
+  Make("/a", "1234");
+  disk_->Ail({.hangs = true});
+  std::atomic<bool> done = false;
+  std::thread syncing([this, &done] {
+    EXPECT_EQ(disk_->Sync(At("/a")), 0);
+    done = true;
+  });
+  while (disk_->suffered().hung < 1) std::this_thread::yield();
+  char bytes[4] = {};
+  EXPECT_EQ(disk_->Read(At("/a"), bytes, 4, 0), 4) << "what is there can be read";
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_FALSE(done);
+  disk_->Ail({});
+  syncing.join();
+  EXPECT_TRUE(done);
+}
+
 TEST_F(DiskTest, CommandsAreObeyedAndAnswered) {
   Make("/a", "1234");
   EXPECT_EQ(Obey(*disk_, "cut"), R"({"lost_bytes": 4, "lost_names": 1, "files": {"a": 4}})");
   EXPECT_EQ(Obey(*disk_, "cut 7"), R"({"lost_bytes": 0, "lost_names": 0, "files": {}})");
-  EXPECT_EQ(Obey(*disk_, "full"), R"({"slowed": 0, "refused": 0})");
+  EXPECT_EQ(Obey(*disk_, "full"), R"({"slowed": 0, "refused": 0, "hung": 0})");
   NodePtr node;
   EXPECT_EQ(disk_->MakeFile("/b", 0600, node), -ENOSPC);
-  EXPECT_EQ(Obey(*disk_, "slow 1"), R"({"slowed": 0, "refused": 1})");
+  EXPECT_EQ(Obey(*disk_, "slow 1"), R"({"slowed": 0, "refused": 1, "hung": 0})");
   EXPECT_EQ(disk_->MakeFile("/b", 0600, node), 0) << "one ailment at a time";
   EXPECT_EQ(disk_->Sync(node), 0);
-  EXPECT_EQ(Obey(*disk_, "well"), R"({"slowed": 1, "refused": 1})");
+  EXPECT_EQ(Obey(*disk_, "well"), R"({"slowed": 1, "refused": 1, "hung": 0})");
+  EXPECT_EQ(Obey(*disk_, "hang"), R"({"slowed": 1, "refused": 1, "hung": 0})");
+  EXPECT_EQ(Obey(*disk_, "well"), R"({"slowed": 1, "refused": 1, "hung": 0})");
   for (const char* wrong : {"", "cut x", "cut -1", "sync", "slow", "slow x", "slow 10001"}) {
     EXPECT_THAT(Obey(*disk_, wrong), HasSubstr("error")) << wrong;
   }

@@ -31,7 +31,7 @@ namespace hedgerow::kv {
 struct ReplyTo {
   uint64_t client = 0;
   uint64_t request = 0;
-  std::array<uint64_t, 3> way{};  // what else the transport needs to find back
+  std::array<uint64_t, 5> way{};  // what else the transport needs to find back
 };
 
 struct Request {

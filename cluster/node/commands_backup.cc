@@ -140,11 +140,15 @@ int RunBackup(const Call& call) {
     return call.Fail(taken);
   const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
   if (!report.ok()) return call.Fail(report.status());
+  const auto after = (*client)->GetStatus();
+  const bool ready = before->ready() && after.ok() && after->ready();
   return call.Print(
       *report,
       absl::StrFormat("%s: everything up to entry %d of term %d, %d bytes, checked. A cluster that "
                       "begins with it is of epoch %d\n",
-                      path, report->index(), report->term(), report->size_bytes(), report->begins_epoch()));
+                      path, report->index(), report->term(), report->size_bytes(), report->begins_epoch()),
+      // The file is there, and a script must not take it for all that was acknowledged.
+      ready ? kExitOk : kExitFailure);
 }
 
 }  // namespace hedgerow::node

@@ -7,21 +7,37 @@
 namespace hedgerow::node {
 namespace {
 
-// ReplyTo::way[2]: the port, the request's kind above it, and at the top whether it is a node's.
+// ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the port, the request's kind above it, and at the top whether it is a node's.
 constexpr int kKindShift = 16;
 constexpr uint64_t kOfNode = uint64_t{1} << 63;
 
-kv::ReplyTo ReplyToClient(const NetAddress& from, const wire::HkvRequest& request) {
-  kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = {}};
-  std::memcpy(reply_to.way.data(), from.bytes.data(), from.bytes.size());
-  reply_to.way[2] = from.port | static_cast<uint64_t>(request.kind) << kKindShift;
+kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request) {
+  kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram)};
+  reply_to.way[2] |= static_cast<uint64_t>(request.kind) << kKindShift;
   return reply_to;
 }
 
 }  // namespace
 
+std::array<uint64_t, 5> WayBack(const Datagram& datagram) {
+  std::array<uint64_t, 5> way{};
+  std::memcpy(&way[0], datagram.from.bytes.data(), datagram.from.bytes.size());
+  std::memcpy(&way[3], datagram.to.bytes.data(), datagram.to.bytes.size());
+  way[2] = datagram.from.port;
+  return way;
+}
+
+std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to) {
+  NetAddress local;
+  NetAddress client;
+  std::memcpy(client.bytes.data(), &reply_to.way[0], client.bytes.size());
+  std::memcpy(local.bytes.data(), &reply_to.way[3], local.bytes.size());
+  client.port = static_cast<uint16_t>(reply_to.way[2]);
+  return {local, client};
+}
+
 kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag) {
-  return {.client = node.value(), .request = tag, .way = {0, 0, kOfNode}};
+  return {.client = node.value(), .request = tag, .way = {0, 0, kOfNode, 0, 0}};
 }
 
 std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to) {
@@ -33,7 +49,7 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
   wire::HkvParse parsed = wire::ParseHkvRequest(datagram.bytes);
   if (!parsed.request.has_value()) {
     if (parsed.answer.has_value()) {
-      Send(datagram.from, *parsed.answer);
+      Send(datagram.to, datagram.from, *parsed.answer);
     } else {
       ++counters_.drops[static_cast<size_t>(parsed.drop)];
     }
@@ -42,7 +58,7 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
   ++counters_.requests;
   wire::HkvRequest& asked = *parsed.request;
   kv::Request request;
-  request.reply_to = ReplyToClient(datagram.from, asked);
+  request.reply_to = ReplyToClient(datagram, asked);
   request.patience_ns = wire::Patience_ns(asked);
   switch (asked.kind) {
     case wire::HkvKind::kOpen:
@@ -64,9 +80,7 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
 }
 
 void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
-  NetAddress to;
-  std::memcpy(to.bytes.data(), answer.reply_to.way.data(), to.bytes.size());
-  to.port = static_cast<uint16_t>(answer.reply_to.way[2]);
+  const auto [from, to] = EndsOf(answer.reply_to);
   wire::HkvAnswer said;
   said.kind = static_cast<wire::HkvKind>(static_cast<uint8_t>(answer.reply_to.way[2] >> kKindShift));
   said.client_id = answer.reply_to.client;
@@ -93,12 +107,12 @@ void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
   if (said.status != wire::HkvStatus::kNotLeader) said.pushback = pushback;
   counters_.asked_for_no_hedge += said.pushback == wire::kHkvNeverHedge;
   counters_.asked_for_later_hedge += said.pushback != 0 && said.pushback != wire::kHkvNeverHedge;
-  Send(to, said);
+  Send(from, to, said);
 }
 
-void FrontEnd::Send(const NetAddress& to, const wire::HkvAnswer& answer) {
+void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer) {
   ++counters_.answers[static_cast<size_t>(answer.status)];
-  socket_.Send(to, wire::Encode(answer));
+  socket_.SendFrom(from, to, wire::Encode(answer));
 }
 
 }  // namespace hedgerow::node

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "cluster/kv/request_desk.h"
 #include "cluster/node/udp_socket.h"
@@ -36,7 +37,7 @@ class FrontEnd {
   const Counters& counters() const { return counters_; }
 
  private:
-  void Send(const NetAddress& to, const wire::HkvAnswer& answer);
+  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer);
 
   UdpSocket& socket_;
   Counters counters_;
@@ -44,6 +45,11 @@ class FrontEnd {
 
 // A forwarded request is answered to the node that forwarded it. In this folder only, a ReplyTo means either of
 // these.
+// What a ReplyTo keeps of a client's datagram: both of its addresses and the client's port, which is the low 16 bits of
+// way[2]. EndsOf gives them back: (local, client).
+std::array<uint64_t, 5> WayBack(const Datagram& datagram);
+std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to);
+
 kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
 std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
 

@@ -63,6 +63,14 @@ void Incidents::Stands(const raft::Stand& stand, uint64_t now_ns) {
   Keep(stands_, now_ns, absl::StrCat("wanted to lead in term ", stand.term.value(), ": ", WhyText(stand)));
 }
 
+void Incidents::StepsDown(const raft::StepDown& step_down, uint64_t now_ns) {
+  const bool disk = step_down.cause == raft::StallCause::kOwnDisk;
+  Keep(stands_, now_ns,
+       absl::StrCat("led, and asked node ", step_down.to.value(), " to lead: ",
+                    disk ? "its disk had not finished a write for " : "nothing was committed for ",
+                    Duration(step_down.stalled_ns)));
+}
+
 void Incidents::TurnBegins(uint64_t now_ns) {
   const bool slept = until_ns_ != 0;
   uint64_t still_ns = slept ? worked_ns_ + (now_ns > until_ns_ ? now_ns - until_ns_ : 0) : now_ns - turn_ns_;

@@ -26,6 +26,7 @@ class Incidents {
   explicit Incidents(uint64_t still_ns) : still_ns_(still_ns) {}
 
   void Stands(const raft::Stand& stand, uint64_t now_ns);
+  void StepsDown(const raft::StepDown& step_down, uint64_t now_ns);
 
   // A turn of the loop begins, sleeps, or begins again: in between it was there for nobody, unless it slept as
   // long as it meant to.

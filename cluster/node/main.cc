@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cluster/node/admin_server.h"
 #include "cluster/node/commands.h"
 #include "cluster/node/commands_recovery.h"
@@ -23,6 +25,7 @@
 #include "cluster/node/node.h"
 #include "cluster/node/rejoin.h"
 #include "cluster/node/scheduling.h"
+#include "cluster/node/waiting_node.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::node {
@@ -57,16 +60,31 @@ int Fail(const absl::Status& status) {
 // the parts keep it.
 void LeaveDeadlocksToTests() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
+// Where an operator asks: metrics and the administration socket, for as long as it stands.
+struct OperatorService {
+  std::unique_ptr<operate::HttpServer> metrics;
+  std::unique_ptr<operate::AdminSocket> admin;
+};
+
+absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeControl& control) {
+  OperatorService service;
+  NodeFacts facts = FactsOf(config);
+  auto metrics = ServeMetrics(config.metrics_listen, control, facts);
+  if (!metrics.ok()) return metrics.status();
+  service.metrics = *std::move(metrics);
+  if (service.metrics != nullptr) facts.metrics = service.metrics->address();
+  auto admin = ServeAdmin(config.admin_socket, control, facts);
+  if (!admin.ok()) return admin.status();
+  service.admin = *std::move(admin);
+  return service;
+}
+
 // Stays up to be asked, since no restart brings back what is lost. Returns as whom the node is to come back;
 // nothing if it was stopped.
 absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const absl::Status& why) {
   LostNode node(config, std::string(why.message()));
-  NodeFacts facts = FactsOf(config);
-  const auto metrics = ServeMetrics(config.metrics_listen, node, facts);
-  if (!metrics.ok()) return metrics.status();
-  if (*metrics != nullptr) facts.metrics = (*metrics)->address();
-  const auto admin = ServeAdmin(config.admin_socket, node, facts);
-  if (!admin.ok()) return admin.status();
+  const absl::StatusOr<OperatorService> service = ServeOperator(config, node);
+  if (!service.ok()) return service.status();
   lost_node = &node;
   StopOnSignals();
   if (stop_asked) node.RequestStop();
@@ -81,12 +99,8 @@ absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const ab
 
 // Its sockets and its log are free again when this returns.
 absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
-  NodeFacts facts = FactsOf(config);
-  const auto metrics = ServeMetrics(config.metrics_listen, *node, facts);
-  if (!metrics.ok()) return metrics.status();
-  if (*metrics != nullptr) facts.metrics = (*metrics)->address();
-  const auto admin = ServeAdmin(config.admin_socket, *node, facts);
-  if (!admin.ok()) return admin.status();
+  const absl::StatusOr<OperatorService> service = ServeOperator(config, *node);
+  if (!service.ok()) return service.status();
   if (const absl::Status shortened = ShortenSlices(); !shortened.ok()) {
     fprintf(stderr, "hedgerow-node: its loop waits longer for busy processors than it would have to: %s\n",
             std::string(shortened.message()).c_str());
@@ -102,12 +116,37 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
   return status;
 }
 
+// On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it waits, and
+// says so to those who ask. Cancelled: it was stopped meanwhile.
+absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& config) {
+  constexpr absl::Duration kRetry = absl::Seconds(1);
+  constexpr absl::Duration kStopCheck = absl::Milliseconds(50);
+  absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config);
+  if (!absl::IsResourceExhausted(node.status())) return node;
+  WaitingNode waiting(config, std::string(node.status().message()));
+  const absl::StatusOr<OperatorService> service = ServeOperator(config, waiting);
+  if (!service.ok()) return service.status();
+  StopOnSignals();
+  fprintf(stderr, "hedgerow-node: waits for room on the disk: %s\n", std::string(node.status().message()).c_str());
+  absl::Time next = absl::Now() + kRetry;
+  while (!stop_asked) {
+    absl::SleepFor(kStopCheck);
+    if (absl::Now() < next) continue;
+    node = Node::Create(config);
+    if (!absl::IsResourceExhausted(node.status())) return node;
+    waiting.SetWhy(std::string(node.status().message()));
+    next = absl::Now() + kRetry;
+  }
+  return absl::CancelledError("stopped while the disk was full");
+}
+
 // One life after the other, as whichever member. OK: it was stopped.
 absl::Status RunAs(const NodeConfig& of_the_file) {
   while (true) {
     NodeConfig config = of_the_file;
     if (absl::Status followed = FollowRejoin(config); !followed.ok()) return followed;
-    absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config);
+    absl::StatusOr<std::unique_ptr<Node>> node = CreateOnceThereIsRoom(config);
+    if (absl::IsCancelled(node.status())) return absl::OkStatus();
     const absl::Status status = node.ok() ? Serve(config, *std::move(node)) : node.status();
     if (!storage::IsLost(status)) return status;
     const absl::StatusOr<std::optional<Rejoin>> rejoin = RunLost(config, status);

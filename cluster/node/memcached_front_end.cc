@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "cluster/node/front_end.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -33,19 +34,11 @@ int64_t UnixNow_s() {
   return now.tv_sec;
 }
 
-kv::ReplyTo ReplyToClient(const NetAddress& from, const memcached::Request& request) {
-  kv::ReplyTo reply_to{.client = request.keys.size(), .request = request.id, .way = {}};
-  std::memcpy(reply_to.way.data(), from.bytes.data(), from.bytes.size());
-  reply_to.way[2] = from.port | static_cast<uint64_t>(request.verb) << kVerbShift | kOfMemcached;
+kv::ReplyTo ReplyToClient(const Datagram& datagram, const memcached::Request& request) {
+  kv::ReplyTo reply_to{.client = request.keys.size(), .request = request.id, .way = WayBack(datagram)};
+  reply_to.way[2] |= static_cast<uint64_t>(request.verb) << kVerbShift | kOfMemcached;
   if (request.no_reply) reply_to.way[2] |= kNoReply;
   return reply_to;
-}
-
-NetAddress ClientOf(const kv::ReplyTo& reply_to) {
-  NetAddress client;
-  std::memcpy(client.bytes.data(), reply_to.way.data(), client.bytes.size());
-  client.port = static_cast<uint16_t>(reply_to.way[2]);
-  return client;
 }
 
 // Announcements need an address that proxies know, and 0.0.0.0 is none.
@@ -116,7 +109,7 @@ bool MemcachedFrontEnd::Receive(uint64_t now_ns, const kv::MemcachedState& state
 
 bool MemcachedFrontEnd::Refuse(const Datagram& datagram, Refusal refusal, const std::string& answer) {
   ++counters_.refusals[static_cast<size_t>(refusal)];
-  socket_->Send(datagram.from, answer);
+  socket_->SendFrom(datagram.to, datagram.from, answer);
   return false;
 }
 
@@ -156,16 +149,16 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
   memcached::Request& asked = *parsed.request;
   ++counters_.requests[static_cast<size_t>(asked.verb)];
   if (asked.verb == Verb::kVersion) {
-    Say(datagram.from, asked.id, false,
+    Say(datagram.to, datagram.from, asked.id, false,
         {.outcome = Outcome::kOther, .text = std::string("VERSION ") + operate::kVersion + "-hedgerow\r\n"});
     return std::nullopt;
   }
   if (asked.verb == Verb::kStats) {
-    Say(datagram.from, asked.id, false, SayStats(now_ns, state));
+    Say(datagram.to, datagram.from, asked.id, false, SayStats(now_ns, state));
     return std::nullopt;
   }
   kv::Request request;
-  request.reply_to = ReplyToClient(datagram.from, asked);
+  request.reply_to = ReplyToClient(datagram, asked);
   request.patience_ns = kMemcachedPatience_ns;
   if (!Changes(asked.verb)) {
     request.item_keys = std::move(asked.keys);
@@ -194,16 +187,17 @@ void MemcachedFrontEnd::Answer(const kv::Answer& answer) {
       said = memcached::SayNoLeader();
       break;
   }
-  Say(ClientOf(to), static_cast<uint16_t>(to.request), (to.way[2] & kNoReply) != 0, said);
+  const auto [local, client] = EndsOf(to);
+  Say(local, client, static_cast<uint16_t>(to.request), (to.way[2] & kNoReply) != 0, said);
 }
 
-void MemcachedFrontEnd::Say(const NetAddress& to, uint16_t id, bool no_reply, const memcached::Said& said) {
+void MemcachedFrontEnd::Say(const NetAddress& from, const NetAddress& to, uint16_t id, bool no_reply, const memcached::Said& said) {
   ++counters_.answers[static_cast<size_t>(said.outcome)];
   if (no_reply) {
     ++counters_.no_reply;
     return;
   }
-  for (std::string& datagram : memcached::Datagrams(id, said.text)) socket_->Send(to, std::move(datagram));
+  for (std::string& datagram : memcached::Datagrams(id, said.text)) socket_->SendFrom(from, to, std::move(datagram));
 }
 
 memcached::Said MemcachedFrontEnd::SayStats(uint64_t now_ns, const kv::MemcachedState& state) const {

@@ -67,7 +67,7 @@ class MemcachedFrontEnd {
   std::optional<kv::Request> Take(const Datagram& datagram, uint64_t now_ns, const kv::MemcachedState& state);
   bool Refuse(const Datagram& datagram, memcached::Refusal refusal, const std::string& answer);
   bool WithinRate(const Datagram& datagram, uint64_t now_ns);
-  void Say(const NetAddress& to, uint16_t id, bool no_reply, const memcached::Said& said);
+  void Say(const NetAddress& from, const NetAddress& to, uint16_t id, bool no_reply, const memcached::Said& said);
   memcached::Said SayStats(uint64_t now_ns, const kv::MemcachedState& state) const;
 
   MemcachedConfig config_;

@@ -62,6 +62,12 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   gauge("requests_waiting", "Requests that wait for an outcome.", static_cast<double>(status.waiting));
   gauge("storage_ok", "0 while storage has a problem; `hedgerow-node status` says which.",
         status.storage.empty() ? 1 : 0);
+  gauge("leaderless_seconds", "Since a leader was last known; 0: one is.", Seconds(status.leaderless_ns));
+  gauge("commit_stalled_seconds",
+        "While this node leads: for how long entries have waited and none has been committed; 0: none waits.",
+        Seconds(status.commit_stalled_ns));
+  gauge("disk_stalled_seconds", "How long the oldest write to this node's disk has taken so far; 0: none waits.",
+        Seconds(status.disk_stalled_ns));
   gauge("lost",
         "1 when what this node promised is gone: it takes part in nothing. `hedgerow-node status` says what to "
         "do.",

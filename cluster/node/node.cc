@@ -167,6 +167,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       offloads_(std::move(offloads)),
+      leaderless_since_ns_(now_ns_),
       incidents_(config_.election_floor_ns / 2),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);
@@ -189,7 +190,6 @@ absl::Status Node::Run() {
     // A full disk may have room again; whatever else is wrong with it does not go by itself.
     const absl::Status health = storage_->health();
     if (!health.ok() && !absl::IsResourceExhausted(health)) return health;
-    MakeWayWhileFull(!health.ok());
     if (peers_.refused_by().IsSet()) return IsUnknown();
     if (stop_requested_.load(std::memory_order_relaxed) && MayStop()) break;
     if (offload::Coupling* const coupling = offloads_->coupling();
@@ -378,6 +378,7 @@ void Node::Stepped(const raft::Outputs& outputs) {
   if (outputs.configuration.has_value()) FollowMembers();  // before what is sent to them
   if (ElectionSpans::Concern(outputs)) election_spans_.Take(outputs, Monotonic_ns());
   if (outputs.stand.has_value()) incidents_.Stands(*outputs.stand, now_ns_);
+  if (outputs.step_down.has_value()) incidents_.StepsDown(*outputs.step_down, now_ns_);
   const bool round = std::any_of(outputs.send.begin(), outputs.send.end(), [](const raft::Message& message) {
     return std::holds_alternative<raft::Heartbeat>(message.body);
   });
@@ -387,6 +388,7 @@ void Node::Stepped(const raft::Outputs& outputs) {
 void Node::BecameLeader() { led_since_ns_ = Monotonic_ns(); }
 
 void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
+  leaderless_since_ns_ = leader.IsSet() ? 0 : now_ns_;
   if (leader != config_.self) {
     announcer_.Lost();
     return;

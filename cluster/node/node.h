@@ -119,8 +119,6 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   NodeStatus StatusNow();
   uint64_t HeardByCore_ns(raft::NodeId peer) const;
   absl::Status TransferNow(raft::NodeId target);
-  raft::NodeId MostAdvanced(raft::NodeId last_resort) const;
-  void MakeWayWhileFull(bool full);
 
   // node_members.cc
   void FollowMembers();
@@ -153,6 +151,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t resigns_heard_ = 0;
   uint64_t lates_heard_ = 0;
   uint64_t led_since_ns_ = 0;
+  uint64_t leaderless_since_ns_;  // since when no leader is known; 0: one is
   ElectionSpans election_spans_;
   Incidents incidents_;
   uint64_t turns_ = 0;
@@ -160,7 +159,6 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t stop_by_ns_ = 0;  // 0: nobody asked
   uint64_t hand_over_again_ns_ = 0;
   raft::NodeId handed_over_to_;  // that did not come about
-  uint64_t full_since_ns_ = 0;   // its disk, while it leads; 0: there is room
 
   EventFd wake_;
   std::atomic<bool> stop_requested_ = false;

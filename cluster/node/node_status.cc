@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "cluster/node/node.h"
+#include "cluster/node/stall_problem.h"
 #include "cluster/node/status_message.h"
 
 namespace hedgerow::node {
@@ -39,6 +40,8 @@ void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
   status.counters.emplace_back("append_gaps", counters.probes, "probed");
   status.counters.emplace_back("append_gaps", counters.restarts_seen, "restarted");
   status.counters.emplace_back("leader_doubts", counters.doubts);
+  status.counters.emplace_back("leader_step_downs", counters.step_downs_own_disk, "own_disk");
+  status.counters.emplace_back("leader_step_downs", counters.step_downs_replication, "replication");
 }
 
 void AddDesk(NodeStatus& status, const kv::Replica& replica) {
@@ -114,6 +117,10 @@ NodeStatus Node::StatusNow() {
   status.storage = std::string(storage_->health().message());
   if (status.storage.empty()) status.storage = std::string(peers_.recorded().message());
   status.uptime_ns = now_ns_ - started_ns_;
+  if (leaderless_since_ns_ != 0) status.leaderless_ns = now_ns_ - leaderless_since_ns_;
+  status.commit_stalled_ns = raft.commit_stalled_ns(now_ns_);
+  status.disk_stalled_ns = raft.disk_stalled_ns(now_ns_);
+  if (status.storage.empty()) status.storage = DiskProblem(status.disk_stalled_ns);
   status.cluster_epoch = config_.cluster_epoch;
   status.beginning = config_.beginning;
   for (const PeerState& peer : peers_.states()) {

@@ -12,8 +12,6 @@ namespace {
 
 // Leadership is handed on within this, or the node stops with it: the others will then find out by themselves.
 constexpr uint64_t kHandOver_ns = 1'000'000'000;
-// A disk that is full for longer than this may be full for long.
-constexpr uint64_t kFull_ns = 500'000'000;
 
 }  // namespace
 
@@ -25,50 +23,16 @@ bool Node::MayStop() {
     // The core gives a transfer an election timeout. If that has passed, its target was dead, and may not be
     // known to be yet.
     hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().reachable_timeout_ns();
-    const raft::NodeId target = MostAdvanced(handed_over_to_);
+    const raft::NodeId target = replica_.raft().Successor(now_ns_, handed_over_to_);
     if (!target.IsSet() || !TransferNow(target).ok()) return true;
     handed_over_to_ = target;
   }
   return now_ns_ >= stop_by_ns_;
 }
 
-// What it proposes meanwhile only the others write, and its core takes no more than the bounds of
-// raft::Options. Whoever has acknowledged most has room, or had it last; who has none cannot be elected.
-void Node::MakeWayWhileFull(bool full) {
-  if (!full || replica_.raft().role() != raft::Role::kLeader) {
-    full_since_ns_ = 0;
-    return;
-  }
-  if (full_since_ns_ == 0) full_since_ns_ = now_ns_;
-  if (now_ns_ - full_since_ns_ < kFull_ns || now_ns_ < hand_over_again_ns_) return;
-  hand_over_again_ns_ = now_ns_ + kFull_ns;
-  handed_over_to_ = MostAdvanced(handed_over_to_);
-  if (handed_over_to_.IsSet()) TransferNow(handed_over_to_).IgnoreError();
-}
-
 absl::Status Node::Transfer(raft::NodeId target) {
   const std::optional<absl::Status> status = Ask<absl::Status>([this, target] { return TransferNow(target); });
   return status.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
-}
-
-// Of those that have answered lately: a transfer to a dead node only costs the time that it is waited for.
-// `last_resort` only if there is nobody else.
-raft::NodeId Node::MostAdvanced(raft::NodeId last_resort) const {
-  const raft::Raft& raft = replica_.raft();
-  raft::NodeId best;
-  raft::LogIndex best_match;
-  const raft::Configuration& configuration = raft.configuration();
-  const uint32_t staying = configuration.joint() ? configuration.next_voters : configuration.voters;
-  for (const raft::Member& member : configuration.members) {
-    if (((raft.peers() & staying) >> member.position & 1) == 0) continue;
-    const raft::Progress& progress = raft.progress()[member.position];
-    if (progress.contact_ns() + raft.election_timeout_ns() / 2 < now_ns_) continue;
-    const bool better = !best.IsSet() || best == last_resort || progress.match() > best_match;
-    if (best.IsSet() && (!better || member.id == last_resort)) continue;
-    best = member.id;
-    best_match = progress.match();
-  }
-  return best;
 }
 
 absl::Status Node::TransferNow(raft::NodeId target) {
@@ -86,7 +50,7 @@ absl::Status Node::TransferNow(raft::NodeId target) {
   if (target.IsSet() && ((raft.configuration().deciding() >> member->position) & 1) == 0) {
     return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is a learner; promote it first"));
   }
-  if (!target.IsSet()) target = MostAdvanced(raft::NodeId());
+  if (!target.IsSet()) target = raft.Successor(now_ns_, raft::NodeId());
   if (!target.IsSet()) return absl::FailedPreconditionError("no other member answers");
   replica_.Feed(raft::TransferLeadership{.target = target});
   replica_.Settle();

@@ -134,6 +134,11 @@ struct NodeStatus {
   std::string storage = "";  // a sentence about what is wrong; empty: nothing is
   uint64_t uptime_ns = 0;
 
+  // What stands still (stall_problem.h); 0: it does not.
+  uint64_t leaderless_ns = 0;      // since a leader was last known
+  uint64_t commit_stalled_ns = 0;  // while this node leads: entries wait, and none has been committed
+  uint64_t disk_stalled_ns = 0;    // the oldest write is not durable
+
   std::vector<PeerStatus> peers{};  // the other members
   std::vector<OffloadStatus> offloads{};
   std::vector<NodeCounter> counters{};

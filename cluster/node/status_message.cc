@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cluster/node/stall_problem.h"
 #include "config/scalar.h"
 #include "operate/version.h"
 
@@ -141,6 +142,10 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_term(status.term.value());
   out.set_leader(status.leader.value());
   if (!status.storage.empty()) out.add_problems(absl::StrCat("storage: ", status.storage));
+  for (const std::string& problem : StallProblems(status)) out.add_problems(problem);
+  out.set_leaderless_ns(static_cast<int64_t>(status.leaderless_ns));
+  out.set_commit_stalled_ns(static_cast<int64_t>(status.commit_stalled_ns));
+  out.set_disk_stalled_ns(static_cast<int64_t>(status.disk_stalled_ns));
   out.set_commit(status.commit.value());
   out.set_applied(status.applied.value());
   out.set_last_index(status.last_index.value());

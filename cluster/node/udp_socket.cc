@@ -6,6 +6,7 @@
 #include <ctime>
 #include <utility>
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -16,8 +17,10 @@
 namespace hedgerow::node {
 namespace {
 
-// A time stamp and the count of packets that found the buffer full.
-constexpr size_t kControl_bytes = CMSG_SPACE(sizeof(timespec)) + CMSG_SPACE(sizeof(uint32_t));
+// A time stamp, the count of packets that found the buffer full, and the local address.
+constexpr size_t kControl_bytes =
+    CMSG_SPACE(sizeof(timespec)) + CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(in6_pktinfo));
+static_assert(sizeof(in6_pktinfo) >= sizeof(in_pktinfo));
 
 uint64_t ToNs(const timespec& time) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
@@ -29,16 +32,46 @@ uint64_t Clock_ns(clockid_t clock) {
   return ToNs(now);
 }
 
-constexpr size_t kMark_bytes = CMSG_SPACE(sizeof(uint32_t));
+// A mark and a local address.
+constexpr size_t kSendControl_bytes = CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(in6_pktinfo));
 
-void SetMark(msghdr& header, char* control, uint32_t mark) {
+template <typename Value>
+void AddControl(msghdr& header, char* control, int level, int type, const Value& value) {
   header.msg_control = control;
-  header.msg_controllen = kMark_bytes;
-  cmsghdr* const message = CMSG_FIRSTHDR(&header);
-  message->cmsg_level = SOL_SOCKET;
-  message->cmsg_type = SO_MARK;
-  message->cmsg_len = CMSG_LEN(sizeof(mark));
-  std::memcpy(CMSG_DATA(message), &mark, sizeof(mark));
+  auto* const message = reinterpret_cast<cmsghdr*>(control + header.msg_controllen);
+  message->cmsg_level = level;
+  message->cmsg_type = type;
+  message->cmsg_len = CMSG_LEN(sizeof(value));
+  std::memcpy(CMSG_DATA(message), &value, sizeof(value));
+  header.msg_controllen += CMSG_SPACE(sizeof(value));
+}
+
+// An IPv6 socket names IPv4 addresses by their mapped ones (ip(7), ipv6(7): IP_PKTINFO, IPV6_PKTINFO).
+void SetSource(msghdr& header, char* control, const NetAddress& from, bool ipv6) {
+  if (ipv6) {
+    in6_pktinfo info{};
+    std::memcpy(&info.ipi6_addr, from.bytes.data(), from.bytes.size());
+    AddControl(header, control, IPPROTO_IPV6, IPV6_PKTINFO, info);
+  } else {
+    in_pktinfo info{};
+    std::memcpy(&info.ipi_spec_dst, from.bytes.data() + 12, sizeof(info.ipi_spec_dst));
+    AddControl(header, control, IPPROTO_IP, IP_PKTINFO, info);
+  }
+}
+
+NetAddress LocalAddressIn(const cmsghdr& control) {
+  NetAddress local;
+  if (control.cmsg_level == IPPROTO_IPV6 && control.cmsg_type == IPV6_PKTINFO) {
+    in6_pktinfo info{};
+    std::memcpy(&info, CMSG_DATA(&control), sizeof(info));
+    std::memcpy(local.bytes.data(), &info.ipi6_addr, local.bytes.size());
+  } else if (control.cmsg_level == IPPROTO_IP && control.cmsg_type == IP_PKTINFO) {
+    in_pktinfo info{};
+    std::memcpy(&info, CMSG_DATA(&control), sizeof(info));
+    local.bytes[10] = local.bytes[11] = 0xff;
+    std::memcpy(local.bytes.data() + 12, &info.ipi_spec_dst, sizeof(info.ipi_spec_dst));
+  }
+  return local;
 }
 
 absl::Status SystemError(const char* what, const NetAddress& address) {
@@ -105,6 +138,11 @@ absl::StatusOr<std::unique_ptr<UdpSocket>> UdpSocket::Bind(const NetAddress& add
       setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof(on)) != 0) {
     return SystemError("cannot set up the socket of", address);
   }
+  if (address.is_unspecified()) {
+    const int level = address.is_v4() ? IPPROTO_IP : IPPROTO_IPV6;
+    const int option = address.is_v4() ? IP_PKTINFO : IPV6_RECVPKTINFO;
+    if (setsockopt(fd, level, option, &on, sizeof(on)) != 0) return SystemError("cannot set up the socket of", address);
+  }
   if (bind(fd, reinterpret_cast<const sockaddr*>(&to_bind), length) != 0) {
     return SystemError("cannot bind to", address);
   }
@@ -135,9 +173,13 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
     msghdr header = buffers.messages[i].msg_hdr;
     buffers.Prepare(i);
     uint64_t waited_ns = 0;
+    NetAddress local;
     for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
          control = CMSG_NXTHDR(&header, control)) {
-      if (control->cmsg_level != SOL_SOCKET) continue;
+      if (control->cmsg_level != SOL_SOCKET) {
+        local = LocalAddressIn(*control);
+        continue;
+      }
       if (control->cmsg_type == SCM_TIMESTAMPNS) {
         timespec stamp{};
         std::memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
@@ -154,6 +196,7 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
     }
     ++counters_.received;
     received_.push_back({.from = NetAddress::FromSockaddr(buffers.addresses[i]),
+                         .to = local,
                          .bytes = std::string_view(buffers.bytes.data() + i * buffers.datagram_bytes,
                                                    buffers.messages[i].msg_len),
                          .arrived_ns = waited_ns < now_ns ? now_ns - waited_ns : 0});
@@ -163,12 +206,20 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
 }
 
 void UdpSocket::Send(const NetAddress& to, std::string bytes, uint32_t mark) {
+  Queue({.to = to, .bytes = std::move(bytes), .mark = mark, .from = {}});
+}
+
+void UdpSocket::SendFrom(const NetAddress& from, const NetAddress& to, std::string bytes) {
+  Queue({.to = to, .bytes = std::move(bytes), .mark = 0, .from = from});
+}
+
+void UdpSocket::Queue(Queued queued) {
   // A socket on [::] hears IPv4 clients as well.
-  if (!to.is_v4() && !ipv6_) {
+  if (!queued.to.is_v4() && !ipv6_) {
     ++counters_.send_failed;
     return;
   }
-  queue_.push_back({.to = to, .bytes = std::move(bytes), .mark = mark});
+  queue_.push_back(std::move(queued));
   if (queue_.size() >= kBatch) Flush();
 }
 
@@ -177,7 +228,7 @@ void UdpSocket::Flush() {
   std::array<mmsghdr, kBatch> messages;  // only `count` of them are written: mostly one
   std::array<iovec, kBatch> vectors;
   std::array<sockaddr_storage, kBatch> addresses;
-  alignas(cmsghdr) std::array<std::array<char, kMark_bytes>, kBatch> marks;
+  alignas(cmsghdr) std::array<std::array<char, kSendControl_bytes>, kBatch> controls;
   const size_t count = queue_.size();
   for (size_t i = 0; i < count; ++i) {
     Queued& queued = queue_[i];
@@ -188,7 +239,9 @@ void UdpSocket::Flush() {
         ipv6_ ? queued.to.ToSockaddr6(addresses[i]) : queued.to.ToSockaddr(addresses[i]);
     messages[i].msg_hdr.msg_iov = &vectors[i];
     messages[i].msg_hdr.msg_iovlen = 1;
-    if (queued.mark != 0) SetMark(messages[i].msg_hdr, marks[i].data(), queued.mark);
+    char* const control = controls[i].data();
+    if (queued.mark != 0) AddControl(messages[i].msg_hdr, control, SOL_SOCKET, SO_MARK, queued.mark);
+    if (!queued.from.is_unspecified()) SetSource(messages[i].msg_hdr, control, queued.from, ipv6_);
   }
   for (size_t done = 0; done < count;) {
     const int sent = sendmmsg(fd_, messages.data() + done, static_cast<unsigned>(count - done), MSG_DONTWAIT);

@@ -22,6 +22,7 @@ namespace hedgerow::node {
 
 struct Datagram {
   NetAddress from;
+  NetAddress to;           // the local address that it was sent to; unspecified where the socket is bound to one
   std::string_view bytes;  // valid until the next Receive
   uint64_t arrived_ns =
       0;  // CLOCK_MONOTONIC, from the kernel's time stamp: a node that stood still has old ones
@@ -56,6 +57,9 @@ class UdpSocket {
   // Leaves with the next Flush, or at once if kBatch wait. `mark` not 0: the packet's mark (SO_MARK; needs
   // CAP_NET_ADMIN), by which programs of ours recognise it.
   void Send(const NetAddress& to, std::string bytes, uint32_t mark = 0);
+  // From `from`, a local address (its port does not matter): a client that asked one address of several takes no
+  // answer from another. Unspecified: from the address that routing chooses.
+  void SendFrom(const NetAddress& from, const NetAddress& to, std::string bytes);
   void Flush();
 
   const Counters& counters() const { return counters_; }
@@ -65,7 +69,9 @@ class UdpSocket {
     NetAddress to;
     std::string bytes;
     uint32_t mark;
+    NetAddress from;
   };
+  void Queue(Queued queued);
   struct Buffers;
 
   UdpSocket(int fd, bool ipv6, size_t datagram_max_bytes);

@@ -78,6 +78,45 @@ TEST_F(UdpSocketTest, WhoListensEverywhereAnswersBothFamilies) {
   ASSERT_EQ(a_->Receive(Now_ns()).size(), 1u);
 }
 
+// A client's connected socket takes an answer from the address that it asked and from no other.
+void ExpectAnswerFromTheAddressAsked(const std::string& wildcard, const std::string& asked) {
+  SCOPED_TRACE(asked);
+  NetAddress address = Loopback(wildcard + ":1");
+  address.port = 0;
+  const std::unique_ptr<UdpSocket> server = UdpSocket::Bind(address, 1 << 20, 2048).value();
+  NetAddress client_address = Loopback(asked + ":1");
+  const bool v4 = client_address.is_v4();
+  client_address = Loopback(v4 ? "127.0.0.1:1" : "[::1]:1");
+  client_address.port = 0;
+  const std::unique_ptr<UdpSocket> client = UdpSocket::Bind(client_address, 1 << 20, 2048).value();
+  NetAddress to = Loopback(asked + ":1");
+  to.port = server->LocalAddress().value().port;
+  client->Send(to, "question");
+  client->Flush();
+  const std::vector<Datagram>& received = server->Receive(Now_ns());
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].to.bytes, to.bytes);
+  server->SendFrom(received[0].to, received[0].from, "answer");
+  server->Flush();
+  const std::vector<Datagram>& answers = client->Receive(Now_ns());
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].from, to);
+}
+
+TEST(UdpSocketWildcardTest, AnAnswerLeavesFromTheAddressThatWasAsked) {
+  ExpectAnswerFromTheAddressAsked("0.0.0.0", "127.0.0.7");
+  ExpectAnswerFromTheAddressAsked("[::]", "[::1]");
+  ExpectAnswerFromTheAddressAsked("[::]", "127.0.0.8");
+}
+
+TEST_F(UdpSocketTest, ASocketOfOneAddressNamesNone) {
+  a_->Send(to_b_, "hello");
+  a_->Flush();
+  const std::vector<Datagram>& received = b_->Receive(Now_ns());
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_TRUE(received[0].to.is_unspecified());
+}
+
 TEST_F(UdpSocketTest, ATakenAddressIsSaidByName) {
   const auto taken = UdpSocket::Bind(to_a_, 1 << 20, 2048);
   ASSERT_FALSE(taken.ok());

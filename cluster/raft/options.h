@@ -51,6 +51,10 @@ struct Options {
   uint64_t tail_max_entries = 100'000;
   size_t tail_max_bytes = 32 * 1024 * 1024;
 
+  // A log that does not move for so long is a fault (raft_stall.cc): the leader steps down where another member can
+  // do better. A node whose disk has not finished a write for half of it does not stand for election.
+  uint64_t stall_ns = 500'000'000;
+
   // A leader that resigns: its i-th successor starts after i times this.
   uint64_t resign_step_ns = 2'000'000;
 };

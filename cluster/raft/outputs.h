@@ -84,6 +84,13 @@ struct PublishLeader {
   Term term{};
 };
 
+// Why a leader's log does not move though a majority answers.
+enum class StallCause : uint8_t {
+  kNone,
+  kOwnDisk,      // the others commit; this node's disk has not finished a write
+  kReplication,  // nothing is committed: no other voter has acknowledged anything
+};
+
 // Why a node wants to be elected from now on. Nothing that is decided goes by it.
 enum class StandReason : uint8_t {
   kSilentLeader,    // a follower has not heard its leader for as long as it waits (Raft section 5.2)
@@ -98,6 +105,13 @@ struct Stand {
   Term term{};             // that it wants to lead in
   NodeId leader{};         // whom it gives up, which may be itself; or nobody
   uint64_t silent_ns = 0;  // how long it has not heard that one, or a majority; 0: it knows of no leader
+};
+
+// A leader whose log does not move asks `to` to lead (raft_stall.cc).
+struct StepDown {
+  StallCause cause = StallCause::kNone;
+  NodeId to{};
+  uint64_t stalled_ns = 0;  // for how long the log has not moved
 };
 
 // A follower needs what the log does not hold any more: any snapshot at `at_least` or later. Said once, until
@@ -131,6 +145,7 @@ struct Outputs {
   std::optional<RoleChange> role_change{};        // the last, if several
   std::optional<PublishLeader> publish_leader{};  // the last, if several
   std::optional<Stand> stand{};                   // the last, if several
+  std::optional<StepDown> step_down{};
   std::vector<SnapshotNeeded> snapshots_needed{};
   std::vector<MembershipAnswer> membership_answers{};
   // What this node goes by from now on; the last, if several. It may be an earlier one again.
@@ -148,6 +163,7 @@ struct Outputs {
     role_change.reset();
     publish_leader.reset();
     stand.reset();
+    step_down.reset();
     snapshots_needed.clear();
     membership_answers.clear();
     configuration.reset();

@@ -54,14 +54,18 @@ void Raft::Step(const Event& event, Outputs& outputs) {
 }
 
 void Raft::On(Context& context, const Tick&) {
+  ForgiveStandstill(context);
   ExpireReads(context);
   LookForSilence(context);
   if (role_ == Role::kLeader) {
     LeaderTick(context);
     return;
   }
-  if (context.now_ns >= election_deadline_ns_ && !may_stand()) {
-    // Dissertation section 4.2.1: a learner, or who is no member, only waits to be spoken to.
+  if (context.now_ns >= election_deadline_ns_ && role_ == Role::kCandidate && durable_sequence_ < own_vote_sequence_) {
+    // The other members are asked once this node's own vote is durable. Another term would only wait behind it.
+    DrawElectionDeadline(context);
+  } else if (context.now_ns >= election_deadline_ns_ && (!may_stand() || DiskStalls(context.now_ns))) {
+    // Dissertation section 4.2.1: a learner, or a node that is no member, only waits to be spoken to.
     BecomeFollower(context, term_, NodeId());
     DrawElectionDeadline(context);
   } else if (context.now_ns >= election_deadline_ns_) {
@@ -166,7 +170,7 @@ void Raft::SetRole(Context& context, Role role, NodeId leader) {
 Persist& Raft::ToPersist(Context& context) {
   if (!context.out.persist.has_value()) {
     context.out.persist.emplace().sequence = ++asked_sequence_;
-    writes_.push_back({.sequence = asked_sequence_, .last = log_.last_index()});
+    writes_.push_back({.sequence = asked_sequence_, .last = log_.last_index(), .asked_ns = context.now_ns});
   }
   return *context.out.persist;
 }
@@ -187,6 +191,7 @@ void Raft::EnterTerm(Context& context, Term term, NodeId voted_for) {
 void Raft::AppendToLog(Context& context, Entry entry) {
   Persist& persist = ToPersist(context);
   persist.entries.push_back(entry);
+  if (log_.last_index() == commit_) commit_moved_ns_ = context.now_ns;
   log_.Append(std::move(entry));
   writes_.back().last = log_.last_index();
   if (log_.At(log_.last_index()).kind != EntryKind::kConfiguration) return;
@@ -220,6 +225,8 @@ void Raft::AdvanceCommit(Context& context, LogIndex commit) {
   HEDGEROW_CHECK(log_.Has(commit));
   const bool was_committed = configuration_committed();
   commit_ = commit;
+  commit_moved_ns_ = context.now_ns;
+  step_downs_ = 0;
   if (configuration_committed() != was_committed) RefreshPeers(context.now_ns);
   for (; handed_out_ < commit_; handed_out_ = handed_out_.Next()) {
     context.out.apply.push_back(log_.At(handed_out_.Next()));

@@ -7,7 +7,7 @@
 // Practice.
 //
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
-// raft_reads.cc, raft_kernel.cc, raft_reserve.cc, raft_snapshot.cc, raft_membership.cc.
+// raft_reads.cc, raft_kernel.cc, raft_reserve.cc, raft_snapshot.cc, raft_membership.cc, raft_stall.cc.
 
 #pragma once
 
@@ -89,6 +89,15 @@ class Raft {
   uint64_t unsettled_entries() const { return log_.last_index().value() - settled().value(); }
   uint64_t unsettled_bytes() const { return log_.BytesAfter(settled()); }
 
+  // How long the oldest write that was asked for has not been reported durable; 0: none waits (raft_stall.cc).
+  uint64_t disk_stalled_ns(uint64_t now_ns) const;
+  // How long a leader's log has had entries that are not committed and has committed none; 0: none waits, or this
+  // node does not lead.
+  uint64_t commit_stalled_ns(uint64_t now_ns) const;
+  // The voter that should lead next, of those that have answered lately: the one whose log is known to hold most;
+  // `last_resort` only if there is no other. Not set: none has.
+  NodeId Successor(uint64_t now_ns, NodeId last_resort) const;
+
   // It leads, and has heard no majority for a timeout.
   bool doubts() const { return doubts_; }
   // A leader hands over, and refuses proposals until that is done or given up.
@@ -103,6 +112,8 @@ class Raft {
     uint64_t probes = 0;  // a leader stopped a pipeline to find out where the logs agree
     uint64_t restarts_seen = 0;  // a follower knew less of its log than it had acknowledged, and was probed
     uint64_t doubts = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
+    uint64_t step_downs_own_disk = 0;  // a leader whose log did not move asked another to lead, by StallCause
+    uint64_t step_downs_replication = 0;
   };
   const Counters& counters() const { return counters_; }
   size_t early_appends() const { return early_.size(); }
@@ -256,6 +267,12 @@ class Raft {
   uint64_t QuorumTime_ns(Reached reached) const;
   bool MajorityHeard(uint64_t now_ns) const { return now_ns < QuorumHeard_ns() + election_timeout_ns(); }
 
+  // raft_stall.cc
+  bool DiskStalls(uint64_t now_ns) const { return disk_stalled_ns(now_ns) >= options_.stall_ns / 2; }
+  StallCause Stalled(uint64_t now_ns) const;
+  void ForgiveStandstill(const Context& context);
+  void StepDownIfStalled(Context& context);
+
   // raft_snapshot.cc
   void On(Context& context, const SnapshotTaken& taken);
   void On(Context& context, const SnapshotReceived& received);
@@ -303,6 +320,7 @@ class Raft {
   struct Write {
     uint64_t sequence;
     LogIndex last;  // of the log after it, as far as it still stands
+    uint64_t asked_ns;
   };
   uint64_t asked_sequence_ = 0;
   uint64_t durable_sequence_ = 0;
@@ -343,6 +361,11 @@ class Raft {
   LogIndex term_start_;  // the no-op
   NodeId transfer_target_;
   uint64_t transfer_deadline_ns_ = 0;
+  uint64_t commit_moved_ns_ = 0;      // or when the first entry after it was appended
+  uint64_t replication_moved_ns_ = 0;  // when a voter's match index last moved
+  uint64_t step_down_ns_ = 0;         // not before
+  NodeId asked_to_lead_;              // the last one, when this node stepped down
+  uint32_t step_downs_ = 0;           // since this node last saw the commit index move
 
   // Reads.
   LeaderReads led_reads_;

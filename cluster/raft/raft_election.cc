@@ -139,7 +139,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
 
 // Dissertation section 3.10. No pre-vote: the leader itself has judged that this node can win.
 void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
-  if (role_ != Role::kFollower || leader_ != message.from || !may_stand()) return;
+  if (role_ != Role::kFollower || leader_ != message.from || !may_stand() || DiskStalls(context.now_ns)) return;
   waived_term_ = term_;
   SayWhy(context, StandReason::kAsked);
   StartElection(context);
@@ -148,7 +148,7 @@ void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
 void Raft::On(Context& context, const LeaderResigns& resigns) {
   if (role_ != Role::kFollower || resigns.leader != leader_) return;
   if (resigns.term != term_ && !SeededBug(Bug::kResignOfAnotherTerm)) return;
-  if (!may_stand()) return;
+  if (!may_stand() || DiskStalls(context.now_ns)) return;
   waived_term_ = term_;
   if (resigns.rank == 0) {
     SayWhy(context, StandReason::kResigned);

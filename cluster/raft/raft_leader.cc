@@ -36,6 +36,8 @@ void Raft::BecomeLeader(Context& context) {
   round_trips_.ForgetDelays();
   leader_timeout_ns_ = 0;  // else the longest timeout of any leader would be handed on for ever
   transfer_target_ = NodeId();
+  commit_moved_ns_ = replication_moved_ns_ = context.now_ns;
+  step_down_ns_ = 0;
   suspected_term_ = Term();
   term_start_ = log_.last_index().Next();
   SetRole(context, Role::kLeader, options_.self);
@@ -114,6 +116,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
 // True if it holds more than was known.
 bool Raft::Acknowledged(Context& context, size_t member, LogIndex index) {
   const bool moved = progress_[member].Accepted(index, context.now_ns);
+  if (moved && ((configuration().deciding() >> member) & 1) != 0) replication_moved_ns_ = context.now_ns;
   progress_[member].FollowRound(log_.last_index(), context.now_ns, election_timeout_ns());
   return moved;
 }
@@ -243,6 +246,7 @@ void Raft::Doubt(Context& context) {
 void Raft::StopDoubting(Context& context) {
   doubts_ = false;
   waived_term_ = Term();
+  replication_moved_ns_ = context.now_ns;
   StartHeartbeatRound(context);
   ReplicateToAll(context);
 }
@@ -267,6 +271,7 @@ void Raft::LeaderTick(Context& context) {
   if (context.now_ns >= heartbeat_due_ns_) StartHeartbeatRound(context);
   // Not with the heartbeats: each read's round puts those off, and reads may never pause.
   if (context.now_ns >= resend_due_ns_) SendAgain(context);
+  StepDownIfStalled(context);
 }
 
 void Raft::SendAgain(Context& context) {

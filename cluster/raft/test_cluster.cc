@@ -80,7 +80,8 @@ void TestCluster::Step(uint64_t id, decltype(Event::what) what) {
 void TestCluster::Carry(NodeId id, Outputs outputs) {
   Node& node = nodes_.at(id);
   for (Message& message : outputs.send) {
-    if (!cut_.contains({message.from, message.to})) network_.push_back(std::move(message));
+    if (cut_.contains({message.from, message.to}) || (lost_ && lost_(message))) continue;
+    network_.push_back(std::move(message));
   }
   if (outputs.install.has_value()) node.applied = node.snapshots.at(outputs.install->last.index).second;
   LogIndex applied = node.raft->applied();

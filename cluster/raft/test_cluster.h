@@ -72,6 +72,8 @@ class TestCluster {
   void Cut(uint64_t from, uint64_t to) { cut_.insert({NodeId(from), NodeId(to)}); }
   void Isolate(uint64_t id);
   void Heal() { cut_.clear(); }
+  // From now on the network loses each message that `lost` is true of; null: none.
+  void Lose(std::function<bool(const Message&)> lost) { lost_ = std::move(lost); }
 
   // What the node asks to persist stays undone until the disk is released.
   void HoldDisk(uint64_t id) { nodes_.at(NodeId(id)).disk_held = true; }
@@ -108,6 +110,7 @@ class TestCluster {
   std::map<NodeId, Node> nodes_;
   std::deque<Message> network_;
   std::set<std::pair<NodeId, NodeId>> cut_;
+  std::function<bool(const Message&)> lost_;
   InvariantChecker checker_;
   Observer observer_;
   Outputs last_;

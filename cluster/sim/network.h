@@ -76,11 +76,15 @@ class Network {
     if (cut > 0) --cut;
   }
   void Slow(uint64_t from, uint64_t to, uint64_t delay_ns) { At(from, to).slow_ns = delay_ns; }
+  // Appends of this node that carry entries are lost from now on, or not.
+  void FilterEntriesOf(uint64_t from, bool filter) { entries_filtered_[from] = filter; }
+  bool FiltersEntriesOf(uint64_t from) const { return entries_filtered_[from]; }
 
   // The weather clears for the end of the run.
   void Calm() {
     HoldAcksFor(0);
     links_ = {};
+    entries_filtered_ = {};
     plan_.drop_ppm = plan_.corrupt_ppm = plan_.late_ppm = plan_.late_votes_ppm = 0;
   }
 
@@ -109,6 +113,7 @@ class Network {
   Random& random_;
   NetworkPlan plan_;
   std::array<Link, kAddresses * kAddresses> links_{};
+  std::array<bool, kAddresses> entries_filtered_{};
   uint64_t holds_for_ = 0;
   std::vector<std::function<void()>> held_;
   uint64_t sent_ = 0;

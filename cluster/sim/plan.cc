@@ -40,6 +40,7 @@ FaultPlan DrawFaults(Random& random) {
   plan.transfers = coin();
   plan.resignations = coin();
   plan.crash_voter_ppm = random.Pick<uint64_t>({0, 0, 100'000, 400'000});
+  plan.size_filters = coin();
   return plan;
 }
 
@@ -218,6 +219,7 @@ std::string Describe(const Plan& plan) {
   add(faults.pauses, "pauses");
   add(faults.slow_disks, "slow-disks");
   add(faults.full_disks, "full-disks");
+  add(faults.size_filters, "size-filters");
   add(faults.clock_jumps, "clock-jumps");
   add(faults.transfers, "transfers");
   add(faults.resignations, "resignations");

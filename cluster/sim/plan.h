@@ -78,6 +78,7 @@ struct FaultPlan {
   bool pauses = false;
   bool slow_disks = false;
   bool full_disks = false;
+  bool size_filters = false;  // a node's entries are lost, and its shorter messages arrive
   bool clock_jumps = false;
   bool transfers = false;
   bool resignations = false;   // true ones and false alarms

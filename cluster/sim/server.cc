@@ -415,6 +415,8 @@ void Server::Send(raft::Message message) {
 
 void Server::SendToPeer(raft::Message message) {
   Server* const to = world_.servers[message.to.value() - 1].get();
+  const auto* append = std::get_if<raft::AppendRequest>(&message.body);
+  if (append != nullptr && !append->entries.empty() && world_.network.FiltersEntriesOf(id_.value())) return;
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   const bool is_vote = vote != nullptr && !vote->pre_vote;
   if (is_vote && vote->granted) {

@@ -19,6 +19,7 @@ void Weather::Start() {
   add(plan_.pauses, &Weather::Pause);
   add(plan_.slow_disks, &Weather::SlowDisk);
   add(plan_.full_disks, &Weather::FullDisk);
+  add(plan_.size_filters, &Weather::SizeFilter);
   add(plan_.clock_jumps, &Weather::ClockJump);
   add(plan_.transfers, &Weather::Transfer);
   add(plan_.resignations, &Weather::Resignation);
@@ -143,6 +144,15 @@ void Weather::FullDisk(uint64_t duration_ns) {
   world_.Trace("the disk of node ", server.id().value(), " is full");
   server.disk().SetFull(true);
   world_.time.After(duration_ns, [&server] { server.disk().SetFull(false); });
+}
+
+void Weather::SizeFilter(uint64_t duration_ns) {
+  const uint64_t node = Target().id().value();
+  // Long enough that a leader notices, or not.
+  if (world_.random.Chance(500'000)) duration_ns += 600 * kMillisecond;
+  world_.Trace("entries of node ", node, " are lost for ", duration_ns / kMillisecond, " ms");
+  world_.network.FilterEntriesOf(node, true);
+  world_.time.After(duration_ns, [this, node] { world_.network.FilterEntriesOf(node, false); });
 }
 
 void Weather::ClockJump(uint64_t) {

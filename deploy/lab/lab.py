@@ -127,9 +127,10 @@ class Lab:
 
     # -- links ---------------------------------------------------------------------------------------------
 
-    def cut(self, host: str, direction: str = "both") -> None:
+    def cut(self, host: str, direction: str = "both", only: str = "") -> None:
         """Silently drops everything on the host's wire, or only what it sends (`out`) or what is sent to it (`in`): the
-        host keeps its carrier, as behind a dead switch."""
+        host keeps its carrier, as behind a dead switch. `only`: one way, and what matches this
+        expression of nft(8); the rest passes."""
         if direction == "both":
             with self._switch_netlink() as route:
                 route.link("set", index=route.link_lookup(ifname=host)[0], master=0)
@@ -139,7 +140,7 @@ class Lab:
         self._switch_nft(f"""table netdev cut_{host} {{
             chain wire {{
                 type filter hook {hook} device "{host}" priority 0
-                counter drop
+                {only} counter drop
             }}
         }}""")
         self._cut_one_way.add(host)

@@ -67,8 +67,8 @@ class UnsyncedDisks:
         return self._disks[host].ask(f"cut {seed}" if self.settings.torn else "cut")
 
     def ask(self, host: str, command: str) -> dict:
-        """`slow MILLISECONDS`: each sync takes so much longer; `full`: there is no room for another byte; `well`: neither. How many
-        syncs were slowed, and how many calls refused, so far."""
+        """`slow MILLISECONDS`: each sync takes so much longer; `full`: there is no room for another byte; `hang`: nothing that
+        writes returns; `well`: none of these. How many syncs were slowed, calls refused, and calls kept waiting, so far."""
         return self._disks[host].ask(command)
 
 

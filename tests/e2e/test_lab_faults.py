@@ -100,9 +100,9 @@ def test_a_slow_disk_is_slow_and_a_full_one_takes_nothing(disks):
             return time.monotonic() - begun
 
     sync_s()
-    assert disks.ask("a", "slow 400") == {"slowed": 0, "refused": 0}
+    assert disks.ask("a", "slow 400") == {"slowed": 0, "refused": 0, "hung": 0}
     assert sync_s() >= 0.4
-    assert disks.ask("a", "full") == {"slowed": 1, "refused": 0}
+    assert disks.ask("a", "full") == {"slowed": 1, "refused": 0, "hung": 0}
     with pytest.raises(OSError, match="No space"):
         sync_s()
     assert disks.ask("a", "well")["refused"] > 0

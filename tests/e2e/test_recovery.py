@@ -446,3 +446,17 @@ def test_nodes_of_the_version_before_and_of_this_one_are_one_cluster(mode):
                     seq += 1
                     assert increment(lab, asked, session, seq) == [str(seq).encode()]
                     assert increment(lab, leader, session, seq) == [str(seq).encode()], "not a second time"
+
+
+def test_a_backup_of_a_node_that_is_cut_off_is_written_and_is_no_success():
+    with Lab(TAG, replicas=3) as lab, DataDirs(TAG, "disk") as data, hedgerow_cluster(
+            lab, data.path, NodeSettings(durability="disk")) as cluster:
+        leader = cluster.wait_ready()
+        write_three(lab, leader)
+        for node in cluster.nodes:
+            if node is not leader:
+                node.kill_at_once()
+        wait_for("it knows that it leads nobody", lambda: not leader.status()["ready"])
+        file = data.path / "backup"
+        assert "WARNING: this node is not ready" in run("backup", "--socket", leader.socket, "--out", file, code=1).stderr
+        assert file.exists(), "it may be all that is left"
