@@ -96,7 +96,7 @@ inline bool HasNoSession(const RequestKey& key) {
 struct Command {
   RequestKey key{};
   uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
-  // Committed time: what has passed on the leader's monotonic clock since its previous command of this term.
+  // Committed time: what has passed on the leader's monotonic clock since its previous command of this term, or its election.
   uint64_t elapsed_ns = 0;
   std::vector<Operation> operations{};  // all or none of them; none keeps the session alive
   ItemOperation item{};                 // kMemcached
@@ -116,9 +116,9 @@ enum class ResultCode : uint8_t {
   kOverloaded = 5,      // a bound of the tables is reached; nothing was done
   // Of memcached's commands only. kMismatch there: the item has another unique number.
   kNotFound = 6,
-  kNotStored = 7,  // add found an item; replace, append, prepend found none
-  kNoRoom = 8,     // the items take all the memory they may
-  kTooLarge = 9,   // append or prepend would pass kItemMax_bytes
+  kNotStored = 7,    // add found an item; replace, append, prepend found none
+  kNoRoom = 8,       // the items take all the memory they may
+  kTooLarge = 9,     // append or prepend would pass kItemMax_bytes; or kDiscard, which has removed what was there
   kSuperseded = 10,  // a late copy of a request whose id the client has used for another since: not done, not answered
 };
 constexpr ResultCode kResultCodeLast = ResultCode::kSuperseded;

@@ -86,9 +86,9 @@ class DedupeWindow {
   // A cut walks from the front. What it has not come to stays there, until it is written down.
   CutWriter* writer_ = nullptr;
   uint64_t cut_ = 0;
-  Place next_{};         // to be written down,
-  size_t unsaved_ = 0;   // with so many behind it, itself included;
-  uint64_t cut_end_ = 0;  // the last of them has this number
+  Place next_{};          // the next to be written down, if any is
+  size_t unsaved_ = 0;    // so many are, from there on
+  uint64_t cut_end_ = 0;  // the number of the last of them
 };
 
 }  // namespace hedgerow::kv
