@@ -29,6 +29,8 @@ wire::HkvAnswer FakeStore::Serve(const wire::HkvRequest& request) {
   kv::Command command{.operations = request.operations};
   if (request.kind == wire::HkvKind::kOpen) {
     command.key = {.kind = kv::CommandKind::kOpen, .a = request.seq};
+  } else if (request.client_id == wire::kHkvNoSession) {
+    command.key = {.kind = kv::CommandKind::kWindowed, .a = request.seq};
   } else {
     command.key = {.kind = kv::CommandKind::kWrite, .a = request.client_id, .b = request.seq};
     command.lowest_unanswered = request.lowest_unanswered;
@@ -38,6 +40,11 @@ wire::HkvAnswer FakeStore::Serve(const wire::HkvRequest& request) {
   answer.session = result.session;
   answer.values = result.values;
   return answer;
+}
+
+size_t FakeStore::sessions() {
+  const std::lock_guard lock(mutex_);
+  return state_.sessions();
 }
 
 absl::StatusOr<std::unique_ptr<FakeServer>> FakeServer::Start(std::shared_ptr<FakeStore> store,

@@ -24,6 +24,7 @@ namespace hedgerow::client {
 class FakeStore {
  public:
   wire::HkvAnswer Serve(const wire::HkvRequest& request);
+  size_t sessions();
 
  private:
   std::mutex mutex_;

@@ -4,14 +4,18 @@
 It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md says what the bytes mean.
 
     with hkv.Client("10.99.0.48", 4801) as client:
-        client.open()                      # a session, without which nothing can be written
+        client.open()                      # a session, for whoever writes more than now and then
         client.put(b"name", b"alice")
         print(client.get(b"name"), client.incr(b"visits"))
 
 Every call sends one datagram and waits for its answer until its time-out; then it raises NoAnswer, and a write may
-have been done or not. One thread per client.
+have been done or not. Without a session a write stands for itself, under a number drawn at random. One thread per client.
+
+After a fork the child's client is another one: it has a socket of its own, and where the parent's had a session its first
+write opens another. With the parent's, the two would give one number to two writes, and take each other's answers.
 """
 
+import os
 import secrets
 import socket
 import struct
@@ -23,6 +27,18 @@ MAGIC, VERSION = 0x48, 1
 OPEN, WRITE, GET = 1, 2, 3
 MAX_BYTES, MAX_OPERATIONS, MAX_KEY_BYTES = 1232, 64, 250
 _HEADER = struct.Struct("<BBBBIQQQ")
+NO_SESSION = 0
+
+_forks = 0  # that this process and those it comes from have gone through
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
             "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE")
@@ -155,19 +171,38 @@ def _parse_values(body: bytes) -> list[bytes] | None:
 
 class Client:
     def __init__(self, host: str, port: int = 4801, timeout_s: float = 1.0, sock: socket.socket | None = None):
-        """`sock`: a UDP socket to use instead of an own one, for instance from another network namespace."""
-        if sock is None:
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-            sock = socket.socket(family, kind, protocol)
-        else:
-            address = (host, port)
-        self._socket = sock
-        self._socket.connect(address)
+        """`sock`: a UDP socket to use instead of an own one, for instance from another network namespace. A client with
+        such a socket cannot be used after a fork."""
         self.timeout_s = timeout_s
-        self.session = 0
+        self._wants_session = False
+        if sock is None:
+            self._address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+        else:
+            self._address = None
+            sock.connect((host, port))
+        self._start(sock)
+
+    def _start(self, sock: socket.socket | None) -> None:
+        """As new, in the process that calls it."""
+        if sock is None:
+            family, kind, protocol, _, address = self._address
+            sock = socket.socket(family, kind, protocol)
+            sock.connect(address)
+        self._socket = sock
+        self.session = NO_SESSION
         self.unpaired = 0  # datagrams that were no answer to what was asked: late, duplicate, foreign
         self._reader_id = secrets.randbits(64)
         self._next_seq = 1
+        self._forked = _forks
+
+    def _be_of_this_process(self) -> None:
+        if self._forked == _forks:
+            return
+        if self._address is None:
+            raise RuntimeError("this process was forked, and the client's socket is its parent's as well: "
+                               "make a client with a socket of its own")
+        self._socket.close()  # this process's descriptor; the parent has its own
+        self._start(None)
 
     def __enter__(self) -> "Client":
         return self
@@ -179,13 +214,15 @@ class Client:
         self._socket.close()
 
     def open(self, timeout_s: float | None = None) -> None:
+        self._be_of_this_process()
         answer = self._ask(OPEN, 0, secrets.randbits(64), timeout_s)
         if answer.status != OK:
             raise HkvError(answer.status, answer.hint)
-        self.session = answer.session
+        self.session, self._wants_session = answer.session, True
 
     def get(self, key: bytes, timeout_s: float | None = None) -> bytes | None:
         """None: there is no such key."""
+        self._be_of_this_process()
         answer = self._ask(GET, self.session or self._reader_id, self._take_seq(), timeout_s, key=key)
         if answer.status == NOT_FOUND:
             return None
@@ -214,11 +251,15 @@ class Client:
 
     def write(self, operations: Sequence[bytes], timeout_s: float | None = None) -> list[bytes]:
         """All of them or none; for each a value: an increment's number, else empty."""
-        if self.session == 0:
-            raise RuntimeError("a write needs a session: call open() first")
-        seq = self._take_seq()
-        # One request at a time: whatever came before it is answered or given up.
-        answer = self._ask(WRITE, self.session, seq, timeout_s, lowest_unanswered=seq, operations=operations)
+        self._be_of_this_process()
+        if self._wants_session and self.session == NO_SESSION:
+            self.open(timeout_s)
+        if self.session == NO_SESSION:
+            answer = self._ask(WRITE, NO_SESSION, secrets.randbits(64), timeout_s, operations=operations)
+        else:
+            seq = self._take_seq()
+            # One request at a time: whatever came before it is answered or given up.
+            answer = self._ask(WRITE, self.session, seq, timeout_s, lowest_unanswered=seq, operations=operations)
         if answer.status != OK:
             raise HkvError(answer.status, answer.hint)
         return answer.values

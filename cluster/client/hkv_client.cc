@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <ctime>
 #include <utility>
 
 #include <netdb.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -42,7 +45,22 @@ absl::Status BadServer(absl::string_view server, absl::string_view why) {
       "'", server, "' ", why, "; expected an address such as 10.0.0.1:4801, [fd00::1]:4801 or name:4801"));
 }
 
-absl::StatusOr<int> ConnectedSocket(absl::string_view server) {
+// How often this process and those it comes from were forked off; the child counts. A pid would not do: two processes of
+// different namespaces may have the same.
+std::atomic<uint64_t> forks{0};
+
+// 0, or the error of pthread_atfork(3).
+int CountForks() {
+  static const int error = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  return error;
+}
+
+struct Server {
+  sockaddr_storage address{};
+  socklen_t bytes = 0;
+};
+
+absl::StatusOr<Server> Resolve(absl::string_view server) {
   const size_t colon = server.rfind(':');
   if (colon == absl::string_view::npos || colon + 1 == server.size()) return BadServer(server, "has no port");
   absl::string_view host = server.substr(0, colon);
@@ -60,15 +78,11 @@ absl::StatusOr<int> ConnectedSocket(absl::string_view server) {
   if (const int error = getaddrinfo(std::string(host).c_str(), port.c_str(), &hints, &found); error != 0) {
     return BadServer(server, absl::StrCat("cannot be resolved: ", gai_strerror(error)));
   }
-  const int fd = socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const int error = fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) != 0 ? errno : 0;
+  Server resolved;
+  std::memcpy(&resolved.address, found->ai_addr, found->ai_addrlen);
+  resolved.bytes = found->ai_addrlen;
   freeaddrinfo(found);
-  if (error == 0) {
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
-    return fd;
-  }
-  if (fd >= 0) close(fd);
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot connect to ", server));
+  return resolved;
 }
 
 kv::Operation Make(kv::OperationKind kind, std::string key) { return {.kind = kind, .key = std::move(key)}; }
@@ -107,30 +121,69 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
 
 absl::StatusOr<std::unique_ptr<HkvClient>> HkvClient::Connect(absl::string_view server,
                                                               size_t outstanding_max) {
-  const absl::StatusOr<uint64_t> reader_id = RandomNumber();
-  if (!reader_id.ok()) return reader_id.status();
-  const absl::StatusOr<int> fd = ConnectedSocket(server);
-  if (!fd.ok()) return fd.status();
-  return std::unique_ptr<HkvClient>(new HkvClient(*fd, *reader_id, outstanding_max));
+  if (const int error = CountForks(); error != 0) return absl::ErrnoToStatus(error, "pthread_atfork");
+  const absl::StatusOr<Server> resolved = Resolve(server);
+  if (!resolved.ok()) return resolved.status();
+  std::unique_ptr<HkvClient> client(new HkvClient(resolved->address, resolved->bytes, outstanding_max));
+  if (absl::Status started = client->Start(); !started.ok()) {
+    return absl::Status(started.code(), absl::StrCat("cannot connect to ", server, ": ", started.message()));
+  }
+  return client;
 }
 
-HkvClient::HkvClient(int fd, uint64_t reader_id, size_t outstanding_max)
-    : fd_(fd), book_(reader_id, outstanding_max) {}
+HkvClient::HkvClient(const sockaddr_storage& server, socklen_t server_bytes, size_t outstanding_max)
+    : server_(server), server_bytes_(server_bytes), outstanding_max_(outstanding_max) {}
 
-HkvClient::~HkvClient() { close(fd_); }
+HkvClient::~HkvClient() {
+  if (fd_ >= 0) close(fd_);
+}
+
+// As new, in the process that calls it.
+absl::Status HkvClient::Start() {
+  const absl::StatusOr<uint64_t> reader_id = RandomNumber();
+  if (!reader_id.ok()) return reader_id.status();
+  if (fd_ >= 0) close(fd_);  // this process's descriptor; the parent has its own
+  fd_ = socket(server_.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd_ < 0 || connect(fd_, reinterpret_cast<const sockaddr*>(&server_), server_bytes_) != 0) {
+    return absl::ErrnoToStatus(errno, "socket");
+  }
+  setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
+  book_ = RequestBook(*reader_id, outstanding_max_);
+  kept_.clear();
+  counters_ = {};
+  forks_ = forks.load();
+  return absl::OkStatus();
+}
+
+bool HkvClient::IsOfThisProcess() const { return forks_ == forks.load(std::memory_order_relaxed); }
+
+absl::Status HkvClient::BeOfThisProcess() {
+  if (IsOfThisProcess()) return absl::OkStatus();
+  had_session_ = had_session_ || book_.session() != 0;
+  return Start();
+}
 
 absl::StatusOr<uint64_t> HkvClient::SendOpen(absl::Duration patience) {
+  if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
   const absl::StatusOr<uint64_t> nonce = RandomNumber();
   if (!nonce.ok()) return nonce.status();
   return Send(book_.Open(*nonce, Now_ns(), Patience_ns(patience)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::SendGet(std::string key, absl::Duration patience) {
+  if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
   return Send(book_.Get(std::move(key), Now_ns(), Patience_ns(patience)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operations, absl::Duration patience) {
-  return Send(book_.Write(std::move(operations), Now_ns(), Patience_ns(patience)));
+  if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
+  if (LacksSession()) {
+    return absl::FailedPreconditionError("this process was forked, and its client has no session yet: open one");
+  }
+  if (book_.session() != 0) return Send(book_.Write(std::move(operations), Now_ns(), Patience_ns(patience)));
+  const absl::StatusOr<uint64_t> nonce = RandomNumber();
+  if (!nonce.ok()) return nonce.status();
+  return Send(book_.WriteOnce(*nonce, std::move(operations), Now_ns(), Patience_ns(patience)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
@@ -177,6 +230,7 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
 }
 
 std::vector<Outcome> HkvClient::Poll(absl::Duration wait) {
+  if (!BeOfThisProcess().ok()) return {};
   std::vector<Outcome> outcomes = std::exchange(kept_, {});
   uint64_t now_ns = Now_ns();
   const uint64_t until_ns = now_ns + Patience_ns(std::min(wait, absl::Hours(1)));
@@ -224,6 +278,10 @@ absl::StatusOr<std::string> HkvClient::Get(std::string key, absl::Duration patie
 
 absl::StatusOr<std::vector<std::string>> HkvClient::Write(std::vector<kv::Operation> operations,
                                                           absl::Duration patience) {
+  if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
+  if (LacksSession()) {
+    if (absl::Status opened = Open(patience); !opened.ok()) return opened;
+  }
   const size_t count = operations.size();
   absl::StatusOr<wire::HkvAnswer> answer = Wait(SendWrite(std::move(operations), patience));
   if (!answer.ok()) return answer.status();

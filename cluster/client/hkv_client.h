@@ -5,6 +5,12 @@
 // it lives through an election as it is. Requests go out at once (Send...) and their ends are collected by
 // Poll; the calls below them do one at a time. One owner thread. `hkv` is its command line; chaos/ and the
 // benchmarks measure with its parts.
+//
+// A write without a session is done once as well, for it is sent once and copies of it are known for a while; whoever
+// writes much opens a session, which the cluster has room for (`sessions.max`).
+//
+// After a fork the child's client is another one, with a socket of its own, no session and nothing outstanding: with the
+// parent's, the two would give one number to two writes, and take each other's answers. The parent's goes on.
 
 #pragma once
 
@@ -13,6 +19,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include <sys/socket.h>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,7 +49,8 @@ class HkvClient {
   HkvClient(const HkvClient&) = delete;
   HkvClient& operator=(const HkvClient&) = delete;
 
-  // Send one request and return its seq (an OPEN's nonce). Errors: RequestBook's.
+  // Send one request and return its seq (a nonce, of an OPEN and of a write without a session). Errors: RequestBook's; of
+  // the system, once after a fork. FailedPrecondition: SendWrite in a child whose parent had a session, before Open.
   absl::StatusOr<uint64_t> SendOpen(absl::Duration patience);
   absl::StatusOr<uint64_t> SendGet(std::string key, absl::Duration patience);
   absl::StatusOr<uint64_t> SendWrite(std::vector<kv::Operation> operations, absl::Duration patience);
@@ -51,9 +60,9 @@ class HkvClient {
   std::vector<Outcome> Poll(absl::Duration wait);
 
   // One request and its end. DeadlineExceeded: no answer, and a write may have been done or not.
-  // FailedPrecondition: no session, or the cluster does not know it (any more), or an increment found no
-  // number. ResourceExhausted: overloaded. Unavailable: NOT_LEADER. InvalidArgument: too large, or malformed.
-  // NotFound: the key (Get). What else ends meanwhile is kept for Poll.
+  // FailedPrecondition: the cluster does not know the session (any more), or an increment found no number.
+  // ResourceExhausted: overloaded. Unavailable: NOT_LEADER. InvalidArgument: too large, or malformed. NotFound: the key
+  // (Get). What else ends meanwhile is kept for Poll. A write in a child whose parent had a session opens one first.
   absl::Status Open(absl::Duration patience);
   absl::StatusOr<std::string> Get(std::string key, absl::Duration patience);
   absl::Status Put(std::string key, std::string value, absl::Duration patience);
@@ -68,19 +77,28 @@ class HkvClient {
   absl::StatusOr<std::vector<std::string>> Write(std::vector<kv::Operation> operations,
                                                  absl::Duration patience);
 
-  uint64_t session() const { return book_.session(); }
-  int fd() const { return fd_; }  // readable: Poll has something
+  uint64_t session() const { return IsOfThisProcess() ? book_.session() : 0; }
+  int fd() const { return fd_; }  // readable: Poll has something; after a fork another one, from the next call on
   const Counters& counters() const { return counters_; }
 
  private:
-  HkvClient(int fd, uint64_t reader_id, size_t outstanding_max);
+  HkvClient(const sockaddr_storage& server, socklen_t server_bytes, size_t outstanding_max);
 
+  absl::Status Start();
+  bool IsOfThisProcess() const;
+  absl::Status BeOfThisProcess();
+  bool LacksSession() const { return had_session_ && book_.session() == 0; }
   absl::StatusOr<uint64_t> Send(absl::StatusOr<Draft> draft);
   void Collect(uint64_t now_ns, std::vector<Outcome>& outcomes);
   absl::StatusOr<wire::HkvAnswer> Wait(absl::StatusOr<uint64_t> seq);
 
-  int fd_;
-  RequestBook book_;
+  sockaddr_storage server_;
+  socklen_t server_bytes_;
+  size_t outstanding_max_;
+  int fd_ = -1;
+  RequestBook book_{0};
+  uint64_t forks_ = 0;        // of the process that fd_ and book_ belong to
+  bool had_session_ = false;  // in the process that this one was forked from
   std::vector<Outcome> kept_;  // ended during a call that waited for another
   Counters counters_;
 };

@@ -2,7 +2,13 @@
 #include "cluster/client/hkv_client.h"
 
 #include <atomic>
+#include <cstring>
+#include <functional>
 #include <memory>
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,6 +66,75 @@ TEST_F(HkvClientTest, SeveralKeysAreWrittenAtOnceOrNotAtAll) {
   EXPECT_EQ(client_->Write({add, absent}, kPatience).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(client_->Get("n", kPatience).value(), "8");
   EXPECT_TRUE(client_->Write({}, kPatience)->empty()) << "no operations keep the session alive";
+}
+
+TEST_F(HkvClientTest, WritesWithoutASessionLeaveNoneBehind) {
+  Start();
+  ASSERT_TRUE(client_->Put("a", "x", kPatience).ok());
+  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
+  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 2);
+  EXPECT_EQ(client_->Get("a", kPatience).value(), "x");
+  EXPECT_EQ(client_->session(), 0u);
+  EXPECT_EQ(store_->sessions(), 0u);
+}
+
+// What `child` says in a process that was forked off.
+bool InChild(const std::function<bool()>& child) {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(child() ? 0 : 1);
+  int status = 0;
+  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_F(HkvClientTest, AForkedChildWritesInASessionOfItsOwn) {
+  Start();
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  ASSERT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
+  const uint64_t session = client_->session();
+  // Both would give the next write the number 2.
+  EXPECT_TRUE(InChild([&] {
+    return client_->session() == 0 && client_->Increment("n", 1, kPatience).value() == 2 &&
+           client_->session() != session && client_->Increment("n", 1, kPatience).value() == 3;
+  }));
+  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 4);
+  EXPECT_EQ(client_->session(), session);
+  EXPECT_EQ(store_->sessions(), 2u);
+}
+
+TEST_F(HkvClientTest, AForkedChildHasASocketOfItsOwnAndNothingOutstanding) {
+  Start([](const wire::HkvRequest& request) {
+    return FakeServer::Treatment{.lost = request.kind == wire::HkvKind::kGet && request.key == "lost"};
+  });
+  ASSERT_TRUE(client_->SendGet("lost", absl::Seconds(60)).ok());
+  const int inherited = client_->fd();
+  EXPECT_TRUE(InChild([&] {
+    sockaddr_storage before{}, after{};
+    socklen_t bytes = sizeof(before);
+    if (getsockname(inherited, reinterpret_cast<sockaddr*>(&before), &bytes) != 0) return false;
+    if (!client_->Poll(absl::Seconds(30)).empty()) return false;  // at once: the request is the parent's
+    bytes = sizeof(after);
+    if (getsockname(client_->fd(), reinterpret_cast<sockaddr*>(&after), &bytes) != 0) return false;
+    return memcmp(&before, &after, sizeof(before)) != 0;
+  }));
+  EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(HkvClientTest, AForkedChildIsToldToOpenASessionBeforeItSendsAWrite) {
+  Start();
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  EXPECT_TRUE(InChild([&] {
+    const absl::Status refused = client_->SendWrite({}, kPatience).status();
+    return refused.code() == absl::StatusCode::kFailedPrecondition && client_->Open(kPatience).ok() &&
+           client_->SendWrite({}, kPatience).ok();
+  }));
+}
+
+TEST_F(HkvClientTest, AForkedChildOfAClientWithoutASessionNeedsNone) {
+  Start();
+  ASSERT_TRUE(client_->Put("a", "x", kPatience).ok());
+  EXPECT_TRUE(InChild([&] { return client_->Put("a", "y", kPatience).ok(); }));
+  EXPECT_EQ(client_->Get("a", kPatience).value(), "y");
+  EXPECT_EQ(store_->sessions(), 0u);
 }
 
 TEST_F(HkvClientTest, WithoutAnAnswerTheCallEndsAtItsDeadlineAndIsNotSentAgain) {

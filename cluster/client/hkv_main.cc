@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hkv: reads and writes the store from a shell. A write opens a session first, so it is two round trips. Sends
-// each request once; see kUsage in arguments.cc.
+// hkv: reads and writes the store from a shell. A call opens no session, so that a loop of calls leaves none behind: a
+// write stands for itself. Sends each request once; see kUsage in arguments.cc.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -37,7 +37,6 @@ int Run(const Arguments& arguments, const std::string& server) {
     PrintLine(*value);
     return 0;
   }
-  if (const absl::Status opened = (*client)->Open(arguments.timeout); !opened.ok()) return Fail(opened);
   const absl::StatusOr<std::vector<std::string>> values =
       (*client)->Write(arguments.operations, arguments.timeout);
   if (!values.ok()) return Fail(values.status());

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python client against byte vectors of the format, and against a server in a thread."""
 
+import os
 import socket
 import struct
 import threading
@@ -150,8 +151,6 @@ def counting_store():
 
 def test_a_session_its_numbers_and_its_answers():
     with FakeServer(counting_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
-        with pytest.raises(RuntimeError, match="open"):
-            client.incr(b"n")
         client.open()
         assert client.session == 9
         assert [client.incr(b"n"), client.incr(b"n")] == [1, 2]
@@ -160,6 +159,78 @@ def test_a_session_its_numbers_and_its_answers():
     assert [(kind, client_id, seq, lowest) for _, _, kind, _, _, client_id, seq, lowest in headers[1:]] == [
         (hkv.WRITE, 9, 1, 1), (hkv.WRITE, 9, 2, 2), (hkv.GET, 9, 3, 0)]
     assert {patience for _, _, _, _, patience, _, _, _ in headers} == {20_000_000}
+
+
+def test_a_write_without_a_session_stands_for_itself_under_a_nonce():
+    with FakeServer(counting_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        assert [client.incr(b"n"), client.incr(b"n")] == [1, 2]
+        client.open()
+        assert client.incr(b"n") == 3
+        headers = [struct.unpack_from("<BBBBIQQQ", datagram)[5:] for datagram in server.requests]
+    nonces = [seq for client_id, seq, lowest in headers[:2] if (client_id, lowest) == (0, 0)]
+    assert len(set(nonces)) == 2 and min(nonces) > 1000
+    assert headers[3] == (9, 1, 1)
+
+
+# -- after a fork ------------------------------------------------------------------------------------------
+
+
+def sessions_store():
+    """Each OPEN gives another session; an increment is done once for each (session, seq)."""
+    answers, sessions = {}, 0
+
+    def replies(datagram: bytes) -> list[bytes]:
+        nonlocal sessions
+        if datagram[2] == hkv.OPEN:
+            sessions += 1
+            return [reply_to(datagram, session=sessions)]
+        pair = datagram[8:24]
+        text = str(answers.setdefault(pair, len(answers) + 1)).encode()
+        return [reply_to(datagram, body=b"\x01" + struct.pack("<H", len(text)) + text)]
+
+    return replies
+
+
+def in_child(work) -> bytes:
+    """What `work` returns in a process that was forked off, as text."""
+    read, write = os.pipe()
+    if (pid := os.fork()) == 0:
+        try:
+            os.write(write, repr(work()).encode())
+        except BaseException as error:  # it must not go on as a second pytest
+            os.write(write, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    return said.decode()
+
+
+def test_a_forked_child_writes_in_a_session_and_from_a_socket_of_its_own():
+    with FakeServer(sessions_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        client.open()
+        assert client.incr(b"n") == 1
+        ours = client._socket.getsockname()
+        # Both would give the next write the number 2, and the second would be told the first one's answer.
+        assert in_child(lambda: (client.incr(b"n"), client.session, client._socket.getsockname() != ours)) == repr((2, 2, True))
+        assert in_child(lambda: (client.incr(b"n"), client.session)) == repr((3, 3))
+        assert (client.incr(b"n"), client.session, client._socket.getsockname()) == (4, 1, ours)
+
+
+def test_a_forked_child_without_a_session_needs_none():
+    with FakeServer(sessions_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        assert client.incr(b"n") == 1
+        assert in_child(lambda: (client.incr(b"n"), client.session)) == repr((2, 0))
+
+
+def test_after_a_fork_a_socket_that_the_caller_gave_is_an_error_in_the_child_alone():
+    with FakeServer(sessions_store()) as server, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as given:
+        client = hkv.Client("127.0.0.1", server.port, 20, sock=given)
+        client.open()
+        assert "make a client with a socket of its own" in in_child(lambda: client.incr(b"n"))
+        assert client.incr(b"n") == 1
 
 
 def test_statuses_are_errors_but_for_those_that_are_results():

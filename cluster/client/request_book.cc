@@ -41,12 +41,21 @@ absl::StatusOr<Draft> RequestBook::Write(std::vector<kv::Operation> operations, 
               now_ns, patience_ns);
 }
 
+absl::StatusOr<Draft> RequestBook::WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations,
+                                             uint64_t now_ns, uint64_t patience_ns) {
+  return Note({.kind = wire::HkvKind::kWrite,
+               .client_id = wire::kHkvNoSession,
+               .seq = nonce,
+               .operations = std::move(operations)},
+              now_ns, patience_ns);
+}
+
 absl::StatusOr<Draft> RequestBook::Note(wire::HkvRequest request, uint64_t now_ns, uint64_t patience_ns) {
   if (pending_.size() >= outstanding_max_) {
     return absl::ResourceExhaustedError(absl::StrCat(pending_.size(), " requests have no answer yet"));
   }
   const Id id{request.client_id, request.seq};
-  if (pending_.contains(id)) return absl::AlreadyExistsError("an OPEN with this nonce is under way");
+  if (pending_.contains(id)) return absl::AlreadyExistsError("a request with this nonce is under way");
   request.patience_us = PatienceField(patience_ns);
   Draft draft{.request = std::move(request), .datagram = {}};
   draft.datagram = Encode(draft.request);
@@ -58,8 +67,11 @@ absl::StatusOr<Draft> RequestBook::Note(wire::HkvRequest request, uint64_t now_n
   const Pending pending{.kind = draft.request.kind, .sent_ns = now_ns, .deadline_ns = now_ns + patience_ns};
   pending_.emplace(id, pending);
   by_deadline_.emplace(pending.deadline_ns, id);
-  if (pending.kind != wire::HkvKind::kOpen) ++next_seq_;
-  if (pending.kind == wire::HkvKind::kWrite) open_writes_.insert(id.second);
+  const bool write = pending.kind == wire::HkvKind::kWrite;
+  // A nonce is none of the session's numbers.
+  if (pending.kind == wire::HkvKind::kOpen || (write && id.first == wire::kHkvNoSession)) return draft;
+  ++next_seq_;
+  if (write) open_writes_.insert(id.second);
   return draft;
 }
 
@@ -88,7 +100,9 @@ Outcome RequestBook::End(std::map<Id, Pending>::iterator pending, uint64_t now_n
   const auto [id, request] = *pending;
   pending_.erase(pending);
   by_deadline_.erase({request.deadline_ns, id});
-  if (request.kind == wire::HkvKind::kWrite && id.first == session_) open_writes_.erase(id.second);
+  if (request.kind == wire::HkvKind::kWrite && id.first != wire::kHkvNoSession && id.first == session_) {
+    open_writes_.erase(id.second);
+  }
   return {.kind = request.kind,
           .client_id = id.first,
           .seq = id.second,

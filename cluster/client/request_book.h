@@ -27,7 +27,7 @@ namespace hedgerow::client {
 struct Outcome {
   wire::HkvKind kind = wire::HkvKind::kGet;
   uint64_t client_id = 0;
-  uint64_t seq = 0;  // OPEN: the nonce
+  uint64_t seq = 0;  // OPEN, WRITE without a session: the nonce
   uint64_t sent_ns = 0;
   uint64_t ended_ns = 0;
   std::optional<wire::HkvAnswer> answer{};  // nothing: none came in time; a write may have been applied or not
@@ -46,10 +46,14 @@ class RequestBook {
       : reader_id_(reader_id), outstanding_max_(outstanding_max) {}
 
   // Each notes the request as sent at `now_ns`. ResourceExhausted: outstanding_max requests have no answer yet.
-  // InvalidArgument: it fits no datagram. FailedPrecondition: a write without a session.
+  // InvalidArgument: it fits no datagram. AlreadyExists: the nonce is under way. FailedPrecondition: Write without a
+  // session.
   absl::StatusOr<Draft> Open(uint64_t nonce, uint64_t now_ns, uint64_t patience_ns);
   absl::StatusOr<Draft> Get(std::string key, uint64_t now_ns, uint64_t patience_ns);
   absl::StatusOr<Draft> Write(std::vector<kv::Operation> operations, uint64_t now_ns, uint64_t patience_ns);
+  // Without a session, under a nonce that nobody ever uses again. Copies may be sent for a minute (docs/WIRE_FORMAT.md).
+  absl::StatusOr<Draft> WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations, uint64_t now_ns,
+                                  uint64_t patience_ns);
 
   // The request that `answer` belongs to, over now; nothing if there is none: late, a duplicate, or foreign. An
   // OPEN with OK makes its session the book's.

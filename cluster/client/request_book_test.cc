@@ -48,6 +48,22 @@ TEST_F(RequestBookTest, AWriteNeedsASessionAndAReadDoesNot) {
   EXPECT_EQ(Write().client_id, 5u);
 }
 
+TEST_F(RequestBookTest, AWriteWithoutASessionStandsForItselfUnderItsNonce) {
+  const absl::StatusOr<Draft> once = book_.WriteOnce(1234, {Increment("a")}, 1, kPatience_ns);
+  ASSERT_TRUE(once.ok());
+  EXPECT_EQ(once->request.client_id, wire::kHkvNoSession);
+  EXPECT_EQ(once->request.seq, 1234u);
+  EXPECT_EQ(once->request.lowest_unanswered, 0u);
+  EXPECT_EQ(book_.WriteOnce(1234, {}, 1, kPatience_ns).status().code(), absl::StatusCode::kAlreadyExists);
+  OpenSession(5);
+  EXPECT_EQ(book_.lowest_unanswered(), 1u) << "it holds nothing back";
+  EXPECT_EQ(Write().seq, 1u) << "nor does it take one of the session's numbers";
+  const std::optional<Outcome> outcome = book_.Answer(AnswerTo(once->request), 20);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->seq, 1234u);
+  EXPECT_EQ(book_.lowest_unanswered(), 1u);
+}
+
 TEST_F(RequestBookTest, ReadsAndWritesShareOneCount) {
   OpenSession(5);
   EXPECT_EQ(Write().seq, 1u);

@@ -7,6 +7,9 @@ namespace hedgerow::kv {
 namespace {
 
 constexpr uint8_t kVersion = 1;
+// Of a memcached client's command with its age. Programs from before refuse such an entry: they would do something else
+// at it than the others.
+constexpr uint8_t kVersionWithAge = 2;
 
 void GetOperation(ByteReader& reader, Operation& operation) {
   const uint8_t kind = reader.Get<uint8_t>();
@@ -38,7 +41,7 @@ void GetItem(ByteReader& reader, Command& command) {
   ItemOperation& item = command.item;
   command.key.d = reader.Get<uint64_t>();
   const uint8_t verb = reader.Get<uint8_t>();
-  if (verb < 1 || verb > static_cast<uint8_t>(ItemVerb::kDecrement)) reader.Fail();
+  if (verb < 1 || verb > static_cast<uint8_t>(ItemVerb::kDiscard)) reader.Fail();
   item.verb = static_cast<ItemVerb>(verb);
   item.key = reader.GetText<uint32_t>(kKeyMax_bytes);
   item.value = reader.GetText<uint32_t>(kItemMax_bytes);
@@ -52,7 +55,7 @@ void GetItem(ByteReader& reader, Command& command) {
 size_t Size_bytes(const Command& command) {
   size_t size = 3 + 5 * sizeof(uint64_t);
   if (command.key.kind == CommandKind::kMemcached)
-    size += kItemFixed_bytes + command.item.key.size() + command.item.value.size();
+    size += kItemFixed_bytes + command.item.key.size() + command.item.value.size() + sizeof(uint64_t);
   for (const Operation& operation : command.operations) {
     size += 2 + 2 * sizeof(uint32_t) + sizeof(int64_t) + operation.key.size() + operation.value.size();
     if (operation.expected.has_value()) size += sizeof(uint32_t) + operation.expected->size();
@@ -64,7 +67,8 @@ size_t Size_bytes(const Command& command) {
 
 std::string Encode(const Command& command) {
   ByteWriter writer(Size_bytes(command));
-  writer.Put(kVersion);
+  const bool memcached = command.key.kind == CommandKind::kMemcached;
+  writer.Put(memcached && command.age_ns.has_value() ? kVersionWithAge : kVersion);
   writer.Put(static_cast<uint8_t>(command.key.kind));
   writer.Put(command.key.a);
   writer.Put(command.key.b);
@@ -80,16 +84,17 @@ std::string Encode(const Command& command) {
     if (operation.expected.has_value()) writer.PutText<uint32_t>(*operation.expected);
     writer.Put(operation.delta);
   }
-  if (command.key.kind == CommandKind::kMemcached) PutItem(writer, command);
+  if (memcached) PutItem(writer, command);
+  if (memcached && command.age_ns.has_value()) writer.Put(*command.age_ns);
   return writer.Take();
 }
 
-std::optional<RequestKey> SessionKeyOf(std::string_view bytes) {
+std::optional<RequestKey> KeyUsedOnceIn(std::string_view bytes) {
   ByteReader reader(bytes);
   RequestKey key;
   if (reader.Get<uint8_t>() != kVersion) return std::nullopt;
   key.kind = static_cast<CommandKind>(reader.Get<uint8_t>());
-  if (!IsNamedForEver(key)) return std::nullopt;
+  if (!IsUsedOnce(key)) return std::nullopt;
   key.a = reader.Get<uint64_t>();
   key.b = reader.Get<uint64_t>();
   key.c = reader.Get<uint64_t>();
@@ -105,9 +110,12 @@ std::optional<Command> Decode(std::string_view bytes) {
 
 bool DecodeInto(std::string_view bytes, Command& command) {
   ByteReader reader(bytes);
-  if (reader.Get<uint8_t>() != kVersion) return false;
+  const uint8_t version = reader.Get<uint8_t>();
+  if (version != kVersion && version != kVersionWithAge) return false;
   const uint8_t kind = reader.Get<uint8_t>();
   if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kTick)) return false;
+  const bool memcached = kind == static_cast<uint8_t>(CommandKind::kMemcached);
+  if (version == kVersionWithAge && !memcached) return false;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();
@@ -120,9 +128,11 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   command.operations.resize(count);
   for (uint8_t i = 0; i < count && reader.ok(); ++i) GetOperation(reader, command.operations[i]);
   command.item = {};
-  if (command.key.kind == CommandKind::kMemcached) {
+  command.age_ns.reset();
+  if (memcached) {
     if (count != 0) return false;
     GetItem(reader, command);
+    if (version == kVersionWithAge) command.age_ns = reader.Get<uint64_t>();
   }
   return reader.done();
 }

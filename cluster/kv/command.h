@@ -44,6 +44,7 @@ enum class ItemVerb : uint8_t {
   kTouch = 8,
   kIncrement = 9,
   kDecrement = 10,
+  kDiscard = 11,  // a set of what is too large: what was there before goes, and the client is told why
 };
 
 // What is left of the largest datagram between nodes once everything around a value is in it.
@@ -64,13 +65,13 @@ struct ItemOperation {
 enum class CommandKind : uint8_t {
   kOpen = 1,       // a session
   kWrite = 2,      // in a session
-  kWindowed = 3,   // without one: known again for a while by what its client sends anyway
-  kMemcached = 4,  // the same, of a memcached client
+  kWindowed = 3,   // one write without a session: known again for a while by its nonce
+  kMemcached = 4,  // the same of a memcached client, whose ids come again
   kTick = 5,       // nobody's: time has passed
 };
 
-// What makes two commands the same request. `a`, `b`, `c`, `d` are the nonce; or session and seq; or client
-// address, frame id and fingerprint, of which memcached's need four words (MemcachedKey).
+// What makes two commands the same request. `a`, `b`, `c`, `d` are the nonce; or session and seq; or, of memcached's
+// clients, address, frame id and in `c` a fingerprint of the bytes (memcached::KeyOf).
 struct RequestKey {
   CommandKind kind = CommandKind::kWrite;
   uint64_t a = 0;
@@ -81,18 +82,27 @@ struct RequestKey {
   auto operator<=>(const RequestKey&) const = default;
 };
 
-// A session's seq and an OPEN's nonce are used once. The others' ids come again, for other requests.
-inline bool IsNamedForEver(const RequestKey& key) {
-  return key.kind == CommandKind::kOpen || key.kind == CommandKind::kWrite;
+// A session's seq and a nonce are used once. A memcached client's ids come again, for other requests.
+inline bool IsUsedOnce(const RequestKey& key) {
+  return key.kind == CommandKind::kOpen || key.kind == CommandKind::kWrite || key.kind == CommandKind::kWindowed;
+}
+
+// Such a request is known for a window only: its client may not repeat it until it learns what became of it. So a refusal
+// must be true of this copy, whatever its client does next.
+inline bool HasNoSession(const RequestKey& key) {
+  return key.kind == CommandKind::kWindowed || key.kind == CommandKind::kMemcached;
 }
 
 struct Command {
   RequestKey key{};
   uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
-  // Committed time: what has passed on the leader's monotonic clock since its previous command of this term.
+  // Committed time: what has passed on the leader's monotonic clock since its previous command of this term, or its election.
   uint64_t elapsed_ns = 0;
   std::vector<Operation> operations{};  // all or none of them; none keeps the session alive
   ItemOperation item{};                 // kMemcached
+  // kMemcached: for how long nodes had held the request when the leader stamped the entry. It tells a late copy of a
+  // request that another has superseded (DedupeWindow). Nothing: a program whose rule knew no superseding wrote the entry.
+  std::optional<uint64_t> age_ns{};
 
   bool operator==(const Command&) const = default;
 };
@@ -106,11 +116,12 @@ enum class ResultCode : uint8_t {
   kOverloaded = 5,      // a bound of the tables is reached; nothing was done
   // Of memcached's commands only. kMismatch there: the item has another unique number.
   kNotFound = 6,
-  kNotStored = 7,  // add found an item; replace, append, prepend found none
-  kNoRoom = 8,     // the items take all the memory they may
-  kTooLarge = 9,   // append or prepend would pass kItemMax_bytes
+  kNotStored = 7,    // add found an item; replace, append, prepend found none
+  kNoRoom = 8,       // the items take all the memory they may
+  kTooLarge = 9,     // append or prepend would pass kItemMax_bytes; or kDiscard, which has removed what was there
+  kSuperseded = 10,  // a late copy of a request whose id the client has used for another since: not done, not answered
 };
-constexpr ResultCode kResultCodeLast = ResultCode::kTooLarge;
+constexpr ResultCode kResultCodeLast = ResultCode::kSuperseded;
 
 struct Result {
   ResultCode code = ResultCode::kOk;
@@ -122,9 +133,8 @@ struct Result {
 };
 
 std::string Encode(const Command& command);
-// The key in an encoded OPEN or WRITE, which names one request for ever; nothing for other kinds, or other
-// bytes.
-std::optional<RequestKey> SessionKeyOf(std::string_view bytes);
+// The key in an encoded command if it is used once (IsUsedOnce); nothing for other kinds, or other bytes.
+std::optional<RequestKey> KeyUsedOnceIn(std::string_view bytes);
 // Nothing if the bytes are no command.
 std::optional<Command> Decode(std::string_view bytes);
 // Into a command that was used before, whose memory is used again. False: the bytes are none, and neither is

@@ -30,10 +30,17 @@ Command Memcached() {
                    .delta = 9}};
 }
 
+// As a leader stamps it.
+Command Aged() {
+  Command command = Memcached();
+  command.age_ns = 6;
+  return command;
+}
+
 Command Tick() { return {.key = {.kind = CommandKind::kTick}, .elapsed_ns = 1}; }
 
 TEST(Command, SurvivesTheJourney) {
-  for (const Command& command : {Sample(), Memcached(), Tick()}) {
+  for (const Command& command : {Sample(), Memcached(), Aged(), Tick()}) {
     const auto decoded = Decode(Encode(command));
     ASSERT_TRUE(decoded.has_value());
     EXPECT_EQ(*decoded, command);
@@ -41,13 +48,22 @@ TEST(Command, SurvivesTheJourney) {
 }
 
 TEST(Command, EveryShorteningIsRefused) {
-  for (const Command& command : {Sample(), Memcached(), Tick()}) {
+  for (const Command& command : {Sample(), Memcached(), Aged(), Tick()}) {
     const std::string bytes = Encode(command);
     for (size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_FALSE(Decode(std::string_view(bytes).substr(0, size)).has_value()) << size;
     }
     EXPECT_FALSE(Decode(bytes + "x").has_value());
   }
+}
+
+// Programs that know no age must not apply such an entry by another rule.
+TEST(Command, AnAgeMakesItAnotherVersion) {
+  EXPECT_EQ(Encode(Memcached())[0], 1);
+  EXPECT_EQ(Encode(Aged())[0], 2);
+  std::string session = Encode(Sample());
+  session[0] = 2;
+  EXPECT_FALSE(Decode(session).has_value());
 }
 
 TEST(Command, AnItemMayBeAsLargeAsItMayBeAndNoLarger) {
@@ -60,7 +76,7 @@ TEST(Command, AnItemMayBeAsLargeAsItMayBeAndNoLarger) {
 
 TEST(Command, DamagedBytesNeverCrash) {
   std::mt19937_64 random(1);
-  for (const Command& command : {Sample(), Memcached(), Tick()}) {
+  for (const Command& command : {Sample(), Memcached(), Aged(), Tick()}) {
     const std::string bytes = Encode(command);
     for (int i = 0; i < 50'000; ++i) {
       std::string damaged = bytes;
@@ -76,13 +92,15 @@ TEST(Command, DamagedBytesNeverCrash) {
 TEST(Command, IsReadIntoOneThatWasUsedBefore) {
   Command first{.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 4}};
   first.item = {.verb = ItemVerb::kSet, .key = "item", .value = std::string(100, 'i'), .flags = 5, .life_s = 6};
+  Command aged = first;
+  aged.age_ns = 7;
   Command second{.key = {.kind = CommandKind::kWrite, .a = 7, .b = 8}, .lowest_unanswered = 9};
   second.operations = {{.kind = OperationKind::kCompareAndSet, .key = "k", .value = "v", .expected = "e"},
                        {.kind = OperationKind::kIncrement, .key = "n", .delta = -3}};
   Command third{.key = {.kind = CommandKind::kWrite, .a = 7, .b = 9}};
   third.operations = {{.kind = OperationKind::kPut, .key = "key", .value = std::string(64, 'v')}};
   Command used;
-  for (const Command& command : {first, second, third, first, third, second}) {
+  for (const Command& command : {first, aged, first, second, third, first, aged, third, second}) {
     ASSERT_TRUE(DecodeInto(Encode(command), used));
     EXPECT_EQ(used, command);
   }

@@ -56,6 +56,7 @@ class Story {
     } else {
       command.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = Below(3), .d = Below(100)};
       command.item = ChangeItem();
+      if (Below(8) != 0) command.age_ns = Below(3) * kSecond;
     }
     if (kind != 0 && kind < 10) command.operations.push_back(Operate());
     state.Apply(index_, command);
@@ -181,6 +182,47 @@ TEST(Cut, AGrowingStoreIsCutWhole) {
   EXPECT_EQ(loaded->values(), 20'000u);
 }
 
+// A client that uses one id for everything puts its requests in each other's place all the time.
+TEST(Cut, WhatIsDoneAnewMeanwhileIsInItAsItWas) {
+  StateMachine state(kSessions, kWindow, kMemcached);
+  uint64_t index = 0;
+  const auto set = [&](StateMachine& on, uint64_t id, uint64_t value, uint64_t elapsed_ns = 0) {
+    return on.Apply(++index, {.key = {.kind = CommandKind::kMemcached, .a = 1, .c = value, .d = id},
+                              .elapsed_ns = elapsed_ns,
+                              .item = {.verb = ItemVerb::kSet, .key = "k", .value = std::to_string(value)},
+                              .age_ns = 0});
+  };
+  for (uint64_t id = 1; id <= 100; ++id) {
+    set(state, id, 1, 1);
+    set(state, id, 2, 1);
+  }
+  const Chunks expected = CutAtOnce(state);
+  for (const bool abandoned : {true, false}) {
+    state.BeginCut(100);
+    Chunks chunks;
+    for (uint64_t id = 1; state.cutting(); id = id % 100 + 1) {
+      for (std::string& chunk : state.ContinueCut(50)) chunks.push_back(std::move(chunk));
+      set(state, id, 1, 1);
+      set(state, id, 2, 1);
+      if (abandoned && id == 40) state.AbandonCut();
+    }
+    if (abandoned) continue;
+    const std::unique_ptr<StateMachine> loaded = Load(chunks);
+    ASSERT_NE(loaded, nullptr);
+    EXPECT_EQ(loaded->memcached().seen(), 200u);
+  }
+  const uint64_t fingerprint = state.fingerprint();
+  const std::unique_ptr<StateMachine> then = Load(expected);
+  const std::unique_ptr<StateMachine> now = Load(CutAtOnce(state));
+  ASSERT_NE(then, nullptr);
+  ASSERT_NE(now, nullptr);
+  EXPECT_EQ(now->fingerprint(), fingerprint);
+  set(*now, 1, 2);
+  EXPECT_EQ(now->FindItem("k")->value, state.FindItem("k")->value) << "a duplicate of the newest";
+  set(*now, 1, 1);
+  EXPECT_EQ(now->FindItem("k")->value, "1") << "another was done since";
+}
+
 TEST(Cut, OneThatWasAbandonedLeavesNothingBehind) {
   StateMachine state(kSessions, kWindow, kMemcached);
   Story story(9);
@@ -285,9 +327,12 @@ TEST(Cut, EveryFormatThereWasIsRead) {
     ASSERT_NE(state->FindItem("leaf"), nullptr);
     EXPECT_EQ(*state->FindItem("leaf"),
               (Item{.value = "brown", .flags = 9, .unique = 5, .end_ns = 64 * kSecond}));
-    const RequestKey seen{.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 5};
-    EXPECT_EQ(state->Known(seen)->code, ResultCode::kNotStored);
-    EXPECT_FALSE(state->Known(seen, 7 * kSecond).has_value()) << "its window has ended";
+    Command seen{.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 5},
+                 .item = {.verb = ItemVerb::kSet, .key = "leaf", .value = "black"},
+                 .age_ns = 0};
+    EXPECT_EQ(state->Apply(8, seen).code, ResultCode::kNotStored);
+    seen.elapsed_ns = 7 * kSecond;
+    EXPECT_EQ(state->Apply(9, seen).code, ResultCode::kOk) << "its window has ended";
   }
 }
 

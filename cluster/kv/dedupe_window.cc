@@ -1,44 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/dedupe_window.h"
 
+#include <iterator>
+#include <utility>
+
 namespace hedgerow::kv {
+namespace {
+
+RequestKey NameOf(RequestKey key) {
+  key.c = 0;
+  return key;
+}
+
+}  // namespace
+
+const DedupeWindow::Seen& DedupeWindow::NewestOfName(const Seen& seen) const {
+  const auto newest = newest_.find(NameOf(seen.key));
+  return newest == newest_.end() ? seen : *newest->second;
+}
+
+DedupeWindow::Verdict DedupeWindow::Judge(const RequestKey& key, uint64_t origin_ns) const {
+  const auto answer = answers_.find(key);
+  if (answer == answers_.end()) return Verdict::kNew;
+  const Seen& newest = NewestOfName(*answer->second);
+  if (&newest == &*answer->second) return Verdict::kKnown;
+  return origin_ns < newest.time_ns ? Verdict::kSuperseded : Verdict::kNew;
+}
 
 const Result* DedupeWindow::Answer(const RequestKey& key) const {
   const auto answer = answers_.find(key);
-  return answer == answers_.end() ? nullptr : &answer->second.result;
+  return answer == answers_.end() ? nullptr : &answer->second->result;
 }
 
-const Result* DedupeWindow::Answer(const RequestKey& key, uint64_t now_ns) const {
-  const auto answer = answers_.find(key);
-  if (answer == answers_.end() || now_ns - answer->second.time_ns >= limits_.window_ns) return nullptr;
-  return &answer->second.result;
+bool DedupeWindow::SharesName(std::map<RequestKey, Place, ByName>::iterator answer) {
+  const RequestKey name = NameOf(answer->first);
+  const auto next = std::next(answer);
+  return (next != answers_.end() && NameOf(next->first) == name) ||
+         (answer != answers_.begin() && NameOf(std::prev(answer)->first) == name);
 }
 
 void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns) {
-  Seen seen{.time_ns = now_ns, .result = std::move(result)};
-  if (answers_.emplace(key, std::move(seen)).second) by_time_.emplace_back(now_ns, key);
+  const auto [answer, added] = answers_.try_emplace(key);
+  if (!added) Remove(answer->second);
+  by_time_.push_back({.time_ns = now_ns, .number = ++last_number_, .key = key, .result = std::move(result)});
+  const Place place = std::prev(by_time_.end());
+  answer->second = place;
+  if (const auto newest = newest_.find(NameOf(key)); newest != newest_.end()) {
+    newest->second = place;
+  } else if (SharesName(answer)) {
+    newest_.emplace(NameOf(key), place);
+  }
+}
+
+// It is not known any more; a cut that began while it was still has it.
+void DedupeWindow::Remove(Place place) {
+  if (IsUnsaved(*place)) {
+    place->replaced_in = cut_;
+  } else {
+    by_time_.erase(place);
+  }
 }
 
 void DedupeWindow::Expire(uint64_t now_ns) {
-  while (!by_time_.empty() && now_ns - by_time_.front().first >= limits_.window_ns) {
-    if (writer_ != nullptr && saved_ == 0 && unsaved_ > 0) Save();
-    if (saved_ > 0) --saved_;
-    answers_.erase(by_time_.front().second);
-    by_time_.pop_front();
+  while (!by_time_.empty() && now_ns - by_time_.front().time_ns >= limits_.window_ns) {
+    const Place first = by_time_.begin();
+    if (IsUnsaved(*first)) {
+      Save();
+      continue;
+    }
+    if (first->replaced_in == 0) {
+      const auto newest = newest_.find(NameOf(first->key));
+      if (newest != newest_.end() && newest->second == first) newest_.erase(newest);
+      answers_.erase(first->key);
+    }
+    by_time_.erase(first);
   }
 }
 
 void DedupeWindow::BeginCut(CutWriter* writer) {
+  ++cut_;
   writer_ = writer;
-  saved_ = 0;
+  next_ = by_time_.begin();
   unsaved_ = by_time_.size();
+  cut_end_ = last_number_;
 }
 
+void DedupeWindow::AbandonCut() {
+  writer_ = nullptr;
+  unsaved_ = 0;
+}
+
+bool DedupeWindow::IsUnsaved(const Seen& seen) const {
+  return writer_ != nullptr && unsaved_ > 0 && seen.number >= next_->number && seen.number <= cut_end_;
+}
+
+// What was replaced before this cut began is left from one that was abandoned.
 void DedupeWindow::Save() {
-  const auto& [time_ns, key] = by_time_[saved_];
-  writer_->Windowed(time_ns, key, answers_.at(key).result);
-  ++saved_;
+  const Place saved = next_++;
   --unsaved_;
+  if (saved->replaced_in == 0 || saved->replaced_in == cut_) {
+    writer_->Windowed(saved->time_ns, saved->key, saved->result);
+  }
+  if (saved->replaced_in != 0) by_time_.erase(saved);
 }
 
 bool DedupeWindow::ContinueCut() {

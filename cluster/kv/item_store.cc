@@ -65,6 +65,9 @@ Result ItemStore::Execute(const ItemOperation& operation, uint64_t index, uint64
       if (present == nullptr) return Said(ResultCode::kNotFound);
       Erase(operation.key);
       return Said(ResultCode::kOk);
+    case ItemVerb::kDiscard:
+      if (present != nullptr) Erase(operation.key);
+      return Said(ResultCode::kTooLarge);
     case ItemVerb::kTouch:
       return present == nullptr ? Said(ResultCode::kNotFound) : Touch(operation, now_ns);
     case ItemVerb::kIncrement:

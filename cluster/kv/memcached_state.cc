@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/memcached_state.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cluster/raft/seeded_bugs.h"
@@ -20,10 +21,29 @@ RequestKey KnownAs(RequestKey key) {
 
 }  // namespace
 
+// An entry without an age was written by a program whose rule was that whatever is in the window is known. Replicas of
+// this program must do at it what that one has done.
+DedupeWindow::Verdict MemcachedState::Judge(const RequestKey& key, const Command& command,
+                                            uint64_t now_ns) const {
+  if (!command.age_ns.has_value() || SeededBug(Bug::kSupersededStillKnown)) {
+    return window_.Answer(key) != nullptr ? DedupeWindow::Verdict::kKnown : DedupeWindow::Verdict::kNew;
+  }
+  if (SeededBug(Bug::kSupersededWithoutAge)) return window_.Judge(key, now_ns);
+  return window_.Judge(key, now_ns - std::min(now_ns, *command.age_ns));
+}
+
 Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t now_ns) {
   const RequestKey key = KnownAs(command.key);
-  if (const Result* known = window_.Answer(key)) return *known;
-  if (window_.full()) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+  switch (Judge(key, command, WindowClock_ns(now_ns))) {
+    case DedupeWindow::Verdict::kKnown:
+      return *window_.Answer(key);
+    case DedupeWindow::Verdict::kSuperseded:
+      return {.code = ResultCode::kSuperseded, .session = 0, .values = {}};
+    case DedupeWindow::Verdict::kNew:
+      break;
+  }
+  const bool fits = !window_.full() || window_.Answer(key) != nullptr;  // in the place of what was superseded
+  if (!fits) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
   Result result = items_.Execute(command.item, index, now_ns);
   window_.Record(key, result, WindowClock_ns(now_ns));
   return result;
@@ -32,10 +52,6 @@ Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t no
 void MemcachedState::Expire(uint64_t now_ns, bool at_leisure) {
   items_.Expire(now_ns, at_leisure ? kEndedAtLeisure : kEndedPerEntry);
   window_.Expire(WindowClock_ns(now_ns));
-}
-
-const Result* MemcachedState::Answer(const RequestKey& key, uint64_t now_ns) const {
-  return window_.Answer(KnownAs(key), now_ns);
 }
 
 void MemcachedState::BeginCut(CutWriter* writer) {

@@ -29,14 +29,13 @@ class MemcachedState {
   explicit MemcachedState(const MemcachedLimits& limits)
       : items_(limits.memory_bytes), window_(limits.window) {}
 
-  // What was said to the same request within the window, else what doing it now comes to.
+  // What was said to the same request within the window, else what doing it now comes to. A late copy of a request that
+  // was superseded does nothing (kSuperseded).
   Result Apply(uint64_t index, const Command& command, uint64_t now_ns);
   // Time has passed.
   void Expire(uint64_t now_ns, bool at_leisure);
 
   const Item* Find(const std::string& key, uint64_t now_ns) const { return items_.Find(key, now_ns); }
-  // What was said to this request; nothing if that is forgotten by `now_ns`.
-  const Result* Answer(const RequestKey& key, uint64_t now_ns) const;
 
   // Something in it ends by itself, so time should be told even when nobody writes.
   bool waits_for_time() const { return window_.size() > 0 || items_.ending() > 0; }
@@ -58,6 +57,7 @@ class MemcachedState {
 #endif
 
  private:
+  DedupeWindow::Verdict Judge(const RequestKey& key, const Command& command, uint64_t now_ns) const;
   uint64_t WindowClock_ns(uint64_t now_ns) const {
 #ifdef HEDGEROW_SEEDED_BUGS
     if (SeededBug(Bug::kDedupeByLocalClock)) return local_now_ns_;

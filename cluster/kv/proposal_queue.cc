@@ -33,7 +33,7 @@ void ProposalQueue::BeginToLead(const raft::Log& log, raft::LogIndex applied, ui
   for (raft::LogIndex index = looked_at.Next(); index <= log.last_index(); index = index.Next()) {
     const raft::Entry& entry = log.At(index);
     if (entry.kind != raft::EntryKind::kCommand) continue;
-    if (const std::optional<RequestKey> key = SessionKeyOf(entry.payload.view())) in_log_.insert(*key);
+    if (const std::optional<RequestKey> key = KeyUsedOnceIn(entry.payload.view())) in_log_.insert(*key);
   }
 }
 
@@ -75,7 +75,7 @@ void ProposalQueue::DropUnwanted(size_t waiting, const std::function<bool(const 
 }
 
 bool ProposalQueue::Enter(const RequestKey& key) {
-  if (!leads_ || !IsNamedForEver(key) || SeededBug(Bug::kProposedAgain)) return true;
+  if (!leads_ || !IsUsedOnce(key) || SeededBug(Bug::kProposedAgain)) return true;
   const bool entered = in_log_.insert(key).second;
   counters.known += !entered;
   return entered;

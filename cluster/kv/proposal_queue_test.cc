@@ -52,13 +52,23 @@ TEST(ProposalQueue, AnotherTermsLogIsAnother) {
 
 TEST(ProposalQueue, IdsThatComeAgainAreNotToldApartHere) {
   ProposalQueue queue;
-  const RequestKey windowed{.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3};
+  const RequestKey memcached{.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 4};
+  queue.BeginToLead(raft::Log({{.term = raft::Term(1),
+                                .index = raft::LogIndex(1),
+                                .payload = raft::Payload(Encode({.key = memcached}))}}),
+                    raft::LogIndex(), kAll);
+  EXPECT_TRUE(queue.Enter(memcached));
+  EXPECT_TRUE(queue.Enter(memcached));
+}
+
+TEST(ProposalQueue, AWriteWithoutASessionIsKnownByItsNonce) {
+  ProposalQueue queue;
+  const RequestKey windowed{.kind = CommandKind::kWindowed, .a = 1};
   queue.BeginToLead(raft::Log({{.term = raft::Term(1),
                                 .index = raft::LogIndex(1),
                                 .payload = raft::Payload(Encode({.key = windowed}))}}),
                     raft::LogIndex(), kAll);
-  EXPECT_TRUE(queue.Enter(windowed));
-  EXPECT_TRUE(queue.Enter(windowed));
+  EXPECT_FALSE(queue.Enter(windowed));
 }
 
 TEST(ProposalQueue, EachIsToldOnceThatItWaits) {

@@ -160,7 +160,7 @@ void Replica::Carry() {
   if (outputs_.role_change.has_value()) proposals_.EndToLead();
   if (outputs_.role_change.has_value() && outputs_.role_change->role == raft::Role::kLeader) {
     proposals_.BeginToLead(raft_.log(), applied_.index, raft_.options().uncommitted_max_entries);
-    clock_.StartTerm();
+    clock_.StartTerm(host_.StampClock_ns());
     proposed_ns_ = host_.Now_ns();
     host_.BecameLeader();
   }
@@ -220,7 +220,8 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
 #endif
       const Result result = state_.Apply(entry.index.value(), *command);
       proposals_.Leave(command->key);
-      desk_.Applied(host_.Now_ns(), command->key, result, actions_);
+      const bool of_this_term = raft_.role() == raft::Role::kLeader && entry.term == raft_.term();
+      desk_.Applied(host_.Now_ns(), command->key, result, of_this_term, actions_);
       ++command;
     }
     host_.Applied(entry.index, state_);
@@ -252,13 +253,14 @@ raft::Propose Replica::TakeProposals() {
     const RequestKey& key = proposal.key;
     Command command{.key = key};
     if (proposal.tag != kNoRequest) {
-      const Command* const wanted = desk_.MayBeProposed(now_ns, key, actions_);
-      if (wanted == nullptr) {
+      const RequestDesk::Wanted wanted = desk_.MayBeProposed(now_ns, key, actions_);
+      if (wanted.command == nullptr) {
         ++proposals_.counters.unwanted;
         continue;
       }
       if (!proposals_.Enter(key)) continue;  // whoever waits is answered once that entry is applied
-      command = *wanted;
+      command = *wanted.command;
+      if (key.kind == CommandKind::kMemcached) command.age_ns = wanted.age_ns;
     }
     command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
     raft::Payload payload(Encode(command));

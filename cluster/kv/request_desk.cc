@@ -49,7 +49,7 @@ bool RequestDesk::HasRoomFor(size_t bytes) const {
 
 void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
   if (!request.is_read()) {
-    if (std::optional<Result> known = Known(now_ns, request.command.key)) {
+    if (std::optional<Result> known = state_.Known(request.command.key)) {
       actions.push_back(ResultAnswer(request, std::move(*known)));
       return;
     }
@@ -57,7 +57,9 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   const size_t bytes = Size_bytes(request);
   if (!HasRoomFor(bytes)) {
     ++counters_.overloaded;
-    actions.push_back(ResultAnswer(request, kTooMuch));
+    // A copy that waits here may stand in a log, and is answered. That nothing was done its client would take for both.
+    const bool waits = !request.is_read() && by_key_.contains(request.command.key);
+    if (!waits) actions.push_back(ResultAnswer(request, kTooMuch));
     return;
   }
   const uint64_t patience_ns = request.patience_ns - std::min(request.patience_ns, request.age_ns);
@@ -80,15 +82,6 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   }
   by_key_[waiting.request.command.key].insert(tag);
   Place(now_ns, tag, actions);
-}
-
-// A session's seq is used once. A memcached client's id comes again, and a node that lags applies now what was
-// done long ago: only the leader, whose state is the latest, may say that it knows a request. What has passed
-// since its last command it reads from its own clock, as the next command's stamp will.
-std::optional<Result> RequestDesk::Known(uint64_t now_ns, const RequestKey& key) const {
-  if (key.kind != CommandKind::kMemcached) return state_.Known(key);
-  if (leader_ != self_ || applied_ns_ == 0) return std::nullopt;
-  return state_.Known(key, now_ns - std::min(now_ns, applied_ns_));
 }
 
 bool RequestDesk::IsProposed(const RequestKey& key) const {
@@ -240,20 +233,22 @@ void RequestDesk::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::
   }
 }
 
-const Command* RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key,
-                                          std::vector<Action>& actions) {
+RequestDesk::Wanted RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key,
+                                               std::vector<Action>& actions) {
+  Wanted wanted;
   const auto found = by_key_.find(key);
-  if (found == by_key_.end()) return nullptr;
-  const Command* wanted = nullptr;
+  if (found == by_key_.end()) return wanted;
   const std::vector<uint64_t> tags(found->second.begin(), found->second.end());
   for (const uint64_t tag : tags) {
     Waiting& waiting = waiting_.at(tag);
     if (!waiting.proposed) continue;
-    if (Age_ns(now_ns, waiting) > options_.copy_age_max_ns) {
+    const uint64_t age_ns = Age_ns(now_ns, waiting);
+    if (age_ns > options_.copy_age_max_ns) {
       Overloaded(tag, actions);
       continue;
     }
-    if (wanted == nullptr) wanted = &waiting.request.command;
+    if (wanted.command == nullptr) wanted.command = &waiting.request.command;
+    wanted.age_ns = std::min(wanted.age_ns, age_ns);
     ++waiting.tries;
     if (waiting.queued) EndAt(tag, End_ns(waiting));
     waiting.queued = false;
@@ -340,34 +335,41 @@ void RequestDesk::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
   if (waiting_.contains(tag)) Refuse(tag, actions);
 }
 
-void RequestDesk::Applied(uint64_t now_ns, const RequestKey& key, const Result& result,
+void RequestDesk::Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
                           std::vector<Action>& actions) {
-  applied_ns_ = now_ns;
-  Answered(key, result, actions);
+  Answered(key, result, of_this_term, actions);
   if (!to_forward_.empty()) ForwardMore(now_ns, actions);
 }
 
-void RequestDesk::Answered(const RequestKey& key, const Result& result, std::vector<Action>& actions) {
+void RequestDesk::Answered(const RequestKey& key, const Result& result, bool of_this_term,
+                           std::vector<Action>& actions) {
+  // A memcached client's id comes again. An entry of a former leader may be of an old request that had the same id; another one
+  // may have superseded it since, and what waits here has an entry of its own behind both.
+  const bool by_its_own_entry = !IsUsedOnce(key);
+  if (by_its_own_entry && !of_this_term) return;
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   const std::vector<uint64_t> tags(found->second.begin(), found->second.end());
   for (const uint64_t tag : tags) {
-    // See Known: here it may be an old request that had the same id. Whoever has forwarded it is told by the
-    // leader.
-    if (key.kind == CommandKind::kMemcached && !waiting_.at(tag).proposed) continue;
+    if (by_its_own_entry && !waiting_.at(tag).proposed) continue;
+    // An answer would be taken for one to the request that has the id now. A client that waits all the same repeats its
+    // request, and that copy is new.
+    if (result.code == ResultCode::kSuperseded) {
+      ++counters_.superseded;
+      Remove(tag);
+      continue;
+    }
     actions.push_back(ResultAnswer(waiting_.at(tag).request, result));
     Remove(tag);
   }
 }
 
 void RequestDesk::StateReplaced(std::vector<Action>& actions) {
-  applied_ns_ = 0;
   std::vector<std::pair<RequestKey, Result>> known;
   for (const auto& [key, tags] : by_key_) {
-    if (key.kind == CommandKind::kMemcached) continue;
     if (std::optional<Result> result = state_.Known(key)) known.emplace_back(key, std::move(*result));
   }
-  for (const auto& [key, result] : known) Answered(key, result, actions);
+  for (const auto& [key, result] : known) Answered(key, result, /*of_this_term=*/false, actions);
 }
 
 void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
@@ -396,11 +398,11 @@ void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
   Remove(tag);
 }
 
-// To a memcached client a refusal says that this copy did nothing. One that was proposed or forwarded may stand
+// To a client without a session a refusal says that this copy did nothing. One that was proposed or forwarded may stand
 // in some log: its client is left to its own patience. (A node that has forwarded it judges for itself.)
 void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
   const Waiting& waiting = waiting_.at(tag);
-  const bool write = !waiting.request.is_read() && waiting.request.command.key.kind == CommandKind::kMemcached;
+  const bool write = !waiting.request.is_read() && HasNoSession(waiting.request.command.key);
   if (write && waiting.tries > 0 && waiting.request.hops == 0) return Remove(tag);
   actions.push_back(NotLeader(waiting.request, leader_ == self_ ? raft::NodeId() : leader_));
   Remove(tag);

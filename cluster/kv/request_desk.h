@@ -110,9 +110,14 @@ class RequestDesk {
   // All copies of the request that wait for the same proposal.
   void ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
                        std::vector<Action>& actions);
-  // The turn of a ProposeCommand has come: the command, without elapsed_ns, which the loop stamps; valid until
-  // the next call. Null: nobody waits for it any more, or all copies are too old by now.
-  const Command* MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vector<Action>& actions);
+  // The turn of a ProposeCommand has come: the command, without elapsed_ns, which the loop stamps, and for how long nodes
+  // have held the youngest copy; valid until the next call. Null: no client waits for it any more, or all copies are too
+  // old by now.
+  struct Wanted {
+    const Command* command = nullptr;
+    uint64_t age_ns = UINT64_MAX;
+  };
+  Wanted MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vector<Action>& actions);
   // It waits for room in the log: each copy as long as for a leader, and then it is refused with kOverloaded.
   void Queued(const RequestKey& key);
   // Or it waits because this node hands its leadership over: then it is refused like what waits for a leader.
@@ -125,8 +130,9 @@ class RequestDesk {
   void BeginAnswers() { items_bytes_ = 0; }
   void ReadReady(uint64_t tag, std::vector<Action>& actions);
   void ReadRefused(uint64_t tag, std::vector<Action>& actions);
-  // The state machine has applied this request, here.
-  void Applied(uint64_t now_ns, const RequestKey& key, const Result& result, std::vector<Action>& actions);
+  // The state machine has applied this request, here. `of_this_term`: this node leads, and has proposed the entry since.
+  void Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
+               std::vector<Action>& actions);
   // The state machine is another, further on: what it knows is answered.
   void StateReplaced(std::vector<Action>& actions);
   void Tick(uint64_t now_ns, std::vector<Action>& actions);
@@ -139,6 +145,7 @@ class RequestDesk {
     uint64_t forwards = 0;
     uint64_t forwards_queued = 0;  // waited for an answer to earlier ones
     uint64_t overloaded = 0;       // refused: too many wait, or no room in the log came in time
+    uint64_t superseded = 0;       // not done and not answered: late copies of what another request has superseded
   };
   const Counters& counters() const { return counters_; }
 
@@ -157,8 +164,7 @@ class RequestDesk {
     raft::NodeId forwarded_to{};
   };
 
-  std::optional<Result> Known(uint64_t now_ns, const RequestKey& key) const;
-  void Answered(const RequestKey& key, const Result& result, std::vector<Action>& actions);
+  void Answered(const RequestKey& key, const Result& result, bool of_this_term, std::vector<Action>& actions);
   uint64_t Age_ns(uint64_t now_ns, const Waiting& waiting) const;
   uint64_t End_ns(const Waiting& waiting) const;
   bool HasRoomFor(size_t bytes) const;
@@ -181,7 +187,6 @@ class RequestDesk {
   raft::NodeId leader_;
   bool hands_over_ = false;
   uint64_t next_tag_;
-  uint64_t applied_ns_ = 0;  // when the state machine last applied a command; 0: it has not
   size_t waiting_bytes_ = 0;
   size_t items_bytes_ = 0;                              // answered since BeginAnswers
   std::map<uint64_t, Waiting> waiting_;                 // by tag

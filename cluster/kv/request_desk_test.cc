@@ -35,10 +35,10 @@ class RequestDeskTest : public testing::Test {
     request.patience_ns = 2000 * kMillisecond;
     return request;
   }
-  void ApplyItem(uint64_t now_ns, uint64_t id, uint64_t elapsed_ns = 0) {
+  void ApplyItem(uint64_t now_ns, uint64_t id, uint64_t elapsed_ns = 0, bool of_this_term = true) {
     Command command = Item(id).command;
     command.elapsed_ns = elapsed_ns;
-    desk_.Applied(now_ns, command.key, state_.Apply(++index_, command), actions_);
+    desk_.Applied(now_ns, command.key, state_.Apply(++index_, command), of_this_term, actions_);
   }
 
   uint64_t index_ = 0;
@@ -137,7 +137,7 @@ TEST_F(RequestDeskTest, WhateverNodeAppliesAnswersWhoWaitsThere) {
   desk_.Receive(0, 0, Write(1), actions_);
   desk_.Receive(0, 0, Write(1), actions_);
   Take();
-  desk_.Applied(0, Write(1).command.key, {.code = ResultCode::kOk, .session = 0, .values = {"1"}}, actions_);
+  desk_.Applied(0, Write(1).command.key, {.code = ResultCode::kOk, .session = 0, .values = {"1"}}, false, actions_);
   ASSERT_EQ(actions_.size(), 2u);
   EXPECT_EQ(std::get<Answer>(actions_[0]).result.values[0], "1");
   EXPECT_EQ(desk_.waiting(), 0u);
@@ -192,13 +192,13 @@ TEST_F(RequestDeskTest, WhatWaitsForRoomInTheLogIsRefusedAsOverload) {
   desk_.Tick(1000 * kMillisecond, actions_);
   ASSERT_NE(Only<Answer>(), nullptr);
   EXPECT_EQ(Only<Answer>()->result.code, ResultCode::kOverloaded);
-  EXPECT_FALSE(desk_.MayBeProposed(1001 * kMillisecond, Write(1).command.key, actions_));
+  EXPECT_EQ(desk_.MayBeProposed(1001 * kMillisecond, Write(1).command.key, actions_).command, nullptr);
 }
 
 TEST_F(RequestDeskTest, OfWhatMayStandInAFormerLogNobodySaysThatNothingWasDone) {
   desk_.LeaderChanged(0, kSelf, actions_);
   desk_.Receive(0, 0, Write(1), actions_);
-  ASSERT_TRUE(desk_.MayBeProposed(0, Write(1).command.key, actions_));
+  ASSERT_NE(desk_.MayBeProposed(0, Write(1).command.key, actions_).command, nullptr);
   desk_.LeaderChanged(0, raft::NodeId(), actions_);
   desk_.LeaderChanged(0, kSelf, actions_);
   Take();
@@ -253,6 +253,23 @@ TEST_F(RequestDeskTest, WhatWaitsIsBoundedInBytes) {
   EXPECT_EQ(desk.waiting_bytes(), 0u);
 }
 
+// The network has doubled the datagram of a client that sends it once.
+TEST_F(RequestDeskTest, ACopyThatDoesNotFitDoesNotSayThatNothingWasDoneByTheOneThatWaits) {
+  DeskOptions options;
+  options.waiting_max = 1;
+  RequestDesk desk(kSelf, state_, options, 100);
+  desk.LeaderChanged(0, kSelf, actions_);
+  desk.Receive(0, 0, Write(1), actions_);
+  EXPECT_NE(Only<ProposeCommand>(), nullptr);
+  Take();
+  desk.Receive(0, 0, Write(1), actions_);
+  EXPECT_TRUE(Take().empty());
+  desk.Receive(0, 0, Write(2), actions_);
+  ASSERT_NE(Only<Answer>(), nullptr);
+  EXPECT_EQ(Only<Answer>()->result.code, ResultCode::kOverloaded);
+  EXPECT_EQ(desk.counters().overloaded, 2u);
+}
+
 TEST_F(RequestDeskTest, AFewBytesThatAskForMuchTakeNoMemory) {
   DeskOptions options;
   options.items_max_bytes = 100'000;
@@ -286,7 +303,7 @@ TEST_F(RequestDeskTest, AllCopiesOfARefusedProposalAreTold) {
   desk_.Receive(0, 0, Write(1), actions_);
   desk_.Receive(0, 0, Write(1), actions_);
   ASSERT_EQ(Take().size(), 1u);
-  ASSERT_TRUE(desk_.MayBeProposed(0, Write(1).command.key, actions_));
+  ASSERT_NE(desk_.MayBeProposed(0, Write(1).command.key, actions_).command, nullptr);
   desk_.ProposalRefused(0, Write(1).command.key, raft::RefusalReason::kOverloaded, actions_);
   EXPECT_EQ(actions_.size(), 2u);
   EXPECT_EQ(desk_.waiting(), 0u);
@@ -296,20 +313,53 @@ TEST_F(RequestDeskTest, ACopyThatGrewTooOldInTheQueueIsNotProposed) {
   desk_.LeaderChanged(0, kSelf, actions_);
   desk_.Receive(0, 0, Write(1), actions_);
   Take();
-  EXPECT_FALSE(desk_.MayBeProposed(1600 * kMillisecond, Write(1).command.key, actions_));
+  EXPECT_EQ(desk_.MayBeProposed(1600 * kMillisecond, Write(1).command.key, actions_).command, nullptr);
   EXPECT_NE(Only<Answer>(), nullptr);
 }
 
-TEST_F(RequestDeskTest, TheLeaderAnswersAMemcachedCopyWhileTheWindowLasts) {
+// Its own table may not yet have what superseded the request, if it leads for a moment only, or no more.
+TEST_F(RequestDeskTest, TheLeaderAsksTheLogAboutAMemcachedCopyThatItsTableKnows) {
   desk_.LeaderChanged(0, kSelf, actions_);
   ApplyItem(1000 * kMillisecond, 1);
-  desk_.Receive(5999 * kMillisecond, 5999 * kMillisecond, Item(1), actions_);
-  ASSERT_NE(Only<Answer>(), nullptr);
-  EXPECT_EQ(Only<Answer>()->result.code, ResultCode::kOk);
-  Take();
-  // Five seconds after, by this node's clock alone, no command has come: it may be another request by now.
-  desk_.Receive(6000 * kMillisecond, 6000 * kMillisecond, Item(1), actions_);
+  desk_.Receive(1000 * kMillisecond, 1000 * kMillisecond, Item(1), actions_);
   EXPECT_NE(Only<ProposeCommand>(), nullptr);
+}
+
+// A former leader's entry of the same id: the client may have sent another request since, whose entry is behind that one.
+TEST_F(RequestDeskTest, AMemcachedRequestIsAnsweredByNoEntryOfAFormerLeader) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Item(1), actions_);
+  ASSERT_NE(desk_.MayBeProposed(0, Item(1).command.key, actions_).command, nullptr);
+  Take();
+  ApplyItem(1, 1, 0, /*of_this_term=*/false);
+  EXPECT_TRUE(actions_.empty());
+  ApplyItem(2, 1);
+  EXPECT_NE(Only<Answer>(), nullptr);
+}
+
+TEST_F(RequestDeskTest, TheYoungestCopySaysHowOldARequestIs) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  Request late = Item(1);
+  late.hops = 1;
+  late.age_ns = 700 * kMillisecond;
+  desk_.Receive(0, 0, late, actions_);
+  desk_.Receive(100 * kMillisecond, 100 * kMillisecond, Item(1), actions_);
+  const RequestDesk::Wanted wanted = desk_.MayBeProposed(150 * kMillisecond, Item(1).command.key, actions_);
+  ASSERT_NE(wanted.command, nullptr);
+  EXPECT_EQ(wanted.age_ns, 50 * kMillisecond);
+}
+
+// An answer under its id would be taken for the other request's.
+TEST_F(RequestDeskTest, ALateCopyOfASupersededRequestIsCountedAndNotAnswered) {
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, Item(1), actions_);
+  ASSERT_NE(desk_.MayBeProposed(0, Item(1).command.key, actions_).command, nullptr);
+  Take();
+  desk_.Applied(1, Item(1).command.key, {.code = ResultCode::kSuperseded, .session = 0, .values = {}}, true,
+                actions_);
+  EXPECT_TRUE(actions_.empty());
+  EXPECT_EQ(desk_.waiting(), 0u);
+  EXPECT_EQ(desk_.counters().superseded, 1u);
 }
 
 TEST_F(RequestDeskTest, AStandbyAsksTheLeaderSinceIdsAreUsedAgain) {
@@ -335,6 +385,20 @@ TEST_F(RequestDeskTest, AMemcachedRequestThatItProposedIsAnsweredOnceItIsApplied
   EXPECT_EQ(Take().size(), 1u) << "proposed once";
   ApplyItem(1 * kMillisecond, 1);
   EXPECT_EQ(actions_.size(), 2u) << "and answered twice";
+}
+
+// Its client may repeat it for a minute and no longer, and must know whether it may write something else instead.
+TEST_F(RequestDeskTest, AWriteWithoutASessionThatMayStandInSomeLogIsNotRefused) {
+  Request write = Write(1, 3000);
+  write.command.key = {.kind = CommandKind::kWindowed, .a = 9};
+  desk_.LeaderChanged(0, kSelf, actions_);
+  desk_.Receive(0, 0, write, actions_);
+  ASSERT_NE(desk_.MayBeProposed(0, write.command.key, actions_).command, nullptr);
+  Take();
+  desk_.LeaderChanged(100 * kMillisecond, raft::NodeId(), actions_);
+  desk_.Tick(3000 * kMillisecond, actions_);
+  EXPECT_TRUE(actions_.empty());
+  EXPECT_EQ(desk_.waiting(), 0u);
 }
 
 // "no leader" promises a memcached client that this copy did nothing.
@@ -372,7 +436,7 @@ TEST_F(RequestDeskTest, ManyCopiesOfOneWriteDoNotHoldUpANewLeader) {
   const auto begin = std::chrono::steady_clock::now();
   desk_.LeaderChanged(1, kSelf, actions_);
   EXPECT_NE(Only<ProposeCommand>(), nullptr);
-  desk_.Applied(2, Write(1).command.key, Result(), actions_);
+  desk_.Applied(2, Write(1).command.key, Result(), true, actions_);
   EXPECT_EQ(desk_.waiting(), 0u);
   // With each looked for among all others it took 13 s.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));

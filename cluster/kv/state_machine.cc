@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/state_machine.h"
 
-#include <algorithm>
 #include <charconv>
 #include <unordered_map>
 #include <utility>
@@ -210,7 +209,7 @@ void StateMachine::AbandonCut() {
   cut_.reset();
 }
 
-std::optional<Result> StateMachine::Known(const RequestKey& key, uint64_t since_ns) const {
+std::optional<Result> StateMachine::Known(const RequestKey& key) const {
   const Result* result = nullptr;
   switch (key.kind) {
     case CommandKind::kOpen:
@@ -223,8 +222,6 @@ std::optional<Result> StateMachine::Known(const RequestKey& key, uint64_t since_
       result = window_.Answer(key);
       break;
     case CommandKind::kMemcached:
-      result = memcached_.Answer(key, now_ns_ + std::min(since_ns, UINT64_MAX - now_ns_));
-      break;
     case CommandKind::kTick:
       break;
   }

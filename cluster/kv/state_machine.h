@@ -40,9 +40,9 @@ class StateMachine {
   // One of memcached's; nothing: there is none, or it has ended. Valid until the next command.
   const Item* FindItem(const std::string& key) const { return memcached_.Find(key, now_ns_); }
 
-  // What was said to this request, if it is known that it was applied; or that it never will be. `since_ns` is
-  // what has passed on this node's clock since it applied its last command: windows end by it.
-  std::optional<Result> Known(const RequestKey& key, uint64_t since_ns = 0) const;
+  // What was said to this request, if it is known that it was applied; or that it never will be. Nothing of a memcached
+  // client's: another request may have its id by now, and only the log knows the order of the two.
+  std::optional<Result> Known(const RequestKey& key) const;
 
   // A cut of the state as it is now (cut.h); Apply goes on meanwhile. One at a time.
   void BeginCut(size_t chunk_bytes = kCutChunk_bytes);
@@ -85,9 +85,10 @@ class StateMachine {
 // Stamps commands with committed time. One per node; the leader's is used.
 class CommittedClock {
  public:
-  // A new term as leader: the time since some other leader's last command is not ours to tell. It is left out,
-  // so committed time may lag behind real time and never runs ahead of it.
-  void StartTerm() { last_ns_.reset(); }
+  // Elected. What passed since some other leader's last command is not ours to tell. It is left out, so committed time may
+  // lag behind real time and never runs ahead of it. What passes from here on no other leader counts: whatever it had
+  // stamped of this log was in it by now.
+  void StartTerm(uint64_t monotonic_now_ns) { last_ns_ = monotonic_now_ns; }
 
   uint64_t Elapsed_ns(uint64_t monotonic_now_ns) {
     const uint64_t elapsed_ns = last_ns_.has_value() ? monotonic_now_ns - *last_ns_ : 0;

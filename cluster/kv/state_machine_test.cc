@@ -41,8 +41,8 @@ class StateMachineTest : public testing::Test {
                                    .elapsed_ns = elapsed_ns,
                                    .operations = std::move(operations)});
   }
-  Result Windowed(uint64_t frame, std::vector<Operation> operations, uint64_t elapsed_ns = 0) {
-    return state_.Apply(++index_, {.key = {.kind = CommandKind::kWindowed, .a = 5, .b = frame, .c = 6},
+  Result Windowed(uint64_t nonce, std::vector<Operation> operations, uint64_t elapsed_ns = 0) {
+    return state_.Apply(++index_, {.key = {.kind = CommandKind::kWindowed, .a = nonce},
                                    .elapsed_ns = elapsed_ns,
                                    .operations = std::move(operations)});
   }
@@ -94,10 +94,11 @@ TEST_F(StateMachineTest, SessionsEndByCommittedTimeOnly) {
 
 TEST(CommittedClock, CountsOnlyTheTimeOfOneLeader) {
   CommittedClock clock;
+  clock.StartTerm(1000);
   EXPECT_EQ(clock.Elapsed_ns(1000), 0u);
   EXPECT_EQ(clock.Elapsed_ns(1500), 500u);
-  clock.StartTerm();
-  EXPECT_EQ(clock.Elapsed_ns(9000), 0u);
+  clock.StartTerm(9000);
+  EXPECT_EQ(clock.Elapsed_ns(9200), 200u) << "from its election on";
 }
 
 }  // namespace

@@ -199,6 +199,12 @@ class Parser {
     if (!ReadNumber(words_[2], operation.flags) || !ReadNumber(words_[3], request_.exptime) ||
         !ReadNumber(words_[4], bytes) || (cas && !ReadNumber(words_[5], operation.unique)))
       return BadFormat();
+    if (bytes > limits_.value_max_bytes && request_.verb == Verb::kSet) {
+      // As memcached does: the client has replaced what was there, and must not find it afterwards. What is behind the
+      // line is not looked at: it may be cut.
+      operation.verb = kv::ItemVerb::kDiscard;
+      return Taken();
+    }
     if (bytes > limits_.value_max_bytes)
       return Refuse(Refusal::kTooLarge, "SERVER_ERROR object too large for cache");
     const std::string_view behind = rest_.substr(std::min<size_t>(bytes, rest_.size()));

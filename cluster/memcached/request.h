@@ -23,7 +23,7 @@ constexpr size_t kFrame_bytes = 8;
 constexpr size_t kKeysMax = 100;  // in one get
 constexpr uint64_t kFrameIds = 65'536;
 
-// Those that change something have the numbers of kv::ItemVerb.
+// Those that change something have the numbers of kv::ItemVerb, which has one more: a set of what is too large.
 enum class Verb : uint8_t {
   kSet = 1,
   kAdd = 2,

@@ -102,13 +102,26 @@ TEST(MemcachedRequest, WhatIsMalformedIsToldInMemcachedsWords) {
 }
 
 TEST(MemcachedRequest, BoundsAreTold) {
-  EXPECT_EQ(Told("set k 0 0 101\r\n" + std::string(101, 'x') + "\r\n"),
-            "SERVER_ERROR object too large for cache");
+  for (const char* verb : {"add", "replace", "append", "prepend"}) {
+    EXPECT_EQ(Told(std::string(verb) + " k 0 0 101\r\n" + std::string(101, 'x') + "\r\n"),
+              "SERVER_ERROR object too large for cache");
+  }
   EXPECT_EQ(Taken("set k 0 0 100\r\n" + std::string(100, 'x') + "\r\n").operation.value.size(), 100u);
   std::string keys;
   for (size_t i = 0; i < kKeysMax; ++i) keys += " k";
   EXPECT_EQ(Taken("get" + keys + "\r\n").keys.size(), kKeysMax);
   EXPECT_EQ(Told("get" + keys + " k\r\n"), "CLIENT_ERROR at most 100 keys in one request");
+}
+
+// Else the client would find the value that it has replaced. The block may have been cut to fit a datagram.
+TEST(MemcachedRequest, ASetOfWhatIsTooLargeIsARequestToRemoveWhatIsThere) {
+  for (const std::string& block : {std::string(101, 'x') + "\r\n", std::string(40, 'x'), std::string()}) {
+    const Request request = Taken("set k 0 0 101\r\n" + block);
+    EXPECT_EQ(request.verb, Verb::kSet);
+    EXPECT_EQ(request.operation.verb, kv::ItemVerb::kDiscard);
+    EXPECT_EQ(request.operation.key, "k");
+    EXPECT_TRUE(request.operation.value.empty());
+  }
 }
 
 TEST(MemcachedRequest, OneCommandInOneDatagram) {

@@ -66,6 +66,9 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
       break;
     case wire::HkvKind::kWrite:
       request.command.key = {.kind = kv::CommandKind::kWrite, .a = asked.client_id, .b = asked.seq, .c = 0};
+      if (asked.client_id == wire::kHkvNoSession) {
+        request.command.key = {.kind = kv::CommandKind::kWindowed, .a = asked.seq, .b = 0, .c = 0};
+      }
       request.command.lowest_unanswered = asked.lowest_unanswered;
       request.command.operations = std::move(asked.operations);
       break;

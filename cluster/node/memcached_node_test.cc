@@ -150,6 +150,25 @@ TEST_P(MemcachedNodeTest, CopiesOfOneRequestAreDoneOnceAndAnsweredAlike) {
   EXPECT_EQ(client_.Receive(id, 4000), "23\r\n") << "the same id with other bytes is another request";
 }
 
+TEST_P(MemcachedNodeTest, AnIdThatStoodForAnotherRequestMeanwhileIsANewOne) {
+  const auto ask = [](Client& client, const NetAddress& node, std::string_view body) {
+    client.Send(node, body, 1);
+    return client.Receive(1, 4000);
+  };
+  for (int i = 0; i < 10; ++i) {
+    const NetAddress& node = listen_[static_cast<size_t>(i) % 3];
+    EXPECT_EQ(ask(client_, node, "set lamp 0 0 3\r\noff\r\n"), "STORED\r\n");
+    EXPECT_EQ(client_.Ask(leader(), "get lamp\r\n"), "VALUE lamp 0 3\r\noff\r\nEND\r\n");
+    EXPECT_EQ(ask(client_, node, "set lamp 0 0 2\r\non\r\n"), "STORED\r\n");
+    EXPECT_EQ(client_.Ask(leader(), "get lamp\r\n"), "VALUE lamp 0 2\r\non\r\nEND\r\n");
+  }
+  Client other;
+  EXPECT_EQ(ask(client_, leader(), "add lock 0 0 1\r\na\r\n"), "STORED\r\n");
+  EXPECT_EQ(ask(client_, leader(), "delete lock\r\n"), "DELETED\r\n");
+  EXPECT_EQ(ask(other, follower(), "add lock 0 0 1\r\na\r\n"), "STORED\r\n");
+  EXPECT_EQ(ask(client_, leader(), "add lock 0 0 1\r\na\r\n"), "NOT_STORED\r\n");
+}
+
 TEST_P(MemcachedNodeTest, ADuplicateIsKnownAfterTheLeaderIsGone) {
   EXPECT_EQ(client_.Ask(leader(), "set n 0 0 1\r\n0\r\n"), "STORED\r\n");
   const uint16_t id = client_.next_id();
@@ -172,6 +191,12 @@ TEST_P(MemcachedNodeTest, LargeValuesComeInNumberedDatagrams) {
   EXPECT_EQ(client_.Ask(follower(2), "get a none b\r\n"), "VALUE a" + block + "VALUE b" + block + "END\r\n");
   EXPECT_EQ(client_.Ask(leader(), "set c 0 0 32769\r\n" + value + "x\r\n"),
             "SERVER_ERROR object too large for cache\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "add a 0 0 32769\r\n" + value + "x\r\n"),
+            "SERVER_ERROR object too large for cache\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "get a\r\n"), "VALUE a" + block + "END\r\n");
+  EXPECT_EQ(client_.Ask(follower(), "set a 0 0 32769\r\n" + value + "x\r\n"),
+            "SERVER_ERROR object too large for cache\r\n");
+  EXPECT_EQ(client_.Ask(leader(), "get a\r\n"), "END\r\n");
 }
 
 TEST_P(MemcachedNodeTest, AnItemEndsThoughNobodyWrites) {

@@ -52,6 +52,7 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("forwards", replica.desk().counters().forwards);
   status.counters.emplace_back("forwards_queued", replica.desk().counters().forwards_queued);
   status.counters.emplace_back("requests_overloaded", replica.desk().counters().overloaded);
+  status.counters.emplace_back("requests_superseded", replica.desk().counters().superseded);
 }
 
 void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {

@@ -41,6 +41,19 @@ TEST_P(NodeTest, WhicheverNodeIsAskedDoesIt) {
   EXPECT_EQ(Get(other, 2), "2") << "read index";
 }
 
+TEST_P(NodeTest, AWriteWithoutASessionIsDoneOnceWhereverItsCopiesGo) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t other = leader % 3 + 1;
+  EXPECT_EQ(Increment(other, wire::kHkvNoSession, 111), "1") << "forwarded";
+  EXPECT_EQ(Increment(leader, wire::kHkvNoSession, 111), "1");
+  EXPECT_EQ(Increment(leader, wire::kHkvNoSession, 222), "2");
+  Stop(leader);
+  WaitForLeader();
+  EXPECT_EQ(Increment(other, wire::kHkvNoSession, 222), "2");
+  EXPECT_EQ(Get(other, 1), "2");
+  EXPECT_EQ(StatusOf(other).sessions, 0u);
+}
+
 TEST_P(NodeTest, WhatWasAnsweredIsThereAfterTheLeaderIsGone) {
   uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);

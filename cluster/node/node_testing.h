@@ -191,7 +191,7 @@ class NodeTest : public NodeFolderTest {
         node, {.kind = wire::HkvKind::kWrite,
                .client_id = session,
                .seq = seq,
-               .lowest_unanswered = seq,
+               .lowest_unanswered = session != wire::kHkvNoSession ? seq : 0,
                .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
     if (!answer.has_value() || answer->values.size() != 1) return "no answer";
     return answer->values[0];

@@ -44,6 +44,8 @@ enum class Bug : uint8_t {
   kDedupeWithoutFingerprint,
   kDedupeByLocalClock,
   kSnapshotWithoutDedupe,
+  kSupersededStillKnown,
+  kSupersededWithoutAge,
   kProposedAgain,
   kKnownFromAFormerLog,
   kLearnerCounted,

@@ -49,6 +49,8 @@ inline constexpr NamedBug kBugs[] = {
     {"dedupe_without_fingerprint", Bug::kDedupeWithoutFingerprint},
     {"dedupe_by_local_clock", Bug::kDedupeByLocalClock},
     {"snapshot_without_dedupe", Bug::kSnapshotWithoutDedupe},
+    {"superseded_still_known", Bug::kSupersededStillKnown},
+    {"superseded_without_age", Bug::kSupersededWithoutAge},
     {"proposed_again", Bug::kProposedAgain},
     {"known_from_a_former_log", Bug::kKnownFromAFormerLog},
     {"learner_counted", Bug::kLearnerCounted},

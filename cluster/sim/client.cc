@@ -227,6 +227,7 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
       case kv::ResultCode::kNotStored:
       case kv::ResultCode::kNoRoom:
       case kv::ResultCode::kTooLarge:
+      case kv::ResultCode::kSuperseded:
         world_.Fail("client ", address_, " got an answer of memcached's");
         return;
       case kv::ResultCode::kOk:

@@ -19,6 +19,11 @@ constexpr size_t kAnsweredMax = 128;
 constexpr uint64_t kResend_ns = 1000 * kMillisecond;
 constexpr uint64_t kPatience_ns = 1500 * kMillisecond;
 
+// Copies of a request whose id is used again are under way to the first node for so long at most, and from there to the
+// leader for kWindowedDelayMax_ns. For how long a node holds them does not count.
+constexpr uint64_t kReuseDelayMax_ns = 50 * kMillisecond;
+constexpr uint64_t kToggleFrame = uint64_t{1} << 32;  // no number of a request
+
 uint64_t NumberOf(const std::string& text) {
   uint64_t number = 0;
   std::from_chars(text.data(), text.data() + text.size(), number);
@@ -53,10 +58,20 @@ void MemcachedClient::Act() {
 
 MemcachedClient::Kind MemcachedClient::DrawKind() {
   // Whoever has one id for everything can only store what is never the same.
-  if (one_frame_id_) return world_.random.Pick({Kind::kSet, Kind::kSet, Kind::kGet});
+  if (one_frame_id_) return MayReuseId() ? Kind::kSet : Kind::kGet;
   if (!has_counter_) return Kind::kAddCounter;
+  if (MayReuseId() && world_.random.Chance(500'000)) return Kind::kToggle;
   return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kSet, Kind::kGet,
-                             Kind::kCas, Kind::kReadCas, Kind::kSetBrief, Kind::kGetBrief, Kind::kGetBrief});
+                             Kind::kCas, Kind::kReadCas, Kind::kSetBrief, Kind::kGetBrief, Kind::kGetBrief,
+                             Kind::kReadToggle, Kind::kReadToggle});
+}
+
+bool MemcachedClient::ReusesId(const Operation& operation) const {
+  return operation.kind == Kind::kToggle || (one_frame_id_ && operation.kind == Kind::kSet);
+}
+
+bool MemcachedClient::MayReuseId() const {
+  return !reuse_.under_way && world_.time.now_ns() >= reuse_.rests_until_ns;
 }
 
 std::string MemcachedClient::BriefKey() const {
@@ -113,11 +128,21 @@ void MemcachedClient::Prepare(Operation& operation) {
     case Kind::kGetBrief:
       operation.key = BriefKey();
       break;
+    case Kind::kToggle:
+      operation.key = ToggleKey();
+      operation.value = 1 + toggle_.sets++ % 2;
+      toggle_.value = 0;
+      command.item = Write(operation, kv::ItemVerb::kSet);
+      break;
+    case Kind::kReadToggle:
+      operation.key = ToggleKey();
+      break;
   }
   if (command.item.key.empty()) {
     operation.request.item_keys = {operation.key};
     return;
   }
+  if (ReusesId(operation)) reuse_.under_way = true;
   // What the bytes of the command come to.
   const uint64_t fingerprint = std::hash<std::string>()(std::to_string(static_cast<int>(command.item.verb)) +
                                                         command.item.key + " " + command.item.value);
@@ -125,7 +150,7 @@ void MemcachedClient::Prepare(Operation& operation) {
                  .a = address_,
                  .b = 0,
                  .c = fingerprint,
-                 .d = one_frame_id_ ? 0 : number};
+                 .d = operation.kind == Kind::kToggle ? kToggleFrame : one_frame_id_ ? 0 : number};
 }
 
 void MemcachedClient::Send(uint64_t id) {
@@ -136,8 +161,16 @@ void MemcachedClient::Send(uint64_t id) {
   if (now_ns >= operation.resend_until_ns) return;
   operation.request.patience_ns = operation.give_up_ns - now_ns;
   Server* const to = &world_.membership->SomeNode();
-  world_.network.Send(address_, to->id().value(), kWindowedDelayMax_ns,
+  const bool reuse = ReusesId(operation);
+  if (reuse) reuse_.sent_ns = now_ns;
+  world_.network.Send(address_, to->id().value(), reuse ? kReuseDelayMax_ns : kWindowedDelayMax_ns,
                       [to, request = operation.request] { to->ArriveRequest(request); });
+}
+
+// Until the copies of the last request are off the wire.
+void MemcachedClient::RestId() {
+  reuse_.under_way = false;
+  reuse_.rests_until_ns = reuse_.sent_ns + kReuseDelayMax_ns + kWindowedDelayMax_ns;
 }
 
 void MemcachedClient::Retry(uint64_t id) {
@@ -145,6 +178,9 @@ void MemcachedClient::Retry(uint64_t id) {
     const auto found = operations_.find(id);
     if (found == operations_.end()) return;
     if (world_.time.now_ns() >= found->second.give_up_ns) {
+      if (ReusesId(found->second)) RestId();
+      // It may yet be done as long as a node may hold it, and who reads a toggle must know what it holds.
+      if (found->second.kind == Kind::kToggle) reuse_.rests_until_ns += world_.plan.memcached.limits.window.window_ns;
       operations_.erase(found);  // what became of it, nobody will know
       return;
     }
@@ -187,6 +223,7 @@ void MemcachedClient::Answered(Operation& operation, const kv::Answer& answer) {
 void MemcachedClient::Stored(Operation& operation, const kv::Result& result) {
   const uint64_t now_ns = world_.time.now_ns();
   const bool ok = result.code == kv::ResultCode::kOk;
+  if (ReusesId(operation)) RestId();
   switch (operation.kind) {
     case Kind::kAddCounter:
       has_counter_ = true;  // its own or another's
@@ -213,6 +250,10 @@ void MemcachedClient::Stored(Operation& operation, const kv::Result& result) {
       brief_.known_ns = now_ns;
       brief_.must_live_ns =
           operation.invoked_ns + static_cast<uint64_t>(operation.request.command.item.life_s) * kSecond;
+      return;
+    case Kind::kToggle:
+      toggle_.value = operation.value;
+      toggle_.known_ns = now_ns;
       return;
     default:
       return;
@@ -243,9 +284,19 @@ void MemcachedClient::Found(Operation& operation, const kv::Item* item) {
                     (brief_.must_live_ns - now_ns) / kMillisecond, " ms too soon");
       brief_.missed_ns = std::min(brief_.missed_ns, now_ns);
       return;
+    case Kind::kReadToggle:
+      FoundToggle(operation, value);
+      return;
     default:
       return;
   }
+}
+
+// A set that was answered is there until the next one begins, whatever its id was used for before.
+void MemcachedClient::FoundToggle(const Operation& operation, uint64_t value) {
+  if (toggle_.value == 0 || operation.invoked_ns < toggle_.known_ns || value == toggle_.value) return;
+  world_.Fail("memcached client ", address_, ": set number ", toggle_.sets, " of ", operation.key, " to ",
+              toggle_.value, " was stored, and it holds ", value);
 }
 
 }  // namespace hedgerow::sim

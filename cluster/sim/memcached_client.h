@@ -3,8 +3,9 @@
 // A simulated client of the memcached front end: without a session, its requests are known by its address,
 // their frame ids and their bytes, for as long as the window is (ADR 0014). It sends copies to several nodes as
 // the proxy would, and repeats itself within what the window allows; what it saw goes into the history. Some
-// count their frame ids up; others use one id for everything, as simple clients do, and never say the same
-// twice.
+// count their frame ids up, but for one item that they set to one of two values in turn, always with the same id; others
+// use one id for everything, as simple clients do, and never say the same twice. Whoever uses an id again waits until the
+// copies of what it stood for are off the wire, though perhaps not out of some node's socket.
 
 #pragma once
 
@@ -36,7 +37,9 @@ class MemcachedClient {
     kCas,
     kReadCas,
     kSetBrief,
-    kGetBrief
+    kGetBrief,
+    kToggle,
+    kReadToggle
   };
 
   struct Operation {
@@ -57,7 +60,24 @@ class MemcachedClient {
     uint64_t missed_ns = UINT64_MAX;  // since when it is known to have ended
   };
 
+  // The id that is used again and again.
+  struct Reuse {
+    bool under_way = false;
+    uint64_t sent_ns = 0;         // the last copy of the last request
+    uint64_t rests_until_ns = 0;  // no other one before that
+  };
+  // The item that is set with it. Its writer alone knows what it must hold.
+  struct Toggle {
+    uint64_t sets = 0;
+    uint64_t value = 0;     // 0: not known
+    uint64_t known_ns = 0;  // since when it is
+  };
+
   std::string BriefKey() const;
+  bool ReusesId(const Operation& operation) const;
+  bool MayReuseId() const;
+  void RestId();
+  std::string ToggleKey() const { return "memcached-toggle" + std::to_string(address_); }
 
   void Act();
   Kind DrawKind();
@@ -68,6 +88,7 @@ class MemcachedClient {
   void Answered(Operation& operation, const kv::Answer& answer);
   void Stored(Operation& operation, const kv::Result& result);
   void Found(Operation& operation, const kv::Item* item);
+  void FoundToggle(const Operation& operation, uint64_t value);
 
   World& world_;
   uint64_t address_;
@@ -79,6 +100,8 @@ class MemcachedClient {
   std::map<uint64_t, kv::Result> answered_;   // to compare with what else comes
   std::map<std::string, uint64_t> uniques_;   // as last seen
   Brief brief_;
+  Reuse reuse_;
+  Toggle toggle_;
 };
 
 }  // namespace hedgerow::sim

@@ -373,7 +373,7 @@ void Server::CheckProposedOnce(const raft::Outputs& outputs) {
   std::set<kv::RequestKey> keys;
   for (raft::LogIndex i = raft().commit().Next(); i <= log.last_index(); i = i.Next()) {
     if (log.At(i).kind != raft::EntryKind::kCommand) continue;
-    const std::optional<kv::RequestKey> key = kv::SessionKeyOf(log.At(i).payload.view());
+    const std::optional<kv::RequestKey> key = kv::KeyUsedOnceIn(log.At(i).payload.view());
     if (!key.has_value() || keys.insert(*key).second || i < outputs.accepted.front().index) continue;
     world_.Fail("node ", id_.value(), " proposes at ", i.value(),
                 " what its log holds and has not committed: (", key->a, ", ", key->b, ")");

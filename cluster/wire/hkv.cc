@@ -122,6 +122,11 @@ void PutOperation(ByteWriter& writer, const kv::Operation& operation) {
   }
 }
 
+// A session's writes have it alone.
+bool HasLowestUnanswered(const HkvRequest& request) {
+  return request.kind == HkvKind::kWrite && request.client_id != kHkvNoSession;
+}
+
 // From behind the version.
 std::optional<HkvRequest> GetRequest(ByteReader& reader) {
   HkvRequest request;
@@ -134,7 +139,7 @@ std::optional<HkvRequest> GetRequest(ByteReader& reader) {
   request.seq = reader.Get<uint64_t>();
   request.lowest_unanswered = reader.Get<uint64_t>();
   if (request.kind == HkvKind::kOpen && request.client_id != 0) return std::nullopt;
-  if (request.kind != HkvKind::kWrite && request.lowest_unanswered != 0) return std::nullopt;
+  if (!HasLowestUnanswered(request) && request.lowest_unanswered != 0) return std::nullopt;
   if (request.kind == HkvKind::kGet) request.key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
   if (request.kind == HkvKind::kWrite) {
     const auto count = reader.Get<uint8_t>();
@@ -224,7 +229,7 @@ std::string Encode(const HkvRequest& request) {
   writer.Put(request.patience_us);
   writer.Put(request.kind == HkvKind::kOpen ? uint64_t{0} : request.client_id);
   writer.Put(request.seq);
-  writer.Put(is_write ? request.lowest_unanswered : uint64_t{0});
+  writer.Put(HasLowestUnanswered(request) ? request.lowest_unanswered : uint64_t{0});
   if (request.kind == HkvKind::kGet) writer.PutText<uint8_t>(request.key);
   if (is_write) {
     writer.Put(static_cast<uint8_t>(request.operations.size()));
@@ -278,6 +283,7 @@ HkvStatus StatusOf(kv::ResultCode code) {
     case kv::ResultCode::kNotStored:
     case kv::ResultCode::kNoRoom:
     case kv::ResultCode::kTooLarge:
+    case kv::ResultCode::kSuperseded:
       break;  // memcached's commands only
   }
   return HkvStatus::kOverloaded;

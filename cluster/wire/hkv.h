@@ -23,6 +23,8 @@ constexpr size_t kHkvHeader_bytes = 32;
 constexpr uint8_t kHkvMagic = 0x48;
 constexpr uint8_t kHkvVersion = 1;
 constexpr uint16_t kHkvPort = 4801;
+// As the client_id of a WRITE: it stands for itself, and its seq is a nonce.
+constexpr uint64_t kHkvNoSession = 0;
 
 enum class HkvKind : uint8_t { kOpen = 1, kWrite = 2, kGet = 3 };
 
@@ -47,9 +49,9 @@ constexpr uint32_t kHkvNeverHedge = 0xffffffff;
 struct HkvRequest {
   HkvKind kind = HkvKind::kGet;
   uint32_t patience_us = 0;                 // as on the wire; see Patience_ns
-  uint64_t client_id = 0;                   // OPEN: 0
-  uint64_t seq = 0;                         // OPEN: the nonce
-  uint64_t lowest_unanswered = 0;           // WRITE, else 0
+  uint64_t client_id = 0;                   // OPEN: 0; WRITE: the session, or kHkvNoSession
+  uint64_t seq = 0;                         // OPEN, WRITE without a session: the nonce
+  uint64_t lowest_unanswered = 0;           // WRITE in a session, else 0
   std::string key{};                        // GET
   std::vector<kv::Operation> operations{};  // WRITE
 

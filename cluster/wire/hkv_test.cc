@@ -61,9 +61,17 @@ HkvRequest Open() {
   return request;
 }
 
+HkvRequest WriteOnce() {
+  HkvRequest request = Write({Put("k", "v")});
+  request.client_id = kHkvNoSession;
+  request.lowest_unanswered = 0;
+  return request;
+}
+
 std::vector<HkvRequest> Requests() {
   return {
       Open(),
+      WriteOnce(),
       Get(""),
       Get("key"),
       Get(std::string(250, 'k')),
@@ -226,6 +234,7 @@ TEST(HkvRequest, FieldsThatItsKindDoesNotHaveMustBeZero) {
   EXPECT_TRUE(is_malformed(Open(), 8)) << "client_id";
   EXPECT_TRUE(is_malformed(Open(), 24)) << "lowest_unanswered";
   EXPECT_TRUE(is_malformed(Get("key"), 24)) << "lowest_unanswered";
+  EXPECT_TRUE(is_malformed(WriteOnce(), 24)) << "lowest_unanswered";
 }
 
 TEST(HkvRequest, OfAnUnknownKindIsMalformed) {

@@ -369,7 +369,8 @@ TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
   EXPECT_EQ(reason(Append(), 24, 5), DropReason::kMalformed) << "a batch term that is not every entry's";
   EXPECT_EQ(reason(Append(), 40 + 16, 3), DropReason::kMalformed) << "entry kind";
   EXPECT_EQ(reason(ForwardAnswer{}, 8, 2), DropReason::kMalformed) << "answer kind";
-  EXPECT_EQ(reason(ForwardAnswer{}, 9, 10), DropReason::kMalformed) << "code";
+  const auto no_code = static_cast<uint8_t>(kv::kResultCodeLast) + 1;
+  EXPECT_EQ(reason(ForwardAnswer{}, 9, static_cast<uint8_t>(no_code)), DropReason::kMalformed) << "code";
   EXPECT_EQ(reason(ForwardAnswer{.kind = ForwardAnswer::Kind::kNotLeader}, 9, 1), DropReason::kMalformed);
   EXPECT_EQ(reason(ForwardAnswer{.kind = ForwardAnswer::Kind::kNotLeader}, 10, 1), DropReason::kMalformed);
 }
