@@ -57,6 +57,8 @@ size_t Size_bytes(const Command& command) {
     size += 2 + 2 * sizeof(uint32_t) + sizeof(int64_t) + operation.key.size() + operation.value.size();
     if (operation.expected.has_value()) size += sizeof(uint32_t) + operation.expected->size();
   }
+  if (command.key.kind == CommandKind::kSettings)
+    size += 1 + command.settings.size() * (1 + sizeof(uint64_t));
   return size;
 }
 
@@ -81,6 +83,7 @@ std::string Encode(const Command& command) {
     writer.Put(operation.delta);
   }
   if (command.key.kind == CommandKind::kMemcached) PutItem(writer, command);
+  if (command.key.kind == CommandKind::kSettings) PutSettingValues(writer, command.settings);
   return writer.Take();
 }
 
@@ -107,7 +110,7 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   ByteReader reader(bytes);
   if (reader.Get<uint8_t>() != kVersion) return false;
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kTick)) return false;
+  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kSettings)) return false;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();
@@ -123,6 +126,11 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   if (command.key.kind == CommandKind::kMemcached) {
     if (count != 0) return false;
     GetItem(reader, command);
+  }
+  command.settings.clear();
+  if (command.key.kind == CommandKind::kSettings) {
+    if (count != 0 || command.key.a > kSeed) return false;
+    GetSettingValues(reader, command.settings);
   }
   return reader.done();
 }

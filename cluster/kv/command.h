@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cluster/kv/settings.h"
+
 namespace hedgerow::kv {
 
 constexpr size_t kKeyMax_bytes = 250;
@@ -67,10 +69,12 @@ enum class CommandKind : uint8_t {
   kWindowed = 3,   // without one: known again for a while by what its client sends anyway
   kMemcached = 4,  // the same, of a memcached client
   kTick = 5,       // nobody's: time has passed
+  kSettings = 6,   // the cluster's limits from now on (settings.h)
 };
 
 // What makes two commands the same request. `a`, `b`, `c`, `d` are the nonce; or session and seq; or client
-// address, frame id and fingerprint, of which memcached's need four words (MemcachedKey).
+// address, frame id and fingerprint, of which memcached's need four words (MemcachedKey). kSettings: `a` is
+// kSeed or 0.
 struct RequestKey {
   CommandKind kind = CommandKind::kWrite;
   uint64_t a = 0;
@@ -80,6 +84,9 @@ struct RequestKey {
 
   auto operator<=>(const RequestKey&) const = default;
 };
+
+// A seed applies only where nothing has set the settings before.
+constexpr uint64_t kSeed = 1;
 
 // A session's seq and an OPEN's nonce are used once. The others' ids come again, for other requests.
 inline bool IsNamedForEver(const RequestKey& key) {
@@ -93,13 +100,14 @@ struct Command {
   uint64_t elapsed_ns = 0;
   std::vector<Operation> operations{};  // all or none of them; none keeps the session alive
   ItemOperation item{};                 // kMemcached
+  SettingValues settings{};             // kSettings: what changes; the others stay
 
   bool operator==(const Command&) const = default;
 };
 
 enum class ResultCode : uint8_t {
   kOk = 0,
-  kMismatch = 1,        // compare-and-set found another value; nothing was done
+  kMismatch = 1,        // compare-and-set found another value, or a seed found settings; nothing was done
   kNotANumber = 2,      // increment of something that is none, or past 64 bits; nothing was done
   kUnknownSession = 3,  // never opened, or expired; the client must not assume either outcome for what it sent
   kBelowLowest = 4,     // the client has said that it has this answer

@@ -3,6 +3,11 @@
 // At most once within a window, for clients that have no session (memcached's protocol has none): a
 // request is known again by client address, frame id and fingerprint for a stated span of committed time. It is
 // weaker than a session, and whoever forwards copies must see to it that none is older than the window.
+//
+// The window may change (settings.h). A shorter one holds at once, for all requests. A longer one holds for the
+// requests that are recorded from kRaiseDelay_ns after the change on: by then the front ends have taken back
+// the rate at which a client's frame ids come round, and what was recorded before stays known no longer than
+// the window that this rate was made for.
 
 #pragma once
 
@@ -11,22 +16,30 @@
 #include <deque>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "cluster/kv/command.h"
 #include "cluster/kv/cut.h"
+#include "cluster/kv/settings.h"
 
 namespace hedgerow::kv {
 
-struct WindowLimits {
-  uint64_t window_ns = 10'000'000'000;
-  size_t requests_max = 1'000'000;  // a full window refuses; to forget early would break the promise
-};
-
 class DedupeWindow {
  public:
-  explicit DedupeWindow(WindowLimits limits) : limits_(limits) {}
+  static constexpr uint64_t kRaiseDelay_ns = 2'000'000'000;
+  // Windows in force at a time, for requests of different age.
+  static constexpr size_t kStepsMax = 8;
 
-  bool full() const { return answers_.size() >= limits_.requests_max; }
+  explicit DedupeWindow(const WindowLimits& limits)
+      : requests_max_(limits.requests_max), steps_(1, WindowStep{.from_ns = 0, .window_ns = limits.window_ns}) {}
+
+  // False: it has been raised kStepsMax times within the window; later it may be raised again.
+  bool MayTake(const WindowLimits& limits) const {
+    return limits.window_ns <= steps_.back().window_ns || steps_.size() < kStepsMax;
+  }
+  void SetLimits(const WindowLimits& limits, uint64_t now_ns);
+
+  bool full() const { return answers_.size() >= requests_max_; }
   const Result* Answer(const RequestKey& key) const;
   // The same, if it is not forgotten by `now_ns`, which may lie ahead of the last Expire.
   const Result* Answer(const RequestKey& key, uint64_t now_ns) const;
@@ -35,10 +48,13 @@ class DedupeWindow {
 
   size_t size() const { return answers_.size(); }
 
+  const WindowSteps& steps() const { return steps_; }
   void BeginCut(CutWriter* writer);
   // False: everything is written down, and the cut has ended here.
   bool ContinueCut();
   void AbandonCut() { writer_ = nullptr; }
+  // False: steps that no window has.
+  bool Restore(const WindowLimits& limits, WindowSteps steps);
 
  private:
   struct Seen {
@@ -46,9 +62,13 @@ class DedupeWindow {
     Result result{};
   };
 
+  uint64_t WindowAt_ns(uint64_t time_ns) const;
   void Save();
 
-  WindowLimits limits_;
+  uint64_t requests_max_;
+  // Never empty, in the order of their beginnings, each longer than the one before. So requests end in the order
+  // in which they came.
+  WindowSteps steps_;
   std::map<RequestKey, Seen> answers_;
   std::deque<std::pair<uint64_t, RequestKey>> by_time_;
 

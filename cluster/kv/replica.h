@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -68,11 +69,10 @@ struct SnapshotPolicy {
 
 struct ReplicaOptions {
   raft::Options raft;
-  SessionLimits sessions;
-  WindowLimits window;
   DeskOptions desk;
   SnapshotPolicy snapshots{};
-  MemcachedLimits memcached{};
+  // What a cluster that has no settings yet gets, if this node is its first leader. Nothing: it stays without.
+  std::optional<Settings> seed{};
 };
 
 // While something in the state ends by itself, a leader that has nothing to propose proposes that time has
@@ -92,6 +92,9 @@ class Replica {
   void HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t round);
   void ReceiveRequest(uint64_t arrived_ns, Request request);
   void ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer& answer);
+  // Proposes other values for some settings; state().settings() tells what came of it. Only a leader's
+  // proposal goes anywhere. False: too many wait already.
+  bool ChangeSettings(SettingValues values);
   // What time demands; needed no earlier than next_deadline_ns().
   void Tick();
   void Settle();
@@ -122,6 +125,7 @@ class Replica {
   bool Propose();
   raft::Propose TakeProposals();
   void ProposalsRefused();
+  void QueueSettings(Command command);
   uint64_t next_time_tick_ns() const;
   void SendMessage(raft::Message message);
   void Carry();
@@ -156,6 +160,9 @@ class Replica {
   std::deque<decltype(raft::Event::what)> todo_;
   ProposalQueue proposals_;                             // not stamped yet
   std::vector<std::pair<uint64_t, RequestKey>> batch_;  // proposed in the present step, with their tags
+  static constexpr size_t kChangesMax = 16;
+  std::deque<Command> changes_;   // of kind kSettings among the proposals, in their order
+  std::optional<Settings> seed_;
   uint64_t proposed_ns_ = 0;  // when this node last proposed something, or began to lead
   // Those that are applied next, whose memory is used again. With 8, 16 or 32 of them their waits for memory
   // overlap equally well (apply_bench.cc).

@@ -128,6 +128,7 @@ NodeStatus Node::StatusNow() {
     if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();
   }
   AddMembersTo(status);
+  AddSettingsTo(status);
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
   status.counters.emplace_back("lates_heard", lates_heard_);

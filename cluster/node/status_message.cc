@@ -203,6 +203,16 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_window_requests(status.memcached->window_requests);
     message.set_clients(status.memcached->clients);
   }
+  for (const SettingStatus& setting : status.settings) {
+    v1::Setting& message = *out.add_settings();
+    message.set_name(setting.name);
+    message.set_value(setting.value);
+    message.set_range(setting.range);
+    message.set_meaning(setting.meaning);
+    message.set_in_file(setting.in_file);
+  }
+  out.set_settings_version(status.settings_version);
+  for (const std::string& note : status.notes) out.add_notes(note);
   for (const NodeIncident& incident : status.incidents) {
     v1::Incident& message = *out.add_incidents();
     message.set_ago_ns(incident.ago_ns);

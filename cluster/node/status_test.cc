@@ -133,6 +133,23 @@ TEST(StatusText, OfALeader) {
 )");
 }
 
+TEST(StatusText, NotesAreNoProblems) {
+  NodeStatus status = FakeStatus();
+  status.peers.clear();
+  status.notes = {"sessions.max is 5, and the file of this node says 6"};
+  const v1::NodeStatus message = ToMessage(status, FakeFacts());
+  EXPECT_THAT(message.problems(), IsEmpty());
+  EXPECT_THAT(StatusText(message), HasSubstr("\n  note: sessions.max is 5, and the file of this node says 6\n"));
+}
+
+TEST(StatusText, SaysWhatIsInTheFileAndDoesNotHold) {
+  NodeStatus status = FakeStatus();
+  status.settings[1].in_file = "6";
+  const std::string text = SettingsText(ToMessage(status, FakeFacts()));
+  EXPECT_THAT(text, HasSubstr("  sessions.max           100000     1 to 1000000       sessions at a time"));
+  EXPECT_THAT(text, HasSubstr("the file of this node says 6, which only seeds a new cluster\n"));
+}
+
 TEST(StatusText, SaysWhatBecomesOfSnapshots) {
   NodeStatus status = FakeStatus();
   status.snapshots = {.last = raft::LogIndex(1000),

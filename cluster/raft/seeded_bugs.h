@@ -57,6 +57,8 @@ enum class Bug : uint8_t {
   kRecoverWithoutTail,
   kEmptiedFolderAccepted,
   kOldIncarnationAckCounted,
+  kLimitsOfTheFile,
+  kSnapshotWithoutSettings,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

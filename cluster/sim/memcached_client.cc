@@ -187,6 +187,7 @@ void MemcachedClient::Answered(Operation& operation, const kv::Answer& answer) {
 void MemcachedClient::Stored(Operation& operation, const kv::Result& result) {
   const uint64_t now_ns = world_.time.now_ns();
   const bool ok = result.code == kv::ResultCode::kOk;
+  if (result.code == kv::ResultCode::kNoRoom) return;  // nothing was done
   switch (operation.kind) {
     case Kind::kAddCounter:
       has_counter_ = true;  // its own or another's
