@@ -43,6 +43,11 @@ uint64_t DrawLife() {
   return life == 0 ? 1 : life;
 }
 
+wire::PeerTraits TraitsOf(const NodeConfig& config) {
+  using Durability = wire::PeerTraits::Durability;
+  return {.durability = config.durability == node::Durability::kDisk ? Durability::kDisk : Durability::kMemory};
+}
+
 kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   kv::ReplicaOptions options;
   options.raft.self = config.self;
@@ -153,7 +158,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
       now_ns_(Monotonic_ns()),
       started_ns_(now_ns_),
       peers_(*peer_socket_,
-             {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life},
+             {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life, .traits = TraitsOf(config_)},
              storage_->log_id(), known_logs_, [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),

@@ -94,5 +94,33 @@ TEST_P(NodeSettingsTest, OnlyTheLeaderIsAsked) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("leads; ask it"));
 }
 
+// What its acknowledgements promise is not what those of the others do.
+class OtherDurabilityTest : public NodeTest {
+ protected:
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
+    if (id != 3) return config;
+    const bool disk = config.durability == Durability::kDisk;
+    config.durability = disk ? Durability::kMemory : Durability::kDisk;
+    return config;
+  }
+  bool Names(uint64_t node, uint64_t peer) {
+    for (const PeerStatus& other : StatusOf(node).peers) {
+      if (other.id.value() == peer) return other.other_durability == Name(ConfigOf(peer).durability);
+    }
+    return false;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, OtherDurabilityTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         DurabilityOf);
+
+TEST_P(OtherDurabilityTest, ANodeOfTheOtherModeIsNamedByAllAndTakesNoPart) {
+  EXPECT_TRUE(Eventually([&] { return Names(1, 3) && Names(2, 3) && Names(3, 1) && Names(3, 2); }));
+  EXPECT_TRUE(Eventually([&] { return StatusOf(1).ready && StatusOf(2).ready; })) << "two of three go on";
+  EXPECT_FALSE(StatusOf(3).ready);
+  EXPECT_GT(Counter(1, "peer_dropped", "other_durability"), 0u);
+}
+
 }  // namespace
 }  // namespace hedgerow::node

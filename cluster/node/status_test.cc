@@ -84,6 +84,15 @@ TEST(StatusMessage, APeerThatWasNeverBelievedIsAProblemOnceItHadTime) {
   EXPECT_THAT(Problems(status), IsEmpty());
 }
 
+TEST(StatusMessage, APeerOfAnotherDurabilityIsNamedWithBothModes) {
+  NodeStatus status = FakeStatus();
+  status.peers.pop_back();
+  status.peers[0].other_durability = "memory";
+  EXPECT_THAT(Problems(status),
+              ElementsAre(HasSubstr("node 2 (10.0.0.2:4802) has `durability: memory`, and this node `durability: "
+                                    "disk`: an acknowledgement must promise the same on all nodes")));
+}
+
 TEST(StatusMessage, ASilentPeerIsALeadersProblemOnly) {
   NodeStatus status = FakeStatus();
   status.peers.pop_back();
