@@ -110,7 +110,7 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   ByteReader reader(bytes);
   if (reader.Get<uint8_t>() != kVersion) return false;
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kSettings)) return false;
+  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kCheck)) return false;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();

@@ -70,11 +70,12 @@ enum class CommandKind : uint8_t {
   kMemcached = 4,  // the same, of a memcached client
   kTick = 5,       // nobody's: time has passed
   kSettings = 6,   // the cluster's limits from now on (settings.h)
+  kCheck = 7,      // what the leader's state was after an earlier entry; changes nothing
 };
 
 // What makes two commands the same request. `a`, `b`, `c`, `d` are the nonce; or session and seq; or client
 // address, frame id and fingerprint, of which memcached's need four words (MemcachedKey). kSettings: `a` is
-// kSeed or 0.
+// kSeed or 0. kCheck: `a` is the entry's index, `b` the fingerprint after it.
 struct RequestKey {
   CommandKind kind = CommandKind::kWrite;
   uint64_t a = 0;

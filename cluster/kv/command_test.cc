@@ -36,10 +36,12 @@ Command ChangeOfSettings() {
           .settings = {{Setting::kSessionsMax, 5}, {Setting::kMemcachedMemory, UINT64_MAX}}};
 }
 
+Command Check() { return {.key = {.kind = CommandKind::kCheck, .a = 16'384, .b = UINT64_MAX}, .elapsed_ns = 2}; }
+
 Command Tick() { return {.key = {.kind = CommandKind::kTick}, .elapsed_ns = 1}; }
 
 TEST(Command, SurvivesTheJourney) {
-  for (const Command& command : {Sample(), Memcached(), Tick(), ChangeOfSettings()}) {
+  for (const Command& command : {Sample(), Memcached(), Tick(), ChangeOfSettings(), Check()}) {
     const auto decoded = Decode(Encode(command));
     ASSERT_TRUE(decoded.has_value());
     EXPECT_EQ(*decoded, command);
@@ -47,7 +49,7 @@ TEST(Command, SurvivesTheJourney) {
 }
 
 TEST(Command, EveryShorteningIsRefused) {
-  for (const Command& command : {Sample(), Memcached(), Tick(), ChangeOfSettings()}) {
+  for (const Command& command : {Sample(), Memcached(), Tick(), ChangeOfSettings(), Check()}) {
     const std::string bytes = Encode(command);
     for (size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_FALSE(Decode(std::string_view(bytes).substr(0, size)).has_value()) << size;
@@ -74,7 +76,7 @@ TEST(Command, AnItemMayBeAsLargeAsItMayBeAndNoLarger) {
 
 TEST(Command, DamagedBytesNeverCrash) {
   std::mt19937_64 random(1);
-  for (const Command& command : {Sample(), Memcached(), Tick(), ChangeOfSettings()}) {
+  for (const Command& command : {Sample(), Memcached(), Tick(), ChangeOfSettings(), Check()}) {
     const std::string bytes = Encode(command);
     for (int i = 0; i < 50'000; ++i) {
       std::string damaged = bytes;

@@ -24,6 +24,7 @@ Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState 
       raft_(options.raft, std::move(restored), host.Now_ns(), host.Random()),
       desk_(options.raft.self, state_, options.desk, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()),
       applied_(raft_.snapshot().last),
+      check_every_entries_(options.check_every_entries),
       seed_(options.seed) {
   HEDGEROW_CHECK((applied_.index == raft::LogIndex()) == (state == nullptr));
   if (state != nullptr) state_ = std::move(*state);
@@ -207,6 +208,7 @@ void Replica::Install() {
   HEDGEROW_CHECK(received_.front() != nullptr);
   std::swap(state_, *received_.front());
   applied_ = outputs_.install->last;
+  checkpoints_ = {};
   entries_since_cut_ = bytes_since_cut_ = 0;
   desk_.StateReplaced(actions_);
 }
@@ -243,9 +245,33 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
       const Result result = state_.Apply(entry.index.value(), *command);
       proposals_.Leave(command->key);
       desk_.Applied(host_.Now_ns(), command->key, result, actions_);
+      if (command->key.kind == CommandKind::kCheck) Compare(command->key);
       ++command;
     }
+    if (entry.index.value() % check_every_entries_ == 0) RecordFingerprint();
     host_.Applied(entry.index, state_);
+  }
+}
+
+// The fingerprints of two replicas are comparable from the first settings on (StateMachine::ApplySettings).
+void Replica::RecordFingerprint() {
+  if (!state_.settings().set()) return;
+  const Checkpoint now{.index = applied_.index.value(), .fingerprint = state_.fingerprint()};
+  checkpoints_[now.index / check_every_entries_ % checkpoints_.size()] = now;
+  if (!proposals_.leads()) return;
+  proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kCheck, .a = now.index, .b = now.fingerprint}});
+}
+
+// Of the log alone, so each replica sees each comparison once; its outcome is this node's, and no part of the state.
+void Replica::Compare(const RequestKey& check) {
+  const Checkpoint& own = checkpoints_[check.a / check_every_entries_ % checkpoints_.size()];
+  if (own.index != check.a) {
+    ++checks_.skipped;
+  } else if (own.fingerprint == check.b) {
+    ++checks_.equal;
+  } else {
+    ++checks_.differ;
+    if (checks_.first_difference == raft::LogIndex()) checks_.first_difference = raft::LogIndex(check.a);
   }
 }
 

@@ -74,6 +74,16 @@ TEST_F(SettingsTest, AChangeLeavesWhatItDoesNotNameAndCountsAsOne) {
   EXPECT_EQ(state_.settings(), expected);
 }
 
+// Two programs of before have written other fingerprints into their snapshots.
+TEST_F(SettingsTest, FingerprintsAreComparableFromTheFirstSettingsOn) {
+  StateMachine other;
+  other.Apply(1, {.key = {.kind = CommandKind::kTick}});
+  EXPECT_NE(other.fingerprint(), state_.fingerprint());
+  Change({{Setting::kSessionsMax, 7}});
+  other.Apply(2, {.key = {.kind = CommandKind::kSettings}, .settings = {{Setting::kSessionsMax, 7}}});
+  EXPECT_EQ(other.fingerprint(), state_.fingerprint());
+}
+
 TEST_F(SettingsTest, OnlyTheFirstSeedCounts) {
   EXPECT_EQ(Change({{Setting::kSessionsMax, 7}}, 0, kSeed).code, ResultCode::kOk);
   EXPECT_EQ(Change({{Setting::kSessionsMax, 9}}, 0, kSeed).code, ResultCode::kMismatch);

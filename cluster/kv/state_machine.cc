@@ -68,6 +68,7 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
       fingerprint_ = MixWord(fingerprint_, memcached_.item_bytes() << 32 | memcached_.seen());
       break;
     case CommandKind::kTick:
+    case CommandKind::kCheck:
       break;
     case CommandKind::kSettings:
       result = ApplySettings(command);
@@ -86,6 +87,8 @@ Result StateMachine::ApplySettings(const Command& command) {
   if (!window_.MayTake(next.window) || !memcached_.MayTake(next.memcached)) {
     return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
   }
+  // Snapshots of programs from before settings hold a fingerprint that depends on the program, so it begins here.
+  if (!settings_.set()) fingerprint_ = 0;
   ++next.version;
   settings_ = next;
   FollowSettings();
@@ -283,6 +286,7 @@ std::optional<Result> StateMachine::Known(const RequestKey& key, uint64_t since_
       break;
     case CommandKind::kTick:
     case CommandKind::kSettings:
+    case CommandKind::kCheck:
       break;
   }
   if (result == nullptr) return std::nullopt;

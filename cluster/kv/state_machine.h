@@ -59,7 +59,7 @@ class StateMachine {
   const Settings& settings() const { return settings_; }
 
   // Of everything that was applied and said: two replicas that applied the same log have the same, whatever
-  // processor and standard library they run on.
+  // processor and standard library they run on; from the first settings on, also whatever snapshot they began with.
   uint64_t fingerprint() const { return fingerprint_; }
 
 #ifdef HEDGEROW_SEEDED_BUGS

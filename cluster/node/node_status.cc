@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
 #include "cluster/node/status_message.h"
 
@@ -49,6 +50,18 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("forwards", replica.desk().counters().forwards);
   status.counters.emplace_back("forwards_queued", replica.desk().counters().forwards_queued);
   status.counters.emplace_back("requests_overloaded", replica.desk().counters().overloaded);
+}
+
+void AddChecks(NodeStatus& status, const kv::Replica::Checks& checks) {
+  status.counters.emplace_back("state_checks", checks.equal, "equal");
+  status.counters.emplace_back("state_checks", checks.differ, "differ");
+  status.counters.emplace_back("state_checks", checks.skipped, "skipped");
+  if (checks.differ == 0) return;
+  status.diverged = absl::StrCat(
+      "after entry ", checks.first_difference.value(),
+      " the data of this node was not that of the leader. Where one node alone says so, its data is wrong; where all but "
+      "the leader of that time say so, the leader's is. Hand leadership away from the wrong one, and put a new member in "
+      "its place (docs/cluster.md, \"After a bad day\")");
 }
 
 void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {
@@ -153,6 +166,7 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
   AddReplication(status, raft.counters());
   AddDesk(status, replica_);
+  AddChecks(status, replica_.checks());
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
   incidents_.AddTo(now_ns_, status);

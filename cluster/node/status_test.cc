@@ -142,6 +142,13 @@ TEST(StatusText, OfALeader) {
 )");
 }
 
+TEST(StatusMessage, AStateThatDiffersIsAProblem) {
+  NodeStatus status = FakeStatus();
+  status.peers.clear();
+  status.diverged = "after entry 5 the data of this node was not that of the leader";
+  EXPECT_THAT(Problems(status), ElementsAre("DIVERGED: after entry 5 the data of this node was not that of the leader"));
+}
+
 TEST(StatusText, NotesAreNoProblems) {
   NodeStatus status = FakeStatus();
   status.peers.clear();

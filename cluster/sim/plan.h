@@ -116,6 +116,7 @@ struct SettingsPlan {
   bool differ = false;              // between nodes; else all files say the same, and nothing changes it
   uint64_t mean_interval_ns = 0;    // of changes; 0: none
   uint64_t changes_seed = 0;
+  uint64_t check_every_entries = 50;
   uint64_t shortest_timeout_ns = 0;  // of sessions, that ever holds
 };
 

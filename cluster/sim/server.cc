@@ -26,7 +26,8 @@ kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
   kv::ReplicaOptions options{.raft = world.plan.raft,
                              .desk = world.plan.desk,
                              .snapshots = {.every_entries = world.plan.snapshots.every_entries},
-                             .seed = world.plan.settings.files[id.value() - 1]};
+                             .seed = world.plan.settings.files[id.value() - 1],
+                             .check_every_entries = world.plan.settings.check_every_entries};
   options.raft.self = id;
   return options;
 }
@@ -225,6 +226,7 @@ std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log
 
 void Server::AddCounters() {
   if (!up()) return;
+  world_.state_checks += replica_->checks().equal;
   world_.doubts += raft().counters().doubts;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
@@ -410,6 +412,7 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
   } else if (world_.fingerprints[index.value() - 1] != DigestOf(state)) {
     world_.Fail("node ", id_.value(), " has another state after entry ", index.value(), " than the first had");
   }
+  if (replica_->checks().differ > 0) world_.Fail("node ", id_.value(), " differs from a leader, and says so");
 }
 
 void Server::BecameLeader() {

@@ -201,6 +201,7 @@ Report Simulate(const SimulationOptions& options) {
   report.doubts = world.doubts;
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
+  report.state_checks = world.state_checks;
   report.recoveries = world.recoveries;
   report.folders_emptied = world.folders_emptied;
   return report;

@@ -73,6 +73,7 @@ struct World {
   uint64_t changes_refused = 0;
   uint64_t leaders_removed = 0;
   uint64_t settings_changes = 0;  // that were asked for
+  uint64_t state_checks = 0;      // comparisons with a leader's state that found it the same
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
   uint64_t doubts = 0;         // of lives that have ended
