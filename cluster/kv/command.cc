@@ -60,6 +60,8 @@ size_t Size_bytes(const Command& command) {
     size += 2 + 2 * sizeof(uint32_t) + sizeof(int64_t) + operation.key.size() + operation.value.size();
     if (operation.expected.has_value()) size += sizeof(uint32_t) + operation.expected->size();
   }
+  if (command.key.kind == CommandKind::kSettings)
+    size += 1 + command.settings.size() * (1 + sizeof(uint64_t));
   return size;
 }
 
@@ -86,6 +88,7 @@ std::string Encode(const Command& command) {
   }
   if (memcached) PutItem(writer, command);
   if (memcached && command.age_ns.has_value()) writer.Put(*command.age_ns);
+  if (command.key.kind == CommandKind::kSettings) PutSettingValues(writer, command.settings);
   return writer.Take();
 }
 
@@ -113,7 +116,7 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   const uint8_t version = reader.Get<uint8_t>();
   if (version != kVersion && version != kVersionWithAge) return false;
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kTick)) return false;
+  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kCheck)) return false;
   const bool memcached = kind == static_cast<uint8_t>(CommandKind::kMemcached);
   if (version == kVersionWithAge && !memcached) return false;
   command.key.kind = static_cast<CommandKind>(kind);
@@ -133,6 +136,11 @@ bool DecodeInto(std::string_view bytes, Command& command) {
     if (count != 0) return false;
     GetItem(reader, command);
     if (version == kVersionWithAge) command.age_ns = reader.Get<uint64_t>();
+  }
+  command.settings.clear();
+  if (command.key.kind == CommandKind::kSettings) {
+    if (count != 0 || command.key.a > kSeed) return false;
+    GetSettingValues(reader, command.settings);
   }
   return reader.done();
 }

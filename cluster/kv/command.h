@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cluster/kv/settings.h"
+
 namespace hedgerow::kv {
 
 constexpr size_t kKeyMax_bytes = 250;
@@ -68,10 +70,13 @@ enum class CommandKind : uint8_t {
   kWindowed = 3,   // one write without a session: known again for a while by its nonce
   kMemcached = 4,  // the same of a memcached client, whose ids come again
   kTick = 5,       // nobody's: time has passed
+  kSettings = 6,   // the cluster's limits from now on (settings.h)
+  kCheck = 7,      // what the leader's state was after an earlier entry; changes nothing
 };
 
 // What makes two commands the same request. `a`, `b`, `c`, `d` are the nonce; or session and seq; or, of memcached's
-// clients, address, frame id and in `c` a fingerprint of the bytes (memcached::KeyOf).
+// clients, address, frame id and in `c` a fingerprint of the bytes (memcached::KeyOf). kSettings: `a` is kSeed or 0.
+// kCheck: `a` is the entry's index, `b` the fingerprint after it.
 struct RequestKey {
   CommandKind kind = CommandKind::kWrite;
   uint64_t a = 0;
@@ -81,6 +86,9 @@ struct RequestKey {
 
   auto operator<=>(const RequestKey&) const = default;
 };
+
+// A seed applies only where nothing has set the settings before.
+constexpr uint64_t kSeed = 1;
 
 // A session's seq and a nonce are used once. A memcached client's ids come again, for other requests.
 inline bool IsUsedOnce(const RequestKey& key) {
@@ -103,13 +111,14 @@ struct Command {
   // kMemcached: for how long nodes had held the request when the leader stamped the entry. It tells a late copy of a
   // request that another has superseded (DedupeWindow). Nothing: a program whose rule knew no superseding wrote the entry.
   std::optional<uint64_t> age_ns{};
+  SettingValues settings{};             // kSettings: what changes; the others stay
 
   bool operator==(const Command&) const = default;
 };
 
 enum class ResultCode : uint8_t {
   kOk = 0,
-  kMismatch = 1,        // compare-and-set found another value; nothing was done
+  kMismatch = 1,        // compare-and-set found another value, or a seed found settings; nothing was done
   kNotANumber = 2,      // increment of something that is none, or past 64 bits; nothing was done
   kUnknownSession = 3,  // never opened, or expired; the client must not assume either outcome for what it sent
   kBelowLowest = 4,     // the client has said that it has this answer

@@ -37,10 +37,18 @@ Command Aged() {
   return command;
 }
 
+Command ChangeOfSettings() {
+  return {.key = {.kind = CommandKind::kSettings, .a = kSeed},
+          .elapsed_ns = 3,
+          .settings = {{Setting::kSessionsMax, 5}, {Setting::kMemcachedMemory, UINT64_MAX}}};
+}
+
+Command Check() { return {.key = {.kind = CommandKind::kCheck, .a = 16'384, .b = UINT64_MAX}, .elapsed_ns = 2}; }
+
 Command Tick() { return {.key = {.kind = CommandKind::kTick}, .elapsed_ns = 1}; }
 
 TEST(Command, SurvivesTheJourney) {
-  for (const Command& command : {Sample(), Memcached(), Aged(), Tick()}) {
+  for (const Command& command : {Sample(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
     const auto decoded = Decode(Encode(command));
     ASSERT_TRUE(decoded.has_value());
     EXPECT_EQ(*decoded, command);
@@ -48,7 +56,7 @@ TEST(Command, SurvivesTheJourney) {
 }
 
 TEST(Command, EveryShorteningIsRefused) {
-  for (const Command& command : {Sample(), Memcached(), Aged(), Tick()}) {
+  for (const Command& command : {Sample(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
     const std::string bytes = Encode(command);
     for (size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_FALSE(Decode(std::string_view(bytes).substr(0, size)).has_value()) << size;
@@ -66,6 +74,14 @@ TEST(Command, AnAgeMakesItAnotherVersion) {
   EXPECT_FALSE(Decode(session).has_value());
 }
 
+TEST(Command, ASettingThatThisProgramDoesNotKnowIsRefused) {
+  Command command = ChangeOfSettings();
+  command.settings[0].setting = static_cast<Setting>(0);
+  EXPECT_FALSE(Decode(Encode(command)).has_value());
+  command.settings[0].setting = static_cast<Setting>(AllSettings().size() + 1);
+  EXPECT_FALSE(Decode(Encode(command)).has_value());
+}
+
 TEST(Command, AnItemMayBeAsLargeAsItMayBeAndNoLarger) {
   Command command = Memcached();
   command.item.value.assign(kItemMax_bytes, 'x');
@@ -76,7 +92,7 @@ TEST(Command, AnItemMayBeAsLargeAsItMayBeAndNoLarger) {
 
 TEST(Command, DamagedBytesNeverCrash) {
   std::mt19937_64 random(1);
-  for (const Command& command : {Sample(), Memcached(), Aged(), Tick()}) {
+  for (const Command& command : {Sample(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
     const std::string bytes = Encode(command);
     for (int i = 0; i < 50'000; ++i) {
       std::string damaged = bytes;

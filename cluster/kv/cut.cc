@@ -4,6 +4,27 @@
 #include <utility>
 
 namespace hedgerow::kv {
+namespace {
+
+void PutSteps(ByteWriter& writer, const WindowSteps& steps) {
+  writer.Put(static_cast<uint8_t>(steps.size()));
+  for (const WindowStep& step : steps) {
+    writer.Put(step.from_ns);
+    writer.Put(step.window_ns);
+  }
+}
+
+WindowSteps GetSteps(ByteReader& reader) {
+  WindowSteps steps;
+  const auto count = reader.Get<uint8_t>();
+  for (uint8_t i = 0; i < count && reader.ok(); ++i) {
+    const auto from_ns = reader.Get<uint64_t>();
+    steps.push_back({.from_ns = from_ns, .window_ns = reader.Get<uint64_t>()});
+  }
+  return steps;
+}
+
+}  // namespace
 
 void PutResult(ByteWriter& writer, const Result& result) {
   writer.Put(static_cast<uint8_t>(result.code));
@@ -25,13 +46,30 @@ Result GetResult(ByteReader& reader) {
   return result;
 }
 
-CutWriter::CutWriter(uint64_t committed_ns, uint64_t fingerprint, size_t chunk_bytes)
+CutWriter::CutWriter(const CutHeader& header, size_t chunk_bytes)
     : chunk_bytes_(chunk_bytes), open_(chunk_bytes) {
   open_.Put(static_cast<uint8_t>(CutRecord::kState));
   open_.Put(kCutVersion);
-  open_.Put(committed_ns);
-  open_.Put(fingerprint);
+  open_.Put(header.committed_ns);
+  open_.Put(header.fingerprint);
+  open_.Put(header.settings.version);
+  PutSettingValues(open_, ValuesOf(header.settings));
+  PutSteps(open_, header.window_steps);
+  PutSteps(open_, header.memcached_window_steps);
   Close();
+}
+
+void GetCutHeader(ByteReader& reader, uint32_t version, CutHeader& header) {
+  header.committed_ns = reader.Get<uint64_t>();
+  header.fingerprint = reader.Get<uint64_t>();
+  if (version < 3) return;
+  header.settings.version = reader.Get<uint64_t>();
+  SettingValues values;
+  GetSettingValues(reader, values);
+  if (!reader.ok()) return;
+  for (const SettingValue& value : values) Set(header.settings, value.setting, value.value);
+  header.window_steps = GetSteps(reader);
+  header.memcached_window_steps = GetSteps(reader);
 }
 
 void CutWriter::Close() {

@@ -11,6 +11,7 @@
 //   2  session    id, nonce, lowest unanswered, last active, answers: (seq, result)
 //   3  windowed   time, key, result
 //   4  state      version, committed time, fingerprint      first, and alone
+//                 from version 3 on: settings' version and values, steps of both windows
 //   5  end        how many values, sessions, windowed, items and seen    last
 //   6  item       key, value, flags, unique, end             from version 2 on
 //   7  seen       time, memcached's key, result              from version 2 on
@@ -27,11 +28,12 @@
 
 #include "cluster/kv/bytes.h"
 #include "cluster/kv/command.h"
+#include "cluster/kv/settings.h"
 
 namespace hedgerow::kv {
 
 // Raised with every change of the format; what was written before is read for ever.
-inline constexpr uint32_t kCutVersion = 2;
+inline constexpr uint32_t kCutVersion = 3;
 // A chunk is closed once it has as much as was asked for, so it is larger by one record at most.
 inline constexpr size_t kCutChunk_bytes = 64 * 1024;
 
@@ -43,6 +45,24 @@ enum class CutRecord : uint8_t {
   kEnd = 5,
   kItem = 6,
   kSeen = 7,
+};
+
+// From when on (in committed time) requests are recorded that are known for so long. See DedupeWindow.
+struct WindowStep {
+  uint64_t from_ns = 0;
+  uint64_t window_ns = 0;
+
+  bool operator==(const WindowStep&) const = default;
+};
+using WindowSteps = std::vector<WindowStep>;
+
+// What is not a record of a table.
+struct CutHeader {
+  uint64_t committed_ns = 0;
+  uint64_t fingerprint = 0;
+  Settings settings{};
+  WindowSteps window_steps{};
+  WindowSteps memcached_window_steps{};
 };
 
 // What one session is, wherever it is kept.
@@ -65,7 +85,7 @@ struct Item {
 
 class CutWriter {
  public:
-  CutWriter(uint64_t committed_ns, uint64_t fingerprint, size_t chunk_bytes);
+  CutWriter(const CutHeader& header, size_t chunk_bytes);
 
   void Value(std::string_view key, std::string_view value);
   void Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers);
@@ -97,5 +117,7 @@ class CutWriter {
 
 void PutResult(ByteWriter& writer, const Result& result);
 Result GetResult(ByteReader& reader);
+// What stands behind the version of a cut. A cut from before version 3 has no settings.
+void GetCutHeader(ByteReader& reader, uint32_t version, CutHeader& header);
 
 }  // namespace hedgerow::kv

@@ -26,21 +26,19 @@ namespace {
 using testing::HasSubstr;
 
 constexpr uint64_t kSecond = 1'000'000'000;
-const SessionLimits kSessions{.timeout_ns = 60 * kSecond};
-const WindowLimits kWindow{.window_ns = 10 * kSecond};
-const MemcachedLimits kMemcached{.window = {.window_ns = 7 * kSecond}, .memory_bytes = 200'000};
+constexpr uint64_t kMemory_bytes = 200'000;
 
 using Chunks = std::vector<std::string>;
 
 // Commands as clients would send them: sessions that open, write, repeat themselves, run ahead and expire;
-// windowed ones; values that come, change and go.
+// windowed ones; values that come, change and go; and settings that change now and then.
 class Story {
  public:
   explicit Story(uint64_t seed) : random_(seed) {}
 
   void Tell(StateMachine& state) {
     ++index_;
-    const uint64_t kind = Below(14);
+    const uint64_t kind = index_ == 1 || Below(100) == 0 ? kSettingsChange : Below(14);
     Command command;
     command.elapsed_ns = Below(kSecond / 2);
     if (kind == 0) {
@@ -53,6 +51,12 @@ class Story {
       command.key = {.kind = CommandKind::kWindowed, .a = 1, .b = Below(200), .c = 2};
     } else if (kind == 10) {
       command.key = {.kind = CommandKind::kTick};
+    } else if (kind == kSettingsChange) {
+      command.key = {.kind = CommandKind::kSettings};
+      command.settings = {{Setting::kSessionTimeout, (20 + Below(60)) * kSecond},
+                          {Setting::kWindow, (5 + Below(20)) * kSecond},
+                          {Setting::kMemcachedWindow, (3 + Below(9)) * kSecond},
+                          {Setting::kMemcachedMemory, kMemory_bytes}};
     } else {
       command.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = Below(3), .d = Below(100)};
       command.item = ChangeItem();
@@ -63,6 +67,8 @@ class Story {
   }
 
  private:
+  static constexpr uint64_t kSettingsChange = 100;
+
   uint64_t Below(uint64_t bound) { return random_() % bound; }
   Operation Operate() {
     Operation operation;
@@ -101,7 +107,7 @@ Chunks CutAtOnce(StateMachine& state, size_t chunk_bytes = kCutChunk_bytes) {
 }
 
 std::unique_ptr<StateMachine> Load(const Chunks& chunks, std::string* why = nullptr) {
-  StateLoader loader(kSessions, kWindow, kMemcached);
+  StateLoader loader;
   for (const std::string& chunk : chunks) {
     if (!loader.Add(chunk)) break;
   }
@@ -114,6 +120,7 @@ std::unique_ptr<StateMachine> Load(const Chunks& chunks, std::string* why = null
 void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
   EXPECT_EQ(a.fingerprint(), b.fingerprint());
   EXPECT_EQ(a.committed_time_ns(), b.committed_time_ns());
+  EXPECT_EQ(a.settings(), b.settings());
   EXPECT_EQ(a.values(), b.values());
   EXPECT_EQ(a.sessions(), b.sessions());
   EXPECT_EQ(a.memcached().items(), b.memcached().items());
@@ -130,7 +137,7 @@ void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
 
 TEST(Cut, WhatIsLoadedGoesOnLikeWhatWasCut) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
-    StateMachine state(kSessions, kWindow, kMemcached);
+    StateMachine state;
     Story story(seed);
     for (int i = 0; i < 2000; ++i) story.Tell(state);
     const std::unique_ptr<StateMachine> loaded = Load(CutAtOnce(state));
@@ -141,7 +148,7 @@ TEST(Cut, WhatIsLoadedGoesOnLikeWhatWasCut) {
 
 TEST(Cut, WhatHappensMeanwhileIsNotInIt) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    StateMachine state(kSessions, kWindow, kMemcached);
+    StateMachine state;
     Story story(seed);
     for (int i = 0; i < 2000; ++i) story.Tell(state);
     const Chunks expected = CutAtOnce(state);
@@ -163,7 +170,7 @@ TEST(Cut, WhatHappensMeanwhileIsNotInIt) {
 }
 
 TEST(Cut, AGrowingStoreIsCutWhole) {
-  StateMachine state(kSessions, kWindow, kMemcached);
+  StateMachine state;
   const auto put = [&state](uint64_t i) {
     Operation operation{.kind = OperationKind::kPut, .key = "k" + std::to_string(i), .value = "v"};
     state.Apply(
@@ -224,7 +231,7 @@ TEST(Cut, WhatIsDoneAnewMeanwhileIsInItAsItWas) {
 }
 
 TEST(Cut, OneThatWasAbandonedLeavesNothingBehind) {
-  StateMachine state(kSessions, kWindow, kMemcached);
+  StateMachine state;
   Story story(9);
   for (int i = 0; i < 2000; ++i) story.Tell(state);
   state.BeginCut();
@@ -238,7 +245,7 @@ TEST(Cut, OneThatWasAbandonedLeavesNothingBehind) {
 }
 
 TEST(Cut, OneThatIsNotWholeIsRefused) {
-  StateMachine state(kSessions, kWindow, kMemcached);
+  StateMachine state;
   Story story(3);
   for (int i = 0; i < 3000; ++i) story.Tell(state);
   const Chunks whole = CutAtOnce(state, 5000);
@@ -273,7 +280,7 @@ TEST(Cut, AFormatOfTheFutureIsNamed) {
 }
 
 // testdata/cut-N is what version N of the format made of `Small`, its chunks behind their lengths; version 1
-// had no items.
+// had no items, version 2 no settings.
 void Small(StateMachine& state) {
   const auto apply = [&state](uint64_t index, Command command) { state.Apply(index, command); };
   apply(1, {.key = {.kind = CommandKind::kOpen, .a = 77}, .elapsed_ns = kSecond});
@@ -290,12 +297,14 @@ void Small(StateMachine& state) {
             .item = {.verb = ItemVerb::kSet, .key = "leaf", .value = "brown", .flags = 9, .life_s = 60}});
   apply(6, {.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 5},
             .item = {.verb = ItemVerb::kAdd, .key = "leaf", .value = "red"}});
+  apply(7, {.key = {.kind = CommandKind::kSettings, .a = kSeed},
+            .settings = {{Setting::kSessionsMax, 3}, {Setting::kMemcachedWindow, 6 * kSecond}}});
 }
 
 TEST(Cut, EveryFormatThereWasIsRead) {
   const std::string path = HEDGEROW_SOURCE_DIR "/cluster/kv/testdata/cut-" + std::to_string(kCutVersion);
   if (getenv("HEDGEROW_REWRITE") != nullptr) {
-    StateMachine state(kSessions, kWindow, kMemcached);
+    StateMachine state;
     Small(state);
     std::ofstream file(path, std::ios::binary);
     for (const std::string& chunk : CutAtOnce(state)) {
@@ -322,7 +331,14 @@ TEST(Cut, EveryFormatThereWasIsRead) {
     EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5})->values[1], "41");
     EXPECT_EQ(state->Known({.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3})->values[0], "42");
     const Command old{.key = {.kind = CommandKind::kWrite, .a = 1, .b = 3}, .operations = {}};
-    EXPECT_EQ(state->Apply(7, old).code, ResultCode::kBelowLowest);
+    EXPECT_EQ(state->Apply(8, old).code, ResultCode::kBelowLowest);
+    Settings settings;
+    if (version >= 3) {
+      settings.version = 1;
+      settings.sessions.sessions_max = 3;
+      settings.memcached.window.window_ns = 6 * kSecond;
+    }
+    EXPECT_EQ(state->settings(), settings);
     if (version == 1) continue;
     ASSERT_NE(state->FindItem("leaf"), nullptr);
     EXPECT_EQ(*state->FindItem("leaf"),

@@ -14,6 +14,33 @@ RequestKey NameOf(RequestKey key) {
 
 }  // namespace
 
+void DedupeWindow::SetLimits(const WindowLimits& limits, uint64_t now_ns) {
+  requests_max_ = limits.requests_max;
+  if (limits.window_ns > steps_.back().window_ns) {
+    steps_.push_back({.from_ns = now_ns + kRaiseDelay_ns, .window_ns = limits.window_ns});
+    return;
+  }
+  while (steps_.size() > 1 && steps_[steps_.size() - 2].window_ns >= limits.window_ns) steps_.pop_back();
+  steps_.back().window_ns = limits.window_ns;
+}
+
+// Of a request that was recorded then. A request from before the first step has that one's window.
+uint64_t DedupeWindow::WindowAt_ns(uint64_t time_ns) const {
+  size_t step = steps_.size() - 1;
+  while (step > 0 && steps_[step].from_ns > time_ns) --step;
+  return steps_[step].window_ns;
+}
+
+bool DedupeWindow::Restore(const WindowLimits& limits, WindowSteps steps) {
+  if (steps.empty() || steps.size() > kStepsMax) return false;
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (steps[i].from_ns < steps[i - 1].from_ns || steps[i].window_ns <= steps[i - 1].window_ns) return false;
+  }
+  requests_max_ = limits.requests_max;
+  steps_ = std::move(steps);
+  return true;
+}
+
 const DedupeWindow::Seen& DedupeWindow::NewestOfName(const Seen& seen) const {
   const auto newest = newest_.find(NameOf(seen.key));
   return newest == newest_.end() ? seen : *newest->second;
@@ -62,7 +89,7 @@ void DedupeWindow::Remove(Place place) {
 }
 
 void DedupeWindow::Expire(uint64_t now_ns) {
-  while (!by_time_.empty() && now_ns - by_time_.front().time_ns >= limits_.window_ns) {
+  while (!by_time_.empty() && now_ns - by_time_.front().time_ns >= WindowAt_ns(by_time_.front().time_ns)) {
     const Place first = by_time_.begin();
     if (IsUnsaved(*first)) {
       Save();
@@ -75,6 +102,9 @@ void DedupeWindow::Expire(uint64_t now_ns) {
     }
     by_time_.erase(first);
   }
+  // A step that no request is of any more.
+  const uint64_t oldest_ns = by_time_.empty() ? now_ns : by_time_.front().time_ns;
+  while (steps_.size() > 1 && steps_[1].from_ns <= oldest_ns) steps_.erase(steps_.begin());
 }
 
 void DedupeWindow::BeginCut(CutWriter* writer) {

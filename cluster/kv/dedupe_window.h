@@ -7,6 +7,11 @@
 // A memcached client names its requests by its address and a frame id, and uses the ids again; what tells two requests of
 // one name apart is a fingerprint of their bytes (RequestKey::c). Another request under a name supersedes the one before:
 // when that comes again, it is a new request, unless it reached the cluster before the one that superseded it (ADR 0030).
+//
+// The window may change (settings.h). A shorter one holds at once, for all requests. A longer one holds for the
+// requests that are recorded from kRaiseDelay_ns after the change on: by then the front ends have taken back
+// the rate at which a client's frame ids come round, and what was recorded before stays known no longer than
+// the window that this rate was made for.
 
 #pragma once
 
@@ -18,16 +23,9 @@
 
 #include "cluster/kv/command.h"
 #include "cluster/kv/cut.h"
+#include "cluster/kv/settings.h"
 
 namespace hedgerow::kv {
-
-// Of a write without a session: longer than the longest patience of a client and of a proxy (a minute each, and copies of one
-// request leave within it), what nodes may hold a copy for, and the wire. Its nonce is never used again, so a longer
-// window costs memory alone.
-struct WindowLimits {
-  uint64_t window_ns = 70'000'000'000;
-  size_t requests_max = 250'000;  // a full window refuses; to forget early would break the promise
-};
 
 class DedupeWindow {
  public:
@@ -37,9 +35,20 @@ class DedupeWindow {
     kSuperseded,  // a late copy of what was done before another request took its name: never to be done again
   };
 
-  explicit DedupeWindow(WindowLimits limits) : limits_(limits) {}
+  static constexpr uint64_t kRaiseDelay_ns = 2'000'000'000;
+  // Windows in force at a time, for requests of different age.
+  static constexpr size_t kStepsMax = 8;
 
-  bool full() const { return answers_.size() >= limits_.requests_max; }
+  explicit DedupeWindow(const WindowLimits& limits)
+      : requests_max_(limits.requests_max), steps_(1, WindowStep{.from_ns = 0, .window_ns = limits.window_ns}) {}
+
+  // False: it has been raised kStepsMax times within the window; later it may be raised again.
+  bool MayTake(const WindowLimits& limits) const {
+    return limits.window_ns <= steps_.back().window_ns || steps_.size() < kStepsMax;
+  }
+  void SetLimits(const WindowLimits& limits, uint64_t now_ns);
+
+  bool full() const { return answers_.size() >= requests_max_; }
   // `origin_ns`: when the request reached the cluster, in committed time. A client that has the answer to one request
   // before it sends the next under the same name sends it after the first was stamped; a copy of the first was there before.
   Verdict Judge(const RequestKey& key, uint64_t origin_ns) const;
@@ -51,10 +60,13 @@ class DedupeWindow {
 
   size_t size() const { return answers_.size(); }
 
+  const WindowSteps& steps() const { return steps_; }
   void BeginCut(CutWriter* writer);
   // False: everything is written down, and the cut has ended here.
   bool ContinueCut();
   void AbandonCut();
+  // False: steps that no window has.
+  bool Restore(const WindowLimits& limits, WindowSteps steps);
 
  private:
   struct Seen {
@@ -71,13 +83,17 @@ class DedupeWindow {
     bool operator()(const RequestKey& one, const RequestKey& other) const { return Words(one) < Words(other); }
   };
 
+  uint64_t WindowAt_ns(uint64_t time_ns) const;
   bool SharesName(std::map<RequestKey, Place, ByName>::iterator answer);
   const Seen& NewestOfName(const Seen& seen) const;
   void Remove(Place place);
   bool IsUnsaved(const Seen& seen) const;
   void Save();
 
-  WindowLimits limits_;
+  uint64_t requests_max_;
+  // Never empty, in the order of their beginnings, each longer than the one before. So requests end in the order
+  // in which they came.
+  WindowSteps steps_;
   std::list<Seen> by_time_;
   std::map<RequestKey, Place, ByName> answers_;
   std::map<RequestKey, Place> newest_;  // by name (a key without fingerprint), of those that had more than one request

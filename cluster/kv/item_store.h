@@ -23,7 +23,10 @@ constexpr size_t kItemOverhead_bytes = 256;
 
 class ItemStore {
  public:
-  explicit ItemStore(size_t memory_bytes) : memory_bytes_(memory_bytes) {}
+  explicit ItemStore(uint64_t memory_bytes) : memory_bytes_(memory_bytes) {}
+
+  // From now on. Nothing is evicted: items beyond a lower limit stay, and nothing is stored until there is room.
+  void SetMemory(uint64_t memory_bytes) { memory_bytes_ = memory_bytes; }
 
   // Nothing: there is none, or it has ended. Valid until the next change.
   const Item* Find(const std::string& key, uint64_t now_ns) const;
@@ -60,7 +63,7 @@ class ItemStore {
   void Erase(const std::string& key);
   void Save(const std::string& key, Kept& kept);
 
-  size_t memory_bytes_;
+  uint64_t memory_bytes_;
   size_t bytes_ = 0;
   ShardedMap<std::string, Kept> items_{4096};
   std::set<std::pair<uint64_t, std::string>> by_end_;  // of items that have one

@@ -14,20 +14,22 @@
 #include "cluster/kv/cut.h"
 #include "cluster/kv/dedupe_window.h"
 #include "cluster/kv/item_store.h"
+#include "cluster/kv/settings.h"
 #include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
-
-// The same on all nodes: they decide what a committed command does.
-struct MemcachedLimits {
-  WindowLimits window{.window_ns = 5'000'000'000, .requests_max = 250'000};
-  size_t memory_bytes = size_t{1} << 30;  // of items
-};
 
 class MemcachedState {
  public:
   explicit MemcachedState(const MemcachedLimits& limits)
       : items_(limits.memory_bytes), window_(limits.window) {}
+
+  // See DedupeWindow and ItemStore.
+  bool MayTake(const MemcachedLimits& limits) const { return window_.MayTake(limits.window); }
+  void SetLimits(const MemcachedLimits& limits, uint64_t now_ns) {
+    items_.SetMemory(limits.memory_bytes);
+    window_.SetLimits(limits.window, WindowClock_ns(now_ns));
+  }
 
   // What was said to the same request within the window, else what doing it now comes to. A late copy of a request that
   // was superseded does nothing (kSuperseded).
@@ -51,6 +53,11 @@ class MemcachedState {
   // From a cut, in its order. False: what cannot be.
   bool RestoreItem(const std::string& key, Item item) { return items_.Restore(key, std::move(item)); }
   bool RestoreSeen(uint64_t time_ns, const RequestKey& key, Result result);
+  const WindowSteps& window_steps() const { return window_.steps(); }
+  bool RestoreLimits(const MemcachedLimits& limits, WindowSteps steps) {
+    items_.SetMemory(limits.memory_bytes);
+    return window_.Restore(limits.window, std::move(steps));
+  }
 
 #ifdef HEDGEROW_SEEDED_BUGS
   void SetLocalClock(uint64_t now_ns) { local_now_ns_ = now_ns; }  // what no replicated state may look at

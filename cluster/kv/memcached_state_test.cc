@@ -34,9 +34,12 @@ class MemcachedStateTest : public testing::Test {
   Result Count(RequestKey key, uint64_t elapsed_ns = 0) {
     return Do(key, {.verb = ItemVerb::kIncrement, .key = "n", .delta = 1}, elapsed_ns);
   }
-  void SetUp() override { Do(Key(9, 9, 9), {.verb = ItemVerb::kSet, .key = "n", .value = "0"}); }
+  void SetUp() override {
+    state_.Apply(++index_, {.key = {.kind = CommandKind::kSettings}, .settings = {{Setting::kMemcachedWindowMax, 4}}});
+    Do(Key(9, 9, 9), {.verb = ItemVerb::kSet, .key = "n", .value = "0"});
+  }
 
-  StateMachine state_{{}, {}, {.window = {.window_ns = 5 * kSecond, .requests_max = 4}}};
+  StateMachine state_;
   uint64_t index_ = 0;
 };
 

@@ -22,9 +22,10 @@ Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState 
     : host_(host),
       policy_(options.snapshots),
       raft_(options.raft, std::move(restored), host.Now_ns(), host.Random()),
-      state_(options.sessions, options.window, options.memcached),
       desk_(options.raft.self, state_, options.desk, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()),
-      applied_(raft_.snapshot().last) {
+      applied_(raft_.snapshot().last),
+      check_every_entries_(options.check_every_entries),
+      seed_(options.seed) {
   HEDGEROW_CHECK((applied_.index == raft::LogIndex()) == (state == nullptr));
   if (state != nullptr) state_ = std::move(*state);
 }
@@ -73,6 +74,18 @@ void Replica::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<S
   Feed(std::move(received));
 }
 
+bool Replica::ChangeSettings(SettingValues values) {
+  if (changes_.size() >= kChangesMax) return false;
+  QueueSettings({.key = {.kind = CommandKind::kSettings}, .settings = std::move(values)});
+  return true;
+}
+
+void Replica::QueueSettings(Command command) {
+  if (!proposals_.leads()) return;
+  changes_.push_back(std::move(command));
+  proposals_.Add({.tag = kNoRequest, .key = changes_.back().key});
+}
+
 void Replica::Tick() {
   const uint64_t now_ns = host_.Now_ns();
   if (now_ns >= desk_.next_deadline_ns()) {
@@ -108,7 +121,9 @@ void Replica::Settle() {
   desk_.HandsOver(raft_.transferring());
   if (proposals_.empty()) return;
   // The log has no room, or another node is to lead. Nothing waits for that longer than for a leader.
-  proposals_.DropUnwanted(desk_.waiting(), [this](const RequestKey& key) { return desk_.IsProposed(key); });
+  proposals_.DropUnwanted(desk_.waiting(), [this](const RequestKey& key) {
+    return key.kind == CommandKind::kSettings || desk_.IsProposed(key);
+  });
   proposals_.StillQueued([this](const ProposeCommand& proposal) { desk_.Queued(proposal.key); });
 }
 
@@ -157,11 +172,18 @@ void Replica::Carry() {
   if (!outputs_.refused_proposals.empty()) ProposalsRefused();
   for (const raft::ReadReady& read : outputs_.reads_ready) desk_.ReadReady(read.tag, actions_);
   for (const raft::Refusal& refusal : outputs_.refused_reads) desk_.ReadRefused(refusal.tag, actions_);
-  if (outputs_.role_change.has_value()) proposals_.EndToLead();
+  if (outputs_.role_change.has_value()) {
+    proposals_.EndToLead();
+    changes_.clear();
+  }
   if (outputs_.role_change.has_value() && outputs_.role_change->role == raft::Role::kLeader) {
     proposals_.BeginToLead(raft_.log(), applied_.index, raft_.options().uncommitted_max_entries);
     clock_.StartTerm(host_.StampClock_ns());
     proposed_ns_ = host_.Now_ns();
+    // Before any other command of its term. Where an entry that is not applied yet has set them, it changes nothing.
+    if (seed_.has_value() && !state_.settings().set()) {
+      QueueSettings({.key = {.kind = CommandKind::kSettings, .a = kSeed}, .settings = ValuesOf(*seed_)});
+    }
     host_.BecameLeader();
   }
   if (outputs_.publish_leader.has_value()) {
@@ -186,6 +208,7 @@ void Replica::Install() {
   HEDGEROW_CHECK(received_.front() != nullptr);
   std::swap(state_, *received_.front());
   applied_ = outputs_.install->last;
+  checkpoints_ = {};
   entries_since_cut_ = bytes_since_cut_ = 0;
   desk_.StateReplaced(actions_);
 }
@@ -217,14 +240,39 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
     if (entry.kind == raft::EntryKind::kCommand) {
 #ifdef HEDGEROW_SEEDED_BUGS
       state_.SetLocalClock(host_.StampClock_ns());
+      if (seed_.has_value()) state_.SetFileSettings(*seed_);
 #endif
       const Result result = state_.Apply(entry.index.value(), *command);
       proposals_.Leave(command->key);
       const bool of_this_term = raft_.role() == raft::Role::kLeader && entry.term == raft_.term();
       desk_.Applied(host_.Now_ns(), command->key, result, of_this_term, actions_);
+      if (command->key.kind == CommandKind::kCheck) Compare(command->key);
       ++command;
     }
+    if (entry.index.value() % check_every_entries_ == 0) RecordFingerprint();
     host_.Applied(entry.index, state_);
+  }
+}
+
+// The fingerprints of two replicas are comparable from the first settings on (StateMachine::ApplySettings).
+void Replica::RecordFingerprint() {
+  if (!state_.settings().set()) return;
+  const Checkpoint now{.index = applied_.index.value(), .fingerprint = state_.fingerprint()};
+  checkpoints_[now.index / check_every_entries_ % checkpoints_.size()] = now;
+  if (!proposals_.leads()) return;
+  proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kCheck, .a = now.index, .b = now.fingerprint}});
+}
+
+// Of the log alone, so each replica sees each comparison once; its outcome is this node's, and no part of the state.
+void Replica::Compare(const RequestKey& check) {
+  const Checkpoint& own = checkpoints_[check.a / check_every_entries_ % checkpoints_.size()];
+  if (own.index != check.a) {
+    ++checks_.skipped;
+  } else if (own.fingerprint == check.b) {
+    ++checks_.equal;
+  } else {
+    ++checks_.differ;
+    if (checks_.first_difference == raft::LogIndex()) checks_.first_difference = raft::LogIndex(check.a);
   }
 }
 
@@ -252,7 +300,10 @@ raft::Propose Replica::TakeProposals() {
     const ProposeCommand proposal = proposals_.TakeFirst();
     const RequestKey& key = proposal.key;
     Command command{.key = key};
-    if (proposal.tag != kNoRequest) {
+    if (key.kind == CommandKind::kSettings) {
+      command = std::move(changes_.front());
+      changes_.pop_front();
+    } else if (proposal.tag != kNoRequest) {
       const RequestDesk::Wanted wanted = desk_.MayBeProposed(now_ns, key, actions_);
       if (wanted.command == nullptr) {
         ++proposals_.counters.unwanted;

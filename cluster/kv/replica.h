@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -68,11 +69,12 @@ struct SnapshotPolicy {
 
 struct ReplicaOptions {
   raft::Options raft;
-  SessionLimits sessions;
-  WindowLimits window;
   DeskOptions desk;
   SnapshotPolicy snapshots{};
-  MemcachedLimits memcached{};
+  // What a cluster that has no settings yet gets, if this node is its first leader. Nothing: it stays without.
+  std::optional<Settings> seed{};
+  // A leader has its state compared with the others' after every so many entries.
+  uint64_t check_every_entries = 16'384;
 };
 
 // While something in the state ends by itself, a leader that has nothing to propose proposes that time has
@@ -92,6 +94,9 @@ class Replica {
   void HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t round);
   void ReceiveRequest(uint64_t arrived_ns, Request request);
   void ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer& answer);
+  // Proposes other values for some settings; state().settings() tells what came of it. Only a leader's
+  // proposal goes anywhere. False: too many wait already.
+  bool ChangeSettings(SettingValues values);
   // What time demands; needed no earlier than next_deadline_ns().
   void Tick();
   void Settle();
@@ -116,12 +121,25 @@ class Replica {
   const RequestDesk& desk() const { return desk_; }
   const ProposalQueue& proposals() const { return proposals_; }
 
+  // What entries of kind kCheck have shown. A replica that differs from a leader has applied the log differently,
+  // or the leader has: no replica can tell alone which of the two it is.
+  struct Checks {
+    uint64_t equal = 0;
+    uint64_t differ = 0;
+    uint64_t skipped = 0;  // this replica does not have its own fingerprint at that entry any more, or never had
+    raft::LogIndex first_difference{};  // 0: none
+  };
+  const Checks& checks() const { return checks_; }
+
  private:
   void Step(decltype(raft::Event::what) what);
   bool MayPropose() const;
   bool Propose();
   raft::Propose TakeProposals();
   void ProposalsRefused();
+  void QueueSettings(Command command);
+  void RecordFingerprint();
+  void Compare(const RequestKey& check);
   uint64_t next_time_tick_ns() const;
   void SendMessage(raft::Message message);
   void Carry();
@@ -156,6 +174,16 @@ class Replica {
   std::deque<decltype(raft::Event::what)> todo_;
   ProposalQueue proposals_;                             // not stamped yet
   std::vector<std::pair<uint64_t, RequestKey>> batch_;  // proposed in the present step, with their tags
+  struct Checkpoint {
+    uint64_t index = 0;
+    uint64_t fingerprint = 0;
+  };
+  uint64_t check_every_entries_;
+  std::array<Checkpoint, 4> checkpoints_{};  // the latest, by index
+  Checks checks_{};
+  static constexpr size_t kChangesMax = 16;
+  std::deque<Command> changes_;   // of kind kSettings among the proposals, in their order
+  std::optional<Settings> seed_;
   uint64_t proposed_ns_ = 0;  // when this node last proposed something, or began to lead
   // Those that are applied next, whose memory is used again. With 8, 16 or 32 of them their waits for memory
   // overlap equally well (apply_bench.cc).

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <gtest/gtest.h>
 
@@ -33,6 +34,8 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
     options.raft.self = NodeId(1);
     options.raft.initial = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
     options.raft.uncommitted_max_entries = uncommitted_max;
+    options.seed = seed_;
+    options.check_every_entries = check_every_;
     raft::RestoredState restored;
     restored.hard_state.term = Term(entries.empty() ? 0 : 1);
     restored.entries = std::move(entries);
@@ -83,6 +86,8 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
   void Send(Forward) override { ++forwards_; }
   void LeaderIs(NodeId, Term) override {}
 
+  std::optional<Settings> seed_;  // none: what is counted below are the test's own entries
+  uint64_t check_every_ = 1'000'000;
   uint64_t now_ns_ = 1'000'000'000;
   uint64_t random_ = 0;
   uint64_t loop_seq_ = 0;
@@ -207,6 +212,118 @@ TEST_F(ReplicaTest, WhatHasNoRoomWaitsAndIsToldSoAfterASecond) {
   }
   Acknowledge(6);
   EXPECT_EQ(Last(), 6u) << "nobody waits for the others any more";
+}
+
+TEST_F(ReplicaTest, ALeaderSeedsAClusterWithoutSettingsBeforeAnythingElse) {
+  seed_.emplace().sessions.sessions_max = 7;
+  Start();
+  Lead();
+  ASSERT_EQ(Last(), 2u) << "its no-op and the seed, though nobody has asked for anything";
+  Ask(1);
+  const auto seed = Decode(raft().log().At(LogIndex(2)).payload.view());
+  ASSERT_TRUE(seed.has_value());
+  EXPECT_EQ(seed->key, (RequestKey{.kind = CommandKind::kSettings, .a = kSeed}));
+  Acknowledge(3);
+  EXPECT_TRUE(replica_->state().settings().set());
+  EXPECT_EQ(replica_->state().settings().sessions.sessions_max, 7u);
+}
+
+TEST_F(ReplicaTest, ASeedWaitsForRoomAndGoesFirst) {
+  seed_.emplace().sessions.sessions_max = 7;
+  Start({Entry(1, 1, 1), Entry(2, 1, 2), Entry(3, 1, 3)}, 4);
+  Lead();
+  Ask(4);
+  ASSERT_EQ(Last(), 4u) << "no room beside three entries and the no-op";
+  Acknowledge(4);
+  ASSERT_EQ(Last(), 6u);
+  EXPECT_EQ(Decode(raft().log().At(LogIndex(5)).payload.view())->key.kind, CommandKind::kSettings);
+  EXPECT_EQ(Decode(raft().log().At(LogIndex(6)).payload.view())->key.kind, CommandKind::kWrite);
+}
+
+// Its own file says something else, and the entry is not applied when it begins to lead.
+TEST_F(ReplicaTest, ALaterLeadersSeedChangesNothing) {
+  seed_.emplace().sessions.sessions_max = 7;
+  Command other{.key = {.kind = CommandKind::kSettings, .a = kSeed}, .settings = {{Setting::kSessionsMax, 9}}};
+  Start({{.term = Term(1), .index = LogIndex(1), .payload = raft::Payload(Encode(other))}});
+  Lead();
+  Acknowledge(Last());
+  EXPECT_EQ(replica_->state().settings().sessions.sessions_max, 9u);
+  EXPECT_EQ(replica_->state().settings().version, 1u);
+  FromNode2(raft().term().value() + 1, raft::Heartbeat{});
+  const uint64_t last = Last();
+  Lead();
+  EXPECT_EQ(Last(), last + 1) << "a no-op alone: by now it knows that there are settings";
+}
+
+TEST_F(ReplicaTest, ALeaderProposesAChangeOfSettingsAndAFollowerDoesNot) {
+  Start();
+  EXPECT_TRUE(replica_->ChangeSettings({{Setting::kSessionsMax, 5}}));
+  replica_->Settle();
+  EXPECT_EQ(Last(), 0u);
+  Lead();
+  EXPECT_EQ(Last(), 1u) << "what a follower was asked is forgotten";
+  EXPECT_TRUE(replica_->ChangeSettings({{Setting::kSessionsMax, 6}}));
+  replica_->Settle();
+  EXPECT_FALSE(replica_->state().settings().set());
+  Acknowledge(2);
+  EXPECT_EQ(replica_->state().settings().sessions.sessions_max, 6u);
+  EXPECT_EQ(replica_->state().settings().version, 1u);
+}
+
+class StateCheckTest : public ReplicaTest {
+ protected:
+  // As a follower: a seed, and then what the leader says that its state was after entry 2.
+  void FollowerHears(uint64_t fingerprint) {
+    check_every_ = 2;
+    Start();
+    const auto entry = [](uint64_t index, const Command& command) {
+      return raft::Entry{.term = Term(1), .index = LogIndex(index), .payload = raft::Payload(Encode(command))};
+    };
+    std::vector<raft::Entry> entries = {
+        entry(1, Seed()), entry(2, Write(1).command),
+        entry(3, {.key = {.kind = CommandKind::kCheck, .a = 2, .b = fingerprint}}),
+        entry(4, {.key = {.kind = CommandKind::kCheck, .a = 1000, .b = fingerprint}})};
+    FromNode2(1, raft::AppendRequest{.prev_index = {}, .prev_term = {}, .commit = LogIndex(4), .entries = entries});
+    ASSERT_EQ(replica_->applied().index, LogIndex(4));
+  }
+  static Command Seed() {
+    return {.key = {.kind = CommandKind::kSettings, .a = kSeed}, .settings = {{Setting::kSessionsMax, 9}}};
+  }
+  static uint64_t Fingerprint() {
+    StateMachine state;
+    state.Apply(1, Seed());
+    state.Apply(2, Write(1).command);
+    return state.fingerprint();
+  }
+};
+
+TEST_F(StateCheckTest, AReplicaFindsThatItsStateIsTheLeaders) {
+  FollowerHears(Fingerprint());
+  EXPECT_EQ(replica_->checks().equal, 1u);
+  EXPECT_EQ(replica_->checks().differ, 0u);
+  EXPECT_EQ(replica_->checks().skipped, 1u) << "an entry that it has not kept";
+}
+
+TEST_F(StateCheckTest, AReplicaFindsThatItsStateIsAnother) {
+  FollowerHears(Fingerprint() + 1);
+  EXPECT_EQ(replica_->checks().equal, 0u);
+  EXPECT_EQ(replica_->checks().differ, 1u);
+  EXPECT_EQ(replica_->checks().first_difference, LogIndex(2));
+}
+
+TEST_F(StateCheckTest, ALeaderHasItsStateCompared) {
+  check_every_ = 4;
+  seed_.emplace();
+  Start();
+  Lead();
+  for (uint64_t seq = 1; seq <= 2; ++seq) Ask(seq);
+  ASSERT_EQ(Last(), 4u);
+  Acknowledge(4);
+  ASSERT_EQ(Last(), 5u);
+  const auto check = Decode(raft().log().At(LogIndex(5)).payload.view());
+  EXPECT_EQ(check->key, (RequestKey{.kind = CommandKind::kCheck, .a = 4, .b = replica_->state().fingerprint()}));
+  Acknowledge(5);
+  EXPECT_EQ(replica_->checks().equal, 1u);
 }
 
 }  // namespace

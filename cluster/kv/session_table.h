@@ -17,15 +17,10 @@
 
 #include "cluster/kv/command.h"
 #include "cluster/kv/cut.h"
+#include "cluster/kv/settings.h"
 #include "cluster/kv/sharded_map.h"
 
 namespace hedgerow::kv {
-
-struct SessionLimits {
-  uint64_t timeout_ns = 3'600'000'000'000;
-  size_t sessions_max = 100'000;
-  size_t answers_max = 1024;  // per session: how far a client may run ahead of its oldest unanswered write
-};
 
 class SessionTable {
  public:
@@ -38,6 +33,13 @@ class SessionTable {
   };
 
   explicit SessionTable(SessionLimits limits) : limits_(limits) {}
+
+  // From now on. What is there already stays, until time or its client ends it: a session that has been idle for
+  // longer than a shorter timeout ends with the next Expire.
+  void SetLimits(const SessionLimits& limits) {
+    limits_ = limits;
+    none_ends_before_ns_ = 0;
+  }
 
   // The session of this nonce, new as `id` if there is none. 0 if the table is full.
   uint64_t Open(uint64_t nonce, uint64_t id, uint64_t now_ns);
@@ -83,7 +85,8 @@ class SessionTable {
   ShardedMap<uint64_t, Session> sessions_{256};
   ShardedMap<uint64_t, uint64_t> by_nonce_{256};
   std::list<uint64_t> by_activity_;   // the longest idle first
-  uint64_t none_ends_before_ns_ = 0;  // activity only puts ends off, so an end once seen stays a lower bound
+  // Activity only puts ends off, so an end once seen stays a lower bound until the limits change.
+  uint64_t none_ends_before_ns_ = 0;
 
   uint64_t cut_ = 0;
   CutWriter* writer_ = nullptr;  // while a cut is made

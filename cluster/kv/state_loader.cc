@@ -49,10 +49,10 @@ bool StateLoader::AddState(ByteReader& reader) {
                 ", and this program reads formats up to " + std::to_string(kCutVersion) +
                 ": start the version of the program that wrote it");
   }
-  state_->now_ns_ = reader.Get<uint64_t>();
-  state_->fingerprint_ = reader.Get<uint64_t>();
+  CutHeader header;
+  GetCutHeader(reader, version_, header);
   begun_ = true;
-  return reader.ok();
+  return reader.ok() && state_->Restore(header, /*with_settings=*/version_ >= 3);
 }
 
 bool StateLoader::AddValue(ByteReader& reader) {

@@ -18,8 +18,7 @@ namespace hedgerow::kv {
 
 class StateLoader {
  public:
-  StateLoader(SessionLimits sessions, WindowLimits window, MemcachedLimits memcached = {})
-      : state_(std::make_unique<StateMachine>(sessions, window, memcached)) {}
+  StateLoader() : state_(std::make_unique<StateMachine>()) {}
 
   // In their order. False: error() says why, and nothing comes of it.
   bool Add(std::string_view chunk);

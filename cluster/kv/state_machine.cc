@@ -31,6 +31,18 @@ uint64_t MixWord(uint64_t hash, uint64_t word) {
   return hash ^ (hash >> 32);
 }
 
+// Eight bytes at a time, in the order that they have on little-endian hosts, wherever this runs.
+uint64_t MixText(uint64_t hash, std::string_view text) {
+  hash = MixWord(hash, text.size());
+  for (size_t begin = 0; begin < text.size(); begin += sizeof(uint64_t)) {
+    const std::string_view bytes = text.substr(begin, sizeof(uint64_t));
+    uint64_t word = 0;
+    for (size_t i = 0; i < bytes.size(); ++i) word |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+    hash = MixWord(hash, word);
+  }
+  return hash;
+}
+
 }  // namespace
 
 Result StateMachine::Apply(uint64_t index, const Command& command) {
@@ -55,10 +67,52 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
       fingerprint_ = MixWord(fingerprint_, memcached_.item_bytes() << 32 | memcached_.seen());
       break;
     case CommandKind::kTick:
+    case CommandKind::kCheck:
+      break;
+    case CommandKind::kSettings:
+      result = ApplySettings(command);
       break;
   }
   Mix(result);
   return result;
+}
+
+// All or nothing. The other limits change what the next command finds, and end nothing here: what a shorter time
+// ends, the next command's Expire ends.
+Result StateMachine::ApplySettings(const Command& command) {
+  if (command.key.a == kSeed && settings_.set()) return {.code = ResultCode::kMismatch, .session = 0, .values = {}};
+  Settings next = settings_;
+  for (const SettingValue& value : command.settings) Set(next, value.setting, value.value);
+  if (!window_.MayTake(next.window) || !memcached_.MayTake(next.memcached)) {
+    return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+  }
+  // Snapshots of programs from before settings hold a fingerprint that depends on the program, so it begins here.
+  if (!settings_.set()) fingerprint_ = 0;
+  ++next.version;
+  settings_ = next;
+  FollowSettings();
+  for (const SettingValue& value : ValuesOf(settings_)) fingerprint_ = MixWord(fingerprint_, value.value);
+  return {};
+}
+
+void StateMachine::FollowSettings() {
+  const Settings* settings = &settings_;
+#ifdef HEDGEROW_SEEDED_BUGS
+  if (SeededBug(Bug::kLimitsOfTheFile)) settings = &file_settings_;
+#endif
+  sessions_.SetLimits(settings->sessions);
+  window_.SetLimits(settings->window, now_ns_);
+  memcached_.SetLimits(settings->memcached, now_ns_);
+}
+
+bool StateMachine::Restore(const CutHeader& header, bool with_settings) {
+  now_ns_ = header.committed_ns;
+  fingerprint_ = header.fingerprint;
+  if (!with_settings) return true;
+  settings_ = header.settings;
+  sessions_.SetLimits(settings_.sessions);
+  return window_.Restore(settings_.window, header.window_steps) &&
+         memcached_.RestoreLimits(settings_.memcached, header.memcached_window_steps);
 }
 
 // Sessions are fewer than keys, and mostly still in the cache: to fetch them as well gained nothing measurable.
@@ -178,7 +232,12 @@ std::optional<std::string> StateMachine::Get(const std::string& key) const {
 
 void StateMachine::BeginCut(size_t chunk_bytes) {
   HEDGEROW_CHECK(!cutting());
-  cut_ = std::make_unique<CutWriter>(now_ns_, fingerprint_, chunk_bytes);
+  const CutHeader header{.committed_ns = now_ns_,
+                         .fingerprint = fingerprint_,
+                         .settings = SeededBug(Bug::kSnapshotWithoutSettings) ? Settings() : settings_,
+                         .window_steps = window_.steps(),
+                         .memcached_window_steps = memcached_.window_steps()};
+  cut_ = std::make_unique<CutWriter>(header, chunk_bytes);
   values_.BeginCut(cut_.get());
   sessions_.BeginCut(cut_.get());
   window_.BeginCut(cut_.get());
@@ -223,6 +282,8 @@ std::optional<Result> StateMachine::Known(const RequestKey& key) const {
       break;
     case CommandKind::kMemcached:
     case CommandKind::kTick:
+    case CommandKind::kSettings:
+    case CommandKind::kCheck:
       break;
   }
   if (result == nullptr) return std::nullopt;
@@ -233,7 +294,7 @@ void StateMachine::Mix(const Result& result) {
   fingerprint_ = MixWord(fingerprint_, static_cast<uint64_t>(result.code) << 32 | result.values.size());
   fingerprint_ = MixWord(fingerprint_, result.session);
   for (const std::string& value : result.values) {
-    fingerprint_ = MixWord(fingerprint_, std::hash<std::string>()(value));
+    fingerprint_ = MixText(fingerprint_, value);
   }
   fingerprint_ = MixWord(fingerprint_, now_ns_);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The replicated store: keys, values, and the tables that make writes happen once. A function of the log and of
-// nothing else; in particular it reads no clock. Owned by a node's loop, which applies committed entries to it.
+// nothing else: it reads no clock, and its limits are settings that entries of the log have set. Owned by a node's
+// loop, which applies committed entries to it.
 
 #pragma once
 
@@ -19,15 +20,14 @@
 #include "cluster/kv/dedupe_window.h"
 #include "cluster/kv/memcached_state.h"
 #include "cluster/kv/session_table.h"
+#include "cluster/kv/settings.h"
 #include "cluster/kv/store.h"
+#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 
 class StateMachine {
  public:
-  explicit StateMachine(SessionLimits sessions = {}, WindowLimits window = {}, MemcachedLimits memcached = {})
-      : sessions_(sessions), window_(window), memcached_(memcached) {}
-
   // `index` is the entry's place in the log; it becomes the id of a session that the entry opens.
   Result Apply(uint64_t index, const Command& command);
 
@@ -56,30 +56,45 @@ class StateMachine {
   size_t sessions() const { return sessions_.size(); }
   uint64_t committed_time_ns() const { return now_ns_; }
   const MemcachedState& memcached() const { return memcached_; }
+  const Settings& settings() const { return settings_; }
 
-  // Of everything that was applied and said: two replicas that applied the same log have the same.
+  // Of everything that was applied and said: two replicas that applied the same log have the same, whatever
+  // processor and standard library they run on; from the first settings on, also whatever snapshot they began with.
   uint64_t fingerprint() const { return fingerprint_; }
 
 #ifdef HEDGEROW_SEEDED_BUGS
   void SetLocalClock(uint64_t now_ns) { memcached_.SetLocalClock(now_ns); }
+  // What this node's own file says, which no replicated state may look at.
+  void SetFileSettings(const Settings& settings) {
+    file_settings_ = settings;
+    if (SeededBug(Bug::kLimitsOfTheFile)) FollowSettings();
+  }
 #endif
 
  private:
   Result ApplyInSession(const Command& command);
   Result ApplyInWindow(const Command& command);
+  Result ApplySettings(const Command& command);
+  void FollowSettings();
   Result Execute(const std::vector<Operation>& operations);
   Result ExecuteOne(const Operation& operation);
   void Mix(const Result& result);
+  // Before anything else of a cut. False: what cannot be.
+  bool Restore(const CutHeader& header, bool with_settings);
 
   friend class StateLoader;
 
+  Settings settings_;
   Store values_;
-  SessionTable sessions_;
-  DedupeWindow window_;
-  MemcachedState memcached_;
+  SessionTable sessions_{settings_.sessions};
+  DedupeWindow window_{settings_.window};
+  MemcachedState memcached_{settings_.memcached};
   uint64_t now_ns_ = 0;  // committed time
   uint64_t fingerprint_ = 0;
   std::unique_ptr<CutWriter> cut_;  // the tables know it by its address
+#ifdef HEDGEROW_SEEDED_BUGS
+  Settings file_settings_;
+#endif
 };
 
 // Stamps commands with committed time. One per node; the leader's is used.

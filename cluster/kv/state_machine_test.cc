@@ -34,7 +34,11 @@ Operation Delete(std::string key) {
 
 class StateMachineTest : public testing::Test {
  protected:
-  StateMachineTest() { state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 99}, .operations = {}}); }
+  StateMachineTest() {
+    state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 99}, .operations = {}});
+    state_.Apply(++index_, {.key = {.kind = CommandKind::kSettings},
+                            .settings = {{Setting::kSessionTimeout, 60 * kSecond}}});
+  }
   Result Write(uint64_t seq, std::vector<Operation> operations, uint64_t elapsed_ns = 0) {
     return state_.Apply(++index_, {.key = {.kind = CommandKind::kWrite, .a = 1, .b = seq},
                                    .lowest_unanswered = 1,
@@ -46,7 +50,7 @@ class StateMachineTest : public testing::Test {
                                    .elapsed_ns = elapsed_ns,
                                    .operations = std::move(operations)});
   }
-  StateMachine state_{{.timeout_ns = 60 * kSecond}, {.window_ns = 10 * kSecond}};
+  StateMachine state_;
   uint64_t index_ = 1;
 };
 

@@ -69,6 +69,15 @@ class GrpcClient final : public AdminClient {
     return reply.epoch();
   }
 
+  absl::StatusOr<uint64_t> ChangeSettings(const v1::ChangeSettingsRequest& request) override {
+    v1::ChangeSettingsReply reply;
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    const grpc::Status status = stub_->ChangeSettings(&context, request, &reply);
+    if (!status.ok()) return operate::FromGrpc(status);
+    return reply.version();
+  }
+
  private:
   const absl::Duration patience_;
   std::unique_ptr<v1::NodeAdmin::Stub> stub_;

@@ -12,6 +12,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "cluster/api/node.grpc.pb.h"
+#include "cluster/node/setting_text.h"
 #include "operate/grpc_status.h"
 
 namespace hedgerow::node {
@@ -85,6 +86,21 @@ class Service final : public v1::NodeAdmin::Service {
     const absl::StatusOr<uint32_t> epoch = control_.ChangeMembers(std::move(changes));
     if (!epoch.ok()) return operate::ToGrpc(epoch.status());
     reply->set_epoch(*epoch);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status ChangeSettings(grpc::ServerContext*, const v1::ChangeSettingsRequest* request,
+                              v1::ChangeSettingsReply* reply) override {
+    kv::SettingValues values;
+    for (const v1::ChangeSettingsRequest::Change& change : request->changes()) {
+      const absl::StatusOr<kv::SettingValue> value = ParseNamedSetting(change.name(), change.value());
+      if (!value.ok()) return operate::ToGrpc(value.status());
+      values.push_back(*value);
+    }
+    if (values.empty()) return operate::ToGrpc(absl::InvalidArgumentError("a change without a setting"));
+    const absl::StatusOr<uint64_t> version = control_.ChangeSettings(std::move(values));
+    if (!version.ok()) return operate::ToGrpc(version.status());
+    reply->set_version(*version);
     return grpc::Status::OK;
   }
 

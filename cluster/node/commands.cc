@@ -75,6 +75,11 @@ const operate::Program& TheProgram() {
            "the cluster's members; or changes them, and waits until that is done (the leader does it)",
            {"socket", "config"},
            RunMembers},
+          {"settings",
+           "[set NAME=VALUE ...]",
+           "the limits that hold on all nodes; or changes them, and waits until that is done (the leader does it)",
+           {"socket", "config"},
+           RunSettings},
           {"backup",
            "--out FILE",
            "write everything that was applied by now to a file that a cluster can begin anew with",
@@ -228,9 +233,16 @@ int RunValidate(const Call& call) {
   report.set_node(config.self.value());
   report.set_members(static_cast<uint32_t>(config.members.size()));
   report.set_proxies(static_cast<uint32_t>(config.proxies.size()));
-  return call.Print(report,
-                    absl::StrCat(path, ": sound (node ", report.node(), " of ", report.members(), ", ",
-                                 report.proxies(), report.proxies() == 1 ? " proxy)\n" : " proxies)\n"));
+  for (const kv::Setting setting : config.settings_in_file) {
+    report.add_seeds(kv::InfoOf(setting).name);
+  }
+  std::string text = absl::StrCat(path, ": sound (node ", report.node(), " of ", report.members(), ", ",
+                                  report.proxies(), report.proxies() == 1 ? " proxy)\n" : " proxies)\n");
+  if (!report.seeds().empty()) {
+    absl::StrAppend(&text, absl::StrJoin(report.seeds(), ", "),
+                    ": only for a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
+  }
+  return call.Print(report, text);
 }
 
 int RunVersion(const Call& call) {

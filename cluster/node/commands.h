@@ -46,6 +46,10 @@ inline constexpr absl::Duration kMembersPatience = absl::Seconds(30);
 inline constexpr absl::Duration kRejoinPatience = absl::Minutes(10);
 int RunMembers(const Call& call);
 int RunMembers(const Call& call, absl::Duration patience);
+// The cluster's settings, and changes of them (commands_settings.cc).
+inline constexpr absl::Duration kSettingsPatience = absl::Seconds(10);
+int RunSettings(const Call& call);
+int RunSettings(const Call& call, absl::Duration patience);
 int RunValidate(const Call& call);
 int RunVersion(const Call& call);
 

@@ -56,9 +56,8 @@ absl::Status CheckStopped(const NodeConfig& config) {
 }
 
 // All of it is read before anything is written.
-absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup, const NodeConfig& config) {
-  const absl::StatusOr<std::unique_ptr<kv::StateMachine>> state =
-      transfer::LoadState(*backup.snapshot, LoaderOf(config));
+absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup) {
+  const absl::StatusOr<std::unique_ptr<kv::StateMachine>> state = transfer::LoadState(*backup.snapshot);
   if (!state.ok()) return state.status();
   v1::RestoreReport report;
   report.set_keys((*state)->values());
@@ -93,7 +92,7 @@ absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::s
   absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
   if (!backup.ok()) return backup.status();
   if (absl::Status members = CheckMembers(*backup, config); !other_members && !members.ok()) return members;
-  absl::StatusOr<v1::RestoreReport> report = Examine(*backup, config);
+  absl::StatusOr<v1::RestoreReport> report = Examine(*backup);
   if (!report.ok()) return report;
   backup = storage::OpenBackup(path);  // from its beginning
   if (!backup.ok()) return backup.status();

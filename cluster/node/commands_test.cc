@@ -146,6 +146,56 @@ TEST_F(NodeCommandsTest, MembersAreListedAndChanged) {
   EXPECT_EQ(refused.err, "node 2 leads; ask it\n");
 }
 
+TEST_F(NodeCommandsTest, SettingsAreListedAndChanged) {
+  Serve();
+  const Outcome listed = Node({"settings", "--socket", socket_});
+  EXPECT_EQ(listed.exit_code, kExitOk) << listed.err;
+  EXPECT_THAT(listed.out, HasSubstr("sessions.timeout       1h         10s to 168h"));
+  const Outcome changed =
+      Node({"settings", "set", "sessions.timeout=120min", "memcached.memory_mib=64", "--socket", socket_});
+  EXPECT_EQ(changed.exit_code, kExitOk) << changed.err;
+  EXPECT_THAT(changed.out, HasSubstr("sessions.timeout       2h "));
+  EXPECT_THAT(changed.out, HasSubstr("memcached.memory_mib   64 "));
+  EXPECT_THAT(changed.out, HasSubstr("version 2\n"));
+  EXPECT_THAT(Node({"settings", "--socket", socket_, "--json"}).out, HasSubstr("\"value\": \"2h\""));
+}
+
+TEST_F(NodeCommandsTest, ASettingThatMakesNoSenseIsNotAskedFor) {
+  Serve();
+  const auto error = [this](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"settings"};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), {"--socket", socket_});
+    const Outcome refused = Node(all);
+    EXPECT_NE(refused.exit_code, kExitOk);
+    EXPECT_THAT(refused.out, IsEmpty());
+    return refused.err;
+  };
+  EXPECT_THAT(error({"set"}), HasSubstr("settings wants nothing, or set NAME=VALUE ..."));
+  EXPECT_THAT(error({"get", "sessions.max"}), HasSubstr("settings wants nothing, or set NAME=VALUE ..."));
+  EXPECT_THAT(error({"set", "sessions.maxx=5"}), HasSubstr("did you mean \"sessions.max\"?"));
+  EXPECT_THAT(error({"set", "sessions.max"}),
+              HasSubstr("sessions.max: got \"\", expected a whole number between 1 and 1000000"));
+  EXPECT_THAT(error({"set", "memcached.window=2s"}),
+              HasSubstr("memcached.window: got \"2s\", expected a duration between 3s and 60s, such as 5s"));
+  EXPECT_THAT(error({"set", "sessions.max=5", "sessions.max=6"}), HasSubstr("sessions.max is named twice"));
+  EXPECT_EQ(control_.Status()->settings_version, 1u);
+  control_.FailChanges(absl::FailedPreconditionError("node 2 leads; ask it"));
+  EXPECT_EQ(error({"set", "sessions.max=5"}), "node 2 leads; ask it\n");
+}
+
+// No majority may answer; the cluster goes on with the change once one does.
+TEST_F(NodeCommandsTest, AChangeOfSettingsThatIsNotAppliedInTimeIsNotSaidToBeDone) {
+  Serve();
+  control_.Stay();
+  std::ostringstream out;
+  std::ostringstream err;
+  const Call call{
+      TheProgram(), {.words = {"settings", "set", "sessions.max=5"}, .options = {{"socket", socket_}}}, out, err};
+  EXPECT_EQ(RunSettings(call, absl::Milliseconds(50)), kExitFailure);
+  EXPECT_THAT(err.str(), HasSubstr("the change was not applied within 50ms"));
+}
+
 // The epoch that it was to have is another change's.
 TEST_F(NodeCommandsTest, AChangeThatWasLostWithItsLeaderIsNotSaidToBeDone) {
   Serve();
@@ -296,7 +346,10 @@ TEST_F(NodeCommandsTest, WhoIsLostComesBackInTwoChangesAndNotTwice) {
 TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
   const Outcome done = Node({"validate", "--config", config_});
   EXPECT_EQ(done.exit_code, kExitOk) << done.err;
-  EXPECT_EQ(done.out, config_ + ": sound (node 1 of 3, 1 proxy)\n");
+  EXPECT_EQ(done.out,
+            config_ + ": sound (node 1 of 3, 1 proxy)\n"
+                      "sessions.timeout, sessions.max, memcached.memory_mib, memcached.window, memcached.window_max: only for "
+                      "a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
   EXPECT_THAT(Node({"validate", "--json", "--config", config_}).out, HasSubstr("\"ok\": true"));
 }
 

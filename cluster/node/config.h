@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cluster/kv/settings.h"
 #include "cluster/node/net_address.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/key.h"
@@ -71,14 +72,11 @@ struct SnapshotsConfig {
   uint64_t rate_bytes_per_s = 64 * 1024 * 1024;  // to each follower
 };
 
-// The second front end (docs/memcached.md). All but the first two are the same on all nodes.
+// The second front end (docs/memcached.md). What a committed command does is not its to say (kv::Settings).
 struct MemcachedConfig {
   NetAddress listen{};                 // to bind; port 0: there is none
   size_t value_max_bytes = 32 * 1024;  // larger ones are refused
-  size_t memory_mib = 1024;            // of items; more are refused
-  uint64_t window_ns = 5'000'000'000;  // within which a request that comes twice is known again
-  size_t window_max = 250'000;         // requests in it; more are refused
-  uint64_t rate_per_s = 0;             // of one client's socket at one node; 0: MemcachedRateMax
+  uint64_t rate_per_s = 0;             // of one client's socket at one node; 0 or too much: MemcachedRateMax
   bool once_in_window = false;         // incr, decr, append and prepend are served
 
   bool on() const { return listen.port != 0; }
@@ -106,8 +104,9 @@ struct NodeConfig {
   uint64_t election_cap_ns = 2'000'000'000;
   OffloadsConfig offloads{};
   uint64_t spin_ns = 50'000;  // how long the loop looks for more work before it sleeps
-  uint64_t session_timeout_ns = 3'600'000'000'000;
-  size_t sessions_max = 100'000;
+  // Seeds a new cluster; `settings_in_file` are those that the file has, and the others are the defaults.
+  kv::Settings settings{};
+  std::vector<kv::Setting> settings_in_file{};
   size_t waiting_max = 16'384;  // requests that wait for an outcome; more are refused
   SnapshotsConfig snapshots{};
   MemcachedConfig memcached{};

@@ -204,13 +204,6 @@ class Checker : config::Checks {
                          ", expected another address or port than the node's own ", own->ToString()));
       }
     }
-    const uint64_t rate_max = MemcachedRateMax(config_.members.size(), memcached.window_ns);
-    if (memcached.rate_per_s <= rate_max) return;
-    Add("memcached.rate",
-        absl::StrCat("got ", memcached.rate_per_s, ", expected at most ", rate_max, ", the ", 65'536,
-                     " frame ids by ", config_.members.size(), " members and a window of ",
-                     config::FormatDurationNs(static_cast<int64_t>(memcached.window_ns)),
-                     " and 2s more: a client must not come round its ids within the window"));
   }
 
   const NodeConfig& config_;
@@ -232,9 +225,6 @@ void CheckNodeConfig(const NodeConfig& config, const config::Locations& location
 void CompleteNodeConfig(NodeConfig& config, const config::Locations& locations) {
   std::sort(config.members.begin(), config.members.end(),
             [](const MemberConfig& a, const MemberConfig& b) { return a.id < b.id; });
-  if (config.memcached.on() && config.memcached.rate_per_s == 0) {
-    config.memcached.rate_per_s = MemcachedRateMax(config.members.size(), config.memcached.window_ns);
-  }
   if (locations.Has("serve")) return;
   for (const MemberConfig& member : config.members) {
     if (member.id == config.self) config.serve = member.serve;

@@ -10,13 +10,13 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cluster/kv/command.h"
 #include "cluster/node/config_check.h"
+#include "cluster/node/setting_text.h"
 #include "config/scalar.h"
 #include "config/tree.h"
 #include "operate/key_file.h"
@@ -78,21 +78,6 @@ bool TakeBeginning(const std::string& text, NodeConfig& config) {
   }
   config.cluster_epoch = number;
   return true;
-}
-
-// Besides the units of config/scalar.h, minutes and hours, which only sessions last.
-std::optional<int64_t> ParseLongDurationNs(absl::string_view text) {
-  constexpr int64_t kMinute_ns = 60'000'000'000;
-  for (const auto& [unit, scale] : {std::pair("min", kMinute_ns), std::pair("h", 60 * kMinute_ns)}) {
-    absl::string_view digits = text;
-    if (!absl::ConsumeSuffix(&digits, unit)) continue;
-    const std::optional<int64_t> count =
-        absl::StartsWith(digits, "-") ? std::nullopt : config::ParseWhole(digits);
-    int64_t ns = 0;
-    if (!count.has_value() || __builtin_mul_overflow(*count, scale, &ns)) return std::nullopt;
-    return ns;
-  }
-  return config::ParseDurationNs(text);
 }
 
 // `range` in words: "1ms and 10s, such as 20ms".
@@ -257,17 +242,31 @@ ConfigKey SnapshotKeys(SnapshotsConfig& snapshots) {
   return block;
 }
 
-ConfigKey Memcached(MemcachedConfig& memcached) {
-  constexpr int64_t kSecond_ns = 1'000'000'000;
+// One of the cluster's settings, which this file only seeds.
+ConfigKey Seed(std::string name, kv::Setting setting, NodeConfig& config) {
+  const kv::SettingInfo& info = kv::InfoOf(setting);
+  ConfigKey key{.name = std::move(name), .required = kOptional, .expected = ExpectedOf(info)};
+  key.read = [&info, &config](const Tree& tree) {
+    if (tree.quoted && info.unit != kv::SettingUnit::kDuration) return false;
+    const std::optional<uint64_t> value = ParseSetting(info, tree.scalar);
+    if (!value.has_value()) return false;
+    kv::Set(config.settings, info.setting, *value);
+    config.settings_in_file.push_back(info.setting);
+    return true;
+  };
+  return key;
+}
+
+ConfigKey Memcached(NodeConfig& config) {
+  MemcachedConfig& memcached = config.memcached;
   ConfigKey block{.name = "memcached"};
   block.block = {
       Address("listen", kRequired, memcached.listen),
       Whole("value_max", kOptional, 1, kv::kItemMax_bytes,
             [&memcached](uint64_t bytes) { memcached.value_max_bytes = bytes; }),
-      Whole("memory_mib", kOptional, 1, 1'048'576, [&memcached](uint64_t mib) { memcached.memory_mib = mib; }),
-      Duration("window", "3s and 60s, such as 5s", 3 * kSecond_ns, 60 * kSecond_ns, memcached.window_ns),
-      Whole("window_max", kOptional, 1000, 10'000'000,
-            [&memcached](uint64_t max) { memcached.window_max = max; }),
+      Seed("memory_mib", kv::Setting::kMemcachedMemory, config),
+      Seed("window", kv::Setting::kMemcachedWindow, config),
+      Seed("window_max", kv::Setting::kMemcachedWindowMax, config),
       Whole("rate", kOptional, 1, 20'000, [&memcached](uint64_t rate) { memcached.rate_per_s = rate; }),
       Switch("once_in_window", memcached.once_in_window),
   };
@@ -295,9 +294,8 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
   };
   ConfigKey sessions{.name = "sessions"};
   sessions.block = {
-      Duration("timeout", "10s and 168h, such as 1h", 10 * kSecond_ns, 168 * 3600 * kSecond_ns,
-               config.session_timeout_ns),
-      Whole("max", kOptional, 1, 1'000'000, [&config](uint64_t max) { config.sessions_max = max; }),
+      Seed("timeout", kv::Setting::kSessionTimeout, config),
+      Seed("max", kv::Setting::kSessionsMax, config),
   };
   return {
       Whole("cluster_id", kRequired, 1, kClusterIdMax, [&config](uint64_t id) { config.cluster_id = id; }),
@@ -328,7 +326,7 @@ std::vector<ConfigKey> KeysFor(NodeConfig& config, KeyFiles& files) {
       Duration("spin", "0us and 10ms, such as 50us", 0, 10'000'000, config.spin_ns),
       Whole("waiting_max", kOptional, 4, 1'000'000, [&config](uint64_t max) { config.waiting_max = max; }),
       SnapshotKeys(config.snapshots),
-      Memcached(config.memcached),
+      Memcached(config),
   };
 }
 

@@ -62,8 +62,8 @@ TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
   EXPECT_THAT(config.proxies, IsEmpty());
   EXPECT_EQ(config.election_floor_ns, 20'000'000u);
   EXPECT_EQ(config.election_cap_ns, 2'000'000'000u);
-  EXPECT_EQ(config.session_timeout_ns, 3'600'000'000'000u);
-  EXPECT_EQ(config.sessions_max, 100'000u);
+  EXPECT_EQ(config.settings, kv::Settings());
+  EXPECT_THAT(config.settings_in_file, IsEmpty());
   EXPECT_TRUE(config.offloads.heartbeat && config.offloads.vote && config.offloads.append);
   EXPECT_TRUE(config.offloads.quorum && config.offloads.broadcast && config.offloads.watchdog);
   EXPECT_TRUE(config.offloads.reserve);
@@ -82,10 +82,9 @@ TEST(NodeConfig, AMemcachedFrontEndNeedsAnAddressAndNothingElse) {
   const NodeConfig config = Sound(absl::StrCat(kSmallest, "memcached: {listen: \"10.0.0.1:11211\"}\n"));
   EXPECT_TRUE(config.memcached.on());
   EXPECT_EQ(config.memcached.value_max_bytes, 32'768u);
-  EXPECT_EQ(config.memcached.memory_mib, 1024u);
-  EXPECT_EQ(config.memcached.window_ns, 5'000'000'000u);
-  EXPECT_EQ(config.memcached.window_max, 250'000u);
-  EXPECT_EQ(config.memcached.rate_per_s, 9362u) << "65,536 ids in 7 s at one member";
+  EXPECT_EQ(config.settings.memcached, kv::MemcachedLimits());
+  EXPECT_EQ(config.memcached.rate_per_s, 0u) << "as much as the window allows";
+  EXPECT_EQ(MemcachedRateMax(1, 5'000'000'000), 9362u) << "65,536 ids in 7 s at one member";
   EXPECT_FALSE(config.memcached.once_in_window);
   EXPECT_EQ(MemcachedRateMax(3, 5'000'000'000), 3120u);
   EXPECT_EQ(MemcachedRateMax(7, 60'000'000'000), 151u);
@@ -220,8 +219,10 @@ memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, wi
   EXPECT_EQ(config.proxies[1].address.ToString(), "[fd00::9]:4803");
   EXPECT_EQ(config.election_floor_ns, 5'000'000u);
   EXPECT_EQ(config.election_cap_ns, 500'000'000u);
-  EXPECT_EQ(config.session_timeout_ns, 5'400'000'000'000u);
-  EXPECT_EQ(config.sessions_max, 10u);
+  EXPECT_EQ(config.settings.sessions.timeout_ns, 5'400'000'000'000u);
+  EXPECT_EQ(config.settings.sessions.sessions_max, 10u);
+  EXPECT_EQ(config.settings.version, 0u) << "what a file says is no setting yet";
+  EXPECT_EQ(config.settings_in_file.size(), 5u);
   EXPECT_FALSE(config.offloads.heartbeat || config.offloads.append || config.offloads.watchdog ||
                config.offloads.reserve);
   EXPECT_TRUE(config.offloads.vote && config.offloads.quorum && config.offloads.broadcast);
@@ -235,9 +236,9 @@ memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, wi
   EXPECT_EQ(config.snapshots.rate_bytes_per_s, uint64_t{2} << 30);
   EXPECT_EQ(config.memcached.listen.ToString(), "[::]:11211");
   EXPECT_EQ(config.memcached.value_max_bytes, 100u);
-  EXPECT_EQ(config.memcached.memory_mib, 64u);
-  EXPECT_EQ(config.memcached.window_ns, 4'000'000'000u);
-  EXPECT_EQ(config.memcached.window_max, 5000u);
+  EXPECT_EQ(config.settings.memcached.memory_bytes, 64u << 20);
+  EXPECT_EQ(config.settings.memcached.window.window_ns, 4'000'000'000u);
+  EXPECT_EQ(config.settings.memcached.window.requests_max, 5000u);
   EXPECT_EQ(config.memcached.rate_per_s, 500u);
   EXPECT_TRUE(config.memcached.once_in_window);
 }

@@ -11,6 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "cluster/node/setting_text.h"
 #include "cluster/node/status.h"
 #include "cluster/node/status_message.h"
 
@@ -42,6 +43,14 @@ inline NodeStatus FakeStatus() {
   for (const uint64_t id : {1, 2, 3})
     status.members.push_back(
         {.id = raft::NodeId(id), .address = absl::StrCat("10.0.0.", id, ":4802"), .role = "voter"});
+  status.settings_version = 1;
+  for (const kv::SettingInfo& info : kv::AllSettings()) {
+    SettingStatus& setting = status.settings.emplace_back();
+    setting.name = info.name;
+    setting.value = FormatSetting(info, kv::Get(kv::Settings(), info.setting));
+    setting.range = RangeOf(info);
+    setting.meaning = info.meaning;
+  }
   status.counters.emplace_back("hkv_requests", 1234);
   status.counters.emplace_back("peer_dropped", 5, "replayed");
   status.counters.emplace_back("peer_dropped", 0, "tag");
@@ -100,6 +109,23 @@ class FakeNodeControl final : public NodeControl {
     status_->config_epoch += 2;
     status_->committed_epoch = status_->config_epoch;
     return status_->config_epoch;
+  }
+
+  // Done at once, unless told to stay.
+  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override {
+    absl::MutexLock lock(&mutex_);
+    if (!change_.ok()) return change_;
+    if (!status_.ok()) return status_.status();
+    const uint64_t before = status_->settings_version;
+    if (stays_) return before;
+    for (const kv::SettingValue& value : values) {
+      const kv::SettingInfo& info = kv::InfoOf(value.setting);
+      for (SettingStatus& setting : status_->settings) {
+        if (setting.name == info.name) setting.value = FormatSetting(info, value.value);
+      }
+    }
+    ++status_->settings_version;
+    return before;
   }
 
   void FailSnapshots() {

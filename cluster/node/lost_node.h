@@ -48,6 +48,9 @@ class LostNode final : public NodeControl {
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override {
     return absl::FailedPreconditionError(why_);
   }
+  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override {
+    return absl::FailedPreconditionError(why_);
+  }
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
 
  private:

@@ -8,6 +8,7 @@
 
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/node/front_end.h"
 #include "operate/version.h"
 
@@ -48,20 +49,12 @@ NetAddress ServedAddress(const NodeConfig& config) {
   return served;
 }
 
-// As the reader of a file does.
-MemcachedConfig Complete(const NodeConfig& config) {
-  MemcachedConfig complete = config.memcached;
-  if (complete.rate_per_s == 0)
-    complete.rate_per_s = MemcachedRateMax(config.members.size(), complete.window_ns);
-  return complete;
+uint64_t RateOf(const MemcachedConfig& config, size_t members, uint64_t window_ns) {
+  const uint64_t most = std::max<uint64_t>(MemcachedRateMax(members, window_ns), 1);
+  return config.rate_per_s == 0 ? most : std::min(most, config.rate_per_s);
 }
 
 }  // namespace
-
-kv::MemcachedLimits LimitsOf(const MemcachedConfig& config) {
-  return {.window = {.window_ns = config.window_ns, .requests_max = config.window_max},
-          .memory_bytes = config.memory_mib << 20};
-}
 
 bool IsMemcacheds(const kv::ReplyTo& reply_to) { return (reply_to.way[2] & kOfMemcached) != 0; }
 
@@ -74,18 +67,18 @@ absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> MemcachedFrontEnd::Open(const
 }
 
 MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket)
-    : config_(Complete(config)),
+    : config_(config.memcached),
       limits_{.value_max_bytes = config_.value_max_bytes, .once_in_window = config_.once_in_window},
       served_(ServedAddress(config)),
       socket_(std::move(socket)),
-      rate_per_s_(config_.rate_per_s),
+      rate_per_s_(RateOf(config_, config.members.size(), kv::MemcachedLimits().window.window_ns)),
       rate_(rate_per_s_, kClientsMax) {}
 
-// Never faster than the file says, which may say less than what its own members allow.
-void MemcachedFrontEnd::SetMembers(size_t members) {
+// Never faster than the file says, which may say less than what the members and the window allow.
+void MemcachedFrontEnd::Follow(size_t members, const kv::MemcachedLimits& limits) {
+  memory_bytes_ = limits.memory_bytes;
   if (members == 0) return;  // it joins, and has heard of nobody yet
-  const uint64_t per_s =
-      std::clamp<uint64_t>(MemcachedRateMax(members, config_.window_ns), 1, config_.rate_per_s);
+  const uint64_t per_s = RateOf(config_, members, limits.window.window_ns);
   if (per_s == rate_per_s_) return;
   rate_per_s_ = per_s;
   rate_.SetRate(per_s);
@@ -216,11 +209,18 @@ memcached::Said MemcachedFrontEnd::SayStats(uint64_t now_ns, const kv::Memcached
   line("version", std::string(operate::kVersion) + "-hedgerow");
   line("curr_items", std::to_string(state.items()));
   line("bytes", std::to_string(state.item_bytes()));
-  line("limit_maxbytes", std::to_string(config_.memory_mib << 20));
+  line("limit_maxbytes", std::to_string(memory_bytes_));
   line("cmd_get", std::to_string(gets));
   line("cmd_set", std::to_string(changes));
   said.text += "END\r\n";
   return said;
+}
+
+std::string MemcachedFrontEnd::Note() const {
+  if (config_.rate_per_s <= rate_per_s_) return {};
+  return absl::StrCat("memcached.rate: the file says ", config_.rate_per_s,
+                      " requests a second, and the members and memcached.window allow ", rate_per_s_,
+                      " from one socket: that is what holds");
 }
 
 MemcachedStatus MemcachedFrontEnd::StatusOf(const kv::MemcachedState& state) const {

@@ -29,8 +29,6 @@ namespace hedgerow::node {
 // proxy's own deadline.
 constexpr uint64_t kMemcachedPatience_ns = 2'000'000'000;
 
-kv::MemcachedLimits LimitsOf(const MemcachedConfig& config);
-
 class MemcachedFrontEnd {
  public:
   struct Counters {
@@ -49,8 +47,9 @@ class MemcachedFrontEnd {
   // Where clients reach it, for announcements.
   const NetAddress& served() const { return served_; }
 
-  // Each member serves any client: the more there are, the less each may take of one. Follows the members.
-  void SetMembers(size_t members);
+  // Each member serves any client: the more there are, and the longer a request is known, the less each may take
+  // of one. Follows the members and the cluster's settings.
+  void Follow(size_t members, const kv::MemcachedLimits& limits);
 
   // What has come, in a few batches; what the replica must answer goes to `take`. Whether anything had.
   bool Receive(uint64_t now_ns, const kv::MemcachedState& state, const Taker& take);
@@ -60,6 +59,8 @@ class MemcachedFrontEnd {
   const Counters& counters() const { return counters_; }
   const UdpSocket::Counters& socket_counters() const { return socket_->counters(); }
   MemcachedStatus StatusOf(const kv::MemcachedState& state) const;
+  // What the file says and the window does not allow; empty: nothing.
+  std::string Note() const;
 
  private:
   MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket);
@@ -72,9 +73,10 @@ class MemcachedFrontEnd {
 
   MemcachedConfig config_;
   memcached::Limits limits_;
+  uint64_t memory_bytes_ = kv::MemcachedLimits().memory_bytes;
   NetAddress served_;
   std::unique_ptr<UdpSocket> socket_;
-  uint64_t rate_per_s_;  // with as many members as there are now
+  uint64_t rate_per_s_;  // with as many members as there are now, and the cluster's window
   memcached::Rate rate_;
   uint64_t opened_ns_ = 0;  // when it first received
   Counters counters_;

@@ -59,6 +59,8 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
         "Silence of the leader after which an election begins; a wait is up to twice this.",
         Seconds(status.election_timeout_ns));
   gauge("sessions", "Open client sessions.", static_cast<double>(status.sessions));
+  gauge("settings_version", "Counts the changes of the cluster's settings that were applied here; 0: none yet.",
+        static_cast<double>(status.settings_version));
   gauge("requests_waiting", "Requests that wait for an outcome.", static_cast<double>(status.waiting));
   gauge("storage_ok", "0 while storage has a problem; `hedgerow-node status` says which.",
         status.storage.empty() ? 1 : 0);

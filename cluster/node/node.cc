@@ -43,19 +43,22 @@ uint64_t DrawLife() {
   return life == 0 ? 1 : life;
 }
 
+wire::PeerTraits TraitsOf(const NodeConfig& config) {
+  using Durability = wire::PeerTraits::Durability;
+  return {.durability = config.durability == node::Durability::kDisk ? Durability::kDisk : Durability::kMemory};
+}
+
 kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   kv::ReplicaOptions options;
   options.raft.self = config.self;
   options.raft.election_floor_ns = config.election_floor_ns;
   options.raft.election_cap_ns = config.election_cap_ns;
-  options.sessions.timeout_ns = config.session_timeout_ns;
-  options.sessions.sessions_max = config.sessions_max;
   options.desk.waiting_max = config.waiting_max;
   options.raft.tail_max_entries = config.snapshots.tail_entries;
   options.raft.tail_max_bytes = config.snapshots.tail_bytes;
   options.snapshots = {.every_entries = config.snapshots.every_entries,
                        .every_bytes = config.snapshots.every_bytes};
-  options.memcached = LimitsOf(config.memcached);
+  options.seed = config.settings;
   return options;
 }
 
@@ -96,11 +99,9 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   stored.sync = config.durability == Durability::kDisk;
   stored.begins_with = config.Initial();
   stored.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning};  // of one that joins
-  const kv::ReplicaOptions options = ReplicaOptionsOf(config);
   std::unique_ptr<kv::StateMachine> state;
-  const auto load = [&options, &state](storage::SnapshotReader& snapshot) {
-    auto loaded =
-        transfer::LoadState(snapshot, kv::StateLoader(options.sessions, options.window, options.memcached));
+  const auto load = [&state](storage::SnapshotReader& snapshot) {
+    auto loaded = transfer::LoadState(snapshot);
     if (loaded.ok()) state = *std::move(loaded);
     return loaded.status();
   };
@@ -134,7 +135,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
       !members.ok())
     return members;
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
-      Snapshots::Open(node->config_, options, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
+      Snapshots::Open(node->config_, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
                       [&wake = node->wake_] { wake.Wake(); });
   if (!snapshots.ok()) return snapshots.status();
   node->snapshots_ = *std::move(snapshots);
@@ -157,7 +158,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
       now_ns_(Monotonic_ns()),
       started_ns_(now_ns_),
       peers_(*peer_socket_,
-             {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life},
+             {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life, .traits = TraitsOf(config_)},
              storage_->log_id(), known_logs_, [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
@@ -180,6 +181,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
   }
   announcer_.DrawSequencesFrom([this] { return offloads_->DrawAnnounceSequence(); });
   FollowMembers();
+  FollowSettings();
 }
 
 Node::~Node() { close(epoll_); }
@@ -254,6 +256,7 @@ void Node::Turn() {
   snapshots_->Turn(now_ns_, replica_, peers_, coupling);
   if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
   FollowMembers();
+  FollowSettings();
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);

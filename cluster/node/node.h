@@ -67,6 +67,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<BackupPieces> OpenBackup() override;
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
+  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
 
  private:
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, KnownLogs known_logs,
@@ -126,6 +127,11 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::Status CheckStaysAble(const std::vector<raft::MemberChange>& changes) const;
   void AddMembersTo(NodeStatus& status) const;
 
+  // node_settings.cc
+  void FollowSettings();
+  absl::StatusOr<uint64_t> ChangeSettingsNow(const kv::SettingValues& values);
+  void AddSettingsTo(NodeStatus& status) const;
+
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
   KnownLogs known_logs_;
@@ -147,6 +153,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   // The members that everybody was told of: epoch, those who are spoken to, committed.
   std::optional<std::tuple<uint32_t, uint32_t, uint32_t>> followed_members_;
   raft::MembershipAnswer membership_answer_;  // the last
+  // What the memcached front end goes by: how many members, and the version of the settings.
+  std::optional<std::pair<size_t, uint64_t>> followed_settings_;
   uint64_t elections_won_ = 0;
   uint64_t resigns_heard_ = 0;
   uint64_t lates_heard_ = 0;

@@ -103,7 +103,6 @@ void Node::FollowMembers() {
       peer.address = *address;
     }
   }
-  if (memcached_ != nullptr) memcached_->SetMembers(configuration.members.size());
   // Nobody speaks to a node that joins before it has heard of anybody.
   peers_.SetMembers(others, configuration.epoch, committed_epoch, now_ns_);
   offloads_->SetMembers(std::move(others));

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
 #include "cluster/node/stall_problem.h"
 #include "cluster/node/status_message.h"
@@ -53,6 +54,18 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("forwards_queued", replica.desk().counters().forwards_queued);
   status.counters.emplace_back("requests_overloaded", replica.desk().counters().overloaded);
   status.counters.emplace_back("requests_superseded", replica.desk().counters().superseded);
+}
+
+void AddChecks(NodeStatus& status, const kv::Replica::Checks& checks) {
+  status.counters.emplace_back("state_checks", checks.equal, "equal");
+  status.counters.emplace_back("state_checks", checks.differ, "differ");
+  status.counters.emplace_back("state_checks", checks.skipped, "skipped");
+  if (checks.differ == 0) return;
+  status.diverged = absl::StrCat(
+      "after entry ", checks.first_difference.value(),
+      " the data of this node was not that of the leader. Where one node alone says so, its data is wrong; where all but "
+      "the leader of that time say so, the leader's is. Hand leadership away from the wrong one, and put a new member in "
+      "its place (docs/cluster.md, \"After a bad day\")");
 }
 
 void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {
@@ -131,11 +144,16 @@ NodeStatus Node::StatusNow() {
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     said.lost = peer.SaysLost(now_ns_);
+    if (peer.HasOtherDurability(now_ns_)) {
+      const bool disk = peer.other_durability == wire::PeerTraits::Durability::kDisk;
+      said.other_durability = std::string(Name(disk ? Durability::kDisk : Durability::kMemory));
+    }
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
     if (raft.round_trip_ns(peer.position) != 0) said.round_trip_ns = raft.round_trip_ns(peer.position);
     if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();
   }
   AddMembersTo(status);
+  AddSettingsTo(status);
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
   status.counters.emplace_back("lates_heard", lates_heard_);
@@ -156,6 +174,7 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
   AddReplication(status, raft.counters());
   AddDesk(status, replica_);
+  AddChecks(status, replica_.checks());
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
   incidents_.AddTo(now_ns_, status);

@@ -54,6 +54,7 @@ Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log
              std::function<uint64_t()> draw)
     : socket_(socket),
       self_(identity.self),
+      traits_(identity.traits),
       log_id_(log_id),
       known_(known),
       codec_(identity),
@@ -73,6 +74,8 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
       if (known.id != peer.id) continue;
       peer.heard_ns = known.heard_ns;
       peer.lost_ns = known.lost_ns;
+      peer.other_durability_ns = known.other_durability_ns;
+      peer.other_durability = known.other_durability;
     }
   }
   std::erase_if(strangers_, [this](const Stranger& stranger) {
@@ -117,6 +120,22 @@ wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
   }
   lives_.Forget(id, now_ns);
   return wire::DropReason::kLifeUnknown;
+}
+
+// An acknowledgement of a node of the other mode promises something else, so none of its datagrams is believed: it
+// gets no life. It has answered a nonce of this node, so this is no recorded datagram of an earlier start.
+wire::DropReason Peers::Compare(raft::NodeId id, const wire::PeerTraits& its, uint64_t now_ns) {
+  using Durability = wire::PeerTraits::Durability;
+  if (its.durability == Durability::kUnsaid || traits_.durability == Durability::kUnsaid ||
+      its.durability == traits_.durability) {
+    return wire::DropReason::kNone;
+  }
+  if (PeerState* const peer = Find(id)) {
+    peer->other_durability_ns = now_ns;
+    peer->other_durability = its.durability;
+  }
+  lives_.Forget(id, now_ns);
+  return wire::DropReason::kOtherDurability;
 }
 
 raft::Term Peers::TermForAck(const wire::PeerHeader& hello) const {
@@ -169,8 +188,10 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   if (reason == wire::DropReason::kNone) reason = lives_.Admit(opened, now_ns);
   if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm)
     refused_by_ = opened.header.from;
-  if (reason == wire::DropReason::kNone && std::holds_alternative<wire::HelloAck>(opened.body))
-    reason = Met(opened.header.from, now_ns);
+  if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body); ack != nullptr) {
+    if (reason == wire::DropReason::kNone) reason = Compare(opened.header.from, ack->traits, now_ns);
+    if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
+  }
   if (reason != wire::DropReason::kNone) {
     ++counters_.drops[static_cast<size_t>(reason)];
     return;
@@ -186,7 +207,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
       ++counters_.drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)];
       return;
     }
-    SendTo(opened.header.from, TermForAck(opened.header), wire::HelloAck{.nonce = hello->nonce});
+    SendTo(opened.header.from, TermForAck(opened.header), wire::HelloAck{.nonce = hello->nonce, .traits = traits_});
     return;
   }
   if (PeerState* const peer = Find(opened.header.from)) peer->heard_ns = datagram.arrived_ns;
@@ -330,7 +351,7 @@ void Peers::Answer(raft::NodeId node, const kv::Answer& answer) {
 void Peers::Greet(uint64_t now_ns) {
   const auto greet = [&](const PeerState& peer) {
     const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
-    if (nonce != 0) SendTo(peer.id, wire::SayLogId(log_id_), wire::Hello{.nonce = nonce});
+    if (nonce != 0) SendTo(peer.id, wire::SayLogId(log_id_), wire::Hello{.nonce = nonce, .traits = traits_});
   };
   for (const PeerState& peer : others_) greet(peer);
   for (const Stranger& stranger : strangers_) greet(stranger.state);

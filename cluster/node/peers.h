@@ -30,7 +30,13 @@ struct PeerState {
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
   uint32_t position = raft::Configuration::kNoPosition;
   uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
+  // When it last proved to have another durability mode than this node, and which; 0: never.
+  uint64_t other_durability_ns = 0;
+  wire::PeerTraits::Durability other_durability{};
 
+  bool HasOtherDurability(uint64_t now_ns) const {
+    return other_durability_ns > heard_ns && now_ns < other_durability_ns + kLostPatience_ns;
+  }
   bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
   static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
 };
@@ -125,6 +131,7 @@ class Peers {
   uint32_t TakeGroup(size_t first);
   void Remember(raft::NodeId id, uint64_t now_ns);
   wire::DropReason Met(raft::NodeId id, uint64_t now_ns);
+  wire::DropReason Compare(raft::NodeId id, const wire::PeerTraits& its, uint64_t now_ns);
   raft::Term TermForAck(const wire::PeerHeader& hello) const;
   void SendTo(raft::NodeId to, const wire::PeerBody& body) { SendTo(to, term_, body); }
   void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);
@@ -135,6 +142,7 @@ class Peers {
 
   UdpSocket& socket_;
   raft::NodeId self_;
+  wire::PeerTraits traits_;
   uint64_t log_id_;
   KnownLogs& known_;
   absl::Status recorded_;

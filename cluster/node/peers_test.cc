@@ -96,6 +96,8 @@ class PeersTest : public testing::Test {
   };
 
   Nobody nobody_;
+  using Mode = wire::PeerTraits::Durability;
+
   wire::PeerCodec other_{{.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 6}};
   std::unique_ptr<UdpSocket> sender_ = AnySocket();
   std::unique_ptr<UdpSocket> receiver_ = AnySocket();
@@ -103,7 +105,11 @@ class PeersTest : public testing::Test {
   const std::string folder_ = MakeFolder();
   KnownLogs known_ = KnownLogs::Open(folder_, 11).value();
   Peers peers_{*sender_,
-               {.cluster_id = 7, .key = {}, .self = raft::NodeId(1), .life = 5},
+               {.cluster_id = 7,
+                .key = {},
+                .self = raft::NodeId(1),
+                .life = 5,
+                .traits = {.durability = Mode::kDisk}},
                /*log_id=*/11,
                known_,
                [this] { return ++drawn_; }};
@@ -179,6 +185,35 @@ TEST_F(PeersTest, ALateLeaderSpeaksForItselfAlone) {
   SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(3), .late = true}, 2);
   SaidTo2(raft::Term(3), wire::Resign{.incarnation = 5, .leader = raft::NodeId(2), .late = true}, 3);
   EXPECT_EQ(nobody_.late.size(), 1u);
+}
+
+TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
+  const auto answers = [this](Mode mode, uint64_t now_ns) {
+    const std::vector<wire::Opened> greeting = Greeted(now_ns);
+    ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+    const auto& hello = std::get<wire::Hello>(greeting[0].body);
+    EXPECT_EQ(hello.traits.durability, Mode::kDisk) << "it says its own";
+    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = hello.nonce, .traits = {.durability = mode}}, now_ns);
+  };
+  const auto dropped = [this] {
+    return peers_.counters().drops[static_cast<size_t>(wire::DropReason::kOtherDurability)];
+  };
+  uint64_t now_ns = 1'000'000'000;
+  answers(Mode::kMemory, now_ns);
+  EXPECT_EQ(dropped(), 1u);
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+  EXPECT_TRUE(peers_.states()[0].HasOtherDurability(now_ns));
+  EXPECT_EQ(peers_.states()[0].other_durability, Mode::kMemory);
+  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, now_ns);
+  EXPECT_TRUE(nobody_.late.empty());
+  // A recorded answer, to no question of this node.
+  SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = 1, .traits = {.durability = Mode::kMemory}}, now_ns);
+  EXPECT_EQ(dropped(), 1u);
+  // Its file was corrected.
+  now_ns += wire::PeerLives::kAskCap_ns;
+  answers(Mode::kDisk, now_ns);
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
+  EXPECT_FALSE(peers_.states()[0].HasOtherDurability(now_ns));
 }
 
 // It is asked again, but not as fast as it answers.

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cluster/kv/state_loader.h"
 
 namespace hedgerow::node {
 namespace {
@@ -34,7 +33,7 @@ raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
-    const NodeConfig& config, const kv::ReplicaOptions& options, const storage::LogStorage& storage,
+    const NodeConfig& config, const storage::LogStorage& storage,
     const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake) {
   std::unique_ptr<Snapshots> snapshots(
       new Snapshots(config, storage, restored, std::move(now_ns), std::move(wake)));
@@ -42,9 +41,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
       {.cluster_id = config.cluster_id,
        .key = config.cluster_key,
        .self = config.self,
-       .address = config.own().peer.ToString(),
-       .new_loader =
-           [options] { return kv::StateLoader(options.sessions, options.window, options.memcached); }},
+       .address = config.own().peer.ToString()},
       storage.snapshots(), *snapshots);
   if (!receiver.ok()) return receiver.status();
   snapshots->receiver_ = *std::move(receiver);

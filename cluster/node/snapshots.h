@@ -47,7 +47,7 @@ class Snapshots final : private transfer::ReceiverHost {
   // Listens on the peer address, alone or not: a cluster of one may grow. `now_ns` makes slices end, `wake`
   // makes the loop turn, from any thread. `storage` outlives it.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Open(
-      const NodeConfig& config, const kv::ReplicaOptions& options, const storage::LogStorage& storage,
+      const NodeConfig& config, const storage::LogStorage& storage,
       const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake);
   ~Snapshots() override;
 

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cluster/kv/settings.h"
 #include "cluster/node/net_address.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/raft/types.h"
@@ -30,6 +31,7 @@ struct PeerStatus {
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
   std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
   bool lost = false;                        // it says that it has lost what it promised
+  std::string other_durability{};           // "memory": it has proved to be of this mode, and this node is not
 };
 
 // Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
@@ -107,6 +109,15 @@ struct MemberStatus {
   bool caught_up = false;  // as its leader sees it: fit to be promoted
 };
 
+// One of the cluster's settings, as this node has applied it.
+struct SettingStatus {
+  std::string name{};
+  std::string value{};
+  std::string range{};
+  std::string meaning{};
+  std::string in_file{};  // what this node's file says, where that is another value; it has no effect
+};
+
 // Something out of the ordinary that happened to this node, as a sentence.
 struct NodeIncident {
   uint64_t ago_ns = 0;
@@ -146,6 +157,11 @@ struct NodeStatus {
   std::vector<NodeIncident> incidents{};  // the latest, newest first
   SnapshotStatus snapshots{};
   std::optional<MemcachedStatus> memcached{};  // if it is on
+
+  std::vector<SettingStatus> settings{};
+  std::string diverged{};            // a sentence: a leader's state was another; empty: none was
+  uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
+  std::vector<std::string> notes{};  // sentences about what an operator may want to know; nothing is wrong
 
   std::vector<MemberStatus> members{};  // with this node, if it is one
   uint32_t config_epoch = 0;            // grows with each change of membership
@@ -190,6 +206,9 @@ class NodeControl {
   // that is the returned one or later. FailedPrecondition if this node does not lead or what came before is not
   // done, InvalidArgument if the change makes no sense.
   virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) = 0;
+  // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
+  // the returned one. FailedPrecondition if this node does not lead.
+  virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) = 0;
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its

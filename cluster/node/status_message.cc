@@ -32,7 +32,7 @@ std::string CounterKey(const NodeCounter& counter) {
   return key;
 }
 
-std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
+std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer, Durability durability) {
   const std::string name = absl::StrCat("node ", peer.id.value(), " (", peer.address.ToString(), ")");
   if (peer.lost) {
     return absl::StrCat(
@@ -41,6 +41,12 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
         "and what to do");
   }
   if (!status.lost.empty()) return "";
+  if (!peer.other_durability.empty()) {
+    return absl::StrCat(name, " has `durability: ", peer.other_durability, "`, and this node `durability: ",
+                        Name(durability), "`: an acknowledgement must promise the same on all nodes, so nothing "
+                        "that it sends is believed. Stop the node whose file is wrong, correct the key there, and "
+                        "start it");
+  }
   if (!peer.heard_ago_ns.has_value()) {
     if (status.uptime_ns < kGreetingPatience_ns) return "";
     return absl::StrCat(
@@ -141,6 +147,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   if (!status.cluster_lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.cluster_lost));
   out.set_term(status.term.value());
   out.set_leader(status.leader.value());
+  if (!status.diverged.empty()) out.add_problems(absl::StrCat("DIVERGED: ", status.diverged));
   if (!status.storage.empty()) out.add_problems(absl::StrCat("storage: ", status.storage));
   for (const std::string& problem : StallProblems(status)) out.add_problems(problem);
   out.set_leaderless_ns(static_cast<int64_t>(status.leaderless_ns));
@@ -168,7 +175,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
     message.set_lost(peer.lost);
-    if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
+    if (const std::string problem = PeerProblem(status, peer, facts.durability); !problem.empty()) out.add_problems(problem);
   }
   for (const MemberStatus& member : status.members) {
     v1::Member& message = *out.add_members();
@@ -208,6 +215,16 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_window_requests(status.memcached->window_requests);
     message.set_clients(status.memcached->clients);
   }
+  for (const SettingStatus& setting : status.settings) {
+    v1::Setting& message = *out.add_settings();
+    message.set_name(setting.name);
+    message.set_value(setting.value);
+    message.set_range(setting.range);
+    message.set_meaning(setting.meaning);
+    message.set_in_file(setting.in_file);
+  }
+  out.set_settings_version(status.settings_version);
+  for (const std::string& note : status.notes) out.add_notes(note);
   for (const NodeIncident& incident : status.incidents) {
     v1::Incident& message = *out.add_incidents();
     message.set_ago_ns(incident.ago_ns);

@@ -84,6 +84,15 @@ TEST(StatusMessage, APeerThatWasNeverBelievedIsAProblemOnceItHadTime) {
   EXPECT_THAT(Problems(status), IsEmpty());
 }
 
+TEST(StatusMessage, APeerOfAnotherDurabilityIsNamedWithBothModes) {
+  NodeStatus status = FakeStatus();
+  status.peers.pop_back();
+  status.peers[0].other_durability = "memory";
+  EXPECT_THAT(Problems(status),
+              ElementsAre(HasSubstr("node 2 (10.0.0.2:4802) has `durability: memory`, and this node `durability: "
+                                    "disk`: an acknowledgement must promise the same on all nodes")));
+}
+
 TEST(StatusMessage, ASilentPeerIsALeadersProblemOnly) {
   NodeStatus status = FakeStatus();
   status.peers.pop_back();
@@ -131,6 +140,30 @@ TEST(StatusText, OfALeader) {
   peer_dropped.replayed                             5
   peer_sent@2                                      77
 )");
+}
+
+TEST(StatusMessage, AStateThatDiffersIsAProblem) {
+  NodeStatus status = FakeStatus();
+  status.peers.clear();
+  status.diverged = "after entry 5 the data of this node was not that of the leader";
+  EXPECT_THAT(Problems(status), ElementsAre("DIVERGED: after entry 5 the data of this node was not that of the leader"));
+}
+
+TEST(StatusText, NotesAreNoProblems) {
+  NodeStatus status = FakeStatus();
+  status.peers.clear();
+  status.notes = {"sessions.max is 5, and the file of this node says 6"};
+  const v1::NodeStatus message = ToMessage(status, FakeFacts());
+  EXPECT_THAT(message.problems(), IsEmpty());
+  EXPECT_THAT(StatusText(message), HasSubstr("\n  note: sessions.max is 5, and the file of this node says 6\n"));
+}
+
+TEST(StatusText, SaysWhatIsInTheFileAndDoesNotHold) {
+  NodeStatus status = FakeStatus();
+  status.settings[1].in_file = "6";
+  const std::string text = SettingsText(ToMessage(status, FakeFacts()));
+  EXPECT_THAT(text, HasSubstr("  sessions.max           100000     1 to 1000000       sessions at a time"));
+  EXPECT_THAT(text, HasSubstr("the file of this node says 6, which only seeds a new cluster\n"));
 }
 
 TEST(StatusText, SaysWhatBecomesOfSnapshots) {

@@ -138,6 +138,20 @@ std::string MembersText(const v1::NodeStatus& status) {
   return out;
 }
 
+std::string SettingsText(const v1::NodeStatus& status) {
+  std::string out = absl::StrFormat("  %-22s %-10s %-18s %s\n", "setting", "value", "may be", "");
+  for (const v1::Setting& setting : status.settings()) {
+    absl::StrAppendFormat(&out, "  %-22s %-10s %-18s %s\n", setting.name(), setting.value(), setting.range(),
+                          setting.meaning());
+    if (setting.in_file().empty()) continue;
+    absl::StrAppendFormat(&out, "  %-22s the file of this node says %s, which only seeds a new cluster\n", "",
+                          setting.in_file());
+  }
+  absl::StrAppend(&out, "  version ", status.settings_version(),
+                  status.settings_version() == 0 ? ": defaults, until a leader has set what its file says\n" : "\n");
+  return out;
+}
+
 std::string StatusText(const v1::NodeStatus& status) {
   std::string out =
       absl::StrCat("hedgerow-node ", status.version(), "  cluster ", status.cluster_id(), "  node ",
@@ -147,6 +161,7 @@ std::string StatusText(const v1::NodeStatus& status) {
     absl::StrAppend(&out, "  epoch        ", status.cluster_epoch(), "/", status.beginning(), "\n");
   }
   for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
+  for (const std::string& note : status.notes()) absl::StrAppend(&out, "  note: ", note, "\n");
   absl::StrAppend(&out, "  term         ", status.term(), ", ", LeaderText(status), ", election timeout ",
                   config::RoundedDurationNs(status.election_timeout_ns()), "\n");
   absl::StrAppend(&out, "  log          last ", status.last_index(), ", durable here ", status.durable_index(),

@@ -12,5 +12,6 @@ namespace hedgerow::node {
 
 std::string StatusText(const v1::NodeStatus& status);
 std::string MembersText(const v1::NodeStatus& status);
+std::string SettingsText(const v1::NodeStatus& status);
 
 }  // namespace hedgerow::node

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/kv/beginning.h"
 #include "cluster/node/known_logs.h"
-#include "cluster/node/memcached_front_end.h"
 #include "cluster/node/promise_mark.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
@@ -21,13 +20,6 @@ namespace hedgerow::node {
 namespace {
 
 constexpr size_t kSlice_bytes = 1024 * 1024;
-
-kv::SessionLimits SessionsOf(const NodeConfig& config) {
-  kv::SessionLimits limits;
-  limits.timeout_ns = config.session_timeout_ns;
-  limits.sessions_max = config.sessions_max;
-  return limits;
-}
 
 absl::Status WriteState(storage::SnapshotFileWriter& writer, kv::StateMachine& state) {
   state.BeginCut();
@@ -41,10 +33,6 @@ absl::Status WriteState(storage::SnapshotFileWriter& writer, kv::StateMachine& s
 
 }  // namespace
 
-kv::StateLoader LoaderOf(const NodeConfig& config) {
-  return kv::StateLoader(SessionsOf(config), kv::WindowLimits(), LimitsOf(config.memcached));
-}
-
 raft::Configuration ConfigurationOf(const NodeConfig& config) {
   NodeConfig all = config;
   all.join = false;  // a cluster that begins anew has nobody to be joined
@@ -56,17 +44,14 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
   options.path = config.data_dir;
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&](storage::SnapshotReader& snapshot) {
-    auto loaded = transfer::LoadState(snapshot, LoaderOf(config));
+    auto loaded = transfer::LoadState(snapshot);
     if (loaded.ok()) state = *std::move(loaded);
     return loaded.status();
   };
   absl::StatusOr<storage::StoppedLog> log =
       storage::ReadStoppedLog(options, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!log.ok()) return log.status();
-  if (state == nullptr) {
-    state =
-        std::make_unique<kv::StateMachine>(SessionsOf(config), kv::WindowLimits(), LimitsOf(config.memcached));
-  }
+  if (state == nullptr) state = std::make_unique<kv::StateMachine>();
   if (const PromiseMark mark(config.data_dir); mark.Lost()) {
     log->doubts.push_back(
         "it is LOST: the kernel held entries that it had acknowledged, and they are gone; to start it brings "

@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cluster/kv/state_loader.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/node/config.h"
 #include "cluster/storage/backup_file.h"
@@ -31,8 +30,6 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config);
 absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, const NodeConfig& config,
                                                      Survivor& survivor);
 
-// For the contents of this node's snapshots.
-kv::StateLoader LoaderOf(const NodeConfig& config);
 // Who decides in a cluster that begins anew: the members of the file.
 raft::Configuration ConfigurationOf(const NodeConfig& config);
 

@@ -59,6 +59,8 @@ enum class Bug : uint8_t {
   kRecoverWithoutTail,
   kEmptiedFolderAccepted,
   kOldIncarnationAckCounted,
+  kLimitsOfTheFile,
+  kSnapshotWithoutSettings,
 };
 
 #ifdef HEDGEROW_SEEDED_BUGS

@@ -64,6 +64,8 @@ inline constexpr NamedBug kBugs[] = {
     {"recover_without_tail", Bug::kRecoverWithoutTail},
     {"emptied_folder_accepted", Bug::kEmptiedFolderAccepted},
     {"old_incarnation_ack_counted", Bug::kOldIncarnationAckCounted},
+    {"limits_of_the_file", Bug::kLimitsOfTheFile},
+    {"snapshot_without_settings", Bug::kSnapshotWithoutSettings},
 };
 
 inline std::optional<Bug> FindBug(std::string_view name) {

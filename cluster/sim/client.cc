@@ -47,7 +47,7 @@ void Client::Act() {
   if (!asleep_ && operations_.size() < world_.plan.clients.outstanding_max) Begin();
   uint64_t pause_ns = 1 + world_.random.Below(2 * world_.plan.clients.think_max_ns);
   asleep_ = !windowed_ && world_.random.Chance(world_.plan.clients.sleep_ppm);
-  if (asleep_) pause_ns = world_.plan.sessions.timeout_ns + world_.random.Below(2 * kSecond);
+  if (asleep_) pause_ns = world_.plan.settings.shortest_timeout_ns + world_.random.Below(2 * kSecond);
   world_.time.After(pause_ns, [this] {
     asleep_ = false;
     Act();
@@ -172,7 +172,8 @@ void Client::Retry(uint64_t id) {
     const auto found = operations_.find(id);
     if (found == operations_.end()) return;
     if (world_.time.now_ns() >= found->second.give_up_ns) {
-      if (stopped_ && !windowed_) {
+      // Small limits may refuse a request as often as it comes.
+      if (stopped_ && !windowed_ && !(found->second.overloaded && world_.plan.settings.differ)) {
         world_.Fail("request ", id, " of client ", address_, " was not answered within ",
                     kAnsweredWithin_ns / kSecond, " s of fair weather");
       }
@@ -212,6 +213,7 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
   } else {
     switch (answer.result.code) {
       case kv::ResultCode::kOverloaded:
+        operation.overloaded = true;
         return;  // it will be sent again
       case kv::ResultCode::kUnknownSession:
         SessionLost(operation);
@@ -288,9 +290,9 @@ void Client::SessionLost(const Operation& operation) {
   if (session != session_) return;
   // Committed time never runs ahead of real time, so a session lives at least as long as it was promised.
   const uint64_t idle_ns = world_.time.now_ns() - session_active_ns_;
-  if (idle_ns < world_.plan.sessions.timeout_ns) {
+  if (idle_ns < world_.plan.settings.shortest_timeout_ns) {
     world_.Fail("the session of client ", address_, " expired after ", idle_ns / kMillisecond, " ms of ",
-                world_.plan.sessions.timeout_ns / kMillisecond);
+                world_.plan.settings.shortest_timeout_ns / kMillisecond);
   }
   session_ = 0;
   std::erase_if(operations_, [session](const auto& entry) {

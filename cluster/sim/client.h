@@ -56,6 +56,7 @@ class Client {
     size_t record = 0;   // in the history
     uint64_t value = 0;  // written
     uint64_t expected = 0;
+    bool overloaded = false;  // it was refused at least once
   };
 
   void Act();

@@ -92,10 +92,12 @@ int Main() {
          static_cast<unsigned long long>(totals.kernel_answers_late),
          static_cast<unsigned long long>(totals.kernel_appends),
          static_cast<unsigned long long>(totals.kernel_votes));
-  printf("membership: %llu changes, %llu refused, %llu leaders removed\n",
+  printf("membership: %llu changes, %llu refused, %llu leaders removed; settings: %llu changes; %llu states compared\n",
          static_cast<unsigned long long>(totals.changes),
          static_cast<unsigned long long>(totals.changes_refused),
-         static_cast<unsigned long long>(totals.leaders_removed));
+         static_cast<unsigned long long>(totals.leaders_removed),
+         static_cast<unsigned long long>(totals.settings_changes),
+         static_cast<unsigned long long>(totals.state_checks));
   printf("snapshots: %llu taken, %llu installed, %llu transfers resumed\n",
          static_cast<unsigned long long>(totals.snapshots_taken),
          static_cast<unsigned long long>(totals.snapshots_installed),

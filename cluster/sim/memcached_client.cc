@@ -180,7 +180,7 @@ void MemcachedClient::Retry(uint64_t id) {
     if (world_.time.now_ns() >= found->second.give_up_ns) {
       if (ReusesId(found->second)) RestId();
       // It may yet be done as long as a node may hold it, and who reads a toggle must know what it holds.
-      if (found->second.kind == Kind::kToggle) reuse_.rests_until_ns += world_.plan.memcached.limits.window.window_ns;
+      if (found->second.kind == Kind::kToggle) reuse_.rests_until_ns += kWindowMax_ns;
       operations_.erase(found);  // what became of it, nobody will know
       return;
     }
@@ -224,6 +224,7 @@ void MemcachedClient::Stored(Operation& operation, const kv::Result& result) {
   const uint64_t now_ns = world_.time.now_ns();
   const bool ok = result.code == kv::ResultCode::kOk;
   if (ReusesId(operation)) RestId();
+  if (result.code == kv::ResultCode::kNoRoom) return;  // nothing was done
   switch (operation.kind) {
     case Kind::kAddCounter:
       has_counter_ = true;  // its own or another's

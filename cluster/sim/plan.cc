@@ -8,6 +8,10 @@
 namespace hedgerow::sim {
 namespace {
 
+constexpr uint64_t kTimeoutMin_ns = 3 * kSecond;
+// What clients without a session rest on (client.cc).
+constexpr uint64_t kWindowMin_ns = 4 * kSecond;
+
 NetworkPlan DrawNetwork(Random& random) {
   NetworkPlan plan;
   plan.delay_min_ns = random.Between(50, 500) * kMicrosecond;
@@ -141,7 +145,37 @@ MembershipPlan DrawMembership(Random& random, uint64_t nodes) {
   return plan;
 }
 
+// Half of the runs have files that differ, and changes, most of them.
+void PlanSettings(Random& random, Plan& plan) {
+  const uint64_t nodes = plan.nodes + plan.membership.spares;
+  plan.settings.differ = random.Chance(500'000);
+  if (!plan.settings.differ) {
+    kv::Settings same;
+    same.sessions.timeout_ns = plan.settings.shortest_timeout_ns;
+    same.window.window_ns = same.memcached.window.window_ns = kWindowMin_ns;
+    plan.settings.files.assign(nodes, same);
+    return;
+  }
+  for (uint64_t i = 0; i < nodes; ++i) plan.settings.files.push_back(DrawSettings(random));
+  plan.settings.shortest_timeout_ns = kTimeoutMin_ns;
+  plan.settings.mean_interval_ns = random.Pick<uint64_t>({0, 100, 500, 2000}) * kMillisecond;
+  plan.settings.changes_seed = random.Next();
+}
+
 }  // namespace
+
+kv::Settings DrawSettings(Random& random) {
+  kv::Settings settings;
+  settings.sessions.timeout_ns = random.Pick<uint64_t>({kTimeoutMin_ns, 10 * kSecond, 60 * kSecond});
+  settings.sessions.sessions_max = random.Pick<uint64_t>({5, 20, 100'000});
+  settings.sessions.answers_max = random.Pick<uint64_t>({16, 1024});
+  for (kv::WindowLimits* window : {&settings.window, &settings.memcached.window}) {
+    window->window_ns = random.Pick<uint64_t>({kWindowMin_ns, 5 * kSecond, kWindowMax_ns});
+    window->requests_max = random.Pick<uint64_t>({20, 250'000});
+  }
+  settings.memcached.memory_bytes = random.Pick<uint64_t>({4'000, 100'000, 1 << 30});
+  return settings;
+}
 
 Plan DrawPlan(Random& random) {
   Plan plan;
@@ -149,8 +183,7 @@ Plan DrawPlan(Random& random) {
   plan.raft.election_floor_ns = random.Pick<uint64_t>({50, 100, 150}) * kMillisecond;
   plan.raft.append_max_entries = random.Pick<size_t>({1, 2, 64});
   plan.raft.inflight_max_appends = random.Pick<size_t>({1, 4, 32});
-  plan.sessions.timeout_ns = random.Pick<uint64_t>({3, 10, 60}) * kSecond;
-  plan.window.window_ns = 4 * kSecond;
+  plan.settings.shortest_timeout_ns = random.Pick<uint64_t>({3, 10, 60}) * kSecond;
   plan.network = DrawNetwork(random);
   plan.disk.sync_min_ns = random.Between(50, 300) * kMicrosecond;
   plan.disk.sync_max_ns = plan.disk.sync_min_ns + random.Pick<uint64_t>({100, 2'000, 20'000}) * kMicrosecond;
@@ -192,6 +225,9 @@ Plan DrawPlan(Random& random) {
   if (plan.membership.mean_interval_ns == 0 && plan.recovery.mean_interval_ns == 0) {
     plan.faults.empty_folders = plan.faults.mean_interval_ns > 0 && random.Chance(700'000);
   }
+  // Of its own random numbers: what is drawn above stays what it was.
+  Random settings(random.Next());
+  PlanSettings(settings, plan);
   return plan;
 }
 
@@ -203,9 +239,9 @@ std::string Describe(const Plan& plan) {
       plan.network.drop_ppm, " ppm, late ", plan.network.late_ppm, " ppm up to ",
       plan.network.late_max_ns / kMillisecond,
       plan.network.jitter ? " ms, jitter, late votes " : " ms, late votes ", plan.network.late_votes_ppm,
-      " ppm, sync ", plan.disk.sync_max_ns / kMicrosecond, " us, sessions ", plan.sessions.timeout_ns / kSecond,
-      " s; a fault every ", faults.mean_interval_ns / kMillisecond, " ms for up to ",
-      faults.duration_max_ns / kMillisecond, " ms:");
+      " ppm, sync ", plan.disk.sync_max_ns / kMicrosecond, " us, sessions ",
+      plan.settings.shortest_timeout_ns / kSecond, " s; a fault every ", faults.mean_interval_ns / kMillisecond,
+      " ms for up to ", faults.duration_max_ns / kMillisecond, " ms:");
   const auto add = [&text](bool on, const char* name) {
     if (on) absl::StrAppend(&text, " ", name);
   };
@@ -238,6 +274,10 @@ std::string Describe(const Plan& plan) {
   if (plan.memcached.counting_clients > 0) {
     absl::StrAppend(&text, "; memcached clients: ", plan.memcached.counting_clients, " count ids, ",
                     plan.memcached.one_id_clients, " have one");
+  }
+  if (plan.settings.differ) {
+    absl::StrAppend(&text, "; files differ, settings change every ", plan.settings.mean_interval_ns / kMillisecond,
+                    " ms");
   }
   if (plan.recovery.mean_interval_ns > 0) {
     absl::StrAppend(&text, "; begins anew every ", plan.recovery.mean_interval_ns / kSecond, " s");

@@ -8,9 +8,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cluster/kv/request_desk.h"
-#include "cluster/kv/session_table.h"
+#include "cluster/kv/settings.h"
 #include "cluster/offload/coupling.h"
 #include "cluster/raft/options.h"
 #include "cluster/sim/random.h"
@@ -110,8 +111,17 @@ struct ClientPlan {
   uint64_t sleep_ppm = 0;  // after an operation: silent for longer than a session lives
 };
 
+// What the files of the nodes say, and how often an administrator changes what holds.
+struct SettingsPlan {
+  std::vector<kv::Settings> files;  // by node, the spares included
+  bool differ = false;              // between nodes; else all files say the same, and nothing changes it
+  uint64_t mean_interval_ns = 0;    // of changes; 0: none
+  uint64_t changes_seed = 0;
+  uint64_t check_every_entries = 50;
+  uint64_t shortest_timeout_ns = 0;  // of sessions, that ever holds
+};
+
 struct MemcachedPlan {
-  kv::MemcachedLimits limits{.window = {.window_ns = 4 * kSecond}};
   uint64_t counting_clients = 0;  // their frame ids
   uint64_t one_id_clients = 0;
 };
@@ -119,8 +129,7 @@ struct MemcachedPlan {
 struct Plan {
   uint64_t nodes = 3;
   raft::Options raft;
-  kv::SessionLimits sessions;
-  kv::WindowLimits window;
+  SettingsPlan settings;
   kv::DeskOptions desk;
   NetworkPlan network;
   DiskPlan disk;
@@ -135,8 +144,12 @@ struct Plan {
 
 // No packet of a windowed client takes longer; DedupeWindow states that its users see to this.
 constexpr uint64_t kWindowedDelayMax_ns = 500 * kMillisecond;
+// The longest that a file says, or an administrator asks for.
+constexpr uint64_t kWindowMax_ns = 9 * kSecond;
 
 Plan DrawPlan(Random& random);
+// What a file may say, or an administrator ask for: small limits, too, that clients run into.
+kv::Settings DrawSettings(Random& random);
 std::string Describe(const Plan& plan);
 
 }  // namespace hedgerow::sim

@@ -45,6 +45,8 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.changes += report.changes;
       totals.changes_refused += report.changes_refused;
       totals.leaders_removed += report.leaders_removed;
+      totals.settings_changes += report.settings_changes;
+      totals.state_checks += report.state_checks;
       totals.snapshots_taken += report.snapshots_taken;
       totals.snapshots_installed += report.snapshots_installed;
       totals.transfers_resumed += report.transfers_resumed;

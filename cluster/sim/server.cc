@@ -24,11 +24,10 @@ constexpr size_t kSocketMax = 512;  // packets; a full socket drops
 
 kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
   kv::ReplicaOptions options{.raft = world.plan.raft,
-                             .sessions = world.plan.sessions,
-                             .window = world.plan.window,
                              .desk = world.plan.desk,
                              .snapshots = {.every_entries = world.plan.snapshots.every_entries},
-                             .memcached = world.plan.memcached.limits};
+                             .seed = world.plan.settings.files[id.value() - 1],
+                             .check_every_entries = world.plan.settings.check_every_entries};
   options.raft.self = id;
   return options;
 }
@@ -79,7 +78,7 @@ raft::Configuration Server::FileSays() {
 }
 
 std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& chunks) {
-  kv::StateLoader loader(world_.plan.sessions, world_.plan.window, world_.plan.memcached.limits);
+  kv::StateLoader loader;
   for (const std::string& chunk : chunks) loader.Add(chunk);
   std::unique_ptr<kv::StateMachine> state = loader.Finish();
   if (state == nullptr) world_.Fail("node ", id_.value(), " cannot read a snapshot: ", loader.error());
@@ -222,12 +221,12 @@ bool Server::MayBeHeard() const {
 
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
   if (log.snapshot.last.index > raft::LogIndex()) return Load(*disk_.Find(log.snapshot.last)->chunks);
-  return std::make_unique<kv::StateMachine>(world_.plan.sessions, world_.plan.window,
-                                            world_.plan.memcached.limits);
+  return std::make_unique<kv::StateMachine>();
 }
 
 void Server::AddCounters() {
   if (!up()) return;
+  world_.state_checks += replica_->checks().equal;
   world_.doubts += raft().counters().doubts;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
@@ -322,6 +321,19 @@ void Server::ArriveLateness(const raft::LeaderLate& hint) {
   Turn([this, &hint] { replica_->Feed(hint); });
 }
 
+void Server::ChangeSettings(kv::SettingValues values) {
+  if (!up() || turning_) return;
+  Turn([this, &values] { replica_->ChangeSettings(std::move(values)); });
+}
+
+uint64_t Server::DigestOf(const kv::StateMachine& state) {
+  uint64_t digest = state.fingerprint() + state.settings().version;
+  for (const kv::SettingValue& value : kv::ValuesOf(state.settings())) {
+    digest = (digest ^ value.value) * 0x9e3779b97f4a7c15;
+  }
+  return digest;
+}
+
 void Server::Feed(decltype(raft::Event::what) what) {
   if (!up()) return;
   if (turning_) {  // the disk's word during a step
@@ -396,10 +408,11 @@ void Server::Stepped(const raft::Outputs& outputs) {
 // State Machine Safety to its end: not only the same entries, but the same state.
 void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
   if (world_.fingerprints.size() < index.value()) {
-    world_.fingerprints.push_back(state.fingerprint());
-  } else if (world_.fingerprints[index.value() - 1] != state.fingerprint()) {
+    world_.fingerprints.push_back(DigestOf(state));
+  } else if (world_.fingerprints[index.value() - 1] != DigestOf(state)) {
     world_.Fail("node ", id_.value(), " has another state after entry ", index.value(), " than the first had");
   }
+  if (replica_->checks().differ > 0) world_.Fail("node ", id_.value(), " differs from a leader, and says so");
 }
 
 void Server::BecameLeader() {

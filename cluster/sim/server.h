@@ -51,6 +51,10 @@ class Server : public kv::ReplicaHost {
   std::unique_ptr<kv::StateMachine> StateOf(const raft::RestoredState& log);
   void Pause() { paused_ = true; }
   void Resume();
+  // An administrator asks it for other settings.
+  void ChangeSettings(kv::SettingValues values);
+  // Of all that replicas must agree on.
+  static uint64_t DigestOf(const kv::StateMachine& state);
   void JumpClock(int64_t by_ns) { wall_offset_ns_ += by_ns; }
 
   // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its

@@ -14,6 +14,7 @@
 #include "cluster/sim/plan.h"
 #include "cluster/sim/recovery.h"
 #include "cluster/sim/server.h"
+#include "cluster/sim/settings_changes.h"
 #include "cluster/sim/weather.h"
 #include "cluster/sim/world.h"
 
@@ -52,6 +53,7 @@ void Populate(World& world) {
   world.weather = std::make_unique<Weather>(world);
   world.membership = std::make_unique<Membership>(world);
   world.recovery = std::make_unique<Recovery>(world);
+  world.settings = std::make_unique<SettingsChanges>(world);
   const uint64_t clients = world.plan.clients.session_clients + world.plan.clients.windowed_clients;
   for (uint64_t i = 0; i < clients; ++i) {
     world.clients.push_back(
@@ -69,6 +71,7 @@ void Populate(World& world) {
   world.weather->Start();
   world.membership->Start();
   world.recovery->Start();
+  world.settings->Start();
 }
 
 bool Run(World& world, uint64_t end_ns) {
@@ -141,6 +144,7 @@ void RunToTheEnd(World& world, uint64_t seconds) {
   world.weather->Calm();
   world.membership->Calm();
   world.recovery->Calm();
+  world.settings->Calm();
   for (const auto& client : world.clients) client->Stop();
   for (const auto& client : world.memcached_clients) client->Stop();
   const uint64_t calm_ns = world.time.now_ns();
@@ -189,6 +193,7 @@ Report Simulate(const SimulationOptions& options) {
   report.changes = world.changes;
   report.changes_refused = world.changes_refused;
   report.leaders_removed = world.leaders_removed;
+  report.settings_changes = world.settings_changes;
   report.snapshots_taken = world.snapshots_taken;
   report.snapshots_installed = world.snapshots_installed;
   report.transfers_resumed = world.transfers_resumed;
@@ -196,6 +201,7 @@ Report Simulate(const SimulationOptions& options) {
   report.doubts = world.doubts;
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
+  report.state_checks = world.state_checks;
   report.recoveries = world.recoveries;
   report.folders_emptied = world.folders_emptied;
   return report;

@@ -35,6 +35,8 @@ struct Report {
   uint64_t changes = 0;  // of membership
   uint64_t changes_refused = 0;
   uint64_t leaders_removed = 0;
+  uint64_t settings_changes = 0;
+  uint64_t state_checks = 0;
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
   uint64_t transfers_resumed = 0;

@@ -71,6 +71,8 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   EXPECT_GT(totals.snapshots_taken, totals.runs * 10);
   EXPECT_GT(totals.changes, totals.runs);
   EXPECT_GT(totals.leaders_removed, totals.runs / 10);
+  EXPECT_GT(totals.settings_changes, totals.runs);
+  EXPECT_GT(totals.state_checks, totals.runs * 10);
   EXPECT_GT(totals.snapshots_installed, totals.runs);
   EXPECT_GT(totals.transfers_resumed, totals.runs / 10);
   EXPECT_GT(totals.doubts, totals.runs);

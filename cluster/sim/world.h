@@ -27,6 +27,7 @@ class MemcachedClient;
 class Weather;
 class Membership;
 class Recovery;
+class SettingsChanges;
 
 struct World {
   explicit World(uint64_t seed);
@@ -47,13 +48,14 @@ struct World {
   Network network;
   raft::InvariantChecker checker;
   History history;
-  std::vector<uint64_t> fingerprints;  // of the state after each log index, by whoever applied it first
+  std::vector<uint64_t> fingerprints;  // Server::DigestOf the state after each log index, by whoever applied it first
   std::vector<std::unique_ptr<Server>> servers;
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<std::unique_ptr<MemcachedClient>> memcached_clients;
   std::unique_ptr<Weather> weather;
   std::unique_ptr<Membership> membership;
   std::unique_ptr<Recovery> recovery;
+  std::unique_ptr<SettingsChanges> settings;
   std::string violation;
   std::function<void(const std::string&)> trace;
 
@@ -70,6 +72,8 @@ struct World {
   uint64_t changes = 0;  // of membership, that were begun
   uint64_t changes_refused = 0;
   uint64_t leaders_removed = 0;
+  uint64_t settings_changes = 0;  // that were asked for
+  uint64_t state_checks = 0;      // comparisons with a leader's state that found it the same
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
   uint64_t doubts = 0;         // of lives that have ended

@@ -6,12 +6,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/kv/state_loader.h"
 
 namespace hedgerow::transfer {
 
 absl::StatusOr<std::unique_ptr<kv::StateMachine>> LoadState(storage::SnapshotReader& snapshot,
-                                                            kv::StateLoader loader,
                                                             const std::atomic<bool>* stop) {
+  kv::StateLoader loader;
   while (true) {
     if (stop != nullptr && *stop) return absl::CancelledError("it is not wanted any more");
     const absl::StatusOr<std::optional<std::string>> chunk = snapshot.Next();

@@ -9,7 +9,6 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "cluster/kv/state_loader.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/storage/snapshot_file.h"
 
@@ -18,7 +17,6 @@ namespace hedgerow::transfer {
 // DataLoss: the file is damaged, or its contents are none. FailedPrecondition: a later program wrote them.
 // Cancelled: `stop` was set meanwhile.
 absl::StatusOr<std::unique_ptr<kv::StateMachine>> LoadState(storage::SnapshotReader& snapshot,
-                                                            kv::StateLoader loader,
                                                             const std::atomic<bool>* stop = nullptr);
 
 }  // namespace hedgerow::transfer

@@ -227,7 +227,7 @@ class Service final : public v1::SnapshotTransfer::Service {
       return absl::DataLossError("the file is not of what was offered");
     }
     absl::StatusOr<std::unique_ptr<kv::StateMachine>> state =
-        LoadState(**reader, options_.new_loader(), &stopping_);
+        LoadState(**reader, &stopping_);
     if (!state.ok()) return state.status();
     if (absl::Status status = folder_.Publish(partial->path(), last); !status.ok()) return status;
     partial->Published();

@@ -12,14 +12,12 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cluster/kv/state_loader.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/event.h"
 #include "cluster/storage/snapshot_folder.h"
@@ -32,7 +30,6 @@ struct ReceiverOptions {
   wire::Key key{};
   raft::NodeId self{};
   std::string address;  // to listen on: "10.0.0.1:4802"
-  std::function<kv::StateLoader()> new_loader;
 };
 
 // A snapshot of a leader, durable in the folder, and what it makes.

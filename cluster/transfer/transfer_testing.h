@@ -53,8 +53,7 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     auto listening = Receiver::Listen({.cluster_id = kTransferCluster,
                                        .key = KeyOf(1),
                                        .self = raft::NodeId(2),
-                                       .address = address_,
-                                       .new_loader = [] { return kv::StateLoader({}, {}); }},
+                                       .address = address_},
                                       *got_, *this);
     ASSERT_TRUE(listening.ok()) << listening.status();
     receiver_ = *std::move(listening);

@@ -21,7 +21,8 @@ constexpr size_t kAppendFlagsOffset = kPeerHeader_bytes + offsetof(hr_peer_appen
 constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
     "none",     "too_short",    "magic", "version",     "length",    "other_cluster", "other_node",
     "tag",      "config_epoch", "kind",  "malformed",   "no_member", "life_unknown",  "other_life",
-    "replayed", "too_old",      "nonce", "hello_limit", "other_log"};
+    "replayed", "too_old",      "nonce", "hello_limit", "other_log",
+    "other_durability"};
 
 template <typename Body, typename Variant>
 struct IsOneOf;

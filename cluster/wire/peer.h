@@ -46,12 +46,23 @@ inline constexpr uint64_t kLogIds = uint64_t{1} << 62;  // they are 1 to this, l
 
 constexpr raft::Term SayLogId(uint64_t log_id) { return raft::Term(kLogIdMark | log_id); }
 
+// What a node must have in common with its peers, or says that it can do; in every HELLO and HELLO_ACK.
+struct PeerTraits {
+  enum class Durability : uint8_t { kUnsaid = 0, kDisk = 1, kMemory = 2 };
+  Durability durability = Durability::kUnsaid;
+  uint32_t features = 0;  // bits; none is defined yet, and an unknown one means nothing
+
+  bool operator==(const PeerTraits&) const = default;
+};
+
 struct Hello {
   uint64_t nonce = 0;
+  PeerTraits traits{};
 };
 
 struct HelloAck {
   uint64_t nonce = 0;
+  PeerTraits traits{};
 };
 
 // A client's write on its way to the leader.
@@ -120,6 +131,7 @@ enum class DropReason : uint8_t {
   kNonce = HR_PEER_DROP_NONCE,
   kHelloLimit = HR_PEER_DROP_HELLO_LIMIT,
   kOtherLog = HR_PEER_DROP_OTHER_LOG,
+  kOtherDurability = HR_PEER_DROP_OTHER_DURABILITY,
 };
 constexpr size_t kDropReasons = HR_PEER_DROPS;
 
@@ -140,6 +152,7 @@ struct PeerIdentity {
   raft::NodeId self{};        // 1..2^32-1
   uint64_t life = 0;          // drawn at random when the process starts, never 0
   uint32_t config_epoch = 0;  // at first: see PeerCodec::SetConfigEpoch
+  PeerTraits traits{};        // for the transport's HELLOs; the codec writes what it is given
 };
 
 class PeerCodec {

@@ -26,6 +26,26 @@ void GetReserved(ByteReader& reader) {
   if (reader.Get<uint32_t>() != 0) reader.Fail();
 }
 
+constexpr uint8_t kTraitsFormat = 1;
+
+void PutTraits(ByteWriter& writer, const PeerTraits& traits) {
+  writer.Put(kTraitsFormat);
+  writer.Put(static_cast<uint8_t>(traits.durability));
+  writer.Put(uint16_t{0});  // reserved
+  writer.Put(traits.features);
+}
+
+PeerTraits GetTraits(ByteReader& reader) {
+  PeerTraits traits;
+  if (reader.Get<uint8_t>() != kTraitsFormat) reader.Fail();
+  const auto durability = reader.Get<uint8_t>();
+  if (durability > static_cast<uint8_t>(PeerTraits::Durability::kMemory)) reader.Fail();
+  traits.durability = static_cast<PeerTraits::Durability>(durability);
+  if (reader.Get<uint16_t>() != 0) reader.Fail();
+  traits.features = reader.Get<uint32_t>();
+  return traits;
+}
+
 // The term of all entries; 0: there are none, or of several terms.
 raft::Term BatchTerm(const raft::AppendRequest& body) {
   const auto as_first = [&body](const raft::Entry& entry) { return entry.term == body.entries.front().term; };
@@ -155,9 +175,15 @@ size_t BodySize_bytes(const ForwardAnswer& body) {
   return size;
 }
 
-void PutBody(ByteWriter& writer, const Hello& body) { writer.Put(body.nonce); }
+void PutBody(ByteWriter& writer, const Hello& body) {
+  writer.Put(body.nonce);
+  PutTraits(writer, body.traits);
+}
 
-void PutBody(ByteWriter& writer, const HelloAck& body) { writer.Put(body.nonce); }
+void PutBody(ByteWriter& writer, const HelloAck& body) {
+  writer.Put(body.nonce);
+  PutTraits(writer, body.traits);
+}
 
 void PutBody(ByteWriter& writer, const raft::VoteRequest& body) {
   writer.Put(body.asked_term.value());
@@ -250,9 +276,9 @@ void PutBody(ByteWriter& writer, const ForwardAnswer& body) {
 PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
   switch (kind) {
     case HR_PEER_HELLO:
-      return Hello{.nonce = GetNumber(reader)};
+      return Hello{.nonce = GetNumber(reader), .traits = GetTraits(reader)};
     case HR_PEER_HELLO_ACK:
-      return HelloAck{.nonce = GetNumber(reader)};
+      return HelloAck{.nonce = GetNumber(reader), .traits = GetTraits(reader)};
     case HR_PEER_VOTE_REQUEST:
       return GetVoteRequest(reader);
     case HR_PEER_VOTE_REPLY:

@@ -22,9 +22,9 @@ constexpr size_t kNoSize = kPeerMax_bytes + 1;
 template <typename Body>
 constexpr size_t kFixed_bytes = 0;
 template <>
-inline constexpr size_t kFixed_bytes<Hello> = 8;
+inline constexpr size_t kFixed_bytes<Hello> = 16;
 template <>
-inline constexpr size_t kFixed_bytes<HelloAck> = 8;
+inline constexpr size_t kFixed_bytes<HelloAck> = 16;
 template <>
 inline constexpr size_t kFixed_bytes<raft::VoteRequest> = sizeof(hr_peer_vote_request);
 template <>

@@ -59,8 +59,8 @@ ForwardAnswer Result() {
 
 std::vector<PeerBody> Bodies() {
   return {
-      Hello{.nonce = 1},
-      HelloAck{.nonce = 2},
+      Hello{.nonce = 1, .traits = {.durability = PeerTraits::Durability::kDisk, .features = 3}},
+      HelloAck{.nonce = 2, .traits = {.durability = PeerTraits::Durability::kMemory, .features = 1u << 31}},
       raft::VoteRequest{.asked_term = Term(3),
                         .last_index = LogIndex(4),
                         .last_term = Term(5),
@@ -199,14 +199,14 @@ TEST(PeerCodec, TheHeaderIsTheStructOfTheKernelPrograms) {
   PeerCodec sender = Sender();
   sender.Seal(NodeId(1), Term(), Hello{});
   const std::string datagram = sender.Seal(NodeId(1), Term(0x7172737475767778), Hello{.nonce = 5});
-  ASSERT_EQ(datagram.size(), 72u);
+  ASSERT_EQ(datagram.size(), 80u);
   hr_peer_header header;
   std::memcpy(&header, datagram.data(), sizeof(header));
   EXPECT_EQ(std::memcmp(datagram.data(), "HRP1", 4), 0);
   EXPECT_EQ(header.magic, HR_PEER_MAGIC);
   EXPECT_EQ(header.version, 3);
   EXPECT_EQ(header.kind, HR_PEER_HELLO);
-  EXPECT_EQ(header.bytes, 72);
+  EXPECT_EQ(header.bytes, 80);
   EXPECT_EQ(header.cluster_id, kCluster);
   EXPECT_EQ(header.from_life, kLife);
   EXPECT_EQ(header.packet_number, 2u);
@@ -226,8 +226,8 @@ TEST(PeerCodec, BodiesAreAsLongAsThePageSays) {
   const auto body_bytes = [&](const PeerBody& body) {
     return sender.Seal(NodeId(1), Term(), body).size() - kPeerHeader_bytes;
   };
-  EXPECT_EQ(body_bytes(Hello{}), 8u);
-  EXPECT_EQ(body_bytes(HelloAck{}), 8u);
+  EXPECT_EQ(body_bytes(Hello{}), 16u);
+  EXPECT_EQ(body_bytes(HelloAck{}), 16u);
   EXPECT_EQ(body_bytes(raft::VoteRequest{}), 40u);
   EXPECT_EQ(body_bytes(raft::VoteReply{}), 16u);
   EXPECT_EQ(body_bytes(raft::AppendRequest{}), 40u);
@@ -325,7 +325,7 @@ TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
   EXPECT_EQ(reason(""), DropReason::kTooShort);
   EXPECT_EQ(reason(Forged(good, 3, '2')), DropReason::kMagic);
   EXPECT_EQ(reason(Forged(good, 4, 1)), DropReason::kVersion);
-  EXPECT_EQ(reason(Forged(good, 6, 73)), DropReason::kLength);
+  EXPECT_EQ(reason(Forged(good, 6, 81)), DropReason::kLength);
   EXPECT_EQ(reason(Forged(good, 16, 0)), DropReason::kOtherCluster);
   EXPECT_EQ(reason(Forged(good, 44, 3)), DropReason::kOtherNode);
   EXPECT_EQ(reason(Forged(good, 56, 4)), DropReason::kNone) << "of another configuration: the core's to judge";
@@ -359,6 +359,10 @@ TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
     const std::string datagram = Sender().Seal(NodeId(1), Term(42), body);
     return Receiver().Open(Forged(datagram, kPeerHeader_bytes + offset, value)).reason;
   };
+  EXPECT_EQ(reason(Hello{}, 8, 2), DropReason::kMalformed) << "a format of traits that there is not";
+  EXPECT_EQ(reason(HelloAck{}, 9, 3), DropReason::kMalformed) << "durability";
+  EXPECT_EQ(reason(HelloAck{}, 10, 1), DropReason::kMalformed) << "reserved";
+  EXPECT_EQ(reason(Hello{}, 15, 0x80), DropReason::kNone) << "a feature that this program does not know";
   EXPECT_EQ(reason(raft::VoteRequest{}, 32, 2), DropReason::kMalformed) << "pre_vote";
   EXPECT_EQ(reason(raft::VoteReply{}, 8, 2), DropReason::kMalformed) << "pre_vote";
   EXPECT_EQ(reason(raft::VoteReply{}, 12, 255), DropReason::kMalformed) << "granted";

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The cluster's settings as a node has applied them (cluster/kv/settings.h): what follows them here, changes that an
+// administrator asks for, and what the status tells of them. Part of Node, on the loop's thread but for
+// ChangeSettings.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/node/node.h"
+#include "cluster/node/setting_text.h"
+
+namespace hedgerow::node {
+
+// After each turn: both stand in the log.
+void Node::FollowSettings() {
+  const kv::Settings& settings = replica_.state().settings();
+  const std::pair now(replica_.raft().configuration().members.size(), settings.version);
+  if (memcached_ == nullptr || followed_settings_ == now) return;
+  followed_settings_ = now;
+  memcached_->Follow(now.first, settings.memcached);
+}
+
+absl::StatusOr<uint64_t> Node::ChangeSettings(kv::SettingValues values) {
+  const auto version =
+      Ask<absl::StatusOr<uint64_t>>([this, values = std::move(values)] { return ChangeSettingsNow(values); });
+  return version.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+}
+
+absl::StatusOr<uint64_t> Node::ChangeSettingsNow(const kv::SettingValues& values) {
+  const raft::Raft& raft = replica_.raft();
+  if (raft.role() != raft::Role::kLeader) {
+    return absl::FailedPreconditionError(raft.leader().IsSet()
+                                             ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
+                                             : "nobody leads now; ask again");
+  }
+  if (!replica_.ChangeSettings(values)) {
+    return absl::UnavailableError("earlier changes of the settings wait to be proposed; ask again");
+  }
+  const uint64_t before = replica_.state().settings().version;
+  replica_.Settle();
+  return before;
+}
+
+void Node::AddSettingsTo(NodeStatus& status) const {
+  const kv::Settings& settings = replica_.state().settings();
+  status.settings_version = settings.version;
+  for (const kv::SettingInfo& info : kv::AllSettings()) {
+    const uint64_t value = kv::Get(settings, info.setting);
+    SettingStatus& said = status.settings.emplace_back();
+    said.name = info.name;
+    said.value = FormatSetting(info, value);
+    said.range = RangeOf(info);
+    said.meaning = info.meaning;
+    const uint64_t in_file = kv::Get(config_.settings, info.setting);
+    const auto& named = config_.settings_in_file;
+    if (std::find(named.begin(), named.end(), info.setting) == named.end() || in_file == value) continue;
+    said.in_file = FormatSetting(info, in_file);
+    if (!settings.set()) continue;
+    status.notes.push_back(absl::StrCat(info.name, " is ", said.value, ", and the file of this node says ",
+                                        said.in_file, ", which only seeds a new cluster: change it with "
+                                        "`hedgerow-node settings set` at the leader, or mend the file"));
+  }
+  if (memcached_ == nullptr) return;
+  if (std::string note = memcached_->Note(); !note.empty()) status.notes.push_back(std::move(note));
+}
+
+}  // namespace hedgerow::node

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The cluster's settings with whole nodes, whose files differ: what holds is what the log says, on all of them.
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/node/node_testing.h"
+
+namespace hedgerow::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class NodeSettingsTest : public NodeTest {
+ protected:
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
+    config.settings.sessions.sessions_max = files_.at(id);
+    config.settings_in_file = {kv::Setting::kSessionsMax};
+    return config;
+  }
+  std::string SessionsMax(uint64_t id) {
+    for (const SettingStatus& setting : StatusOf(id).settings) {
+      if (setting.name == "sessions.max") return setting.value;
+    }
+    return "none";
+  }
+  bool AllHave(const std::string& value, uint64_t version) {
+    return Eventually([&] {
+      for (uint64_t id = 1; id <= 3; ++id) {
+        if (SessionsMax(id) != value || StatusOf(id).settings_version != version) return false;
+      }
+      return true;
+    });
+  }
+  void ChangeAtTheLeader(kv::SettingValues values) {
+    EXPECT_TRUE(Eventually([&] {
+      const uint64_t leader = Leader();
+      return leader != 0 && nodes_[leader - 1]->node->ChangeSettings(values).ok();
+    }));
+  }
+
+  std::map<uint64_t, uint64_t> files_ = {{1, 101}, {2, 102}, {3, 103}};
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, NodeSettingsTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         DurabilityOf);
+
+TEST_P(NodeSettingsTest, TheFirstLeadersFileSeedsAllNodes) {
+  ASSERT_NE(WaitForLeader(), 0u);
+  ASSERT_TRUE(Eventually([&] { return StatusOf(1).settings_version == 1; }));
+  const std::string seed = SessionsMax(1);
+  EXPECT_TRUE(AllHave(seed, 1));
+  for (uint64_t id = 1; id <= 3; ++id) {
+    const NodeStatus status = StatusOf(id);
+    if (std::to_string(files_.at(id)) == seed) {
+      EXPECT_THAT(status.notes, IsEmpty());
+    } else {
+      EXPECT_THAT(status.notes,
+                  ElementsAre(HasSubstr("sessions.max is " + seed + ", and the file of this node says " +
+                                        std::to_string(files_.at(id)))));
+    }
+  }
+}
+
+TEST_P(NodeSettingsTest, AChangeHoldsOnAllNodesAndAfterAStartWithOtherFiles) {
+  ASSERT_NE(WaitForLeader(), 0u);
+  ChangeAtTheLeader({{kv::Setting::kSessionsMax, 2}});
+  ASSERT_TRUE(AllHave("2", 2));
+  for (uint64_t i = 1; i <= 2; ++i) EXPECT_NE(Open(i), 0u);
+  const wire::HkvRequest third{.kind = wire::HkvKind::kOpen, .seq = 999};
+  const auto refused = Ask(Leader(), third);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->status, wire::HkvStatus::kOverloaded);
+  // Of one node by way of a snapshot.
+  ASSERT_TRUE(nodes_[0]->node->TakeSnapshot().ok());
+  EXPECT_TRUE(Eventually([&] { return StatusOf(1).snapshots.last.value() > 0; }));
+  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
+  files_ = {{1, 5000}, {2, 5000}, {3, 5000}};
+  for (uint64_t id = 1; id <= 3; ++id) Start(id);
+  ASSERT_NE(WaitForLeader(), 0u);
+  EXPECT_TRUE(AllHave("2", 2));
+}
+
+TEST_P(NodeSettingsTest, OnlyTheLeaderIsAsked) {
+  const uint64_t leader = WaitForLeader();
+  ASSERT_NE(leader, 0u);
+  const absl::Status refused = nodes_[leader % 3]->node->ChangeSettings({{kv::Setting::kSessionsMax, 5}}).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("leads; ask it"));
+}
+
+// What its acknowledgements promise is not what those of the others do.
+class OtherDurabilityTest : public NodeTest {
+ protected:
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
+    if (id != 3) return config;
+    const bool disk = config.durability == Durability::kDisk;
+    config.durability = disk ? Durability::kMemory : Durability::kDisk;
+    return config;
+  }
+  bool Names(uint64_t node, uint64_t peer) {
+    for (const PeerStatus& other : StatusOf(node).peers) {
+      if (other.id.value() == peer) return other.other_durability == Name(ConfigOf(peer).durability);
+    }
+    return false;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, OtherDurabilityTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         DurabilityOf);
+
+TEST_P(OtherDurabilityTest, ANodeOfTheOtherModeIsNamedByAllAndTakesNoPart) {
+  EXPECT_TRUE(Eventually([&] { return Names(1, 3) && Names(2, 3) && Names(3, 1) && Names(3, 2); }));
+  EXPECT_TRUE(Eventually([&] { return StatusOf(1).ready && StatusOf(2).ready; })) << "two of three go on";
+  EXPECT_FALSE(StatusOf(3).ready);
+  EXPECT_GT(Counter(1, "peer_dropped", "other_durability"), 0u);
+}
+
+}  // namespace
+}  // namespace hedgerow::node
