@@ -114,7 +114,7 @@ void BM_Load(benchmark::State& state) {
   std::unique_ptr<StateMachine> loaded;
   for (auto iteration : state) {
     (void)iteration;
-    StateLoader loader({}, {});
+    StateLoader loader;
     for (const std::string& chunk : chunks) HEDGEROW_CHECK(loader.Add(chunk));
     loaded = loader.Finish();
     HEDGEROW_CHECK(loaded != nullptr);

@@ -191,7 +191,7 @@ TEST(Cut, AGrowingStoreIsCutWhole) {
 
 // A client that uses one id for everything puts its requests in each other's place all the time.
 TEST(Cut, WhatIsDoneAnewMeanwhileIsInItAsItWas) {
-  StateMachine state(kSessions, kWindow, kMemcached);
+  StateMachine state;
   uint64_t index = 0;
   const auto set = [&](StateMachine& on, uint64_t id, uint64_t value, uint64_t elapsed_ns = 0) {
     return on.Apply(++index, {.key = {.kind = CommandKind::kMemcached, .a = 1, .c = value, .d = id},
@@ -336,6 +336,7 @@ TEST(Cut, EveryFormatThereWasIsRead) {
     if (version >= 3) {
       settings.version = 1;
       settings.sessions.sessions_max = 3;
+      settings.window = {.window_ns = 10 * kSecond, .requests_max = 1'000'000};
       settings.memcached.window.window_ns = 6 * kSecond;
     }
     EXPECT_EQ(state->settings(), settings);
