@@ -46,7 +46,7 @@ enum class ItemVerb : uint8_t {
   kDecrement = 10,
 };
 
-// What is left of the largest datagram between nodes once everything around a value is in it.
+// What is left of the largest message between nodes once everything around a value is in it.
 constexpr size_t kItemMax_bytes = 60'000;
 
 struct ItemOperation {
