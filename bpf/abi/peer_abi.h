@@ -12,7 +12,14 @@
 #define HR_PEER_MAGIC 0x31505248u /* "HRP1" */
 #define HR_PEER_VERSION 3
 #define HR_PEER_HEADER_BYTES 64
-#define HR_PEER_MAX_BYTES 65507 /* the largest UDP payload in IPv4: 65,535 less 20 and 8 */
+#define HR_PEER_MAX_BYTES 65507 /* the largest message: the largest UDP payload in IPv4, 65,535 less 20 and 8 */
+
+/*
+ * The longest datagram that a node sends; a longer message leaves in pieces (HR_PEER_PIECE). Every link carries an IPv6
+ * packet of 1,280 bytes (RFC 8200 section 5), and the headers of IPv6 and UDP take 48 of them, so IP never makes fragments.
+ */
+#define HR_PEER_DATAGRAM_MAX_BYTES 1232
+#define HR_PEER_PIECES_MAX 64 /* of one message */
 
 struct hr_peer_header {
   __u32 magic;
@@ -57,7 +64,8 @@ enum hr_peer_kind {
   HR_PEER_FORWARD = 12,
   HR_PEER_FORWARD_ANSWER = 13,
   HR_PEER_RESIGN = 14, /* only a hint (DESIGN: a dying leader); for the whole cluster */
-  HR_PEER_KINDS = 15,  /* one past the last */
+  HR_PEER_PIECE = 15,  /* part of a message that is longer than HR_PEER_DATAGRAM_MAX_BYTES; the process's */
+  HR_PEER_KINDS = 16,  /* one past the last */
 };
 
 /* The bodies that kernel programs read or write. Those of the other kinds: docs/WIRE_FORMAT.md. */
@@ -155,5 +163,6 @@ enum hr_peer_drop {
   HR_PEER_DROP_HELLO_LIMIT = 17,  /* more HELLOs a second than are answered */
   HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
   HR_PEER_DROP_OTHER_DURABILITY = 19, /* a HELLO_ACK from a member of another durability mode */
-  HR_PEER_DROPS = 20,             /* one past the last */
+  HR_PEER_DROP_PIECE = 20,        /* a piece that does not go with the others of its message, or a piece in pieces */
+  HR_PEER_DROPS = 21,             /* one past the last */
 };

@@ -49,7 +49,7 @@ enum class ItemVerb : uint8_t {
   kDiscard = 11,  // a set of what is too large: what was there before goes, and the client is told why
 };
 
-// What is left of the largest datagram between nodes once everything around a value is in it.
+// What is left of the largest message between nodes once everything around a value is in it.
 constexpr size_t kItemMax_bytes = 60'000;
 
 struct ItemOperation {

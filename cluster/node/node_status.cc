@@ -170,6 +170,11 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);
   status.counters.emplace_back("peer_nowhere", peers_.counters().nowhere);
   status.counters.emplace_back("peer_bad_commands", peers_.counters().bad_commands);
+  status.counters.emplace_back("peer_pieces", peers_.counters().pieces, "sent");
+  status.counters.emplace_back("peer_pieces", peers_.received_pieces().received, "received");
+  status.counters.emplace_back("peer_split_messages", peers_.counters().split, "sent");
+  status.counters.emplace_back("peer_split_messages", peers_.received_pieces().completed, "received");
+  status.counters.emplace_back("peer_split_messages", peers_.received_pieces().incomplete, "incomplete");
   AddSocket(status, "peer", peer_socket_->counters());
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
   AddReplication(status, raft.counters());

@@ -25,7 +25,8 @@ bool IsForKernel(const raft::AppendRequest& append, raft::Term term) {
     if (entry.term != term || entry.kind == raft::EntryKind::kConfiguration) return false;
     bytes += wire::kAppendEntryFixed_bytes + entry.payload.size_bytes();
   }
-  return bytes <= HR_NODE_DATAGRAM_MAX_BYTES;
+  static_assert(wire::kPeerDatagramMax_bytes <= HR_NODE_DATAGRAM_MAX_BYTES);
+  return bytes <= wire::kPeerDatagramMax_bytes;
 }
 
 // Whether both would be the same bytes if they named no receiver. Appends of one leader and term that begin and
@@ -81,11 +82,11 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   std::erase_if(strangers_, [this](const Stranger& stranger) {
     if (Find(stranger.state.id) != nullptr) return true;
     if (stranger.epoch > committed_epoch_) return false;
-    lives_.Remove(stranger.state.id);
+    Forget(stranger.state.id);
     return true;
   });
   for (const PeerState& known : before) {
-    if (Find(known.id) == nullptr) lives_.Remove(known.id);
+    if (Find(known.id) == nullptr) Forget(known.id);
   }
   // One that is not committed may be gone back from, and then who was left out is a member with its log of
   // before.
@@ -93,6 +94,11 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   std::vector<raft::NodeId> members;
   for (const PeerState& peer : others_) members.push_back(peer.id);
   if (absl::Status kept = known_.KeepOnly(members); !kept.ok()) recorded_ = kept;
+}
+
+void Peers::Forget(raft::NodeId id) {
+  lives_.Remove(id);
+  pieces_.Forget(id);
 }
 
 // Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
@@ -171,7 +177,8 @@ wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram&
                     std::holds_alternative<wire::HelloAck>(opened.body) ||
                     std::holds_alternative<raft::VoteRequest>(opened.body) ||
                     std::holds_alternative<raft::AppendRequest>(opened.body) ||
-                    std::holds_alternative<raft::Heartbeat>(opened.body);
+                    std::holds_alternative<raft::Heartbeat>(opened.body) ||
+                    std::holds_alternative<wire::Piece>(opened.body);  // of an append
   return asks ? wire::DropReason::kNone : wire::DropReason::kNoMember;
 }
 
@@ -211,7 +218,19 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
     return;
   }
   if (PeerState* const peer = Find(opened.header.from)) peer->heard_ns = datagram.arrived_ns;
+  if (std::holds_alternative<wire::Piece>(opened.body)) return TakePiece(opened, datagram, now_ns, receiver);
   TakeBody(opened, datagram.arrived_ns, receiver);
+}
+
+// A whole message is judged like a datagram with these bytes that came with its last piece.
+void Peers::TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
+  const wire::PeerPieces::Taken taken =
+      pieces_.Take(opened.header, std::get<wire::Piece>(std::move(opened.body)));
+  if (taken.reason != wire::DropReason::kNone) {
+    ++counters_.drops[static_cast<size_t>(taken.reason)];
+  } else if (!taken.message.empty()) {
+    Take({.from = datagram.from, .bytes = taken.message, .arrived_ns = datagram.arrived_ns}, now_ns, receiver);
+  }
 }
 
 void Peers::TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver) {
@@ -319,14 +338,13 @@ void Peers::Flush() {
       SendSealed(message.to, codec_.Seal(message, followed));
       continue;
     }
-    ++counters_.broadcasts;
     const PeerState* const peer = Find(message.to);
     message.to = raft::NodeId();
     std::string bytes = codec_.Seal(message, followed);
     if (bytes.empty()) {
       ++counters_.too_large;
     } else {
-      socket_.Send(peer->address, std::move(bytes), broadcast_mark_ | group);
+      SendDatagrams(peer->address, std::move(bytes), broadcast_mark_ | group);
     }
   }
   pending_.clear();
@@ -371,8 +389,23 @@ void Peers::SendSealed(raft::NodeId to, std::string bytes) {
   } else if (peer == nullptr || peer->address.port == 0) {
     ++counters_.nowhere;
   } else {
-    socket_.Send(peer->address, std::move(bytes));
+    SendDatagrams(peer->address, std::move(bytes));
   }
+}
+
+// IP never makes fragments of them. Networks drop fragments, and only the first fragment has a UDP header, by
+// which the kernel part addresses copies.
+void Peers::SendDatagrams(const NetAddress& to, std::string sealed, uint32_t mark) {
+  if (sealed.size() <= wire::kPeerDatagramMax_bytes) {
+    counters_.broadcasts += mark != 0;
+    socket_.Send(to, std::move(sealed), mark);
+    return;
+  }
+  std::vector<std::string> pieces = codec_.Split(sealed);
+  ++counters_.split;
+  counters_.pieces += pieces.size();
+  counters_.broadcasts += mark != 0 ? pieces.size() : 0;
+  for (std::string& piece : pieces) socket_.Send(to, std::move(piece), mark);
 }
 
 }  // namespace hedgerow::node

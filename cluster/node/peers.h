@@ -21,6 +21,7 @@
 #include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
 #include "cluster/wire/peer_lives.h"
+#include "cluster/wire/peer_pieces.h"
 
 namespace hedgerow::node {
 
@@ -61,6 +62,8 @@ class Peers {
     uint64_t refused = 0;       // datagrams of those who have left, or never were members
     uint64_t bad_commands = 0;  // a forwarded command that is none
     uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
+    uint64_t split = 0;         // messages that left in pieces
+    uint64_t pieces = 0;        // those pieces
   };
 
   // Nobody is known yet. This node has the log `log_id`, and records in `known` which ones the others have.
@@ -109,6 +112,7 @@ class Peers {
   void NumbersSeen(raft::NodeId peer, uint64_t highest) { lives_.SeenUpTo(peer, highest); }
   void DrawNumbersFrom(std::function<uint64_t()> draw) { codec_.DrawFrom(std::move(draw)); }
   const Counters& counters() const { return counters_; }
+  const wire::PeerPieces::Counters& received_pieces() const { return pieces_.counters(); }
 
  private:
   struct Pending {
@@ -125,6 +129,8 @@ class Peers {
   PeerState* Find(raft::NodeId id);
   Stranger* FindStranger(raft::NodeId id);
   wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram);
+  void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
+  void Forget(raft::NodeId id);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
   uint32_t PositionBit(raft::NodeId id);
   void MarkFollowed();
@@ -136,6 +142,7 @@ class Peers {
   void SendTo(raft::NodeId to, const wire::PeerBody& body) { SendTo(to, term_, body); }
   void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);
+  void SendDatagrams(const NetAddress& to, std::string sealed, uint32_t mark = 0);
   void TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
                    PeerReceiver& receiver);
   void TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver);
@@ -153,6 +160,7 @@ class Peers {
   uint32_t committed_epoch_ = 0;
   wire::PeerCodec codec_;
   wire::PeerLives lives_;
+  wire::PeerPieces pieces_;
   raft::Term term_;
   std::vector<Pending> pending_;
   uint32_t broadcast_mark_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What leaves for the other nodes, as datagrams: which appends say that another follows, and what becomes of
-// those to nodes that have left.
+// What leaves for the other nodes and comes from them, as datagrams: which appends say that another follows,
+// what becomes of those to nodes that have left, and messages in pieces.
 #include "cluster/node/peers.h"
 
 #include <algorithm>
@@ -18,7 +18,11 @@
 #include <gtest/gtest.h>
 
 #include "bpf/abi/peer_abi.h"
+#include "cluster/kv/command.h"
 #include "cluster/node/socket_testing.h"
+#include "cluster/raft/log.h"
+#include "cluster/raft/options.h"
+#include "cluster/wire/peer_pieces.h"
 
 namespace hedgerow::node {
 namespace {
@@ -55,7 +59,8 @@ class PeersTest : public testing::Test {
     sender_->Flush();
     std::vector<uint32_t> flags;
     for (const Datagram& datagram : receiver_->Receive(0)) {
-      EXPECT_GE(datagram.bytes.size(), wire::kAppendFixed_bytes);
+      EXPECT_GE(datagram.bytes.size(), wire::kPeerHeader_bytes);
+      if (datagram.bytes[offsetof(hr_peer_header, kind)] != HR_PEER_APPEND) continue;
       uint32_t value = 0;
       std::memcpy(&value, datagram.bytes.data() + wire::kPeerHeader_bytes + offsetof(hr_peer_append, flags),
                   sizeof(value));
@@ -78,6 +83,28 @@ class PeersTest : public testing::Test {
     for (const Datagram& datagram : receiver_->Receive(0)) said.push_back(other_.Open(datagram.bytes));
     return said;
   }
+  // From now on node 2's incarnation is known.
+  void Meet2() {
+    const std::vector<wire::Opened> greeting = Greeted(1);
+    ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
+  }
+  void Take(const std::string& bytes, uint64_t now_ns = 1) {
+    peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
+                nobody_);
+  }
+  uint64_t Dropped(wire::DropReason reason) const {
+    return peers_.counters().drops[static_cast<size_t>(reason)];
+  }
+  // An append of node 2 with one entry that has so many bytes.
+  std::string LargeAppend(size_t bytes) {
+    raft::AppendRequest append{.prev_index = raft::LogIndex(4), .prev_term = raft::Term(1)};
+    append.entries.push_back({.term = raft::Term(3), .index = raft::LogIndex(5),
+                              .kind = raft::EntryKind::kCommand,
+                              .payload = raft::Payload(std::string(bytes, 'x'))});
+    return other_.Seal(raft::NodeId(1), raft::Term(3), std::move(append));
+  }
+
   template <typename Body>
   static size_t Count(const std::vector<wire::Opened>& said) {
     return static_cast<size_t>(std::count_if(said.begin(), said.end(), [](const wire::Opened& opened) {
@@ -86,12 +113,14 @@ class PeersTest : public testing::Test {
   }
 
   struct Nobody final : PeerReceiver {
-    void Receive(uint64_t, raft::Message) override {}
-    void Receive(uint64_t, kv::Request) override {}
+    void Receive(uint64_t, raft::Message message) override { messages.push_back(std::move(message)); }
+    void Receive(uint64_t, kv::Request request) override { requests.push_back(std::move(request)); }
     void Receive(raft::NodeId, uint64_t, const kv::Answer&) override {}
     void Receive(const raft::LeaderResigns&) override {}
     void Receive(const raft::LeaderLate& hint) override { late.push_back(hint); }
 
+    std::vector<raft::Message> messages;
+    std::vector<kv::Request> requests;
     std::vector<raft::LeaderLate> late;
   };
 
@@ -143,8 +172,8 @@ TEST_F(PeersTest, ABurstIsAcknowledgedNowAndThen) {
 
 TEST_F(PeersTest, NobodysAcknowledgementWaitsForWhatOnlyAProcessStores) {
   Append(0, 1);
-  Append(1, 1, {.term = raft::Term(1), .payload = raft::Payload(std::string(1600, 'x'))});
-  EXPECT_THAT(Flushed(), ElementsAre(0, 0)) << "too long for a kernel part";
+  Append(1, 1, {.term = raft::Term(1), .payload = raft::Payload(std::string(1200, 'x'))});
+  EXPECT_THAT(Flushed(), ElementsAre(0)) << "a kernel part stores nothing that comes in pieces";
   Append(2, 1);
   Append(3, 1, {.term = raft::Term(1), .kind = raft::EntryKind::kConfiguration});
   EXPECT_THAT(Flushed(), ElementsAre(0, 0));
@@ -175,9 +204,7 @@ TEST_F(PeersTest, WhoAsksAsWhomItIsToComeBackIsAnsweredOnceThatIsCommitted) {
 }
 
 TEST_F(PeersTest, ALateLeaderSpeaksForItselfAlone) {
-  const std::vector<wire::Opened> greeting = Greeted(1);
-  ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-  SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
+  Meet2();
   SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, 1);
   ASSERT_EQ(nobody_.late.size(), 1u);
   EXPECT_EQ(nobody_.late[0].leader, raft::NodeId(2));
@@ -214,6 +241,111 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
   answers(Mode::kDisk, now_ns);
   EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
   EXPECT_FALSE(peers_.states()[0].HasOtherDurability(now_ns));
+}
+
+TEST_F(PeersTest, AnAppendThatIsFullIsOneDatagram) {
+  const raft::Options options;
+  for (const size_t payload_bytes : {size_t{0}, size_t{7}, size_t{60}, size_t{500}, size_t{1107}}) {
+    raft::Log log{std::vector<raft::Entry>()};
+    for (uint64_t index = 1; index <= 100; ++index) {
+      log.Append({.term = raft::Term(1), .index = raft::LogIndex(index),
+                  .payload = raft::Payload(std::string(payload_bytes, 'x'))});
+    }
+    raft::AppendRequest append{
+        .entries = log.Slice(raft::LogIndex(1), options.append_max_entries, options.append_max_bytes)};
+    peers_.Send(
+        {.from = raft::NodeId(1), .to = raft::NodeId(2), .term = raft::Term(1), .body = std::move(append)});
+    EXPECT_EQ(Flushed().size(), 1u) << payload_bytes;
+  }
+  EXPECT_EQ(peers_.counters().split, 0u);
+}
+
+TEST_F(PeersTest, WhatIsLongerThanADatagramLeavesInPieces) {
+  Append(0, 1, {.term = raft::Term(1), .payload = raft::Payload(std::string(60'000, 'x'))});
+  peers_.Flush();
+  sender_->Flush();
+  wire::PeerPieces pieces;
+  std::string whole;
+  size_t count = 0;
+  for (const Datagram& datagram : receiver_->Receive(0)) {
+    EXPECT_LE(datagram.bytes.size(), wire::kPeerDatagramMax_bytes);
+    wire::Opened opened = other_.Open(datagram.bytes);
+    ASSERT_TRUE(std::holds_alternative<wire::Piece>(opened.body));
+    EXPECT_TRUE(whole.empty());
+    whole = pieces.Take(opened.header, std::get<wire::Piece>(std::move(opened.body))).message;
+    ++count;
+  }
+  EXPECT_EQ(count, peers_.counters().pieces);
+  EXPECT_EQ(peers_.counters().split, 1u);
+  EXPECT_TRUE(std::holds_alternative<raft::AppendRequest>(other_.Open(whole).body));
+}
+
+// Each piece has the UDP header by which the kernel part addresses its copies.
+TEST_F(PeersTest, WhatGoesToSeveralPeersIsCopiedPieceByPiece) {
+  std::vector<PeerState> others = Others();
+  others.push_back({.id = raft::NodeId(3), .address = others[0].address, .position = 2});
+  peers_.SetMembers(others, 0, 0, 0);
+  peers_.SetBroadcast(1u << 24, 1u << 7 | 1u << 2);
+  for (const uint64_t to : {2u, 3u}) {
+    raft::AppendRequest append;
+    append.entries.push_back({.term = raft::Term(1), .index = raft::LogIndex(1),
+                              .payload = raft::Payload(std::string(5000, 'x'))});
+    peers_.Send(
+        {.from = raft::NodeId(1), .to = raft::NodeId(to), .term = raft::Term(1), .body = std::move(append)});
+  }
+  peers_.Flush();
+  EXPECT_EQ(peers_.counters().split, 1u);
+  EXPECT_GE(peers_.counters().pieces, 5u);
+  EXPECT_EQ(peers_.counters().broadcasts, peers_.counters().pieces);
+}
+
+TEST_F(PeersTest, AMessageInPiecesIsTakenOnceAndAsOneDatagram) {
+  Meet2();
+  const std::string sealed = LargeAppend(60'000);
+  const std::vector<std::string> pieces = other_.Split(sealed);
+  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+    EXPECT_THAT(nobody_.messages, IsEmpty());
+    Take(*piece);
+  }
+  ASSERT_EQ(nobody_.messages.size(), 1u);
+  EXPECT_EQ(nobody_.messages[0].from, raft::NodeId(2));
+  EXPECT_EQ(nobody_.messages[0].to, raft::NodeId(1));
+  EXPECT_EQ(nobody_.messages[0].term, raft::Term(3));
+  const auto& append = std::get<raft::AppendRequest>(nobody_.messages[0].body);
+  ASSERT_EQ(append.entries.size(), 1u);
+  EXPECT_EQ(append.entries[0].payload.size_bytes(), 60'000u);
+  for (const std::string& piece : pieces) Take(piece);
+  Take(sealed);
+  EXPECT_EQ(Dropped(wire::DropReason::kReplayed), pieces.size() + 1) << "recorded";
+  for (const std::string& piece : other_.Split(sealed)) Take(piece);
+  EXPECT_EQ(Dropped(wire::DropReason::kReplayed), pieces.size() + 2) << "new pieces, but not a new message";
+  EXPECT_EQ(nobody_.messages.size(), 1u);
+}
+
+TEST_F(PeersTest, ALargeCommandIsForwardedInPieces) {
+  Meet2();
+  kv::Command command{.key = {.kind = kv::CommandKind::kWrite, .a = 5, .b = 1}};
+  command.operations.push_back({.key = "k", .value = std::string(9000, 'v')});
+  const std::string sealed =
+      other_.Seal(raft::NodeId(1), raft::Term(3), wire::Forward{.command = kv::Encode(command)});
+  for (const std::string& piece : other_.Split(sealed)) Take(piece);
+  ASSERT_EQ(nobody_.requests.size(), 1u);
+}
+
+TEST_F(PeersTest, PiecesOfRemovedNodesAndOfFormerIncarnationsTakeNoMemory) {
+  wire::PeerCodec removed({.cluster_id = 7, .key = {}, .self = raft::NodeId(9), .life = 8});
+  const std::string sealed =
+      removed.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
+  for (const std::string& piece : removed.Split(sealed)) Take(piece);
+  EXPECT_EQ(peers_.received_pieces().received, 0u);
+  EXPECT_EQ(peers_.counters().refused, 8u);
+  Meet2();
+  wire::PeerCodec before({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 4});
+  const std::string recorded =
+      before.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
+  for (const std::string& piece : before.Split(recorded)) Take(piece);
+  EXPECT_EQ(peers_.received_pieces().received, 0u);
+  EXPECT_EQ(Dropped(wire::DropReason::kOtherLife), 8u);
 }
 
 // It is asked again, but not as fast as it answers.

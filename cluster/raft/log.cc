@@ -10,9 +10,6 @@
 namespace hedgerow::raft {
 namespace {
 
-// Term, kind and length beside the payload, as the peer protocol will carry them.
-constexpr size_t kEntryHeader_bytes = 16;
-
 // More than one, so that memory shrinks while the log grows.
 constexpr size_t kFreedPerAppend = 8;
 

@@ -67,6 +67,9 @@ class Log {
   size_t dead_ = 0;              // compacted, at the front of both
 };
 
+// Beside its payload, what an entry takes in an append: term, index, kind and length (docs/WIRE_FORMAT.md).
+constexpr size_t kEntryHeader_bytes = 21;
+
 // What an entry costs in a message and in the bounds of Options.
 size_t CostBytes(const Entry& entry);
 

@@ -30,9 +30,10 @@ struct Options {
   uint64_t election_cap_ns = 2'000'000'000;
   uint64_t heartbeats_per_election = 5;  // heartbeats that may be lost in a row, plus one
 
-  // One append fits a datagram of an Ethernet frame unless a single entry is larger.
+  // An append is one datagram of at most HR_PEER_DATAGRAM_MAX_BYTES, 104 of which are not entries, unless a
+  // single entry is larger: that append travels in pieces.
   size_t append_max_entries = 64;
-  size_t append_max_bytes = 1200;
+  size_t append_max_bytes = 1128;
   // In flight to one peer; more waits for an acknowledgement.
   size_t inflight_max_appends = 32;
   size_t inflight_max_bytes = 64 * 1024;

@@ -49,7 +49,7 @@ TEST(Raft_7_Compaction, ATailIsBoundedInBytesToo) {
   cluster.Elect(1);
   for (int i = 0; i < 5; ++i) cluster.Propose(1, std::string(100, 'x'));
   cluster.TakeSnapshot(1);
-  EXPECT_EQ(cluster.At(1).log().start().index, LogIndex(4)) << "two entries of 116 bytes";
+  EXPECT_EQ(cluster.At(1).log().start().index, LogIndex(4)) << "two entries of 121 bytes";
 }
 
 TEST(Raft_7_Compaction, EachNodeCompactsByItself) {

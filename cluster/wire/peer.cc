@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
     "none",     "too_short",    "magic", "version",     "length",    "other_cluster", "other_node",
     "tag",      "config_epoch", "kind",  "malformed",   "no_member", "life_unknown",  "other_life",
     "replayed", "too_old",      "nonce", "hello_limit", "other_log",
-    "other_durability"};
+    "other_durability", "piece"};
 
 template <typename Body, typename Variant>
 struct IsOneOf;
@@ -88,6 +88,26 @@ std::string PeerCodec::Seal(const raft::Message& message, bool followed) {
         return SealBody(message.to, message.term, message.config_epoch, alternative, followed);
       },
       message.body);
+}
+
+std::vector<std::string> PeerCodec::Split(std::string_view sealed) {
+  constexpr size_t kPieceMax_bytes = kPeerDatagramMax_bytes - kPeerHeader_bytes - kPieceFixed_bytes;
+  static_assert(kPieceMax_bytes * HR_PEER_PIECES_MAX >= kPeerMax_bytes);
+  HEDGEROW_CHECK(sealed.size() > kPeerDatagramMax_bytes && sealed.size() <= kPeerMax_bytes);
+  ByteReader header(sealed.substr(offsetof(hr_peer_header, packet_number)));
+  Piece piece{.message = header.Get<uint64_t>(),
+              .count = static_cast<uint16_t>((sealed.size() + kPieceMax_bytes - 1) / kPieceMax_bytes)};
+  header.Get<uint32_t>();  // from
+  const raft::NodeId to(header.Get<uint32_t>());
+  const raft::Term term(header.Get<uint64_t>());
+  const auto config_epoch = header.Get<uint32_t>();
+  std::vector<std::string> datagrams;
+  datagrams.reserve(piece.count);
+  for (; piece.number < piece.count; ++piece.number) {
+    piece.bytes = sealed.substr(piece.number * kPieceMax_bytes, kPieceMax_bytes);
+    datagrams.push_back(SealBody(to, term, config_epoch, piece));
+  }
+  return datagrams;
 }
 
 Opened PeerCodec::Open(std::string_view datagram) const { return Open(datagram, /*proven=*/false); }

@@ -27,7 +27,8 @@ namespace hedgerow::wire {
 
 constexpr uint16_t kPeerPort = 4802;
 constexpr size_t kPeerHeader_bytes = HR_PEER_HEADER_BYTES;
-constexpr size_t kPeerMax_bytes = HR_PEER_MAX_BYTES;
+constexpr size_t kPeerMax_bytes = HR_PEER_MAX_BYTES;                  // of a message
+constexpr size_t kPeerDatagramMax_bytes = HR_PEER_DATAGRAM_MAX_BYTES;  // of what is sent; see PeerCodec::Split
 // What an APPEND takes besides its payloads: once, and for each entry.
 constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + sizeof(hr_peer_append);
 constexpr size_t kAppendEntryFixed_bytes = 21;
@@ -90,10 +91,18 @@ struct Resign {
   std::vector<raft::NodeId> successors{};  // at most HR_PEER_SUCCESSORS
 };
 
+// Part of a sealed message that is longer than a datagram.
+struct Piece {
+  uint64_t message = 0;  // the message's packet number
+  uint16_t number = 0;   // of this piece within its message, from 0
+  uint16_t count = 0;    // of the message's pieces: 2 to HR_PEER_PIECES_MAX
+  std::string bytes{};   // at least one
+};
+
 // In the order of enum hr_peer_kind.
 using PeerBody = std::variant<Hello, HelloAck, raft::VoteRequest, raft::VoteReply, raft::AppendRequest,
                               raft::AppendReply, raft::Heartbeat, raft::HeartbeatReply, raft::ReadIndexRequest,
-                              raft::ReadIndexReply, raft::TimeoutNow, Forward, ForwardAnswer, Resign>;
+                              raft::ReadIndexReply, raft::TimeoutNow, Forward, ForwardAnswer, Resign, Piece>;
 
 struct PeerHeader {
   hr_peer_kind kind = HR_PEER_HELLO;
@@ -132,6 +141,7 @@ enum class DropReason : uint8_t {
   kHelloLimit = HR_PEER_DROP_HELLO_LIMIT,
   kOtherLog = HR_PEER_DROP_OTHER_LOG,
   kOtherDurability = HR_PEER_DROP_OTHER_DURABILITY,
+  kPiece = HR_PEER_DROP_PIECE,
 };
 constexpr size_t kDropReasons = HR_PEER_DROPS;
 
@@ -159,13 +169,16 @@ class PeerCodec {
  public:
   explicit PeerCodec(const PeerIdentity& identity);
 
-  // The datagram, with the next packet number. `to` not set: for every peer. `term` is this node's.
+  // The message, with the next packet number. `to` not set: for every peer. `term` is this node's.
   // Empty, and no number is drawn, if it would pass kPeerMax_bytes or a count its field: only an append or a
   // command beyond any bound of ours can be.
   std::string Seal(raft::NodeId to, raft::Term term, const PeerBody& body);
   // The same for a message of the core's, without a copy of its body. `followed`: an append that another one
   // follows, to the same peers and at once.
   std::string Seal(const raft::Message& message, bool followed = false);
+  // The datagrams that carry a sealed message which is longer than kPeerDatagramMax_bytes: its pieces, in
+  // order, each sealed with a packet number of its own. A shorter message is its own datagram.
+  std::vector<std::string> Split(std::string_view sealed);
 
   // What may be believed of a datagram before PeerLives::Admit has looked at it: nothing yet.
   Opened Open(std::string_view datagram) const;
@@ -195,7 +208,8 @@ class PeerCodec {
 };
 
 // The core's message in an opened and admitted datagram, whose body moves out; nothing if it is none of the
-// core's (HELLO, HELLO_ACK, FORWARD, FORWARD_ANSWER, RESIGN). A datagram for every peer becomes one for `self`.
+// core's (HELLO, HELLO_ACK, FORWARD, FORWARD_ANSWER, RESIGN, PIECE). A datagram for every peer becomes one for
+// `self`.
 std::optional<raft::Message> TakeMessage(raft::NodeId self, Opened& opened);
 
 }  // namespace hedgerow::wire

@@ -4,8 +4,13 @@
 #include <algorithm>
 #include <string>
 
+#include "cluster/raft/log.h"
+
 namespace hedgerow::wire {
 namespace {
+
+// The core counts what its appends take (raft::Options::append_max_bytes).
+static_assert(kAppendEntryFixed_bytes == raft::kEntryHeader_bytes);
 
 constexpr size_t kForwardFixed_bytes = 29;
 constexpr size_t kForwardAnswerFixed_bytes = 19;
@@ -157,6 +162,14 @@ ForwardAnswer GetForwardAnswer(ByteReader& reader) {
   return body;
 }
 
+Piece GetPiece(ByteReader& reader) {
+  Piece body{.message = GetNumber(reader), .number = reader.Get<uint16_t>(), .count = reader.Get<uint16_t>()};
+  body.bytes = reader.GetText<uint32_t>(kPeerDatagramMax_bytes);
+  if (body.count < 2 || body.count > HR_PEER_PIECES_MAX || body.number >= body.count || body.bytes.empty())
+    reader.Fail();
+  return body;
+}
+
 }  // namespace
 
 size_t BodySize_bytes(const raft::AppendRequest& body) {
@@ -174,6 +187,8 @@ size_t BodySize_bytes(const ForwardAnswer& body) {
   for (const std::string& value : body.result.values) size += sizeof(uint32_t) + value.size();
   return size;
 }
+
+size_t BodySize_bytes(const Piece& body) { return kPieceFixed_bytes + body.bytes.size(); }
 
 void PutBody(ByteWriter& writer, const Hello& body) {
   writer.Put(body.nonce);
@@ -273,6 +288,13 @@ void PutBody(ByteWriter& writer, const ForwardAnswer& body) {
   for (const std::string& value : body.result.values) writer.PutText<uint32_t>(value);
 }
 
+void PutBody(ByteWriter& writer, const Piece& body) {
+  writer.Put(body.message);
+  writer.Put(body.number);
+  writer.Put(body.count);
+  writer.PutText<uint32_t>(body.bytes);
+}
+
 PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
   switch (kind) {
     case HR_PEER_HELLO:
@@ -306,6 +328,8 @@ PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
       return GetForwardAnswer(reader);
     case HR_PEER_RESIGN:
       return GetResign(reader);
+    case HR_PEER_PIECE:
+      return GetPiece(reader);
     case HR_PEER_KINDS:
       break;
   }

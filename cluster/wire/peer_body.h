@@ -18,6 +18,9 @@ namespace hedgerow::wire {
 // Of a body that cannot be written: one of its counts does not fit its field.
 constexpr size_t kNoSize = kPeerMax_bytes + 1;
 
+// What a PIECE takes besides its header and its part of the message.
+constexpr size_t kPieceFixed_bytes = 16;
+
 // Those without parts of their own length.
 template <typename Body>
 constexpr size_t kFixed_bytes = 0;
@@ -51,6 +54,7 @@ size_t BodySize_bytes(const Body&) {
 size_t BodySize_bytes(const raft::AppendRequest& body);
 size_t BodySize_bytes(const Forward& body);
 size_t BodySize_bytes(const ForwardAnswer& body);
+size_t BodySize_bytes(const Piece& body);
 
 void PutBody(ByteWriter& writer, const Hello& body);
 void PutBody(ByteWriter& writer, const HelloAck& body);
@@ -66,6 +70,7 @@ void PutBody(ByteWriter& writer, const raft::TimeoutNow& body);
 void PutBody(ByteWriter& writer, const Forward& body);
 void PutBody(ByteWriter& writer, const ForwardAnswer& body);
 void PutBody(ByteWriter& writer, const Resign& body);
+void PutBody(ByteWriter& writer, const Piece& body);
 
 // The body of a known kind. The reader is done() afterwards exactly if the bytes were one.
 PeerBody GetBody(ByteReader& reader, hr_peer_kind kind);
@@ -94,5 +99,6 @@ static_assert(KindOf<raft::TimeoutNow>() == HR_PEER_TIMEOUT_NOW);
 static_assert(KindOf<Forward>() == HR_PEER_FORWARD);
 static_assert(KindOf<ForwardAnswer>() == HR_PEER_FORWARD_ANSWER);
 static_assert(KindOf<Resign>() == HR_PEER_RESIGN);
+static_assert(KindOf<Piece>() == HR_PEER_PIECE);
 
 }  // namespace hedgerow::wire
