@@ -125,6 +125,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void FollowMembers();
   absl::StatusOr<uint32_t> ChangeMembersNow(const std::vector<raft::MemberChange>& changes);
   absl::Status CheckStaysAble(const std::vector<raft::MemberChange>& changes) const;
+  absl::Status CheckIsThere(const std::vector<raft::MemberChange>& changes) const;
   void AddMembersTo(NodeStatus& status) const;
 
   // node_settings.cc

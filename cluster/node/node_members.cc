@@ -3,6 +3,7 @@
 // The cluster's members as a node goes by them: who it speaks to and where, changes that an administrator asks
 // for, and what the status tells of them. They stand in the log (docs/adr/0013); the configuration file has
 // those that the cluster began with, and this node.
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +16,12 @@
 
 namespace hedgerow::node {
 namespace {
+
+// A member that is to be moved has answered the leader within this.
+constexpr uint64_t kAnswersWithin_ns = 2'000'000'000;
+constexpr char kMoveInOrder[] =
+    "stop the node, set the `peer` of its own entry in its configuration file, start it, and then move it. The "
+    "others reach it at its new address before it is moved";
 
 bool Has(uint32_t positions, const raft::Member& member) { return ((positions >> member.position) & 1) != 0; }
 
@@ -155,8 +162,45 @@ absl::Status Node::CheckStaysAble(const std::vector<raft::MemberChange>& changes
                    "it"));
 }
 
+// A voter is moved to where it answers, and nowhere else. Each node sends to the new address as soon as its log
+// has it, so with a mistyped one the entry itself could lack the acknowledgement that commits it, and no later
+// entry could take it back. A learner is in no majority.
+absl::Status Node::CheckIsThere(const std::vector<raft::MemberChange>& changes) const {
+  const raft::Raft& raft = replica_.raft();
+  if (raft.role() != raft::Role::kLeader) return absl::OkStatus();
+  const raft::Configuration& configuration = raft.configuration();
+  for (const raft::MemberChange& change : changes) {
+    if (change.kind != raft::MemberChange::Kind::kMove) continue;
+    const raft::Member* const member = configuration.Find(change.node);
+    if (member == nullptr || !Has(configuration.deciding(), *member)) continue;
+    if (change.node == config_.self) {
+      if (change.address == config_.own().peer.ToString()) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("this node listens at ", config_.own().peer.ToString(), " and not at ",
+                       change.address.empty() ? "no address" : change.address, ": ", kMoveInOrder));
+    }
+    const std::vector<PeerState>& others = peers_.states();
+    const auto peer = std::find_if(others.begin(), others.end(),
+                                   [&change](const PeerState& other) { return other.id == change.node; });
+    if (peer == others.end()) continue;
+    if (change.address.empty()) {
+      if (peer->SaysLost(now_ns_)) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("node ", change.node.value(), " has not said lately that it is LOST, so it keeps its address"));
+    }
+    // What answers elsewhere than at its configured address is heard by the process alone, never by the kernel part.
+    const bool there =
+        change.address == peer->answers_at.ToString() && peer->heard_ns + kAnswersWithin_ns >= now_ns_;
+    if (there || change.address == peer->address.ToString()) continue;  // the latter changes nothing, says the core
+    return absl::FailedPreconditionError(absl::StrCat("node ", change.node.value(), " does not answer at ",
+                                                      change.address, ": ", kMoveInOrder));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<uint32_t> Node::ChangeMembersNow(const std::vector<raft::MemberChange>& changes) {
   if (absl::Status able = CheckStaysAble(changes); !able.ok()) return able;
+  if (absl::Status there = CheckIsThere(changes); !there.ok()) return there;
   membership_answer_ = {.refusal = raft::ChangeRefusal::kNotLeader};
   replica_.Feed(raft::ChangeMembership{.tag = 1, .changes = changes});
   replica_.Settle();

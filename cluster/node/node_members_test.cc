@@ -310,6 +310,63 @@ TEST_P(NodeMembersTest, WhatWouldLeaveNoMajorityThatAnswersIsRefused) {
   EXPECT_TRUE(WritesGoOn());
 }
 
+// Without it neither this change nor one that takes it back could be committed.
+TEST_P(NodeMembersTest, AMoveToWhereTheMemberDoesNotAnswerIsRefused) {
+  StartWriting();
+  ASSERT_TRUE(WritesGoOn());
+  const uint64_t down = WaitForLeader() % 3 + 1;
+  Stop(down);
+  const uint64_t leader = WaitForLeader();
+  const uint64_t up = 6 - leader - down;
+  const auto refusal = [&](uint64_t id, const std::string& address) {
+    const auto asked = nodes_.at(leader)->node->ChangeMembers(
+        {{.kind = Kind::kMove, .node = raft::NodeId(id), .address = address}});
+    EXPECT_TRUE(absl::IsFailedPrecondition(asked.status())) << id << " " << asked.status();
+    return std::string(asked.status().message());
+  };
+  const std::string mistyped = FreeAddress().ToString();
+  EXPECT_THAT(refusal(up, mistyped), HasSubstr("does not answer at " + mistyped + ": stop the node, set"));
+  EXPECT_THAT(refusal(down, mistyped), HasSubstr("does not answer at"));
+  EXPECT_THAT(refusal(leader, mistyped), HasSubstr("this node listens at"));
+  EXPECT_THAT(refusal(up, ""), HasSubstr("keeps its address"));
+  EXPECT_TRUE(WritesGoOn());
+}
+
+// One of three is down for good, so the two others need each other all the time.
+TEST_P(NodeMembersTest, AMemberIsMovedOnceItWasStartedAtItsNewAddress) {
+  StartWriting();
+  ASSERT_TRUE(WritesGoOn());
+  const uint64_t down = WaitForLeader() % 3 + 1;
+  Stop(down);
+  const uint64_t moved = 6 - down - WaitForLeader();
+  Stop(moved);
+  const NetAddress before = addresses_.at(moved).peer;
+  addresses_.at(moved).peer = FreeAddress();
+  const std::string now = addresses_.at(moved).peer.ToString();
+  Start(moved, {1, 2, 3}, false);
+  EXPECT_TRUE(WritesGoOn()) << "the other one reaches it there before anybody has moved it";
+  const uint64_t other = 6 - down - moved;
+  EXPECT_TRUE(Eventually([&] {
+    const NodeStatus status = StatusOf(other);
+    for (const PeerStatus& peer : status.peers) {
+      if (peer.id == raft::NodeId(moved)) return peer.address == before && peer.answers_at == addresses_.at(moved).peer;
+    }
+    return false;
+  }));
+  ASSERT_TRUE(Change({{.kind = Kind::kMove, .node = raft::NodeId(moved), .address = now}}));
+  EXPECT_TRUE(Eventually([&] {
+    for (const PeerStatus& peer : StatusOf(other).peers) {
+      if (peer.id == raft::NodeId(moved)) return peer.address.ToString() == now && !peer.answers_at.has_value();
+    }
+    return false;
+  }));
+  EXPECT_TRUE(WritesGoOn());
+  Stop(other);
+  Start(other, {1, 2, 3}, false);
+  EXPECT_TRUE(WritesGoOn());
+  EXPECT_EQ(wrong_, 0u);
+}
+
 TEST_P(NodeMembersTest, ALeaderThatDiesInTheMidstLosesNothing) {
   StartWriting();
   for (const uint64_t id : {4, 5}) {

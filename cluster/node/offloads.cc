@@ -238,13 +238,20 @@ void Offloads::LookOut() {
 }
 
 // A position that is another's from now on is nobody's to the kernel until the map says whose: its window is
-// closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0).
+// closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0). A member
+// that moves is known anew as well: the kernel left to the process what came from elsewhere, and has not seen
+// those numbers.
 void Offloads::SetMembers(std::vector<PeerState> others) {
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids{};
-  for (const PeerState& peer : others) ids[peer.position] = peer.id;
+  std::array<NetAddress, HR_NODE_MEMBERS> addresses{};
+  for (const PeerState& peer : others) {
+    ids[peer.position] = peer.id;
+    addresses[peer.position] = peer.address;
+  }
   for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-    if (ids[position] == ids_[position]) continue;
+    if (ids[position] == ids_[position] && addresses[position] == addresses_[position]) continue;
     ids_[position] = ids[position];
+    addresses_[position] = addresses[position];
     lives_[position] = 0;
     if (coupling_ != nullptr) kernel_->SetLife(position, 0, 0);
   }

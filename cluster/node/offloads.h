@@ -88,6 +88,7 @@ class Offloads {
   std::string watch_why_not_ = "not started";
   // By position, as the kernel knows them: the loop's.
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids_{};
+  std::array<NetAddress, HR_NODE_MEMBERS> addresses_{};
   std::array<uint64_t, HR_NODE_MEMBERS> lives_{};
   uint64_t detached_seen_ = 0;
   uint64_t attached_seen_ = 0;

@@ -49,6 +49,12 @@ bool SameForAll(const raft::Message& a, const raft::Message& b) {
   return false;
 }
 
+// Its sender may live another life than the one that is known, and is asked for it.
+bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
+  return reason == wire::DropReason::kLifeUnknown || reason == wire::DropReason::kOtherLife ||
+         (reason == wire::DropReason::kNone && std::holds_alternative<wire::Hello>(opened.body));
+}
+
 }  // namespace
 
 Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log_id, KnownLogs& known,
@@ -77,6 +83,11 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
       peer.lost_ns = known.lost_ns;
       peer.other_durability_ns = known.other_durability_ns;
       peer.other_durability = known.other_durability;
+      // It is where it was until it is heard elsewhere. A member without an address has lost its place to another
+      // one, and is not to be reached at all.
+      if (peer.address.port == 0 || peer.address == known.reached_at()) continue;
+      if (known.heard_ns != 0) peer.answers_at = known.reached_at();
+      peer.seen_at = known.seen_at;
     }
   }
   std::erase_if(strangers_, [this](const Stranger& stranger) {
@@ -199,13 +210,16 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
     if (reason == wire::DropReason::kNone) reason = Compare(opened.header.from, ack->traits, now_ns);
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
   }
+  PeerState* const peer = opened.ok() ? Find(opened.header.from) : nullptr;
+  if (peer != nullptr && MayBeNew(reason, opened) && datagram.from != peer->address && peer->address.port != 0)
+    peer->seen_at = datagram.from;
   if (reason != wire::DropReason::kNone) {
     ++counters_.drops[static_cast<size_t>(reason)];
     return;
   }
   if (const auto* hello = std::get_if<wire::Hello>(&opened.body)) {
     if (opened.header.term == wire::kLostTerm) {
-      if (PeerState* const peer = Find(opened.header.from)) peer->lost_ns = now_ns;
+      if (peer != nullptr) peer->lost_ns = now_ns;
       return;
     }
     // A LOST node asks as whom it is to come back (it says no log): what is not committed may be gone back
@@ -214,12 +228,24 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
       ++counters_.drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)];
       return;
     }
-    SendTo(opened.header.from, TermForAck(opened.header), wire::HelloAck{.nonce = hello->nonce, .traits = traits_});
+    SendSealed(datagram.from, codec_.Seal(opened.header.from, TermForAck(opened.header),
+                                          wire::HelloAck{.nonce = hello->nonce, .traits = traits_}));
     return;
   }
-  if (PeerState* const peer = Find(opened.header.from)) peer->heard_ns = datagram.arrived_ns;
+  if (peer != nullptr) Heard(*peer, datagram, std::holds_alternative<wire::HelloAck>(opened.body));
   if (std::holds_alternative<wire::Piece>(opened.body)) return TakePiece(opened, datagram, now_ns, receiver);
   TakeBody(opened, datagram.arrived_ns, receiver);
+}
+
+// `answered`: this is the answer to a fresh question, so the member is there now. Whatever else is believed may be
+// a copy that somebody relays, and only leads back to the configuration's address.
+void Peers::Heard(PeerState& peer, const Datagram& datagram, bool answered) {
+  peer.heard_ns = datagram.arrived_ns;
+  if (datagram.from == peer.address) {
+    peer.answers_at = peer.seen_at = NetAddress();
+  } else if (answered && peer.address.port != 0) {
+    peer.answers_at = datagram.from;
+  }
 }
 
 // A whole message is judged like a datagram with these bytes that came with its last piece.
@@ -306,17 +332,27 @@ void Peers::MarkFollowed() {
   }
 }
 
+// The kernel copies a datagram to addresses of the configuration alone.
+uint32_t Peers::CopyReaches() const {
+  uint32_t reaches = broadcast_reachable_;
+  for (const PeerState& peer : others_) {
+    if (peer.answers_at.port != 0) reaches &= ~(1u << peer.position);
+  }
+  return reaches;
+}
+
 // The peers to whom the same goes as in pending_[first], as a mask; their messages are taken out of the queue
 // (their `to` is unset). A message is never sent ahead of an earlier one to the same peer.
 uint32_t Peers::TakeGroup(size_t first) {
   const uint32_t own = PositionBit(pending_[first].message.to);
+  const uint32_t reaches = CopyReaches();
   uint32_t group = own;
   uint32_t earlier = own;  // peers with a message between the first and this one
   for (size_t i = first + 1; i < pending_.size(); ++i) {
     raft::Message& message = pending_[i].message;
     const uint32_t peer = message.to.IsSet() ? PositionBit(message.to) : 0;
     if (peer == 0) continue;
-    if ((peer & broadcast_reachable_ & ~earlier) != 0 && pending_[i].followed == pending_[first].followed &&
+    if ((peer & reaches & ~earlier) != 0 && pending_[i].followed == pending_[first].followed &&
         SameForAll(pending_[first].message, message)) {
       group |= peer;
       message.to = raft::NodeId();
@@ -333,7 +369,7 @@ void Peers::Flush() {
     const bool followed = pending_[i].followed;
     if (!message.to.IsSet()) continue;
     const uint32_t own = PositionBit(message.to);
-    const uint32_t group = (own & broadcast_reachable_) != 0 ? TakeGroup(i) : own;
+    const uint32_t group = (own & CopyReaches()) != 0 ? TakeGroup(i) : own;
     if (group == own) {
       SendSealed(message.to, codec_.Seal(message, followed));
       continue;
@@ -367,9 +403,17 @@ void Peers::Answer(raft::NodeId node, const kv::Answer& answer) {
 }
 
 void Peers::Greet(uint64_t now_ns) {
+  // Everywhere where the peer may be. It answers at each, and the first answer counts.
   const auto greet = [&](const PeerState& peer) {
     const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
-    if (nonce != 0) SendTo(peer.id, wire::SayLogId(log_id_), wire::Hello{.nonce = nonce, .traits = traits_});
+    if (nonce == 0) return;
+    const auto ask_at = [&](const NetAddress& address) {
+      SendSealed(address,
+                 codec_.Seal(peer.id, wire::SayLogId(log_id_), wire::Hello{.nonce = nonce, .traits = traits_}));
+    };
+    ask_at(peer.address);
+    if (peer.answers_at.port != 0) ask_at(peer.answers_at);
+    if (peer.seen_at.port != 0 && peer.seen_at != peer.answers_at) ask_at(peer.seen_at);
   };
   for (const PeerState& peer : others_) greet(peer);
   for (const Stranger& stranger : strangers_) greet(stranger.state);
@@ -384,12 +428,16 @@ void Peers::SendSealed(raft::NodeId to, std::string bytes) {
   if (const Stranger* const stranger = FindStranger(to); peer == nullptr && stranger != nullptr) {
     peer = &stranger->state;
   }
+  SendSealed(peer == nullptr ? NetAddress() : peer->reached_at(), std::move(bytes));
+}
+
+void Peers::SendSealed(const NetAddress& to, std::string bytes) {
   if (bytes.empty()) {
     ++counters_.too_large;
-  } else if (peer == nullptr || peer->address.port == 0) {
+  } else if (to.port == 0) {
     ++counters_.nowhere;
   } else {
-    SendDatagrams(peer->address, std::move(bytes));
+    SendDatagrams(to, std::move(bytes));
   }
 }
 

@@ -3,6 +3,11 @@
 // The other nodes, over UDP (docs/WIRE_FORMAT.md): seals what the replica sends them, opens what they send,
 // asks them for their lives, and counts what is not believed. A peer whose life is not known yet gets what is
 // sent to it all the same: whether it can believe this node is its own business. On the loop's thread.
+//
+// A member is reached at the address of the configuration, or where it answers instead. A HELLO is answered to
+// where it came from, and its sender is asked there as well; only the living member can answer that question, so
+// what answers it is a path to the member. A member that starts at another address is thus reached there before
+// the configuration says so, also where the others are no majority without it.
 
 #pragma once
 
@@ -27,7 +32,12 @@ namespace hedgerow::node {
 
 struct PeerState {
   raft::NodeId id{};
-  NetAddress address{};
+  NetAddress address{};  // by the configuration; port 0: nowhere
+  // Where the member answers, if that is not `address`: it was started at another one, and is not moved yet.
+  NetAddress answers_at{};  // port 0: it answers at `address`, or nowhere
+  // Where a datagram with the right tag came from that is not believed yet, if not from `address`. It may be a
+  // recording, so all that happens is that the member is asked there, too. Port 0: none came.
+  NetAddress seen_at{};
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
   uint32_t position = raft::Configuration::kNoPosition;
   uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
@@ -38,6 +48,7 @@ struct PeerState {
   bool HasOtherDurability(uint64_t now_ns) const {
     return other_durability_ns > heard_ns && now_ns < other_durability_ns + kLostPatience_ns;
   }
+  const NetAddress& reached_at() const { return answers_at.port != 0 ? answers_at : address; }
   bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
   static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
 };
@@ -127,6 +138,8 @@ class Peers {
   static constexpr size_t kStrangersMax = 4;
 
   PeerState* Find(raft::NodeId id);
+  uint32_t CopyReaches() const;
+  static void Heard(PeerState& peer, const Datagram& datagram, bool answered);
   Stranger* FindStranger(raft::NodeId id);
   wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram);
   void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
@@ -143,6 +156,7 @@ class Peers {
   void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);
   void SendDatagrams(const NetAddress& to, std::string sealed, uint32_t mark = 0);
+  void SendSealed(const NetAddress& to, std::string bytes);
   void TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
                    PeerReceiver& receiver);
   void TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver);

@@ -191,6 +191,80 @@ TEST_F(PeersTest, WhatWaitsForANodeThatHasLeftMeanwhileGoesNowhere) {
   EXPECT_EQ(peers_.counters().nowhere, 2u);
 }
 
+// The address of the configuration is dead; the member was started at another one.
+TEST_F(PeersTest, AMemberIsReachedWhereItAnswersUntilItIsHeardAtItsOwnAddress) {
+  const std::unique_ptr<UdpSocket> elsewhere = AnySocket();
+  const auto take = [this](const NetAddress& from, raft::Term term, const wire::PeerBody& body, uint64_t now_ns) {
+    peers_.Take({.from = from, .bytes = other_.Seal(raft::NodeId(1), term, body), .arrived_ns = now_ns}, now_ns,
+                nobody_);
+    peers_.Greet(now_ns);
+    sender_->Flush();
+  };
+  const auto said_at = [this](UdpSocket& socket) {
+    std::vector<wire::Opened> said;
+    for (const Datagram& datagram : socket.Receive(0)) said.push_back(other_.Open(datagram.bytes));
+    return said;
+  };
+  const NetAddress there = elsewhere->LocalAddress().value();
+  take(there, wire::SayLogId(22), wire::Hello{.nonce = 9}, 1);
+  const std::vector<wire::Opened> said = said_at(*elsewhere);
+  EXPECT_EQ(Count<wire::HelloAck>(said), 1u) << "an answer goes to where the question came from";
+  ASSERT_EQ(Count<wire::Hello>(said), 1u);
+  EXPECT_EQ(Count<wire::Hello>(said_at(*receiver_)), 1u) << "it is looked for at its own address as well";
+  Append(0, 1);
+  EXPECT_EQ(Flushed().size(), 1u) << "a HELLO may be a recording, and moves nothing";
+
+  const auto question = std::find_if(said.begin(), said.end(), [](const wire::Opened& opened) {
+    return std::holds_alternative<wire::Hello>(opened.body);
+  });
+  take(there, wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(question->body).nonce}, 2);
+  EXPECT_EQ(peers_.states()[0].answers_at, there);
+  Append(1, 1);
+  EXPECT_TRUE(Flushed().empty());
+  EXPECT_EQ(elsewhere->Receive(0).size(), 1u);
+
+  // It is moved there: nothing changes but what the configuration says.
+  std::vector<PeerState> moved = Others();
+  moved[0].address = there;
+  peers_.SetMembers(moved, 1, 1, 3);
+  EXPECT_EQ(peers_.states()[0].answers_at.port, 0);
+  // It is moved to where it is not.
+  peers_.SetMembers(Others(), 2, 2, 4);
+  EXPECT_EQ(peers_.states()[0].reached_at(), there);
+  take(Others()[0].address, raft::Term(1), raft::Heartbeat{.round = 1}, 5);
+  EXPECT_EQ(peers_.states()[0].reached_at(), Others()[0].address);
+}
+
+// The kernel would copy it to the address of the configuration.
+TEST_F(PeersTest, NothingIsBroadcastToAMemberThatAnswersElsewhere) {
+  const std::unique_ptr<UdpSocket> third = AnySocket();
+  std::vector<PeerState> others = Others();
+  others.push_back({.id = raft::NodeId(3), .address = third->LocalAddress().value(), .position = 6});
+  peers_.SetMembers(others, 1, 1, 0);
+  peers_.SetBroadcast(0, 1u << 7 | 1u << 6);
+  const auto heartbeats = [this] {
+    for (const uint64_t to : {2, 3}) {
+      peers_.Send({.from = raft::NodeId(1),
+                   .to = raft::NodeId(to),
+                   .term = raft::Term(1),
+                   .body = raft::Heartbeat{.round = 1}});
+    }
+    const uint64_t before = peers_.counters().broadcasts;
+    peers_.Flush();
+    return peers_.counters().broadcasts - before;
+  };
+  EXPECT_EQ(heartbeats(), 1u);
+  const std::vector<wire::Opened> greeting = Greeted(1);
+  for (const wire::Opened& opened : greeting) {
+    const auto* const hello = std::get_if<wire::Hello>(&opened.body);
+    if (hello == nullptr) continue;
+    const std::string ack = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::HelloAck{.nonce = hello->nonce});
+    peers_.Take({.from = third->LocalAddress().value(), .bytes = ack, .arrived_ns = 1}, 1, nobody_);
+  }
+  ASSERT_NE(peers_.states()[0].answers_at.port, 0);
+  EXPECT_EQ(heartbeats(), 0u);
+}
+
 // The change that made it a member may be gone back from, and what a LOST node had is moved aside by then.
 TEST_F(PeersTest, WhoAsksAsWhomItIsToComeBackIsAnsweredOnceThatIsCommitted) {
   const wire::PeerBody asks = wire::Hello{.nonce = 9};

@@ -187,13 +187,13 @@ void Snapshots::SendNeeded(kv::Replica& replica, const Peers& peers) {
     const std::vector<PeerState>& others = peers.states();
     const auto peer =
         std::find_if(others.begin(), others.end(), [to](const PeerState& other) { return other.id == to; });
-    if (peer == others.end() || peer->address.port == 0) {
+    if (peer == others.end() || peer->reached_at().port == 0) {
       // Nobody knows where it is yet: the core asks again a heartbeat later.
       replica.Feed(raft::SnapshotSent{.to = to, .index = raft.snapshot().last.index, .delivered = false});
       continue;
     }
     sender_->Send({.to = to,
-                   .address = peer->address.ToString(),
+                   .address = peer->reached_at().ToString(),
                    .term = raft.term(),
                    .last = raft.snapshot().last,
                    .path = folder_.PathOf(raft.snapshot().last)});

@@ -25,7 +25,8 @@ namespace hedgerow::node {
 
 struct PeerStatus {
   raft::NodeId id{};
-  NetAddress address{};
+  NetAddress address{};                     // by the configuration
+  std::optional<NetAddress> answers_at{};   // another one; nothing: it answers at `address`, or nowhere
   uint64_t life = 0;                        // 0: not known yet, so nothing it says is believed
   std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet

@@ -58,6 +58,12 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer, Durabi
               "not of it"
             : " This cluster has begun anew: its `status` must show the same epoch and beginning");
   }
+  if (peer.answers_at.has_value()) {
+    const std::string where = peer.answers_at->ToString();
+    return absl::StrCat(name, " answers at ", where,
+                        " instead: `members move ", peer.id.value(), " ", where,
+                        "` at the leader, or start it at the address that the others know");
+  }
   // Followers have nothing to say to each other.
   if (status.role != raft::Role::kLeader) return "";
   if (*peer.heard_ago_ns <= std::max(kSilenceMin_ns, status.election_timeout_ns)) return "";
