@@ -121,36 +121,65 @@ TEST_F(KnownLogsTest, AfterAnErrorNothingHasChanged) {
   EXPECT_EQ(OpenOrDie().Of(NodeId(2)), 20u);
 }
 
+TEST_F(KnownLogsTest, StartsAreCountedForEachLog) {
+  KnownLogs logs = OpenOrDie();
+  EXPECT_EQ(logs.own().starts, 0u);
+  ASSERT_EQ(logs.CountStart(), absl::OkStatus());
+  ASSERT_EQ(logs.Record(NodeId(2), 20), absl::OkStatus());
+  logs = OpenOrDie();
+  EXPECT_EQ(logs.own().starts, 1u);
+  ASSERT_EQ(logs.CountStart(), absl::OkStatus());
+  EXPECT_EQ(OpenOrDie().own().starts, 2u);
+  EXPECT_EQ(OpenOrDie().Of(NodeId(2)), 20u);
+  EXPECT_EQ(OpenOrDie(kOtherLog).own().starts, 0u) << "of another log none is known";
+  std::filesystem::create_directory(logs.path() + ".unfinished");  // so that it cannot be written
+  EXPECT_FALSE(logs.CountStart().ok());
+  EXPECT_EQ(logs.own().starts, 2u);
+}
+
+constexpr OwnLog kOwn = {.log_id = kLog, .starts = 4};
+
 TEST_F(KnownLogsTest, WhoWasToldIsLostAtEveryStart) {
-  EXPECT_EQ(CheckKnown(folder_, kLog), absl::OkStatus());
-  ASSERT_EQ(MarkUnknown(folder_, kLog, NodeId(3)), absl::OkStatus());
+  EXPECT_EQ(CheckKnown(folder_, kOwn), absl::OkStatus());
+  ASSERT_EQ(MarkUnknown(folder_, kOwn, NodeId(3)), absl::OkStatus());
   for (int start = 0; start < 2; ++start) {
-    const absl::Status status = CheckKnown(folder_, kLog);
+    const absl::Status status = CheckKnown(folder_, kOwn);
     EXPECT_TRUE(storage::IsLost(status));
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("node 3 has recorded another"));
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr("hedgerow cluster members rejoin"));
   }
+  ASSERT_EQ(MarkUnknown(folder_, kOwn, NodeId()), absl::OkStatus());
+  EXPECT_THAT(std::string(CheckKnown(folder_, kOwn).message()), testing::HasSubstr("this host remembers a later start"));
 }
 
 // The folder of before was copied over the one that was marked.
 TEST_F(KnownLogsTest, AnotherLogIsNotLostForTheMarkAndTheMarkGoes) {
-  ASSERT_EQ(MarkUnknown(folder_, kLog, NodeId(3)), absl::OkStatus());
-  EXPECT_EQ(CheckKnown(folder_, kOtherLog), absl::OkStatus());
+  ASSERT_EQ(MarkUnknown(folder_, kOwn, NodeId(3)), absl::OkStatus());
+  EXPECT_EQ(CheckKnown(folder_, {.log_id = kOtherLog, .starts = 4}), absl::OkStatus());
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
-  EXPECT_EQ(CheckKnown(folder_, kLog), absl::OkStatus()) << "whoever does not believe it tells it again";
+  EXPECT_EQ(CheckKnown(folder_, kOwn), absl::OkStatus()) << "whoever does not believe it tells it again";
+}
+
+TEST_F(KnownLogsTest, ALaterStateOfTheLogIsNotLostForTheMarkAndAnEarlierOneIs) {
+  ASSERT_EQ(MarkUnknown(folder_, kOwn, NodeId(3)), absl::OkStatus());
+  EXPECT_TRUE(storage::IsLost(CheckKnown(folder_, {.log_id = kLog, .starts = 3})));
+  EXPECT_EQ(CheckKnown(folder_, {.log_id = kLog, .starts = 5}), absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
 }
 
 TEST_F(KnownLogsTest, AMarkThatDoesNotSayOfWhichLogItIsStays) {
   const std::string mark = folder_ + "/unknown-log";
-  for (const char* text : {"", "3\n", "3 \n", "3 0\n", "3 log\n", "3 63", "3 63\n4 63\n", "3 63 63\n"}) {
+  for (const char* text :
+       {"", "3\n", "3 \n", "3 0\n", "3 log\n", "3 63", "3 63\n4 63\n", "3 63 log\n", "3 63 63 63\n"}) {
     PutBytes(mark, text);
     for (const uint64_t log : {kLog, kOtherLog}) {
-      EXPECT_TRUE(storage::IsLost(CheckKnown(folder_, log))) << text;
+      EXPECT_TRUE(storage::IsLost(CheckKnown(folder_, {.log_id = log, .starts = 4}))) << text;
     }
   }
+  // As former programs wrote it, of whatever state of the log.
   PutBytes(mark, "3 63\n");
-  EXPECT_TRUE(storage::IsLost(CheckKnown(folder_, kOtherLog))) << "63 is 99";
-  EXPECT_EQ(CheckKnown(folder_, kLog), absl::OkStatus());
+  EXPECT_TRUE(storage::IsLost(CheckKnown(folder_, {.log_id = kOtherLog, .starts = 4}))) << "63 is 99";
+  EXPECT_EQ(CheckKnown(folder_, kOwn), absl::OkStatus());
 }
 
 }  // namespace

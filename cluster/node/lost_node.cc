@@ -24,6 +24,7 @@ constexpr size_t kSocketBuffer_bytes = 256 * 1024;
 constexpr uint64_t kTellEvery_ns = 1'000'000'000;
 constexpr int kNap_ms = 200;
 constexpr size_t kCandidatesMax = 4;
+constexpr size_t kToldMax = size_t{2} * HR_RAFT_MAX_MEMBERS;
 constexpr uint64_t kAskAgain_ns = 100'000'000;
 
 uint64_t Monotonic_ns() {
@@ -132,7 +133,11 @@ void LostNode::Run() {
 void LostNode::Tell() {
   const absl::MutexLock lock(&mutex_);
   for (const PeerState& peer : others_) {
-    socket_->Send(peer.address, codec_->Seal(peer.id, wire::kLostTerm, wire::Hello{.nonce = DrawNotZero()}));
+    const auto tell = [&](const NetAddress& address) {
+      socket_->Send(address, codec_->Seal(peer.id, wire::kLostTerm, wire::Hello{.nonce = DrawNotZero()}));
+    };
+    tell(peer.address);
+    if (peer.seen_at.port != 0) tell(peer.seen_at);
   }
   socket_->Flush();
 }
@@ -147,17 +152,18 @@ void LostNode::Listen(uint64_t now_ns) {
     const absl::MutexLock lock(&mutex_);
     const auto peer = FindOrMeet(opened.header.from, datagram.from);
     if (peer == others_.end()) continue;
+    if (datagram.from != peer->address) peer->seen_at = datagram.from;
     const bool lost = std::holds_alternative<wire::Hello>(opened.body) && opened.header.term == wire::kLostTerm;
     (lost ? peer->lost_ns : peer->heard_ns) = now_ns;
   }
 }
 
-// Whose log names nobody learns from those who speak to it who is to be told.
+// The log may be older than the members are: that of a folder that was put back, or of a node that was added and
+// has heard of nobody. So those who speak to this node are told as well.
 std::vector<PeerState>::iterator LostNode::FindOrMeet(raft::NodeId id, const NetAddress& address) {
   const auto found =
       std::find_if(others_.begin(), others_.end(), [id](const PeerState& other) { return other.id == id; });
-  if (found != others_.end() || !configuration_.members.empty() || others_.size() >= HR_RAFT_MAX_MEMBERS)
-    return found;
+  if (found != others_.end() || others_.size() >= kToldMax) return found;
   others_.push_back({.id = id, .address = address});
   return others_.end() - 1;
 }

@@ -91,6 +91,119 @@ TEST_P(EmptiedFolderTest, AClusterThatBeginsAgainRemembersNobody) {
   EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
 }
 
+// An older copy of a folder is put back, as a snapshot of its volume would be. The nodes have no administration
+// socket but in tests that say so, and so the host remembers nothing.
+class FolderThatWentBackTest : public NodeTest {
+ protected:
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
+    if (!sockets_.empty()) config.admin_socket = sockets_ + "/" + std::to_string(id);
+    return config;
+  }
+  std::string FolderOf(uint64_t id) const { return ConfigOf(id).data_dir; }
+  // Of a node that does not run.
+  void Copy(uint64_t id) const {
+    std::filesystem::copy(FolderOf(id), FolderOf(id) + ".copy", std::filesystem::copy_options::recursive);
+  }
+  void PutBack(uint64_t id) const {
+    std::filesystem::rename(FolderOf(id), FolderOf(id) + ".latest");
+    std::filesystem::rename(FolderOf(id) + ".copy", FolderOf(id));
+  }
+  // Runs the node until it ends by itself, or cannot be made.
+  absl::Status EndOf(uint64_t id) {
+    absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(ConfigOf(id));
+    if (!node.ok()) return node.status();
+    absl::Status ended;
+    std::atomic<bool> done = false;
+    std::thread thread([&] {
+      ended = (*node)->Run();
+      done = true;
+    });
+    EXPECT_TRUE(Eventually([&] { return done.load(); }));
+    (*node)->RequestStop();
+    thread.join();
+    return ended;
+  }
+
+  std::string sockets_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, FolderThatWentBackTest,
+                         testing::Values(Durability::kDisk, Durability::kMemory), DurabilityOf);
+
+TEST_P(FolderThatWentBackTest, TheOthersRememberALaterStart) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  EXPECT_EQ(Increment(leader, session, 1), "1");
+  const uint64_t victim = leader % 3 + 1;
+  Stop(victim);
+  Copy(victim);
+  Start(victim);
+  ASSERT_EQ(WaitForLeader(), leader) << "or nobody of this run remembers what it promised";
+  EXPECT_EQ(Increment(leader, session, 2), "2");
+  Stop(victim);
+  PutBack(victim);
+  const absl::Status ended = EndOf(victim);
+  EXPECT_TRUE(storage::IsLost(ended)) << ended;
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("or a later state of it"));
+  EXPECT_TRUE(storage::IsLost(Node::Create(ConfigOf(victim)).status())) << "however often it is started";
+  EXPECT_EQ(Increment(leader, session, 3), "3");
+
+  std::filesystem::remove_all(FolderOf(victim));
+  std::filesystem::rename(FolderOf(victim) + ".latest", FolderOf(victim));
+  Start(victim);
+  EXPECT_EQ(Increment(WaitForLeader(), session, 4), "4") << "with its latest folder it is a member as before";
+}
+
+// The copy was made in the midst of the node's last life, so it counts as many starts.
+TEST_P(FolderThatWentBackTest, ItsLeaderRemembersWhatItAcknowledged) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  EXPECT_EQ(Increment(leader, session, 1), "1");
+  const uint64_t victim = leader % 3 + 1;
+  Stop(victim);
+  Copy(victim);
+  Start(victim);
+  ASSERT_EQ(WaitForLeader(), leader);
+  for (uint64_t seq = 2; seq <= 4; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(victim).durable_index == StatusOf(leader).last_index; }));
+  Stop(victim);
+  std::filesystem::copy_file(FolderOf(victim) + "/known-logs", FolderOf(victim) + ".copy/known-logs",
+                             std::filesystem::copy_options::overwrite_existing);
+  PutBack(victim);
+  const absl::Status ended = EndOf(victim);
+  EXPECT_TRUE(storage::IsLost(ended)) << ended;
+  EXPECT_EQ(Increment(leader, session, 5), "5");
+}
+
+// Two of three would be a majority that has forgotten what it acknowledged, and the third is down.
+TEST_P(FolderThatWentBackTest, TheHostRemembersALaterStartWithoutTheOthers) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  sockets_ = folder_ + "/run";
+  std::filesystem::create_directory(sockets_);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    if (id == leader) continue;
+    Stop(id);
+    Copy(id);
+    Start(id);
+    ASSERT_EQ(WaitForLeader(), leader);
+  }
+  EXPECT_EQ(Increment(leader, session, 1), "1");
+  for (uint64_t id = 1; id <= 3; ++id) Stop(id);
+  for (uint64_t id = 1; id <= 3; ++id) {
+    if (id == leader) continue;
+    PutBack(id);
+    for (int start = 0; start < 2; ++start) {
+      const absl::Status ended = EndOf(id);
+      EXPECT_TRUE(storage::IsLost(ended)) << ended;
+      EXPECT_THAT(std::string(ended.message()), HasSubstr("this host remembers a later start"));
+    }
+  }
+  Start(leader);  // which lacks nothing
+  EXPECT_EQ(StatusOf(leader).lost, "");
+}
+
 class LostNodeTest : public NodeTest {};
 INSTANTIATE_TEST_SUITE_P(Durability, LostNodeTest, testing::Values(Durability::kMemory), DurabilityOf);
 
@@ -166,6 +279,33 @@ TEST_P(LostNodeTest, TellsThoseWhoSpeakToItIfItsLogNamesNobody) {
     return false;
   }));
   EXPECT_EQ(node.Status()->cluster_lost, "") << "it does not know how many there are";
+  node.RequestStop();
+  thread.join();
+}
+
+// The folder was put back, and the member was added since; or it has another address since.
+TEST_P(LostNodeTest, TellsAMemberThatItsLogDoesNotName) {
+  const uint64_t lost = WaitForLeader() % 3 + 1;
+  Stop(lost);
+  LostNode node(ConfigOf(lost), "its folder went back");
+  std::thread thread([&node] { node.Run(); });
+  for (const uint64_t id : {uint64_t{9}, lost % 3 + 1}) {
+    const std::unique_ptr<UdpSocket> socket = AnySocket();
+    wire::PeerCodec member(
+        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(id), .life = 1000});
+    EXPECT_TRUE(Eventually([&] {
+      socket->Send(members_[lost - 1].peer,
+                   member.Seal(raft::NodeId(lost), wire::SayLogId(5), wire::Hello{.nonce = 9}));
+      socket->Flush();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      bool told = false;
+      for (const Datagram& datagram : socket->Receive(Now_ns())) {
+        const wire::Opened opened = member.Open(datagram.bytes);
+        told = told || (opened.ok() && opened.header.term == wire::kLostTerm);
+      }
+      return told;
+    })) << id;
+  }
   node.RequestStop();
   thread.join();
 }

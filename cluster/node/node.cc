@@ -16,6 +16,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cluster/node/backup_pieces.h"
+#include "cluster/node/host_memory.h"
 #include "cluster/transfer/load_state.h"
 
 namespace hedgerow::node {
@@ -109,9 +110,9 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
       storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
   const uint64_t log_id = (*storage)->log_id();
-  if (absl::Status known = CheckKnown(config.data_dir, log_id); !known.ok()) return known;
   absl::StatusOr<KnownLogs> known_logs = KnownLogs::Open(config.data_dir, log_id);
   if (!known_logs.ok()) return known_logs.status();
+  if (absl::Status counted = CountStart(config.admin_socket, config.data_dir, *known_logs); !counted.ok()) return counted;
   const storage::Origin& origin = (*storage)->origin();
   config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
   config.cluster_epoch = origin.epoch;
@@ -141,6 +142,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
   if (!started.ok()) return started;
+  const raft::Raft& raft = node->replica_.raft();  // with what the kernel part has held for the former life
+  node->peers_.SetStarted(raft.term(), raft.log().last_index());
   return node;
 }
 
@@ -212,10 +215,9 @@ absl::Status Node::Run() {
 absl::Status Node::IsUnknown() {
   offloads_->Stop(replica_);
   RunPosted();
-  const uint64_t log_id = storage_->log_id();
-  if (absl::Status marked = MarkUnknown(config_.data_dir, log_id, peers_.refused_by()); !marked.ok())
+  if (absl::Status marked = MarkUnknown(config_.data_dir, known_logs_.own(), peers_.refused_by()); !marked.ok())
     return marked;
-  return CheckKnown(config_.data_dir, log_id);
+  return CheckKnown(config_.data_dir, known_logs_.own());
 }
 
 void Node::RequestStop() {

@@ -96,6 +96,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) override;
   void Receive(const raft::LeaderResigns& hint) override;
   void Receive(const raft::LeaderLate& hint) override;
+  Promised PromisedBy(raft::NodeId peer) const override;
 
   void Turn();
   void FlushPeers();

@@ -68,6 +68,7 @@ class NodeFolderTest : public testing::TestWithParam<Durability> {
     config.durability = GetParam();
     config.data_dir = folder_ + "/" + std::to_string(id);
     config.snapshots = snapshots_;
+    config.admin_socket.clear();  // a folder that is there would remember the node's starts
     return config;
   }
   static bool Eventually(const std::function<bool()>& holds) {

@@ -155,10 +155,24 @@ wire::DropReason Peers::Compare(raft::NodeId id, const wire::PeerTraits& its, ui
   return wire::DropReason::kOtherDurability;
 }
 
-raft::Term Peers::TermForAck(const wire::PeerHeader& hello) const {
+// The folder of a member was put back: it starts with less than it has promised. What it promised is of the life
+// that is known, or of one before; what it said in the life that now speaks is not compared, since datagrams
+// overtake each other.
+bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& started,
+                     const PeerReceiver& receiver) const {
+  if (lives_.WentBack(header, started)) return true;
+  const uint64_t life = lives_.LifeOf(header.from);
+  if (started.starts == 0 || life == 0 || life == header.from_life) return false;
+  // A later term may have truncated what was promised in this one.
+  const Promised promised = receiver.PromisedBy(header.from);
+  return started.term < promised.term || (started.term == promised.term && started.last < promised.last);
+}
+
+raft::Term Peers::TermForAck(const wire::PeerHeader& hello, bool went_back) const {
   const uint64_t said = wire::LogIdIn(hello);
   const uint64_t known = known_.Of(hello.from);
-  return said != 0 && known != 0 && said != known ? wire::kOtherLogTerm : wire::SayLogId(log_id_);
+  const bool other = said != 0 && known != 0 && said != known;
+  return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(log_id_);
 }
 
 Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
@@ -203,7 +217,11 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   wire::Opened opened = codec_.Open(datagram.bytes);
   wire::DropReason reason = opened.reason;
   if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeStranger(opened, datagram);
-  if (reason == wire::DropReason::kNone) reason = lives_.Admit(opened, now_ns);
+  if (reason == wire::DropReason::kNone) {
+    const auto* const ack = std::get_if<wire::HelloAck>(&opened.body);
+    const bool went_back = ack != nullptr && WentBack(opened.header, ack->started, receiver);
+    reason = lives_.Admit(opened, now_ns, went_back);
+  }
   if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm)
     refused_by_ = opened.header.from;
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body); ack != nullptr) {
@@ -228,8 +246,10 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
       ++counters_.drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)];
       return;
     }
-    SendSealed(datagram.from, codec_.Seal(opened.header.from, TermForAck(opened.header),
-                                          wire::HelloAck{.nonce = hello->nonce, .traits = traits_}));
+    const bool went_back = WentBack(opened.header, hello->started, receiver);
+    SendSealed(datagram.from,
+               codec_.Seal(opened.header.from, TermForAck(opened.header, went_back),
+                           wire::HelloAck{.nonce = hello->nonce, .traits = traits_, .started = started_}));
     return;
   }
   if (peer != nullptr) Heard(*peer, datagram, std::holds_alternative<wire::HelloAck>(opened.body));
@@ -408,8 +428,8 @@ void Peers::Greet(uint64_t now_ns) {
     const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
     if (nonce == 0) return;
     const auto ask_at = [&](const NetAddress& address) {
-      SendSealed(address,
-                 codec_.Seal(peer.id, wire::SayLogId(log_id_), wire::Hello{.nonce = nonce, .traits = traits_}));
+      SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(log_id_),
+                                      wire::Hello{.nonce = nonce, .traits = traits_, .started = started_}));
     };
     ask_at(peer.address);
     if (peer.answers_at.port != 0) ask_at(peer.answers_at);

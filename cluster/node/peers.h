@@ -53,6 +53,12 @@ struct PeerState {
   static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
 };
 
+// What a member has promised this node, so that its log must hold it in whichever life. Term not set: nothing.
+struct Promised {
+  raft::Term term{};
+  raft::LogIndex last{};
+};
+
 // Who gets what other nodes say: the replica, or what keeps it and the kernel of one mind. Not settled here.
 class PeerReceiver {
  public:
@@ -62,6 +68,7 @@ class PeerReceiver {
   virtual void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) = 0;
   virtual void Receive(const raft::LeaderResigns& hint) = 0;
   virtual void Receive(const raft::LeaderLate& hint) = 0;
+  virtual Promised PromisedBy(raft::NodeId peer) const = 0;
 };
 
 class Peers {
@@ -116,6 +123,10 @@ class Peers {
   const absl::Status& recorded() const { return recorded_; }
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
+  // Once everything is there that former lives have promised; until then this node says nothing of it.
+  void SetStarted(raft::Term term, raft::LogIndex last) {
+    started_ = {.starts = known_.own().starts, .term = term, .last = last};
+  }
   const std::vector<PeerState>& states() const { return others_; }
   uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
   uint64_t HighestNumberOf(raft::NodeId peer) const { return lives_.HighestOf(peer); }
@@ -151,7 +162,8 @@ class Peers {
   void Remember(raft::NodeId id, uint64_t now_ns);
   wire::DropReason Met(raft::NodeId id, uint64_t now_ns);
   wire::DropReason Compare(raft::NodeId id, const wire::PeerTraits& its, uint64_t now_ns);
-  raft::Term TermForAck(const wire::PeerHeader& hello) const;
+  bool WentBack(const wire::PeerHeader& header, const wire::Started& started, const PeerReceiver& receiver) const;
+  raft::Term TermForAck(const wire::PeerHeader& hello, bool went_back) const;
   void SendTo(raft::NodeId to, const wire::PeerBody& body) { SendTo(to, term_, body); }
   void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);
@@ -176,6 +188,7 @@ class Peers {
   wire::PeerLives lives_;
   wire::PeerPieces pieces_;
   raft::Term term_;
+  wire::Started started_;
   std::vector<Pending> pending_;
   uint32_t broadcast_mark_ = 0;
   uint32_t broadcast_reachable_ = 0;

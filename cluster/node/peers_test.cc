@@ -118,10 +118,12 @@ class PeersTest : public testing::Test {
     void Receive(raft::NodeId, uint64_t, const kv::Answer&) override {}
     void Receive(const raft::LeaderResigns&) override {}
     void Receive(const raft::LeaderLate& hint) override { late.push_back(hint); }
+    Promised PromisedBy(raft::NodeId) const override { return promised; }
 
     std::vector<raft::Message> messages;
     std::vector<kv::Request> requests;
     std::vector<raft::LeaderLate> late;
+    Promised promised;
   };
 
   Nobody nobody_;
@@ -263,6 +265,50 @@ TEST_F(PeersTest, NothingIsBroadcastToAMemberThatAnswersElsewhere) {
   }
   ASSERT_NE(peers_.states()[0].answers_at.port, 0);
   EXPECT_EQ(heartbeats(), 0u);
+}
+
+// Node 2 has promised node 1 something in a former life, and starts with less.
+TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold) {
+  const auto opened_as = [](const std::vector<wire::Opened>& said, auto found) {
+    for (const wire::Opened& opened : said) {
+      if (std::holds_alternative<decltype(found)>(opened.body)) return opened;
+    }
+    ADD_FAILURE() << "it was not said";
+    return said.at(0);
+  };
+  // Its answer to node 1's question. The life that node 1 knows it to live then.
+  const auto answer = [&](uint64_t now_ns, const wire::Started& started) {
+    std::vector<wire::Opened> said = SaidTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);  // in its new life
+    const auto nonce = std::get<wire::Hello>(opened_as(said, wire::Hello()).body).nonce;
+    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = nonce, .started = started}, now_ns);
+    return peers_.LifeOf(raft::NodeId(2));
+  };
+  // How node 1 answers its question.
+  const auto told = [&](uint64_t now_ns, const wire::Started& started) {
+    const auto said = SaidTo2(wire::SayLogId(22), wire::Hello{.nonce = 9, .started = started}, now_ns);
+    return opened_as(said, wire::HelloAck()).header.term;
+  };
+  const auto lives_as = [this](uint64_t life) {
+    other_ = wire::PeerCodec({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = life});
+  };
+  constexpr uint64_t kSecond_ns = 1'000'000'000;
+  const wire::Started first{.starts = 1, .term = raft::Term(5), .last = raft::LogIndex(3)};
+  ASSERT_EQ(answer(kSecond_ns, first), 6u);
+  nobody_.promised = {.term = raft::Term(5), .last = raft::LogIndex(10)};
+  EXPECT_EQ(told(2 * kSecond_ns, first), wire::SayLogId(11)) << "it has promised since it started";
+
+  lives_as(7);
+  const wire::Started short_log{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(9)};
+  EXPECT_EQ(told(3 * kSecond_ns, short_log), wire::kOtherLogTerm);
+  EXPECT_EQ(answer(4 * kSecond_ns, short_log), 6u) << "nothing of it is believed";
+  const wire::Started old_term{.starts = 2, .term = raft::Term(4), .last = raft::LogIndex(99)};
+  EXPECT_EQ(told(5 * kSecond_ns, old_term), wire::kOtherLogTerm);
+  const wire::Started later_term{.starts = 2, .term = raft::Term(6), .last = raft::LogIndex(2)};
+  EXPECT_EQ(told(6 * kSecond_ns, later_term), wire::SayLogId(11)) << "another leader may have truncated it";
+  EXPECT_EQ(told(7 * kSecond_ns, {}), wire::SayLogId(11)) << "a program from before does not say";
+  const wire::Started whole{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(10)};
+  EXPECT_EQ(told(8 * kSecond_ns, whole), wire::SayLogId(11));
+  EXPECT_EQ(answer(9 * kSecond_ns, whole), 7u);
 }
 
 // The change that made it a member may be gone back from, and what a LOST node had is moved aside by then.

@@ -367,9 +367,9 @@ TEST_P(RecoveryTest, AnEmptiedFolderIsInDoubt) {
     return survivor->log.doubts;
   };
   EXPECT_THAT(doubts(), IsEmpty());
-  ASSERT_EQ(MarkUnknown(ConfigOf(1).data_dir, log_id + 1, raft::NodeId(2)), absl::OkStatus());
+  ASSERT_EQ(MarkUnknown(ConfigOf(1).data_dir, {.log_id = log_id + 1, .starts = 1}, raft::NodeId(2)), absl::OkStatus());
   EXPECT_THAT(doubts(), IsEmpty()) << "the mark is of a log that was there before";
-  ASSERT_EQ(MarkUnknown(ConfigOf(1).data_dir, log_id, raft::NodeId(2)), absl::OkStatus());
+  ASSERT_EQ(MarkUnknown(ConfigOf(1).data_dir, {.log_id = log_id, .starts = 1}, raft::NodeId(2)), absl::OkStatus());
   EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("another member has recorded another log of it")));
 }
 

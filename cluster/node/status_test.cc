@@ -102,6 +102,15 @@ TEST(StatusMessage, ASilentPeerIsALeadersProblemOnly) {
   EXPECT_THAT(Problems(status), IsEmpty()) << "followers have nothing to say to each other";
 }
 
+TEST(StatusMessage, AMemberThatAnswersElsewhereIsToBeMoved) {
+  NodeStatus status = FakeStatus();
+  status.peers.pop_back();
+  status.peers[0].answers_at = NetAddress::Parse("10.0.0.9:4802").value();
+  EXPECT_THAT(Problems(status),
+              ElementsAre("node 2 (10.0.0.2:4802) answers at 10.0.0.9:4802 instead: `members move 2 10.0.0.9:4802` at "
+                          "the leader, or start it at the address that the others know"));
+}
+
 TEST(StatusMessage, StorageSaysWhatIsWrong) {
   NodeStatus status = FakeStatus();
   status.peers.clear();

@@ -63,10 +63,12 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
         "can be started, start it and stop it in order first, so that the log gets them; if it led, what it "
         "answered in its last half millisecond may be with the others alone");
   }
-  if (absl::Status known = CheckKnown(config.data_dir, log->log_id); !known.ok()) {
+  const absl::StatusOr<KnownLogs> logs = KnownLogs::Open(config.data_dir, log->log_id);
+  if (absl::Status known = CheckKnown(config.data_dir, logs.ok() ? logs->own() : OwnLog{.log_id = log->log_id});
+      !known.ok()) {
     log->doubts.push_back(
-        "another member has recorded another log of it: its folder was emptied, and what it acknowledged "
-        "before is not in it");
+        "another member has recorded another log of it, or the host or a member a later state of this one: its "
+        "folder was emptied or put back, and what it acknowledged before is not in it");
   }
   if (const raft::LogIndex none = kv::ApplyAll(log->raft, *state); none != raft::LogIndex()) {
     return storage::DamagedError(config.data_dir, absl::StrCat("entry ", none.value(), " is no command"));

@@ -37,8 +37,8 @@ constexpr size_t kAppendEntryFixed_bytes = 21;
 // Nobody answers for it; who hears it may say so to an operator, and believes nothing else for it.
 inline constexpr raft::Term kLostTerm{UINT64_MAX};
 
-// In the header of a HELLO_ACK: its sender has recorded another log of whoever asked, and will never believe
-// this one under that id.
+// In the header of a HELLO_ACK: its sender has recorded another log of whoever asked, or knows of a later state of
+// it, and will never believe this one under that id.
 inline constexpr raft::Term kOtherLogTerm{UINT64_MAX - 1};
 // Otherwise the term of a HELLO and of a HELLO_ACK says which log its sender has. Programs from before there
 // were log ids look at neither, and put their term there, which is less than all of these.
@@ -56,14 +56,25 @@ struct PeerTraits {
   bool operator==(const PeerTraits&) const = default;
 };
 
+// What a node found in its folder when it started: how often it has started on its log by now, and the term and
+// last entry that it had then. All that it promised in former lives is in it, or the folder is an older copy that
+// somebody has put back.
+struct Started {
+  uint64_t starts = 0;  // 0: it does not say (a program from before, or a LOST node)
+  raft::Term term{};
+  raft::LogIndex last{};
+};
+
 struct Hello {
   uint64_t nonce = 0;
   PeerTraits traits{};
+  Started started{};
 };
 
 struct HelloAck {
   uint64_t nonce = 0;
   PeerTraits traits{};
+  Started started{};
 };
 
 // A client's write on its way to the leader.

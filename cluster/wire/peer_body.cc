@@ -14,6 +14,8 @@ static_assert(kAppendEntryFixed_bytes == raft::kEntryHeader_bytes);
 
 constexpr size_t kForwardFixed_bytes = 29;
 constexpr size_t kForwardAnswerFixed_bytes = 19;
+constexpr size_t kTraits_bytes = 8;
+constexpr size_t kStarted_bytes = 24;
 
 // A flag that a kernel program reads or writes takes a word.
 void PutFlag(ByteWriter& writer, bool value) { writer.Put(static_cast<uint32_t>(value)); }
@@ -62,6 +64,23 @@ raft::Term BatchTerm(const raft::AppendRequest& body) {
 uint64_t GetNumber(ByteReader& reader) { return reader.Get<uint64_t>(); }
 raft::Term GetTerm(ByteReader& reader) { return raft::Term(GetNumber(reader)); }
 raft::LogIndex GetIndex(ByteReader& reader) { return raft::LogIndex(GetNumber(reader)); }
+
+// What is not said takes no room.
+size_t Size_bytes(const Started& started) { return started.starts == 0 ? 0 : kStarted_bytes; }
+
+void PutStarted(ByteWriter& writer, const Started& started) {
+  if (started.starts == 0) return;
+  writer.Put(started.starts);
+  writer.Put(started.term.value());
+  writer.Put(started.last.value());
+}
+
+Started GetStarted(ByteReader& reader) {
+  if (reader.done()) return {};
+  Started started{.starts = GetNumber(reader), .term = GetTerm(reader), .last = GetIndex(reader)};
+  if (started.starts == 0) reader.Fail();
+  return started;
+}
 
 void PutReadId(ByteWriter& writer, const raft::ReadId& id) {
   writer.Put(id.life);
@@ -172,6 +191,12 @@ Piece GetPiece(ByteReader& reader) {
 
 }  // namespace
 
+size_t BodySize_bytes(const Hello& body) { return sizeof(body.nonce) + kTraits_bytes + Size_bytes(body.started); }
+
+size_t BodySize_bytes(const HelloAck& body) {
+  return sizeof(body.nonce) + kTraits_bytes + Size_bytes(body.started);
+}
+
 size_t BodySize_bytes(const raft::AppendRequest& body) {
   size_t size = kAppendFixed_bytes - kPeerHeader_bytes + body.entries.size() * kAppendEntryFixed_bytes;
   for (const raft::Entry& entry : body.entries) size += entry.payload.size_bytes();
@@ -193,11 +218,13 @@ size_t BodySize_bytes(const Piece& body) { return kPieceFixed_bytes + body.bytes
 void PutBody(ByteWriter& writer, const Hello& body) {
   writer.Put(body.nonce);
   PutTraits(writer, body.traits);
+  PutStarted(writer, body.started);
 }
 
 void PutBody(ByteWriter& writer, const HelloAck& body) {
   writer.Put(body.nonce);
   PutTraits(writer, body.traits);
+  PutStarted(writer, body.started);
 }
 
 void PutBody(ByteWriter& writer, const raft::VoteRequest& body) {
@@ -298,9 +325,9 @@ void PutBody(ByteWriter& writer, const Piece& body) {
 PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
   switch (kind) {
     case HR_PEER_HELLO:
-      return Hello{.nonce = GetNumber(reader), .traits = GetTraits(reader)};
+      return Hello{.nonce = GetNumber(reader), .traits = GetTraits(reader), .started = GetStarted(reader)};
     case HR_PEER_HELLO_ACK:
-      return HelloAck{.nonce = GetNumber(reader), .traits = GetTraits(reader)};
+      return HelloAck{.nonce = GetNumber(reader), .traits = GetTraits(reader), .started = GetStarted(reader)};
     case HR_PEER_VOTE_REQUEST:
       return GetVoteRequest(reader);
     case HR_PEER_VOTE_REPLY:

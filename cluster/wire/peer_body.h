@@ -25,10 +25,6 @@ constexpr size_t kPieceFixed_bytes = 16;
 template <typename Body>
 constexpr size_t kFixed_bytes = 0;
 template <>
-inline constexpr size_t kFixed_bytes<Hello> = 16;
-template <>
-inline constexpr size_t kFixed_bytes<HelloAck> = 16;
-template <>
 inline constexpr size_t kFixed_bytes<raft::VoteRequest> = sizeof(hr_peer_vote_request);
 template <>
 inline constexpr size_t kFixed_bytes<raft::VoteReply> = sizeof(hr_peer_vote_reply);
@@ -51,6 +47,8 @@ size_t BodySize_bytes(const Body&) {
   static_assert(kFixed_bytes<Body> != 0 || std::is_same_v<Body, raft::TimeoutNow>);
   return kFixed_bytes<Body>;
 }
+size_t BodySize_bytes(const Hello& body);
+size_t BodySize_bytes(const HelloAck& body);
 size_t BodySize_bytes(const raft::AppendRequest& body);
 size_t BodySize_bytes(const Forward& body);
 size_t BodySize_bytes(const ForwardAnswer& body);

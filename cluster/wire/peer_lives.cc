@@ -39,6 +39,7 @@ void PeerLives::Forget(raft::NodeId id, uint64_t now_ns) {
   // As if it had been asked the floor before: AskSoon then comes to the same time.
   *peer = {.id = id,
            .remembered = peer->remembered,
+           .starts = peer->starts,
            .ask_at_ns = now_ns + kAskCap_ns,
            .asked_ns = now_ns + kAskCap_ns - kAskFloor_ns};
 }
@@ -51,12 +52,12 @@ PeerLives::Peer* PeerLives::Find(raft::NodeId id) {
 
 const PeerLives::Peer* PeerLives::Find(raft::NodeId id) const { return const_cast<PeerLives*>(this)->Find(id); }
 
-DropReason PeerLives::Admit(const Opened& opened, uint64_t now_ns) {
+DropReason PeerLives::Admit(const Opened& opened, uint64_t now_ns, bool went_back) {
   const PeerHeader& header = opened.header;
   Peer* const peer = Find(header.from);
   if (peer == nullptr) return DropReason::kNoMember;
   if (std::holds_alternative<Hello>(opened.body)) return AdmitHello(*peer, header, now_ns);
-  if (const auto* ack = std::get_if<HelloAck>(&opened.body)) return Learn(*peer, header, *ack, now_ns);
+  if (const auto* ack = std::get_if<HelloAck>(&opened.body)) return Learn(*peer, header, *ack, now_ns, went_back);
   if (header.from_life != peer->life) {
     AskSoon(*peer);
     return peer->life == 0 ? DropReason::kLifeUnknown : DropReason::kOtherLife;
@@ -85,13 +86,23 @@ DropReason PeerLives::AdmitHello(Peer& peer, const PeerHeader& header, uint64_t 
   return DropReason::kNone;
 }
 
-DropReason PeerLives::Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns) {
+bool PeerLives::WentBack(const PeerHeader& header, const Started& started) const {
+  const Peer* const peer = Find(header.from);
+  const uint64_t log_id = LogIdIn(header);
+  if (peer == nullptr || started.starts == 0 || log_id == 0 || log_id != peer->remembered) return false;
+  const bool other_life = peer->life != 0 && header.from_life != peer->life;
+  return started.starts < peer->starts || (other_life && started.starts == peer->starts);
+}
+
+DropReason PeerLives::Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns,
+                            bool went_back) {
   if (peer.nonce == 0 || ack.nonce != peer.nonce || now_ns >= peer.nonce_until_ns) return DropReason::kNonce;
   // The nonce stays: what is asked again, with more time in between, is answered alike.
   const uint64_t log_id = LogIdIn(header);
   const bool other = peer.remembered != 0 && log_id != 0 && log_id != peer.remembered;
-  if (other || header.term == kOtherLogTerm) return DropReason::kOtherLog;
+  if (other || went_back || header.term == kOtherLogTerm) return DropReason::kOtherLog;
   peer.log_id = log_id;
+  if (ack.started.starts != 0) peer.starts = ack.started.starts;
   peer.nonce = 0;
   peer.asking = false;
   peer.wait_ns = kAskFloor_ns;
@@ -138,7 +149,9 @@ uint64_t PeerLives::next_ask_ns() const {
 
 void PeerLives::Remember(raft::NodeId id, uint64_t log_id) {
   Peer* const peer = Find(id);
-  if (peer != nullptr) peer->remembered = log_id;
+  if (peer == nullptr) return;
+  if (peer->remembered != 0 && peer->remembered != log_id) peer->starts = 0;
+  peer->remembered = log_id;
 }
 
 uint64_t PeerLives::LogOf(raft::NodeId id) const {

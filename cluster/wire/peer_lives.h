@@ -45,9 +45,14 @@ class PeerLives {
   // Whether to believe a datagram that PeerCodec has opened (`opened.ok()`), which counts as seen from now on.
   // A HELLO is kNone if it is to be answered (with a HelloAck of its nonce); it changes nothing.
   // A HELLO_ACK is kNone if its nonce waited for an answer: from now on the sender's life is known. kOtherLog:
-  // it did, but one of the two has another log than the other one remembers; nothing is known then. Anything
-  // else is kNone if it is of the sender's known life and new.
-  DropReason Admit(const Opened& opened, uint64_t now_ns);
+  // it did, but one of the two has another log than the other one remembers, or (`went_back`) the sender's is in
+  // an earlier state than is known of it; nothing is known then. Anything else is kNone if it is of the sender's
+  // known life and new.
+  DropReason Admit(const Opened& opened, uint64_t now_ns, bool went_back = false);
+
+  // A HELLO or HELLO_ACK says that its sender has the log that is remembered, and that it has started on it less
+  // often than it said before, or as often in another life.
+  bool WentBack(const PeerHeader& header, const Started& started) const;
 
   // The nonce of a HELLO that is to be sent to this peer now, or 0: its life is known, or it was asked just
   // now.
@@ -74,6 +79,7 @@ class PeerLives {
     uint64_t life = 0;
     uint64_t log_id = 0;      // in that life
     uint64_t remembered = 0;  // 0: any
+    uint64_t starts = 0;      // on the log that is remembered, as it last said; 0: it has not
     ReplayWindow window{};
     bool asking = true;
     uint64_t nonce = 0;  // the last one sent, while it waits for its answer
@@ -86,7 +92,8 @@ class PeerLives {
   Peer* Find(raft::NodeId id);
   const Peer* Find(raft::NodeId id) const;
   DropReason AdmitHello(Peer& peer, const PeerHeader& header, uint64_t now_ns);
-  DropReason Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns);
+  static DropReason Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns,
+                          bool went_back);
   static void AskSoon(Peer& peer);
 
   std::vector<Peer> peers_;

@@ -106,6 +106,38 @@ TEST(PeerLives, AMemberWithAnotherLogIsNeverBelieved) {
   EXPECT_EQ(a.Receive(again.Heartbeat()), DropReason::kNone);
 }
 
+// As in Peers: what a HELLO_ACK says is compared before it is believed.
+DropReason StartedAgain(Node& a, Node& b, uint64_t starts, uint64_t now_ns) {
+  const std::string hello = a.AskHello(2, now_ns);
+  EXPECT_FALSE(hello.empty());
+  const HelloAck ack{.nonce = std::get<Hello>(b.codec.Open(hello).body).nonce, .started = {.starts = starts}};
+  const Opened opened = a.codec.Open(b.codec.Seal(NodeId(1), SayLogId(77), ack));
+  const DropReason reason = a.lives.Admit(opened, now_ns, a.lives.WentBack(opened.header, ack.started));
+  if (reason == DropReason::kNone) a.lives.Remember(NodeId(2), 77);
+  return reason;
+}
+
+TEST(PeerLives, AFolderThatWentBackSaysFewerStartsOrAsManyInAnotherLife) {
+  Node a(1, 100);
+  Node first(2, 200);
+  EXPECT_EQ(StartedAgain(a, first, 4, kStart_ns), DropReason::kNone);
+  Node second(2, 201);
+  EXPECT_EQ(a.Receive(second.Heartbeat()), DropReason::kOtherLife);
+  EXPECT_EQ(StartedAgain(a, second, 5, kStart_ns + kSecond_ns), DropReason::kNone);
+  uint64_t now_ns = kStart_ns + kSecond_ns;
+  for (const uint64_t starts : {4, 5}) {
+    Node back(2, 202);
+    EXPECT_EQ(a.Receive(back.Heartbeat()), DropReason::kOtherLife);
+    EXPECT_EQ(StartedAgain(a, back, starts, now_ns += kSecond_ns), DropReason::kOtherLog) << starts;
+    EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 201u) << "as it was";
+  }
+  a.lives.Forget(NodeId(2), now_ns);
+  EXPECT_EQ(StartedAgain(a, first, 4, now_ns += kSecond_ns), DropReason::kOtherLog) << "that is not forgotten";
+  EXPECT_EQ(StartedAgain(a, second, 5, now_ns += kSecond_ns), DropReason::kNone) << "it may be the same life";
+  a.lives.Remember(NodeId(2), 78);
+  EXPECT_FALSE(a.lives.WentBack({.from = NodeId(2), .term = SayLogId(78)}, {.starts = 1})) << "of another log";
+}
+
 TEST(PeerLives, WhoSaysNoLogIsOfAnEarlierProgramAndBelieved) {
   Node a(1, 100);
   Node b(2, 200);

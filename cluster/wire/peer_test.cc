@@ -132,6 +132,26 @@ TEST(PeerCodec, EveryKindSurvivesTheJourney) {
   EXPECT_EQ(kinds.size(), size_t{HR_PEER_KINDS - 1}) << "a kind without a sample";
 }
 
+TEST(PeerCodec, WhatANodeStartedWithIsSaidOrTakesNoRoom) {
+  const Started started{.starts = 3, .term = Term(4), .last = LogIndex(5)};
+  PeerCodec sender = Sender();
+  for (const PeerBody& body : {PeerBody(Hello{.nonce = 1, .started = started}),
+                               PeerBody(HelloAck{.nonce = 1, .started = started})}) {
+    const std::string datagram = sender.Seal(NodeId(1), Term(42), body);
+    ASSERT_EQ(datagram.size(), kPeerHeader_bytes + 32);
+    const Opened opened = Receiver().Open(datagram);
+    ASSERT_TRUE(opened.ok()) << Name(opened.reason);
+    const auto* const hello = std::get_if<Hello>(&opened.body);
+    const Started& said = hello != nullptr ? hello->started : std::get<HelloAck>(opened.body).started;
+    EXPECT_EQ(said.starts, 3u);
+    EXPECT_EQ(said.term, Term(4));
+    EXPECT_EQ(said.last, LogIndex(5));
+    for (size_t i = 0; i < 8; ++i) ASSERT_EQ(datagram[kPeerHeader_bytes + 8 + i], i == 0 ? 3 : 0);
+    EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 8, 0)).reason, DropReason::kMalformed)
+        << "it says that it does not say";
+  }
+}
+
 // Nodes of this program and of those before it with the same version are one cluster as long as both hold.
 TEST(PeerCodec, WhatVersion3SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
   ASSERT_EQ(HR_PEER_VERSION, 3)

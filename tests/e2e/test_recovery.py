@@ -295,6 +295,39 @@ def test_who_starts_with_an_emptied_folder_is_told_and_takes_part_in_nothing(mod
         assert increment(lab, victim, session, 5) == [b"5"]
 
 
+@pytest.mark.parametrize("found_by", ["the host", "the others"])
+def test_an_older_copy_of_a_folder_is_found_out_and_comes_back_as_another_member(found_by):
+    settings = NodeSettings(durability="disk", election=PATIENT)
+    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "disk") as data,
+          hedgerow_cluster(lab, data.path, settings) as cluster):
+        leader = cluster.wait_ready()
+        session = write_three(lab, leader)
+        victim = next(node for node in cluster.nodes if node is not leader)
+        copy = victim.data_dir.with_name(f"{victim.data_dir.name}.copy")
+        victim.host.stop(victim.process)
+        shutil.copytree(victim.data_dir, copy)
+        victim.start()
+        wait_for("it is ready", lambda: (victim.status() or {}).get("ready"))
+        assert increment(lab, leader, session, 4) == [b"4"]
+        victim.host.stop(victim.process)
+        shutil.rmtree(victim.data_dir)
+        copy.rename(victim.data_dir)
+        if found_by == "the others":
+            for remembered in victim.socket.parent.glob("started-*"):
+                remembered.unlink()
+        victim.start()
+        wait_for("it says that it is lost", lambda: is_lost(victim))
+        why = victim.status()["lost"]
+        assert ("this host remembers a later start" if found_by == "the host" else "or a later state of it") in why, why
+        assert is_silent(lab, victim)
+        wait_for("the leader hears of it", lambda: victim.number in said_to_be_lost(leader))
+        assert increment(lab, leader, session, 5) == [b"5"], "two of three go on"
+        rejoin(cluster, victim.number, 7)
+        wait_for("it is that member", lambda: int((victim.status() or {"node": 0})["node"]) == 7)
+        wait_for("it is ready", lambda: victim.status().get("ready"))
+        assert increment(lab, victim, session, 6) == [b"6"]
+
+
 def test_a_backup_taken_under_load_is_another_cluster():
     with Lab(TAG, replicas=1) as lab, DataDirs(TAG, "disk") as data:
         settings = NodeSettings(durability="disk", election=PATIENT)
