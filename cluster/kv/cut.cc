@@ -105,10 +105,11 @@ void CutWriter::Session(const SessionRecord& session, const std::map<uint64_t, R
   RecordEnds();
 }
 
-void CutWriter::Windowed(uint64_t time_ns, const RequestKey& key, const Result& result) {
+void CutWriter::Windowed(const SeenTimes& times, const RequestKey& key, const Result& result) {
   const bool memcached = key.kind == CommandKind::kMemcached;
   open_.Put(static_cast<uint8_t>(memcached ? CutRecord::kSeen : CutRecord::kWindowed));
-  open_.Put(time_ns);
+  open_.Put(times.time_ns);
+  if (memcached) open_.Put(times.origin_ns);
   open_.Put(key.a);
   open_.Put(key.b);
   open_.Put(key.c);

@@ -14,7 +14,7 @@
 //                 from version 3 on: settings' version and values, steps of both windows
 //   5  end        how many values, sessions, windowed, items and seen    last
 //   6  item       key, value, flags, unique, end             from version 2 on
-//   7  seen       time, memcached's key, result              from version 2 on
+//   7  seen       time, memcached's key, result              from version 2 on; from version 3 on the origin after the time
 
 #pragma once
 
@@ -65,6 +65,12 @@ struct CutHeader {
   WindowSteps memcached_window_steps{};
 };
 
+// When a request was stamped, and when it had reached the cluster, in committed time. See DedupeWindow.
+struct SeenTimes {
+  uint64_t time_ns = 0;
+  uint64_t origin_ns = 0;
+};
+
 // What one session is, wherever it is kept.
 struct SessionRecord {
   uint64_t id = 0;
@@ -90,7 +96,7 @@ class CutWriter {
   void Value(std::string_view key, std::string_view value);
   void Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers);
   // A request of a window, in the record of its kind.
-  void Windowed(uint64_t time_ns, const RequestKey& key, const Result& result);
+  void Windowed(const SeenTimes& times, const RequestKey& key, const Result& result);
   void KeptItem(std::string_view key, const Item& item);
   void End();
 

@@ -41,17 +41,22 @@ bool DedupeWindow::Restore(const WindowLimits& limits, WindowSteps steps) {
   return true;
 }
 
-const DedupeWindow::Seen& DedupeWindow::NewestOfName(const Seen& seen) const {
-  const auto newest = newest_.find(NameOf(seen.key));
-  return newest == newest_.end() ? seen : *newest->second;
+// Null: nothing of this name is known. The requests of one name stand side by side in answers_, the first with the least
+// fingerprint; newest_ has names of more than one request only.
+const DedupeWindow::Seen* DedupeWindow::NewestOfName(const RequestKey& key) const {
+  const RequestKey name = NameOf(key);
+  const auto newest = newest_.find(name);
+  if (newest != newest_.end()) return &*newest->second;
+  const auto only = answers_.lower_bound(name);
+  return only != answers_.end() && NameOf(only->first) == name ? &*only->second : nullptr;
 }
 
 DedupeWindow::Verdict DedupeWindow::Judge(const RequestKey& key, uint64_t origin_ns) const {
-  const auto answer = answers_.find(key);
-  if (answer == answers_.end()) return Verdict::kNew;
-  const Seen& newest = NewestOfName(*answer->second);
-  if (&newest == &*answer->second) return Verdict::kKnown;
-  return origin_ns < newest.time_ns ? Verdict::kSuperseded : Verdict::kNew;
+  const Seen* const newest = NewestOfName(key);
+  if (newest == nullptr) return Verdict::kNew;
+  if (newest->key == key) return Verdict::kKnown;
+  const uint64_t since_ns = answers_.contains(key) ? newest->time_ns : newest->origin_ns;
+  return origin_ns < since_ns ? Verdict::kSuperseded : Verdict::kNew;
 }
 
 const Result* DedupeWindow::Answer(const RequestKey& key) const {
@@ -66,10 +71,14 @@ bool DedupeWindow::SharesName(std::map<RequestKey, Place, ByName>::iterator answ
          (answer != answers_.begin() && NameOf(std::prev(answer)->first) == name);
 }
 
-void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns) {
+void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns, uint64_t origin_ns) {
   const auto [answer, added] = answers_.try_emplace(key);
   if (!added) Remove(answer->second);
-  by_time_.push_back({.time_ns = now_ns, .number = ++last_number_, .key = key, .result = std::move(result)});
+  by_time_.push_back({.time_ns = now_ns,
+                      .origin_ns = origin_ns,
+                      .number = ++last_number_,
+                      .key = key,
+                      .result = std::move(result)});
   const Place place = std::prev(by_time_.end());
   answer->second = place;
   if (const auto newest = newest_.find(NameOf(key)); newest != newest_.end()) {
@@ -129,7 +138,7 @@ void DedupeWindow::Save() {
   const Place saved = next_++;
   --unsaved_;
   if (saved->replaced_in == 0 || saved->replaced_in == cut_) {
-    writer_->Windowed(saved->time_ns, saved->key, saved->result);
+    writer_->Windowed({.time_ns = saved->time_ns, .origin_ns = saved->origin_ns}, saved->key, saved->result);
   }
   if (saved->replaced_in != 0) by_time_.erase(saved);
 }

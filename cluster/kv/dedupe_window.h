@@ -32,7 +32,7 @@ class DedupeWindow {
   enum class Verdict : uint8_t {
     kNew,         // to be done now
     kKnown,       // done before; Answer() has what was said
-    kSuperseded,  // a late copy of what was done before another request took its name: never to be done again
+    kSuperseded,  // it reached the cluster before another request took its name: never to be done any more
   };
 
   static constexpr uint64_t kRaiseDelay_ns = 2'000'000'000;
@@ -51,11 +51,13 @@ class DedupeWindow {
   bool full() const { return answers_.size() >= requests_max_; }
   // `origin_ns`: when the request reached the cluster, in committed time. A client that has the answer to one request
   // before it sends the next under the same name sends it after the first was stamped; a copy of the first was there before.
+  // A request that is not known, and that another one overtook on its way, is not done after that one: its client has gone
+  // on, and a copy of the newer request would no longer be known.
   Verdict Judge(const RequestKey& key, uint64_t origin_ns) const;
   // What was said to the request, whether or not another has taken its name since.
   const Result* Answer(const RequestKey& key) const;
   // In place of what is known under this key, if anything is.
-  void Record(const RequestKey& key, Result result, uint64_t now_ns);
+  void Record(const RequestKey& key, Result result, uint64_t now_ns, uint64_t origin_ns);
   void Expire(uint64_t now_ns);
 
   size_t size() const { return answers_.size(); }
@@ -71,6 +73,7 @@ class DedupeWindow {
  private:
   struct Seen {
     uint64_t time_ns = 0;
+    uint64_t origin_ns = 0;
     uint64_t number = 0;  // grows along by_time_
     RequestKey key{};
     Result result{};
@@ -85,7 +88,7 @@ class DedupeWindow {
 
   uint64_t WindowAt_ns(uint64_t time_ns) const;
   bool SharesName(std::map<RequestKey, Place, ByName>::iterator answer);
-  const Seen& NewestOfName(const Seen& seen) const;
+  const Seen* NewestOfName(const RequestKey& key) const;
   void Remove(Place place);
   bool IsUnsaved(const Seen& seen) const;
   void Save();

@@ -45,7 +45,8 @@ Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t no
   const bool fits = !window_.full() || window_.Answer(key) != nullptr;  // in the place of what was superseded
   if (!fits) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
   Result result = items_.Execute(command.item, index, now_ns);
-  window_.Record(key, result, WindowClock_ns(now_ns));
+  const uint64_t window_now_ns = WindowClock_ns(now_ns);
+  window_.Record(key, result, window_now_ns, window_now_ns - std::min(window_now_ns, command.age_ns.value_or(0)));
   return result;
 }
 
@@ -64,10 +65,10 @@ void MemcachedState::AbandonCut() {
   window_.AbandonCut();
 }
 
-bool MemcachedState::RestoreSeen(uint64_t time_ns, const RequestKey& key, Result result) {
-  if (time_ns < last_restored_ns_ || window_.Answer(key) != nullptr) return false;
-  last_restored_ns_ = time_ns;
-  window_.Record(key, std::move(result), time_ns);
+bool MemcachedState::RestoreSeen(const SeenTimes& times, const RequestKey& key, Result result) {
+  if (times.time_ns < last_restored_ns_ || window_.Answer(key) != nullptr) return false;
+  last_restored_ns_ = times.time_ns;
+  window_.Record(key, std::move(result), times.time_ns, times.origin_ns);
   return true;
 }
 

@@ -52,7 +52,7 @@ class MemcachedState {
 
   // From a cut, in its order. False: what cannot be.
   bool RestoreItem(const std::string& key, Item item) { return items_.Restore(key, std::move(item)); }
-  bool RestoreSeen(uint64_t time_ns, const RequestKey& key, Result result);
+  bool RestoreSeen(const SeenTimes& times, const RequestKey& key, Result result);
   const WindowSteps& window_steps() const { return window_.steps(); }
   bool RestoreLimits(const MemcachedLimits& limits, WindowSteps steps) {
     items_.SetMemory(limits.memory_bytes);

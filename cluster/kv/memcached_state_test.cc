@@ -31,8 +31,8 @@ class MemcachedStateTest : public testing::Test {
     return Do(key, {.verb = ItemVerb::kSet, .key = "lamp", .value = value}, elapsed_ns, age_ns);
   }
   std::string Lamp() { return state_.FindItem("lamp")->value; }
-  Result Count(RequestKey key, uint64_t elapsed_ns = 0) {
-    return Do(key, {.verb = ItemVerb::kIncrement, .key = "n", .delta = 1}, elapsed_ns);
+  Result Count(RequestKey key, uint64_t elapsed_ns = 0, uint64_t age_ns = 0) {
+    return Do(key, {.verb = ItemVerb::kIncrement, .key = "n", .delta = 1}, elapsed_ns, age_ns);
   }
   void SetUp() override {
     state_.Apply(++index_, {.key = {.kind = CommandKind::kSettings}, .settings = {{Setting::kMemcachedWindowMax, 4}}});
@@ -95,11 +95,22 @@ TEST_F(MemcachedStateTest, ALateCopyOfWhatAnotherRequestHasSupersededIsNotDone) 
   EXPECT_EQ(Lamp(), "off");
 }
 
-// One that was overtaken was never done, and is no copy of anything.
-TEST_F(MemcachedStateTest, AFirstCopyIsDoneHoweverLateItIs) {
-  Set(Key(1, 10, 1), "off", kSecond);
-  EXPECT_EQ(Set(Key(1, 11, 1), "on", kSecond, 3 * kSecond).code, ResultCode::kOk);
+// Its client has given it up and gone on. Were it done, the newer one would count as superseded, and a copy of that one
+// would be done a second time.
+TEST_F(MemcachedStateTest, ARequestThatANewerOneOvertookIsNotDoneAfterIt) {
+  EXPECT_THAT(Count(Key(1, 10, 1), kSecond).values, ElementsAre("1"));
+  EXPECT_EQ(Count(Key(1, 11, 1), kSecond, 3 * kSecond).code, ResultCode::kSuperseded);
+  EXPECT_THAT(Count(Key(1, 10, 1), 1).values, ElementsAre("1")) << "a duplicate, as before";
+  EXPECT_THAT(Count(Key(1, 12, 1), 1).values, ElementsAre("2"));
+}
+
+// They may be stamped at one instant, long after both have come.
+TEST_F(MemcachedStateTest, RequestsThatAClientSendsWithoutWaitingAreAllDone) {
+  EXPECT_EQ(Set(Key(1, 10, 1), "off", kSecond, 200).code, ResultCode::kOk);
+  EXPECT_EQ(Set(Key(1, 11, 1), "on", 0, 100).code, ResultCode::kOk);
   EXPECT_EQ(Lamp(), "on");
+  EXPECT_EQ(Set(Key(1, 12, 1), "dim", 0, 100).code, ResultCode::kOk);
+  EXPECT_EQ(Lamp(), "dim");
 }
 
 // Replicas that have applied such an entry with the earlier program must not differ from those that apply it now.

@@ -92,7 +92,7 @@ bool StateLoader::AddWindowed(ByteReader& reader) {
     return Fail("its window is out of order");
   }
   last_time_ns_ = time_ns;
-  state_->window_.Record(key, std::move(result), time_ns);
+  state_->window_.Record(key, std::move(result), time_ns, time_ns);
   return true;
 }
 
@@ -108,15 +108,16 @@ bool StateLoader::AddItem(ByteReader& reader) {
 }
 
 bool StateLoader::AddSeen(ByteReader& reader) {
-  const auto time_ns = reader.Get<uint64_t>();
+  SeenTimes times{.time_ns = reader.Get<uint64_t>()};
+  times.origin_ns = version_ >= 3 ? reader.Get<uint64_t>() : times.time_ns;
   RequestKey key{.kind = CommandKind::kMemcached};
   key.a = reader.Get<uint64_t>();
   key.b = reader.Get<uint64_t>();
   key.c = reader.Get<uint64_t>();
   key.d = reader.Get<uint64_t>();
   Result result = GetResult(reader);
-  if (!reader.ok()) return false;
-  return state_->memcached_.RestoreSeen(time_ns, key, std::move(result)) || Fail("its window is out of order");
+  if (!reader.ok() || times.origin_ns > times.time_ns) return false;
+  return state_->memcached_.RestoreSeen(times, key, std::move(result)) || Fail("its window is out of order");
 }
 
 bool StateLoader::AddEnd(ByteReader& reader) {

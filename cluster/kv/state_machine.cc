@@ -149,7 +149,7 @@ Result StateMachine::ApplyInWindow(const Command& command) {
   if (const Result* known = window_.Answer(command.key)) return *known;
   if (window_.full()) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
   Result result = Execute(command.operations);
-  window_.Record(command.key, result, now_ns_);
+  window_.Record(command.key, result, now_ns_, now_ns_);
   return result;
 }
 

@@ -138,7 +138,7 @@ TEST(PeerCodec, WhatANodeStartedWithIsSaidOrTakesNoRoom) {
   for (const PeerBody& body : {PeerBody(Hello{.nonce = 1, .started = started}),
                                PeerBody(HelloAck{.nonce = 1, .started = started})}) {
     const std::string datagram = sender.Seal(NodeId(1), Term(42), body);
-    ASSERT_EQ(datagram.size(), kPeerHeader_bytes + 32);
+    ASSERT_EQ(datagram.size(), kPeerHeader_bytes + 40);
     const Opened opened = Receiver().Open(datagram);
     ASSERT_TRUE(opened.ok()) << Name(opened.reason);
     const auto* const hello = std::get_if<Hello>(&opened.body);
