@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of the machine below a node: its clock jumps, its processor is taken away, its disk is slow, full or hangs. Each is undone at
-its end, and meets the targets alone.
+"""Faults of the machine below a node: its clock jumps, its processor is taken away, its disk is slow, full or hangs. Each is
+undone at its end, and meets the targets alone.
 """
 
 import contextlib

@@ -7,7 +7,8 @@
 namespace hedgerow::node {
 namespace {
 
-// ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the port, the request's kind above it, and at the top whether it is a node's.
+// ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the port,
+// the request's kind above it, and at the top whether it is a node's.
 constexpr int kKindShift = 16;
 constexpr uint64_t kOfNode = uint64_t{1} << 63;
 

@@ -184,7 +184,8 @@ void MemcachedFrontEnd::Answer(const kv::Answer& answer) {
   Say(local, client, static_cast<uint16_t>(to.request), (to.way[2] & kNoReply) != 0, said);
 }
 
-void MemcachedFrontEnd::Say(const NetAddress& from, const NetAddress& to, uint16_t id, bool no_reply, const memcached::Said& said) {
+void MemcachedFrontEnd::Say(const NetAddress& from, const NetAddress& to, uint16_t id, bool no_reply,
+                            const memcached::Said& said) {
   ++counters_.answers[static_cast<size_t>(said.outcome)];
   if (no_reply) {
     ++counters_.no_reply;

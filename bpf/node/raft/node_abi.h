@@ -19,7 +19,7 @@
 #define HR_NODE_MEMBERS HR_RAFT_MAX_MEMBERS
 #define HR_NODE_NO_MEMBER HR_RAFT_MAX_MEMBERS
 
-/* A longer datagram is left to the process. Nodes send none above HR_PEER_DATAGRAM_MAX_BYTES; this is part of the maps' layout. */
+/* A longer datagram is left to the process. Nodes send none above HR_PEER_DATAGRAM_MAX_BYTES; the maps' layout has this. */
 #define HR_NODE_DATAGRAM_MAX_BYTES 1472
 
 /* As raft::Role. */
