@@ -146,8 +146,8 @@ TEST(PeerCodec, WhatANodeStartedWithIsSaidOrTakesNoRoom) {
     EXPECT_EQ(said.starts, 3u);
     EXPECT_EQ(said.term, Term(4));
     EXPECT_EQ(said.last, LogIndex(5));
-    for (size_t i = 0; i < 8; ++i) ASSERT_EQ(datagram[kPeerHeader_bytes + 8 + i], i == 0 ? 3 : 0);
-    EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 8, 0)).reason, DropReason::kMalformed)
+    for (size_t i = 0; i < 8; ++i) ASSERT_EQ(datagram[kPeerHeader_bytes + 16 + i], i == 0 ? 3 : 0);
+    EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 16, 0)).reason, DropReason::kMalformed)
         << "it says that it does not say";
   }
 }
