@@ -51,7 +51,7 @@ class RequestBook {
   absl::StatusOr<Draft> Open(uint64_t nonce, uint64_t now_ns, uint64_t patience_ns);
   absl::StatusOr<Draft> Get(std::string key, uint64_t now_ns, uint64_t patience_ns);
   absl::StatusOr<Draft> Write(std::vector<kv::Operation> operations, uint64_t now_ns, uint64_t patience_ns);
-  // Without a session, under a nonce that nobody ever uses again. Copies may be sent for a minute (docs/WIRE_FORMAT.md).
+  // Without a session, under a nonce that is never used again. Copies may be sent for a minute (docs/WIRE_FORMAT.md).
   absl::StatusOr<Draft> WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations, uint64_t now_ns,
                                   uint64_t patience_ns);
 

@@ -133,7 +133,7 @@ bool DedupeWindow::IsUnsaved(const Seen& seen) const {
   return writer_ != nullptr && unsaved_ > 0 && seen.number >= next_->number && seen.number <= cut_end_;
 }
 
-// What was replaced before this cut began is left from one that was abandoned.
+// A request that was replaced before this cut began is left from a cut that was abandoned.
 void DedupeWindow::Save() {
   const Place saved = next_++;
   --unsaved_;

@@ -218,7 +218,7 @@ TEST_F(ReplicaTest, ALeaderSeedsAClusterWithoutSettingsBeforeAnythingElse) {
   seed_.emplace().sessions.sessions_max = 7;
   Start();
   Lead();
-  ASSERT_EQ(Last(), 2u) << "its no-op and the seed, though nobody has asked for anything";
+  ASSERT_EQ(Last(), 2u) << "its no-op and the seed, though no client has asked for anything";
   Ask(1);
   const auto seed = Decode(raft().log().At(LogIndex(2)).payload.view());
   ASSERT_TRUE(seed.has_value());

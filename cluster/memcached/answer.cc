@@ -62,7 +62,7 @@ Said SayResult(Verb verb, const kv::Result& result) {
     case kv::ResultCode::kOverloaded:
     case kv::ResultCode::kUnknownSession:  // of sessions, which no such client has
     case kv::ResultCode::kBelowLowest:
-    case kv::ResultCode::kSuperseded:  // answered by nobody
+    case kv::ResultCode::kSuperseded:  // no node answers it
       break;
   }
   return Line(Outcome::kOverloaded, "SERVER_ERROR overloaded");

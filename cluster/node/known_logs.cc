@@ -99,7 +99,7 @@ std::optional<Mark> ParseMark(const std::string& text) {
   return mark;
 }
 
-// Nobody is believed for a mark that is damaged.
+// A damaged mark counts as a mark of this log, so it stands and the node stays LOST.
 bool IsOfAnother(const std::string& text, const OwnLog& own) {
   const std::optional<Mark> mark = ParseMark(text);
   if (!mark.has_value()) return false;

@@ -139,7 +139,7 @@ TEST_P(FolderThatWentBackTest, TheOthersRememberALaterStart) {
   Stop(victim);
   Copy(victim);
   Start(victim);
-  ASSERT_EQ(WaitForLeader(), leader) << "or nobody of this run remembers what it promised";
+  ASSERT_EQ(WaitForLeader(), leader) << "a leader of this run must remember what the member promised";
   EXPECT_EQ(Increment(leader, session, 2), "2");
   Stop(victim);
   PutBack(victim);

@@ -86,7 +86,7 @@ absl::Status CheckAddress(const NetAddress& address, const NetAddress& own) {
 
 }  // namespace
 
-// To a leader: what was acknowledged in its term, and that term.
+// What a member has acknowledged to this leader in its term, and that term.
 Promised Node::PromisedBy(raft::NodeId peer) const {
   const raft::Raft& raft = replica_.raft();
   const size_t position = raft.configuration().PositionOf(peer);

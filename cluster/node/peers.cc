@@ -163,7 +163,7 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
   if (lives_.WentBack(header, started)) return true;
   const uint64_t life = lives_.LifeOf(header.from);
   if (started.starts == 0 || life == 0 || life == header.from_life) return false;
-  // A later term may have truncated what was promised in this one.
+  // A later term may have truncated entries that the member acknowledged in this one.
   const Promised promised = receiver.PromisedBy(header.from);
   return started.term < promised.term || (started.term == promised.term && started.last < promised.last);
 }

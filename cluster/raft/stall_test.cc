@@ -156,7 +156,7 @@ TEST_F(Stall, ACandidateAsksInOneTermUntilItsOwnVoteIsDurable) {
     cluster_.Deliver();
   }
   EXPECT_EQ(cluster_.At(2).term(), term);
-  EXPECT_EQ(cluster_.At(3).term().Next(), term) << "it has asked nobody";
+  EXPECT_EQ(cluster_.At(3).term().Next(), term) << "it has asked no member";
   cluster_.ReleaseDisk(2);
   cluster_.Deliver();
   EXPECT_TRUE(Leads(2));

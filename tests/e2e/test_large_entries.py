@@ -82,4 +82,4 @@ def test_large_entries_need_no_ip_fragments(durability):
                 leader.kill_at_once()
                 time.sleep(1.0)
                 leader.start()
-            assert fragments(lab) == 0, "nobody sends any"
+            assert fragments(lab) == 0, "no node sends any"
