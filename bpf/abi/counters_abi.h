@@ -37,7 +37,7 @@
   X(13, HR_NACKS_SWALLOWED, nacks_swallowed, hedging, \
     "negative replies dropped while an attempt remained, ICMP errors included") \
   X(14, HR_STALE_DROPPED, stale_dropped, hedging, \
-    "outstanding replies to an older request with the same key, dropped") \
+    "replies to an older request with the same key, or to another question, dropped") \
   X(15, HR_REPLIES, replies, packets, "datagrams given to clients in the VIP's name") \
   X(16, HR_REPLIES_UNTRACKED, replies_untracked, packets, \
     "of those, without a tracked request: it was not hedged, or its retention is over") \

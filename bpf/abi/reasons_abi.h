@@ -65,11 +65,14 @@
     "the backend is overloaded: look there") \
   X(30, HR_REASON_DRAINED, drained, not_hedged, "only drained backends were left", \
     "`hedgerow undrain` one, or add a backend") \
+  X(31, HR_REASON_NO_RETRY_BUDGET, no_retry_budget, not_hedged, \
+    "a negative reply went to the client: more requests were refused than answered lately", \
+    "look at why the backends refuse") \
   X(32, HR_REASON_LOSER, loser, dropped, "another backend has answered first", "nothing: hedging at work") \
   X(33, HR_REASON_NACK, nack, dropped, "a negative reply while an attempt remained: that attempt was made at once", \
     "look at the backend that sends them") \
-  X(34, HR_REASON_STALE, stale, dropped, "an answer to an older request with the same key", \
-    "nothing: the client has given that request up") \
+  X(34, HR_REASON_STALE, stale, dropped, "an answer to an older request with the same key, or to another question", \
+    "nothing: the client has given that request up; many of them: somebody guesses answers") \
   X(35, HR_REASON_LOSER_FRAGMENT, loser_fragment, dropped, "a later fragment of a dropped datagram", "nothing") \
   X(36, HR_REASON_SINK, sink, dropped, "sent to a VIP, but to no service on it", \
     "mend the client's port, or add the service") \
@@ -80,6 +83,8 @@
     "look at the routes to the backend and to the client") \
   X(39, HR_REASON_LATE, late, dropped, "an answer to no request that waits or is remembered: a loser after its retention", \
     "nothing, or raise `linger`") \
+  X(40, HR_REASON_FORGED_VIP, forged_vip, dropped, \
+    "a packet came from outside with a VIP as its source", "find out what sends it: VIPs answer on this host only") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`") \
@@ -92,6 +97,8 @@
     "nothing; if it counts answers, `replies` of the profile is too narrow") \
   X(52, HR_REASON_MERGED, merged, unjudged, "several datagrams of a backend in one packet, merged by GRO", \
     "nothing, or switch `rx-udp-gro-forwarding` off on the uplink") \
+  X(53, HR_REASON_DIRECT, direct, untouched, \
+    "from a backend to a socket of this host that talks to it without the proxy", "nothing") \
   X(56, HR_REASON_FLOW_FAILED, flow_failed, bound, \
     "the flow was not kept: the client's replies may not be delivered", "raise `limits.flows`") \
   X(57, HR_REASON_FRAGMENTS_FAILED, fragments_failed, bound, \

@@ -224,10 +224,17 @@ struct hr_service_state {
   __u64 pushback_until_ns; /* until then a backend's pushback holds; 0 = there was none */
   __u64 pushback_ns;       /* earliest time of a hedge after its request came; ~0 = no hedge at all */
   __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
-  __u32 pad0;
+  __s32 retries_owed;      /* see HR_RETRIES_MAX */
   __u64 pad[4];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
+
+/*
+ * The budget of attempts that negative replies cause: each of them is owed, each answer pays for as many as a request may have,
+ * and at most so many are owed at once. So a backend that refuses is masked for as long as another answers, and where all
+ * refuse, clients get their refusals and the backends no more load than without a proxy. It begins full (0 owed).
+ */
+#define HR_RETRIES_MAX 100
 
 /*
  * The timing wheel. Fine slots of 2^15 ns (32.8 us), 8192 of them: 268 ms. Coarse slots of 2^23 ns (8.4 ms), 2048 of

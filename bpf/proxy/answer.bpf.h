@@ -34,6 +34,7 @@ struct hr_reply {
   __u32 service_id;
   __u32 backend_id;
   __u32 index; /* of the backend within the service */
+  __u32 known;     /* there is a flow: the client has lately asked this backend through the proxy */
   __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
   __u32 hedged;    /* and requests for which more than one backend was asked */
 };
@@ -48,6 +49,11 @@ HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, _
 
 #define HR_QUESTION_MAX_BYTES 259 /* RFC 1035: a name of 255, type and class */
 #define HR_DNS_HEADER_BYTES 12
+#define HR_DNS_RCODE 0x000f /* of the flags */
+#define HR_QUESTION_OFFSET (sizeof(struct udphdr) + HR_DNS_HEADER_BYTES) /* in a parked copy's layer 4 */
+#define HR_QUESTION_TYPE_BYTES 4 /* type and class */
+#define HR_QUESTION_SHORT_BYTES 64
+#define HR_QUESTION_SHORT_LABELS 10 /* the root's included */
 
 /* `label_step` and `type_step` count the question's bytes. */
 struct hr_question {
@@ -91,19 +97,60 @@ static long hr_question_step(__u32 step, struct hr_question *question) {
   return 0;
 }
 
-/* Does the reply repeat the question of the parked request? A reply without a question (QDCOUNT 0) proves nothing. */
+/*
+ * The usual case, an order of magnitude cheaper than steps: a question of at most HR_QUESTION_SHORT_BYTES comes back byte for
+ * byte. 0: it has to be looked at more closely.
+ */
+HR_GLOBAL int hr_repeats_question(struct __sk_buff *skb, __u32 slot, __u32 reply_offset) {
+  struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
+  __u64 echoed[HR_QUESTION_SHORT_BYTES / 8] = {};
+  __u64 bytes = 0, difference = 0;
+  __u32 i;
+
+  if (!parked) return 0;
+  for (i = 0; i < HR_QUESTION_SHORT_LABELS; i++) {
+    __u8 label_bytes = parked->l4[HR_QUESTION_OFFSET + bytes];
+
+    bytes += 1 + label_bytes;
+    HR_KEEP_BOUND(bytes);
+    if (bytes > HR_QUESTION_SHORT_BYTES - HR_QUESTION_TYPE_BYTES) return 0;
+    HR_KEEP_BOUND(bytes);
+    if (!label_bytes) break;
+  }
+  if (i == HR_QUESTION_SHORT_LABELS) return 0;
+  bytes += HR_QUESTION_TYPE_BYTES;
+  if (bpf_skb_load_bytes(skb, reply_offset, echoed, bytes)) return 0;
+  for (i = 0; i < HR_QUESTION_SHORT_BYTES / 8; i++) {
+    __u64 asked = *(const __u64 *)(parked->l4 + HR_QUESTION_OFFSET + 8 * i);
+
+    if (bytes <= 8 * i) break;
+    if (bytes < 8 * i + 8) asked &= ~0ull >> (8 * (8 * i + 8 - bytes));
+    difference |= asked ^ echoed[i];
+  }
+  return !difference;
+}
+
+/*
+ * Does the reply repeat the question of the parked request (RFC 5452 section 9.1)? Without a question (QDCOUNT 0) it can only
+ * refuse: some servers leave the question out of an error.
+ */
 HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request) {
   struct hr_question question = {
       .skb = skb, .reply_offset = payload.offset + HR_DNS_HEADER_BYTES, .type_step = HR_QUESTION_MAX_BYTES};
   __u32 slot = request->parked;
-  __u16 count = 0;
+  struct {
+    __u16 flags_be;
+    __u16 questions_be;
+  } header = {};
 
   if (!slot) return 1;
   question.parked = bpf_map_lookup_elem(&pool, &slot);
   if (!question.parked) return 1;
-  if (bpf_skb_load_bytes(skb, payload.offset + 4, &count, sizeof(count)) || !count) return 1;
   /* A request without a question (RFC 7873 cookies) has nothing to echo. */
   if (!question.parked->l4[sizeof(struct udphdr) + 4] && !question.parked->l4[sizeof(struct udphdr) + 5]) return 1;
+  if (bpf_skb_load_bytes(skb, payload.offset + 2, &header, sizeof(header))) return 0;
+  if (!header.questions_be) return (header.flags_be & bpf_htons(HR_DNS_RCODE)) != 0;
+  if (hr_repeats_question(skb, slot, question.reply_offset)) return 1;
   bpf_loop(HR_QUESTION_MAX_BYTES, hr_question_step, &question, 0);
   return !question.different;
 }
@@ -130,7 +177,9 @@ HR_GLOBAL int hr_echoes_bytes(struct __sk_buff *skb, __u32 request_index, __u32 
 }
 
 /*
- * Does this datagram answer an older request with the same key? Where the datagrams of an answer are numbered, an answer is
+ * Does this datagram answer another request than this one? A DNS answer says what it answers, so that is compared always: an
+ * answer that only guesses a waiting query's port and id is none. What else is stale answers an older request with the same
+ * key, and where no older one can be waiting nothing is compared. Where the datagrams of an answer are numbered, an answer is
  * outstanding until its last one, and a datagram that continues an answer which has not begun belongs to an older one.
  */
 HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
@@ -138,8 +187,8 @@ HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, stru
   __u32 bit = 1u << reply->index;
   __u32 part;
 
-  if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
   if (reply->config->profile.echo == HR_ECHO_DNS_QUESTION) return !hr_echoes_question(skb, payload, request);
+  if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
   if (reply->config->profile.echo == HR_ECHO_BYTES)
     return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), reply->config_id, payload.offset, payload.bytes);
   part = reply->config->profile.numbered
@@ -191,6 +240,7 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
   else
     hr_count(reply->service_stats, HR_WON_BY_HEDGE);
+  hr_retries_earn(reply->service_id, reply->config->attempts);
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }
@@ -312,7 +362,8 @@ HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct 
  * other members are asked whatever their health: without a leader they hold requests, which looks like silence.
  *
  * A nack that asks for no hedge (`pushback`) is the last one. After a nack that asks for a later hedge, the clock makes the
- * attempt. In a dry run no attempt replaces the nack, so it is the last one too.
+ * attempt. In a dry run no attempt replaces the nack, so it is the last one too; and so it is when too many requests are refused
+ * (HR_RETRIES_MAX). Nacks about leadership are not counted there: they end with the election.
  */
 HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
                                          const struct hr_reply *reply, __u32 leaderless, __u32 pushback) {
@@ -334,6 +385,10 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
 
   /* The nack's bit in the masks is already set, so the lap sees it. */
   if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
+  if (open && !dry && !passed_over && !leaderless && !hr_retry_pay(reply->service_id)) {
+    hr_reason(reply->service_stats, HR_REASON_NO_RETRY_BUDGET);
+    open = 0;
+  }
   if (under_way || passed_over) {
     answer.verdict = HR_VERDICT_DROP;
   } else if (open && !dry && !pushback) {

@@ -9,10 +9,10 @@
 #include "bpf/proxy/stats.bpf.h"
 
 /*
- * A flow that has been silent for longer is no flow: its port may now belong to a socket that talks to the backend
- * directly, and must not get its answers from a VIP. UDP: the service's deadline and retention, at least 10 s, so that
- * what a long-stalled backend sends at last does not reach the client either. TCP: above two hours, the keep-alive
- * interval (RFC 9293 section 3.8.4).
+ * A flow that has been silent for longer is no flow: its port may now belong to a client in another namespace that talks to
+ * the backend directly (for this host's own sockets direct.bpf.h asks the kernel). UDP: the service's deadline and retention, at
+ * least 10 s, so that what a long-stalled backend sends at last does not reach the client either. TCP: above two hours, the
+ * keep-alive interval (RFC 9293 section 3.8.4).
  */
 #define HR_FLOW_TCP_NS 7500000000000ull
 #define HR_FLOW_STAMP_NS 1000000000ull /* how often a busy flow's time is written: both directions share its line */

@@ -7,6 +7,7 @@
  */
 #include "bpf/proxy/announce.bpf.h"
 #include "bpf/proxy/answer.bpf.h"
+#include "bpf/proxy/direct.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
 #include "bpf/proxy/icmp.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
@@ -68,6 +69,29 @@ HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const stru
   return hr_deliver(skb, packet, reply->config, reply->service_stats);
 }
 
+/* No flow, and no request that the datagram names: its client never asked through the proxy, as far as the maps remember. */
+HR_INLINE int hr_pass_unknown(void) {
+  hr_host_reason(HR_REASON_NO_FLOW);
+  return TC_ACT_UNSPEC;
+}
+
+/*
+ * Does a packet from a backend, or the packet that an ICMP error quotes (`quoted`), belong to a socket that talks to the backend
+ * itself? Then it is none of the proxy's, whatever its flow says.
+ */
+HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *packet, int quoted, const struct hr_reply *reply) {
+  struct hr_address vip = reply->config->vip;
+  struct hr_ends ends = {.remote = quoted ? packet->destination : packet->source,
+                         .local = quoted ? packet->source : packet->destination,
+                         .remote_port_be = quoted ? packet->destination_port_be : packet->source_port_be,
+                         .local_port_be = quoted ? packet->source_port_be : packet->destination_port_be,
+                         .version = packet->version};
+
+  if (!hr_is_direct(skb, packet->protocol, &ends, &vip, reply->config->port_be)) return 0;
+  hr_reason(reply->service_stats, HR_REASON_DIRECT);
+  return 1;
+}
+
 HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
   struct hr_payload payload = hr_payload_of(packet);
   struct hr_profile *profile = &reply->config->profile;
@@ -77,6 +101,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
 
   /* Several datagrams merged by GRO cannot be judged as one: all of them pass. */
   if (skb->gso_size) {
+    if (!reply->known) return hr_pass_unknown();
     hr_reason(reply->service_stats, HR_REASON_MERGED);
     hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
@@ -86,14 +111,19 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   key.service = reply->service_id;
   if (!hr_is_reply(skb, payload, profile) ||
       hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
+    if (!reply->known) return hr_pass_unknown();
+    if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
     hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
     /* It names no request, so it makes no backend healthy; but its sender is not silent. */
     hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   request = hr_find_request(&key, &reply->reference);
+  if (!reply->known && !(request && (HR_SENT_MASK(request->masks) & (1u << reply->index)))) return hr_pass_unknown();
   if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->config, reply->config_id));
+  } else if (hr_goes_direct(skb, packet, 0, reply)) {
+    return TC_ACT_UNSPEC;
   } else if (reply->untracked) {
     hr_note_untracked(reply);
   } else if (profile->one_datagram && reply->hedged) {
@@ -104,7 +134,11 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   return hr_act(skb, packet, &answer, reply);
 }
 
-/* Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not through the proxy. */
+/*
+ * Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not from a backend. Whether it is the
+ * proxy's, its flow says (`known`). A flow may be missing, for a full map forgets some: then a datagram still answers the
+ * request that it names.
+ */
 HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const struct hr_address *backend_address,
                            __u16 backend_port_be, const struct hr_address *client, __u16 client_port_be, __u8 protocol) {
   struct hr_endpoint endpoint = {.address = *backend_address, .port_be = backend_port_be};
@@ -130,10 +164,8 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   lifetime_ns = protocol == IPPROTO_TCP ? HR_FLOW_TCP_NS : hr_flow_udp_ns(reply->config);
   hr_flow_key_of(&key, client, client_port_be, protocol, HR_FLOW_REPLY, reply->backend_id);
   flow = hr_flow_find(&key, lifetime_ns, reply->now_ns);
-  if (!flow) {
-    hr_host_reason(HR_REASON_NO_FLOW);
-    return -1;
-  }
+  if (!flow) return 0;
+  reply->known = 1;
   reply->untracked = hr_flow_lately(flow->untracked_ns, lifetime_ns, reply->now_ns);
   reply->hedged = hr_flow_lately(flow->hedged_ns, lifetime_ns, reply->now_ns);
   return 0;
@@ -193,6 +225,8 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
   if (hr_recognise(skb, reply, &error.quoted.destination, error.quoted.destination_port_be, &error.quoted.source,
                    error.quoted.source_port_be, error.quoted.protocol))
     return TC_ACT_UNSPEC;
+  if (!reply->known) return hr_pass_unknown();
+  if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
   if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
     answer = hr_judge_unreachable(skb, &error.quoted, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
@@ -229,34 +263,52 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
   return hr_deliver(skb, packet, config, service_stats);
 }
 
-SEC("tc")
-int hr_reply(struct __sk_buff *skb) {
-  struct hr_packet packet = {};
-  struct hr_reply reply = {};
+/*
+ * What is not the proxy's goes on as it came. But a VIP is an address of this host alone, and the kernel's own check of sources
+ * (rp_filter) is off on many hosts, so nothing may come from outside in a VIP's name: a client would take it for its answer.
+ */
+HR_INLINE int hr_pass_foreign(const struct hr_packet *packet) {
+  struct hr_address source = packet->source;
 
-  /* Another VLAN's frame, its tag taken off by the device, is not this interface's. VLAN 0 is a priority, no VLAN. */
-  if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
-  if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
-  if (packet.fragment == HR_LATER_FRAGMENT) return hr_handle_later_fragment(skb, &packet);
-  if (packet.protocol == (packet.version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6))
-    return hr_handle_icmp(skb, &packet, &reply);
-  if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
-  if (packet.protocol == IPPROTO_UDP && packet.fragment == HR_WHOLE && hr_is_announce_port(packet.destination_port_be)) {
-    struct hr_payload payload = hr_payload_of(&packet);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(packet);
+  if (!bpf_map_lookup_elem(&vip_addresses, &source)) return TC_ACT_UNSPEC;
+  hr_host_reason(HR_REASON_FORGED_VIP);
+  return TC_ACT_SHOT;
+}
+
+HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
+  if (packet->protocol == (packet->version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, packet, reply);
+  if (packet->protocol != IPPROTO_UDP && packet->protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
+  if (packet->protocol == IPPROTO_UDP && packet->fragment == HR_WHOLE && hr_is_announce_port(packet->destination_port_be)) {
+    struct hr_payload payload = hr_payload_of(packet);
     int verdict = hr_announce(skb, payload.offset, payload.bytes);
 
     if (verdict != TC_ACT_UNSPEC) return verdict;
   }
-  if (hr_recognise(skb, &reply, &packet.source, packet.source_port_be, &packet.destination, packet.destination_port_be,
-                   packet.protocol)) {
-    if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(&packet);
+  if (hr_recognise(skb, reply, &packet->source, packet->source_port_be, &packet->destination, packet->destination_port_be,
+                   packet->protocol))
     return TC_ACT_UNSPEC; /* foreign */
-  }
-  if (packet.protocol == IPPROTO_UDP) return hr_handle_udp(skb, &packet, &reply);
+  if (packet->protocol == IPPROTO_UDP) return hr_handle_udp(skb, packet, reply);
 
-  hr_count(reply.service_stats, HR_TCP_PACKETS);
-  if (packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_note(&packet, HR_FRAGMENT_TO_CLIENT, reply.service_id, reply.now_ns);
-  return hr_deliver(skb, &packet, reply.config, reply.service_stats);
+  if (!reply->known) return hr_pass_unknown();
+  if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
+  hr_count(reply->service_stats, HR_TCP_PACKETS);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);
+  return hr_deliver(skb, packet, reply->config, reply->service_stats);
+}
+
+SEC("tc")
+int hr_reply(struct __sk_buff *skb) {
+  struct hr_packet packet = {};
+  struct hr_reply reply = {};
+  int verdict;
+
+  /* Another VLAN's frame, its tag taken off by the device, is not this interface's. VLAN 0 is a priority, no VLAN. */
+  if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
+  if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
+  verdict = packet.fragment == HR_LATER_FRAGMENT ? hr_handle_later_fragment(skb, &packet)
+                                                 : hr_handle_layer4(skb, &packet, &reply);
+  return verdict == TC_ACT_UNSPEC ? hr_pass_foreign(&packet) : verdict;
 }
 
 char hr_license[] SEC("license") = "Dual BSD/GPL";

@@ -171,6 +171,24 @@ HR_INLINE int hr_budget_pay(__u32 service_id) {
   return 0;
 }
 
+/* ---- Retries: attempts after negative replies, owed by them and paid for by answers (HR_RETRIES_MAX) ------------------ */
+
+HR_INLINE void hr_retries_earn(__u32 service_id, __u32 attempts) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+
+  /* As with the budget, CPUs that see the same debt may pay too much of it, by one answer each. */
+  if (state && READ_ONCE(state->retries_owed) > 0) __sync_fetch_and_sub(&state->retries_owed, (__s32)attempts - 1);
+}
+
+HR_INLINE int hr_retry_pay(__u32 service_id) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+
+  if (!state) return 0;
+  if (__sync_fetch_and_add(&state->retries_owed, 1) < HR_RETRIES_MAX) return 1;
+  __sync_fetch_and_sub(&state->retries_owed, 1);
+  return 0;
+}
+
 /* ---- Pushback: what a backend's replies ask about hedging --------------------------------------------------------- */
 
 /* Does a backend's pushback still keep this request from being sent once more? `*open_ns` is when it may be; ~0: never. */

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// REPLY, what is not the proxy's although it looks like it: packets from outside in a VIP's name, answers that guess a
+// waiting query's port and id, and answers to sockets of this host that talk to a backend directly. And the other way round:
+// an answer stays the proxy's when a full map has forgotten its flow.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+
+#include "bpf/tests/kernel_fixture.h"
+#include "net/unique_fd.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+
+constexpr uint8_t kServFail = 2;
+
+class StrangersTest : public PacketTest {
+ protected:
+  void ExpectUntouched(const Bytes& packet, const Changes& changes) {
+    const RunResult run = Reply(packet);
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_EQ(run.packet, packet);
+    EXPECT_EQ(run.changes, changes);
+  }
+};
+
+TEST_F(StrangersTest, NothingComesFromOutsideInAVipsName) {
+  const std::vector<std::pair<const char*, Bytes>> forged = {
+      {"UDP", PacketBuilder(kDns4, kClient4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()},
+      {"UDP from another port", PacketBuilder(kDns4, kClient4).Udp(999, kClientPort, Text("x")).Build()},
+      {"TCP", PacketBuilder(kDns4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build()},
+      {"ping", PacketBuilder(kDns4, kClient4).Echo(true, 1, Text("pong")).Build()},
+      {"first fragment", PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Pattern(3000, 1)).BuildFragments(1400, 7)[0]},
+      {"later fragment", PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Pattern(3000, 1)).BuildFragments(1400, 7)[1]},
+      {"IPv6", PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, Text("x")).Build()},
+  };
+  Split(DnsRequest4(1));
+  for (const auto& [what, packet] : forged) {
+    SCOPED_TRACE(what);
+    const RunResult run = Reply(packet);
+    EXPECT_EQ(run.verdict, kDropped);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host:forged_vip", 1)));
+  }
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected) << "the true one";
+}
+
+// RFC 5452 section 9.1: port and id are 32 bits that can be guessed, the question is compared too.
+TEST_F(StrangersTest, ADnsAnswerToAnotherQuestionAnswersNothing) {
+  const char* names[] = {"a.b", "www.example.org", "a.b.c.d.e.f.g.h.i.j.k.l.m.example.org",
+                         "this-label-is-forty-four-bytes-of-the-question.and-this-one-goes-beyond.example.org"};
+  uint16_t id = 1;
+  for (const char* name : names) {
+    SCOPED_TRACE(name);
+    Split(DnsRequest4(id, name));
+    std::string other = name;
+    other.back() = other.back() == 'x' ? 'y' : 'x';
+    const RunResult forged = Reply(DnsReply4(id, kA4, 0, other));
+    EXPECT_EQ(forged.verdict, kDropped);
+    EXPECT_THAT(forged.changes, UnorderedElementsAre(Pair("dns4.stale_dropped", 1), Pair("dns4:stale", 1)));
+    EXPECT_EQ(Reply(DnsReply4(id, kA4, kServFail, other)).verdict, kDropped) << "nor does a refusal of another";
+    EXPECT_EQ(Reply(DnsReply4(id, kA4, 0, std::string("x.") + name)).verdict, kDropped);
+    std::string upper = name;
+    for (char& c : upper) c = static_cast<char>(toupper(c));
+    EXPECT_EQ(Reply(DnsReply4(id, kA4, 0, upper)).verdict, kRedirected) << "in whatever case";
+    ++id;
+  }
+}
+
+TEST_F(StrangersTest, ADnsAnswerWithoutAQuestionCanOnlyRefuse) {
+  const auto bare = [](uint8_t rcode) {
+    Bytes answer = CutTo(DnsAnswer(DnsQuery(7, "www.example.org"), rcode), 12);
+    answer[4] = answer[5] = 0;
+    return PacketBuilder(kA4, kClient4).Udp(53, kClientPort, answer).Build();
+  };
+  Split(DnsRequest4(7));
+  EXPECT_EQ(Reply(bare(0)).verdict, kDropped);
+  EXPECT_EQ(StateOf(FindDns(7)), HR_STATE_PENDING);
+  EXPECT_EQ(Reply(bare(1)).verdict, kRedirected) << "FORMERR";
+}
+
+// Sockets of this host, connected as the test says. The addresses are this host's own for as long as the test runs.
+class DirectSocketsTest : public StrangersTest {
+ protected:
+  void SetUp() override {
+    StrangersTest::SetUp();
+    for (const char* address : kAddresses) Shell("add", address);
+  }
+  void TearDown() override {
+    for (const char* address : kAddresses) Shell("del", address);
+    StrangersTest::TearDown();
+  }
+
+  static sockaddr_in At(const char* address, uint16_t port) {
+    sockaddr_in at = {};
+    at.sin_family = AF_INET;
+    at.sin_port = htons(port);
+    inet_pton(AF_INET, address, &at.sin_addr);
+    return at;
+  }
+  // A socket at this end; with `remote`, connected to it.
+  static net::UniqueFd Socket(int type, const char* local, uint16_t port, const char* remote = nullptr, uint16_t remote_port = 0) {
+    net::UniqueFd fd(socket(AF_INET, type | SOCK_CLOEXEC, 0));
+    const int on = 1;
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in at = At(local, port);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0) << strerror(errno);
+    if (remote != nullptr) {
+      at = At(remote, remote_port);
+      EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0) << strerror(errno);
+    } else if (type == SOCK_STREAM) {
+      EXPECT_EQ(listen(fd.get(), 8), 0);
+    }
+    return fd;
+  }
+
+  const Bytes segment_ = PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpSynAck).Build();
+
+ private:
+  static constexpr const char* kAddresses[] = {kClient4, kA4, kDns4};
+
+  static void Shell(const char* verb, const char* address) {
+    const std::string command = std::string("ip address ") + verb + " " + address + "/32 dev lo";
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  }
+};
+
+TEST_F(DirectSocketsTest, ADirectConnectionFromAPortThatTheProxyServedIsLeftAlone) {
+  Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
+  ASSERT_EQ(Reply(segment_).verdict, kRedirected) << "nobody's socket: a client of another namespace";
+  const net::UniqueFd backend = Socket(SOCK_STREAM, kA4, 53);
+  {
+    const net::UniqueFd direct = Socket(SOCK_STREAM, kClient4, kClientPort, kA4, 53);
+    ExpectUntouched(segment_, {{"dns4:direct", 1}});
+  }
+}
+
+TEST_F(DirectSocketsTest, AConnectionToTheVipKeepsItsPackets) {
+  Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
+  const net::UniqueFd vip = Socket(SOCK_STREAM, kDns4, kDnsPort), backend = Socket(SOCK_STREAM, kA4, 53);
+  const net::UniqueFd proxied = Socket(SOCK_STREAM, kClient4, kClientPort, kDns4, kDnsPort);
+  EXPECT_EQ(Reply(segment_).verdict, kRedirected);
+  const net::UniqueFd direct = Socket(SOCK_STREAM, kClient4, kClientPort, kA4, 53);
+  EXPECT_EQ(Reply(segment_).verdict, kRedirected) << "the older of two that the backend cannot tell apart";
+}
+
+TEST_F(DirectSocketsTest, AListeningSocketIsNoConnection) {
+  Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
+  const net::UniqueFd listening = Socket(SOCK_STREAM, kClient4, kClientPort);
+  EXPECT_EQ(Reply(segment_).verdict, kRedirected);
+}
+
+TEST_F(DirectSocketsTest, ADatagramForASocketThatIsConnectedToTheBackendIsLeftAlone) {
+  Split(DnsRequest4(1));
+  ASSERT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected);
+  {
+    const net::UniqueFd unconnected = Socket(SOCK_DGRAM, kClient4, kClientPort);
+    EXPECT_THAT(Reply(DnsReply4(9, kA4)).verdict, kRedirected) << "it may have asked the VIP, long ago";
+  }
+  const net::UniqueFd direct = Socket(SOCK_DGRAM, kClient4, kClientPort, kA4, 53);
+  ExpectUntouched(DnsReply4(9, kA4), {{"dns4:direct", 1}});
+  Bytes no_reply = Text("not of this protocol");
+  ExpectUntouched(PacketBuilder(kA4, kClient4).Udp(53, kClientPort, no_reply).Build(), {{"dns4:direct", 1}});
+  Split(DnsRequest4(2));
+  EXPECT_EQ(Reply(DnsReply4(2, kA4)).verdict, kRedirected) << "a request that waits gets its answer";
+}
+
+// The map of flows forgets the least recently used when it is full, which one user's many ports can bring about.
+TEST_F(StrangersTest, AnAnswerFindsItsRequestWhenItsFlowIsForgotten) {
+  Split(DnsRequest4(1));
+  AgeFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A, 1000 * kSecond);
+  const RunResult run = Reply(DnsReply4(1, kA4));
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.won_by_first", 1), Pair("dns4.replies", 1)));
+  ExpectUntouched(DnsReply4(2, kA4), {{"host:no_flow", 1}});
+  ExpectUntouched(PacketBuilder(kA4, kClient4).Udp(53, kClientPort, Text("no reply")).Build(), {{"host:no_flow", 1}});
+}
+
+// ---- Retries after negative replies --------------------------------------------------------------------------------
+
+class RetryBudgetTest : public StrangersTest {
+ protected:
+  // a refuses; is the request given to another backend?
+  bool IsRetried(uint16_t id) {
+    Split(DnsRequest4(id));
+    last_ = Reply(DnsReply4(id, kA4, kServFail));
+    return last_.changes.contains("dns4.nacks_swallowed");
+  }
+  RunResult last_;
+};
+
+TEST_F(RetryBudgetTest, WhereAllBackendsRefuseTheClientsGetTheirRefusals) {
+  for (uint16_t id = 1; id <= 20; ++id) ASSERT_TRUE(IsRetried(id)) << id;
+  EXPECT_EQ(ServiceState(kDns4Service).retries_owed, 20);
+  ServiceState(kDns4Service).retries_owed = HR_RETRIES_MAX;
+  EXPECT_FALSE(IsRetried(99));
+  EXPECT_EQ(last_.verdict, kRedirected) << "to the client";
+  EXPECT_EQ(Read(last_.packet).source, kDns4);
+  EXPECT_THAT(last_.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.replies", 1), Pair("dns4:no_retry_budget", 1)));
+  EXPECT_EQ(ServiceState(kDns4Service).retries_owed, HR_RETRIES_MAX) << "what is not sent is not owed";
+}
+
+TEST_F(RetryBudgetTest, ABackendThatRefusesIsMaskedForAsLongAsAnotherAnswers) {
+  ServiceState(kDns4Service).retries_owed = HR_RETRIES_MAX - 1;
+  for (uint16_t id = 1; id <= 200; ++id) {
+    ASSERT_TRUE(IsRetried(id)) << id;
+    Clock(last_.packet, {.mark = last_.mark});
+    const uint32_t request = FindDns(id);
+    ASSERT_EQ(Reply(DnsReply4(id, kB4)).changes.at("dns4.won_by_failover"), 1) << id;
+    EndRetention(request);
+    VisitAll();
+  }
+  EXPECT_EQ(ServiceState(kDns4Service).retries_owed, HR_RETRIES_MAX - 1);
+}
+
+TEST_F(RetryBudgetTest, AnswersPayNoMoreThanIsOwed) {
+  for (uint16_t id = 1; id <= 20; ++id) {
+    Split(DnsRequest4(id));
+    Reply(DnsReply4(id, kA4));
+  }
+  EXPECT_EQ(ServiceState(kDns4Service).retries_owed, 0);
+}
+
+// An election refuses everything for a while: those requests wait for the next leader, and are not to be used up.
+TEST_F(RetryBudgetTest, RefusalsForWantOfALeaderAreNotCounted) {
+  ServiceState(kHkv4Service).retries_owed = HR_RETRIES_MAX;
+  Split(HkvRequest4(1));
+  const RunResult nack = Reply(HkvReply4(1, kA4, kHkvNotLeader));
+  EXPECT_THAT(nack.changes, Contains(Pair("hkv4.nacks_swallowed", 1)));
+  EXPECT_EQ(ServiceState(kHkv4Service).retries_owed, HR_RETRIES_MAX);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets
