@@ -22,7 +22,7 @@ bool LogWriter::CanBeHeld(const raft::Persist& persist) {
 
 void LogWriter::Write(raft::Persist persist) {
   WriteHeld();
-  storage_.Write(std::move(persist));
+  write_(std::move(persist));
 }
 
 void LogWriter::Hold(raft::Persist persist, uint64_t now_ns) {
@@ -39,7 +39,7 @@ void LogWriter::Hold(raft::Persist persist, uint64_t now_ns) {
 
 void LogWriter::WriteHeld() {
   if (!held_.has_value()) return;
-  storage_.Write(*std::exchange(held_, std::nullopt));
+  write_(*std::exchange(held_, std::nullopt));
 }
 
 bool LogWriter::Due(uint64_t now_ns, raft::LogIndex committed) const {

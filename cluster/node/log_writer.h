@@ -3,17 +3,19 @@
 // When a node's own log is written. A leader whose entries a majority of the others holds need not have written
 // them itself to answer (dissertation section 10.2.1): in memory mode, where writing is the loop's own work, it
 // first answers, and writes what several turns have gathered at once. What may wait for this very log is
-// written in the turn in which it came. Used by the node's loop.
+// written in the turn in which it came. Used by a node's turn.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 
+#include "cluster/raft/configuration.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
-#include "cluster/storage/log_storage.h"
 
 namespace hedgerow::node {
 
@@ -23,7 +25,8 @@ class LogWriter {
   static constexpr size_t kHeldMax_entries = 64;
   static constexpr uint64_t kHeldMax_ns = 500'000;
 
-  explicit LogWriter(storage::LogStorage& storage) : storage_(storage) {}
+  // `write` begins a write, after all before it.
+  explicit LogWriter(std::function<void(raft::Persist)> write) : write_(std::move(write)) {}
 
   // Whether the other members are a quorum without this one, whose position is `self`: then what they hold is
   // committed whatever is written here. Of two joint configurations, in each; learners decide nothing.
@@ -43,7 +46,7 @@ class LogWriter {
   bool Due(uint64_t now_ns, raft::LogIndex committed) const;
 
  private:
-  storage::LogStorage& storage_;
+  std::function<void(raft::Persist)> write_;
   std::optional<raft::Persist> held_;
   uint64_t held_since_ns_ = 0;
 };

@@ -142,6 +142,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
   if (!started.ok()) return started;
+  node->turn_.SetCoupling(node->offloads_->coupling());
   const raft::Raft& raft = node->replica_.raft();  // with what the kernel part has held for the former life
   node->peers_.SetStarted(raft.term(), raft.log().last_index());
   return node;
@@ -168,9 +169,10 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
                  {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).desk.hold_max_ns}, ProxiesOf(config_)),
-      log_writer_(*storage_),
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),
+      turn_(*this, replica_,
+            config_.durability == node::Durability::kMemory ? Turn::Durability::kMemory : Turn::Durability::kDisk),
       offloads_(std::move(offloads)),
       leaderless_since_ns_(now_ns_),
       incidents_(config_.election_floor_ns / 2),
@@ -192,7 +194,7 @@ Node::~Node() { close(epoll_); }
 
 absl::Status Node::Run() {
   while (true) {
-    Turn();
+    RunTurn();
     // A full disk may have room again; whatever else is wrong with it does not go by itself.
     const absl::Status health = storage_->health();
     if (!health.ok() && !absl::IsResourceExhausted(health)) return health;
@@ -203,11 +205,11 @@ absl::Status Node::Run() {
       return absl::AbortedError("another process has started as this node");
     Wait();
   }
-  WriteHeld();
+  turn_.WriteHeld();
   offloads_->Stop(replica_);
-  FlushPeers();
+  turn_.FlushPeers();
   FlushClients();
-  RunPosted();
+  TakePosted();
   return absl::OkStatus();
 }
 
@@ -215,7 +217,7 @@ absl::Status Node::Run() {
 // node to go on with those who have never heard of the one before.
 absl::Status Node::IsUnknown() {
   offloads_->Stop(replica_);
-  RunPosted();
+  TakePosted();
   if (absl::Status marked = MarkUnknown(config_.data_dir, known_logs_.own(), peers_.refused_by()); !marked.ok())
     return marked;
   return CheckKnown(config_.data_dir, known_logs_.own());
@@ -226,50 +228,22 @@ void Node::RequestStop() {
   wake_.Wake();
 }
 
-void Node::Turn() {
+void Node::RunTurn() {
   ++turns_;
   now_ns_ = Monotonic_ns();
   incidents_.TurnBegins(now_ns_);
-  offload::Coupling* const coupling = offloads_->coupling();
-  if (coupling != nullptr) {
-    if (coupling->Noticed()) worked_ns_ = now_ns_;
-    coupling->BeginTurn(now_ns_, replica_);
-  }
-  TakeFromPeers();
-  TakeDurable();
-  replica_.Settle();
-  FlushPeers();
-  TakeFromClients();
-  if (coupling != nullptr) {
-    coupling->Tick(now_ns_, replica_);
-  } else {
-    replica_.Tick();
-  }
-  RunPosted();
-  replica_.Settle();
-  FlushPeers();
-  if (coupling != nullptr && coupling->Look(now_ns_, replica_)) worked_ns_ = now_ns_;
-  if (log_writer_.holds() && (!MayWriteLater() || log_writer_.Due(now_ns_, replica_.raft().commit()))) {
-    FlushPeers();
-    FlushClients();  // whose answers are there do not wait for this write
-    log_writer_.WriteHeld();
-    TakeDurable();
-    replica_.Settle();
-  }
-  snapshots_->Turn(now_ns_, replica_, peers_, coupling);
-  if (coupling != nullptr) coupling->EndTurn(now_ns_, replica_);
+  if (turn_.Run(now_ns_)) worked_ns_ = now_ns_;
+}
+
+void Node::FollowReplica() {
   FollowMembers();
   FollowSettings();
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
-  FlushPeers();
-  FlushClients();
 }
 
 void Node::FlushPeers() {
-  if (offload::Coupling* const coupling = offloads_->coupling())
-    coupling->BeforeSending(now_ns_, replica_.raft());
   peers_.Flush();
   peer_socket_->Flush();
 }
@@ -306,13 +280,7 @@ void Node::TakeFromClients() {
     worked_ns_ = now_ns_;
 }
 
-void Node::Receive(uint64_t arrived_ns, raft::Message message) {
-  if (offload::Coupling* const coupling = offloads_->coupling()) {
-    coupling->Receive(arrived_ns, std::move(message), replica_);
-  } else {
-    replica_.ReceiveMessage(arrived_ns, std::move(message));
-  }
-}
+void Node::Receive(uint64_t arrived_ns, raft::Message message) { turn_.Receive(arrived_ns, std::move(message)); }
 
 void Node::Receive(uint64_t arrived_ns, kv::Request request) {
   replica_.ReceiveRequest(arrived_ns, std::move(request));
@@ -324,50 +292,12 @@ void Node::Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) {
 
 void Node::Receive(const raft::LeaderResigns& hint) {
   ++resigns_heard_;
-  if (offload::Coupling* const coupling = offloads_->coupling()) {
-    coupling->Resigned(hint, replica_);
-  } else {
-    replica_.Feed(hint);
-  }
+  turn_.Receive(hint);
 }
 
 void Node::Receive(const raft::LeaderLate& hint) {
   ++lates_heard_;
   replica_.Feed(hint);
-}
-
-// What was sent before it need not wait for it.
-void Node::Persist(raft::Persist persist) {
-  if (replica_.raft().role() == raft::Role::kLeader) FlushPeers();
-  if (MayWriteLater() && LogWriter::CanBeHeld(persist)) return log_writer_.Hold(std::move(persist), now_ns_);
-  log_writer_.Write(std::move(persist));
-  TakeDurable();  // in memory mode it is done already
-}
-
-// A leader's entries, if the others can commit without it. What the kernel part is given rests on the log.
-bool Node::MayWriteLater() const {
-  const raft::Raft& raft = replica_.raft();
-  const offload::Coupling* const coupling = offloads_->coupling();
-  return config_.durability == Durability::kMemory && raft.role() == raft::Role::kLeader &&
-         LogWriter::OthersDecide(raft.configuration(), raft.self()) &&
-         (coupling == nullptr || coupling->open());
-}
-
-// Nobody waits for it: the others have it, and are a majority.
-void Node::WriteHeld() {
-  if (!log_writer_.holds()) return;
-  log_writer_.WriteHeld();
-  TakeDurable();
-  replica_.Settle();
-  FlushPeers();
-  FlushClients();
-}
-
-void Node::TakeDurable() {
-  const uint64_t durable = storage_->TakeDurable();
-  if (durable <= durable_) return;
-  durable_ = durable;
-  replica_.Feed(raft::Persisted{.sequence = durable});
 }
 
 void Node::Send(kv::Answer answer) {
@@ -441,9 +371,9 @@ int Node::Sleep(epoll_event* events, int size) {
 void Node::Wait() {
   std::array<epoll_event, 8> events;
   int ready = 0;
-  if (log_writer_.holds()) ready = epoll_wait(epoll_, events.data(), events.size(), 0);
+  if (turn_.holds_writes()) ready = epoll_wait(epoll_, events.data(), events.size(), 0);
   if (ready == 0) {
-    WriteHeld();
+    turn_.WriteHeld();
     ready = Sleep(events.data(), events.size());
   }
   for (int i = 0; i < ready; ++i) {
@@ -461,7 +391,7 @@ bool Node::Post(std::function<void()> what) {
   return true;
 }
 
-void Node::RunPosted() {
+void Node::TakePosted() {
   std::vector<std::function<void()>> posted;
   {
     absl::MutexLock lock(&mutex_);

@@ -5,9 +5,7 @@
 // descriptors. Memory and time are bounded by the options of the parts; whatever is refused or dropped is
 // counted in Status().
 //
-// One turn of the loop: take what has come from peers, then what is durable by now, then what clients ask, then
-// what time demands; settle the replica; look whether others have answered by now; write what may not wait;
-// flush the sockets.
+// The order of one turn of the loop is turn.h's, which the simulator runs as well.
 
 #pragma once
 
@@ -37,19 +35,19 @@
 #include "cluster/node/front_end.h"
 #include "cluster/node/incidents.h"
 #include "cluster/node/known_logs.h"
-#include "cluster/node/log_writer.h"
 #include "cluster/node/memcached_front_end.h"
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
 #include "cluster/node/pushback.h"
 #include "cluster/node/snapshots.h"
 #include "cluster/node/status.h"
+#include "cluster/node/turn.h"
 #include "cluster/node/udp_socket.h"
 #include "cluster/storage/log_storage.h"
 
 namespace hedgerow::node {
 
-class Node final : public NodeControl, private kv::ReplicaHost, private PeerReceiver {
+class Node final : public NodeControl, private kv::ReplicaHost, private PeerReceiver, private TurnHost {
  public:
   // Opens the storage and the sockets. Nothing is sent before Run.
   static absl::StatusOr<std::unique_ptr<Node>> Create(NodeConfig config);
@@ -79,7 +77,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t Now_ns() override { return now_ns_; }
   uint64_t StampClock_ns() override { return now_ns_; }
   uint64_t Random() override { return random_(); }
-  void Persist(raft::Persist persist) override;
+  void Persist(raft::Persist persist) override { turn_.Persist(std::move(persist)); }
   void Send(raft::Message message) override { peers_.Send(std::move(message)); }
   void Send(kv::Answer answer) override;
   void Send(kv::Forward forward) override { peers_.Send(forward); }
@@ -98,15 +96,18 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Receive(const raft::LeaderLate& hint) override;
   Promised PromisedBy(raft::NodeId peer) const override;
 
-  void Turn();
-  void FlushPeers();
-  void FlushClients();
-  void TakeFromPeers();
-  void TakeFromClients();
-  bool MayWriteLater() const;
-  void TakeDurable();
-  void WriteHeld();
-  void RunPosted();
+  // TurnHost
+  void TakeFromPeers() override;
+  void TakeFromClients() override;
+  void TakePosted() override;
+  void FlushPeers() override;
+  void FlushClients() override;
+  void WriteLog(raft::Persist persist) override { storage_->Write(std::move(persist)); }
+  uint64_t TakeDurable() override { return storage_->TakeDurable(); }
+  void TurnSnapshots() override { snapshots_->Turn(now_ns_, replica_, peers_, offloads_->coupling()); }
+  void FollowReplica() override;
+
+  void RunTurn();
   int Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size);
   int Sleep(epoll_event* events, int size);
   void Wait();
@@ -147,9 +148,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   FrontEnd front_end_;
   Pushback pushback_;
   Announcer announcer_;
-  LogWriter log_writer_;
-  uint64_t durable_ = 0;  // the last sequence that was fed
   kv::Replica replica_;
+  Turn turn_;
   std::unique_ptr<Offloads> offloads_;
   Readiness readiness_;
   // The members that everybody was told of: epoch, those who are spoken to, committed.

@@ -11,7 +11,7 @@ namespace hedgerow::sim {
 void Disk::Write(raft::Persist persist) {
   if (plan_.memory && !full_ && unsynced_.empty()) {
     Apply(persist);
-    synced_(persist.sequence);
+    durable_sequence_ = persist.sequence;
     return;
   }
   unsynced_.push_back(std::move(persist));
@@ -30,19 +30,19 @@ void Disk::StartSync() {
 
 void Disk::FinishSync(size_t writes) {
   syncing_ = false;
-  uint64_t sequence = 0;
   for (size_t i = 0; i < writes; ++i) {
-    sequence = unsynced_.front().sequence;
+    durable_sequence_ = unsynced_.front().sequence;
     Apply(unsynced_.front());
     unsynced_.pop_front();
   }
   StartSync();
-  synced_(sequence);
+  synced_();
 }
 
 void Disk::Crash() {
   ++life_;
   syncing_ = false;
+  durable_sequence_ = 0;
   // The kernel had written some of it back, up to somewhere in the middle of a write: a torn tail. Checksums
   // tell where the whole records end; outputs.h states the order within one write.
   const uint64_t kept = random_.Chance(500'000) ? 0 : random_.Below(unsynced_.size() + 1);

@@ -32,11 +32,13 @@ struct StoredSnapshot {
 
 class Disk {
  public:
-  // `synced` hears the sequence number up to which everything is durable.
-  Disk(VirtualTime& time, Random& random, DiskPlan plan, std::function<void(uint64_t)> synced)
+  // `synced` is told that more has become durable, after a while.
+  Disk(VirtualTime& time, Random& random, DiskPlan plan, std::function<void()> synced)
       : time_(time), random_(random), plan_(plan), synced_(std::move(synced)) {}
 
   void Write(raft::Persist persist);
+  // The sequence number up to which everything is durable, of what was written since the last Crash.
+  uint64_t durable_sequence() const { return durable_sequence_; }
   // What a node starts with, and the snapshot that goes with it. Others are removed: they were received and not
   // installed, or are not needed any more.
   raft::RestoredState Restore();
@@ -76,11 +78,12 @@ class Disk {
   VirtualTime& time_;
   Random& random_;
   DiskPlan plan_;
-  std::function<void(uint64_t)> synced_;
+  std::function<void()> synced_;
   raft::RestoredState durable_;
   std::optional<raft::Configuration> began_with_;
   std::map<std::pair<raft::LogIndex, raft::Term>, StoredSnapshot> snapshots_;
   std::deque<raft::Persist> unsynced_;
+  uint64_t durable_sequence_ = 0;
   bool syncing_ = false;
   bool full_ = false;
   uint64_t slow_ns_ = 0;

@@ -41,7 +41,7 @@ void Membership::Act() {
   for (const raft::MemberChange& change : changes) {
     removes_leader_ = removes_leader_ || (change.kind == Kind::kRemove && change.node == leader.id());
   }
-  leader.Feed(raft::ChangeMembership{.tag = 1, .changes = changes});
+  leader.Post(raft::ChangeMembership{.tag = 1, .changes = changes});
 }
 
 // None: any number.

@@ -228,6 +228,8 @@ Plan DrawPlan(Random& random) {
   // Of its own random numbers: what is drawn above stays what it was.
   Random settings(random.Next());
   PlanSettings(settings, plan);
+  Random glue(random.Next());
+  plan.turn_max_ns = glue.Pick<uint64_t>({0, 20, 100, 500}) * kMicrosecond;
   return plan;
 }
 
@@ -239,7 +241,7 @@ std::string Describe(const Plan& plan) {
       plan.network.drop_ppm, " ppm, late ", plan.network.late_ppm, " ppm up to ",
       plan.network.late_max_ns / kMillisecond,
       plan.network.jitter ? " ms, jitter, late votes " : " ms, late votes ", plan.network.late_votes_ppm,
-      " ppm, sync ", plan.disk.sync_max_ns / kMicrosecond, " us, sessions ",
+      " ppm, sync ", plan.disk.sync_max_ns / kMicrosecond, " us, turns ", plan.turn_max_ns / kMicrosecond, " us, sessions ",
       plan.settings.shortest_timeout_ns / kSecond, " s; a fault every ", faults.mean_interval_ns / kMillisecond,
       " ms for up to ", faults.duration_max_ns / kMillisecond, " ms:");
   const auto add = [&text](bool on, const char* name) {

@@ -133,6 +133,7 @@ struct Plan {
   kv::DeskOptions desk;
   NetworkPlan network;
   DiskPlan disk;
+  uint64_t turn_max_ns = 0;  // the longest that a turn of a node's loop takes; what comes meanwhile waits
   KernelPlan kernel;
   SnapshotPlan snapshots;
   FaultPlan faults;

@@ -21,6 +21,7 @@ namespace hedgerow::sim {
 namespace {
 
 constexpr size_t kSocketMax = 512;  // packets; a full socket drops
+constexpr size_t kTakenMax = 64;    // of a socket, in one turn
 
 kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
   kv::ReplicaOptions options{.raft = world.plan.raft,
@@ -37,13 +38,8 @@ kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
 Server::Server(World& world, raft::NodeId id)
     : world_(world),
       id_(id),
-      disk_(world.time, world.random, world.plan.disk,
-            [this](uint64_t sequence) {
-              // The disk's word reaches a node that stands still when it goes on, and is never dropped.
-              auto tell = [this, sequence] { Feed(raft::Persisted{.sequence = sequence}); };
-              if (!paused_) return tell();
-              socket_.push_back(tell);
-            }),
+      // The disk's word reaches a node that stands still when it goes on, and is never lost.
+      disk_(world.time, world.random, world.plan.disk, [this] { Wake(); }),
       snapshots_(world, *this) {}
 
 void Server::Start() {
@@ -56,6 +52,8 @@ void Server::Start() {
   kv::ReplicaOptions options = OptionsOf(world_, id_);
   options.raft.initial = disk_.BeginsWith(FileSays());
   replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
+  turn_.emplace(static_cast<node::TurnHost&>(*this), *replica_,
+                world_.plan.disk.memory ? node::Turn::Durability::kMemory : node::Turn::Durability::kDisk);
   if (MayBeHeard()) world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
@@ -86,29 +84,14 @@ std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& c
   return state;
 }
 
-void Server::WhenAwake(std::function<void()> handle) {
-  if (!up()) return;
-  if (paused_) {
-    socket_.push_back(std::move(handle));
-  } else if (turning_) {
-    world_.time.After(0, [this, handle = std::move(handle), life = lives_] {
-      if (life == lives_) WhenAwake(handle);
-    });
-  } else {
-    handle();
-  }
-}
-
 // Transfers know no lives. But nobody hears what is said of one that was installed in a new log.
 void Server::ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks) {
   if (IsRefusedBy(received.leader)) return;
-  Turn([this, &received, &chunks] {
-    if (coupling_.has_value()) {
-      coupling_->ReceiveSnapshot(received, Load(chunks), *replica_);
-    } else {
-      replica_->ReceiveSnapshot(received, Load(chunks));
-    }
-  });
+  if (coupling_.has_value()) {
+    coupling_->ReceiveSnapshot(received, Load(chunks), *replica_);
+  } else {
+    replica_->ReceiveSnapshot(received, Load(chunks));
+  }
 }
 
 void Server::StartCoupling() {
@@ -128,7 +111,8 @@ void Server::StartCoupling() {
   if (!adopted.ok()) world_.Fail("node ", id_.value(), ": ", adopted.ToString());
   if (MayBeHeard()) world_.checker.Adopted(id_);
   kernel_->Attach();
-  Turn([] {});
+  turn_->SetCoupling(&*coupling_);
+  RunTurn();
   if (SeededBug(Bug::kLeaseByHelper)) HelperThread(lives_);
 }
 
@@ -172,9 +156,16 @@ void Server::Crash(bool power_cut) {
   world_.Trace("node ", id_.value(), power_cut ? " loses its power" : " crashes");
   ++world_.crashes;
   AddCounters();
+  turn_.reset();
   replica_.reset();
   coupling_.reset();
-  socket_.clear();
+  from_peers_.clear();
+  from_clients_.clear();
+  posted_.clear();
+  to_peers_.clear();
+  to_clients_.clear();
+  wakes_ = false;
+  busy_until_ns_ = 0;
   paused_ = false;
   disk_.Crash();
   snapshots_.Crashed();
@@ -235,24 +226,20 @@ void Server::AddCounters() {
 void Server::Resume() {
   if (!paused_) return;
   paused_ = false;
-  std::deque<std::function<void()>> waiting = std::move(socket_);
-  socket_.clear();
-  for (auto& handle : waiting) {
-    if (up()) handle();
-  }
-  if (up()) Wake(lives_);
+  Wake();
 }
 
-void Server::Arrive(uint64_t arrived_ns, std::function<void()> handle) {
-  if (!up()) return;
-  if (turning_) {  // another CPU has it ready while the loop is at work
-    world_.time.After(0, [this, arrived_ns, handle = std::move(handle), life = lives_] {
-      if (life == lives_) Arrive(arrived_ns, handle);
-    });
-  } else if (!paused_) {
-    Turn(handle);
-  } else if (socket_.size() < kSocketMax) {
-    socket_.push_back([this, handle = std::move(handle)] { Turn(handle); });
+void Server::Arrive(Inbox& inbox, std::function<void()> take) {
+  if (!up() || inbox.size() >= kSocketMax) return;
+  inbox.push_back(std::move(take));
+  Wake();
+}
+
+void Server::Take(Inbox& inbox) {
+  for (size_t i = 0; i < kTakenMax && !inbox.empty(); ++i) {
+    const std::function<void()> take = std::move(inbox.front());
+    inbox.pop_front();
+    take();
   }
 }
 
@@ -277,53 +264,49 @@ void Server::ArriveFromKernel(uint64_t arrived_ns, raft::Message message) {
 }
 
 void Server::ReceiveFromPeer(uint64_t arrived_ns, raft::Message message) {
-  Arrive(arrived_ns, [this, arrived_ns, message = std::move(message)] {
-    if (coupling_.has_value()) {
-      coupling_->Receive(arrived_ns, message, *replica_);
-    } else {
-      replica_->ReceiveMessage(arrived_ns, message);
-    }
+  Arrive(from_peers_, [this, arrived_ns, message = std::move(message)] { turn_->Receive(arrived_ns, message); });
+}
+
+// Of a client, or of a node that forwards it.
+void Server::ArriveRequest(kv::Request request) {
+  Inbox& inbox = request.reply_to.client < kFirstClient ? from_peers_ : from_clients_;
+  Arrive(inbox, [this, arrived_ns = world_.time.now_ns(), request = std::move(request)] {
+    replica_->ReceiveRequest(arrived_ns, request);
   });
 }
 
-void Server::ArriveRequest(kv::Request request) {
-  const uint64_t arrived_ns = world_.time.now_ns();
-  Arrive(arrived_ns,
-         [this, arrived_ns, request = std::move(request)] { replica_->ReceiveRequest(arrived_ns, request); });
-}
-
 void Server::ArriveForwardAnswer(raft::NodeId from, kv::Answer answer) {
-  Arrive(world_.time.now_ns(), [this, from, answer = std::move(answer)] {
+  Arrive(from_peers_, [this, from, answer = std::move(answer)] {
     replica_->ReceiveForwardAnswer(answer.reply_to.request, from, answer);
   });
 }
 
-// A hint about a term that is over, or not yet known, must change nothing.
 void Server::ArriveResignation(const raft::LeaderResigns& hint) {
-  if (!up() || paused_ || turning_ || IsRefusedBy(hint.leader)) return;
+  if (IsRefusedBy(hint.leader)) return;
+  Arrive(from_peers_, [this, hint] { TakeResignation(hint); });
+}
+
+// A hint about a term that is over, or not yet known, must change nothing.
+void Server::TakeResignation(const raft::LeaderResigns& hint) {
+  replica_->Settle();
   const raft::NodeId leader = raft().leader();
   const raft::Term term = raft().term();
-  Turn([this, &hint] {
-    if (coupling_.has_value()) {
-      coupling_->Resigned(hint, *replica_);
-    } else {
-      replica_->Feed(hint);
-    }
-  });
-  if (hint.term != term && raft().term() == term && leader.IsSet() && !raft().leader().IsSet()) {
+  turn_->Receive(hint);
+  if (hint.term == term) return;
+  replica_->Settle();
+  if (raft().term() == term && leader.IsSet() && !raft().leader().IsSet()) {
     world_.Fail("node ", id_.value(), " leaves its leader in term ", term.value(),
                 " for a resignation in term ", hint.term.value());
   }
 }
 
 void Server::ArriveLateness(const raft::LeaderLate& hint) {
-  if (!up() || paused_ || turning_ || IsRefusedBy(hint.leader)) return;
-  Turn([this, &hint] { replica_->Feed(hint); });
+  if (IsRefusedBy(hint.leader)) return;
+  Arrive(from_peers_, [this, hint] { replica_->Feed(hint); });
 }
 
 void Server::ChangeSettings(kv::SettingValues values) {
-  if (!up() || turning_) return;
-  Turn([this, &values] { replica_->ChangeSettings(std::move(values)); });
+  Arrive(posted_, [this, values = std::move(values)] { replica_->ChangeSettings(values); });
 }
 
 uint64_t Server::DigestOf(const kv::StateMachine& state) {
@@ -334,39 +317,57 @@ uint64_t Server::DigestOf(const kv::StateMachine& state) {
   return digest;
 }
 
-void Server::Feed(decltype(raft::Event::what) what) {
-  if (!up()) return;
-  if (turning_) {  // the disk's word during a step
-    replica_->Feed(std::move(what));
-  } else {
-    Turn([this, &what] { replica_->Feed(std::move(what)); });
-  }
+void Server::Post(decltype(raft::Event::what) what) {
+  Arrive(posted_, [this, what = std::move(what)] { replica_->Feed(what); });
 }
 
-void Server::Turn(const std::function<void()>& work, bool tick) {
+void Server::Wake() {
+  if (!up() || paused_) return;
+  if (!turning_ && world_.time.now_ns() >= busy_until_ns_) return RunTurn();
+  WakeAgain();
+}
+
+void Server::WakeAgain() {
+  if (wakes_) return;
+  wakes_ = true;
+  world_.time.At(busy_until_ns_, [this, life = lives_] {
+    if (life != lives_ || !up()) return;
+    wakes_ = false;
+    Wake();
+  });
+}
+
+void Server::RunTurn() {
   turning_ = true;
+  ++turns_;
   last_turn_ns_ = world_.time.now_ns();
   last_turn_tolerated_ns_ = raft().tolerated_silence_ns();
-  if (coupling_.has_value()) {
-    coupling_->Awake();
-    coupling_->BeginTurn(last_turn_ns_, *replica_);
-    work();
-    if (tick) coupling_->Tick(last_turn_ns_, *replica_);
-    coupling_->Look(last_turn_ns_, *replica_);
-    coupling_->EndTurn(last_turn_ns_, *replica_);
-    CheckReservation();
-  } else {
-    work();
-    if (tick) replica_->Tick();
-  }
-  replica_->Settle();
+  if (world_.plan.turn_max_ns > 0) busy_until_ns_ = last_turn_ns_ + world_.random.Below(world_.plan.turn_max_ns);
+  if (coupling_.has_value()) coupling_->Awake();
+  turn_->Run(last_turn_ns_);
   last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().tolerated_silence_ns());
   turning_ = false;
   Rearm();
-  snapshots_.AfterTurn();
-  if (coupling_.has_value() && !coupling_->MaySleep()) {
-    world_.time.After(0, [this, life = lives_] { Wake(life); });
+  const bool more = !from_peers_.empty() || !from_clients_.empty() || !posted_.empty();
+  if (more || (coupling_.has_value() && !coupling_->MaySleep())) {
+    WakeAgain();
+  } else if (turn_->holds_writes()) {
+    WriteHeldWhenIdle();
   }
+}
+
+void Server::WriteHeldWhenIdle() {
+  world_.time.At(busy_until_ns_, [this, life = lives_, turns = turns_] {
+    if (life != lives_ || !up() || paused_ || turns != turns_) return;
+    turning_ = true;
+    turn_->WriteHeld();
+    turning_ = false;
+    Rearm();
+  });
+}
+
+void Server::FollowReplica() {
+  if (coupling_.has_value()) CheckReservation();
 }
 
 // R9: released as soon as the leader is heard. A node that dies with a reservation can follow nobody up to
@@ -392,7 +393,7 @@ void Server::CheckProposedOnce(const raft::Outputs& outputs) {
   }
 }
 
-void Server::Persist(raft::Persist persist) {
+void Server::WriteLog(raft::Persist persist) {
   if (kernel_.has_value()) kernel_->OtherCpus();
   disk_.Write(std::move(persist));
 }
@@ -423,7 +424,17 @@ void Server::BecameLeader() {
 
 void Server::Send(raft::Message message) {
   if (kernel_.has_value()) kernel_->OtherCpus();
-  SendToPeer(std::move(message));
+  to_peers_.push_back([this, message = std::move(message)] { SendToPeer(message); });
+}
+
+void Server::FlushPeers() {
+  if (to_peers_.empty()) return;
+  if (kernel_.has_value()) kernel_->OtherCpus();
+  for (const std::function<void()>& send : std::exchange(to_peers_, {})) send();
+}
+
+void Server::FlushClients() {
+  for (const std::function<void()>& send : std::exchange(to_clients_, {})) send();
 }
 
 void Server::SendToPeer(raft::Message message) {
@@ -447,22 +458,25 @@ void Server::SendToPeer(raft::Message message) {
 
 void Server::Send(kv::Answer answer) {
   const uint64_t address = answer.reply_to.client;
-  if (address < kFirstClient) {  // to who forwarded it
+  const auto send = [this, address](std::function<void()> arrive) {
+    world_.network.Send(id_.value(), address, UINT64_MAX, std::move(arrive));
+  };
+  if (address < kFirstClient) {  // to the node that forwarded the request
     Server* const to = world_.servers[address - 1].get();
-    world_.network.Send(id_.value(), address, UINT64_MAX, [to, from = id_, answer = std::move(answer)] {
-      to->ArriveForwardAnswer(from, answer);
+    to_peers_.push_back([send, to, from = id_, answer = std::move(answer)] {
+      send([to, from, answer] { to->ArriveForwardAnswer(from, answer); });
     });
-    return;
-  }
-  if (address >= kFirstMemcachedClient) {
+  } else if (address >= kFirstMemcachedClient) {
     MemcachedClient* const client = world_.memcached_clients[address - kFirstMemcachedClient].get();
-    world_.network.Send(id_.value(), address, UINT64_MAX,
-                        [client, answer = std::move(answer)] { client->ArriveAnswer(answer); });
-    return;
+    to_clients_.push_back([send, client, answer = std::move(answer)] {
+      send([client, answer] { client->ArriveAnswer(answer); });
+    });
+  } else {
+    Client* const client = world_.clients[address - kFirstClient].get();
+    to_clients_.push_back([send, client, answer = std::move(answer)] {
+      send([client, answer] { client->ArriveAnswer(answer); });
+    });
   }
-  Client* const client = world_.clients[address - kFirstClient].get();
-  world_.network.Send(id_.value(), address, UINT64_MAX,
-                      [client, answer = std::move(answer)] { client->ArriveAnswer(answer); });
 }
 
 void Server::Send(kv::Forward forward) {
@@ -470,8 +484,10 @@ void Server::Send(kv::Forward forward) {
   const kv::CommandKind kind = forward.request.command.key.kind;
   const bool windowed = kind == kv::CommandKind::kWindowed || kind == kv::CommandKind::kMemcached;
   forward.request.reply_to = {.client = id_.value(), .request = forward.tag, .way = {}};
-  world_.network.Send(id_.value(), forward.to.value(), windowed ? kWindowedDelayMax_ns : UINT64_MAX,
-                      [to, request = std::move(forward.request)] { to->ArriveRequest(request); });
+  to_peers_.push_back([this, to, windowed, request = std::move(forward.request)] {
+    world_.network.Send(id_.value(), to->id().value(), windowed ? kWindowedDelayMax_ns : UINT64_MAX,
+                        [to, request] { to->ArriveRequest(request); });
+  });
 }
 
 uint64_t Server::Now_ns() { return world_.time.now_ns(); }
@@ -483,21 +499,16 @@ uint64_t Server::StampClock_ns() {
 uint64_t Server::Random() { return world_.random.Next(); }
 
 void Server::Rearm() {
-  if (!up() || turning_) return;
   uint64_t due_ns = replica_->next_deadline_ns();
   if (coupling_.has_value()) due_ns = std::min(due_ns, coupling_->next_deadline_ns());
   due_ns = std::max(world_.time.now_ns(), due_ns);
   if (due_ns >= armed_ns_) return;
   armed_ns_ = due_ns;
-  world_.time.At(due_ns, [this, life = lives_] { Wake(life); });
-}
-
-void Server::Wake(uint64_t life) {
-  if (life != lives_ || !up()) return;
-  const uint64_t now_ns = world_.time.now_ns();
-  if (armed_ns_ <= now_ns) armed_ns_ = UINT64_MAX;
-  if (paused_) return;  // Resume wakes it
-  Turn([] {}, true);
+  world_.time.At(due_ns, [this, life = lives_] {
+    if (life != lives_ || !up()) return;
+    if (armed_ns_ <= world_.time.now_ns()) armed_ns_ = UINT64_MAX;
+    Wake();
+  });
 }
 
 }  // namespace hedgerow::sim

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node: the real replica (core, store, desk) on a simulated disk, network and clock.
+// A simulated node: the real replica (core, store, desk) and the real order of a turn (node::Turn) on a simulated
+// disk, network and clock. A turn takes a while, in which what comes waits.
 
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "cluster/kv/replica.h"
+#include "cluster/node/turn.h"
 #include "cluster/offload/coupling.h"
 #include "cluster/sim/disk.h"
 #include "cluster/sim/kernel_model.h"
@@ -23,7 +25,7 @@
 
 namespace hedgerow::sim {
 
-class Server : public kv::ReplicaHost {
+class Server : public kv::ReplicaHost, private node::TurnHost {
  public:
   Server(World& world, raft::NodeId id);
 
@@ -64,11 +66,12 @@ class Server : public kv::ReplicaHost {
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
   void ArriveResignation(const raft::LeaderResigns& hint);
   void ArriveLateness(const raft::LeaderLate& hint);
-  // From its own host: transfer.
-  void Feed(decltype(raft::Event::what) what);
+  // From an administrator: a transfer, a change of membership.
+  void Post(decltype(raft::Event::what) what);
 
-  // From its own threads: now, or when the node goes on.
-  void WhenAwake(std::function<void()> handle);
+  // From its own threads: there is something for the loop. It turns now, or once it can.
+  void Wake();
+  // Within a turn.
   void ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks);
 
   // From and for its kernel part.
@@ -84,7 +87,7 @@ class Server : public kv::ReplicaHost {
   uint64_t Now_ns() override;
   uint64_t StampClock_ns() override;
   uint64_t Random() override;
-  void Persist(raft::Persist persist) override;
+  void Persist(raft::Persist persist) override { turn_->Persist(std::move(persist)); }
   void Send(raft::Message message) override;
   void Send(kv::Answer answer) override;
   void Send(kv::Forward forward) override;
@@ -96,24 +99,39 @@ class Server : public kv::ReplicaHost {
   void MembershipAnswered(const raft::MembershipAnswer& answer) override;
   void ConfigurationIs(const raft::Configuration& configuration) override;
 
+  // node::TurnHost
+  void TakeFromPeers() override { Take(from_peers_); }
+  void TakeFromClients() override { Take(from_clients_); }
+  void TakePosted() override { Take(posted_); }
+  void FlushPeers() override;
+  void FlushClients() override;
+  void WriteLog(raft::Persist persist) override;
+  uint64_t TakeDurable() override { return disk_.durable_sequence(); }
+  void TurnSnapshots() override { snapshots_.Turn(); }
+  void FollowReplica() override;
+
   bool Believes(raft::NodeId from, uint64_t log_id);
   bool IsRefusedBy(raft::NodeId other) const;
   // Nobody takes anything from a node with another log, so it is none of those that may not contradict
   // themselves or each other.
   bool MayBeHeard() const;
-  void Arrive(uint64_t arrived_ns, std::function<void()> handle);
+  using Inbox = std::deque<std::function<void()>>;  // what is to be done in the next turn
+  void Arrive(Inbox& inbox, std::function<void()> take);
+  static void Take(Inbox& inbox);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
   raft::Configuration FileSays();
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
   std::vector<raft::NodeId> KernelMembers() const;
   void HelperThread(uint64_t life);
+  void TakeResignation(const raft::LeaderResigns& hint);
   void CheckReservation();
   void CheckProposedOnce(const raft::Outputs& outputs);
-  // One turn of the loop, with `work` in it.
-  void Turn(const std::function<void()>& work, bool tick = false);
+  void RunTurn();
+  void WakeAgain();
+  // What a loop with nothing to do does before it sleeps.
+  void WriteHeldWhenIdle();
   void Rearm();
-  void Wake(uint64_t life);
 
   World& world_;
   raft::NodeId id_;
@@ -122,12 +140,20 @@ class Server : public kv::ReplicaHost {
   std::optional<KernelModel> kernel_;
   std::optional<kv::Replica> replica_;  // what a crash destroys
   std::optional<offload::Coupling> coupling_;
+  std::optional<node::Turn> turn_;
   uint64_t lives_ = 0;
   bool paused_ = false;
   bool lost_ = false;
   std::map<raft::NodeId, uint64_t> known_logs_;  // durable, like cluster/node/known_logs
-  std::deque<std::function<void()>> socket_;
+  Inbox from_peers_;
+  Inbox from_clients_;
+  Inbox posted_;
+  std::vector<std::function<void()>> to_peers_;  // what the next flush sends
+  std::vector<std::function<void()>> to_clients_;
   bool turning_ = false;
+  bool wakes_ = false;          // a turn is due once the last one is over
+  uint64_t busy_until_ns_ = 0;  // when the last one is over
+  uint64_t turns_ = 0;
   uint64_t last_turn_ns_ = 0;
   uint64_t last_turn_tolerated_ns_ = 0;
   uint64_t armed_ns_ = UINT64_MAX;

@@ -18,28 +18,40 @@ constexpr uint64_t kPatience_ns = 600 * kMillisecond;
 
 void Snapshots::Crashed() {
   ++life_;
+  left_.clear();
+  needed_.clear();
   taking_.reset();
   taken_.clear();
   sending_.clear();
   receiving_ = {};
 }
 
-void Snapshots::AfterTurn() {
-  kv::Replica& replica = server_.replica();
-  if (taking_.has_value() || !replica.wants_snapshot()) return;
-  taking_ = replica.BeginSnapshot(world_.plan.snapshots.chunk_bytes);
-  world_.Trace("node ", server_.id().value(), " begins a snapshot at ", taking_->last.index.value());
-  world_.weather->SnapshotMoment(server_);
-  world_.time.After(world_.random.Below(world_.plan.snapshots.pause_max_ns),
-                    [this, life = life_] { Slice(life); });
+void Snapshots::Leave(std::function<void()> what) {
+  left_.push_back(std::move(what));
+  server_.Wake();
 }
 
-void Snapshots::Slice(uint64_t life) {
-  if (life != life_) return;
-  if (server_.paused()) {
-    world_.time.After(kMillisecond, [this, life] { Slice(life); });
-    return;
+void Snapshots::Turn() {
+  kv::Replica& replica = server_.replica();
+  if (!taking_.has_value() && replica.wants_snapshot()) Begin();
+  for (const std::function<void()>& what : std::exchange(left_, {})) {
+    what();
+    replica.Settle();
   }
+  for (const auto& [to, at_least] : std::exchange(needed_, {})) SendNeeded(to, at_least);
+  replica.Settle();
+}
+
+void Snapshots::Begin() {
+  taking_ = server_.replica().BeginSnapshot(world_.plan.snapshots.chunk_bytes);
+  world_.Trace("node ", server_.id().value(), " begins a snapshot at ", taking_->last.index.value());
+  world_.weather->SnapshotMoment(server_);
+  world_.time.After(world_.random.Below(world_.plan.snapshots.pause_max_ns), [this, life = life_] {
+    if (life == life_) Leave([this] { Slice(); });
+  });
+}
+
+void Snapshots::Slice() {
   kv::Replica& replica = server_.replica();
   if (!replica.taking_snapshot()) {  // a leader's has replaced the state
     taking_.reset();
@@ -51,12 +63,15 @@ void Snapshots::Slice(uint64_t life) {
   }
   const bool more = replica.taking_snapshot();
   const uint64_t pause_ns = world_.random.Below(world_.plan.snapshots.pause_max_ns);
-  world_.time.After(pause_ns, [this, life, more] { more ? Slice(life) : WriteTaken(life); });
+  world_.time.After(pause_ns, [this, life = life_, more] {
+    if (life != life_) return;
+    if (more) return Leave([this] { Slice(); });
+    WriteTaken();
+  });
 }
 
 // The file is whole, synced and in its place; or there was no room for it.
-void Snapshots::WriteTaken(uint64_t life) {
-  if (life != life_) return;
+void Snapshots::WriteTaken() {
   const raft::Snapshot snapshot = *std::exchange(taking_, {});
   std::vector<std::string> chunks = std::exchange(taken_, {});
   if (server_.disk().full()) return;
@@ -64,10 +79,11 @@ void Snapshots::WriteTaken(uint64_t life) {
       {.snapshot = snapshot, .chunks = std::make_shared<const std::vector<std::string>>(std::move(chunks))});
   ++world_.snapshots_taken;
   world_.weather->SnapshotMoment(server_);
-  server_.WhenAwake([this, snapshot] { server_.Feed(raft::SnapshotTaken{.snapshot = snapshot}); });
+  Leave([this, snapshot] { server_.replica().Feed(raft::SnapshotTaken{.snapshot = snapshot}); });
 }
 
-void Snapshots::Needed(raft::NodeId to, raft::LogIndex at_least) {
+void Snapshots::SendNeeded(raft::NodeId to, raft::LogIndex at_least) {
+  if (server_.raft().role() != raft::Role::kLeader) return;  // and with the lead goes what it waited for
   const StoredSnapshot* newest = server_.disk().Find(server_.raft().snapshot().last);
   const uint64_t number = ++world_.transfers;
   if (newest == nullptr || newest->snapshot.last.index < at_least) {
@@ -117,8 +133,8 @@ void Snapshots::Watch(raft::NodeId to, uint64_t number) {
 void Snapshots::End(raft::NodeId to, bool delivered) {
   const raft::LogIndex index = sending_.at(to).what.snapshot.last.index;
   sending_.erase(to);
-  server_.WhenAwake([this, to, index, delivered] {
-    server_.Feed(raft::SnapshotSent{.to = to, .index = index, .delivered = delivered});
+  Leave([this, to, index, delivered] {
+    server_.replica().Feed(raft::SnapshotSent{.to = to, .index = index, .delivered = delivered});
   });
 }
 
@@ -163,11 +179,12 @@ void Snapshots::Complete(raft::NodeId from, uint64_t number, raft::Term term, St
   if (server_.disk().full()) return;
   server_.disk().PutSnapshot(what);
   world_.weather->SnapshotMoment(server_);
-  server_.WhenAwake([this, from, number, term, what = std::move(what)] { Install(from, number, term, what); });
+  Leave([this, from, number, term, what = std::move(what)] { Install(from, number, term, what); });
 }
 
 void Snapshots::Install(raft::NodeId from, uint64_t number, raft::Term term, const StoredSnapshot& what) {
   server_.ReceiveSnapshot({.leader = from, .term = term, .snapshot = what.snapshot}, *what.chunks);
+  server_.replica().Settle();
   world_.weather->SnapshotMoment(server_);
   Server* const peer = world_.servers[from.value() - 1].get();
   world_.network.Send(server_.id().value(), from.value(), UINT64_MAX, [peer, self = server_.id(), number] {

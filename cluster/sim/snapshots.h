@@ -9,9 +9,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/raft/types.h"
@@ -26,10 +29,11 @@ class Snapshots {
 
   // The process is gone, and what was not finished with it.
   void Crashed();
-  // Begins one if it is time.
-  void AfterTurn();
-  // The core asks for one to be sent.
-  void Needed(raft::NodeId to, raft::LogIndex at_least);
+  // Within each turn, when the replica has settled; settles it again. Begins one if it is time, and does what the
+  // other threads have left for the loop.
+  void Turn();
+  // The core asks for one to be sent; done in the next Turn.
+  void Needed(raft::NodeId to, raft::LogIndex at_least) { needed_.emplace_back(to, at_least); }
 
  private:
   struct Sending {
@@ -45,8 +49,12 @@ class Snapshots {
     bool complete = false;
   };
 
-  void Slice(uint64_t life);
-  void WriteTaken(uint64_t life);
+  // For the loop, soon, from another thread.
+  void Leave(std::function<void()> what);
+  void Begin();
+  void Slice();
+  void WriteTaken();
+  void SendNeeded(raft::NodeId to, raft::LogIndex at_least);
 
   void Push(raft::NodeId to, uint64_t number);
   void Watch(raft::NodeId to, uint64_t number);
@@ -62,6 +70,8 @@ class Snapshots {
   World& world_;
   Server& server_;
   uint64_t life_ = 0;
+  std::deque<std::function<void()>> left_;
+  std::vector<std::pair<raft::NodeId, raft::LogIndex>> needed_;
   std::optional<raft::Snapshot> taking_;
   std::vector<std::string> taken_;
   std::map<raft::NodeId, Sending> sending_;

@@ -163,7 +163,7 @@ void Weather::ClockJump(uint64_t) {
 void Weather::Transfer(uint64_t) {
   const raft::NodeId target(world_.random.Between(1, world_.servers.size()));
   for (const auto& server : world_.servers) {
-    if (server->up() && !server->paused()) server->Feed(raft::TransferLeadership{.target = target});
+    if (server->up() && !server->paused()) server->Post(raft::TransferLeadership{.target = target});
   }
 }
 
