@@ -10,8 +10,10 @@ It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md says what
 
 Every call sends one datagram and waits for its answer until its time-out; then it raises NoAnswer, and a write may
 have been done or not. Silence is not asked again. A write that is answered OVERLOADED is, under its number, which does it
-once: another copy of it, a proxy's, may have been done. In the last quarter of its time it is taken back, by a write under the
-same number without operations. So HkvError OVERLOADED means that it was not done and never will be. Without a session a write stands for itself, under a number drawn at random. One thread per client.
+once: another copy of it, a proxy's, may have been done. In the last quarter of its time it is taken back, by a write under
+the same number without operations. So HkvError OVERLOADED means that it was not done and never will be.
+
+Without a session a write stands for itself, under a number drawn at random. One thread per client.
 
 After a fork the child's client is another one: it has a socket of its own, and where the parent's had a session its first
 write opens another. With the parent's, the two would give one number to two writes, and take each other's answers.

@@ -61,10 +61,11 @@ class HkvClient {
   // first; returns nothing earlier only if nothing is outstanding. Each request ends exactly once.
   std::vector<Outcome> Poll(absl::Duration wait);
 
-  // One request and its end. DeadlineExceeded: no answer, or OVERLOADED to the last: a write may have been done or not.
+  // One request and its end. DeadlineExceeded: no answer, or OVERLOADED to the last; a write may have been done or not.
   // FailedPrecondition: the cluster does not know the session (any more), or an increment found no number.
-  // ResourceExhausted: overloaded; a write was not done, and never will be. Unavailable: NOT_LEADER. InvalidArgument: too large, or malformed. NotFound: the key
-  // (Get). What else ends meanwhile is kept for Poll. A write in a child whose parent had a session opens one first.
+  // ResourceExhausted: overloaded; a write was not done, and never will be. Unavailable: NOT_LEADER. InvalidArgument: too
+  // large, or malformed. NotFound: the key (Get). What else ends meanwhile is kept for Poll. A write in a child whose
+  // parent had a session opens one first.
   absl::Status Open(absl::Duration patience);
   absl::StatusOr<std::string> Get(std::string key, absl::Duration patience);
   absl::Status Put(std::string key, std::string value, absl::Duration patience);
