@@ -230,6 +230,17 @@ TEST_F(AnnounceTest, ARepetitionRefreshesItsAgeAndNothingElse) {
   EXPECT_EQ(second.sequence, 2u);
 }
 
+TEST_F(AnnounceTest, AfterALeaderIsForgottenAnyTermCounts) {
+  AnnounceLeader(kC4, 57);
+  ExpectRefused(Sealed(Leading(kCluster4, kB4, kHkvPort, 1, 1)), "hkv4:announce_stale");
+  ASSERT_TRUE(plane().policy().ForgetLeader("hkv4").ok());
+  EXPECT_EQ(LeaderOf(kHkv4Service).leader, 0) << "the configured primary";
+  EXPECT_THAT(Announce(Sealed(Leading(kCluster4, kB4, kHkvPort, 1, 1))).changes,
+              testing::IsSupersetOf({Pair("hkv4:announce_accepted", 1)}));
+  EXPECT_EQ(LeaderOf(kHkv4Service).leader, 1);
+  EXPECT_EQ(LeaderOf(kHkv4Service).term, 1u);
+}
+
 // ---- Pins, health, resignation
 // --------------------------------------------------------------------------------------
 

@@ -125,8 +125,8 @@ const char kUsage[] =
   incr KEY [NUMBER]   add NUMBER (1) and print the sum; a key that does not exist counts as 0
 
 Several writes with the word "and" between them are done all or none: hkv incr sold and put last alice
-The server may stand in the environment as HKV_SERVER. Nothing is sent twice: without an answer within the time-out
-a write may have been done or not. After "--" no word is taken for an option.
+The server may stand in the environment as HKV_SERVER. Without an answer within the time-out a write may have been
+done or not. A write that is answered OVERLOADED is sent again under its number, which does it once. After "--" no word is taken for an option.
 
 exit codes: 0 done, 1 error, 2 usage, 3 no such key or another value, 4 no answer in time
 )";

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of the store in Python, standard library only: one UDP socket, connected to one address, no retry.
+"""A client of the store in Python, standard library only: one UDP socket, connected to one address.
 
 It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md says what the bytes mean.
 
@@ -9,7 +9,11 @@ It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md says what
         print(client.get(b"name"), client.incr(b"visits"))
 
 Every call sends one datagram and waits for its answer until its time-out; then it raises NoAnswer, and a write may
-have been done or not. Without a session a write stands for itself, under a number drawn at random. One thread per client.
+have been done or not. Silence is not asked again. A write that is answered OVERLOADED is, under its number, which does it
+once: another copy of it, a proxy's, may have been done. In the last quarter of its time it is taken back, by a write under
+the same number without operations. So HkvError OVERLOADED means that it was not done and never will be.
+
+Without a session a write stands for itself, under a number drawn at random. One thread per client.
 
 After a fork the child's client is another one: it has a socket of its own, and where the parent's had a session its first
 write opens another. With the parent's, the two would give one number to two writes, and take each other's answers.
@@ -29,10 +33,13 @@ OPEN, WRITE, GET = 1, 2, 3
 PUT, DELETE, CAS, INCR = 1, 2, 3, 4
 STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
             "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE")
-OK, NOT_FOUND, MISMATCH = 0, 1, 2
+OK, NOT_FOUND, MISMATCH, OVERLOADED = 0, 1, 2, 6
 MAX_BYTES, MAX_OPERATIONS, MAX_KEY_BYTES = 1232, 64, 250
 _HEADER = struct.Struct("<BBBBIQQQ")
 NO_SESSION = 0
+FIRST_PAUSE_S, PAUSE_DOUBLINGS = 0.005, 6  # before a write that was answered OVERLOADED is sent again
+# Without a session no longer: a proxy may send copies of the last one for 60 s, and nodes know a nonce for 70.
+NONCE_IS_REPEATED_FOR_S = 5.0
 
 _forks = 0  # that this process and those it comes from have gone through
 
@@ -58,10 +65,11 @@ class HkvError(Exception):
 
 
 class NoAnswer(HkvError):
-    """Nothing came in time: a write may have been done or not."""
+    """Nothing came in time, or OVERLOADED to the last: a write may have been done or not."""
 
-    def __init__(self, timeout_s: float):
-        Exception.__init__(self, f"no answer within {timeout_s:g} s")
+    def __init__(self, timeout_s: float, overloaded: bool = False):
+        why = f"overloaded for {timeout_s:g} s; the write may have been done or not"
+        Exception.__init__(self, why if overloaded else f"no answer within {timeout_s:g} s")
         self.status, self.hint = None, 0
 
 
@@ -272,24 +280,55 @@ class Client:
         self._next_seq += 1
         return self._next_seq - 1
 
-    def _ask(self, kind: int, client_id: int, seq: int, timeout_s: float | None, **body) -> Answer:
+    def _ask(self, kind: int, client_id: int, seq: int, timeout_s: float | None, operations: Sequence[bytes] = (),
+             **body) -> Answer:
         timeout_s = self.timeout_s if timeout_s is None else timeout_s
-        patience_us = max(1, min(int(timeout_s * 1e6), 2**32 - 1))
-        datagram = encode_request(kind, patience_us, client_id, seq, **body)
         deadline = time.monotonic() + timeout_s
-        self._send(datagram)
-        while (left_s := deadline - time.monotonic()) > 0:
+        settle_s = min(timeout_s, NONCE_IS_REPEATED_FOR_S) if client_id == NO_SESSION else timeout_s
+        settle_by = deadline - timeout_s + settle_s
+        refused, taken_back, patience_s = 0, False, timeout_s
+        while True:
+            patience_us = max(1, min(int(patience_s * 1e6), 2**32 - 1))
+            self._send(encode_request(kind, patience_us, client_id, seq, operations=operations, **body))
+            repeat_at = None
+            while (answer := self._receive(client_id, seq, repeat_at or deadline)) is not None:
+                if answer.status == OVERLOADED and (operations or taken_back):
+                    refused += 1
+                    repeat_at = repeat_at or self._repeat_at(refused, settle_by - settle_s / 4, settle_by)
+                    continue
+                if answer.status == OK and taken_back and not answer.values:
+                    answer.status = OVERLOADED  # the empty write came first, so the one with operations never does
+                return answer
+            if repeat_at is None:
+                raise NoAnswer(timeout_s, refused > 0)
+            patience_s = deadline - time.monotonic()
+            if time.monotonic() >= settle_by - settle_s / 4:
+                operations, taken_back = (), True
+
+    @staticmethod
+    def _repeat_at(refused: int, take_back_at: float, settle_by: float) -> float | None:
+        """After a pause that grows, at random so that clients refused together do not come back together; in time for a write
+        to be taken back, and for an answer to that. None: it is too late."""
+        now = time.monotonic()
+        pause_s = FIRST_PAUSE_S * 2 ** min(refused - 1, PAUSE_DOUBLINGS) * (1 + secrets.randbelow(50) / 100)
+        no_later = take_back_at if now < take_back_at else now + max((settle_by - now) / 2, FIRST_PAUSE_S)
+        repeat_at = min(now + pause_s, no_later)
+        return repeat_at if repeat_at < settle_by else None
+
+    def _receive(self, client_id: int, seq: int, until: float) -> Answer | None:
+        """None: nothing came that belongs to it."""
+        while (left_s := until - time.monotonic()) > 0:
             self._socket.settimeout(left_s)
             try:
                 answer = parse_answer(self._socket.recv(MAX_BYTES + 1))
             except TimeoutError:
-                break
+                return None
             except ConnectionRefusedError:
                 continue  # an ICMP error says nothing about what another server may still answer
             if answer is not None and (answer.client_id, answer.seq) == (client_id, seq):
                 return answer
             self.unpaired += 1
-        raise NoAnswer(timeout_s)
+        return None
 
     def _send(self, datagram: bytes) -> None:
         try:

@@ -103,7 +103,7 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
     case wire::HkvStatus::kUnknownSession:
       return absl::FailedPreconditionError("the cluster does not know the session, which may have expired");
     case wire::HkvStatus::kOverloaded:
-      return absl::ResourceExhaustedError("the cluster is overloaded; this copy did nothing");
+      return absl::ResourceExhaustedError("the cluster is overloaded; nothing was done");
     case wire::HkvStatus::kNotLeader:
       return absl::UnavailableError(
           answer.hint == 0 ? "the node is not the leader and knows of none"
@@ -148,7 +148,7 @@ absl::Status HkvClient::Start() {
     return absl::ErrnoToStatus(errno, "socket");
   }
   setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
-  book_ = RequestBook(*reader_id, outstanding_max_);
+  book_ = RequestBook(*reader_id, outstanding_max_, OnOverload::kSettle);
   kept_.clear();
   counters_ = {};
   forks_ = forks.load();
@@ -188,8 +188,12 @@ absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operati
 
 absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
   if (!draft.ok()) return draft.status();
-  const std::string& datagram = draft->datagram;
   ++counters_.sent;
+  Send(draft->datagram);
+  return draft->request.seq;
+}
+
+void HkvClient::Send(const std::string& datagram) {
   ssize_t sent = send(fd_, datagram.data(), datagram.size(), 0);
   // A connected socket reports the ICMP error of an earlier datagram here, and then this one has not left.
   for (int i = 0; sent < 0 && (errno == ECONNREFUSED || errno == EINTR) && i < 2; ++i) {
@@ -197,7 +201,6 @@ absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
     sent = send(fd_, datagram.data(), datagram.size(), 0);
   }
   if (sent < 0) ++counters_.send_failed;
-  return draft->request.seq;
 }
 
 void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
@@ -215,17 +218,22 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
       ++counters_.no_answers;
       continue;
     }
+    const uint64_t to_be_repeated = book_.to_be_repeated();
     std::optional<Outcome> outcome = book_.Answer(*std::move(answer), now_ns);
     if (outcome.has_value()) {
       ++counters_.answered;
       outcomes.push_back(*std::move(outcome));
-    } else {
+    } else if (book_.to_be_repeated() == to_be_repeated) {
       ++counters_.unpaired;
     }
   }
   while (std::optional<Outcome> outcome = book_.GiveUp(now_ns)) {
     ++counters_.gave_up;
     outcomes.push_back(*std::move(outcome));
+  }
+  while (const std::optional<Draft> draft = book_.Repeat(now_ns)) {
+    ++counters_.sent_again;
+    Send(draft->datagram);
   }
 }
 
@@ -236,7 +244,7 @@ std::vector<Outcome> HkvClient::Poll(absl::Duration wait) {
   const uint64_t until_ns = now_ns + Patience_ns(std::min(wait, absl::Hours(1)));
   Collect(now_ns, outcomes);
   while (outcomes.empty() && book_.outstanding() > 0 && now_ns < until_ns) {
-    const uint64_t sleep_ns = std::min(until_ns, book_.next_deadline_ns()) - now_ns;
+    const uint64_t sleep_ns = std::min({until_ns, book_.next_deadline_ns(), book_.next_repeat_ns()}) - now_ns;
     const timespec timeout{static_cast<time_t>(sleep_ns / 1'000'000'000),
                            static_cast<long>(sleep_ns % 1'000'000'000)};
     pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
@@ -262,7 +270,11 @@ absl::StatusOr<wire::HkvAnswer> HkvClient::Wait(absl::StatusOr<uint64_t> seq) {
     }
     if (!mine.has_value()) continue;
     kept_ = std::move(others);
-    if (!mine->answer.has_value()) return absl::DeadlineExceededError("no answer in time");
+    if (!mine->answer.has_value()) {
+      return absl::DeadlineExceededError(
+          mine->overloaded ? "the cluster was overloaded to the last; the write may have been done or not"
+                           : "no answer in time");
+    }
     if (absl::Status status = ToStatus(*mine->answer); !status.ok()) return status;
     return *std::move(mine->answer);
   }

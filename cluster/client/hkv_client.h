@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client of the store, as an application would have it: one UDP socket, connected to one address, no retry.
+// A client of the store, as an application would have it: one UDP socket, connected to one address. Silence it leaves
+// alone; a write that is answered OVERLOADED it sends again until it knows what became of it (RequestBook).
 // What it does not have is the point: it knows no leader, no second server and no proxy; put one in front and
 // it lives through an election as it is. Requests go out at once (Send...) and their ends are collected by
 // Poll; the calls below them do one at a time. One owner thread. `hkv` is its command line; chaos/ and the
@@ -33,7 +34,8 @@ namespace hedgerow::client {
 class HkvClient {
  public:
   struct Counters {
-    uint64_t sent = 0;
+    uint64_t sent = 0;         // requests
+    uint64_t sent_again = 0;   // copies of writes that were answered OVERLOADED
     uint64_t answered = 0;
     uint64_t gave_up = 0;      // no answer within the patience
     uint64_t unpaired = 0;     // answers that no request waited for: late, duplicates, foreign
@@ -59,10 +61,11 @@ class HkvClient {
   // first; returns nothing earlier only if nothing is outstanding. Each request ends exactly once.
   std::vector<Outcome> Poll(absl::Duration wait);
 
-  // One request and its end. DeadlineExceeded: no answer, and a write may have been done or not.
+  // One request and its end. DeadlineExceeded: no answer, or OVERLOADED to the last; a write may have been done or not.
   // FailedPrecondition: the cluster does not know the session (any more), or an increment found no number.
-  // ResourceExhausted: overloaded. Unavailable: NOT_LEADER. InvalidArgument: too large, or malformed. NotFound: the key
-  // (Get). What else ends meanwhile is kept for Poll. A write in a child whose parent had a session opens one first.
+  // ResourceExhausted: overloaded; a write was not done, and never will be. Unavailable: NOT_LEADER. InvalidArgument: too
+  // large, or malformed. NotFound: the key (Get). What else ends meanwhile is kept for Poll. A write in a child whose
+  // parent had a session opens one first.
   absl::Status Open(absl::Duration patience);
   absl::StatusOr<std::string> Get(std::string key, absl::Duration patience);
   absl::Status Put(std::string key, std::string value, absl::Duration patience);
@@ -89,6 +92,7 @@ class HkvClient {
   absl::Status BeOfThisProcess();
   bool LacksSession() const { return had_session_ && book_.session() == 0; }
   absl::StatusOr<uint64_t> Send(absl::StatusOr<Draft> draft);
+  void Send(const std::string& datagram);
   void Collect(uint64_t now_ns, std::vector<Outcome>& outcomes);
   absl::StatusOr<wire::HkvAnswer> Wait(absl::StatusOr<uint64_t> seq);
 

@@ -169,8 +169,74 @@ TEST_F(HkvClientTest, ErrorsSayWhatTheNodeSaid) {
   EXPECT_THAT(std::string(not_leader.message()), HasSubstr("node 3"));
   status = wire::HkvStatus::kOverloaded;
   EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(server_->requests(), 2u) << "a read that is refused has done nothing";
   status = wire::HkvStatus::kUnknownSession;
   EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// Refuses what `refuses` says.
+FakeServer::Weather Overloaded(std::function<bool(const wire::HkvRequest&)> refuses) {
+  return [refuses = std::move(refuses)](const wire::HkvRequest& request) {
+    FakeServer::Treatment treatment;
+    if (refuses(request)) {
+      treatment.instead = wire::HkvAnswer{.kind = request.kind,
+                                          .status = wire::HkvStatus::kOverloaded,
+                                          .client_id = request.client_id,
+                                          .seq = request.seq};
+    }
+    return treatment;
+  };
+}
+
+bool IsWrite(const wire::HkvRequest& request) { return request.kind == wire::HkvKind::kWrite; }
+
+TEST_F(HkvClientTest, AnOverloadedWriteIsSentAgainAndDoneOnce) {
+  std::atomic<int> left = 3;
+  // Another copy of the first, a proxy's, is done all the same.
+  Start(Overloaded([&](const wire::HkvRequest& request) {
+    if (!IsWrite(request)) return false;
+    if (left == 3) store_->Serve(request);
+    return left-- > 0;
+  }));
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
+  EXPECT_EQ(client_->counters().sent_again, 3u);
+  left = 3;
+  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 2);
+  EXPECT_EQ(client_->counters().unpaired, 0u);
+}
+
+TEST_F(HkvClientTest, WithoutASessionAnOverloadedWriteIsSentAgainUnderItsNonce) {
+  std::atomic<int> left = 2;
+  Start(Overloaded([&](const wire::HkvRequest& request) {
+    if (left == 2) store_->Serve(request);
+    return left-- > 0;
+  }));
+  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
+}
+
+TEST_F(HkvClientTest, AnOverloadedWriteThatIsReportedAsAnErrorIsNeverDone) {
+  wire::HkvRequest first;
+  Start(Overloaded([&](const wire::HkvRequest& request) {
+    if (!IsWrite(request) || request.operations.empty()) return false;
+    first = request;
+    return true;
+  }));
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  const absl::Status status = client_->Increment("n", 1, absl::Seconds(4)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  // A copy that was late is not done after it.
+  server_.reset();
+  store_->Serve(first);
+  EXPECT_EQ(store_->Serve({.kind = wire::HkvKind::kGet, .key = "n"}).status, wire::HkvStatus::kNotFound);
+}
+
+TEST_F(HkvClientTest, AWriteThatIsOverloadedToTheLastIsInDoubt) {
+  Start(Overloaded(IsWrite));
+  ASSERT_TRUE(client_->Open(kPatience).ok());
+  const absl::Status status = client_->Put("a", "x", absl::Milliseconds(100));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("may have been done or not"));
 }
 
 TEST_F(HkvClientTest, ManyRequestsAreUnderWayAtOnceAndEachEndsOnce) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // hkv: reads and writes the store from a shell. A call opens no session, so that a loop of calls leaves none behind: a
-// write stands for itself. Sends each request once; see kUsage in arguments.cc.
+// write stands for itself. See kUsage in arguments.cc.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>

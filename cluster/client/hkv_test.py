@@ -245,6 +245,73 @@ def test_statuses_are_errors_but_for_those_that_are_results():
             client.get(b"a")
 
 
+# -- overload ----------------------------------------------------------------------------------------------
+
+
+class OverloadedStore:
+    """Knows each pair of client_id and seq, as the cluster does. `refuses` says whether a copy of a write is answered OVERLOADED;
+    `late` copies are done first all the same, as a proxy's may be."""
+
+    def __init__(self, refuses, late=lambda _datagram: False):
+        self.refuses, self.late, self.known, self.total = refuses, late, {}, 0
+
+    def __call__(self, datagram: bytes) -> list[bytes]:
+        if datagram[2] == hkv.OPEN:
+            return [reply_to(datagram, session=9)]
+        if self.late(datagram):
+            self.serve(datagram)
+        if self.refuses(datagram):
+            return [reply_to(datagram, hkv.OVERLOADED, hint=2**32 - 1)]
+        return [reply_to(datagram, body=self.serve(datagram))]
+
+    def serve(self, datagram: bytes) -> bytes:
+        if datagram[8:24] not in self.known:
+            self.total += datagram[32] > 0
+            text = str(self.total).encode()
+            self.known[datagram[8:24]] = b"\x01" + struct.pack("<H", len(text)) + text if datagram[32] else b"\x00"
+        return self.known[datagram[8:24]]
+
+
+@pytest.mark.parametrize("session", [True, False])
+def test_an_overloaded_write_is_sent_again_under_its_number_and_done_once(session):
+    left = iter([True, True, False, False])
+    first = iter([True])
+    store = OverloadedStore(lambda _datagram: next(left), late=lambda _datagram: next(first, False))
+    with FakeServer(store) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        if session:
+            client.open()
+        assert client.incr(b"n") == 1
+        assert client.incr(b"n") == 2
+        assert client.unpaired == 0
+    writes = [datagram for datagram in server.requests if datagram[2] == hkv.WRITE]
+    assert len({datagram[8:24] for datagram in writes[:3]}) == 1 and len(writes) == 4
+
+
+def test_an_overloaded_write_that_raises_is_never_done():
+    store = OverloadedStore(lambda datagram: datagram[32] > 0)
+    with FakeServer(store) as server, hkv.Client("127.0.0.1", server.port, 4) as client:
+        client.open()
+        with pytest.raises(hkv.HkvError, match="^OVERLOADED$") as raised:
+            client.incr(b"n")
+        assert raised.value.status == hkv.OVERLOADED
+    store.serve(server.requests[1])  # a copy that was late
+    assert store.total == 0
+
+
+def test_a_write_that_is_overloaded_to_the_last_is_in_doubt():
+    with FakeServer(OverloadedStore(lambda _datagram: True)) as server, hkv.Client("127.0.0.1", server.port, 0.2) as client:
+        with pytest.raises(hkv.NoAnswer, match="may have been done or not"):
+            client.incr(b"n")
+    assert len(server.requests) > 2
+
+
+def test_an_overloaded_read_is_an_error_at_once():
+    with FakeServer(OverloadedStore(lambda _datagram: True)) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        with pytest.raises(hkv.HkvError, match="^OVERLOADED$"):
+            client.get(b"n")
+    assert len(server.requests) == 1
+
+
 def test_an_answer_to_something_else_does_not_end_the_wait():
     def replies(datagram: bytes) -> list[bytes]:
         other = bytearray(datagram)

@@ -10,6 +10,20 @@
 namespace hedgerow::client {
 namespace {
 
+// An overloaded node refuses at once, so what is sent again soon finds the same. The longest pause is about what a queue
+// of a node holds (`waiting_max`).
+constexpr uint64_t kFirstPause_ns = 5'000'000;
+constexpr uint32_t kPauseDoublings = 6;
+// A proxy may send copies of the last one for 60 s, and nodes know a nonce for 70 (docs/SAFETY.md).
+constexpr uint64_t kNonceIsRepeatedFor_ns = 5'000'000'000;
+
+// The pause after the `overloaded`th such answer. It differs by number, so that writes refused together do not come back
+// together.
+uint64_t Pause_ns(uint64_t seq, uint32_t overloaded) {
+  const uint64_t pause_ns = kFirstPause_ns << std::min(overloaded - 1, kPauseDoublings);
+  return pause_ns + pause_ns / 128 * ((seq * 0x9e3779b97f4a7c15) >> 58);
+}
+
 // 0 on the wire would mean a second.
 uint32_t PatienceField(uint64_t patience_ns) {
   return static_cast<uint32_t>(
@@ -64,12 +78,19 @@ absl::StatusOr<Draft> RequestBook::Note(wire::HkvRequest request, uint64_t now_n
                                                    wire::kHkvMax_bytes, " bytes, ", kv::kOperationsMax,
                                                    " operations, and ", kv::kKeyMax_bytes, " bytes of a key"));
   }
-  const Pending pending{.kind = draft.request.kind, .sent_ns = now_ns, .deadline_ns = now_ns + patience_ns};
-  pending_.emplace(id, pending);
-  by_deadline_.emplace(pending.deadline_ns, id);
+  Pending pending{.kind = draft.request.kind, .sent_ns = now_ns, .deadline_ns = now_ns + patience_ns};
   const bool write = pending.kind == wire::HkvKind::kWrite;
+  if (write && on_overload_ == OnOverload::kSettle) {
+    pending.request = draft.request;
+    const bool nonce = id.first == wire::kHkvNoSession;
+    const uint64_t settle_ns = nonce ? std::min(patience_ns, kNonceIsRepeatedFor_ns) : patience_ns;
+    pending.settle_by_ns = now_ns + settle_ns;
+    pending.take_back_ns = pending.settle_by_ns - settle_ns / 4;
+  }
+  by_deadline_.emplace(pending.deadline_ns, id);
+  pending_.emplace(id, std::move(pending));
   // A nonce is none of the session's numbers.
-  if (pending.kind == wire::HkvKind::kOpen || (write && id.first == wire::kHkvNoSession)) return draft;
+  if (draft.request.kind == wire::HkvKind::kOpen || (write && id.first == wire::kHkvNoSession)) return draft;
   ++next_seq_;
   if (write) open_writes_.insert(id.second);
   return draft;
@@ -82,6 +103,13 @@ std::optional<Outcome> RequestBook::Answer(wire::HkvAnswer answer, uint64_t now_
   const bool misunderstood =
       answer.status == wire::HkvStatus::kMalformed || answer.status == wire::HkvStatus::kUnknownVersion;
   if (answer.kind != pending->second.kind && !misunderstood) return std::nullopt;
+  if (answer.status == wire::HkvStatus::kOverloaded) {
+    ++pending->second.overloaded;
+    if (IsToBeRepeated(pending->first, pending->second, now_ns)) return std::nullopt;
+  }
+  // The empty write came first, so the one with operations never does.
+  if (pending->second.taken_back && answer.status == wire::HkvStatus::kOk && answer.values.empty())
+    answer.status = wire::HkvStatus::kOverloaded;
   Outcome outcome = End(pending, now_ns);
   if (outcome.kind == wire::HkvKind::kOpen && answer.status == wire::HkvStatus::kOk) {
     session_ = answer.session;
@@ -91,15 +119,49 @@ std::optional<Outcome> RequestBook::Answer(wire::HkvAnswer answer, uint64_t now_
   return outcome;
 }
 
+// Reads and OPENs change nothing that anyone could miss, and a write without operations has none to take back: for them
+// OVERLOADED is an outcome.
+bool RequestBook::IsToBeRepeated(const Id& id, Pending& pending, uint64_t now_ns) {
+  if (on_overload_ == OnOverload::kEnd || pending.kind != wire::HkvKind::kWrite) return false;
+  if (pending.request.operations.empty() && !pending.taken_back) return false;
+  ++to_be_repeated_;
+  if (pending.repeat_ns != 0) return true;  // the answer to an earlier copy, which says nothing new
+  // In time for a write to be taken back, and for an answer to that.
+  const uint64_t left_ns = pending.settle_by_ns - std::min(pending.settle_by_ns, now_ns);
+  const uint64_t no_later_ns =
+      now_ns < pending.take_back_ns ? pending.take_back_ns : now_ns + std::max(left_ns / 2, kFirstPause_ns);
+  const uint64_t repeat_ns = std::min(now_ns + Pause_ns(id.second, pending.overloaded), no_later_ns);
+  if (repeat_ns >= pending.settle_by_ns) return true;  // it stays in doubt
+  pending.repeat_ns = repeat_ns;
+  by_repeat_.emplace(repeat_ns, id);
+  return true;
+}
+
+std::optional<Draft> RequestBook::Repeat(uint64_t now_ns) {
+  if (next_repeat_ns() > now_ns) return std::nullopt;
+  const Id id = by_repeat_.begin()->second;
+  by_repeat_.erase(by_repeat_.begin());
+  Pending& pending = pending_.at(id);
+  pending.repeat_ns = 0;
+  if (now_ns >= pending.take_back_ns) {
+    pending.taken_back = true;
+    pending.request.operations.clear();
+  }
+  pending.request.patience_us = PatienceField(pending.deadline_ns - std::min(pending.deadline_ns, now_ns));
+  return Draft{.request = pending.request, .datagram = Encode(pending.request)};
+}
+
 std::optional<Outcome> RequestBook::GiveUp(uint64_t now_ns) {
   if (next_deadline_ns() > now_ns) return std::nullopt;
   return End(pending_.find(by_deadline_.begin()->second), now_ns);
 }
 
 Outcome RequestBook::End(std::map<Id, Pending>::iterator pending, uint64_t now_ns) {
-  const auto [id, request] = *pending;
+  const Id id = pending->first;
+  const Pending request = std::move(pending->second);
   pending_.erase(pending);
   by_deadline_.erase({request.deadline_ns, id});
+  if (request.repeat_ns != 0) by_repeat_.erase({request.repeat_ns, id});
   if (request.kind == wire::HkvKind::kWrite && id.first != wire::kHkvNoSession && id.first == session_) {
     open_writes_.erase(id.second);
   }
@@ -108,7 +170,8 @@ Outcome RequestBook::End(std::map<Id, Pending>::iterator pending, uint64_t now_n
           .seq = id.second,
           .sent_ns = request.sent_ns,
           .ended_ns = now_ns,
-          .answer = {}};
+          .answer = {},
+          .overloaded = request.overloaded > 0};
 }
 
 }  // namespace hedgerow::client

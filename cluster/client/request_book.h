@@ -5,6 +5,11 @@
 // so that clients with other ideas about sending (HkvClient, the load of chaos/) keep the session's rules in
 // one place. A write that is given up no longer holds `lowest_unanswered` back: whatever became of it, it is
 // not applied after the cluster has seen that. One owner thread.
+//
+// OVERLOADED speaks of one copy of a request. A proxy may have sent others, so a write that is answered so may have been
+// done. A book that settles such writes has them sent again under the same number, which does them once, after pauses
+// that grow. In the last quarter of the patience it takes them back: the same number without operations. What is applied
+// first under a number decides. An answer to the write means that it was done, an answer to nothing that it never is.
 
 #pragma once
 
@@ -30,7 +35,10 @@ struct Outcome {
   uint64_t seq = 0;  // OPEN, WRITE without a session: the nonce
   uint64_t sent_ns = 0;
   uint64_t ended_ns = 0;
-  std::optional<wire::HkvAnswer> answer{};  // nothing: none came in time; a write may have been applied or not
+  // Nothing: none came in time; a write may have been applied or not. OVERLOADED from a book that settles: a write was
+  // taken back, and is never applied.
+  std::optional<wire::HkvAnswer> answer{};
+  bool overloaded = false;  // an answer to it was OVERLOADED
 };
 
 // A request to send, and its bytes. The request is kept by senders that send copies with less patience left.
@@ -39,11 +47,14 @@ struct Draft {
   std::string datagram{};
 };
 
+// What a write does that is answered OVERLOADED: it ends, or is sent again (Repeat).
+enum class OnOverload : uint8_t { kEnd, kSettle };
+
 class RequestBook {
  public:
   // `reader_id` stands for the session in GETs while there is none: any number that is likely nobody else's.
-  explicit RequestBook(uint64_t reader_id, size_t outstanding_max = 1024)
-      : reader_id_(reader_id), outstanding_max_(outstanding_max) {}
+  explicit RequestBook(uint64_t reader_id, size_t outstanding_max = 1024, OnOverload on_overload = OnOverload::kEnd)
+      : reader_id_(reader_id), outstanding_max_(outstanding_max), on_overload_(on_overload) {}
 
   // Each notes the request as sent at `now_ns`. ResourceExhausted: outstanding_max requests have no answer yet.
   // InvalidArgument: it fits no datagram. AlreadyExists: the nonce is under way. FailedPrecondition: Write without a
@@ -56,14 +67,20 @@ class RequestBook {
                                   uint64_t patience_ns);
 
   // The request that `answer` belongs to, over now; nothing if there is none: late, a duplicate, or foreign. An
-  // OPEN with OK makes its session the book's.
+  // OPEN with OK makes its session the book's. Nothing as well if it will be sent again: `to_be_repeated` counts these.
   std::optional<Outcome> Answer(wire::HkvAnswer answer, uint64_t now_ns);
+
+  // The next write that is to be sent again at `now_ns`, with the patience that it has left.
+  std::optional<Draft> Repeat(uint64_t now_ns);
 
   // The next request whose patience has run out at `now_ns`, over now.
   std::optional<Outcome> GiveUp(uint64_t now_ns);
 
   // When GiveUp has something next; UINT64_MAX: never.
   uint64_t next_deadline_ns() const { return by_deadline_.empty() ? UINT64_MAX : by_deadline_.begin()->first; }
+  // When Repeat has; UINT64_MAX: never.
+  uint64_t next_repeat_ns() const { return by_repeat_.empty() ? UINT64_MAX : by_repeat_.begin()->first; }
+  uint64_t to_be_repeated() const { return to_be_repeated_; }
 
   uint64_t session() const { return session_; }  // 0: none
   size_t outstanding() const { return pending_.size(); }
@@ -76,18 +93,28 @@ class RequestBook {
     wire::HkvKind kind;
     uint64_t sent_ns;
     uint64_t deadline_ns;
+    wire::HkvRequest request{};  // of a write that may have to be sent again
+    uint32_t overloaded = 0;     // answers
+    uint64_t repeat_ns = 0;      // 0: not to be sent again
+    uint64_t take_back_ns = 0;   // from then on it is sent again without operations
+    uint64_t settle_by_ns = 0;   // and never again from then on
+    bool taken_back = false;
   };
 
   absl::StatusOr<Draft> Note(wire::HkvRequest request, uint64_t now_ns, uint64_t patience_ns);
+  bool IsToBeRepeated(const Id& id, Pending& pending, uint64_t now_ns);
   Outcome End(std::map<Id, Pending>::iterator pending, uint64_t now_ns);
 
   uint64_t reader_id_;
   size_t outstanding_max_;
+  OnOverload on_overload_;
   uint64_t session_ = 0;
   uint64_t next_seq_ = 1;  // never starts again: no two requests of a book share their number
   std::map<Id, Pending> pending_;
   std::set<uint64_t> open_writes_;  // of the present session
   std::set<std::pair<uint64_t, Id>> by_deadline_;
+  std::set<std::pair<uint64_t, Id>> by_repeat_;
+  uint64_t to_be_repeated_ = 0;
 };
 
 }  // namespace hedgerow::client

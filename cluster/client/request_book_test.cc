@@ -149,6 +149,139 @@ TEST_F(RequestBookTest, WhatFitsNoDatagramIsRefusedAndNotOutstanding) {
   EXPECT_EQ(Write().seq, 1u);
 }
 
+TEST_F(RequestBookTest, AnOverloadedWriteEndsWhereTheCallerSettlesItself) {
+  OpenSession(5);
+  HkvAnswer overloaded = AnswerTo(Write());
+  overloaded.status = HkvStatus::kOverloaded;
+  const std::optional<Outcome> outcome = book_.Answer(overloaded, 20);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->answer->status, HkvStatus::kOverloaded);
+}
+
+class SettlingBookTest : public RequestBookTest {
+ protected:
+  SettlingBookTest() { book_ = RequestBook(77, 4, OnOverload::kSettle); }
+
+  static HkvAnswer OverloadedTo(const wire::HkvRequest& request) {
+    HkvAnswer answer = AnswerTo(request);
+    answer.status = HkvStatus::kOverloaded;
+    return answer;
+  }
+  // The next copy of a write that was sent at 10, if it is answered OVERLOADED at `now_ns`.
+  Draft RepeatAfter(const wire::HkvRequest& request, uint64_t now_ns) {
+    EXPECT_FALSE(book_.Answer(OverloadedTo(request), now_ns).has_value());
+    EXPECT_GT(book_.next_repeat_ns(), now_ns);
+    EXPECT_FALSE(book_.Repeat(book_.next_repeat_ns() - 1).has_value());
+    std::optional<Draft> draft = book_.Repeat(book_.next_repeat_ns());
+    EXPECT_TRUE(draft.has_value());
+    EXPECT_EQ(book_.next_repeat_ns(), UINT64_MAX) << "nothing is sent again before the next answer";
+    return draft.value_or(Draft());
+  }
+};
+
+TEST_F(SettlingBookTest, AnOverloadedWriteIsSentAgainUnderItsNumberWithThePatienceThatIsLeft) {
+  OpenSession(5);
+  const wire::HkvRequest request = Write(10);
+  const Draft again = RepeatAfter(request, 100'000'000);
+  EXPECT_EQ(again.request.seq, request.seq);
+  EXPECT_EQ(again.request.operations, request.operations);
+  EXPECT_EQ(again.request.lowest_unanswered, request.lowest_unanswered);
+  EXPECT_LT(again.request.patience_us, 900'001u);
+  EXPECT_GT(again.request.patience_us, 850'000u);
+  EXPECT_EQ(again.datagram, wire::Encode(again.request));
+  EXPECT_EQ(book_.lowest_unanswered(), request.seq) << "it is still open";
+  HkvAnswer done = AnswerTo(request);
+  done.values = {"1"};
+  const std::optional<Outcome> outcome = book_.Answer(done, 200'000'000);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->answer->status, HkvStatus::kOk);
+  EXPECT_TRUE(outcome->overloaded);
+}
+
+TEST_F(SettlingBookTest, PausesGrowAndDifferByNumber) {
+  OpenSession(5);
+  const wire::HkvRequest first = Write(10), second = Write(10);
+  book_.Answer(OverloadedTo(first), 100);
+  const uint64_t first_ns = book_.next_repeat_ns();
+  book_.Repeat(first_ns);
+  book_.Answer(OverloadedTo(second), 100);
+  EXPECT_NE(book_.next_repeat_ns(), first_ns);
+  book_.Repeat(book_.next_repeat_ns());
+  book_.Answer(OverloadedTo(first), 100);
+  EXPECT_GE(book_.next_repeat_ns() - 100, 2 * (first_ns - 100) - 128);
+}
+
+TEST_F(SettlingBookTest, TheAnswerToAnEarlierCopyDoesNotMoveTheNext) {
+  OpenSession(5);
+  const wire::HkvRequest request = Write(10);
+  book_.Answer(OverloadedTo(request), 100);
+  const uint64_t repeat_ns = book_.next_repeat_ns();
+  book_.Answer(OverloadedTo(request), 200);
+  EXPECT_EQ(book_.next_repeat_ns(), repeat_ns);
+}
+
+TEST_F(SettlingBookTest, AWriteThatIsRefusedToTheEndIsTakenBackUnderItsNumber) {
+  OpenSession(5);
+  const wire::HkvRequest request = Write(10);
+  Draft again;
+  uint64_t now_ns = 10;
+  while (now_ns < 10 + 3 * kPatience_ns / 4) {
+    if (again.request.seq != 0) ASSERT_FALSE(again.request.operations.empty());
+    book_.Answer(OverloadedTo(request), now_ns + 1);
+    now_ns = book_.next_repeat_ns();
+    again = book_.Repeat(now_ns).value_or(Draft());
+  }
+  EXPECT_EQ(now_ns, 10 + 3 * kPatience_ns / 4) << "not later: there must be time for an answer";
+  EXPECT_EQ(again.request.seq, request.seq);
+  EXPECT_TRUE(again.request.operations.empty());
+  again = RepeatAfter(request, now_ns + 1);
+  EXPECT_TRUE(again.request.operations.empty());
+  EXPECT_LT(now_ns, 10 + kPatience_ns);
+  const std::optional<Outcome> outcome = book_.Answer(AnswerTo(again.request), now_ns + 2);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->answer->status, HkvStatus::kOverloaded) << "the empty write came first";
+  EXPECT_EQ(Write().lowest_unanswered, request.seq + 1);
+}
+
+TEST_F(SettlingBookTest, AWriteThatCannotBeTakenBackAnyMoreIsDone) {
+  OpenSession(5);
+  const wire::HkvRequest request = Write(10);
+  RepeatAfter(request, 10 + 3 * kPatience_ns / 4);
+  HkvAnswer done = AnswerTo(request);
+  done.values = {"1"};
+  EXPECT_EQ(book_.Answer(done, 10 + kPatience_ns)->answer->status, HkvStatus::kOk);
+}
+
+TEST_F(SettlingBookTest, WithoutAnAnswerToTheLastCopyTheWriteStaysInDoubt) {
+  OpenSession(5);
+  const wire::HkvRequest request = Write(10);
+  EXPECT_FALSE(book_.Answer(OverloadedTo(request), 20).has_value());
+  const std::optional<Outcome> outcome = book_.GiveUp(10 + kPatience_ns);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_FALSE(outcome->answer.has_value());
+  EXPECT_TRUE(outcome->overloaded);
+  EXPECT_EQ(book_.next_repeat_ns(), UINT64_MAX);
+}
+
+TEST_F(SettlingBookTest, CopiesOfANonceStopBeforeAProxysCopiesOfThemCouldOutliveTheWindow) {
+  const uint64_t minute_ns = 60'000'000'000;
+  const wire::HkvRequest request = book_.WriteOnce(1234, {Increment("a")}, 10, minute_ns)->request;
+  book_.Answer(OverloadedTo(request), 10 + 3'700'000'000);
+  const std::optional<Draft> again = book_.Repeat(10 + 3'750'000'000);
+  ASSERT_TRUE(again.has_value());
+  EXPECT_TRUE(again->request.operations.empty());
+  EXPECT_FALSE(book_.Answer(OverloadedTo(request), 10 + 4'999'000'000).has_value());
+  EXPECT_EQ(book_.next_repeat_ns(), UINT64_MAX);
+  EXPECT_FALSE(book_.GiveUp(10 + minute_ns)->answer.has_value());
+}
+
+TEST_F(SettlingBookTest, OnlyWritesThatChangeSomethingAreSentAgain) {
+  OpenSession(5);
+  EXPECT_TRUE(book_.Answer(OverloadedTo(Get()), 20).has_value());
+  EXPECT_TRUE(book_.Answer(OverloadedTo(book_.Open(7, 10, kPatience_ns)->request), 20).has_value());
+  EXPECT_TRUE(book_.Answer(OverloadedTo(book_.Write({}, 10, kPatience_ns)->request), 20).has_value());
+}
+
 TEST_F(RequestBookTest, PatienceIsSaidInMicrosecondsAndNeverAsZero) {
   EXPECT_EQ(book_.Get("a", 1, 5'000'000'000)->request.patience_us, 5'000'000u);
   EXPECT_EQ(book_.Get("a", 1, 10)->request.patience_us, 1u);

@@ -65,7 +65,7 @@ Said SayResult(Verb verb, const kv::Result& result) {
     case kv::ResultCode::kSuperseded:  // no node answers it
       break;
   }
-  return Line(Outcome::kOverloaded, "SERVER_ERROR overloaded");
+  return SayOverloaded();
 }
 
 Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items) {
@@ -79,6 +79,8 @@ Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, 
   said.text += "END\r\n";
   return said;
 }
+
+Said SayOverloaded() { return Line(Outcome::kOverloaded, "SERVER_ERROR overloaded"); }
 
 Said SayNoLeader() { return Line(Outcome::kNoLeader, "SERVER_ERROR no leader"); }
 

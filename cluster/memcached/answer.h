@@ -54,6 +54,7 @@ Said SayResult(Verb verb, const kv::Result& result);
 // `asked`: how many keys the get named. Each item once for each time that it was named.
 Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items);
 Said SayNoLeader();
+Said SayOverloaded();
 
 // In their order; one at least.
 std::vector<std::string> Datagrams(uint16_t id, std::string_view text);

@@ -142,12 +142,12 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
   memcached::Request& asked = *parsed.request;
   ++counters_.requests[static_cast<size_t>(asked.verb)];
   if (asked.verb == Verb::kVersion) {
-    Say(datagram.to, datagram.from, asked.id, false,
+    Say(now_ns, datagram.to, datagram.from, asked.id,
         {.outcome = Outcome::kOther, .text = std::string("VERSION ") + operate::kVersion + "-hedgerow\r\n"});
     return std::nullopt;
   }
   if (asked.verb == Verb::kStats) {
-    Say(datagram.to, datagram.from, asked.id, false, SayStats(now_ns, state));
+    Say(now_ns, datagram.to, datagram.from, asked.id, SayStats(now_ns, state));
     return std::nullopt;
   }
   kv::Request request;
@@ -164,7 +164,7 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
   return request;
 }
 
-void MemcachedFrontEnd::Answer(const kv::Answer& answer) {
+void MemcachedFrontEnd::Answer(uint64_t now_ns, const kv::Answer& answer) {
   const kv::ReplyTo& to = answer.reply_to;
   const auto verb = static_cast<Verb>(static_cast<uint8_t>(to.way[2] >> kVerbShift));
   memcached::Said said;
@@ -180,18 +180,36 @@ void MemcachedFrontEnd::Answer(const kv::Answer& answer) {
       said = memcached::SayNoLeader();
       break;
   }
-  const auto [local, client] = EndsOf(to);
-  Say(local, client, static_cast<uint16_t>(to.request), (to.way[2] & kNoReply) != 0, said);
-}
-
-void MemcachedFrontEnd::Say(const NetAddress& from, const NetAddress& to, uint16_t id, bool no_reply,
-                            const memcached::Said& said) {
-  ++counters_.answers[static_cast<size_t>(said.outcome)];
-  if (no_reply) {
+  if ((to.way[2] & kNoReply) != 0) {
+    ++counters_.answers[static_cast<size_t>(said.outcome)];
     ++counters_.no_reply;
     return;
   }
-  for (std::string& datagram : memcached::Datagrams(id, said.text)) socket_->SendFrom(from, to, std::move(datagram));
+  const auto [local, client] = EndsOf(to);
+  Say(now_ns, local, client, static_cast<uint16_t>(to.request), said);
+}
+
+// Only gets have answers so long that they can be refused, and those change nothing.
+void MemcachedFrontEnd::Say(uint64_t now_ns, const NetAddress& from, const NetAddress& to, uint16_t id,
+                            const memcached::Said& said) {
+  if (paced_.Answer(now_ns, from, to, memcached::Datagrams(id, said.text), Sender())) {
+    ++counters_.answers[static_cast<size_t>(said.outcome)];
+    return;
+  }
+  const memcached::Said refused = memcached::SayOverloaded();
+  ++counters_.answers[static_cast<size_t>(refused.outcome)];
+  socket_->SendFrom(from, to, memcached::Datagrams(id, refused.text).front());
+}
+
+void MemcachedFrontEnd::Flush(uint64_t now_ns) {
+  if (paced_.next_ns() <= now_ns) paced_.SendDue(now_ns, Sender());
+  socket_->Flush();
+}
+
+PacedAnswers::Send MemcachedFrontEnd::Sender() {
+  return [this](const NetAddress& from, const NetAddress& to, std::string datagram) {
+    socket_->SendFrom(from, to, std::move(datagram));
+  };
 }
 
 memcached::Said MemcachedFrontEnd::SayStats(uint64_t now_ns, const kv::MemcachedState& state) const {

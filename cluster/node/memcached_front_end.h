@@ -20,6 +20,7 @@
 #include "cluster/memcached/rate.h"
 #include "cluster/memcached/request.h"
 #include "cluster/node/config.h"
+#include "cluster/node/paced_answers.h"
 #include "cluster/node/status.h"
 #include "cluster/node/udp_socket.h"
 
@@ -53,10 +54,14 @@ class MemcachedFrontEnd {
 
   // What has come, in a few batches; what the replica must answer goes to `take`. Whether anything had.
   bool Receive(uint64_t now_ns, const kv::MemcachedState& state, const Taker& take);
-  void Answer(const kv::Answer& answer);
-  void Flush() { socket_->Flush(); }
+  void Answer(uint64_t now_ns, const kv::Answer& answer);
+  // And what is due of the long answers.
+  void Flush(uint64_t now_ns);
+  // When Flush has something to send though nothing has come; UINT64_MAX: never.
+  uint64_t next_deadline_ns() const { return paced_.next_ns(); }
 
   const Counters& counters() const { return counters_; }
+  const PacedAnswers::Counters& paced_counters() const { return paced_.counters(); }
   const UdpSocket::Counters& socket_counters() const { return socket_->counters(); }
   MemcachedStatus StatusOf(const kv::MemcachedState& state) const;
   // What the file says and the window does not allow; empty: nothing.
@@ -66,9 +71,10 @@ class MemcachedFrontEnd {
   MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket);
 
   std::optional<kv::Request> Take(const Datagram& datagram, uint64_t now_ns, const kv::MemcachedState& state);
+  PacedAnswers::Send Sender();
   bool Refuse(const Datagram& datagram, memcached::Refusal refusal, const std::string& answer);
   bool WithinRate(const Datagram& datagram, uint64_t now_ns);
-  void Say(const NetAddress& from, const NetAddress& to, uint16_t id, bool no_reply, const memcached::Said& said);
+  void Say(uint64_t now_ns, const NetAddress& from, const NetAddress& to, uint16_t id, const memcached::Said& said);
   memcached::Said SayStats(uint64_t now_ns, const kv::MemcachedState& state) const;
 
   MemcachedConfig config_;
@@ -76,6 +82,7 @@ class MemcachedFrontEnd {
   uint64_t memory_bytes_ = kv::MemcachedLimits().memory_bytes;
   NetAddress served_;
   std::unique_ptr<UdpSocket> socket_;
+  PacedAnswers paced_;
   uint64_t rate_per_s_;  // with as many members as there are now, and the cluster's window
   memcached::Rate rate_;
   uint64_t opened_ns_ = 0;  // when it first received

@@ -250,7 +250,7 @@ void Node::FlushPeers() {
 
 void Node::FlushClients() {
   client_socket_->Flush();
-  if (memcached_ != nullptr) memcached_->Flush();
+  if (memcached_ != nullptr) memcached_->Flush(now_ns_);
 }
 
 void Node::TakeFromPeers() {
@@ -304,7 +304,7 @@ void Node::Send(kv::Answer answer) {
   if (const std::optional<raft::NodeId> node = NodeOf(answer.reply_to)) {
     peers_.Answer(*node, answer);
   } else if (IsMemcacheds(answer.reply_to)) {
-    memcached_->Answer(answer);
+    memcached_->Answer(now_ns_, answer);
   } else {
     front_end_.Answer(answer, pushback_.ForAnswer(now_ns_, replica_.desk().waiting()));
   }
@@ -355,6 +355,7 @@ int Node::Sleep(epoll_event* events, int size) {
       std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
   offload::Coupling* const coupling = offloads_->coupling();
   if (coupling != nullptr) until_ns = std::min(until_ns, coupling->next_deadline_ns());
+  if (memcached_ != nullptr) until_ns = std::min(until_ns, memcached_->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
   const int ready = Spin(now_ns, until_ns, events, size);
   if (ready != 0 || (coupling != nullptr && !coupling->MaySleep())) return ready;

@@ -92,6 +92,8 @@ void AddMemcached(NodeStatus& status, const MemcachedFrontEnd& front_end, const 
   AddReasons<memcached::Verb>(status, "memcached_requests", counters.requests, 1);
   AddReasons<memcached::Outcome>(status, "memcached_answers", counters.answers, 1);
   status.counters.emplace_back("memcached_unwanted_answers", counters.no_reply);
+  status.counters.emplace_back("memcached_paced_answers", front_end.paced_counters().paced);
+  status.counters.emplace_back("memcached_paced_refused", front_end.paced_counters().refused);
   AddReasons<memcached::Refusal>(status, "memcached_refused", counters.refusals, 1);
   AddReasons<memcached::Drop>(status, "memcached_dropped", counters.drops, 1);
   AddSocket(status, "memcached", front_end.socket_counters());

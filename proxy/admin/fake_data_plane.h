@@ -114,6 +114,12 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
     }
     return absl::OkStatus();
   }
+  absl::Status ForgetLeader(const std::string& service) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      if (candidate.name == service) candidate.leader = {};
+    }
+    return absl::OkStatus();
+  }
   absl::Status SetBypass(const std::string& service, bool on) override {
     for (ServiceSnapshot& candidate : snapshot.services) {
       if (candidate.name == service) candidate.bypass = on;

@@ -186,8 +186,21 @@ void Guardian::EverySecond() {
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
   data_plane_problem_ = std::string(tuned.message());
+  if (snapshot.ok()) ForgetLeaders(*snapshot);
   UpdateProblems();
   if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);
+}
+
+void Guardian::ForgetLeaders(const Snapshot& snapshot) {
+  for (const std::string& service : leader_watch_.Look(snapshot)) {
+    const ServiceSnapshot& known = *FindByName(snapshot.services, service);
+    LogWarning(absl::StrCat("service ", service, ": its cluster announces a leader, and only of terms before ",
+                            known.leader.term, ", which is known: it was set up anew under its old id. The leader of the "
+                            "old one is forgotten"));
+    if (const absl::Status status = instance_.data_plane().policy().ForgetLeader(service); !status.ok()) {
+      data_plane_problem_ = absl::StrCat("the leader of ", service, " cannot be forgotten: ", status.message());
+    }
+  }
 }
 
 void Guardian::UpdateProblems() {

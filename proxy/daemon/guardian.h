@@ -20,6 +20,7 @@
 #include "proxy/admin/status.h"
 #include "proxy/api/config.pb.h"
 #include "proxy/instance/proxy_instance.h"
+#include "proxy/daemon/leader_watch.h"
 #include "proxy/daemon/tuner.h"
 #include "proxy/loop/event_loop.h"
 #include "net/netlink/watch.h"
@@ -67,6 +68,7 @@ class Guardian {
   void RepairClock();
   void EverySecond();
   void EveryTick();
+  void ForgetLeaders(const Snapshot& snapshot);
   void UpdateProblems();
 
   const Topology& topology_;
@@ -79,6 +81,7 @@ class Guardian {
   std::function<void(const Snapshot&)> on_snapshot_;
   std::unique_ptr<net::Watcher> watcher_;
   Tuner tuner_;
+  LeaderWatch leader_watch_;
   std::set<int> gone_uplinks_;
   std::set<std::string> lost_addresses_;  // "10.77.0.1 of eth0": clients' packets carry it as their source
   absl::Time last_uplink_gone_ = absl::InfiniteFuture();

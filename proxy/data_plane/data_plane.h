@@ -205,6 +205,8 @@ class LivePolicy {
 
   virtual absl::Status PinLeader(const std::string& service, const std::string& backend) = 0;
   virtual absl::Status UnpinLeader(const std::string& service) = 0;
+  // The configured primary leads until an announcement comes, whatever its term.
+  virtual absl::Status ForgetLeader(const std::string& service) = 0;
   virtual absl::Status SetBypass(const std::string& service, bool on) = 0;
   virtual absl::Status SetDryRun(const std::string& service, bool on) = 0;
   virtual absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) = 0;

@@ -34,6 +34,12 @@ absl::Status KernelPolicy::UnpinLeader(const std::string& service) {
   return object_.Control(HR_CONTROL_UNPIN, (*found)->id);
 }
 
+absl::Status KernelPolicy::ForgetLeader(const std::string& service) {
+  const auto found = FindService(service);
+  if (!found.ok()) return found.status();
+  return object_.Control(HR_CONTROL_CONFIGURE, (*found)->id, /*leader=*/0, /*sequence=*/1);
+}
+
 absl::Status KernelPolicy::Switch(const std::string& service, uint32_t bit, bool on) {
   const auto found = FindService(service);
   if (!found.ok()) return found.status();

@@ -22,6 +22,7 @@ class KernelPolicy final : public LivePolicy {
 
   absl::Status PinLeader(const std::string& service, const std::string& backend) override;
   absl::Status UnpinLeader(const std::string& service) override;
+  absl::Status ForgetLeader(const std::string& service) override;
   absl::Status SetBypass(const std::string& service, bool on) override;
   absl::Status SetDryRun(const std::string& service, bool on) override;
   absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) override;
