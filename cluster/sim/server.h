@@ -125,7 +125,7 @@ class Server : public kv::ReplicaHost {
   uint64_t lives_ = 0;
   bool paused_ = false;
   bool lost_ = false;
-  std::map<raft::NodeId, uint64_t> known_logs_;  // durable, like cluster/node/known_logs
+  std::map<raft::NodeId, uint64_t> known_logs_;  // durable, as in cluster/storage/identity
   std::deque<std::function<void()>> socket_;
   bool turning_ = false;
   uint64_t last_turn_ns_ = 0;
