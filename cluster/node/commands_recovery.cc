@@ -42,7 +42,8 @@ absl::StatusOr<NodeConfig> ConfigOf(const Call& call) {
   absl::StatusOr<NodeConfig> config = LoadNodeConfig(call.arguments.Get("config"));
   if (!config.ok()) return config;
   const bool joins = config->join;
-  if (absl::Status followed = FollowRejoin(*config); !followed.ok()) return followed;
+  const absl::Status followed = FollowRejoin(*config);
+  if (!followed.ok() && !absl::IsDataLoss(followed)) return followed;  // what is damaged is among the doubts
   config->join = joins;
   return config;
 }

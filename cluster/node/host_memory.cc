@@ -53,15 +53,4 @@ absl::Status HostMemory::Remember(uint64_t starts) const {
   return absl::OkStatus();
 }
 
-absl::Status CountStart(const std::string& admin_socket, const std::string& data_dir, KnownLogs& known) {
-  if (absl::Status is_known = CheckKnown(data_dir, known.own()); !is_known.ok()) return is_known;
-  const HostMemory host(admin_socket, data_dir, known.own().log_id);
-  if (known.own().starts < host.starts()) {
-    if (absl::Status marked = MarkUnknown(data_dir, known.own(), raft::NodeId()); !marked.ok()) return marked;
-    return CheckKnown(data_dir, known.own());
-  }
-  if (absl::Status counted = known.CountStart(); !counted.ok()) return counted;
-  return host.Remember(known.own().starts);
-}
-
 }  // namespace hedgerow::node

@@ -18,7 +18,6 @@
 #include <gtest/gtest.h>
 
 #include "cluster/node/node_testing.h"
-#include "cluster/node/promise_mark.h"
 #include "cluster/node/status_message.h"
 #include "cluster/storage/errors.h"
 #include "cluster/wire/peer.h"
@@ -69,9 +68,6 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   EXPECT_EQ(life(), before) << "nothing of it was believed";
   EXPECT_EQ(Increment(leader, session, 4), "4");
 
-  // What the other log was told is left over it, as by a copy.
-  const std::string mark = "/unknown-log";
-  std::filesystem::copy_file(ConfigOf(victim).data_dir + mark, ConfigOf(victim).data_dir + ".before" + mark);
   std::filesystem::remove_all(ConfigOf(victim).data_dir);
   std::filesystem::rename(ConfigOf(victim).data_dir + ".before", ConfigOf(victim).data_dir);
   Start(victim);
@@ -168,7 +164,7 @@ TEST_P(FolderThatWentBackTest, ItsLeaderRemembersWhatItAcknowledged) {
   for (uint64_t seq = 2; seq <= 4; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
   ASSERT_TRUE(Eventually([&] { return StatusOf(victim).durable_index == StatusOf(leader).last_index; }));
   Stop(victim);
-  std::filesystem::copy_file(FolderOf(victim) + "/known-logs", FolderOf(victim) + ".copy/known-logs",
+  std::filesystem::copy_file(FolderOf(victim) + "/identity", FolderOf(victim) + ".copy/identity",
                              std::filesystem::copy_options::overwrite_existing);
   PutBack(victim);
   const absl::Status ended = EndOf(victim);
@@ -367,21 +363,6 @@ TEST(WhyClusterLostTest, LearnersAreNotCounted) {
   EXPECT_EQ(WhyClusterLost(status, 3), "") << "two of three";
   status.peers[1].lost = true;
   EXPECT_THAT(WhyClusterLost(status, 3), HasSubstr("of 3 nodes, 2 have lost what they promised (2, 3)"));
-}
-
-TEST(PromiseMarkTest, OfWhatIsLostStandsInEveryRunOfTheHost) {
-  std::string folder = testing::TempDir() + "hedgerow-mark-test.XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  const PromiseMark now(folder, "this run");
-  const PromiseMark next(folder, "the next run");
-  ASSERT_EQ(now.Set(), absl::OkStatus());
-  EXPECT_TRUE(now.Stands());
-  EXPECT_FALSE(next.Stands()) << "its log is worth nothing there, which the log itself says";
-  EXPECT_FALSE(now.Lost());
-  ASSERT_EQ(now.SetLost(), absl::OkStatus());
-  EXPECT_TRUE(next.Stands());
-  EXPECT_TRUE(next.Lost());
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ absl::Status RunAs(const NodeConfig& of_the_file) {
     const absl::StatusOr<std::optional<Rejoin>> rejoin = RunLost(config, status);
     if (!rejoin.ok()) return rejoin.status();
     if (!rejoin->has_value()) return absl::OkStatus();
-    if (absl::Status begun = BeginRejoin(config.data_dir, config.self, **rejoin); !begun.ok()) return begun;
+    if (absl::Status begun = BeginRejoin(config, of_the_file.self, **rejoin); !begun.ok()) return begun;
     fprintf(stderr, "hedgerow-node: what was node %llu is node %llu from now on\n",
             static_cast<unsigned long long>(config.self.value()),
             static_cast<unsigned long long>((*rejoin)->as.value()));

@@ -16,7 +16,6 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cluster/node/backup_pieces.h"
-#include "cluster/node/host_memory.h"
 #include "cluster/transfer/load_state.h"
 
 namespace hedgerow::node {
@@ -94,7 +93,9 @@ void Watch(int epoll, int fd) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
-  if (absl::Status left = Offloads::CheckLeft(config); !left.ok()) return left;
+  absl::StatusOr<std::unique_ptr<IdentityKeeper>> identity = IdentityKeeper::Open(config);
+  if (!identity.ok()) return identity.status();
+  if (absl::Status left = Offloads::CheckLeft(config, **identity); !left.ok()) return left;
   storage::StorageOptions stored;
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
@@ -109,10 +110,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
       storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
-  const uint64_t log_id = (*storage)->log_id();
-  absl::StatusOr<KnownLogs> known_logs = KnownLogs::Open(config.data_dir, log_id);
-  if (!known_logs.ok()) return known_logs.status();
-  if (absl::Status counted = CountStart(config.admin_socket, config.data_dir, *known_logs); !counted.ok()) return counted;
+  absl::Status counted = (*identity)->CountStart((*storage)->log_id(), config.admin_socket);
+  if (!counted.ok()) return counted;
   const storage::Origin& origin = (*storage)->origin();
   config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
   config.cluster_epoch = origin.epoch;
@@ -126,9 +125,9 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> memcached = MemcachedFrontEnd::Open(config);
   if (!memcached.ok()) return memcached.status();
   const uint64_t life = DrawLife();
-  absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life);
+  absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life, **identity);
   if (!offloads.ok()) return offloads.status();
-  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(known_logs),
+  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(identity),
                                              std::move(state), *std::move(peers), *std::move(clients),
                                              *std::move(memcached), life, *std::move(offloads)));
   if (absl::Status members =
@@ -148,13 +147,14 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   return node;
 }
 
-Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, KnownLogs known_logs,
+Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
+           std::unique_ptr<IdentityKeeper> identity,
            std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
            std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached,
            uint64_t life, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
-      known_logs_(std::move(known_logs)),
+      identity_(std::move(identity)),
       peer_socket_(std::move(peer_socket)),
       client_socket_(std::move(client_socket)),
       memcached_(std::move(memcached)),
@@ -164,7 +164,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, Know
       peers_(*peer_socket_,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life,
               .traits = TraitsOf(config_)},
-             storage_->log_id(), known_logs_, [this] { return random_(); }),
+             *identity_, [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
@@ -218,9 +218,7 @@ absl::Status Node::Run() {
 absl::Status Node::IsUnknown() {
   offloads_->Stop(replica_);
   TakePosted();
-  if (absl::Status marked = MarkUnknown(config_.data_dir, known_logs_.own(), peers_.refused_by()); !marked.ok())
-    return marked;
-  return CheckKnown(config_.data_dir, known_logs_.own());
+  return identity_->MarkUnknown(peers_.refused_by());
 }
 
 void Node::RequestStop() {

@@ -33,8 +33,8 @@
 #include "cluster/node/election_spans.h"
 #include "cluster/node/event_fd.h"
 #include "cluster/node/front_end.h"
+#include "cluster/node/identity_keeper.h"
 #include "cluster/node/incidents.h"
-#include "cluster/node/known_logs.h"
 #include "cluster/node/memcached_front_end.h"
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
@@ -68,7 +68,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
 
  private:
-  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, KnownLogs known_logs,
+  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<IdentityKeeper> identity,
        std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
        std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life,
        std::unique_ptr<Offloads> offloads);
@@ -137,7 +137,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
-  KnownLogs known_logs_;
+  std::unique_ptr<IdentityKeeper> identity_;
   std::unique_ptr<UdpSocket> peer_socket_;
   std::unique_ptr<UdpSocket> client_socket_;
   std::unique_ptr<MemcachedFrontEnd> memcached_;  // if it is configured

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "bpf/node/raft/node_maps_abi.h"
 #include "cluster/node/node.h"
-#include "cluster/node/promise_mark.h"
+#include "cluster/node/identity_keeper.h"
 #include "cluster/node/socket_testing.h"
 #include "cluster/storage/golden_log.h"
 #include "cluster/storage/log_restore.h"
@@ -82,8 +82,11 @@ TEST_F(NodePinsTest, WhatOnlyTheFormerProgramCanFetchLeavesTheLogAsThatOneReadsI
     ASSERT_EQ(Shell("ip link set lo up"), 0);
     storage::PutGoldenLog(folder_, storage::ReadGoldenLog(kFormerFormat));
     Pin(kFormerLayout);
-    const PromiseMark mark(config_.data_dir);
-    ASSERT_EQ(mark.Set(), absl::OkStatus());
+    ASSERT_EQ(storage::CreateIdentity(config_.data_dir, {.cluster_id = config_.cluster_id,
+                                                         .node = config_.self,
+                                                         .configured = config_.self,
+                                                         .kernel_holds = BootId()}),
+              absl::OkStatus());
     for (int start = 0; start < 2; ++start) {
       const absl::Status refused = Node::Create(config_).status();
       EXPECT_THAT(std::string(refused.message()), HasSubstr("start what made them once more"));
@@ -91,7 +94,7 @@ TEST_F(NodePinsTest, WhatOnlyTheFormerProgramCanFetchLeavesTheLogAsThatOneReadsI
     }
 
     // As that program leaves it, once it was started and stopped in order.
-    mark.Remove();
+    ASSERT_EQ(IdentityKeeper::Open(config_).value()->SetKernelFree(), absl::OkStatus());
     ASSERT_THAT(net::RemovePinDir(net::kDefaultBpffs, Instance()), net::IsOk());
     EXPECT_THAT(Node::Create(config_).status(), net::IsOk());
     EXPECT_GT(Format(), kFormerFormat);

@@ -15,7 +15,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cluster/node/config_check.h"
-#include "cluster/storage/beginning.h"
 #include "cluster/storage/errors.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/key.h"
@@ -80,19 +79,17 @@ std::string InstanceOf(const NodeConfig& config) {
 }
 
 // The log was made anew: what is pinned here was promised for one that nobody goes on with.
-absl::Status ForgetFormerLog(const NodeConfig& config) {
-  const std::string mark = absl::StrCat(config.data_dir, "/", storage::kBegunAnew);
-  if (access(mark.c_str(), F_OK) != 0) return absl::OkStatus();
+absl::Status ForgetFormerLog(const NodeConfig& config, IdentityKeeper& identity) {
+  if (!identity.JustRestored()) return absl::OkStatus();
   const std::string instance = InstanceOf(config);
   if (offload::BpfKernel::HasPins(kBpffs, instance)) {
     if (absl::Status status = offload::BpfKernel::RemovePins(kBpffs, instance); !status.ok()) return status;
   }
-  (void)unlink(mark.c_str());  // if it stays, the next start does it again
-  return absl::OkStatus();
+  return identity.SetStarted();
 }
 
 // Either the maps are gone, or the log that goes with them (`detail`: by what that was just seen).
-absl::Status WhyLost(const NodeConfig& config, const PromiseMark& mark, absl::string_view detail = "") {
+absl::Status WhyLost(const NodeConfig& config, const IdentityKeeper& identity, absl::string_view detail = "") {
   const bool left = offload::BpfKernel::HasPins(kBpffs, InstanceOf(config));
   const std::string what =
       left ? absl::StrCat(
@@ -102,7 +99,7 @@ absl::Status WhyLost(const NodeConfig& config, const PromiseMark& mark, absl::st
                  "there still, stop the node and put it back; otherwise it")
            : "the kernel held entries that this node has acknowledged, and its maps are gone; it";
   return storage::AsLost(absl::DataLossError(absl::StrCat(
-      what, " must not come back as itself (", mark.path(), " says so). ",
+      what, " must not come back as itself (", identity.path(), " says so). ",
       left ? "" : "Do not empty its folder. ",
       "Let it come back under an id that was never used (`hedgerow cluster members rejoin` at the leader): the "
       "others go on while they are a majority, and once they are not, `hedgerow cluster recover` begins anew "
@@ -116,20 +113,21 @@ absl::Status OutOfReach(const absl::Status& why) {
 
 }  // namespace
 
-Offloads::Offloads(const NodeConfig& config, uint64_t life)
-    : config_(config), life_(life), mark_(config.data_dir) {}
+Offloads::Offloads(const NodeConfig& config, uint64_t life, IdentityKeeper& identity)
+    : config_(config), life_(life), identity_(identity) {}
 
 Offloads::~Offloads() { StopLookingOut(); }
 
-absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life) {
-  auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life));
-  if (absl::Status status = ForgetFormerLog(config); !status.ok()) return status;
-  if (offloads->mark_.Lost()) return WhyLost(config, offloads->mark_);
+absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life,
+                                                          IdentityKeeper& identity) {
+  auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life, identity));
+  if (absl::Status status = ForgetFormerLog(config, identity); !status.ok()) return status;
+  if (identity.KernelLost()) return WhyLost(config, identity);
   const absl::Status loaded = offloads->Load();
-  const bool owed = offloads->mark_.Stands();
+  const bool owed = identity.KernelHolds();
   if (owed && absl::IsDataLoss(loaded)) {
-    if (absl::Status marked = offloads->mark_.SetLost(); !marked.ok()) return marked;
-    return WhyLost(config, offloads->mark_);
+    if (absl::Status marked = identity.SetKernelLost(); !marked.ok()) return marked;
+    return WhyLost(config, identity);
   }
   if (!loaded.ok()) {
     if (owed) return OutOfReach(loaded);
@@ -140,10 +138,10 @@ absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& confi
   return offloads;
 }
 
-absl::Status Offloads::CheckLeft(const NodeConfig& config) {
-  const PromiseMark mark(config.data_dir);
+absl::Status Offloads::CheckLeft(const NodeConfig& config, const IdentityKeeper& identity) {
   const std::string instance = InstanceOf(config);
-  if (!mark.Stands() || mark.Lost() || !offload::BpfKernel::HasPins(kBpffs, instance)) return absl::OkStatus();
+  if (!identity.KernelHolds() || identity.KernelLost() || !offload::BpfKernel::HasPins(kBpffs, instance))
+    return absl::OkStatus();
   const absl::Status pins = offload::BpfKernel::CheckPins(kBpffs, instance, config.cluster_id,
                                                           static_cast<uint32_t>(config.self.value()));
   return pins.ok() ? pins : OutOfReach(pins);
@@ -151,7 +149,7 @@ absl::Status Offloads::CheckLeft(const NodeConfig& config) {
 
 absl::Status Offloads::Load() {
   const OffloadsConfig& wanted = config_.offloads;
-  const bool owed = mark_.Stands();
+  const bool owed = identity_.KernelHolds();
   const bool left = offload::BpfKernel::HasPins(kBpffs, InstanceOf(config_));
   if (!owed && !left) {  // else what may still answer for a process that died is to be fenced
     if (!wanted.any()) return absl::UnavailableError("switched off");
@@ -200,7 +198,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   options.fence_begins = [this] { fence_begun_ns_ = Monotonic_ns(); };
   options.fence_ended = [this] { fences_.Record(Monotonic_ns() - fence_begun_ns_); };
   if (memory && (options.switches.append || options.switches.vote)) {
-    const absl::Status marked = mark_.Set();
+    const absl::Status marked = identity_.SetKernelHolds();
     if (!marked.ok()) return marked;
   }
   coupling_ = std::make_unique<offload::Coupling>(
@@ -217,8 +215,8 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   StartWatch();
   const absl::Status adopted = coupling_->Adopt(replica);
   if (absl::IsDataLoss(adopted)) {
-    if (absl::Status marked = mark_.SetLost(); !marked.ok()) return marked;
-    return WhyLost(config_, mark_, adopted.message());
+    if (absl::Status marked = identity_.SetKernelLost(); !marked.ok()) return marked;
+    return WhyLost(config_, identity_, adopted.message());
   }
   if (adopted.ok()) lookout_ = std::thread([this] { LookOut(); });
   return adopted;
@@ -362,7 +360,7 @@ void Offloads::Stop(kv::Replica& replica) {
   if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
   // In this order: who is killed in between is started with the maps and owes nothing; the other way round it
   // would owe what is gone, and be LOST with everything in its log.
-  mark_.Remove();
+  if (!identity_.SetKernelFree().ok()) return;
   offload::BpfKernel::RemovePins(kBpffs, InstanceOf(config_)).IgnoreError();
 }
 

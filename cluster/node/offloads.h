@@ -23,8 +23,8 @@
 #include "cluster/kv/replica.h"
 #include "cluster/node/config.h"
 #include "cluster/node/durations.h"
+#include "cluster/node/identity_keeper.h"
 #include "cluster/node/peers.h"
-#include "cluster/node/promise_mark.h"
 #include "cluster/node/status.h"
 #include "cluster/offload/bpf_kernel.h"
 #include "cluster/offload/coupling.h"
@@ -37,11 +37,12 @@ class Offloads {
  public:
   // DataLoss: a former life of this node has promised in the kernel what is not there any more, so it must not
   // go on as itself. FailedPrecondition: what is there is not this node's.
-  static absl::StatusOr<std::unique_ptr<Offloads>> Open(const NodeConfig& config, uint64_t life);
+  static absl::StatusOr<std::unique_ptr<Offloads>> Open(const NodeConfig& config, uint64_t life,
+                                                        IdentityKeeper& identity);
   // The first thing of all: to open the log makes it one that an earlier program cannot read, and what a killed
   // process of that program has left in the kernel that program alone can fetch. After an error nothing may be
   // opened. OK where nothing is owed, whatever is left there: that is Open's business.
-  static absl::Status CheckLeft(const NodeConfig& config);
+  static absl::Status CheckLeft(const NodeConfig& config, const IdentityKeeper& identity);
   ~Offloads();
 
   // Null where the kernel does nothing for this node.
@@ -65,7 +66,7 @@ class Offloads {
   void AddTo(NodeStatus& status);
 
  private:
-  Offloads(const NodeConfig& config, uint64_t life);
+  Offloads(const NodeConfig& config, uint64_t life, IdentityKeeper& identity);
   absl::Status Load();
   void LookOut();
   void LookAgain();
@@ -77,7 +78,7 @@ class Offloads {
 
   const NodeConfig config_;
   uint64_t life_;
-  PromiseMark mark_;
+  IdentityKeeper& identity_;
   std::string why_not_;  // nothing is loaded
   std::unique_ptr<offload::BpfKernel> kernel_;
   std::unique_ptr<offload::Coupling> coupling_;

@@ -57,13 +57,12 @@ bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
 
 }  // namespace
 
-Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log_id, KnownLogs& known,
+Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, IdentityKeeper& keeper,
              std::function<uint64_t()> draw)
     : socket_(socket),
       self_(identity.self),
       traits_(identity.traits),
-      log_id_(log_id),
-      known_(known),
+      keeper_(keeper),
       codec_(identity),
       lives_(identity.self, {}, std::move(draw)) {}
 
@@ -104,7 +103,7 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   if (epoch != committed_epoch) return;
   std::vector<raft::NodeId> members;
   for (const PeerState& peer : others_) members.push_back(peer.id);
-  if (absl::Status kept = known_.KeepOnly(members); !kept.ok()) recorded_ = kept;
+  keeper_.KeepOnly(members);
 }
 
 void Peers::Forget(raft::NodeId id) {
@@ -114,7 +113,7 @@ void Peers::Forget(raft::NodeId id) {
 
 // Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
 void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
-  const uint64_t known = known_.Of(id);
+  const uint64_t known = keeper_.CopyOf(id);
   lives_.Remember(id, known);
   const uint64_t said = lives_.LogOf(id);
   if (said == 0 || said == known) return;
@@ -130,12 +129,14 @@ void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
 wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
   const uint64_t said = lives_.LogOf(id);
   if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
-  recorded_ = known_.Record(id, said);
-  if (recorded_.ok()) {
+  const absl::Status recorded = keeper_.Record(id, said);
+  const bool pending = absl::IsUnavailable(recorded);
+  if (!pending) recorded_ = recorded;
+  if (recorded.ok()) {
     lives_.Remember(id, said);
     return wire::DropReason::kNone;
   }
-  lives_.Forget(id, now_ns);
+  lives_.Forget(id, now_ns, pending ? wire::PeerLives::kAskFloor_ns : wire::PeerLives::kAskCap_ns);
   return wire::DropReason::kLifeUnknown;
 }
 
@@ -170,9 +171,9 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
 
 raft::Term Peers::TermForAck(const wire::PeerHeader& hello, bool went_back) const {
   const uint64_t said = wire::LogIdIn(hello);
-  const uint64_t known = known_.Of(hello.from);
+  const uint64_t known = keeper_.CopyOf(hello.from);
   const bool other = said != 0 && known != 0 && said != known;
-  return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(log_id_);
+  return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(keeper_.copy_id());
 }
 
 Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
@@ -428,7 +429,7 @@ void Peers::Greet(uint64_t now_ns) {
     const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
     if (nonce == 0) return;
     const auto ask_at = [&](const NetAddress& address) {
-      SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(log_id_),
+      SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(keeper_.copy_id()),
                                       wire::Hello{.nonce = nonce, .traits = traits_, .started = started_}));
     };
     ask_at(peer.address);

@@ -21,7 +21,7 @@
 
 #include "cluster/kv/replica.h"
 #include "cluster/node/net_address.h"
-#include "cluster/node/known_logs.h"
+#include "cluster/node/identity_keeper.h"
 #include "cluster/node/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
@@ -84,8 +84,8 @@ class Peers {
     uint64_t pieces = 0;        // those pieces
   };
 
-  // Nobody is known yet. This node has the log `log_id`, and records in `known` which ones the others have.
-  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log_id, KnownLogs& known,
+  // Nobody is known yet. `keeper` says which copy of the log this node has, and records which ones the others have.
+  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, IdentityKeeper& keeper,
         std::function<uint64_t()> draw);
 
   // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
@@ -119,13 +119,13 @@ class Peers {
   // Who has recorded another log of this node, whose folder somebody has emptied then: it must end, and is
   // LOST.
   raft::NodeId refused_by() const { return refused_by_; }
-  // Why a member is not heard: its log cannot be recorded.
+  // Why a member is not heard: its copy cannot be recorded.
   const absl::Status& recorded() const { return recorded_; }
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
   // Once everything is there that former lives have promised; until then this node says nothing of it.
   void SetStarted(raft::Term term, raft::LogIndex last) {
-    started_ = {.starts = known_.own().starts, .term = term, .last = last};
+    started_ = {.starts = keeper_.starts(), .term = term, .last = last};
   }
   const std::vector<PeerState>& states() const { return others_; }
   uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
@@ -176,8 +176,7 @@ class Peers {
   UdpSocket& socket_;
   raft::NodeId self_;
   wire::PeerTraits traits_;
-  uint64_t log_id_;
-  KnownLogs& known_;
+  IdentityKeeper& keeper_;
   absl::Status recorded_;
   raft::NodeId refused_by_;
   std::vector<PeerState> others_;

@@ -22,15 +22,15 @@
 #include "cluster/node/backup_pieces.h"
 #include "cluster/node/commands.h"
 #include "cluster/node/commands_recovery.h"
-#include "cluster/node/known_logs.h"
+#include "cluster/node/identity_keeper.h"
 #include "cluster/node/lost_node.h"
 #include "cluster/node/node_testing.h"
-#include "cluster/node/promise_mark.h"
 #include "cluster/node/status_message.h"
 #include "cluster/node/survivor.h"
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/beginning.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/identity.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/peer.h"
 
@@ -347,10 +347,11 @@ TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
     EXPECT_TRUE(survivor.ok()) << survivor.status();
     return survivor.ok() ? survivor->log.doubts : std::vector<std::string>();
   };
-  const PromiseMark mark(ConfigOf(1).data_dir);
-  ASSERT_EQ(mark.Set(), absl::OkStatus());
+  const auto keeper = IdentityKeeper::Open(ConfigOf(1));
+  ASSERT_TRUE(keeper.ok()) << keeper.status();
+  ASSERT_EQ((*keeper)->SetKernelHolds(), absl::OkStatus());
   EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("start it and stop it in order first")));
-  ASSERT_EQ(mark.SetLost(), absl::OkStatus());
+  ASSERT_EQ((*keeper)->SetKernelLost(), absl::OkStatus());
   EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("to start it brings nothing back")));
 }
 
@@ -358,19 +359,24 @@ TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
 TEST_P(RecoveryTest, AnEmptiedFolderIsInDoubt) {
   WaitForLeader();
   Stop(1);
-  uint64_t log_id = 0;
   const auto doubts = [&] {
     const absl::StatusOr<Survivor> survivor = ReadSurvivor(ConfigOf(1));
     EXPECT_TRUE(survivor.ok()) << survivor.status();
-    if (!survivor.ok()) return std::vector<std::string>();
-    log_id = survivor->log.log_id;
-    return survivor->log.doubts;
+    return survivor.ok() ? survivor->log.doubts : std::vector<std::string>();
   };
   EXPECT_THAT(doubts(), IsEmpty());
-  ASSERT_EQ(MarkUnknown(ConfigOf(1).data_dir, {.log_id = log_id + 1, .starts = 1}, raft::NodeId(2)), absl::OkStatus());
-  EXPECT_THAT(doubts(), IsEmpty()) << "the mark is of a log that was there before";
-  ASSERT_EQ(MarkUnknown(ConfigOf(1).data_dir, {.log_id = log_id, .starts = 1}, raft::NodeId(2)), absl::OkStatus());
-  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("another member has recorded another log of it")));
+  const std::string folder = ConfigOf(1).data_dir;
+  const storage::Identity whole = storage::ReadIdentity(folder)->value();
+  storage::Identity marked = whole;
+  marked.unknown_to = raft::NodeId(2);
+  ASSERT_EQ(storage::WriteIdentity(folder, marked), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("another member has recorded another copy")));
+  storage::Identity of_another = whole;
+  ++of_another.copy_id;
+  ASSERT_EQ(storage::WriteIdentity(folder, of_another), absl::OkStatus());
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("or `identity` is of another one")));
+  std::filesystem::remove(folder + "/identity");
+  EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("there is no file `identity`")));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How a node that is LOST comes back: under another id, as a learner with an empty log, in the same folder.
-// What was there is kept in a folder of its own. From then on `rejoined` says which member the node is,
+// What was there is kept in a folder of its own. From then on the folder's identity says which member the node is,
 // whatever the configuration file calls it. main.cc calls these; docs/cluster.md tells the operator.
 
 #pragma once
@@ -23,9 +23,10 @@ struct Rejoin {
   bool operator==(const Rejoin&) const = default;
 };
 
-// Moves everything in `data_dir` to `lost-as-ID` in it, ID being `was`, and says in `rejoined` who the node is.
-// Whatever is cut short is finished by FollowRejoin at the next start.
-absl::Status BeginRejoin(const std::string& data_dir, raft::NodeId was, const Rejoin& rejoin);
+// Moves everything in the folder of `config`, which is the member's that was LOST, to `lost-as-ID` in it, and says in a
+// new identity who the node is. `called`: by the configuration file. What is cut short is finished by FollowRejoin at the
+// next start.
+absl::Status BeginRejoin(const NodeConfig& config, raft::NodeId called, const Rejoin& rejoin);
 
 // If the node has rejoined: `config` becomes the one of the member that it is now, which joins. To be called
 // before anything else is done with its folder.

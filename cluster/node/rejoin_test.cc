@@ -13,6 +13,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/storage/identity.h"
+
 namespace hedgerow::node {
 namespace {
 
@@ -29,6 +31,7 @@ class RejoinTest : public testing::Test {
   NodeConfig Config() const {
     NodeConfig config;
     config.data_dir = folder_;
+    config.cluster_id = 7;
     config.self = NodeId(2);
     for (const uint64_t id : {1, 2, 3}) config.members.push_back({.id = NodeId(id)});
     return config;
@@ -36,6 +39,16 @@ class RejoinTest : public testing::Test {
   void Put(const std::string& name, const std::string& text = "text") const {
     std::filesystem::create_directories(std::filesystem::path(folder_ + "/" + name).parent_path());
     std::ofstream(folder_ + "/" + name, std::ios::binary | std::ios::trunc) << text;
+  }
+  NodeConfig ConfigOf(uint64_t id) const {
+    NodeConfig config = Config();
+    config.self = NodeId(id);
+    return config;
+  }
+  storage::Identity IdentityIn(const std::string& folder) const {
+    const auto identity = storage::ReadIdentity(folder);
+    EXPECT_TRUE(identity.ok() && identity->has_value()) << folder;
+    return identity.ok() ? identity->value_or(storage::Identity()) : storage::Identity();
   }
   std::string Get(const std::string& name) const {
     std::ifstream file(folder_ + "/" + name, std::ios::binary);
@@ -66,14 +79,16 @@ TEST_F(RejoinTest, AFolderThatNeverWasLostChangesNothing) {
 }
 
 TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
+  const storage::Identity lost{.cluster_id = 7, .node = NodeId(2), .configured = NodeId(2), .copy_id = 9, .starts = 3};
+  ASSERT_EQ(storage::CreateIdentity(folder_, lost), absl::OkStatus());
   Put("watermark", "mark");
   Put("rocksdb/CURRENT", "current");
-  ASSERT_EQ(
-      BeginRejoin(folder_, NodeId(2), {.as = NodeId(7), .origin = {.epoch = 3, .beginning = ~uint64_t{0}}}),
-      absl::OkStatus());
-  EXPECT_THAT(Names(), testing::ElementsAre("lost-as-2", "rejoined"));
+  ASSERT_EQ(BeginRejoin(Config(), NodeId(2), {.as = NodeId(7), .origin = {.epoch = 3, .beginning = ~uint64_t{0}}}),
+            absl::OkStatus());
+  EXPECT_THAT(Names(), testing::ElementsAre("identity", "lost-as-2"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
   EXPECT_EQ(Get("lost-as-2/rocksdb/CURRENT"), "current");
+  EXPECT_EQ(IdentityIn(folder_ + "/lost-as-2"), lost);
   for (int start = 0; start < 2; ++start) {
     NodeConfig config = Config();
     ASSERT_EQ(FollowRejoin(config), absl::OkStatus());
@@ -86,8 +101,8 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
 
   // Lost once more, it becomes the third.
   Put("watermark", "another");
-  ASSERT_EQ(BeginRejoin(folder_, NodeId(7), {.as = NodeId(3)}), absl::OkStatus());
-  EXPECT_THAT(Names(), testing::ElementsAre("lost-as-2", "lost-as-7", "rejoined"));
+  ASSERT_EQ(BeginRejoin(ConfigOf(7), NodeId(2), {.as = NodeId(3)}), absl::OkStatus());
+  EXPECT_THAT(Names(), testing::ElementsAre("identity", "lost-as-2", "lost-as-7"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
   EXPECT_EQ(Get("lost-as-7/watermark"), "another");
   NodeConfig config = Config();
@@ -99,30 +114,34 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
 TEST_F(RejoinTest, WhatWasCutShortIsFinishedAtTheNextStart) {
   Put("watermark", "mark");
   Put("lost-as-2/rocksdb/CURRENT", "current");  // moved already
-  Put("rejoining", "2 7 0 0 end\n");
+  ASSERT_EQ(storage::CreateIdentity(folder_, {.cluster_id = 7,
+                                              .node = NodeId(7),
+                                              .configured = NodeId(2),
+                                              .phase = storage::Identity::Phase::kMoving,
+                                              .moved_from = NodeId(2)}),
+            absl::OkStatus());
   NodeConfig config = Config();
   ASSERT_EQ(FollowRejoin(config), absl::OkStatus());
   EXPECT_EQ(config.self, NodeId(7));
-  EXPECT_THAT(Names(), testing::ElementsAre("lost-as-2", "rejoined"));
+  EXPECT_THAT(Names(), testing::ElementsAre("identity", "lost-as-2"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
   EXPECT_EQ(Get("lost-as-2/rocksdb/CURRENT"), "current");
+  EXPECT_EQ(IdentityIn(folder_).phase, storage::Identity::Phase::kReady);
 }
 
-TEST_F(RejoinTest, WhatWasCutShortBeforeItWasSaidIsNothing) {
-  for (const char* torn : {"", "2", "2 7 0 0", "2 7 0 0 en"}) {
-    Put("watermark", "mark");
-    Put("rejoining", torn);
-    NodeConfig config = Config();
-    ASSERT_EQ(FollowRejoin(config), absl::OkStatus()) << torn;
-    EXPECT_EQ(config.self, NodeId(2)) << torn;
-    EXPECT_THAT(Names(), testing::ElementsAre("watermark")) << torn;
-  }
-}
-
-TEST_F(RejoinTest, ADamagedWordIsRefused) {
-  Put("rejoined", "2 7 0 0\n");
+TEST_F(RejoinTest, ADamagedIdentityIsRefused) {
+  Put("identity", "hedgerow identity 1\nnode 7\n");
   NodeConfig config = Config();
   EXPECT_TRUE(absl::IsDataLoss(FollowRejoin(config)));
+}
+
+TEST_F(RejoinTest, AFileThatNamesAnotherNodeIsRefused) {
+  ASSERT_EQ(storage::CreateIdentity(folder_, {.cluster_id = 7, .node = NodeId(7), .configured = NodeId(2)}),
+            absl::OkStatus());
+  NodeConfig config = ConfigOf(3);
+  EXPECT_TRUE(absl::IsFailedPrecondition(FollowRejoin(config)));
+  config = ConfigOf(7);
+  EXPECT_EQ(FollowRejoin(config), absl::OkStatus()) << "the file was corrected meanwhile";
 }
 
 }  // namespace

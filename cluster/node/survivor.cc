@@ -4,15 +4,16 @@
 #include <unistd.h>
 
 #include <ctime>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/kv/beginning.h"
-#include "cluster/node/known_logs.h"
-#include "cluster/node/promise_mark.h"
+#include "cluster/node/identity_keeper.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
+#include "cluster/storage/identity.h"
 #include "cluster/storage/snapshot_file.h"
 #include "cluster/transfer/load_state.h"
 
@@ -29,6 +30,34 @@ absl::Status WriteState(storage::SnapshotFileWriter& writer, kv::StateMachine& s
     }
   }
   return writer.Finish();
+}
+
+// What its identity says, beside the log itself.
+void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
+  const absl::StatusOr<std::optional<storage::Identity>> identity = storage::ReadIdentity(folder);
+  if (!identity.ok() || !identity->has_value()) {
+    log.doubts.push_back(absl::StrCat("what it promised beside its log is not known: ",
+                                      identity.ok() ? "there is no file `identity`" : identity.status().message()));
+    return;
+  }
+  const storage::Identity& said = **identity;
+  if (said.kernel_lost) {
+    log.doubts.push_back(
+        "it is LOST: the kernel held entries that it had acknowledged, and they are gone; to start it brings "
+        "nothing back");
+  } else if (said.kernel_holds == BootId()) {
+    log.doubts.push_back(
+        "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
+        "if the node "
+        "can be started, start it and stop it in order first, so that the log gets them; if it led, what it "
+        "answered in its last half millisecond may be with the others alone");
+  }
+  if (said.unknown_to.has_value() || said.copy_id != log.log_id) {
+    log.doubts.push_back(
+        "its folder was emptied or put back (another member has recorded another copy of the log, or the host or a "
+        "member a later state of this one; or `identity` is of another one), and what it acknowledged before is not "
+        "in it");
+  }
 }
 
 }  // namespace
@@ -52,24 +81,7 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
       storage::ReadStoppedLog(options, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!log.ok()) return log.status();
   if (state == nullptr) state = std::make_unique<kv::StateMachine>();
-  if (const PromiseMark mark(config.data_dir); mark.Lost()) {
-    log->doubts.push_back(
-        "it is LOST: the kernel held entries that it had acknowledged, and they are gone; to start it brings "
-        "nothing back");
-  } else if (mark.Stands()) {
-    log->doubts.push_back(
-        "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
-        "if the node "
-        "can be started, start it and stop it in order first, so that the log gets them; if it led, what it "
-        "answered in its last half millisecond may be with the others alone");
-  }
-  const absl::StatusOr<KnownLogs> logs = KnownLogs::Open(config.data_dir, log->log_id);
-  if (absl::Status known = CheckKnown(config.data_dir, logs.ok() ? logs->own() : OwnLog{.log_id = log->log_id});
-      !known.ok()) {
-    log->doubts.push_back(
-        "another member has recorded another log of it, or the host or a member a later state of this one: its "
-        "folder was emptied or put back, and what it acknowledged before is not in it");
-  }
+  AddDoubts(config.data_dir, *log);
   if (const raft::LogIndex none = kv::ApplyAll(log->raft, *state); none != raft::LogIndex()) {
     return storage::DamagedError(config.data_dir, absl::StrCat("entry ", none.value(), " is no command"));
   }

@@ -144,7 +144,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   uint64_t lives_ = 0;
   bool paused_ = false;
   bool lost_ = false;
-  std::map<raft::NodeId, uint64_t> known_logs_;  // durable, like cluster/node/known_logs
+  std::map<raft::NodeId, uint64_t> known_logs_;  // durable, as in cluster/storage/identity
   Inbox from_peers_;
   Inbox from_clients_;
   Inbox posted_;

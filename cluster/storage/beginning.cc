@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/storage/beginning.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -13,9 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/outputs.h"
-#include "cluster/storage/descriptor.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
+#include "cluster/storage/identity.h"
 #include "cluster/storage/rocks_log.h"
 #include "cluster/storage/snapshot_folder.h"
 
@@ -24,14 +20,6 @@ namespace {
 
 // No cluster writes so many entries after the backup that the next one begins with.
 constexpr uint64_t kBeyond_entries = uint64_t{1} << 40;
-
-// Of two who begin in one folder at once, one finds the file there.
-absl::Status MakeEmptyFile(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (file.ok()) return absl::OkStatus();
-  if (errno != EEXIST) return FromErrno(path, "make", errno);
-  return absl::AlreadyExistsError(absl::StrCat(path, " is there: another `restore` fills the folder"));
-}
 
 absl::Status CheckEmpty(const std::string& path) {
   std::error_code error;
@@ -98,7 +86,10 @@ raft::EntryId FirstOf(const Origin& origin, const raft::EntryId& last) {
 }
 
 absl::Status CheckFinished(const std::string& path) {
-  if (access(absl::StrCat(path, "/", kUnfinished).c_str(), F_OK) != 0) return absl::OkStatus();
+  const absl::StatusOr<std::optional<Identity>> identity = ReadIdentity(path);
+  // What is damaged was finished once: it is written as a whole. The node does not start on it, and `recover` reads it.
+  if (!identity.ok()) return absl::IsDataLoss(identity.status()) ? absl::OkStatus() : identity.status();
+  if (!identity->has_value() || (*identity)->phase != Identity::Phase::kRestoring) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the log in ", path,
       " was to be restored from a backup, and that was cut short: empty the folder, and restore it again"));
@@ -108,14 +99,19 @@ absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, c
                       SnapshotReader& snapshot, const raft::Configuration& configuration) {
   if (absl::Status status = MakeFolder(path); !status.ok()) return status;
   if (absl::Status status = CheckEmpty(path); !status.ok()) return status;
-  const std::string unfinished = absl::StrCat(path, "/", kUnfinished);
-  for (const std::string& file : {unfinished, absl::StrCat(path, "/", kBegunAnew)}) {
-    if (absl::Status status = MakeEmptyFile(file); !status.ok()) return status;
+  Identity named{.cluster_id = identity.cluster_id,
+                 .node = identity.node,
+                 .configured = identity.node,
+                 .origin = origin,
+                 .phase = Identity::Phase::kRestoring};
+  // Of two that begin in one folder at once, one finds the other's.
+  if (absl::Status status = CreateIdentity(path, named); !status.ok()) {
+    if (!absl::IsAlreadyExists(status)) return status;
+    return absl::AlreadyExistsError(absl::StrCat(status.message(), ": another `restore` fills the folder"));
   }
-  if (absl::Status status = SyncFolder(path); !status.ok()) return status;
   if (absl::Status status = Fill(path, identity, origin, snapshot, configuration); !status.ok()) return status;
-  if (unlink(unfinished.c_str()) != 0) return FromErrno(unfinished, "remove", errno);
-  return SyncFolder(path);
+  named.phase = Identity::Phase::kRestored;
+  return WriteIdentity(path, named);
 }
 
 }  // namespace hedgerow::storage

@@ -14,12 +14,7 @@
 
 namespace hedgerow::storage {
 
-// In the log's folder from before anything else is until all is durable: a log that was cut short here is none.
-inline constexpr char kUnfinished[] = "unfinished";
-// Left behind for the node's first start: what the kernel may still hold is of a log that was here before.
-inline constexpr char kBegunAnew[] = "begun-anew";
-
-// OK: it may be used. FailedPrecondition: it was not finished.
+// OK: it may be used. FailedPrecondition: its identity says that a restore was cut short.
 absl::Status CheckFinished(const std::string& path);
 
 // What the log of `origin` goes on from, of a backup that ends with `last`: far beyond every entry that the
@@ -28,7 +23,8 @@ absl::Status CheckFinished(const std::string& path);
 raft::EntryId FirstOf(const Origin& origin, const raft::EntryId& last);
 
 // Everything is durable when it returns. AlreadyExists: the folder is not empty. `configuration` is the new
-// cluster's; of `snapshot`, which is at its beginning, only the contents and their place in the log are kept.
+// cluster's; of `snapshot`, which is at its beginning, only the contents and their place in the log are kept. The
+// folder's identity says from before anything else that it is not finished, and then that it was never started.
 absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
                       SnapshotReader& snapshot, const raft::Configuration& configuration);
 

@@ -5,9 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/storage/descriptor.h"
 #include "cluster/storage/errors.h"
 
@@ -34,13 +38,56 @@ absl::Status SyncFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
+namespace {
+
+absl::Status WriteAll(const Descriptor& file, const std::string& path, const std::string& text) {
+  if (file.ok() && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
+      fsync(file.get()) == 0)
+    return absl::OkStatus();
+  return FromErrno(path, "write", errno);
+}
+
+}  // namespace
+
 absl::Status WriteSynced(const std::string& path, const std::string& text) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file.ok() || write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
-      fsync(file.get()) != 0) {
-    return FromErrno(path, "write", errno);
-  }
+  if (absl::Status status = WriteAll(file, path, text); !status.ok()) return status;
   return SyncParent(path);
+}
+
+absl::Status ReplaceSynced(const std::string& path, const std::string& text) {
+  const std::string unfinished = absl::StrCat(path, ".unfinished");
+  if (absl::Status status = WriteSynced(unfinished, text); !status.ok()) return status;
+  if (rename(unfinished.c_str(), path.c_str()) != 0) return FromErrno(path, "write", errno);
+  return SyncParent(path);
+}
+
+// Of two at once each has a file of its own until one of them gets the name.
+absl::Status CreateSynced(const std::string& path, const std::string& text) {
+  std::string unfinished = absl::StrCat(path, ".XXXXXX");
+  const Descriptor file(mkostemp(unfinished.data(), O_CLOEXEC));
+  absl::Status status = WriteAll(file, path, text);
+  if (status.ok() && link(unfinished.c_str(), path.c_str()) != 0) {
+    status = errno == EEXIST ? absl::AlreadyExistsError(absl::StrCat(path, " is there already"))
+                             : FromErrno(path, "make", errno);
+  }
+  if (file.ok()) (void)unlink(unfinished.c_str());
+  return status.ok() ? SyncParent(path) : status;
+}
+
+absl::StatusOr<std::optional<std::string>> ReadIfThere(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.ok() && errno == ENOENT) return std::nullopt;
+  if (!file.ok()) return FromErrno(path, "read", errno);
+  std::string text;
+  std::array<char, 4096> some;
+  while (true) {
+    const ssize_t size = read(file.get(), some.data(), some.size());
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return FromErrno(path, "read", errno);
+    if (size == 0) return text;
+    text.append(some.data(), static_cast<size_t>(size));
+  }
 }
 
 }  // namespace hedgerow::storage

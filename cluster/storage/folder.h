@@ -5,9 +5,11 @@
 
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace hedgerow::storage {
 
@@ -21,5 +23,11 @@ absl::Status SyncParent(const std::string& path);
 // A small file, readable by its owner: bytes and name are durable when this returns. Cut short, it may hold
 // less.
 absl::Status WriteSynced(const std::string& path, const std::string& text);
+// The same with the old file or the new one at `path`, whatever happens in between.
+absl::Status ReplaceSynced(const std::string& path, const std::string& text);
+// The same with no file or the new one. AlreadyExists: there is one.
+absl::Status CreateSynced(const std::string& path, const std::string& text);
+// Of a file that may not exist: nothing, if it does not. One that cannot be read is an error, and never taken for none.
+absl::StatusOr<std::optional<std::string>> ReadIfThere(const std::string& path);
 
 }  // namespace hedgerow::storage

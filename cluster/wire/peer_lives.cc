@@ -33,15 +33,15 @@ void PeerLives::Remove(raft::NodeId peer) {
   std::erase_if(peers_, [peer](const Peer& known) { return known.id == peer; });
 }
 
-void PeerLives::Forget(raft::NodeId id, uint64_t now_ns) {
+void PeerLives::Forget(raft::NodeId id, uint64_t now_ns, uint64_t wait_ns) {
   Peer* const peer = Find(id);
   if (peer == nullptr) return;
   // As if it had been asked the floor before: AskSoon then comes to the same time.
   *peer = {.id = id,
            .remembered = peer->remembered,
            .starts = peer->starts,
-           .ask_at_ns = now_ns + kAskCap_ns,
-           .asked_ns = now_ns + kAskCap_ns - kAskFloor_ns};
+           .ask_at_ns = now_ns + wait_ns,
+           .asked_ns = now_ns + wait_ns - kAskFloor_ns};
 }
 
 PeerLives::Peer* PeerLives::Find(raft::NodeId id) {

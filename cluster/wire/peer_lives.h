@@ -38,9 +38,9 @@ class PeerLives {
   // stays.
   void Add(raft::NodeId peer);
   void Remove(raft::NodeId peer);
-  // Its life is not known any more, and it is not asked before the cap has passed, whatever it says until then;
+  // Its life is not known any more, and it is not asked before so long has passed, whatever it says until then;
   // what log it may have stays.
-  void Forget(raft::NodeId peer, uint64_t now_ns);
+  void Forget(raft::NodeId peer, uint64_t now_ns, uint64_t wait_ns = kAskCap_ns);
 
   // Whether to believe a datagram that PeerCodec has opened (`opened.ok()`), which counts as seen from now on.
   // A HELLO is kNone if it is to be answered (with a HelloAck of its nonce); it changes nothing.
