@@ -85,6 +85,8 @@
     "nothing, or raise `linger`") \
   X(40, HR_REASON_FORGED_VIP, forged_vip, dropped, \
     "a packet came from outside with a VIP as its source", "find out what sends it: VIPs answer on this host only") \
+  X(41, HR_REASON_BAD_CHECKSUM, bad_checksum, dropped, \
+    "an answer whose UDP checksum is wrong: it was damaged on its way", "look at cables, switches and offloads on the way") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`") \

@@ -5,6 +5,7 @@
  * nack it is. Takes the announcements of the services' clusters, too. A packet that is not from a backend, or not to a
  * client that asked through the proxy, passes on untouched.
  */
+#include "bpf/net/udp_checksum.bpf.h"
 #include "bpf/proxy/announce.bpf.h"
 #include "bpf/proxy/answer.bpf.h"
 #include "bpf/proxy/direct.bpf.h"
@@ -120,7 +121,11 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   }
   request = hr_find_request(&key, &reply->reference);
   if (!reply->known && !(request && (HR_SENT_MASK(request->masks) & (1u << reply->index)))) return hr_pass_unknown();
-  if (request) {
+  if (request && HR_WORD_STATE(READ_ONCE(request->word)) == HR_STATE_PENDING && hr_udp_checksum_is_wrong(skb, packet)) {
+    /* The client's stack would drop it, and nobody would answer. It was changed on its way, so it tells nothing of its sender. */
+    answer.verdict = HR_VERDICT_DROP;
+    answer.reason = HR_REASON_BAD_CHECKSUM;
+  } else if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->config, reply->config_id));
   } else if (hr_goes_direct(skb, packet, 0, reply)) {
     return TC_ACT_UNSPEC;

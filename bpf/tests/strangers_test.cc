@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "net/unique_fd.h"
 
@@ -83,6 +84,44 @@ TEST_F(StrangersTest, ADnsAnswerWithoutAQuestionCanOnlyRefuse) {
   EXPECT_EQ(Reply(bare(0)).verdict, kDropped);
   EXPECT_EQ(StateOf(FindDns(7)), HR_STATE_PENDING);
   EXPECT_EQ(Reply(bare(1)).verdict, kRedirected) << "FORMERR";
+}
+
+TEST_F(StrangersTest, ADamagedAnswerDoesNotWin) {
+  for (const bool ipv6 : {false, true}) {
+    for (const size_t bytes : {5, 60, 64, 65, 127, 512, 1232, 1440}) {
+      SCOPED_TRACE(absl::StrCat(ipv6 ? "IPv6, " : "IPv4, ", bytes));
+      const char* client = ipv6 ? kClient6 : kClient4;
+      const char* vip = ipv6 ? kRaw6 : kRaw4;
+      const uint32_t service = ipv6 ? kRaw6Service : kRaw4Service;
+      Bytes payload = Pattern(bytes, 3);
+      Split(PacketBuilder(client, vip).Udp(kClientPort, kRawPort, payload).Build());
+      const uint32_t request = FindRequest(service, client, kClientPort, CutTo(payload, 4));
+      auto answer = PacketBuilder(ipv6 ? kA6 : kA4, client).Udp(9000, kClientPort, payload);
+      Bytes damaged = answer.Build();
+      damaged.back() ^= 1;
+      const RunResult run = Reply(damaged);
+      EXPECT_EQ(run.verdict, kDropped);
+      EXPECT_EQ(run.changes, (Changes{{ipv6 ? "raw6:bad_checksum" : "raw4:bad_checksum", 1}}));
+      EXPECT_EQ(StateOf(request), HR_STATE_PENDING);
+      EXPECT_EQ(Reply(answer.Build()).verdict, kRedirected) << "the same, undamaged";
+      EndRetention(request);
+      VisitAll();
+    }
+  }
+}
+
+TEST_F(StrangersTest, AnAnswerWithoutOrWithAnUnfinishedChecksumIsNotDamaged) {
+  uint16_t id = 1;
+  for (const Checksum checksum : {Checksum::kNone, Checksum::kPartial}) {
+    Split(DnsRequest4(id));
+    EXPECT_EQ(Reply(PacketBuilder(kA4, kClient4)
+                        .Udp(53, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org")))
+                        .With(checksum)
+                        .Build())
+                  .verdict,
+              kRedirected);
+    ++id;
+  }
 }
 
 // Sockets of this host, connected as the test says. The addresses are this host's own for as long as the test runs.
