@@ -67,13 +67,13 @@ TEST_F(RejoinTest, AFolderThatNeverWasLostChangesNothing) {
 
 TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
   Put("watermark", "mark");
-  Put("rocksdb/CURRENT", "current");
+  Put("segments/0000000000000001", "current");
   ASSERT_EQ(
       BeginRejoin(folder_, NodeId(2), {.as = NodeId(7), .origin = {.epoch = 3, .beginning = ~uint64_t{0}}}),
       absl::OkStatus());
   EXPECT_THAT(Names(), testing::ElementsAre("lost-as-2", "rejoined"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
-  EXPECT_EQ(Get("lost-as-2/rocksdb/CURRENT"), "current");
+  EXPECT_EQ(Get("lost-as-2/segments/0000000000000001"), "current");
   for (int start = 0; start < 2; ++start) {
     NodeConfig config = Config();
     ASSERT_EQ(FollowRejoin(config), absl::OkStatus());
@@ -98,14 +98,14 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
 
 TEST_F(RejoinTest, WhatWasCutShortIsFinishedAtTheNextStart) {
   Put("watermark", "mark");
-  Put("lost-as-2/rocksdb/CURRENT", "current");  // moved already
+  Put("lost-as-2/segments/0000000000000001", "current");  // moved already
   Put("rejoining", "2 7 0 0 end\n");
   NodeConfig config = Config();
   ASSERT_EQ(FollowRejoin(config), absl::OkStatus());
   EXPECT_EQ(config.self, NodeId(7));
   EXPECT_THAT(Names(), testing::ElementsAre("lost-as-2", "rejoined"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
-  EXPECT_EQ(Get("lost-as-2/rocksdb/CURRENT"), "current");
+  EXPECT_EQ(Get("lost-as-2/segments/0000000000000001"), "current");
 }
 
 TEST_F(RejoinTest, WhatWasCutShortBeforeItWasSaidIsNothing) {

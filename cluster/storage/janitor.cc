@@ -13,7 +13,7 @@ constexpr absl::Duration kAskAgainAfter = absl::Seconds(1);
 
 }  // namespace
 
-Janitor::Janitor(RocksLog& log, SnapshotFolder snapshots)
+Janitor::Janitor(DurableLog& log, SnapshotFolder snapshots)
     : log_(log), snapshots_(std::move(snapshots)), thread_([this] { Run(); }) {}
 
 Janitor::~Janitor() {
@@ -31,17 +31,28 @@ void Janitor::Clean(raft::LogIndex start, raft::LogIndex snapshot) {
   asked_ = true;
 }
 
+void Janitor::PrepareSpare() {
+  absl::MutexLock lock(&mutex_);
+  wants_spare_ = true;
+}
+
 void Janitor::Run() {
   while (true) {
     raft::LogIndex start;
     raft::LogIndex snapshot;
+    bool wants_spare = false;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(this, &Janitor::SomethingToDo));
       if (stopping_) return;
-      asked_ = false;
+      wants_spare = std::exchange(wants_spare_, false);
+      if (!wants_spare) asked_ = false;
       start = start_;
       snapshot = snapshot_;
+    }
+    if (wants_spare) {
+      log_.PrepareSpare();
+      continue;
     }
     // In memory mode the new start may be in the page cache only. A power cut would leave the log as it was
     // before, which still needs all that is to go.
@@ -57,7 +68,7 @@ void Janitor::Run() {
 // The disk is full, or the node is about to end.
 void Janitor::AskAgainLater() {
   absl::MutexLock lock(&mutex_);
-  (void)mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kAskAgainAfter);
+  (void)mutex_.AwaitWithTimeout(absl::Condition(this, &Janitor::StoppingOrWantsSpare), kAskAgainAfter);
   asked_ = true;
 }
 

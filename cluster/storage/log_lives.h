@@ -34,7 +34,7 @@ struct Life {
 };
 
 struct LogLives {
-  size_t journal_file_bytes = 0;
+  size_t segment_bytes = 0;
   std::vector<Life> lives;
 };
 LogLives LivesOf(uint64_t seed);

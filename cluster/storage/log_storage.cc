@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOption
                                                              const StoredIdentity& expected,
                                                              const LoadSnapshot& load) {
   if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, expected);
+  absl::StatusOr<std::unique_ptr<DurableLog>> log = DurableLog::Open(options, expected);
   if (!log.ok()) return log.status();
   absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(options.path);
   if (!snapshots.ok()) return snapshots.status();
@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOption
   return storage;
 }
 
-LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, SnapshotFolder snapshots,
+LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<DurableLog> log, SnapshotFolder snapshots,
                        Descriptor event)
     : options_(options),
       event_(std::move(event)),
@@ -93,7 +93,7 @@ void LogStorage::Write(raft::Persist persist) {
   batch.push_back(std::move(persist));
   const uint64_t start_ns = Now_ns();
   log_->Gather(batch.front());
-  const absl::Status status = log_->Commit();
+  const absl::Status status = log_->Commit(/*may_wait=*/false);
   absl::MutexLock lock(&mutex_);
   if (status.ok()) {
     Account(batch, Now_ns() - start_ns);
@@ -183,7 +183,6 @@ absl::Status LogStorage::CommitPatiently(uint64_t& duration_ns) {
     const absl::Status status = log_->Commit();
     duration_ns = Now_ns() - start_ns;
     absl::MutexLock lock(&mutex_);
-    statistics_.reopened = log_->reopened();
     if (!absl::IsResourceExhausted(status)) return status;
     ++statistics_.full_disk_retries;
     if (health_.ok()) Signal();
@@ -219,6 +218,7 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   ++statistics.sync_buckets[static_cast<size_t>(bucket)];
   statistics.sync_seconds += seconds;
   durable_sequence_ = batch.back().sequence;
+  if (log_->wants_spare()) janitor_.PrepareSpare();
 }
 
 // The flag comes second: who sees the descriptor readable before it looks again, and finds the flag then.
