@@ -79,7 +79,9 @@ TEST_F(NodePinsTest, WhatOnlyTheFormerProgramCanFetchLeavesTheLogAsThatOneReadsI
   InNamespace([&] {
     ASSERT_EQ(mount("pins", net::kDefaultBpffs, "bpf", 0, nullptr), 0) << strerror(errno);
     ASSERT_EQ(Shell("ip link set lo up"), 0);
-    storage::OpenOrDie(storage::TestOptions(folder_, false));
+    storage::StorageOptions stored = storage::TestOptions(folder_, /*sync=*/false);
+    stored.begins_with = config_.Initial();
+    storage::OpenOrDie(stored);
     const std::map<std::string, std::string> before = Log();
     Pin(kFormerLayout);
     const PromiseMark mark(config_.data_dir);

@@ -52,9 +52,10 @@ class DurableLog {
   // Any thread: removes what the log does not begin with any more, durably. Entries up to `index` may be gone
   // when it returns.
   void DropUpTo(raft::LogIndex index) { segments_->DropUpTo(index); }
-  // Any thread that may wait for the disk. What fails here fails again when it is needed, and is told then.
+  // Any thread.
   bool wants_spare() const { return segments_->wants_spare(); }
-  void PrepareSpare() { (void)segments_->PrepareSpare(); }
+  // Any thread that may wait for the disk. What fails here fails again when it is needed, and is told then.
+  bool PrepareSpare() { return segments_->PrepareSpare().ok(); }
 
  private:
   DurableLog(StorageOptions options, Watermark watermark, LogHeader header);

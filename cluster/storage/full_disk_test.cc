@@ -44,7 +44,7 @@ class FullDiskTest : public ::testing::TestWithParam<bool> {
     HEDGEROW_CHECK(statvfs(folder_.path().c_str(), &space) == 0);
     return uint64_t{space.f_bavail} * space.f_frsize;
   }
-  // As far as it can: the janitor takes and gives back space meanwhile.
+  // As far as it can: the compactor takes and gives back space meanwhile.
   void Fill(uint64_t bytes_left) {
     const Descriptor file(open(filler().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     HEDGEROW_CHECK(file.ok());

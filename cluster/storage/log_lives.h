@@ -41,7 +41,7 @@ LogLives LivesOf(uint64_t seed);
 
 struct LivedBatch {
   std::vector<raft::Persist> persists;
-  // After it, in the janitor's place: the log's start is made durable; what lies before the start that was last
+  // After it, in the compactor's place: the log's start is made durable; what lies before the start that was last
   // made so goes, which may be batches later, or never in this life.
   bool start_becomes_durable = false;
   bool drops = false;

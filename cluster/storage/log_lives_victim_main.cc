@@ -44,7 +44,7 @@ std::unique_ptr<DurableLog> Open(const StorageOptions& options) {
   return *std::move(log);
 }
 
-// As LogStorage does when it is opened, and its janitor after that.
+// As LogStorage does when it is opened, and its compactor after that.
 SnapshotFolder GoOnFrom(const raft::RestoredState& expected, DurableLog& log, const StorageOptions& options) {
   raft::RestoredState found = log.TakeRestored();
   if (!Same(found, expected)) Fail("it holds " + Describe(found) + "; it must be " + Describe(expected));

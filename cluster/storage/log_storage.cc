@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOption
       ChooseSnapshot(storage->snapshots_, options.path, expected, load, storage->restored_);
   if (!trouble.ok()) return trouble.status();
   storage->snapshot_trouble_ = *std::move(trouble);
-  storage->janitor_.Clean(storage->restored_.start.index, storage->restored_.snapshot.last.index);
+  storage->compactor_.Clean(storage->restored_.start.index, storage->restored_.snapshot.last.index);
   return storage;
 }
 
@@ -59,7 +59,7 @@ LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<DurableLog
       event_(std::move(event)),
       log_(std::move(log)),
       snapshots_(std::move(snapshots)),
-      janitor_(*log_, snapshots_),
+      compactor_(*log_, snapshots_),
       began_with_(log_->began_with()),
       restored_(log_->TakeRestored()),
       thread_([this] { Run(); }) {}
@@ -204,7 +204,7 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
     statistics.truncations += persist.truncate_from.has_value();
     if (persist.new_start.has_value()) {
       ++statistics.new_starts;
-      janitor_.Clean(persist.new_start->after.index, persist.new_start->snapshot.index);
+      compactor_.Clean(persist.new_start->after.index, persist.new_start->snapshot.index);
     }
     --statistics.queue_length;
     statistics.queue_bytes -= bytes;
@@ -218,7 +218,7 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   ++statistics.sync_buckets[static_cast<size_t>(bucket)];
   statistics.sync_seconds += seconds;
   durable_sequence_ = batch.back().sequence;
-  if (log_->wants_spare()) janitor_.PrepareSpare();
+  if (log_->wants_spare()) compactor_.PrepareSpare();
 }
 
 // The flag comes second: who sees the descriptor readable before it looks again, and finds the flag then.

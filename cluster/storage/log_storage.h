@@ -26,8 +26,8 @@
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/descriptor.h"
-#include "cluster/storage/janitor.h"
 #include "cluster/storage/durable_log.h"
+#include "cluster/storage/log_compactor.h"
 #include "cluster/storage/snapshot_choice.h"
 #include "cluster/storage/snapshot_folder.h"
 #include "cluster/storage/storage_options.h"
@@ -97,7 +97,7 @@ class LogStorage {
   // Belongs to whoever has set committing_, and before the thread starts to nobody.
   const std::unique_ptr<DurableLog> log_;
   const SnapshotFolder snapshots_;
-  Janitor janitor_;
+  LogCompactor compactor_;
   std::string snapshot_trouble_;
   const raft::Configuration began_with_;
   raft::RestoredState restored_;  // the owner's thread, like the next one

@@ -96,7 +96,7 @@ class Life {
     NoteOnDisk(2 * batch);
     HEDGEROW_CHECK(log.Commit().ok());
     NoteOnDisk(2 * batch + 1);
-    if (random() % 2 == 0) log.PrepareSpare();
+    if (random() % 2 == 0) HEDGEROW_CHECK(log.PrepareSpare());
     if (starts || random() % 4 == 0) {
       HEDGEROW_CHECK(log.StartIsDurable(story.state().start.index));
       log.DropUpTo(story.state().start.index);

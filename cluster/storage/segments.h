@@ -3,7 +3,7 @@
 // The files of a log as it is written: batches go to the end of the last one, whole files go from the beginning
 // once a snapshot has made them superfluous, and are used again. The next file is made ready before it is
 // needed, by a thread that may wait for the disk, so that an append in memory mode is one write into a file that
-// is there. DurableLog appends; LogStorage's janitor calls the rest.
+// is there. DurableLog appends; LogStorage's compactor calls the rest.
 
 #pragma once
 

@@ -17,12 +17,12 @@
 
 namespace hedgerow::storage {
 
-class Janitor {
+class LogCompactor {
  public:
-  Janitor(DurableLog& log, SnapshotFolder snapshots);
-  ~Janitor();
-  Janitor(const Janitor&) = delete;
-  Janitor& operator=(const Janitor&) = delete;
+  LogCompactor(DurableLog& log, SnapshotFolder snapshots);
+  ~LogCompactor();
+  LogCompactor(const LogCompactor&) = delete;
+  LogCompactor& operator=(const LogCompactor&) = delete;
 
   // The log was told by now to begin after `start`, and there is a durable snapshot at `snapshot`. Does not
   // wait.
@@ -31,20 +31,26 @@ class Janitor {
   void PrepareSpare();
 
  private:
+  // What is to be done.
+  struct Work {
+    bool prepare = false;
+    bool clean = false;
+    raft::LogIndex start{};
+    raft::LogIndex snapshot{};
+  };
+
   void Run();
-  void AskAgainLater();
-  bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || asked_ || wants_spare_; }
-  bool StoppingOrWantsSpare() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || wants_spare_; }
+  bool Clean(const Work& work);
+  bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || work_.prepare || work_.clean;
+  }
 
   DurableLog& log_;
   const SnapshotFolder snapshots_;
 
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool asked_ ABSL_GUARDED_BY(mutex_) = false;
-  bool wants_spare_ ABSL_GUARDED_BY(mutex_) = true;
-  raft::LogIndex start_ ABSL_GUARDED_BY(mutex_);
-  raft::LogIndex snapshot_ ABSL_GUARDED_BY(mutex_);
+  Work work_ ABSL_GUARDED_BY(mutex_) = {.prepare = true};
 
   std::thread thread_;
 };
