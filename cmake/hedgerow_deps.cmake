@@ -3,8 +3,7 @@
 # Finds the system's libraries once and gives each a name that is the same on every supported distribution
 # (Debian 12, Debian 13, Ubuntu 24.04), because their own CMake files differ in targets and completeness.
 # Component folders put these names into DEPS:
-#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc hedgerow::rocksdb hedgerow::fuse
-#   hedgerow::microhttpd
+#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc hedgerow::fuse hedgerow::microhttpd
 # and use absl::* (absl::status, absl::strings, ...), GTest::gtest, GTest::gmock, benchmark::benchmark and ZLIB::ZLIB
 # as they are.
 
@@ -29,8 +28,6 @@ pkg_check_modules(libbpf REQUIRED IMPORTED_TARGET libbpf>=1.1 libelf zlib)
 # Its families and their text only: pages are served by operate/http_server, with libmicrohttpd.
 pkg_check_modules(prometheus_core REQUIRED IMPORTED_TARGET prometheus-cpp-core)
 pkg_check_modules(microhttpd REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.75)
-# RocksDB's own CMake file finds all its codecs first, though only the static library needs them.
-pkg_check_modules(rocksdb REQUIRED IMPORTED_TARGET rocksdb>=7.8)
 # For chaos/unsynced, a file system of our own that forgets what was not synced; nothing that is installed needs it.
 pkg_check_modules(fuse3 REQUIRED IMPORTED_TARGET fuse3>=3.12)
 
@@ -48,7 +45,6 @@ hedgerow_alias(hedgerow_bpf PkgConfig::libbpf)
 hedgerow_alias(hedgerow_protobuf protobuf::libprotobuf)
 hedgerow_alias(hedgerow_prometheus PkgConfig::prometheus_core)
 hedgerow_alias(hedgerow_microhttpd PkgConfig::microhttpd)
-hedgerow_alias(hedgerow_rocksdb PkgConfig::rocksdb)
 hedgerow_alias(hedgerow_fuse PkgConfig::fuse3)
 if(TARGET yaml-cpp::yaml-cpp)
   hedgerow_alias(hedgerow_yaml yaml-cpp::yaml-cpp)

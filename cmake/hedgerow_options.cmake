@@ -43,7 +43,7 @@ if(HEDGEROW_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${launcher}")
 endif()
 
-# A static link of gRPC's and RocksDB's users takes GNU ld seconds, mold a fraction of one.
+# A static link of gRPC's users takes GNU ld seconds, mold a fraction of one.
 foreach(linker IN ITEMS mold lld)
   find_program(HEDGEROW_LINKER_${linker} NAMES ${linker} ld.${linker})
   if(HEDGEROW_LINKER_${linker})

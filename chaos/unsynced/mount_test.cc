@@ -127,7 +127,7 @@ TEST_F(MountTest, SynchronousWritesNeedNoSync) {
   }
 }
 
-TEST_F(MountTest, TheWayOfRocksDbToReplaceAFileIsSafeAndTheCarelessOneIsNot) {
+TEST_F(MountTest, ReplacingAFileByARenameIsSafeAndTheCarelessWayIsNot) {
   Mounted disk;
   const auto replace = [&](const std::string& bytes, bool sync_file) {
     const Descriptor file = Open(disk.path() + "/new", O_CREAT | O_WRONLY | O_TRUNC);

@@ -8,6 +8,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -18,8 +20,6 @@
 #include "cluster/node/node.h"
 #include "cluster/node/identity_keeper.h"
 #include "cluster/node/socket_testing.h"
-#include "cluster/storage/golden_log.h"
-#include "cluster/storage/log_restore.h"
 #include "cluster/storage/storage_story.h"
 #include "net/bpffs.h"
 #include "net/fnv.h"
@@ -31,7 +31,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint32_t kFormerFormat = 4;
 constexpr uint32_t kFormerLayout = HR_NODE_ABI_VERSION - 1;
 
 class NodePinsTest : public net::NamespaceTest {
@@ -51,11 +50,11 @@ class NodePinsTest : public net::NamespaceTest {
     return absl::StrCat("node-", config_.self.value(), "-",
                         absl::Hex(net::Fnv1a(config_.data_dir), absl::kZeroPad8));
   }
-  uint32_t Format() const {
-    const auto identity = storage::CheckIdentity(*storage::OpenTestDatabase(folder_), folder_.log(),
-                                                 {.cluster_id = config_.cluster_id, .node = config_.self});
-    EXPECT_TRUE(identity.ok()) << identity.status();
-    return identity.ok() ? identity->format_version : 0;
+  std::map<std::string, std::string> Log() const {
+    std::map<std::string, std::string> files = {{"log-header", storage::ReadFile(folder_.log() + "/log-header")}};
+    for (const auto& file : std::filesystem::directory_iterator(folder_.segments()))
+      files[file.path()] = storage::ReadFile(file.path());
+    return files;
   }
   // As far as it says for whom it is.
   void Pin(uint32_t layout) const {
@@ -80,7 +79,10 @@ TEST_F(NodePinsTest, WhatOnlyTheFormerProgramCanFetchLeavesTheLogAsThatOneReadsI
   InNamespace([&] {
     ASSERT_EQ(mount("pins", net::kDefaultBpffs, "bpf", 0, nullptr), 0) << strerror(errno);
     ASSERT_EQ(Shell("ip link set lo up"), 0);
-    storage::PutGoldenLog(folder_, storage::ReadGoldenLog(kFormerFormat));
+    storage::StorageOptions stored = storage::TestOptions(folder_, /*sync=*/false);
+    stored.begins_with = config_.Initial();
+    storage::OpenOrDie(stored);
+    const std::map<std::string, std::string> before = Log();
     Pin(kFormerLayout);
     ASSERT_EQ(storage::CreateIdentity(config_.data_dir, {.cluster_id = config_.cluster_id,
                                                          .node = config_.self,
@@ -90,14 +92,14 @@ TEST_F(NodePinsTest, WhatOnlyTheFormerProgramCanFetchLeavesTheLogAsThatOneReadsI
     for (int start = 0; start < 2; ++start) {
       const absl::Status refused = Node::Create(config_).status();
       EXPECT_THAT(std::string(refused.message()), HasSubstr("start what made them once more"));
-      EXPECT_EQ(Format(), kFormerFormat);
+      EXPECT_EQ(Log(), before);
     }
 
     // As that program leaves it, once it was started and stopped in order.
     ASSERT_EQ(IdentityKeeper::Open(config_).value()->SetKernelFree(), absl::OkStatus());
     ASSERT_THAT(net::RemovePinDir(net::kDefaultBpffs, Instance()), net::IsOk());
     EXPECT_THAT(Node::Create(config_).status(), net::IsOk());
-    EXPECT_GT(Format(), kFormerFormat);
+    EXPECT_NE(Log(), before);
   });
 }
 

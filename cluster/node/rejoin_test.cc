@@ -82,12 +82,12 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
   const storage::Identity lost{.cluster_id = 7, .node = NodeId(2), .configured = NodeId(2), .copy_id = 9, .starts = 3};
   ASSERT_EQ(storage::CreateIdentity(folder_, lost), absl::OkStatus());
   Put("watermark", "mark");
-  Put("rocksdb/CURRENT", "current");
+  Put("segments/0000000000000001", "current");
   ASSERT_EQ(BeginRejoin(Config(), NodeId(2), {.as = NodeId(7), .origin = {.epoch = 3, .beginning = ~uint64_t{0}}}),
             absl::OkStatus());
   EXPECT_THAT(Names(), testing::ElementsAre("identity", "lost-as-2"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
-  EXPECT_EQ(Get("lost-as-2/rocksdb/CURRENT"), "current");
+  EXPECT_EQ(Get("lost-as-2/segments/0000000000000001"), "current");
   EXPECT_EQ(IdentityIn(folder_ + "/lost-as-2"), lost);
   for (int start = 0; start < 2; ++start) {
     NodeConfig config = Config();
@@ -113,7 +113,7 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
 
 TEST_F(RejoinTest, WhatWasCutShortIsFinishedAtTheNextStart) {
   Put("watermark", "mark");
-  Put("lost-as-2/rocksdb/CURRENT", "current");  // moved already
+  Put("lost-as-2/segments/0000000000000001", "current");  // moved already
   ASSERT_EQ(storage::CreateIdentity(folder_, {.cluster_id = 7,
                                               .node = NodeId(7),
                                               .configured = NodeId(2),
@@ -125,7 +125,7 @@ TEST_F(RejoinTest, WhatWasCutShortIsFinishedAtTheNextStart) {
   EXPECT_EQ(config.self, NodeId(7));
   EXPECT_THAT(Names(), testing::ElementsAre("identity", "lost-as-2"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
-  EXPECT_EQ(Get("lost-as-2/rocksdb/CURRENT"), "current");
+  EXPECT_EQ(Get("lost-as-2/segments/0000000000000001"), "current");
   EXPECT_EQ(IdentityIn(folder_).phase, storage::Identity::Phase::kReady);
 }
 

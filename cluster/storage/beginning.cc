@@ -9,10 +9,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/outputs.h"
+#include "cluster/storage/durable_log.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/identity.h"
-#include "cluster/storage/rocks_log.h"
 #include "cluster/storage/snapshot_folder.h"
 
 namespace hedgerow::storage {
@@ -52,7 +52,7 @@ absl::Status WriteLog(const std::string& path, const StoredIdentity& identity, c
   options.sync = true;
   options.origin = origin;
   options.begins_with = configuration;
-  const absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, identity);
+  const absl::StatusOr<std::unique_ptr<DurableLog>> log = DurableLog::Open(options, identity);
   if (!log.ok()) return log.status();
   raft::Persist persist{.sequence = 1};
   persist.hard_state = raft::HardState{.term = last.term};

@@ -16,11 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include <rocksdb/db.h>
-
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/errors.h"
-#include "cluster/storage/log_restore.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/stopped_log.h"
 #include "cluster/storage/storage_story.h"
@@ -112,22 +109,6 @@ TEST_F(BeginningTest, ALogBeginsWithABackup) {
                  .hard_state = raft::HardState{.term = raft::Term(9)},
                  .entries = {TestEntry(FirstOf(kNew, kLast).index.value() + 1, 9, "x")}});
   EXPECT_TRUE(AwaitDurable(**log, 1)) << "it goes on like any other";
-}
-
-// ... and no log that a node makes by itself is taken for one.
-TEST_F(BeginningTest, OnlyALogThatBeginsAnewIsOfTheFormatWithAnOrigin) {
-  const auto format_of = [this] {
-    rocksdb::DB* raw = nullptr;
-    EXPECT_TRUE(rocksdb::DB::OpenForReadOnly(rocksdb::Options(), folder_.rocksdb(), &raw).ok());
-    const std::unique_ptr<rocksdb::DB> db(raw);
-    return CheckIdentity(*db, folder_.log(), kIdentity).value_or(IdentityRecord()).format_version;
-  };
-  { const auto log = OpenOrDie(options()); }
-  EXPECT_EQ(format_of(), kFormatOfFirstBeginning);
-  std::filesystem::remove_all(folder_.log());
-  WriteBackup();
-  ASSERT_EQ(Begin(), absl::OkStatus());
-  EXPECT_EQ(format_of(), kFormatBegunAnew);
 }
 
 // As its configuration file says: it is made by no command.
@@ -279,13 +260,14 @@ TEST_F(StoppedLogTest, OfAHostThatRestartedIsReadWithADoubtAndStaysRefused) {
 
 TEST_F(StoppedLogTest, WhoseEndIsMissingSaysSo) {
   Write(/*sync=*/true);
-  // Into its tables goes what is found at a start: the next batch is in the write-ahead log alone.
+  std::string shorter;
   {
     const auto log = OpenOrDie(options());
+    shorter = ReadFile(FilesOf(folder_).back().path);
     log->Write({.sequence = 1, .entries = {TestEntry(3, 1, "c")}});
     ASSERT_TRUE(AwaitDurable(*log, 1));
   }
-  WriteFile(folder_.Newest(".log"), "");
+  WriteFile(FilesOf(folder_).back().path, shorter);
   EXPECT_TRUE(absl::IsDataLoss(Open(options()).status()));
   const auto log = Read();
   ASSERT_TRUE(log.ok()) << log.status();

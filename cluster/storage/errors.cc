@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "absl/strings/cord.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace hedgerow::storage {
@@ -55,16 +54,6 @@ absl::Status FromErrno(const std::string& path, const std::string& doing, int er
   const std::string text = absl::StrCat("cannot ", doing, " ", path, ": ", std::strerror(error_number));
   if (error_number == ENOSPC || error_number == EDQUOT) return FullDiskError(path, text);
   return absl::InternalError(text);
-}
-
-absl::Status FromRocks(const std::string& path, const std::string& doing, const rocksdb::Status& status) {
-  if (status.ok()) return absl::OkStatus();
-  const std::string text = absl::StrCat("RocksDB cannot ", doing, " it: ", status.ToString());
-  // It has no code of its own for a quota, only the system's text.
-  if (status.IsNoSpace() || absl::StrContains(text, std::strerror(EDQUOT))) return FullDiskError(path, text);
-  if (status.IsCorruption() || status.IsPathNotFound() || status.IsNotFound()) return DamagedError(path, text);
-  if (status.IsIncomplete()) return absl::UnavailableError(text);
-  return absl::InternalError(absl::StrCat("the log in ", path, ": ", text));
 }
 
 }  // namespace hedgerow::storage

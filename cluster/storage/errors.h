@@ -9,8 +9,6 @@
 
 #include <string>
 
-#include <rocksdb/status.h>
-
 #include "absl/status/status.h"
 
 namespace hedgerow::storage {
@@ -24,6 +22,5 @@ absl::Status DamagedError(const std::string& path, const std::string& what);
 absl::Status FullDiskError(const std::string& path, const std::string& what);
 // `doing`: "open", "write".
 absl::Status FromErrno(const std::string& path, const std::string& doing, int error_number);
-absl::Status FromRocks(const std::string& path, const std::string& doing, const rocksdb::Status& status);
 
 }  // namespace hedgerow::storage

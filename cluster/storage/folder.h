@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Folders whose names survive a power cut: RocksDB and everybody else sync what is in a folder, and a name is
+// Folders whose names survive a power cut: a sync of what is in a folder leaves its name out, which is
 // lost with all that is under it unless its parent was synced, too. For everything that cluster/storage makes.
 
 #pragma once

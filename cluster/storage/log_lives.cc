@@ -14,7 +14,7 @@ uint64_t MomentOfOpen_us(std::mt19937_64& random) { return 1 + (random() % 200) 
 
 constexpr uint64_t kBatchesAtMost = 150;
 // From a file for nearly every batch, so that starts fall on the ends of files, to one for most of a life.
-constexpr std::array<size_t, 4> kJournalFile_bytes = {600, 2'000, 8'000, 40'000};
+constexpr std::array<size_t, 4> kSegment_bytes = {8'192, 12'288, 32'768, 131'072};
 
 Life DrawLife(std::mt19937_64& random) {
   Life life;
@@ -37,7 +37,7 @@ Life DrawLife(std::mt19937_64& random) {
 LogLives LivesOf(uint64_t seed) {
   std::mt19937_64 random(seed);
   LogLives lives;
-  lives.journal_file_bytes = kJournalFile_bytes[random() % kJournalFile_bytes.size()];
+  lives.segment_bytes = kSegment_bytes[random() % kSegment_bytes.size()];
   for (uint64_t left = 2 + random() % 8; left > 0; --left) lives.lives.push_back(DrawLife(random));
   return lives;
 }
@@ -72,7 +72,7 @@ StorageOptions LivesOptions(const TestFolder& folder, const LogLives& lives, boo
   StorageOptions options;
   options.path = folder.log();
   options.sync = sync;
-  options.write_buffer_bytes = lives.journal_file_bytes;
+  options.segment_bytes = lives.segment_bytes;
   options.boot_id = boot_id;
   return options;
 }

@@ -34,14 +34,14 @@ struct Life {
 };
 
 struct LogLives {
-  size_t journal_file_bytes = 0;
+  size_t segment_bytes = 0;
   std::vector<Life> lives;
 };
 LogLives LivesOf(uint64_t seed);
 
 struct LivedBatch {
   std::vector<raft::Persist> persists;
-  // After it, in the janitor's place: the log's start is made durable; what lies before the start that was last
+  // After it, in the compactor's place: the log's start is made durable; what lies before the start that was last
   // made so goes, which may be batches later, or never in this life.
   bool start_becomes_durable = false;
   bool drops = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For log_lives_test: a power cut after a life in memory mode. All that the life wrote after it had opened the
-// log is in the journal and in snapshots, which are synced one by one; so a cut takes from the journal's files
-// what log_lives_disk.h did not see synced, in any shape, and may give back what was removed.
+// log is in the log's files and in snapshots, which are synced one by one; so a cut takes from the former what
+// log_lives_disk.h did not see synced, in any shape, and may give back what was removed.
 
 #pragma once
 
@@ -13,14 +13,13 @@
 
 namespace hedgerow::storage {
 
-// Beside the log, by the pretended disk: the journal's files as far as a cut leaves them, those that were
+// Beside the log, by the pretended disk: the log's files as far as a cut leaves them, those that were
 // removed, and how many writes it had no room for.
 std::string SyncedFolderOf(const TestFolder& folder);
 std::string RemovedFolderOf(const TestFolder& folder);
 std::string RefusedWritesOf(const TestFolder& folder);
 
 struct CutLosses {
-  uint64_t files_gone = 0;
   uint64_t files_torn = 0;
   uint64_t removals_undone = 0;
 };

@@ -2,7 +2,6 @@
 #include "cluster/storage/log_lives_disk.h"
 
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +16,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/storage/journal.h"
+#include "cluster/storage/segment_file.h"
 #include "cluster/storage/log_lives_cut.h"
 
 namespace hedgerow::storage {
@@ -29,9 +28,9 @@ constexpr uint64_t kWritesUntilFull = 40;  // on the average
 
 struct Disk {
   std::string folder;
-  std::string journal;
+  std::string segments;
   std::string watermark;
-  // Of the journal's folder. A file's bytes may be on the disk and its name not, and the other way round.
+  // Of the log's folder. A file's bytes may be on the disk and its name not, and the other way round.
   std::map<std::string, std::string> synced_bytes;
   std::set<std::string> synced_names;
 
@@ -40,7 +39,7 @@ struct Disk {
   uint64_t refused = 0;   // writes, or parts of them
 };
 
-// Never destroyed: RocksDB's threads sync after main has returned.
+// Never destroyed: streams are flushed after main has returned.
 Disk& TheDisk() {
   static Disk& disk = *new Disk;
   return disk;
@@ -51,17 +50,17 @@ std::string PathOf(int file) {
   return fs::read_symlink(absl::StrCat("/proc/self/fd/", file), error);
 }
 
-bool IsOfJournal(const fs::path& path) {
-  const std::string& journal = TheDisk().journal;
-  return !journal.empty() && path.parent_path() == journal;
+bool IsOfLog(const fs::path& path) {
+  const std::string& segments = TheDisk().segments;
+  return !segments.empty() && path.parent_path() == segments;
 }
 
 int Sync(int file) {
   Disk& disk = TheDisk();
   const fs::path path = PathOf(file);
-  if (IsOfJournal(path)) {
+  if (IsOfLog(path)) {
     disk.synced_bytes[path.filename()] = ReadFile(path);
-  } else if (!path.empty() && path == disk.journal) {
+  } else if (!path.empty() && path == disk.segments) {
     disk.synced_names.clear();
     for (const fs::directory_entry& entry : fs::directory_iterator(path))
       disk.synced_names.insert(entry.path().filename());
@@ -87,17 +86,8 @@ size_t Room(size_t bytes) {
   return room;
 }
 
-ssize_t WriteToJournal(int file, const iovec* parts, int count, off_t place) {
-  std::string all;
-  for (int i = 0; i < count; ++i) all.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
-  const size_t room = Room(all.size());
-  if (room > 0) return syscall(SYS_pwrite64, file, all.data(), room, place);
-  errno = ENOSPC;
-  return -1;
-}
-
 // Until the folder is synced again a power cut undoes the removal.
-int RemoveFromJournal(const fs::path& path) {
+int RemoveFromLog(const fs::path& path) {
   const Disk& disk = TheDisk();
   if (!disk.synced_names.contains(path.filename())) return static_cast<int>(syscall(SYS_unlink, path.c_str()));
   const fs::path kept = fs::path(RemovedFolderOf(TestFolder(disk.folder))) / path.filename();
@@ -109,7 +99,7 @@ int RemoveFromJournal(const fs::path& path) {
 void UsePretendedDisk(const TestFolder& folder) {
   Disk& disk = TheDisk();
   disk.folder = folder.path();
-  disk.journal = JournalFolderOf(disk.folder + "/log");
+  disk.segments = SegmentFolderOf(disk.folder + "/log");
   disk.watermark = disk.folder + "/log/watermark";
   for (const std::string& left : {SyncedFolderOf(folder), RemovedFolderOf(folder)}) {
     fs::remove_all(left);
@@ -138,23 +128,19 @@ int fsync(int file) { return hedgerow::storage::Sync(file); }
 
 int fdatasync(int file) { return hedgerow::storage::Sync(file); }
 
-ssize_t pwritev(int file, const iovec* parts, int count, off_t place) {
-  if (hedgerow::storage::IsOfJournal(hedgerow::storage::PathOf(file)))
-    return hedgerow::storage::WriteToJournal(file, parts, count, place);
-  return syscall(SYS_pwritev, file, parts, count, place, 0);
-}
-
 ssize_t pwrite(int file, const void* bytes, size_t size, off_t place) {
-  if (hedgerow::storage::PathOf(file) == hedgerow::storage::TheDisk().watermark &&
-      hedgerow::storage::Room(size) < size) {
-    errno = ENOSPC;
-    return -1;
-  }
-  return syscall(SYS_pwrite64, file, bytes, size, place);
+  const std::string path = hedgerow::storage::PathOf(file);
+  const bool is_watermark = path == hedgerow::storage::TheDisk().watermark;
+  size_t room = size;
+  if (is_watermark || hedgerow::storage::IsOfLog(path)) room = hedgerow::storage::Room(size);
+  if (is_watermark && room < size) room = 0;  // it lies in one sector
+  if (room > 0) return syscall(SYS_pwrite64, file, bytes, room, place);
+  errno = ENOSPC;
+  return -1;
 }
 
 int unlink(const char* path) noexcept {
-  if (hedgerow::storage::IsOfJournal(path)) return hedgerow::storage::RemoveFromJournal(path);
+  if (hedgerow::storage::IsOfLog(path)) return hedgerow::storage::RemoveFromLog(path);
   return static_cast<int>(syscall(SYS_unlink, path));
 }
 

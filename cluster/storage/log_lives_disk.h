@@ -2,9 +2,9 @@
 //
 // The disk of hr-log-lives-victim: stands in the place of some functions of the C library, in a program that
 // links it. Nothing is really synced, for a process that is killed loses nothing by that, and the only power
-// cuts are those of log_lives_cut.h; for their sake it remembers which bytes and names of the journal's files
-// were asked to be on the disk, and keeps what was removed. And it can be full: a write to the journal ends in
-// the middle, and the next ones fail, the watermark's too. Of one thread, but for RocksDB with its own files.
+// cuts are those of log_lives_cut.h; for their sake it remembers which bytes and names of the log's files
+// were asked to be on the disk, and keeps what was removed. And it can be full: a write to the log ends in the
+// middle, and the next ones fail, the watermark's too. Of one thread.
 
 #pragma once
 

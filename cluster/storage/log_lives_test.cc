@@ -43,8 +43,8 @@ namespace {
 using ::testing::IsEmpty;
 
 // 15 s on two processors that have other things to do. What this way of testing has found shows in them:
-// journal files that claimed their first batch as reached before it, and batches that a log of disk mode was
-// read without because the tables before them were gone.
+// files that claimed their first batch as reached before it, and batches that a log was read without because
+// what stood before them was gone.
 constexpr uint64_t kSeeds = 30;
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
@@ -134,7 +134,7 @@ class LivingLog {
   void Run() {
     for (size_t number = 0; number < lives_.lives.size() && !::testing::Test::HasFailure(); ++number) {
       SCOPED_TRACE(absl::StrCat("life ", number, " of ", lives_.lives[number].sync ? "disk" : "memory",
-                                " mode, journal files of ", lives_.journal_file_bytes, " bytes"));
+                                " mode, files of ", lives_.segment_bytes, " bytes"));
       Live(number);
     }
   }
@@ -194,7 +194,6 @@ class LivingLog {
     ++happened_.cuts;
     happened_.cuts_that_took_batches += batch < life.batches;
     happened_.snapshots_beyond_log += GoesFurther(*found);
-    happened_.losses.files_gone += losses.files_gone;
     happened_.losses.files_torn += losses.files_torn;
     happened_.losses.removals_undone += losses.removals_undone;
   }
@@ -216,8 +215,8 @@ void Print(const Happened& happened) {
   std::printf("%lu read when stopped; %lu power cuts: %lu took batches, %lu left a snapshot beyond the log\n",
               happened.read_when_stopped, happened.cuts, happened.cuts_that_took_batches,
               happened.snapshots_beyond_log);
-  std::printf("%lu files gone, %lu torn, %lu removals undone\n", happened.losses.files_gone,
-              happened.losses.files_torn, happened.losses.removals_undone);
+  std::printf("%lu files torn, %lu removals undone\n", happened.losses.files_torn,
+              happened.losses.removals_undone);
 }
 
 // Lives in which nothing happens would find nothing, and show nothing. These are about half of what the first
@@ -227,14 +226,13 @@ void ExpectEnough(const Happened& happened, uint64_t seeds) {
   EXPECT_GT(happened.killed_opens, seeds);
   EXPECT_GT(happened.mode_switches, seeds);
   EXPECT_GT(happened.writes_refused, seeds * 5);
-  EXPECT_GT(happened.files_dropped, seeds * 25);
+  EXPECT_GT(happened.files_dropped, seeds * 10);
   EXPECT_GT(happened.read_when_stopped, seeds * 3 / 2);
   EXPECT_GT(happened.cuts, seeds * 4 / 5);
   EXPECT_GT(happened.cuts_that_took_batches, seeds / 2);
   EXPECT_GT(happened.snapshots_beyond_log, seeds / 8);
-  EXPECT_GT(happened.losses.files_gone, seeds);
   EXPECT_GT(happened.losses.files_torn, seeds * 3 / 2);
-  EXPECT_GT(happened.losses.removals_undone, seeds * 4 / 5);
+  EXPECT_GT(happened.losses.removals_undone, seeds / 3);
 }
 
 TEST(LogLives, EveryStartFindsWhatWasLeftAndNoPowerCutTakesWhatWasDurable) {

@@ -16,9 +16,9 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "cluster/storage/durable_log.h"
 #include "cluster/storage/log_lives.h"
 #include "cluster/storage/log_lives_disk.h"
-#include "cluster/storage/rocks_log.h"
 #include "cluster/storage/snapshot_choice.h"
 #include "cluster/storage/snapshot_folder.h"
 #include "cluster/storage/storage_story.h"
@@ -38,14 +38,14 @@ void KillAfter(uint64_t us) {
   if (setitimer(ITIMER_REAL, &timer, nullptr) != 0) Fail("cannot set the timer");
 }
 
-std::unique_ptr<RocksLog> Open(const StorageOptions& options) {
-  absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, kLivesIdentity);
+std::unique_ptr<DurableLog> Open(const StorageOptions& options) {
+  absl::StatusOr<std::unique_ptr<DurableLog>> log = DurableLog::Open(options, kLivesIdentity);
   if (!log.ok()) Fail(log.status().ToString());
   return *std::move(log);
 }
 
-// As LogStorage does when it is opened, and its janitor after that.
-SnapshotFolder GoOnFrom(const raft::RestoredState& expected, RocksLog& log, const StorageOptions& options) {
+// As LogStorage does when it is opened, and its compactor after that.
+SnapshotFolder GoOnFrom(const raft::RestoredState& expected, DurableLog& log, const StorageOptions& options) {
   raft::RestoredState found = log.TakeRestored();
   if (!Same(found, expected)) Fail("it holds " + Describe(found) + "; it must be " + Describe(expected));
   absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(options.path);
@@ -60,13 +60,13 @@ SnapshotFolder GoOnFrom(const raft::RestoredState& expected, RocksLog& log, cons
 }
 
 // Tried again while the disk is full.
-void Commit(RocksLog& log) {
+void Commit(DurableLog& log) {
   absl::Status status = log.Commit();
   while (absl::IsResourceExhausted(status)) status = log.Commit();
   if (!status.ok()) Fail(status.ToString());
 }
 
-void Live(LifeTeller& teller, RocksLog& log, const SnapshotFolder& snapshots) {
+void Live(LifeTeller& teller, DurableLog& log, const SnapshotFolder& snapshots) {
   raft::LogIndex durable_start = teller.state().start.index;
   raft::LogIndex needed_snapshot = teller.state().snapshot.last.index;
   while (!teller.over()) {
@@ -94,7 +94,7 @@ void LiveAndEnd(const TestFolder& folder, uint64_t seed, size_t number, uint64_t
   const StorageOptions options = LivesOptions(folder, lives, life.sync, kBootBeforeCut);
   UsePretendedDisk(folder);
   KillAfter(killed_after_us);
-  std::unique_ptr<RocksLog> log = Open(options);
+  std::unique_ptr<DurableLog> log = Open(options);
   const bool was_to_be_killed = killed_after_us > 0;
   KillAfter(0);
   const SnapshotFolder snapshots = GoOnFrom(before, *log, options);

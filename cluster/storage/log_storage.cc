@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOption
                                                              const StoredIdentity& expected,
                                                              const LoadSnapshot& load) {
   if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
-  absl::StatusOr<std::unique_ptr<RocksLog>> log = RocksLog::Open(options, expected);
+  absl::StatusOr<std::unique_ptr<DurableLog>> log = DurableLog::Open(options, expected);
   if (!log.ok()) return log.status();
   absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(options.path);
   if (!snapshots.ok()) return snapshots.status();
@@ -49,17 +49,17 @@ absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOption
       ChooseSnapshot(storage->snapshots_, options.path, expected, load, storage->restored_);
   if (!trouble.ok()) return trouble.status();
   storage->snapshot_trouble_ = *std::move(trouble);
-  storage->janitor_.Clean(storage->restored_.start.index, storage->restored_.snapshot.last.index);
+  storage->compactor_.Clean(storage->restored_.start.index, storage->restored_.snapshot.last.index);
   return storage;
 }
 
-LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, SnapshotFolder snapshots,
+LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<DurableLog> log, SnapshotFolder snapshots,
                        Descriptor event)
     : options_(options),
       event_(std::move(event)),
       log_(std::move(log)),
       snapshots_(std::move(snapshots)),
-      janitor_(*log_, snapshots_),
+      compactor_(*log_, snapshots_),
       began_with_(log_->began_with()),
       restored_(log_->TakeRestored()),
       thread_([this] { Run(); }) {}
@@ -93,7 +93,7 @@ void LogStorage::Write(raft::Persist persist) {
   batch.push_back(std::move(persist));
   const uint64_t start_ns = Now_ns();
   log_->Gather(batch.front());
-  const absl::Status status = log_->Commit();
+  const absl::Status status = log_->Commit(/*may_wait=*/false);
   absl::MutexLock lock(&mutex_);
   if (status.ok()) {
     Account(batch, Now_ns() - start_ns);
@@ -183,7 +183,6 @@ absl::Status LogStorage::CommitPatiently(uint64_t& duration_ns) {
     const absl::Status status = log_->Commit();
     duration_ns = Now_ns() - start_ns;
     absl::MutexLock lock(&mutex_);
-    statistics_.reopened = log_->reopened();
     if (!absl::IsResourceExhausted(status)) return status;
     ++statistics_.full_disk_retries;
     if (health_.ok()) Signal();
@@ -205,7 +204,7 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
     statistics.truncations += persist.truncate_from.has_value();
     if (persist.new_start.has_value()) {
       ++statistics.new_starts;
-      janitor_.Clean(persist.new_start->after.index, persist.new_start->snapshot.index);
+      compactor_.Clean(persist.new_start->after.index, persist.new_start->snapshot.index);
     }
     --statistics.queue_length;
     statistics.queue_bytes -= bytes;
@@ -219,6 +218,7 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   ++statistics.sync_buckets[static_cast<size_t>(bucket)];
   statistics.sync_seconds += seconds;
   durable_sequence_ = batch.back().sequence;
+  if (log_->wants_spare()) compactor_.PrepareSpare();
 }
 
 // The flag comes second: who sees the descriptor readable before it looks again, and finds the flag then.

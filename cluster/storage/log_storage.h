@@ -26,8 +26,8 @@
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/descriptor.h"
-#include "cluster/storage/janitor.h"
-#include "cluster/storage/rocks_log.h"
+#include "cluster/storage/durable_log.h"
+#include "cluster/storage/log_compactor.h"
 #include "cluster/storage/snapshot_choice.h"
 #include "cluster/storage/snapshot_folder.h"
 #include "cluster/storage/storage_options.h"
@@ -56,8 +56,8 @@ class LogStorage {
   const Origin& origin() const { return log_->origin(); }
   // Which log it is: drawn when it began, never 0.
   uint64_t log_id() const { return log_->log_id(); }
-  // Never refuses and, with sync, never waits for the disk. Sequences must grow. Without sync it is durable on
-  // return, as a rule: a full disk sends it to the thread.
+  // Never refuses and never waits for the disk. Sequences must grow. Without sync it is durable on return, as a
+  // rule: a full disk sends it to the thread, and so does a next file that is not ready yet.
   void Write(raft::Persist persist);
   // The highest sequence up to which everything is durable; 0 is none yet. Quiets event_fd(), now or the next
   // time.
@@ -79,7 +79,7 @@ class LogStorage {
   const SnapshotFolder& snapshots() const { return snapshots_; }
 
  private:
-  LogStorage(const StorageOptions& options, std::unique_ptr<RocksLog> log, SnapshotFolder snapshots,
+  LogStorage(const StorageOptions& options, std::unique_ptr<DurableLog> log, SnapshotFolder snapshots,
              Descriptor event);
 
   void Run();
@@ -95,9 +95,9 @@ class LogStorage {
   const Descriptor event_;
   std::atomic<bool> signalled_ = false;  // event_ may be readable
   // Belongs to whoever has set committing_, and before the thread starts to nobody.
-  const std::unique_ptr<RocksLog> log_;
+  const std::unique_ptr<DurableLog> log_;
   const SnapshotFolder snapshots_;
-  Janitor janitor_;
+  LogCompactor compactor_;
   std::string snapshot_trouble_;
   const raft::Configuration began_with_;
   raft::RestoredState restored_;  // the owner's thread, like the next one

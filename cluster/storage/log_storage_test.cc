@@ -17,12 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include <rocksdb/db.h>
-
 #include "absl/time/clock.h"
-#include "cluster/storage/records.h"
-#include "cluster/storage/rocks_messages.h"
-#include "cluster/storage/rocks_options.h"
 #include "cluster/storage/storage_story.h"
 
 namespace hedgerow::storage {
@@ -75,23 +70,6 @@ TEST_P(LogStorageTest, ALogKeepsItsIdAndNoOtherHasIt) {
   EXPECT_EQ(OpenOrDie(options())->log_id(), first);
   std::filesystem::remove_all(folder_.log());
   EXPECT_NE(OpenOrDie(options())->log_id(), first) << "the folder was emptied";
-}
-
-TEST_P(LogStorageTest, ALogThatHasLostItsIdIsDamaged) {
-  OpenOrDie(options());
-  {
-    rocksdb::DB* raw = nullptr;
-    const rocksdb::Options as_ever = RocksOptions(options(), std::make_shared<RocksMessages>(folder_.log()));
-    ASSERT_TRUE(rocksdb::DB::Open(as_ever, folder_.rocksdb(), &raw).ok());
-    const std::unique_ptr<rocksdb::DB> db(raw);
-    const rocksdb::Slice key(kLogIdKey.data(), kLogIdKey.size());
-    ASSERT_TRUE(db->Delete(rocksdb::WriteOptions(), key).ok());
-    ASSERT_TRUE(db->Flush(rocksdb::FlushOptions()).ok());
-  }
-  const absl::Status status =
-      LogStorage::Open(options(), {.cluster_id = kTestCluster, .node = kTestNode}).status();
-  EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_NE(status.message().find("it does not say which log it is"), std::string::npos) << status;
 }
 
 TEST_P(LogStorageTest, ALogThatJoinedStaysOneThatJoined) {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/storage/log_tail.h"
 
-#include <string>
+#include <algorithm>
+#include <utility>
 
 #include "cluster/raft/check.h"
 
 namespace hedgerow::storage {
-namespace {
-
-void Check(const rocksdb::Status& status) { HEDGEROW_CHECK(status.ok()); }  // a batch in memory cannot fail
-
-}  // namespace
 
 void LogTail::Restore(const StateRecord& state, const std::vector<raft::Entry>& entries) {
   state_ = StateRecord{.batch = state.batch,
@@ -23,56 +19,43 @@ void LogTail::Restore(const StateRecord& state, const std::vector<raft::Entry>& 
   HEDGEROW_CHECK(state_ == state);
 }
 
-void LogTail::Apply(const raft::Persist& persist, rocksdb::WriteBatch& batch) {
+void LogTail::Apply(const raft::Persist& persist) {
+  if (std::exchange(finished_, false)) record_.Clear();
   if (persist.hard_state.has_value()) {
     HEDGEROW_CHECK(persist.hard_state->term >= state_.hard_state.term);
     state_.hard_state = *persist.hard_state;
   }
-  if (persist.new_start.has_value()) Start(*persist.new_start, batch);
-  if (persist.truncate_from.has_value()) TruncateFrom(*persist.truncate_from, batch);
-  std::string record;
+  if (persist.new_start.has_value()) Start(*persist.new_start);
+  if (persist.truncate_from.has_value()) TruncateFrom(*persist.truncate_from);
   for (const raft::Entry& entry : persist.entries) {
-    const raft::Term previous_term = state_.last_term;
     Append(entry);
-    const std::string key = EntryKey(entry.index);
-    EncodeEntryInto(record, key, entry, previous_term);
-    Check(batch.Put(key, record));
+    record_.Append(entry);
   }
 }
 
-void LogTail::Finish(rocksdb::WriteBatch& batch) {
+std::string& LogTail::Finish() {
+  if (std::exchange(finished_, true)) record_.Clear();
   ++state_.batch;
-  const std::string key = StateKey(state_.last_index);
-  Check(batch.Put(key, EncodeState(key, state_)));
+  const raft::LogIndex before(state_.last_index.value() - record_.entries());
+  return record_.Finish(state_, before < state_.start.index ? raft::Term() : TermAt(before));
 }
 
-// Each entry, and the state of the batch that it was the last of, if it was: a state behind the log's end would
-// be taken for the last. One deletion for each: only what is not committed is ever truncated, and that is
-// bounded. RocksDB's range deletions would make every later reading of the log depend on a much rarer piece of
-// its code.
-void LogTail::DeleteFrom(raft::LogIndex index, rocksdb::WriteBatch& batch) {
-  for (raft::LogIndex gone = index; gone <= state_.last_index; gone = gone.Next()) {
-    Check(batch.Delete(EntryKey(gone)));
-    Check(batch.Delete(StateKey(gone)));
-  }
-}
-
-void LogTail::TruncateFrom(raft::LogIndex index, rocksdb::WriteBatch& batch) {
+// The batch's own entries are taken back; those of earlier batches go by this one's last index.
+void LogTail::TruncateFrom(raft::LogIndex index) {
   HEDGEROW_CHECK(index > state_.start.index);
-  DeleteFrom(index, batch);
   if (index > state_.last_index) return;
+  const uint64_t gone = state_.last_index.value() - index.value() + 1;
+  record_.TakeBack(std::min<uint64_t>(gone, record_.entries()));
   while (!terms_.empty() && terms_.back().first >= index) terms_.pop_back();
   state_.last_index = index.Previous();
   state_.last_term = terms_.empty() ? state_.start.term : terms_.back().term;
 }
 
-// Entries up to the new start stay where they are: nothing reads them any more, and RocksLog::DropUpTo removes
-// whole files of them. What comes after it in a log that is emptied is really deleted, since it would be read.
-void LogTail::Start(const raft::NewStart& start, rocksdb::WriteBatch& batch) {
+void LogTail::Start(const raft::NewStart& start) {
   const raft::LogIndex index = start.after.index;
   HEDGEROW_CHECK(index >= state_.start.index && start.after.term <= state_.hard_state.term);
   if (start.empties) {
-    DeleteFrom(index.Next(), batch);
+    record_.TakeBack(record_.entries());
     terms_.clear();
     state_.last_index = index;
     state_.last_term = start.after.term;

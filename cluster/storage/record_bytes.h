@@ -37,6 +37,13 @@ class RecordReader {
     bytes_.remove_prefix(bytes);
     return value;
   }
+  std::string_view Bytes(size_t bytes) {
+    if (bytes_.size() < bytes) failed_ = true;
+    if (failed_) return {};
+    const std::string_view taken = bytes_.substr(0, bytes);
+    bytes_.remove_prefix(bytes);
+    return taken;
+  }
   std::string_view Rest() {
     const std::string_view rest = bytes_;
     bytes_ = {};

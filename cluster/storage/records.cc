@@ -3,32 +3,67 @@
 
 #include <zlib.h>
 
+#include <limits>
+
+#include "cluster/raft/check.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/storage/record_bytes.h"
 
 namespace hedgerow::storage {
 namespace {
 
-constexpr size_t kChecksum_bytes = 4;
-constexpr size_t kEntryFixed_bytes = 17;
-constexpr size_t kState_bytes = 56;  // without a reserved term
+// A record: size, checksum, batch, checksum of size and batch alone, number of entries, the rest of the state,
+// term before; then of each entry its payload's size, kind, term, payload; zeros up to the alignment, which the
+// size leaves out. What is looked for where records may stand costs one short checksum at each place, whatever
+// bytes a client had put there.
+constexpr size_t kSize_bytes = 4;
+constexpr size_t kSealed_at = 8;  // what stands before it is the size and the checksum
+constexpr size_t kHeadChecksum_at = 16;
+constexpr size_t kCount_at = 20;
+constexpr size_t kState_at = 24;
+constexpr size_t kHead_bytes = kState_at + 7 * 8 + 8;
+constexpr size_t kEntryHead_bytes = 4 + 1 + 8;
+static_assert(kHead_bytes == kRecordMin_bytes && kHead_bytes % kRecordAlign_bytes == 0);
 
-std::string Seal(std::string_view key, std::string_view body) {
-  std::string record;
-  record.reserve(kChecksum_bytes + body.size());
-  AppendNumber(record, Checksum(key, body), kChecksum_bytes);
-  record.append(body);
-  return record;
+constexpr std::string_view kHeaderMagic = "hrlog\r\n\x1a";
+
+size_t Aligned(size_t bytes) {
+  return (bytes + kRecordAlign_bytes - 1) / kRecordAlign_bytes * kRecordAlign_bytes;
 }
 
-// The body, if it is what was sealed under this key.
-std::optional<std::string_view> Unseal(std::string_view key, std::string_view record) {
-  RecordReader reader(record);
-  const uint64_t checksum = reader.Number(kChecksum_bytes);
-  if (record.size() < kChecksum_bytes) return std::nullopt;
-  const std::string_view body = reader.Rest();
-  if (checksum != Checksum(key, body)) return std::nullopt;
-  return body;
+void PutNumber(std::string& bytes, size_t place, uint64_t value, size_t size) {
+  for (size_t i = 0; i < size; ++i) bytes[place + i] = static_cast<char>(value >> (8 * i) & 0xff);
+}
+
+uint64_t NumberAt(std::string_view bytes, size_t place, size_t size) {
+  return RecordReader(bytes.substr(place, size)).Number(size);
+}
+
+uint32_t HeadChecksum(std::string_view record, uint64_t salt) {
+  std::string key;
+  AppendNumber(key, salt, 8);
+  key.append(record.substr(0, kSize_bytes));
+  return Checksum(key, record.substr(kSealed_at, 8));
+}
+
+uint32_t RecordChecksum(std::string_view record, uint64_t salt) {
+  std::string key;
+  AppendNumber(key, salt, 8);
+  key.append(record.substr(0, kSize_bytes));
+  return Checksum(key, record.substr(kSealed_at));
+}
+
+StateRecord ReadState(RecordReader& reader, uint64_t batch) {
+  StateRecord state;
+  state.batch = batch;
+  state.hard_state.term = raft::Term(reader.Number(8));
+  state.hard_state.voted_for = raft::NodeId(reader.Number(8));
+  state.hard_state.reserved = raft::Term(reader.Number(8));
+  state.last_index = raft::LogIndex(reader.Number(8));
+  state.last_term = raft::Term(reader.Number(8));
+  state.start.index = raft::LogIndex(reader.Number(8));
+  state.start.term = raft::Term(reader.Number(8));
+  return state;
 }
 
 }  // namespace
@@ -40,157 +75,130 @@ uint32_t Checksum(std::string_view key, std::string_view body) {
   return static_cast<uint32_t>(checksum);
 }
 
-// Big-endian, so that the order of the keys is the order of the log.
-std::string EntryKey(raft::LogIndex index) {
-  char number[8];
-  for (size_t i = 0; i < sizeof(number); ++i)
-    number[i] = static_cast<char>(index.value() >> (56 - 8 * i) & 0xff);
-  std::string key(kEntryPrefix);
-  key.append(number, sizeof(number));
-  return key;
+void RecordBuilder::Clear() {
+  bytes_.assign(kHead_bytes, '\0');
+  places_.clear();
 }
 
-std::string StateKey(raft::LogIndex last) {
-  std::string key = EntryKey(last);
-  key.append(kStateSuffix);
-  return key;
+void RecordBuilder::Append(const raft::Entry& entry) {
+  if (bytes_.empty()) Clear();
+  places_.push_back(bytes_.size());
+  AppendNumber(bytes_, entry.payload.size_bytes(), 4);
+  AppendNumber(bytes_, static_cast<uint64_t>(entry.kind), 1);
+  AppendNumber(bytes_, entry.term.value(), 8);
+  bytes_.append(entry.payload.view());
 }
 
-bool IsStateKey(std::string_view key) {
-  return key.size() == kEntryPrefix.size() + 8 + kStateSuffix.size() && key.starts_with(kEntryPrefix) &&
-         key.ends_with(kStateSuffix);
+void RecordBuilder::TakeBack(size_t entries) {
+  HEDGEROW_CHECK(entries <= places_.size());
+  if (entries == 0) return;
+  bytes_.resize(places_[places_.size() - entries]);
+  places_.resize(places_.size() - entries);
 }
 
-std::string EncodeEntry(const raft::Entry& entry, raft::Term previous_term) {
-  std::string record;
-  EncodeEntryInto(record, EntryKey(entry.index), entry, previous_term);
-  return record;
+std::string& RecordBuilder::Finish(const StateRecord& state, raft::Term term_before) {
+  if (bytes_.empty()) Clear();
+  HEDGEROW_CHECK(bytes_.size() <= std::numeric_limits<uint32_t>::max());
+  PutNumber(bytes_, 0, bytes_.size(), kSize_bytes);
+  PutNumber(bytes_, kSealed_at, state.batch, 8);
+  PutNumber(bytes_, kCount_at, places_.size(), 4);
+  size_t place = kState_at;
+  for (const uint64_t value : {state.hard_state.term.value(), state.hard_state.voted_for.value(),
+                               state.hard_state.reserved.value(), state.last_index.value(),
+                               state.last_term.value(), state.start.index.value(), state.start.term.value(),
+                               term_before.value()}) {
+    PutNumber(bytes_, place, value, 8);
+    place += 8;
+  }
+  bytes_.resize(Aligned(bytes_.size()));
+  return bytes_;
 }
 
-void EncodeEntryInto(std::string& record, std::string_view key, const raft::Entry& entry,
-                     raft::Term previous_term) {
-  record.clear();
-  record.reserve(kChecksum_bytes + kEntryFixed_bytes + entry.payload.size_bytes());
-  AppendNumber(record, 0, kChecksum_bytes);  // the checksum, below
-  AppendNumber(record, static_cast<uint64_t>(entry.kind), 1);
-  AppendNumber(record, entry.term.value(), 8);
-  AppendNumber(record, previous_term.value(), 8);
-  record.append(entry.payload.view());
-  const uint32_t checksum = Checksum(key, std::string_view(record).substr(kChecksum_bytes));
-  for (size_t i = 0; i < kChecksum_bytes; ++i) record[i] = static_cast<char>(checksum >> (8 * i) & 0xff);
+void SealRecord(std::string& record, uint64_t salt) {
+  const size_t size = NumberAt(record, 0, kSize_bytes);
+  PutNumber(record, kHeadChecksum_at, HeadChecksum(record, salt), 4);
+  PutNumber(record, kSize_bytes, RecordChecksum(std::string_view(record).substr(0, size), salt), 4);
 }
 
-std::optional<StoredEntry> ParseEntry(std::string_view key, std::string_view value) {
-  if (key.size() != kEntryPrefix.size() + 8 || key.substr(0, kEntryPrefix.size()) != kEntryPrefix)
+uint64_t BatchNumber(std::string_view record) { return NumberAt(record, kSealed_at, 8); }
+
+size_t RecordSize(std::string_view bytes, uint64_t salt, uint64_t batch) {
+  if (bytes.size() < kRecordMin_bytes || BatchNumber(bytes) != batch) return 0;
+  const size_t size = NumberAt(bytes, 0, kSize_bytes);
+  if (size < kHead_bytes || Aligned(size) > bytes.size()) return 0;
+  if (NumberAt(bytes, kHeadChecksum_at, 4) != HeadChecksum(bytes, salt)) return 0;
+  const uint64_t checksum = NumberAt(bytes, kSize_bytes, 4);
+  return RecordChecksum(bytes.substr(0, size), salt) == checksum ? Aligned(size) : 0;
+}
+
+std::optional<StateRecord> ParseState(std::string_view record) {
+  if (record.size() < kRecordMin_bytes) return std::nullopt;
+  RecordReader reader(record.substr(kState_at));
+  return ReadState(reader, BatchNumber(record));
+}
+
+std::optional<BatchRecord> ParseBatch(std::string_view record) {
+  if (record.size() < kRecordMin_bytes) return std::nullopt;
+  RecordReader reader(record.substr(kState_at, NumberAt(record, 0, kSize_bytes) - kState_at));
+  BatchRecord batch;
+  batch.state = ReadState(reader, BatchNumber(record));
+  batch.term_before = raft::Term(reader.Number(8));
+  const uint64_t count = NumberAt(record, kCount_at, 4);
+  if (count > batch.state.last_index.value() || count > record.size() / kEntryHead_bytes) return std::nullopt;
+  batch.entries.reserve(count);
+  for (uint64_t i = 0; i < count; ++i) {
+    raft::Entry entry;
+    entry.index = raft::LogIndex(batch.state.last_index.value() - count + 1 + i);
+    const size_t size = reader.Number(4);
+    const uint64_t kind = reader.Number(1);
+    entry.term = raft::Term(reader.Number(8));
+    const std::string_view payload = reader.Bytes(size);
+    if (kind > static_cast<uint64_t>(raft::EntryKind::kConfiguration)) return std::nullopt;
+    entry.kind = static_cast<raft::EntryKind>(kind);
+    if (!payload.empty()) entry.payload = raft::Payload(payload);
+    batch.entries.push_back(std::move(entry));
+  }
+  if (!reader.Complete()) return std::nullopt;
+  return batch;
+}
+
+// Magic, format version, length of the rest, checksum; the rest.
+std::string EncodeLogHeader(const LogHeader& header) {
+  std::string body;
+  AppendNumber(body, header.identity.cluster_id, 8);
+  AppendNumber(body, header.identity.node.value(), 8);
+  AppendNumber(body, header.log_id, 8);
+  AppendNumber(body, header.origin.epoch, 8);
+  AppendNumber(body, header.origin.beginning, 8);
+  body += raft::EncodeConfiguration(header.began_with);
+  std::string bytes(kHeaderMagic);
+  AppendNumber(bytes, header.format_version, 4);
+  AppendNumber(bytes, body.size(), 4);
+  AppendNumber(bytes, Checksum(bytes, body), 4);
+  return bytes + body;
+}
+
+std::optional<LogHeader> ParseLogHeader(std::string_view bytes) {
+  constexpr size_t kSealed_bytes = kHeaderMagic.size() + 8;
+  if (!bytes.starts_with(kHeaderMagic) || bytes.size() < kSealed_bytes + 4) return std::nullopt;
+  const std::string_view body = bytes.substr(kSealed_bytes + 4);
+  LogHeader header;
+  header.format_version = static_cast<uint32_t>(NumberAt(bytes, kHeaderMagic.size(), 4));
+  if (NumberAt(bytes, kHeaderMagic.size() + 4, 4) != body.size() ||
+      NumberAt(bytes, kSealed_bytes, 4) != Checksum(bytes.substr(0, kSealed_bytes), body)) {
     return std::nullopt;
-  uint64_t index = 0;
-  for (const char byte : key.substr(kEntryPrefix.size())) index = index << 8 | static_cast<unsigned char>(byte);
-  const std::optional<std::string_view> body = Unseal(key, value);
-  if (!body.has_value()) return std::nullopt;
-
-  RecordReader reader(*body);
-  const uint64_t kind = reader.Number(1);
-  StoredEntry stored;
-  stored.entry.index = raft::LogIndex(index);
-  stored.entry.term = raft::Term(reader.Number(8));
-  stored.previous_term = raft::Term(reader.Number(8));
-  const std::string_view payload = reader.Rest();
-  if (!reader.Complete() || kind > static_cast<uint64_t>(raft::EntryKind::kConfiguration)) return std::nullopt;
-  stored.entry.kind = static_cast<raft::EntryKind>(kind);
-  if (!payload.empty()) stored.entry.payload = raft::Payload(payload);
-  return stored;
-}
-
-std::string EncodeState(std::string_view key, const StateRecord& state) {
-  std::string body;
-  for (const uint64_t value : {state.batch, state.hard_state.term.value(), state.hard_state.voted_for.value(),
-                               state.last_index.value(), state.last_term.value(), state.start.index.value(),
-                               state.start.term.value()}) {
-    AppendNumber(body, value, 8);
   }
-  // Only while there is one: a program that knows of no reservations must not take it for an old record.
-  if (state.hard_state.reserved != raft::Term()) AppendNumber(body, state.hard_state.reserved.value(), 8);
-  return Seal(key, body);
-}
-
-std::optional<StateRecord> ParseState(std::string_view key, std::string_view value) {
-  const std::optional<std::string_view> body = Unseal(key, value);
-  if (!body.has_value()) return std::nullopt;
-  RecordReader reader(*body);
-  StateRecord state;
-  state.batch = reader.Number(8);
-  state.hard_state.term = raft::Term(reader.Number(8));
-  state.hard_state.voted_for = raft::NodeId(reader.Number(8));
-  state.last_index = raft::LogIndex(reader.Number(8));
-  state.last_term = raft::Term(reader.Number(8));
-  if (key == kFormerStateKey && reader.Complete()) return state;  // format 1
-  state.start.index = raft::LogIndex(reader.Number(8));
-  state.start.term = raft::Term(reader.Number(8));
-  if (body->size() > kState_bytes) state.hard_state.reserved = raft::Term(reader.Number(8));
-  if (!reader.Complete()) return std::nullopt;
-  if (key != kFormerStateKey && key != StateKey(state.last_index)) return std::nullopt;
-  return state;
-}
-
-std::string EncodeIdentity(std::string_view key, const IdentityRecord& identity) {
-  std::string body;
-  AppendNumber(body, identity.format_version, 4);
-  AppendNumber(body, identity.identity.cluster_id, 8);
-  AppendNumber(body, identity.identity.node.value(), 8);
-  if (identity.format_version >= 3) {
-    body += raft::EncodeConfiguration(identity.began_with.value_or(raft::Configuration()));
-  }
-  return Seal(key, body);
-}
-
-std::optional<IdentityRecord> ParseIdentity(std::string_view key, std::string_view value) {
-  const std::optional<std::string_view> body = Unseal(key, value);
-  if (!body.has_value()) return std::nullopt;
-  RecordReader reader(*body);
-  IdentityRecord identity;
-  identity.format_version = static_cast<uint32_t>(reader.Number(4));
-  if (identity.format_version > kFormatVersion) return identity;
-  identity.identity.cluster_id = reader.Number(8);
-  identity.identity.node = raft::NodeId(reader.Number(8));
-  if (identity.format_version >= 3) {
-    identity.began_with = raft::DecodeConfiguration(reader.Rest());
-    if (!identity.began_with.has_value()) return std::nullopt;
-  }
-  if (!reader.Complete()) return std::nullopt;
-  return identity;
-}
-
-std::string EncodeOrigin(std::string_view key, const Origin& origin) {
-  std::string body;
-  AppendNumber(body, origin.epoch, 8);
-  AppendNumber(body, origin.beginning, 8);
-  return Seal(key, body);
-}
-
-std::string EncodeLogId(uint64_t log_id) {
-  std::string body;
-  AppendNumber(body, log_id, 8);
-  return Seal(kLogIdKey, body);
-}
-
-std::optional<uint64_t> ParseLogId(std::string_view value) {
-  const std::optional<std::string_view> body = Unseal(kLogIdKey, value);
-  if (!body.has_value()) return std::nullopt;
-  RecordReader reader(*body);
-  const uint64_t log_id = reader.Number(8);
-  if (!reader.Complete() || log_id == 0) return std::nullopt;
-  return log_id;
-}
-
-std::optional<Origin> ParseOrigin(std::string_view key, std::string_view value) {
-  const std::optional<std::string_view> body = Unseal(key, value);
-  if (!body.has_value()) return std::nullopt;
-  RecordReader reader(*body);
-  Origin origin;
-  origin.epoch = reader.Number(8);
-  origin.beginning = reader.Number(8);
-  if (!reader.Complete()) return std::nullopt;
-  return origin;
+  if (header.format_version > kFormatVersion) return header;
+  RecordReader reader(body);
+  header.identity.cluster_id = reader.Number(8);
+  header.identity.node = raft::NodeId(reader.Number(8));
+  header.log_id = reader.Number(8);
+  header.origin.epoch = reader.Number(8);
+  header.origin.beginning = reader.Number(8);
+  std::optional<raft::Configuration> began_with = raft::DecodeConfiguration(reader.Rest());
+  if (!reader.Complete() || !began_with.has_value() || header.log_id == 0) return std::nullopt;
+  header.began_with = *std::move(began_with);
+  return header;
 }
 
 }  // namespace hedgerow::storage

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The records on disk, byte by byte.
+// The records on disk, byte by byte, and what a log's tail makes of persists.
 
 #include "cluster/storage/records.h"
 
@@ -9,173 +9,146 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "cluster/storage/log_tail.h"
 #include "cluster/storage/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {
 
-TEST(RecordsTest, AnEntryComesBackAsItWas) {
-  for (const std::string& payload : {std::string(), std::string("x"), std::string(100'000, '\0')}) {
-    raft::Entry entry = TestEntry(uint64_t{1} << 40, 9, payload);
+constexpr uint64_t kSalt = 0x1122'3344'5566'7788;
+
+std::string Sealed(const StateRecord& state, raft::Term before, const std::vector<raft::Entry>& entries,
+                   uint64_t salt = kSalt) {
+  RecordBuilder builder;
+  for (const raft::Entry& entry : entries) builder.Append(entry);
+  std::string record = builder.Finish(state, before);
+  SealRecord(record, salt);
+  return record;
+}
+
+const StateRecord kState = {.batch = 77,
+                            .hard_state = {.term = raft::Term(9), .voted_for = raft::NodeId(3)},
+                            .last_index = raft::LogIndex(uint64_t{1} << 40),
+                            .last_term = raft::Term(9),
+                            .start = {.index = raft::LogIndex(8), .term = raft::Term(2)}};
+
+TEST(RecordsTest, ABatchComesBackAsItWas) {
+  for (const size_t size : {0, 1, 7, 8, 100'000}) {
+    std::vector<raft::Entry> entries;
     for (const raft::EntryKind kind :
          {raft::EntryKind::kCommand, raft::EntryKind::kNoOp, raft::EntryKind::kConfiguration}) {
-      entry.kind = kind;
-      const std::optional<StoredEntry> back =
-          ParseEntry(EntryKey(entry.index), EncodeEntry(entry, raft::Term(8)));
-      ASSERT_TRUE(back.has_value());
-      EXPECT_EQ(back->entry, entry);
-      EXPECT_EQ(back->previous_term, raft::Term(8));
+      entries.push_back(
+          TestEntry((uint64_t{1} << 40) - 2 + entries.size(), 7 + entries.size(), std::string(size, '\0')));
+      entries.back().kind = kind;
     }
+    const std::string record = Sealed(kState, raft::Term(6), entries);
+    EXPECT_EQ(record.size() % kRecordAlign_bytes, 0u);
+    ASSERT_EQ(RecordSize(record + "more", kSalt, 77), record.size());
+    const std::optional<BatchRecord> back = ParseBatch(record);
+    ASSERT_TRUE(back.has_value());
+    EXPECT_EQ(back->state, kState);
+    EXPECT_EQ(back->entries, entries);
+    EXPECT_EQ(back->term_before, raft::Term(6));
+    EXPECT_EQ(ParseState(record), kState);
   }
-}
-
-TEST(RecordsTest, TheOrderOfTheKeysIsTheOrderOfTheLog) {
-  EXPECT_LT(EntryKey(raft::LogIndex(255)), EntryKey(raft::LogIndex(256)));
-  EXPECT_LT(EntryKey(raft::LogIndex(1)), EntryKey(raft::LogIndex(uint64_t{1} << 63)));
-  EXPECT_LT(EntryKey(raft::LogIndex(255)), StateKey(raft::LogIndex(255)));
-  EXPECT_LT(StateKey(raft::LogIndex(255)), EntryKey(raft::LogIndex(256)));
-  EXPECT_LT(StateKey(raft::LogIndex(~uint64_t{0})), kEntriesEnd);
-  EXPECT_LT(kEntriesEnd, kFormerIdentityKey) << "a log that was converted ends before what it had";
-  EXPECT_LT(kIdentityKey, kOriginKey);
-  EXPECT_LT(kOriginKey, EntryKey(raft::LogIndex())) << "or it would be in every table's range";
-}
-
-TEST(RecordsTest, AStateIsToldFromAnEntryByItsKey) {
-  for (const uint64_t index : {uint64_t{0}, uint64_t{'s'}, ~uint64_t{0}}) {
-    EXPECT_TRUE(IsStateKey(StateKey(raft::LogIndex(index))));
-    EXPECT_FALSE(IsStateKey(EntryKey(raft::LogIndex(index))));
-  }
-  for (const std::string_view other : {kIdentityKey, kOriginKey, kFormerStateKey}) {
-    EXPECT_FALSE(IsStateKey(other));
-  }
-}
-
-TEST(RecordsTest, StateAndIdentityComeBackAsTheyWere) {
-  const StateRecord state = {.batch = 77,
-                             .hard_state = {.term = raft::Term(5), .voted_for = raft::NodeId(3)},
-                             .last_index = raft::LogIndex(12),
-                             .last_term = raft::Term(4),
-                             .start = {.index = raft::LogIndex(8), .term = raft::Term(2)}};
-  const std::string key = StateKey(state.last_index);
-  EXPECT_EQ(ParseState(key, EncodeState(key, state)), state);
-  EXPECT_EQ(ParseState(kFormerStateKey, EncodeState(kFormerStateKey, state)), state) << "up to format 4";
-  StateRecord reserving = state;
-  reserving.hard_state.reserved = raft::Term(6);
-  EXPECT_EQ(ParseState(key, EncodeState(key, reserving)), reserving);
-  EXPECT_NE(EncodeState(key, reserving).size(), EncodeState(key, state).size())
-      << "for programs that know of no reservations";
-  const IdentityRecord identity = {.identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)}};
-  const std::optional<IdentityRecord> back =
-      ParseIdentity(kIdentityKey, EncodeIdentity(kIdentityKey, identity));
-  ASSERT_TRUE(back.has_value());
-  EXPECT_EQ(back->identity, identity.identity);
-  EXPECT_EQ(back->format_version, kFormatVersion);
-  EXPECT_EQ(back->began_with, raft::Configuration()) << "it joined";
-}
-
-TEST(RecordsTest, WhatALogBeganWithComesBackAndAnEarlierFormatSaysNothingOfIt) {
-  IdentityRecord identity = {.identity = {.cluster_id = 1, .node = raft::NodeId(2)},
-                             .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
-  identity.began_with->members[0].address = "10.0.0.2:4802";
-  EXPECT_EQ(ParseIdentity(kIdentityKey, EncodeIdentity(kIdentityKey, identity))->began_with,
-            identity.began_with);
-  identity.format_version = 2;
-  const std::optional<IdentityRecord> back =
-      ParseIdentity(kFormerIdentityKey, EncodeIdentity(kFormerIdentityKey, identity));
-  ASSERT_TRUE(back.has_value());
-  EXPECT_EQ(back->identity, identity.identity);
-  EXPECT_FALSE(back->began_with.has_value());
-}
-
-TEST(RecordsTest, TheIdentityOfALogOfFormat2IsReadAsItWasWritten) {
-  const IdentityRecord identity = {.format_version = 2,
-                                   .identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)}};
-  const std::string bytes = EncodeIdentity(kFormerIdentityKey, identity);
-  EXPECT_EQ(bytes, std::string("\xd8\x5b\x9c\x86\x02\0\0\0\0\0\0\0\0\0\0\x40\x07\0\0\0\0\0\0\0", 24));
-  const std::optional<IdentityRecord> back = ParseIdentity(kFormerIdentityKey, bytes);
-  ASSERT_TRUE(back.has_value());
-  EXPECT_EQ(back->identity, identity.identity);
-}
-
-TEST(RecordsTest, AnOriginComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
-  const Origin origin = {.epoch = 3, .beginning = ~uint64_t{0}};
-  const std::string bytes = EncodeOrigin(kOriginKey, origin);
-  EXPECT_EQ(ParseOrigin(kOriginKey, bytes), origin);
-  EXPECT_FALSE(ParseOrigin(kFormerOriginKey, bytes).has_value());
-  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
-    std::string flipped = bytes;
-    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    EXPECT_FALSE(ParseOrigin(kOriginKey, flipped).has_value()) << bit;
-  }
-}
-
-TEST(RecordsTest, ALogIdComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
-  const std::string bytes = EncodeLogId(0x3edc'ba98'7654'3210);
-  EXPECT_EQ(ParseLogId(bytes), 0x3edc'ba98'7654'3210u);
-  EXPECT_FALSE(ParseLogId(EncodeLogId(0)).has_value()) << "0 is none";
-  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
-    std::string flipped = bytes;
-    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    EXPECT_FALSE(ParseLogId(flipped).has_value()) << bit;
-  }
-}
-
-TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
-  const std::optional<IdentityRecord> back = ParseIdentity(
-      kIdentityKey, EncodeIdentity(kIdentityKey, {.format_version = kFormatVersion + 1,
-                                                  .identity = {.cluster_id = 1, .node = raft::NodeId(1)}}));
-  ASSERT_TRUE(back.has_value());
-  EXPECT_EQ(back->format_version, kFormatVersion + 1);
-  EXPECT_EQ(back->identity, StoredIdentity{});
 }
 
 TEST(RecordsTest, AnyFlippedBitIsSeen) {
-  const raft::Entry entry = TestEntry(3, 2, "payload");
-  const std::string key = EntryKey(entry.index);
-  const std::string value = EncodeEntry(entry, raft::Term(1));
-  for (size_t bit = 0; bit < 8 * value.size(); ++bit) {
-    std::string flipped = value;
+  StateRecord state = kState;
+  state.hard_state.reserved = raft::Term(12);
+  const std::string record = Sealed(state, raft::Term(1), {TestEntry(uint64_t{1} << 40, 9, "payload")});
+  ASSERT_EQ(record.size(), kRecordMin_bytes + 4 + 1 + 8 + 7 + 4) << "4 bytes of filling, which carry nothing";
+  ASSERT_EQ(ParseBatch(record)->state, state);
+  for (size_t bit = 0; bit < 8 * (record.size() - 4); ++bit) {
+    std::string flipped = record;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    EXPECT_FALSE(ParseEntry(key, flipped).has_value()) << bit;
+    EXPECT_EQ(RecordSize(flipped, kSalt, BatchNumber(flipped)), 0u) << bit;
   }
-  const std::string state_key = StateKey(raft::LogIndex());
-  const std::string state = EncodeState(state_key, {.batch = 1, .hard_state = {.reserved = raft::Term(2)}});
-  for (size_t bit = 0; bit < 8 * state.size(); ++bit) {
-    std::string flipped = state;
+  for (size_t size = 0; size < record.size(); ++size)
+    EXPECT_EQ(RecordSize(std::string_view(record).substr(0, size), kSalt, 77), 0u);
+}
+
+// The bytes of an earlier use of the file, also with the very number that comes next.
+TEST(RecordsTest, ARecordOfAnotherUseOfItsFileIsNotRead) {
+  const std::string record = Sealed(kState, raft::Term(1), {});
+  EXPECT_GT(RecordSize(record, kSalt, 77), 0u);
+  EXPECT_EQ(RecordSize(record, kSalt + 1, 77), 0u);
+  EXPECT_EQ(RecordSize(record, kSalt, 78), 0u);
+}
+
+TEST(RecordsTest, ALogHeaderComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
+  LogHeader header = {.identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)},
+                      .log_id = 0x3edc'ba98'7654'3210,
+                      .origin = {.epoch = 3, .beginning = ~uint64_t{0}},
+                      .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
+  header.began_with.members[0].address = "10.0.0.2:4802";
+  const std::string bytes = EncodeLogHeader(header);
+  const std::optional<LogHeader> back = ParseLogHeader(bytes);
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->format_version, kFormatVersion);
+  EXPECT_EQ(back->identity, header.identity);
+  EXPECT_EQ(back->log_id, header.log_id);
+  EXPECT_EQ(back->origin, header.origin);
+  EXPECT_EQ(back->began_with, header.began_with);
+  for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+    std::string flipped = bytes;
     flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    EXPECT_FALSE(ParseState(state_key, flipped).has_value()) << bit;
+    EXPECT_FALSE(ParseLogHeader(flipped).has_value()) << bit;
   }
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(ParseLogHeader(std::string_view(bytes).substr(0, size)).has_value());
+  header.log_id = 0;
+  EXPECT_FALSE(ParseLogHeader(EncodeLogHeader(header)).has_value()) << "0 is none";
 }
 
-TEST(RecordsTest, AnEntryUnderAnothersKeyIsSeen) {
-  const std::string value = EncodeEntry(TestEntry(3, 2, "payload"), raft::Term(1));
-  EXPECT_FALSE(ParseEntry(EntryKey(raft::LogIndex(4)), value).has_value());
-  EXPECT_FALSE(ParseEntry("e", value).has_value());
-  EXPECT_FALSE(ParseEntry(StateKey(raft::LogIndex(3)), value).has_value());
+TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
+  const std::optional<LogHeader> back = ParseLogHeader(
+      EncodeLogHeader({.format_version = kFormatVersion + 1, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}, .log_id = 5}));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->format_version, kFormatVersion + 1);
+  EXPECT_EQ(back->log_id, 0u);
 }
 
-TEST(RecordsTest, AStateUnderAnothersKeyIsSeen) {
-  const StateRecord state = {.batch = 1, .last_index = raft::LogIndex(3), .last_term = raft::Term(1)};
-  const std::string key = StateKey(raft::LogIndex(3));
-  const std::string other = StateKey(raft::LogIndex(4));
-  ASSERT_TRUE(ParseState(key, EncodeState(key, state)).has_value());
-  EXPECT_FALSE(ParseState(other, EncodeState(key, state)).has_value());
-  EXPECT_FALSE(ParseState(other, EncodeState(other, state)).has_value()) << "it is the end of another log";
-}
+// Two persists of one batch, of which the second takes back what the first has appended.
+TEST(LogTailTest, ABatchHoldsWhatIsLeftOfItsPersists) {
+  LogTail tail;
+  tail.Apply({.sequence = 1,
+              .hard_state = raft::HardState{.term = raft::Term(2)},
+              .entries = {TestEntry(1, 1, "a"), TestEntry(2, 1, "b"), TestEntry(3, 2, "c")}});
+  std::optional<BatchRecord> batch = ParseBatch(tail.Finish());
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->first(), raft::LogIndex(1));
+  EXPECT_EQ(batch->term_before, raft::Term());
 
-TEST(RecordsTest, AnythingCutShortIsSeen) {
-  const std::string key = EntryKey(raft::LogIndex(3));
-  const std::string entry = EncodeEntry(TestEntry(3, 2, "payload"), raft::Term(1));
-  const std::string state_key = StateKey(raft::LogIndex());
-  const std::string state = EncodeState(state_key, {.batch = 1, .hard_state = {.reserved = raft::Term(2)}});
-  const std::string identity = EncodeIdentity(kIdentityKey, {});
-  for (size_t size = 0; size < entry.size(); ++size)
-    EXPECT_FALSE(ParseEntry(key, entry.substr(0, size)).has_value());
-  for (size_t size = 0; size < state.size(); ++size)
-    EXPECT_FALSE(ParseState(state_key, state.substr(0, size)).has_value());
-  for (size_t size = 0; size < identity.size(); ++size)
-    EXPECT_FALSE(ParseIdentity(kIdentityKey, identity.substr(0, size)).has_value());
+  tail.Apply({.sequence = 2, .entries = {TestEntry(4, 2, "d"), TestEntry(5, 2, "e")}});
+  tail.Apply({.sequence = 3,
+              .hard_state = raft::HardState{.term = raft::Term(3)},
+              .truncate_from = raft::LogIndex(3),
+              .entries = {TestEntry(3, 3, "f")}});
+  batch = ParseBatch(tail.Finish());
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->state.batch, 2u);
+  EXPECT_EQ(batch->first(), raft::LogIndex(3));
+  EXPECT_EQ(batch->entries, std::vector<raft::Entry>{TestEntry(3, 3, "f")});
+  EXPECT_EQ(batch->term_before, raft::Term(1));
+  EXPECT_EQ(batch->state.hard_state.term, raft::Term(3));
+
+  tail.Apply({.sequence = 4, .truncate_from = raft::LogIndex(2)});
+  batch = ParseBatch(tail.Finish());
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_TRUE(batch->entries.empty());
+  EXPECT_EQ(batch->state.last_index, raft::LogIndex(1));
+  EXPECT_EQ(batch->state.last_term, raft::Term(1));
+
+  const raft::EntryId start = {.index = raft::LogIndex(50), .term = raft::Term(3)};
+  tail.Apply({.sequence = 5, .new_start = raft::NewStart{.after = start, .snapshot = start, .empties = true}});
+  batch = ParseBatch(tail.Finish());
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->state.start, start);
+  EXPECT_EQ(batch->first(), raft::LogIndex(51));
+  EXPECT_EQ(batch->term_before, raft::Term(3));
 }
 
 }  // namespace

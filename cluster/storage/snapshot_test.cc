@@ -365,8 +365,7 @@ TEST_P(NewStartTest, WhatIsBeforeItAndOlderSnapshotsLeaveTheDisk) {
     return AwaitDurable(*storage, sequence);
   };
   while (pieces < 60) ASSERT_TRUE(write_piece());
-  // RocksDB works its tables off when it finds the time, and the janitor what a snapshot has made superfluous;
-  // what is left then is a few of them.
+  // The compactor takes what a snapshot has made superfluous when it finds the time.
   const auto left = [&] { return DiskUse() > 12'000'000 || storage->snapshots().List().size() > 2; };
   for (int i = 0; i < 40 && left(); ++i) {
     absl::SleepFor(absl::Milliseconds(250));

@@ -1,127 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/storage/stopped_log.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <memory>
+#include <optional>
 #include <utility>
-
-#include <rocksdb/db.h>
-#include <rocksdb/options.h>
-#include <rocksdb/utilities/write_batch_with_index.h>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/storage/beginning.h"
 #include "cluster/storage/errors.h"
-#include "cluster/storage/journal_reader.h"
-#include "cluster/storage/log_restore.h"
-#include "cluster/storage/rocks_messages.h"
-#include "cluster/storage/rocks_options.h"
+#include "cluster/storage/log_reader.h"
 #include "cluster/storage/snapshot_folder.h"
-#include "cluster/storage/wal_inspector.h"
 
 namespace hedgerow::storage {
 namespace {
 
-std::string BootIdOf(const StorageOptions& options) {
-  if (!options.boot_id.empty()) return options.boot_id;
-  std::string boot_id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
-  return boot_id;
-}
-
-// Of the log that was found, what had been written and is not there.
-void AddMissing(uint64_t found, uint64_t written, std::vector<std::string>& doubts) {
-  if (found >= written) return;
-  doubts.push_back(absl::StrCat("the log ends with batch ", found, ", though batch ", written,
-                                " had been written: what came in between is gone"));
-}
-
-// The batch that the write-ahead log follows. Where the log begins after all that the tables had reached, the
-// last state in them may be gone, and with it the number of that batch; what was synced batch by batch lacks
-// none.
-uint64_t BatchBefore(const WalContents& wal, const Watermark::Value& mark) {
-  const bool tables_gone = !mark.unsynced && wal.batches > 0 && wal.damage.empty() &&
-                           wal.log_begins != raft::LogIndex() && wal.log_begins >= wal.last_in_tables;
-  return tables_gone ? wal.first_batch - 1 : wal.last_batch_in_tables;
-}
-
-// As far as no batch is missing.
-absl::StatusOr<std::unique_ptr<rocksdb::DB>> OpenToRead(const StorageOptions& options,
-                                                        const StoredIdentity& expected, uint64_t batch_before,
-                                                        uint32_t& format) {
-  rocksdb::Options opened = RocksOptions(options, std::make_shared<RocksMessages>(options.path));
-  WalPrefix prefix(batch_before);
-  opened.wal_filter = &prefix;  // asked while it is opened, and not afterwards
-  rocksdb::DB* raw = nullptr;
-  const rocksdb::Status status = rocksdb::DB::OpenForReadOnly(opened, options.path + "/rocksdb", &raw);
-  if (!status.ok()) return FromRocks(options.path, "open", status);
-  std::unique_ptr<rocksdb::DB> db(raw);
-  const absl::StatusOr<IdentityRecord> identity = CheckIdentity(*db, options.path, expected);
-  if (!identity.ok()) return identity.status();
-  if (identity->format_version == 0) return DamagedError(options.path, "nothing is in it");
-  format = identity->format_version;
-  return db;
-}
-
-absl::StatusOr<WalContents> InspectStopped(const StorageOptions& options) {
-  return InspectWal(options.path + "/rocksdb",
-                    RocksOptions(options, std::make_shared<RocksMessages>(options.path)));
-}
-
-// Puts and deletions of a batch into what is laid over the tables.
-class Overlay : public rocksdb::WriteBatch::Handler {
- public:
-  explicit Overlay(rocksdb::WriteBatchWithIndex& changes) : changes_(changes) {}
-  rocksdb::Status PutCF(uint32_t, const rocksdb::Slice& key, const rocksdb::Slice& value) override {
-    return changes_.Put(key, value);
-  }
-  rocksdb::Status DeleteCF(uint32_t, const rocksdb::Slice& key) override { return changes_.Delete(key); }
-
- private:
-  rocksdb::WriteBatchWithIndex& changes_;
-};
-
-// As it would be once RocksDB had taken the journal over.
-absl::StatusOr<RestoredLog> RestoreWithJournal(rocksdb::DB& db, const StorageOptions& options,
-                                               StoppedLog& log) {
-  std::unique_ptr<rocksdb::Iterator> tables(db.NewIterator(rocksdb::ReadOptions()));
-  absl::StatusOr<std::optional<StateRecord>> state = FindState(*tables, options.path);
-  if (!state.ok()) return state.status();
-  const uint64_t in_tables = state->has_value() ? (*state)->batch : 0;
-  const absl::StatusOr<JournalReader> journal = JournalReader::Open(options.path, log.log_id, in_tables);
-  if (!journal.ok()) return journal.status();
-  if (!journal->damage().empty())
-    log.doubts.push_back(absl::StrCat("its newest part is damaged: ", journal->damage()));
-  rocksdb::WriteBatchWithIndex changes(rocksdb::BytewiseComparator(), journal->bytes(), /*overwrite_key=*/true);
-  const absl::Status read = journal->ForEach([&changes, &options](const rocksdb::WriteBatch& batch) {
-    Overlay overlay(changes);
-    return FromRocks(options.path, "read", batch.Iterate(&overlay));
-  });
-  if (!read.ok()) return read;
-  const std::unique_ptr<rocksdb::Iterator> records(changes.NewIteratorWithBase(tables.release()));
-  state = FindState(*records, options.path);
-  if (!state.ok()) return state.status();
-  if (!state->has_value()) return DamagedError(options.path, "it has no state record");
-  return RestoreLog(*records, options.path, **state);
-}
-
-absl::StatusOr<RestoredLog> ReadDatabase(const StorageOptions& options, const StoredIdentity& expected,
-                                         const WalContents& wal, StoppedLog& log) {
-  uint32_t format = 0;
-  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db =
-      OpenToRead(options, expected, BatchBefore(wal, log.lock.value()), format);
-  if (!db.ok()) return db.status();
-  const absl::StatusOr<Origin> origin = ReadOrigin(**db, options.path, format);
-  if (!origin.ok()) return origin.status();
-  log.origin = *origin;
-  const absl::StatusOr<uint64_t> log_id = ReadLogId(**db, options.path, format);
-  if (!log_id.ok()) return log_id.status();
-  log.log_id = *log_id;
-  if (format <= kFormatWithFormerKeys) return RestoreLog(**db, options.path, format);
-  return RestoreWithJournal(**db, options, log);
+// FailedPrecondition, DataLoss: as when a node opens it. NotFound: there is none.
+absl::StatusOr<LogHeader> HeaderOf(const StorageOptions& options, const StoredIdentity& expected) {
+  absl::StatusOr<std::optional<LogHeader>> header = ReadLogHeader(options.path, expected);
+  if (!header.ok()) return header.status();
+  if (!header->has_value()) return absl::NotFoundError(absl::StrCat("there is no log in ", options.path));
+  return **std::move(header);
 }
 
 // As ChooseSnapshot does, but none is removed, and one that goes further than the log is taken as well: it is
@@ -165,29 +64,33 @@ bool LoadPart(const SnapshotFolder& folder, const raft::EntryId& last, const Sto
 
 absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const StoredIdentity& expected,
                                           const LoadSnapshot& load) {
-  const std::string database = options.path + "/rocksdb";
-  if (access((database + "/CURRENT").c_str(), F_OK) != 0) {
-    return absl::NotFoundError(absl::StrCat("there is no log in ", options.path));
-  }
+  const absl::StatusOr<LogHeader> header = HeaderOf(options, expected);
+  if (!header.ok()) return header.status();
   if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
   absl::StatusOr<Watermark> lock = Watermark::Open(options.path, /*must_exist=*/true);
   if (!lock.ok()) return lock.status();
-  StoppedLog log{.lock = *std::move(lock)};
+  StoppedLog log{.lock = *std::move(lock), .origin = header->origin, .log_id = header->log_id};
   const Watermark::Value mark = log.lock.value();
-  if (mark.unsynced && mark.boot_id != BootIdOf(options)) {
+  if (mark.unsynced && mark.boot_id != (options.boot_id.empty() ? KernelBootId() : options.boot_id)) {
     log.doubts.push_back(
         "it was written in memory mode and this host has restarted since: what was not on its disk by then is "
         "gone");
   }
-  const absl::StatusOr<WalContents> wal = InspectStopped(options);
-  if (!wal.ok()) return wal.status();
-  if (!wal->damage.empty()) log.doubts.push_back(absl::StrCat("its newest part is damaged: ", wal->damage));
-
-  absl::StatusOr<RestoredLog> found = ReadDatabase(options, expected, *wal, log);
+  absl::StatusOr<ReadLog> found = ReadSegments(options.path, header->log_id);
   if (!found.ok()) return found.status();
+  if (!found->damage.empty())
+    log.doubts.push_back(absl::StrCat("its newest part is damaged: ", found->damage));
+  const uint64_t written = std::max(mark.batch, found->last_batch_seen);
+  if (found->state.batch == 0 && written > 0) {
+    return DamagedError(options.path, absl::StrCat("nothing of it can be read, though ", written,
+                                                   " batches had been written"));
+  }
+  if (found->state.batch < written) {
+    log.doubts.push_back(absl::StrCat("the log ends with batch ", found->state.batch, ", though batch ", written,
+                                      " had been written: what came in between is gone"));
+  }
   log.raft = std::move(found->raft);
   log.last = {.index = found->state.last_index, .term = found->state.last_term};
-  AddMissing(found->state.batch, std::max(mark.batch, wal->last_batch), log.doubts);
 
   const absl::StatusOr<SnapshotFolder> folder = SnapshotFolder::Open(options.path);
   if (!folder.ok()) return folder.status();
@@ -202,13 +105,9 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
 }
 
 absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected) {
-  const absl::StatusOr<WalContents> wal = InspectStopped(options);
-  if (!wal.ok()) return wal.status();
-  uint32_t format = 0;
-  const absl::StatusOr<std::unique_ptr<rocksdb::DB>> db =
-      OpenToRead(options, expected, wal->last_batch_in_tables, format);
-  if (!db.ok()) return db.status();
-  return ReadOrigin(**db, options.path, format);
+  const absl::StatusOr<LogHeader> header = HeaderOf(options, expected);
+  if (!header.ok()) return header.status();
+  return header->origin;
 }
 
 }  // namespace hedgerow::storage

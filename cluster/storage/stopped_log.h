@@ -20,7 +20,7 @@ namespace hedgerow::storage {
 struct StoppedLog {
   Watermark lock;  // nobody starts a node on the folder as long as this is there
   Origin origin{};
-  uint64_t log_id = 0;  // 0: of a format that had none
+  uint64_t log_id = 0;
   raft::RestoredState raft{};
   raft::EntryId last{};
   std::vector<std::string> doubts{};  // sentences: why something may be missing that was acknowledged

@@ -29,13 +29,11 @@ struct StorageOptions {
   // True: durable means fdatasync'ed. False (memory mode): durable means in the page cache, which survives the
   // death of the process and not that of the host.
   bool sync = true;
-  // What the cluster begins with, as the configuration file says: recorded by a log that begins now, or is of a
-  // format before there was a record. See raft::BeginsWith.
+  // What the cluster begins with, as the configuration file says: recorded by a log that begins now.
   raft::Configuration begins_with;
 
-  // What RocksDB gathers in memory before it writes a table; its write-ahead log is bounded by three times
-  // this. Also the size of a file of the journal.
-  size_t write_buffer_bytes = 8 * 1024 * 1024;
+  // Of one file of the log, in whole pages. A single larger write gets a larger file.
+  size_t segment_bytes = 8 * 1024 * 1024;
   // One batch takes no more than this, but for a single larger write.
   size_t batch_max_bytes = 4 * 1024 * 1024;
   // More than this waiting is `congested()`. The core's own bounds (raft::Options: uncommitted and in-flight
@@ -81,7 +79,6 @@ struct StorageStatistics {
   uint64_t queue_bytes = 0;
   uint64_t queue_over_bound = 0;  // Persists taken beyond queue_max_bytes
   uint64_t full_disk_retries = 0;
-  uint64_t reopened = 0;  // times that RocksDB was closed and opened again after a write had failed
 };
 
 }  // namespace hedgerow::storage

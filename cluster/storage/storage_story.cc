@@ -27,12 +27,12 @@ TestFolder::~TestFolder() {
   if (!kept_) std::filesystem::remove_all(path_);
 }
 
-std::string TestFolder::Newest(const std::string& extension) const {
-  std::string newest;
-  for (const auto& file : std::filesystem::directory_iterator(rocksdb())) {
-    if (file.path().extension() == extension) newest = std::max(newest, file.path().string());
-  }
-  return newest;
+std::vector<FoundSegment> FilesOf(const TestFolder& folder) {
+  const auto header = ReadLogHeader(folder.log(), {.cluster_id = kTestCluster, .node = kTestNode});
+  HEDGEROW_CHECK(header.ok() && header->has_value());
+  absl::StatusOr<ReadLog> log = ReadSegments(folder.log(), (*header)->log_id);
+  HEDGEROW_CHECK(log.ok() && log->damage.empty());
+  return std::move(log->files);
 }
 
 std::string ReadFile(const std::string& path) {
@@ -162,7 +162,7 @@ StorageOptions TestOptions(const TestFolder& folder, bool sync) {
   StorageOptions options;
   options.path = folder.log();
   options.sync = sync;
-  options.write_buffer_bytes = 256 * 1024;  // so that tables are written, too
+  options.segment_bytes = 256 * 1024;  // so that there are several
   options.retry_interval = absl::Milliseconds(20);
   return options;
 }

@@ -9,11 +9,14 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
+#include "cluster/storage/log_reader.h"
 #include "cluster/storage/log_storage.h"
+#include "cluster/storage/segment_file.h"
 
 namespace hedgerow::storage {
 
@@ -27,14 +30,15 @@ class TestFolder {
 
   const std::string& path() const { return path_; }
   std::string log() const { return path_ + "/log"; }  // where the storage is
-  std::string rocksdb() const { return log() + "/rocksdb"; }
-  // The write-ahead log or the table with the highest number: ".log", ".sst". Empty if there is none.
-  std::string Newest(const std::string& extension) const;
+  std::string segments() const { return SegmentFolderOf(log()); }
 
  private:
   std::string path_;
   bool kept_ = false;
 };
+
+// The files that the log in the folder stands in. Ends the test if it is none.
+std::vector<FoundSegment> FilesOf(const TestFolder& folder);
 
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, const std::string& bytes);

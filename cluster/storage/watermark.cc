@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,12 @@ std::string Encode(const Watermark::Value& value) {
 }
 
 }  // namespace
+
+std::string KernelBootId() {
+  std::string boot_id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
+  return boot_id;
+}
 
 absl::StatusOr<Watermark> Watermark::Open(const std::string& path, bool must_exist) {
   Watermark watermark(absl::StrCat(path, "/watermark"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file beside the database that says: batches up to this one were durable. It answers the question that a
-// write-ahead log cannot answer about its own end: was what is missing there torn by a crash, or synced and
+// A file beside the log's that says: batches up to this one were durable. It answers the question that a
+// log cannot answer about its own end: was what is missing there torn by a crash, or synced and
 // then lost? It is written after a batch is durable and before anybody hears of it, and not synced itself, so
 // it may lag behind after a power cut and is never ahead. It also holds the folder's lock, and says whether
 // memory mode has left something unsynced.
@@ -17,6 +17,9 @@
 #include "cluster/storage/descriptor.h"
 
 namespace hedgerow::storage {
+
+// Of the host's present run, as the kernel says it.
+std::string KernelBootId();
 
 class Watermark {
  public:

@@ -229,7 +229,7 @@ def test_a_lost_node_comes_back_by_one_command_as_another_member(again):
             assert roles[new] == "voter" and was not in roles and len(roles) == 3
             wait_for("it is that member", lambda new=new: int((victim.status() or {"node": 0})["node"]) == new)
             wait_for("it is ready", lambda: victim.status().get("ready"))
-            assert (victim.data_dir / f"lost-as-{was}" / "rocksdb").is_dir(), "what was there is kept"
+            assert (victim.data_dir / f"lost-as-{was}" / "segments").is_dir(), "what was there is kept"
             seq += 1
             assert increment(lab, victim, session, seq) == [str(seq).encode()]
             was = new

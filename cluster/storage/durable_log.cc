@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/storage/durable_log.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <optional>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "cluster/raft/check.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
+#include "cluster/storage/log_reader.h"
+#include "cluster/storage/records.h"
+
+namespace hedgerow::storage {
+namespace {
+
+// The highest two bits stay free for those who have to say other things in its place (wire/peer.h).
+uint64_t DrawLogId() {
+  std::random_device device;
+  uint64_t drawn = 0;
+  while (drawn == 0) drawn = (static_cast<uint64_t>(device()) << 32 | device()) >> 2;
+  return drawn;
+}
+
+absl::Status NothingLeftError(const std::string& path, uint64_t batches) {
+  return DamagedError(path, absl::StrCat("nothing is in it, though ", batches, " batches were durable"));
+}
+
+absl::Status MemoryLostError(const std::string& path) {
+  return AsLost(absl::FailedPreconditionError(absl::StrCat(
+      "the log in ", path,
+      " was written in memory mode and this host has restarted since: votes and entries that were acknowledged "
+      "may be gone. This node must not go on under its identity; the others go on while they are a majority. Do "
+      "not empty the folder: once a majority is lost, `hedgerow cluster recover` begins anew with the member "
+      "that has the most")));
+}
+
+}  // namespace
+
+DurableLog::DurableLog(StorageOptions options, Watermark watermark, LogHeader header)
+    : options_(std::move(options)), watermark_(std::move(watermark)), header_(std::move(header)) {}
+
+absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOptions& given,
+                                                             const StoredIdentity& identity) {
+  StorageOptions options = given;
+  if (options.boot_id.empty()) options.boot_id = KernelBootId();
+  // Before anything is made or locked: another's folder, or one of another format, is left as it is.
+  absl::StatusOr<std::optional<LogHeader>> header = ReadLogHeader(options.path, identity);
+  if (!header.ok()) return header.status();
+  const bool exists = header->has_value();
+  if (absl::Status status = MakeFolder(options.path); !status.ok()) return status;
+  absl::StatusOr<Watermark> watermark = Watermark::Open(options.path, /*must_exist=*/exists);
+  if (!watermark.ok()) return watermark.status();
+  const Watermark::Value mark = watermark->value();
+  if (!exists && mark.batch > 0) {
+    return DamagedError(options.path, absl::StrCat("the file `log-header` is missing, though ", mark.batch,
+                                                   " batches were durable"));
+  }
+  if (mark.unsynced && mark.boot_id != options.boot_id) return MemoryLostError(options.path);
+  if (!exists) {
+    header->emplace(LogHeader{.identity = identity,
+                              .log_id = DrawLogId(),
+                              .origin = options.origin,
+                              .began_with = options.begins_with});
+  }
+  std::unique_ptr<DurableLog> log(new DurableLog(std::move(options), *std::move(watermark), **std::move(header)));
+  if (!exists) {
+    if (absl::Status status = log->Begin(); !status.ok()) return status;
+  }
+  if (absl::Status status = log->Restore(mark); !status.ok()) return status;
+  return log;
+}
+
+DurableLog::~DurableLog() {
+  if (segments_ == nullptr || !final_error_.ok()) return;
+  // An error here costs the log's validity after a restart of the host in memory mode, which nobody was
+  // promised.
+  if (!options_.sync && committed_batch_ > 0 && segments_->Sync()) {
+    (void)watermark_.Write({.batch = committed_batch_, .unsynced = false, .boot_id = options_.boot_id});
+  }
+  (void)watermark_.Sync();
+}
+
+// The header comes last, under its name and as a whole.
+absl::Status DurableLog::Begin() {
+  if (absl::Status status = MakeFolder(SegmentFolderOf(options_.path)); !status.ok()) return status;
+  const std::string path = LogHeaderOf(options_.path);
+  const std::string unfinished = path + ".new";
+  if (absl::Status status = WriteSynced(unfinished, EncodeLogHeader(header_)); !status.ok()) return status;
+  if (rename(unfinished.c_str(), path.c_str()) != 0) return FromErrno(path, "make", errno);
+  return SyncFolder(options_.path);
+}
+
+absl::Status DurableLog::Restore(const Watermark::Value& mark) {
+  absl::StatusOr<ReadLog> found = ReadSegments(options_.path, header_.log_id);
+  if (!found.ok()) return found.status();
+  if (!found->damage.empty()) return DamagedError(options_.path, found->damage);
+  if (found->state.batch == 0 && mark.batch > 0) return NothingLeftError(options_.path, mark.batch);
+  if (found->state.batch < mark.batch) {
+    return DamagedError(options_.path, absl::StrCat("it ends with batch ", found->state.batch,
+                                                    ", though batch ", mark.batch, " was durable"));
+  }
+  absl::StatusOr<std::unique_ptr<Segments>> segments = Segments::Open({.log_path = options_.path,
+                                                                       .log_id = header_.log_id,
+                                                                       .file_bytes = options_.segment_bytes,
+                                                                       .sync = options_.sync},
+                                                                      *found, mark.unsynced ? 0 : mark.batch + 1);
+  if (!segments.ok()) return segments.status();
+  segments_ = *std::move(segments);
+  tail_.Restore(found->state, found->raft.entries);
+  restored_ = std::move(found->raft);
+  committed_batch_ = found->state.batch;
+  for (const absl::Status& status : {WriteWatermark(), watermark_.Sync()}) {
+    if (!status.ok()) return status;
+  }
+  // A new log has a batch, so that one that has lost everything is not taken for a new one.
+  return committed_batch_ == 0 ? Commit() : absl::OkStatus();
+}
+
+void DurableLog::Gather(const raft::Persist& persist) {
+  HEDGEROW_CHECK(record_ == nullptr);
+  tail_.Apply(persist);
+}
+
+absl::Status DurableLog::Commit(bool may_wait) {
+  if (!final_error_.ok()) return final_error_;
+  absl::Status status = TryCommit(may_wait);
+  if (!status.ok() && !absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) final_error_ = status;
+  return status;
+}
+
+absl::Status DurableLog::TryCommit(bool may_wait) {
+  if (record_ == nullptr) record_ = &tail_.Finish();
+  const StateRecord& state = tail_.state();
+  if (committed_batch_ < state.batch) {
+    const absl::Status written = segments_->Append(*record_, state.last_index, may_wait);
+    if (!written.ok()) return written;
+    committed_batch_ = state.batch;
+  }
+  // Full here and not there: the next try does only this.
+  if (absl::Status status = WriteWatermark(); !status.ok()) return status;
+  record_ = nullptr;
+  return absl::OkStatus();
+}
+
+absl::Status DurableLog::WriteWatermark() {
+  return watermark_.Write({.batch = committed_batch_, .unsynced = !options_.sync, .boot_id = options_.boot_id});
+}
+
+}  // namespace hedgerow::storage
