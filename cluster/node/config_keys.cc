@@ -221,7 +221,7 @@ ConfigKey Offloads(OffloadsConfig& offloads) {
       Switch("heartbeat", offloads.heartbeat), Switch("vote", offloads.vote),
       Switch("append", offloads.append),       Switch("quorum", offloads.quorum),
       Switch("broadcast", offloads.broadcast), Switch("watchdog", offloads.watchdog),
-      Switch("reserve", offloads.reserve),     Xdp(offloads.xdp),
+      Xdp(offloads.xdp),
   };
   return block;
 }

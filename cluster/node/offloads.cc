@@ -171,8 +171,8 @@ absl::Status Offloads::Load() {
   options.must_adopt = owed;
   absl::StatusOr<std::unique_ptr<offload::BpfKernel>> kernel = offload::BpfKernel::Open(options);
   if (!kernel.ok() && config_.durability == Durability::kDisk && !owed) {
-    // What the kernel knows of votes the reservation tells as well (R9): pins of another version of this
-    // program may go, and where nothing can be pinned the next process takes a term more.
+    // The kernel part promises nothing in disk mode: pins of another version of this program may go, and so may
+    // a node on which nothing can be pinned.
     offload::BpfKernel::RemovePins(kBpffs, options.instance).IgnoreError();
     options.pin = false;
     kernel = offload::BpfKernel::Open(options);
@@ -192,8 +192,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   options.switches = {.heartbeat = config_.offloads.heartbeat,
                       .vote = config_.offloads.vote,
                       .append = config_.offloads.append,
-                      .quorum = config_.offloads.quorum,
-                      .reserve = config_.offloads.reserve};
+                      .quorum = config_.offloads.quorum};
   // A node that is silent for longer than this may be given up: so long the kernel speaks for a process that
   // does not turn.
   options.lease_ns = config_.election_floor_ns;
@@ -455,10 +454,6 @@ void Offloads::AddTo(NodeStatus& status) {
   add("vote", wanted.vote, xdp, nullptr);
   add("append", wanted.append, xdp, disk ? "durability is disk" : nullptr);
   add("quorum", wanted.quorum, xdp, nullptr);
-  add("reserve", wanted.reserve, xdp,
-      !disk         ? "durability is memory"
-      : wanted.vote ? nullptr
-                    : "vote is switched off");
   add("broadcast", wanted.broadcast, found.broadcast,
       found.neighbours_why_not.empty() ? nullptr : found.neighbours_why_not.c_str());
   const std::string clock =
@@ -490,9 +485,6 @@ void Offloads::AddTo(NodeStatus& status) {
   status.counters.emplace_back("coupling", coupling.appends, "append");
   status.counters.emplace_back("coupling", coupling.votes, "vote");
   status.counters.emplace_back("coupling", coupling.adopted, "adopted");
-  status.counters.emplace_back("coupling", coupling.reserved, "reserved");
-  status.counters.emplace_back("coupling", coupling.released, "released");
-  status.counters.emplace_back("coupling", coupling.barred, "barred");
 }
 
 }  // namespace hedgerow::node

@@ -66,7 +66,7 @@ TEST(Coupling, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
     ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
     EXPECT_EQ(host.kernel.view().role, HR_NODE_LEADER);
     EXPECT_NE(host.kernel.view().may & HR_NODE_MAY_HEARTBEAT, 0u) << i;
-    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED | HR_NODE_MAY_APPEND),
+    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND),
               0u);
   }
   EXPECT_GE(host.kernel.view().lease_until_ns, lease_until_ns + 5 * kMillisecond);

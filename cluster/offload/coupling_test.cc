@@ -454,6 +454,39 @@ TEST(Coupling, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItself) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
 }
 
+TEST(Coupling, InDiskModeTheKernelPartPromisesNothing) {
+  Host host(Durability::kDisk);
+  host.Follow(1, 1);
+  EXPECT_EQ(host.kernel.view().may, HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE);
+  EXPECT_EQ(host.Arrive(2, 1, Host::PreVote(2, 9, 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED);
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 9, 1)), HR_NODE_EVENT_PASSED_FENCED);
+  host.disk_held = true;
+  host.sent.clear();
+  host.Turn();
+  EXPECT_EQ(LastSent<raft::VoteReply>(host), nullptr) << "its disk does not have the vote yet";
+  host.WriteOne();
+  ASSERT_NE(LastSent<raft::VoteReply>(host), nullptr);
+  EXPECT_TRUE(LastSent<raft::VoteReply>(host)->granted);
+  EXPECT_EQ(host.disk.hard_state, (raft::HardState{.term = Term(2), .voted_for = NodeId(2)}));
+}
+
+TEST(Coupling, VotesWithoutAppendsCostNoFences) {
+  Host host(Durability::kMemory, {.heartbeat = true, .vote = true, .append = false, .quorum = true});
+  host.Follow(1, 1);
+  const uint64_t fences = host.coupling->statistics().fences;
+  for (uint64_t i = 0; i < 20; ++i) {
+    host.Arrive(1, 1, Host::Batch(i, i == 0 ? 0 : 1, 1));
+    host.Turn();
+  }
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(20));
+  EXPECT_EQ(host.coupling->statistics().fences, fences);
+  EXPECT_EQ(host.Arrive(2, 1, Host::PreVote(2, 20, 1)), HR_NODE_EVENT_PASSED_SUSPICION);
+  host.Turn();
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 19, 1)), HR_NODE_EVENT_PASSED_TERM) << "its log is older";
+  host.passed.clear();
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 20, 1)), HR_NODE_EVENT_VOTE_GRANTED);
+}
+
 TEST(Coupling, AProcessThatWasReplacedStops) {
   Host host;
   host.Follow(1, 1);

@@ -153,7 +153,7 @@ TEST_F(Doubt, ItIsTrueToNobodyNotEvenToItself) {
   EXPECT_THAT(cluster_.violation(), IsEmpty());
 }
 
-// Else a reservation (R9) would be asked for, and nothing that a leader hears would end that.
+// Only hearing a leader ends a suspicion, and a leader hears none.
 TEST_F(Doubt, ItSuspectsNobody) {
   LetItDoubt();
   cluster_.Inject({.from = NodeId(2),

@@ -60,8 +60,7 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   seen.configurations = {
       {snapshot.index, snapshot.index > LogIndex() ? node.snapshot().configuration : node.options().initial}};
   seen.term = node.term();
-  // R9: who starts with a reservation says nothing in that term and below.
-  if (std::max(node.term(), node.reserved()) < seen.said_term) {
+  if (node.term() < seen.said_term) {
     Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
          " after it promised in term ", seen.said_term.value());
   }

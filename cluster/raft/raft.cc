@@ -21,8 +21,6 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
     : options_(std::move(options)),
       term_(restored.hard_state.term),
       voted_for_(restored.hard_state.voted_for),
-      reserved_(restored.hard_state.reserved),
-      barred_(reserved_ > term_),
       log_(restored.start, std::move(restored.entries)),
       snapshot_(std::move(restored.snapshot)),
       commit_(snapshot_.last.index),
@@ -47,7 +45,6 @@ void Raft::Step(const Event& event, Outputs& outputs) {
   HEDGEROW_CHECK(!outputs.persist.has_value());
   ++steps_;
   Context context{event.now_ns, event.random, outputs};
-  if (barred_ && !std::holds_alternative<KernelRemembers>(event.what)) HonourReservation(context);
   std::visit([this, &context](const auto& what) { On(context, what); }, event.what);
   if (doubts_ && MajorityHeard(context.now_ns)) StopDoubting(context);
   LeadConfiguration(context);
@@ -176,15 +173,13 @@ Persist& Raft::ToPersist(Context& context) {
 }
 
 void Raft::PersistHardState(Context& context) {
-  ToPersist(context).hard_state = HardState{.term = term_, .voted_for = voted_for_, .reserved = reserved_};
+  ToPersist(context).hard_state = HardState{.term = term_, .voted_for = voted_for_};
 }
 
-// A reservation that the term has reached has done its work.
 void Raft::EnterTerm(Context& context, Term term, NodeId voted_for) {
   HEDGEROW_CHECK(term > term_);  // R7
   term_ = term;
   voted_for_ = voted_for;
-  if (term_ >= reserved_) reserved_ = Term();
   PersistHardState(context);
 }
 
@@ -244,20 +239,14 @@ void Raft::Send(Context& context, NodeId to, decltype(Message::body) body) {
 // Raft figure 2: "persistent state ... updated on stable storage before responding to RPCs".
 void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body) {
   const bool early = SeededBug(Bug::kAckBeforeWrite) && std::holds_alternative<AppendReply>(body);
-  SendOnceDurable(context, to, std::move(body), early ? durable_sequence_ : asked_sequence_);
-}
-
-void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body, uint64_t sequence) {
-  if (durable_sequence_ >= sequence) {
+  if (durable_sequence_ == asked_sequence_ || early) {
     Send(context, to, std::move(body));
   } else if (held_back_.size() < kHeldBackMax) {
-    const auto later = [](uint64_t wanted, const auto& held) { return wanted < held.first; };
-    held_back_.emplace(std::upper_bound(held_back_.begin(), held_back_.end(), sequence, later), sequence,
-                       Message{.from = options_.self,
-                               .to = to,
-                               .term = term_,
-                               .config_epoch = configuration().epoch,
-                               .body = std::move(body)});
+    held_back_.emplace_back(asked_sequence_, Message{.from = options_.self,
+                                                     .to = to,
+                                                     .term = term_,
+                                                     .config_epoch = configuration().epoch,
+                                                     .body = std::move(body)});
   }
 }
 

@@ -7,7 +7,7 @@
 // Practice.
 //
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
-// raft_reads.cc, raft_kernel.cc, raft_reserve.cc, raft_snapshot.cc, raft_membership.cc, raft_stall.cc.
+// raft_reads.cc, raft_kernel.cc, raft_snapshot.cc, raft_membership.cc, raft_stall.cc.
 
 #pragma once
 
@@ -132,7 +132,6 @@ class Raft {
   // The term in which somebody wants to be elected, as far as this follower can tell, since it last heard its
   // leader; or none.
   Term suspected_term() const { return suspected_term_ > term_ ? suspected_term_ : Term(); }
-  Term reserved() const { return reserved_; }
   size_t self() const { return self_; }  // this node's position; HR_RAFT_MAX_MEMBERS: it is no member
   uint64_t asked_sequence() const { return asked_sequence_; }  // of the last Persist
   uint64_t durable_sequence() const { return durable_sequence_; }
@@ -170,7 +169,6 @@ class Raft {
   void AdvanceCommit(Context& context, LogIndex commit);
   void Send(Context& context, NodeId to, decltype(Message::body) body);
   void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body);
-  void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body, uint64_t sequence);
   void DrawElectionDeadline(Context& context);
   uint64_t ListenedToAt_ns() const;
   void BreakSilence(const Context& context);
@@ -228,12 +226,6 @@ class Raft {
 
   AppendRequest WithoutCompacted(AppendRequest request) const;
   static bool IsWellFormed(Term leader_term, const AppendRequest& request);
-
-  // raft_reserve.cc
-  void On(Context& context, const ReserveTerm& reserve);
-  void On(Context& context, const ReleaseTerm&);
-  void On(Context& context, const KernelRemembers&);
-  void HonourReservation(Context& context);
 
   // raft_kernel.cc
   void On(Context& context, const KernelAppended& appended);
@@ -302,8 +294,6 @@ class Raft {
   // Raft figure 2.
   Term term_;
   NodeId voted_for_;
-  Term reserved_;        // R9; later than term_, or none
-  bool barred_ = false;  // it was there at the start, and nothing was heard since
   Log log_;
   Snapshot snapshot_;
   LogIndex commit_;
@@ -327,7 +317,6 @@ class Raft {
   LogIndex durable_index_;
   std::deque<Write> writes_;
   std::deque<std::pair<uint64_t, Message>> held_back_;  // by what they wait for
-  uint64_t reserved_sequence_ = 0;                      // of the write that reserved reserved_
 
   // Elections.
   RoundTrips round_trips_;

@@ -94,10 +94,6 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
     Send(context, message.from, reply);
     return;
   }
-  // R9: what is given in the reserved term, in one write with the term itself, cannot be forgotten unless the
-  // reservation stands: it may be said as soon as that is durable.
-  const bool reserved = reserved_ != Term() && reserved_ == request.asked_term;
-  const uint64_t reserved_sequence = reserved_sequence_;
   hr_raft_state state = DecisionState();
   hr_raft_verdict verdict = hr_raft_may_vote(&state, &asked, heard);
   if (verdict == HR_RAFT_LEADER_ALIVE) return;
@@ -118,7 +114,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
   BecomeFollower(context, term_, leader_);
   DrawElectionDeadline(context);
   reply.granted = true;
-  SendOnceDurable(context, message.from, reply, reserved ? reserved_sequence : asked_sequence_);
+  SendOnceDurable(context, message.from, reply);
 }
 
 void Raft::Handle(Context& context, const Message& message, const VoteReply& reply) {

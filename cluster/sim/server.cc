@@ -354,7 +354,6 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
     if (tick) coupling_->Tick(last_turn_ns_, *replica_);
     coupling_->Look(last_turn_ns_, *replica_);
     coupling_->EndTurn(last_turn_ns_, *replica_);
-    CheckReservation();
   } else {
     work();
     if (tick) replica_->Tick();
@@ -367,15 +366,6 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
   if (coupling_.has_value() && !coupling_->MaySleep()) {
     world_.time.After(0, [this, life = lives_] { Wake(life); });
   }
-}
-
-// R9: released as soon as the leader is heard. A node that dies with a reservation can follow nobody up to
-// there.
-void Server::CheckReservation() {
-  if (raft().role() != raft::Role::kFollower || raft().reserved() == raft::Term()) return;
-  if (raft().suspected_term() != raft::Term() || coupling_->superseded()) return;
-  world_.Fail("node ", id_.value(), " keeps term ", raft().reserved().value(), " reserved in term ",
-              raft().term().value(), " though it suspects nobody");
 }
 
 // A log grows by what clients ask for, however often it is handed to how many leaders.

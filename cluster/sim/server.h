@@ -108,7 +108,6 @@ class Server : public kv::ReplicaHost {
   void StartCoupling();
   std::vector<raft::NodeId> KernelMembers() const;
   void HelperThread(uint64_t life);
-  void CheckReservation();
   void CheckProposedOnce(const raft::Outputs& outputs);
   // One turn of the loop, with `work` in it.
   void Turn(const std::function<void()>& work, bool tick = false);

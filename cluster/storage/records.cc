@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kChecksum_bytes = 4;
 constexpr size_t kEntryFixed_bytes = 17;
-constexpr size_t kState_bytes = 56;  // without a reserved term
+constexpr size_t kState_bytes = 56;
 
 std::string Seal(std::string_view key, std::string_view body) {
   std::string record;
@@ -108,8 +108,6 @@ std::string EncodeState(std::string_view key, const StateRecord& state) {
                                state.start.term.value()}) {
     AppendNumber(body, value, 8);
   }
-  // Only while there is one: a program that knows of no reservations must not take it for an old record.
-  if (state.hard_state.reserved != raft::Term()) AppendNumber(body, state.hard_state.reserved.value(), 8);
   return Seal(key, body);
 }
 
@@ -126,7 +124,11 @@ std::optional<StateRecord> ParseState(std::string_view key, std::string_view val
   if (key == kFormerStateKey && reader.Complete()) return state;  // format 1
   state.start.index = raft::LogIndex(reader.Number(8));
   state.start.term = raft::Term(reader.Number(8));
-  if (body->size() > kState_bytes) state.hard_state.reserved = raft::Term(reader.Number(8));
+  if (body->size() > kState_bytes) {
+    // Earlier builds wrote a term here in which a vote may have been given that nothing else tells of. In the next
+    // term there was none (docs/adr/0037).
+    state.hard_state = {.term = raft::Term(reader.Number(8)).Next()};
+  }
   if (!reader.Complete()) return std::nullopt;
   if (key != kFormerStateKey && key != StateKey(state.last_index)) return std::nullopt;
   return state;

@@ -8,8 +8,7 @@
 //   "O"            which beginning of its cluster it is of; only where the cluster has begun anew
 //   "e" index      an entry, with the term of the entry before it
 //   "e" index "s"  the state after a batch that left `index` as the log's end: hard state, the log's start and
-//                  last entry, the number of the batch; the reserved term of rule R9 follows as long as there
-//                  is one
+//                  last entry, the number of the batch
 //
 // Every batch writes a state, and the last one of them in the order of the keys holds: a truncation deletes
 // those behind it. (index, term) names an entry in a cluster once and for all (Raft's Log Matching), so a log
