@@ -323,7 +323,7 @@ void Offloads::StartWatch() {
                             .key = wire::SipHashKey(wire::DeriveProxyKey(*config_.announce_key, proxy.name))});
   }
   spec.late_from_ns = config_.election_floor_ns / 2;
-  spec.late_until_ns = raft::Options().floors_late * config_.election_floor_ns;
+  spec.late_until_ns = raft::Options().stall_max_floors * config_.election_floor_ns;
   spec.state_map = kernel_->state_map();
   spec.numbers_map = kernel_->numbers_map();
   absl::StatusOr<std::unique_ptr<offload::Watch>> watch = offload::Watch::Start(spec);

@@ -150,7 +150,7 @@ void Coupling::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
 
 bool Coupling::Lags(const raft::Raft& raft) const {
   return VerifiedForKernel(raft) > leased_verified_ || (EveryAckForKernel(raft) & ~leased_every_ack_) != 0 ||
-         raft.leader_late_by_ns() != leased_late_by_ns_;
+         raft.detector().stalled_by_ns() != leased_stalled_by_ns_;
 }
 
 void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
@@ -241,16 +241,12 @@ void Coupling::FenceAndSettle(kv::Replica& replica) {
   if (!superseded_) replica.Settle();
 }
 
-uint64_t Coupling::LeaseEnd_ns(uint64_t now_ns, const raft::Raft& raft) const {
-  return now_ns + std::max(options_.lease_ns, raft.tolerated_silence_ns());
-}
-
 void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view = ViewOf(raft);
-  control_.view.lease_until_ns = LeaseEnd_ns(now_ns, raft);
+  control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
-  leased_late_by_ns_ = raft.leader_late_by_ns();
+  leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
   ++statistics_.leases;
   if (Run(HR_NODE_LEASE)) leased_ns_ = now_ns;
 }
@@ -259,7 +255,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   if (SeededBug(Bug::kNoFence) && !Run(HR_NODE_FENCE)) return;
   may_ = May(raft);
   control_.view = ViewOf(raft);
-  control_.view.lease_until_ns = LeaseEnd_ns(now_ns, raft);
+  control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
   control_.view.may = may_;
   control_.view.tell_suspicion = VotesOnSuspicion() && raft.role() == raft::Role::kFollower ? 1 : 0;
   ++statistics_.opens;
@@ -270,7 +266,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   leased_ns_ = now_ns;
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
-  leased_late_by_ns_ = raft.leader_late_by_ns();
+  leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
   fed_end_ = raft.log().last_index();
 }
 
@@ -310,7 +306,7 @@ void Coupling::SyncHeard(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   const hr_node_view& view = control_.view;
   if (!raft.leader().IsSet() || view.raft.leader != raft.leader().value()) return;
-  if (view.heard_ns <= raft.leader_heard_ns() && view.leader_commit <= raft.commit().value()) return;
+  if (view.heard_ns <= raft.detector().leader_heard_ns() && view.leader_commit <= raft.commit().value()) return;
   replica.Feed(raft::KernelHeard{.leader = raft.leader(),
                                  .term = raft.term(),
                                  .heard_ns = view.heard_ns,
@@ -347,7 +343,7 @@ void Coupling::SyncCounted(kv::Replica& replica) {
                           .contact_ns = seen.contact_ns,
                           .node = member.id};
     news = news || seen.match > known.match().value() || seen.round > known.round() ||
-           seen.contact_ns > known.contact_ns();
+           seen.contact_ns > raft.detector().peer_heard_ns(i);
     if (seen.round > known.round()) replica.HeartbeatAnswered(seen.replied_ns, member.id, seen.round);
   }
   if (news) replica.Feed(counted);

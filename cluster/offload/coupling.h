@@ -44,8 +44,8 @@ struct CouplingOptions {
   uint64_t incarnation = 0;  // this process's life, which its datagrams carry
   Durability durability = Durability::kDisk;
   Switches switches;
-  // The kernel part speaks for the process this long after its loop's last turn (R5), or as long as the core
-  // tolerates silence, if that is longer.
+  // The kernel part speaks for the process this long after its loop's last turn (R5), or as long as the failure
+  // detector tolerates a pause, if that is longer.
   uint64_t lease_ns = 20'000'000;
   // For who measures fences: just before one and just after it.
   std::function<void()> fence_begins{};
@@ -178,7 +178,6 @@ class Coupling {
   void FeedWaiting(kv::Replica& replica, bool votes_too);
   void FeedFirst(kv::Replica& replica);
   Waiting TakeFirst();
-  uint64_t LeaseEnd_ns(uint64_t now_ns, const raft::Raft& raft) const;
   void Release(const raft::Raft& raft);
 
   Kernel& kernel_;
@@ -196,7 +195,7 @@ class Coupling {
   uint64_t synced_ns_ = 0;  // when that was
   raft::LogIndex leased_verified_;
   uint32_t leased_every_ack_ = 0;
-  uint64_t leased_late_by_ns_ = 0;
+  uint64_t leased_stalled_by_ns_ = 0;
 
   std::vector<RingRecord> records_;
   uint64_t position_ = 0;  // in the ring, taken up to here

@@ -69,9 +69,9 @@ struct LeaderResigns {
   uint32_t rank = 0;
 };
 
-// A hint from the leader's host that its process waits for a processor: it would turn, and will. Only ever
-// delays an election.
-struct LeaderLate {
+// A hint from the leader's host that its loop waits for a processor: it would turn, and will. Only ever delays an
+// election.
+struct LeaderStalled {
   NodeId leader{};
   Term term{};
 };
@@ -155,7 +155,7 @@ struct Event {
   uint64_t now_ns = 0;  // monotonic; never smaller than in an earlier event
   uint64_t random = 0;  // uniform over 64 bits
   std::variant<Tick, Receive, Propose, Read, Persisted, Applied, RoundTrip, TransferLeadership, LeaderResigns,
-               LeaderLate, KernelAppended, KernelVoted, KernelHeard, KernelCounted, KernelVotes, SnapshotTaken,
+               LeaderStalled, KernelAppended, KernelVoted, KernelHeard, KernelCounted, KernelVotes, SnapshotTaken,
                SnapshotReceived, SnapshotSent, ChangeMembership>
       what;
 };

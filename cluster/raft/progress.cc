@@ -100,7 +100,7 @@ void Progress::FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t patie
 
 bool Progress::IsCaughtUp(uint64_t now_ns, uint64_t patience_ns) const {
   const bool in_time = match_ >= catch_up_to_ || now_ns - catch_up_since_ns_ <= patience_ns;
-  return caught_up_ && in_time && !awaits_snapshot_ && now_ns - contact_ns_ <= patience_ns;
+  return caught_up_ && in_time && !awaits_snapshot_;
 }
 
 void Progress::ForgetLost(uint64_t now_ns, uint64_t patience_ns) {

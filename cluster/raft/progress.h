@@ -19,7 +19,7 @@ namespace hedgerow::raft {
 class Progress {
  public:
   Progress(LogIndex leader_last, uint64_t now_ns)
-      : next_(leader_last.Next()), catch_up_to_(leader_last), catch_up_since_ns_(now_ns), contact_ns_(now_ns) {}
+      : next_(leader_last.Next()), catch_up_to_(leader_last), catch_up_since_ns_(now_ns) {}
 
   LogIndex match() const { return match_; }  // known to be durable there
   LogIndex next() const { return next_; }    // where the next append begins
@@ -63,18 +63,6 @@ class Progress {
   void FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t patience_ns);
   bool IsCaughtUp(uint64_t now_ns, uint64_t patience_ns) const;
 
-  uint64_t contact_ns() const { return contact_ns_; }
-  // Progress, not echoes: a kernel part answers for a while after its process has died or stands still, always
-  // with the same loop_seq.
-  void Contact(uint64_t now_ns, uint64_t loop_seq) {
-    if (loop_seq == loop_seq_) return;
-    loop_seq_ = loop_seq;
-    contact_ns_ = now_ns > contact_ns_ ? now_ns : contact_ns_;
-  }
-  // It would vote for this leader, says its process or its kernel part alone: no progress, and no silence ends.
-  void Vouched(uint64_t now_ns) { vouched_ns_ = now_ns > vouched_ns_ ? now_ns : vouched_ns_; }
-  uint64_t heard_ns() const { return contact_ns_ > vouched_ns_ ? contact_ns_ : vouched_ns_; }
-  uint64_t loop_seq() const { return loop_seq_; }
   uint64_t round() const { return round_; }
   void ConfirmRound(uint64_t round) { round_ = round > round_ ? round : round_; }
 
@@ -103,9 +91,6 @@ class Progress {
   LogIndex catch_up_to_;           // the round that is under way
   uint64_t catch_up_since_ns_;
   bool caught_up_ = false;  // the one before took short enough
-  uint64_t contact_ns_;     // when it was last seen to make progress in this term
-  uint64_t vouched_ns_ = 0;
-  uint64_t loop_seq_ = 0;   // what it said then
   uint64_t round_ = 0;      // the last heartbeat round it answered
 };
 

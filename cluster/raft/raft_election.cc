@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), and the two ways a leader asks
-// for one, or not to stand yet: transfer (dissertation section 3.10), resignation and lateness.
+// for one, or not to stand yet: transfer (dissertation section 3.10), resignation and a stalled loop.
 #include <algorithm>
 
 #include "cluster/raft/check.h"
@@ -10,9 +10,9 @@
 
 namespace hedgerow::raft {
 
-bool Raft::LeaderHeard(uint64_t now_ns) const {
-  if (role_ == Role::kLeader) return !doubts_;  // it steps down by itself when it hears no majority
-  return leader_.IsSet() && now_ns - leader_heard_ns_ < election_timeout_ns() + leader_late_by_ns();
+// The stickiness of dissertation section 4.2.3. A leader steps down by itself when it hears no majority.
+bool Raft::TrustsLeader(uint64_t now_ns) const {
+  return role_ == Role::kLeader ? !checks_quorum() : !detector_.Suspects(now_ns);
 }
 
 VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
@@ -25,11 +25,10 @@ VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
 
 // Before it gives up whom it listened to.
 void Raft::SayWhy(Context& context, StandReason reason) const {
-  const bool listens = role_ == Role::kLeader || (role_ == Role::kFollower && leader_.IsSet());
   context.out.stand = Stand{.reason = reason,
                             .term = term_.Next(),
                             .leader = leader_,
-                            .silent_ns = listens ? context.now_ns - ListenedToAt_ns() : 0};
+                            .silent_ns = detector_.pause_ns(context.now_ns)};
 }
 
 // A lower rank than the first has waited for the others.
@@ -83,12 +82,12 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
                              .last_term = request.last_term.value(),
                              .waived_term = request.waived_term.value()};
   if (SeededBug(Bug::kVoteWithoutLogCheck)) asked.last_term = UINT64_MAX;
-  const bool heard = LeaderHeard(context.now_ns);
+  const bool heard = TrustsLeader(context.now_ns);
   VoteReply reply{.asked_term = request.asked_term, .pre_vote = request.pre_vote};
   if (request.pre_vote) {
     const hr_raft_state state = DecisionState();
     reply.granted = hr_raft_may_pre_vote(&state, &asked, heard) == HR_RAFT_YES;
-    // A leader that doubts suspects nobody: it hears of no leader by which that would end.
+    // A leader records no suspected term: only hearing from a leader clears it, and a leader hears from none.
     if (reply.granted && role_ != Role::kLeader)
       suspected_term_ = std::max(suspected_term_, request.asked_term);
     Send(context, message.from, reply);
@@ -121,9 +120,9 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
   if (!reply.granted) return;
   const size_t member = MemberOf(message.from);
   if (reply.pre_vote) {
-    // Who would vote for a leader that doubts has heard it, and follows nobody of this term or a later one.
-    if (doubts_ && reply.asked_term == term_.Next() && IsPeer(member))
-      progress_[member].Vouched(context.now_ns);
+    // A node that would vote for this leader has heard it, and follows none of this term or a later one.
+    if (checks_quorum() && reply.asked_term == term_.Next() && IsPeer(member))
+      detector_.PeerConfirmed(member, context.now_ns);
     if (role_ != Role::kPreCandidate || reply.asked_term != term_.Next()) return;
   } else {
     // R7: a vote counts only in the term it was given for.
@@ -156,12 +155,10 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   election_deadline_ns_ = context.now_ns + resigns.rank * options_.resign_step_ns;
 }
 
-// It is not heard, and the silence goes on. The wait that was drawn begins anew.
-void Raft::On(Context& context, const LeaderLate& late) {
-  if (role_ != Role::kFollower || late.leader != leader_ || late.term != term_) return;
-  if (context.now_ns - leader_heard_ns_ >= options_.floors_late * options_.election_floor_ns) return;
-  election_deadline_ns_ += context.now_ns - leader_heard_ns_ - leader_late_by_ns();
-  leader_late_ns_ = context.now_ns;
+// The wait that was drawn begins anew.
+void Raft::On(Context& context, const LeaderStalled& stalled) {
+  if (role_ != Role::kFollower || stalled.leader != leader_ || stalled.term != term_) return;
+  if (detector_.LeaderStalled(context.now_ns)) election_deadline_ns_ = context.now_ns + election_wait_ns_;
 }
 
 }  // namespace hedgerow::raft

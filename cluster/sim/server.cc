@@ -227,7 +227,7 @@ std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log
 void Server::AddCounters() {
   if (!up()) return;
   world_.state_checks += replica_->checks().equal;
-  world_.doubts += raft().counters().doubts;
+  world_.quorum_checks += raft().counters().quorum_checks;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
 }
@@ -316,7 +316,7 @@ void Server::ArriveResignation(const raft::LeaderResigns& hint) {
   }
 }
 
-void Server::ArriveLateness(const raft::LeaderLate& hint) {
+void Server::ArriveLateness(const raft::LeaderStalled& hint) {
   if (!up() || paused_ || turning_ || IsRefusedBy(hint.leader)) return;
   Turn([this, &hint] { replica_->Feed(hint); });
 }
@@ -346,7 +346,7 @@ void Server::Feed(decltype(raft::Event::what) what) {
 void Server::Turn(const std::function<void()>& work, bool tick) {
   turning_ = true;
   last_turn_ns_ = world_.time.now_ns();
-  last_turn_tolerated_ns_ = raft().tolerated_silence_ns();
+  last_turn_tolerated_ns_ = raft().detector().tolerated_pause_ns();
   if (coupling_.has_value()) {
     coupling_->Awake();
     coupling_->BeginTurn(last_turn_ns_, *replica_);
@@ -359,7 +359,7 @@ void Server::Turn(const std::function<void()>& work, bool tick) {
     if (tick) replica_->Tick();
   }
   replica_->Settle();
-  last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().tolerated_silence_ns());
+  last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().detector().tolerated_pause_ns());
   turning_ = false;
   Rearm();
   snapshots_.AfterTurn();

@@ -63,7 +63,7 @@ class Server : public kv::ReplicaHost {
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
   void ArriveResignation(const raft::LeaderResigns& hint);
-  void ArriveLateness(const raft::LeaderLate& hint);
+  void ArriveLateness(const raft::LeaderStalled& hint);
   // From its own host: transfer.
   void Feed(decltype(raft::Event::what) what);
 

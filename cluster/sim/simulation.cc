@@ -194,7 +194,7 @@ Report Simulate(const SimulationOptions& options) {
   report.snapshots_installed = world.snapshots_installed;
   report.transfers_resumed = world.transfers_resumed;
   for (const auto& server : world.servers) server->AddCounters();
-  report.doubts = world.doubts;
+  report.quorum_checks = world.quorum_checks;
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
   report.state_checks = world.state_checks;
