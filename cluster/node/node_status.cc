@@ -41,6 +41,7 @@ void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
   status.counters.emplace_back("append_gaps", counters.probes, "probed");
   status.counters.emplace_back("append_gaps", counters.restarts_seen, "restarted");
   status.counters.emplace_back("leader_quorum_checks", counters.quorum_checks);
+  status.counters.emplace_back("terms_given_up", counters.terms_given_up);
   status.counters.emplace_back("leader_step_downs", counters.step_downs_own_disk, "own_disk");
   status.counters.emplace_back("leader_step_downs", counters.step_downs_replication, "replication");
 }

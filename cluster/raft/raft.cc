@@ -117,7 +117,10 @@ void Raft::On(Context& context, const Persisted& persisted) {
     context.out.send.push_back(std::move(held_back_.front().second));
     held_back_.pop_front();
   }
-  if (role_ == Role::kCandidate && durable_sequence_ >= own_vote_sequence_) CountVote(context, self_);
+  if (role_ == Role::kCandidate && durable_sequence_ >= own_vote_sequence_ && ((votes_ >> self_) & 1) == 0) {
+    own_vote_took_ns_ = context.now_ns - own_vote_asked_ns_;
+    CountVote(context, self_);
+  }
   if (role_ == Role::kLeader) MaybeCommit(context);
 }
 

@@ -106,6 +106,7 @@ class Raft {
     uint64_t quorum_checks = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
     uint64_t step_downs_own_disk = 0;  // a leader whose log did not move asked another to lead, by StallCause
     uint64_t step_downs_replication = 0;
+    uint64_t terms_given_up = 0;  // a candidate saw that its term can have no leader
   };
   const Counters& counters() const { return counters_; }
   size_t early_appends() const { return early_.size(); }
@@ -189,6 +190,7 @@ class Raft {
   void StartElection(Context& context);
   VoteRequest VoteRequestFor(Term asked_term, bool pre_vote) const;
   void CountVote(Context& context, size_t member);
+  void VoteRefused(Context& context, size_t member);
   void Handle(Context& context, const Message& message, const VoteRequest& request);
   void Handle(Context& context, const Message& message, const VoteReply& reply);
   void Handle(Context& context, const Message& message, const TimeoutNow&);
@@ -299,9 +301,14 @@ class Raft {
   std::array<NodeId, HR_RAFT_MAX_MEMBERS> measured_{};  // whose round trips it has
   uint64_t election_wait_ns_ = 0;                       // the last one drawn
   uint64_t election_deadline_ns_ = 0;
-  uint32_t votes_ = 0;  // mask over members
+  uint32_t votes_ = 0;     // mask over members
+  uint32_t refusals_ = 0;  // a candidate's, likewise
+  uint32_t given_up_ = 0;  // terms in a row, without a leader in between
   uint64_t own_vote_sequence_ = 0;
+  uint64_t own_vote_asked_ns_ = 0;
+  uint64_t own_vote_took_ns_ = 0;  // until it was durable
   Term waived_term_;     // its leader asked for an election, or gave itself up
+  NodeId resigned_;      // the leader that its host gave up
   Term suspected_term_;  // see suspected_term()
 
   // Following.

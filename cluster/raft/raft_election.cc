@@ -9,6 +9,12 @@
 #include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
+namespace {
+
+// Terms that are given up one after the other. A candidate with a short log is refused each time, and lets others stand.
+constexpr uint32_t kGivenUpMax = 2;
+
+}  // namespace
 
 // The stickiness of dissertation section 4.2.3. A leader steps down by itself when it hears no majority.
 bool Raft::TrustsLeader(uint64_t now_ns) const {
@@ -57,9 +63,10 @@ void Raft::AskForPreVotes(Context& context) {
 void Raft::StartElection(Context& context) {
   EnterTerm(context, term_.Next(), options_.self);
   own_vote_sequence_ = asked_sequence_;
+  own_vote_asked_ns_ = context.now_ns;
   SetRole(context, Role::kCandidate, NodeId());
   DrawElectionDeadline(context);
-  votes_ = 0;
+  votes_ = refusals_ = 0;
   ForEach(peers_ & configuration().deciding(),
           [&](size_t member) { SendOnceDurable(context, NodeAt(member), VoteRequestFor(term_, false)); });
 }
@@ -72,6 +79,26 @@ void Raft::CountVote(Context& context, size_t member) {
   } else {
     BecomeLeader(context);
   }
+}
+
+// A split vote (Raft section 5.2) that shows itself: every member but this candidate's voters and the leader that
+// resigned has refused, and they are too few to elect another. The term has no leader and will have none, so there is
+// nothing to wait for. The candidates stand again one after the other, by position, each a tenth of the timeout later
+// and as long as a vote takes to be durable, because a dead leader's kernel part may still grant both a pre-vote. For
+// availability only (R4).
+void Raft::VoteRefused(Context& context, size_t member) {
+  refusals_ |= 1u << member;
+  const uint32_t deciding = configuration().deciding();
+  uint32_t others = deciding & ~votes_ & ~(1u << self_);
+  if (const size_t resigned = MemberOf(resigned_); resigned != kNoMember) others &= ~(1u << resigned);
+  if ((others & ~refusals_) != 0 || IsQuorum(others) || given_up_ == kGivenUpMax) return;
+  ++given_up_;
+  ++counters_.terms_given_up;
+  const uint64_t timeout_ns = detector_.network_timeout_ns();
+  const uint64_t place = hr_raft_count(deciding & (others | votes_) & ((1u << self_) - 1));
+  BecomeFollower(context, term_, NodeId());
+  election_deadline_ns_ = context.now_ns + place * (timeout_ns / 10 + own_vote_took_ns_) +
+                          context.random % (timeout_ns / 20 + 1);
 }
 
 void Raft::Handle(Context& context, const Message& message, const VoteRequest& request) {
@@ -117,8 +144,13 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
 }
 
 void Raft::Handle(Context& context, const Message& message, const VoteReply& reply) {
-  if (!reply.granted) return;
   const size_t member = MemberOf(message.from);
+  if (!reply.granted) {
+    if (role_ == Role::kCandidate && !reply.pre_vote && reply.asked_term == term_ && IsPeer(member)) {
+      VoteRefused(context, member);
+    }
+    return;
+  }
   if (reply.pre_vote) {
     // A node that would vote for this leader has heard it, and follows none of this term or a later one.
     if (checks_quorum() && reply.asked_term == term_.Next() && IsPeer(member))
@@ -145,6 +177,7 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   if (resigns.term != term_ && !SeededBug(Bug::kResignOfAnotherTerm)) return;
   if (!may_stand() || DiskStalls(context.now_ns)) return;
   waived_term_ = term_;
+  resigned_ = resigns.leader;
   if (resigns.rank == 0) {
     SayWhy(context, StandReason::kResigned);
     StartPreVote(context);

@@ -33,6 +33,8 @@ void Raft::FollowLeader(Context& context, NodeId leader) {
 void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
   heard_ns = std::min(heard_ns, context.now_ns);
   waived_term_ = suspected_term_ = Term();
+  resigned_ = NodeId();
+  given_up_ = 0;
   detector_.LeaderHeard(context.now_ns, heard_ns);
   DrawElectionDeadline(context);
   election_deadline_ns_ = heard_ns + detector_.stalled_by_ns() + election_wait_ns_;

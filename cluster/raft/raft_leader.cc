@@ -35,6 +35,8 @@ void Raft::BecomeLeader(Context& context) {
   commit_moved_ns_ = replication_moved_ns_ = context.now_ns;
   step_down_ns_ = 0;
   suspected_term_ = Term();
+  resigned_ = NodeId();
+  given_up_ = 0;
   term_start_ = log_.last_index().Next();
   SetRole(context, Role::kLeader, options_.self);
   RefreshPeers(context.now_ns);
