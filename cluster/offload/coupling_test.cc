@@ -406,12 +406,12 @@ TEST(Coupling, R6_TheAnswerToAProbeIsNotEaten) {
                           .body = raft::HeartbeatReply{.round = 1, .verified = LogIndex(), .loop_seq = 1}},
                          *host.replica);
   host.replica->Settle();
-  ASSERT_TRUE(host.raft().progress()[0].probing()) << "it has started again";
+  ASSERT_FALSE(host.raft().progress()[0].replicates()) << "it has started again";
   host.coupling->BeforeSending(host.now_ns, host.raft());
   EXPECT_EQ(host.Arrive(1, 1, all), HR_NODE_EVENT_WOKEN_FOR_ACK);
   host.coupling->EndTurn(host.now_ns, *host.replica);
   host.Turn();
-  EXPECT_FALSE(host.raft().progress()[0].probing());
+  EXPECT_TRUE(host.raft().progress()[0].replicates());
 }
 
 TEST(Coupling, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {

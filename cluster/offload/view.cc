@@ -60,7 +60,7 @@ uint32_t EveryAckForKernel(const raft::Raft& raft) {
     // Something waits for room in its window, which each acknowledgement makes; or a probe is out, whose answer
     // may be about nothing new and still is what the pipeline waits for.
     const bool waits = progress.next() <= raft.log().last_index() && !progress.MaySend(raft.options());
-    if (waits || progress.probing()) members |= 1u << i;
+    if (waits || !progress.replicates()) members |= 1u << i;
   }
   return members;
 }

@@ -98,6 +98,11 @@ void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outpu
   if (seen.leads && (!led || !leaders_.contains(node.term()))) BecameLeader(seen, id);
   if (node.commit() != seen.commit) Committed(seen, id, node.commit());
   Applied(seen, id, outputs.apply);
+  if (!seen.leads) return;
+  for (size_t member = 0; member < node.progress().size(); ++member) {
+    const char* const broken = node.progress()[member].BrokenRule(node.log().last_index());
+    if (broken != nullptr) Fail("progress: node ", id.value(), " of position ", member, ": ", broken);
+  }
 }
 
 void InvariantChecker::KernelDecided(NodeId id, const Message& answer) {

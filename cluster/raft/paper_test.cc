@@ -394,7 +394,7 @@ TEST(Raft_5_3_LogReplication, AppendsThatOvertakeEachOtherAreKeptAndThePipelineG
     EXPECT_EQ(cluster.At(2).log().last_index(), cluster.At(1).log().last_index());
     EXPECT_EQ(cluster.At(2).early_appends(), 0u);
     cluster.Deliver();
-    EXPECT_FALSE(cluster.At(1).progress()[1].probing());
+    EXPECT_TRUE(cluster.At(1).progress()[1].replicates());
   }
   EXPECT_EQ(cluster.Applied(1).size(), 100u);
   EXPECT_EQ(cluster.At(2).counters().early_stored, 80u);

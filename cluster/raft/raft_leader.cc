@@ -86,7 +86,7 @@ void Raft::Replicate(Context& context, size_t member) {
         .prev_term = log_.TermAt(prev),
         .commit = commit_,
         .entries = log_.Slice(progress.next(), options_.append_max_entries, options_.append_max_bytes)};
-    if (request.entries.empty() && !progress.probing()) return;
+    if (request.entries.empty() && progress.replicates()) return;
     size_t bytes = 0;
     for (const Entry& entry : request.entries) bytes += CostBytes(entry);
     progress.Sent(request.prev_index + request.entries.size(), bytes, context.now_ns);
@@ -121,7 +121,7 @@ bool Raft::Acknowledged(Context& context, size_t member, LogIndex index) {
 
 void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
   Progress& progress = progress_[member];
-  if (reply.conflict_term == Term() && !progress.probing()) {
+  if (reply.conflict_term == Term() && progress.replicates()) {
     // What it lacked when it said this, it has acknowledged since.
     if (reply.conflict_index <= progress.match()) return;
     if (progress.IsGapInFlight(reply.conflict_index) && reply.index >= reply.conflict_index) {
@@ -135,7 +135,7 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
   const LogIndex same_term = log_.LastUpToTerm(reply.conflict_term);
   const bool have_term = reply.conflict_term > Term() && log_.TermAt(same_term) == reply.conflict_term;
   const LogIndex next = have_term ? same_term.Next() : reply.conflict_index;
-  counters_.probes += !progress.probing();
+  counters_.probes += progress.replicates();
   progress.GoBackTo(std::min(next, reply.index));
 }
 
@@ -204,7 +204,7 @@ void Raft::Handle(Context& context, const Message& message, const HeartbeatReply
   ConfirmReads(context);
   if (role_ != Role::kLeader || reply.verified >= progress.match() || progress.awaits_snapshot()) return;
   // It has started again and no longer knows that its log is ours; until told, it commits nothing.
-  counters_.restarts_seen += !progress.probing();
+  counters_.restarts_seen += progress.replicates();
   progress.GoBackTo(progress.match().Next());
   Replicate(context, member);
 }
@@ -258,9 +258,9 @@ void Raft::SendAgain(Context& context) {
   resend_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   ForEach(peers_, [&](size_t member) {
     Progress& progress = progress_[member];
-    const bool probing = progress.probing();
+    const bool replicated = progress.replicates();
     progress.ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
-    counters_.probes += !probing && progress.probing();
+    counters_.probes += replicated && !progress.replicates();
     if (progress.gap_open()) FillGap(context, member);
     if (progress_[member].snapshot_failed()) AskForSnapshot(context, member);
   });
