@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long elections take: 3 and 5 nodes, both durability modes, and disk mode without reservations (docs/SAFETY.md, R9) beside
-it; the leader dies by SIGKILL, stalls (SIGSTOP) or is cut off, again and again, and another one is elected. From the nodes' own measurements: PreVote to quorum, RequestVote to quorum, and
+"""How long elections take: 3 and 5 nodes, both durability modes; the leader dies by SIGKILL, stalls (SIGSTOP) or is cut off,
+again and again, and another one is elected. From the nodes' own measurements: PreVote to quorum, RequestVote to quorum, and
 the fences, in which a process takes back what it has left to its kernel; and from the fault to the instant at which the next
 leader leads. Idle clusters as shipped.
 
@@ -24,13 +24,13 @@ from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
+from deploy.lab.unsynced_disks import UnsyncedDisks
 
 NAME = "election"
 TAG = "benchel"
 REPLICAS = ("3", "5")
 FAULTS = {"kill": "kill", "stall": "pause", "cut": "cut"}  # as chaos names them
 MODES = {"disk": NodeSettings(durability="disk"),
-         "disk-unreserved": NodeSettings(durability="disk", offloads=(("reserve", "off"),)),
          "memory": NodeSettings(durability="memory")}
 WANTED_TERMS = 100
 # Asking a node costs processor time, and so is begun when the election should be over; it is the node that says when it was.
@@ -188,9 +188,9 @@ def one_term(lab: Lab, cluster: Cluster, cause: str) -> Term:
     return term_of(before, after, winner, fault_ns)
 
 
-def config_of(cell: Cell, cluster: Cluster) -> dict:
+def config_of(cell: Cell, cluster: Cluster, sync_ms: int) -> dict:
     volatile = {"data_dir", "admin_socket", "cluster_key", "node"}
-    return {**dataclasses.asdict(cell), "load": "none",
+    return {**dataclasses.asdict(cell), "load": "none", "sync_ms": sync_ms,
             "node": {key: value for key, value in cluster.nodes[0].config.items() if key not in volatile}}
 
 
@@ -220,14 +220,21 @@ def one_round(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> tuple[list
     with contextlib.ExitStack() as stack:
         settings = MODES[cell.mode]
         data = stack.enter_context(DataDirs(TAG, settings.durability)).path
+        sync_ms = arguments.sync_ms if settings.durability == "disk" else 0
+        if sync_ms:
+            disks = stack.enter_context(UnsyncedDisks(lab, data))
+            data = disks.path
         cluster = stack.enter_context(hedgerow_cluster(lab, data, settings))
-        return [one_term(lab, cluster, cell.cause) for _ in range(arguments.terms)], config_of(cell, cluster)
+        if sync_ms:
+            for node in cluster.nodes:
+                disks.ask(node.host.name, f"slow {sync_ms}")
+        return [one_term(lab, cluster, cell.cause) for _ in range(arguments.terms)], config_of(cell, cluster, sync_ms)
 
 
 def _line(cell: Cell, terms: list[Term]) -> str:
     row = row_of(cell, [terms], "")
     text = lambda name: "-" if row[name] is None else f"{row[name]:.1f}"  # noqa: E731
-    return (f"{cell.replicas} nodes {cell.mode:15} {cell.cause:5} death to leader p50 {text('outage_p50_ms')} max "
+    return (f"{cell.replicas} nodes {cell.mode:6} {cell.cause:5} death to leader p50 {text('outage_p50_ms')} max "
             f"{text('outage_max_ms')} ms  vote p50 {text('vote_p50_us')} p99 {text('vote_p99_us')} us  pre-vote p50 "
             f"{text('pre_vote_p50_us')} us  fence p99 {text('fence_p99_us')} us of {row['fences']}")
 
@@ -238,7 +245,10 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=list(REPLICAS))
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
     parser.add_argument("--causes", type=experiment.some_of(FAULTS), default=list(FAULTS))
+    parser.add_argument("--sync-ms", type=int, default=0, help="disk mode: each sync of a node's disk takes so much longer")
     arguments = parser.parse_args(argv)
+    if not 0 <= arguments.sync_ms <= 5000:
+        parser.error("--sync-ms must be 0 to 5000")
     if not 1 <= arguments.terms <= 1000:
         parser.error("--terms must be 1 to 1000")
     return arguments

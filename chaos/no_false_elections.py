@@ -47,7 +47,7 @@ class Seen:
     term: int
     won: int  # elections, since the nodes started
     resigned: int  # datagrams with RESIGN, sent by clocks and heard by nodes: many for each leader
-    doubted: int = 0  # times that a leader heard no majority and asked whether it may go on
+    quorum_checks: int = 0  # times that a leader heard no majority and asked whether it may go on
 
     @classmethod
     def of(cls, statuses: list[dict]) -> "Seen":
@@ -56,7 +56,7 @@ class Seen:
                    won=sum(int(each.get("elections_won", 0)) for each in counters),
                    resigned=sum(int(value) for each in counters for key, value in each.items()
                                 if "resign" in key and not key.startswith("elections_begun.")),
-                   doubted=sum(int(each.get("leader_doubts", 0)) for each in counters))
+                   quorum_checks=sum(int(each.get("leader_quorum_checks", 0)) for each in counters))
 
 
 def elections(first: Seen, last: Seen) -> int:
@@ -111,7 +111,7 @@ def row_of(settings: Settings, first: Seen, last: Seen, reports: dict[str, dict]
     found = {"system": "hedgerow", "mode": settings.mode, "replicas": settings.replicas,
              "seconds": min(report["seconds"] for report in reports.values()), "stress_per_cpu": STRESS_PER_CPU,
              "elections": elections(first, last), "resigns": last.resigned - first.resigned,
-             "doubts": last.doubted - first.doubted}
+             "quorum_checks": last.quorum_checks - first.quorum_checks}
     for operation, report in reports.items():
         latency = store_load.latency_of(report)
         found |= {f"{operation}s_per_s": report["answered"] / report["seconds"],
@@ -187,7 +187,7 @@ def main(argv: list[str]) -> int:
                           priority=command_prefix()),
         rows, must_show(rows),
         {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
-         "doubts": "doubts", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",
+         "quorum_checks": "quorum checks", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",
          "put_p99_us": "p99 us", "failed": "failed", "lost": "lost"}, None)
 
 

@@ -29,9 +29,9 @@ def _missed(last: Seen, **report) -> list[str]:
 
 
 def test_all_nodes_are_summed_up_and_the_highest_term_counts():
-    seen = Seen.of([_status(3, elections_won=1, **{"kernel.resigned": 2}), _status(4, leader_doubts=3),
+    seen = Seen.of([_status(3, elections_won=1, **{"kernel.resigned": 2}), _status(4, leader_quorum_checks=3),
                     _status(3, resigns_heard=5)])
-    assert seen == Seen(term=4, won=1, resigned=7, doubted=3)
+    assert seen == Seen(term=4, won=1, resigned=7, quorum_checks=3)
 
 
 def test_an_election_because_of_a_resignation_is_not_another_one():

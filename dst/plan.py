@@ -15,7 +15,7 @@ _KINDS = (("kill", 24, (20, 800)), ("stop", 14, (10, 600)), ("cut", 8, (20, 800)
           ("proxy-kill", 8, (20, 400)), ("clock-jump", 4, (50, 1000)), ("hog", 4, (50, 200)))
 _TARGETS = (("leader", 60), ("follower", 25), ("any", 15))
 _OFFLOADS = (("on", 60), ("generic", 15), ("off", 15), ("no-append", 10))
-_PROTOCOL = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve")
+_PROTOCOL = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog")
 # Booting and starting everything costs as much as 30 s of such a load: short runs would be mostly that.
 _LOAD_US, _FAULTS = (10_000_000, 18_000_000), (10, 22)
 _FIRST_US = 200_000

@@ -12,7 +12,7 @@ from plots import style
 from plots.style import plt
 
 _COLOURS = {3: "#0072B2", 5: "#D55E00"}
-_LINES = {"memory": "-", "disk": "--", "disk-unreserved": ":"}
+_LINES = {"memory": "-", "disk": "--"}
 _CAUSES = {"kill": ("SIGKILL", "#009E73"), "stall": ("stalled", "#E69F00"), "cut": ("cut off", "#D55E00")}
 
 

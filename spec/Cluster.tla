@@ -27,24 +27,21 @@ VARIABLES
   said,       \* said[n]: the highest term that n has promised anything in, and whom it has told there that it has its vote
   \* What a node's storage holds: a disk, or in memory mode the page cache. An entry is the term it was made in.
   log, term, vote,
-  reserved,   \* disk mode: the reserved term of R9, or 0
-  barred,     \* disk mode: a process has started since that cannot know whether a vote was given in that term
   \* A node's process.
   role,       \* "follower", "candidate", "leader"
   phase,      \* "open", "draining", "free": see Process.tla; "gone": its identity is used up
   upto,       \* "draining": how many of the ring's records are still to be drained
   \* A node's kernel part: the element of R0, and the ring.
-  view,       \* [may, term, vote, index, last, reserved]
+  view,       \* [may, term, vote, index, last]
   ring,       \* records in the order of their reservation
-  limbo       \* a record that is neither in the ring nor in what is stored: a vote that the process has given in the
-              \* reserved term before its disk had it, and records of planted mistakes
+  limbo       \* planted mistakes: a record that is neither in the ring nor in what is stored
 
 sent == <<led, leaderLog, acks, committed, tally, said>>
-stored == <<log, term, vote, reserved, barred>>
+stored == <<log, term, vote>>
 process == <<role, phase, upto>>
 kernel == <<view, ring>>
 vars ==
-  <<led, leaderLog, acks, committed, tally, said, log, term, vote, reserved, barred, role, phase, upto, view, ring, limbo>>
+  <<led, leaderLog, acks, committed, tally, said, log, term, vote, role, phase, upto, view, ring, limbo>>
 
 -----------------------------------------------------------------------------
 Max(a, b) == IF a > b THEN a ELSE b
@@ -95,8 +92,7 @@ CommittedLog(t) == SubSeq(leaderLog[t], 1, committed[t])
 \* The lowest term that n's kernel, or its process, would answer a heartbeat in: an answer says "I know of no later one".
 Answers(n) ==
   (IF view[n].may THEN {view[n].term} ELSE {}) \union
-  (IF phase[n] # "free" \/ limbo[n].kind = "vote" THEN {}
-   ELSE IF barred[n] /\ Fault # "heartbeat_below_reservation" THEN {Max(term[n], reserved[n] + 1)} ELSE {term[n]})
+  (IF phase[n] # "free" THEN {} ELSE {term[n]})
 
 -----------------------------------------------------------------------------
 \* What must hold.

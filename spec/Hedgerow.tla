@@ -14,8 +14,6 @@ Init ==
   /\ log = [n \in Nodes |-> <<>>]
   /\ term = [n \in Nodes |-> 0]
   /\ vote = [n \in Nodes |-> Nobody]
-  /\ reserved = [n \in Nodes |-> 0]
-  /\ barred = [n \in Nodes |-> FALSE]
   /\ role = [n \in Nodes |-> "follower"]
   /\ phase = [n \in Nodes |-> "free"]
   /\ upto = [n \in Nodes |-> 0]
@@ -28,7 +26,7 @@ Spec == Init /\ [][Next]_vars
 
 \* What must be possible, or the rest says nothing: models of the set "reached" check that TLC finds a way to break these.
 \* Ring order is not log order; an entry that a majority has acknowledged is nowhere on this node but in the ring; every term
-\* has had its leader and something acknowledged in it; a node has forgotten a vote that only its reservation remembers.
+\* has had its leader and something acknowledged in it.
 NeverOutOfOrder ==
   \A n \in Split : \A i, j \in 1 .. Len(ring[n]) :
     i < j /\ ring[n][i].kind = "append" /\ ring[n][j].kind = "append" => ring[n][i].index < ring[n][j].index
@@ -36,8 +34,6 @@ NeverOnlyInTheRing ==
   \A n \in Split : \A t \in Terms : \A r \in Pending(n) :
     ~(r.st = "full" /\ r.kind = "append" /\ r.term = t /\ Len(log[n]) < r.index /\ r.index <= committed[t])
 NeverAllTermsLed == \E t \in Terms : led[t] = {} \/ committed[t] = 0
-NeverAForgottenVote ==
-  \A n \in Split : ~(barred[n] /\ said[n].votes # {} /\ said[n].term = reserved[n] /\ term[n] < reserved[n])
 
 \* Nodes of one kind may change places.
 Symmetry == Permutations(Split) \union Permutations(Nodes \ Split)
@@ -56,5 +52,5 @@ Essence ==
      log, term,
      [n \in Nodes |-> IF n \notin Split /\ role[n] = "follower" /\ term[n] > 0 /\ led[term[n]] # {} THEN Nobody
                       ELSE vote[n]],
-     reserved, barred, role, phase, upto, view, ring, limbo >>
+     role, phase, upto, view, ring, limbo >>
 =============================================================================

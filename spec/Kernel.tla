@@ -9,7 +9,7 @@
    stops at a record that is busy. A reservation that comes to nothing leaves no trace. *)
 EXTENDS Cluster
 
-Blank == [may |-> FALSE, term |-> 0, vote |-> Nobody, index |-> 0, last |-> 0, reserved |-> 0]
+Blank == [may |-> FALSE, term |-> 0, vote |-> Nobody, index |-> 0, last |-> 0]
 
 \* `record` is now decided, in a place that was reserved before those of the records from i on. If the process has read
 \* the producer position already, and it lies behind that place, it waits for this record as for the others.
@@ -35,12 +35,11 @@ KernelTakesAppend(n, i, t) ==
   /\ Say(n, t, {})
   /\ UNCHANGED <<led, leaderLog, acks, committed, tally, stored, role, phase, limbo>>
 
-\* hr_node_take_vote_request and hr_node_grant; in disk mode only in the reserved term.
+\* hr_node_take_vote_request and hr_node_grant. In disk mode the kernel promises nothing: a vote must be on the disk first.
 MayGrant(n, request) ==
-  /\ view[n].may
+  /\ Mode = "memory" /\ view[n].may
   /\ request.from # n
   /\ request.term > view[n].term \/ (request.term = view[n].term /\ view[n].vote = Nobody)
-  /\ Mode = "disk" => request.term = view[n].reserved
   /\ UpToDate(request, view[n].index, view[n].last)
 
 KernelGrants(n, i, request) ==

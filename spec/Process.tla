@@ -1,27 +1,20 @@
 ------------------------------ MODULE Process -------------------------------
 (* SPDX-License-Identifier: Apache-2.0
-   The steps of a node's process: the fence and the drain, Raft itself, reservations, death and start.
+   The steps of a node's process: the fence and the drain, Raft itself, death and start.
 
      open     the kernel may promise by itself (`may`); the process only drains the ring
      draining `may` is 0, since a control request under the lock or since a new process adopted the state; the producer
               position was read after that, and everything below it is being drained
-     free     all is drained: what the kernel has promised is in the log, and the process may promise and change things,
-              but for a vote that it has given in the reserved term: that is written first
+     free     all is drained: what the kernel has promised is in the log, and the process may promise and change things
 
    A node that is not in Split is always free: its kernel part never acts, or acts and is drained in one step. *)
 EXTENDS Kernel
 
-\* What is written when the term becomes t. A reservation that the term has reached has done its work; after a start of
-\* the host it bars its own term, too.
+\* What is written when the term becomes t.
 SetTerm(n, t, candidate) ==
-  LET done == IF barred[n] THEN t > reserved[n] ELSE t >= reserved[n]
-  IN /\ term' = [term EXCEPT ![n] = t]
-     /\ vote' = [vote EXCEPT ![n] = candidate]
-     /\ reserved' = IF done THEN [reserved EXCEPT ![n] = 0] ELSE reserved
-     /\ barred' = IF done THEN [barred EXCEPT ![n] = FALSE] ELSE barred
-\* R9.
-IsBarred(n, t) == barred[n] /\ t <= reserved[n]
-IsFree(n) == phase[n] = "free" /\ limbo[n].kind # "vote"
+  /\ term' = [term EXCEPT ![n] = t]
+  /\ vote' = [vote EXCEPT ![n] = candidate]
+IsFree(n) == phase[n] = "free"
 
 -----------------------------------------------------------------------------
 \* R1: the fence, then the position. Between the two nothing can be decided any more, so they are one step.
@@ -31,7 +24,7 @@ Fence(n) ==
        [] OTHER ->
             /\ phase' = [phase EXCEPT ![n] = "draining"]
             /\ view' = IF Fault = "position_before_fence" THEN view
-                       ELSE [view EXCEPT ![n].may = FALSE, ![n].reserved = 0]
+                       ELSE [view EXCEPT ![n].may = FALSE]
             /\ upto' = [upto EXCEPT ![n] = Len(ring[n])]
   /\ UNCHANGED <<sent, stored, role, ring, limbo>>
 
@@ -44,13 +37,12 @@ Drained(n) ==
   /\ view' = [view EXCEPT ![n] = Blank]
   /\ UNCHANGED <<sent, stored, role, ring, limbo>>
 
-\* OPEN: the kernel takes over from a follower; in disk mode only where there is a term it may vote in.
+\* OPEN: the kernel takes over from a follower. In disk mode it answers heartbeats, and no more.
 Open(n) ==
   /\ IsFree(n) /\ n \in Split /\ role[n] = "follower"
-  /\ Mode = "disk" => reserved[n] > 0 /\ ~barred[n]
   /\ phase' = [phase EXCEPT ![n] = "open"]
   /\ view' = [view EXCEPT ![n] = [may |-> TRUE, term |-> term[n], vote |-> vote[n], index |-> Len(log[n]),
-                                  last |-> LastTerm(log[n]), reserved |-> reserved[n]]]
+                                  last |-> LastTerm(log[n])]]
   /\ UNCHANGED <<sent, stored, role, upto, ring, limbo>>
 
 -----------------------------------------------------------------------------
@@ -60,14 +52,14 @@ Open(n) ==
 \* start.
 Write(n, record) ==
   IF Fault = "old_term_skipped" /\ record.term < term[n]
-  THEN UNCHANGED <<log, term, vote, reserved, barred>>
+  THEN UNCHANGED <<log, term, vote>>
   ELSE IF record.kind = "append"
   THEN /\ record.index <= Len(log[n]) + 1
        /\ log' = IF record.index = Len(log[n]) + 1 THEN [log EXCEPT ![n] = Append(@, record.term)] ELSE log
-       /\ UNCHANGED <<term, vote, reserved, barred>>
+       /\ UNCHANGED <<term, vote>>
   ELSE /\ UNCHANGED log
        /\ IF record.term >= term[n] THEN SetTerm(n, record.term, record.for)
-          ELSE UNCHANGED <<term, vote, reserved, barred>>
+          ELSE UNCHANGED <<term, vote>>
 
 Draining(n) == phase[n] \in {"open", "draining"}
 Drain(n, i) ==
@@ -106,7 +98,7 @@ WriteTooLate(n) ==
 
 \* Any higher term: a node that has heard of one takes it before it stands. A leader may have stepped down before.
 Campaign(n, t) ==
-  /\ IsFree(n) /\ t > term[n] /\ ~IsBarred(n, t)
+  /\ IsFree(n) /\ t > term[n]
   /\ SetTerm(n, t, n)
   /\ role' = [role EXCEPT ![n] = "candidate"]
   /\ tally' = [tally EXCEPT ![n] = {}]
@@ -118,31 +110,13 @@ Vote(n, request) ==
   LET t == request.term
   IN /\ IsFree(n) /\ request.from # n
      /\ t > term[n] \/ (t = term[n] /\ vote[n] = Nobody)
-     /\ ~IsBarred(n, t) /\ (led[t] = {} \/ n \in Split)
+     /\ (led[t] = {} \/ n \in Split)
      /\ UpToDate(request, Len(log[n]), LastTerm(log[n]))
      /\ SetTerm(n, t, request.from)
      /\ role' = [role EXCEPT ![n] = "follower"]
      /\ Say(n, t, {request.from})
      /\ GiveVote(n, t, request.from)
      /\ UNCHANGED <<led, leaderLog, acks, committed, log, phase, upto, kernel, limbo>>
-
-\* R9 again: a vote in the reserved term, given by the process and said before it is written, since the reservation is.
-\* The write follows, before anything else; a death in between takes the vote with it.
-VoteEarly(n, request) ==
-  LET t == request.term
-  IN /\ Mode = "disk" /\ n \in Split
-     /\ IsFree(n) /\ role[n] = "follower" /\ request.from # n
-     /\ t > term[n] /\ t = reserved[n] /\ ~barred[n]
-     /\ UpToDate(request, Len(log[n]), LastTerm(log[n]))
-     /\ limbo' = [limbo EXCEPT ![n] = [st |-> "full", kind |-> "vote", term |-> t, index |-> 0, for |-> request.from]]
-     /\ Say(n, t, {request.from})
-     /\ GiveVote(n, t, request.from)
-     /\ UNCHANGED <<led, leaderLog, acks, committed, stored, role, phase, upto, kernel>>
-WriteVote(n) ==
-  /\ phase[n] = "free" /\ limbo[n].kind = "vote"
-  /\ SetTerm(n, limbo[n].term, limbo[n].for)
-  /\ limbo' = [limbo EXCEPT ![n] = NoRecord]
-  /\ UNCHANGED <<sent, log, process, kernel>>
 
 \* A higher term is learned from any message; nothing is promised by it. For a node that acts as one it is as if what was
 \* sent to it in lower terms were lost, so that it is left out there.
@@ -179,7 +153,7 @@ Propose(n) ==
      /\ leaderLog' = [leaderLog EXCEPT ![t] = longer]
      /\ Acknowledge(n, t, Len(longer))
      /\ Say(n, t, {})
-     /\ UNCHANGED <<led, tally, term, vote, reserved, barred, process, kernel, limbo>>
+     /\ UNCHANGED <<led, tally, term, vote, process, kernel, limbo>>
 
 \* Raft section 5.3: entries prev+1 .. index of the log of t's leader; none if the two are equal.
 TakeAppend(n, t, prev, index) ==
@@ -187,7 +161,6 @@ TakeAppend(n, t, prev, index) ==
       conflict == \E i \in prev + 1 .. index : i <= Len(log[n]) /\ log[n][i] # theirs[i]
       longer == SubSeq(log[n], 1, prev) \o SubSeq(theirs, prev + 1, index)
   IN /\ IsFree(n) /\ t >= term[n] /\ led[t] # {} /\ n \notin led[t]
-     /\ ~IsBarred(n, t) \/ Fault = "append_below_reservation"
      /\ prev <= Len(log[n]) /\ LastTerm(SubSeq(log[n], 1, prev)) = LastTerm(SubSeq(theirs, 1, prev))
      /\ SetTerm(n, t, IF t > term[n] THEN Nobody ELSE vote[n])
      /\ log' = IF conflict \/ index > Len(log[n]) THEN [log EXCEPT ![n] = longer] ELSE log
@@ -198,45 +171,21 @@ TakeAppend(n, t, prev, index) ==
      /\ Say(n, t, {})
 
 -----------------------------------------------------------------------------
-\* R9. A later term, durably, before the kernel may vote in it, and in the place of one that was reserved before; given
-\* back durably once the kernel is fenced and drained and has not voted. (The code reserves while the kernel part is open,
-\* too, as long as it may not vote: in disk mode nothing happens in that phase here.)
-Reserve(n, t) ==
-  /\ Mode = "disk" /\ n \in Split
-  /\ IsFree(n) /\ role[n] = "follower" /\ ~barred[n] /\ t > term[n] /\ t > reserved[n]
-  /\ reserved' = [reserved EXCEPT ![n] = t]
-  /\ UNCHANGED <<sent, log, term, vote, barred, process, kernel, limbo>>
-\* What the code does at once with a reservation that bars: nothing was ever promised in the next term.
-Pass(n) ==
-  /\ IsFree(n) /\ barred[n] /\ reserved[n] < MaxTerm
-  /\ SetTerm(n, reserved[n] + 1, Nobody)
-  /\ UNCHANGED <<sent, log, process, kernel, limbo>>
-GiveBack(n) ==
-  /\ IsFree(n) \/ (phase[n] = "open" /\ Fault = "released_undrained")
-  /\ reserved[n] > 0 /\ ~barred[n]
-  /\ reserved' = [reserved EXCEPT ![n] = 0]
-  /\ UNCHANGED <<sent, log, term, vote, barred, process, kernel, limbo>>
-
------------------------------------------------------------------------------
 \* SIGKILL, and the next process. The one that died has done nothing for a while, and the kernel part went on answering
 \* until its lease had passed or its program was detached, whenever that was: so much any process may do that lives. What
 \* matters is the start: nothing is known but what is stored and in the ring, not even what of the ring was written; ADOPT
-\* is a fence, and the whole ring is drained. R9: a vote in the reserved term is in the view or in the ring if the kernel
-\* had the term until now; otherwise the process may have given it.
+\* is a fence, and the whole ring is drained.
 Restart(n) ==
   /\ n \in Split /\ phase[n] # "gone"
-  /\ barred' = [barred EXCEPT ![n] = @ \/
-       /\ reserved[n] > 0 /\ Fault # "restart_unbarred"
-       /\ view[n].reserved # reserved[n] /\ view[n].term < reserved[n]]
   /\ phase' = [phase EXCEPT ![n] = IF Fault = "undrained_start" THEN "free" ELSE "draining"]
-  /\ view' = [view EXCEPT ![n].may = FALSE, ![n].reserved = 0]
+  /\ view' = [view EXCEPT ![n].may = FALSE]
   /\ upto' = [upto EXCEPT ![n] = Len(ring[n])]
   /\ role' = [role EXCEPT ![n] = "follower"]
   /\ tally' = [tally EXCEPT ![n] = {}]
   /\ ring' = [ring EXCEPT ![n] =
        [i \in 1 .. Len(@) |-> IF @[i].st = "written" THEN [@[i] EXCEPT !.st = "full"] ELSE @[i]]]
-  /\ limbo' = IF Fault = "release_before_write" \/ limbo[n].kind = "vote" THEN [limbo EXCEPT ![n] = NoRecord] ELSE limbo
-  /\ UNCHANGED <<led, leaderLog, acks, committed, said, log, term, vote, reserved>>
+  /\ limbo' = IF Fault = "release_before_write" THEN [limbo EXCEPT ![n] = NoRecord] ELSE limbo
+  /\ UNCHANGED <<led, leaderLog, acks, committed, said, log, term, vote>>
 
 \* The host starts anew. In memory mode nothing is left; the node may not use its old identity and is a voter no more.
 \* In disk mode the disk is left.
@@ -256,12 +205,9 @@ RebootMemory(n) ==
   /\ vote' = [vote EXCEPT ![n] = Nobody]
   /\ Forget(n, IF Fault = "old_identity" THEN "free" ELSE "gone")
   /\ said' = IF Fault = "old_identity" THEN said ELSE [said EXCEPT ![n] = Silent]
-  /\ UNCHANGED <<reserved, barred>>
 RebootDisk(n) ==
   /\ Mode = "disk" /\ n \in Split
   /\ Forget(n, "draining")
-  /\ CASE Fault = "reservation_ignored" -> reserved' = [reserved EXCEPT ![n] = 0] /\ UNCHANGED barred
-       [] OTHER -> barred' = [barred EXCEPT ![n] = reserved[n] > 0] /\ UNCHANGED reserved
   /\ vote' = IF Fault = "vote_forgotten" THEN [vote EXCEPT ![n] = Nobody] ELSE vote
   /\ UNCHANGED <<said, log, term>>
 
@@ -270,13 +216,10 @@ ProcessStep(n) ==
   \/ Release(n) \/ ReleaseTooEarly(n) \/ WriteTooLate(n)
   \/ \E i \in 1 .. Len(ring[n]) : Drain(n, i)
   \/ BecomeLeader(n) \/ StepDown(n) \/ Propose(n)
-  \/ \E m \in Nodes : Asking(m) /\ (Vote(n, Request(m)) \/ VoteEarly(n, Request(m)))
-  \/ WriteVote(n)
+  \/ \E m \in Nodes : Asking(m) /\ Vote(n, Request(m))
   \/ \E t \in Terms :
        \/ Campaign(n, t)
-       \/ Reserve(n, t)
        \/ AdoptTerm(n, t)
        \/ \E index \in 1 .. Len(leaderLog[t]) : \E prev \in 0 .. index : TakeAppend(n, t, prev, index)
-  \/ Pass(n) \/ GiveBack(n)
   \/ Restart(n) \/ RebootMemory(n) \/ RebootDisk(n)
 =============================================================================

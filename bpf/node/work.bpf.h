@@ -137,7 +137,7 @@ HR_INLINE enum hr_node_verdict hr_node_work_append(struct xdp_md *ctx, struct hr
 HR_INLINE enum hr_node_verdict hr_node_work(struct xdp_md *ctx, struct hr_node_scratch *in) {
   if (in->kind == HR_PEER_APPEND) return hr_node_work_append(ctx, in);
   if (in->kind == HR_PEER_VOTE_REQUEST && !in->datagram.body.vote_request.pre_vote &&
-      (hr_node_peek_may() & HR_NODE_GRANTS))
+      (hr_node_peek_may() & HR_NODE_MAY_GRANT))
     return hr_node_work_vote(in);
   return hr_node_work_plain(in);
 }

@@ -92,12 +92,12 @@ void Replica::Tick() {
     desk_.Tick(now_ns, actions_);
     Act();
   }
-  if (now_ns >= std::min(raft_.next_deadline_ns(), raft_.next_look_ns())) Feed(raft::Tick{});
+  if (now_ns >= std::min(raft_.next_deadline_ns(), raft_.detector().next_poll_ns())) Feed(raft::Tick{});
   if (now_ns >= next_time_tick_ns()) proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kTick}});
 }
 
 uint64_t Replica::next_deadline_ns() const {
-  return std::min({raft_.next_deadline_ns(), raft_.next_look_ns(), desk_.next_deadline_ns(), next_time_tick_ns()});
+  return std::min({raft_.next_deadline_ns(), raft_.detector().next_poll_ns(), desk_.next_deadline_ns(), next_time_tick_ns()});
 }
 
 // Commands move committed time, and without any it would stand still: nothing would end while nobody writes.

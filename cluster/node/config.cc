@@ -99,7 +99,6 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
                      .quorum = offloads.quorum(),
                      .broadcast = offloads.broadcast(),
                      .watchdog = offloads.watchdog(),
-                     .reserve = offloads.reserve(),
                      .xdp = XdpModeOf(offloads.xdp())};
   config.spin_ns = static_cast<uint64_t>(file.spin_ns());
   config.waiting_max = file.waiting_max();

@@ -57,7 +57,6 @@ struct OffloadsConfig {
   bool quorum = true;
   bool broadcast = true;
   bool watchdog = true;
-  bool reserve = true;  // disk mode only
   XdpMode xdp = XdpMode::kAuto;
 
   bool any() const { return heartbeat || vote || append || quorum || broadcast || watchdog; }

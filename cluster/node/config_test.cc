@@ -65,7 +65,6 @@ TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
   EXPECT_THAT(config.settings_in_file, IsEmpty());
   EXPECT_TRUE(config.offloads.heartbeat && config.offloads.vote && config.offloads.append);
   EXPECT_TRUE(config.offloads.quorum && config.offloads.broadcast && config.offloads.watchdog);
-  EXPECT_TRUE(config.offloads.reserve);
   EXPECT_EQ(config.offloads.xdp, XdpMode::kAuto);
   EXPECT_EQ(config.spin_ns, 50'000u);
   EXPECT_EQ(config.waiting_max, 16'384u);
@@ -194,7 +193,7 @@ members:
 proxies: [{name: web-1, address: "10.0.0.9:4803"}, {name: "2", address: "[fd00::9]:4803"}]
 election: {floor: 5ms, cap: 0.5s}
 sessions: {timeout: 90min, max: 10}
-offloads: {heartbeat: off, append: off, watchdog: off, reserve: off, xdp: generic}
+offloads: {heartbeat: off, append: off, watchdog: off, xdp: generic}
 spin: 0us
 waiting_max: 64
 snapshots: {every_entries: 5000, every_bytes: 65536, tail_entries: 0, tail_bytes: 3KiB, rate: 2GiB}
@@ -222,8 +221,7 @@ memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, wi
   EXPECT_EQ(config.settings.sessions.sessions_max, 10u);
   EXPECT_EQ(config.settings.version, 0u) << "what a file says is no setting yet";
   EXPECT_EQ(config.settings_in_file.size(), 5u);
-  EXPECT_FALSE(config.offloads.heartbeat || config.offloads.append || config.offloads.watchdog ||
-               config.offloads.reserve);
+  EXPECT_FALSE(config.offloads.heartbeat || config.offloads.append || config.offloads.watchdog);
   EXPECT_TRUE(config.offloads.vote && config.offloads.quorum && config.offloads.broadcast);
   EXPECT_EQ(config.offloads.xdp, XdpMode::kGeneric);
   EXPECT_EQ(config.spin_ns, 0u);

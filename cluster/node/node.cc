@@ -293,8 +293,8 @@ void Node::Receive(const raft::LeaderResigns& hint) {
   turn_.Receive(hint);
 }
 
-void Node::Receive(const raft::LeaderLate& hint) {
-  ++lates_heard_;
+void Node::Receive(const raft::LeaderStalled& hint) {
+  ++stalls_heard_;
   replica_.Feed(hint);
 }
 

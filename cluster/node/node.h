@@ -93,7 +93,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Receive(uint64_t arrived_ns, kv::Request request) override;
   void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) override;
   void Receive(const raft::LeaderResigns& hint) override;
-  void Receive(const raft::LeaderLate& hint) override;
+  void Receive(const raft::LeaderStalled& hint) override;
   Promised PromisedBy(raft::NodeId peer) const override;
 
   // TurnHost
@@ -159,7 +159,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   std::optional<std::pair<size_t, uint64_t>> followed_settings_;
   uint64_t elections_won_ = 0;
   uint64_t resigns_heard_ = 0;
-  uint64_t lates_heard_ = 0;
+  uint64_t stalls_heard_ = 0;
   uint64_t led_since_ns_ = 0;
   uint64_t leaderless_since_ns_;  // since when no leader is known; 0: one is
   ElectionSpans election_spans_;

@@ -156,8 +156,8 @@ absl::Status Node::CheckStaysAble(const std::vector<raft::MemberChange>& changes
   for (const raft::Member& member : result.next.members) {
     if (((result.next.next_voters >> member.position) & 1) == 0) continue;
     const bool self = member.position == raft.self();
-    const uint64_t contact_ns = Has(raft.peers(), member) ? raft.progress()[member.position].contact_ns() : 0;
-    if (self || contact_ns + raft.election_timeout_ns() >= now_ns_) {
+    const uint64_t contact_ns = Has(raft.peers(), member) ? raft.detector().peer_heard_ns(member.position) : 0;
+    if (self || contact_ns + raft.detector().timeout_ns() >= now_ns_) {
       answering |= 1u << member.position;
     } else {
       absl::StrAppend(&silent, silent.empty() ? "" : ", ", member.id.value());

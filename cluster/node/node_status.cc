@@ -40,7 +40,8 @@ void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
   status.counters.emplace_back("append_gaps", counters.gaps_sent_again, "sent_again");
   status.counters.emplace_back("append_gaps", counters.probes, "probed");
   status.counters.emplace_back("append_gaps", counters.restarts_seen, "restarted");
-  status.counters.emplace_back("leader_doubts", counters.doubts);
+  status.counters.emplace_back("leader_quorum_checks", counters.quorum_checks);
+  status.counters.emplace_back("terms_given_up", counters.terms_given_up);
   status.counters.emplace_back("leader_step_downs", counters.step_downs_own_disk, "own_disk");
   status.counters.emplace_back("leader_step_downs", counters.step_downs_replication, "replication");
 }
@@ -105,11 +106,11 @@ void AddMemcached(NodeStatus& status, const MemcachedFrontEnd& front_end, const 
 // and counted. 0: nothing that says so.
 uint64_t Node::HeardByCore_ns(raft::NodeId peer) const {
   const raft::Raft& raft = replica_.raft();
-  if (raft.role() == raft::Role::kFollower) return raft.leader() == peer ? raft.leader_heard_ns() : 0;
+  if (raft.role() == raft::Role::kFollower) return raft.leader() == peer ? raft.detector().leader_heard_ns() : 0;
   if (raft.role() != raft::Role::kLeader) return 0;
   const size_t position = raft.configuration().PositionOf(peer);
   if (position == raft::Configuration::kNoPosition) return 0;
-  const uint64_t contact_ns = raft.progress()[position].contact_ns();
+  const uint64_t contact_ns = raft.detector().peer_heard_ns(position);
   return contact_ns > led_since_ns_ ? contact_ns : 0;  // it begins with when this node began to lead
 }
 
@@ -125,7 +126,7 @@ NodeStatus Node::StatusNow() {
   status.applied = raft.applied();
   status.last_index = raft.log().last_index();
   status.durable_index = raft.durable();
-  status.election_timeout_ns = raft.election_timeout_ns();
+  status.election_timeout_ns = raft.detector().timeout_ns();
   if (status.role == raft::Role::kLeader) status.led_since_ns = led_since_ns_;
   status.sessions = replica_.state().sessions();
   status.waiting = replica_.desk().waiting();
@@ -152,14 +153,14 @@ NodeStatus Node::StatusNow() {
       said.other_durability = std::string(Name(disk ? Durability::kDisk : Durability::kMemory));
     }
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
-    if (raft.round_trip_ns(peer.position) != 0) said.round_trip_ns = raft.round_trip_ns(peer.position);
+    if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0) said.round_trip_ns = mean_ns;
     if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();
   }
   AddMembersTo(status);
   AddSettingsTo(status);
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
-  status.counters.emplace_back("lates_heard", lates_heard_);
+  status.counters.emplace_back("stalls_heard", stalls_heard_);
   status.counters.emplace_back("loop_turns", turns_);
   status.counters.emplace_back("announcements_sent", announcer_.sent());
   status.counters.emplace_back("hkv_requests", front_end_.counters().requests);

@@ -22,7 +22,7 @@ bool Node::MayStop() {
   if (now_ns_ >= hand_over_again_ns_) {
     // The core gives a transfer an election timeout. If that has passed, its target was dead, and may not be
     // known to be yet.
-    hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().reachable_timeout_ns();
+    hand_over_again_ns_ = now_ns_ + 2 * replica_.raft().detector().network_timeout_ns();
     const raft::NodeId target = replica_.raft().Successor(now_ns_, handed_over_to_);
     if (!target.IsSet() || !TransferNow(target).ok()) return true;
     handed_over_to_ = target;

@@ -169,8 +169,8 @@ absl::Status Offloads::Load() {
   options.must_adopt = owed;
   absl::StatusOr<std::unique_ptr<offload::BpfKernel>> kernel = offload::BpfKernel::Open(options);
   if (!kernel.ok() && config_.durability == Durability::kDisk && !owed) {
-    // What the kernel knows of votes the reservation tells as well (R9): pins of another version of this
-    // program may go, and where nothing can be pinned the next process takes a term more.
+    // The kernel part promises nothing in disk mode: pins of another version of this program may go, and so may
+    // a node on which nothing can be pinned.
     offload::BpfKernel::RemovePins(kBpffs, options.instance).IgnoreError();
     options.pin = false;
     kernel = offload::BpfKernel::Open(options);
@@ -190,8 +190,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   options.switches = {.heartbeat = config_.offloads.heartbeat,
                       .vote = config_.offloads.vote,
                       .append = config_.offloads.append,
-                      .quorum = config_.offloads.quorum,
-                      .reserve = config_.offloads.reserve};
+                      .quorum = config_.offloads.quorum};
   // A node that is silent for longer than this may be given up: so long the kernel speaks for a process that
   // does not turn.
   options.lease_ns = config_.election_floor_ns;
@@ -322,7 +321,7 @@ void Offloads::StartWatch() {
                             .key = wire::SipHashKey(wire::DeriveProxyKey(*config_.announce_key, proxy.name))});
   }
   spec.late_from_ns = config_.election_floor_ns / 2;
-  spec.late_until_ns = raft::Options().floors_late * config_.election_floor_ns;
+  spec.late_until_ns = raft::Options().stall_max_floors * config_.election_floor_ns;
   spec.state_map = kernel_->state_map();
   spec.numbers_map = kernel_->numbers_map();
   absl::StatusOr<std::unique_ptr<offload::Watch>> watch = offload::Watch::Start(spec);
@@ -453,10 +452,6 @@ void Offloads::AddTo(NodeStatus& status) {
   add("vote", wanted.vote, xdp, nullptr);
   add("append", wanted.append, xdp, disk ? "durability is disk" : nullptr);
   add("quorum", wanted.quorum, xdp, nullptr);
-  add("reserve", wanted.reserve, xdp,
-      !disk         ? "durability is memory"
-      : wanted.vote ? nullptr
-                    : "vote is switched off");
   add("broadcast", wanted.broadcast, found.broadcast,
       found.neighbours_why_not.empty() ? nullptr : found.neighbours_why_not.c_str());
   const std::string clock =
@@ -488,9 +483,6 @@ void Offloads::AddTo(NodeStatus& status) {
   status.counters.emplace_back("coupling", coupling.appends, "append");
   status.counters.emplace_back("coupling", coupling.votes, "vote");
   status.counters.emplace_back("coupling", coupling.adopted, "adopted");
-  status.counters.emplace_back("coupling", coupling.reserved, "reserved");
-  status.counters.emplace_back("coupling", coupling.released, "released");
-  status.counters.emplace_back("coupling", coupling.barred, "barred");
 }
 
 }  // namespace hedgerow::node

@@ -67,7 +67,7 @@ class PeerReceiver {
   virtual void Receive(uint64_t arrived_ns, kv::Request request) = 0;
   virtual void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) = 0;
   virtual void Receive(const raft::LeaderResigns& hint) = 0;
-  virtual void Receive(const raft::LeaderLate& hint) = 0;
+  virtual void Receive(const raft::LeaderStalled& hint) = 0;
   virtual Promised PromisedBy(raft::NodeId peer) const = 0;
 };
 

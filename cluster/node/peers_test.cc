@@ -117,12 +117,12 @@ class PeersTest : public testing::Test {
     void Receive(uint64_t, kv::Request request) override { requests.push_back(std::move(request)); }
     void Receive(raft::NodeId, uint64_t, const kv::Answer&) override {}
     void Receive(const raft::LeaderResigns&) override {}
-    void Receive(const raft::LeaderLate& hint) override { late.push_back(hint); }
+    void Receive(const raft::LeaderStalled& hint) override { late.push_back(hint); }
     Promised PromisedBy(raft::NodeId) const override { return promised; }
 
     std::vector<raft::Message> messages;
     std::vector<kv::Request> requests;
-    std::vector<raft::LeaderLate> late;
+    std::vector<raft::LeaderStalled> late;
     Promised promised;
   };
 

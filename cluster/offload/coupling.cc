@@ -38,18 +38,8 @@ bool Coupling::Run(hr_node_operation operation) {
 
 absl::Status Coupling::Adopt(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
-  HEDGEROW_CHECK(Run(HR_NODE_READ));
-  const uint64_t reserved = control_.view.reserved_term;  // the next line ends it
   HEDGEROW_CHECK(Run(HR_NODE_ADOPT));
   const hr_node_view left = control_.view;
-  if (const uint64_t term = raft.reserved().value(); term != 0) {
-    // R9: the kernel part had the reservation when the last life ended, so it knows of every vote given in it.
-    if (reserved == term || left.raft.term >= term) {
-      replica.Feed(raft::KernelRemembers{});
-    } else {
-      statistics_.barred = 1;
-    }
-  }
   fed_end_ = raft.log().last_index();
   Drain(true);
   statistics_.adopted = waiting_.size();
@@ -160,7 +150,7 @@ void Coupling::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
 
 bool Coupling::Lags(const raft::Raft& raft) const {
   return VerifiedForKernel(raft) > leased_verified_ || (EveryAckForKernel(raft) & ~leased_every_ack_) != 0 ||
-         raft.leader_late_by_ns() != leased_late_by_ns_;
+         raft.detector().stalled_by_ns() != leased_stalled_by_ns_;
 }
 
 void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
@@ -173,13 +163,13 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
     FenceAndSettle(replica);
   }
   if (open_ && MembershipOf(raft) != opened_members_) FenceAndSettle(replica);
-  FollowSuspicion(replica);
+  const bool durable = raft.durable_sequence() == raft.asked_sequence();
+  if (open_ && durable && ((May(raft) ^ may_) & HR_NODE_MAY_GRANT) != 0) FenceAndSettle(replica);
   if (open_ && OwnsLog() && opened_.role == raft::Role::kFollower) {
     HEDGEROW_CHECK(raft.log().last_index() == fed_end_);
   }
   Release(raft);
   if (superseded_ || !options_.switches.any()) return;
-  const bool early = SeededBug(Bug::kReservationBeforeWrite) && raft.reserved() != raft::Term();
   // What came early waits for what the process must see then: open, the kernel part would take that by itself,
   // and each that comes early would cost a fence.
   const bool settled = raft.durable_sequence() == raft.asked_sequence() && raft.early_appends() == 0;
@@ -187,7 +177,7 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   // load there may never be a turn at whose end all is written, and without its lease it would be taken for one
   // that stands still.
   const bool leads = raft.role() == raft::Role::kLeader;
-  if (!open_ && (settled || leads || early)) {
+  if (!open_ && (settled || leads)) {
     Open(now_ns, raft);
   } else if (open_ && Lags(raft)) {
     Lease(now_ns, raft);
@@ -198,7 +188,6 @@ void Coupling::Close(kv::Replica& replica) {
   options_.switches = {};
   if (open_) Fence(replica);
   replica.Settle();
-  if (!superseded_) FollowSuspicion(replica);
   Release(replica.raft());
 }
 
@@ -252,16 +241,12 @@ void Coupling::FenceAndSettle(kv::Replica& replica) {
   if (!superseded_) replica.Settle();
 }
 
-uint64_t Coupling::LeaseEnd_ns(uint64_t now_ns, const raft::Raft& raft) const {
-  return now_ns + std::max(options_.lease_ns, raft.tolerated_silence_ns());
-}
-
 void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view = ViewOf(raft);
-  control_.view.lease_until_ns = LeaseEnd_ns(now_ns, raft);
+  control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
-  leased_late_by_ns_ = raft.leader_late_by_ns();
+  leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
   ++statistics_.leases;
   if (Run(HR_NODE_LEASE)) leased_ns_ = now_ns;
 }
@@ -270,10 +255,9 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   if (SeededBug(Bug::kNoFence) && !Run(HR_NODE_FENCE)) return;
   may_ = May(raft);
   control_.view = ViewOf(raft);
-  control_.view.lease_until_ns = LeaseEnd_ns(now_ns, raft);
+  control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
   control_.view.may = may_;
-  control_.view.reserved_term = (may_ & HR_NODE_MAY_GRANT_RESERVED) != 0 ? raft.reserved().value() : 0;
-  control_.view.tell_suspicion = WantsSuspicion(raft) ? 1 : 0;
+  control_.view.tell_suspicion = VotesOnSuspicion() && raft.role() == raft::Role::kFollower ? 1 : 0;
   ++statistics_.opens;
   if (!Run(HR_NODE_OPEN)) return;
   open_ = true;
@@ -282,12 +266,11 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   leased_ns_ = now_ns;
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
-  leased_late_by_ns_ = raft.leader_late_by_ns();
+  leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
   fed_end_ = raft.log().last_index();
 }
 
-// Disk mode: an acknowledgement and a vote are durable, which the kernel part cannot see to; but for a vote in
-// a term that is reserved.
+// Disk mode: an acknowledgement and a vote are durable, which the kernel part cannot see to.
 uint32_t Coupling::May(const raft::Raft& raft) const {
   const Switches& switches = options_.switches;
   const bool memory = options_.durability == Durability::kMemory;
@@ -298,9 +281,8 @@ uint32_t Coupling::May(const raft::Raft& raft) const {
   if (switches.vote) may |= HR_NODE_MAY_VOTE;
   // Without `append` each entry would cost a fence while the kernel part may vote by the log's end, and nobody
   // is voted for while the leader is heard.
-  const bool suspects = raft.suspected_term() != raft::Term();
-  if (switches.vote && memory && follows && (switches.append || suspects)) may |= HR_NODE_MAY_GRANT;
-  if (Reserves() && follows && raft.reserved() != raft::Term()) may |= HR_NODE_MAY_GRANT_RESERVED;
+  const bool votes = !VotesOnSuspicion() || raft.suspected_term() != raft::Term();
+  if (switches.vote && memory && follows && votes) may |= HR_NODE_MAY_GRANT;
   if (switches.append && memory && follows) may |= HR_NODE_MAY_APPEND;
   if (switches.quorum && leads) may |= HR_NODE_MAY_COUNT;
   return may;
@@ -324,7 +306,7 @@ void Coupling::SyncHeard(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   const hr_node_view& view = control_.view;
   if (!raft.leader().IsSet() || view.raft.leader != raft.leader().value()) return;
-  if (view.heard_ns <= raft.leader_heard_ns() && view.leader_commit <= raft.commit().value()) return;
+  if (view.heard_ns <= raft.detector().leader_heard_ns() && view.leader_commit <= raft.commit().value()) return;
   replica.Feed(raft::KernelHeard{.leader = raft.leader(),
                                  .term = raft.term(),
                                  .heard_ns = view.heard_ns,
@@ -361,7 +343,7 @@ void Coupling::SyncCounted(kv::Replica& replica) {
                           .contact_ns = seen.contact_ns,
                           .node = member.id};
     news = news || seen.match > known.match().value() || seen.round > known.round() ||
-           seen.contact_ns > known.contact_ns();
+           seen.contact_ns > raft.detector().peer_heard_ns(i);
     if (seen.round > known.round()) replica.HeartbeatAnswered(seen.replied_ns, member.id, seen.round);
   }
   if (news) replica.Feed(counted);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a node's replica and its kernel part of one mind: rules R0 to R5, R7 and R9 of docs/SAFETY.md, the
+// Keeps a node's replica and its kernel part of one mind: rules R0 to R5 and R7 of docs/SAFETY.md, the
 // process's side. While the kernel may accept appends or vote, the log's end and the vote are its own; here
 // they are taken back (the fence) before the core gets anything that may promise or change something, and given
 // again once the replica has settled and everything it asked for is durable; a leader's at once, since it
@@ -36,7 +36,6 @@ struct Switches {
   bool vote = false;
   bool append = false;
   bool quorum = false;
-  bool reserve = false;  // disk mode, with `vote`: votes in a reserved term (R9)
 
   bool any() const { return heartbeat || vote || append || quorum; }
 };
@@ -45,8 +44,8 @@ struct CouplingOptions {
   uint64_t incarnation = 0;  // this process's life, which its datagrams carry
   Durability durability = Durability::kDisk;
   Switches switches;
-  // The kernel part speaks for the process this long after its loop's last turn (R5), or as long as the core
-  // tolerates silence, if that is longer.
+  // The kernel part speaks for the process this long after its loop's last turn (R5), or as long as the failure
+  // detector tolerates a pause, if that is longer.
   uint64_t lease_ns = 20'000'000;
   // For who measures fences: just before one and just after it.
   std::function<void()> fence_begins{};
@@ -62,10 +61,7 @@ struct CouplingStatistics {
   uint64_t leases = 0;
   uint64_t appends = 0;  // records
   uint64_t votes = 0;
-  uint64_t adopted = 0;   // of both, those that a former life had left
-  uint64_t reserved = 0;  // terms
-  uint64_t released = 0;  // of them, those in which no vote was given
-  uint64_t barred = 0;    // 1: this life began with a reservation that it could not know to be unused
+  uint64_t adopted = 0;  // of both, those that a former life had left
 };
 
 class Coupling {
@@ -165,6 +161,10 @@ class Coupling {
   void Lease(uint64_t now_ns, const raft::Raft& raft);
   void Open(uint64_t now_ns, const raft::Raft& raft);
   uint32_t May(const raft::Raft& raft) const;
+  // Whether the kernel part votes only while the leader is suspect.
+  bool VotesOnSuspicion() const {
+    return options_.durability == Durability::kMemory && options_.switches.vote && !options_.switches.append;
+  }
   bool OwnsLog() const { return (may_ & HR_NODE_OWNS_LOG) != 0; }
   bool Promises(const raft::Message& message, const raft::Raft& raft) const;
   void Sync(kv::Replica& replica);
@@ -178,16 +178,7 @@ class Coupling {
   void FeedWaiting(kv::Replica& replica, bool votes_too);
   void FeedFirst(kv::Replica& replica);
   Waiting TakeFirst();
-  uint64_t LeaseEnd_ns(uint64_t now_ns, const raft::Raft& raft) const;
   void Release(const raft::Raft& raft);
-
-  // coupling_reserve.cc
-  bool Reserves() const;
-  bool WantsSuspicion(const raft::Raft& raft) const;
-  raft::Term ReservationWanted(const raft::Raft& raft) const;
-  bool ReservationDue(const raft::Raft& raft) const;
-  void ChangeReservation(kv::Replica& replica);
-  void FollowSuspicion(kv::Replica& replica);
 
   Kernel& kernel_;
   CouplingOptions options_;
@@ -204,7 +195,7 @@ class Coupling {
   uint64_t synced_ns_ = 0;  // when that was
   raft::LogIndex leased_verified_;
   uint32_t leased_every_ack_ = 0;
-  uint64_t leased_late_by_ns_ = 0;
+  uint64_t leased_stalled_by_ns_ = 0;
 
   std::vector<RingRecord> records_;
   uint64_t position_ = 0;  // in the ring, taken up to here

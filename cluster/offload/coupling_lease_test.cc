@@ -25,7 +25,7 @@ TEST(Coupling, R5_TheLeaseIsTheLoops) {
 }
 
 // Else a leader that was kept waiting resigned before its followers wanted another.
-TEST(Coupling, R5_WhereSilencesAreLongTheLeaseIsNoShorter) {
+TEST(Coupling, R5_WherePausesAreLongTheLeaseIsNoShorter) {
   Host host;
   host.Follow(1, 1);
   for (int i = 0; i < 14; ++i) {
@@ -35,7 +35,7 @@ TEST(Coupling, R5_WhereSilencesAreLongTheLeaseIsNoShorter) {
   EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
   host.now_ns += kMillisecond;
   host.Turn();
-  const uint64_t tolerated_ns = host.replica->raft().tolerated_silence_ns();
+  const uint64_t tolerated_ns = host.replica->raft().detector().tolerated_pause_ns();
   ASSERT_GE(tolerated_ns, 25 * kMillisecond);
   host.now_ns += 4 * kMillisecond;  // the lease is due to be put off
   host.Turn();
@@ -66,22 +66,22 @@ TEST(Coupling, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
     ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
     EXPECT_EQ(host.kernel.view().role, HR_NODE_LEADER);
     EXPECT_NE(host.kernel.view().may & HR_NODE_MAY_HEARTBEAT, 0u) << i;
-    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED | HR_NODE_MAY_APPEND),
+    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND),
               0u);
   }
   EXPECT_GE(host.kernel.view().lease_until_ns, lease_until_ns + 5 * kMillisecond);
 }
 
 // Else it voted for another, though its process would not.
-TEST(Coupling, TheKernelPartKnowsThatItsLeaderIsLate) {
+TEST(Coupling, TheKernelPartKnowsThatItsLeaderIsStalled) {
   for (const bool late : {false, true}) {
     Host host;
     host.Follow(1, 1);
-    const uint64_t timeout_ns = host.raft().election_timeout_ns();
-    const uint64_t heard_ns = host.raft().leader_heard_ns();
+    const uint64_t timeout_ns = host.raft().detector().timeout_ns();
+    const uint64_t heard_ns = host.raft().detector().leader_heard_ns();
     host.now_ns = heard_ns + timeout_ns - kMillisecond;
     host.coupling->BeginTurn(host.now_ns, *host.replica);
-    if (late) host.replica->Feed(raft::LeaderLate{.leader = NodeId(1), .term = Term(1)});
+    if (late) host.replica->Feed(raft::LeaderStalled{.leader = NodeId(1), .term = Term(1)});
     host.coupling->EndTurn(host.now_ns, *host.replica);
     EXPECT_EQ(host.kernel.view().heard_ns, heard_ns) << "it was not heard";
     host.now_ns += 2 * kMillisecond;
@@ -92,7 +92,7 @@ TEST(Coupling, TheKernelPartKnowsThatItsLeaderIsLate) {
     host.now_ns += kMillisecond;
     EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
     host.Turn();
-    EXPECT_EQ(host.kernel.view().election_timeout_ns, host.raft().election_timeout_ns()) << "it is no longer";
+    EXPECT_EQ(host.kernel.view().election_timeout_ns, host.raft().detector().timeout_ns()) << "it is no longer";
   }
 }
 

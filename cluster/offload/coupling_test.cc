@@ -406,12 +406,12 @@ TEST(Coupling, R6_TheAnswerToAProbeIsNotEaten) {
                           .body = raft::HeartbeatReply{.round = 1, .verified = LogIndex(), .loop_seq = 1}},
                          *host.replica);
   host.replica->Settle();
-  ASSERT_TRUE(host.raft().progress()[0].probing()) << "it has started again";
+  ASSERT_FALSE(host.raft().progress()[0].replicates()) << "it has started again";
   host.coupling->BeforeSending(host.now_ns, host.raft());
   EXPECT_EQ(host.Arrive(1, 1, all), HR_NODE_EVENT_WOKEN_FOR_ACK);
   host.coupling->EndTurn(host.now_ns, *host.replica);
   host.Turn();
-  EXPECT_FALSE(host.raft().progress()[0].probing());
+  EXPECT_TRUE(host.raft().progress()[0].replicates());
 }
 
 TEST(Coupling, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {
@@ -452,6 +452,39 @@ TEST(Coupling, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItself) {
   EXPECT_LE(host.kernel.view().verified, 1u) << "a new process is held to no more";
   EXPECT_TRUE(host.Start().ok());
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
+}
+
+TEST(Coupling, InDiskModeTheKernelPartPromisesNothing) {
+  Host host(Durability::kDisk);
+  host.Follow(1, 1);
+  EXPECT_EQ(host.kernel.view().may, HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE);
+  EXPECT_EQ(host.Arrive(2, 1, Host::PreVote(2, 9, 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED);
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 9, 1)), HR_NODE_EVENT_PASSED_FENCED);
+  host.disk_held = true;
+  host.sent.clear();
+  host.Turn();
+  EXPECT_EQ(LastSent<raft::VoteReply>(host), nullptr) << "its disk does not have the vote yet";
+  host.WriteOne();
+  ASSERT_NE(LastSent<raft::VoteReply>(host), nullptr);
+  EXPECT_TRUE(LastSent<raft::VoteReply>(host)->granted);
+  EXPECT_EQ(host.disk.hard_state, (raft::HardState{.term = Term(2), .voted_for = NodeId(2)}));
+}
+
+TEST(Coupling, VotesWithoutAppendsCostNoFences) {
+  Host host(Durability::kMemory, {.heartbeat = true, .vote = true, .append = false, .quorum = true});
+  host.Follow(1, 1);
+  const uint64_t fences = host.coupling->statistics().fences;
+  for (uint64_t i = 0; i < 20; ++i) {
+    host.Arrive(1, 1, Host::Batch(i, i == 0 ? 0 : 1, 1));
+    host.Turn();
+  }
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(20));
+  EXPECT_EQ(host.coupling->statistics().fences, fences);
+  EXPECT_EQ(host.Arrive(2, 1, Host::PreVote(2, 20, 1)), HR_NODE_EVENT_PASSED_SUSPICION);
+  host.Turn();
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 19, 1)), HR_NODE_EVENT_PASSED_TERM) << "its log is older";
+  host.passed.clear();
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 20, 1)), HR_NODE_EVENT_VOTE_GRANTED);
 }
 
 TEST(Coupling, AProcessThatWasReplacedStops) {

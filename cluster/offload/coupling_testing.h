@@ -30,8 +30,6 @@ using raft::Term;
 
 inline constexpr uint64_t kMillisecond = 1'000'000;
 inline constexpr Switches kAll{.heartbeat = true, .vote = true, .append = true, .quorum = true};
-inline constexpr Switches kReserving{
-    .heartbeat = true, .vote = true, .append = true, .quorum = true, .reserve = true};
 
 // Node 3 of three, on a host of its own; its kernel part outlives its process.
 class Host : public kv::ReplicaHost {
@@ -125,11 +123,6 @@ class Host : public kv::ReplicaHost {
     raft::VoteRequest request = Vote(term, last, last_term);
     request.pre_vote = true;
     return request;
-  }
-  // Node 2 wants to be elected in `term`, the one after this node's.
-  void Suspect(uint64_t term) {
-    EXPECT_EQ(Arrive(2, term - 1, PreVote(term, 9, term - 1)), HR_NODE_EVENT_PASSED_SUSPICION);
-    Turn();
   }
 
   // One write of those that are held.

@@ -153,7 +153,7 @@ void NativeKernel::Reserve(uint64_t number, Run& run) {
   const auto* vote = std::get_if<raft::VoteRequest>(&message.body);
   const bool append = std::holds_alternative<raft::AppendRequest>(message.body);
   if (append ? !(view_.may & HR_NODE_MAY_APPEND)
-             : vote == nullptr || vote->pre_vote || !(view_.may & HR_NODE_GRANTS)) {
+             : vote == nullptr || vote->pre_vote || !(view_.may & HR_NODE_MAY_GRANT)) {
     return;
   }
   if (ring_.size() >= ring_records_) return;

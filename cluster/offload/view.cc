@@ -24,8 +24,8 @@ void FillLeaders(const raft::Raft& raft, hr_node_view& view) {
     hr_node_member& member = view.members[i];
     matches[i] = member.match = progress.match().value();
     rounds[i] = member.round = progress.round();
-    member.loop_seq = progress.loop_seq();
-    member.contact_ns = progress.contact_ns();
+    member.loop_seq = raft.detector().peer_loop_seq(i);
+    member.contact_ns = raft.detector().peer_heard_ns(i);
   }
   view.every_ack = EveryAckForKernel(raft);
   view.quorum_index = hr_raft_quorum_value(matches.data(), view.voters, view.next_voters);
@@ -60,7 +60,7 @@ uint32_t EveryAckForKernel(const raft::Raft& raft) {
     // Something waits for room in its window, which each acknowledgement makes; or a probe is out, whose answer
     // may be about nothing new and still is what the pipeline waits for.
     const bool waits = progress.next() <= raft.log().last_index() && !progress.MaySend(raft.options());
-    if (waits || progress.probing()) members |= 1u << i;
+    if (waits || !progress.replicates()) members |= 1u << i;
   }
   return members;
 }
@@ -73,9 +73,9 @@ hr_node_view ViewOf(const raft::Raft& raft) {
                .last_index = raft.log().last_index().value(),
                .last_term = raft.log().last_term().value()};
   view.verified = VerifiedForKernel(raft).value();
-  view.heard_ns = raft.leader_heard_ns();
-  view.election_timeout_ns = raft.election_timeout_ns() + raft.leader_late_by_ns();
-  view.leader_timeout_ns = raft.leader_timeout_ns();
+  view.heard_ns = raft.detector().leader_heard_ns();
+  view.election_timeout_ns = raft.detector().timeout_ns() + raft.detector().stalled_by_ns();
+  view.leader_timeout_ns = raft.detector().leader_timeout_ns();
   FillMembers(raft, view);
   view.role = RoleForKernel(raft.role());
   view.votes = raft.votes();

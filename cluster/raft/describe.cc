@@ -81,7 +81,6 @@ std::string PersistText(const Persist& persist) {
     parts.push_back(
         absl::StrCat("term ", state.term.value(), ", ",
                      state.voted_for.IsSet() ? absl::StrCat("vote for ", state.voted_for.value()) : "no vote"));
-    if (state.reserved != Term()) parts.push_back(absl::StrCat("term ", state.reserved.value(), " reserved"));
   }
   if (persist.new_start.has_value()) {
     const NewStart& start = *persist.new_start;

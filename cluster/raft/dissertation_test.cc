@@ -34,7 +34,7 @@ TEST(Dissertation_3_10_Transfer, IsGivenUpAfterAnElectionTimeout) {
   cluster.Propose(1, "refused");
   ASSERT_EQ(cluster.Last().refused_proposals.size(), 1u);
   EXPECT_EQ(cluster.Last().refused_proposals[0].reason, RefusalReason::kTransferring);
-  const uint64_t end_ns = cluster.now_ns() + cluster.At(1).election_timeout_ns();
+  const uint64_t end_ns = cluster.now_ns() + cluster.At(1).detector().timeout_ns();
   while (cluster.now_ns() < end_ns) cluster.HeartbeatRounds(1);
   cluster.Propose(1, "taken");
   cluster.Deliver();
@@ -84,7 +84,7 @@ TEST(Dissertation_6_2_CheckQuorum, ALeaderWithoutAMajorityMakesWay) {
   cluster.Elect(1);
   cluster.Isolate(4);
   cluster.Isolate(5);
-  const uint64_t end_ns = cluster.now_ns() + 10 * cluster.At(1).election_timeout_ns();
+  const uint64_t end_ns = cluster.now_ns() + 10 * cluster.At(1).detector().timeout_ns();
   while (cluster.now_ns() < end_ns) cluster.HeartbeatRounds(1);
   EXPECT_EQ(cluster.At(1).role(), Role::kLeader) << "three of five answer";
   cluster.Isolate(3);
@@ -92,7 +92,7 @@ TEST(Dissertation_6_2_CheckQuorum, ALeaderWithoutAMajorityMakesWay) {
   const uint64_t cut_ns = cluster.now_ns();
   while (cluster.At(1).role() == Role::kLeader && cluster.now_ns() < end_ns * 2) cluster.TickAtDeadline(1);
   EXPECT_EQ(cluster.At(1).role(), Role::kPreCandidate);
-  EXPECT_LE(cluster.now_ns(), cut_ns + 2 * cluster.At(1).election_timeout_ns());
+  EXPECT_LE(cluster.now_ns(), cut_ns + 2 * cluster.At(1).detector().timeout_ns());
 }
 
 // Its followers may have heard it all the time, and be patient: they are not to refuse it for its own sake.
@@ -105,7 +105,7 @@ TEST(Dissertation_6_2_CheckQuorum, ALeaderThatMadeWayMayBeElectedAgainAtOnce) {
   while (cluster.At(1).role() == Role::kLeader) cluster.TickAtDeadline(1);
   const uint64_t made_way_ns = cluster.now_ns();
   cluster.Deliver();
-  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster.At(id).leader_heard_ns(), made_way_ns);
+  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster.At(id).detector().leader_heard_ns(), made_way_ns);
   EXPECT_EQ(cluster.At(1).role(), Role::kLeader);
   EXPECT_EQ(cluster.At(1).term(), term.Next());
 }
@@ -260,7 +260,7 @@ class Stands : public testing::Test {
 
 TEST_F(Stands, AFollowerSaysHowLongItsLeaderWasSilent) {
   cluster_.Isolate(1);
-  const uint64_t heard_ns = cluster_.At(2).leader_heard_ns();
+  const uint64_t heard_ns = cluster_.At(2).detector().leader_heard_ns();
   cluster_.TickAtDeadline(2);
   ASSERT_EQ(said_.size(), 1u);
   const auto& [node, stand] = said_[0];
@@ -269,7 +269,7 @@ TEST_F(Stands, AFollowerSaysHowLongItsLeaderWasSilent) {
   EXPECT_EQ(stand.leader, NodeId(1));
   EXPECT_EQ(stand.term, cluster_.At(2).term().Next());
   EXPECT_EQ(stand.silent_ns, cluster_.now_ns() - heard_ns);
-  EXPECT_GE(stand.silent_ns, cluster_.At(2).reachable_timeout_ns());
+  EXPECT_GE(stand.silent_ns, cluster_.At(2).detector().network_timeout_ns());
   cluster_.TickAtDeadline(2);  // its pre-vote came to nothing
   ASSERT_EQ(said_.size(), 2u);
   EXPECT_EQ(said_[1].second.reason, StandReason::kNoLeader);

@@ -69,25 +69,12 @@ struct LeaderResigns {
   uint32_t rank = 0;
 };
 
-// A hint from the leader's host that its process waits for a processor: it would turn, and will. Only ever
-// delays an election.
-struct LeaderLate {
+// A hint from the leader's host that its loop waits for a processor: it would turn, and will. Only ever delays an
+// election.
+struct LeaderStalled {
   NodeId leader{};
   Term term{};
 };
-
-// Rule R9, in disk mode: a follower that suspects its leader makes one later term known to the disk, so that a
-// vote may be given in it before the vote itself is durable, by the kernel part above all. Given back once the
-// leader is heard again and no vote was given. A node that starts with a reservation gives no vote in that term
-// and below, and accepts nothing: it takes the next term at once, unless KernelRemembers is the first it hears.
-struct ReserveTerm {
-  Term term{};
-};
-struct ReleaseTerm {};
-
-// The first event of a life, if any: the kernel part has lived through the start, and holds whatever vote was
-// given in the reserved term. It is fed next.
-struct KernelRemembers {};
 
 // The five below tell what the node's kernel part has done by itself (cluster/offload/coupling). It has said so
 // to the others already: the core takes it as it is.
@@ -168,8 +155,8 @@ struct Event {
   uint64_t now_ns = 0;  // monotonic; never smaller than in an earlier event
   uint64_t random = 0;  // uniform over 64 bits
   std::variant<Tick, Receive, Propose, Read, Persisted, Applied, RoundTrip, TransferLeadership, LeaderResigns,
-               LeaderLate, ReserveTerm, ReleaseTerm, KernelRemembers, KernelAppended, KernelVoted, KernelHeard,
-               KernelCounted, KernelVotes, SnapshotTaken, SnapshotReceived, SnapshotSent, ChangeMembership>
+               LeaderStalled, KernelAppended, KernelVoted, KernelHeard, KernelCounted, KernelVotes, SnapshotTaken,
+               SnapshotReceived, SnapshotSent, ChangeMembership>
       what;
 };
 

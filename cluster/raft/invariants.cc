@@ -60,8 +60,7 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   seen.configurations = {
       {snapshot.index, snapshot.index > LogIndex() ? node.snapshot().configuration : node.options().initial}};
   seen.term = node.term();
-  // R9: who starts with a reservation says nothing in that term and below.
-  if (std::max(node.term(), node.reserved()) < seen.said_term) {
+  if (node.term() < seen.said_term) {
     Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
          " after it promised in term ", seen.said_term.value());
   }
@@ -99,6 +98,11 @@ void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outpu
   if (seen.leads && (!led || !leaders_.contains(node.term()))) BecameLeader(seen, id);
   if (node.commit() != seen.commit) Committed(seen, id, node.commit());
   Applied(seen, id, outputs.apply);
+  if (!seen.leads) return;
+  for (size_t member = 0; member < node.progress().size(); ++member) {
+    const char* const broken = node.progress()[member].BrokenRule(node.log().last_index());
+    if (broken != nullptr) Fail("progress: node ", id.value(), " of position ", member, ": ", broken);
+  }
 }
 
 void InvariantChecker::KernelDecided(NodeId id, const Message& answer) {

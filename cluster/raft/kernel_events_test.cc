@@ -98,7 +98,7 @@ TEST_F(KernelEvents, R7_ASecondVoteInATermIsAFault) {
 }
 
 TEST_F(KernelEvents, HeardPutsTheElectionOff) {
-  const uint64_t timeout_ns = cluster_.At(3).election_timeout_ns();
+  const uint64_t timeout_ns = cluster_.At(3).detector().timeout_ns();
   cluster_.Wait(timeout_ns - kMillisecond);
   const uint64_t heard_ns = cluster_.now_ns();
   cluster_.Wait(kMillisecond);
@@ -119,9 +119,9 @@ TEST_F(KernelEvents, HeardPutsTheElectionOff) {
 
 TEST_F(KernelEvents, ALateLeaderIsWaitedForALittleLonger) {
   const Raft& follower = cluster_.At(3);
-  const uint64_t timeout_ns = follower.election_timeout_ns();
-  const uint64_t heard_ns = follower.leader_heard_ns();
-  const LeaderLate late{.leader = NodeId(1), .term = follower.term()};
+  const uint64_t timeout_ns = follower.detector().timeout_ns();
+  const uint64_t heard_ns = follower.detector().leader_heard_ns();
+  const LeaderStalled late{.leader = NodeId(1), .term = follower.term()};
   const auto would_vote = [&] {
     cluster_.Step(3, Receive{.message = {.from = NodeId(2),
                                          .to = NodeId(3),
@@ -136,7 +136,7 @@ TEST_F(KernelEvents, ALateLeaderIsWaitedForALittleLonger) {
   cluster_.Step(3, late);
   EXPECT_GE(follower.election_deadline_ns(), cluster_.now_ns() + timeout_ns);
   EXPECT_LE(follower.election_deadline_ns(), cluster_.now_ns() + 2 * timeout_ns);
-  EXPECT_EQ(follower.leader_heard_ns(), heard_ns) << "it was not heard";
+  EXPECT_EQ(follower.detector().leader_heard_ns(), heard_ns) << "it was not heard";
   cluster_.Wait(timeout_ns - kMillisecond);
   EXPECT_FALSE(would_vote());
   cluster_.Wait(kMillisecond);
@@ -145,17 +145,17 @@ TEST_F(KernelEvents, ALateLeaderIsWaitedForALittleLonger) {
 
 TEST_F(KernelEvents, LatenessNeverShortensAWait) {
   const Raft& follower = cluster_.At(3);
-  const uint64_t wait_ns = follower.election_deadline_ns() - follower.leader_heard_ns();
-  uint64_t listened_ns = follower.leader_heard_ns();
+  const uint64_t wait_ns = follower.election_deadline_ns() - follower.detector().leader_heard_ns();
+  uint64_t listened_ns = follower.detector().leader_heard_ns();
   const auto say_late = [&] {
-    cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = follower.term()});
+    cluster_.Step(3, LeaderStalled{.leader = NodeId(1), .term = follower.term()});
     listened_ns = cluster_.now_ns();
   };
   for (int i = 0; i < 5; ++i) {
     cluster_.Wait(3 * kMillisecond);
     say_late();
     EXPECT_EQ(follower.election_deadline_ns(), listened_ns + wait_ns) << i;
-    EXPECT_EQ(follower.leader_late_by_ns(), listened_ns - follower.leader_heard_ns());
+    EXPECT_EQ(follower.detector().stalled_by_ns(), listened_ns - follower.detector().leader_heard_ns());
   }
   // It has been heard since; its kernel's word of before comes afterwards.
   cluster_.Wait(kMillisecond);
@@ -166,51 +166,51 @@ TEST_F(KernelEvents, LatenessNeverShortensAWait) {
                                .term = follower.term(),
                                .heard_ns = heard_ns,
                                .commit = LogIndex(1),
-                               .election_timeout_ns = follower.election_timeout_ns()});
-  EXPECT_EQ(follower.leader_late_by_ns(), listened_ns - heard_ns);
-  EXPECT_GE(follower.election_deadline_ns(), listened_ns + follower.election_timeout_ns());
+                               .election_timeout_ns = follower.detector().timeout_ns()});
+  EXPECT_EQ(follower.detector().stalled_by_ns(), listened_ns - heard_ns);
+  EXPECT_GE(follower.election_deadline_ns(), listened_ns + follower.detector().timeout_ns());
 }
 
 TEST_F(KernelEvents, ALateLeaderTeachesPatienceOnceItIsHeard) {
-  const uint64_t timeout_ns = cluster_.At(3).election_timeout_ns();
+  const uint64_t timeout_ns = cluster_.At(3).detector().timeout_ns();
   const uint64_t heard_ns = cluster_.now_ns();
   while (cluster_.now_ns() < heard_ns + 2 * timeout_ns) {
-    cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = cluster_.At(3).term()});
+    cluster_.Step(3, LeaderStalled{.leader = NodeId(1), .term = cluster_.At(3).term()});
     cluster_.Wait(kMillisecond);
     cluster_.Tick(3);
   }
   ASSERT_EQ(cluster_.At(3).role(), Role::kFollower);
-  EXPECT_EQ(cluster_.At(3).election_timeout_ns(), timeout_ns);
+  EXPECT_EQ(cluster_.At(3).detector().timeout_ns(), timeout_ns);
   cluster_.Tick(1);
   cluster_.Deliver();
-  EXPECT_GE(cluster_.At(3).election_timeout_ns(), 3 * timeout_ns);
+  EXPECT_GE(cluster_.At(3).detector().timeout_ns(), 3 * timeout_ns);
 }
 
 TEST_F(KernelEvents, LatenessEnds) {
   const uint64_t heard_ns = cluster_.now_ns();
   const Options options;
-  const uint64_t longest_ns = options.floors_late * options.election_floor_ns;
+  const uint64_t longest_ns = options.stall_max_floors * options.election_floor_ns;
   while (cluster_.At(3).role() == Role::kFollower && cluster_.now_ns() < heard_ns + 3 * longest_ns) {
-    cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = cluster_.At(3).term()});
+    cluster_.Step(3, LeaderStalled{.leader = NodeId(1), .term = cluster_.At(3).term()});
     cluster_.Wait(kMillisecond);
     cluster_.Tick(3);
   }
   EXPECT_EQ(cluster_.At(3).role(), Role::kPreCandidate);
   EXPECT_GE(cluster_.now_ns(), heard_ns + longest_ns);
-  EXPECT_LE(cluster_.now_ns(), heard_ns + longest_ns + 2 * cluster_.At(3).election_timeout_ns());
+  EXPECT_LE(cluster_.now_ns(), heard_ns + longest_ns + 2 * cluster_.At(3).detector().timeout_ns());
 }
 
 TEST_F(KernelEvents, LatenessOfAnotherTermOrLeaderIsNobodysBusiness) {
   const uint64_t deadline_ns = cluster_.At(3).election_deadline_ns();
   const Term term = cluster_.At(3).term();
   cluster_.Wait(kMillisecond);
-  cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = term.Next()});
-  cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = Term(term.value() - 1)});
-  cluster_.Step(3, LeaderLate{.leader = NodeId(2), .term = term});
+  cluster_.Step(3, LeaderStalled{.leader = NodeId(1), .term = term.Next()});
+  cluster_.Step(3, LeaderStalled{.leader = NodeId(1), .term = Term(term.value() - 1)});
+  cluster_.Step(3, LeaderStalled{.leader = NodeId(2), .term = term});
   EXPECT_EQ(cluster_.At(3).election_deadline_ns(), deadline_ns);
   cluster_.Step(3, LeaderResigns{.leader = NodeId(1), .term = term, .rank = 1});
   const uint64_t turn_ns = cluster_.At(3).election_deadline_ns();
-  cluster_.Step(3, LeaderLate{.leader = NodeId(1), .term = term});
+  cluster_.Step(3, LeaderStalled{.leader = NodeId(1), .term = term});
   EXPECT_EQ(cluster_.At(3).election_deadline_ns(), turn_ns) << "it has resigned";
 }
 
@@ -260,7 +260,7 @@ TEST_F(KernelEvents, R7_VotesCountForWhatWasAsked) {
 TEST_F(KernelEvents, CheckQuorum_AnEchoIsNoSignOfLife) {
   const Term term = cluster_.At(1).term();
   cluster_.Isolate(1);
-  const uint64_t timeout_ns = cluster_.At(1).election_timeout_ns();
+  const uint64_t timeout_ns = cluster_.At(1).detector().timeout_ns();
   uint64_t loop_seq = 1000;
   const auto answer_for = [&](uint64_t duration_ns, uint64_t step) {
     for (const uint64_t end_ns = cluster_.now_ns() + duration_ns; cluster_.now_ns() < end_ns;) {
@@ -294,12 +294,12 @@ TEST_F(KernelEvents, CheckQuorum_WhatTheKernelCountedBeforeDoesNotUndoWhatThePro
                                .body = HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 8}}});
   };
   echo();
-  const uint64_t contact_ns = cluster_.At(1).progress()[1].contact_ns();
+  const uint64_t contact_ns = cluster_.At(1).detector().peer_heard_ns(1);
   EXPECT_EQ(contact_ns, cluster_.now_ns());
   cluster_.Wait(kMillisecond);
   cluster_.Step(1, counted);
   echo();
-  EXPECT_EQ(cluster_.At(1).progress()[1].contact_ns(), contact_ns);
+  EXPECT_EQ(cluster_.At(1).detector().peer_heard_ns(1), contact_ns);
 }
 
 }  // namespace

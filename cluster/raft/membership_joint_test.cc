@@ -44,19 +44,19 @@ TEST_F(Dissertation_4_3_JointConsensus, ElectionsNeedAMajorityOfEach) {
   EXPECT_THAT(Voters(cluster_, 3), ElementsAre(3, 4, 5)) << "a new leader ends what the last one began";
 }
 
-TEST_F(Dissertation_4_3_JointConsensus, ALeaderThatDoubtsNeedsAMajorityOfEach) {
+TEST_F(Dissertation_4_3_JointConsensus, AQuorumCheckNeedsAMajorityOfEach) {
   for (const uint64_t id : {4, 5}) ASSERT_NO_FATAL_FAILURE(AddLearner(id));
   ASSERT_EQ(Ask(1, {Promote(4), Promote(5), Remove(2), Remove(3)}), ChangeRefusal::kNone);
   for (const uint64_t id : {2, 3, 4, 5}) cluster_.DeliverOnce(1, id);  // {1, 2, 3} and {1, 4, 5}
-  while (!cluster_.At(1).doubts()) {
+  while (!cluster_.At(1).checks_quorum()) {
     cluster_.DropAll();
     cluster_.TickAtDeadline(1);
   }
   ASSERT_TRUE(cluster_.At(1).configuration().joint());
   for (const uint64_t id : {2, 3}) cluster_.Exchange(1, id);
-  EXPECT_TRUE(cluster_.At(1).doubts()) << "all of the old, and one of the new";
+  EXPECT_TRUE(cluster_.At(1).checks_quorum()) << "all of the old, and one of the new";
   cluster_.Exchange(1, 4);
-  EXPECT_FALSE(cluster_.At(1).doubts());
+  EXPECT_FALSE(cluster_.At(1).checks_quorum());
   Done(1);
   EXPECT_THAT(Voters(cluster_, 1), ElementsAre(1, 4, 5));
 }

@@ -101,8 +101,8 @@ TEST_F(Dissertation_4_2_1_CatchingUp, ALearnerGetsEverythingAndCountsForNothing)
   EXPECT_EQ(cluster_.At(4).role(), Role::kFollower) << "it never stands";
   cluster_.Tick(1);
   cluster_.Deliver();
-  EXPECT_TRUE(cluster_.At(1).doubts()) << "nor is it a majority that listens";
-  while (cluster_.At(1).doubts()) {
+  EXPECT_TRUE(cluster_.At(1).checks_quorum()) << "nor is it a majority that listens";
+  while (cluster_.At(1).checks_quorum()) {
     cluster_.TickAtDeadline(1);
     cluster_.Deliver();
   }

@@ -17,15 +17,15 @@ struct Options {
   // snapshots. Without members: this node joins, and listens until it is told of a configuration.
   Configuration initial;
 
-  // The election timeout T is this many round trips to the slowest member of the nearest majority and what
-  // hosts add to one of them lately, within the two bounds, and no shorter than this many times the longest
-  // silence of late that nobody had died of; a wait is drawn from [T, 2T) (Raft sections 5.2 and 5.6: broadcast
-  // time << election timeout).
+  // The timeout T (failure_detector.h) is this many round trips to the slowest member of the nearest majority and
+  // what hosts add to one of them lately, within the two bounds, and no shorter than this many times the longest
+  // pause of late that ended with a sign of life; an election's wait is drawn from [T, 2T) (Raft sections 5.2 and
+  // 5.6: broadcast time << election timeout).
   uint64_t round_trips_per_election = 20;
-  uint64_t silences_per_election = 2;
-  uint64_t floors_per_silence = 5;  // a longer one counts as so many floors: who waits keeps others waiting
-  // A leader whose loop waits for a processor is late, until so many floors after it was last heard.
-  uint64_t floors_late = 3;
+  uint64_t pauses_per_timeout = 2;
+  uint64_t pause_max_floors = 5;  // a longer pause counts as this
+  // Up to this long after it was heard a leader is believed to be stalled for want of a processor.
+  uint64_t stall_max_floors = 3;
   uint64_t election_floor_ns = 20'000'000;
   uint64_t election_cap_ns = 2'000'000'000;
   uint64_t heartbeats_per_election = 5;  // heartbeats that may be lost in a row, plus one

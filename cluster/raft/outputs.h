@@ -94,7 +94,7 @@ enum class StallCause : uint8_t {
 // Why a node wants to be elected from now on. Nothing that is decided goes by it.
 enum class StandReason : uint8_t {
   kSilentLeader,    // a follower has not heard its leader for as long as it waits (Raft section 5.2)
-  kSilentMajority,  // a leader that no majority answers makes way (dissertation section 6.2)
+  kSilentMajority,  // a leader that no majority answers steps down (dissertation section 6.2)
   kNoLeader,        // it knows of no leader, and its wait is over
   kResigned,        // RESIGN
   kAsked,           // its leader hands over (dissertation section 3.10)

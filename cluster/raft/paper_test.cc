@@ -233,7 +233,7 @@ TEST(Raft_5_3_LogReplication, WhatIsLostIsSentAgainWhileReadsKeepComing) {
   TestCluster cluster(3);
   cluster.Elect(1);
   cluster.ProposeAndLose(1, "lost on the way");
-  const uint64_t step_ns = cluster.At(1).election_timeout_ns() / 16;
+  const uint64_t step_ns = cluster.At(1).detector().timeout_ns() / 16;
   for (int i = 0; i < 2 * 16; ++i) {
     cluster.Wait(step_ns);
     cluster.Tick(1);
@@ -252,13 +252,13 @@ TEST(Raft_5_6_Timing, ATickBeforeTheDeadlineDoesNothing) {
 
 TEST(Raft_5_6_Timing, TheElectionTimeoutFollowsTheRoundTrips) {
   TestCluster cluster(3);
-  const uint64_t floor_ns = cluster.At(1).election_timeout_ns();
+  const uint64_t floor_ns = cluster.At(1).detector().timeout_ns();
   for (int i = 0; i < 50; ++i) {
     cluster.Step(1, RoundTrip{.peer = NodeId(2), .duration_ns = 10'000'000});
     cluster.Step(1, RoundTrip{.peer = NodeId(3), .duration_ns = 10'000'000});
   }
-  EXPECT_GT(cluster.At(1).election_timeout_ns(), 5 * floor_ns);
-  EXPECT_GE(cluster.At(1).election_timeout_ns(), 200'000'000u);
+  EXPECT_GT(cluster.At(1).detector().timeout_ns(), 5 * floor_ns);
+  EXPECT_GE(cluster.At(1).detector().timeout_ns(), 200'000'000u);
 }
 
 // Nothing is delivered for so long, while everybody does in time what is due, to the millisecond.
@@ -268,7 +268,7 @@ void BeSilent(TestCluster& cluster, uint64_t duration_ns) {
     cluster.Wait(kStep_ns);
     for (const NodeId id : cluster.ids()) {
       const Raft& raft = cluster.At(id.value());
-      if (cluster.now_ns() >= std::min(raft.next_deadline_ns(), raft.next_look_ns())) cluster.Tick(id.value());
+      if (cluster.now_ns() >= std::min(raft.next_deadline_ns(), raft.detector().next_poll_ns())) cluster.Tick(id.value());
     }
     cluster.DropAll();
   }
@@ -278,15 +278,15 @@ TEST(Raft_5_6_Timing, WhatLeaderAndFollowersHaveSurvivedTwiceOverElectsNobody) {
   TestCluster cluster(3);
   cluster.Elect(1);
   cluster.HeartbeatRounds(1, 3);
-  const uint64_t floor_ns = cluster.At(1).election_timeout_ns();
+  const uint64_t floor_ns = cluster.At(1).detector().timeout_ns();
   const uint64_t interval_ns = cluster.At(1).next_deadline_ns() - cluster.now_ns();
   const Term term = cluster.At(1).term();
   BeSilent(cluster, floor_ns * 13 / 20);
   cluster.HeartbeatRounds(1, 3);
   for (const uint64_t id : {1, 2, 3}) {
-    EXPECT_GE(cluster.At(id).election_timeout_ns(), floor_ns * 13 / 10 - floor_ns / 100) << id;
-    EXPECT_LE(cluster.At(id).election_timeout_ns(), floor_ns * 2) << id;
-    EXPECT_EQ(cluster.At(id).reachable_timeout_ns(), floor_ns) << id;
+    EXPECT_GE(cluster.At(id).detector().timeout_ns(), floor_ns * 13 / 10 - floor_ns / 100) << id;
+    EXPECT_LE(cluster.At(id).detector().timeout_ns(), floor_ns * 2) << id;
+    EXPECT_EQ(cluster.At(id).detector().network_timeout_ns(), floor_ns) << id;
   }
   EXPECT_LE(cluster.At(1).next_deadline_ns() - cluster.now_ns(), interval_ns) << "heartbeats come as often as before";
 
@@ -296,16 +296,16 @@ TEST(Raft_5_6_Timing, WhatLeaderAndFollowersHaveSurvivedTwiceOverElectsNobody) {
   for (const uint64_t id : {1, 2, 3}) EXPECT_EQ(cluster.At(id).term(), term) << id;
 }
 
-TEST(Raft_5_6_Timing, ALeaderThatIsGoneTeachesNobodyToTolerateSilence) {
+TEST(Raft_5_6_Timing, ALeaderThatIsGoneTeachesNoPause) {
   TestCluster cluster(3);
   cluster.Elect(1);
   cluster.HeartbeatRounds(1, 3);
-  const uint64_t floor_ns = cluster.At(1).election_timeout_ns();
+  const uint64_t floor_ns = cluster.At(1).detector().timeout_ns();
   BeSilent(cluster, floor_ns);
   cluster.Isolate(1);
   cluster.Elect(2);
   cluster.HeartbeatRounds(2, 3);
-  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster.At(id).election_timeout_ns(), floor_ns) << id;
+  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster.At(id).detector().timeout_ns(), floor_ns) << id;
 }
 
 // It votes by its own timeout: with a long one it would keep the others from replacing a leader that is dead.
@@ -313,19 +313,19 @@ TEST(Raft_5_6_Timing, AFollowerThatIsCutOffAgainAndAgainLearnsLittleOfIt) {
   TestCluster cluster(3);
   cluster.Elect(1);
   cluster.HeartbeatRounds(1, 3);
-  const uint64_t floor_ns = cluster.At(1).election_timeout_ns();
+  const uint64_t floor_ns = cluster.At(1).detector().timeout_ns();
   for (int i = 0; i < 20; ++i) {
     cluster.Isolate(3);
     while (cluster.At(3).role() == Role::kFollower) {
       cluster.HeartbeatRounds(1);
       const Raft& raft = cluster.At(3);
-      if (cluster.now_ns() >= std::min(raft.next_deadline_ns(), raft.next_look_ns())) cluster.Tick(3);
+      if (cluster.now_ns() >= std::min(raft.next_deadline_ns(), raft.detector().next_poll_ns())) cluster.Tick(3);
     }
     cluster.Heal();
     cluster.HeartbeatRounds(1, 3);
     ASSERT_EQ(cluster.At(3).leader(), NodeId(1));
   }
-  EXPECT_EQ(cluster.At(3).election_timeout_ns(), floor_ns);
+  EXPECT_EQ(cluster.At(3).detector().timeout_ns(), floor_ns);
 }
 
 // What the leader's process has received before it was looked at is fresh: it was the leader that was silent.
@@ -333,7 +333,7 @@ TEST(Raft_5_6_Timing, ALeaderThatWasKeptWaitingKnowsIt) {
   TestCluster cluster(3);
   cluster.Elect(1);
   cluster.HeartbeatRounds(1, 3);
-  const uint64_t floor_ns = cluster.At(1).election_timeout_ns();
+  const uint64_t floor_ns = cluster.At(1).detector().timeout_ns();
   cluster.Tick(1);
   cluster.Wait(floor_ns * 3 / 4);
   cluster.Step(1, Receive{{.from = NodeId(2),
@@ -341,7 +341,7 @@ TEST(Raft_5_6_Timing, ALeaderThatWasKeptWaitingKnowsIt) {
                            .term = cluster.At(1).term(),
                            .body = HeartbeatReply{.round = 0, .verified = {}, .loop_seq = 1'000'000}}});
   cluster.HeartbeatRounds(1, 3);
-  EXPECT_GE(cluster.At(1).tolerated_silence_ns(), floor_ns * 3 / 2 - floor_ns / 100);
+  EXPECT_GE(cluster.At(1).detector().tolerated_pause_ns(), floor_ns * 3 / 2 - floor_ns / 100);
 }
 
 TEST(Raft_8_Clients, ANewLeaderCommitsANoOpFirst) {
@@ -394,7 +394,7 @@ TEST(Raft_5_3_LogReplication, AppendsThatOvertakeEachOtherAreKeptAndThePipelineG
     EXPECT_EQ(cluster.At(2).log().last_index(), cluster.At(1).log().last_index());
     EXPECT_EQ(cluster.At(2).early_appends(), 0u);
     cluster.Deliver();
-    EXPECT_FALSE(cluster.At(1).progress()[1].probing());
+    EXPECT_TRUE(cluster.At(1).progress()[1].replicates());
   }
   EXPECT_EQ(cluster.Applied(1).size(), 100u);
   EXPECT_EQ(cluster.At(2).counters().early_stored, 80u);

@@ -6,24 +6,29 @@
 namespace hedgerow::raft {
 
 void Progress::Probe() {
-  probing_ = true;
-  awaits_snapshot_ = snapshot_failed_ = false;
+  state_ = State::kProbe;
+  snapshot_failed_ = false;
   inflight_.clear();
   inflight_bytes_ = 0;
   gap_ = LogIndex();
 }
 
 bool Progress::MaySend(const Options& options) const {
-  if (awaits_snapshot_) return false;
-  if (probing_) return inflight_.empty();
-  return inflight_.size() < options.inflight_max_appends && inflight_bytes_ < options.inflight_max_bytes;
+  switch (state_) {
+    case State::kProbe:
+      return inflight_.empty();
+    case State::kReplicate:
+      return inflight_.size() < options.inflight_max_appends && inflight_bytes_ < options.inflight_max_bytes;
+    case State::kSnapshot:
+      return false;
+  }
 }
 
 void Progress::Sent(LogIndex last, size_t bytes, uint64_t now_ns) {
   if (inflight_.empty()) waiting_since_ns_ = now_ns;
   inflight_.push_back({last, bytes});
   inflight_bytes_ += bytes;
-  if (!probing_) next_ = last.Next();
+  if (replicates()) next_ = last.Next();
 }
 
 bool Progress::Accepted(LogIndex index, uint64_t now_ns) {
@@ -36,10 +41,10 @@ bool Progress::Accepted(LogIndex index, uint64_t now_ns) {
   const bool moved = index > match_;
   if (moved) match_ = index;
   // Whatever brought it there: it has what the log does not hold any more.
-  if (awaits_snapshot_ && index >= snapshot_at_least_) Probe();
-  if (probing_ && index >= next_.Previous()) {
+  if (awaits_snapshot() && index >= snapshot_at_least_) Probe();
+  if (state_ == State::kProbe && index >= next_.Previous()) {
     // The logs agree up to here: from now on, appends are pipelined.
-    probing_ = false;
+    state_ = State::kReplicate;
     inflight_.clear();
     inflight_bytes_ = 0;
   }
@@ -49,8 +54,8 @@ bool Progress::Accepted(LogIndex index, uint64_t now_ns) {
 
 bool Progress::IsCurrentRefusal(LogIndex prev) const {
   // At or below `match` it is late: the follower has said since that it holds this, durably.
-  if (prev <= match_ || awaits_snapshot_) return false;
-  return !probing_ || prev == next_.Previous();
+  if (prev <= match_ || awaits_snapshot()) return false;
+  return replicates() || prev == next_.Previous();
 }
 
 void Progress::GoBackTo(LogIndex next) {
@@ -59,7 +64,7 @@ void Progress::GoBackTo(LogIndex next) {
 }
 
 bool Progress::IsGapInFlight(LogIndex missing) const {
-  return !probing_ && missing > match_ && missing < next_;
+  return replicates() && missing > match_ && missing < next_;
 }
 
 void Progress::NoteGap(LogIndex missing, LogIndex prev, uint64_t now_ns) {
@@ -80,7 +85,7 @@ bool Progress::GapPersists(uint64_t now_ns, uint64_t patience_ns, uint32_t refus
 
 void Progress::AwaitSnapshot(LogIndex at_least) {
   Probe();
-  awaits_snapshot_ = true;
+  state_ = State::kSnapshot;
   snapshot_at_least_ = at_least;
 }
 
@@ -100,12 +105,32 @@ void Progress::FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t patie
 
 bool Progress::IsCaughtUp(uint64_t now_ns, uint64_t patience_ns) const {
   const bool in_time = match_ >= catch_up_to_ || now_ns - catch_up_since_ns_ <= patience_ns;
-  return caught_up_ && in_time && !awaits_snapshot_ && now_ns - contact_ns_ <= patience_ns;
+  return caught_up_ && in_time && !awaits_snapshot();
 }
 
 void Progress::ForgetLost(uint64_t now_ns, uint64_t patience_ns) {
   if (inflight_.empty() || now_ns - waiting_since_ns_ < patience_ns) return;
-  GoBackTo(probing_ ? next_ : match_.Next());
+  GoBackTo(replicates() ? match_.Next() : next_);
+}
+
+const char* Progress::BrokenRule(LogIndex last) const {
+  if (match_ >= next_) return "what was acknowledged is sent again";
+  if (next_ > last.Next()) return "the next append begins behind the log's end";
+  size_t bytes = 0;
+  LogIndex sent;
+  for (const Inflight& append : inflight_) {
+    if (append.last < sent) return "appends in flight are out of order";
+    sent = append.last;
+    bytes += append.bytes;
+  }
+  if (bytes != inflight_bytes_) return "bytes in flight are counted wrong";
+  if (replicates()) {
+    if (!inflight_.empty() && inflight_.front().last <= match_) return "an acknowledged append is in flight";
+    return sent < next_ ? nullptr : "an append in flight ends behind the next one's beginning";
+  }
+  if (gap_ != LogIndex()) return "a hole is noted without a pipeline";
+  if (snapshot_failed_ && !awaits_snapshot()) return "a snapshot failed that nobody waits for";
+  return inflight_.size() <= (awaits_snapshot() ? 0 : 1) ? nullptr : "more than a probe is in flight";
 }
 
 }  // namespace hedgerow::raft

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a leader knows of one follower's log, and how much it may send it now. Three modes (dissertation section
-// 10.2.1): while the place where the logs agree is unknown, one append at a time probes for it; then appends
-// are pipelined, each sent as if those before it had arrived, up to a bound in messages and in bytes; and while
-// it needs a snapshot, it is sent nothing.
+// What a leader knows of one follower's log, and how much it may send it now (dissertation section 10.2.1).
 
 #pragma once
 
@@ -18,12 +15,21 @@ namespace hedgerow::raft {
 
 class Progress {
  public:
+  enum class State : uint8_t {
+    kProbe,      // where the logs agree is unknown: one append at a time probes for it
+    kReplicate,  // appends are pipelined, each sent as if those before it had arrived, up to a bound
+    kSnapshot,   // what the follower needs next is not in the log any more: it is sent nothing
+  };
+
   Progress(LogIndex leader_last, uint64_t now_ns)
-      : next_(leader_last.Next()), catch_up_to_(leader_last), catch_up_since_ns_(now_ns), contact_ns_(now_ns) {}
+      : next_(leader_last.Next()), catch_up_to_(leader_last), catch_up_since_ns_(now_ns) {}
 
   LogIndex match() const { return match_; }  // known to be durable there
   LogIndex next() const { return next_; }    // where the next append begins
-  bool probing() const { return probing_; }
+  State state() const { return state_; }
+  bool replicates() const { return state_ == State::kReplicate; }
+  // What must hold after each step of the leader, whose log ends at `last`; null: it does.
+  const char* BrokenRule(LogIndex last) const;
 
   bool MaySend(const Options& options) const;
   void Sent(LogIndex last, size_t bytes, uint64_t now_ns);
@@ -47,12 +53,12 @@ class Progress {
   bool gap_open() const { return !gap_sent_again_ && IsGapInFlight(gap_); }
   void GapSentAgain() { gap_sent_again_ = true; }
 
-  // What it needs next is not in the log any more: it waits for a snapshot at `at_least` or later.
+  // It waits for a snapshot at `at_least` or later.
   void AwaitSnapshot(LogIndex at_least);
-  bool awaits_snapshot() const { return awaits_snapshot_; }
-  // It has one, says who sent it: the next append begins after it, and probes.
+  bool awaits_snapshot() const { return state_ == State::kSnapshot; }
+  // The sender says that the follower has one: the next append begins after it, and probes.
   void SnapshotDelivered(LogIndex index);
-  void SnapshotFailed() { snapshot_failed_ = awaits_snapshot_; }
+  void SnapshotFailed() { snapshot_failed_ = awaits_snapshot(); }
   bool snapshot_failed() const { return snapshot_failed_; }
 
   // Nothing was acknowledged for `patience_ns`: what is in flight counts as lost.
@@ -63,18 +69,6 @@ class Progress {
   void FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t patience_ns);
   bool IsCaughtUp(uint64_t now_ns, uint64_t patience_ns) const;
 
-  uint64_t contact_ns() const { return contact_ns_; }
-  // Progress, not echoes: a kernel part answers for a while after its process has died or stands still, always
-  // with the same loop_seq.
-  void Contact(uint64_t now_ns, uint64_t loop_seq) {
-    if (loop_seq == loop_seq_) return;
-    loop_seq_ = loop_seq;
-    contact_ns_ = now_ns > contact_ns_ ? now_ns : contact_ns_;
-  }
-  // It would vote for this leader, says its process or its kernel part alone: no progress, and no silence ends.
-  void Vouched(uint64_t now_ns) { vouched_ns_ = now_ns > vouched_ns_ ? now_ns : vouched_ns_; }
-  uint64_t heard_ns() const { return contact_ns_ > vouched_ns_ ? contact_ns_ : vouched_ns_; }
-  uint64_t loop_seq() const { return loop_seq_; }
   uint64_t round() const { return round_; }
   void ConfirmRound(uint64_t round) { round_ = round > round_ ? round : round_; }
 
@@ -88,8 +82,7 @@ class Progress {
 
   LogIndex match_;
   LogIndex next_;
-  bool probing_ = true;
-  bool awaits_snapshot_ = false;  // and then probing_, too, with nothing in flight
+  State state_ = State::kProbe;
   bool snapshot_failed_ = false;
   LogIndex snapshot_at_least_;
   std::deque<Inflight> inflight_;
@@ -103,9 +96,6 @@ class Progress {
   LogIndex catch_up_to_;           // the round that is under way
   uint64_t catch_up_since_ns_;
   bool caught_up_ = false;  // the one before took short enough
-  uint64_t contact_ns_;     // when it was last seen to make progress in this term
-  uint64_t vouched_ns_ = 0;
-  uint64_t loop_seq_ = 0;   // what it said then
   uint64_t round_ = 0;      // the last heartbeat round it answered
 };
 

@@ -57,7 +57,7 @@ TEST(Progress, WhatIsLostIsSentAgainAfterSomePatience) {
   EXPECT_EQ(progress.next(), LogIndex(4));
   progress.ForgetLost(200, 100);
   EXPECT_EQ(progress.next(), LogIndex(2));
-  EXPECT_TRUE(progress.probing());
+  EXPECT_EQ(progress.state(), Progress::State::kProbe);
   EXPECT_TRUE(progress.MaySend(options));
 }
 
@@ -80,7 +80,7 @@ TEST(Progress, WhatIsInFlightAndMissingIsLateBeforeItIsLost) {
   EXPECT_EQ(progress.gap_last(), LogIndex(2));
   progress.GapSentAgain();
   EXPECT_FALSE(progress.GapPersists(1000, 50, 3)) << "once";
-  EXPECT_FALSE(progress.probing());
+  EXPECT_EQ(progress.state(), Progress::State::kReplicate);
   progress.Accepted(LogIndex(2), 1000);
   EXPECT_FALSE(progress.gap_open());
 }
@@ -97,7 +97,7 @@ TEST(Progress, WhoAwaitsASnapshotIsSentNothingUntilItHasOne) {
   EXPECT_TRUE(progress.awaits_snapshot());
   EXPECT_TRUE(progress.Accepted(LogIndex(25), 2));
   EXPECT_FALSE(progress.awaits_snapshot());
-  EXPECT_FALSE(progress.probing());
+  EXPECT_EQ(progress.state(), Progress::State::kReplicate);
   EXPECT_EQ(progress.next(), LogIndex(26));
 }
 

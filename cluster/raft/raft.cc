@@ -21,8 +21,6 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
     : options_(std::move(options)),
       term_(restored.hard_state.term),
       voted_for_(restored.hard_state.voted_for),
-      reserved_(restored.hard_state.reserved),
-      barred_(reserved_ > term_),
       log_(restored.start, std::move(restored.entries)),
       snapshot_(std::move(restored.snapshot)),
       commit_(snapshot_.last.index),
@@ -30,6 +28,7 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
       handed_out_(commit_),
       configurations_(commit_, commit_ > LogIndex() ? snapshot_.configuration : options_.initial),
       durable_index_(log_.last_index()),
+      detector_(options_),
       asked_reads_(random) {
   static_assert(Configuration::kNoPosition == HR_RAFT_MAX_MEMBERS);
   for (LogIndex index = commit_.Next(); index <= log_.last_index(); index = index.Next()) {
@@ -39,24 +38,24 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
   HEDGEROW_CHECK(log_.last_term() <= term_);
   HEDGEROW_CHECK(log_.Has(snapshot_.last));
   said_role_.term = said_leader_.term = term_;
-  const uint64_t timeout_ns = election_timeout_ns();
-  election_deadline_ns_ = now_ns + timeout_ns + random % timeout_ns;
+  const uint64_t timeout_ns = detector_.timeout_ns();
+  election_wait_ns_ = timeout_ns + random % timeout_ns;
+  election_deadline_ns_ = now_ns + election_wait_ns_;
 }
 
 void Raft::Step(const Event& event, Outputs& outputs) {
   HEDGEROW_CHECK(!outputs.persist.has_value());
   ++steps_;
   Context context{event.now_ns, event.random, outputs};
-  if (barred_ && !std::holds_alternative<KernelRemembers>(event.what)) HonourReservation(context);
   std::visit([this, &context](const auto& what) { On(context, what); }, event.what);
-  if (doubts_ && MajorityHeard(context.now_ns)) StopDoubting(context);
+  if (checks_quorum() && !detector_.Suspects(context.now_ns)) QuorumConfirmed(context);
   LeadConfiguration(context);
 }
 
 void Raft::On(Context& context, const Tick&) {
   ForgiveStandstill(context);
   ExpireReads(context);
-  LookForSilence(context);
+  detector_.Poll(context.now_ns);
   if (role_ == Role::kLeader) {
     LeaderTick(context);
     return;
@@ -69,7 +68,7 @@ void Raft::On(Context& context, const Tick&) {
     BecomeFollower(context, term_, NodeId());
     DrawElectionDeadline(context);
   } else if (context.now_ns >= election_deadline_ns_) {
-    if (role_ != Role::kFollower) ++failed_elections_;
+    if (role_ != Role::kFollower) detector_.ElectionFailed();
     SayWhy(context, WhyAfterWaiting());
     StartPreVote(context);
   } else if (asked_reads_.asking() && context.now_ns >= asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns()) {
@@ -118,7 +117,10 @@ void Raft::On(Context& context, const Persisted& persisted) {
     context.out.send.push_back(std::move(held_back_.front().second));
     held_back_.pop_front();
   }
-  if (role_ == Role::kCandidate && durable_sequence_ >= own_vote_sequence_) CountVote(context, self_);
+  if (role_ == Role::kCandidate && durable_sequence_ >= own_vote_sequence_ && ((votes_ >> self_) & 1) == 0) {
+    own_vote_took_ns_ = context.now_ns - own_vote_asked_ns_;
+    CountVote(context, self_);
+  }
   if (role_ == Role::kLeader) MaybeCommit(context);
 }
 
@@ -131,7 +133,7 @@ void Raft::On(Context& context, const Applied& applied) {
 
 void Raft::On(Context&, const RoundTrip& round_trip) {
   const size_t member = MemberOf(round_trip.peer);
-  if (member != kNoMember && member != self_) round_trips_.Add(member, round_trip.duration_ns);
+  if (member != kNoMember && member != self_) detector_.AddRoundTrip(member, round_trip.duration_ns);
 }
 
 void Raft::BecomeFollower(Context& context, Term term, NodeId leader) {
@@ -140,8 +142,7 @@ void Raft::BecomeFollower(Context& context, Term term, NodeId leader) {
   const bool led = role_ == Role::kLeader;
   SetRole(context, Role::kFollower, leader);
   if (!led) return;
-  doubts_ = false;
-  round_trips_.ForgetDelays();
+  quorum_check_end_ns_ = 0;
   progress_.clear();
   transfer_target_ = NodeId();
   DrawElectionDeadline(context);
@@ -150,7 +151,7 @@ void Raft::BecomeFollower(Context& context, Term term, NodeId leader) {
 void Raft::SetRole(Context& context, Role role, NodeId leader) {
   role_ = role;
   leader_ = leader;
-  silences_.ListenTo({.term = term_, .leader = leader, .leads = role == Role::kLeader});
+  detector_.Watch(context.now_ns, {.term = term_, .leader = leader, .leads = role == Role::kLeader});
   if (role != said_role_.role || (role != Role::kFollower && term_ != said_role_.term)) {
     said_role_ = {.role = role, .term = term_};
     context.out.role_change = said_role_;
@@ -176,15 +177,13 @@ Persist& Raft::ToPersist(Context& context) {
 }
 
 void Raft::PersistHardState(Context& context) {
-  ToPersist(context).hard_state = HardState{.term = term_, .voted_for = voted_for_, .reserved = reserved_};
+  ToPersist(context).hard_state = HardState{.term = term_, .voted_for = voted_for_};
 }
 
-// A reservation that the term has reached has done its work.
 void Raft::EnterTerm(Context& context, Term term, NodeId voted_for) {
   HEDGEROW_CHECK(term > term_);  // R7
   term_ = term;
   voted_for_ = voted_for;
-  if (term_ >= reserved_) reserved_ = Term();
   PersistHardState(context);
 }
 
@@ -244,74 +243,34 @@ void Raft::Send(Context& context, NodeId to, decltype(Message::body) body) {
 // Raft figure 2: "persistent state ... updated on stable storage before responding to RPCs".
 void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body) {
   const bool early = SeededBug(Bug::kAckBeforeWrite) && std::holds_alternative<AppendReply>(body);
-  SendOnceDurable(context, to, std::move(body), early ? durable_sequence_ : asked_sequence_);
-}
-
-void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body, uint64_t sequence) {
-  if (durable_sequence_ >= sequence) {
+  if (durable_sequence_ == asked_sequence_ || early) {
     Send(context, to, std::move(body));
   } else if (held_back_.size() < kHeldBackMax) {
-    const auto later = [](uint64_t wanted, const auto& held) { return wanted < held.first; };
-    held_back_.emplace(std::upper_bound(held_back_.begin(), held_back_.end(), sequence, later), sequence,
-                       Message{.from = options_.self,
-                               .to = to,
-                               .term = term_,
-                               .config_epoch = configuration().epoch,
-                               .body = std::move(body)});
+    held_back_.emplace_back(asked_sequence_, Message{.from = options_.self,
+                                                     .to = to,
+                                                     .term = term_,
+                                                     .config_epoch = configuration().epoch,
+                                                     .body = std::move(body)});
   }
 }
-
-// When who is listened to was last heard; for a leader that is a majority.
-uint64_t Raft::ListenedToAt_ns() const {
-  return role_ == Role::kLeader ? QuorumContact_ns() : leader_heard_ns_;
-}
-
-// What has been silent was heard again, perhaps.
-void Raft::BreakSilence(const Context& context) {
-  silences_.Heard(context.now_ns, ListenedToAt_ns(), options_.floors_per_silence * options_.election_floor_ns);
-  tolerated_silence_ns_ = std::min(options_.silences_per_election * silences_.Longest_ns(context.now_ns),
-                                   options_.election_cap_ns);
-}
-
-void Raft::LookForSilence(const Context& context) {
-  BreakSilence(context);
-  silences_.Look(context.now_ns);
-  // A leader that has not turned was silent, whatever has come meanwhile.
-  if (role_ == Role::kLeader) silences_.AtLeast(context.now_ns - looked_ns_);
-  looked_ns_ = context.now_ns;
-}
-
-// Calm hosts hear each other four times in this.
-uint64_t Raft::next_look_ns() const {
-  if (role_ != Role::kLeader && !leader_.IsSet()) return UINT64_MAX;
-  return std::max(looked_ns_ + kLook_ns, ListenedToAt_ns() + reachable_timeout_ns() / 2);
-}
-
-uint64_t Raft::reachable_timeout_ns() const {
-  const uint64_t timeout_ns =
-      std::max(leader_timeout_ns_, round_trips_.ElectionTimeout_ns(options_, self_, configuration()));
-  // Elections that fail twice in a row say that the estimate is too short. Three doublings bridge a floor of 20
-  // ms to round trips of 100 ms; more would only delay the recovery from a long partition.
-  const uint32_t doublings = std::min(failed_elections_ / 2, uint32_t{3});
-  return std::min(timeout_ns << doublings, options_.election_cap_ns);
-}
-
-uint64_t Raft::election_timeout_ns() const { return std::max(reachable_timeout_ns(), tolerated_silence_ns_); }
 
 // Raft section 5.2: drawn anew for every wait, once, so that split votes do not repeat.
 void Raft::DrawElectionDeadline(Context& context) {
   const bool follows = role_ == Role::kFollower && leader_.IsSet();
-  const uint64_t timeout_ns = follows ? election_timeout_ns() : reachable_timeout_ns();
-  election_deadline_ns_ = context.now_ns + timeout_ns + context.random % timeout_ns;
+  const uint64_t timeout_ns = follows ? detector_.timeout_ns() : detector_.network_timeout_ns();
+  election_wait_ns_ = timeout_ns + context.random % timeout_ns;
+  election_deadline_ns_ = context.now_ns + election_wait_ns_;
 }
 
-uint64_t Raft::HeartbeatInterval_ns() const { return reachable_timeout_ns() / options_.heartbeats_per_election; }
+uint64_t Raft::HeartbeatInterval_ns() const {
+  return detector_.network_timeout_ns() / options_.heartbeats_per_election;
+}
 
 uint64_t Raft::next_deadline_ns() const {
   if (role_ == Role::kLeader) {
     const uint64_t next_ns =
-        doubts_ ? std::min(heartbeat_due_ns_, doubts_end_ns_)
-                : std::min({heartbeat_due_ns_, resend_due_ns_, QuorumHeard_ns() + election_timeout_ns()});
+        checks_quorum() ? std::min(heartbeat_due_ns_, quorum_check_end_ns_)
+                        : std::min({heartbeat_due_ns_, resend_due_ns_, detector_.suspected_from_ns()});
     return transfer_target_.IsSet() ? std::min(next_ns, transfer_deadline_ns_) : next_ns;
   }
   if (!asked_reads_.asking() || !leader_.IsSet()) return election_deadline_ns_;

@@ -7,7 +7,7 @@
 // Practice.
 //
 // The parts: raft.cc (steps, terms, persistence), raft_election.cc, raft_follower.cc, raft_leader.cc,
-// raft_reads.cc, raft_kernel.cc, raft_reserve.cc, raft_snapshot.cc, raft_membership.cc, raft_stall.cc.
+// raft_reads.cc, raft_kernel.cc, raft_snapshot.cc, raft_membership.cc, raft_stall.cc.
 
 #pragma once
 
@@ -22,14 +22,13 @@
 #include "bpf/node/raft/decisions_abi.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/raft/event.h"
+#include "cluster/raft/failure_detector.h"
 #include "cluster/raft/log.h"
 #include "cluster/raft/message.h"
 #include "cluster/raft/options.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/progress.h"
 #include "cluster/raft/reads.h"
-#include "cluster/raft/round_trips.h"
-#include "cluster/raft/silences.h"
 #include "cluster/raft/types.h"
 
 namespace hedgerow::raft {
@@ -44,8 +43,6 @@ class Raft {
 
   // When the next Tick is due at the latest.
   uint64_t next_deadline_ns() const;
-  // When a Tick is wanted that does nothing but see how long it has been silent.
-  uint64_t next_look_ns() const;
 
   Role role() const { return role_; }
   Term term() const { return term_; }
@@ -57,16 +54,11 @@ class Raft {
   const Log& log() const { return log_; }
   // The last one that this node has taken or installed.
   const Snapshot& snapshot() const { return snapshot_; }
-  uint64_t election_timeout_ns() const;
-  // The part of it that follows from the longest silence of late: who is silent for so long may well be alive.
-  uint64_t tolerated_silence_ns() const { return tolerated_silence_ns_; }
-  // The part of it that it takes to reach the others. All that does not wait for a silent leader goes by this.
-  uint64_t reachable_timeout_ns() const;
+  // Whether this node's leader, or as leader a majority, is to be taken for dead. A Tick is wanted at its next poll, too.
+  const FailureDetector& detector() const { return detector_; }
   const Options& options() const { return options_; }
   // What a leader knows of the others, by position; means something for peers(), and in no other role.
   const std::vector<Progress>& progress() const { return progress_; }
-  // By position; 0: not measured yet.
-  uint64_t round_trip_ns(size_t member) const { return round_trips_.Mean_ns(member); }
 
   // What this node goes by: the latest that its log holds, committed or not (dissertation section 4.1).
   const Configuration& configuration() const { return configurations_.latest(); }
@@ -98,8 +90,8 @@ class Raft {
   // `last_resort` only if there is no other. Not set: none has.
   NodeId Successor(uint64_t now_ns, NodeId last_resort) const;
 
-  // It leads, and has heard no majority for a timeout.
-  bool doubts() const { return doubts_; }
+  // It leads, has heard no majority for a timeout, and asks whether it still leads.
+  bool checks_quorum() const { return quorum_check_end_ns_ != 0; }
   // A leader hands over, and refuses proposals until that is done or given up.
   bool transferring() const { return role_ == Role::kLeader && transfer_target_.IsSet(); }
 
@@ -111,35 +103,27 @@ class Raft {
     uint64_t gaps_sent_again = 0;
     uint64_t probes = 0;  // a leader stopped a pipeline to find out where the logs agree
     uint64_t restarts_seen = 0;  // a follower knew less of its log than it had acknowledged, and was probed
-    uint64_t doubts = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
+    uint64_t quorum_checks = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
     uint64_t step_downs_own_disk = 0;  // a leader whose log did not move asked another to lead, by StallCause
     uint64_t step_downs_replication = 0;
+    uint64_t terms_given_up = 0;  // a candidate saw that its term can have no leader
   };
   const Counters& counters() const { return counters_; }
   size_t early_appends() const { return early_.size(); }
 
   // For whoever keeps the kernel part in step (cluster/offload/coupling).
   LogIndex verified() const { return verified_; }
-  uint64_t leader_heard_ns() const { return leader_heard_ns_; }
-  // How long after it was last heard its host last said that it is late; 0: it has not since. So much longer
-  // than an election timeout nobody is voted for.
-  uint64_t leader_late_by_ns() const {
-    return leader_late_ns_ > leader_heard_ns_ ? leader_late_ns_ - leader_heard_ns_ : 0;
-  }
-  uint64_t leader_timeout_ns() const { return leader_timeout_ns_; }
   uint64_t election_deadline_ns() const { return election_deadline_ns_; }
   uint32_t votes() const { return votes_; }
   // The term in which somebody wants to be elected, as far as this follower can tell, since it last heard its
   // leader; or none.
   Term suspected_term() const { return suspected_term_ > term_ ? suspected_term_ : Term(); }
-  Term reserved() const { return reserved_; }
   size_t self() const { return self_; }  // this node's position; HR_RAFT_MAX_MEMBERS: it is no member
   uint64_t asked_sequence() const { return asked_sequence_; }  // of the last Persist
   uint64_t durable_sequence() const { return durable_sequence_; }
 
  private:
   static constexpr size_t kNoMember = HR_RAFT_MAX_MEMBERS;
-  static constexpr uint64_t kLook_ns = 1'000'000;  // how exactly silences are measured
   using Reached = std::array<__u64, HR_RAFT_MAX_MEMBERS>;
 
   // Committed, and durable here.
@@ -170,11 +154,7 @@ class Raft {
   void AdvanceCommit(Context& context, LogIndex commit);
   void Send(Context& context, NodeId to, decltype(Message::body) body);
   void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body);
-  void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body, uint64_t sequence);
   void DrawElectionDeadline(Context& context);
-  uint64_t ListenedToAt_ns() const;
-  void BreakSilence(const Context& context);
-  void LookForSilence(const Context& context);
   uint64_t HeartbeatInterval_ns() const;
   size_t MemberOf(NodeId node) const { return configuration().PositionOf(node); }
   NodeId NodeAt(size_t member) const { return configuration().At(member)->id; }
@@ -202,7 +182,7 @@ class Raft {
 
   // raft_election.cc
   void On(Context& context, const LeaderResigns& resigns);
-  void On(Context& context, const LeaderLate& late);
+  void On(Context& context, const LeaderStalled& stalled);
   void SayWhy(Context& context, StandReason reason) const;
   StandReason WhyAfterWaiting() const;
   void StartPreVote(Context& context);
@@ -210,13 +190,15 @@ class Raft {
   void StartElection(Context& context);
   VoteRequest VoteRequestFor(Term asked_term, bool pre_vote) const;
   void CountVote(Context& context, size_t member);
+  void VoteRefused(Context& context, size_t member);
   void Handle(Context& context, const Message& message, const VoteRequest& request);
   void Handle(Context& context, const Message& message, const VoteReply& reply);
   void Handle(Context& context, const Message& message, const TimeoutNow&);
-  bool LeaderHeard(uint64_t now_ns) const;
+  bool TrustsLeader(uint64_t now_ns) const;
 
   // raft_follower.cc
   void FollowLeader(Context& context, NodeId leader);
+  void LeaderHeardAt(Context& context, uint64_t heard_ns);
   void Handle(Context& context, const Message& message, const AppendRequest& request);
   void Handle(Context& context, const Message& message, const Heartbeat& heartbeat);
   LogIndex StoreEntries(Context& context, const AppendRequest& request);
@@ -229,26 +211,19 @@ class Raft {
   AppendRequest WithoutCompacted(AppendRequest request) const;
   static bool IsWellFormed(Term leader_term, const AppendRequest& request);
 
-  // raft_reserve.cc
-  void On(Context& context, const ReserveTerm& reserve);
-  void On(Context& context, const ReleaseTerm&);
-  void On(Context& context, const KernelRemembers&);
-  void HonourReservation(Context& context);
-
   // raft_kernel.cc
   void On(Context& context, const KernelAppended& appended);
   void On(Context& context, const KernelVoted& voted);
   void On(Context& context, const KernelHeard& heard);
   void On(Context& context, const KernelCounted& counted);
   void On(Context& context, const KernelVotes& votes);
-  void LeaderHeardAt(Context& context, uint64_t heard_ns);
 
   // raft_leader.cc
   void On(Context& context, const Propose& propose);
   void On(Context& context, const TransferLeadership& transfer);
   void BecomeLeader(Context& context);
-  void Doubt(Context& context);
-  void StopDoubting(Context& context);
+  void CheckQuorum(Context& context);
+  void QuorumConfirmed(Context& context);
   void LeaderTick(Context& context);
   void SendAgain(Context& context);
   void Refused(Context& context, size_t member, const AppendReply& reply);
@@ -261,11 +236,6 @@ class Raft {
   void MaybeTransfer(Context& context, size_t member);
   void Handle(Context& context, const Message& message, const AppendReply& reply);
   void Handle(Context& context, const Message& message, const HeartbeatReply& reply);
-  // When a majority was last seen to make progress, and when one was last heard at all.
-  uint64_t QuorumContact_ns() const;
-  uint64_t QuorumHeard_ns() const;
-  uint64_t QuorumTime_ns(Reached reached) const;
-  bool MajorityHeard(uint64_t now_ns) const { return now_ns < QuorumHeard_ns() + election_timeout_ns(); }
 
   // raft_stall.cc
   bool DiskStalls(uint64_t now_ns) const { return disk_stalled_ns(now_ns) >= options_.stall_ns / 2; }
@@ -302,8 +272,6 @@ class Raft {
   // Raft figure 2.
   Term term_;
   NodeId voted_for_;
-  Term reserved_;        // R9; later than term_, or none
-  bool barred_ = false;  // it was there at the start, and nothing was heard since
   Log log_;
   Snapshot snapshot_;
   LogIndex commit_;
@@ -327,22 +295,20 @@ class Raft {
   LogIndex durable_index_;
   std::deque<Write> writes_;
   std::deque<std::pair<uint64_t, Message>> held_back_;  // by what they wait for
-  uint64_t reserved_sequence_ = 0;                      // of the write that reserved reserved_
 
   // Elections.
-  RoundTrips round_trips_;
-  std::array<NodeId, HR_RAFT_MAX_MEMBERS> measured_{};  // whose round trips they are
-  Silences silences_;
-  uint64_t tolerated_silence_ns_ = 0;
-  uint64_t looked_ns_ = 0;
-  uint64_t leader_timeout_ns_ = 0;                      // what the last leader said
+  FailureDetector detector_;
+  std::array<NodeId, HR_RAFT_MAX_MEMBERS> measured_{};  // whose round trips it has
+  uint64_t election_wait_ns_ = 0;                       // the last one drawn
   uint64_t election_deadline_ns_ = 0;
-  uint64_t leader_heard_ns_ = 0;
-  uint64_t leader_late_ns_ = 0;  // when its host last said that it is late
-  uint32_t failed_elections_ = 0;
-  uint32_t votes_ = 0;  // mask over members
+  uint32_t votes_ = 0;     // mask over members
+  uint32_t refusals_ = 0;  // a candidate's, likewise
+  uint32_t given_up_ = 0;  // terms in a row, without a leader in between
   uint64_t own_vote_sequence_ = 0;
+  uint64_t own_vote_asked_ns_ = 0;
+  uint64_t own_vote_took_ns_ = 0;  // until it was durable
   Term waived_term_;     // its leader asked for an election, or gave itself up
+  NodeId resigned_;      // the leader that its host gave up
   Term suspected_term_;  // see suspected_term()
 
   // Following.
@@ -352,8 +318,8 @@ class Raft {
   // Leading.
   std::vector<Progress> progress_;
   std::array<NodeId, HR_RAFT_MAX_MEMBERS> followed_{};  // whose progress it is
-  bool doubts_ = false;  // it has heard no majority for a timeout, and sends no heartbeat and no append
-  uint64_t doubts_end_ns_ = 0;
+  // It suspects that no majority hears it, asks, and sends no heartbeat and no append until one does or this ends.
+  uint64_t quorum_check_end_ns_ = 0;
   uint64_t heartbeat_due_ns_ = 0;  // or pre-votes
   uint64_t resend_due_ns_ = 0;  // when to look for what was lost
   uint64_t round_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), and the two ways a leader asks
-// for one, or not to stand yet: transfer (dissertation section 3.10), resignation and lateness.
+// for one, or not to stand yet: transfer (dissertation section 3.10), resignation and a stalled loop.
 #include <algorithm>
 
 #include "cluster/raft/check.h"
@@ -9,10 +9,16 @@
 #include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
+namespace {
 
-bool Raft::LeaderHeard(uint64_t now_ns) const {
-  if (role_ == Role::kLeader) return !doubts_;  // it steps down by itself when it hears no majority
-  return leader_.IsSet() && now_ns - leader_heard_ns_ < election_timeout_ns() + leader_late_by_ns();
+// Terms that are given up one after the other. A candidate with a short log is refused each time, and lets others stand.
+constexpr uint32_t kGivenUpMax = 2;
+
+}  // namespace
+
+// The stickiness of dissertation section 4.2.3. A leader steps down by itself when it hears no majority.
+bool Raft::TrustsLeader(uint64_t now_ns) const {
+  return role_ == Role::kLeader ? !checks_quorum() : !detector_.Suspects(now_ns);
 }
 
 VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
@@ -25,11 +31,10 @@ VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
 
 // Before it gives up whom it listened to.
 void Raft::SayWhy(Context& context, StandReason reason) const {
-  const bool listens = role_ == Role::kLeader || (role_ == Role::kFollower && leader_.IsSet());
   context.out.stand = Stand{.reason = reason,
                             .term = term_.Next(),
                             .leader = leader_,
-                            .silent_ns = listens ? context.now_ns - ListenedToAt_ns() : 0};
+                            .silent_ns = detector_.pause_ns(context.now_ns)};
 }
 
 // A lower rank than the first has waited for the others.
@@ -58,9 +63,10 @@ void Raft::AskForPreVotes(Context& context) {
 void Raft::StartElection(Context& context) {
   EnterTerm(context, term_.Next(), options_.self);
   own_vote_sequence_ = asked_sequence_;
+  own_vote_asked_ns_ = context.now_ns;
   SetRole(context, Role::kCandidate, NodeId());
   DrawElectionDeadline(context);
-  votes_ = 0;
+  votes_ = refusals_ = 0;
   ForEach(peers_ & configuration().deciding(),
           [&](size_t member) { SendOnceDurable(context, NodeAt(member), VoteRequestFor(term_, false)); });
 }
@@ -75,6 +81,26 @@ void Raft::CountVote(Context& context, size_t member) {
   }
 }
 
+// A split vote (Raft section 5.2) that shows itself: every member but this candidate's voters and the leader that
+// resigned has refused, and they are too few to elect another. The term has no leader and will have none, so there is
+// nothing to wait for. The candidates stand again one after the other, by position, each a tenth of the timeout later
+// and as long as a vote takes to be durable, because a dead leader's kernel part may still grant both a pre-vote. For
+// availability only (R4).
+void Raft::VoteRefused(Context& context, size_t member) {
+  refusals_ |= 1u << member;
+  const uint32_t deciding = configuration().deciding();
+  uint32_t others = deciding & ~votes_ & ~(1u << self_);
+  if (const size_t resigned = MemberOf(resigned_); resigned != kNoMember) others &= ~(1u << resigned);
+  if ((others & ~refusals_) != 0 || IsQuorum(others) || given_up_ == kGivenUpMax) return;
+  ++given_up_;
+  ++counters_.terms_given_up;
+  const uint64_t timeout_ns = detector_.network_timeout_ns();
+  const uint64_t place = hr_raft_count(deciding & (others | votes_) & ((1u << self_) - 1));
+  BecomeFollower(context, term_, NodeId());
+  election_deadline_ns_ = context.now_ns + place * (timeout_ns / 10 + own_vote_took_ns_) +
+                          context.random % (timeout_ns / 20 + 1);
+}
+
 void Raft::Handle(Context& context, const Message& message, const VoteRequest& request) {
   if (request.asked_term != (request.pre_vote ? message.term.Next() : message.term)) return;
   hr_raft_vote_request asked{.term = request.asked_term.value(),
@@ -83,21 +109,17 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
                              .last_term = request.last_term.value(),
                              .waived_term = request.waived_term.value()};
   if (SeededBug(Bug::kVoteWithoutLogCheck)) asked.last_term = UINT64_MAX;
-  const bool heard = LeaderHeard(context.now_ns);
+  const bool heard = TrustsLeader(context.now_ns);
   VoteReply reply{.asked_term = request.asked_term, .pre_vote = request.pre_vote};
   if (request.pre_vote) {
     const hr_raft_state state = DecisionState();
     reply.granted = hr_raft_may_pre_vote(&state, &asked, heard) == HR_RAFT_YES;
-    // A leader that doubts suspects nobody: it hears of no leader by which that would end.
+    // A leader records no suspected term: only hearing from a leader clears it, and a leader hears from none.
     if (reply.granted && role_ != Role::kLeader)
       suspected_term_ = std::max(suspected_term_, request.asked_term);
     Send(context, message.from, reply);
     return;
   }
-  // R9: what is given in the reserved term, in one write with the term itself, cannot be forgotten unless the
-  // reservation stands: it may be said as soon as that is durable.
-  const bool reserved = reserved_ != Term() && reserved_ == request.asked_term;
-  const uint64_t reserved_sequence = reserved_sequence_;
   hr_raft_state state = DecisionState();
   hr_raft_verdict verdict = hr_raft_may_vote(&state, &asked, heard);
   if (verdict == HR_RAFT_LEADER_ALIVE) return;
@@ -118,16 +140,21 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
   BecomeFollower(context, term_, leader_);
   DrawElectionDeadline(context);
   reply.granted = true;
-  SendOnceDurable(context, message.from, reply, reserved ? reserved_sequence : asked_sequence_);
+  SendOnceDurable(context, message.from, reply);
 }
 
 void Raft::Handle(Context& context, const Message& message, const VoteReply& reply) {
-  if (!reply.granted) return;
   const size_t member = MemberOf(message.from);
+  if (!reply.granted) {
+    if (role_ == Role::kCandidate && !reply.pre_vote && reply.asked_term == term_ && IsPeer(member)) {
+      VoteRefused(context, member);
+    }
+    return;
+  }
   if (reply.pre_vote) {
-    // Who would vote for a leader that doubts has heard it, and follows nobody of this term or a later one.
-    if (doubts_ && reply.asked_term == term_.Next() && IsPeer(member))
-      progress_[member].Vouched(context.now_ns);
+    // A node that would vote for this leader has heard it, and follows none of this term or a later one.
+    if (checks_quorum() && reply.asked_term == term_.Next() && IsPeer(member))
+      detector_.PeerConfirmed(member, context.now_ns);
     if (role_ != Role::kPreCandidate || reply.asked_term != term_.Next()) return;
   } else {
     // R7: a vote counts only in the term it was given for.
@@ -150,6 +177,7 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   if (resigns.term != term_ && !SeededBug(Bug::kResignOfAnotherTerm)) return;
   if (!may_stand() || DiskStalls(context.now_ns)) return;
   waived_term_ = term_;
+  resigned_ = resigns.leader;
   if (resigns.rank == 0) {
     SayWhy(context, StandReason::kResigned);
     StartPreVote(context);
@@ -160,12 +188,10 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   election_deadline_ns_ = context.now_ns + resigns.rank * options_.resign_step_ns;
 }
 
-// It is not heard, and the silence goes on. The wait that was drawn begins anew.
-void Raft::On(Context& context, const LeaderLate& late) {
-  if (role_ != Role::kFollower || late.leader != leader_ || late.term != term_) return;
-  if (context.now_ns - leader_heard_ns_ >= options_.floors_late * options_.election_floor_ns) return;
-  election_deadline_ns_ += context.now_ns - leader_heard_ns_ - leader_late_by_ns();
-  leader_late_ns_ = context.now_ns;
+// The wait that was drawn begins anew.
+void Raft::On(Context& context, const LeaderStalled& stalled) {
+  if (role_ != Role::kFollower || stalled.leader != leader_ || stalled.term != term_) return;
+  if (detector_.LeaderStalled(context.now_ns)) election_deadline_ns_ = context.now_ns + election_wait_ns_;
 }
 
 }  // namespace hedgerow::raft

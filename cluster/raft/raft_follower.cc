@@ -26,11 +26,18 @@ void Raft::FollowLeader(Context& context, NodeId leader) {
   HEDGEROW_CHECK(role_ != Role::kLeader);
   HEDGEROW_CHECK(!leader_.IsSet() || leader_ == leader);
   BecomeFollower(context, term_, leader);
-  leader_heard_ns_ = context.now_ns;
-  failed_elections_ = 0;
+  LeaderHeardAt(context, context.now_ns);
+}
+
+// The kernel part hears it earlier, or, by a clock that was read later, after this step's time.
+void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
+  heard_ns = std::min(heard_ns, context.now_ns);
   waived_term_ = suspected_term_ = Term();
-  BreakSilence(context);
+  resigned_ = NodeId();
+  given_up_ = 0;
+  detector_.LeaderHeard(context.now_ns, heard_ns);
   DrawElectionDeadline(context);
+  election_deadline_ns_ = heard_ns + detector_.stalled_by_ns() + election_wait_ns_;
 }
 
 void Raft::Handle(Context& context, const Message& message, const AppendRequest& request) {
@@ -132,7 +139,7 @@ void Raft::RefuseAppend(Context& context, const Message& message, const AppendRe
 }
 
 void Raft::Handle(Context& context, const Message& message, const Heartbeat& heartbeat) {
-  leader_timeout_ns_ = std::min(heartbeat.election_timeout_ns, options_.election_cap_ns);
+  detector_.SetLeaderTimeout(heartbeat.election_timeout_ns);
   FollowLeader(context, message.from);
   // Only what is known to be the leader's may be committed on its word.
   AdvanceCommit(context, std::min(heartbeat.commit, verified_));

@@ -29,7 +29,7 @@ void Raft::On(Context& context, const KernelAppended& appended) {
     HEDGEROW_CHECK(!log_.Has(entry.index) || log_.TermAt(entry.index) == entry.term);
   }
   BecomeFollower(context, term_, appended.leader);
-  LeaderHeardAt(context, appended.arrived_ns);
+  if (appended.arrived_ns > detector_.leader_heard_ns()) LeaderHeardAt(context, appended.arrived_ns);
   verified_ = std::max(verified_, StoreEntries(context, request));
   AdvanceCommit(context, std::min(request.commit, verified_));
 }
@@ -47,23 +47,9 @@ void Raft::On(Context& context, const KernelVoted& voted) {
 
 void Raft::On(Context& context, const KernelHeard& heard) {
   if (role_ != Role::kFollower || heard.term != term_ || heard.leader != leader_) return;
-  if (heard.election_timeout_ns != 0) {
-    leader_timeout_ns_ = std::min(heard.election_timeout_ns, options_.election_cap_ns);
-  }
-  LeaderHeardAt(context, heard.heard_ns);
+  if (heard.election_timeout_ns != 0) detector_.SetLeaderTimeout(heard.election_timeout_ns);
+  if (heard.heard_ns > detector_.leader_heard_ns()) LeaderHeardAt(context, heard.heard_ns);
   AdvanceCommit(context, std::min(heard.commit, verified_));
-}
-
-// The kernel's clock may be read after the event's time was.
-void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
-  heard_ns = std::min(heard_ns, context.now_ns);
-  if (heard_ns <= leader_heard_ns_) return;
-  leader_heard_ns_ = heard_ns;
-  failed_elections_ = 0;
-  waived_term_ = suspected_term_ = Term();
-  BreakSilence(context);
-  DrawElectionDeadline(context);
-  election_deadline_ns_ -= context.now_ns - heard_ns - leader_late_by_ns();
 }
 
 // R6: the same rules as for answers that reach the process; what is told again changes nothing.
@@ -75,8 +61,8 @@ void Raft::On(Context& context, const KernelCounted& counted) {
     Progress& progress = progress_[member];
     if (seen.node != NodeAt(member)) return;  // of who had the position before
     // An answer that reached the process is newer than what the kernel part saw before it.
-    if (seen.contact_ns > progress.contact_ns()) {
-      progress.Contact(std::min(seen.contact_ns, context.now_ns), seen.loop_seq);
+    if (seen.contact_ns > detector_.peer_heard_ns(member)) {
+      detector_.PeerHeard(member, std::min(seen.contact_ns, context.now_ns), seen.loop_seq);
     }
     if (seen.round <= round_) progress.ConfirmRound(seen.round);
     if (seen.match > progress.match() && seen.match <= log_.last_index()) {

@@ -30,15 +30,13 @@ LogIndex ReachedByExactly(const std::array<__u64, HR_RAFT_MAX_MEMBERS>& reached,
 void Raft::BecomeLeader(Context& context) {
   progress_.assign(HR_RAFT_MAX_MEMBERS, Progress(log_.last_index(), context.now_ns));
   followed_ = {};
-  doubts_ = false;
-  looked_ns_ = context.now_ns;
-  failed_elections_ = 0;
-  round_trips_.ForgetDelays();
-  leader_timeout_ns_ = 0;  // else the longest timeout of any leader would be handed on for ever
+  quorum_check_end_ns_ = 0;
   transfer_target_ = NodeId();
   commit_moved_ns_ = replication_moved_ns_ = context.now_ns;
   step_down_ns_ = 0;
   suspected_term_ = Term();
+  resigned_ = NodeId();
+  given_up_ = 0;
   term_start_ = log_.last_index().Next();
   SetRole(context, Role::kLeader, options_.self);
   RefreshPeers(context.now_ns);
@@ -75,7 +73,7 @@ void Raft::ReplicateToAll(Context& context) {
 }
 
 void Raft::Replicate(Context& context, size_t member) {
-  if (!IsPeer(member) || doubts_) return;
+  if (!IsPeer(member) || checks_quorum()) return;
   Progress& progress = progress_[member];
   while (progress.MaySend(options_)) {
     const LogIndex prev = progress.next().Previous();
@@ -88,7 +86,7 @@ void Raft::Replicate(Context& context, size_t member) {
         .prev_term = log_.TermAt(prev),
         .commit = commit_,
         .entries = log_.Slice(progress.next(), options_.append_max_entries, options_.append_max_bytes)};
-    if (request.entries.empty() && !progress.probing()) return;
+    if (request.entries.empty() && progress.replicates()) return;
     size_t bytes = 0;
     for (const Entry& entry : request.entries) bytes += CostBytes(entry);
     progress.Sent(request.prev_index + request.entries.size(), bytes, context.now_ns);
@@ -101,7 +99,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
   const size_t member = MemberOf(message.from);
   if (!IsPeer(member)) return;
   Progress& progress = progress_[member];
-  progress.Contact(context.now_ns, reply.loop_seq);
+  detector_.PeerHeard(member, context.now_ns, reply.loop_seq);
   if (reply.accepted) {
     if (reply.index > log_.last_index()) return;  // nobody can hold what was never sent
     if (Acknowledged(context, member, reply.index)) MaybeCommit(context);
@@ -117,13 +115,13 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
 bool Raft::Acknowledged(Context& context, size_t member, LogIndex index) {
   const bool moved = progress_[member].Accepted(index, context.now_ns);
   if (moved && ((configuration().deciding() >> member) & 1) != 0) replication_moved_ns_ = context.now_ns;
-  progress_[member].FollowRound(log_.last_index(), context.now_ns, election_timeout_ns());
+  progress_[member].FollowRound(log_.last_index(), context.now_ns, detector_.timeout_ns());
   return moved;
 }
 
 void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
   Progress& progress = progress_[member];
-  if (reply.conflict_term == Term() && !progress.probing()) {
+  if (reply.conflict_term == Term() && progress.replicates()) {
     // What it lacked when it said this, it has acknowledged since.
     if (reply.conflict_index <= progress.match()) return;
     if (progress.IsGapInFlight(reply.conflict_index) && reply.index >= reply.conflict_index) {
@@ -137,7 +135,7 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
   const LogIndex same_term = log_.LastUpToTerm(reply.conflict_term);
   const bool have_term = reply.conflict_term > Term() && log_.TermAt(same_term) == reply.conflict_term;
   const LogIndex next = have_term ? same_term.Next() : reply.conflict_index;
-  counters_.probes += !progress.probing();
+  counters_.probes += progress.replicates();
   progress.GoBackTo(std::min(next, reply.index));
 }
 
@@ -146,7 +144,7 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
 // early. If this is lost, too, ForgetLost ends it.
 void Raft::FillGap(Context& context, size_t member) {
   Progress& progress = progress_[member];
-  if (!progress.gap_open() || doubts_) return;
+  if (!progress.gap_open() || checks_quorum()) return;
   const uint64_t patience_ns = HeartbeatInterval_ns() / 2;
   if (!progress.GapPersists(context.now_ns, patience_ns, options_.gap_refusals_max)) {
     resend_due_ns_ = std::min(resend_due_ns_, context.now_ns + patience_ns);
@@ -183,7 +181,7 @@ void Raft::MaybeCommit(Context& context) {
 }
 
 void Raft::StartHeartbeatRound(Context& context) {
-  if (doubts_) return;
+  if (checks_quorum()) return;
   ++round_;
   heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   // Dissertation section 6.4 step 1: before an entry of its own term is committed, a leader does not know what
@@ -192,7 +190,7 @@ void Raft::StartHeartbeatRound(Context& context) {
     led_reads_.StartRound(round_, commit_);
   ForEach(peers_, [&](size_t member) {
     Send(context, NodeAt(member),
-         Heartbeat{.round = round_, .commit = commit_, .election_timeout_ns = reachable_timeout_ns()});
+         Heartbeat{.round = round_, .commit = commit_, .election_timeout_ns = detector_.network_timeout_ns()});
   });
   ConfirmReads(context);
 }
@@ -201,63 +199,45 @@ void Raft::Handle(Context& context, const Message& message, const HeartbeatReply
   const size_t member = MemberOf(message.from);
   if (role_ != Role::kLeader || reply.round > round_ || !IsPeer(member)) return;
   Progress& progress = progress_[member];
-  progress.Contact(context.now_ns, reply.loop_seq);
+  detector_.PeerHeard(member, context.now_ns, reply.loop_seq);
   progress.ConfirmRound(reply.round);
   ConfirmReads(context);
   if (role_ != Role::kLeader || reply.verified >= progress.match() || progress.awaits_snapshot()) return;
   // It has started again and no longer knows that its log is ours; until told, it commits nothing.
-  counters_.restarts_seen += !progress.probing();
+  counters_.restarts_seen += progress.replicates();
   progress.GoBackTo(progress.match().Next());
   Replicate(context, member);
 }
 
-uint64_t Raft::QuorumContact_ns() const {
-  Reached reached{};
-  ForEach(peers_, [&](size_t member) { reached[member] = progress_[member].contact_ns(); });
-  return QuorumTime_ns(reached);
-}
-
-uint64_t Raft::QuorumHeard_ns() const {
-  Reached reached{};
-  ForEach(peers_, [&](size_t member) { reached[member] = progress_[member].heard_ns(); });
-  return QuorumTime_ns(reached);
-}
-
-uint64_t Raft::QuorumTime_ns(Reached reached) const {
-  reached[self_] = UINT64_MAX;
-  return std::min(QuorumValue(reached), UINT64_MAX / 2);  // a majority of one has no one to lose
-}
-
 // It keeps its term and its role meanwhile, and sends nothing by which a follower would hear its leader, so
-// that one that it cannot hear, or whose answers are lost, waits no longer for it than if it had made way at
+// that one that it cannot hear, or whose answers are lost, waits no longer for it than if it had stepped down at
 // once.
-void Raft::Doubt(Context& context) {
-  if (!doubts_) {
-    doubts_ = true;
-    doubts_end_ns_ = context.now_ns + election_timeout_ns();
-    ++counters_.doubts;
+void Raft::CheckQuorum(Context& context) {
+  if (!checks_quorum()) {
+    quorum_check_end_ns_ = context.now_ns + detector_.timeout_ns();
+    ++counters_.quorum_checks;
   }
-  waived_term_ = term_;  // nobody need be true to it, itself included
+  waived_term_ = term_;  // no node need stick to it, itself included
   heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   AskForPreVotes(context);
 }
 
 // A majority was heard again.
-void Raft::StopDoubting(Context& context) {
-  doubts_ = false;
+void Raft::QuorumConfirmed(Context& context) {
+  quorum_check_end_ns_ = 0;
   waived_term_ = Term();
   replication_moved_ns_ = context.now_ns;
   StartHeartbeatRound(context);
   ReplicateToAll(context);
 }
 
-// Dissertation section 6.2: a leader that a majority no longer answers makes way, so that its clients look
-// elsewhere. For availability only (R4). Mostly all were slow, itself included, and an election would be for
-// nothing: after one timeout it asks whether it may go on, and makes way if nobody has said so after another.
+// Dissertation section 6.2: a leader that a majority no longer answers steps down, so that its clients look elsewhere.
+// For availability only (R4). Mostly all were slow, itself included, and an election would be for nothing: after one
+// timeout it asks whether it may go on, and steps down if no majority has said so after another.
 void Raft::LeaderTick(Context& context) {
   if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
-  const bool heard = MajorityHeard(context.now_ns);
-  if (!heard && (!may_stand() || (doubts_ && context.now_ns >= doubts_end_ns_))) {
+  const bool heard = !detector_.Suspects(context.now_ns);
+  if (!heard && (!may_stand() || (checks_quorum() && context.now_ns >= quorum_check_end_ns_))) {
     waived_term_ = term_;
     if (may_stand()) SayWhy(context, StandReason::kSilentMajority);
     BecomeFollower(context, term_, NodeId());
@@ -265,7 +245,7 @@ void Raft::LeaderTick(Context& context) {
     return;
   }
   if (!heard) {
-    if (!doubts_ || context.now_ns >= heartbeat_due_ns_) Doubt(context);
+    if (!checks_quorum() || context.now_ns >= heartbeat_due_ns_) CheckQuorum(context);
     return;
   }
   if (context.now_ns >= heartbeat_due_ns_) StartHeartbeatRound(context);
@@ -278,9 +258,9 @@ void Raft::SendAgain(Context& context) {
   resend_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   ForEach(peers_, [&](size_t member) {
     Progress& progress = progress_[member];
-    const bool probing = progress.probing();
+    const bool replicated = progress.replicates();
     progress.ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
-    counters_.probes += !probing && progress.probing();
+    counters_.probes += replicated && !progress.replicates();
     if (progress.gap_open()) FillGap(context, member);
     if (progress_[member].snapshot_failed()) AskForSnapshot(context, member);
   });
@@ -295,7 +275,7 @@ void Raft::On(Context& context, const TransferLeadership& transfer) {
   if (role_ != Role::kLeader || !IsPeer(member) || ((staying >> member) & 1) == 0) return;
   transfer_target_ = transfer.target;
   // Dissertation section 3.10: a transfer that takes longer than an election timeout is given up.
-  transfer_deadline_ns_ = context.now_ns + reachable_timeout_ns();
+  transfer_deadline_ns_ = context.now_ns + detector_.network_timeout_ns();
   MaybeTransfer(context, member);
   Replicate(context, member);
 }

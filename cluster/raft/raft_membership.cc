@@ -58,7 +58,9 @@ ChangeRefusal Raft::MayPromote(Context& context, const std::vector<MemberChange>
 }
 
 bool Raft::IsCaughtUp(size_t member, uint64_t now_ns) const {
-  return role_ == Role::kLeader && progress_[member].IsCaughtUp(now_ns, election_timeout_ns());
+  const uint64_t timeout_ns = detector_.timeout_ns();
+  return role_ == Role::kLeader && progress_[member].IsCaughtUp(now_ns, timeout_ns) &&
+         now_ns - detector_.peer_heard_ns(member) <= timeout_ns;
 }
 
 void Raft::AppendConfiguration(Context& context, const Configuration& next) {
@@ -81,9 +83,10 @@ void Raft::RefreshPeers(uint64_t now_ns) {
   peers_ = now.all() & ~(configuration_committed() ? now.leaving : 0);
   if (self_ != kNoMember) peers_ &= ~(1u << self_);
   for (const Member& member : now.members) {
-    if (measured_[member.position] != member.id) round_trips_.Forget(member.position);
+    if (measured_[member.position] != member.id) detector_.ForgetRoundTrips(member.position);
     measured_[member.position] = member.id;
   }
+  detector_.SetVoters(self_, now.voters, now.next_voters);
   if (role_ != Role::kLeader) return;
   // Nothing is changed before its leaving is committed, and then it makes way.
   HEDGEROW_CHECK(self_ != kNoMember);
@@ -93,6 +96,7 @@ void Raft::RefreshPeers(uint64_t now_ns) {
     if (followed_[position] == id) continue;
     followed_[position] = id;
     progress_[position] = Progress(log_.last_index(), now_ns);
+    detector_.WatchPeer(position, now_ns);
   }
 }
 

@@ -52,7 +52,7 @@ NodeId Raft::Successor(uint64_t now_ns, NodeId last_resort) const {
   LogIndex best_match;
   ForEach(peers_ & staying, [&](size_t member) {
     const Progress& progress = progress_[member];
-    if (progress.contact_ns() + election_timeout_ns() / 2 < now_ns) return;
+    if (detector_.peer_heard_ns(member) + detector_.timeout_ns() / 2 < now_ns) return;
     const NodeId id = NodeAt(member);
     const bool better = !best.IsSet() || best == last_resort || progress.match() > best_match;
     if (best.IsSet() && (!better || id == last_resort)) return;

@@ -53,11 +53,10 @@ uint64_t RoundTrips::MajorityTimeout_ns(const Options& options, size_t self, uin
   return timeouts_ns[std::min(others_in_majority, timeouts_ns.size()) - 1];
 }
 
-uint64_t RoundTrips::ElectionTimeout_ns(const Options& options, size_t self,
-                                        const Configuration& configuration) const {
-  const uint64_t timeout_ns =
-      std::max(MajorityTimeout_ns(options, self, configuration.voters),
-               configuration.joint() ? MajorityTimeout_ns(options, self, configuration.next_voters) : 0);
+uint64_t RoundTrips::ElectionTimeout_ns(const Options& options, size_t self, uint32_t voters,
+                                        uint32_t next_voters) const {
+  const uint64_t timeout_ns = std::max(MajorityTimeout_ns(options, self, voters),
+                                       next_voters != 0 ? MajorityTimeout_ns(options, self, next_voters) : 0);
   return std::clamp(timeout_ns, options.election_floor_ns, options.election_cap_ns);
 }
 

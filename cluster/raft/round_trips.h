@@ -35,7 +35,7 @@ class RoundTrips {
 
   // From the slowest of the nearest majority: a far minority must not slow the others' failover. Of two joint
   // majorities, the slower.
-  uint64_t ElectionTimeout_ns(const Options& options, size_t self, const Configuration& configuration) const;
+  uint64_t ElectionTimeout_ns(const Options& options, size_t self, uint32_t voters, uint32_t next_voters) const;
 
  private:
   struct Peer {

@@ -93,12 +93,10 @@ struct Entry {
   bool operator==(const Entry&) const = default;
 };
 
-// What Raft figure 2 calls persistent state, besides the log; and rule R9's.
+// What Raft figure 2 calls persistent state, besides the log.
 struct HardState {
   Term term{};
   NodeId voted_for{};
-  // A later term in which a vote may have been given that nothing else tells of. None: 0.
-  Term reserved{};
 
   bool operator==(const HardState&) const = default;
 };

@@ -113,7 +113,7 @@ KernelPlan DrawKernel(Random& random) {
   plan.on = random.Chance(600'000);
   const bool all = random.Chance(600'000);
   const auto coin = [&random, all] { return random.Chance(500'000) || all; };
-  plan.switches = {.heartbeat = coin(), .vote = coin(), .append = coin(), .quorum = coin(), .reserve = coin()};
+  plan.switches = {.heartbeat = coin(), .vote = coin(), .append = coin(), .quorum = coin()};
   if (random.Chance(600'000)) plan.durability = offload::Durability::kMemory;
   plan.lease_ns = random.Pick<uint64_t>({15, 30}) * kMillisecond;
   plan.ring_records = random.Pick<size_t>({3, 30, 300});
@@ -291,7 +291,6 @@ std::string Describe(const Plan& plan) {
   add(plan.kernel.switches.vote, "vote");
   add(plan.kernel.switches.append, "append");
   add(plan.kernel.switches.quorum, "quorum");
-  add(plan.kernel.switches.reserve, "reserve");
   return text;
 }
 

@@ -50,7 +50,7 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.snapshots_taken += report.snapshots_taken;
       totals.snapshots_installed += report.snapshots_installed;
       totals.transfers_resumed += report.transfers_resumed;
-      totals.doubts += report.doubts;
+      totals.quorum_checks += report.quorum_checks;
       totals.appends_early += report.appends_early;
       totals.proposals_known += report.proposals_known;
       totals.recoveries += report.recoveries;

@@ -218,7 +218,7 @@ std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log
 void Server::AddCounters() {
   if (!up()) return;
   world_.state_checks += replica_->checks().equal;
-  world_.doubts += raft().counters().doubts;
+  world_.quorum_checks += raft().counters().quorum_checks;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
 }
@@ -300,7 +300,7 @@ void Server::TakeResignation(const raft::LeaderResigns& hint) {
   }
 }
 
-void Server::ArriveLateness(const raft::LeaderLate& hint) {
+void Server::ArriveLateness(const raft::LeaderStalled& hint) {
   if (IsRefusedBy(hint.leader)) return;
   Arrive(from_peers_, [this, hint] { replica_->Feed(hint); });
 }
@@ -341,11 +341,11 @@ void Server::RunTurn() {
   turning_ = true;
   ++turns_;
   last_turn_ns_ = world_.time.now_ns();
-  last_turn_tolerated_ns_ = raft().tolerated_silence_ns();
+  last_turn_tolerated_ns_ = raft().detector().tolerated_pause_ns();
   if (world_.plan.turn_max_ns > 0) busy_until_ns_ = last_turn_ns_ + world_.random.Below(world_.plan.turn_max_ns);
   if (coupling_.has_value()) coupling_->Awake();
   turn_->Run(last_turn_ns_);
-  last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().tolerated_silence_ns());
+  last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().detector().tolerated_pause_ns());
   turning_ = false;
   Rearm();
   const bool more = !from_peers_.empty() || !from_clients_.empty() || !posted_.empty();
@@ -364,19 +364,6 @@ void Server::WriteHeldWhenIdle() {
     turning_ = false;
     Rearm();
   });
-}
-
-void Server::FollowReplica() {
-  if (coupling_.has_value()) CheckReservation();
-}
-
-// R9: released as soon as the leader is heard. A node that dies with a reservation can follow nobody up to
-// there.
-void Server::CheckReservation() {
-  if (raft().role() != raft::Role::kFollower || raft().reserved() == raft::Term()) return;
-  if (raft().suspected_term() != raft::Term() || coupling_->superseded()) return;
-  world_.Fail("node ", id_.value(), " keeps term ", raft().reserved().value(), " reserved in term ",
-              raft().term().value(), " though it suspects nobody");
 }
 
 // A log grows by what clients ask for, however often it is handed to how many leaders.

@@ -65,7 +65,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
   void ArriveResignation(const raft::LeaderResigns& hint);
-  void ArriveLateness(const raft::LeaderLate& hint);
+  void ArriveLateness(const raft::LeaderStalled& hint);
   // From an administrator: a transfer, a change of membership.
   void Post(decltype(raft::Event::what) what);
 
@@ -108,7 +108,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void WriteLog(raft::Persist persist) override;
   uint64_t TakeDurable() override { return disk_.durable_sequence(); }
   void TurnSnapshots() override { snapshots_.Turn(); }
-  void FollowReplica() override;
+  void FollowReplica() override {}
 
   bool Believes(raft::NodeId from, uint64_t log_id);
   bool IsRefusedBy(raft::NodeId other) const;
@@ -125,7 +125,6 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   std::vector<raft::NodeId> KernelMembers() const;
   void HelperThread(uint64_t life);
   void TakeResignation(const raft::LeaderResigns& hint);
-  void CheckReservation();
   void CheckProposedOnce(const raft::Outputs& outputs);
   void RunTurn();
   void WakeAgain();

@@ -105,10 +105,6 @@ std::string Unrest(const World& world) {
     if (server->lost()) continue;
     const raft::Member* const member = members.Find(server->id());
     if (member == nullptr || ((members.leaving >> member->position) & 1) != 0) continue;
-    if (server->raft().reserved() != raft::Term()) {
-      return absl::StrCat("node ", server->id().value(), " keeps term ", server->raft().reserved().value(),
-                          " reserved");
-    }
     if (server->raft().applied() == leader->raft().log().last_index()) continue;
     return absl::StrCat("node ", server->id().value(), " has applied ", server->raft().applied().value(),
                         " of ", leader->raft().log().last_index().value(), " entries");
@@ -198,7 +194,7 @@ Report Simulate(const SimulationOptions& options) {
   report.snapshots_installed = world.snapshots_installed;
   report.transfers_resumed = world.transfers_resumed;
   for (const auto& server : world.servers) server->AddCounters();
-  report.doubts = world.doubts;
+  report.quorum_checks = world.quorum_checks;
   report.appends_early = world.appends_early;
   report.proposals_known = world.proposals_known;
   report.state_checks = world.state_checks;

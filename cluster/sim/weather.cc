@@ -177,7 +177,7 @@ void Weather::Resignation(uint64_t duration_ns) {
     uint32_t rank = 0;
     for (const auto& server : world_.servers) {
       if (server == leader || !server->up() || server->paused()) continue;
-      const raft::LeaderLate late_hint{.leader = hint.leader, .term = hint.term};
+      const raft::LeaderStalled late_hint{.leader = hint.leader, .term = hint.term};
       if (world_.random.Chance(300'000)) server->ArriveLateness(late_hint);
       if (world_.random.Chance(300'000)) {
         world_.time.After(world_.random.Below(10 * kSecond),

@@ -66,7 +66,7 @@ struct World {
   uint64_t kernel_answers = 0;  // of all kinds; of them ...
   uint64_t kernel_appends = 0;
   uint64_t kernel_votes = 0;         // given
-  uint64_t kernel_answers_late = 0;  // within a lease that was longer because silences had been
+  uint64_t kernel_answers_late = 0;  // within a lease that was longer because pauses had been
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
   uint64_t changes = 0;  // of membership, that were begun
@@ -76,7 +76,7 @@ struct World {
   uint64_t state_checks = 0;      // comparisons with a leader's state that found it the same
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
-  uint64_t doubts = 0;         // of lives that have ended
+  uint64_t quorum_checks = 0;         // of lives that have ended
   uint64_t appends_early = 0;  // of those, too
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;

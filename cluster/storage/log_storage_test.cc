@@ -140,8 +140,7 @@ TEST_P(LogStorageTest, ATruncationIsDurableWithWhatReplacesIt) {
     storage->Write(first);
     storage->Write(
         {.sequence = 3,
-         .hard_state =
-             raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3), .reserved = raft::Term(4)},
+         .hard_state = raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3)},
          .truncate_from = raft::LogIndex(4),
          .entries = {TestEntry(4, 2, "new"), TestEntry(5, 2, "")}});
     ASSERT_TRUE(AwaitDurable(*storage, 3));
@@ -149,9 +148,7 @@ TEST_P(LogStorageTest, ATruncationIsDurableWithWhatReplacesIt) {
   {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
     const raft::RestoredState state = storage->TakeRestored();
-    EXPECT_EQ(
-        state.hard_state,
-        (raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3), .reserved = raft::Term(4)}));
+    EXPECT_EQ(state.hard_state, (raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3)}));
     ASSERT_EQ(state.entries.size(), 5u);
     EXPECT_EQ(state.entries[2], TestEntry(3, 1, "old"));
     EXPECT_EQ(state.entries[3], TestEntry(4, 2, "new"));

@@ -21,7 +21,7 @@ constexpr size_t kSealed_at = 8;  // what stands before it is the size and the c
 constexpr size_t kHeadChecksum_at = 16;
 constexpr size_t kCount_at = 20;
 constexpr size_t kState_at = 24;
-constexpr size_t kHead_bytes = kState_at + 7 * 8 + 8;
+constexpr size_t kHead_bytes = kState_at + 6 * 8 + 8;
 constexpr size_t kEntryHead_bytes = 4 + 1 + 8;
 static_assert(kHead_bytes == kRecordMin_bytes && kHead_bytes % kRecordAlign_bytes == 0);
 
@@ -58,7 +58,6 @@ StateRecord ReadState(RecordReader& reader, uint64_t batch) {
   state.batch = batch;
   state.hard_state.term = raft::Term(reader.Number(8));
   state.hard_state.voted_for = raft::NodeId(reader.Number(8));
-  state.hard_state.reserved = raft::Term(reader.Number(8));
   state.last_index = raft::LogIndex(reader.Number(8));
   state.last_term = raft::Term(reader.Number(8));
   state.start.index = raft::LogIndex(reader.Number(8));
@@ -103,8 +102,7 @@ std::string& RecordBuilder::Finish(const StateRecord& state, raft::Term term_bef
   PutNumber(bytes_, kSealed_at, state.batch, 8);
   PutNumber(bytes_, kCount_at, places_.size(), 4);
   size_t place = kState_at;
-  for (const uint64_t value : {state.hard_state.term.value(), state.hard_state.voted_for.value(),
-                               state.hard_state.reserved.value(), state.last_index.value(),
+  for (const uint64_t value : {state.hard_state.term.value(), state.hard_state.voted_for.value(), state.last_index.value(),
                                state.last_term.value(), state.start.index.value(), state.start.term.value(),
                                term_before.value()}) {
     PutNumber(bytes_, place, value, 8);

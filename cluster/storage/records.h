@@ -74,7 +74,7 @@ class RecordBuilder {
 
 // Records stand one behind the other at multiples of this.
 inline constexpr size_t kRecordAlign_bytes = 8;
-inline constexpr size_t kRecordMin_bytes = 88;
+inline constexpr size_t kRecordMin_bytes = 80;
 void SealRecord(std::string& record, uint64_t salt);
 // How long the record of `batch` at the front of `bytes` is. 0: none is there that is whole.
 size_t RecordSize(std::string_view bytes, uint64_t salt, uint64_t batch);

@@ -57,7 +57,6 @@ TEST(RecordsTest, ABatchComesBackAsItWas) {
 
 TEST(RecordsTest, AnyFlippedBitIsSeen) {
   StateRecord state = kState;
-  state.hard_state.reserved = raft::Term(12);
   const std::string record = Sealed(state, raft::Term(1), {TestEntry(uint64_t{1} << 40, 9, "payload")});
   ASSERT_EQ(record.size(), kRecordMin_bytes + 4 + 1 + 8 + 7 + 4) << "4 bytes of filling, which carry nothing";
   ASSERT_EQ(ParseBatch(record)->state, state);

@@ -171,7 +171,7 @@ def test_after_a_stop_in_order_nothing_is_pinned_and_nothing_is_owed():
 
 
 def test_every_offload_can_be_off_and_status_says_so():
-    names = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve")
+    names = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog")
     settings = NodeSettings(offloads=tuple((name, "off") for name in names))
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
           hedgerow_cluster(lab, data.path, settings) as cluster):
@@ -183,35 +183,9 @@ def test_every_offload_can_be_off_and_status_says_so():
             assert all(not offload["on"] and offload["detail"] == "switched off" for offload in offloads.values())
 
 
-def test_in_disk_mode_the_kernel_votes_in_a_reserved_term():
-    """The leader is killed again and again; its successors vote by their kernels, and nothing is lost."""
+def test_in_disk_mode_the_kernel_promises_nothing():
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "disk") as data,
           hedgerow_cluster(lab, data.path, NodeSettings(durability="disk")) as cluster):
-        reserved = granted = 0
-        # Now and then both stand at once; and on a quick disk the request for votes is often there before the reservation.
-        for number in range(40):
-            if reserved >= 3 and granted > 0:
-                break
-            leader = cluster.wait_ready()
-            assert offloads_of(leader)["reserve"]["on"]
-            write(lab, leader, b"key", str(number).encode())
-            survivors = [node for node in cluster.nodes if node is not leader]
-            before = [counters_of(node) for node in survivors]
-            leader.kill_at_once()
-            assert read(lab, leader_of(cluster), b"key") == str(number).encode()
-            for node, counted in zip(survivors, before, strict=True):
-                reserved += counters_of(node)["coupling.reserved"] - counted["coupling.reserved"]
-                granted += counters_of(node)["kernel.vote_granted"] - counted["kernel.vote_granted"]
-            leader.start()
-        # Now and then both stand at once, or the request for votes is quicker than the disk.
-        assert reserved >= 3, f"{reserved} terms reserved, {granted} votes given by kernels"
-        assert granted > 0, f"{reserved} terms reserved"
-
-
-def test_in_disk_mode_without_reservations_the_kernel_promises_nothing():
-    settings = NodeSettings(durability="disk", offloads=(("reserve", "off"),))
-    with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "disk") as data,
-          hedgerow_cluster(lab, data.path, settings) as cluster):
         leader = cluster.wait_ready()
         write(lab, leader, b"key", b"value")
         for node in cluster.nodes:

@@ -17,7 +17,7 @@ from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
 from deploy.lab.servers.load import binary
 
 TAG = f"self{os.getpid()}6"
-ALL_OFF = tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve"))
+ALL_OFF = tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog"))
 # Not what is tried here; the default is too eager for a busy machine.
 PATIENT = ("200ms", "4s")
 EVERY, TAIL = 2000, 200

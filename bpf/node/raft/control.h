@@ -59,7 +59,6 @@ HR_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *view, co
   view->self = next->self;
   view->role = next->role;
   view->every_ack = next->every_ack;
-  view->reserved_term = next->reserved_term;
   view->tell_suspicion = next->tell_suspicion;
   ++view->loop_seq;
   view->may = next->may;
@@ -82,21 +81,12 @@ HR_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_node_vie
   view->raft.last_term = next->raft.last_term;
 }
 
-/*
- * R9: a process that starts finds the reserved term here only if its predecessor died while the kernel had it: then every
- * vote in that term is in this view. Afterwards the process may have voted itself, and that died with it.
- */
-HR_INLINE void hr_node_fence(struct hr_node_view *view) {
-  view->may = 0;
-  view->reserved_term = 0;
-}
-
 /* Carries out `request` on `view`; the caller copies the view out afterwards, still under the lock. */
 HR_INLINE enum hr_node_control_result hr_node_control_view(struct hr_node_view *view,
                                                            const struct hr_node_control *request) {
   if (request->operation == HR_NODE_ADOPT) {
     view->incarnation = request->incarnation;
-    hr_node_fence(view);
+    view->may = 0;
     view->role = HR_NODE_FOLLOWER;
     return HR_NODE_DONE;
   }
@@ -104,7 +94,7 @@ HR_INLINE enum hr_node_control_result hr_node_control_view(struct hr_node_view *
   if (request->incarnation != view->incarnation) return HR_NODE_STALE;
   switch (request->operation) {
     case HR_NODE_FENCE:
-      hr_node_fence(view);
+      view->may = 0;
       return HR_NODE_DONE;
     case HR_NODE_OPEN:
       return hr_node_open(view, &request->view);

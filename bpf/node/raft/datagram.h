@@ -145,7 +145,7 @@ HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 k
       verdict = hr_node_take_heartbeat_reply(view, taken, &body->heartbeat_reply);
       break;
     case HR_PEER_VOTE_REQUEST:
-      if (!room && !body->vote_request.pre_vote && (view->may & HR_NODE_GRANTS))
+      if (!room && !body->vote_request.pre_vote && (view->may & HR_NODE_MAY_GRANT))
         return hr_node_pass(taken, HR_NODE_EVENT_PASSED_RING_FULL);
       verdict = hr_node_take_vote_request(view, taken, &body->vote_request, reply);
       break;

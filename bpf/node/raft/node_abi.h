@@ -14,7 +14,7 @@
  * Raised with every change of a layout below, or of the datagrams that the ring's records hold (HR_PEER_VERSION); pinned
  * maps of another version are not adopted.
  */
-#define HR_NODE_ABI_VERSION 4
+#define HR_NODE_ABI_VERSION 5
 
 #define HR_NODE_MEMBERS HR_RAFT_MAX_MEMBERS
 #define HR_NODE_NO_MEMBER HR_RAFT_MAX_MEMBERS
@@ -37,11 +37,9 @@ enum hr_node_may {
   HR_NODE_MAY_GRANT = 4,     /* give votes, in any later term: memory mode */
   HR_NODE_MAY_APPEND = 8,    /* store and acknowledge appends: memory mode */
   HR_NODE_MAY_COUNT = 16,    /* leader: count acknowledgements */
-  HR_NODE_MAY_GRANT_RESERVED = 32, /* give votes in `reserved_term` alone: disk mode, R9 */
 };
 /* Whoever may do one of these has the log's end, and the vote. */
-#define HR_NODE_GRANTS (HR_NODE_MAY_GRANT | HR_NODE_MAY_GRANT_RESERVED)
-#define HR_NODE_OWNS_LOG (HR_NODE_MAY_APPEND | HR_NODE_GRANTS)
+#define HR_NODE_OWNS_LOG (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)
 
 /*
  * What a leader's or candidate's kernel knows of one member, by its position. Whose position it is stands here, under the
@@ -76,7 +74,6 @@ struct hr_node_view {
   __u64 loop_seq;            /* turns of the process's loop */
   __u64 quorum_index;        /* leader: the process has been woken for this index ... */
   __u64 quorum_round;        /* ... and for this heartbeat round */
-  __u64 reserved_term;       /* R9: that the disk knows of. Set by OPEN; 0 from the next FENCE or ADOPT on */
   __u32 config_epoch;
   __u32 voters;      /* mask of positions */
   __u32 next_voters; /* under a joint configuration: a majority of them is needed as well (R6); else 0 */
@@ -138,7 +135,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_record) == HR_NODE_RECORD_HEAD_BYTES, "hr
 enum hr_node_operation {
   HR_NODE_READ = 1,
   HR_NODE_ADOPT = 2, /* a process begins: `incarnation` becomes the state's and `may` 0, whatever it was */
-  HR_NODE_FENCE = 3, /* `may` = 0, and nothing is reserved */
+  HR_NODE_FENCE = 3, /* `may` = 0 */
   HR_NODE_OPEN = 4,  /* the process's view after it has promised or changed something, and what the kernel may do now */
   /* A turn of the loop: lease_until_ns, election_timeout_ns, every_ack; loop_seq grows by one. In the same term: verified;
      and the log's end, unless it is the kernel's. */

@@ -126,12 +126,6 @@ HR_INLINE int hr_node_leader_heard(const struct hr_node_view *view, __u64 now_ns
   return view->raft.leader && now_ns < view->heard_ns + view->election_timeout_ns;
 }
 
-/* In this term, if everything else is as it must be. R9: in disk mode in the reserved term alone. */
-HR_INLINE int hr_node_may_grant(const struct hr_node_view *view, __u64 term) {
-  if (view->may & HR_NODE_MAY_GRANT) return 1;
-  return (view->may & HR_NODE_MAY_GRANT_RESERVED) && term == view->reserved_term;
-}
-
 /*
  * A vote, given here only by a follower: candidates and leaders have more to do than to change their term. The record
  * that the caller submits tells the process; until it has read it, it is a follower of an older term, and R1's fence
@@ -139,7 +133,7 @@ HR_INLINE int hr_node_may_grant(const struct hr_node_view *view, __u64 term) {
  */
 HR_INLINE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct hr_node_taken *taken,
                                              const struct hr_peer_vote_request *request, union hr_node_reply *reply) {
-  if (!hr_node_may_grant(view, request->asked_term)) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED);
+  if (!hr_node_may(view, HR_NODE_MAY_GRANT, taken)) return HR_NODE_PASS;
   if (view->role != HR_NODE_FOLLOWER) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_ROLE);
   if (request->asked_term > view->raft.term) {
     view->raft.leader = 0;
@@ -184,7 +178,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *vi
   heard = hr_node_leader_heard(view, taken->now_ns);
   if (request->pre_vote) {
     verdict = hr_raft_may_pre_vote(&state, &asked, heard);
-    if (verdict == HR_RAFT_YES && view->tell_suspicion && !hr_node_may_grant(view, request->asked_term))
+    if (verdict == HR_RAFT_YES && view->tell_suspicion && !(view->may & HR_NODE_MAY_GRANT))
       return hr_node_pass(taken, HR_NODE_EVENT_PASSED_SUSPICION);
     return hr_node_answer_vote(taken, request, verdict == HR_RAFT_YES, HR_NODE_EVENT_PRE_VOTE_ANSWERED, reply);
   }

@@ -79,9 +79,8 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.next_voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0);
   view.self = static_cast<uint32_t>(draw.OneIn(20) ? draw.Below(HR_NODE_MEMBERS + 1) : 0);
   view.role = draw.OneIn(2) ? static_cast<uint32_t>(draw.Below(4)) : uint32_t{HR_NODE_FOLLOWER};
-  view.may = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(64) : 31);
-  if (draw.OneIn(3)) view.may = (view.may & ~uint32_t{HR_NODE_MAY_GRANT}) | HR_NODE_MAY_GRANT_RESERVED;
-  view.reserved_term = draw.OneIn(3) ? 0 : draw.Near(kTerm + 1);
+  view.may = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(32) : 31);
+  if (draw.OneIn(3)) view.may &= ~uint32_t{HR_NODE_MAY_GRANT};
   view.tell_suspicion = draw.OneIn(3) ? 1 : 0;
   view.votes = static_cast<uint32_t>(draw.Below(32));
   view.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);

@@ -87,21 +87,7 @@ TEST_P(NodeVoteTest, WithoutTheRightToGrantItIsTheProcesss) {
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_FENCED);
 }
 
-TEST_P(NodeVoteTest, R9_InDiskModeAVoteIsGivenInTheReservedTermAlone) {
-  Change1([](auto& view) {
-    view.may = (view.may & ~uint32_t{HR_NODE_MAY_GRANT}) | HR_NODE_MAY_GRANT_RESERVED;
-    view.reserved_term = kTerm + 2;
-  });
-  ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_FENCED);
-  ExpectPassed(Ask(Request(kTerm + 3, false)), HR_NODE_EVENT_PASSED_FENCED);
-  EXPECT_TRUE(node().TakeAll().empty());
-  ExpectVote(Ask(Request(kTerm + 2, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 2, kTerm + 2);
-  EXPECT_EQ(node().TakeAll().size(), 1u);
-  ExpectVote(Ask(Request(kTerm + 2, false), 4), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm + 2, kTerm + 2);
-  ExpectPassed(Ask(Request(kTerm + 3, false)), HR_NODE_EVENT_PASSED_FENCED);
-}
-
-TEST_P(NodeVoteTest, R9_TheProcessIsToldOfAPreVoteInATermThatIsNotReserved) {
+TEST_P(NodeVoteTest, TheProcessIsToldOfAPreVoteWhereTheKernelMayNotVote) {
   Change1([](auto& view) {
     view.may &= ~uint32_t{HR_NODE_MAY_GRANT};
     view.tell_suspicion = 1;
@@ -109,12 +95,8 @@ TEST_P(NodeVoteTest, R9_TheProcessIsToldOfAPreVoteInATermThatIsNotReserved) {
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_SUSPICION);
   ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1,
              kTerm);
-  Change1([](auto& view) {
-    view.may |= HR_NODE_MAY_GRANT_RESERVED;
-    view.reserved_term = kTerm + 1;
-  });
+  Change1([](auto& view) { view.may |= HR_NODE_MAY_GRANT; });
   ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
-  ExpectPassed(Ask(Request(kTerm + 2, true)), HR_NODE_EVENT_PASSED_SUSPICION);
 }
 
 TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {

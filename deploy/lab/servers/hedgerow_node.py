@@ -18,7 +18,7 @@ from deploy.lab.unit_priority import command_prefix
 
 SERVE_PORT, PEER_PORT, ANNOUNCE_PORT = 4801, 4802, 4803
 MEMCACHED_PORT = 11211
-NO_OFFLOADS = tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog", "reserve"))
+NO_OFFLOADS = tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog"))
 
 
 @dataclasses.dataclass(frozen=True)

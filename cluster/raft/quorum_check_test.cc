@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A leader that hears no majority (dissertation section 6.2) asks whether it may go on before it makes way.
+// A leader that hears no majority (dissertation section 6.2) asks whether it may go on before it steps down.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,25 +17,25 @@ using testing::IsEmpty;
 
 constexpr uint64_t kMillisecond = 1'000'000;
 
-class Doubt : public testing::Test {
+class QuorumCheck : public testing::Test {
  protected:
-  Doubt() {
+  QuorumCheck() {
     cluster_.Elect(1);
     cluster_.HeartbeatRounds(1, 3);
     term_ = cluster_.At(1).term();
   }
 
   // All answers are late: what it has sent meanwhile is lost.
-  void LetItDoubt() {
-    while (!cluster_.At(1).doubts() && cluster_.At(1).role() == Role::kLeader) {
+  void LetItCheck() {
+    while (!cluster_.At(1).checks_quorum() && cluster_.At(1).role() == Role::kLeader) {
       cluster_.DropAll();
       cluster_.TickAtDeadline(1);
     }
-    ASSERT_TRUE(cluster_.At(1).doubts());
+    ASSERT_TRUE(cluster_.At(1).checks_quorum());
   }
 
   void ItLeadsOn() const {
-    EXPECT_FALSE(cluster_.At(1).doubts());
+    EXPECT_FALSE(cluster_.At(1).checks_quorum());
     EXPECT_EQ(cluster_.At(1).role(), Role::kLeader);
     for (const uint64_t id : {1, 2, 3}) {
       EXPECT_EQ(cluster_.At(id).term(), term_);
@@ -45,7 +45,7 @@ class Doubt : public testing::Test {
   }
 
   // As a follower's process or kernel part would, were it asked now.
-  void Vouch(uint64_t id, Term asked_term) {
+  void Confirm(uint64_t id, Term asked_term) {
     cluster_.Step(
         1,
         Receive{.message = {.from = NodeId(id),
@@ -58,15 +58,15 @@ class Doubt : public testing::Test {
   Term term_;
 };
 
-TEST_F(Doubt, BeginsAfterOneTimeout) {
+TEST_F(QuorumCheck, BeginsAfterOneTimeout) {
   const uint64_t heard_ns = cluster_.now_ns();
-  LetItDoubt();
-  EXPECT_EQ(cluster_.now_ns(), heard_ns + cluster_.At(1).election_timeout_ns());
-  EXPECT_EQ(cluster_.At(1).counters().doubts, 1u);
+  LetItCheck();
+  EXPECT_EQ(cluster_.now_ns(), heard_ns + cluster_.At(1).detector().timeout_ns());
+  EXPECT_EQ(cluster_.At(1).counters().quorum_checks, 1u);
 }
 
-TEST_F(Doubt, EndsWithAMajorityThatWouldVoteForIt) {
-  LetItDoubt();
+TEST_F(QuorumCheck, EndsWithAMajorityThatWouldVoteForIt) {
+  LetItCheck();
   std::vector<Role> roles;
   cluster_.Observe([&](NodeId, const Outputs& outputs) {
     if (outputs.role_change.has_value()) roles.push_back(outputs.role_change->role);
@@ -75,20 +75,20 @@ TEST_F(Doubt, EndsWithAMajorityThatWouldVoteForIt) {
   cluster_.Deliver();
   ItLeadsOn();
   EXPECT_THAT(roles, IsEmpty());
-  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster_.At(id).leader_heard_ns(), cluster_.now_ns());
+  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster_.At(id).detector().leader_heard_ns(), cluster_.now_ns());
   EXPECT_FALSE(cluster_.At(2).suspected_term().value()) << "heard again";
-  const uint64_t doubted_ns = cluster_.now_ns();
+  const uint64_t checked_ns = cluster_.now_ns();
   cluster_.HeartbeatRounds(1, 20);
-  EXPECT_EQ(cluster_.At(1).counters().doubts, 1u);
-  EXPECT_GT(cluster_.now_ns(), doubted_ns + 2 * cluster_.At(1).reachable_timeout_ns());
+  EXPECT_EQ(cluster_.At(1).counters().quorum_checks, 1u);
+  EXPECT_GT(cluster_.now_ns(), checked_ns + 2 * cluster_.At(1).detector().network_timeout_ns());
 }
 
-TEST_F(Doubt, EndsWithALateAnswerToAHeartbeat) {
+TEST_F(QuorumCheck, EndsWithALateAnswerToAHeartbeat) {
   cluster_.TickAtDeadline(1);
   cluster_.DeliverOnce(1, 2);
   ASSERT_FALSE(cluster_.network().empty());
   const std::vector<Message> answers(cluster_.network().begin(), cluster_.network().end());
-  LetItDoubt();
+  LetItCheck();
   cluster_.DropAll();
   for (const Message& answer : answers) {
     if (answer.from == NodeId(2)) cluster_.Inject(answer);
@@ -98,12 +98,12 @@ TEST_F(Doubt, EndsWithALateAnswerToAHeartbeat) {
 }
 
 // Followers must be able to miss it: they may hear it though it does not hear them.
-TEST_F(Doubt, NothingIsSentMeanwhileByWhichALeaderIsHeard) {
-  LetItDoubt();
+TEST_F(QuorumCheck, NothingIsSentMeanwhileByWhichALeaderIsHeard) {
+  LetItCheck();
   cluster_.Propose(1, "a");
   ReadLog reads(cluster_);
   const uint64_t tag = cluster_.Read(1);
-  while (cluster_.At(1).doubts()) {
+  while (cluster_.At(1).checks_quorum()) {
     for (const Message& message : cluster_.network()) {
       const auto* request = std::get_if<VoteRequest>(&message.body);
       ASSERT_NE(request, nullptr);
@@ -121,30 +121,30 @@ TEST_F(Doubt, NothingIsSentMeanwhileByWhichALeaderIsHeard) {
   EXPECT_THAT(reads.ready, ElementsAre(tag));
 }
 
-TEST_F(Doubt, OneOfFiveIsNoMajority) {
+TEST_F(QuorumCheck, OneOfFiveIsNoMajority) {
   TestCluster five(5);
   five.Elect(1);
   five.HeartbeatRounds(1, 3);
-  while (!five.At(1).doubts()) {
+  while (!five.At(1).checks_quorum()) {
     five.DropAll();
     five.TickAtDeadline(1);
   }
   for (const uint64_t id : {3, 4, 5}) five.Cut(id, 1);
   five.Deliver();
-  EXPECT_TRUE(five.At(1).doubts()) << "node 2 alone would vote for it";
+  EXPECT_TRUE(five.At(1).checks_quorum()) << "node 2 alone would vote for it";
   five.Heal();
   five.TickAtDeadline(1);
   five.Deliver();
-  EXPECT_FALSE(five.At(1).doubts());
+  EXPECT_FALSE(five.At(1).checks_quorum());
   EXPECT_EQ(five.At(1).role(), Role::kLeader);
 }
 
-TEST_F(Doubt, ItIsTrueToNobodyNotEvenToItself) {
-  LetItDoubt();
+TEST_F(QuorumCheck, ItIsTrueToNobodyNotEvenToItself) {
+  LetItCheck();
   cluster_.Crash(3);
   cluster_.DropAll();
   while (cluster_.At(2).role() == Role::kFollower) cluster_.TickAtDeadline(2);
-  ASSERT_TRUE(cluster_.At(1).doubts());
+  ASSERT_TRUE(cluster_.At(1).checks_quorum());
   cluster_.Exchange(2, 1);
   EXPECT_EQ(cluster_.At(2).role(), Role::kCandidate) << "by the vote of the leader alone";
   cluster_.Deliver();
@@ -153,9 +153,9 @@ TEST_F(Doubt, ItIsTrueToNobodyNotEvenToItself) {
   EXPECT_THAT(cluster_.violation(), IsEmpty());
 }
 
-// Else a reservation (R9) would be asked for, and nothing that a leader hears would end that.
-TEST_F(Doubt, ItSuspectsNobody) {
-  LetItDoubt();
+// Only hearing a leader ends a suspicion, and a leader hears none.
+TEST_F(QuorumCheck, ItSuspectsNobody) {
+  LetItCheck();
   cluster_.Inject({.from = NodeId(2),
                    .to = NodeId(1),
                    .term = term_,
@@ -164,26 +164,26 @@ TEST_F(Doubt, ItSuspectsNobody) {
                                        .last_term = term_,
                                        .pre_vote = true}});
   cluster_.DeliverOnce(2, 1);
-  ASSERT_TRUE(cluster_.At(1).doubts());
+  ASSERT_TRUE(cluster_.At(1).checks_quorum());
   EXPECT_EQ(cluster_.At(1).suspected_term(), Term());
   cluster_.Deliver();
   EXPECT_EQ(cluster_.At(1).suspected_term(), Term());
 }
 
-TEST_F(Doubt, ItMakesWayWhenNobodyHasAnsweredForASecondTimeout) {
+TEST_F(QuorumCheck, TheLeaderStepsDownWhenNoMajorityAnswersWithinASecondTimeout) {
   const uint64_t heard_ns = cluster_.now_ns();
-  LetItDoubt();
+  LetItCheck();
   cluster_.Isolate(1);
   while (cluster_.At(1).role() == Role::kLeader) cluster_.TickAtDeadline(1);
-  EXPECT_FALSE(cluster_.At(1).doubts());
+  EXPECT_FALSE(cluster_.At(1).checks_quorum());
   EXPECT_EQ(cluster_.At(1).role(), Role::kPreCandidate);
-  EXPECT_EQ(cluster_.now_ns(), heard_ns + 2 * cluster_.At(1).election_timeout_ns());
+  EXPECT_EQ(cluster_.now_ns(), heard_ns + 2 * cluster_.At(1).detector().timeout_ns());
 }
 
-// A dead follower's kernel part answers until its lease is over. That is heard, and no progress: its leader
-// makes way that much later, and learns no patience from it.
-TEST_F(Doubt, WhatOnlyKernelPartsVouchForIsNoSilenceThatEnded) {
-  const uint64_t timeout_ns = cluster_.At(1).election_timeout_ns();
+// A dead follower's kernel part answers until its lease is over. That is heard, and no progress: its leader steps down
+// that much later, and its timeout does not grow by it.
+TEST_F(QuorumCheck, WhatOnlyKernelPartsConfirmEndsNoPause) {
+  const uint64_t timeout_ns = cluster_.At(1).detector().timeout_ns();
   cluster_.Crash(2);
   cluster_.Crash(3);
   const uint64_t lease_end_ns = cluster_.now_ns() + 10 * timeout_ns;
@@ -191,33 +191,33 @@ TEST_F(Doubt, WhatOnlyKernelPartsVouchForIsNoSilenceThatEnded) {
     cluster_.DropAll();
     cluster_.TickAtDeadline(1);
     EXPECT_LE(cluster_.At(1).next_deadline_ns(), cluster_.now_ns() + timeout_ns);
-    EXPECT_EQ(cluster_.At(1).election_timeout_ns(), timeout_ns);
-    if (cluster_.At(1).doubts() && cluster_.now_ns() < lease_end_ns) Vouch(2, term_.Next());
+    EXPECT_EQ(cluster_.At(1).detector().timeout_ns(), timeout_ns);
+    if (cluster_.At(1).checks_quorum() && cluster_.now_ns() < lease_end_ns) Confirm(2, term_.Next());
   }
-  EXPECT_GE(cluster_.At(1).counters().doubts, 9u);
+  EXPECT_GE(cluster_.At(1).counters().quorum_checks, 9u);
   EXPECT_GE(cluster_.now_ns(), lease_end_ns);
   EXPECT_LE(cluster_.now_ns(), lease_end_ns + 2 * timeout_ns);
 }
 
-TEST_F(Doubt, AVoucherForAnotherTermIsNone) {
-  LetItDoubt();
-  Vouch(2, term_);
-  EXPECT_TRUE(cluster_.At(1).doubts()) << "from before it was elected";
-  Vouch(2, term_.Next().Next());
-  EXPECT_TRUE(cluster_.At(1).doubts());
-  Vouch(2, term_.Next());
-  EXPECT_FALSE(cluster_.At(1).doubts());
+TEST_F(QuorumCheck, AConfirmationForAnotherTermIsNone) {
+  LetItCheck();
+  Confirm(2, term_);
+  EXPECT_TRUE(cluster_.At(1).checks_quorum()) << "from before it was elected";
+  Confirm(2, term_.Next().Next());
+  EXPECT_TRUE(cluster_.At(1).checks_quorum());
+  Confirm(2, term_.Next());
+  EXPECT_FALSE(cluster_.At(1).checks_quorum());
 }
 
-// What is late when a doubt begins asks for it again.
-TEST_F(Doubt, NoGapIsFilledMeanwhile) {
+// An acknowledgement that is late when a check begins asks for it again.
+TEST_F(QuorumCheck, NoGapIsFilledMeanwhile) {
   TestCluster five(5);
   five.Elect(1);
   five.HeartbeatRounds(1, 3);
   for (const uint64_t id : {3, 4, 5}) five.Crash(id);
   const uint64_t heard_ns = five.now_ns();
-  const uint64_t doubt_ns = heard_ns + five.At(1).election_timeout_ns();
-  while (five.At(1).next_deadline_ns() < doubt_ns) {
+  const uint64_t check_ns = heard_ns + five.At(1).detector().timeout_ns();
+  while (five.At(1).next_deadline_ns() < check_ns) {
     five.TickAtDeadline(1);
     five.Deliver();
   }
@@ -226,23 +226,23 @@ TEST_F(Doubt, NoGapIsFilledMeanwhile) {
   five.DeliverOnce(1, 2);
   ASSERT_EQ(five.At(2).early_appends(), 9u);
   five.TickAtDeadline(1);
-  ASSERT_TRUE(five.At(1).doubts());
+  ASSERT_TRUE(five.At(1).checks_quorum());
   five.DeliverOnce(2, 1);
-  ASSERT_TRUE(five.At(1).doubts());
+  ASSERT_TRUE(five.At(1).checks_quorum());
   EXPECT_GE(five.At(1).counters().gaps_in_flight, 9u);
   EXPECT_EQ(five.At(1).counters().gaps_sent_again, 0u);
 }
 
-TEST_F(Doubt, ATransferIsGivenUpWhenItsTimeIsOver) {
+TEST_F(QuorumCheck, ATransferIsGivenUpWhenItsTimeIsOver) {
   cluster_.Isolate(1);
-  LetItDoubt();
+  LetItCheck();
   cluster_.Propose(1, "a");
   cluster_.Step(1, TransferLeadership{.target = NodeId(2)});
   ASSERT_TRUE(cluster_.At(1).transferring());
-  cluster_.Wait(cluster_.At(1).reachable_timeout_ns());
+  cluster_.Wait(cluster_.At(1).detector().network_timeout_ns());
   cluster_.Heal();
-  Vouch(2, term_.Next());
-  EXPECT_FALSE(cluster_.At(1).doubts());
+  Confirm(2, term_.Next());
+  EXPECT_FALSE(cluster_.At(1).checks_quorum());
   cluster_.Tick(1);
   EXPECT_FALSE(cluster_.At(1).transferring());
   cluster_.Deliver();
@@ -250,24 +250,24 @@ TEST_F(Doubt, ATransferIsGivenUpWhenItsTimeIsOver) {
 }
 
 // Its process or its host was stopped. How long is known only to who was not.
-TEST_F(Doubt, WhoHasStoodStillAsksFirstToo) {
-  cluster_.Wait(10 * cluster_.At(1).election_timeout_ns());
+TEST_F(QuorumCheck, WhoHasStoodStillAsksFirstToo) {
+  cluster_.Wait(10 * cluster_.At(1).detector().timeout_ns());
   cluster_.Tick(1);
-  EXPECT_TRUE(cluster_.At(1).doubts());
+  EXPECT_TRUE(cluster_.At(1).checks_quorum());
   cluster_.Deliver();
   ItLeadsOn();
 }
 
-TEST_F(Doubt, WhoeverHasAnotherLeaderEndsIt) {
+TEST_F(QuorumCheck, WhoeverHasAnotherLeaderEndsIt) {
   cluster_.Isolate(1);
   cluster_.Elect(2);
   cluster_.DropAll();
   cluster_.Heal();
-  cluster_.Wait(cluster_.At(1).election_timeout_ns());
+  cluster_.Wait(cluster_.At(1).detector().timeout_ns());
   cluster_.Tick(1);
-  ASSERT_TRUE(cluster_.At(1).doubts());
+  ASSERT_TRUE(cluster_.At(1).checks_quorum());
   cluster_.Deliver();
-  EXPECT_FALSE(cluster_.At(1).doubts());
+  EXPECT_FALSE(cluster_.At(1).checks_quorum());
   EXPECT_EQ(cluster_.At(1).role(), Role::kFollower);
   EXPECT_EQ(cluster_.At(1).term(), cluster_.At(2).term());
   EXPECT_THAT(cluster_.violation(), IsEmpty());
