@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the replicated store is, beside etcd and a store on hashicorp/raft (in memory only): put and get by 1, 16 and
-64 clients that each wait for an answer before they ask again, 3, 5 and 7 replicas, logs in memory and on disk. Clients
+64 clients that each wait for an answer before they ask again, 3, 5 and 7 replicas, logs in memory and on disk. Values have 64
+bytes; puts of 256 and 1,000 bytes are measured in the first size. Clients
 talk to the leader directly; rows of `hedgerow-proxy` go through the proxy. Systems take turns within each round.
 
 Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must show is missed.
@@ -30,6 +31,8 @@ SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-prox
            hashicorp_raft.SYSTEM: None}
 _OURS = ("hedgerow", "hedgerow-proxy")
 REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1", "16", "64"), ("put", "get")
+VALUES = ("64", "256", "1000")
+_VALUE_BYTES = 64  # of all rows that say nothing else
 KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
 # A leader that changes in the middle makes a run one of errors. On a busy machine that happens.
 _TRIES = 3
@@ -46,6 +49,7 @@ class Cell:
     system: str
     clients: int
     operation: str
+    value_bytes: int = _VALUE_BYTES
 
 
 def row_of(cell: Cell, runs: list[dict]) -> dict:
@@ -58,7 +62,7 @@ def must_show(rows: list[dict]) -> list[Check]:
     def figure(name: str, **wanted) -> float | None:
         return next((row[name] for row in rows if all(row[key] == value for key, value in wanted.items())), None)
 
-    put = {"replicas": 3, "mode": "memory", "operation": "put"}
+    put = {"replicas": 3, "mode": "memory", "operation": "put", "value_bytes": _VALUE_BYTES}
     etcd = figure("ops_per_s", system="etcd", clients=64, **put)
     ours = figure("ops_per_s", system="hedgerow", clients=64, **put)
     own = [row for row in rows if row["system"] in _OURS]
@@ -84,7 +88,7 @@ def figures(report: dict, others_us: int) -> dict:
 def load_command(cell: Cell, server: str, arguments: argparse.Namespace) -> list[str]:
     program = "hr-etcd-load" if cell.system == "etcd" else "hr-kv-load"
     command = [str(binary(program)), f"--server={server}", f"--clients={cell.clients}",
-               f"--operation={cell.operation}", f"--keys={KEYS}", f"--warm_up={arguments.warm_up:g}s",
+               f"--operation={cell.operation}", f"--keys={KEYS}", f"--value_bytes={cell.value_bytes}", f"--warm_up={arguments.warm_up:g}s",
                f"--measured={arguments.seconds:g}s"]
     return command + ([f"--connections={arguments.etcd_connections}"] if cell.system == "etcd" else [])
 
@@ -109,13 +113,15 @@ def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Nam
 
 
 def cells_of(arguments: argparse.Namespace) -> list[Cell]:
-    """Through the proxy: puts, and only in the first mode and size that were asked for. hashicorp-raft: in memory."""
+    """Through the proxy: puts, and only in the first mode and size that were asked for. hashicorp-raft: in memory. Larger values:
+    puts in the first size, and not through the proxy."""
     first = (int(arguments.replicas[0]), arguments.modes[0])
-    return [Cell(replicas, mode, system, clients, operation)
+    return [Cell(replicas, mode, system, clients, operation, value_bytes)
             for replicas in map(int, arguments.replicas) for mode in arguments.modes for system in arguments.systems
-            for clients in map(int, arguments.clients) for operation in OPERATIONS
+            for clients in map(int, arguments.clients) for operation in OPERATIONS for value_bytes in map(int, arguments.values)
             if (system != "hedgerow-proxy" or ((replicas, mode) == first and operation == "put"))
-            and (system != hashicorp_raft.SYSTEM or mode in hashicorp_raft.MODES)]
+            and (system != hashicorp_raft.SYSTEM or mode in hashicorp_raft.MODES)
+            and (value_bytes == _VALUE_BYTES or (replicas == first[0] and operation == "put" and system != "hedgerow-proxy"))]
 
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
@@ -133,7 +139,7 @@ def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, 
                             found[cell].append(result)
                             results.write_raw("-".join(map(str, (*dataclasses.astuple(cell), f"{number:02d}"))),
                                               {**dataclasses.asdict(cell), "round": number, **result})
-                            progress.done(f"{replicas} replicas {mode:6} {system:14} {cell.clients:2} x {cell.operation}  "
+                            progress.done(f"{replicas} replicas {mode:6} {system:14} {cell.clients:2} x {cell.operation} {cell.value_bytes:4} B  "
                                           f"p50 {result['p50_us']:7.0f}  p99 {result['p99_us']:7.0f} us  "
                                           f"{result['ops_per_s']:7.0f}/s  {result['cpu_us_per_op']:5.0f} us CPU  "
                                           f"failed {result['failed']} lost {result['lost']}")
@@ -171,6 +177,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=["3"], help="3,5,7 for the long run")
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
     parser.add_argument("--clients", type=experiment.some_of(CLIENTS), default=list(CLIENTS))
+    parser.add_argument("--values", type=experiment.some_of(VALUES), default=list(VALUES), help="bytes of what is put")
     parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--seconds", type=float, default=3.0, help="measured part of each run")
     parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before it")
@@ -193,6 +200,7 @@ def main(argv: list[str]) -> int:
         results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version()),
         rows, must_show(rows),
         {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op",
+         "value_bytes": "bytes",
          "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",
          "client_cpu_us_per_op": "client's", "failed": "failed", "lost": "lost", "repeated": "repeated"}, "kv")
 

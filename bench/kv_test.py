@@ -80,7 +80,7 @@ def test_proxy_rows_are_puts_of_the_first_size_and_mode():
 def test_hashicorp_raft_is_measured_in_memory_only():
     cells = [cell for cell in kv.cells_of(kv.parse(["--replicas", "3,5,7"])) if cell.system == "hashicorp-raft"]
     assert {cell.mode for cell in cells} == {"memory"}
-    assert len(cells) == 3 * 3 * 2
+    assert len(cells) == 3 * 3 * 2 + 3 * 2, "and larger values in the first size"
 
 
 def test_its_lost_requests_are_no_miss_of_ours():
@@ -98,4 +98,18 @@ def test_without_its_program_the_run_does_not_begin(tmp_path, monkeypatch, capsy
 
 def test_every_size_mode_and_number_of_clients_is_measured():
     cells = kv.cells_of(kv.parse(["--replicas", "3,5,7", "--systems", "hedgerow,etcd"]))
-    assert len(cells) == len(set(cells)) == 3 * 2 * 2 * 3 * 2
+    assert len(cells) == len(set(cells)) == 3 * 2 * 2 * 3 * 2 + 2 * 2 * 3 * 2
+
+
+def test_larger_values_are_put_in_the_first_size_and_not_through_the_proxy():
+    cells = kv.cells_of(kv.parse(["--replicas", "3,5", "--modes", "memory,disk"]))
+    larger = [cell for cell in cells if cell.value_bytes != 64]
+    assert {cell.value_bytes for cell in larger} == {256, 1000} and {cell.replicas for cell in larger} == {3}
+    assert {cell.operation for cell in larger} == {"put"} and {cell.mode for cell in larger} == {"memory", "disk"}
+    assert not any(cell.system == "hedgerow-proxy" for cell in larger)
+    assert kv.Cell(5, "disk", "hedgerow", 64, "get") in cells and len(cells) == len(set(cells))
+
+
+def test_limits_are_about_values_of_64_bytes():
+    larger = kv.row_of(kv.Cell(3, "memory", "hedgerow", 64, "put", 1000), [_run(9_000.0)] * 10)
+    assert _missed([larger, *_rows(18_000, 7_200)]) == []

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel offloads bring: puts of 64 bytes by 1, 4, 16 and 64 clients that each wait for an answer, 3, 5 and 7
-replicas, in memory mode, with all offloads off, with each of the large ones alone (and what it needs), and with all;
+replicas, in memory mode, with all offloads off, with each of the large ones alone (and what it needs), and with all; on demand with all
+but one (`--variants all,no-append,...`), which shows what each is worth to the others;
 each beside etcd on a tmpfs and a store on hashicorp/raft. Clients talk to the leader directly. Systems take turns within
 each round. A round ends with `none` and `all` at the same load: puts fall due at nine tenths of the rate that `none` reached
 in that round with 64 clients. Where the processor time goes is sampled in a run of its own after each measured one.
@@ -32,6 +33,11 @@ OFFLOADS = ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog")
 # process gets, and a leader's process that counts heartbeats itself is woken for each.
 SETS = {"none": (), "broadcast": ("broadcast",), "append": ("append", "heartbeat"), "quorum": ("quorum", "heartbeat"),
         "all": OFFLOADS}
+# What puts go through. The others pay in elections, which are measured elsewhere (`election`).
+OF_PUTS = ("heartbeat", "append", "quorum", "broadcast")
+_NEED_HEARTBEAT = ("append", "quorum")
+SETS |= {f"no-{left_out}": tuple(name for name in OFFLOADS if name != left_out and
+                                 not (left_out == "heartbeat" and name in _NEED_HEARTBEAT)) for left_out in OF_PUTS}
 SPIN, BLOCKING = "50us", "0us"  # as shipped; the leader sleeps as soon as there is nothing to do
 REPLICAS, CLIENTS = ("3", "5", "7"), ("1", "4", "16", "64")
 VALUE_BYTES = 64
@@ -117,6 +123,10 @@ def must_show(rows: list[dict]) -> list[Check]:
               at_most("3 replicas, 1 client, all on, blocking: put p50", one["all-blocking"], 120, "us")]
     checks += [at_most(f"3 replicas, 1 client, {variant}: put p50, hashicorp/raft's", one[variant],
                        float("nan") if theirs is None else theirs, "us") for variant in ("all", "all-blocking")]
+    for name in OF_PUTS:
+        pair = [figure("cluster_cpu_us_per_op", 7, variant, 64) for variant in ("all", f"no-{name}")]
+        if all(figure is not None for figure in pair):
+            checks.append(at_most(f"7 replicas, 64 clients: cluster CPU per put, all / all but {name}", pair[0] / pair[1], 1.0))
     return [*checks,
             at_most("7 replicas, 64 clients: cluster CPU per put, all / none", ratio("cluster_cpu_us_per_op"), 0.5),
             at_least("7 replicas, 64 clients: puts per second, all / none", ratio("put_per_s"), 1.5),
@@ -288,7 +298,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = experiment.parser(NAME, __doc__)
     parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=list(REPLICAS))
     parser.add_argument("--clients", type=experiment.some_of(CLIENTS), default=list(CLIENTS))
-    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), 
+                        default=[name for name in VARIANTS if not name.startswith("no-")])
     parser.add_argument("--seconds", type=float, default=2.0, help="measured part of each run")
     parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before it")
     parser.add_argument("--profile-seconds", type=float, default=1.0, help="sampled, in a run of its own")

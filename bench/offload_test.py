@@ -137,3 +137,15 @@ def test_every_size_variant_and_number_of_clients_is_measured():
     cells = offload.cells_of(offload.parse([]))
     assert len(cells) == len(set(cells)) == 3 * 9 * 4 + 3 * 2
     assert not any(cell.paced for cell in offload.cells_of(offload.parse(["--variants=all"]))), "without none: no rate"
+
+
+def test_all_but_one_leaves_out_what_needs_it():
+    assert set(offload.SETS["no-append"]) == set(offload.OFFLOADS) - {"append"}
+    assert set(offload.SETS["no-heartbeat"]) == set(offload.OFFLOADS) - {"heartbeat", "append", "quorum"}
+    assert not any(variant.startswith("no-") for variant in offload.parse([]).variants), "they are asked for"
+
+
+def test_an_offload_must_pay_beside_the_others():
+    assert _missed([*_rows(), _row(7, "no-append", 64, cluster_us=71.0)]) == []
+    assert _missed([*_rows(), _row(7, "no-append", 64, cluster_us=60.0)]) == [
+        "7 replicas, 64 clients: cluster CPU per put, all / all but append"]

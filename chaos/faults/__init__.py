@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from chaos.faults.fault import TARGETS, Fault, Several, World
+from chaos.faults.folders import FolderRollback, OtherSettings
 from chaos.faults.machines import ClockJump, FullDisk, HungDisk, SlowDisk, Starvation
 from chaos.faults.operations import DaemonKill, MembershipKill, SnapshotKill
 from chaos.faults.processes import Kill, Pause, PowerCut, RollingRestart
@@ -14,7 +15,7 @@ __all__ = ["KINDS", "TARGETS", "Fault", "FaultSpec", "Several", "World", "make"]
 
 KINDS: dict[str, type[Fault]] = {fault.kind: fault for fault in (
     Kill, PowerCut, Pause, RollingRestart, Cut, CutOut, CutIn, SwitchDown, Loss, Duplication, Delay, ClockJump, Starvation,
-    SlowDisk, FullDisk, HungDisk, SizeFilter, DaemonKill, SnapshotKill, MembershipKill)}
+    SlowDisk, FullDisk, HungDisk, SizeFilter, DaemonKill, SnapshotKill, MembershipKill, FolderRollback, OtherSettings)}
 
 
 @dataclasses.dataclass(frozen=True)

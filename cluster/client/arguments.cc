@@ -126,7 +126,8 @@ const char kUsage[] =
 
 Several writes with the word "and" between them are done all or none: hkv incr sold and put last alice
 The server may stand in the environment as HKV_SERVER. Without an answer within the time-out a write may have been
-done or not. A write that is answered OVERLOADED is sent again under its number, which does it once. After "--" no word is taken for an option.
+done or not. A write that is answered OVERLOADED is sent again under its number, which does it once.
+After "--" no word is taken for an option.
 
 exit codes: 0 done, 1 error, 2 usage, 3 no such key or another value, 4 no answer in time
 )";

@@ -92,6 +92,8 @@ def cas_operation(key: bytes, expected: bytes | None, value: bytes) -> bytes:
 
 
 def incr_operation(key: bytes, delta: int = 1) -> bytes:
+    if not -2**63 <= delta < 2**63:
+        raise ValueError(f"{delta} is no whole number of 64 bits")
     return _head(INCR, key) + struct.pack("<q", delta)
 
 

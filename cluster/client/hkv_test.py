@@ -62,6 +62,9 @@ def test_what_fits_no_datagram_is_refused():
             request(hkv.WRITE, operations=too_much)
     with pytest.raises(ValueError):
         request(hkv.GET, key=bytes(251))
+    for delta in (2**63, -2**63 - 1):
+        with pytest.raises(ValueError, match="64 bits"):
+            hkv.incr_operation(b"k", delta)
 
 
 # -- answers -----------------------------------------------------------------------------------------------

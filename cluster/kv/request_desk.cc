@@ -48,6 +48,7 @@ bool RequestDesk::HasRoomFor(size_t bytes) const {
 }
 
 void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
+  now_ns_ = now_ns;
   if (!request.is_read()) {
     if (std::optional<Result> known = state_.Known(request.command.key)) {
       actions.push_back(ResultAnswer(request, std::move(*known)));
@@ -57,6 +58,7 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   const size_t bytes = Size_bytes(request);
   if (!HasRoomFor(bytes)) {
     ++counters_.overloaded;
+    CameToNothing(request);
     // A copy that waits here may stand in a log, and is answered. That nothing was done its client would take for both.
     const bool waits = !request.is_read() && by_key_.contains(request.command.key);
     if (!waits) actions.push_back(ResultAnswer(request, kTooMuch));
@@ -214,6 +216,7 @@ void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vecto
 
 void RequestDesk::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
                                   std::vector<Action>& actions) {
+  now_ns_ = now_ns;
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   const std::vector<uint64_t> tags(found->second.begin(), found->second.end());
@@ -235,6 +238,7 @@ void RequestDesk::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::
 
 RequestDesk::Wanted RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key,
                                                std::vector<Action>& actions) {
+  now_ns_ = now_ns;
   Wanted wanted;
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return wanted;
@@ -272,6 +276,7 @@ void RequestDesk::WaitForRoom(uint64_t tag, Waiting& waiting) {
 
 void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
                                   std::vector<Action>& actions) {
+  now_ns_ = now_ns;
   const auto found = waiting_.find(tag);
   if (found == waiting_.end() || found->second.forwarded_to != from) return;  // answered here, or placed anew
   Waiting& waiting = found->second;
@@ -279,6 +284,7 @@ void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId fr
     if (answer.result.code == ResultCode::kOverloaded && waiting.tries > 1) {
       Refuse(tag, actions);  // see Overloaded
     } else {
+      HasOutcome(waiting.request, answer.result);
       actions.push_back(ResultAnswer(waiting.request, answer.result));
       Remove(tag);
     }
@@ -337,6 +343,7 @@ void RequestDesk::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
 
 void RequestDesk::Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
                           std::vector<Action>& actions) {
+  now_ns_ = now_ns;
   Answered(key, result, of_this_term, actions);
   if (!to_forward_.empty()) ForwardMore(now_ns, actions);
 }
@@ -359,6 +366,7 @@ void RequestDesk::Answered(const RequestKey& key, const Result& result, bool of_
       Remove(tag);
       continue;
     }
+    HasOutcome(waiting_.at(tag).request, result);
     actions.push_back(ResultAnswer(waiting_.at(tag).request, result));
     Remove(tag);
   }
@@ -373,6 +381,7 @@ void RequestDesk::StateReplaced(std::vector<Action>& actions) {
 }
 
 void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
+  now_ns_ = now_ns;
   while (!by_end_.empty() && by_end_.begin()->first <= now_ns) {
     const uint64_t tag = by_end_.begin()->second;
     if (waiting_.at(tag).queued) {
@@ -381,6 +390,7 @@ void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
     }
     // A memcached client has said nothing of its patience, so silence tells it nothing.
     if (waiting_.at(tag).placed && waiting_.at(tag).request.item_keys.empty()) {
+      CameToNothing(waiting_.at(tag).request);
       Remove(tag);  // its client has given up
     } else {
       Refuse(tag, actions);
@@ -394,6 +404,7 @@ void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
   if (hands_over_) return Refuse(tag, actions);
   ++counters_.overloaded;
   if (waiting_.at(tag).tries > 0) return Refuse(tag, actions);
+  CameToNothing(waiting_.at(tag).request);
   actions.push_back(ResultAnswer(waiting_.at(tag).request, kTooMuch));
   Remove(tag);
 }
@@ -402,10 +413,22 @@ void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
 // in some log: its client is left to its own patience. (A node that has forwarded it judges for itself.)
 void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
   const Waiting& waiting = waiting_.at(tag);
+  CameToNothing(waiting.request);
   const bool write = !waiting.request.is_read() && HasNoSession(waiting.request.command.key);
   if (write && waiting.tries > 0 && waiting.request.hops == 0) return Remove(tag);
   actions.push_back(NotLeader(waiting.request, leader_ == self_ ? raft::NodeId() : leader_));
   Remove(tag);
+}
+
+void RequestDesk::CameToNothing(const Request& request) {
+  if (request.is_read() || request.hops > 0) return;  // the node that has forwarded it judges for itself
+  if (failing_.writes++ == 0) failing_.since_ns = now_ns_;
+  failing_.last_ns = now_ns_;
+}
+
+void RequestDesk::HasOutcome(const Request& request, const Result& result) {
+  if (result.code == ResultCode::kOverloaded || result.code == ResultCode::kNoRoom) return CameToNothing(request);
+  failing_ = {};
 }
 
 void RequestDesk::Remove(uint64_t tag) {

@@ -148,6 +148,14 @@ class RequestDesk {
     uint64_t superseded = 0;       // not done and not answered: late copies of what another request has superseded
   };
   const Counters& counters() const { return counters_; }
+  // Writes that came to nothing here: refused for want of room or of a leader, or their clients have given up. Since the last
+  // one that was answered with an outcome.
+  struct Failing {
+    uint64_t writes = 0;
+    uint64_t since_ns = 0;  // the first
+    uint64_t last_ns = 0;
+  };
+  const Failing& failing() const { return failing_; }
 
  private:
   struct Waiting {
@@ -178,6 +186,8 @@ class RequestDesk {
   void FreeSlots(uint64_t now_ns);
   void Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
   void Refuse(uint64_t tag, std::vector<Action>& actions);
+  void CameToNothing(const Request& request);
+  void HasOutcome(const Request& request, const Result& result);
   void Remove(uint64_t tag);
   void EndAt(uint64_t tag, uint64_t end_ns);
 
@@ -199,6 +209,8 @@ class RequestDesk {
       slots_;                        // (when it ends at the latest, tag), some of them free by now
   std::deque<uint64_t> to_forward_;  // tags, some of them gone by now
   Counters counters_;
+  uint64_t now_ns_ = 0;  // of the latest event
+  Failing failing_;
 };
 
 }  // namespace hedgerow::kv

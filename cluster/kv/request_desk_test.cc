@@ -442,6 +442,32 @@ TEST_F(RequestDeskTest, ManyCopiesOfOneWriteDoNotHoldUpANewLeader) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
+TEST_F(RequestDeskTest, WritesThatComeToNothingAreCountedUntilOneIsDone) {
+  const uint64_t second = 1000 * kMillisecond;
+  desk_.Receive(0, 0, Write(1), actions_);
+  desk_.Tick(second, actions_);  // held for a leader, and refused
+  desk_.LeaderChanged(second, kOther, actions_);
+  desk_.Receive(second, second, Write(2, 1000), actions_);
+  desk_.Tick(3 * second, actions_);  // forwarded, and not answered in its client's time
+  EXPECT_EQ(desk_.failing().writes, 2u);
+  EXPECT_EQ(desk_.failing().since_ns, second);
+  EXPECT_EQ(desk_.failing().last_ns, 3 * second);
+  Take();
+  desk_.Receive(3 * second, 3 * second, Write(3), actions_);
+  Answer full;
+  full.result.code = ResultCode::kOverloaded;
+  desk_.ForwardAnswered(4 * second, std::get<Forward>(Take().at(0)).tag, kOther, full, actions_);
+  EXPECT_EQ(desk_.failing().writes, 3u) << "refused for want of room in the tables";
+  Request forwarded = Write(4);
+  forwarded.hops = 1;
+  desk_.Receive(4 * second, 4 * second, forwarded, actions_);
+  EXPECT_EQ(desk_.failing().writes, 3u) << "the node that forwarded it counts it";
+  Take();
+  desk_.Receive(4 * second, 4 * second, Write(5), actions_);
+  desk_.ForwardAnswered(5 * second, std::get<Forward>(Take().at(0)).tag, kOther, Answer(), actions_);
+  EXPECT_EQ(desk_.failing().writes, 0u);
+}
+
 TEST_F(RequestDeskTest, ItemsAreReadTogetherAndEndedOnesAreMissing) {
   ApplyItem(0, 1);
   ApplyItem(0, 2);

@@ -54,6 +54,7 @@ class StateMachine {
 
   size_t values() const { return values_.size(); }
   size_t sessions() const { return sessions_.size(); }
+  size_t seen_without_session() const { return window_.size(); }
   uint64_t committed_time_ns() const { return now_ns_; }
   const MemcachedState& memcached() const { return memcached_; }
   const Settings& settings() const { return settings_; }

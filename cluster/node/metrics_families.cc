@@ -42,11 +42,11 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   MetricFamily role = Family("role", "1 for the role the node is in.", MetricType::Gauge);
   for (const raft::Role word :
        {raft::Role::kFollower, raft::Role::kPreCandidate, raft::Role::kCandidate, raft::Role::kLeader}) {
-    AddGauge(role, {{"role", std::string(RoleWord(word))}}, status.lost.empty() && status.role == word ? 1 : 0);
+    AddGauge(role, {{"role", std::string(RoleWord(word))}}, status.lost.empty() && status.removed.empty() && status.role == word ? 1 : 0);
   }
   out.push_back(std::move(role));
   gauge("ready", "1 when a leader is known and what was committed at the start is applied.",
-        status.ready ? 1 : 0);
+        status.ready && status.removed.empty() ? 1 : 0);
   gauge("term", "The node's term.", static_cast<double>(status.term.value()));
   gauge("leader_id", "The node that leads as this one knows; 0: none.",
         static_cast<double>(status.leader.value()));
@@ -74,6 +74,11 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
         "1 when what this node promised is gone: it takes part in nothing. `hedgerow-node status` says what to "
         "do.",
         status.lost.empty() ? 0 : 1);
+  gauge("removed", "1 when the cluster has removed this node, which goes on running: stop it for good.",
+        status.removed.empty() ? 0 : 1);
+  gauge("failing_writes",
+        "Writes that were refused here, or whose clients gave up, since the last one that was done; 0: none in 10 s.",
+        static_cast<double>(status.failing_writes));
   gauge("cluster_lost",
         "1 when so many members say that they are lost that the cluster cannot go on by itself.",
         status.cluster_lost.empty() ? 0 : 1);

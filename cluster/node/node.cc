@@ -237,6 +237,7 @@ void Node::FollowReplica() {
   FollowMembers();
   FollowSettings();
   peers_.SetTerm(replica_.raft().term());
+  AskWhetherRemoved();
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
 }
@@ -265,17 +266,26 @@ void Node::TakeFromClients() {
     const std::vector<Datagram>& batch = client_socket_->Receive(now_ns_);
     for (const Datagram& datagram : batch) {
       if (std::optional<kv::Request> request = front_end_.Take(datagram)) {
-        replica_.ReceiveRequest(datagram.arrived_ns, std::move(*request));
+        TakeFromClient(datagram.arrived_ns, std::move(*request));
       }
     }
     if (!batch.empty()) worked_ns_ = now_ns_;
     if (batch.size() < UdpSocket::kBatch) break;
   }
   const auto take = [this](uint64_t arrived_ns, kv::Request request) {
-    replica_.ReceiveRequest(arrived_ns, std::move(request));
+    TakeFromClient(arrived_ns, std::move(request));
   };
   if (memcached_ != nullptr && memcached_->Receive(now_ns_, replica_.state().memcached(), take))
     worked_ns_ = now_ns_;
+}
+
+// A node that was removed never hears of a leader again, so nothing is gained by holding a request for one.
+void Node::TakeFromClient(uint64_t arrived_ns, kv::Request request) {
+  if (IsRemoved()) {
+    Send(kv::Answer{.reply_to = request.reply_to, .kind = kv::Answer::Kind::kNotLeader});
+  } else {
+    replica_.ReceiveRequest(arrived_ns, std::move(request));
+  }
 }
 
 void Node::Receive(uint64_t arrived_ns, raft::Message message) { turn_.Receive(arrived_ns, std::move(message)); }

@@ -108,6 +108,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void FollowReplica() override;
 
   void RunTurn();
+  void TakeFromClient(uint64_t arrived_ns, kv::Request request);
   int Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size);
   int Sleep(epoll_event* events, int size);
   void Wait();
@@ -129,6 +130,10 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::Status CheckStaysAble(const std::vector<raft::MemberChange>& changes) const;
   absl::Status CheckIsThere(const std::vector<raft::MemberChange>& changes) const;
   void AddMembersTo(NodeStatus& status) const;
+  bool HasLeft() const;
+  bool IsRemoved() const;
+  std::string WhyRemoved() const;
+  void AskWhetherRemoved();
 
   // node_settings.cc
   void FollowSettings();
@@ -161,6 +166,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t resigns_heard_ = 0;
   uint64_t stalls_heard_ = 0;
   uint64_t led_since_ns_ = 0;
+  uint64_t asked_again_ns_ = 0;   // whether it is a member
   uint64_t leaderless_since_ns_;  // since when no leader is known; 0: one is
   ElectionSpans election_spans_;
   Incidents incidents_;

@@ -218,12 +218,47 @@ absl::StatusOr<uint32_t> Node::ChangeMembersNow(const std::vector<raft::MemberCh
   return membership_answer_.epoch;
 }
 
+// By its own log: the configuration without it is committed.
+bool Node::HasLeft() const {
+  const raft::Configuration& configuration = replica_.raft().configuration();
+  if (configuration.members.empty() || !replica_.raft().configuration_committed()) return false;
+  const raft::Member* const self = configuration.Find(config_.self);
+  return self == nullptr || Has(configuration.leaving, *self);
+}
+
+// A node that is down when it is removed hears nothing of it, as nobody speaks to it any more: it asks. A leader that
+// speaks to it is proof that it is a member, whatever another member has not heard yet.
+bool Node::IsRemoved() const {
+  if (HasLeft()) return true;
+  return !replica_.raft().leader().IsSet() && peers_.RemovedBy(now_ns_).has_value();
+}
+
+void Node::AskWhetherRemoved() {
+  constexpr uint64_t kEvery_ns = 1'000'000'000;
+  if (leaderless_since_ns_ == 0 || now_ns_ < std::max(leaderless_since_ns_, asked_again_ns_) + kEvery_ns) return;
+  asked_again_ns_ = now_ns_;
+  peers_.AskAgain();
+}
+
+std::string Node::WhyRemoved() const {
+  if (!IsRemoved()) return "";
+  const std::optional<Peers::Removal> told = peers_.RemovedBy(now_ns_);
+  const std::string by = HasLeft() ? absl::StrCat("configuration ", replica_.raft().configuration().epoch)
+                                   : absl::StrCat("configuration ", told->epoch, ", says node ", told->by.value());
+  return absl::StrCat("this node is no member of the cluster any more (", by,
+                      "): it takes part in nothing. Stop it for good, and take it out of the proxies' backends. To have it "
+                      "back, `hedgerow-node members add ", config_.self.value(), " ", config_.own().peer.ToString(),
+                      "` at the leader: it goes on with its log");
+}
+
 void Node::AddMembersTo(NodeStatus& status) const {
   const raft::Raft& raft = replica_.raft();
   const raft::Configuration& configuration = raft.configuration();
   status.config_epoch = configuration.epoch;
   status.committed_epoch = raft.ConfigurationAt(raft.commit()).epoch;
   status.joint = configuration.joint();
+  status.joins = configuration.members.empty();
+  status.removed = WhyRemoved();
   for (const raft::Member& member : configuration.members) {
     MemberStatus& said = status.members.emplace_back();
     said.id = member.id;

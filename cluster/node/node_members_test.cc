@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "cluster/node/node_testing.h"
+#include "cluster/node/status_message.h"
 
 namespace hedgerow::node {
 namespace {
@@ -223,6 +224,38 @@ TEST_P(NodeMembersTest, TheLeaderIsRemovedAndIsListenedToNoMore) {
 }
 
 // Else 1 and 4 could be a majority of what two files say, and 2 and 3 one of what the others say.
+TEST_P(NodeMembersTest, ANodeThatWasRemovedWhileItWasDownIsToldAndMayComeBack) {
+  const uint64_t gone = WaitForLeader() % 3 + 1;
+  Stop(gone);
+  ASSERT_TRUE(Change({Of(Kind::kRemove, gone)}));
+  Start(gone, {1, 2, 3}, false);
+  EXPECT_TRUE(Eventually([&] { return !StatusOf(gone).removed.empty(); }));
+  EXPECT_THAT(StatusOf(gone).removed, HasSubstr("members add " + std::to_string(gone)));
+  const v1::NodeStatus said = ToMessage(StatusOf(gone), {});
+  EXPECT_EQ(said.role(), "removed");
+  EXPECT_FALSE(said.ready());
+  EXPECT_THAT(said.problems(0), HasSubstr("REMOVED: this node is no member"));
+  // Its client is not kept waiting for a leader that never comes.
+  const auto socket = AnySocket();
+  socket->Send(addresses_.at(gone).serve,
+               wire::Encode(wire::HkvRequest{.kind = wire::HkvKind::kGet, .client_id = 5, .seq = 1, .key = "n"}));
+  socket->Flush();
+  pollfd ready{.fd = socket->fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&ready, 1, 10'000), 1);
+  EXPECT_EQ(wire::ParseHkvAnswer(socket->Receive(Now_ns()).at(0).bytes)->status, wire::HkvStatus::kNotLeader);
+
+  ASSERT_TRUE(Change({Of(Kind::kAddLearner, gone)}));
+  EXPECT_TRUE(Eventually([&] { return StatusOf(gone).removed.empty() && StatusOf(gone).leader.IsSet(); }));
+  EXPECT_TRUE(Eventually([&] { return RoleOf(gone, gone) == "learner"; })) << "its log goes on";
+}
+
+TEST_P(NodeMembersTest, ANodeThatIsRemovedWhileItRunsSaysSo) {
+  const uint64_t leader = WaitForLeader();
+  ASSERT_TRUE(Change({Of(Kind::kRemove, leader)}));
+  EXPECT_TRUE(Eventually([&] { return !StatusOf(leader).removed.empty(); }));
+  for (const auto& [id, running] : nodes_) EXPECT_EQ(StatusOf(id).removed.empty(), id != leader) << id;
+}
+
 TEST_P(NodeMembersTest, WhoseFileWasEditedDoesNotStart) {
   StartWriting();
   const uint64_t edited = WaitForLeader() % 3 + 1;

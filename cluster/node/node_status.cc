@@ -137,6 +137,12 @@ NodeStatus Node::StatusNow() {
   status.commit_stalled_ns = raft.commit_stalled_ns(now_ns_);
   status.disk_stalled_ns = raft.disk_stalled_ns(now_ns_);
   if (status.storage.empty()) status.storage = DiskProblem(status.disk_stalled_ns);
+  const kv::RequestDesk::Failing& failing = replica_.desk().failing();
+  if (failing.writes > 0 && now_ns_ < failing.last_ns + kFailingLately_ns) {
+    status.failing_writes = failing.writes;
+    status.failing_ns = failing.last_ns - failing.since_ns;
+  }
+  status.full = FullProblems(replica_.state());
   status.cluster_epoch = config_.cluster_epoch;
   status.beginning = config_.beginning;
   for (const PeerState& peer : peers_.states()) {

@@ -184,10 +184,11 @@ Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
 
 // As raft_membership.cc judges its messages. A stranger is where its datagrams come from; which are its own is
 // known once it has answered a HELLO that was sent there.
-wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram& datagram) {
+wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
   const wire::PeerHeader& header = opened.header;
   if (header.config_epoch <= committed_epoch_) {
     ++counters_.refused;
+    TellRemoved(opened, datagram, now_ns);
     return wire::DropReason::kConfigEpoch;
   }
   Stranger* stranger = FindStranger(header.from);
@@ -208,6 +209,25 @@ wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram&
   return asks ? wire::DropReason::kNone : wire::DropReason::kNoMember;
 }
 
+// It asked as a member, with its log: else it is a LOST node that looks for the member that it is to come back as. What is
+// not committed here may be gone back from, and then it is one.
+void Peers::TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
+  const auto* const hello = std::get_if<wire::Hello>(&opened.body);
+  if (hello == nullptr || wire::LogIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
+  if (!lives_.MayAnswerHello(now_ns)) return;
+  SendSealed(datagram.from, codec_.Seal(opened.header.from, wire::kRemovedTerm,
+                                        wire::HelloAck{.nonce = hello->nonce, .traits = traits_, .started = {}}));
+}
+
+std::optional<Peers::Removal> Peers::RemovedBy(uint64_t now_ns) const {
+  const bool news = removal_.epoch > committed_epoch_ && now_ns < removal_.told_ns + PeerState::kLostPatience_ns;
+  return news ? std::optional(removal_) : std::nullopt;
+}
+
+void Peers::AskAgain() {
+  for (const PeerState& peer : others_) lives_.AskAgain(peer.id);
+}
+
 PeerState* Peers::Find(raft::NodeId id) {
   const auto found =
       std::find_if(others_.begin(), others_.end(), [id](const PeerState& peer) { return peer.id == id; });
@@ -217,7 +237,7 @@ PeerState* Peers::Find(raft::NodeId id) {
 void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   wire::Opened opened = codec_.Open(datagram.bytes);
   wire::DropReason reason = opened.reason;
-  if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeStranger(opened, datagram);
+  if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeStranger(opened, datagram, now_ns);
   if (reason == wire::DropReason::kNone) {
     const auto* const ack = std::get_if<wire::HelloAck>(&opened.body);
     const bool went_back = ack != nullptr && WentBack(opened.header, ack->started, receiver);
@@ -225,6 +245,8 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   }
   if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm)
     refused_by_ = opened.header.from;
+  if (reason == wire::DropReason::kConfigEpoch && opened.header.term == wire::kRemovedTerm)
+    removal_ = {.by = opened.header.from, .epoch = opened.header.config_epoch, .told_ns = now_ns};
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body); ack != nullptr) {
     if (reason == wire::DropReason::kNone) reason = Compare(opened.header.from, ack->traits, now_ns);
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);

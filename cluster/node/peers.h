@@ -122,6 +122,16 @@ class Peers {
   // Why a member is not heard: its copy cannot be recorded.
   const absl::Status& recorded() const { return recorded_; }
 
+  // A member has answered lately that this node is none, by a configuration that is not committed here.
+  struct Removal {
+    raft::NodeId by{};
+    uint32_t epoch = 0;  // of that configuration
+    uint64_t told_ns = 0;
+  };
+  std::optional<Removal> RemovedBy(uint64_t now_ns) const;
+  // Whether they still take it for a member, once more.
+  void AskAgain();
+
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
   // Once everything is there that former lives have promised; until then this node says nothing of it.
   void SetStarted(raft::Term term, raft::LogIndex last) {
@@ -152,7 +162,8 @@ class Peers {
   uint32_t CopyReaches() const;
   static void Heard(PeerState& peer, const Datagram& datagram, bool answered);
   Stranger* FindStranger(raft::NodeId id);
-  wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram);
+  wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  void TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
   void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   void Forget(raft::NodeId id);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
@@ -179,6 +190,7 @@ class Peers {
   IdentityKeeper& keeper_;
   absl::Status recorded_;
   raft::NodeId refused_by_;
+  Removal removal_;
   std::vector<PeerState> others_;
   std::vector<Stranger> strangers_;
   uint32_t epoch_ = 0;

@@ -150,6 +150,11 @@ struct NodeStatus {
   uint64_t leaderless_ns = 0;      // since a leader was last known
   uint64_t commit_stalled_ns = 0;  // while this node leads: entries wait, and none has been committed
   uint64_t disk_stalled_ns = 0;    // the oldest write is not durable
+  // Writes that came to nothing here since the last one that was done, if any did lately; and from the first of them to the
+  // last.
+  uint64_t failing_writes = 0;
+  uint64_t failing_ns = 0;
+  std::vector<std::string> full{};  // sentences: a limit of the cluster is reached, and writes are refused for it
 
   std::vector<PeerStatus> peers{};  // the other members
   std::vector<OffloadStatus> offloads{};
@@ -168,12 +173,14 @@ struct NodeStatus {
   uint32_t config_epoch = 0;            // grows with each change of membership
   uint32_t committed_epoch = 0;         // less: a change is under way
   bool joint = false;                   // two configurations decide together
+  bool joins = false;                   // it waits to be added to a cluster
   uint64_t cluster_epoch = 0;  // which beginning of the cluster this node is of (docs/adr/0019)
   uint64_t beginning = 0;
   // Sentences; empty: it is not. What this node has promised is lost, and it takes part in nothing; or, the
   // cluster cannot go on by itself.
   std::string lost{};
   std::string cluster_lost{};
+  std::string removed{};  // a sentence: this node is no member any more; empty: it is, or it has never been one
 };
 
 // One piece of a file after the other, in order; an empty one is the end. Any one thread at a time, as long as

@@ -40,7 +40,7 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer, Durabi
         " is LOST: what it promised is gone, and it takes part in nothing. Its own status says why, "
         "and what to do");
   }
-  if (!status.lost.empty()) return "";
+  if (!status.lost.empty() || !status.removed.empty()) return "";
   if (!peer.other_durability.empty()) {
     return absl::StrCat(name, " has `durability: ", peer.other_durability, "`, and this node `durability: ",
                         Name(durability), "`: an acknowledgement must promise the same on all nodes, so nothing "
@@ -143,13 +143,17 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_version(operate::kVersion);
   out.set_cluster_id(absl::StrCat(facts.cluster_id));
   out.set_node(status.node.value());
-  out.set_role(status.lost.empty() ? std::string(RoleWord(status.role)) : "lost");
-  out.set_ready(status.ready);
+  out.set_role(!status.lost.empty()      ? "lost"
+               : !status.removed.empty() ? "removed"
+                                         : std::string(RoleWord(status.role)));
+  out.set_ready(status.ready && status.removed.empty());
   out.set_cluster_epoch(status.cluster_epoch);
   if (status.cluster_epoch != 0) out.set_beginning(absl::StrFormat("%016x", status.beginning));
   out.set_lost(status.lost);
   out.set_cluster_lost(status.cluster_lost);
   if (!status.lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.lost));
+  out.set_removed(status.removed);
+  if (!status.removed.empty()) out.add_problems(absl::StrCat("REMOVED: ", status.removed));
   if (!status.cluster_lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.cluster_lost));
   out.set_term(status.term.value());
   out.set_leader(status.leader.value());

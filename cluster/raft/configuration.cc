@@ -137,7 +137,10 @@ ChangeResult Changed(const Configuration& now, const std::vector<MemberChange>& 
     return result;
   }
   if (changer.voters != now.voters) next.next_voters = changer.voters;
-  if (changes.empty() || (next.members == now.members && !next.joint() && next.leaving == now.leaving)) {
+  // Until the first change each node has its addresses from its own file (epoch 0): what the leader's says already may be
+  // news to the others.
+  const bool same = next.members == now.members && !next.joint() && next.leaving == now.leaving;
+  if (changes.empty() || (same && now.epoch != 0)) {
     result.refusal = ChangeRefusal::kNothing;
     return result;
   }

@@ -75,6 +75,10 @@ TEST(Configuration, EveryRefusalIsSaidForWhatItMeans) {
             ChangeRefusal::kNoVoterLeft);
   EXPECT_EQ(refusal({Change(Kind::kMove, 1, "a")}), ChangeRefusal::kAddressTaken);
   EXPECT_EQ(refusal({Change(Kind::kMove, 4, "a")}), ChangeRefusal::kNothing);
+  Configuration of_a_file = now;
+  of_a_file.epoch = 0;
+  EXPECT_EQ(Changed(of_a_file, {Change(Kind::kMove, 4, "a")}).refusal, ChangeRefusal::kNone)
+      << "the others' files may say another address";
   EXPECT_EQ(refusal({}), ChangeRefusal::kNothing);
   EXPECT_EQ(refusal({Change(Kind::kAddLearner, 5, std::string(kAddressMax_bytes + 1, 'x'))}),
             ChangeRefusal::kAddressTooLong);

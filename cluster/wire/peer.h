@@ -40,6 +40,10 @@ inline constexpr raft::Term kLostTerm{UINT64_MAX};
 // In the header of a HELLO_ACK: its sender has recorded another log of whoever asked, or knows of a later state of
 // it, and will never believe this one under that id.
 inline constexpr raft::Term kOtherLogTerm{UINT64_MAX - 1};
+// In the header of a HELLO_ACK: whoever asked is no member by the configuration that is committed at its sender, whose
+// epoch stands in the header. The sender is no peer of it, and says nothing else.
+inline constexpr raft::Term kRemovedTerm{UINT64_MAX - 2};
+
 // Otherwise the term of a HELLO and of a HELLO_ACK says which log its sender has. Programs from before there
 // were log ids look at neither, and put their term there, which is less than all of these.
 inline constexpr uint64_t kLogIdMark = uint64_t{1} << 63;

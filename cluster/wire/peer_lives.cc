@@ -76,14 +76,23 @@ DropReason PeerLives::Admit(const Opened& opened, uint64_t now_ns, bool went_bac
 // It may be recorded, so it is no news of its sender, but a reason to ask.
 DropReason PeerLives::AdmitHello(Peer& peer, const PeerHeader& header, uint64_t now_ns) {
   if (header.from_life != peer.life) AskSoon(peer);
+  return MayAnswerHello(now_ns) ? DropReason::kNone : DropReason::kHelloLimit;
+}
+
+bool PeerLives::MayAnswerHello(uint64_t now_ns) {
   if (now_ns > hello_refilled_ns_) {
     const uint64_t gained = std::min(now_ns - hello_refilled_ns_, kSecond_ns) * kHellosPerSecond;
     hello_tokens_ = std::min(hello_tokens_ + gained, kHelloBurst * kToken);
     hello_refilled_ns_ = now_ns;
   }
-  if (hello_tokens_ < kToken) return DropReason::kHelloLimit;
+  if (hello_tokens_ < kToken) return false;
   hello_tokens_ -= kToken;
-  return DropReason::kNone;
+  return true;
+}
+
+void PeerLives::AskAgain(raft::NodeId id) {
+  Peer* const peer = Find(id);
+  if (peer != nullptr && !peer->asking) AskSoon(*peer);
 }
 
 bool PeerLives::WentBack(const PeerHeader& header, const Started& started) const {
@@ -97,6 +106,7 @@ bool PeerLives::WentBack(const PeerHeader& header, const Started& started) const
 DropReason PeerLives::Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns,
                             bool went_back) {
   if (peer.nonce == 0 || ack.nonce != peer.nonce || now_ns >= peer.nonce_until_ns) return DropReason::kNonce;
+  if (header.term == kRemovedTerm) return DropReason::kConfigEpoch;
   // The nonce stays: what is asked again, with more time in between, is answered alike.
   const uint64_t log_id = LogIdIn(header);
   const bool other = peer.remembered != 0 && log_id != 0 && log_id != peer.remembered;

@@ -46,9 +46,15 @@ class PeerLives {
   // A HELLO is kNone if it is to be answered (with a HelloAck of its nonce); it changes nothing.
   // A HELLO_ACK is kNone if its nonce waited for an answer: from now on the sender's life is known. kOtherLog:
   // it did, but one of the two has another log than the other one remembers, or (`went_back`) the sender's is in
-  // an earlier state than is known of it; nothing is known then. Anything else is kNone if it is of the sender's
+  // an earlier state than is known of it; nothing is known then. kConfigEpoch: it did, and its sender knows that this
+  // node is no member any more (kRemovedTerm). Anything else is kNone if it is of the sender's
   // known life and new.
   DropReason Admit(const Opened& opened, uint64_t now_ns, bool went_back = false);
+
+  // Whether a HELLO may be answered now that is none of a peer's: those count together with the peers'.
+  bool MayAnswerHello(uint64_t now_ns);
+  // Asks a peer whose life is known once more: what it says of this node may be news.
+  void AskAgain(raft::NodeId peer);
 
   // A HELLO or HELLO_ACK says that its sender has the log that is remembered, and that it has started on it less
   // often than it said before, or as often in another life.

@@ -85,6 +85,20 @@ DropReason Answered(Node& a, Node& b, Term said, uint64_t now_ns) {
   return a.Receive(b.codec.Seal(NodeId(1), said, ack), now_ns);
 }
 
+TEST(PeerLives, OnlyAFreshAnswerSaysThatThisNodeWasRemoved) {
+  Node a(1, 100);
+  Node b(2, 200);
+  a.Meet(b, 2, 1);
+  EXPECT_EQ(a.lives.NonceFor(NodeId(2), kStart_ns + kSecond_ns), 0u) << "its life is known";
+  a.lives.AskAgain(NodeId(2));
+  const uint64_t now_ns = kStart_ns + kSecond_ns;
+  EXPECT_EQ(Answered(a, b, kRemovedTerm, now_ns), DropReason::kConfigEpoch);
+  EXPECT_EQ(a.lives.LifeOf(NodeId(2)), 200u) << "what was known of it stays";
+  EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), kRemovedTerm, HelloAck{.nonce = 12345}), now_ns), DropReason::kNonce);
+  EXPECT_EQ(Answered(a, b, Term(1), now_ns + kSecond_ns), DropReason::kNone) << "it is asked until it says otherwise";
+  EXPECT_EQ(a.lives.NonceFor(NodeId(2), now_ns + 2 * kSecond_ns), 0u);
+}
+
 TEST(PeerLives, AMemberWithAnotherLogIsNeverBelieved) {
   Node a(1, 100);
   {

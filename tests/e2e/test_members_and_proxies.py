@@ -2,6 +2,7 @@
 """What an operator does on the proxies when a cluster's members change (docs/cluster.md): a proxy follows nobody whom its
 configuration does not name; `hedgerow reload` tells it of new ones while clients are served."""
 
+import contextlib
 import json
 import os
 
@@ -79,3 +80,25 @@ def test_a_new_member_leads_at_a_proxy_once_a_reload_has_named_it():
                 joins.stop()
                 assert client.incr(b"n") == 4, "the others go on, and it is announced who leads"
                 wait_for("another one leads there", lambda: leader_at(proxy)["leader"] != joins.host.name)
+
+
+def test_a_cluster_that_was_set_up_anew_under_its_old_id_is_followed():
+    """Its terms begin again, so what it announces is older than what the proxy knows."""
+    with Lab(TAG, replicas=3) as lab, contextlib.ExitStack() as stack:
+        settings = settings_of(lab)
+        with DataDirs(TAG, "memory") as data, hedgerow_cluster(lab, data.path, settings) as cluster:
+            cluster.wait_ready()
+            proxy = stack.enter_context(product.Product(lab.client, TAG, [kv_service(lab, cluster, delay="2ms")]))
+            for _ in range(5):
+                leader = cluster.wait_ready()
+                other = next(node for node in cluster.nodes if node is not leader)
+                run("transfer", "--to", other.number, "--socket", leader.socket)
+            wait_for("a later term is announced", lambda: int(leader_at(proxy).get("term", 0)) > 5)
+            known = int(leader_at(proxy)["term"])
+        with DataDirs(TAG, "memory") as data, hedgerow_cluster(lab, data.path, settings) as cluster, client_of(lab) as client:
+            assert cluster.wait_ready().state().term < known
+            client.open()
+            assert client.incr(b"n") == 1, "the other members hand on what the proxy sends them"
+            wait_for("the proxy follows it", lambda: 0 < int(leader_at(proxy).get("term", 0)) < known, within_s=60)
+            assert leader_at(proxy)["leader"] == cluster.leader().host.name
+            assert client.incr(b"n") == 2
