@@ -18,8 +18,11 @@ struct UnitScale {
   absl::string_view suffix;
   int64_t scale;
 };
+constexpr int64_t kHour_ns = 3'600'000'000'000;
 // "s" last, because it also ends the other three.
 constexpr UnitScale kDurationUnits[] = {{"ns", 1}, {"us", 1'000}, {"ms", 1'000'000}, {"s", 1'000'000'000}};
+constexpr UnitScale kLongUnits[] = {{"min", 60'000'000'000}, {"h", kHour_ns}};
+constexpr UnitScale kByteUnits[] = {{"GiB", int64_t{1} << 30}, {"MiB", int64_t{1} << 20}, {"KiB", int64_t{1} << 10}};
 
 bool AllDigits(absl::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
@@ -74,9 +77,10 @@ std::string Decimal(int64_t value, int64_t scale) {
 
 std::optional<int64_t> ParseDurationNs(absl::string_view text) {
   for (const UnitScale& unit : kDurationUnits) {
-    if (absl::EndsWith(text, unit.suffix)) {
-      return ParseScaled(absl::StripSuffix(text, unit.suffix), unit.scale);
-    }
+    if (absl::ConsumeSuffix(&text, unit.suffix)) return ParseScaled(text, unit.scale);
+  }
+  for (const UnitScale& unit : kLongUnits) {
+    if (absl::ConsumeSuffix(&text, unit.suffix)) return ParseScaled(text, unit.scale);
   }
   return std::nullopt;
 }
@@ -84,6 +88,21 @@ std::optional<int64_t> ParseDurationNs(absl::string_view text) {
 std::optional<int64_t> ParsePercentPpm(absl::string_view text) {
   if (!absl::ConsumeSuffix(&text, "%")) return std::nullopt;
   return ParseScaled(text, 10'000);
+}
+
+std::optional<int64_t> ParseBytes(absl::string_view text) {
+  int64_t scale = 1;
+  for (const UnitScale& unit : kByteUnits) {
+    if (!absl::ConsumeSuffix(&text, unit.suffix)) continue;
+    scale = unit.scale;
+    break;
+  }
+  int64_t count = 0;
+  int64_t bytes = 0;
+  if (!AllDigits(text) || !absl::SimpleAtoi(text, &count) || __builtin_mul_overflow(count, scale, &bytes)) {
+    return std::nullopt;
+  }
+  return bytes;
 }
 
 std::optional<int64_t> ParseWhole(absl::string_view text) {
@@ -97,6 +116,7 @@ std::optional<int64_t> ParseWhole(absl::string_view text) {
 }
 
 std::string FormatDurationNs(int64_t ns) {
+  if (ns > 0 && ns % kHour_ns == 0) return absl::StrCat(ns / kHour_ns, "h");
   for (int i = 3; i > 0; --i) {
     const UnitScale& unit = kDurationUnits[i];
     if (ns >= unit.scale && ns % (unit.scale / 1000) == 0) {
@@ -107,6 +127,13 @@ std::string FormatDurationNs(int64_t ns) {
 }
 
 std::string FormatPercentPpm(int64_t ppm) { return absl::StrCat(Decimal(ppm, 10'000), "%"); }
+
+std::string FormatBytes(int64_t bytes) {
+  for (const UnitScale& unit : kByteUnits) {
+    if (bytes > 0 && bytes % unit.scale == 0) return absl::StrCat(bytes / unit.scale, unit.suffix);
+  }
+  return absl::StrCat(bytes);
+}
 
 std::string RoundedDurationNs(int64_t ns) {
   if (ns == 0) return "0";

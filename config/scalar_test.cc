@@ -15,6 +15,8 @@ TEST(ParseDurationNs, ReadsEveryUnitExactly) {
   EXPECT_EQ(ParseDurationNs("100us"), 100'000);
   EXPECT_EQ(ParseDurationNs("10ms"), 10'000'000);
   EXPECT_EQ(ParseDurationNs("2s"), 2'000'000'000);
+  EXPECT_EQ(ParseDurationNs("90min"), 5'400'000'000'000);
+  EXPECT_EQ(ParseDurationNs("168h"), 604'800'000'000'000);
   EXPECT_EQ(ParseDurationNs("0ms"), 0);
 }
 
@@ -41,7 +43,9 @@ TEST(ParseDurationNs, RefusesEverythingElse) {
                            "1.5.2ms",
                            "10 parsecs",
                            "10m",
-                           "10h",
+                           "10hours",
+                           "-1h",
+                           "99999999999999999h",
                            "10MS",
                            "0x10ms",
                            "1.5ns",
@@ -83,8 +87,23 @@ TEST(FormatDurationNs, IsTheInverseOfParsing) {
   }
   EXPECT_EQ(FormatDurationNs(10'000'000), "10ms");
   EXPECT_EQ(FormatDurationNs(1'500'000), "1.5ms");
+  EXPECT_EQ(FormatDurationNs(60'000'000'000), "60s");
+  EXPECT_EQ(FormatDurationNs(3'600'000'000'000), "1h");
   EXPECT_EQ(FormatPercentPpm(50'000), "5%");
   EXPECT_EQ(FormatPercentPpm(1), "0.0001%");
+}
+
+TEST(ParseBytes, ReadsWholeNumbersWithABinaryUnit) {
+  for (const auto& [text, bytes] : {std::pair("0", int64_t{0}), std::pair("4097", int64_t{4097}),
+                                    std::pair("64KiB", int64_t{65'536}), std::pair("256MiB", int64_t{256} << 20),
+                                    std::pair("2GiB", int64_t{2} << 30)}) {
+    EXPECT_EQ(ParseBytes(text), bytes) << text;
+    EXPECT_EQ(FormatBytes(bytes), text);
+  }
+  for (const char* text : {"", "KiB", "1.5MiB", "64MB", "64 MiB", "-1", "+1", "9223372036854775808",
+                           "99999999999GiB"}) {
+    EXPECT_EQ(ParseBytes(text), std::nullopt) << text;
+  }
 }
 
 TEST(RoundedDurationNs, ShowsThreeSignificantDigits) {

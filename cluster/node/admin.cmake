@@ -5,10 +5,12 @@
 hedgerow_proto(cluster_node_proto "${CMAKE_SOURCE_DIR}/cluster/api/node.proto" GRPC
                DEPS operate_report_proto)
 
+hedgerow_proto(cluster_node_config_proto "${CMAKE_SOURCE_DIR}/cluster/api/node_config.proto" DEPS config_rules_proto)
+
 hedgerow_cc_library(cluster_node_config
-  SRCS config.cc config_check.cc config_keys.cc config_reader.cc setting_text.cc
-  HDRS config.h config_check.h config_keys.h config_reader.h setting_text.h
-  DEPS config_text cluster_kv cluster_node_address cluster_raft cluster_wire operate_key_file absl::status absl::statusor
+  SRCS config.cc config_check.cc setting_text.cc
+  HDRS config.h config_check.h setting_text.h
+  DEPS config_schema cluster_node_config_proto cluster_kv cluster_node_address cluster_raft cluster_wire operate_key_file absl::status absl::statusor
        absl::strings absl::str_format)
 
 hedgerow_cc_library(cluster_node_admin
@@ -18,7 +20,7 @@ hedgerow_cc_library(cluster_node_admin
        operate_version hedgerow::prometheus absl::status absl::statusor absl::strings absl::str_format absl::time)
 
 hedgerow_cc_test(cluster_node_config_test SRCS config_test.cc config_errors_test.cc setting_text_test.cc
-                 DEPS cluster_node_config)
+                 DEPS cluster_node_config config_schema_testing)
 hedgerow_cc_test(cluster_node_admin_test
   SRCS admin_test.cc commands_test.cc metrics_test.cc stall_problem_test.cc status_test.cc HDRS fake_node_control.h
   DEPS cluster_node_admin operate_scrape_test)

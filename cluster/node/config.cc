@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The steps from a file to a checked configuration; see the header. The table of keys is in config_keys.cc, the
+// The steps from a file to a checked configuration; see the header. The keys are in cluster/api/node_config.proto, the
 // rules that span several values are in config_check.cc.
 
 #include "cluster/node/config.h"
@@ -11,21 +11,20 @@
 
 #include <sys/stat.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cluster/api/node_config.pb.h"
 #include "cluster/node/config_check.h"
-#include "cluster/node/config_keys.h"
-#include "cluster/node/config_reader.h"
 #include "cluster/raft/check.h"
+#include "config/decode.h"
 #include "config/locations.h"
 #include "config/source.h"
-#include "config/tree.h"
 #include "operate/key_file.h"
 
 namespace hedgerow::node {
 namespace {
-
-using config::Tree;
 
 // Reads the key that `path` names, if it names one.
 void ReadKey(const std::string& path, absl::string_view name, const config::Locations& locations,
@@ -40,16 +39,93 @@ void ReadKey(const std::string& path, absl::string_view name, const config::Loca
   }
 }
 
-NodeConfig Parse(absl::string_view text, config::Locations& locations, config::Diagnostics& errors) {
+// Of a text that the decoder has accepted, or the unset address where it was refused or is not there.
+NetAddress AddressOf(const std::string& text) { return NetAddress::Parse(text).value_or(NetAddress()); }
+
+XdpMode XdpModeOf(v1::XdpAttach attach) {
+  if (attach == v1::XDP_ATTACH_NATIVE) return XdpMode::kNative;
+  return attach == v1::XDP_ATTACH_GENERIC ? XdpMode::kGeneric : XdpMode::kAuto;
+}
+
+// Those of the cluster's settings that the file has.
+void TakeSettings(const v1::NodeConfigFile& file, const config::Locations& locations, NodeConfig& config) {
+  const v1::MemcachedBlock& memcached = file.memcached();
+  const auto take = [&](kv::Setting setting, int64_t value) {
+    if (!locations.Has(kv::InfoOf(setting).name)) return;
+    kv::Set(config.settings, setting, static_cast<uint64_t>(value));
+    config.settings_in_file.push_back(setting);
+  };
+  take(kv::Setting::kSessionTimeout, file.sessions().timeout_ns());
+  take(kv::Setting::kSessionsMax, file.sessions().max());
+  take(kv::Setting::kMemcachedMemory, int64_t{memcached.memory_mib()} << 20);
+  take(kv::Setting::kMemcachedWindow, memcached.window_ns());
+  take(kv::Setting::kMemcachedWindowMax, memcached.window_max());
+}
+
+void TakeEpoch(const std::string& text, NodeConfig& config) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '/');
+  if (parts.size() != 2) return;
+  HEDGEROW_CHECK(absl::SimpleAtoi(parts[0], &config.cluster_epoch));
+  HEDGEROW_CHECK(absl::SimpleHexAtoi(parts[1], &config.beginning));
+}
+
+NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& locations) {
   NodeConfig config;
-  if (!config::CheckText(text, errors)) return config;
-  const std::optional<Tree> tree = config::ParseTree(text, errors);
-  if (!tree.has_value()) return config;
-  KeyFiles files;
-  ConfigReader(locations, errors).Map(*tree, "", KeysFor(config, files));
-  ReadKey(files.cluster_key, "cluster_key_file", locations, errors,
+  config.cluster_id = static_cast<uint64_t>(file.cluster_id());
+  if (!file.cluster_key().empty()) config.cluster_key = wire::ParseKey(file.cluster_key()).value();
+  if (!file.announce_key().empty()) config.announce_key = wire::ParseKey(file.announce_key()).value();
+  config.self = raft::NodeId(file.node());
+  config.join = file.join();
+  TakeEpoch(file.beginning(), config);
+  config.durability =
+      file.durability() == v1::DURABILITY_MODE_MEMORY ? Durability::kMemory : Durability::kDisk;
+  config.data_dir = file.data_dir();
+  config.serve = AddressOf(file.serve());
+  config.admin_socket = file.admin_socket();
+  config.metrics_listen = file.metrics_listen();
+  for (const v1::MemberEntry& member : file.members()) {
+    config.members.push_back({.id = raft::NodeId(member.id()),
+                              .peer = AddressOf(member.peer()),
+                              .serve = AddressOf(member.serve())});
+  }
+  for (const v1::ProxyEntry& proxy : file.proxies())
+    config.proxies.push_back({.name = proxy.name(), .address = AddressOf(proxy.address())});
+  config.election_floor_ns = static_cast<uint64_t>(file.election().floor_ns());
+  config.election_cap_ns = static_cast<uint64_t>(file.election().cap_ns());
+  const v1::OffloadsBlock& offloads = file.offloads();
+  config.offloads = {.heartbeat = offloads.heartbeat(),
+                     .vote = offloads.vote(),
+                     .append = offloads.append(),
+                     .quorum = offloads.quorum(),
+                     .broadcast = offloads.broadcast(),
+                     .watchdog = offloads.watchdog(),
+                     .reserve = offloads.reserve(),
+                     .xdp = XdpModeOf(offloads.xdp())};
+  config.spin_ns = static_cast<uint64_t>(file.spin_ns());
+  config.waiting_max = file.waiting_max();
+  const v1::SnapshotsBlock& snapshots = file.snapshots();
+  config.snapshots = {.every_entries = snapshots.every_entries(),
+                      .every_bytes = static_cast<uint64_t>(snapshots.every_bytes()),
+                      .tail_entries = snapshots.tail_entries(),
+                      .tail_bytes = static_cast<uint64_t>(snapshots.tail_bytes()),
+                      .rate_bytes_per_s = static_cast<uint64_t>(snapshots.rate_bytes_per_s())};
+  if (file.has_memcached()) {
+    config.memcached = {.listen = AddressOf(file.memcached().listen()),
+                        .value_max_bytes = file.memcached().value_max(),
+                        .rate_per_s = file.memcached().rate(),
+                        .once_in_window = file.memcached().once_in_window()};
+  }
+  TakeSettings(file, locations, config);
+  return config;
+}
+
+NodeConfig Parse(absl::string_view text, config::Locations& locations, config::Diagnostics& errors) {
+  v1::NodeConfigFile file;
+  if (!config::Decode(text, file, locations, errors)) return {};
+  NodeConfig config = FromFile(file, locations);
+  ReadKey(file.cluster_key_file(), "cluster_key_file", locations, errors,
           [&config](const wire::Key& key) { config.cluster_key = key; });
-  ReadKey(files.announce_key, "announce_key_file", locations, errors,
+  ReadKey(file.announce_key_file(), "announce_key_file", locations, errors,
           [&config](const wire::Key& key) { config.announce_key = key; });
   CheckNodeConfig(config, locations, errors);
   CompleteNodeConfig(config, locations);
@@ -63,14 +139,6 @@ std::vector<uint64_t> IdsOf(const Members& members) {
   for (const auto& member : members) ids.push_back(member.id.value());
   std::sort(ids.begin(), ids.end());
   return ids;
-}
-
-void ListKeys(const std::vector<ConfigKey>& keys, const std::string& parent, std::vector<NodeConfigKey>& out) {
-  for (const ConfigKey& key : keys) {
-    const std::string path = JoinPath(parent, key.item ? key.name + "[]" : key.name);
-    out.push_back({path, key.expected, key.required});
-    ListKeys(key.item ? key.item(0) : key.block, path, out);
-  }
 }
 
 }  // namespace
@@ -166,14 +234,6 @@ absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path) {
   NodeConfig config = LoadNodeConfig(path, errors);
   if (!errors.empty()) return errors.ToStatus();
   return config;
-}
-
-std::vector<NodeConfigKey> NodeConfigKeys() {
-  NodeConfig config;
-  KeyFiles files;
-  std::vector<NodeConfigKey> out;
-  ListKeys(KeysFor(config, files), "", out);
-  return out;
 }
 
 }  // namespace hedgerow::node

@@ -61,6 +61,7 @@ struct OffloadsConfig {
   XdpMode xdp = XdpMode::kAuto;
 
   bool any() const { return heartbeat || vote || append || quorum || broadcast || watchdog; }
+  bool operator==(const OffloadsConfig&) const = default;
 };
 
 // When a node takes a snapshot of its own, what its log keeps before it, and how fast it sends one.
@@ -70,6 +71,8 @@ struct SnapshotsConfig {
   uint64_t tail_entries = 100'000;  // at most, and
   uint64_t tail_bytes = 32 * 1024 * 1024;
   uint64_t rate_bytes_per_s = 64 * 1024 * 1024;  // to each follower
+
+  bool operator==(const SnapshotsConfig&) const = default;
 };
 
 // The second front end (docs/memcached.md). What a committed command does is not its to say (kv::Settings).
@@ -140,14 +143,5 @@ absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path);
 // first also refuses a file that holds a key and that others may read.
 NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors);
 NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors);
-
-// Every key's path ("members[].peer") with what it takes in words,
-// for the test that keeps docs/cluster.md true.
-struct NodeConfigKey {
-  std::string path;
-  std::string expected;
-  bool required = false;
-};
-std::vector<NodeConfigKey> NodeConfigKeys();
 
 }  // namespace hedgerow::node

@@ -175,7 +175,7 @@ class Checker : config::Checks {
   }
 
   void Election() {
-    if (config_.election_floor_ns < config_.election_cap_ns) return;
+    if (config_.election_cap_ns == 0 || config_.election_floor_ns < config_.election_cap_ns) return;
     // Said at the value that was written; both may have been.
     const auto text = [](uint64_t ns) { return config::FormatDurationNs(static_cast<int64_t>(ns)); };
     if (locations_.Has("election.cap")) {

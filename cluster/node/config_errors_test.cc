@@ -56,7 +56,7 @@ struct Row {
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 #define ADDRESS "expected an address and port, such as 10.0.0.1:4802 or [fd00::1]:4802"
-#define KEY "expected 32 hexadecimal digits, not all 0, as `openssl rand -hex 16` prints"
+#define KEY "expected 32 hexadecimal digits, not all 0, such as `openssl rand -hex 16` prints"
 
 constexpr Row kRows[] = {
     {"ClusterIdZero", "cluster_id: 7", "cluster_id: 0",
@@ -90,7 +90,7 @@ constexpr Row kRows[] = {
      R"(3:15: announce_key: got the same key as cluster_key, expected another: what proxies know must not help )"
      R"(against nodes)"},
     {"RelativeKeyFile", "durability: disk", "cluster_key_file: key",
-     R"(5:19: cluster_key_file: got "key", expected an absolute path of at most 4095 bytes
+     R"(5:19: cluster_key_file: got "key", expected an absolute path of at most 4000 bytes
 n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"NodeIsNoMember", "node: 1", "node: 4",
      R"(4:7: node: got 4, expected the id of a member (there are: 1, 2, 3))"},
@@ -109,8 +109,8 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"RelativeSocket", "admin_socket: /run/hedgerow-node/admin.sock", "admin_socket: admin.sock",
      R"(8:15: admin_socket: got "admin.sock", expected an absolute path of at most 100 bytes)"},
     {"MetricsNotLoopback", "metrics_listen: \"127.0.0.1:9465\"", "metrics_listen: \"10.0.0.1:9465\"",
-     R"(9:17: metrics_listen: got "10.0.0.1:9465", expected a loopback address and port, such as 127.0.0.1:9465, )"
-     R"(or "" for none)"},
+     R"(9:17: metrics_listen: got "10.0.0.1:9465", expected a loopback address and port such as 127.0.0.1:9464 or )"
+     R"([::1]:9464, or "" for none (metrics are served on this host only))"},
     {"MemberIdTwice", "{id: 2,", "{id: 1,",
      R"(12:10: members[1].id: got "1", expected an id no other member has (members[0].id in line 11 is the same))"},
     {"PeerAddressTwice", "peer: \"10.0.0.2:4802\"", "peer: \"10.0.0.3:4802\"",
@@ -168,7 +168,7 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"XdpUnknown", "xdp: auto", "xdp: skb",
      R"(19:28: offloads.xdp: got "skb", expected one of auto, native, generic)"},
     {"SpinTooLong", "spin: 50us", "spin: 1s",
-     R"(20:7: spin: got "1s", expected a duration between 0us and 10ms, such as 50us)"},
+     R"(20:7: spin: got "1s", expected a duration between 0ns and 10ms, such as 50us)"},
     {"CapBelowFloor", "cap: 2s", "cap: 20ms",
      R"(17:30: election.cap: got "20ms", expected more than the floor of 20ms)"},
     {"FloorAboveTheDefaultCap", "floor: 20ms, cap: 2s", "floor: 3s",

@@ -10,16 +10,15 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
-#include "build_paths.h"
+#include "cluster/api/node_config.pb.h"
+#include "cluster/node/setting_text.h"
+#include "config/schema.h"
+#include "config/schema_testing.h"
 
 namespace hedgerow::node {
 namespace {
@@ -319,28 +318,51 @@ TEST_F(NodeConfigFileTest, AMissingFileSaysSo) {
             folder_ + "/none: cannot be opened: No such file or directory");
 }
 
-// The reference table has one row for each key, which starts with the path and says what the key takes.
-TEST(NodeConfigKeys, AreAllDocumented) {
-  std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/cluster.md");
-  ASSERT_TRUE(file.good());
-  std::stringstream text;
-  text << file.rdbuf();
-  const std::vector<std::string> lines = absl::StrSplit(text.str(), '\n');
-  EXPECT_GT(NodeConfigKeys().size(), 20u);
-  for (const NodeConfigKey& key : NodeConfigKeys()) {
-    std::string row;
-    for (const std::string& line : lines) {
-      if (absl::StartsWith(line, absl::StrCat("| `", key.path, "` |"))) row = line;
-    }
-    ASSERT_FALSE(row.empty()) << "docs/cluster.md has no row for " << key.path;
-    EXPECT_EQ(absl::StrContains(row, "| required |"), key.required) << row;
-    // "a whole number between 1 and 7" stands as "1 to 7".
-    const size_t between = key.expected.find("between ");
-    if (between == std::string::npos) continue;
-    const std::string range = absl::StrReplaceAll(
-        key.expected.substr(between + 8, key.expected.find(',') - between - 8), {{" and ", " to "}});
-    EXPECT_TRUE(absl::StrContains(row, range)) << "\"" << range << "\" in " << row;
-  }
+TEST(NodeConfigSchema, EveryKeyHasATypeARangeAndADefaultInside) {
+  config::ExpectSoundRules(*v1::NodeConfigFile::descriptor());
+}
+
+TEST(NodeConfigSchema, EveryKeyIsDocumentedWithItsDefaultAndRange) {
+  config::ExpectDocumented(*v1::NodeConfigFile::descriptor(), "docs/cluster.md");
+}
+
+// Five keys seed settings. Both tables say what such a value may be.
+TEST(NodeConfigSchema, AKeyThatSeedsASettingTakesWhatTheSettingTakes) {
+  int seeds = 0;
+  config::ForEachKey(*v1::NodeConfigFile::descriptor(),
+                     [&](const std::string& path, const google::protobuf::FieldDescriptor& field) {
+                       const kv::SettingInfo* const info = kv::FindSetting(path);
+                       if (info == nullptr) return;
+                       ++seeds;
+                       EXPECT_EQ(config::Expectation(field), ExpectedOf(*info)) << path;
+                       const config::Rule& rule = config::RuleOf(field);
+                       const auto text = [&](int64_t value) { return config::InUnits(field, value); };
+                       EXPECT_EQ(ParseSetting(*info, text(rule.min())), info->min) << path;
+                       EXPECT_EQ(ParseSetting(*info, text(rule.max())), info->max) << path;
+                       EXPECT_EQ(rule.default_value(), "") << path << ": kv::Settings has it";
+                     });
+  EXPECT_EQ(seeds, 5);
+}
+
+// Tests and tools make a NodeConfig without a file.
+TEST(NodeConfigSchema, DefaultsAreThoseOfTheStruct) {
+  const NodeConfig read = Sound(absl::StrCat(kSmallest, "memcached: {listen: \"10.0.0.1:11211\"}\n"));
+  const NodeConfig made;
+  EXPECT_EQ(read.join, made.join);
+  EXPECT_EQ(read.durability, made.durability);
+  EXPECT_EQ(read.data_dir, made.data_dir);
+  EXPECT_EQ(read.admin_socket, made.admin_socket);
+  EXPECT_EQ(read.metrics_listen, made.metrics_listen);
+  EXPECT_EQ(read.election_floor_ns, made.election_floor_ns);
+  EXPECT_EQ(read.election_cap_ns, made.election_cap_ns);
+  EXPECT_EQ(read.offloads, made.offloads);
+  EXPECT_EQ(read.spin_ns, made.spin_ns);
+  EXPECT_EQ(read.settings, made.settings);
+  EXPECT_EQ(read.waiting_max, made.waiting_max);
+  EXPECT_EQ(read.snapshots, made.snapshots);
+  EXPECT_EQ(read.memcached.value_max_bytes, made.memcached.value_max_bytes);
+  EXPECT_EQ(read.memcached.rate_per_s, made.memcached.rate_per_s);
+  EXPECT_EQ(read.memcached.once_in_window, made.memcached.once_in_window);
 }
 
 }  // namespace

@@ -2,15 +2,12 @@
 #include "cluster/node/setting_text.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "config/diagnostics.h"
 #include "config/scalar.h"
 #include "config/suggest.h"
@@ -26,19 +23,6 @@ uint64_t ScaleOf(const kv::SettingInfo& info) {
 }
 
 }  // namespace
-
-std::optional<int64_t> ParseLongDurationNs(absl::string_view text) {
-  for (const auto& [unit, scale] : {std::pair("min", kMinute_ns), std::pair("h", kHour_ns)}) {
-    absl::string_view digits = text;
-    if (!absl::ConsumeSuffix(&digits, unit)) continue;
-    const std::optional<int64_t> count =
-        absl::StartsWith(digits, "-") ? std::nullopt : config::ParseWhole(digits);
-    int64_t ns = 0;
-    if (!count.has_value() || __builtin_mul_overflow(*count, static_cast<int64_t>(scale), &ns)) return std::nullopt;
-    return ns;
-  }
-  return config::ParseDurationNs(text);
-}
 
 std::string RangeOf(const kv::SettingInfo& info) {
   if (info.unit == kv::SettingUnit::kDuration) {
@@ -56,7 +40,7 @@ std::string ExpectedOf(const kv::SettingInfo& info) {
 std::optional<uint64_t> ParseSetting(const kv::SettingInfo& info, absl::string_view text) {
   uint64_t value = 0;
   if (info.unit == kv::SettingUnit::kDuration) {
-    const std::optional<int64_t> ns = ParseLongDurationNs(text);
+    const std::optional<int64_t> ns = config::ParseDurationNs(text);
     if (!ns.has_value() || *ns < 0) return std::nullopt;
     value = static_cast<uint64_t>(*ns);
   } else {

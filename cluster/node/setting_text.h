@@ -15,9 +15,6 @@
 
 namespace hedgerow::node {
 
-// Besides the units of config/scalar.h, minutes and hours, which only sessions last.
-std::optional<int64_t> ParseLongDurationNs(absl::string_view text);
-
 // "10s to 168h", "1 to 1000000".
 std::string RangeOf(const kv::SettingInfo& info);
 // What a value must be, in a configuration file's words.

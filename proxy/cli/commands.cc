@@ -10,7 +10,7 @@
 #include "operate/version.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
-#include "proxy/config/format.h"
+#include "config/format.h"
 #include "proxy/config/load.h"
 
 namespace hedgerow::cli {
@@ -127,7 +127,7 @@ absl::StatusOr<std::string> SocketPath(const Arguments& arguments) {
 
 absl::StatusOr<std::string> InstanceName(const Arguments& arguments) {
   if (arguments.Has("instance")) {
-    const auto name = config::Canonical(v1::FORMAT_INSTANCE, arguments.Get("instance"));
+    const auto name = config::Canonical(config::FORMAT_INSTANCE, arguments.Get("instance"));
     if (name.has_value()) return *name;
     return absl::InvalidArgumentError(absl::StrCat("hedgerow: --instance: got \"", arguments.Get("instance"),
                                                    "\", expected 1 to 15 of the characters a-z, 0-9 and -"));

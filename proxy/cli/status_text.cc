@@ -14,7 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "config/scalar.h"
-#include "proxy/config/address.h"
+#include "config/address.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "config/scalar.h"
-#include "proxy/config/address.h"
+#include "config/address.h"
 
 namespace hedgerow::cli {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/strings/strip.h"
 #include "built_in_profile_files.h"
 #include "proxy/config/check_profile.h"
-#include "proxy/config/decode.h"
+#include "config/decode.h"
 
 namespace hedgerow::config {
 namespace {

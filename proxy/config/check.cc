@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "config/scalar.h"
 #include "config/suggest.h"
-#include "proxy/config/address.h"
+#include "config/address.h"
 #include "proxy/config/check_profile.h"
-#include "proxy/config/schema.h"
+#include "config/schema.h"
 
 namespace hedgerow::config {
 namespace {

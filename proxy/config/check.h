@@ -8,7 +8,7 @@
 
 #include "config/diagnostics.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/config/decode.h"
+#include "config/decode.h"
 
 namespace hedgerow::config {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proxy/config/schema.h"
+#include "config/schema.h"
 
 namespace hedgerow::config {
 namespace {
@@ -32,7 +32,7 @@ std::string NameOf(const Message& entry, size_t place) {
 // No version that knows the key would have left it so.
 bool IsUnknown(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
-  const v1::Rule& rule = RuleOf(field);
+  const Rule& rule = RuleOf(field);
   if (rule.default_value().empty()) return false;
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:  // an empty text may have been meant

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proxy/config/schema.h"
+#include "config/schema.h"
 
 namespace hedgerow::config {
 namespace {
@@ -68,7 +68,7 @@ class Emitter {
   bool IsWritten(const Message& message, const FieldDescriptor& field) const {
     if (field.is_repeated()) return message.GetReflection()->FieldSize(message, &field) > 0;
     if (IsMessage(field)) return message.GetReflection()->HasField(message, &field);
-    const v1::Rule& rule = RuleOf(field);
+    const Rule& rule = RuleOf(field);
     const std::string text = ScalarText(message, field);
     if (text == rule.default_value()) return !text.empty() && defaults_ == Defaults::kWritten;
     return true;

@@ -7,7 +7,7 @@
 #include "config/source.h"
 #include "operate/key_file.h"
 #include "proxy/config/check.h"
-#include "proxy/config/decode.h"
+#include "config/decode.h"
 
 namespace hedgerow::config {
 namespace {

@@ -89,7 +89,7 @@ constexpr Row kRows[] = {
     {"CommandTwice", "[set, delete]", "[set, set]",
      R"(services[0].duplicate[1]: got "set" again, expected each operation once)"},
     {"CommandsAreAList", "[set, delete]", "set",
-     R"(services[0].duplicate: got "set", expected a list of 0 to 16 entries)"},
+     R"(services[0].duplicate: got a single value, expected a list of 0 to 16 entries)"},
     {"CommandIsAMap", "[set, delete]", "[{a: b}]",
      R"(services[0].duplicate[0]: got a map, expected a name of 1 to 31 of the characters a-z, 0-9 and -)"},
     {"DuplicateWithAnotherProfile", "profile: memcached", "profile: dns",

@@ -118,7 +118,7 @@ TEST(ParseTree, ASecondDocumentIsRefused) {
 TEST(ParseTree, AListOrScalarIsNoConfiguration) {
   EXPECT_THAT(ErrorsOf("- a\n"),
               ElementsAre(HasSubstr("c.yaml:1:1: got a list, expected a map with the keys")));
-  EXPECT_THAT(ErrorsOf("hello\n"), ElementsAre(HasSubstr("got \"hello\", expected a map with the keys")));
+  EXPECT_THAT(ErrorsOf("hello\n"), ElementsAre(HasSubstr("got a single value, expected a map with the keys")));
 }
 
 TEST(ParseTree, AnAliasBombIsRefusedAtItsFirstAnchor) {

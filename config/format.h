@@ -10,22 +10,23 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "proxy/api/rules.pb.h"
+#include "config/rules.pb.h"
 
 namespace hedgerow::config {
 
 // sockaddr_un holds 108 bytes; some are kept for a temporary name beside it.
 inline constexpr size_t kMaxSocketPathBytes = 100;
-inline constexpr size_t kMaxFilePathBytes = 255;
+// PATH_MAX is 4096; a folder needs room for the names of its files.
+inline constexpr size_t kMaxFilePathBytes = 4000;
 // IFNAMSIZ - 1, less the suffix "c0" of the clock's links.
 inline constexpr size_t kMaxInterfaceBytes = 13;
 inline constexpr size_t kMaxBytes = 16;
 inline constexpr size_t kMaxTextBytes = 8;
 
 // The text in its canonical spelling, or nothing where it has another format.
-std::optional<std::string> Canonical(v1::Format format, absl::string_view text);
+std::optional<std::string> Canonical(Format format, absl::string_view text);
 
 // A reason that adds to the expectation ("a loopback address"), or empty.
-std::string WhyRefused(v1::Format format, absl::string_view text);
+std::string WhyRefused(Format format, absl::string_view text);
 
 }  // namespace hedgerow::config

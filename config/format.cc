@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/config/format.h"
+#include "config/format.h"
 
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "config/address.h"
+#include "config/scalar.h"
 #include "operate/key_file.h"
-#include "proxy/config/address.h"
-#include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow::config {
 namespace {
@@ -45,9 +45,25 @@ std::optional<std::string> CanonicalListen(absl::string_view text) {
   return FormatEndpoint(endpoint->address.ToString(), endpoint->port);
 }
 
+std::optional<std::string> CanonicalEndpoint(absl::string_view text) {
+  const std::optional<Endpoint> endpoint = ParseEndpoint(text);
+  if (!endpoint.has_value() || endpoint->port == 0) return std::nullopt;
+  return FormatEndpoint(endpoint->address.ToString(), endpoint->port);
+}
+
 bool IsBytes(absl::string_view text, size_t most) {
   return !text.empty() && text.size() % 2 == 0 && text.size() <= 2 * most &&
          std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
+}
+
+// "1/61b68ac4e140c840".
+bool IsEpoch(absl::string_view text) {
+  constexpr size_t kNumberBytes = 8;
+  const size_t slash = text.find('/');
+  if (slash == absl::string_view::npos) return false;
+  const std::optional<int64_t> epoch = ParseWhole(text.substr(0, slash));
+  const absl::string_view number = text.substr(slash + 1);
+  return epoch.has_value() && *epoch > 0 && number.size() == 2 * kNumberBytes && IsBytes(number, kNumberBytes);
 }
 
 bool IsPrintable(absl::string_view text, size_t most) {
@@ -61,45 +77,45 @@ bool IsFile(absl::string_view text, size_t most) {
 
 }  // namespace
 
-std::optional<std::string> Canonical(v1::Format format, absl::string_view text) {
+std::optional<std::string> Canonical(Format format, absl::string_view text) {
   const auto as_it_is = [text](bool fits) { return fits ? std::optional(std::string(text)) : std::nullopt; };
   switch (format) {
-    case v1::FORMAT_IP:
+    case FORMAT_IP:
       return CanonicalIp(text);
-    case v1::FORMAT_LISTEN:
+    case FORMAT_LISTEN:
       return CanonicalListen(text);
-    case v1::FORMAT_INSTANCE:
+    case FORMAT_INSTANCE:
       return as_it_is(IsWord(text, 15));
-    case v1::FORMAT_NAME:
+    case FORMAT_NAME:
       return as_it_is(IsWord(text, 31) && text[0] != '-');
-    case v1::FORMAT_INTERFACE:
+    case FORMAT_INTERFACE:
       return as_it_is(IsInterface(text));
-    case v1::FORMAT_KEY:
+    case FORMAT_KEY:
       return operate::KeyDigits(text);
-    case v1::FORMAT_SOCKET:
+    case FORMAT_SOCKET:
       return as_it_is(IsFile(text, kMaxSocketPathBytes));
-    case v1::FORMAT_BYTES:
+    case FORMAT_BYTES:
       if (!IsBytes(text, kMaxBytes)) return std::nullopt;
       return absl::AsciiStrToLower(text);
-    case v1::FORMAT_TEXT:
+    case FORMAT_TEXT:
       return as_it_is(IsPrintable(text, kMaxTextBytes));
-    case v1::FORMAT_PROFILE: {
-      const std::vector<std::string> names = ProfileNames();
-      return as_it_is(std::find(names.begin(), names.end(), text) != names.end());
-    }
-    case v1::FORMAT_FILE:
+    case FORMAT_EPOCH:
+      return as_it_is(IsEpoch(text));
+    case FORMAT_ENDPOINT:
+      return CanonicalEndpoint(text);
+    case FORMAT_FILE:
       return as_it_is(IsFile(text, kMaxFilePathBytes));
     default:
       return std::string(text);
   }
 }
 
-std::string WhyRefused(v1::Format format, absl::string_view text) {
-  if (format == v1::FORMAT_IP) {
+std::string WhyRefused(Format format, absl::string_view text) {
+  if (format == FORMAT_IP) {
     const auto address = net::IpAddress::Parse(text);
     return address.ok() ? absl::StrCat("this is ", WhyNotUnicast(*address)) : "";
   }
-  if (format == v1::FORMAT_LISTEN) {
+  if (format == FORMAT_LISTEN) {
     const std::optional<Endpoint> endpoint = ParseEndpoint(text);
     return endpoint.has_value() && !endpoint->address.is_loopback() ? "metrics are served on this host only"
                                                                     : "";

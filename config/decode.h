@@ -2,7 +2,7 @@
 //
 // YAML to protobuf message, by one generic walk over the schema: unknown
 // and duplicate keys, wrong types, ranges and formats are found here. What
-// spans several values (names, ambiguity) is check.cc's.
+// spans several values (names, ambiguity) is for the checks of proxy/config and cluster/node.
 
 #pragma once
 
@@ -15,8 +15,8 @@
 namespace hedgerow::config {
 
 // Fills `message` from the text, absent keys with their defaults. A value with
-// an error is left at its default and recorded in `errors`. False where the
-// text is no YAML.
+// an error is left empty or zero and recorded in `errors`. `locations` has the keys
+// that were written. False where the text is no YAML.
 bool Decode(absl::string_view text, google::protobuf::Message& message, Locations& locations, Diagnostics& errors);
 
 }  // namespace hedgerow::config

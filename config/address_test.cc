@@ -2,7 +2,7 @@
 //
 // Which addresses may be a VIP or a backend, and how ADDRESS:PORT is written.
 
-#include "proxy/config/address.h"
+#include "config/address.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/config/schema.h"
+#include "config/schema.h"
 
 #include <map>
 
@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "config/format.h"
 #include "config/scalar.h"
-#include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow::config {
 
@@ -20,7 +20,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-const v1::Rule& RuleOf(const FieldDescriptor& field) { return field.options().GetExtension(v1::rule); }
+const Rule& RuleOf(const FieldDescriptor& field) { return field.options().GetExtension(rule); }
 
 std::string KeyOf(const FieldDescriptor& field) {
   const std::string& key = RuleOf(field).key();
@@ -65,9 +65,21 @@ const EnumValueDescriptor* FindEnumWord(const EnumDescriptor& type, absl::string
 }
 
 std::string InUnits(const FieldDescriptor& field, int64_t value) {
-  const v1::Unit unit = RuleOf(field).unit();
-  if (unit == v1::UNIT_DURATION) return FormatDurationNs(value);
-  return unit == v1::UNIT_PERCENT ? FormatPercentPpm(value) : absl::StrCat(value);
+  switch (RuleOf(field).unit()) {
+    case UNIT_DURATION:
+      return FormatDurationNs(value);
+    case UNIT_PERCENT:
+      return FormatPercentPpm(value);
+    case UNIT_BYTES:
+      return FormatBytes(value);
+    default:
+      return absl::StrCat(value);
+  }
+}
+
+std::array<absl::string_view, 2> BoolWords(const FieldDescriptor& field) {
+  if (RuleOf(field).unit() == UNIT_SWITCH) return {"off", "on"};
+  return {"false", "true"};
 }
 
 std::string ScalarText(const Message& message, const FieldDescriptor& field) {
@@ -80,7 +92,7 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field) {
       return value.number() == 0 ? "" : EnumWord(value);
     }
     case FieldDescriptor::CPPTYPE_BOOL:
-      return reflection.GetBool(message, &field) ? "true" : "false";
+      return std::string(BoolWords(field)[reflection.GetBool(message, &field) ? 1 : 0]);
     case FieldDescriptor::CPPTYPE_INT64:
       return InUnits(field, reflection.GetInt64(message, &field));
     default:
@@ -97,35 +109,36 @@ std::vector<std::string> TextsOf(const Message& message, const FieldDescriptor& 
 
 namespace {
 
-std::string StringExpectation(v1::Format format) {
-  if (format == v1::FORMAT_PROFILE) return absl::StrCat("one of ", absl::StrJoin(ProfileNames(), ", "));
-  static const auto& expectations = *new std::map<v1::Format, std::string>{
-      {v1::FORMAT_INSTANCE, "1 to 15 of the characters a-z, 0-9 and -"},
-      {v1::FORMAT_NAME, "a name of 1 to 31 of the characters a-z, 0-9 and -, not starting with -"},
-      {v1::FORMAT_INTERFACE, "an interface name of 1 to 13 letters, digits, - or _, starting with a letter"},
-      {v1::FORMAT_IP, "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b"},
-      {v1::FORMAT_SOCKET, "an absolute path of at most 100 bytes"},
-      {v1::FORMAT_LISTEN,
+std::string SuchAs(const Rule& rule) {
+  return rule.example().empty() ? "" : absl::StrCat(", such as ", rule.example());
+}
+
+std::string StringExpectation(Format format) {
+  static const auto& expectations = *new std::map<Format, std::string>{
+      {FORMAT_INSTANCE, "1 to 15 of the characters a-z, 0-9 and -"},
+      {FORMAT_NAME, "a name of 1 to 31 of the characters a-z, 0-9 and -, not starting with -"},
+      {FORMAT_INTERFACE, "an interface name of 1 to 13 letters, digits, - or _, starting with a letter"},
+      {FORMAT_IP, "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b"},
+      {FORMAT_SOCKET, absl::StrCat("an absolute path of at most ", kMaxSocketPathBytes, " bytes")},
+      {FORMAT_LISTEN,
        "a loopback address and port such as 127.0.0.1:9464 or [::1]:9464, or \"\" for none"},
-      {v1::FORMAT_KEY, "32 hexadecimal digits, not all of them 0"},
-      {v1::FORMAT_FILE, "an absolute path of at most 255 bytes"},
-      {v1::FORMAT_BYTES, "1 to 16 bytes, as two hexadecimal digits each"},
-      {v1::FORMAT_TEXT, "1 to 8 printable characters"}};
+      {FORMAT_KEY, "32 hexadecimal digits, not all 0"},
+      {FORMAT_FILE, absl::StrCat("an absolute path of at most ", kMaxFilePathBytes, " bytes")},
+      {FORMAT_EPOCH, "EPOCH/NUMBER as `hedgerow-node status` of a member says it, such as 1/61b68ac4e140c840"},
+      {FORMAT_ENDPOINT, "an address and port, such as 10.0.0.1:4802 or [fd00::1]:4802"},
+      {FORMAT_BYTES, "1 to 16 bytes, as two hexadecimal digits each"},
+      {FORMAT_TEXT, "1 to 8 printable characters"}};
   const auto found = expectations.find(format);
   return found == expectations.end() ? "a string" : found->second;
 }
 
 std::string NumberExpectation(const FieldDescriptor& field) {
-  const v1::Rule& rule = RuleOf(field);
-  const absl::string_view noun = rule.unit() == v1::UNIT_DURATION  ? "a duration"
-                                 : rule.unit() == v1::UNIT_PERCENT ? "a percentage"
-                                                                   : "a whole number";
-  std::string text =
-      absl::StrCat(noun, " between ", InUnits(field, rule.min()), " and ", InUnits(field, rule.max()));
-  if (!rule.example().empty()) {
-    absl::StrAppend(&text, ", such as ", rule.example());
-  }
-  return text;
+  const Rule& rule = RuleOf(field);
+  const absl::string_view noun = rule.unit() == UNIT_DURATION  ? "a duration"
+                                 : rule.unit() == UNIT_PERCENT ? "a percentage"
+                                 : rule.unit() == UNIT_BYTES   ? "a size"
+                                                               : "a whole number";
+  return absl::StrCat(noun, " between ", InUnits(field, rule.min()), " and ", InUnits(field, rule.max()), SuchAs(rule));
 }
 
 }  // namespace
@@ -136,10 +149,15 @@ std::string Expectation(const FieldDescriptor& field) {
       return absl::StrCat("a map with the keys ", absl::StrJoin(KeysOf(*field.message_type()), ", "));
     case FieldDescriptor::CPPTYPE_ENUM:
       return absl::StrCat("one of ", absl::StrJoin(EnumWords(*field.enum_type()), ", "));
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return "true or false";
-    case FieldDescriptor::CPPTYPE_STRING:
-      return StringExpectation(RuleOf(field).format());
+    case FieldDescriptor::CPPTYPE_BOOL: {
+      const auto [no, yes] = BoolWords(field);
+      return absl::StrCat(yes, " or ", no);
+    }
+    case FieldDescriptor::CPPTYPE_STRING: {
+      const Rule& rule = RuleOf(field);
+      return rule.one_of().empty() ? absl::StrCat(StringExpectation(rule.format()), SuchAs(rule))
+                                   : absl::StrCat("one of ", absl::StrJoin(rule.one_of(), ", "));
+    }
     default:
       return NumberExpectation(field);
   }

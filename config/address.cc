@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/config/address.h"
+#include "config/address.h"
 
 #include <algorithm>
 #include <span>

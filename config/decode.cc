@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/config/decode.h"
+#include "config/decode.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "config/address.h"
+#include "config/format.h"
 #include "config/scalar.h"
+#include "config/schema.h"
 #include "config/source.h"
 #include "config/suggest.h"
 #include "config/tree.h"
-#include "proxy/config/address.h"
-#include "proxy/config/format.h"
-#include "proxy/config/schema.h"
 
 namespace hedgerow::config {
 namespace {
@@ -27,6 +28,11 @@ std::string Join(absl::string_view path, absl::string_view key) {
   return path.empty() ? std::string(key) : absl::StrCat(path, ".", key);
 }
 
+// A value where a map or a list is due is not repeated: the file may be a key file, named by mistake.
+std::string DescribeNoContainer(const Tree& tree) {
+  return tree.kind == Tree::Kind::kScalar ? "a single value" : Describe(tree);
+}
+
 class Decoder {
  public:
   Decoder(Locations& locations, Diagnostics& errors) : locations_(locations), errors_(errors) {}
@@ -35,7 +41,7 @@ class Decoder {
     locations_.Record(path, tree.mark);
     const Descriptor& type = *message.GetDescriptor();
     if (tree.kind != Tree::Kind::kMap) {
-      errors_.Add(tree.mark, path, absl::StrCat("got ", Describe(tree), ", expected a map with the keys ",
+      errors_.Add(tree.mark, path, absl::StrCat("got ", DescribeNoContainer(tree), ", expected a map with the keys ",
                                                 absl::StrJoin(KeysOf(type), ", ")));
       return;
     }
@@ -70,8 +76,8 @@ class Decoder {
                                  KeyOf(*type.field(i)), "\""));
         return nullptr;
       }
-      for (int i = 0; i < type.options().ExtensionSize(v1::removed_key); ++i) {
-        const v1::RemovedKey& removed = type.options().GetExtension(v1::removed_key, i);
+      for (int i = 0; i < type.options().ExtensionSize(removed_key); ++i) {
+        const RemovedKey& removed = type.options().GetExtension(removed_key, i);
         if (removed.key() != key.scalar) continue;
         errors_.Add(key.mark, path, absl::StrCat("the key ", Quote(key.scalar), " is gone, ", removed.advice()));
         return nullptr;
@@ -108,10 +114,10 @@ class Decoder {
   }
 
   void List(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& path) {
-    const v1::Rule& rule = RuleOf(field);
+    const Rule& rule = RuleOf(field);
     const std::string expected = ExpectedList(field);
     if (value.kind != Tree::Kind::kList) {
-      errors_.Add(value.mark, path, absl::StrCat("got ", Describe(value), ", expected ", expected));
+      errors_.Add(value.mark, path, absl::StrCat("got ", DescribeNoContainer(value), ", expected ", expected));
       return;
     }
     if (value.items.size() < rule.min_items() || value.items.size() > rule.max_items()) {
@@ -133,7 +139,7 @@ class Decoder {
   // A key that was not written: its default, an error, or an empty block whose
   // own keys then take their defaults.
   void Absent(const Tree& map, const FieldDescriptor& field, Message& message, const std::string& parent) {
-    const v1::Rule& rule = RuleOf(field);
+    const Rule& rule = RuleOf(field);
     const std::string path = Join(parent, KeyOf(field));
     if (rule.required()) {
       errors_.Add(map.mark, path, absl::StrCat("the key is missing, expected ",
@@ -169,7 +175,7 @@ class Decoder {
   // A secret that is one digit short is a secret all the same.
   static std::string WhatWasGiven(const Tree& value, const FieldDescriptor& field) {
     if (!RuleOf(field).secret() || value.kind != Tree::Kind::kScalar) return Describe(value);
-    return absl::StrCat(value.scalar.size(), " bytes that are not shown");
+    return absl::StrCat("a value of ", value.scalar.size(), " characters");
   }
 
   // The expectation, with the reason where an address is of the wrong sort.
@@ -185,8 +191,11 @@ class Decoder {
     const Reflection& reflection = *message.GetReflection();
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_STRING: {
-        std::optional<std::string> text = Canonical(RuleOf(field).format(), value.scalar);
+        const Rule& rule = RuleOf(field);
+        std::optional<std::string> text = Canonical(rule.format(), value.scalar);
         if (!text.has_value()) return false;
+        const auto& words = rule.one_of();
+        if (!words.empty() && std::find(words.begin(), words.end(), *text) == words.end()) return false;
         if (field.is_repeated()) {
           reflection.SetRepeatedString(&message, &field, reflection.FieldSize(message, &field) - 1, *std::move(text));
         } else {
@@ -200,10 +209,14 @@ class Decoder {
         reflection.SetEnum(&message, &field, word);
         return true;
       }
-      case FieldDescriptor::CPPTYPE_BOOL:
-        if (value.quoted || (value.scalar != "true" && value.scalar != "false")) return false;
-        reflection.SetBool(&message, &field, value.scalar == "true");
+      case FieldDescriptor::CPPTYPE_BOOL: {
+        const auto [no, yes] = BoolWords(field);
+        // "on" in quotes is what writers make of it that know YAML 1.1, where it is a bool without them.
+        const bool is_switch = RuleOf(field).unit() == UNIT_SWITCH;
+        if ((value.quoted && !is_switch) || (value.scalar != yes && value.scalar != no)) return false;
+        reflection.SetBool(&message, &field, value.scalar == yes);
         return true;
+      }
       case FieldDescriptor::CPPTYPE_INT64:
       case FieldDescriptor::CPPTYPE_UINT32: {
         const std::optional<int64_t> number = Number(value, field);
@@ -221,11 +234,12 @@ class Decoder {
   }
 
   static std::optional<int64_t> Number(const Tree& value, const FieldDescriptor& field) {
-    const v1::Rule& rule = RuleOf(field);
-    const std::optional<int64_t> number = rule.unit() == v1::UNIT_DURATION  ? ParseDurationNs(value.scalar)
-                                          : rule.unit() == v1::UNIT_PERCENT ? ParsePercentPpm(value.scalar)
-                                          : value.quoted                    ? std::nullopt
-                                                                            : ParseWhole(value.scalar);
+    const Rule& rule = RuleOf(field);
+    const std::optional<int64_t> number = rule.unit() == UNIT_DURATION  ? ParseDurationNs(value.scalar)
+                                          : rule.unit() == UNIT_PERCENT ? ParsePercentPpm(value.scalar)
+                                          : rule.unit() == UNIT_BYTES   ? ParseBytes(value.scalar)
+                                          : value.quoted                ? std::nullopt
+                                                                        : ParseWhole(value.scalar);
     if (!number.has_value() || *number < rule.min() || *number > rule.max()) return std::nullopt;
     return number;
   }

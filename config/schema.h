@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The configuration's schema as the YAML side sees it: keys, enum words and
-// expectations in words, all read from the options in proxy/api/rules.proto.
-// Used by the decoder, the emitter and the test that keeps docs/config.md true.
+// A configuration's schema as the YAML side sees it: keys, enum words and
+// expectations in words, all read from the options in config/rules.proto.
+// Used by the decoder, the emitter and the tests that keep docs/config.md and docs/cluster.md true.
 
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -13,11 +14,11 @@
 #include <google/protobuf/message.h>
 
 #include "absl/strings/string_view.h"
-#include "proxy/api/rules.pb.h"
+#include "config/rules.pb.h"
 
 namespace hedgerow::config {
 
-const v1::Rule& RuleOf(const google::protobuf::FieldDescriptor& field);
+const Rule& RuleOf(const google::protobuf::FieldDescriptor& field);
 
 // The field's YAML key: `delay` for delay_ns.
 std::string KeyOf(const google::protobuf::FieldDescriptor& field);
@@ -30,6 +31,9 @@ std::string EnumWord(const google::protobuf::EnumValueDescriptor& value);
 std::vector<std::string> EnumWords(const google::protobuf::EnumDescriptor& type);
 const google::protobuf::EnumValueDescriptor* FindEnumWord(const google::protobuf::EnumDescriptor& type,
                                                           absl::string_view word);
+
+// What false and true are written as.
+std::array<absl::string_view, 2> BoolWords(const google::protobuf::FieldDescriptor& field);
 
 // What a value must be: "a duration between 100us and 10s, such as 10ms".
 std::string Expectation(const google::protobuf::FieldDescriptor& field);
