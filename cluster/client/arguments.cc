@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/client/arguments.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -8,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "cluster/wire/hkv_table.h"
 
 namespace hedgerow::client {
 namespace {
@@ -32,42 +34,56 @@ class Words {
   size_t at_ = 0;
 };
 
+// A compare-and-set of a key that must not exist.
+constexpr absl::string_view kCreate = "create";
+
+const wire::HkvOperationRow* FindOperation(const std::string& command) {
+  if (command == kCreate) return &wire::RowOf(kv::OperationKind::kCompareAndSet);
+  const auto row = std::find_if(wire::kHkvOperations.begin(), wire::kHkvOperations.end(),
+                                [&command](const wire::HkvOperationRow& known) { return known.name == command; });
+  return row == wire::kHkvOperations.end() ? nullptr : &*row;
+}
+
+// In the order of the row: so the value that is expected comes before the new one.
+absl::Status TakeField(Words& words, absl::string_view command, wire::HkvField field, kv::Operation& operation) {
+  switch (field) {
+    case wire::HkvField::kNone:
+    case wire::HkvField::kExpected:
+      return absl::OkStatus();
+    case wire::HkvField::kCondition: {
+      if (command == kCreate) return absl::OkStatus();
+      absl::StatusOr<std::string> expected = words.Take(command, "the value that is to be replaced");
+      if (expected.ok()) operation.expected = *std::move(expected);
+      return expected.status();
+    }
+    case wire::HkvField::kValue: {
+      absl::StatusOr<std::string> value = words.Take(command, "a value");
+      if (value.ok()) operation.value = *std::move(value);
+      return value.status();
+    }
+    case wire::HkvField::kDelta:
+      operation.delta = 1;
+      if (words.peek() == nullptr || *words.peek() == kAnd) return absl::OkStatus();
+      const std::string& delta = words.Take();
+      if (absl::SimpleAtoi(delta, &operation.delta)) return absl::OkStatus();
+      return absl::InvalidArgumentError(absl::StrCat("'", delta, "' is no whole number of 64 bits"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<kv::Operation> TakeOperation(Words& words) {
   const std::string command = words.Take();
-  kv::Operation operation;
-  if (command == "put" || command == "create") {
-    operation.kind = command == "put" ? kv::OperationKind::kPut : kv::OperationKind::kCompareAndSet;
-  } else if (command == "delete") {
-    operation.kind = kv::OperationKind::kDelete;
-  } else if (command == "cas") {
-    operation.kind = kv::OperationKind::kCompareAndSet;
-  } else if (command == "incr") {
-    operation.kind = kv::OperationKind::kIncrement;
-  } else {
+  const wire::HkvOperationRow* const row = FindOperation(command);
+  if (row == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", command, "' is no command: expected get, put, create, cas, delete or incr"));
   }
+  kv::Operation operation{.kind = row->kind};
   absl::StatusOr<std::string> key = words.Take(command, "a key");
   if (!key.ok()) return key.status();
   operation.key = *std::move(key);
-  if (command == "cas") {
-    absl::StatusOr<std::string> expected = words.Take(command, "the value that is to be replaced");
-    if (!expected.ok()) return expected.status();
-    operation.expected = *std::move(expected);
-  }
-  if (command == "put" || command == "create" || command == "cas") {
-    absl::StatusOr<std::string> value = words.Take(command, "a value");
-    if (!value.ok()) return value.status();
-    operation.value = *std::move(value);
-  }
-  if (command == "incr") {
-    operation.delta = 1;
-    if (words.peek() != nullptr && *words.peek() != kAnd) {
-      const std::string& delta = words.Take();
-      if (!absl::SimpleAtoi(delta, &operation.delta)) {
-        return absl::InvalidArgumentError(absl::StrCat("'", delta, "' is no whole number of 64 bits"));
-      }
-    }
+  for (const wire::HkvField field : row->fields) {
+    if (const absl::Status status = TakeField(words, command, field, operation); !status.ok()) return status;
   }
   return operation;
 }

@@ -24,7 +24,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 MAGIC, VERSION = 0x48, 1
+# The rows of cluster/wire/hkv_table.h; its test compares them.
 OPEN, WRITE, GET = 1, 2, 3
+PUT, DELETE, CAS, INCR = 1, 2, 3, 4
+STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
+            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE")
+OK, NOT_FOUND, MISMATCH = 0, 1, 2
 MAX_BYTES, MAX_OPERATIONS, MAX_KEY_BYTES = 1232, 64, 250
 _HEADER = struct.Struct("<BBBBIQQQ")
 NO_SESSION = 0
@@ -39,10 +44,6 @@ def _count_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_count_fork)
-
-STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
-            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE")
-OK, NOT_FOUND, MISMATCH = 0, 1, 2
 
 
 class HkvError(Exception):
@@ -68,23 +69,26 @@ class NoAnswer(HkvError):
 
 
 def put_operation(key: bytes, value: bytes) -> bytes:
-    return b"\x01" + _key(key) + _value(value)
+    return _head(PUT, key) + _value(value)
 
 
 def delete_operation(key: bytes) -> bytes:
-    return b"\x02" + _key(key)
+    return _head(DELETE, key)
 
 
 def cas_operation(key: bytes, expected: bytes | None, value: bytes) -> bytes:
     """`expected` None: the key must not exist."""
-    head = b"\x03" + _key(key)
     if expected is None:
-        return head + b"\x00" + _value(value)
-    return head + b"\x01" + _value(value) + _value(expected)
+        return _head(CAS, key) + b"\x00" + _value(value)
+    return _head(CAS, key) + b"\x01" + _value(value) + _value(expected)
 
 
 def incr_operation(key: bytes, delta: int = 1) -> bytes:
-    return b"\x04" + _key(key) + struct.pack("<q", delta)
+    return _head(INCR, key) + struct.pack("<q", delta)
+
+
+def _head(operation: int, key: bytes) -> bytes:
+    return bytes([operation]) + _key(key)
 
 
 def _key(key: bytes) -> bytes:

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "cluster/client/arguments.h"
 #include "cluster/client/hkv_client.h"
+#include "cluster/wire/hkv_table.h"
 
 namespace hedgerow::client {
 namespace {
@@ -41,7 +42,7 @@ int Run(const Arguments& arguments, const std::string& server) {
       (*client)->Write(arguments.operations, arguments.timeout);
   if (!values.ok()) return Fail(values.status());
   for (size_t i = 0; i < values->size(); ++i) {
-    if (arguments.operations[i].kind == kv::OperationKind::kIncrement) PrintLine((*values)[i]);
+    if (wire::RowOf(arguments.operations[i].kind).answers_number) PrintLine((*values)[i]);
   }
   return 0;
 }

@@ -18,12 +18,7 @@ constexpr uint32_t kPatienceDefault_us = 1'000'000;
 constexpr uint32_t kPatienceMax_us = 60'000'000;
 
 // By number.
-constexpr std::array<std::string_view, kHkvStatuses> kStatusNames = {
-    "ok",         "not_found",  "mismatch",  "not_a_number",    "unknown_session", "below_lowest",
-    "overloaded", "not_leader", "malformed", "unknown_version", "too_large"};
 constexpr std::array<std::string_view, kHkvDrops> kDropNames = {"none", "too_short", "magic", "an_answer"};
-
-bool IsKind(uint8_t kind) { return kind >= 1 && kind <= 3; }
 
 // The bytes that pair answer and request, as far as they are there.
 uint64_t NumberAt(std::string_view datagram, size_t offset) {
@@ -46,53 +41,93 @@ HkvParse Refuse(std::string_view datagram, HkvStatus status, uint32_t hint) {
   return parse;
 }
 
+void GetField(ByteReader& reader, HkvField field, kv::Operation& operation) {
+  switch (field) {
+    case HkvField::kNone:
+      return;
+    case HkvField::kValue:
+      operation.value = reader.GetText<uint16_t>(kHkvMax_bytes);
+      return;
+    case HkvField::kCondition:
+      if (reader.GetBool()) operation.expected.emplace();
+      return;
+    case HkvField::kExpected:
+      if (operation.expected.has_value()) *operation.expected = reader.GetText<uint16_t>(kHkvMax_bytes);
+      return;
+    case HkvField::kDelta:
+      operation.delta = reader.Get<int64_t>();
+      return;
+  }
+}
+
+void PutField(ByteWriter& writer, HkvField field, const kv::Operation& operation) {
+  switch (field) {
+    case HkvField::kNone:
+      return;
+    case HkvField::kValue:
+      writer.PutText<uint16_t>(operation.value);
+      return;
+    case HkvField::kCondition:
+      writer.Put(static_cast<uint8_t>(operation.expected.has_value()));
+      return;
+    case HkvField::kExpected:
+      if (operation.expected.has_value()) writer.PutText<uint16_t>(*operation.expected);
+      return;
+    case HkvField::kDelta:
+      writer.Put(operation.delta);
+      return;
+  }
+}
+
+size_t Size_bytes(HkvField field, const kv::Operation& operation) {
+  switch (field) {
+    case HkvField::kNone:
+      return 0;
+    case HkvField::kValue:
+      return sizeof(uint16_t) + operation.value.size();
+    case HkvField::kCondition:
+      return 1;
+    case HkvField::kExpected:
+      return operation.expected.has_value() ? sizeof(uint16_t) + operation.expected->size() : 0;
+    case HkvField::kDelta:
+      return sizeof(operation.delta);
+  }
+  return 0;
+}
+
 kv::Operation GetOperation(ByteReader& reader) {
   kv::Operation operation;
-  const auto kind = reader.Get<uint8_t>();
-  operation.kind = static_cast<kv::OperationKind>(kind);
-  operation.key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
-  switch (operation.kind) {
-    case kv::OperationKind::kPut:
-      operation.value = reader.GetText<uint16_t>(kHkvMax_bytes);
-      return operation;
-    case kv::OperationKind::kDelete:
-      return operation;
-    case kv::OperationKind::kCompareAndSet: {
-      const bool has_expected = reader.GetBool();
-      operation.value = reader.GetText<uint16_t>(kHkvMax_bytes);
-      if (has_expected) operation.expected = reader.GetText<uint16_t>(kHkvMax_bytes);
-      return operation;
-    }
-    case kv::OperationKind::kIncrement:
-      operation.delta = reader.Get<int64_t>();
-      return operation;
+  const HkvOperationRow* const row = FindHkvOperation(reader.Get<uint8_t>());
+  if (row == nullptr) {
+    reader.Fail();
+    return operation;
   }
-  reader.Fail();
+  operation.kind = row->kind;
+  operation.key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
+  for (const HkvField field : row->fields) GetField(reader, field, operation);
   return operation;
 }
 
+void PutOperation(ByteWriter& writer, const kv::Operation& operation) {
+  writer.Put(static_cast<uint8_t>(operation.kind));
+  writer.PutText<uint8_t>(operation.key);
+  for (const HkvField field : RowOf(operation.kind).fields) PutField(writer, field, operation);
+}
+
 size_t Size_bytes(const kv::Operation& operation) {
-  const size_t size = 2 + operation.key.size();
-  switch (operation.kind) {
-    case kv::OperationKind::kPut:
-      return size + 2 + operation.value.size();
-    case kv::OperationKind::kDelete:
-      return size;
-    case kv::OperationKind::kCompareAndSet:
-      return size + 3 + operation.value.size() + (operation.expected ? 2 + operation.expected->size() : 0);
-    case kv::OperationKind::kIncrement:
-      return size + 8;
-  }
+  size_t size = 2 + operation.key.size();
+  for (const HkvField field : RowOf(operation.kind).fields) size += Size_bytes(field, operation);
   return size;
 }
 
 // What Encode writes; more than a datagram if it cannot be written.
 size_t Size_bytes(const HkvRequest& request) {
   constexpr size_t kNever = kHkvMax_bytes + 1;
-  if (request.kind == HkvKind::kGet) {
+  const HkvBody body = RowOf(request.kind).body;
+  if (body == HkvBody::kEmpty) return kHkvHeader_bytes;
+  if (body == HkvBody::kKey) {
     return request.key.size() > kv::kKeyMax_bytes ? kNever : kHkvHeader_bytes + 1 + request.key.size();
   }
-  if (request.kind != HkvKind::kWrite) return kHkvHeader_bytes;
   if (request.operations.size() > kv::kOperationsMax) return kNever;
   size_t size = kHkvHeader_bytes + 1;
   for (const kv::Operation& operation : request.operations) {
@@ -102,46 +137,26 @@ size_t Size_bytes(const HkvRequest& request) {
   return size;
 }
 
-void PutOperation(ByteWriter& writer, const kv::Operation& operation) {
-  writer.Put(static_cast<uint8_t>(operation.kind));
-  writer.PutText<uint8_t>(operation.key);
-  switch (operation.kind) {
-    case kv::OperationKind::kPut:
-      writer.PutText<uint16_t>(operation.value);
-      break;
-    case kv::OperationKind::kDelete:
-      break;
-    case kv::OperationKind::kCompareAndSet:
-      writer.Put(static_cast<uint8_t>(operation.expected.has_value()));
-      writer.PutText<uint16_t>(operation.value);
-      if (operation.expected.has_value()) writer.PutText<uint16_t>(*operation.expected);
-      break;
-    case kv::OperationKind::kIncrement:
-      writer.Put(operation.delta);
-      break;
-  }
-}
-
 // A session's writes have it alone.
 bool HasLowestUnanswered(const HkvRequest& request) {
-  return request.kind == HkvKind::kWrite && request.client_id != kHkvNoSession;
+  return RowOf(request.kind).client_id == HkvClientId::kSessionOrZero && request.client_id != kHkvNoSession;
 }
 
 // From behind the version.
 std::optional<HkvRequest> GetRequest(ByteReader& reader) {
   HkvRequest request;
-  const auto kind = reader.Get<uint8_t>();
+  const HkvRequestRow* const row = FindHkvRequest(reader.Get<uint8_t>());
   const auto flags = reader.Get<uint8_t>();
-  if (!IsKind(kind) || flags != 0) return std::nullopt;
-  request.kind = static_cast<HkvKind>(kind);
+  if (row == nullptr || flags != 0) return std::nullopt;
+  request.kind = row->kind;
   request.patience_us = reader.Get<uint32_t>();
   request.client_id = reader.Get<uint64_t>();
   request.seq = reader.Get<uint64_t>();
   request.lowest_unanswered = reader.Get<uint64_t>();
-  if (request.kind == HkvKind::kOpen && request.client_id != 0) return std::nullopt;
+  if (row->client_id == HkvClientId::kZero && request.client_id != 0) return std::nullopt;
   if (!HasLowestUnanswered(request) && request.lowest_unanswered != 0) return std::nullopt;
-  if (request.kind == HkvKind::kGet) request.key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
-  if (request.kind == HkvKind::kWrite) {
+  if (row->body == HkvBody::kKey) request.key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
+  if (row->body == HkvBody::kOperations) {
     const auto count = reader.Get<uint8_t>();
     if (count > kv::kOperationsMax) return std::nullopt;
     request.operations.reserve(count);
@@ -153,17 +168,19 @@ std::optional<HkvRequest> GetRequest(ByteReader& reader) {
 
 // What of an answer's optional fields its kind and status have.
 bool HasHint(const HkvAnswer& answer) {
-  return answer.status == HkvStatus::kNotLeader || answer.status == HkvStatus::kUnknownVersion;
+  const HkvStatusRow* const row = FindHkvStatus(static_cast<uint8_t>(answer.status));
+  return row != nullptr && row->hint != HkvHint::kPushback;
 }
-bool Has(const HkvAnswer& answer, HkvKind kind) {
-  return answer.status == HkvStatus::kOk && answer.kind == kind;
+bool Has(const HkvAnswer& answer, HkvOutcome outcome) {
+  const HkvRequestRow* const row = FindHkvRequest(static_cast<uint8_t>(answer.kind));
+  return answer.status == HkvStatus::kOk && row != nullptr && row->outcome == outcome;
 }
 
 // What Encode writes; more than a datagram if it cannot be written.
 size_t Size_bytes(const HkvAnswer& answer) {
   size_t size = kHkvHeader_bytes;
-  if (Has(answer, HkvKind::kGet)) size += 2 + answer.value.size();
-  if (Has(answer, HkvKind::kWrite)) {
+  if (Has(answer, HkvOutcome::kValue)) size += 2 + answer.value.size();
+  if (Has(answer, HkvOutcome::kValues)) {
     if (answer.values.size() > kv::kOperationsMax) return kHkvMax_bytes + 1;
     size += 1;
     for (const std::string& value : answer.values) size += 2 + value.size();
@@ -194,18 +211,19 @@ std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
   HkvAnswer answer;
   if (reader.Get<uint8_t>() != kHkvMagic || reader.Get<uint8_t>() != kHkvVersion) return std::nullopt;
   const auto kind = reader.Get<uint8_t>();
-  if ((kind & kAnswerBit) == 0 || !IsKind(kind & ~kAnswerBit)) return std::nullopt;
-  answer.kind = static_cast<HkvKind>(kind & ~kAnswerBit);
-  const auto status = reader.Get<uint8_t>();
-  if (status >= kHkvStatuses) return std::nullopt;
-  answer.status = static_cast<HkvStatus>(status);
+  const HkvRequestRow* const row = FindHkvRequest(kind & ~kAnswerBit);
+  if ((kind & kAnswerBit) == 0 || row == nullptr) return std::nullopt;
+  answer.kind = row->kind;
+  const HkvStatusRow* const status = FindHkvStatus(reader.Get<uint8_t>());
+  if (status == nullptr) return std::nullopt;
+  answer.status = status->status;
   (HasHint(answer) ? answer.hint : answer.pushback) = reader.Get<uint32_t>();
   answer.client_id = reader.Get<uint64_t>();
   answer.seq = reader.Get<uint64_t>();
   answer.session = reader.Get<uint64_t>();
-  if (!Has(answer, HkvKind::kOpen) && answer.session != 0) return std::nullopt;
-  if (Has(answer, HkvKind::kGet)) answer.value = reader.GetText<uint16_t>(kHkvMax_bytes);
-  if (Has(answer, HkvKind::kWrite)) {
+  if (!Has(answer, HkvOutcome::kSession) && answer.session != 0) return std::nullopt;
+  if (Has(answer, HkvOutcome::kValue)) answer.value = reader.GetText<uint16_t>(kHkvMax_bytes);
+  if (Has(answer, HkvOutcome::kValues)) {
     const auto count = reader.Get<uint8_t>();
     if (count > kv::kOperationsMax) return std::nullopt;
     answer.values.reserve(count);
@@ -220,18 +238,18 @@ std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
 std::string Encode(const HkvRequest& request) {
   const size_t size = Size_bytes(request);
   if (size > kHkvMax_bytes) return {};
-  const bool is_write = request.kind == HkvKind::kWrite;
+  const HkvRequestRow& row = RowOf(request.kind);
   ByteWriter writer(size);
   writer.Put(kHkvMagic);
   writer.Put(kHkvVersion);
   writer.Put(static_cast<uint8_t>(request.kind));
   writer.Put(uint8_t{0});  // flags
   writer.Put(request.patience_us);
-  writer.Put(request.kind == HkvKind::kOpen ? uint64_t{0} : request.client_id);
+  writer.Put(row.client_id == HkvClientId::kZero ? uint64_t{0} : request.client_id);
   writer.Put(request.seq);
   writer.Put(HasLowestUnanswered(request) ? request.lowest_unanswered : uint64_t{0});
-  if (request.kind == HkvKind::kGet) writer.PutText<uint8_t>(request.key);
-  if (is_write) {
+  if (row.body == HkvBody::kKey) writer.PutText<uint8_t>(request.key);
+  if (row.body == HkvBody::kOperations) {
     writer.Put(static_cast<uint8_t>(request.operations.size()));
     for (const kv::Operation& operation : request.operations) PutOperation(writer, operation);
   }
@@ -250,10 +268,10 @@ std::string Encode(const HkvAnswer& answer) {
   writer.Put(HasHint(answer) ? answer.hint : answer.pushback);
   writer.Put(answer.client_id);
   writer.Put(answer.seq);
-  writer.Put(Has(answer, HkvKind::kOpen) ? answer.session : uint64_t{0});
+  writer.Put(Has(answer, HkvOutcome::kSession) ? answer.session : uint64_t{0});
   if (!fits) return writer.Take();
-  if (Has(answer, HkvKind::kGet)) writer.PutText<uint16_t>(answer.value);
-  if (Has(answer, HkvKind::kWrite)) {
+  if (Has(answer, HkvOutcome::kValue)) writer.PutText<uint16_t>(answer.value);
+  if (Has(answer, HkvOutcome::kValues)) {
     writer.Put(static_cast<uint8_t>(answer.values.size()));
     for (const std::string& value : answer.values) writer.PutText<uint16_t>(value);
   }
@@ -290,8 +308,8 @@ HkvStatus StatusOf(kv::ResultCode code) {
 }
 
 std::string_view Name(HkvStatus status) {
-  const auto index = static_cast<size_t>(status);
-  return index < kStatusNames.size() ? kStatusNames[index] : "unknown";
+  const HkvStatusRow* const row = FindHkvStatus(static_cast<uint8_t>(status));
+  return row != nullptr ? row->name : "unknown";
 }
 
 std::string_view Name(HkvDrop drop) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's protocol, hkv version 1: requests and answers as datagrams (docs/WIRE_FORMAT.md). The node's
+// The client's protocol, hkv version 1: requests and answers as datagrams (docs/WIRE_FORMAT.md; hkv_table.h has its
+// operations). The node's
 // front end parses requests and encodes answers, clients the other way round. Nothing here is authenticated and
 // anything may arrive, so a request that is none is either answered with what is wrong or dropped, by rules
 // that never let a node answer a node. All functions are pure and may run in any thread.
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "cluster/kv/command.h"
+#include "cluster/wire/hkv_table.h"
 
 namespace hedgerow::wire {
 
@@ -25,23 +27,6 @@ constexpr uint8_t kHkvVersion = 1;
 constexpr uint16_t kHkvPort = 4801;
 // As the client_id of a WRITE: it stands for itself, and its seq is a nonce.
 constexpr uint64_t kHkvNoSession = 0;
-
-enum class HkvKind : uint8_t { kOpen = 1, kWrite = 2, kGet = 3 };
-
-enum class HkvStatus : uint8_t {
-  kOk = 0,
-  kNotFound = 1,        // GET: no such key
-  kMismatch = 2,        // compare-and-set found another value; nothing was done
-  kNotANumber = 3,      // increment of something that is none, or past 64 bits; nothing was done
-  kUnknownSession = 4,  // never opened, or expired: assume neither outcome for what was sent
-  kBelowLowest = 5,     // the client has said that it has this answer
-  kOverloaded = 6,      // a bound is reached; nothing was done by this copy
-  kNotLeader = 7,       // this node can do nothing with it now; ask `hint`
-  kMalformed = 8,       // the datagram is no request
-  kUnknownVersion = 9,  // `hint` is the highest version the node speaks
-  kTooLarge = 10,       // the answer would not fit a datagram
-};
-constexpr size_t kHkvStatuses = 11;
 
 // HkvAnswer::pushback: whoever hedges for clients of this node should not.
 constexpr uint32_t kHkvNeverHedge = 0xffffffff;
