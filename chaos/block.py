@@ -62,7 +62,7 @@ class Site:
     rng: random.Random
 
     def __post_init__(self) -> None:
-        # The daemons follow each other: who knows the last one starts the next.
+        # The daemons follow each other: the holder of the last one starts the next.
         self.daemons = Daemons(self.up.proxy, self.lab.client) if self.up.proxy else None
 
     def world(self, leader: StoreNode) -> World:
@@ -143,7 +143,7 @@ def _faults(site: Site, count: int, load: subprocess.Popen, plant: str | None) -
         happened.append({"number": number, **_event(site, plant)})
         if load.poll() is not None:
             raise CommandFailed(f"the load ended with {load.returncode} during event {number}")
-        # Asking how the nodes are costs processor time, which nobody may have to share with what is measured.
+        # Asking how the nodes are costs processor time, which what is measured may not have to share.
         time.sleep(unavailable.AFTER_NS / 1e9)
     site.up.cluster.wait_ready()
     return happened

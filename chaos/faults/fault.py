@@ -20,7 +20,7 @@ TARGETS = ("leader", "follower", "all")  # and "majority": the leader and as man
 
 @dataclasses.dataclass
 class World:
-    """Where a fault happens, and whom it meets. What a fault `needs` is not None."""
+    """Where a fault happens, and which nodes it meets. What a fault `needs` is not None."""
 
     lab: Lab
     cluster: Cluster
@@ -28,7 +28,7 @@ class World:
     targets: Sequence[StoreNode]
     rng: random.Random = dataclasses.field(default_factory=random.Random)
     disks: UnsyncedDisks | None = None
-    forgets: bool = False  # whoever is killed loses what its disk has not synced
+    forgets: bool = False  # a killed node loses what its disk has not synced
     weather: Weather | None = None
     daemons: Daemons | None = None  # of the proxy
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of wires: a node's wire is cut, in one direction or both; the switch goes down; and weather on chosen links, from a
-lost packet here and there to a partition that leaves each node nobody but its neighbours.
+lost packet here and there to a partition that leaves each node only its neighbours.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Cut(Fault):
 
 
 class CutOut(Cut):
-    """Nobody hears them."""
+    """No other node hears them."""
 
     kind, direction = "cut-out", "out"
 
@@ -54,7 +54,7 @@ class CutOut(Cut):
 
 
 class CutIn(CutOut):
-    """They hear nobody."""
+    """They hear no other node."""
 
     kind, direction = "cut-in", "in"
 
@@ -72,7 +72,7 @@ class SizeFilter(CutOut):
 
 
 class SwitchDown(Fault):
-    """Nobody reaches anybody."""
+    """No node reaches another."""
 
     kind = "switch-down"
     targets = ("all",)
@@ -106,7 +106,7 @@ def links(between: str, hosts: Sequence[str], leader: str, follower: str) -> lis
     requests = [(names.CLIENT, host) for host in hosts]
     answers = [(host, names.CLIENT) for host in hosts]
     if between == "ring":
-        far = range(2, len(hosts) - 1)  # steps round the ring to who is no neighbour
+        far = range(2, len(hosts) - 1)  # steps round the ring to a node that is no neighbour
         return [(a, b) for a, b in nodes if (hosts.index(b) - hosts.index(a)) % len(hosts) in far]
     return {"nodes": nodes, "requests": requests, "answers": answers, "clients": requests + answers,
             "everybody": nodes + requests + answers, "leader-to-follower": [(leader, follower)],

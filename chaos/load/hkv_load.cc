@@ -140,7 +140,7 @@ absl::Status HkvLoad::OpenSession(Client& client, client::RequestBook& book, siz
         std::optional<wire::HkvAnswer> answer = wire::ParseHkvAnswer(AsText(receive_batch_.Bytes(i)));
         if (!answer.has_value() || answer->seq != draft->request.seq) continue;
         last = std::string(wire::Name(answer->status));
-        // Only a session ends the request: whoever is not the leader now may be so the next time.
+        // Only a session ends the request: a server that does not lead now may lead the next time.
         if (answer->status == wire::HkvStatus::kOk) book.Answer(*std::move(answer), Now_ns());
       }
     }
@@ -173,7 +173,7 @@ void HkvLoad::Run(const std::atomic<bool>& stop, const std::function<void(const 
     }
     uint64_t due_ns = NextDue_ns(sending);
     if (!sending && due_ns == UINT64_MAX && quiet_until_ns == UINT64_MAX) quiet_until_ns = now_ns + kLinger_ns;
-    // A tenth of a second at most: `stop` wakes nobody.
+    // A tenth of a second at most: `stop` wakes no thread.
     due_ns = std::min({due_ns, quiet_until_ns, now_ns + 100'000'000});
     bench::WaitReadable(fds, static_cast<int64_t>(due_ns), readable);
     now_ns = Now_ns();

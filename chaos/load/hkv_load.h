@@ -46,7 +46,7 @@ struct LoadOptions {
   uint64_t run_max_ns = 0;  // sends nothing after that
 };
 
-// How a load is doing, for whoever watches it: totals since the beginning, and the longest wait since the last
+// The progress of a load, for its reader: totals since the beginning, and the longest wait since the last
 // tick.
 struct LoadTick {
   uint64_t at_ns = 0;  // CLOCK_MONOTONIC

@@ -4,7 +4,7 @@
 It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md says what the bytes mean.
 
     with hkv.Client("10.99.0.48", 4801) as client:
-        client.open()                      # a session, for whoever writes more than now and then
+        client.open()                      # a session, for a client that writes more than now and then
         client.put(b"name", b"alice")
         print(client.get(b"name"), client.incr(b"visits"))
 
@@ -47,7 +47,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class HkvError(Exception):
-    """The cluster said no; `status` is its number and `hint` who leads, or the version it speaks."""
+    """The cluster said no; `status` is its number and `hint` the leader's id, or the version it speaks."""
 
     def __init__(self, status: int, hint: int = 0):
         name = STATUSES[status] if status < len(STATUSES) else f"status {status}"

@@ -6,8 +6,8 @@
 // Poll; the calls below them do one at a time. One owner thread. `hkv` is its command line; chaos/ and the
 // benchmarks measure with its parts.
 //
-// A write without a session is done once as well, for it is sent once and copies of it are known for a while; whoever
-// writes much opens a session, which the cluster has room for (`sessions.max`).
+// A write without a session is done once as well, for it is sent once and copies of it are known for a while. A client
+// that writes much opens a session, which the cluster has room for (`sessions.max`).
 //
 // After a fork the child's client is another one, with a socket of its own, no session and nothing outstanding: with the
 // parent's, the two would give one number to two writes, and take each other's answers. The parent's goes on.
@@ -38,7 +38,7 @@ class HkvClient {
     uint64_t gave_up = 0;      // no answer within the patience
     uint64_t unpaired = 0;     // answers that no request waited for: late, duplicates, foreign
     uint64_t no_answers = 0;   // datagrams that are no answer at all
-    uint64_t refused = 0;      // ICMP errors: nobody listens there
+    uint64_t refused = 0;      // ICMP errors: no process listens there
     uint64_t send_failed = 0;  // the kernel would not take it; such a request runs into its patience
   };
 

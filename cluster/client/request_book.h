@@ -41,7 +41,7 @@ struct Draft {
 
 class RequestBook {
  public:
-  // `reader_id` stands for the session in GETs while there is none: any number that is likely nobody else's.
+  // `reader_id` stands for the session in GETs while there is none: any number that is likely no other client's.
   explicit RequestBook(uint64_t reader_id, size_t outstanding_max = 1024)
       : reader_id_(reader_id), outstanding_max_(outstanding_max) {}
 

@@ -117,7 +117,7 @@ TEST_F(RequestBookTest, AnAnswerOfAnotherKindIsNotTaken) {
   EXPECT_FALSE(book_.Answer(answer, 20).has_value());
   answer.status = HkvStatus::kMalformed;
   EXPECT_TRUE(book_.Answer(answer, 20).has_value())
-      << "who did not understand the request cannot tell its kind";
+      << "a node that did not understand the request cannot tell its kind";
 }
 
 TEST_F(RequestBookTest, ANewSessionStartsWithNothingOpen) {

@@ -25,11 +25,11 @@ namespace {
 constexpr int kMessageMax_bytes = 256 * 1024;
 constexpr int kThreadsMax = 16;
 // Callers that have not shown yet that they have the key. One more ends the oldest, so that silent ones keep
-// nobody out.
+// no other out.
 constexpr size_t kStrangersMax = 6;
 // A leader that is gone without a word is found out after these two.
 constexpr int kKeepalive_ms = 3000;
-// Who connects and calls nothing. A leader calls at once.
+// A connection without a call. A leader calls at once.
 constexpr int kIdle_ms = 2000;
 // For a transfer that a newer one ends.
 constexpr absl::Duration kMakeWay = absl::Seconds(5);
@@ -57,7 +57,7 @@ class Service final : public v1::SnapshotTransfer::Service {
       status = Receive(*stream, *caller);
       Leave(status);
     }
-    // Who is not there any more needs no verdict, nor who has heard that nothing is needed.
+    // A caller that is gone needs no verdict, nor does one that has heard that nothing is needed.
     if (absl::IsCancelled(status) || absl::IsAlreadyExists(status)) return grpc::Status::OK;
     v1::Message verdict;
     verdict.mutable_verdict()->set_accepted(status.ok());
@@ -246,7 +246,7 @@ class Service final : public v1::SnapshotTransfer::Service {
   const ReceiverOptions options_;
   const storage::SnapshotFolder folder_;
   ReceiverHost& host_;
-  std::unique_ptr<Partial> partial_;  // the active call's, or nobody's
+  std::unique_ptr<Partial> partial_;  // the active call's, or none's
   std::atomic<bool> stopping_ = false;
 
   mutable absl::Mutex mutex_;

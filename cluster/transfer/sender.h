@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends snapshots to followers, each in a thread of its own, so that a slow one delays nobody. A connection
+// Sends snapshots to followers, each in a thread of its own, so that a slow one delays no other. A connection
 // that breaks is made again and goes on where the follower is; a transfer that gets nowhere is given up. Used
 // by a node's loop (cluster/node/snapshots).
 
@@ -29,8 +29,8 @@ struct SenderOptions {
   wire::Key key{};
   raft::NodeId self{};
   uint64_t bytes_per_second = 0;  // to each follower; 0: no bound
-  // After a try that failed, twice as long after the next, and so on; also before a failure is told, since who
-  // asked for it may ask again at once.
+  // After a try that failed, twice as long after the next, and so on; also before a failure is reported, since the
+  // node may ask again at once.
   absl::Duration retry = absl::Seconds(1);
   int tries_max = 4;  // in a row that got nowhere
 };

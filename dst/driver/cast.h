@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who plays in a run, and what can be done to them: three nodes, the proxy's daemon, the switch. Each method
-// does one thing at once and writes it down, with the virtual time; when and to whom is the stage's business.
+// The parts of a run, and what can be done to them: three nodes, the proxy's daemon, the switch. Each method
+// does one thing at once and writes it down, with the virtual time; when and to which is the stage's business.
 
 #pragma once
 

@@ -162,8 +162,8 @@ uint32_t Stage::Leader() const {
   return leader;
 }
 
-// Of those to whom nothing is being done: the one that is meant, or any where it is not among them or not
-// known. Empty: nobody is left.
+// Of the nodes without a fault: the one that is meant, or any where it is not among them or not
+// known. Empty: none is left.
 std::vector<uint32_t> Stage::Choose(const Fault& fault) const {
   std::vector<uint32_t> free;
   for (uint32_t node = 1; node <= kNodes; ++node) {
@@ -190,7 +190,7 @@ void Stage::Begin(size_t place) {
   chosen_[place] = {};
   if (IsOneNodes(fault.kind)) {
     const std::vector<uint32_t> nodes = Choose(fault);
-    if (nodes.empty()) diary_.Note(absl::StrCat(Name(fault.kind), ": nobody is left"));
+    if (nodes.empty()) diary_.Note(absl::StrCat(Name(fault.kind), ": no node is left"));
     const uint32_t leader = Leader();
     chosen_[place] = nodes;
     if (fault.kind == FaultKind::kKill || fault.kind == FaultKind::kPowerCut) {
