@@ -29,13 +29,13 @@ uint64_t SessionTable::Open(uint64_t nonce, uint64_t id, uint64_t now_ns) {
   return id;
 }
 
-SessionTable::Standing SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t lowest_unanswered,
+SessionTable::SequenceStatus SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t lowest_unanswered,
                                             uint64_t now_ns) {
   Session* const found = sessions_.Find(id);
   if (found == nullptr) {
-    if (!SeededBug(Bug::kSessionRecreation)) return Standing::kUnknown;
+    if (!SeededBug(Bug::kSessionRecreation)) return SequenceStatus::kUnknown;
     Create(id, id, now_ns);
-    return Standing::kFresh;
+    return SequenceStatus::kFresh;
   }
   Session& session = *found;
   Save(id, session);
@@ -47,24 +47,24 @@ SessionTable::Standing SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t 
     if (kept != session.answers.begin()) session.spare = session.answers.extract(session.answers.begin());
     session.answers.erase(session.answers.begin(), kept);
   }
-  return Look(session, seq);
+  return StatusOf(session, seq);
 }
 
-SessionTable::Standing SessionTable::Look(uint64_t id, uint64_t seq) const {
+SessionTable::SequenceStatus SessionTable::StatusOf(uint64_t id, uint64_t seq) const {
   const Session* found = sessions_.Find(id);
-  return found == nullptr ? Standing::kUnknown : Look(*found, seq);
+  return found == nullptr ? SequenceStatus::kUnknown : StatusOf(*found, seq);
 }
 
-SessionTable::Standing SessionTable::Look(const Session& session, uint64_t seq) const {
+SessionTable::SequenceStatus SessionTable::StatusOf(const Session& session, uint64_t seq) const {
   if (seq < session.lowest_unanswered && !SeededBug(Bug::kApplyBelowLowestUnanswered)) {
-    return Standing::kBelowLowest;
+    return SequenceStatus::kBelowLowest;
   }
-  if (session.answers.contains(seq)) return Standing::kAnswered;
+  if (session.answers.contains(seq)) return SequenceStatus::kAnswered;
   if (SeededBug(Bug::kLatestSeqOnlyDedupe) && !session.answers.empty() &&
       seq < session.answers.rbegin()->first) {
-    return Standing::kAnswered;
+    return SequenceStatus::kAnswered;
   }
-  return session.answers.size() < limits_.answers_max ? Standing::kFresh : Standing::kFull;
+  return session.answers.size() < limits_.answers_max ? SequenceStatus::kFresh : SequenceStatus::kFull;
 }
 
 const Result* SessionTable::Answer(uint64_t id, uint64_t seq) const {

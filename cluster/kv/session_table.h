@@ -24,7 +24,7 @@ namespace hedgerow::kv {
 
 class SessionTable {
  public:
-  enum class Standing : uint8_t {
+  enum class SequenceStatus : uint8_t {
     kFresh,        // to be applied now
     kAnswered,     // applied before; Answer() has what was said
     kBelowLowest,  // perhaps applied before; must not be now
@@ -45,10 +45,10 @@ class SessionTable {
   uint64_t Open(uint64_t nonce, uint64_t id, uint64_t now_ns);
 
   // A write of the session has come: it lives on, and what its client has answers to is forgotten.
-  Standing Arrive(uint64_t session, uint64_t seq, uint64_t lowest_unanswered, uint64_t now_ns);
+  SequenceStatus Arrive(uint64_t session, uint64_t seq, uint64_t lowest_unanswered, uint64_t now_ns);
 
   // Changes nothing: what Arrive would say, apart from what its lowest_unanswered would change.
-  Standing Look(uint64_t session, uint64_t seq) const;
+  SequenceStatus StatusOf(uint64_t session, uint64_t seq) const;
   const Result* Answer(uint64_t session, uint64_t seq) const;
   const Result* OpenAnswer(uint64_t nonce) const;
 
@@ -78,7 +78,7 @@ class SessionTable {
   };
 
   Session& Create(uint64_t nonce, uint64_t id, uint64_t now_ns);
-  Standing Look(const Session& session, uint64_t seq) const;
+  SequenceStatus StatusOf(const Session& session, uint64_t seq) const;
   void Save(uint64_t id, Session& session);
 
   SessionLimits limits_;

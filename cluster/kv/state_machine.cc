@@ -129,15 +129,15 @@ Result StateMachine::ApplyInSession(const Command& command) {
   const uint64_t session = command.key.a;
   const uint64_t seq = command.key.b;
   switch (sessions_.Arrive(session, seq, command.lowest_unanswered, now_ns_)) {
-    case SessionTable::Standing::kUnknown:
+    case SessionTable::SequenceStatus::kUnknown:
       return {.code = ResultCode::kUnknownSession, .session = 0, .values = {}};
-    case SessionTable::Standing::kBelowLowest:
+    case SessionTable::SequenceStatus::kBelowLowest:
       return {.code = ResultCode::kBelowLowest, .session = 0, .values = {}};
-    case SessionTable::Standing::kFull:
+    case SessionTable::SequenceStatus::kFull:
       return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
-    case SessionTable::Standing::kAnswered:
+    case SessionTable::SequenceStatus::kAnswered:
       return *sessions_.Answer(session, seq);
-    case SessionTable::Standing::kFresh:
+    case SessionTable::SequenceStatus::kFresh:
       break;
   }
   Result result = Execute(command.operations);
