@@ -14,7 +14,7 @@
 #include <unordered_set>
 
 #include "cluster/kv/command.h"
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/raft/log.h"
 #include "cluster/raft/types.h"
 
@@ -31,7 +31,7 @@ class ProposalQueue {
   // This node leads from now on, with this log, of which everything up to `applied` is applied. Nothing is
   // proposed before that is all but the last `unapplied_max` entries, so no more of them need be known.
   void BeginToLead(const raft::Log& log, raft::LogIndex applied, uint64_t unapplied_max);
-  // It does not lead any more: what its log holds may be truncated from now on, and the desk places anew what
+  // It does not lead any more: what its log holds may be truncated from now on, and the router places anew what
   // waits.
   void EndToLead();
   bool leads() const { return leads_; }

@@ -24,7 +24,7 @@ constexpr size_t kSocketMax = 512;  // packets; a full socket drops
 
 kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
   kv::ReplicaOptions options{.raft = world.plan.raft,
-                             .desk = world.plan.desk,
+                             .router = world.plan.router,
                              .snapshots = {.every_entries = world.plan.snapshots.every_entries},
                              .seed = world.plan.settings.files[id.value() - 1],
                              .check_every_entries = world.plan.settings.check_every_entries};

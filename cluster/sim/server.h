@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node: the real replica (core, store, desk) on a simulated disk, network and clock.
+// A simulated node: the real replica (core, store, router) on a simulated disk, network and clock.
 
 #pragma once
 
