@@ -39,10 +39,10 @@ struct Draft {
   std::string datagram{};
 };
 
-class RequestBook {
+class PendingRequests {
  public:
   // `reader_id` stands for the session in GETs while there is none: any number that is likely no other client's.
-  explicit RequestBook(uint64_t reader_id, size_t outstanding_max = 1024)
+  explicit PendingRequests(uint64_t reader_id, size_t outstanding_max = 1024)
       : reader_id_(reader_id), outstanding_max_(outstanding_max) {}
 
   // Each notes the request as sent at `now_ns`. ResourceExhausted: outstanding_max requests have no answer yet.
@@ -56,7 +56,7 @@ class RequestBook {
                                   uint64_t patience_ns);
 
   // The request that `answer` belongs to, over now; nothing if there is none: late, a duplicate, or foreign. An
-  // OPEN with OK makes its session the book's.
+  // OPEN with OK: its session is the one of later requests.
   std::optional<Outcome> Answer(wire::HkvAnswer answer, uint64_t now_ns);
 
   // The next request whose patience has run out at `now_ns`, over now.
@@ -84,7 +84,7 @@ class RequestBook {
   uint64_t reader_id_;
   size_t outstanding_max_;
   uint64_t session_ = 0;
-  uint64_t next_seq_ = 1;  // never starts again: no two requests of a book share their number
+  uint64_t next_seq_ = 1;  // never starts again: no two requests of a client share their number
   std::map<Id, Pending> pending_;
   std::set<uint64_t> open_writes_;  // of the present session
   std::set<std::pair<uint64_t, Id>> by_deadline_;
