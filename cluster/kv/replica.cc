@@ -64,7 +64,7 @@ bool Replica::wants_snapshot(uint64_t times) const {
 }
 
 raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {
-  state_.BeginCut(chunk_bytes);
+  state_.BeginSnapshot(chunk_bytes);
   entries_since_cut_ = bytes_since_cut_ = 0;
   return {.last = applied_, .configuration = raft_.ConfigurationAt(applied_.index)};
 }

@@ -106,10 +106,10 @@ class Replica {
   // taken.
   // `times`: so many times what SnapshotPolicy says, for a host that would rather wait.
   bool wants_snapshot(uint64_t times = 1) const;
-  raft::Snapshot BeginSnapshot(size_t chunk_bytes = kCutChunk_bytes);
-  bool taking_snapshot() const { return state_.cutting(); }
-  std::vector<std::string> ContinueSnapshot(size_t bytes) { return state_.ContinueCut(bytes); }
-  void AbandonSnapshot() { state_.AbandonCut(); }
+  raft::Snapshot BeginSnapshot(size_t chunk_bytes = kSnapshotChunk_bytes);
+  bool taking_snapshot() const { return state_.taking_snapshot(); }
+  std::vector<std::string> ContinueSnapshot(size_t bytes) { return state_.ContinueSnapshot(bytes); }
+  void AbandonSnapshot() { state_.AbandonSnapshot(); }
   // It is durable, and `state` is made of it.
   void ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state);
 

@@ -13,7 +13,7 @@ namespace hedgerow::kv {
 SessionTable::Session& SessionTable::Create(uint64_t nonce, uint64_t id, uint64_t now_ns) {
   Session& session = *sessions_.Emplace(id).first;
   session.nonce = nonce;
-  session.cut = cut_;
+  session.snapshot = snapshot_;
   session.active_ns = now_ns;
   session.place = by_activity_.insert(by_activity_.end(), id);
   session.opened = {.code = ResultCode::kOk, .session = id, .values = {}};
@@ -112,15 +112,15 @@ void SessionTable::Expire(uint64_t now_ns) {
   }
 }
 
-void SessionTable::BeginCut(CutWriter* writer) {
-  ++cut_;
+void SessionTable::BeginSnapshot(SnapshotWriter* writer) {
+  ++snapshot_;
   writer_ = SeededBug(Bug::kSnapshotWithoutSessions) ? nullptr : writer;
   walk_ = {};
 }
 
 void SessionTable::Save(uint64_t id, Session& session) {
-  if (writer_ == nullptr || session.cut == cut_) return;
-  session.cut = cut_;
+  if (writer_ == nullptr || session.snapshot == snapshot_) return;
+  session.snapshot = snapshot_;
   writer_->Session({.id = id,
                     .nonce = session.nonce,
                     .lowest_unanswered = session.lowest_unanswered,
@@ -128,7 +128,7 @@ void SessionTable::Save(uint64_t id, Session& session) {
                    session.answers);
 }
 
-bool SessionTable::ContinueCut() {
+bool SessionTable::ContinueSnapshot() {
   if (writer_ == nullptr) return false;
   if (sessions_.VisitSome(walk_, [this](uint64_t id, Session& session) { Save(id, session); })) return true;
   writer_ = nullptr;

@@ -22,9 +22,9 @@ namespace {
 constexpr size_t kSlice_bytes = 1024 * 1024;
 
 absl::Status WriteState(storage::SnapshotFileWriter& writer, kv::StateMachine& state) {
-  state.BeginCut();
-  while (state.cutting()) {
-    for (const std::string& chunk : state.ContinueCut(kSlice_bytes)) {
+  state.BeginSnapshot();
+  while (state.taking_snapshot()) {
+    for (const std::string& chunk : state.ContinueSnapshot(kSlice_bytes)) {
       if (absl::Status status = writer.Append(chunk); !status.ok()) return status;
     }
   }
