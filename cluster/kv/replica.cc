@@ -243,7 +243,7 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
       if (seed_.has_value()) state_.SetFileSettings(*seed_);
 #endif
       const Result result = state_.Apply(entry.index.value(), *command);
-      proposals_.Leave(command->key);
+      proposals_.RemoveProposed(command->key);
       const bool of_this_term = raft_.role() == raft::Role::kLeader && entry.term == raft_.term();
       router_.Applied(host_.Now_ns(), command->key, result, of_this_term, actions_);
       if (command->key.kind == CommandKind::kCheck) Compare(command->key);
@@ -309,7 +309,7 @@ raft::Propose Replica::TakeProposals() {
         ++proposals_.counters.unwanted;
         continue;
       }
-      if (!proposals_.Enter(key)) continue;  // whoever waits is answered once that entry is applied
+      if (!proposals_.AddProposed(key)) continue;  // its client is answered once that entry is applied
       command = *wanted.command;
       if (key.kind == CommandKind::kMemcached) command.age_ns = wanted.age_ns;
     }
@@ -328,7 +328,7 @@ void Replica::ProposalsRefused() {
   for (const raft::Refusal& refusal : outputs_.refused_proposals) {
     while (proposed != batch_.end() && proposed->first != refusal.tag) ++proposed;
     HEDGEROW_CHECK(proposed != batch_.end());
-    proposals_.Leave(proposed->second);
+    proposals_.RemoveProposed(proposed->second);
     if (refusal.tag != kNoRequest) {
       router_.ProposalRefused(host_.Now_ns(), proposed->second, refusal.reason, actions_);
     }
