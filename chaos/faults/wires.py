@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of wires: a node's wire is cut, in one direction or both; the switch goes down; and weather on chosen links, from a
+"""Faults of wires: a node's wire is cut, in one direction or both; the switch goes down; and network faults on chosen links, from a
 lost packet here and there to a partition that leaves each node only its neighbours.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from chaos.faults.fault import Fault, World, number, one_of
 from deploy.lab import names
 from deploy.lab.servers.hedgerow_node import PEER_PORT
-from deploy.lab.weather import DELAYS_MS, Counted, Link
+from deploy.lab.network_faults import DELAYS_MS, Counted, Link
 
 
 class Cut(Fault):
@@ -113,11 +113,11 @@ def links(between: str, hosts: Sequence[str], leader: str, follower: str) -> lis
             "follower-to-leader": [(follower, leader)]}[between]
 
 
-class _Weather(Fault):
+class _NetworkFault(Fault):
     """On some links."""
 
     targets = ("leader", "follower", "all")
-    needs = frozenset({"weather"})
+    needs = frozenset({"network_faults"})
     counts = ""  # which count shows it
 
     def __init__(self, world: World, **keys):
@@ -132,20 +132,20 @@ class _Weather(Fault):
         raise NotImplementedError
 
     def begin(self) -> None:
-        self._before = self.world.weather.counted()
-        self.world.weather.change(self.links, seed=self._seed, **self.shares(self.share))
+        self._before = self.world.network_faults.counted()
+        self.world.network_faults.change(self.links, seed=self._seed, **self.shares(self.share))
 
     def end(self) -> None:
-        after = self.world.weather.counted()
+        after = self.world.network_faults.counted()
         self._counted = sum(getattr(after.get(link, Counted()) - self._before.get(link, Counted()), self.counts)
                             for link in self.links)
-        self.world.weather.change(self.links, **self.shares(0.0))
+        self.world.network_faults.change(self.links, **self.shares(0.0))
 
     def evidence(self) -> dict[str, float]:
         return {self.shows[0]: self._counted}
 
 
-class Loss(_Weather):
+class Loss(_NetworkFault):
     """With share = 1 a partition."""
 
     kind = "loss"
@@ -156,7 +156,7 @@ class Loss(_Weather):
         return {"lost": share}
 
 
-class Duplication(_Weather):
+class Duplication(_NetworkFault):
     kind = "duplication"
     keys = {"between": one_of(*BETWEEN), "share": number(0.0001, 1)}
     shows, counts = ("duplicated_packets",), "duplicated"
@@ -171,7 +171,7 @@ def _delay(value: object) -> float:
     return value
 
 
-class Delay(_Weather):
+class Delay(_NetworkFault):
     """A packet that is held back draws one of a row of delays, so packets overtake each other; those that are not delayed
     overtake them all."""
 

@@ -26,8 +26,8 @@ constexpr absl::Duration kShort = absl::Milliseconds(40);
 
 class HkvClientTest : public testing::Test {
  protected:
-  void Start(FakeServer::Weather weather = {}) {
-    auto server = FakeServer::Start(store_, std::move(weather));
+  void Start(FakeServer::Faults faults = {}) {
+    auto server = FakeServer::Start(store_, std::move(faults));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     auto client = HkvClient::Connect(server_->address());

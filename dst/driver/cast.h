@@ -78,7 +78,7 @@ class Cast {
   void CutOneWay(uint32_t node, bool outward);
   void Heal(uint32_t node);
   // What the switch sends to the host; `words` are netem's, with commas.
-  void Weather(const std::string& host, const std::string& words);
+  void NetworkFault(const std::string& host, const std::string& words);
   void Calm(const std::string& host);
 
   void FillDisk(uint32_t node);
