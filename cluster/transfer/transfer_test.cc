@@ -157,7 +157,7 @@ TEST_F(TransferTest, WithoutTheKeyNothingIsReceived) {
   EXPECT_EQ(FilesAtReceiver(), 0u);
 }
 
-TEST_F(TransferTest, StrangersWhoSayNothingKeepNobodyOut) {
+TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
   Take(At(500, 3), 100);
   const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   const auto stub = v1::SnapshotTransfer::NewStub(channel);
@@ -196,7 +196,7 @@ TEST_F(TransferTest, StrangersWhoSayNothingKeepNobodyOut) {
   EXPECT_LE(left, 6) << "all others were shown out";
 }
 
-TEST_F(TransferTest, StrangersWhoOnlyConnectAreShownOut) {
+TEST_F(TransferTest, UnauthenticatedCallersThatOnlyConnectAreShownOut) {
   const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   const auto in = [](int seconds) { return std::chrono::system_clock::now() + std::chrono::seconds(seconds); };
   ASSERT_TRUE(channel->WaitForConnected(in(10)));
