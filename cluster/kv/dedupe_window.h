@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // At most once within a window, for clients that have no session: a request is known again for a stated span of
-// committed time. It is weaker than a session, and whoever forwards copies must see to it that none is older than the
-// window. Part of the replicated state.
+// committed time. It is weaker than a session, so the nodes and proxies that forward copies forward none that is older than
+// the window. Part of the replicated state.
 //
 // A memcached client names its requests by its address and a frame id, and uses the ids again; what tells two requests of
 // one name apart is a fingerprint of their bytes (RequestKey::c). Another request under a name supersedes the one before:

@@ -9,8 +9,8 @@
 namespace hedgerow::kv {
 namespace {
 
-// Freed with each entry, so that a million items that end at once hold up nobody; an entry that does nothing
-// else has leisure for more.
+// Freed with each entry, so that a million items that end at once delay no other entry; an entry that does
+// nothing else may free more.
 constexpr size_t kEndedPerEntry = 64;
 constexpr size_t kEndedAtLeisure = 10'000;
 

@@ -39,7 +39,7 @@ class MemcachedState {
 
   const Item* Find(const std::string& key, uint64_t now_ns) const { return items_.Find(key, now_ns); }
 
-  // Something in it ends by itself, so time should be told even when nobody writes.
+  // Something in it ends by itself, so time should be committed even when no client writes.
   bool waits_for_time() const { return window_.size() > 0 || items_.ending() > 0; }
 
   size_t items() const { return items_.size(); }

@@ -72,7 +72,7 @@ TEST_F(RequestRouterTest, TheOtherNodesAnswerIsHandedOnOnce) {
   answer.result.values = {"7"};
   router_.ForwardAnswered(0, tag + 1, kOther, answer, actions_);
   router_.ForwardAnswered(0, tag, raft::NodeId(3), answer, actions_);
-  EXPECT_TRUE(actions_.empty()) << "of another request, or from somebody who was not asked";
+  EXPECT_TRUE(actions_.empty()) << "of another request, or from a node that was not asked";
   router_.ForwardAnswered(0, tag, kOther, answer, actions_);
   router_.ForwardAnswered(0, tag, kOther, answer, actions_);
   ASSERT_NE(Only<Answer>(), nullptr);
@@ -411,7 +411,7 @@ TEST_F(RequestRouterTest, AMemcachedCopyThatMayStandInSomeLogIsNotRefused) {
   router_.Receive(100 * kMillisecond, 100 * kMillisecond, Item(2), actions_);
   router_.Tick(2000 * kMillisecond, actions_);
   ASSERT_NE(Only<Answer>(), nullptr);
-  EXPECT_EQ(Only<Answer>()->reply_to.request, 2u) << "nobody has seen that one";
+  EXPECT_EQ(Only<Answer>()->reply_to.request, 2u) << "no client has seen that one";
   EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader);
   EXPECT_EQ(router_.waiting(), 0u);
 }
@@ -428,7 +428,7 @@ TEST_F(RequestRouterTest, ANodeThatForwardedAMemcachedCopyIsTold) {
   EXPECT_NE(Only<Answer>(), nullptr) << "it judges for itself";
 }
 
-// Anybody can send one datagram ten thousand times while nobody leads.
+// Any host can send one datagram ten thousand times while no node leads.
 TEST_F(RequestRouterTest, ManyCopiesOfOneWriteDoNotHoldUpANewLeader) {
   constexpr int kCopies = 16'000;
   for (int i = 0; i < kCopies; ++i) router_.Receive(0, 0, Write(1), actions_);

@@ -144,7 +144,7 @@ bool SessionTable::Restore(const SessionRecord& record, std::map<uint64_t, Resul
   return true;
 }
 
-// Who was active at the same committed time ends at the same, in whatever order.
+// Sessions that were active at the same committed time end at the same one, in whatever order.
 void SessionTable::FinishRestore() {
   std::vector<std::pair<uint64_t, std::list<uint64_t>::iterator>> order;
   order.reserve(sessions_.size());
