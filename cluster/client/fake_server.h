@@ -34,9 +34,9 @@ class FakeStore {
 
 class FakeServer {
  public:
-  // What to do with a request: serve it, and send the answer `answers` times; or say `instead`.
+  // What to do with a request: serve it, and send the answer `answers` times; or send `instead`.
   struct Treatment {
-    int answers = 1;  // 0: done, and not said
+    int answers = 1;  // 0: done, and not answered
     bool lost = false;
     std::optional<wire::HkvAnswer> instead{};
   };

@@ -78,7 +78,7 @@ TEST_F(HkvClientTest, WritesWithoutASessionLeaveNoneBehind) {
   EXPECT_EQ(store_->sessions(), 0u);
 }
 
-// What `child` says in a process that was forked off.
+// What `child` writes in a process that was forked off.
 bool InChild(const std::function<bool()>& child) {
   const pid_t pid = fork();
   if (pid == 0) _exit(child() ? 0 : 1);

@@ -78,7 +78,7 @@ absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t n
 std::optional<Outcome> PendingRequests::Answer(wire::HkvAnswer answer, uint64_t now_ns) {
   const auto pending = pending_.find({answer.client_id, answer.seq});
   if (pending == pending_.end()) return std::nullopt;
-  // Some errors are said without having understood the request, so their kind may be none.
+  // A node sends some errors without having understood the request, so their kind may be none.
   const bool misunderstood =
       answer.status == wire::HkvStatus::kMalformed || answer.status == wire::HkvStatus::kUnknownVersion;
   if (answer.kind != pending->second.kind && !misunderstood) return std::nullopt;

@@ -44,7 +44,7 @@ class Service final : public v1::SnapshotTransfer::Service {
   grpc::Status Give(grpc::ServerContext* context, Stream* stream) override {
     std::optional<Caller> caller = Meet(*context, *stream);
     if (!caller.has_value()) {
-      // One text for all reasons: it tells an unauthenticated caller nothing.
+      // One message for all reasons: an unauthenticated caller learns nothing from it.
       return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                           "not this node, another cluster, or another cluster key");
     }

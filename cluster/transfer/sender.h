@@ -61,7 +61,7 @@ struct Sending {
   std::string trouble{};    // why the last try failed; empty: it did not, or has got further since
   bool all_sent = false;    // its verdict is awaited: it checks what it has, and makes a state of it
 };
-// Worth waiting for. A follower that has everything says nothing while it makes a state of millions of entries;
+// Worth waiting for. A follower that has everything sends nothing while it makes a state of millions of entries;
 // one that is gone by then is found out by the connection.
 bool MakesProgress(const Sending& sending, absl::Time now);
 
@@ -78,9 +78,9 @@ class Sender {
 
   // The owner's thread: these four. None of them waits.
   //
-  // What is under way to the same follower is broken off first, without an end being told.
+  // What is under way to the same follower is broken off first, without a report of its end.
   void Send(SnapshotOffer offer);
-  // Breaks off what is under way to one, or all, without an end being told.
+  // Breaks off what is under way to one, or all, without a report of its end.
   void StopSendingTo(raft::NodeId to);
   void StopAll();
   std::vector<Sending> UnderWay() const;

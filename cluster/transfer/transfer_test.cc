@@ -256,7 +256,7 @@ TEST_F(TransferTest, WhatTheCoreDoesNotTakeIsNotDelivered) {
     if (!under_way.empty()) trouble = under_way[0].trouble;
     absl::SleepFor(absl::Milliseconds(1));
   }
-  EXPECT_EQ(trouble, "node 2: another term has begun") << "told while it is tried again";
+  EXPECT_EQ(trouble, "node 2: another term has begun") << "reported while it is tried again";
   EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("another term has begun"));
   EXPECT_EQ(FilesAtReceiver(), 0u) << "nor kept";
 }
