@@ -4,7 +4,7 @@ elections). One table, results/chaos-all/summary.json, and an exit status: 0 whe
 
     ./dev chaos all --quick                     # a few events of each, at most 25 minutes on two processors
     ./dev chaos all --full                      # the number of events that each scenario's file names; a night
-    ./dev chaos all --quick --only weather,ring-partition
+    ./dev chaos all --quick --only network-faults,ring-partition
     ./dev chaos all --quick --plant lost-write  # a mistake on purpose in each: the judgement must find every one
 
 A scenario that needs a command which this build does not have yet is left out, and said to be. What breaks is judged as missed, and

@@ -33,7 +33,7 @@ def test_everything_is_run_but_what_this_build_cannot_do(no_new_commands, tmp_pa
 
 def test_some_can_be_named_and_planted_mistakes_are_for_scenarios(no_new_commands, tmp_path):
     results = Results("x", tmp_path)
-    assert [item.name for item in everything.items(arguments("--only=weather,upgrade"), results)[0]] == ["weather", "upgrade"]
+    assert [item.name for item in everything.items(arguments("--only=network-faults,upgrade"), results)[0]] == ["network-faults", "upgrade"]
     planted, _ = everything.items(arguments("--plant=lost-write"), results)
     assert not {item.name for item in planted} & {other.name for other in beside.ALL}
 

@@ -26,7 +26,7 @@ from deploy.lab.cluster import READY_WITHIN_S, Cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.store_node import StoreNode
 from deploy.lab.unsynced_disks import UnsyncedDisks
-from deploy.lab.weather import Weather
+from deploy.lab.network_faults import NetworkFaults
 
 _WARM_UP_S = 1.0
 _AFTER_ASKING_S = 0.1
@@ -56,13 +56,13 @@ class Site:
     lab: Lab
     up: Running
     disks: UnsyncedDisks | None
-    weather: Weather | None
+    network_faults: NetworkFaults | None
     scenario: Scenario
     settings: Settings
     rng: random.Random
 
     def __post_init__(self) -> None:
-        # The daemons follow each other: who knows the last one starts the next.
+        # The daemons follow each other: the holder of the last one starts the next.
         self.daemons = Daemons(self.up.proxy, self.lab.client) if self.up.proxy else None
 
     def world(self, leader: StoreNode) -> World:
@@ -71,7 +71,7 @@ class Site:
                "follower": lambda: [self.rng.choice([node for node in nodes if node is not leader])],
                "majority": lambda: [leader, *self.rng.sample([node for node in nodes if node is not leader], len(nodes) // 2)]}
         return World(self.lab, self.up.cluster, leader, met[self.scenario.target](), random.Random(self.rng.getrandbits(64)),
-                     self.disks, self.disks is not None, self.weather, self.daemons)
+                     self.disks, self.disks is not None, self.network_faults, self.daemons)
 
 
 def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, events: int, seed: int,
@@ -84,9 +84,9 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
         if settings.disks is not None:
             disks = stack.enter_context(UnsyncedDisks(lab, data, settings.disks))
             data = disks.path
-        weather = stack.enter_context(Weather(lab)) if "weather" in scenario.needs else None
+        network_faults = stack.enter_context(NetworkFaults(lab)) if "network_faults" in scenario.needs else None
         up = stack.enter_context(running(system, lab, data, settings))
-        site = Site(lab, up, disks, weather, scenario, settings, random.Random(seed))
+        site = Site(lab, up, disks, network_faults, scenario, settings, random.Random(seed))
         folder = lab.client.scratch("load")
         report_file, final = folder / "report.json", final_of(history)
         argv = [*up.load, f"--seed={seed}", f"--seconds={_bound_s(scenario, events):g}", f"--history={history}",
@@ -143,7 +143,7 @@ def _faults(site: Site, count: int, load: subprocess.Popen, plant: str | None) -
         happened.append({"number": number, **_event(site, plant)})
         if load.poll() is not None:
             raise CommandFailed(f"the load ended with {load.returncode} during event {number}")
-        # Asking how the nodes are costs processor time, which nobody may have to share with what is measured.
+        # Asking how the nodes are costs processor time, which what is measured may not have to share.
         time.sleep(unavailable.AFTER_NS / 1e9)
     site.up.cluster.wait_ready()
     return happened

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spoofed frames, 100,000 a second, at each hook of the proxy and of a cluster's node, while honest clients go on asking.
 
-`hr-flood` sends real frames with addresses that nobody has. Every hook gets what costs its program most: requests of ever new
+`hr-flood` sends real frames with addresses that no host has. Every hook gets what costs its program most: requests of ever new
 clients (splitter), datagrams to a VIP that are for no service (sink), answers in a backend's name (reply), announcements whose
 tag is wrong (announce), frames on the clock's link (clock), peers' datagrams whose tag is wrong (node's XDP). Beside the quiet
 run stands one with the same frames on a link that has none of our programs (`control`): what the sender alone takes away from

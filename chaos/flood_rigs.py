@@ -54,7 +54,7 @@ def mac_of(host: Host, interface: str) -> str:
 
 @contextlib.contextmanager
 def control_link(host: Host) -> Iterator[str]:
-    """A veth of the host's own whose far end drops what is for another hardware address; an address that nobody has."""
+    """A veth of the host's own whose far end drops what is for another hardware address; an address that no host has."""
     with host.netlink() as route:
         route.link("add", kind="veth", ifname=_CONTROL_LINKS[0], peer={"ifname": _CONTROL_LINKS[1]})
         for name in _CONTROL_LINKS:
@@ -67,7 +67,7 @@ def control_link(host: Host) -> Iterator[str]:
 
 
 class ProxyRig:
-    """DNS behind the proxy, and a decoy service beside it, whose requests nobody answers: what floods the splitter must end
+    """DNS behind the proxy, and a decoy service beside it, whose requests no backend answers: what floods the splitter must end
     somewhere else than at the honest clients' servers, or those are measured."""
 
     def __init__(self, lab: Lab, tag: str):
@@ -127,7 +127,7 @@ class ProxyRig:
             return Flood(client, "hr0c0", mac_of(client, "hr0c1"), [f"--destination={VIP_DNS[0]}", "--destination_port=53",
                          f"--payload={'00' * 40}", "--vary_bytes=8", "--bypass_qdisc"], lambda: self.reason("clock_stale"))
         if hook == "reply":
-            # In the leader's name, to any port of the client: what somebody on the same network can guess.
+            # In the leader's name, to any port of the client: what a host on the same network can guess.
             return Flood(b, UPLINK, uplink_mac, [f"--source={a}", "--sources=1", f"--source_port={_DNS_PORT}",
                          f"--destination={client.ipv4}", f"--payload={'0000' + '81800001000000000000' + '00' * 28}",
                          "--vary_bytes=2"], lambda: self.reason("no_flow"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nobody is taken for dead who lives: the store and its proxy as `./dev chaos leader-kill` runs them (the same
+"""No living node is taken for dead: the store and its proxy as `./dev chaos leader-kill` runs them (the same
 configuration, whose hash is in the row), under all the load that closed-loop clients can bring and two busy processes for
 each processor, nodes at the priority that the shipped unit gives them. For ten minutes there must be no election, and no
 leader may resign.
@@ -60,7 +60,7 @@ class Seen:
 
 
 def elections(first: Seen, last: Seen) -> int:
-    """That were begun, or won: a term that nobody won is one too many as well."""
+    """That were begun, or won: a term without a winner is one too many as well."""
     return max(last.term - first.term, last.won - first.won)
 
 
@@ -91,7 +91,7 @@ def watch(cluster: Cluster, first: Seen, going_on: Callable[[], bool]) -> tuple[
 
 def told(statuses: list[dict], within_s: float) -> list[str]:
     """What the nodes say about it themselves: why one wanted to be elected, and when its loop stood still. They keep the last
-    of these, so whoever asks late hears nothing of it."""
+    of these, so a late question finds nothing of it."""
     return [f"node {status['node']}, {int(incident['ago_ns']) / 1e9:.3f} s ago: {incident['what']}"
             for status in statuses for incident in status.get("incidents", []) if int(incident["ago_ns"]) < within_s * 1e9]
 

@@ -65,7 +65,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--kills", "--events", type=int, default=100, metavar="N", help="faults of each system")
     parser.add_argument("--mode", type=experiment.some_of(MODES), help="memory, disk, or both (default: the scenario's; disk with disks that lose what was not synced)")
     parser.add_argument("--drop-unsynced", nargs="?", const="all", choices=("all", "torn"),
-                        help="whoever is killed loses what it has not synced: all of it, or some, drawn from the seed")
+                        help="a killed node loses what it has not synced: all of it, or some, drawn from the seed")
     parser.add_argument("--names", choices=("strict", "journal"), default="strict",
                         help="whose names a sync covers there: its own folder's, or all, as with ext4's journal")
     parser.add_argument("--ignore-sync", metavar="PATTERN", default="",
@@ -125,7 +125,7 @@ def main(argv: list[str]) -> int:
         return 1
     try:
         with Lab(arguments.lab, replicas=arguments.replicas) as lab:
-            # Only now: whoever has the lab may be writing there.
+            # Only now: the run that has the lab may be writing there.
             results = Results(f"chaos-{arguments.name or scenario.name}")
             cells = measure(lab, arguments, scenario, results)
     except LabInUse:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scenario is a short TOML file in chaos/scenarios: which faults, whom they meet, how long they last; what must hold; what a
+"""A scenario is a short TOML file in chaos/scenarios: which faults, which nodes they meet, how long they last; what must hold; what a
 client may see; what shows that the faults were there; and how `./dev chaos all` runs it. Strict: what is misspelt is an
 error and not a default, and what must hold cannot be made less.
 
@@ -9,7 +9,7 @@ error and not a default, and what must hold cannot be made less.
     pause_s = [1.2, 2.2]                    # after the cluster is whole again, before the next event
     [[fault]]                               # several begin and end together
     kind = "kill"                           # chaos/faults; with the keys of its kind
-    [holds]                                 # always the same: for whoever reads the file
+    [holds]                                 # always the same: for the reader of the file
     acked_lost = 0
     double_applied = 0
     linearizable = true
@@ -83,7 +83,7 @@ class Scenario:
 
     @property
     def kills(self) -> bool:
-        """Whoever is killed may lose what it has not synced."""
+        """A node that is killed may lose what it has not synced."""
         return bool(self.kinds & {"kill", "power-cut"})
 
     @property

@@ -24,7 +24,7 @@ def changed(**change) -> dict:
 
 
 def test_every_scenario_that_ships_is_sound():
-    assert {"leader-kill", "leader-pause", "leader-partition", "power-cut", "weather", "ring-partition"} <= set(scenario.names())
+    assert {"leader-kill", "leader-pause", "leader-partition", "power-cut", "network-faults", "ring-partition"} <= set(scenario.names())
     for name in scenario.names():
         found = scenario.load(name)
         assert found.name == name and found.what and found.faults
@@ -33,7 +33,7 @@ def test_every_scenario_that_ships_is_sound():
 def test_a_sound_one_says_what_it_needs():
     found = scenario.parse("s", changed(fault=[{"kind": "kill"}, {"kind": "loss", "between": "nodes", "share": 0.1}],
                                         bites={"killed": 1, "lost_packets": 5}))
-    assert found.kinds == {"kill", "loss"} and found.needs == {"weather"} and found.kills
+    assert found.kinds == {"kill", "loss"} and found.needs == {"network_faults"} and found.kills
     assert found.client.errors == 0 and found.client.duplicate_answers is None
 
 

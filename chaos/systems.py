@@ -40,7 +40,7 @@ class Settings:
     disks: DiskSettings | None = None  # that lose what was not synced when a node is killed
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs
     own_clocks: bool = False  # wall clocks of the nodes' own, which can jump
-    short_logs: bool = False  # a snapshot leaves so little of them that who was away needs it
+    short_logs: bool = False  # a snapshot leaves so little of them that a node that was away needs it
     joining: int = 0  # of the lab's replicas, beyond `replicas`: no members at first
     offloads: bool = True  # False: the kernel does nothing for the nodes
 

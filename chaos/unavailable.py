@@ -90,7 +90,7 @@ def _wait_ns(request: Request, timeout_ns: int) -> int:
 
 
 def _next_answer_ns(around: Iterable[Request], begin_ns: int, timeout_ns: int) -> int:
-    """The time-out where nobody who asked after the fault was answered."""
+    """The time-out where no request that was made after the fault was answered."""
     answered = (request.ended_ns for request in around if request.ok and request.intended_ns >= begin_ns)
     return min(answered, default=begin_ns + timeout_ns) - begin_ns
 

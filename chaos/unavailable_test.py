@@ -54,7 +54,7 @@ def test_an_outage_is_the_longest_time_without_an_acknowledged_write():
 def test_the_next_answer_is_to_one_who_asked_after_the_fault():
     requests = [*steady(0, 2000), request(1999, 4), request(2001, 3, ok=False), request(2002, 17), *steady(2010, 10_000, 30)]
     assert cost(requests, 2000, 4000).next_answer_ms == pytest.approx(19)
-    assert cost(steady(0, 2000), 2000, 4000).next_answer_ms == pytest.approx(5000), "nobody was answered"
+    assert cost(steady(0, 2000), 2000, 4000).next_answer_ms == pytest.approx(5000), "no request was answered"
 
 
 def test_the_calm_before_the_fault_is_told_apart():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A daemon that is killed, restarted, upgraded and reloaded under load costs nobody an answer: an open loop of 5,000
+"""A daemon that is killed, restarted, upgraded and reloaded under load costs no client an answer: an open loop of 5,000
 requests/s through the proxy to two echo servers, first undisturbed, then with 20 successions of daemons and reloads in
 between. An upgrade is another build of the kernel programs (`hedgerowd-next`) that takes the place of the one at work,
 and back. A reload adds a service, adds and removes a backend, moves the leader and changes delay and budget.

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 # By how often; durations in milliseconds.
 _KINDS = (("kill", 24, (20, 800)), ("stop", 14, (10, 600)), ("cut", 8, (20, 800)), ("cut-out", 6, (20, 800)),
-          ("cut-in", 6, (20, 800)), ("weather", 18, (200, 1500)), ("disk-full", 4, (50, 400)),
+          ("cut-in", 6, (20, 800)), ("network-fault", 18, (200, 1500)), ("disk-full", 4, (50, 400)),
           ("proxy-kill", 8, (20, 400)), ("clock-jump", 4, (50, 1000)), ("hog", 4, (50, 200)))
 _TARGETS = (("leader", 60), ("follower", 25), ("any", 15))
 _OFFLOADS = (("on", 60), ("generic", 15), ("off", 15), ("no-append", 10))
@@ -106,8 +106,8 @@ def _draw_target(dice: "_Dice", kind: str) -> tuple[str, int, str]:
         return "nobody", number, ""
     if kind == "clock-jump":
         return "nobody", number, str(dice.between(-3_600_000, 3_600_000))
-    if kind == "weather":
-        return dice.one_of(("all", "all", "any", "leader")), number, _draw_weather(dice)
+    if kind == "network-fault":
+        return dice.one_of(("all", "all", "any", "leader")), number, _draw_network_fault(dice)
     target = dice.weighed(_TARGETS)
     if kind in ("kill", "power-cut") and dice.random() < _ALL:
         target = "all"
@@ -115,7 +115,7 @@ def _draw_target(dice: "_Dice", kind: str) -> tuple[str, int, str]:
     return target, number, torn
 
 
-def _draw_weather(dice: "_Dice") -> str:
+def _draw_network_fault(dice: "_Dice") -> str:
     """netem's words. A jitter as long as the delay lets datagrams overtake each other."""
     delay_us = dice.between(100, 8000)
     kinds = {"loss": f"loss,{dice.between(1, 30)}%", "delay": f"delay,{delay_us}us,{dice.between(0, delay_us)}us",

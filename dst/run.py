@@ -65,7 +65,7 @@ def digest_of(folder: Path) -> str:
 
 
 def first_difference(one: Path, other: Path) -> str:
-    """Where two runs part, for whoever has to find out why; empty where they do not."""
+    """Where two runs part, to find out why; empty where they do not."""
     names = sorted({str(path.relative_to(folder)) for folder in (one, other) for path in folder.rglob("*")
                     if path.is_file()})
     for name in names:

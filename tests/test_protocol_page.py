@@ -36,8 +36,7 @@ def hkv_kinds() -> set[str]:
 
 
 def memcached_commands() -> set[str]:
-    names = between(text_of("cluster/memcached/request.cc"), "kVerbNames = {", "};")
-    return set(re.findall(r'"(\w+)"', names)) - {"none"}
+    return set(re.findall(r'VerbRow\{Verb::\w+, "(\w+)"', text_of("cluster/memcached/verb_table.h")))
 
 
 def transfer_messages() -> set[str]:

@@ -13,14 +13,14 @@ from deploy.lab import Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.servers.store_node import StoreNode
 from deploy.lab.unsynced_disks import UnsyncedDisks
-from deploy.lab.weather import Weather
+from deploy.lab.network_faults import NetworkFaults
 
 TARGETS = ("leader", "follower", "all")  # and "majority": the leader and as many followers as make one
 
 
 @dataclasses.dataclass
 class World:
-    """Where a fault happens, and whom it meets. What a fault `needs` is not None."""
+    """Where a fault happens, and which nodes it meets. What a fault `needs` is not None."""
 
     lab: Lab
     cluster: Cluster
@@ -28,8 +28,8 @@ class World:
     targets: Sequence[StoreNode]
     rng: random.Random = dataclasses.field(default_factory=random.Random)
     disks: UnsyncedDisks | None = None
-    forgets: bool = False  # whoever is killed loses what its disk has not synced
-    weather: Weather | None = None
+    forgets: bool = False  # a killed node loses what its disk has not synced
+    network_faults: NetworkFaults | None = None
     daemons: Daemons | None = None  # of the proxy
 
 
@@ -58,7 +58,7 @@ class Fault:
     kind = ""
     keys: Mapping[str, Callable[[object], object]] = {}  # all of them must be given
     targets: tuple[str, ...] = ("leader", "follower")
-    needs: frozenset[str] = frozenset()  # fields of World: weather, disks, daemons; and own_clocks, short_logs
+    needs: frozenset[str] = frozenset()  # fields of World: network_faults, disks, daemons; and own_clocks, short_logs
     shows: tuple[str, ...] = ()  # what `evidence` may be asked for
 
     def __init__(self, world: World, **keys):

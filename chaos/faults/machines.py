@@ -39,7 +39,7 @@ class ClockJump(Fault):
             node.clock.jump(0.0)
 
     def evidence(self) -> dict[str, float]:
-        """How often somebody asked for the time, and was told a wrong one."""
+        """How often a program asked for the time and got a wrong one."""
         return {"wrong_times": self._told}
 
 
@@ -52,7 +52,7 @@ class Starvation(Fault):
     targets = TARGETS
     shows = ("waited_ms",)
     _BUSY_S_AT_MOST = 60.0
-    _RUN_AGAIN_S = 0.05  # who waits is counted once it runs
+    _RUN_AGAIN_S = 0.05  # a waiting thread is counted once it runs
 
     def __init__(self, world: World, **keys):
         super().__init__(world, **keys)

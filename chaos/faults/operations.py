@@ -70,7 +70,7 @@ def run_command(name: str, leader: StoreNode, about: StoreNode | None = None) ->
 
 class SnapshotKill(Fault):
     """A follower is away for `away_s`, the leader compacts its log meanwhile, and the follower comes back to a leader that has to
-    send it a snapshot; while that travels, the targets are killed: the leader, who sends it, or the follower, who takes it."""
+    send it a snapshot; while that travels, the targets are killed: the leader, which sends it, or the follower, which takes it."""
 
     kind = "snapshot-kill"
     keys = {"away_s": number(0.1, 30), "after_ms": number(0, 5000)}
@@ -94,7 +94,7 @@ class SnapshotKill(Fault):
             if node is not late:
                 run_command("snapshot", node)
         late.start()
-        # Seen where it arrives: whoever sends may have begun before anybody was there to take it.
+        # Seen where it arrives: the sender may have begun before the receiver was there to take it.
         deadline = time.monotonic() + _COMMAND_WITHIN_S
         while _snapshots_taken(late) == 0:
             if time.monotonic() > deadline:
@@ -163,7 +163,7 @@ class MembershipKill(Fault):
             if leader is self._member:
                 leader.transfer(next(node.number for node in self.world.cluster.nodes if node is not leader))
             if time.monotonic() > deadline:
-                raise CommandFailed(f"nobody leads: {self.world.cluster.states()}")
+                raise CommandFailed(f"no node leads: {self.world.cluster.states()}")
             time.sleep(0.05)
         return leader
 
@@ -177,7 +177,7 @@ def _snapshots_taken(node: StoreNode) -> int:
 
 
 def _role(node: StoreNode, member: StoreNode) -> str:
-    """As the node sees it; who is no member has left. Nothing if the node does not answer."""
+    """As the node sees it; a node that is no member has left. Nothing if the node does not answer."""
     if (status := node.status()) is None:
         return ""
     return next((said["role"] for said in status.get("members", []) if int(said["id"]) == member.number), "left")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of wires: a node's wire is cut, in one direction or both; the switch goes down; and weather on chosen links, from a
-lost packet here and there to a partition that leaves each node nobody but its neighbours.
+"""Faults of wires: a node's wire is cut, in one direction or both; the switch goes down; and network faults on chosen links, from a
+lost packet here and there to a partition that leaves each node only its neighbours.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from chaos.faults.fault import Fault, World, number, one_of
 from deploy.lab import names
 from deploy.lab.servers.hedgerow_node import PEER_PORT
-from deploy.lab.weather import DELAYS_MS, Counted, Link
+from deploy.lab.network_faults import DELAYS_MS, Counted, Link
 
 
 class Cut(Fault):
@@ -45,7 +45,7 @@ class Cut(Fault):
 
 
 class CutOut(Cut):
-    """Nobody hears them."""
+    """No other node hears them."""
 
     kind, direction = "cut-out", "out"
 
@@ -54,7 +54,7 @@ class CutOut(Cut):
 
 
 class CutIn(CutOut):
-    """They hear nobody."""
+    """They hear no other node."""
 
     kind, direction = "cut-in", "in"
 
@@ -72,7 +72,7 @@ class SizeFilter(CutOut):
 
 
 class SwitchDown(Fault):
-    """Nobody reaches anybody."""
+    """No node reaches another."""
 
     kind = "switch-down"
     targets = ("all",)
@@ -106,18 +106,18 @@ def links(between: str, hosts: Sequence[str], leader: str, follower: str) -> lis
     requests = [(names.CLIENT, host) for host in hosts]
     answers = [(host, names.CLIENT) for host in hosts]
     if between == "ring":
-        far = range(2, len(hosts) - 1)  # steps round the ring to who is no neighbour
+        far = range(2, len(hosts) - 1)  # steps round the ring to a node that is no neighbour
         return [(a, b) for a, b in nodes if (hosts.index(b) - hosts.index(a)) % len(hosts) in far]
     return {"nodes": nodes, "requests": requests, "answers": answers, "clients": requests + answers,
             "everybody": nodes + requests + answers, "leader-to-follower": [(leader, follower)],
             "follower-to-leader": [(follower, leader)]}[between]
 
 
-class _Weather(Fault):
+class _NetworkFault(Fault):
     """On some links."""
 
     targets = ("leader", "follower", "all")
-    needs = frozenset({"weather"})
+    needs = frozenset({"network_faults"})
     counts = ""  # which count shows it
 
     def __init__(self, world: World, **keys):
@@ -132,20 +132,20 @@ class _Weather(Fault):
         raise NotImplementedError
 
     def begin(self) -> None:
-        self._before = self.world.weather.counted()
-        self.world.weather.change(self.links, seed=self._seed, **self.shares(self.share))
+        self._before = self.world.network_faults.counted()
+        self.world.network_faults.change(self.links, seed=self._seed, **self.shares(self.share))
 
     def end(self) -> None:
-        after = self.world.weather.counted()
+        after = self.world.network_faults.counted()
         self._counted = sum(getattr(after.get(link, Counted()) - self._before.get(link, Counted()), self.counts)
                             for link in self.links)
-        self.world.weather.change(self.links, **self.shares(0.0))
+        self.world.network_faults.change(self.links, **self.shares(0.0))
 
     def evidence(self) -> dict[str, float]:
         return {self.shows[0]: self._counted}
 
 
-class Loss(_Weather):
+class Loss(_NetworkFault):
     """With share = 1 a partition."""
 
     kind = "loss"
@@ -156,7 +156,7 @@ class Loss(_Weather):
         return {"lost": share}
 
 
-class Duplication(_Weather):
+class Duplication(_NetworkFault):
     kind = "duplication"
     keys = {"between": one_of(*BETWEEN), "share": number(0.0001, 1)}
     shows, counts = ("duplicated_packets",), "duplicated"
@@ -171,7 +171,7 @@ def _delay(value: object) -> float:
     return value
 
 
-class Delay(_Weather):
+class Delay(_NetworkFault):
     """A packet that is held back draws one of a row of delays, so packets overtake each other; those that are not delayed
     overtake them all."""
 

@@ -22,7 +22,7 @@ struct AppHedgingOptions {
   // When all copies were refused, the next is due after this, again and again until the deadline.
   uint64_t again_ns = 20'000'000;
   size_t first_leader =
-      0;  // who is taken for the leader until something else is known; below the number of servers
+      0;  // the presumed leader until something else is known; below the number of servers
 };
 
 // One request's.
@@ -57,10 +57,10 @@ class AppHedging {
   // `from` has said anything at all.
   void Heard(size_t from, uint64_t now_ns) { heard_ns_[from] = now_ns; }
 
-  // `from` is not the leader and perhaps knows who is: where to send at once, if anywhere.
+  // `from` is not the leader and may know it: where to send at once, if anywhere.
   std::optional<size_t> NotLeader(size_t from, std::optional<size_t> hint, Attempts& attempts);
 
-  // `from` has answered. Whoever was taken for the leader and has said nothing since the request left is one no
+  // `from` has answered. A presumed leader that has not answered since the request left is one no
   // more.
   void Answered(size_t from, const Attempts& attempts);
 

@@ -113,25 +113,25 @@ absl::StatusOr<HkvLoad> HkvLoad::Make(const LoadOptions& options) {
 absl::Status HkvLoad::Open() {
   for (Client& client : clients_) {
     for (size_t i = 0; i < client.sessions.size(); ++i) {
-      client::RequestBook& book = client.sessions[i];
-      if (absl::Status status = OpenSession(client, book, i); !status.ok()) return status;
-      client.session_of_id[book.session()] = i;
+      client::PendingRequests& requests = client.sessions[i];
+      if (absl::Status status = OpenSession(client, requests, i); !status.ok()) return status;
+      client.session_of_id[requests.session()] = i;
     }
   }
   return absl::OkStatus();
 }
 
 // Before the experiment, so again and again is allowed: the nonce makes all of them one session.
-absl::Status HkvLoad::OpenSession(Client& client, client::RequestBook& book, size_t first_server) {
+absl::Status HkvLoad::OpenSession(Client& client, client::PendingRequests& requests, size_t first_server) {
   const uint64_t start_ns = Now_ns();
-  const absl::StatusOr<client::Draft> draft = book.Open(RandomNumber(), start_ns, kOpenWithin_ns);
+  const absl::StatusOr<client::Draft> draft = requests.Open(RandomNumber(), start_ns, kOpenWithin_ns);
   if (!draft.ok()) return draft.status();
   std::string last = "no answer";
   for (size_t turn = first_server; Now_ns() < start_ns + kOpenWithin_ns; ++turn) {
     client.socket.SendOne(AsBytes(draft->datagram), options_.servers[turn % options_.servers.size()]);
     ++counters_.opens;
     const uint64_t until_ns = Now_ns() + kOpenAgainAfter_ns;
-    while (book.session() == 0 && Now_ns() < until_ns) {
+    while (requests.session() == 0 && Now_ns() < until_ns) {
       const int fd = client.socket.fd();
       bool readable = false;
       bench::WaitReadable({&fd, 1}, static_cast<int64_t>(until_ns), {&readable, 1});
@@ -140,11 +140,11 @@ absl::Status HkvLoad::OpenSession(Client& client, client::RequestBook& book, siz
         std::optional<wire::HkvAnswer> answer = wire::ParseHkvAnswer(AsText(receive_batch_.Bytes(i)));
         if (!answer.has_value() || answer->seq != draft->request.seq) continue;
         last = std::string(wire::Name(answer->status));
-        // Only a session ends the request: whoever is not the leader now may be so the next time.
-        if (answer->status == wire::HkvStatus::kOk) book.Answer(*std::move(answer), Now_ns());
+        // Only a session ends the request: a server that does not lead now may lead the next time.
+        if (answer->status == wire::HkvStatus::kOk) requests.Answer(*std::move(answer), Now_ns());
       }
     }
-    if (book.session() != 0) return absl::OkStatus();
+    if (requests.session() != 0) return absl::OkStatus();
   }
   return absl::UnavailableError(absl::StrCat("no session within 10 s: ", last));
 }
@@ -173,7 +173,7 @@ void HkvLoad::Run(const std::atomic<bool>& stop, const std::function<void(const 
     }
     uint64_t due_ns = NextDue_ns(sending);
     if (!sending && due_ns == UINT64_MAX && quiet_until_ns == UINT64_MAX) quiet_until_ns = now_ns + kLinger_ns;
-    // A tenth of a second at most: `stop` wakes nobody.
+    // A tenth of a second at most: `stop` wakes no thread.
     due_ns = std::min({due_ns, quiet_until_ns, now_ns + 100'000'000});
     bench::WaitReadable(fds, static_cast<int64_t>(due_ns), readable);
     now_ns = Now_ns();
@@ -188,7 +188,7 @@ uint64_t HkvLoad::NextDue_ns(bool sending) const {
   uint64_t due_ns = copies_due_.empty() ? UINT64_MAX : copies_due_.begin()->first;
   for (const Client& client : clients_) {
     if (sending) due_ns = std::min(due_ns, client.next_send_ns);
-    for (const client::RequestBook& book : client.sessions) due_ns = std::min(due_ns, book.next_deadline_ns());
+    for (const client::PendingRequests& requests : client.sessions) due_ns = std::min(due_ns, requests.next_deadline_ns());
   }
   return due_ns;
 }
@@ -196,10 +196,10 @@ uint64_t HkvLoad::NextDue_ns(bool sending) const {
 LoadTick HkvLoad::Tick(uint64_t now_ns) {
   uint64_t longest_ns = std::exchange(longest_ended_ns_, 0);
   for (const Client& client : clients_) {
-    for (const client::RequestBook& book : client.sessions) {
+    for (const client::PendingRequests& requests : client.sessions) {
       // All have the same time-out, so the first deadline is that of the one that waits longest.
-      if (book.outstanding() == 0) continue;
-      const uint64_t sent_ns = book.next_deadline_ns() - options_.timeout_ns;
+      if (requests.outstanding() == 0) continue;
+      const uint64_t sent_ns = requests.next_deadline_ns() - options_.timeout_ns;
       longest_ns = std::max(longest_ns, now_ns > sent_ns ? now_ns - sent_ns : 0);
     }
   }
@@ -220,16 +220,16 @@ void HkvLoad::SendDue(uint64_t now_ns) {
 void HkvLoad::Issue(size_t number, uint64_t intended_ns) {
   Client& client = clients_[number];
   const size_t session = client.next_session++ % client.sessions.size();
-  client::RequestBook& book = client.sessions[session];
+  client::PendingRequests& requests = client.sessions[session];
   Record record = client.mix.Next();
   record.key = rooms_.Take(record.kind, record.key);
   record.intended_ns = intended_ns;
   record.sent_ns = Now_ns();
   counters_.send_lag_max_ns = std::max(counters_.send_lag_max_ns, record.sent_ns - intended_ns);
   absl::StatusOr<client::Draft> draft =
-      IsWrite(record.kind) ? book.Write({OperationOf(record)}, record.sent_ns, options_.timeout_ns)
-                           : book.Get(KeyName(record.kind, record.key), record.sent_ns, options_.timeout_ns);
-  // The book has room for everything that its time-out lets be outstanding.
+      IsWrite(record.kind) ? requests.Write({OperationOf(record)}, record.sent_ns, options_.timeout_ns)
+                           : requests.Get(KeyName(record.kind, record.key), record.sent_ns, options_.timeout_ns);
+  // There is room for everything that the time-out lets be outstanding.
   if (!draft.ok()) {
     rooms_.GiveBack(record.kind, record.key);
     ++counters_.send_failed;

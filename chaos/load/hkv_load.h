@@ -29,7 +29,7 @@
 #include "chaos/load/key_rooms.h"
 #include "chaos/load/operation_mix.h"
 #include "chaos/load/report.h"
-#include "cluster/client/request_book.h"
+#include "cluster/client/pending_requests.h"
 
 namespace hedgerow::chaos {
 
@@ -46,7 +46,7 @@ struct LoadOptions {
   uint64_t run_max_ns = 0;  // sends nothing after that
 };
 
-// How a load is doing, for whoever watches it: totals since the beginning, and the longest wait since the last
+// The progress of a load, for its reader: totals since the beginning, and the longest wait since the last
 // tick.
 struct LoadTick {
   uint64_t at_ns = 0;  // CLOCK_MONOTONIC
@@ -76,7 +76,7 @@ class HkvLoad {
     bench::UdpSocket socket;
     OperationMix mix;
     AppHedging hedging;
-    std::vector<client::RequestBook> sessions;
+    std::vector<client::PendingRequests> sessions;
     std::map<uint64_t, size_t> session_of_id;   // the cluster's id -> place in `sessions`
     std::vector<std::vector<size_t>> issued{};  // by session and seq - 1: which record
     uint64_t next_send_ns = 0;
@@ -94,7 +94,7 @@ class HkvLoad {
 
   explicit HkvLoad(const LoadOptions& options) : options_(options), rooms_(options.mix), receive_batch_() {}
 
-  absl::Status OpenSession(Client& client, client::RequestBook& book, size_t first_server);
+  absl::Status OpenSession(Client& client, client::PendingRequests& requests, size_t first_server);
   void SendDue(uint64_t now_ns);
   void Issue(size_t client, uint64_t intended_ns);
   void Send(Client& client, size_t server, const std::string& datagram);

@@ -33,9 +33,9 @@ uint64_t Count(const std::vector<Record>& records, Ending ending) {
 
 class HkvLoadTest : public testing::Test {
  protected:
-  // A server of the shared store; `weather` as FakeServer's.
-  void AddServer(FakeServer::Weather weather = {}) {
-    auto server = FakeServer::Start(store_, std::move(weather));
+  // A server of the shared store; `faults` as FakeServer's.
+  void AddServer(FakeServer::Faults faults = {}) {
+    auto server = FakeServer::Start(store_, std::move(faults));
     ASSERT_TRUE(server.ok()) << server.status();
     addresses_.push_back((*server)->address());
     options_.servers.push_back(bench::ParseAddress((*server)->address()).value());

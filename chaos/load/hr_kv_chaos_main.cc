@@ -73,7 +73,7 @@ absl::StatusOr<LoadOptions> OptionsFromFlags(const std::string& mode, const MixO
   return options;
 }
 
-// A reader who does not read holds the load up: only those who do ask for it.
+// A reader that does not read holds the load up, so only a reader that reads asks for it.
 void SayTick(const LoadTick& tick) {
   std::printf(R"({"at_ns":%)" PRIu64 R"(,"sent":%)" PRIu64 R"(,"ok":%)" PRIu64 R"(,"failed":%)" PRIu64
               R"(,"longest_ms":%.3f})"

@@ -21,7 +21,7 @@ struct LoadCounters {
   uint64_t hedges = 0;                       // copies that the client sent by time
   uint64_t followed = 0;                     // copies that it sent because a server named the leader
   uint64_t retries = 0;                      // reads that it sent again after an error
-  uint64_t duplicates = 0;                   // second answers that nobody asked for
+  uint64_t duplicates = 0;                   // second answers to a request
   uint64_t losers = 0;                       // second answers that the client's own copies explain
   uint64_t late = 0;                         // answers after the time-out
   uint64_t stray = 0;                        // anything else

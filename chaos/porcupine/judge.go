@@ -21,7 +21,7 @@ import (
 const outstandingMax = 8
 
 // never is the return of an operation whose answer never came: it may take effect at any later time, or, as far as
-// anybody has seen, not at all.
+// any client has seen, not at all.
 const never = int64(math.MaxInt64)
 
 type verdict struct {

@@ -217,7 +217,7 @@ func TestRunsOfAStoreAreLinearizableAndPlantedFaultsAreSeen(t *testing.T) {
 		"stale read": func(random *rand.Rand, history, _ []record) bool {
 			for _, i := range random.Perm(len(history)) {
 				if history[i].kind == get && history[i].value > 30 {
-					history[i].value = 0 // what nobody can have read for a long time
+					history[i].value = 0 // what no client can have read for a long time
 					return true
 				}
 			}

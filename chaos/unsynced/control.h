@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How whoever started hr-unsynced-fs speaks with it: lines on its standard input, an answer to each on its
+// How the program that started hr-unsynced-fs speaks with it: lines on its standard input, an answer to each on its
 // standard output when it is done. The end of the input is the end of the mount, so that nothing stays mounted
 // when the starter dies, however it dies. main calls it in a thread of its own.
 

@@ -76,7 +76,7 @@ class Disk {
   int Remove(std::string_view path);
   int RemoveFolder(std::string_view path);
 
-  // Files and folders. Whoever holds one over a power cut gets EIO.
+  // Files and folders. A program that holds one over a power cut gets EIO.
   int Stat(const NodePtr& node, struct stat& status);
   int List(const NodePtr& node, const std::function<void(const std::string&, const struct stat&)>& each);
   int SetMode(const NodePtr& node, mode_t mode);

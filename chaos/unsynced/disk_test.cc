@@ -387,7 +387,7 @@ TEST_F(DiskTest, AFullDiskTakesNothingMoreAndGivesWhatItHas) {
   char bytes[4] = {};
   EXPECT_EQ(disk_->Read(At("/a"), bytes, 4, 0), 4);
   EXPECT_EQ(disk_->Sync(At("/a")), 0);
-  EXPECT_EQ(disk_->Rename("/a", "/d"), 0) << "room is made by those who may still rename and remove";
+  EXPECT_EQ(disk_->Rename("/a", "/d"), 0) << "a program that may still rename and remove makes room";
   EXPECT_EQ(disk_->Truncate(At("/d"), 2), 0);
   disk_->Ail({});
   Put("/d", "3456", 2);

@@ -21,7 +21,7 @@ void SetHandle(fuse_file_info* info, NodePtr node) {
   info->fh = reinterpret_cast<uint64_t>(new NodePtr(std::move(node)));
 }
 
-// By the handle where there is one: the name may be another file's by now, or nobody's, and libfuse gives none.
+// By the handle where there is one: the name may be another file's by now, or no file's, and libfuse gives none.
 template <typename Action>
 int WithNode(const char* path, const fuse_file_info* info, Action action) {
   if (const NodePtr* handle = HandleOf(info); handle != nullptr) return static_cast<int>(action(*handle));

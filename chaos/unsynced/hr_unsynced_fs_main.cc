@@ -72,11 +72,11 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     std::thread([&disk, mount_point] {
       ObeyUntilTheEnd(disk, STDIN_FILENO, STDOUT_FILENO);
-      // Whoever still has a file open there gets errors from now on, as from a disk that was pulled out.
+      // A program that still has a file open there gets errors from now on, as from a disk that was pulled out.
       (void)umount2(mount_point.c_str(), MNT_DETACH);
       _exit(0);
     }).detach();
   });
-  // Somebody else has unmounted it, or it never was: the other thread must not outlive the disk.
+  // Another program has unmounted it, or it never was mounted: the other thread must not outlive the disk.
   _exit(served ? 0 : 1);
 }

@@ -35,7 +35,7 @@ struct Node {
   // `opened` is its durable file or folder.
   Node(std::shared_ptr<const Objects> objects_in, uint64_t id_in, uint64_t life_in, bool folder,
        storage::Descriptor opened);
-  // Nobody can name it any more, programs or disk: it goes from `objects`, too.
+  // Neither a program nor the disk can name it any more: it goes from `objects`, too.
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;

@@ -135,7 +135,7 @@ int Disk::Sync(const NodePtr& node) {
     delay_ms = ailments_.sync_delay_ms;
     if (delay_ms > 0) ++suffered_.slowed;
   }
-  // Before anything is safe, and nobody else is held up: a disk with a long queue, not one that stands still.
+  // Before anything is safe, and no other call is held up: a disk with a long queue, not one that stands still.
   if (delay_ms > 0) absl::SleepFor(absl::Milliseconds(delay_ms));
   {
     absl::MutexLock lock(&mutex_);
@@ -148,7 +148,7 @@ int Disk::Sync(const NodePtr& node) {
     }
     if (options_.names == Names::kJournal) MakeTreeDurable(*root_);
   }
-  // So that it takes its time; and nobody waits for it who need not.
+  // So that it takes its time; and no other call waits for it.
   return (node->is_folder() ? fsync(node->descriptor()) : fdatasync(node->descriptor())) == 0 ? 0 : -errno;
 }
 

@@ -48,7 +48,7 @@ size_t FakeStore::sessions() {
 }
 
 absl::StatusOr<std::unique_ptr<FakeServer>> FakeServer::Start(std::shared_ptr<FakeStore> store,
-                                                              Weather weather) {
+                                                              Faults faults) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "socket");
   sockaddr_in address{};
@@ -61,11 +61,11 @@ absl::StatusOr<std::unique_ptr<FakeServer>> FakeServer::Start(std::shared_ptr<Fa
     return absl::ErrnoToStatus(errno, "bind");
   }
   return std::unique_ptr<FakeServer>(new FakeServer(fd, absl::StrCat("127.0.0.1:", ntohs(address.sin_port)),
-                                                    std::move(store), std::move(weather)));
+                                                    std::move(store), std::move(faults)));
 }
 
-FakeServer::FakeServer(int fd, std::string address, std::shared_ptr<FakeStore> store, Weather weather)
-    : fd_(fd), address_(std::move(address)), store_(std::move(store)), weather_(std::move(weather)) {
+FakeServer::FakeServer(int fd, std::string address, std::shared_ptr<FakeStore> store, Faults faults)
+    : fd_(fd), address_(std::move(address)), store_(std::move(store)), faults_(std::move(faults)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -92,7 +92,7 @@ void FakeServer::Run() {
     Treatment treatment;
     std::optional<wire::HkvAnswer> answer = parsed.answer;
     if (parsed.request.has_value()) {
-      if (weather_) treatment = weather_(*parsed.request);
+      if (faults_) treatment = faults_(*parsed.request);
       if (treatment.lost) continue;
       answer = treatment.instead.has_value() ? treatment.instead : store_->Serve(*parsed.request);
     }

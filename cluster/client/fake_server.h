@@ -34,30 +34,30 @@ class FakeStore {
 
 class FakeServer {
  public:
-  // What to do with a request: serve it, and send the answer `answers` times; or say `instead`.
+  // What to do with a request: serve it, and send the answer `answers` times; or send `instead`.
   struct Treatment {
-    int answers = 1;  // 0: done, and not said
+    int answers = 1;  // 0: done, and not answered
     bool lost = false;
     std::optional<wire::HkvAnswer> instead{};
   };
-  using Weather = std::function<Treatment(const wire::HkvRequest&)>;
+  using Faults = std::function<Treatment(const wire::HkvRequest&)>;
 
-  // On a free port of 127.0.0.1. `weather` is called in the server's thread.
+  // On a free port of 127.0.0.1. `faults` is called in the server's thread.
   static absl::StatusOr<std::unique_ptr<FakeServer>> Start(std::shared_ptr<FakeStore> store,
-                                                           Weather weather = {});
+                                                           Faults faults = {});
   ~FakeServer();
 
   const std::string& address() const { return address_; }
   uint64_t requests() const { return requests_; }
 
  private:
-  FakeServer(int fd, std::string address, std::shared_ptr<FakeStore> store, Weather weather);
+  FakeServer(int fd, std::string address, std::shared_ptr<FakeStore> store, Faults faults);
   void Run();
 
   int fd_;
   std::string address_;
   std::shared_ptr<FakeStore> store_;
-  Weather weather_;
+  Faults faults_;
   std::atomic<bool> stopped_ = false;
   std::atomic<uint64_t> requests_ = 0;
   std::thread thread_;

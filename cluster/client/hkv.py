@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client of the store in Python, standard library only: one UDP socket, connected to one address.
 
-It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md says what the bytes mean.
+It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md has the bytes.
 
     with hkv.Client("10.99.0.48", 4801) as client:
-        client.open()                      # a session, for whoever writes more than now and then
+        client.open()                      # a session, for a client that writes more than now and then
         client.put(b"name", b"alice")
         print(client.get(b"name"), client.incr(b"visits"))
 
@@ -54,7 +54,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class HkvError(Exception):
-    """The cluster said no; `status` is its number and `hint` who leads, or the version it speaks."""
+    """The cluster refused; `status` is its number and `hint` the leader's id, or the version it speaks."""
 
     def __init__(self, status: int, hint: int = 0):
         name = STATUSES[status] if status < len(STATUSES) else f"status {status}"
@@ -326,7 +326,7 @@ class Client:
             except TimeoutError:
                 return None
             except ConnectionRefusedError:
-                continue  # an ICMP error says nothing about what another server may still answer
+                continue  # an ICMP error does not mean that no other server answers
             if answer is not None and (answer.client_id, answer.seq) == (client_id, seq):
                 return answer
             self.unpaired += 1

@@ -148,7 +148,7 @@ absl::Status HkvClient::Start() {
     return absl::ErrnoToStatus(errno, "socket");
   }
   setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
-  book_ = RequestBook(*reader_id, outstanding_max_, OnOverload::kSettle);
+  requests_ = PendingRequests(*reader_id, outstanding_max_, OnOverload::kSettle);
   kept_.clear();
   counters_ = {};
   forks_ = forks.load();
@@ -159,7 +159,7 @@ bool HkvClient::IsOfThisProcess() const { return forks_ == forks.load(std::memor
 
 absl::Status HkvClient::BeOfThisProcess() {
   if (IsOfThisProcess()) return absl::OkStatus();
-  had_session_ = had_session_ || book_.session() != 0;
+  had_session_ = had_session_ || requests_.session() != 0;
   return Start();
 }
 
@@ -167,12 +167,12 @@ absl::StatusOr<uint64_t> HkvClient::SendOpen(absl::Duration patience) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
   const absl::StatusOr<uint64_t> nonce = RandomNumber();
   if (!nonce.ok()) return nonce.status();
-  return Send(book_.Open(*nonce, Now_ns(), Patience_ns(patience)));
+  return Send(requests_.Open(*nonce, Now_ns(), Patience_ns(patience)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::SendGet(std::string key, absl::Duration patience) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
-  return Send(book_.Get(std::move(key), Now_ns(), Patience_ns(patience)));
+  return Send(requests_.Get(std::move(key), Now_ns(), Patience_ns(patience)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operations, absl::Duration patience) {
@@ -180,10 +180,10 @@ absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operati
   if (LacksSession()) {
     return absl::FailedPreconditionError("this process was forked, and its client has no session yet: open one");
   }
-  if (book_.session() != 0) return Send(book_.Write(std::move(operations), Now_ns(), Patience_ns(patience)));
+  if (requests_.session() != 0) return Send(requests_.Write(std::move(operations), Now_ns(), Patience_ns(patience)));
   const absl::StatusOr<uint64_t> nonce = RandomNumber();
   if (!nonce.ok()) return nonce.status();
-  return Send(book_.WriteOnce(*nonce, std::move(operations), Now_ns(), Patience_ns(patience)));
+  return Send(requests_.WriteOnce(*nonce, std::move(operations), Now_ns(), Patience_ns(patience)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
@@ -218,8 +218,8 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
       ++counters_.no_answers;
       continue;
     }
-    const uint64_t to_be_repeated = book_.to_be_repeated();
-    std::optional<Outcome> outcome = book_.Answer(*std::move(answer), now_ns);
+    const uint64_t to_be_repeated = requests_.to_be_repeated();
+    std::optional<Outcome> outcome = requests_.Answer(*std::move(answer), now_ns);
     if (outcome.has_value()) {
       ++counters_.answered;
       outcomes.push_back(*std::move(outcome));
@@ -227,7 +227,7 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
       ++counters_.unpaired;
     }
   }
-  while (std::optional<Outcome> outcome = book_.GiveUp(now_ns)) {
+  while (std::optional<Outcome> outcome = requests_.GiveUp(now_ns)) {
     ++counters_.gave_up;
     outcomes.push_back(*std::move(outcome));
   }
@@ -243,8 +243,8 @@ std::vector<Outcome> HkvClient::Poll(absl::Duration wait) {
   uint64_t now_ns = Now_ns();
   const uint64_t until_ns = now_ns + Patience_ns(std::min(wait, absl::Hours(1)));
   Collect(now_ns, outcomes);
-  while (outcomes.empty() && book_.outstanding() > 0 && now_ns < until_ns) {
-    const uint64_t sleep_ns = std::min({until_ns, book_.next_deadline_ns(), book_.next_repeat_ns()}) - now_ns;
+  while (outcomes.empty() && requests_.outstanding() > 0 && now_ns < until_ns) {
+    const uint64_t sleep_ns = std::min({until_ns, requests_.next_deadline_ns(), requests_.next_repeat_ns()}) - now_ns;
     const timespec timeout{static_cast<time_t>(sleep_ns / 1'000'000'000),
                            static_cast<long>(sleep_ns % 1'000'000'000)};
     pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};

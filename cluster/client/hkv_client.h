@@ -7,8 +7,8 @@
 // Poll; the calls below them do one at a time. One owner thread. `hkv` is its command line; chaos/ and the
 // benchmarks measure with its parts.
 //
-// A write without a session is done once as well, for it is sent once and copies of it are known for a while; whoever
-// writes much opens a session, which the cluster has room for (`sessions.max`).
+// A write without a session is done once as well, for it is sent once and copies of it are known for a while. A client
+// that writes much opens a session, which the cluster has room for (`sessions.max`).
 //
 // After a fork the child's client is another one, with a socket of its own, no session and nothing outstanding: with the
 // parent's, the two would give one number to two writes, and take each other's answers. The parent's goes on.
@@ -27,7 +27,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "cluster/client/request_book.h"
+#include "cluster/client/pending_requests.h"
 
 namespace hedgerow::client {
 
@@ -40,18 +40,18 @@ class HkvClient {
     uint64_t gave_up = 0;      // no answer within the patience
     uint64_t unpaired = 0;     // answers that no request waited for: late, duplicates, foreign
     uint64_t no_answers = 0;   // datagrams that are no answer at all
-    uint64_t refused = 0;      // ICMP errors: nobody listens there
+    uint64_t refused = 0;      // ICMP errors: no process listens there
     uint64_t send_failed = 0;  // the kernel would not take it; such a request runs into its patience
   };
 
-  // "10.0.0.1:4801", "[fd00::1]:4801", "name:4801". Nothing is sent yet. `outstanding_max`: see RequestBook.
+  // "10.0.0.1:4801", "[fd00::1]:4801", "name:4801". Nothing is sent yet. `outstanding_max`: see PendingRequests.
   static absl::StatusOr<std::unique_ptr<HkvClient>> Connect(absl::string_view server,
                                                             size_t outstanding_max = 1024);
   ~HkvClient();
   HkvClient(const HkvClient&) = delete;
   HkvClient& operator=(const HkvClient&) = delete;
 
-  // Send one request and return its seq (a nonce, of an OPEN and of a write without a session). Errors: RequestBook's; of
+  // Send one request and return its seq (a nonce, of an OPEN and of a write without a session). Errors: those of PendingRequests; of
   // the system, once after a fork. FailedPrecondition: SendWrite in a child whose parent had a session, before Open.
   absl::StatusOr<uint64_t> SendOpen(absl::Duration patience);
   absl::StatusOr<uint64_t> SendGet(std::string key, absl::Duration patience);
@@ -80,7 +80,7 @@ class HkvClient {
   absl::StatusOr<std::vector<std::string>> Write(std::vector<kv::Operation> operations,
                                                  absl::Duration patience);
 
-  uint64_t session() const { return IsOfThisProcess() ? book_.session() : 0; }
+  uint64_t session() const { return IsOfThisProcess() ? requests_.session() : 0; }
   int fd() const { return fd_; }  // readable: Poll has something; after a fork another one, from the next call on
   const Counters& counters() const { return counters_; }
 
@@ -90,7 +90,7 @@ class HkvClient {
   absl::Status Start();
   bool IsOfThisProcess() const;
   absl::Status BeOfThisProcess();
-  bool LacksSession() const { return had_session_ && book_.session() == 0; }
+  bool LacksSession() const { return had_session_ && requests_.session() == 0; }
   absl::StatusOr<uint64_t> Send(absl::StatusOr<Draft> draft);
   void Send(const std::string& datagram);
   void Collect(uint64_t now_ns, std::vector<Outcome>& outcomes);
@@ -100,8 +100,8 @@ class HkvClient {
   socklen_t server_bytes_;
   size_t outstanding_max_;
   int fd_ = -1;
-  RequestBook book_{0};
-  uint64_t forks_ = 0;        // of the process that fd_ and book_ belong to
+  PendingRequests requests_{0};
+  uint64_t forks_ = 0;        // of the process that fd_ and requests_ belong to
   bool had_session_ = false;  // in the process that this one was forked from
   std::vector<Outcome> kept_;  // ended during a call that waited for another
   Counters counters_;

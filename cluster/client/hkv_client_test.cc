@@ -26,8 +26,8 @@ constexpr absl::Duration kShort = absl::Milliseconds(40);
 
 class HkvClientTest : public testing::Test {
  protected:
-  void Start(FakeServer::Weather weather = {}) {
-    auto server = FakeServer::Start(store_, std::move(weather));
+  void Start(FakeServer::Faults faults = {}) {
+    auto server = FakeServer::Start(store_, std::move(faults));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     auto client = HkvClient::Connect(server_->address());
@@ -78,7 +78,7 @@ TEST_F(HkvClientTest, WritesWithoutASessionLeaveNoneBehind) {
   EXPECT_EQ(store_->sessions(), 0u);
 }
 
-// What `child` says in a process that was forked off.
+// What `child` writes in a process that was forked off.
 bool InChild(const std::function<bool()>& child) {
   const pid_t pid = fork();
   if (pid == 0) _exit(child() ? 0 : 1);

@@ -101,7 +101,7 @@ def test_what_is_no_answer_is_none(datagram):
 
 
 class FakeServer(threading.Thread):
-    """Says to each request what `replies` gives: bytes, or several, or nothing."""
+    """Answers each request with what `replies` gives: bytes, or several, or nothing."""
 
     def __init__(self, replies):
         super().__init__(daemon=True)
@@ -206,9 +206,9 @@ def in_child(work) -> bytes:
             os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        said = pipe.read()
+        written = pipe.read()
     os.waitpid(pid, 0)
-    return said.decode()
+    return written.decode()
 
 
 def test_a_forked_child_writes_in_a_session_and_from_a_socket_of_its_own():
@@ -216,7 +216,7 @@ def test_a_forked_child_writes_in_a_session_and_from_a_socket_of_its_own():
         client.open()
         assert client.incr(b"n") == 1
         ours = client._socket.getsockname()
-        # Both would give the next write the number 2, and the second would be told the first one's answer.
+        # Both would give the next write the number 2, and the second would get the first one's answer.
         assert in_child(lambda: (client.incr(b"n"), client.session, client._socket.getsockname() != ours)) == repr((2, 2, True))
         assert in_child(lambda: (client.incr(b"n"), client.session)) == repr((3, 3))
         assert (client.incr(b"n"), client.session, client._socket.getsockname()) == (4, 1, ours)

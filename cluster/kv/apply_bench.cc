@@ -28,7 +28,7 @@ using raft::Term;
 
 constexpr uint64_t kBatch = 200;
 constexpr uint64_t kSessions = 64;
-constexpr uint64_t kBatchesPerSnapshot = 1000;  // the log is cut, so that memory does not grow with time
+constexpr uint64_t kBatchesPerSnapshot = 1000;  // the log is compacted, so that memory does not grow with time
 
 // Node 1 of three, which node 2 leads.
 class Follower : public ReplicaHost {

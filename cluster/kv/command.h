@@ -69,7 +69,7 @@ enum class CommandKind : uint8_t {
   kWrite = 2,      // in a session
   kWindowed = 3,   // one write without a session: known again for a while by its nonce
   kMemcached = 4,  // the same of a memcached client, whose ids come again
-  kTick = 5,       // nobody's: time has passed
+  kTick = 5,       // the leader's own: time has passed
   kSettings = 6,   // the cluster's limits from now on (settings.h)
   kCheck = 7,      // what the leader's state was after an earlier entry; changes nothing
 };

@@ -88,10 +88,10 @@ void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns,
   }
 }
 
-// It is not known any more; a cut that began while it was still has it.
+// It is not known any more; a snapshot that began while it was still has it.
 void DedupeWindow::Remove(Place place) {
   if (IsUnsaved(*place)) {
-    place->replaced_in = cut_;
+    place->replaced_in = snapshot_;
   } else {
     by_time_.erase(place);
   }
@@ -116,34 +116,34 @@ void DedupeWindow::Expire(uint64_t now_ns) {
   while (steps_.size() > 1 && steps_[1].from_ns <= oldest_ns) steps_.erase(steps_.begin());
 }
 
-void DedupeWindow::BeginCut(CutWriter* writer) {
-  ++cut_;
+void DedupeWindow::BeginSnapshot(SnapshotWriter* writer) {
+  ++snapshot_;
   writer_ = writer;
   next_ = by_time_.begin();
   unsaved_ = by_time_.size();
-  cut_end_ = last_number_;
+  snapshot_end_ = last_number_;
 }
 
-void DedupeWindow::AbandonCut() {
+void DedupeWindow::AbandonSnapshot() {
   writer_ = nullptr;
   unsaved_ = 0;
 }
 
 bool DedupeWindow::IsUnsaved(const Seen& seen) const {
-  return writer_ != nullptr && unsaved_ > 0 && seen.number >= next_->number && seen.number <= cut_end_;
+  return writer_ != nullptr && unsaved_ > 0 && seen.number >= next_->number && seen.number <= snapshot_end_;
 }
 
-// A request that was replaced before this cut began is left from a cut that was abandoned.
+// A request that was replaced before this snapshot began is left from a snapshot that was abandoned.
 void DedupeWindow::Save() {
   const Place saved = next_++;
   --unsaved_;
-  if (saved->replaced_in == 0 || saved->replaced_in == cut_) {
+  if (saved->replaced_in == 0 || saved->replaced_in == snapshot_) {
     writer_->Windowed({.time_ns = saved->time_ns, .origin_ns = saved->origin_ns}, saved->key, saved->result);
   }
   if (saved->replaced_in != 0) by_time_.erase(saved);
 }
 
-bool DedupeWindow::ContinueCut() {
+bool DedupeWindow::ContinueSnapshot() {
   if (writer_ == nullptr) return false;
   if (unsaved_ == 0) {
     writer_ = nullptr;

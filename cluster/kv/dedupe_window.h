@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // At most once within a window, for clients that have no session: a request is known again for a stated span of
-// committed time. It is weaker than a session, and whoever forwards copies must see to it that none is older than the
-// window. Part of the replicated state.
+// committed time. It is weaker than a session, so the nodes and proxies that forward copies forward none that is older than
+// the window. Part of the replicated state.
 //
 // A memcached client names its requests by its address and a frame id, and uses the ids again; what tells two requests of
 // one name apart is a fingerprint of their bytes (RequestKey::c). Another request under a name supersedes the one before:
@@ -22,7 +22,7 @@
 #include <tuple>
 
 #include "cluster/kv/command.h"
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/settings.h"
 
 namespace hedgerow::kv {
@@ -63,10 +63,10 @@ class DedupeWindow {
   size_t size() const { return answers_.size(); }
 
   const WindowSteps& steps() const { return steps_; }
-  void BeginCut(CutWriter* writer);
-  // False: everything is written down, and the cut has ended here.
-  bool ContinueCut();
-  void AbandonCut();
+  void BeginSnapshot(SnapshotWriter* writer);
+  // False: everything is written down, and the snapshot has ended here.
+  bool ContinueSnapshot();
+  void AbandonSnapshot();
   // False: steps that no window has.
   bool Restore(const WindowLimits& limits, WindowSteps steps);
 
@@ -77,7 +77,7 @@ class DedupeWindow {
     uint64_t number = 0;  // grows along by_time_
     RequestKey key{};
     Result result{};
-    uint64_t replaced_in = 0;  // the cut that is yet to write it down, though it is known no more; 0: it is known
+    uint64_t replaced_in = 0;  // the snapshot that is yet to write it down, though it is known no more; 0: it is known
   };
   using Place = std::list<Seen>::iterator;
   // The requests of one name stand side by side.
@@ -102,12 +102,12 @@ class DedupeWindow {
   std::map<RequestKey, Place> newest_;  // by name (a key without fingerprint), of those that had more than one request
   uint64_t last_number_ = 0;
 
-  // A cut walks from the front. What it has not come to stays there, until it is written down.
-  CutWriter* writer_ = nullptr;
-  uint64_t cut_ = 0;
+  // An incremental snapshot walks from the front. What it has not come to stays there, until it is written down.
+  SnapshotWriter* writer_ = nullptr;
+  uint64_t snapshot_ = 0;
   Place next_{};          // the next to be written down, if any is
   size_t unsaved_ = 0;    // so many are, from there on
-  uint64_t cut_end_ = 0;  // the number of the last of them
+  uint64_t snapshot_end_ = 0;  // the number of the last of them
 };
 
 }  // namespace hedgerow::kv

@@ -96,7 +96,7 @@ Result ItemStore::Put(const std::string& key, Item item) {
   if (bytes_ - freed_bytes + needed_bytes > memory_bytes_) return Said(ResultCode::kNoRoom);
   const auto [kept, fresh] = items_.Emplace(key);
   if (fresh) {
-    kept->cut = cut_;
+    kept->snapshot = snapshot_;
   } else {
     Save(key, *kept);
   }
@@ -160,19 +160,19 @@ void ItemStore::Expire(uint64_t now_ns, size_t items_max) {
   }
 }
 
-void ItemStore::BeginCut(CutWriter* writer) {
-  ++cut_;
+void ItemStore::BeginSnapshot(SnapshotWriter* writer) {
+  ++snapshot_;
   writer_ = writer;
   walk_ = {};
 }
 
 void ItemStore::Save(const std::string& key, Kept& kept) {
-  if (writer_ == nullptr || kept.cut == cut_) return;
-  kept.cut = cut_;
+  if (writer_ == nullptr || kept.snapshot == snapshot_) return;
+  kept.snapshot = snapshot_;
   writer_->KeptItem(key, kept.item);
 }
 
-bool ItemStore::ContinueCut() {
+bool ItemStore::ContinueSnapshot() {
   if (writer_ == nullptr) return false;
   if (items_.VisitSome(walk_, [this](const std::string& key, Kept& kept) { Save(key, kept); })) return true;
   writer_ = nullptr;
@@ -182,7 +182,7 @@ bool ItemStore::ContinueCut() {
 bool ItemStore::Restore(const std::string& key, Item item) {
   const auto [kept, fresh] = items_.Emplace(key);
   if (!fresh) return false;
-  kept->cut = cut_;
+  kept->snapshot = snapshot_;
   bytes_ += Size_bytes(key, item);
   SetEnd(key, *kept, item.end_ns);
   kept->item = std::move(item);

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "cluster/kv/command.h"
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/sharded_map.h"
 
 namespace hedgerow::kv {
@@ -40,18 +40,18 @@ class ItemStore {
   size_t bytes() const { return bytes_; }
   size_t ending() const { return by_end_.size(); }  // items that will end, or have
 
-  void BeginCut(CutWriter* writer);
-  // False: everything is written down, and the cut has ended here.
-  bool ContinueCut();
-  void AbandonCut() { writer_ = nullptr; }
+  void BeginSnapshot(SnapshotWriter* writer);
+  // False: everything is written down, and the snapshot has ended here.
+  bool ContinueSnapshot();
+  void AbandonSnapshot() { writer_ = nullptr; }
 
-  // From a cut. False: there is such a key already.
+  // From a snapshot. False: there is such a key already.
   bool Restore(const std::string& key, Item item);
 
  private:
   struct Kept {
     Item item;
-    uint64_t cut = 0;  // the last one that it is written down for, or younger than
+    uint64_t snapshot = 0;  // the last one that it is written down for, or younger than
   };
 
   Result Store(const ItemOperation& operation, uint64_t index, uint64_t now_ns);
@@ -68,8 +68,8 @@ class ItemStore {
   ShardedMap<std::string, Kept> items_{4096};
   std::set<std::pair<uint64_t, std::string>> by_end_;  // of items that have one
 
-  uint64_t cut_ = 0;
-  CutWriter* writer_ = nullptr;  // while a cut is made
+  uint64_t snapshot_ = 0;
+  SnapshotWriter* writer_ = nullptr;  // while a snapshot is made
   ShardedMap<std::string, Kept>::Walk walk_;
 };
 

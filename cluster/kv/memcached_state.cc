@@ -9,8 +9,8 @@
 namespace hedgerow::kv {
 namespace {
 
-// Freed with each entry, so that a million items that end at once hold up nobody; an entry that does nothing
-// else has leisure for more.
+// Freed with each entry, so that a million items that end at once delay no other entry; an entry that does
+// nothing else may free more.
 constexpr size_t kEndedPerEntry = 64;
 constexpr size_t kEndedAtLeisure = 10'000;
 
@@ -55,14 +55,14 @@ void MemcachedState::Expire(uint64_t now_ns, bool at_leisure) {
   window_.Expire(WindowClock_ns(now_ns));
 }
 
-void MemcachedState::BeginCut(CutWriter* writer) {
-  items_.BeginCut(writer);
-  window_.BeginCut(SeededBug(Bug::kSnapshotWithoutDedupe) ? nullptr : writer);
+void MemcachedState::BeginSnapshot(SnapshotWriter* writer) {
+  items_.BeginSnapshot(writer);
+  window_.BeginSnapshot(SeededBug(Bug::kSnapshotWithoutDedupe) ? nullptr : writer);
 }
 
-void MemcachedState::AbandonCut() {
-  items_.AbandonCut();
-  window_.AbandonCut();
+void MemcachedState::AbandonSnapshot() {
+  items_.AbandonSnapshot();
+  window_.AbandonSnapshot();
 }
 
 bool MemcachedState::RestoreSeen(const SeenTimes& times, const RequestKey& key, Result result) {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "cluster/kv/command.h"
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/dedupe_window.h"
 #include "cluster/kv/item_store.h"
 #include "cluster/kv/settings.h"
@@ -39,18 +39,18 @@ class MemcachedState {
 
   const Item* Find(const std::string& key, uint64_t now_ns) const { return items_.Find(key, now_ns); }
 
-  // Something in it ends by itself, so time should be told even when nobody writes.
+  // Something in it ends by itself, so time should be committed even when no client writes.
   bool waits_for_time() const { return window_.size() > 0 || items_.ending() > 0; }
 
   size_t items() const { return items_.size(); }
   size_t item_bytes() const { return items_.bytes(); }
   size_t seen() const { return window_.size(); }
 
-  void BeginCut(CutWriter* writer);
-  bool ContinueCut() { return items_.ContinueCut() || window_.ContinueCut(); }
-  void AbandonCut();
+  void BeginSnapshot(SnapshotWriter* writer);
+  bool ContinueSnapshot() { return items_.ContinueSnapshot() || window_.ContinueSnapshot(); }
+  void AbandonSnapshot();
 
-  // From a cut, in its order. False: what cannot be.
+  // From a snapshot, in its order. False: what cannot be.
   bool RestoreItem(const std::string& key, Item item) { return items_.Restore(key, std::move(item)); }
   bool RestoreSeen(const SeenTimes& times, const RequestKey& key, Result result);
   const WindowSteps& window_steps() const { return window_.steps(); }

@@ -10,7 +10,7 @@
 namespace hedgerow::kv {
 namespace {
 
-// Below this many nobody needs to look for what is not wanted any more.
+// With fewer than this the queue is not searched for what is not wanted any more.
 constexpr size_t kLookAt = 1024;
 
 }  // namespace
@@ -27,62 +27,62 @@ size_t ProposalQueue::Hash::operator()(const RequestKey& key) const {
 // would take longer than an election timeout.
 void ProposalQueue::BeginToLead(const raft::Log& log, raft::LogIndex applied, uint64_t unapplied_max) {
   leads_ = true;
-  if (!SeededBug(Bug::kKnownFromAFormerLog)) in_log_.clear();
+  if (!SeededBug(Bug::kKnownFromAFormerLog)) proposed_.clear();
   const uint64_t last = log.last_index().value();
   const raft::LogIndex looked_at(std::max(applied.value(), last - std::min(last, unapplied_max)));
   for (raft::LogIndex index = looked_at.Next(); index <= log.last_index(); index = index.Next()) {
     const raft::Entry& entry = log.At(index);
     if (entry.kind != raft::EntryKind::kCommand) continue;
-    if (const std::optional<RequestKey> key = KeyUsedOnceIn(entry.payload.view())) in_log_.insert(*key);
+    if (const std::optional<RequestKey> key = KeyUsedOnceIn(entry.payload.view())) proposed_.insert(*key);
   }
 }
 
 void ProposalQueue::EndToLead() {
   leads_ = false;
   queue_.clear();
-  told_ = 0;
-  if (!SeededBug(Bug::kKnownFromAFormerLog)) in_log_.clear();
+  reported_ = 0;
+  if (!SeededBug(Bug::kKnownFromAFormerLog)) proposed_.clear();
 }
 
 ProposeCommand ProposalQueue::TakeFirst() {
   const ProposeCommand first = queue_.front();
   queue_.pop_front();
-  if (told_ > 0) --told_;
+  if (reported_ > 0) --reported_;
   return first;
 }
 
 void ProposalQueue::StillQueued(const std::function<void(const ProposeCommand&)>& each) {
-  for (; told_ < queue_.size(); ++told_) {
+  for (; reported_ < queue_.size(); ++reported_) {
     ++counters.queued;
-    each(queue_[told_]);
+    each(queue_[reported_]);
   }
 }
 
 void ProposalQueue::DropUnwanted(size_t waiting, const std::function<bool(const RequestKey&)>& wanted) {
   if (queue_.size() < kLookAt + 2 * waiting) return;
   std::deque<ProposeCommand> kept;
-  size_t told = 0;
+  size_t reported = 0;
   for (size_t i = 0; i < queue_.size(); ++i) {
     if (!wanted(queue_[i].key)) {
       ++counters.unwanted;
       continue;
     }
-    told += i < told_;
+    reported += i < reported_;
     kept.push_back(queue_[i]);
   }
   queue_ = std::move(kept);
-  told_ = told;
+  reported_ = reported;
 }
 
-bool ProposalQueue::Enter(const RequestKey& key) {
+bool ProposalQueue::AddProposed(const RequestKey& key) {
   if (!leads_ || !IsUsedOnce(key) || SeededBug(Bug::kProposedAgain)) return true;
-  const bool entered = in_log_.insert(key).second;
-  counters.known += !entered;
-  return entered;
+  const bool added = proposed_.insert(key).second;
+  counters.known += !added;
+  return added;
 }
 
-void ProposalQueue::Leave(const RequestKey& key) {
-  if (!in_log_.empty()) in_log_.erase(key);
+void ProposalQueue::RemoveProposed(const RequestKey& key) {
+  if (!proposed_.empty()) proposed_.erase(key);
 }
 
 }  // namespace hedgerow::kv

@@ -14,7 +14,7 @@
 #include <unordered_set>
 
 #include "cluster/kv/command.h"
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/raft/log.h"
 #include "cluster/raft/types.h"
 
@@ -24,14 +24,14 @@ class ProposalQueue {
  public:
   struct Counters {
     uint64_t known = 0;     // not proposed: the log holds them, not committed yet
-    uint64_t unwanted = 0;  // not proposed: nobody waited any more when their turn came
+    uint64_t unwanted = 0;  // not proposed: no client waited any more when their turn came
     uint64_t queued = 0;    // waited here because the log had no room
   };
 
   // This node leads from now on, with this log, of which everything up to `applied` is applied. Nothing is
   // proposed before that is all but the last `unapplied_max` entries, so no more of them need be known.
   void BeginToLead(const raft::Log& log, raft::LogIndex applied, uint64_t unapplied_max);
-  // It does not lead any more: what its log holds may be truncated from now on, and the desk places anew what
+  // It does not lead any more: what its log holds may be truncated from now on, and the router places anew what
   // waits.
   void EndToLead();
   bool leads() const { return leads_; }
@@ -39,17 +39,17 @@ class ProposalQueue {
   void Add(const ProposeCommand& proposal) { queue_.push_back(proposal); }
   bool empty() const { return queue_.empty(); }
   size_t size() const { return queue_.size(); }
-  size_t in_log() const { return in_log_.size(); }  // known to be there
+  size_t proposed() const { return proposed_.size(); }
   ProposeCommand TakeFirst();
-  // Those that have waited since an earlier call; `each` is told of every other one, once.
+  // Reports each proposal that waits to `each`, once.
   void StillQueued(const std::function<void(const ProposeCommand&)>& each);
   // Keeps the queue no longer than what waits for it, within a factor.
   void DropUnwanted(size_t waiting, const std::function<bool(const RequestKey&)>& wanted);
 
-  // True if it is not in the log: from now on it counts as being there.
-  bool Enter(const RequestKey& key);
-  // It is not there after all; or it is applied, and the tables know of it.
-  void Leave(const RequestKey& key);
+  // The proposed set: the requests that this leader's log holds and that are not applied yet. True if it is new there.
+  bool AddProposed(const RequestKey& key);
+  // It is not in the log after all; or it is applied, and the tables know it.
+  void RemoveProposed(const RequestKey& key);
 
   Counters counters{};
 
@@ -60,8 +60,8 @@ class ProposalQueue {
 
   bool leads_ = false;
   std::deque<ProposeCommand> queue_;
-  size_t told_ = 0;  // of these, from the front
-  std::unordered_set<RequestKey, Hash> in_log_;
+  size_t reported_ = 0;  // of these, from the front
+  std::unordered_set<RequestKey, Hash> proposed_;
 };
 
 }  // namespace hedgerow::kv

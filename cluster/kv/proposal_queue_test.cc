@@ -21,12 +21,12 @@ raft::Entry Entry(uint64_t index, uint64_t seq) {
 TEST(ProposalQueue, WhatTheLogHoldsAndIsNotAppliedIsNotProposedAgain) {
   ProposalQueue queue;
   queue.BeginToLead(raft::Log({Entry(1, 10), Entry(2, 11)}), raft::LogIndex(1), kAll);
-  EXPECT_TRUE(queue.Enter(Key(10))) << "applied: the tables know it";
-  EXPECT_FALSE(queue.Enter(Key(11)));
-  EXPECT_FALSE(queue.Enter(Key(10))) << "and now it is here, too";
+  EXPECT_TRUE(queue.AddProposed(Key(10))) << "applied: the tables know it";
+  EXPECT_FALSE(queue.AddProposed(Key(11)));
+  EXPECT_FALSE(queue.AddProposed(Key(10))) << "and now it is here, too";
   EXPECT_EQ(queue.counters.known, 2u);
-  queue.Leave(Key(11));
-  EXPECT_TRUE(queue.Enter(Key(11)));
+  queue.RemoveProposed(Key(11));
+  EXPECT_TRUE(queue.AddProposed(Key(11)));
 }
 
 // After a start nothing is known to be committed, and a log of a million entries would be walked by each node
@@ -36,18 +36,18 @@ TEST(ProposalQueue, OnlyTheEndOfALongLogIsLookedAt) {
   for (uint64_t index = 1; index <= 100; ++index) entries.push_back(Entry(index, index));
   ProposalQueue queue;
   queue.BeginToLead(raft::Log(std::move(entries)), raft::LogIndex(), 10);
-  EXPECT_EQ(queue.in_log(), 10u);
-  EXPECT_FALSE(queue.Enter(Key(91)));
-  EXPECT_FALSE(queue.Enter(Key(100)));
+  EXPECT_EQ(queue.proposed(), 10u);
+  EXPECT_FALSE(queue.AddProposed(Key(91)));
+  EXPECT_FALSE(queue.AddProposed(Key(100)));
 }
 
 TEST(ProposalQueue, AnotherTermsLogIsAnother) {
   ProposalQueue queue;
   queue.BeginToLead(raft::Log({Entry(1, 10)}), raft::LogIndex(), kAll);
   queue.EndToLead();
-  EXPECT_TRUE(queue.Enter(Key(10)));
+  EXPECT_TRUE(queue.AddProposed(Key(10)));
   queue.BeginToLead(raft::Log(std::vector<raft::Entry>()), raft::LogIndex(), kAll);
-  EXPECT_TRUE(queue.Enter(Key(10))) << "truncated";
+  EXPECT_TRUE(queue.AddProposed(Key(10))) << "truncated";
 }
 
 TEST(ProposalQueue, IdsThatComeAgainAreNotToldApartHere) {
@@ -57,8 +57,8 @@ TEST(ProposalQueue, IdsThatComeAgainAreNotToldApartHere) {
                                 .index = raft::LogIndex(1),
                                 .payload = raft::Payload(Encode({.key = memcached}))}}),
                     raft::LogIndex(), kAll);
-  EXPECT_TRUE(queue.Enter(memcached));
-  EXPECT_TRUE(queue.Enter(memcached));
+  EXPECT_TRUE(queue.AddProposed(memcached));
+  EXPECT_TRUE(queue.AddProposed(memcached));
 }
 
 TEST(ProposalQueue, AWriteWithoutASessionIsKnownByItsNonce) {
@@ -68,20 +68,20 @@ TEST(ProposalQueue, AWriteWithoutASessionIsKnownByItsNonce) {
                                 .index = raft::LogIndex(1),
                                 .payload = raft::Payload(Encode({.key = windowed}))}}),
                     raft::LogIndex(), kAll);
-  EXPECT_FALSE(queue.Enter(windowed));
+  EXPECT_FALSE(queue.AddProposed(windowed));
 }
 
 TEST(ProposalQueue, EachIsToldOnceThatItWaits) {
   ProposalQueue queue;
-  std::vector<uint64_t> told;
-  const auto tell = [&told](const ProposeCommand& proposal) { told.push_back(proposal.tag); };
+  std::vector<uint64_t> reported;
+  const auto tell = [&reported](const ProposeCommand& proposal) { reported.push_back(proposal.tag); };
   for (uint64_t tag = 1; tag <= 3; ++tag) queue.Add({.tag = tag, .key = Key(tag)});
   queue.StillQueued(tell);
   queue.StillQueued(tell);
   EXPECT_EQ(queue.TakeFirst().tag, 1u);
   queue.Add({.tag = 4, .key = Key(4)});
   queue.StillQueued(tell);
-  EXPECT_EQ(told, (std::vector<uint64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(reported, (std::vector<uint64_t>{1, 2, 3, 4}));
   EXPECT_EQ(queue.counters.queued, 4u);
 }
 

@@ -13,7 +13,7 @@
 namespace hedgerow::kv {
 namespace {
 
-constexpr uint64_t kNoRequest = 0;  // a tag; the desk's begin at random, and pass it once in 2^64
+constexpr uint64_t kNoRequest = 0;  // a tag; the router's begin at random, and pass it once in 2^64
 
 }  // namespace
 
@@ -22,7 +22,7 @@ Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState 
     : host_(host),
       policy_(options.snapshots),
       raft_(options.raft, std::move(restored), host.Now_ns(), host.Random()),
-      desk_(options.raft.self, state_, options.desk, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()),
+      router_(options.raft.self, state_, options.router, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()),
       applied_(raft_.snapshot().last),
       check_every_entries_(options.check_every_entries),
       seed_(options.seed) {
@@ -47,12 +47,12 @@ void Replica::HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t
 }
 
 void Replica::ReceiveRequest(uint64_t arrived_ns, Request request) {
-  desk_.Receive(host_.Now_ns(), arrived_ns, std::move(request), actions_);
+  router_.Receive(host_.Now_ns(), arrived_ns, std::move(request), actions_);
   Act();
 }
 
 void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer& answer) {
-  desk_.ForwardAnswered(host_.Now_ns(), tag, from, answer, actions_);
+  router_.ForwardAnswered(host_.Now_ns(), tag, from, answer, actions_);
   Act();
 }
 
@@ -64,7 +64,7 @@ bool Replica::wants_snapshot(uint64_t times) const {
 }
 
 raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {
-  state_.BeginCut(chunk_bytes);
+  state_.BeginSnapshot(chunk_bytes);
   entries_since_cut_ = bytes_since_cut_ = 0;
   return {.last = applied_, .configuration = raft_.ConfigurationAt(applied_.index)};
 }
@@ -88,8 +88,8 @@ void Replica::QueueSettings(Command command) {
 
 void Replica::Tick() {
   const uint64_t now_ns = host_.Now_ns();
-  if (now_ns >= desk_.next_deadline_ns()) {
-    desk_.Tick(now_ns, actions_);
+  if (now_ns >= router_.next_deadline_ns()) {
+    router_.Tick(now_ns, actions_);
     Act();
   }
   if (now_ns >= std::min(raft_.next_deadline_ns(), raft_.detector().next_poll_ns())) Feed(raft::Tick{});
@@ -97,7 +97,7 @@ void Replica::Tick() {
 }
 
 uint64_t Replica::next_deadline_ns() const {
-  return std::min({raft_.next_deadline_ns(), raft_.detector().next_poll_ns(), desk_.next_deadline_ns(), next_time_tick_ns()});
+  return std::min({raft_.next_deadline_ns(), raft_.detector().next_poll_ns(), router_.next_deadline_ns(), next_time_tick_ns()});
 }
 
 // Commands move committed time, and without any it would stand still: nothing would end while nobody writes.
@@ -108,7 +108,7 @@ uint64_t Replica::next_time_tick_ns() const {
 }
 
 void Replica::Settle() {
-  desk_.BeginAnswers();
+  router_.BeginAnswers();
   while (true) {
     if (!todo_.empty()) {
       decltype(raft::Event::what) what = std::move(todo_.front());
@@ -118,13 +118,13 @@ void Replica::Settle() {
       break;
     }
   }
-  desk_.HandsOver(raft_.transferring());
+  router_.HandsOver(raft_.transferring());
   if (proposals_.empty()) return;
   // The log has no room, or another node is to lead. Nothing waits for that longer than for a leader.
-  proposals_.DropUnwanted(desk_.waiting(), [this](const RequestKey& key) {
-    return key.kind == CommandKind::kSettings || desk_.IsProposed(key);
+  proposals_.DropUnwanted(router_.waiting(), [this](const RequestKey& key) {
+    return key.kind == CommandKind::kSettings || router_.IsProposed(key);
   });
-  proposals_.StillQueued([this](const ProposeCommand& proposal) { desk_.Queued(proposal.key); });
+  proposals_.StillQueued([this](const ProposeCommand& proposal) { router_.Queued(proposal.key); });
 }
 
 // Who does not lead is told so by the core, whatever the room. While leadership is handed over nothing is
@@ -170,8 +170,8 @@ void Replica::Carry() {
   if (outputs_.configuration.has_value()) host_.ConfigurationIs(*outputs_.configuration);
   const uint64_t now_ns = host_.Now_ns();
   if (!outputs_.refused_proposals.empty()) ProposalsRefused();
-  for (const raft::ReadReady& read : outputs_.reads_ready) desk_.ReadReady(read.tag, actions_);
-  for (const raft::Refusal& refusal : outputs_.refused_reads) desk_.ReadRefused(refusal.tag, actions_);
+  for (const raft::ReadReady& read : outputs_.reads_ready) router_.ReadReady(read.tag, actions_);
+  for (const raft::Refusal& refusal : outputs_.refused_reads) router_.ReadRefused(refusal.tag, actions_);
   if (outputs_.role_change.has_value()) {
     proposals_.EndToLead();
     changes_.clear();
@@ -188,7 +188,7 @@ void Replica::Carry() {
   }
   if (outputs_.publish_leader.has_value()) {
     host_.LeaderIs(outputs_.publish_leader->leader, outputs_.publish_leader->term);
-    desk_.LeaderChanged(now_ns, outputs_.publish_leader->leader, actions_);
+    router_.LeaderChanged(now_ns, outputs_.publish_leader->leader, actions_);
   }
   Act();
 }
@@ -210,7 +210,7 @@ void Replica::Install() {
   applied_ = outputs_.install->last;
   checkpoints_ = {};
   entries_since_cut_ = bytes_since_cut_ = 0;
-  desk_.StateReplaced(actions_);
+  router_.StateReplaced(actions_);
 }
 
 void Replica::Apply() {
@@ -243,9 +243,9 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
       if (seed_.has_value()) state_.SetFileSettings(*seed_);
 #endif
       const Result result = state_.Apply(entry.index.value(), *command);
-      proposals_.Leave(command->key);
+      proposals_.RemoveProposed(command->key);
       const bool of_this_term = raft_.role() == raft::Role::kLeader && entry.term == raft_.term();
-      desk_.Applied(host_.Now_ns(), command->key, result, of_this_term, actions_);
+      router_.Applied(host_.Now_ns(), command->key, result, of_this_term, actions_);
       if (command->key.kind == CommandKind::kCheck) Compare(command->key);
       ++command;
     }
@@ -304,12 +304,12 @@ raft::Propose Replica::TakeProposals() {
       command = std::move(changes_.front());
       changes_.pop_front();
     } else if (proposal.tag != kNoRequest) {
-      const RequestDesk::Wanted wanted = desk_.MayBeProposed(now_ns, key, actions_);
+      const RequestRouter::Wanted wanted = router_.MayBeProposed(now_ns, key, actions_);
       if (wanted.command == nullptr) {
         ++proposals_.counters.unwanted;
         continue;
       }
-      if (!proposals_.Enter(key)) continue;  // whoever waits is answered once that entry is applied
+      if (!proposals_.AddProposed(key)) continue;  // its client is answered once that entry is applied
       command = *wanted.command;
       if (key.kind == CommandKind::kMemcached) command.age_ns = wanted.age_ns;
     }
@@ -328,9 +328,9 @@ void Replica::ProposalsRefused() {
   for (const raft::Refusal& refusal : outputs_.refused_proposals) {
     while (proposed != batch_.end() && proposed->first != refusal.tag) ++proposed;
     HEDGEROW_CHECK(proposed != batch_.end());
-    proposals_.Leave(proposed->second);
+    proposals_.RemoveProposed(proposed->second);
     if (refusal.tag != kNoRequest) {
-      desk_.ProposalRefused(host_.Now_ns(), proposed->second, refusal.reason, actions_);
+      router_.ProposalRefused(host_.Now_ns(), proposed->second, refusal.reason, actions_);
     }
     ++proposed;
   }

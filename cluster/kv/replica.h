@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One replica: the Raft core, the store and the request desk, joined. It carries out the core's outputs in the
+// One replica: the Raft core, the store and the request router, joined. It carries out the core's outputs in the
 // order that cluster/raft/outputs.h states (persist, send, apply) and is itself without sockets, threads,
 // clocks and disks: those are its host's, a node's loop or the simulator, so that what the simulator tries is
 // what nodes run.
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "cluster/kv/proposal_queue.h"
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/raft.h"
 
@@ -69,7 +69,7 @@ struct SnapshotPolicy {
 
 struct ReplicaOptions {
   raft::Options raft;
-  DeskOptions desk;
+  RouterOptions router;
   SnapshotPolicy snapshots{};
   // What a cluster that has no settings yet gets, if this node is its first leader. Nothing: it stays without.
   std::optional<Settings> seed{};
@@ -106,10 +106,10 @@ class Replica {
   // taken.
   // `times`: so many times what SnapshotPolicy says, for a host that would rather wait.
   bool wants_snapshot(uint64_t times = 1) const;
-  raft::Snapshot BeginSnapshot(size_t chunk_bytes = kCutChunk_bytes);
-  bool taking_snapshot() const { return state_.cutting(); }
-  std::vector<std::string> ContinueSnapshot(size_t bytes) { return state_.ContinueCut(bytes); }
-  void AbandonSnapshot() { state_.AbandonCut(); }
+  raft::Snapshot BeginSnapshot(size_t chunk_bytes = kSnapshotChunk_bytes);
+  bool taking_snapshot() const { return state_.taking_snapshot(); }
+  std::vector<std::string> ContinueSnapshot(size_t bytes) { return state_.ContinueSnapshot(bytes); }
+  void AbandonSnapshot() { state_.AbandonSnapshot(); }
   // It is durable, and `state` is made of it.
   void ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state);
 
@@ -118,7 +118,7 @@ class Replica {
   const raft::Raft& raft() const { return raft_; }
   const StateMachine& state() const { return state_; }
   const raft::EntryId& applied() const { return applied_; }  // the last
-  const RequestDesk& desk() const { return desk_; }
+  const RequestRouter& router() const { return router_; }
   const ProposalQueue& proposals() const { return proposals_; }
 
   // What entries of kind kCheck have shown. A replica that differs from a leader has applied the log differently,
@@ -157,7 +157,7 @@ class Replica {
   raft::Raft raft_;
   StateMachine state_;
   CommittedClock clock_;
-  RequestDesk desk_;
+  RequestRouter router_;
 
   raft::EntryId applied_;
   uint64_t entries_since_cut_ = 0;  // applied

@@ -156,7 +156,7 @@ TEST_F(ReplicaTest, WhatWaitsForATransferIsProposedOnceThatIsGivenUp) {
   Acknowledge(2);
   ASSERT_EQ(answers_.count(1), 1u);
   EXPECT_EQ(answers_[1].kind, Answer::Kind::kResult);
-  EXPECT_EQ(answers_[1].result.code, ResultCode::kUnknownSession) << "applied; nobody has opened it";
+  EXPECT_EQ(answers_[1].result.code, ResultCode::kUnknownSession) << "applied; no client has opened it";
 }
 
 // They are decoded and fetched several at a time, and no-ops stand among them.
@@ -211,7 +211,7 @@ TEST_F(ReplicaTest, WhatHasNoRoomWaitsAndIsToldSoAfterASecond) {
     EXPECT_EQ(answers_[seq].result.code, ResultCode::kOverloaded);
   }
   Acknowledge(6);
-  EXPECT_EQ(Last(), 6u) << "nobody waits for the others any more";
+  EXPECT_EQ(Last(), 6u) << "no client waits for the others any more";
 }
 
 TEST_F(ReplicaTest, ALeaderSeedsAClusterWithoutSettingsBeforeAnythingElse) {

@@ -13,7 +13,7 @@ namespace hedgerow::kv {
 SessionTable::Session& SessionTable::Create(uint64_t nonce, uint64_t id, uint64_t now_ns) {
   Session& session = *sessions_.Emplace(id).first;
   session.nonce = nonce;
-  session.cut = cut_;
+  session.snapshot = snapshot_;
   session.active_ns = now_ns;
   session.place = by_activity_.insert(by_activity_.end(), id);
   session.opened = {.code = ResultCode::kOk, .session = id, .values = {}};
@@ -29,13 +29,13 @@ uint64_t SessionTable::Open(uint64_t nonce, uint64_t id, uint64_t now_ns) {
   return id;
 }
 
-SessionTable::Standing SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t lowest_unanswered,
+SessionTable::SequenceStatus SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t lowest_unanswered,
                                             uint64_t now_ns) {
   Session* const found = sessions_.Find(id);
   if (found == nullptr) {
-    if (!SeededBug(Bug::kSessionRecreation)) return Standing::kUnknown;
+    if (!SeededBug(Bug::kSessionRecreation)) return SequenceStatus::kUnknown;
     Create(id, id, now_ns);
-    return Standing::kFresh;
+    return SequenceStatus::kFresh;
   }
   Session& session = *found;
   Save(id, session);
@@ -47,24 +47,24 @@ SessionTable::Standing SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t 
     if (kept != session.answers.begin()) session.spare = session.answers.extract(session.answers.begin());
     session.answers.erase(session.answers.begin(), kept);
   }
-  return Look(session, seq);
+  return StatusOf(session, seq);
 }
 
-SessionTable::Standing SessionTable::Look(uint64_t id, uint64_t seq) const {
+SessionTable::SequenceStatus SessionTable::StatusOf(uint64_t id, uint64_t seq) const {
   const Session* found = sessions_.Find(id);
-  return found == nullptr ? Standing::kUnknown : Look(*found, seq);
+  return found == nullptr ? SequenceStatus::kUnknown : StatusOf(*found, seq);
 }
 
-SessionTable::Standing SessionTable::Look(const Session& session, uint64_t seq) const {
+SessionTable::SequenceStatus SessionTable::StatusOf(const Session& session, uint64_t seq) const {
   if (seq < session.lowest_unanswered && !SeededBug(Bug::kApplyBelowLowestUnanswered)) {
-    return Standing::kBelowLowest;
+    return SequenceStatus::kBelowLowest;
   }
-  if (session.answers.contains(seq)) return Standing::kAnswered;
+  if (session.answers.contains(seq)) return SequenceStatus::kAnswered;
   if (SeededBug(Bug::kLatestSeqOnlyDedupe) && !session.answers.empty() &&
       seq < session.answers.rbegin()->first) {
-    return Standing::kAnswered;
+    return SequenceStatus::kAnswered;
   }
-  return session.answers.size() < limits_.answers_max ? Standing::kFresh : Standing::kFull;
+  return session.answers.size() < limits_.answers_max ? SequenceStatus::kFresh : SequenceStatus::kFull;
 }
 
 const Result* SessionTable::Answer(uint64_t id, uint64_t seq) const {
@@ -112,15 +112,15 @@ void SessionTable::Expire(uint64_t now_ns) {
   }
 }
 
-void SessionTable::BeginCut(CutWriter* writer) {
-  ++cut_;
+void SessionTable::BeginSnapshot(SnapshotWriter* writer) {
+  ++snapshot_;
   writer_ = SeededBug(Bug::kSnapshotWithoutSessions) ? nullptr : writer;
   walk_ = {};
 }
 
 void SessionTable::Save(uint64_t id, Session& session) {
-  if (writer_ == nullptr || session.cut == cut_) return;
-  session.cut = cut_;
+  if (writer_ == nullptr || session.snapshot == snapshot_) return;
+  session.snapshot = snapshot_;
   writer_->Session({.id = id,
                     .nonce = session.nonce,
                     .lowest_unanswered = session.lowest_unanswered,
@@ -128,7 +128,7 @@ void SessionTable::Save(uint64_t id, Session& session) {
                    session.answers);
 }
 
-bool SessionTable::ContinueCut() {
+bool SessionTable::ContinueSnapshot() {
   if (writer_ == nullptr) return false;
   if (sessions_.VisitSome(walk_, [this](uint64_t id, Session& session) { Save(id, session); })) return true;
   writer_ = nullptr;
@@ -144,7 +144,7 @@ bool SessionTable::Restore(const SessionRecord& record, std::map<uint64_t, Resul
   return true;
 }
 
-// Who was active at the same committed time ends at the same, in whatever order.
+// Sessions that were active at the same committed time end at the same one, in whatever order.
 void SessionTable::FinishRestore() {
   std::vector<std::pair<uint64_t, std::list<uint64_t>::iterator>> order;
   order.reserve(sessions_.size());

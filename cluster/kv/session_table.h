@@ -16,7 +16,7 @@
 #include <optional>
 
 #include "cluster/kv/command.h"
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/settings.h"
 #include "cluster/kv/sharded_map.h"
 
@@ -24,7 +24,7 @@ namespace hedgerow::kv {
 
 class SessionTable {
  public:
-  enum class Standing : uint8_t {
+  enum class SequenceStatus : uint8_t {
     kFresh,        // to be applied now
     kAnswered,     // applied before; Answer() has what was said
     kBelowLowest,  // perhaps applied before; must not be now
@@ -45,10 +45,10 @@ class SessionTable {
   uint64_t Open(uint64_t nonce, uint64_t id, uint64_t now_ns);
 
   // A write of the session has come: it lives on, and what its client has answers to is forgotten.
-  Standing Arrive(uint64_t session, uint64_t seq, uint64_t lowest_unanswered, uint64_t now_ns);
+  SequenceStatus Arrive(uint64_t session, uint64_t seq, uint64_t lowest_unanswered, uint64_t now_ns);
 
   // Changes nothing: what Arrive would say, apart from what its lowest_unanswered would change.
-  Standing Look(uint64_t session, uint64_t seq) const;
+  SequenceStatus StatusOf(uint64_t session, uint64_t seq) const;
   const Result* Answer(uint64_t session, uint64_t seq) const;
   const Result* OpenAnswer(uint64_t nonce) const;
 
@@ -57,10 +57,10 @@ class SessionTable {
 
   size_t size() const { return sessions_.size(); }
 
-  void BeginCut(CutWriter* writer);
-  // False: everything is written down, and the cut has ended here.
-  bool ContinueCut();
-  void AbandonCut() { writer_ = nullptr; }
+  void BeginSnapshot(SnapshotWriter* writer);
+  // False: everything is written down, and the snapshot has ended here.
+  bool ContinueSnapshot();
+  void AbandonSnapshot() { writer_ = nullptr; }
   // Into a table that is new; no two of one id or nonce (false). In any order, and then FinishRestore.
   bool Restore(const SessionRecord& record, std::map<uint64_t, Result> answers);
   void FinishRestore();
@@ -74,11 +74,11 @@ class SessionTable {
     std::map<uint64_t, Result>::node_type spare;  // of an answer that was forgotten: the next one's memory
     std::list<uint64_t>::iterator place;
     Result opened;
-    uint64_t cut = 0;  // the last one that it is written down for, or younger than
+    uint64_t snapshot = 0;  // the last one that it is written down for, or younger than
   };
 
   Session& Create(uint64_t nonce, uint64_t id, uint64_t now_ns);
-  Standing Look(const Session& session, uint64_t seq) const;
+  SequenceStatus StatusOf(const Session& session, uint64_t seq) const;
   void Save(uint64_t id, Session& session);
 
   SessionLimits limits_;
@@ -88,8 +88,8 @@ class SessionTable {
   // Activity only puts ends off, so an end once seen stays a lower bound until the limits change.
   uint64_t none_ends_before_ns_ = 0;
 
-  uint64_t cut_ = 0;
-  CutWriter* writer_ = nullptr;  // while a cut is made
+  uint64_t snapshot_ = 0;
+  SnapshotWriter* writer_ = nullptr;  // while a snapshot is made
   ShardedMap<uint64_t, Session>::Walk walk_;
 };
 

@@ -6,7 +6,7 @@
 namespace hedgerow::kv {
 namespace {
 
-using Standing = SessionTable::Standing;
+using SequenceStatus = SessionTable::SequenceStatus;
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr SessionLimits kLimits = {.timeout_ns = 10 * kSecond, .sessions_max = 3, .answers_max = 4};
 
@@ -22,11 +22,11 @@ TEST(SessionTable, DuplicatesOfAnOpenReturnTheSameSession) {
 TEST(SessionTable, AFastCopyOfALaterSeqDoesNotHideAnEarlierOne) {
   SessionTable table(kLimits);
   table.Open(1, 1, 0);
-  ASSERT_EQ(table.Arrive(1, 6, 5, 0), Standing::kFresh);
+  ASSERT_EQ(table.Arrive(1, 6, 5, 0), SequenceStatus::kFresh);
   table.Record(1, 6, Said("six"));
-  ASSERT_EQ(table.Arrive(1, 5, 5, 0), Standing::kFresh);
+  ASSERT_EQ(table.Arrive(1, 5, 5, 0), SequenceStatus::kFresh);
   table.Record(1, 5, Said("five"));
-  EXPECT_EQ(table.Arrive(1, 6, 5, 0), Standing::kAnswered);
+  EXPECT_EQ(table.Arrive(1, 6, 5, 0), SequenceStatus::kAnswered);
   EXPECT_EQ(*table.Answer(1, 6), Said("six"));
   EXPECT_EQ(*table.Answer(1, 5), Said("five"));
 }
@@ -36,10 +36,10 @@ TEST(SessionTable, WhatIsBelowLowestIsNeverFreshAgain) {
   table.Open(1, 1, 0);
   table.Arrive(1, 1, 1, 0);
   table.Record(1, 1, Said("one"));
-  EXPECT_EQ(table.Arrive(1, 2, 2, 0), Standing::kFresh);
+  EXPECT_EQ(table.Arrive(1, 2, 2, 0), SequenceStatus::kFresh);
   EXPECT_EQ(table.Answer(1, 1), nullptr) << "forgotten";
-  EXPECT_EQ(table.Arrive(1, 1, 1, 0), Standing::kBelowLowest) << "a late copy";
-  EXPECT_EQ(table.Arrive(1, 2, 1, 0), Standing::kFresh) << "lowest does not go down";
+  EXPECT_EQ(table.Arrive(1, 1, 1, 0), SequenceStatus::kBelowLowest) << "a late copy";
+  EXPECT_EQ(table.Arrive(1, 2, 1, 0), SequenceStatus::kFresh) << "lowest does not go down";
 }
 
 TEST(SessionTable, AnExpiredSessionIsUnknownAndStaysSo) {
@@ -48,9 +48,9 @@ TEST(SessionTable, AnExpiredSessionIsUnknownAndStaysSo) {
   table.Open(2, 2, 0);
   table.Arrive(1, 1, 1, 5 * kSecond);
   table.Expire(12 * kSecond);
-  EXPECT_EQ(table.Arrive(2, 1, 1, 12 * kSecond), Standing::kUnknown);
-  EXPECT_EQ(table.Arrive(2, 1, 1, 12 * kSecond), Standing::kUnknown) << "asking does not create it";
-  EXPECT_EQ(table.Arrive(1, 1, 1, 12 * kSecond), Standing::kFresh) << "it was active";
+  EXPECT_EQ(table.Arrive(2, 1, 1, 12 * kSecond), SequenceStatus::kUnknown);
+  EXPECT_EQ(table.Arrive(2, 1, 1, 12 * kSecond), SequenceStatus::kUnknown) << "asking does not create it";
+  EXPECT_EQ(table.Arrive(1, 1, 1, 12 * kSecond), SequenceStatus::kFresh) << "it was active";
 }
 
 TEST(SessionTable, BoundsAreErrorsNotEvictions) {
@@ -58,11 +58,11 @@ TEST(SessionTable, BoundsAreErrorsNotEvictions) {
   for (uint64_t id = 1; id <= 3; ++id) EXPECT_EQ(table.Open(id, id, 0), id);
   EXPECT_EQ(table.Open(4, 4, 0), 0u);
   for (uint64_t seq = 1; seq <= 4; ++seq) {
-    ASSERT_EQ(table.Arrive(1, seq, 1, 0), Standing::kFresh);
+    ASSERT_EQ(table.Arrive(1, seq, 1, 0), SequenceStatus::kFresh);
     table.Record(1, seq, Said("x"));
   }
-  EXPECT_EQ(table.Arrive(1, 5, 1, 0), Standing::kFull);
-  EXPECT_EQ(table.Arrive(1, 5, 2, 0), Standing::kFresh) << "one answer was given up";
+  EXPECT_EQ(table.Arrive(1, 5, 1, 0), SequenceStatus::kFull);
+  EXPECT_EQ(table.Arrive(1, 5, 2, 0), SequenceStatus::kFresh) << "one answer was given up";
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "cluster/kv/bytes.h"
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::kv {
@@ -21,8 +21,8 @@ constexpr uint64_t kNonceWindowMin_ns = 70 * kSecond_ns;
 
 // A copy that nodes still propose must be younger than every window that knows the request, by more than a
 // packet can be under way (docs/SAFETY.md, "Exactly once").
-static_assert(2 * DeskOptions{}.copy_age_max_ns <= kWindowMin_ns);
-static_assert(DeskOptions{}.hold_max_ns <= DeskOptions{}.copy_age_max_ns);
+static_assert(2 * RouterOptions{}.copy_age_max_ns <= kWindowMin_ns);
+static_assert(RouterOptions{}.hold_max_ns <= RouterOptions{}.copy_age_max_ns);
 
 constexpr std::array kSettings = {
     SettingInfo{.setting = Setting::kSessionTimeout,

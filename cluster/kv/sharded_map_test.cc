@@ -68,7 +68,7 @@ TEST(ShardedMap, HoldsWhatAnOrderedMapHolds) {
   EXPECT_EQ(WalkedOver(map), expected);
 }
 
-// A cut needs no more: it writes down what changes or goes before the walk has come to it, and what comes
+// An incremental snapshot needs no more: it writes down what changes or goes before the walk has come to it, and what comes
 // meanwhile is none of its.
 TEST(ShardedMap, AWalkVisitsWhatStaysThereWhileShardsGrow) {
   Numbers map(4);

@@ -20,22 +20,22 @@ bool StateLoader::Add(std::string_view chunk) {
 }
 
 bool StateLoader::AddRecord(ByteReader& reader) {
-  const auto kind = static_cast<CutRecord>(reader.Get<uint8_t>());
-  if (begun_ != (kind != CutRecord::kState) || ended_) return Fail("its records are out of order");
+  const auto kind = static_cast<SnapshotRecord>(reader.Get<uint8_t>());
+  if (begun_ != (kind != SnapshotRecord::kState) || ended_) return Fail("its records are out of order");
   switch (kind) {
-    case CutRecord::kState:
+    case SnapshotRecord::kState:
       return AddState(reader);
-    case CutRecord::kValue:
+    case SnapshotRecord::kValue:
       return AddValue(reader);
-    case CutRecord::kSession:
+    case SnapshotRecord::kSession:
       return AddSession(reader);
-    case CutRecord::kWindowed:
+    case SnapshotRecord::kWindowed:
       return AddWindowed(reader);
-    case CutRecord::kEnd:
+    case SnapshotRecord::kEnd:
       return AddEnd(reader);
-    case CutRecord::kItem:
+    case SnapshotRecord::kItem:
       return version_ >= 2 && AddItem(reader);
-    case CutRecord::kSeen:
+    case SnapshotRecord::kSeen:
       return version_ >= 2 && AddSeen(reader);
   }
   return false;
@@ -43,14 +43,14 @@ bool StateLoader::AddRecord(ByteReader& reader) {
 
 bool StateLoader::AddState(ByteReader& reader) {
   version_ = reader.Get<uint32_t>();
-  if (version_ == 0 || version_ > kCutVersion) {
-    unknown_version_ = version_ > kCutVersion;
+  if (version_ == 0 || version_ > kSnapshotVersion) {
+    unknown_version_ = version_ > kSnapshotVersion;
     return Fail("its contents have format " + std::to_string(version_) +
-                ", and this program reads formats up to " + std::to_string(kCutVersion) +
+                ", and this program reads formats up to " + std::to_string(kSnapshotVersion) +
                 ": start the version of the program that wrote it");
   }
-  CutHeader header;
-  GetCutHeader(reader, version_, header);
+  SnapshotHeader header;
+  GetSnapshotHeader(reader, version_, header);
   begun_ = true;
   return reader.ok() && state_->Restore(header, /*with_settings=*/version_ >= 3);
 }

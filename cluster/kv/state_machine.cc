@@ -105,7 +105,7 @@ void StateMachine::FollowSettings() {
   memcached_.SetLimits(settings->memcached, now_ns_);
 }
 
-bool StateMachine::Restore(const CutHeader& header, bool with_settings) {
+bool StateMachine::Restore(const SnapshotHeader& header, bool with_settings) {
   now_ns_ = header.committed_ns;
   fingerprint_ = header.fingerprint;
   if (!with_settings) return true;
@@ -129,15 +129,15 @@ Result StateMachine::ApplyInSession(const Command& command) {
   const uint64_t session = command.key.a;
   const uint64_t seq = command.key.b;
   switch (sessions_.Arrive(session, seq, command.lowest_unanswered, now_ns_)) {
-    case SessionTable::Standing::kUnknown:
+    case SessionTable::SequenceStatus::kUnknown:
       return {.code = ResultCode::kUnknownSession, .session = 0, .values = {}};
-    case SessionTable::Standing::kBelowLowest:
+    case SessionTable::SequenceStatus::kBelowLowest:
       return {.code = ResultCode::kBelowLowest, .session = 0, .values = {}};
-    case SessionTable::Standing::kFull:
+    case SessionTable::SequenceStatus::kFull:
       return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
-    case SessionTable::Standing::kAnswered:
+    case SessionTable::SequenceStatus::kAnswered:
       return *sessions_.Answer(session, seq);
-    case SessionTable::Standing::kFresh:
+    case SessionTable::SequenceStatus::kFresh:
       break;
   }
   Result result = Execute(command.operations);
@@ -230,42 +230,42 @@ std::optional<std::string> StateMachine::Get(const std::string& key) const {
   return *found;
 }
 
-void StateMachine::BeginCut(size_t chunk_bytes) {
-  HEDGEROW_CHECK(!cutting());
-  const CutHeader header{.committed_ns = now_ns_,
+void StateMachine::BeginSnapshot(size_t chunk_bytes) {
+  HEDGEROW_CHECK(!taking_snapshot());
+  const SnapshotHeader header{.committed_ns = now_ns_,
                          .fingerprint = fingerprint_,
                          .settings = SeededBug(Bug::kSnapshotWithoutSettings) ? Settings() : settings_,
                          .window_steps = window_.steps(),
                          .memcached_window_steps = memcached_.window_steps()};
-  cut_ = std::make_unique<CutWriter>(header, chunk_bytes);
-  values_.BeginCut(cut_.get());
-  sessions_.BeginCut(cut_.get());
-  window_.BeginCut(cut_.get());
-  memcached_.BeginCut(cut_.get());
+  snapshot_ = std::make_unique<SnapshotWriter>(header, chunk_bytes);
+  values_.BeginSnapshot(snapshot_.get());
+  sessions_.BeginSnapshot(snapshot_.get());
+  window_.BeginSnapshot(snapshot_.get());
+  memcached_.BeginSnapshot(snapshot_.get());
 }
 
-std::vector<std::string> StateMachine::ContinueCut(size_t bytes) {
-  HEDGEROW_CHECK(cutting());
+std::vector<std::string> StateMachine::ContinueSnapshot(size_t bytes) {
+  HEDGEROW_CHECK(taking_snapshot());
   // To look at what need not be written costs time, too.
   constexpr uint64_t kLook_bytes = 32;
-  const uint64_t enough = cut_->written_bytes() + bytes;
-  for (uint64_t looks = 0; cut_->written_bytes() + looks * kLook_bytes < enough; ++looks) {
-    if (values_.ContinueCut() || sessions_.ContinueCut() || window_.ContinueCut()) continue;
-    if (memcached_.ContinueCut()) continue;
-    cut_->End();
-    std::vector<std::string> last = cut_->TakeChunks();
-    cut_.reset();
+  const uint64_t enough = snapshot_->written_bytes() + bytes;
+  for (uint64_t looks = 0; snapshot_->written_bytes() + looks * kLook_bytes < enough; ++looks) {
+    if (values_.ContinueSnapshot() || sessions_.ContinueSnapshot() || window_.ContinueSnapshot()) continue;
+    if (memcached_.ContinueSnapshot()) continue;
+    snapshot_->End();
+    std::vector<std::string> last = snapshot_->TakeChunks();
+    snapshot_.reset();
     return last;
   }
-  return cut_->TakeChunks();
+  return snapshot_->TakeChunks();
 }
 
-void StateMachine::AbandonCut() {
-  values_.AbandonCut();
-  sessions_.AbandonCut();
-  window_.AbandonCut();
-  memcached_.AbandonCut();
-  cut_.reset();
+void StateMachine::AbandonSnapshot() {
+  values_.AbandonSnapshot();
+  sessions_.AbandonSnapshot();
+  window_.AbandonSnapshot();
+  memcached_.AbandonSnapshot();
+  snapshot_.reset();
 }
 
 std::optional<Result> StateMachine::Known(const RequestKey& key) const {

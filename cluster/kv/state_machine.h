@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cluster/kv/command.h"
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/dedupe_window.h"
 #include "cluster/kv/memcached_state.h"
 #include "cluster/kv/session_table.h"
@@ -44,13 +44,13 @@ class StateMachine {
   // client's: another request may have its id by now, and only the log knows the order of the two.
   std::optional<Result> Known(const RequestKey& key) const;
 
-  // A cut of the state as it is now (cut.h); Apply goes on meanwhile. One at a time.
-  void BeginCut(size_t chunk_bytes = kCutChunk_bytes);
-  bool cutting() const { return cut_ != nullptr; }
+  // An incremental snapshot of the state as it is now (incremental_snapshot.h); Apply goes on meanwhile. One at a time.
+  void BeginSnapshot(size_t chunk_bytes = kSnapshotChunk_bytes);
+  bool taking_snapshot() const { return snapshot_ != nullptr; }
   // Writes down about so many bytes and gives the chunks that are ready. Once it has given the last, there is
-  // no cut any more.
-  std::vector<std::string> ContinueCut(size_t bytes);
-  void AbandonCut();
+  // no snapshot any more.
+  std::vector<std::string> ContinueSnapshot(size_t bytes);
+  void AbandonSnapshot();
 
   size_t values() const { return values_.size(); }
   size_t sessions() const { return sessions_.size(); }
@@ -80,8 +80,8 @@ class StateMachine {
   Result Execute(const std::vector<Operation>& operations);
   Result ExecuteOne(const Operation& operation);
   void Mix(const Result& result);
-  // Before anything else of a cut. False: what cannot be.
-  bool Restore(const CutHeader& header, bool with_settings);
+  // Before anything else of a snapshot. False: what cannot be.
+  bool Restore(const SnapshotHeader& header, bool with_settings);
 
   friend class StateLoader;
 
@@ -92,7 +92,7 @@ class StateMachine {
   MemcachedState memcached_{settings_.memcached};
   uint64_t now_ns_ = 0;  // committed time
   uint64_t fingerprint_ = 0;
-  std::unique_ptr<CutWriter> cut_;  // the tables know it by its address
+  std::unique_ptr<SnapshotWriter> snapshot_;  // the tables know it by its address
 #ifdef HEDGEROW_SEEDED_BUGS
   Settings file_settings_;
 #endif

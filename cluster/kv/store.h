@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keys and values, and how a cut (cut.h) is made of them. Part of the state machine.
+// Keys and values, and how a snapshot (incremental_snapshot.h) is made of them. Part of the state machine.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/sharded_map.h"
 #include "cluster/raft/seeded_bugs.h"
 
@@ -38,7 +38,7 @@ class Store {
     // The memory of the former value is used again, unless it is far too much.
     if (item->value.capacity() > kSpare_bytes + 2 * value.size()) item->value = std::string();
     item->value.assign(value);
-    if (!forget) item->cut = cut_;
+    if (!forget) item->snapshot = snapshot_;
   }
   void Erase(const std::string& key) {
     Item* item = items_.Find(key);
@@ -48,37 +48,37 @@ class Store {
   }
   size_t size() const { return items_.size(); }
 
-  void BeginCut(CutWriter* writer) {
-    ++cut_;
+  void BeginSnapshot(SnapshotWriter* writer) {
+    ++snapshot_;
     writer_ = writer;
     walk_ = {};
   }
-  // False: everything is written down, and the cut has ended here.
-  bool ContinueCut() {
+  // False: everything is written down, and the snapshot has ended here.
+  bool ContinueSnapshot() {
     if (writer_ == nullptr) return false;
     if (items_.VisitSome(walk_, [this](const std::string& key, Item& item) { Save(key, item); })) return true;
     writer_ = nullptr;
     return false;
   }
-  void AbandonCut() { writer_ = nullptr; }
+  void AbandonSnapshot() { writer_ = nullptr; }
 
  private:
   struct Item {
     std::string value;
-    uint64_t cut = 0;  // the last one that it is written down for, or younger than
+    uint64_t snapshot = 0;  // the last one that it is written down for, or younger than
   };
 
   static constexpr size_t kSpare_bytes = 256;
 
   void Save(const std::string& key, Item& item) {
-    if (writer_ == nullptr || item.cut == cut_) return;
+    if (writer_ == nullptr || item.snapshot == snapshot_) return;
     writer_->Value(key, item.value);
-    item.cut = cut_;
+    item.snapshot = snapshot_;
   }
 
   ShardedMap<std::string, Item> items_{4096};
-  uint64_t cut_ = 0;
-  CutWriter* writer_ = nullptr;  // while a cut is made
+  uint64_t snapshot_ = 0;
+  SnapshotWriter* writer_ = nullptr;  // while a snapshot is made
   ShardedMap<std::string, Item>::Walk walk_;
 };
 

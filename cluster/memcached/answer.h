@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cluster/kv/command.h"
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 #include "cluster/memcached/request.h"
 
 namespace hedgerow::memcached {

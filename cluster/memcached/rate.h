@@ -26,7 +26,7 @@ class Rate {
 
   Rate(uint64_t per_s, size_t clients_max) : clients_max_(clients_max) { SetRate(per_s); }
 
-  // From now on; who has sent more than that already waits a while.
+  // From now on; a client that has sent more than that already waits a while.
   void SetRate(uint64_t per_s) { cost_ns_ = (1'000'000'000 + per_s - 1) / per_s; }
 
   Verdict Take(const Client& client, uint64_t now_ns);

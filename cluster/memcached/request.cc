@@ -12,9 +12,6 @@ namespace hedgerow::memcached {
 namespace {
 
 // By number.
-constexpr std::array<std::string_view, kVerbs> kVerbNames = {"none",   "set",     "add",    "replace", "cas",
-                                                             "append", "prepend", "delete", "touch",   "incr",
-                                                             "decr",   "get",     "gets",   "version", "stats"};
 constexpr std::array<std::string_view, kRefusals> kRefusalNames = {"none",
                                                                    "unknown_command",
                                                                    "bad_format",
@@ -70,7 +67,7 @@ uint16_t NumberAt(std::string_view datagram, size_t offset) {
                                static_cast<uint8_t>(datagram[offset + 1]));
 }
 
-// A status of memcached's binary protocol, "not supported", with words for whoever prints it.
+// A status of memcached's binary protocol, "not supported", with a text for clients that print it.
 std::string BinaryAnswer(uint16_t id, std::string_view request) {
   constexpr std::string_view kText = "this server speaks the text protocol only";
   std::string header(kBinaryHeader_bytes, '\0');
@@ -119,13 +116,11 @@ class Parser {
   Parse Taken() { return {.request = std::move(request_)}; }
 
   Parse Command() {
-    const auto verb = std::find(kVerbNames.begin() + 1, kVerbNames.end(), words_[0]);
-    if (verb == kVerbNames.end()) return OtherCommand();
-    request_.verb = static_cast<Verb>(verb - kVerbNames.begin());
-    if (request_.verb == Verb::kVersion || request_.verb == Verb::kStats)
-      return words_.size() == 1 ? Alone() : Unknown();
-    if (request_.verb == Verb::kGet || request_.verb == Verb::kGets) return Get();
-    return Change();
+    const VerbRow* const row = FindVerb(words_[0]);
+    if (row == nullptr) return OtherCommand();
+    request_.verb = row->verb;
+    if (row->line == LineForm::kNothing) return words_.size() == 1 ? Alone() : Unknown();
+    return row->line == LineForm::kKeys ? Get() : Change(*row);
   }
 
   Parse OtherCommand() const {
@@ -155,7 +150,7 @@ class Parser {
     return Alone();
   }
 
-  Parse Change() {
+  Parse Change(const VerbRow& row) {
     if (words_.size() > 2 && words_.back() == "noreply") {
       request_.no_reply = true;
       words_.pop_back();
@@ -165,35 +160,31 @@ class Parser {
     if (words_.size() < 2) return Unknown();
     if (!IsKey(words_[1])) return BadFormat();
     operation.key = words_[1];
-    const bool twice_is_wrong = request_.verb == Verb::kAppend || request_.verb == Verb::kPrepend ||
-                                request_.verb == Verb::kIncrement || request_.verb == Verb::kDecrement;
-    if (twice_is_wrong && !limits_.once_in_window) {
+    if (row.needs_consent && !limits_.once_in_window) {
       return Refuse(Refusal::kNoConsent, "CLIENT_ERROR " + std::string(words_[0]) +
                                              " is refused here: memcached.once_in_window is off");
     }
-    switch (request_.verb) {
-      case Verb::kDelete:
+    switch (row.line) {
+      case LineForm::kKey:
         // Of old a time could follow, and 0 is still taken.
         return words_.size() == 2 || (words_.size() == 3 && words_[2] == "0") ? Alone() : BadFormat();
-      case Verb::kTouch:
+      case LineForm::kKeyTime:
         if (words_.size() != 3) return Unknown();
         if (!ReadNumber(words_[2], request_.exptime))
           return Refuse(Refusal::kBadFormat, "CLIENT_ERROR invalid exptime argument");
         return Alone();
-      case Verb::kIncrement:
-      case Verb::kDecrement:
+      case LineForm::kKeyDelta:
         if (words_.size() != 3) return Unknown();
         if (!ReadNumber(words_[2], operation.delta))
           return Refuse(Refusal::kBadFormat, "CLIENT_ERROR invalid numeric delta argument");
         return Alone();
       default:
-        return Store();
+        return Store(row.line == LineForm::kStoreUnique);
     }
   }
 
-  Parse Store() {
+  Parse Store(bool cas) {
     kv::ItemOperation& operation = request_.operation;
-    const bool cas = request_.verb == Verb::kCas;
     uint32_t bytes = 0;
     if (words_.size() != (cas ? 6u : 5u)) return Unknown();
     if (!ReadNumber(words_[2], operation.flags) || !ReadNumber(words_[3], request_.exptime) ||
@@ -225,7 +216,8 @@ class Parser {
 
 std::string_view Name(Verb verb) {
   const auto index = static_cast<size_t>(verb);
-  return index < kVerbNames.size() ? kVerbNames[index] : "unknown";
+  if (index >= kVerbs) return "unknown";
+  return index == 0 ? "none" : RowOf(verb).name;
 }
 
 std::string_view Name(Refusal refusal) {
@@ -250,7 +242,7 @@ std::string AnswerLine(uint16_t id, std::string_view line) {
   return datagram;
 }
 
-// The same on every node: two copies of one request meet in the log. Nobody gains by a collision, which needs
+// The same on every node: two copies of one request meet in the log. A collision gives an attacker nothing: it needs
 // the same client and id, so the hash's key is no secret.
 kv::RequestKey KeyOf(const std::array<uint8_t, 16>& address, uint16_t port, std::string_view datagram) {
   constexpr hr_siphash_key kFingerprint = {.k0 = 0x6865646765726f77, .k1 = 0x6d656d6361636865};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // memcached's text protocol over UDP (doc/protocol.txt of memcached 1.6), from a client's datagram to a
-// request: a frame header of 8 bytes, then one command. Anybody may send anything, so what is no request is
+// request: a frame header of 8 bytes, then one command. Any bytes may arrive, so what is no request is
 // either answered with what is wrong, in memcached's own words where it has some, or dropped, by rules that
 // never let a server answer a server. Pure; called by the node's front end (cluster/node/memcached_front_end).
 
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "cluster/kv/command.h"
+#include "cluster/memcached/verb_table.h"
 
 namespace hedgerow::memcached {
 
@@ -23,27 +24,6 @@ constexpr size_t kFrame_bytes = 8;
 constexpr size_t kKeysMax = 100;  // in one get
 constexpr uint64_t kFrameIds = 65'536;
 
-// Those that change something have the numbers of kv::ItemVerb, which has one more: a set of what is too large.
-enum class Verb : uint8_t {
-  kSet = 1,
-  kAdd = 2,
-  kReplace = 3,
-  kCas = 4,
-  kAppend = 5,
-  kPrepend = 6,
-  kDelete = 7,
-  kTouch = 8,
-  kIncrement = 9,
-  kDecrement = 10,
-  kGet = 11,
-  kGets = 12,
-  kVersion = 13,
-  kStats = 14,
-};
-constexpr size_t kVerbs = 15;
-static_assert(static_cast<int>(Verb::kDecrement) == static_cast<int>(kv::ItemVerb::kDecrement));
-
-inline bool Changes(Verb verb) { return verb <= Verb::kDecrement; }
 std::string_view Name(Verb verb);  // for metrics: "set", "incr"
 
 struct Request {

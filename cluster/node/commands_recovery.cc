@@ -17,7 +17,7 @@
 #include "cluster/node/admin_client.h"
 #include "cluster/node/config.h"
 #include "cluster/node/rejoin.h"
-#include "cluster/node/survivor.h"
+#include "cluster/node/recovery_seed.h"
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/beginning.h"
 #include "cluster/transfer/load_state.h"
@@ -130,23 +130,23 @@ std::string RestoreText(const v1::RestoreReport& report, const NodeConfig& confi
   return text;
 }
 
-v1::RecoverReport ReportOf(const NodeConfig& config, const Survivor& survivor) {
+v1::RecoverReport ReportOf(const NodeConfig& config, const RecoverySeed& seed) {
   v1::RecoverReport report;
   report.set_node(config.self.value());
-  report.set_last_index(survivor.log.last.index.value());
-  report.set_last_term(survivor.log.last.term.value());
-  report.set_snapshot_index(survivor.log.raft.snapshot.last.index.value());
-  report.set_cluster_epoch(survivor.log.origin.epoch);
-  for (const std::string& doubt : survivor.log.doubts) report.add_doubts(doubt);
-  report.set_keys(survivor.state->values());
-  report.set_sessions(survivor.state->sessions());
+  report.set_last_index(seed.log.last.index.value());
+  report.set_last_term(seed.log.last.term.value());
+  report.set_snapshot_index(seed.log.raft.snapshot.last.index.value());
+  report.set_cluster_epoch(seed.log.origin.epoch);
+  for (const std::string& doubt : seed.log.doubts) report.add_doubts(doubt);
+  report.set_keys(seed.state->values());
+  report.set_sessions(seed.state->sessions());
   return report;
 }
 
 // The file says who begins anew, and may be older than the log: who has come since is not in it, and who has
 // gone still is.
-std::string MembersText(const NodeConfig& config, const Survivor& survivor) {
-  const std::vector<uint64_t> by_log = VotersOf(MembersOf(survivor.log.raft, config));
+std::string MembersText(const NodeConfig& config, const RecoverySeed& seed) {
+  const std::vector<uint64_t> by_log = VotersOf(MembersOf(seed.log.raft, config));
   const std::vector<uint64_t> by_file = VotersOf(ConfigurationOf(config));
   std::string text = absl::StrCat("  the members that begin anew are those of the configuration file: ",
                                   absl::StrJoin(by_file, ", "), "\n");
@@ -157,14 +157,14 @@ std::string MembersText(const NodeConfig& config, const Survivor& survivor) {
   return text;
 }
 
-std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& config, const Survivor& survivor) {
+std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& config, const RecoverySeed& seed) {
   std::string text = absl::StrFormat(
       "node %d of cluster %d: its log in %s is of epoch %d and ends with term %d, entry %d\n"
       "  with all of it applied there are %d keys and %d sessions\n",
       report.node(), config.cluster_id, config.data_dir, report.cluster_epoch(), report.last_term(),
       report.last_index(), report.keys(), report.sessions());
   for (const std::string& doubt : report.doubts()) absl::StrAppend(&text, "  IN DOUBT: ", doubt, "\n");
-  absl::StrAppend(&text, MembersText(config, survivor));
+  absl::StrAppend(&text, MembersText(config, seed));
   absl::StrAppend(
       &text,
       "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
@@ -217,10 +217,10 @@ int RunRecover(const Call& call, std::istream& in) {
     return call.UsageError("recover writes only with both --out FILE and --accept-data-loss");
   const absl::StatusOr<NodeConfig> config = ConfigOf(call);
   if (!config.ok()) return call.Fail(config.status());
-  absl::StatusOr<Survivor> survivor = ReadSurvivor(*config);
-  if (!survivor.ok()) return call.Fail(survivor.status());
-  v1::RecoverReport report = ReportOf(*config, *survivor);
-  const std::string text = RecoverText(report, *config, *survivor);
+  absl::StatusOr<RecoverySeed> seed = ReadRecoverySeed(*config);
+  if (!seed.ok()) return call.Fail(seed.status());
+  v1::RecoverReport report = ReportOf(*config, *seed);
+  const std::string text = RecoverText(report, *config, *seed);
   if (!accepted) {
     return call.Print(report, absl::StrCat(text, "Nothing was written: --out FILE --accept-data-loss does.\n"));
   }
@@ -230,11 +230,11 @@ int RunRecover(const Call& call, std::istream& in) {
         "join is on: who begins anew joins nobody. Take it out of the configuration file, list all "
         "members that are to begin, the same on all of them, and do this again");
   }
-  if (survivor->log.last.index == raft::LogIndex())
+  if (seed->log.last.index == raft::LogIndex())
     return call.Fail(operate::kExitFailure, "this log holds nothing that a cluster could begin with");
   if (!call.arguments.json()) call.err << text;
   if (!Agreed(call, *config, in)) return call.Fail(operate::kExitFailure, "nothing was written");
-  const absl::StatusOr<storage::BackupHeader> header = WriteBeginning(path, *config, *survivor);
+  const absl::StatusOr<storage::BackupHeader> header = WriteBeginning(path, *config, *seed);
   if (!header.ok()) return call.Fail(header.status());
   report.set_file(path);
   report.set_begins_epoch(header->begins.epoch);

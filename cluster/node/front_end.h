@@ -11,7 +11,7 @@
 #include <optional>
 #include <utility>
 
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/node/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/hkv.h"

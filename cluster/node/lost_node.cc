@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/node/status_message.h"
-#include "cluster/node/survivor.h"
+#include "cluster/node/recovery_seed.h"
 #include "cluster/storage/stopped_log.h"
 
 namespace hedgerow::node {

@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/kv/memcached_state.h"
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/memcached/answer.h"
 #include "cluster/memcached/rate.h"
 #include "cluster/memcached/request.h"

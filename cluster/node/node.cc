@@ -53,7 +53,7 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   options.raft.self = config.self;
   options.raft.election_floor_ns = config.election_floor_ns;
   options.raft.election_cap_ns = config.election_cap_ns;
-  options.desk.waiting_max = config.waiting_max;
+  options.router.waiting_max = config.waiting_max;
   options.raft.tail_max_entries = config.snapshots.tail_entries;
   options.raft.tail_max_bytes = config.snapshots.tail_bytes;
   options.snapshots = {.every_entries = config.snapshots.every_entries,
@@ -168,7 +168,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
-                 {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).desk.hold_max_ns}, ProxiesOf(config_)),
+                 {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).router.hold_max_ns}, ProxiesOf(config_)),
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       turn_(*this, replica_,
@@ -314,7 +314,7 @@ void Node::Send(kv::Answer answer) {
   } else if (IsMemcacheds(answer.reply_to)) {
     memcached_->Answer(now_ns_, answer);
   } else {
-    front_end_.Answer(answer, pushback_.ForAnswer(now_ns_, replica_.desk().waiting()));
+    front_end_.Answer(answer, pushback_.ForAnswer(now_ns_, replica_.router().waiting()));
   }
 }
 

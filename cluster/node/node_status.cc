@@ -51,10 +51,10 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("proposals_not_made", proposals.known, "in_log");
   status.counters.emplace_back("proposals_not_made", proposals.unwanted, "unwanted");
   status.counters.emplace_back("proposals_queued", proposals.queued);
-  status.counters.emplace_back("forwards", replica.desk().counters().forwards);
-  status.counters.emplace_back("forwards_queued", replica.desk().counters().forwards_queued);
-  status.counters.emplace_back("requests_overloaded", replica.desk().counters().overloaded);
-  status.counters.emplace_back("requests_superseded", replica.desk().counters().superseded);
+  status.counters.emplace_back("forwards", replica.router().counters().forwards);
+  status.counters.emplace_back("forwards_queued", replica.router().counters().forwards_queued);
+  status.counters.emplace_back("requests_overloaded", replica.router().counters().overloaded);
+  status.counters.emplace_back("requests_superseded", replica.router().counters().superseded);
 }
 
 void AddChecks(NodeStatus& status, const kv::Replica::Checks& checks) {
@@ -129,7 +129,7 @@ NodeStatus Node::StatusNow() {
   status.election_timeout_ns = raft.detector().timeout_ns();
   if (status.role == raft::Role::kLeader) status.led_since_ns = led_since_ns_;
   status.sessions = replica_.state().sessions();
-  status.waiting = replica_.desk().waiting();
+  status.waiting = replica_.router().waiting();
   status.storage = std::string(storage_->health().message());
   if (status.storage.empty()) status.storage = std::string(peers_.recorded().message());
   status.uptime_ns = now_ns_ - started_ns_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole nodes in one process: a cluster is backed up while it serves, recovered from a survivor, and begun
+// Whole nodes in one process: a cluster is backed up while it serves, recovered from a seed, and begun
 // anew; what belongs to the one before counts for nothing.
 
 #include <algorithm>
@@ -26,7 +26,7 @@
 #include "cluster/node/lost_node.h"
 #include "cluster/node/node_testing.h"
 #include "cluster/node/status_message.h"
-#include "cluster/node/survivor.h"
+#include "cluster/node/recovery_seed.h"
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/beginning.h"
 #include "cluster/storage/errors.h"
@@ -294,16 +294,16 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
   const uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);
   for (uint64_t seq = 1; seq <= 3; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
-  EXPECT_TRUE(absl::IsUnavailable(ReadSurvivor(ConfigOf(leader)).status())) << "it runs";
+  EXPECT_TRUE(absl::IsUnavailable(ReadRecoverySeed(ConfigOf(leader)).status())) << "it runs";
   for (uint64_t id = 1; id <= 3; ++id) Stop(id);
   {
-    absl::StatusOr<Survivor> survivor = ReadSurvivor(ConfigOf(leader));
-    ASSERT_TRUE(survivor.ok()) << survivor.status();
-    EXPECT_THAT(survivor->log.doubts, IsEmpty());
-    const auto header = WriteBeginning(Path("beginning"), ConfigOf(leader), *survivor);
+    absl::StatusOr<RecoverySeed> seed = ReadRecoverySeed(ConfigOf(leader));
+    ASSERT_TRUE(seed.ok()) << seed.status();
+    EXPECT_THAT(seed->log.doubts, IsEmpty());
+    const auto header = WriteBeginning(Path("beginning"), ConfigOf(leader), *seed);
     ASSERT_TRUE(header.ok()) << header.status();
     EXPECT_EQ(header->begins.epoch, 1u);
-    EXPECT_TRUE(absl::IsAlreadyExists(WriteBeginning(Path("beginning"), ConfigOf(leader), *survivor).status()));
+    EXPECT_TRUE(absl::IsAlreadyExists(WriteBeginning(Path("beginning"), ConfigOf(leader), *seed).status()));
   }
   for (uint64_t id = 1; id <= 3; ++id) {
     EXPECT_TRUE(absl::IsAlreadyExists(Restore(id, Path("beginning")))) << "not over a log";
@@ -343,9 +343,9 @@ TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
   WaitForLeader();
   Stop(1);
   const auto doubts = [&] {
-    const absl::StatusOr<Survivor> survivor = ReadSurvivor(ConfigOf(1));
-    EXPECT_TRUE(survivor.ok()) << survivor.status();
-    return survivor.ok() ? survivor->log.doubts : std::vector<std::string>();
+    const absl::StatusOr<RecoverySeed> seed = ReadRecoverySeed(ConfigOf(1));
+    EXPECT_TRUE(seed.ok()) << seed.status();
+    return seed.ok() ? seed->log.doubts : std::vector<std::string>();
   };
   const auto keeper = IdentityKeeper::Open(ConfigOf(1));
   ASSERT_TRUE(keeper.ok()) << keeper.status();
@@ -355,14 +355,14 @@ TEST_P(RecoveryTest, WhatTheKernelHeldIsInDoubtInTwoWays) {
   EXPECT_THAT(doubts(), testing::ElementsAre(HasSubstr("to start it brings nothing back")));
 }
 
-// Who takes it for the survivor would begin with next to nothing.
+// Who takes it for the seed would begin with next to nothing.
 TEST_P(RecoveryTest, AnEmptiedFolderIsInDoubt) {
   WaitForLeader();
   Stop(1);
   const auto doubts = [&] {
-    const absl::StatusOr<Survivor> survivor = ReadSurvivor(ConfigOf(1));
-    EXPECT_TRUE(survivor.ok()) << survivor.status();
-    return survivor.ok() ? survivor->log.doubts : std::vector<std::string>();
+    const absl::StatusOr<RecoverySeed> seed = ReadRecoverySeed(ConfigOf(1));
+    EXPECT_TRUE(seed.ok()) << seed.status();
+    return seed.ok() ? seed->log.doubts : std::vector<std::string>();
   };
   EXPECT_THAT(doubts(), IsEmpty());
   const std::string folder = ConfigOf(1).data_dir;

@@ -13,7 +13,7 @@
 #include <map>
 #include <string>
 
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/sim/world.h"
 
 namespace hedgerow::sim {

@@ -97,7 +97,7 @@ void MakeJitter(Random& random, Plan& plan) {
   plan.raft.uncommitted_max_entries = random.Pick<uint64_t>({8, 64, 2048});
   plan.raft.early_max_appends = random.Pick<size_t>({0, 2, 64});
   plan.raft.election_floor_ns = 50 * kMillisecond;
-  plan.desk.forwards_max = random.Pick<size_t>({2, 16, 256});
+  plan.router.forwards_max = random.Pick<size_t>({2, 16, 256});
   plan.network = {};
   plan.network.delay_min_ns = 200 * kMicrosecond;
   plan.network.delay_max_ns = random.Pick<uint64_t>({2, 4, 10}) * kMillisecond;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/kv/settings.h"
 #include "cluster/offload/coupling.h"
 #include "cluster/raft/options.h"
@@ -130,7 +130,7 @@ struct Plan {
   uint64_t nodes = 3;
   raft::Options raft;
   SettingsPlan settings;
-  kv::DeskOptions desk;
+  kv::RouterOptions router;
   NetworkPlan network;
   DiskPlan disk;
   uint64_t turn_max_ns = 0;  // the longest that a turn of a node's loop takes; what comes meanwhile waits

@@ -19,9 +19,9 @@ constexpr size_t kChunk_bytes = 5000;
 
 std::vector<std::string> WriteDown(kv::StateMachine& state) {
   std::vector<std::string> chunks;
-  state.BeginCut(kChunk_bytes);
-  while (state.cutting()) {
-    for (std::string& chunk : state.ContinueCut(kChunk_bytes)) chunks.push_back(std::move(chunk));
+  state.BeginSnapshot(kChunk_bytes);
+  while (state.taking_snapshot()) {
+    for (std::string& chunk : state.ContinueSnapshot(kChunk_bytes)) chunks.push_back(std::move(chunk));
   }
   return chunks;
 }

@@ -25,7 +25,7 @@ constexpr size_t kTakenMax = 64;    // of a socket, in one turn
 
 kv::ReplicaOptions OptionsOf(const World& world, raft::NodeId id) {
   kv::ReplicaOptions options{.raft = world.plan.raft,
-                             .desk = world.plan.desk,
+                             .router = world.plan.router,
                              .snapshots = {.every_entries = world.plan.snapshots.every_entries},
                              .seed = world.plan.settings.files[id.value() - 1],
                              .check_every_entries = world.plan.settings.check_every_entries};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node: the real replica (core, store, desk) and the real order of a turn (node::Turn) on a simulated
+// A simulated node: the real replica (core, store, router) and the real order of a turn (node::Turn) on a simulated
 // disk, network and clock. A turn takes a while, in which what comes waits.
 
 #pragma once

@@ -25,11 +25,11 @@ namespace {
 constexpr int kMessageMax_bytes = 256 * 1024;
 constexpr int kThreadsMax = 16;
 // Callers that have not shown yet that they have the key. One more ends the oldest, so that silent ones keep
-// nobody out.
-constexpr size_t kStrangersMax = 6;
+// no other out.
+constexpr size_t kUnauthenticatedMax = 6;
 // A leader that is gone without a word is found out after these two.
 constexpr int kKeepalive_ms = 3000;
-// Who connects and calls nothing. A leader calls at once.
+// A connection without a call. A leader calls at once.
 constexpr int kIdle_ms = 2000;
 // For a transfer that a newer one ends.
 constexpr absl::Duration kMakeWay = absl::Seconds(5);
@@ -44,7 +44,7 @@ class Service final : public v1::SnapshotTransfer::Service {
   grpc::Status Give(grpc::ServerContext* context, Stream* stream) override {
     std::optional<Caller> caller = Meet(*context, *stream);
     if (!caller.has_value()) {
-      // One text for all reasons: strangers are told nothing.
+      // One message for all reasons: an unauthenticated caller learns nothing from it.
       return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                           "not this node, another cluster, or another cluster key");
     }
@@ -57,7 +57,7 @@ class Service final : public v1::SnapshotTransfer::Service {
       status = Receive(*stream, *caller);
       Leave(status);
     }
-    // Who is not there any more needs no verdict, nor who has heard that nothing is needed.
+    // A caller that is gone needs no verdict, nor does one that has heard that nothing is needed.
     if (absl::IsCancelled(status) || absl::IsAlreadyExists(status)) return grpc::Status::OK;
     v1::Message verdict;
     verdict.mutable_verdict()->set_accepted(status.ok());
@@ -72,7 +72,7 @@ class Service final : public v1::SnapshotTransfer::Service {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
     if (active_ != nullptr) active_->TryCancel();
-    for (grpc::ServerContext* stranger : strangers_) stranger->TryCancel();
+    for (grpc::ServerContext* caller : unauthenticated_) caller->TryCancel();
   }
 
   ReceiverStatistics statistics() const {
@@ -102,12 +102,12 @@ class Service final : public v1::SnapshotTransfer::Service {
   std::optional<Caller> Meet(grpc::ServerContext& context, Stream& stream) {
     {
       absl::MutexLock lock(&mutex_);
-      strangers_.push_back(&context);
-      if (strangers_.size() > kStrangersMax) strangers_[strangers_.size() - 1 - kStrangersMax]->TryCancel();
+      unauthenticated_.push_back(&context);
+      if (unauthenticated_.size() > kUnauthenticatedMax) unauthenticated_[unauthenticated_.size() - 1 - kUnauthenticatedMax]->TryCancel();
     }
     std::optional<Caller> caller = Challenge(stream);
     absl::MutexLock lock(&mutex_);
-    std::erase(strangers_, &context);
+    std::erase(unauthenticated_, &context);
     if (!caller.has_value()) ++statistics_.unauthenticated;
     return caller;
   }
@@ -246,11 +246,11 @@ class Service final : public v1::SnapshotTransfer::Service {
   const ReceiverOptions options_;
   const storage::SnapshotFolder folder_;
   ReceiverHost& host_;
-  std::unique_ptr<Partial> partial_;  // the active call's, or nobody's
+  std::unique_ptr<Partial> partial_;  // the active call's, or none's
   std::atomic<bool> stopping_ = false;
 
   mutable absl::Mutex mutex_;
-  std::deque<grpc::ServerContext*> strangers_ ABSL_GUARDED_BY(mutex_);  // the oldest first
+  std::deque<grpc::ServerContext*> unauthenticated_ ABSL_GUARDED_BY(mutex_);  // the oldest first
   grpc::ServerContext* active_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::optional<Receiving> under_way_ ABSL_GUARDED_BY(mutex_);
   ReceiverStatistics statistics_ ABSL_GUARDED_BY(mutex_);

@@ -5,7 +5,7 @@
 // that is whole is synced, checked, made into a state machine and published before its user hears of it. Runs
 // on gRPC's threads.
 //
-// Who has not shown that it has the cluster's key holds one of a few threads and changes nothing else. What a
+// A caller that has not shown that it has the cluster's key holds one of a few threads and changes nothing else. What a
 // transfer holds is bounded by its window in memory and by the offered size on the disk, which is set aside
 // before the first byte comes.
 
@@ -44,7 +44,7 @@ class ReceiverHost {
  public:
   virtual ~ReceiverHost() = default;
   // Whether such a snapshot, of the leader of this term, would be of use. AlreadyExists: what it holds is here
-  // already. Other errors are told to who offers it.
+  // already. Other errors are reported to the node that offers it.
   virtual absl::Status Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) = 0;
   // OK: the core has it. Waits for that.
   virtual absl::Status Take(Received received) = 0;
@@ -69,7 +69,7 @@ struct Receiving {
 
 class Receiver {
  public:
-  // Unavailable: somebody else has the address.
+  // Unavailable: another process has the address.
   static absl::StatusOr<std::unique_ptr<Receiver>> Listen(ReceiverOptions options,
                                                           storage::SnapshotFolder folder, ReceiverHost& host);
   // Breaks off what is under way. A call to the host's Take is waited for.

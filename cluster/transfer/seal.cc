@@ -72,7 +72,7 @@ absl::StatusOr<v1::Message> Seal::Read(const v1::Frame& frame) {
   const End other = self_ == End::kCaller ? End::kCalled : End::kCaller;
   if (frame.tag() != Tag(other, received_++, frame.message())) {
     return absl::PermissionDeniedError(
-        "a frame has a wrong tag: its sender has another cluster key, or somebody changed it");
+        "a frame has a wrong tag: its sender has another cluster key, or it was changed on its way");
   }
   return Parse(frame.message());
 }

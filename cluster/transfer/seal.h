@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The frames of one transfer, sealed: a key that only this connection has, a tag for each frame, and a count
-// for each direction, so that a frame that was made by somebody else, changed, repeated, left out or sent back
+// for each direction, so that a frame that was forged, changed, repeated, left out or sent back
 // is recognised. Used by both ends of a transfer (cluster/api/transfer.proto).
 
 #pragma once

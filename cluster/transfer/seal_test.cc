@@ -65,13 +65,13 @@ TEST_F(SealTest, RefusesAnotherKeyAndAnotherConnection) {
   EXPECT_FALSE(Called().Read(Caller(2).Close(message_)).ok());
   const v1::Frame frame = Caller().Close(message_);
   challenge_.set_nonce(DrawNonce());
-  EXPECT_FALSE(Called().Read(frame).ok()) << "recorded, and sent to who has drawn another number";
+  EXPECT_FALSE(Called().Read(frame).ok()) << "recorded, and sent to a node that has drawn another number";
   const v1::Frame again = Caller().Close(message_);
   hello_.set_to(3);
   EXPECT_FALSE(Called().Read(again).ok()) << "handed on to another node";
 }
 
-// The tag of a frame that is written down: whoever changes this speaks another protocol.
+// The tag of a frame that is written down: with another tag it is another protocol.
 TEST_F(SealTest, IsTheOneThatIsDocumented) {
   hello_.set_nonce(std::string(kNonce_bytes, 'a'));
   challenge_.set_nonce(std::string(kNonce_bytes, 'b'));

@@ -61,7 +61,7 @@ struct Sender::Transfer {
   storage::Descriptor file;
   uint64_t size = 0;
   uint32_t checksum = 0;
-  uint64_t reached = 0;  // how far the follower has ever been, as it said itself
+  uint64_t reached = 0;  // how far the follower has ever been, by its own report
 
   mutable absl::Mutex mutex;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
@@ -152,10 +152,10 @@ class Sender::Call {
     absl::Status status = Greet();
     if (status.ok()) status = Offer(moved);
     if (!status.ok()) context_.TryCancel();
-    // The end of a call comes after all that was said in it.
+    // The end of a call comes after all messages of it.
     for (v1::Frame more; stream_->Read(&more);) continue;
     const grpc::Status finished = stream_->Finish();
-    // What this end has cancelled says nothing.
+    // What this end has cancelled is no answer.
     if (!absl::IsUnavailable(status) || finished.ok() || finished.error_code() == grpc::StatusCode::CANCELLED)
       return status;
     if (finished.error_message().empty()) return status;
@@ -238,10 +238,10 @@ class Sender::Call {
     return absl::OkStatus();
   }
 
-  // The follower may have said why before it hung up.
+  // The follower may have sent the reason before it hung up.
   absl::Status WhyBroken() {
-    const absl::StatusOr<v1::Message> said = Answer();
-    return said.ok() ? Broken() : said.status();
+    const absl::StatusOr<v1::Message> reason = Answer();
+    return reason.ok() ? Broken() : reason.status();
   }
 
   Sender& sender_;

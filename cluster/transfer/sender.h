@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sends snapshots to followers, each in a thread of its own, so that a slow one delays nobody. A connection
+// Sends snapshots to followers, each in a thread of its own, so that a slow one delays no other. A connection
 // that breaks is made again and goes on where the follower is; a transfer that gets nowhere is given up. Used
 // by a node's loop (cluster/node/snapshots).
 
@@ -29,8 +29,8 @@ struct SenderOptions {
   wire::Key key{};
   raft::NodeId self{};
   uint64_t bytes_per_second = 0;  // to each follower; 0: no bound
-  // After a try that failed, twice as long after the next, and so on; also before a failure is told, since who
-  // asked for it may ask again at once.
+  // After a try that failed, twice as long after the next, and so on; also before a failure is reported, since the
+  // node may ask again at once.
   absl::Duration retry = absl::Seconds(1);
   int tries_max = 4;  // in a row that got nowhere
 };
@@ -61,7 +61,7 @@ struct Sending {
   std::string trouble{};    // why the last try failed; empty: it did not, or has got further since
   bool all_sent = false;    // its verdict is awaited: it checks what it has, and makes a state of it
 };
-// Worth waiting for. A follower that has everything says nothing while it makes a state of millions of entries;
+// Worth waiting for. A follower that has everything sends nothing while it makes a state of millions of entries;
 // one that is gone by then is found out by the connection.
 bool MakesProgress(const Sending& sending, absl::Time now);
 
@@ -78,9 +78,9 @@ class Sender {
 
   // The owner's thread: these four. None of them waits.
   //
-  // What is under way to the same follower is broken off first, without an end being told.
+  // What is under way to the same follower is broken off first, without a report of its end.
   void Send(SnapshotOffer offer);
-  // Breaks off what is under way to one, or all, without an end being told.
+  // Breaks off what is under way to one, or all, without a report of its end.
   void StopSendingTo(raft::NodeId to);
   void StopAll();
   std::vector<Sending> UnderWay() const;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests: hands bytes on between whoever connects to it and a server, and does harm on the way there. Each
+// For tests: hands bytes on between its client and a server, and does harm on the way there. Each
 // fault is done to a connection once it has handed on so many bytes; a corruption to the first such connection
 // only.
 

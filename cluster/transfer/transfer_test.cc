@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sender and receiver over loopback: what arrives is what was sent, whatever breaks in between, and nobody
-// without the cluster's key gets anywhere.
+// Sender and receiver over loopback: what arrives is what was sent, whatever breaks in between, and a
+// caller without the cluster's key gets nothing.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -157,7 +157,7 @@ TEST_F(TransferTest, WithoutTheKeyNothingIsReceived) {
   EXPECT_EQ(FilesAtReceiver(), 0u);
 }
 
-TEST_F(TransferTest, StrangersWhoSayNothingKeepNobodyOut) {
+TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
   Take(At(500, 3), 100);
   const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   const auto stub = v1::SnapshotTransfer::NewStub(channel);
@@ -167,14 +167,14 @@ TEST_F(TransferTest, StrangersWhoSayNothingKeepNobodyOut) {
     contexts.push_back(std::make_unique<grpc::ClientContext>());
     contexts.back()->set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(3));
     silent.push_back(stub->Give(contexts.back().get()));
-    // All that can be said without the key; who is challenged then has nothing to say.
+    // All that can be sent without the key: a caller without it has no answer to the challenge.
     v1::Message hello;
     hello.mutable_hello()->set_cluster_id(kTransferCluster);
     hello.mutable_hello()->set_to(2);
     hello.mutable_hello()->set_nonce(DrawNonce());
     (void)silent.back()->Write(Open(hello));
   }
-  // Each listens at once: a status that nobody awaits is forgotten when the deadline comes.
+  // Each listens at once: a status that is not awaited is forgotten when the deadline comes.
   std::atomic<int> left = 0;
   std::vector<std::thread> listeners;
   for (auto& stream : silent) {
@@ -189,14 +189,14 @@ TEST_F(TransferTest, StrangersWhoSayNothingKeepNobodyOut) {
   sender->Send(OfferOf(At(500, 3)));
   const absl::Status status = AwaitEnd();
   EXPECT_TRUE(status.ok()) << status;
-  // The receiver shows most of them out, and gRPC turns away who finds none of its threads free. Who is left
+  // The receiver shows most of them out, and gRPC turns away a caller that finds none of its threads free. A caller that is left
   // ends by its own deadline.
   EXPECT_GE(receiver_->statistics().unauthenticated, 1u);
   for (std::thread& listener : listeners) listener.join();
   EXPECT_LE(left, 6) << "all others were shown out";
 }
 
-TEST_F(TransferTest, StrangersWhoOnlyConnectAreShownOut) {
+TEST_F(TransferTest, UnauthenticatedCallersThatOnlyConnectAreShownOut) {
   const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   const auto in = [](int seconds) { return std::chrono::system_clock::now() + std::chrono::seconds(seconds); };
   ASSERT_TRUE(channel->WaitForConnected(in(10)));
@@ -256,7 +256,7 @@ TEST_F(TransferTest, WhatTheCoreDoesNotTakeIsNotDelivered) {
     if (!under_way.empty()) trouble = under_way[0].trouble;
     absl::SleepFor(absl::Milliseconds(1));
   }
-  EXPECT_EQ(trouble, "node 2: another term has begun") << "told while it is tried again";
+  EXPECT_EQ(trouble, "node 2: another term has begun") << "reported while it is tried again";
   EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("another term has begun"));
   EXPECT_EQ(FilesAtReceiver(), 0u) << "nor kept";
 }

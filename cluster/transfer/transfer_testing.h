@@ -68,9 +68,9 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     }
     auto writer = sent_->Begin({.cluster_id = kTransferCluster, .snapshot = {.last = last}}, "taking");
     ASSERT_TRUE(writer.ok());
-    state.BeginCut();
-    while (state.cutting()) {
-      for (const std::string& chunk : state.ContinueCut(100'000)) ASSERT_TRUE(writer->Append(chunk).ok());
+    state.BeginSnapshot();
+    while (state.taking_snapshot()) {
+      for (const std::string& chunk : state.ContinueSnapshot(100'000)) ASSERT_TRUE(writer->Append(chunk).ok());
     }
     ASSERT_TRUE(writer->Finish().ok() && sent_->Publish(writer->path(), last).ok());
   }

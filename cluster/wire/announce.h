@@ -43,7 +43,7 @@ std::string SealAnnouncement(const Announcement& announcement, const Key& proxy_
 // Nothing if it is none, or was made with another key.
 std::optional<Announcement> OpenAnnouncement(std::string_view datagram, const Key& proxy_key);
 
-// The key of the proxy with this name. Nobody learns `announce_key` or another proxy's key from it.
+// The key of the proxy with this name. It tells nothing of `announce_key` or another proxy's key.
 Key DeriveProxyKey(const Key& announce_key, std::string_view proxy_name);
 
 }  // namespace hedgerow::wire

@@ -28,7 +28,7 @@ constexpr uint16_t kHkvPort = 4801;
 // As the client_id of a WRITE: it stands for itself, and its seq is a nonce.
 constexpr uint64_t kHkvNoSession = 0;
 
-// HkvAnswer::pushback: whoever hedges for clients of this node should not.
+// HkvAnswer::pushback: a proxy or client should not hedge requests to this node.
 constexpr uint32_t kHkvNeverHedge = 0xffffffff;
 
 struct HkvRequest {

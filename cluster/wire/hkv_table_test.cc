@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whoever repeats the table of operations repeats it rightly: docs/WIRE_FORMAT.md, the client in Python, and the
+// What repeats the table of operations repeats it rightly: docs/WIRE_FORMAT.md, the client in Python, and the
 // server in Go that the benchmarks compare with. A row more or less on either side is an error, too.
 
 #include "cluster/wire/hkv_table.h"

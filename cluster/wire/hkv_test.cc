@@ -206,7 +206,7 @@ TEST(HkvRequest, OfAnotherVersionIsToldTheHighestSpoken) {
   EXPECT_EQ(answer->hint, 1u);
 }
 
-// Two nodes would otherwise send each other MALFORMED for ever once somebody forged the first.
+// Two nodes would otherwise send each other MALFORMED for ever after one forged datagram.
 TEST(HkvRequest, AnAnswerIsNeverAnswered) {
   for (const HkvAnswer& answer : Answers()) {
     std::string datagram = Encode(answer);

@@ -30,7 +30,7 @@ absl::StatusOr<Key> ParseKey(std::string_view hex);
 std::string FormatKey(const Key& key);
 
 // What nodes of a cluster that has begun anew prove their words with (docs/adr/0019). `epoch` 0: the key
-// itself. Nobody who has one beginning's key learns another's.
+// itself. One beginning's key tells nothing of another's.
 Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t beginning);
 
 // The form in which SipHash takes it.

@@ -47,9 +47,9 @@ _E2E = tuple(f"tests/e2e/test_{name}" for name in (
     "failing_replicas.py::test_dnsperf_loses_no_query_when_the_leader_is_killed",
     "failing_replicas.py::test_a_late_loser_never_reaches_the_client",
     "checksums.py::test_hedged_copies_of_every_length_have_a_right_checksum",
-    "lab_weather.py::test_each_packet_is_lost_that_its_lot_says_and_no_other",
-    "lab_weather.py::test_packets_overtake_each_other",
-    "lab_weather.py::test_everything_at_once",
+    "lab_network_faults.py::test_each_packet_is_lost_that_its_lot_says_and_no_other",
+    "lab_network_faults.py::test_packets_overtake_each_other",
+    "lab_network_faults.py::test_everything_at_once",
     "odd_packets.py::test_strict_reverse_path_filtering_is_on_everywhere_and_drops_nothing"))
 
 

@@ -165,8 +165,8 @@ void Cast::Heal(uint32_t node) {
   Tool({"ip", "link", "set", "dev", HostOf(node), "master", kBridge});
 }
 
-void Cast::Weather(const std::string& host, const std::string& words) {
-  diary_.Note(absl::StrCat("weather at ", host, " ", words));
+void Cast::NetworkFault(const std::string& host, const std::string& words) {
+  diary_.Note(absl::StrCat("network fault at ", host, " ", words));
   std::vector<std::string> argv = {"tc", "qdisc", "replace", "dev", host, "root", "netem"};
   for (absl::string_view word : absl::StrSplit(words, ',')) argv.emplace_back(word);
   Tool(std::move(argv));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who plays in a run, and what can be done to them: three nodes, the proxy's daemon, the switch. Each method
-// does one thing at once and writes it down, with the virtual time; when and to whom is the stage's business.
+// The parts of a run, and what can be done to them: three nodes, the proxy's daemon, the switch. Each method
+// does one thing at once and writes it down, with the virtual time; when and to which is the stage's business.
 
 #pragma once
 
@@ -78,7 +78,7 @@ class Cast {
   void CutOneWay(uint32_t node, bool outward);
   void Heal(uint32_t node);
   // What the switch sends to the host; `words` are netem's, with commas.
-  void Weather(const std::string& host, const std::string& words);
+  void NetworkFault(const std::string& host, const std::string& words);
   void Calm(const std::string& host);
 
   void FillDisk(uint32_t node);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A node's disk that forgets what was not synced: one hr-unsynced-fs (chaos/unsynced), obeyed over two pipes.
-// It ends with whoever started it.
+// It ends with the process that started it.
 
 #pragma once
 
@@ -24,7 +24,7 @@ class UnsyncedDisk {
   UnsyncedDisk(const UnsyncedDisk&) = delete;
   UnsyncedDisk& operator=(const UnsyncedDisk&) = delete;
 
-  // What it has lost, as it says; nobody may be using it. `torn`: a seed, or empty for all that was not synced.
+  // What it has lost, as it reports; no process may be using it. `torn`: a seed, or empty for all that was not synced.
   absl::StatusOr<std::string> Cut(const std::string& torn);
 
  private:

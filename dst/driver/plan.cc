@@ -19,7 +19,7 @@ constexpr std::array<std::pair<absl::string_view, FaultKind>, 11> kKinds = {
      {"cut", FaultKind::kCut},
      {"cut-out", FaultKind::kCutOut},
      {"cut-in", FaultKind::kCutIn},
-     {"weather", FaultKind::kWeather},
+     {"network-fault", FaultKind::kNetworkFault},
      {"disk-full", FaultKind::kDiskFull},
      {"power-cut", FaultKind::kPowerCut},
      {"proxy-kill", FaultKind::kProxyKill},

@@ -20,7 +20,7 @@ enum class FaultKind : uint8_t {
   kCut,        // the switch forwards nothing from it and to it
   kCutOut,     // ... nothing from it
   kCutIn,      // ... nothing to it
-  kWeather,    // what the switch sends to it is lost, delayed, doubled: netem's own words as argument
+  kNetworkFault,    // what the switch sends to it is lost, delayed, doubled: netem's own words as argument
   kDiskFull,   // its disk has no room
   kPowerCut,   // SIGKILL, its disk forgets what was not synced, its kernel's maps go; started again at its end
   kProxyKill,  // SIGKILL of the proxy's daemon; started again at its end

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who leads, as the nodes' own kernel parts have it: the state of rule R0 is a pinned map, and reading it wakes
-// nobody, where asking a node would change what happens next. Used by hr-dst-driver to find a fault's target.
+// Which node leads, as the nodes' own kernel parts have it: the state of rule R0 is a pinned map, and reading it wakes
+// no process, where asking a node would change what happens next. Used by hr-dst-driver to find a fault's target.
 
 #pragma once
 

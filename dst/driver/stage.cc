@@ -162,14 +162,14 @@ uint32_t Stage::Leader() const {
   return leader;
 }
 
-// Of those to whom nothing is being done: the one that is meant, or any where it is not among them or not
-// known. Empty: nobody is left.
+// Of the nodes without a fault: the one that is meant, or any where it is not among them or not
+// known. Empty: none is left.
 std::vector<uint32_t> Stage::Choose(const Fault& fault) const {
   std::vector<uint32_t> free;
   for (uint32_t node = 1; node <= kNodes; ++node) {
     const bool taken = std::any_of(chosen_.begin(), chosen_.end(), [this, node](const auto& entry) {
-      // Weather goes with anything.
-      return plan_.faults[entry.first].kind != FaultKind::kWeather &&
+      // A network fault goes with anything.
+      return plan_.faults[entry.first].kind != FaultKind::kNetworkFault &&
              std::find(entry.second.begin(), entry.second.end(), node) != entry.second.end();
     });
     if (!taken && cast_.alive(node)) free.push_back(node);
@@ -185,12 +185,12 @@ std::vector<uint32_t> Stage::Choose(const Fault& fault) const {
 
 void Stage::Begin(size_t place) {
   const Fault& fault = plan_.faults[place];
-  if (fault.kind == FaultKind::kWeather && fault.target == Target::kAll)
-    return WeatherEverywhere(fault.argument);
+  if (fault.kind == FaultKind::kNetworkFault && fault.target == Target::kAll)
+    return NetworkFaultEverywhere(fault.argument);
   chosen_[place] = {};
   if (IsOneNodes(fault.kind)) {
     const std::vector<uint32_t> nodes = Choose(fault);
-    if (nodes.empty()) diary_.Note(absl::StrCat(Name(fault.kind), ": nobody is left"));
+    if (nodes.empty()) diary_.Note(absl::StrCat(Name(fault.kind), ": no node is left"));
     const uint32_t leader = Leader();
     chosen_[place] = nodes;
     if (fault.kind == FaultKind::kKill || fault.kind == FaultKind::kPowerCut) {
@@ -222,8 +222,8 @@ void Stage::BeginAt(const Fault& fault, uint32_t node) {
     case FaultKind::kCutOut:
     case FaultKind::kCutIn:
       return cast_.CutOneWay(node, fault.kind == FaultKind::kCutOut);
-    case FaultKind::kWeather:
-      return cast_.Weather(HostOf(node), fault.argument);
+    case FaultKind::kNetworkFault:
+      return cast_.NetworkFault(HostOf(node), fault.argument);
     case FaultKind::kDiskFull:
       return cast_.FillDisk(node);
     case FaultKind::kPowerCut:
@@ -235,7 +235,7 @@ void Stage::BeginAt(const Fault& fault, uint32_t node) {
 
 void Stage::End(size_t place) {
   const Fault& fault = plan_.faults[place];
-  if (fault.kind == FaultKind::kWeather && fault.target == Target::kAll) return WeatherEverywhere("");
+  if (fault.kind == FaultKind::kNetworkFault && fault.target == Target::kAll) return NetworkFaultEverywhere("");
   for (const uint32_t node : chosen_[place]) EndAt(fault, node);
   chosen_.erase(place);
   if (fault.kind == FaultKind::kProxyKill) {
@@ -252,7 +252,7 @@ void Stage::End(size_t place) {
 
 void Stage::EndAt(const Fault& fault, uint32_t node) {
   if (fault.kind == FaultKind::kStop) cast_.ContinueNode(node);
-  if (fault.kind == FaultKind::kWeather) cast_.Calm(HostOf(node));
+  if (fault.kind == FaultKind::kNetworkFault) cast_.Calm(HostOf(node));
   if (fault.kind == FaultKind::kDiskFull) cast_.FreeDisk(node);
   if (fault.kind == FaultKind::kCut || fault.kind == FaultKind::kCutOut || fault.kind == FaultKind::kCutIn) {
     cast_.Heal(node);
@@ -263,12 +263,12 @@ void Stage::EndAt(const Fault& fault, uint32_t node) {
 }
 
 // Without words: calm.
-void Stage::WeatherEverywhere(const std::string& words) {
+void Stage::NetworkFaultEverywhere(const std::string& words) {
   for (const char* const host : {kClient, "n1", "n2", "n3"}) {
     if (words.empty()) {
       cast_.Calm(host);
     } else {
-      cast_.Weather(host, words);
+      cast_.NetworkFault(host, words);
     }
   }
 }

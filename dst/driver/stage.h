@@ -43,7 +43,7 @@ class Stage {
   void End(size_t place);
   void BeginAt(const Fault& fault, uint32_t node);
   void EndAt(const Fault& fault, uint32_t node);
-  void WeatherEverywhere(const std::string& words);
+  void NetworkFaultEverywhere(const std::string& words);
   std::vector<uint32_t> Choose(const Fault& fault) const;
   uint32_t Leader() const;
   void WaitUntil(uint64_t at_ns);

@@ -4,7 +4,7 @@
 # Inside the machine: the hosts, their wires and disks, then the play (hr-dst-driver). As few processes as can be: each takes
 # an emulated processor some ten milliseconds. Names and addresses are those that driver/ and image.py know.
 set -e
-# Namespaces that are made from here on begin with these: no address is held back for a second, nobody looks for routers.
+# Namespaces that are made from here on begin with these: no address is held back for a second, and no kernel looks for routers.
 echo 1 >/proc/sys/net/core/devconf_inherit_init_net
 for scope in all default; do
   echo 1 >/proc/sys/net/ipv4/conf/$scope/rp_filter

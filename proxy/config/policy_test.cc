@@ -85,7 +85,7 @@ TEST(PolicyConfig, SaysWhatIsWrongAndWhere) {
       {"adaptive: {floor: 99us, cap: 8ms}",
        R"(c.yaml:6:23: services[0].adaptive.floor: got "99us", expected a duration between 100us and 10s, such as 1ms)"},
       {"adaptive: 5%",
-       R"(c.yaml:6:15: services[0].adaptive: got "5%", expected a map with the keys floor, cap)"},
+       R"(c.yaml:6:15: services[0].adaptive: got a single value, expected a map with the keys floor, cap)"},
       {"adaptive: {cap: 8ms, p: 95}",
        R"(c.yaml:6:26: services[0].adaptive: unknown key "p", expected one of floor, cap)"},
       {"prefer: b", R"(c.yaml:6:13: services[0].prefer: got "b", expected one of primary, fastest)"},

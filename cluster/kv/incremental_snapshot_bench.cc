@@ -4,7 +4,7 @@
 // a step of it and in a change that is made meanwhile, beside the longest change while there is none; and what
 // it costs to load one. By the number of keys:
 //
-//   build/release/bin/hr-cut-bench --benchmark_format=json
+//   build/release/bin/hr-snapshot-bench --benchmark_format=json
 //
 // Stops are in the thread's own processor time, so that other programs on the host do not show in them.
 
@@ -73,7 +73,7 @@ class Filled {
   StateMachine state_;
 };
 
-void BM_Cut(benchmark::State& state) {
+void BM_Snapshot(benchmark::State& state) {
   Filled filled(static_cast<uint64_t>(state.range(0)));
   Longest quiet_change;
   for (int i = 0; i < 200'000; ++i) quiet_change.Of([&filled] { filled.PutAny(); });
@@ -84,10 +84,10 @@ void BM_Cut(benchmark::State& state) {
   uint64_t bytes = 0;
   for (auto iteration : state) {
     (void)iteration;
-    begin.Of([&filled] { filled.state().BeginCut(); });
-    while (filled.state().cutting()) {
+    begin.Of([&filled] { filled.state().BeginSnapshot(); });
+    while (filled.state().taking_snapshot()) {
       std::vector<std::string> chunks;
-      step.Of([&] { chunks = filled.state().ContinueCut(kStep_bytes); });
+      step.Of([&] { chunks = filled.state().ContinueSnapshot(kStep_bytes); });
       for (const std::string& chunk : chunks) bytes += chunk.size();
       ++steps;
       for (int i = 0; i < kChangesPerStep; ++i) change.Of([&filled] { filled.PutAny(); });
@@ -100,15 +100,15 @@ void BM_Cut(benchmark::State& state) {
   state.counters["steps"] = static_cast<double>(steps);
   state.counters["bytes"] = static_cast<double>(bytes);
 }
-BENCHMARK(BM_Cut)->Arg(100'000)->Arg(1'000'000)->Arg(10'000'000)->Iterations(1)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Snapshot)->Arg(100'000)->Arg(1'000'000)->Arg(10'000'000)->Iterations(1)->Unit(benchmark::kMillisecond);
 
 void BM_Load(benchmark::State& state) {
   std::vector<std::string> chunks;
   {
     Filled filled(static_cast<uint64_t>(state.range(0)));
-    filled.state().BeginCut();
-    while (filled.state().cutting()) {
-      for (std::string& chunk : filled.state().ContinueCut(1 << 20)) chunks.push_back(std::move(chunk));
+    filled.state().BeginSnapshot();
+    while (filled.state().taking_snapshot()) {
+      for (std::string& chunk : filled.state().ContinueSnapshot(1 << 20)) chunks.push_back(std::move(chunk));
     }
   }
   std::unique_ptr<StateMachine> loaded;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad weather: replicas stall in turns under load on both families. Whatever races it provokes, no query is lost while
+"""Replicas stall in turns under load on both families. Whatever races it provokes, no query is lost while
 one replica lives, every request is accounted for, and every slot of every map comes back."""
 
 import time
@@ -51,7 +51,7 @@ def test_replicas_that_stall_in_turns_lose_no_query(lab, servers, product):
 
 @pytest.mark.parametrize("limits", [{"requests": 64}, {"parked": 64}, {"flows": 64}],
                          ids=["scoreboard", "pool", "flows"])
-def test_full_maps_in_bad_weather_keep_the_books(lab, servers, product, limits):
+def test_full_maps_and_stalling_replicas_keep_the_books(lab, servers, product, limits):
     """Here queries may be lost: what is not tracked is not hedged. But none may be forgotten."""
     product.up(limits=limits, services=product.services("dns", deadline="500ms", linger="300ms"))
     loads = [start_dnsperf(lab.client, vip, seconds=2, rate=800, clients=20) for vip in (VIP4, VIP6)]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lots that weather draws, without a lab: shares come out, seeds and links matter, mistakes are refused."""
+"""The lots that network faults draw, without a lab: shares come out, seeds and links matter, mistakes are refused."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from deploy.lab import weather
-from deploy.lab.weather import DELAYS_MS, Counted, Rule, draw, lost_numbers, seed_of
+from deploy.lab import network_faults
+from deploy.lab.network_faults import DELAYS_MS, Counted, Rule, draw, lost_numbers, seed_of
 
 ABI = Path(__file__).resolve().parents[2] / "bpf" / "lab" / "weather_abi.h"
 
@@ -19,10 +19,10 @@ def constant(name: str) -> int:
 def test_python_and_the_program_agree_on_the_numbers():
     assert constant("HR_WEATHER_DELAY_CLASSES") == len(DELAYS_MS)
     assert constant("HR_WEATHER_SHORTEST_NS") == DELAYS_MS[0] * 1e6
-    assert constant("HR_WEATHER_LEAVES") == weather._LEAVES
-    assert constant("HR_WEATHER_LEAF_BASE") == weather._LEAF_BASE
-    assert constant("HR_WEATHER_FRAME_BYTES") == weather._FRAME_BYTES
-    assert constant("HR_WEATHER_MILLION") == weather._MILLION
+    assert constant("HR_WEATHER_LEAVES") == network_faults._LEAVES
+    assert constant("HR_WEATHER_LEAF_BASE") == network_faults._LEAF_BASE
+    assert constant("HR_WEATHER_FRAME_BYTES") == network_faults._FRAME_BYTES
+    assert constant("HR_WEATHER_MILLION") == network_faults._MILLION
     assert len(Rule().packed()) == 64
 
 
@@ -46,7 +46,7 @@ def test_lots_depend_on_seed_link_and_purpose():
 
 @pytest.mark.parametrize("wrong", [{"lost": 1.1}, {"duplicated": -0.1}, {"delays_ms": (0.5, 3)}, {"delays_ms": (4, 1)}])
 def test_a_rule_that_cannot_be_is_refused(wrong):
-    with pytest.raises(ValueError, match="weather"):
+    with pytest.raises(ValueError, match="network faults"):
         Rule(**wrong)
 
 
@@ -56,6 +56,6 @@ def test_counts_add_up():
 
 
 def test_the_delay_line_has_a_leaf_for_whoever_waits():
-    lines = list(weather._delay_line("x"))
+    lines = list(network_faults._delay_line("x"))
     assert len(lines) == 1 + len(DELAYS_MS) * constant("HR_WEATHER_LEAVES")
     assert "classid 1:10 htb rate 3200000bps" in lines[1] and "rate 25000bps" in lines[-1]

@@ -17,18 +17,18 @@
 
 namespace hedgerow::node {
 
-struct Survivor {
+struct RecoverySeed {
   storage::StoppedLog log;
   std::unique_ptr<kv::StateMachine> state;  // with everything applied that the log holds
 };
 
 // Changes nothing that is there. As long as it is there, nobody starts the node. Errors are those of
 // storage::ReadStoppedLog.
-absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config);
+absl::StatusOr<RecoverySeed> ReadRecoverySeed(const NodeConfig& config);
 
 // A file at `path`, which must not be there, synced with its name. Returns its header.
 absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, const NodeConfig& config,
-                                                     Survivor& survivor);
+                                                     RecoverySeed& seed);
 
 // Who decides in a cluster that begins anew: the members of the file.
 raft::Configuration ConfigurationOf(const NodeConfig& config);

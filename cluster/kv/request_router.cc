@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/kv/request_desk.h"
+#include "cluster/kv/request_router.h"
 
 #include <algorithm>
 #include <utility>
@@ -43,11 +43,11 @@ size_t Size_bytes(const Request& request) {
 
 }  // namespace
 
-bool RequestDesk::HasRoomFor(size_t bytes) const {
+bool RequestRouter::HasRoomFor(size_t bytes) const {
   return waiting_.size() < options_.waiting_max && waiting_bytes_ + bytes <= options_.waiting_max_bytes;
 }
 
-void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
+void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
   now_ns_ = now_ns;
   if (!request.is_read()) {
     if (std::optional<Result> known = state_.Known(request.command.key)) {
@@ -68,7 +68,7 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   const uint64_t end_ns = arrived_ns + patience_ns;
   if (end_ns <= now_ns && !SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return;  // nobody waits for an answer
   const uint64_t tag = next_tag_++;
-  Waiting& waiting = waiting_[tag];
+  PendingRequest& waiting = waiting_[tag];
   waiting.bytes = bytes;
   waiting_bytes_ += bytes;
   waiting.arrived_ns = arrived_ns;
@@ -86,36 +86,36 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   Place(now_ns, tag, actions);
 }
 
-bool RequestDesk::IsProposed(const RequestKey& key) const {
+bool RequestRouter::IsProposed(const RequestKey& key) const {
   const auto same = by_key_.find(key);
   return same != by_key_.end() && std::any_of(same->second.begin(), same->second.end(),
                                               [this](uint64_t tag) { return waiting_.at(tag).proposed; });
 }
 
 // All that are proposed are, or none is (Queued, MayBeProposed): the first says it, however many copies wait.
-bool RequestDesk::IsQueued(const RequestKey& key) const {
+bool RequestRouter::IsQueued(const RequestKey& key) const {
   const auto same = by_key_.find(key);
   if (same == by_key_.end()) return false;
   for (const uint64_t tag : same->second) {
-    if (const Waiting& waiting = waiting_.at(tag); waiting.proposed) return waiting.queued;
+    if (const PendingRequest& waiting = waiting_.at(tag); waiting.proposed) return waiting.queued;
   }
   return false;
 }
 
-uint64_t RequestDesk::Age_ns(uint64_t now_ns, const Waiting& waiting) const {
+uint64_t RequestRouter::Age_ns(uint64_t now_ns, const PendingRequest& waiting) const {
   if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return 0;
   return waiting.request.age_ns + (now_ns - std::min(now_ns, waiting.arrived_ns));
 }
 
 // When its client gives up.
-uint64_t RequestDesk::End_ns(const Waiting& waiting) const {
+uint64_t RequestRouter::End_ns(const PendingRequest& waiting) const {
   const Request& request = waiting.request;
   return waiting.arrived_ns + request.patience_ns - std::min(request.patience_ns, request.age_ns);
 }
 
 // A write that is not known to be applied goes to where it can be proposed.
-void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions) {
-  Waiting& waiting = waiting_.at(tag);
+void RequestRouter::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions) {
+  PendingRequest& waiting = waiting_.at(tag);
   Request& request = waiting.request;
   if (!leader_.IsSet()) {
     EndAt(tag, waiting.hold_until_ns);
@@ -151,8 +151,8 @@ void RequestDesk::Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& acti
   ForwardIt(now_ns, tag, actions);
 }
 
-void RequestDesk::ForwardIt(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions) {
-  Waiting& waiting = waiting_.at(tag);
+void RequestRouter::ForwardIt(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions) {
+  PendingRequest& waiting = waiting_.at(tag);
   waiting.forwarded_to = leader_;
   waiting.has_slot = true;
   ++waiting.tries;
@@ -166,7 +166,7 @@ void RequestDesk::ForwardIt(uint64_t now_ns, uint64_t tag, std::vector<Action>& 
 }
 
 // Of those that are answered, or should be by now.
-void RequestDesk::FreeSlots(uint64_t now_ns) {
+void RequestRouter::FreeSlots(uint64_t now_ns) {
   while (!slots_.empty()) {
     const auto found = waiting_.find(slots_.front().second);
     const bool taken = found != waiting_.end() && found->second.has_slot;
@@ -177,7 +177,7 @@ void RequestDesk::FreeSlots(uint64_t now_ns) {
 }
 
 // As many as there is room for among those that are not answered.
-void RequestDesk::ForwardMore(uint64_t now_ns, std::vector<Action>& actions) {
+void RequestRouter::ForwardMore(uint64_t now_ns, std::vector<Action>& actions) {
   FreeSlots(now_ns);
   while (!to_forward_.empty() && slots_taken_ < options_.forwards_max) {
     const uint64_t tag = to_forward_.front();
@@ -187,17 +187,17 @@ void RequestDesk::ForwardMore(uint64_t now_ns, std::vector<Action>& actions) {
   }
 }
 
-void RequestDesk::FreeSlot(Waiting& waiting) {
+void RequestRouter::FreeSlot(PendingRequest& waiting) {
   slots_taken_ -= waiting.has_slot;
   waiting.has_slot = false;
 }
 
-uint64_t RequestDesk::next_deadline_ns() const {
+uint64_t RequestRouter::next_deadline_ns() const {
   const uint64_t end_ns = by_end_.empty() ? UINT64_MAX : by_end_.begin()->first;
   return to_forward_.empty() || slots_.empty() ? end_ns : std::min(end_ns, slots_.front().first);
 }
 
-void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vector<Action>& actions) {
+void RequestRouter::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vector<Action>& actions) {
   leader_ = leader;
   slots_.clear();
   to_forward_.clear();
@@ -214,14 +214,14 @@ void RequestDesk::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vecto
   for (const uint64_t tag : tags) Place(now_ns, tag, actions);
 }
 
-void RequestDesk::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
+void RequestRouter::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
                                   std::vector<Action>& actions) {
   now_ns_ = now_ns;
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   const std::vector<uint64_t> tags(found->second.begin(), found->second.end());
   for (const uint64_t tag : tags) {
-    Waiting& waiting = waiting_.at(tag);
+    PendingRequest& waiting = waiting_.at(tag);
     if (!waiting.proposed) continue;
     --waiting.tries;
     if (reason == raft::RefusalReason::kOverloaded) {
@@ -236,7 +236,7 @@ void RequestDesk::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::
   }
 }
 
-RequestDesk::Wanted RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey& key,
+RequestRouter::Wanted RequestRouter::MayBeProposed(uint64_t now_ns, const RequestKey& key,
                                                std::vector<Action>& actions) {
   now_ns_ = now_ns;
   Wanted wanted;
@@ -244,7 +244,7 @@ RequestDesk::Wanted RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey
   if (found == by_key_.end()) return wanted;
   const std::vector<uint64_t> tags(found->second.begin(), found->second.end());
   for (const uint64_t tag : tags) {
-    Waiting& waiting = waiting_.at(tag);
+    PendingRequest& waiting = waiting_.at(tag);
     if (!waiting.proposed) continue;
     const uint64_t age_ns = Age_ns(now_ns, waiting);
     if (age_ns > options_.copy_age_max_ns) {
@@ -261,25 +261,25 @@ RequestDesk::Wanted RequestDesk::MayBeProposed(uint64_t now_ns, const RequestKey
 }
 
 // All copies wait for the one that is in the queue.
-void RequestDesk::Queued(const RequestKey& key) {
+void RequestRouter::Queued(const RequestKey& key) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   for (const uint64_t tag : found->second) {
-    if (Waiting& waiting = waiting_.at(tag); waiting.proposed) WaitForRoom(tag, waiting);
+    if (PendingRequest& waiting = waiting_.at(tag); waiting.proposed) WaitForRoom(tag, waiting);
   }
 }
 
-void RequestDesk::WaitForRoom(uint64_t tag, Waiting& waiting) {
+void RequestRouter::WaitForRoom(uint64_t tag, PendingRequest& waiting) {
   waiting.queued = true;
   EndAt(tag, std::min(waiting.hold_until_ns, End_ns(waiting)));
 }
 
-void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
+void RequestRouter::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
                                   std::vector<Action>& actions) {
   now_ns_ = now_ns;
   const auto found = waiting_.find(tag);
   if (found == waiting_.end() || found->second.forwarded_to != from) return;  // answered here, or placed anew
-  Waiting& waiting = found->second;
+  PendingRequest& waiting = found->second;
   if (answer.kind == Answer::Kind::kResult) {
     if (answer.result.code == ResultCode::kOverloaded && waiting.tries > 1) {
       Refuse(tag, actions);  // see Overloaded
@@ -302,7 +302,7 @@ void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId fr
   }
 }
 
-void RequestDesk::ReadReady(uint64_t tag, std::vector<Action>& actions) {
+void RequestRouter::ReadReady(uint64_t tag, std::vector<Action>& actions) {
   const auto found = waiting_.find(tag);
   if (found == waiting_.end()) return;
   const Request& request = found->second.request;
@@ -317,7 +317,7 @@ void RequestDesk::ReadReady(uint64_t tag, std::vector<Action>& actions) {
 }
 
 // Sized before anything is copied: a question of a few bytes may name one large item a hundred times.
-Answer RequestDesk::ItemsAnswer(const Request& request) {
+Answer RequestRouter::ItemsAnswer(const Request& request) {
   size_t bytes = 0;
   for (const std::string& key : request.item_keys) {
     const Item* const item = state_.FindItem(key);
@@ -337,18 +337,18 @@ Answer RequestDesk::ItemsAnswer(const Request& request) {
   return answer;
 }
 
-void RequestDesk::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
+void RequestRouter::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
   if (waiting_.contains(tag)) Refuse(tag, actions);
 }
 
-void RequestDesk::Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
+void RequestRouter::Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
                           std::vector<Action>& actions) {
   now_ns_ = now_ns;
   Answered(key, result, of_this_term, actions);
   if (!to_forward_.empty()) ForwardMore(now_ns, actions);
 }
 
-void RequestDesk::Answered(const RequestKey& key, const Result& result, bool of_this_term,
+void RequestRouter::Answered(const RequestKey& key, const Result& result, bool of_this_term,
                            std::vector<Action>& actions) {
   // A memcached client's id comes again. An entry of a former leader may be of an old request that had the same id; another one
   // may have superseded it since, and what waits here has an entry of its own behind both.
@@ -372,7 +372,7 @@ void RequestDesk::Answered(const RequestKey& key, const Result& result, bool of_
   }
 }
 
-void RequestDesk::StateReplaced(std::vector<Action>& actions) {
+void RequestRouter::StateReplaced(std::vector<Action>& actions) {
   std::vector<std::pair<RequestKey, Result>> known;
   for (const auto& [key, tags] : by_key_) {
     if (std::optional<Result> result = state_.Known(key)) known.emplace_back(key, std::move(*result));
@@ -380,7 +380,7 @@ void RequestDesk::StateReplaced(std::vector<Action>& actions) {
   for (const auto& [key, result] : known) Answered(key, result, /*of_this_term=*/false, actions);
 }
 
-void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
+void RequestRouter::Tick(uint64_t now_ns, std::vector<Action>& actions) {
   now_ns_ = now_ns;
   while (!by_end_.empty() && by_end_.begin()->first <= now_ns) {
     const uint64_t tag = by_end_.begin()->second;
@@ -400,7 +400,7 @@ void RequestDesk::Tick(uint64_t now_ns, std::vector<Action>& actions) {
 }
 
 // Nothing was done: but of what may stand in some former leader's log, nobody knows that.
-void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
+void RequestRouter::Overloaded(uint64_t tag, std::vector<Action>& actions) {
   if (hands_over_) return Refuse(tag, actions);
   ++counters_.overloaded;
   if (waiting_.at(tag).tries > 0) return Refuse(tag, actions);
@@ -411,8 +411,8 @@ void RequestDesk::Overloaded(uint64_t tag, std::vector<Action>& actions) {
 
 // To a client without a session a refusal says that this copy did nothing. One that was proposed or forwarded may stand
 // in some log: its client is left to its own patience. (A node that has forwarded it judges for itself.)
-void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
-  const Waiting& waiting = waiting_.at(tag);
+void RequestRouter::Refuse(uint64_t tag, std::vector<Action>& actions) {
+  const PendingRequest& waiting = waiting_.at(tag);
   CameToNothing(waiting.request);
   const bool write = !waiting.request.is_read() && HasNoSession(waiting.request.command.key);
   if (write && waiting.tries > 0 && waiting.request.hops == 0) return Remove(tag);
@@ -420,20 +420,20 @@ void RequestDesk::Refuse(uint64_t tag, std::vector<Action>& actions) {
   Remove(tag);
 }
 
-void RequestDesk::CameToNothing(const Request& request) {
+void RequestRouter::CameToNothing(const Request& request) {
   if (request.is_read() || request.hops > 0) return;  // the node that has forwarded it judges for itself
   if (failing_.writes++ == 0) failing_.since_ns = now_ns_;
   failing_.last_ns = now_ns_;
 }
 
-void RequestDesk::HasOutcome(const Request& request, const Result& result) {
+void RequestRouter::HasOutcome(const Request& request, const Result& result) {
   if (result.code == ResultCode::kOverloaded || result.code == ResultCode::kNoRoom) return CameToNothing(request);
   failing_ = {};
 }
 
-void RequestDesk::Remove(uint64_t tag) {
+void RequestRouter::Remove(uint64_t tag) {
   const auto found = waiting_.find(tag);
-  const Waiting& waiting = found->second;
+  const PendingRequest& waiting = found->second;
   by_end_.erase({waiting.end_ns, tag});
   waiting_bytes_ -= waiting.bytes;
   FreeSlot(found->second);
@@ -445,8 +445,8 @@ void RequestDesk::Remove(uint64_t tag) {
   waiting_.erase(found);
 }
 
-void RequestDesk::EndAt(uint64_t tag, uint64_t end_ns) {
-  Waiting& waiting = waiting_.at(tag);
+void RequestRouter::EndAt(uint64_t tag, uint64_t end_ns) {
+  PendingRequest& waiting = waiting_.at(tag);
   by_end_.erase({waiting.end_ns, tag});
   waiting.end_ns = end_ns;
   by_end_.insert({end_ns, tag});

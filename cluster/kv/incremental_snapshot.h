@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A cut is the state machine as it was at one moment, written down little by little while it goes on (ADR
-// 0012). Each table walks over its entries; an entry that is to change before the walk has come to it is
-// written down first, as it was. So a cut costs a change one more entry to write, and the loop no stop at all.
+// An incremental snapshot is the state machine as it was at one moment, written little by little while commands are
+// applied (ADR 0012), without a fork. Each table walks over its entries; an entry that is to change before the walk
+// reaches it is written first, as it was. So a snapshot costs a change one more entry to write, and never stops the
+// loop.
 //
-// What it makes are chunks of bytes in this format, whose first says the version. Who takes them
-// (cluster/storage) sees to checksums. In each chunk, one after the other:
+// It makes chunks of bytes in this format, of which the first has the version. cluster/storage adds checksums. In each chunk, one after the other:
 //
 //   1  value      key, value
 //   2  session    id, nonce, lowest unanswered, last active, answers: (seq, result)
@@ -33,11 +33,11 @@
 namespace hedgerow::kv {
 
 // Raised with every change of the format; what was written before is read for ever.
-inline constexpr uint32_t kCutVersion = 3;
+inline constexpr uint32_t kSnapshotVersion = 3;
 // A chunk is closed once it has as much as was asked for, so it is larger by one record at most.
-inline constexpr size_t kCutChunk_bytes = 64 * 1024;
+inline constexpr size_t kSnapshotChunk_bytes = 64 * 1024;
 
-enum class CutRecord : uint8_t {
+enum class SnapshotRecord : uint8_t {
   kValue = 1,
   kSession = 2,
   kWindowed = 3,
@@ -57,7 +57,7 @@ struct WindowStep {
 using WindowSteps = std::vector<WindowStep>;
 
 // What is not a record of a table.
-struct CutHeader {
+struct SnapshotHeader {
   uint64_t committed_ns = 0;
   uint64_t fingerprint = 0;
   Settings settings{};
@@ -89,9 +89,9 @@ struct Item {
   bool operator==(const Item&) const = default;
 };
 
-class CutWriter {
+class SnapshotWriter {
  public:
-  CutWriter(const CutHeader& header, size_t chunk_bytes);
+  SnapshotWriter(const SnapshotHeader& header, size_t chunk_bytes);
 
   void Value(std::string_view key, std::string_view value);
   void Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers);
@@ -123,7 +123,7 @@ class CutWriter {
 
 void PutResult(ByteWriter& writer, const Result& result);
 Result GetResult(ByteReader& reader);
-// What stands behind the version of a cut. A cut from before version 3 has no settings.
-void GetCutHeader(ByteReader& reader, uint32_t version, CutHeader& header);
+// What stands behind the version of a snapshot. An incremental snapshot from before version 3 has no settings.
+void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& header);
 
 }  // namespace hedgerow::kv

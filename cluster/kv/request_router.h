@@ -63,7 +63,7 @@ struct Forward {
   Request request{};
 };
 
-// The command stays with the desk until its turn has come (MayBeProposed): each new leader queues all that
+// The command stays with the router until its turn has come (MayBeProposed): each new leader queues all that
 // waits, and copies of it all would keep it from leading.
 struct ProposeCommand {
   uint64_t tag = 0;
@@ -77,7 +77,7 @@ struct StartRead {
 
 using Action = std::variant<Answer, Forward, ProposeCommand, StartRead>;
 
-struct DeskOptions {
+struct RouterOptions {
   uint64_t hold_max_ns = 1'000'000'000;
   // A copy that nodes have held for longer is not proposed. Must stay below the dedupe window by more than a
   // packet can be under way.
@@ -96,11 +96,11 @@ struct DeskOptions {
   uint64_t forward_slot_ns = 100'000'000;
 };
 
-class RequestDesk {
+class RequestRouter {
  public:
   // `first_tag` is drawn at random when the node starts: what another node still answers to a former life must
   // not meet a request of this one (R8 says the same of reads).
-  RequestDesk(raft::NodeId self, const StateMachine& state, DeskOptions options, uint64_t first_tag)
+  RequestRouter(raft::NodeId self, const StateMachine& state, RouterOptions options, uint64_t first_tag)
       : self_(self), state_(state), options_(options), next_tag_(first_tag) {}
 
   // `arrived_ns` is when the kernel received it: a node that stood still has old requests in its socket.
@@ -158,7 +158,7 @@ class RequestDesk {
   const Failing& failing() const { return failing_; }
 
  private:
-  struct Waiting {
+  struct PendingRequest {
     Request request;
     size_t bytes = 0;
     uint64_t arrived_ns = 0;
@@ -173,16 +173,16 @@ class RequestDesk {
   };
 
   void Answered(const RequestKey& key, const Result& result, bool of_this_term, std::vector<Action>& actions);
-  uint64_t Age_ns(uint64_t now_ns, const Waiting& waiting) const;
-  uint64_t End_ns(const Waiting& waiting) const;
+  uint64_t Age_ns(uint64_t now_ns, const PendingRequest& waiting) const;
+  uint64_t End_ns(const PendingRequest& waiting) const;
   bool HasRoomFor(size_t bytes) const;
   bool IsQueued(const RequestKey& key) const;
-  void WaitForRoom(uint64_t tag, Waiting& waiting);
+  void WaitForRoom(uint64_t tag, PendingRequest& waiting);
   Answer ItemsAnswer(const Request& request);
   void Overloaded(uint64_t tag, std::vector<Action>& actions);
   void ForwardIt(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
   void ForwardMore(uint64_t now_ns, std::vector<Action>& actions);
-  void FreeSlot(Waiting& waiting);
+  void FreeSlot(PendingRequest& waiting);
   void FreeSlots(uint64_t now_ns);
   void Place(uint64_t now_ns, uint64_t tag, std::vector<Action>& actions);
   void Refuse(uint64_t tag, std::vector<Action>& actions);
@@ -193,13 +193,13 @@ class RequestDesk {
 
   raft::NodeId self_;
   const StateMachine& state_;
-  DeskOptions options_;
+  RouterOptions options_;
   raft::NodeId leader_;
   bool hands_over_ = false;
   uint64_t next_tag_;
   size_t waiting_bytes_ = 0;
   size_t items_bytes_ = 0;                              // answered since BeginAnswers
-  std::map<uint64_t, Waiting> waiting_;                 // by tag
+  std::map<uint64_t, PendingRequest> waiting_;          // by tag
   std::map<RequestKey, std::set<uint64_t>> by_key_;     // the writes among them
   std::set<std::pair<uint64_t, uint64_t>> by_end_;      // (end, tag)
 

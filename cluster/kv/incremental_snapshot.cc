@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 
 #include <utility>
 
@@ -46,10 +46,10 @@ Result GetResult(ByteReader& reader) {
   return result;
 }
 
-CutWriter::CutWriter(const CutHeader& header, size_t chunk_bytes)
+SnapshotWriter::SnapshotWriter(const SnapshotHeader& header, size_t chunk_bytes)
     : chunk_bytes_(chunk_bytes), open_(chunk_bytes) {
-  open_.Put(static_cast<uint8_t>(CutRecord::kState));
-  open_.Put(kCutVersion);
+  open_.Put(static_cast<uint8_t>(SnapshotRecord::kState));
+  open_.Put(kSnapshotVersion);
   open_.Put(header.committed_ns);
   open_.Put(header.fingerprint);
   open_.Put(header.settings.version);
@@ -59,7 +59,7 @@ CutWriter::CutWriter(const CutHeader& header, size_t chunk_bytes)
   Close();
 }
 
-void GetCutHeader(ByteReader& reader, uint32_t version, CutHeader& header) {
+void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& header) {
   header.committed_ns = reader.Get<uint64_t>();
   header.fingerprint = reader.Get<uint64_t>();
   if (version < 3) return;
@@ -72,26 +72,26 @@ void GetCutHeader(ByteReader& reader, uint32_t version, CutHeader& header) {
   header.memcached_window_steps = GetSteps(reader);
 }
 
-void CutWriter::Close() {
+void SnapshotWriter::Close() {
   if (open_.view().empty()) return;
   closed_bytes_ += open_.view().size();
   closed_.push_back(std::exchange(open_, ByteWriter(chunk_bytes_ + chunk_bytes_ / 8)).Take());
 }
 
-void CutWriter::RecordEnds() {
+void SnapshotWriter::RecordEnds() {
   if (open_.view().size() >= chunk_bytes_) Close();
 }
 
-void CutWriter::Value(std::string_view key, std::string_view value) {
-  open_.Put(static_cast<uint8_t>(CutRecord::kValue));
+void SnapshotWriter::Value(std::string_view key, std::string_view value) {
+  open_.Put(static_cast<uint8_t>(SnapshotRecord::kValue));
   open_.PutText<uint32_t>(key);
   open_.PutText<uint32_t>(value);
   ++values_;
   RecordEnds();
 }
 
-void CutWriter::Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers) {
-  open_.Put(static_cast<uint8_t>(CutRecord::kSession));
+void SnapshotWriter::Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers) {
+  open_.Put(static_cast<uint8_t>(SnapshotRecord::kSession));
   open_.Put(session.id);
   open_.Put(session.nonce);
   open_.Put(session.lowest_unanswered);
@@ -105,9 +105,9 @@ void CutWriter::Session(const SessionRecord& session, const std::map<uint64_t, R
   RecordEnds();
 }
 
-void CutWriter::Windowed(const SeenTimes& times, const RequestKey& key, const Result& result) {
+void SnapshotWriter::Windowed(const SeenTimes& times, const RequestKey& key, const Result& result) {
   const bool memcached = key.kind == CommandKind::kMemcached;
-  open_.Put(static_cast<uint8_t>(memcached ? CutRecord::kSeen : CutRecord::kWindowed));
+  open_.Put(static_cast<uint8_t>(memcached ? SnapshotRecord::kSeen : SnapshotRecord::kWindowed));
   open_.Put(times.time_ns);
   if (memcached) open_.Put(times.origin_ns);
   open_.Put(key.a);
@@ -119,8 +119,8 @@ void CutWriter::Windowed(const SeenTimes& times, const RequestKey& key, const Re
   RecordEnds();
 }
 
-void CutWriter::KeptItem(std::string_view key, const Item& item) {
-  open_.Put(static_cast<uint8_t>(CutRecord::kItem));
+void SnapshotWriter::KeptItem(std::string_view key, const Item& item) {
+  open_.Put(static_cast<uint8_t>(SnapshotRecord::kItem));
   open_.PutText<uint32_t>(key);
   open_.PutText<uint32_t>(item.value);
   open_.Put(item.flags);
@@ -130,9 +130,9 @@ void CutWriter::KeptItem(std::string_view key, const Item& item) {
   RecordEnds();
 }
 
-void CutWriter::End() {
+void SnapshotWriter::End() {
   Close();
-  open_.Put(static_cast<uint8_t>(CutRecord::kEnd));
+  open_.Put(static_cast<uint8_t>(SnapshotRecord::kEnd));
   open_.Put(values_);
   open_.Put(sessions_);
   open_.Put(windowed_);
@@ -141,6 +141,6 @@ void CutWriter::End() {
   Close();
 }
 
-std::vector<std::string> CutWriter::TakeChunks() { return std::exchange(closed_, {}); }
+std::vector<std::string> SnapshotWriter::TakeChunks() { return std::exchange(closed_, {}); }
 
 }  // namespace hedgerow::kv

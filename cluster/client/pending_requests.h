@@ -50,10 +50,10 @@ struct Draft {
 // What a write does that is answered OVERLOADED: it ends, or is sent again (Repeat).
 enum class OnOverload : uint8_t { kEnd, kSettle };
 
-class RequestBook {
+class PendingRequests {
  public:
   // `reader_id` stands for the session in GETs while there is none: any number that is likely nobody else's.
-  explicit RequestBook(uint64_t reader_id, size_t outstanding_max = 1024, OnOverload on_overload = OnOverload::kEnd)
+  explicit PendingRequests(uint64_t reader_id, size_t outstanding_max = 1024, OnOverload on_overload = OnOverload::kEnd)
       : reader_id_(reader_id), outstanding_max_(outstanding_max), on_overload_(on_overload) {}
 
   // Each notes the request as sent at `now_ns`. ResourceExhausted: outstanding_max requests have no answer yet.
@@ -67,7 +67,7 @@ class RequestBook {
                                   uint64_t patience_ns);
 
   // The request that `answer` belongs to, over now; nothing if there is none: late, a duplicate, or foreign. An
-  // OPEN with OK makes its session the book's. Nothing as well if it will be sent again: `to_be_repeated` counts these.
+  // OPEN with OK makes its session the one of later requests. Nothing as well if it will be sent again: `to_be_repeated` counts these.
   std::optional<Outcome> Answer(wire::HkvAnswer answer, uint64_t now_ns);
 
   // The next write that is to be sent again at `now_ns`, with the patience that it has left.
@@ -109,7 +109,7 @@ class RequestBook {
   size_t outstanding_max_;
   OnOverload on_overload_;
   uint64_t session_ = 0;
-  uint64_t next_seq_ = 1;  // never starts again: no two requests of a book share their number
+  uint64_t next_seq_ = 1;  // never starts again: no two requests of a client share their number
   std::map<Id, Pending> pending_;
   std::set<uint64_t> open_writes_;  // of the present session
   std::set<std::pair<uint64_t, Id>> by_deadline_;

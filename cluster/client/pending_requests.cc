@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/client/request_book.h"
+#include "cluster/client/pending_requests.h"
 
 #include <algorithm>
 #include <limits>
@@ -32,11 +32,11 @@ uint32_t PatienceField(uint64_t patience_ns) {
 
 }  // namespace
 
-absl::StatusOr<Draft> RequestBook::Open(uint64_t nonce, uint64_t now_ns, uint64_t patience_ns) {
+absl::StatusOr<Draft> PendingRequests::Open(uint64_t nonce, uint64_t now_ns, uint64_t patience_ns) {
   return Note({.kind = wire::HkvKind::kOpen, .client_id = 0, .seq = nonce}, now_ns, patience_ns);
 }
 
-absl::StatusOr<Draft> RequestBook::Get(std::string key, uint64_t now_ns, uint64_t patience_ns) {
+absl::StatusOr<Draft> PendingRequests::Get(std::string key, uint64_t now_ns, uint64_t patience_ns) {
   return Note({.kind = wire::HkvKind::kGet,
                .client_id = session_ != 0 ? session_ : reader_id_,
                .seq = next_seq_,
@@ -44,7 +44,7 @@ absl::StatusOr<Draft> RequestBook::Get(std::string key, uint64_t now_ns, uint64_
               now_ns, patience_ns);
 }
 
-absl::StatusOr<Draft> RequestBook::Write(std::vector<kv::Operation> operations, uint64_t now_ns,
+absl::StatusOr<Draft> PendingRequests::Write(std::vector<kv::Operation> operations, uint64_t now_ns,
                                          uint64_t patience_ns) {
   if (session_ == 0) return absl::FailedPreconditionError("a write needs a session: open one first");
   return Note({.kind = wire::HkvKind::kWrite,
@@ -55,7 +55,7 @@ absl::StatusOr<Draft> RequestBook::Write(std::vector<kv::Operation> operations, 
               now_ns, patience_ns);
 }
 
-absl::StatusOr<Draft> RequestBook::WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations,
+absl::StatusOr<Draft> PendingRequests::WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations,
                                              uint64_t now_ns, uint64_t patience_ns) {
   return Note({.kind = wire::HkvKind::kWrite,
                .client_id = wire::kHkvNoSession,
@@ -64,7 +64,7 @@ absl::StatusOr<Draft> RequestBook::WriteOnce(uint64_t nonce, std::vector<kv::Ope
               now_ns, patience_ns);
 }
 
-absl::StatusOr<Draft> RequestBook::Note(wire::HkvRequest request, uint64_t now_ns, uint64_t patience_ns) {
+absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t now_ns, uint64_t patience_ns) {
   if (pending_.size() >= outstanding_max_) {
     return absl::ResourceExhaustedError(absl::StrCat(pending_.size(), " requests have no answer yet"));
   }
@@ -96,10 +96,10 @@ absl::StatusOr<Draft> RequestBook::Note(wire::HkvRequest request, uint64_t now_n
   return draft;
 }
 
-std::optional<Outcome> RequestBook::Answer(wire::HkvAnswer answer, uint64_t now_ns) {
+std::optional<Outcome> PendingRequests::Answer(wire::HkvAnswer answer, uint64_t now_ns) {
   const auto pending = pending_.find({answer.client_id, answer.seq});
   if (pending == pending_.end()) return std::nullopt;
-  // Some errors are said without having understood the request, so their kind may be none.
+  // A node sends some errors without having understood the request, so their kind may be none.
   const bool misunderstood =
       answer.status == wire::HkvStatus::kMalformed || answer.status == wire::HkvStatus::kUnknownVersion;
   if (answer.kind != pending->second.kind && !misunderstood) return std::nullopt;
@@ -121,7 +121,7 @@ std::optional<Outcome> RequestBook::Answer(wire::HkvAnswer answer, uint64_t now_
 
 // Reads and OPENs change nothing that anyone could miss, and a write without operations has none to take back: for them
 // OVERLOADED is an outcome.
-bool RequestBook::IsToBeRepeated(const Id& id, Pending& pending, uint64_t now_ns) {
+bool PendingRequests::IsToBeRepeated(const Id& id, Pending& pending, uint64_t now_ns) {
   if (on_overload_ == OnOverload::kEnd || pending.kind != wire::HkvKind::kWrite) return false;
   if (pending.request.operations.empty() && !pending.taken_back) return false;
   ++to_be_repeated_;
@@ -137,7 +137,7 @@ bool RequestBook::IsToBeRepeated(const Id& id, Pending& pending, uint64_t now_ns
   return true;
 }
 
-std::optional<Draft> RequestBook::Repeat(uint64_t now_ns) {
+std::optional<Draft> PendingRequests::Repeat(uint64_t now_ns) {
   if (next_repeat_ns() > now_ns) return std::nullopt;
   const Id id = by_repeat_.begin()->second;
   by_repeat_.erase(by_repeat_.begin());
@@ -151,12 +151,12 @@ std::optional<Draft> RequestBook::Repeat(uint64_t now_ns) {
   return Draft{.request = pending.request, .datagram = Encode(pending.request)};
 }
 
-std::optional<Outcome> RequestBook::GiveUp(uint64_t now_ns) {
+std::optional<Outcome> PendingRequests::GiveUp(uint64_t now_ns) {
   if (next_deadline_ns() > now_ns) return std::nullopt;
   return End(pending_.find(by_deadline_.begin()->second), now_ns);
 }
 
-Outcome RequestBook::End(std::map<Id, Pending>::iterator pending, uint64_t now_ns) {
+Outcome PendingRequests::End(std::map<Id, Pending>::iterator pending, uint64_t now_ns) {
   const Id id = pending->first;
   const Pending request = std::move(pending->second);
   pending_.erase(pending);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A cut is the state at its beginning, whatever is done meanwhile; and what was written by an earlier format
+// An incremental snapshot is the state at its beginning, whatever is done meanwhile; and what was written by an earlier format
 // can be read.
-#include "cluster/kv/cut.h"
+#include "cluster/kv/incremental_snapshot.h"
 
 #include <cstdlib>
 #include <fstream>
@@ -97,11 +97,11 @@ class Story {
   std::vector<uint64_t> opened_;
 };
 
-Chunks CutAtOnce(StateMachine& state, size_t chunk_bytes = kCutChunk_bytes) {
+Chunks SnapshotAtOnce(StateMachine& state, size_t chunk_bytes = kSnapshotChunk_bytes) {
   Chunks chunks;
-  state.BeginCut(chunk_bytes);
-  while (state.cutting()) {
-    for (std::string& chunk : state.ContinueCut(1'000'000)) chunks.push_back(std::move(chunk));
+  state.BeginSnapshot(chunk_bytes);
+  while (state.taking_snapshot()) {
+    for (std::string& chunk : state.ContinueSnapshot(1'000'000)) chunks.push_back(std::move(chunk));
   }
   return chunks;
 }
@@ -135,30 +135,30 @@ void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
   }
 }
 
-TEST(Cut, WhatIsLoadedGoesOnLikeWhatWasCut) {
+TEST(IncrementalSnapshot, WhatIsLoadedGoesOnLikeTheOriginal) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     StateMachine state;
     Story story(seed);
     for (int i = 0; i < 2000; ++i) story.Tell(state);
-    const std::unique_ptr<StateMachine> loaded = Load(CutAtOnce(state));
+    const std::unique_ptr<StateMachine> loaded = Load(SnapshotAtOnce(state));
     ASSERT_NE(loaded, nullptr);
     ExpectTheSame(state, *loaded, story);
   }
 }
 
-TEST(Cut, WhatHappensMeanwhileIsNotInIt) {
+TEST(IncrementalSnapshot, WhatHappensMeanwhileIsNotInIt) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     StateMachine state;
     Story story(seed);
     for (int i = 0; i < 2000; ++i) story.Tell(state);
-    const Chunks expected = CutAtOnce(state);
+    const Chunks expected = SnapshotAtOnce(state);
     const Story then = story;
 
-    state.BeginCut();
+    state.BeginSnapshot();
     Chunks chunks;
     int commands = 0;
-    while (state.cutting()) {
-      for (std::string& chunk : state.ContinueCut(100 + 100 * seed)) chunks.push_back(std::move(chunk));
+    while (state.taking_snapshot()) {
+      for (std::string& chunk : state.ContinueSnapshot(100 + 100 * seed)) chunks.push_back(std::move(chunk));
       for (uint64_t i = 0; i < seed; ++i, ++commands) story.Tell(state);
     }
     ASSERT_GT(commands, 50);
@@ -169,7 +169,7 @@ TEST(Cut, WhatHappensMeanwhileIsNotInIt) {
   }
 }
 
-TEST(Cut, AGrowingStoreIsCutWhole) {
+TEST(IncrementalSnapshot, AGrowingStoreIsInItWhole) {
   StateMachine state;
   const auto put = [&state](uint64_t i) {
     Operation operation{.kind = OperationKind::kPut, .key = "k" + std::to_string(i), .value = "v"};
@@ -177,10 +177,10 @@ TEST(Cut, AGrowingStoreIsCutWhole) {
         i, {.key = {.kind = CommandKind::kWindowed, .a = i}, .elapsed_ns = kSecond, .operations = {operation}});
   };
   for (uint64_t i = 1; i <= 20'000; ++i) put(i);
-  state.BeginCut();
+  state.BeginSnapshot();
   Chunks chunks;
-  for (uint64_t i = 20'001; state.cutting(); i += 30) {
-    for (std::string& chunk : state.ContinueCut(3000)) chunks.push_back(std::move(chunk));
+  for (uint64_t i = 20'001; state.taking_snapshot(); i += 30) {
+    for (std::string& chunk : state.ContinueSnapshot(3000)) chunks.push_back(std::move(chunk));
     for (uint64_t j = i; j < i + 30; ++j) put(j);
   }
   ASSERT_GT(state.values(), 30'000u) << "its maps have grown meanwhile";
@@ -190,7 +190,7 @@ TEST(Cut, AGrowingStoreIsCutWhole) {
 }
 
 // A client that uses one id for everything puts its requests in each other's place all the time.
-TEST(Cut, WhatIsDoneAnewMeanwhileIsInItAsItWas) {
+TEST(IncrementalSnapshot, WhatIsDoneAnewMeanwhileIsInItAsItWas) {
   StateMachine state;
   uint64_t index = 0;
   const auto set = [&](StateMachine& on, uint64_t id, uint64_t value, uint64_t elapsed_ns = 0) {
@@ -203,15 +203,15 @@ TEST(Cut, WhatIsDoneAnewMeanwhileIsInItAsItWas) {
     set(state, id, 1, 1);
     set(state, id, 2, 1);
   }
-  const Chunks expected = CutAtOnce(state);
+  const Chunks expected = SnapshotAtOnce(state);
   for (const bool abandoned : {true, false}) {
-    state.BeginCut(100);
+    state.BeginSnapshot(100);
     Chunks chunks;
-    for (uint64_t id = 1; state.cutting(); id = id % 100 + 1) {
-      for (std::string& chunk : state.ContinueCut(50)) chunks.push_back(std::move(chunk));
+    for (uint64_t id = 1; state.taking_snapshot(); id = id % 100 + 1) {
+      for (std::string& chunk : state.ContinueSnapshot(50)) chunks.push_back(std::move(chunk));
       set(state, id, 1, 1);
       set(state, id, 2, 1);
-      if (abandoned && id == 40) state.AbandonCut();
+      if (abandoned && id == 40) state.AbandonSnapshot();
     }
     if (abandoned) continue;
     const std::unique_ptr<StateMachine> loaded = Load(chunks);
@@ -220,7 +220,7 @@ TEST(Cut, WhatIsDoneAnewMeanwhileIsInItAsItWas) {
   }
   const uint64_t fingerprint = state.fingerprint();
   const std::unique_ptr<StateMachine> then = Load(expected);
-  const std::unique_ptr<StateMachine> now = Load(CutAtOnce(state));
+  const std::unique_ptr<StateMachine> now = Load(SnapshotAtOnce(state));
   ASSERT_NE(then, nullptr);
   ASSERT_NE(now, nullptr);
   EXPECT_EQ(now->fingerprint(), fingerprint);
@@ -230,25 +230,25 @@ TEST(Cut, WhatIsDoneAnewMeanwhileIsInItAsItWas) {
   EXPECT_EQ(now->FindItem("k")->value, "1") << "another was done since";
 }
 
-TEST(Cut, OneThatWasAbandonedLeavesNothingBehind) {
+TEST(IncrementalSnapshot, OneThatWasAbandonedLeavesNothingBehind) {
   StateMachine state;
   Story story(9);
   for (int i = 0; i < 2000; ++i) story.Tell(state);
-  state.BeginCut();
-  (void)state.ContinueCut(500);
-  state.AbandonCut();
-  EXPECT_FALSE(state.cutting());
+  state.BeginSnapshot();
+  (void)state.ContinueSnapshot(500);
+  state.AbandonSnapshot();
+  EXPECT_FALSE(state.taking_snapshot());
   for (int i = 0; i < 500; ++i) story.Tell(state);
-  const std::unique_ptr<StateMachine> loaded = Load(CutAtOnce(state));
+  const std::unique_ptr<StateMachine> loaded = Load(SnapshotAtOnce(state));
   ASSERT_NE(loaded, nullptr);
   ExpectTheSame(state, *loaded, story);
 }
 
-TEST(Cut, OneThatIsNotWholeIsRefused) {
+TEST(IncrementalSnapshot, OneThatIsNotWholeIsRefused) {
   StateMachine state;
   Story story(3);
   for (int i = 0; i < 3000; ++i) story.Tell(state);
-  const Chunks whole = CutAtOnce(state, 5000);
+  const Chunks whole = SnapshotAtOnce(state, 5000);
   ASSERT_GE(whole.size(), 5u);
   std::string why;
   EXPECT_EQ(Load({whole.begin(), whole.end() - 1}, &why), nullptr);
@@ -270,16 +270,16 @@ TEST(Cut, OneThatIsNotWholeIsRefused) {
   }
 }
 
-TEST(Cut, AFormatOfTheFutureIsNamed) {
+TEST(IncrementalSnapshot, AFormatOfTheFutureIsNamed) {
   ByteWriter writer(16);
-  writer.Put(static_cast<uint8_t>(CutRecord::kState));
-  writer.Put(kCutVersion + 1);
+  writer.Put(static_cast<uint8_t>(SnapshotRecord::kState));
+  writer.Put(kSnapshotVersion + 1);
   std::string why;
   EXPECT_EQ(Load({writer.Take()}, &why), nullptr);
   EXPECT_THAT(why, HasSubstr("start the version of the program that wrote it"));
 }
 
-// testdata/cut-N is what version N of the format made of `Small`, its chunks behind their lengths; version 1
+// testdata/snapshot-N is what version N of the format made of `Small`, its chunks behind their lengths; version 1
 // had no items, version 2 no settings.
 void Small(StateMachine& state) {
   const auto apply = [&state](uint64_t index, Command command) { state.Apply(index, command); };
@@ -301,20 +301,20 @@ void Small(StateMachine& state) {
             .settings = {{Setting::kSessionsMax, 3}, {Setting::kMemcachedWindow, 6 * kSecond}}});
 }
 
-TEST(Cut, EveryFormatThereWasIsRead) {
-  const std::string path = HEDGEROW_SOURCE_DIR "/cluster/kv/testdata/cut-" + std::to_string(kCutVersion);
+TEST(IncrementalSnapshot, EveryFormatThereWasIsRead) {
+  const std::string path = HEDGEROW_SOURCE_DIR "/cluster/kv/testdata/snapshot-" + std::to_string(kSnapshotVersion);
   if (getenv("HEDGEROW_REWRITE") != nullptr) {
     StateMachine state;
     Small(state);
     std::ofstream file(path, std::ios::binary);
-    for (const std::string& chunk : CutAtOnce(state)) {
+    for (const std::string& chunk : SnapshotAtOnce(state)) {
       ByteWriter writer(chunk.size() + 4);
       writer.PutText<uint32_t>(chunk);
       file << writer.Take();
     }
   }
-  for (uint32_t version = 1; version <= kCutVersion; ++version) {
-    std::ifstream file(HEDGEROW_SOURCE_DIR "/cluster/kv/testdata/cut-" + std::to_string(version),
+  for (uint32_t version = 1; version <= kSnapshotVersion; ++version) {
+    std::ifstream file(HEDGEROW_SOURCE_DIR "/cluster/kv/testdata/snapshot-" + std::to_string(version),
                        std::ios::binary);
     const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     ByteReader reader(bytes);

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad weather between the hosts of a lab: packets are lost, doubled, held back and overtake each other, on chosen links in
+"""Network faults between the hosts of a lab: packets are lost, doubled, held back and overtake each other, on chosen links in
 chosen directions. A program of ours in the switch (bpf/lab/weather.bpf.c), on every kernel alike: netem is not on every
 kernel, knows no pairs of hosts, and draws no lots that can be drawn again.
 
-    with Lab("mine", replicas=3) as lab, Weather(lab) as weather:
-        weather.change([("a", "b"), ("b", "a")], seed=7, lost=0.05, delayed=1.0, delays_ms=(0.5, 4))
+    with Lab("mine", replicas=3) as lab, NetworkFaults(lab) as network_faults:
+        network_faults.change([("a", "b"), ("b", "a")], seed=7, lost=0.05, delayed=1.0, delays_ms=(0.5, 4))
         ...
-        print(weather.counted()["a", "b"])      # since the beginning
-        weather.clear()
+        print(network_faults.counted()["a", "b"])      # since the beginning
+        network_faults.clear()
 
 The n-th packet of a link meets the same fate whenever the seed is the same (`lost_numbers`); which packet is the n-th, the hosts
 decide. Packets meet it once, on their way out of the switch, before the receiving host's XDP programs.
@@ -53,12 +53,12 @@ class Rule:
     def __post_init__(self) -> None:
         for name in ("lost", "duplicated", "delayed"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"weather: a share of {getattr(self, name)} of packets cannot be {name}")
+                raise ValueError(f"network faults: a share of {getattr(self, name)} of packets cannot be {name}")
         for delay in self.delays_ms:
             if delay not in DELAYS_MS:
-                raise ValueError(f"weather: a delay of {delay} ms is none of {', '.join(map(str, DELAYS_MS))}")
+                raise ValueError(f"network faults: a delay of {delay} ms is none of {', '.join(map(str, DELAYS_MS))}")
         if self.delays_ms[0] > self.delays_ms[1]:
-            raise ValueError(f"weather: delays from {self.delays_ms[0]} to {self.delays_ms[1]} ms")
+            raise ValueError(f"network faults: delays from {self.delays_ms[0]} to {self.delays_ms[1]} ms")
 
     @property
     def fine(self) -> bool:
@@ -111,7 +111,7 @@ def seed_of(seed: int, link: Link) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed} {link[0]} {link[1]}".encode(), digest_size=8).digest(), "little")
 
 
-class Weather:
+class NetworkFaults:
     """Fine at first; inside the `with` block, which ends before the lab's. One in a lab at a time."""
 
     def __init__(self, lab: Lab):
@@ -121,7 +121,7 @@ class Weather:
         self._maps: dict[str, int] = {}
         self._ports: dict[str, int] = {}
 
-    def __enter__(self) -> "Weather":
+    def __enter__(self) -> "NetworkFaults":
         with contextlib.ExitStack() as stack:
             stack.callback(self._remove)
             self._install()
@@ -144,11 +144,11 @@ class Weather:
         self._put(changed)
 
     def clear(self) -> None:
-        """The sun shines; what is held back still comes."""
+        """No faults from now on; what is held back still comes."""
         self._put({link: Rule() for link in self._rules})
 
     def counted(self) -> dict[Link, Counted]:
-        """Of all links that had weather at any time, since the beginning."""
+        """Of all links that had a fault at any time, since the beginning."""
         now = self._dump()
         return {link: self._before.get(link, Counted()) + now.get(link, Counted()) for link in {*self._before, *now}}
 

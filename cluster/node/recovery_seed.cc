@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/node/survivor.h"
+#include "cluster/node/recovery_seed.h"
 
 #include <unistd.h>
 
@@ -23,9 +23,9 @@ namespace {
 constexpr size_t kSlice_bytes = 1024 * 1024;
 
 absl::Status WriteState(storage::SnapshotFileWriter& writer, kv::StateMachine& state) {
-  state.BeginCut();
-  while (state.cutting()) {
-    for (const std::string& chunk : state.ContinueCut(kSlice_bytes)) {
+  state.BeginSnapshot();
+  while (state.taking_snapshot()) {
+    for (const std::string& chunk : state.ContinueSnapshot(kSlice_bytes)) {
       if (absl::Status status = writer.Append(chunk); !status.ok()) return status;
     }
   }
@@ -68,7 +68,7 @@ raft::Configuration ConfigurationOf(const NodeConfig& config) {
   return all.Initial();
 }
 
-absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
+absl::StatusOr<RecoverySeed> ReadRecoverySeed(const NodeConfig& config) {
   storage::StorageOptions options;
   options.path = config.data_dir;
   std::unique_ptr<kv::StateMachine> state;
@@ -85,23 +85,23 @@ absl::StatusOr<Survivor> ReadSurvivor(const NodeConfig& config) {
   if (const raft::LogIndex none = kv::ApplyAll(log->raft, *state); none != raft::LogIndex()) {
     return storage::DamagedError(config.data_dir, absl::StrCat("entry ", none.value(), " is no command"));
   }
-  return Survivor{.log = *std::move(log), .state = std::move(state)};
+  return RecoverySeed{.log = *std::move(log), .state = std::move(state)};
 }
 
 absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, const NodeConfig& config,
-                                                     Survivor& survivor) {
+                                                     RecoverySeed& seed) {
   const storage::BackupHeader header{.cluster_id = config.cluster_id,
-                                     .of = survivor.log.origin,
-                                     .begins = storage::NextOrigin(survivor.log.origin),
+                                     .of = seed.log.origin,
+                                     .begins = storage::NextOrigin(seed.log.origin),
                                      .node = config.self,
-                                     .last = survivor.log.last,
+                                     .last = seed.log.last,
                                      .made_s = static_cast<uint64_t>(time(nullptr))};
   absl::StatusOr<storage::SnapshotFileWriter> writer = storage::SnapshotFileWriter::CreateBehind(
       path, storage::EncodeBackupHeader(header),
       {.cluster_id = config.cluster_id,
        .snapshot = {.last = header.last, .configuration = ConfigurationOf(config)}});
   if (!writer.ok()) return writer.status();
-  absl::Status status = WriteState(*writer, *survivor.state);
+  absl::Status status = WriteState(*writer, *seed.state);
   if (status.ok()) status = storage::SyncParent(path);
   if (status.ok()) return header;
   (void)unlink(path.c_str());
