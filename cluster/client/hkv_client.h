@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A client of the store, as an application would have it: one UDP socket, connected to one address. Silence it leaves
-// alone; a write that is answered OVERLOADED it sends again until it knows what became of it (RequestBook).
+// alone; a write that is answered OVERLOADED it sends again until it knows what became of it (PendingRequests).
 // What it does not have is the point: it knows no leader, no second server and no proxy; put one in front and
 // it lives through an election as it is. Requests go out at once (Send...) and their ends are collected by
 // Poll; the calls below them do one at a time. One owner thread. `hkv` is its command line; chaos/ and the

@@ -163,7 +163,7 @@ TEST_F(RequestRouterTest, ANewLeaderGetsWhatTheFormerOneHad) {
 }
 
 TEST_F(RequestRouterTest, WhatWaitsIsHandedToANewLeaderLittleByLittle) {
-  DeskOptions options;
+  RouterOptions options;
   options.forwards_max = 2;
   RequestRouter router(kSelf, state_, options, 100);
   for (uint64_t seq = 1; seq <= 5; ++seq) router.Receive(0, 0, Write(seq), actions_);
@@ -236,7 +236,7 @@ TEST_F(RequestRouterTest, EveryCopyThatWaitsForRoomIsToldSoAndNoneIsLeftWithoutA
 }
 
 TEST_F(RequestRouterTest, WhatWaitsIsBoundedInBytes) {
-  DeskOptions options;
+  RouterOptions options;
   options.waiting_max_bytes = 200'000;
   RequestRouter router(kSelf, state_, options, 100);
   for (uint64_t id = 1; id <= 4; ++id) {
@@ -255,7 +255,7 @@ TEST_F(RequestRouterTest, WhatWaitsIsBoundedInBytes) {
 
 // The network has doubled the datagram of a client that sends it once.
 TEST_F(RequestRouterTest, ACopyThatDoesNotFitDoesNotSayThatNothingWasDoneByTheOneThatWaits) {
-  DeskOptions options;
+  RouterOptions options;
   options.waiting_max = 1;
   RequestRouter router(kSelf, state_, options, 100);
   router.LeaderChanged(0, kSelf, actions_);
@@ -271,7 +271,7 @@ TEST_F(RequestRouterTest, ACopyThatDoesNotFitDoesNotSayThatNothingWasDoneByTheOn
 }
 
 TEST_F(RequestRouterTest, AFewBytesThatAskForMuchTakeNoMemory) {
-  DeskOptions options;
+  RouterOptions options;
   options.items_max_bytes = 100'000;
   options.items_at_once_max_bytes = 150'000;
   RequestRouter router(kSelf, state_, options, 100);

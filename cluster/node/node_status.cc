@@ -137,7 +137,7 @@ NodeStatus Node::StatusNow() {
   status.commit_stalled_ns = raft.commit_stalled_ns(now_ns_);
   status.disk_stalled_ns = raft.disk_stalled_ns(now_ns_);
   if (status.storage.empty()) status.storage = DiskProblem(status.disk_stalled_ns);
-  const kv::RequestDesk::Failing& failing = replica_.desk().failing();
+  const kv::RequestRouter::Failing& failing = replica_.router().failing();
   if (failing.writes > 0 && now_ns_ < failing.last_ns + kFailingLately_ns) {
     status.failing_writes = failing.writes;
     status.failing_ns = failing.last_ns - failing.since_ns;
